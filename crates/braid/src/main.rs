@@ -1,0 +1,2 @@
+//! Braid: many weak strands, one strong line.
+fn main() {}

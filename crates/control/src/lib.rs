@@ -1,0 +1,1 @@
+//! Braid: configuration, control socket, metrics, status.

@@ -1,0 +1,1 @@
+//! Braid: keys, Noise IK handshake, cookies and AEAD sessions, sans-IO.

@@ -1,0 +1,1 @@
+//! Braid: inner packets - flows, classes, segmentation, checksums, ECN.

@@ -1,0 +1,1 @@
+//! Braid: link emulator, scenarios, traffic, reports.

@@ -1,0 +1,1 @@
+//! Braid: thin Linux I/O - TUN/TAP, UDP, netlink, nftables, namespaces.

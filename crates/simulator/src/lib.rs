@@ -1,0 +1,1 @@
+//! Braid: deterministic simulator of the tunnel core.

@@ -1,0 +1,1 @@
+//! Braid: the multipath tunnel core, sans-IO.

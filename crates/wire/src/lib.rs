@@ -1,0 +1,1 @@
+//! Braid: the tunnel wire format, parsing and writing only.
