@@ -1,1 +1,8 @@
-//! Braid: thin Linux I/O - TUN/TAP, UDP, netlink, nftables, namespaces.
+//! Linux I/O of the tunnel daemon, thin: TUN/TAP devices, UDP sockets bound to
+//! links, epoll, netlink, policy routing, nftables, network namespaces, systemd.
+//! What decides anything (what to send where, when) lives in other crates.
+
+pub mod netlink;
+pub mod netns;
+
+mod sys;
