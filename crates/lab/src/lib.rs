@@ -1,1 +1,3 @@
 //! Braid: link emulator, scenarios, traffic, reports.
+
+pub mod emulator;
