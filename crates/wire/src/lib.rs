@@ -1,1 +1,20 @@
-//! Braid: the tunnel wire format, parsing and writing only.
+//! The wire format of the tunnel: parsing and writing only, no behaviour.
+//!
+//! `docs/protocol.md` describes the bytes. A datagram's first byte says what it
+//! is ([`DatagramKind`]); data datagrams have a [`DataHeader`], a sealed
+//! sequence of [`Frame`]s and a tag. What comes from the network is hostile:
+//! every parser here is total (an error, never a panic) and allocates nothing.
+
+mod ack;
+mod chunk;
+mod erasure;
+mod frame;
+mod header;
+mod integer;
+
+pub use ack::{Ack, AckRanges, AckWriter, MAX_ACK_RANGES, MAX_ARRIVALS};
+pub use chunk::{Chunk, ChunkPosition, MAX_PACKET_LEN};
+pub use erasure::{ErasureFrame, MAX_SOURCES, SourceRef, Sources};
+pub use frame::{Close, Frame, Frames, GaveUp, Malformed, ModeCode, PathStatus, TunnelMode};
+pub use header::{DataHeader, DatagramKind, HEADER_LEN, MAX_SESSION_INDEX, TAG_LEN};
+pub use integer::{Sequence, expand, varint_len};

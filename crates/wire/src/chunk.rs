@@ -1,0 +1,254 @@
+use crate::Malformed;
+use crate::integer::{Reader, Sequence, put_u24, put_varint, varint_len};
+use braid_inner::{Checksum, Offload, Segmentation, SegmentationKind};
+use std::num::NonZeroU16;
+
+/// Longest inner packet: the largest IP packet and an Ethernet header with two
+/// VLAN tags.
+pub const MAX_PACKET_LEN: usize = 65_535 + 22;
+
+pub(crate) const CHUNK: u8 = 0x80;
+const FIRST: u8 = 0x01;
+const LAST: u8 = 0x02;
+const TO_END: u8 = 0x04;
+const UNORDERED: u8 = 0x08;
+const OFFLOAD: u8 = 0x10;
+const REALTIME: u8 = 0x20;
+
+/// Some bytes of an inner packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chunk<'a> {
+    /// The flow that the packet belongs to.
+    pub flow: u16,
+    /// The packet's number within its flow, low 24 bits.
+    pub sequence: Sequence,
+    /// Deliver at once; don't wait for earlier packets of the flow.
+    pub unordered: bool,
+    /// The packet is worthless soon: wait only briefly for what is missing.
+    pub realtime: bool,
+    /// Where the bytes belong.
+    pub position: ChunkPosition,
+    /// The bytes.
+    pub data: &'a [u8],
+}
+
+/// Where a chunk's bytes lie in the inner packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChunkPosition {
+    /// The whole packet.
+    Whole(Offload),
+    /// The packet's beginning.
+    First {
+        /// What is left to do on the packet.
+        offload: Offload,
+        /// The packet's length in bytes.
+        total: u32,
+    },
+    /// Neither first nor last.
+    Middle {
+        /// Bytes from the packet's start.
+        offset: u32,
+    },
+    /// The packet's end.
+    Last {
+        /// Bytes from the packet's start.
+        offset: u32,
+    },
+}
+
+impl ChunkPosition {
+    /// Bytes from the packet's start.
+    pub fn offset(self) -> u32 {
+        match self {
+            Self::Whole(_) | Self::First { .. } => 0,
+            Self::Middle { offset } | Self::Last { offset } => offset,
+        }
+    }
+
+    /// The position of `len` bytes at `offset` of a packet of `total` bytes.
+    pub fn of(offload: Offload, total: u32, offset: u32, len: u32) -> Self {
+        match (offset == 0, offset + len >= total) {
+            (true, true) => Self::Whole(offload),
+            (true, false) => Self::First { offload, total },
+            (false, true) => Self::Last { offset },
+            (false, false) => Self::Middle { offset },
+        }
+    }
+
+    /// Bytes of the chunk's header when it isn't the datagram's last frame and
+    /// carries `len` bytes.
+    pub fn header_len(self, len: u32) -> usize {
+        6 + varint_len(u64::from(len))
+            + match self {
+                Self::Whole(offload) => offload_len(offload),
+                Self::First { offload, total } => {
+                    offload_len(offload) + varint_len(u64::from(total))
+                }
+                Self::Middle { offset } | Self::Last { offset } => varint_len(u64::from(offset)),
+            }
+    }
+}
+
+impl<'a> Chunk<'a> {
+    /// Appends the chunk; `to_end` leaves its length out since it's the
+    /// datagram's last frame.
+    pub fn write(&self, out: &mut Vec<u8>, to_end: bool) {
+        let offload = match self.position {
+            ChunkPosition::Whole(o) | ChunkPosition::First { offload: o, .. } => o,
+            _ => Offload::default(),
+        };
+        let mut kind = CHUNK;
+        kind |= match self.position {
+            ChunkPosition::Whole(_) => FIRST | LAST,
+            ChunkPosition::First { .. } => FIRST,
+            ChunkPosition::Middle { .. } => 0,
+            ChunkPosition::Last { .. } => LAST,
+        };
+        for (flag, set) in [
+            (TO_END, to_end),
+            (UNORDERED, self.unordered),
+            (REALTIME, self.realtime),
+            (OFFLOAD, offload != Offload::default()),
+        ] {
+            if set {
+                kind |= flag;
+            }
+        }
+        out.push(kind);
+        out.extend_from_slice(&self.flow.to_be_bytes());
+        put_u24(out, self.sequence);
+        match self.position {
+            ChunkPosition::Whole(_) => {}
+            ChunkPosition::First { total, .. } => put_varint(out, u64::from(total)),
+            ChunkPosition::Middle { offset } | ChunkPosition::Last { offset } => {
+                put_varint(out, u64::from(offset));
+            }
+        }
+        write_offload(out, offload);
+        if !to_end {
+            put_varint(out, self.data.len() as u64);
+        }
+        out.extend_from_slice(self.data);
+    }
+
+    pub(crate) fn parse(kind: u8, reader: &mut Reader<'a>) -> Result<Self, Malformed> {
+        if kind & 0x40 != 0 {
+            return Err(Malformed::UnknownFrame);
+        }
+        let flow = reader.u16()?;
+        let sequence = reader.u24()?;
+        let number = match kind & (FIRST | LAST) {
+            0b11 => 0,
+            _ => u32::try_from(reader.varint()?).map_err(|_| Malformed::TooLong)?,
+        };
+        let offload = if kind & OFFLOAD != 0 { parse_offload(reader)? } else { Offload::default() };
+        let len = if kind & TO_END != 0 {
+            reader.0.len()
+        } else {
+            usize::try_from(reader.varint()?).map_err(|_| Malformed::TooLong)?
+        };
+        let data = reader.bytes(len)?;
+        if data.is_empty() {
+            return Err(Malformed::Empty);
+        }
+        let position = match kind & (FIRST | LAST) {
+            0b11 => ChunkPosition::Whole(offload),
+            FIRST => ChunkPosition::First { offload, total: number },
+            LAST => ChunkPosition::Last { offset: number },
+            _ => ChunkPosition::Middle { offset: number },
+        };
+        if kind & OFFLOAD != 0 && kind & FIRST == 0 {
+            return Err(Malformed::Contradiction);
+        }
+        let end = position.offset() as usize + data.len();
+        match position {
+            _ if end > MAX_PACKET_LEN => return Err(Malformed::TooLong),
+            ChunkPosition::First { total, .. } if total as usize > MAX_PACKET_LEN => {
+                return Err(Malformed::TooLong);
+            }
+            ChunkPosition::First { total, .. } if data.len() >= total as usize => {
+                return Err(Malformed::Contradiction);
+            }
+            ChunkPosition::Middle { offset: 0 } | ChunkPosition::Last { offset: 0 } => {
+                return Err(Malformed::Contradiction);
+            }
+            _ => {}
+        }
+        Ok(Self {
+            flow,
+            sequence,
+            unordered: kind & UNORDERED != 0,
+            realtime: kind & REALTIME != 0,
+            position,
+            data,
+        })
+    }
+}
+
+const KIND_MASK: u8 = 0x03;
+const ECN: u8 = 0x04;
+const PARTIAL: u8 = 0x08;
+
+fn offload_len(offload: Offload) -> usize {
+    if offload == Offload::default() {
+        return 0;
+    }
+    1 + if offload.segmentation.is_some() { 4 } else { 0 }
+        + if matches!(offload.checksum, Checksum::Partial { .. }) { 4 } else { 0 }
+}
+
+fn write_offload(out: &mut Vec<u8>, offload: Offload) {
+    if offload == Offload::default() {
+        return;
+    }
+    let mut flags = match offload.segmentation.map(|s| s.kind) {
+        None => 0,
+        Some(SegmentationKind::TcpV4) => 1,
+        Some(SegmentationKind::TcpV6) => 2,
+        Some(SegmentationKind::Udp) => 3,
+    };
+    if offload.segmentation.is_some_and(|s| s.ecn) {
+        flags |= ECN;
+    }
+    if matches!(offload.checksum, Checksum::Partial { .. }) {
+        flags |= PARTIAL;
+    }
+    out.push(flags);
+    if let Some(segmentation) = offload.segmentation {
+        out.extend_from_slice(&segmentation.header_len.to_be_bytes());
+        out.extend_from_slice(&segmentation.segment_size.get().to_be_bytes());
+    }
+    if let Checksum::Partial { start, offset } = offload.checksum {
+        out.extend_from_slice(&start.to_be_bytes());
+        out.extend_from_slice(&offset.to_be_bytes());
+    }
+}
+
+fn parse_offload(reader: &mut Reader<'_>) -> Result<Offload, Malformed> {
+    let flags = reader.u8()?;
+    if flags & !(KIND_MASK | ECN | PARTIAL) != 0 || flags == 0 {
+        return Err(Malformed::Contradiction);
+    }
+    let kind = match flags & KIND_MASK {
+        0 => None,
+        1 => Some(SegmentationKind::TcpV4),
+        2 => Some(SegmentationKind::TcpV6),
+        _ => Some(SegmentationKind::Udp),
+    };
+    let segmentation = match kind {
+        None if flags & ECN != 0 => return Err(Malformed::Contradiction),
+        None => None,
+        Some(kind) => Some(Segmentation {
+            kind,
+            ecn: flags & ECN != 0,
+            header_len: reader.u16()?,
+            segment_size: NonZeroU16::new(reader.u16()?).ok_or(Malformed::Contradiction)?,
+        }),
+    };
+    let checksum = if flags & PARTIAL != 0 {
+        Checksum::Partial { start: reader.u16()?, offset: reader.u16()? }
+    } else {
+        Checksum::Complete
+    };
+    Ok(Offload { checksum, segmentation })
+}

@@ -1,0 +1,206 @@
+use crate::ack::ACK;
+use crate::chunk::CHUNK;
+use crate::erasure::ERASURE;
+use crate::integer::{Reader, Sequence, put_u24, put_varint};
+use crate::{Ack, Chunk, ErasureFrame};
+use braid_units::Rate;
+
+const PADDING: u8 = 0x00;
+const PING: u8 = 0x01;
+const GAVE_UP: u8 = 0x03;
+const PATH_STATUS: u8 = 0x04;
+const CLOSE: u8 = 0x06;
+const MODE: u8 = 0x07;
+
+/// Why bytes aren't what they should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Malformed {
+    /// The bytes end in the middle of something.
+    #[error("truncated")]
+    Truncated,
+    /// A kind that doesn't exist.
+    #[error("unknown kind of frame")]
+    UnknownFrame,
+    /// A length or count above its bound.
+    #[error("too long")]
+    TooLong,
+    /// A chunk without data.
+    #[error("empty chunk")]
+    Empty,
+    /// Fields that can't be true together.
+    #[error("contradictory fields")]
+    Contradiction,
+}
+
+/// One frame of a data datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Frame<'a> {
+    /// Nothing; asks for an acknowledgement. Probes are pings with padding.
+    Ping,
+    /// Received packets of a path.
+    Ack(Ack<'a>),
+    /// Some bytes of an inner packet.
+    Chunk(Chunk<'a>),
+    /// Packets that won't come any more.
+    GaveUp(GaveUp),
+    /// What the sender wants done with a path.
+    PathStatus(PathStatus),
+    /// Parity of some chunks.
+    Erasure(ErasureFrame<'a>),
+    /// The sender ends the session.
+    Close(Close),
+    /// The mode that the sender wants in the other direction.
+    Mode(TunnelMode),
+}
+
+/// Packets `sequence ..= sequence + count - 1` of a flow won't be completed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GaveUp {
+    /// The flow.
+    pub flow: u16,
+    /// The first packet given up, low 24 bits.
+    pub sequence: Sequence,
+    /// How many, at least 1.
+    pub count: u8,
+}
+
+/// The home's wish for a path, obeyed by the concentrator when it sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathStatus {
+    /// The path.
+    pub path: u8,
+    /// Lower tiers are used first.
+    pub tier: u8,
+    /// Only when nothing else works.
+    pub standby: bool,
+    /// The path goes away: use it no longer.
+    pub abandoned: bool,
+    /// Limit of what the receiver of this frame sends by the path.
+    pub cap: Option<Rate>,
+}
+
+/// Why a session ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Close {
+    /// 0: orderly shutdown.
+    pub reason: u8,
+}
+
+/// A mode's number on the wire.
+pub type ModeCode = u8;
+
+/// The mode wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TunnelMode {
+    /// See `docs/protocol.md`.
+    pub mode: ModeCode,
+    /// Hash policy of `balance-xor`.
+    pub hash: u8,
+}
+
+/// Iterates over the frames of an opened datagram; ends after the first error.
+pub struct Frames<'a>(Reader<'a>);
+
+impl<'a> Frames<'a> {
+    /// Frames of `payload`, the plaintext of a data datagram.
+    pub fn new(payload: &'a [u8]) -> Self {
+        Self(Reader(payload))
+    }
+}
+
+impl<'a> Iterator for Frames<'a> {
+    type Item = Result<Frame<'a>, Malformed>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.0.is_empty() || self.0.0[0] == PADDING {
+            return None;
+        }
+        let frame = Frame::parse(&mut self.0);
+        if frame.is_err() {
+            self.0 = Reader(&[]);
+        }
+        Some(frame)
+    }
+}
+
+impl<'a> Frame<'a> {
+    fn parse(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
+        Ok(match reader.u8()? {
+            kind if kind & CHUNK != 0 => Frame::Chunk(Chunk::parse(kind, reader)?),
+            PING => Frame::Ping,
+            ACK => Frame::Ack(Ack::parse(reader)?),
+            GAVE_UP => Frame::GaveUp(GaveUp::parse(reader)?),
+            PATH_STATUS => Frame::PathStatus(PathStatus::parse(reader)?),
+            ERASURE => Frame::Erasure(ErasureFrame::parse(reader)?),
+            CLOSE => Frame::Close(Close { reason: reader.u8()? }),
+            MODE => Frame::Mode(TunnelMode { mode: reader.u8()?, hash: reader.u8()? }),
+            _ => return Err(Malformed::UnknownFrame),
+        })
+    }
+
+    /// Appends a ping.
+    pub fn write_ping(out: &mut Vec<u8>) {
+        out.push(PING);
+    }
+}
+
+impl GaveUp {
+    /// Bytes of the frame.
+    pub const LEN: usize = 7;
+
+    fn parse(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let (flow, sequence, count) = (reader.u16()?, reader.u24()?, reader.u8()?);
+        if count == 0 {
+            return Err(Malformed::Empty);
+        }
+        Ok(Self { flow, sequence, count })
+    }
+
+    /// Appends the frame.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.push(GAVE_UP);
+        out.extend_from_slice(&self.flow.to_be_bytes());
+        put_u24(out, self.sequence);
+        out.push(self.count);
+    }
+}
+
+impl PathStatus {
+    /// Most bytes of the frame.
+    pub const MAX_LEN: usize = 12;
+
+    fn parse(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let (path, tier, flags) = (reader.u8()?, reader.u8()?, reader.u8()?);
+        if flags & !0x07 != 0 {
+            return Err(Malformed::Contradiction);
+        }
+        let cap =
+            if flags & 0x04 != 0 { Some(Rate::from_bytes_per_sec(reader.varint()?)) } else { None };
+        Ok(Self { path, tier, standby: flags & 0x01 != 0, abandoned: flags & 0x02 != 0, cap })
+    }
+
+    /// Appends the frame.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let flags = u8::from(self.standby)
+            | u8::from(self.abandoned) << 1
+            | u8::from(self.cap.is_some()) << 2;
+        out.extend_from_slice(&[PATH_STATUS, self.path, self.tier, flags]);
+        if let Some(cap) = self.cap {
+            put_varint(out, cap.bytes_per_sec());
+        }
+    }
+}
+
+impl Close {
+    /// Appends the frame.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&[CLOSE, self.reason]);
+    }
+}
+
+impl TunnelMode {
+    /// Appends the frame.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&[MODE, self.mode, self.hash]);
+    }
+}
