@@ -144,6 +144,23 @@ impl Headers {
             _ => None,
         }
     }
+
+    /// Where the payload of a TCP or UDP packet starts, which is the length of
+    /// all its headers. `None` for other protocols, fragments and cut-off
+    /// headers. This, and not the `hdr_len` of a virtio-net header (Linux puts
+    /// the bytes of its linear buffer there), is a super-packet's
+    /// [`header_len`](crate::Segmentation::header_len).
+    pub fn payload_start(&self, bytes: &[u8]) -> Option<usize> {
+        let ip = self.ip.as_ref().filter(|ip| ip.fragment == Fragment::Whole)?;
+        let len = match ip.protocol {
+            protocol::TCP => usize::from(*bytes.get(ip.transport + 12)? >> 4) * 4,
+            protocol::UDP => 8,
+            _ => return None,
+        };
+        let shortest = if ip.protocol == protocol::TCP { 20 } else { 8 };
+        let start = ip.transport + len;
+        (len >= shortest && start <= ip.end).then_some(start)
+    }
 }
 
 impl Ethernet {

@@ -4,12 +4,19 @@
 //!
 //! Everything starts from [`Headers::parse`], which walks a packet once.
 
+pub mod checksum;
 mod class;
+mod ecn;
 mod flow;
 mod headers;
 mod packet;
+mod segment;
 
 pub use class::{Class, ClassIndex, ClassRule, ClassRules};
+pub use ecn::{Ecn, ecn, set_ce};
 pub use flow::{BondingHash, FlowKey, HashKey, Selector, flow_hash, flow_key};
 pub use headers::{Ethernet, Fragment, Headers, Ip, IpVersion, Layer};
 pub use packet::{Checksum, InnerPacket, Offload, Segmentation, SegmentationKind};
+pub use segment::{
+    SegmentError, Segments, drop_first_segment, for_each_segment, segment_count, split_all,
+};
