@@ -1,0 +1,303 @@
+//! How much redundancy is worth its bytes: an account that bounds them, a
+//! measure of what they brought, and the choice of the group size.
+
+use super::erasure::GroupSize;
+use braid_units::{ByteSize, Ratio, Time};
+use std::time::Duration;
+
+/// Below this loss erasure coding is off, and to this it is to bring it down.
+const TARGET_LOSS: f64 = 0.001;
+/// Smallest and largest group: a third more bytes, 5 % more bytes.
+const GROUP_SIZES: std::ops::RangeInclusive<u8> = 3..=20;
+
+/// An account of bytes that bounds redundancy to a share of what is sent.
+#[derive(Clone, Debug)]
+pub struct Budget {
+    share: Ratio,
+    burst: f64,
+    balance: f64,
+}
+
+impl Budget {
+    /// An account that earns `share` of all bytes sent and holds `burst` at
+    /// most. It starts full, so that a tunnel's first packets can be
+    /// duplicated.
+    pub fn new(share: Ratio, burst: ByteSize) -> Self {
+        let burst = burst.bytes() as f64;
+        let balance = if share == Ratio::ZERO { 0.0 } else { burst };
+        Budget { share, burst, balance }
+    }
+
+    /// The share of the bytes sent that may be redundant.
+    pub fn share(&self) -> Ratio {
+        self.share
+    }
+
+    /// `bytes` of data were sent; redundant bytes don't count.
+    pub fn earn(&mut self, bytes: u64) {
+        let earned = bytes as f64 * self.share.fraction();
+        self.balance = (self.balance + earned).min(self.burst);
+    }
+
+    /// Takes `bytes` for redundancy; false, and nothing taken, if there aren't
+    /// as many.
+    #[must_use]
+    pub fn try_spend(&mut self, bytes: u64) -> bool {
+        let affordable = bytes as f64 <= self.balance;
+        if affordable {
+            self.balance -= bytes as f64;
+        }
+        affordable
+    }
+
+    /// What can be spent now.
+    pub fn available(&self) -> ByteSize {
+        ByteSize::from_bytes(self.balance as u64)
+    }
+}
+
+/// Weight of one redundant packet in the average of those used.
+const PAYOFF_WEIGHT: f64 = 1.0 / 128.0;
+/// So many packets must have been reported before they are judged.
+const PAYOFF_SAMPLES: u64 = 256;
+/// Fewer used than this share: the bytes are better spent on data.
+const PAYOFF_LEAST: f64 = 0.005;
+/// First pause when it doesn't pay.
+const PAYOFF_PAUSE: Duration = Duration::from_secs(10);
+/// Longest pause.
+const PAYOFF_PAUSE_MAX: Duration = Duration::from_secs(300);
+
+/// How many of the parities and duplicates sent the peer could use.
+#[derive(Clone, Debug)]
+pub struct Payoff {
+    used: f64,
+    samples: u64,
+    pause: Duration,
+    paused_until: Option<Time>,
+}
+
+impl Default for Payoff {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Payoff {
+    /// Nothing known yet: it's worth a try.
+    pub fn new() -> Self {
+        Payoff { used: 0.0, samples: 0, pause: PAYOFF_PAUSE, paused_until: None }
+    }
+
+    /// Of `sent` redundant packets since the last report, `used` filled a gap.
+    pub fn on_report(&mut self, sent: u64, used: u64, now: Time) {
+        if sent == 0 {
+            return;
+        }
+        let share = used.min(sent) as f64 / sent as f64;
+        // Until there are enough samples: their plain average.
+        self.samples = self.samples.saturating_add(sent);
+        let recent = 1.0 - (1.0 - PAYOFF_WEIGHT).powi(i32::try_from(sent).unwrap_or(i32::MAX));
+        let weight = recent.max(sent as f64 / self.samples as f64);
+        self.used += (share - self.used) * weight;
+        if self.samples < PAYOFF_SAMPLES {
+            return;
+        }
+        if self.used >= PAYOFF_LEAST {
+            self.pause = PAYOFF_PAUSE;
+        } else if self.paused_until.is_none_or(|until| now >= until) {
+            self.paused_until = Some(now + self.pause);
+            self.pause = (self.pause * 2).min(PAYOFF_PAUSE_MAX);
+            self.samples = 0;
+        }
+    }
+
+    /// The average share of redundant packets that were of use.
+    pub fn used(&self) -> Ratio {
+        Ratio::from_fraction(self.used)
+    }
+
+    /// Whether redundancy is to be sent. Where it didn't pay it is tried again
+    /// after a pause, ever longer while it still doesn't.
+    pub fn pays(&self, now: Time) -> bool {
+        self.paused_until.is_none_or(|until| now >= until)
+    }
+}
+
+/// What the choice of the group size hangs on.
+#[derive(Clone, Copy, Debug)]
+pub struct ErasureConditions {
+    /// Estimate of the share of chunks lost.
+    pub loss: Ratio,
+    /// Smoothed round trip of the paths in use.
+    pub rtt: Duration,
+    /// How often the peer sends acknowledgements.
+    pub feedback_interval: Duration,
+    /// How long after it was sent a chunk is of use.
+    pub deadline: Duration,
+    /// The share of the bytes that may be redundant.
+    pub share: Ratio,
+}
+
+/// How many chunks are to share a parity; `None` when there is to be none:
+/// little is lost, a retransmission comes in time, or the budget is too small.
+///
+/// It's the largest group that brings a random loss below 0.1 %, or, where the
+/// budget is too small for that, the smallest that it allows.
+pub fn erasure_rate(conditions: &ErasureConditions) -> Option<GroupSize> {
+    let ErasureConditions { loss, rtt, feedback_interval, deadline, share } = *conditions;
+    // One round trip to learn of the loss, half a one to get there.
+    let retransmitted = rtt.saturating_add(rtt / 2).saturating_add(feedback_interval);
+    if loss.fraction() < TARGET_LOSS || retransmitted < deadline {
+        return None;
+    }
+    let (smallest, largest) = (*GROUP_SIZES.start(), *GROUP_SIZES.end());
+    let wanted = GROUP_SIZES
+        .rev()
+        .find(|&k| residual_loss(loss.fraction(), k) <= TARGET_LOSS)
+        .unwrap_or(smallest);
+    let affordable = (1.0 / share.fraction()).ceil();
+    if affordable > f64::from(largest) {
+        return None;
+    }
+    GroupSize::new(wanted.max(affordable as u8))
+}
+
+/// The chance that a chunk is lost for good, when each is lost with
+/// `loss`: another of its group of `size` chunks and one parity is lost too.
+fn residual_loss(loss: f64, size: u8) -> f64 {
+    loss * (1.0 - (1.0 - loss).powi(i32::from(size)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const NOW: Time = Time::from_millis(1000);
+
+    fn percent(value: f64) -> Ratio {
+        Ratio::from_fraction(value / 100.0)
+    }
+
+    fn far_link(loss: f64, share: f64) -> ErasureConditions {
+        ErasureConditions {
+            loss: percent(loss),
+            rtt: Duration::from_millis(160),
+            feedback_interval: Duration::from_millis(20),
+            deadline: Duration::from_millis(150),
+            share: percent(share),
+        }
+    }
+
+    fn size(conditions: ErasureConditions) -> Option<u8> {
+        erasure_rate(&conditions).map(GroupSize::get)
+    }
+
+    #[test]
+    fn coding_is_off_where_it_does_not_pay() {
+        assert_eq!(size(far_link(0.05, 50.0)), None, "hardly any loss");
+        let near = ErasureConditions { rtt: Duration::from_millis(40), ..far_link(2.0, 50.0) };
+        assert_eq!(size(near), None, "a retransmission comes in time");
+        assert_eq!(size(far_link(2.0, 2.0)), None, "2 % pay for no group of 20");
+        assert_eq!(size(far_link(2.0, 0.0)), None, "no budget");
+    }
+
+    #[test]
+    fn more_loss_makes_smaller_groups_within_the_budget() {
+        assert_eq!(size(far_link(0.3, 50.0)), Some(20));
+        assert_eq!(size(far_link(1.0, 50.0)), Some(10));
+        assert_eq!(size(far_link(1.0, 5.0)), Some(20), "the budget allows no less");
+        assert_eq!(size(far_link(30.0, 50.0)), Some(3));
+        assert_eq!(size(far_link(30.0, 20.0)), Some(5));
+        assert_eq!(size(far_link(100.0, 100.0)), Some(3));
+    }
+
+    #[test]
+    fn an_account_without_a_share_never_pays() {
+        let mut budget = Budget::new(Ratio::ZERO, ByteSize::from_bytes(9000));
+        budget.earn(1_000_000);
+        assert!(!budget.try_spend(1));
+        assert!(budget.try_spend(0));
+    }
+
+    #[test]
+    fn an_idle_account_holds_one_burst() {
+        let mut budget = Budget::new(percent(10.0), ByteSize::from_bytes(3000));
+        budget.earn(u64::MAX);
+        assert_eq!(budget.available().bytes(), 3000);
+        assert!(budget.try_spend(3000));
+        assert!(!budget.try_spend(1));
+        budget.earn(1000);
+        assert_eq!(budget.available().bytes(), 100);
+    }
+
+    #[test]
+    fn useless_redundancy_pauses_ever_longer_and_is_tried_again() {
+        let mut payoff = Payoff::new();
+        let mut now = NOW;
+        let mut pauses = Vec::new();
+        for _ in 0..3 {
+            while payoff.pays(now) {
+                payoff.on_report(50, 0, now);
+                now += Duration::from_millis(100);
+            }
+            let from = now;
+            while !payoff.pays(now) {
+                now += Duration::from_millis(100);
+            }
+            pauses.push(now.since(from));
+        }
+        assert!(pauses.windows(2).all(|w| w[1] > w[0]), "{pauses:?}");
+        // Links got bad: it's of use, and stays on.
+        for _ in 0..100 {
+            payoff.on_report(50, 2, now);
+            now += Duration::from_millis(100);
+            assert!(payoff.pays(now));
+        }
+        assert!((payoff.used().fraction() - 0.04).abs() < 0.005);
+    }
+
+    #[test]
+    fn a_lying_report_does_no_harm() {
+        let mut payoff = Payoff::new();
+        payoff.on_report(1, u64::MAX, NOW);
+        payoff.on_report(u64::MAX, u64::MAX, NOW);
+        payoff.on_report(0, 5, NOW);
+        assert_eq!(payoff.used().fraction(), 1.0);
+        assert!(payoff.pays(NOW));
+    }
+
+    proptest! {
+        #[test]
+        fn redundancy_stays_within_its_share(
+            share in 0.0_f64..100.0,
+            burst in 0_u64..20_000,
+            steps in prop::collection::vec((0_u64..5000, 0_u64..5000), 0..300),
+        ) {
+            let mut budget = Budget::new(percent(share), ByteSize::from_bytes(burst));
+            let (mut sent, mut spent) = (0, 0);
+            for (earn, spend) in steps {
+                budget.earn(earn);
+                sent += earn;
+                if budget.try_spend(spend) {
+                    spent += spend;
+                }
+                let allowed = sent as f64 * share / 100.0 + burst as f64;
+                prop_assert!(spent as f64 <= allowed + 1e-3);
+            }
+        }
+
+        #[test]
+        fn a_chosen_group_meets_the_target_or_the_budget(
+            loss in 0.0_f64..100.0, share in 0.0_f64..100.0,
+        ) {
+            if let Some(k) = size(far_link(loss, share)) {
+                prop_assert!((3..=20).contains(&k));
+                prop_assert!(1.0 / f64::from(k) <= share / 100.0 + 1e-9, "unaffordable");
+                let larger_than_needed = residual_loss(loss / 100.0, k) > TARGET_LOSS && k > 3;
+                let smaller_breaks_budget = 1.0 / f64::from(k - 1) > share / 100.0;
+                prop_assert!(!larger_than_needed || smaller_breaks_budget);
+            }
+        }
+    }
+}
