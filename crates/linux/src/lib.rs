@@ -4,5 +4,8 @@
 
 pub mod netlink;
 pub mod netns;
+pub mod poller;
+pub mod tun;
+pub mod udp;
 
 mod sys;

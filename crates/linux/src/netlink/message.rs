@@ -82,7 +82,6 @@ impl Request {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Message<'a> {
     pub(crate) kind: u16,
-    pub(crate) flags: u16,
     pub(crate) sequence: u32,
     pub(crate) body: &'a [u8],
 }
@@ -94,7 +93,6 @@ pub(crate) fn messages(datagram: &[u8]) -> impl Iterator<Item = Message<'_>> {
         let len = u32_at(rest, 0)? as usize;
         let message = Message {
             kind: u16_at(rest, 4)?,
-            flags: u16_at(rest, 6)?,
             sequence: u32_at(rest, 8)?,
             body: rest.get(HEADER_LEN..len)?,
         };

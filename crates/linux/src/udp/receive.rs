@@ -1,0 +1,132 @@
+//! Receiving: batches of datagrams, coalesced ones taken apart.
+
+use super::LinkSocket;
+use super::address::SocketAddress;
+use super::control::Control;
+use crate::sys;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsRawFd;
+
+/// Calls' worth of datagrams taken from the kernel at once.
+const BATCH: usize = 8;
+/// The kernel coalesces up to this much.
+const BUFFER_LEN: usize = 65_536;
+
+/// A datagram received.
+#[derive(Debug)]
+pub struct Datagram<'a> {
+    /// Who sent it.
+    pub remote: SocketAddr,
+    /// The address of ours that it came to.
+    pub local: Option<IpAddr>,
+    /// Outer TOS or traffic class byte; ECN is in the lowest two bits.
+    pub traffic_class: u8,
+    /// Its contents.
+    pub bytes: &'a mut [u8],
+}
+
+/// Memory to receive into, of fixed size; one serves any number of sockets of
+/// a thread, one after another.
+pub struct ReceiveBuffers {
+    bytes: Box<[u8]>,
+    names: [SocketAddress; BATCH],
+    controls: [Control; BATCH],
+}
+
+impl Default for ReceiveBuffers {
+    fn default() -> ReceiveBuffers {
+        ReceiveBuffers::new()
+    }
+}
+
+impl ReceiveBuffers {
+    /// 512 KiB, which become resident as they are used.
+    pub fn new() -> ReceiveBuffers {
+        ReceiveBuffers {
+            bytes: vec![0; BATCH * BUFFER_LEN].into_boxed_slice(),
+            names: [SocketAddress::none(); BATCH],
+            controls: [Control::new(); BATCH],
+        }
+    }
+}
+
+impl LinkSocket {
+    /// Takes one batch of what waits and gives each datagram to `each`. Returns
+    /// how many there were: 0 when nothing waits any more.
+    ///
+    /// # Errors
+    /// Those of recvmmsg(2), never `WouldBlock`.
+    pub fn receive(
+        &self,
+        buffers: &mut ReceiveBuffers,
+        mut each: impl FnMut(Datagram<'_>),
+    ) -> io::Result<usize> {
+        // SAFETY: all-zero is a valid mmsghdr.
+        let mut headers: [libc::mmsghdr; BATCH] = unsafe { std::mem::zeroed() };
+        let filled = self.fill(&mut headers, buffers)?;
+        let mut count = 0;
+        let places = buffers.bytes.chunks_mut(BUFFER_LEN);
+        let beside = buffers.names.iter().zip(&buffers.controls);
+        for ((header, place), (name, control)) in
+            headers.iter().zip(places).zip(beside).take(filled)
+        {
+            let cut = header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0;
+            let bytes = place.get_mut(..header.msg_len as usize);
+            let (Some(remote), Some(bytes), false) = (name.get(), bytes, cut) else { continue };
+            let found = control.received(header.msg_hdr.msg_controllen as usize);
+            let stride = found.stride.unwrap_or(bytes.len()).max(1);
+            for bytes in bytes.chunks_mut(stride) {
+                let (local, traffic_class) = (found.local, found.traffic_class);
+                each(Datagram { remote, local, traffic_class, bytes });
+                count += 1;
+            }
+        }
+        // What could not be used must not look like the end.
+        Ok(if filled > 0 { count.max(1) } else { 0 })
+    }
+
+    fn fill(
+        &self,
+        headers: &mut [libc::mmsghdr; BATCH],
+        buffers: &mut ReceiveBuffers,
+    ) -> io::Result<usize> {
+        // SAFETY: all-zero is a valid iovec.
+        let mut bodies: [libc::iovec; BATCH] = unsafe { std::mem::zeroed() };
+        let places = buffers.bytes.chunks_mut(BUFFER_LEN);
+        let beside = buffers.names.iter_mut().zip(&mut buffers.controls);
+        for (((header, body), place), (name, control)) in
+            headers.iter_mut().zip(&mut bodies).zip(places).zip(beside)
+        {
+            body.iov_base = place.as_mut_ptr().cast();
+            body.iov_len = place.len();
+            *name = SocketAddress::none();
+            let message = &mut header.msg_hdr;
+            message.msg_name = std::ptr::from_mut(name).cast();
+            message.msg_namelen = SocketAddress::LEN as libc::socklen_t;
+            message.msg_iov = body;
+            message.msg_iovlen = 1;
+            message.msg_control = control.as_mut_ptr();
+            message.msg_controllen = Control::CAPACITY as _;
+        }
+        loop {
+            // SAFETY: each header points to its own part of `buffers`, borrowed
+            // mutably, and to `bodies`, which outlives the call.
+            let received = sys::check(unsafe {
+                libc::recvmmsg(
+                    self.as_raw_fd(),
+                    headers.as_mut_ptr(),
+                    BATCH as libc::c_uint,
+                    libc::MSG_DONTWAIT as _,
+                    std::ptr::null_mut(),
+                )
+            });
+            match received {
+                Ok(count) => return Ok(count as usize),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(0),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
