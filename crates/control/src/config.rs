@@ -1,0 +1,90 @@
+//! The TOML config: wg-like words, read into precise types. Unknown keys and
+//! contradictions are errors, and all of them are reported at once.
+
+mod class;
+mod contradiction;
+mod diagnostic;
+mod edit;
+mod interface;
+mod keyword;
+mod link;
+mod name;
+mod network;
+mod peer;
+mod quota;
+mod read;
+mod routing;
+mod secret;
+mod section;
+mod suggest;
+#[cfg(test)]
+mod tests;
+
+pub use class::{Class, ClassMatch, Dscp, PortRange, Protocol};
+pub use diagnostic::{ConfigErrors, Diagnostic};
+pub use edit::{ConfigEditor, EditError, LinkChange};
+pub use interface::{Interface, Layer, Mode, XorHash};
+pub use keyword::UnknownWord;
+pub use link::{Cap, Link, LinkBinding};
+pub use name::{DeviceName, Name, NameError};
+pub use network::{Endpoint, EndpointError, Host, Prefix, PrefixError};
+pub use peer::Peer;
+pub use quota::{Quota, QuotaPeriod};
+pub use routing::{ForwardPort, PublicPrefix, Routing, WhenConcentratorGone};
+pub use secret::{SecretError, read_preshared_key, read_private_key, write_secret};
+pub use suggest::closest;
+
+use std::path::{Path, PathBuf};
+
+/// Where `braid` looks for its config by default.
+pub const DEFAULT_CONFIG: &str = "/etc/braid/braid.toml";
+
+/// A config without contradictions.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// The file it was read from; relative paths inside are relative to it.
+    pub file: PathBuf,
+    /// This end of the tunnel.
+    pub interface: Interface,
+    /// Traffic with a mode of its own; the first that matches counts.
+    pub classes: Vec<Class>,
+    /// What the tunnel may send over (home).
+    pub links: Vec<Link>,
+    /// The other ends.
+    pub peers: Vec<Peer>,
+    /// What is done to the host's routing, filter and NAT.
+    pub routing: Routing,
+}
+
+impl Config {
+    /// Reads and checks `file`. A file that can't be read is an error at line 0.
+    pub fn load(file: &Path) -> Result<Config, ConfigErrors> {
+        let text = std::fs::read_to_string(file).map_err(|error| ConfigErrors {
+            file: file.to_owned(),
+            errors: vec![Diagnostic {
+                line: 0,
+                what: format!("can't read the config: {error}"),
+                hint: (error.kind() == std::io::ErrorKind::NotFound).then(|| {
+                    "`braid home join` or `braid concentrator init` writes one".to_owned()
+                }),
+            }],
+        })?;
+        Config::parse(&text, file)
+    }
+
+    /// Reads and checks `text`; `file` is named in errors and is the base of
+    /// relative paths.
+    pub fn parse(text: &str, file: &Path) -> Result<Config, ConfigErrors> {
+        read::read(text, file)
+    }
+
+    /// The peer of this name.
+    pub fn peer(&self, name: &str) -> Option<&Peer> {
+        self.peers.iter().find(|peer| peer.name.as_str() == name)
+    }
+
+    /// The link of this name.
+    pub fn link(&self, name: &str) -> Option<&Link> {
+        self.links.iter().find(|link| link.name.as_str() == name)
+    }
+}

@@ -1,0 +1,262 @@
+use super::diagnostic::Diagnostics;
+use super::interface::{IPV6_MIN_MTU, Interface, Layer};
+use super::network::Prefix;
+use super::routing::PlacedRouting;
+use super::section::{Placed, Places};
+use super::{Class, Link, Peer, closest};
+use std::collections::HashMap;
+use std::hash::Hash;
+
+/// All sections as read, each possible by itself.
+pub(super) struct Sections {
+    pub(super) interface: Option<Placed<Interface>>,
+    pub(super) classes: Vec<Placed<Class>>,
+    pub(super) links: Vec<Placed<Link>>,
+    pub(super) peers: Vec<Placed<Peer>>,
+    pub(super) routing: Option<PlacedRouting>,
+}
+
+/// Reports what can't hold together.
+pub(super) fn check(sections: &Sections, found: &mut Diagnostics<'_>) {
+    if let Some(interface) = &sections.interface {
+        check_interface(interface, found);
+        check_reachability(interface, sections, found);
+    }
+    check_uniqueness(sections, found);
+    if let Some(routing) = &sections.routing {
+        check_routing(routing, sections, found);
+        check_forwarding(routing, sections, found);
+    }
+}
+
+fn check_interface(interface: &Placed<Interface>, found: &mut Diagnostics<'_>) {
+    let Placed { value, places } = interface;
+    let v6 = value.addresses.iter().position(|net| net.addr().is_ipv6());
+    if let (Some(index), true) = (v6, value.mtu < IPV6_MIN_MTU) {
+        found.add_with_hint(
+            places.element("addresses", index),
+            format!("an IPv6 address on a device with MTU {}", value.mtu),
+            format!("IPv6 needs mtu = {IPV6_MIN_MTU} or more"),
+        );
+    }
+    if let (Some(offset), Layer::L3) = (places.key("bridge"), value.layer) {
+        found.add_with_hint(
+            offset,
+            "interface.bridge with layer = \"l3\": only Ethernet can be bridged",
+            "write layer = \"l2\", or remove bridge",
+        );
+    }
+    if let (Some(_), Some(bridge), false) =
+        (places.key("bridge"), &value.bridge, value.addresses.is_empty())
+    {
+        found.add_with_hint(
+            places.element("addresses", 0),
+            format!("addresses on {}, which becomes a port of {bridge}", value.name),
+            "give the addresses to the bridge",
+        );
+    }
+    report_repeated(
+        value.addresses.iter().map(|net| net.addr()),
+        |index| places.element("addresses", index),
+        |address| format!("the address {address} is here twice"),
+        found,
+    );
+    report_repeated(
+        value.listen.iter().copied(),
+        |index| places.element("listen", index),
+        |address| format!("listen has {address} twice"),
+        found,
+    );
+}
+
+/// Both ends must be able to find each other, over some link.
+fn check_reachability(
+    interface: &Placed<Interface>,
+    sections: &Sections,
+    found: &mut Diagnostics<'_>,
+) {
+    let listens = !interface.value.listen.is_empty();
+    for peer in &sections.peers {
+        let reachable = !peer.value.endpoints.is_empty();
+        // An unreadable list was reported already.
+        if !reachable && !listens && peer.places.key("endpoints").is_none() {
+            found.add_with_hint(
+                peer.places.section,
+                format!("peer {:?} can't be found: it has no endpoints, and nobody can come to us", peer.value.name.as_str()),
+                "add endpoints = [\"host:51900\"] here, or listen = [\"0.0.0.0:51900\"] to [interface]",
+            );
+        }
+    }
+    let needs_links = sections.peers.iter().any(|peer| !peer.value.endpoints.is_empty());
+    if needs_links && !listens && sections.links.is_empty() {
+        found.add_with_hint(
+            interface.places.section,
+            "no [[link]]: the peers' endpoints can't be reached over anything",
+            "add [[link]] with name = \"dsl\" and interface = \"eth1\" for every way out",
+        );
+    }
+}
+
+fn check_uniqueness(sections: &Sections, found: &mut Diagnostics<'_>) {
+    let at = |places: &Places, key: &str| places.key(key).unwrap_or(places.section);
+    let Sections { classes, links, peers, .. } = sections;
+    report_repeated(
+        classes.iter().map(|class| &class.value.name),
+        |index| classes.get(index).map_or(0, |class| at(&class.places, "name")),
+        |name| format!("two classes are named {:?}", name.as_str()),
+        found,
+    );
+    report_repeated(
+        links.iter().map(|link| &link.value.name),
+        |index| links.get(index).map_or(0, |link| at(&link.places, "name")),
+        |name| format!("two links are named {:?}", name.as_str()),
+        found,
+    );
+    report_repeated(
+        links.iter().map(|link| &link.value.binding),
+        |index| links.get(index).map_or(0, |link| link.places.section),
+        |_| "this link leaves by the same way as an earlier one".to_owned(),
+        found,
+    );
+    report_repeated(
+        peers.iter().map(|peer| &peer.value.name),
+        |index| peers.get(index).map_or(0, |peer| at(&peer.places, "name")),
+        |name| format!("two peers are named {:?}", name.as_str()),
+        found,
+    );
+    report_repeated(
+        peers.iter().map(|peer| peer.value.public_key),
+        |index| peers.get(index).map_or(0, |peer| at(&peer.places, "public_key")),
+        |_| "two peers have the same public key".to_owned(),
+        found,
+    );
+    let prefixes: Vec<(Prefix, usize)> = peers
+        .iter()
+        .flat_map(|peer| {
+            let prefixes = peer.value.allowed_ips.iter().enumerate();
+            prefixes.map(|(index, prefix)| (*prefix, peer.places.element("allowed_ips", index)))
+        })
+        .collect();
+    report_repeated(
+        prefixes.iter().map(|(prefix, _)| *prefix),
+        |index| prefixes.get(index).map_or(0, |(_, offset)| *offset),
+        |prefix| format!("{prefix} is in allowed_ips twice: whose is it?"),
+        found,
+    );
+}
+
+fn check_routing(routing: &PlacedRouting, sections: &Sections, found: &mut Diagnostics<'_>) {
+    let Placed { value, places } = &routing.routing;
+    if value.leave_host_alone {
+        let also = [
+            ("default_route", value.default_route),
+            ("when_concentrator_gone", places.key("when_concentrator_gone").is_some()),
+            ("clamp_mss", value.clamp_mss),
+            ("masquerade", value.masquerade),
+            ("forward_ports", !value.forward_ports.is_empty()),
+            ("public_prefixes", !value.public_prefixes.is_empty()),
+        ];
+        for (key, asked) in also {
+            if let (Some(offset), true) = (places.key(key), asked) {
+                found.add_with_hint(
+                    offset,
+                    format!("routing.{key} contradicts leave_host_alone = true"),
+                    "remove one of them",
+                );
+            }
+        }
+        return;
+    }
+    let everything = |peer: &Placed<Peer>| {
+        let all = [Prefix::ALL_V4, Prefix::ALL_V6];
+        peer.value.allowed_ips.iter().any(|prefix| all.contains(prefix))
+    };
+    if let (Some(offset), true) = (places.key("default_route"), value.default_route) {
+        let l2 = sections.interface.as_ref().is_some_and(|i| i.value.layer == Layer::L2);
+        if l2 {
+            found.add_with_hint(
+                offset,
+                "routing.default_route with layer = \"l2\": Ethernet has no default route",
+                "remove it, or write layer = \"l3\"",
+            );
+        } else if !sections.peers.iter().any(everything) {
+            found.add_with_hint(
+                offset,
+                "routing.default_route, but no peer's allowed_ips has all addresses",
+                "write allowed_ips = [\"0.0.0.0/0\", \"::/0\"] for the concentrator",
+            );
+        }
+    }
+    if let (Some(offset), false) = (places.key("when_concentrator_gone"), value.default_route) {
+        found.add_with_hint(
+            offset,
+            "routing.when_concentrator_gone has no meaning without default_route = true",
+            "add default_route = true, or remove it",
+        );
+    }
+}
+
+fn check_forwarding(routing: &PlacedRouting, sections: &Sections, found: &mut Diagnostics<'_>) {
+    let value = &routing.routing.value;
+    let place = |places: &[Places], index: usize, key: &str| {
+        places.get(index).map_or(0, |places| places.element(key, 0))
+    };
+    for (index, forward) in value.forward_ports.iter().enumerate() {
+        let owns = |peer: &Placed<Peer>| {
+            peer.value.allowed_ips.iter().any(|prefix| prefix.contains(forward.to.ip()))
+        };
+        if !sections.peers.iter().any(owns) {
+            found.add_with_hint(
+                place(&routing.forward_ports, index, "to"),
+                format!("{} is in no peer's allowed_ips: nobody can answer there", forward.to.ip()),
+                "add the address to a peer's allowed_ips, or correct it",
+            );
+        }
+    }
+    report_repeated(
+        value.forward_ports.iter().map(|forward| (forward.protocol, forward.public)),
+        |index| place(&routing.forward_ports, index, "public"),
+        |(protocol, port)| format!("{protocol} port {port} is forwarded twice"),
+        found,
+    );
+    let names: Vec<&str> = sections.peers.iter().map(|peer| peer.value.name.as_str()).collect();
+    for (index, public) in value.public_prefixes.iter().enumerate() {
+        let name = public.peer.as_str();
+        if !names.contains(&name) {
+            let hint = match closest(name, names.iter().copied()) {
+                Some(close) => format!("did you mean {close:?}?"),
+                None => format!("the peers are: {}", names.join(", ")),
+            };
+            let offset = place(&routing.public_prefixes, index, "peer");
+            found.add_with_hint(offset, format!("no peer is named {name:?}"), hint);
+        }
+    }
+    report_repeated(
+        value.public_prefixes.iter().map(|public| public.prefix),
+        |index| place(&routing.public_prefixes, index, "prefix"),
+        |prefix| format!("{prefix} is routed twice"),
+        found,
+    );
+}
+
+fn report_repeated<T: Eq + Hash>(
+    items: impl Iterator<Item = T>,
+    offset_of: impl Fn(usize) -> usize,
+    what: impl Fn(&T) -> String,
+    found: &mut Diagnostics<'_>,
+) {
+    let mut first_seen: HashMap<T, usize> = HashMap::new();
+    for (index, item) in items.enumerate() {
+        let offset = offset_of(index);
+        match first_seen.get(&item) {
+            Some(first) => {
+                let line = found.line_at(*first);
+                let hint = format!("line {line} has it first; change or remove one");
+                found.add_with_hint(offset, what(&item), hint);
+            }
+            None => {
+                first_seen.insert(item, offset);
+            }
+        }
+    }
+}

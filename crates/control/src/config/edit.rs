@@ -1,0 +1,283 @@
+use super::{Config, ConfigErrors, Mode};
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use toml_edit::{ArrayOfTables, DocumentMut, InlineTable, Item, Table, Value, value};
+
+/// Changes a config file in place, keeping comments and order. Nothing is
+/// written unless the result is a config without errors.
+#[derive(Clone, Debug)]
+pub struct ConfigEditor {
+    file: PathBuf,
+    document: DocumentMut,
+}
+
+/// Why a config could not be changed.
+#[derive(Debug, thiserror::Error)]
+pub enum EditError {
+    /// The file is not right to begin with, or would not be after the change.
+    #[error(transparent)]
+    Config(#[from] ConfigErrors),
+    /// No link has this name.
+    #[error("there is no link {name:?}; the links are: {known}")]
+    NoSuchLink {
+        /// The name asked for.
+        name: String,
+        /// Those that exist.
+        known: String,
+    },
+    /// A part is not written as tables (`[[link]]`), so it can't be edited.
+    #[error("{}: {what} is written in a form that can't be edited; write it as {form}", file.display())]
+    Form {
+        /// The config.
+        file: PathBuf,
+        /// The section.
+        what: &'static str,
+        /// The form that can be edited.
+        form: &'static str,
+    },
+    /// The system refused.
+    #[error("{}: can't write the config: {error}", file.display())]
+    Io {
+        /// The config.
+        file: PathBuf,
+        /// What the system said.
+        error: std::io::Error,
+    },
+}
+
+/// What `link add` and `link set` change; `None` leaves it as it is. Texts are
+/// as in the config, and are checked as there.
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LinkChange {
+    /// `link.interface`.
+    pub interface: Option<String>,
+    /// `link.source`.
+    pub source: Option<String>,
+    /// `link.gateway`.
+    pub gateway: Option<String>,
+    /// `link.fwmark`.
+    pub fwmark: Option<u32>,
+    /// `link.tier`.
+    pub tier: Option<u8>,
+    /// `link.standby`.
+    pub standby: Option<bool>,
+    /// `link.price`.
+    pub price: Option<f64>,
+    /// `link.cap.down`; `none` removes it.
+    pub cap_down: Option<String>,
+    /// `link.cap.up`; `none` removes it.
+    pub cap_up: Option<String>,
+    /// `link.quota`, as `20GB/month` or `1GB/day`; `none` removes it.
+    pub quota: Option<String>,
+}
+
+impl ConfigEditor {
+    /// Opens a config that has no errors.
+    pub fn open(file: &Path) -> Result<ConfigEditor, EditError> {
+        Config::load(file)?;
+        let text = std::fs::read_to_string(file)
+            .map_err(|error| EditError::Io { file: file.to_owned(), error })?;
+        ConfigEditor::from_text(&text, file)
+    }
+
+    /// Takes `text` for the contents of `file`.
+    pub fn from_text(text: &str, file: &Path) -> Result<ConfigEditor, EditError> {
+        Config::parse(text, file)?;
+        let document = text.parse::<DocumentMut>().map_err(|error| ConfigErrors {
+            file: file.to_owned(),
+            errors: vec![super::Diagnostic {
+                line: 0,
+                what: format!("not TOML: {error}"),
+                hint: None,
+            }],
+        })?;
+        Ok(ConfigEditor { file: file.to_owned(), document })
+    }
+
+    /// Adds `[[link]]`.
+    pub fn add_link(&mut self, name: &str, change: &LinkChange) -> Result<(), EditError> {
+        let mut table = Table::new();
+        table.insert("name", value(name));
+        apply(&mut table, change);
+        self.links()?.push(table);
+        Ok(())
+    }
+
+    /// Changes a link.
+    pub fn set_link(&mut self, name: &str, change: &LinkChange) -> Result<(), EditError> {
+        let index = self.link_index(name)?;
+        if let Some(table) = self.links()?.get_mut(index) {
+            apply(table, change);
+        }
+        Ok(())
+    }
+
+    /// Removes a link.
+    pub fn remove_link(&mut self, name: &str) -> Result<(), EditError> {
+        let index = self.link_index(name)?;
+        self.links()?.remove(index);
+        Ok(())
+    }
+
+    /// Changes the tunnel's mode.
+    pub fn set_mode(&mut self, mode: Mode) -> Result<(), EditError> {
+        let form =
+            EditError::Form { file: self.file.clone(), what: "interface", form: "[interface]" };
+        let interface = self.document.get_mut("interface").and_then(Item::as_table_like_mut);
+        replace(interface.ok_or(form)?, "mode", value(mode.as_str()));
+        Ok(())
+    }
+
+    /// Adds text that is TOML by itself, such as a `[[peer]]`.
+    pub fn append(&mut self, toml: &str) -> Result<(), EditError> {
+        let text = format!("{}\n{toml}", self.document.to_string().trim_end_matches('\n'));
+        *self = ConfigEditor::from_text(&text, &self.file)?;
+        Ok(())
+    }
+
+    /// Removes the `[[peer]]` of this name; whether there was one.
+    pub fn remove_peer(&mut self, name: &str) -> bool {
+        let Some(peers) = self.document.get_mut("peer").and_then(Item::as_array_of_tables_mut)
+        else {
+            return false;
+        };
+        let before = peers.len();
+        peers.retain(|peer| peer.get("name").and_then(Item::as_str) != Some(name));
+        peers.len() < before
+    }
+
+    /// The config as it would be, or what would be wrong with it.
+    pub fn check(&self) -> Result<Config, ConfigErrors> {
+        Config::parse(&self.document.to_string(), &self.file)
+    }
+
+    /// Checks the result and replaces the file at once (write, sync, rename),
+    /// with the permissions that it had.
+    pub fn save(&self) -> Result<Config, EditError> {
+        let config = self.check()?;
+        let io_error = |error| EditError::Io { file: self.file.clone(), error };
+        // A symlinked config stays a symlink.
+        let target = std::fs::canonicalize(&self.file).map_err(io_error)?;
+        let mode = std::fs::metadata(&target).map_err(io_error)?.mode() & 0o7777;
+        let mut new = target.clone().into_os_string();
+        new.push(format!(".new-{}", std::process::id()));
+        let new = PathBuf::from(new);
+        let write = || {
+            let mut options = OpenOptions::new();
+            let mut file = options.write(true).create(true).truncate(true).mode(mode).open(&new)?;
+            file.write_all(self.document.to_string().as_bytes())?;
+            file.sync_all()?;
+            std::fs::rename(&new, &target)
+        };
+        write().map_err(|error| {
+            // Best effort: the error to show is the first one.
+            let _ = std::fs::remove_file(&new);
+            io_error(error)
+        })?;
+        Ok(config)
+    }
+
+    fn links(&mut self) -> Result<&mut ArrayOfTables, EditError> {
+        let form = EditError::Form { file: self.file.clone(), what: "link", form: "[[link]]" };
+        self.document
+            .entry("link")
+            .or_insert_with(|| Item::ArrayOfTables(ArrayOfTables::new()))
+            .as_array_of_tables_mut()
+            .ok_or(form)
+    }
+
+    fn link_index(&mut self, name: &str) -> Result<usize, EditError> {
+        let links = self.links()?;
+        let names: Vec<&str> =
+            links.iter().filter_map(|link| link.get("name").and_then(Item::as_str)).collect();
+        names
+            .iter()
+            .position(|known| *known == name)
+            .ok_or_else(|| EditError::NoSuchLink { name: name.to_owned(), known: names.join(", ") })
+    }
+}
+
+impl std::fmt::Display for ConfigEditor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.document.fmt(f)
+    }
+}
+
+fn apply(table: &mut Table, change: &LinkChange) {
+    let texts = [
+        ("interface", &change.interface),
+        ("source", &change.source),
+        ("gateway", &change.gateway),
+    ];
+    for (key, text) in texts {
+        if let Some(text) = text {
+            set_or_remove(table, key, text, |text| value(text));
+        }
+    }
+    if let Some(fwmark) = change.fwmark {
+        replace(table, "fwmark", value(i64::from(fwmark)));
+    }
+    if let Some(tier) = change.tier {
+        replace(table, "tier", value(i64::from(tier)));
+    }
+    if let Some(standby) = change.standby {
+        replace(table, "standby", value(standby));
+    }
+    if let Some(price) = change.price {
+        replace(table, "price", value(price));
+    }
+    for (key, rate) in [("down", &change.cap_down), ("up", &change.cap_up)] {
+        if let Some(rate) = rate {
+            set_cap(table, key, rate);
+        }
+    }
+    if let Some(quota) = &change.quota {
+        set_or_remove(table, "quota", quota, quota_item);
+    }
+}
+
+/// The word that removes a setting.
+const NONE: &str = "none";
+
+fn set_or_remove(table: &mut Table, key: &str, text: &str, item: impl Fn(&str) -> Item) {
+    if text == NONE {
+        table.remove(key);
+    } else {
+        replace(table, key, item(text));
+    }
+}
+
+fn set_cap(table: &mut Table, key: &str, rate: &str) {
+    let cap = table.entry("cap").or_insert_with(|| value(InlineTable::new()));
+    let Some(cap_table) = cap.as_table_like_mut() else {
+        return;
+    };
+    if rate == NONE {
+        cap_table.remove(key);
+    } else {
+        cap_table.insert(key, value(rate));
+    }
+    if cap_table.is_empty() {
+        table.remove("cap");
+    }
+}
+
+fn quota_item(text: &str) -> Item {
+    let (bytes, per) = text.split_once('/').unwrap_or((text, "month"));
+    let mut quota = InlineTable::new();
+    quota.insert("bytes", Value::from(bytes));
+    quota.insert("per", Value::from(per));
+    value(quota)
+}
+
+/// Sets `key`, keeping a comment that follows the old value.
+fn replace(table: &mut dyn toml_edit::TableLike, key: &str, mut item: Item) {
+    let old = table.get(key).and_then(Item::as_value).map(|old| old.decor().clone());
+    if let (Some(decor), Some(new)) = (old, item.as_value_mut()) {
+        *new.decor_mut() = decor;
+    }
+    table.insert(key, item);
+}

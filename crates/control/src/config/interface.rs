@@ -1,0 +1,139 @@
+use super::keyword::keyword_enum;
+use super::name::DeviceName;
+use super::section::{Placed, Section};
+use braid_units::{ByteSize, Ratio};
+use ipnet::IpNet;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+/// `[interface]`: this end of the tunnel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Interface {
+    /// Name of the TUN or TAP device.
+    pub name: DeviceName,
+    /// File with our private key.
+    pub private_key_file: PathBuf,
+    /// Addresses of the device, with the prefix of their network.
+    pub addresses: Vec<IpNet>,
+    /// MTU of the device, bytes; the links' MTUs don't matter for it.
+    pub mtu: u16,
+    /// What is carried.
+    pub layer: Layer,
+    /// The scheduler's policy.
+    pub mode: Mode,
+    /// What `balance-xor` hashes.
+    pub xor_hash: XorHash,
+    /// UDP addresses to be reached at; empty at home: any free port.
+    pub listen: Vec<SocketAddr>,
+    /// The control socket's path.
+    pub control: PathBuf,
+    /// Undo journal, quota counters, learnt rates.
+    pub state_dir: PathBuf,
+    /// Where Prometheus may ask, besides the control socket.
+    pub metrics: Option<SocketAddr>,
+    /// The bridge that the TAP device becomes a port of.
+    pub bridge: Option<DeviceName>,
+    /// Share of bytes that duplicates and erasure coding may cost.
+    pub redundancy_budget: Ratio,
+    /// Bound of queues and reorder buffers of one peer.
+    pub memory_per_peer: ByteSize,
+}
+
+keyword_enum! {
+    /// What the tunnel carries.
+    Layer {
+        /// IP packets, by a TUN device.
+        L3 = "l3",
+        /// Ethernet frames, by a TAP device.
+        L2 = "l2",
+    }
+}
+
+keyword_enum! {
+    /// How packets are spread over the links. All but `adaptive` and `overflow`
+    /// behave as the modes of Linux' bonding driver with the same name
+    /// (Documentation/networking/bonding.rst).
+    Mode {
+        /// Each chunk goes where it arrives first.
+        Adaptive = "adaptive",
+        /// Packets by turns; no help against reordering.
+        BalanceRr = "balance-rr",
+        /// A flow's hash picks its link.
+        BalanceXor = "balance-xor",
+        /// One link; another when it fails.
+        ActiveBackup = "active-backup",
+        /// Everything on every link.
+        Broadcast = "broadcast",
+        /// As `adaptive`, but a higher tier only when the lower ones are full.
+        Overflow = "overflow",
+    }
+}
+
+keyword_enum! {
+    /// What `balance-xor` hashes (bonding's `xmit_hash_policy`).
+    XorHash {
+        /// MAC addresses.
+        Layer2 = "layer2",
+        /// MAC and IP addresses.
+        Layer23 = "layer2+3",
+        /// IP addresses and ports.
+        Layer34 = "layer3+4",
+    }
+}
+
+/// Smallest MTU of IPv6 links (RFC 8200, section 5).
+pub(super) const IPV6_MIN_MTU: u16 = 1280;
+const MIN_MEMORY: u64 = 1 << 20;
+
+pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<Interface>> {
+    let device = |name: &str| name.parse::<DeviceName>().ok();
+    let name = section.parsed("name").or_else(|| device("braid0"));
+    let private_key_file = section.parsed::<PathBuf>("private_key_file");
+    if private_key_file.is_none() {
+        section.missing(
+            "private_key_file",
+            "make one with `braid keygen --out FILE` and name it here",
+        );
+    }
+    let addresses = section.list::<IpNet>("addresses").unwrap_or_default();
+    let mtu = section.integer("mtu", 576..=65535).unwrap_or(1500);
+    let layer = section.parsed("layer").unwrap_or(Layer::L3);
+    let mode = section.parsed("mode").unwrap_or(Mode::Adaptive);
+    let xor_hash = section.parsed("xor_hash").unwrap_or(XorHash::Layer34);
+    let listen = section.list::<SocketAddr>("listen").unwrap_or_default();
+    let control = section.parsed::<PathBuf>("control");
+    let state_dir = section.parsed("state_dir").unwrap_or_else(|| PathBuf::from("/var/lib/braid"));
+    let metrics = section.parsed("metrics");
+    let bridge = section.parsed("bridge");
+    let redundancy_budget =
+        section.parsed("redundancy_budget").unwrap_or_else(|| Ratio::from_fraction(0.05));
+    let memory_per_peer =
+        section.parsed("memory_per_peer").unwrap_or_else(|| ByteSize::from_bytes(32 << 20));
+    if memory_per_peer.bytes() < MIN_MEMORY {
+        section.wrong(
+            "memory_per_peer",
+            format!("interface.memory_per_peer of {memory_per_peer} is too little to reorder in"),
+            "write at least \"1MiB\"",
+        );
+    }
+    let places = section.finish();
+    let name = name?;
+    let value = Interface {
+        control: base
+            .join(control.unwrap_or_else(|| PathBuf::from(format!("/run/braid/{name}.sock")))),
+        name,
+        private_key_file: base.join(private_key_file?),
+        addresses,
+        mtu,
+        layer,
+        mode,
+        xor_hash,
+        listen,
+        state_dir: base.join(state_dir),
+        metrics,
+        bridge,
+        redundancy_budget,
+        memory_per_peer,
+    };
+    Some(Placed { value, places })
+}

@@ -1,0 +1,109 @@
+use super::name::{DeviceName, Name};
+use super::quota::{self, Quota};
+use super::section::{Placed, Section};
+use braid_units::Rate;
+use std::net::IpAddr;
+
+/// `[[link]]`: one way out to the internet.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Link {
+    /// Its name.
+    pub name: Name,
+    /// How packets are made to leave by it.
+    pub binding: LinkBinding,
+    /// Lower tiers are filled first in mode `overflow`, and preferred in
+    /// `active-backup`.
+    pub tier: u8,
+    /// Probed, but used only when no other link works.
+    pub standby: bool,
+    /// Price of a gigabyte, in any currency.
+    pub price: Option<f64>,
+    /// Rates never to be exceeded; the true rates are found without it.
+    pub cap: Cap,
+    /// Allowance in a period.
+    pub quota: Option<Quota>,
+}
+
+/// What ties a socket to its link; at least one of these is there.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct LinkBinding {
+    /// Leave by this device (`SO_BINDTODEVICE`).
+    pub interface: Option<DeviceName>,
+    /// Leave from this address of the host.
+    pub source: Option<IpAddr>,
+    /// Leave through this router; else the device's default gateway is followed.
+    pub gateway: Option<IpAddr>,
+    /// Leave with this mark (`SO_MARK`), for the host's own routing rules.
+    pub fwmark: Option<u32>,
+}
+
+/// Upper bounds of a link's rates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cap {
+    /// Towards this host.
+    pub down: Option<Rate>,
+    /// From this host.
+    pub up: Option<Rate>,
+}
+
+pub(super) fn read(mut section: Section<'_, '_>) -> Option<Placed<Link>> {
+    let name = section.parsed("name");
+    if name.is_none() {
+        section.missing("name", "write name = \"dsl\"");
+    }
+    let binding = LinkBinding {
+        interface: section.parsed("interface"),
+        source: section.parsed("source"),
+        gateway: section.parsed("gateway"),
+        fwmark: section.integer("fwmark", 1..=i64::from(u32::MAX)),
+    };
+    check_binding(&binding, &section);
+    let tier = section.integer("tier", 0..=255).unwrap_or(0);
+    let standby = section.boolean("standby").unwrap_or(false);
+    let price = section.number("price");
+    let cap = section.table("cap").map(read_cap).unwrap_or_default();
+    let quota = section.table("quota").and_then(quota::read);
+    let places = section.finish();
+    let value = Link { name: name?, binding, tier, standby, price, cap, quota };
+    Some(Placed { value, places })
+}
+
+fn check_binding(binding: &LinkBinding, section: &Section<'_, '_>) {
+    let LinkBinding { interface, source, gateway, fwmark } = binding;
+    let nothing = interface.is_none() && source.is_none() && gateway.is_none() && fwmark.is_none();
+    if nothing && !["interface", "source", "gateway", "fwmark"].iter().any(|key| section.has(key)) {
+        section.missing(
+            "interface, source, gateway or fwmark",
+            "write what ties packets to this link, such as interface = \"wwan0\"",
+        );
+    }
+    if let (Some(source), Some(gateway)) = (source, gateway) {
+        if source.is_ipv4() != gateway.is_ipv4() {
+            section.wrong(
+                "gateway",
+                "link.source and link.gateway are of different IP versions",
+                "give both as IPv4 or both as IPv6",
+            );
+        }
+    }
+    for (key, address) in [("source", source), ("gateway", gateway)] {
+        if address.is_some_and(|address| address.is_unspecified() || address.is_multicast()) {
+            section.wrong(key, format!("link.{key} is no host's address"), "name one address");
+        }
+    }
+}
+
+fn read_cap(mut section: Section<'_, '_>) -> Cap {
+    let cap = Cap { down: section.parsed("down"), up: section.parsed("up") };
+    for (key, rate) in [("down", cap.down), ("up", cap.up)] {
+        if rate == Some(Rate::ZERO) {
+            section.wrong(
+                key,
+                format!("link.cap.{key} of 0 lets nothing through"),
+                "remove the cap, or remove the link",
+            );
+        }
+    }
+    section.finish();
+    cap
+}

@@ -1,0 +1,75 @@
+use super::contradiction::{self, Sections};
+use super::diagnostic::{ConfigErrors, Diagnostics};
+use super::section::Section;
+use super::{Config, Interface, Peer, class, interface, link, peer, routing};
+use std::cell::RefCell;
+use std::path::Path;
+use toml::de::DeTable;
+
+/// Reads every section, then checks them against each other. Every error found
+/// on the way is reported.
+pub(super) fn read(text: &str, file: &Path) -> Result<Config, ConfigErrors> {
+    let diagnostics = RefCell::new(Diagnostics::new(text));
+    let (table, syntax_errors) = DeTable::parse_recoverable(text);
+    for error in &syntax_errors {
+        let offset = error.span().map_or(0, |span| span.start);
+        diagnostics.borrow_mut().add(offset, format!("not TOML: {}", error.message()));
+    }
+    let base = file.parent().unwrap_or(Path::new(""));
+    let mut sections = read_sections(Section::new("", table, &diagnostics), base, &diagnostics);
+    let interface = sections.interface.take();
+    let diagnostics = diagnostics.into_inner();
+    match interface {
+        Some(interface) if diagnostics.is_empty() => {
+            Ok(sections.into_config(interface.value, file))
+        }
+        _ => Err(diagnostics.into_errors(file)),
+    }
+}
+
+fn read_sections<'t>(
+    mut root: Section<'t, '_>,
+    base: &Path,
+    diagnostics: &RefCell<Diagnostics<'t>>,
+) -> Sections {
+    let interface = root.table("interface");
+    if interface.is_none() {
+        root.missing("[interface]", "begin with [interface] and its private_key_file");
+    }
+    let sections = Sections {
+        interface: interface.and_then(|section| interface::read(section, base)),
+        classes: root.tables("class").into_iter().filter_map(class::read).collect(),
+        links: root.tables("link").into_iter().filter_map(link::read).collect(),
+        peers: root
+            .tables("peer")
+            .into_iter()
+            .filter_map(|section| peer::read(section, base))
+            .collect(),
+        routing: root.table("routing").map(routing::read),
+    };
+    root.finish();
+    contradiction::check(&sections, &mut diagnostics.borrow_mut());
+    sections
+}
+
+impl Sections {
+    fn into_config(self, interface: Interface, file: &Path) -> Config {
+        let routing = self.routing.map(|placed| placed.routing.value).unwrap_or_default();
+        let mut peers: Vec<Peer> = self.peers.into_iter().map(|peer| peer.value).collect();
+        for public in &routing.public_prefixes {
+            if let Some(peer) = peers.iter_mut().find(|peer| peer.name == public.peer) {
+                if !peer.allowed_ips.contains(&public.prefix) {
+                    peer.allowed_ips.push(public.prefix);
+                }
+            }
+        }
+        Config {
+            file: file.to_owned(),
+            interface,
+            classes: self.classes.into_iter().map(|class| class.value).collect(),
+            links: self.links.into_iter().map(|link| link.value).collect(),
+            peers,
+            routing,
+        }
+    }
+}

@@ -1,0 +1,139 @@
+use super::class::Protocol;
+use super::keyword::keyword_enum;
+use super::name::Name;
+use super::network::Prefix;
+use super::section::{Placed, Places, Section};
+use std::net::SocketAddr;
+
+/// `[routing]`: what is done to the host. All of it is undone on `down`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Routing {
+    /// Set nothing at all on the host but the device and its addresses.
+    pub leave_host_alone: bool,
+    /// Send the host's (and its LAN's) traffic through the tunnel.
+    pub default_route: bool,
+    /// What becomes of that traffic while no peer answers.
+    pub when_concentrator_gone: WhenConcentratorGone,
+    /// Lower TCP's MSS to the tunnel's MTU. Never needed for Braid itself.
+    pub clamp_mss: bool,
+    /// Give traffic that leaves another source address: at the concentrator
+    /// inner traffic to the internet, at home the LAN's traffic into the tunnel.
+    pub masquerade: bool,
+    /// Ports of the concentrator that are answered inside.
+    pub forward_ports: Vec<ForwardPort>,
+    /// Public addresses that belong to a home.
+    pub public_prefixes: Vec<PublicPrefix>,
+}
+
+keyword_enum! {
+    /// What becomes of the host's traffic while the concentrator is gone.
+    WhenConcentratorGone {
+        /// Nothing leaves (a kill switch).
+        Block = "block",
+        /// It goes straight out by the best link.
+        Direct = "direct",
+    }
+}
+
+/// `forward_ports`: connections to a public port are answered inside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ForwardPort {
+    /// TCP or UDP.
+    pub protocol: Protocol,
+    /// The port on the concentrator's public addresses.
+    pub public: u16,
+    /// Who answers.
+    pub to: SocketAddr,
+}
+
+/// `public_prefixes`: a public prefix routed to a home; it counts as one of
+/// that peer's `allowed_ips`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PublicPrefix {
+    /// The prefix.
+    pub prefix: Prefix,
+    /// The peer's name.
+    pub peer: Name,
+}
+
+impl Default for Routing {
+    fn default() -> Self {
+        Routing {
+            leave_host_alone: false,
+            default_route: false,
+            when_concentrator_gone: WhenConcentratorGone::Direct,
+            clamp_mss: false,
+            masquerade: false,
+            forward_ports: Vec::new(),
+            public_prefixes: Vec::new(),
+        }
+    }
+}
+
+/// `[routing]` with the places of its parts.
+pub(super) struct PlacedRouting {
+    pub(super) routing: Placed<Routing>,
+    pub(super) forward_ports: Vec<Places>,
+    pub(super) public_prefixes: Vec<Places>,
+}
+
+pub(super) fn read(mut section: Section<'_, '_>) -> PlacedRouting {
+    let default = Routing::default();
+    let leave_host_alone = section.boolean("leave_host_alone").unwrap_or(default.leave_host_alone);
+    let default_route = section.boolean("default_route").unwrap_or(default.default_route);
+    let when_concentrator_gone =
+        section.parsed("when_concentrator_gone").unwrap_or(default.when_concentrator_gone);
+    let clamp_mss = section.boolean("clamp_mss").unwrap_or(default.clamp_mss);
+    let masquerade = section.boolean("masquerade").unwrap_or(default.masquerade);
+    let (forward_ports, forward_places) =
+        section.tables("forward_ports").into_iter().filter_map(read_forward).unzip();
+    let (public_prefixes, prefix_places) =
+        section.tables("public_prefixes").into_iter().filter_map(read_prefix).unzip();
+    let value = Routing {
+        leave_host_alone,
+        default_route,
+        when_concentrator_gone,
+        clamp_mss,
+        masquerade,
+        forward_ports,
+        public_prefixes,
+    };
+    PlacedRouting {
+        routing: Placed { value, places: section.finish() },
+        forward_ports: forward_places,
+        public_prefixes: prefix_places,
+    }
+}
+
+fn read_forward(mut section: Section<'_, '_>) -> Option<(ForwardPort, Places)> {
+    let protocol = section.parsed("protocol");
+    let public = section.integer("public", 1..=65535);
+    let to = section.parsed("to");
+    if protocol == Some(Protocol::Icmp) {
+        section.wrong("protocol", "icmp has no ports to forward", "write \"tcp\" or \"udp\"");
+    }
+    for (key, present) in
+        [("protocol", protocol.is_some()), ("public", public.is_some()), ("to", to.is_some())]
+    {
+        if !present {
+            section.missing(
+                key,
+                "write { protocol = \"tcp\", public = 8443, to = \"10.77.0.2:443\" }",
+            );
+        }
+    }
+    let places = section.finish();
+    Some((ForwardPort { protocol: protocol?, public: public?, to: to? }, places))
+}
+
+fn read_prefix(mut section: Section<'_, '_>) -> Option<(PublicPrefix, Places)> {
+    let prefix = section.parsed("prefix");
+    let peer = section.parsed("peer");
+    for (key, present) in [("prefix", prefix.is_some()), ("peer", peer.is_some())] {
+        if !present {
+            section.missing(key, "write { prefix = \"198.51.100.8/29\", peer = \"home1\" }");
+        }
+    }
+    let places = section.finish();
+    Some((PublicPrefix { prefix: prefix?, peer: peer? }, places))
+}

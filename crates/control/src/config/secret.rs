@@ -1,0 +1,71 @@
+use braid_handshake::{KeyError, PresharedKey, PrivateKey};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// Why a secret can't be read from its file.
+#[derive(Debug, thiserror::Error)]
+pub enum SecretError {
+    /// The system refused.
+    #[error("{}: can't read the key: {error}", file.display())]
+    Io {
+        /// The key file.
+        file: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// Users other than its owner's group can read it.
+    #[error("{}: every user of this host can read this key (mode {mode:03o}); run `chmod 600 {}`", file.display(), file.display())]
+    Exposed {
+        /// The key file.
+        file: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// What is in it is no key.
+    #[error("{}: {error}", file.display())]
+    Key {
+        /// The key file.
+        file: PathBuf,
+        /// What is wrong with it.
+        error: KeyError,
+    },
+}
+
+/// Reads a private key from a file that the world can't read.
+pub fn read_private_key(file: &Path) -> Result<PrivateKey, SecretError> {
+    read_secret(file)
+}
+
+/// Reads a preshared key from a file that the world can't read.
+pub fn read_preshared_key(file: &Path) -> Result<PresharedKey, SecretError> {
+    read_secret(file)
+}
+
+/// Writes `secret` and a line end to a new file that only its owner can read.
+/// An existing file is an error: keys are not overwritten.
+pub fn write_secret(file: &Path, secret: &str) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    let mut file = options.write(true).create_new(true).mode(0o600).open(file)?;
+    file.write_all(secret.as_bytes())?;
+    file.write_all(b"\n")?;
+    file.sync_all()
+}
+
+/// More than any key file has; bounds what is read of a wrong file.
+const MAX_KEY_FILE: u64 = 4096;
+
+fn read_secret<K: FromStr<Err = KeyError>>(path: &Path) -> Result<K, SecretError> {
+    let io_error = |error| SecretError::Io { file: path.to_owned(), error };
+    let file = File::open(path).map_err(io_error)?;
+    // Bits of the file that is open, so that it can't be exchanged in between.
+    let mode = file.metadata().map_err(io_error)?.mode() & 0o777;
+    if mode & 0o007 != 0 {
+        return Err(SecretError::Exposed { file: path.to_owned(), mode });
+    }
+    let mut text = String::new();
+    file.take(MAX_KEY_FILE).read_to_string(&mut text).map_err(io_error)?;
+    text.parse().map_err(|error| SecretError::Key { file: path.to_owned(), error })
+}

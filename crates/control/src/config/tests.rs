@@ -1,0 +1,446 @@
+use super::*;
+use proptest::prelude::*;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+const KEY: &str = "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=";
+const OTHER_KEY: &str = "3p7bfXt9wbTTW2HC7OQ1Nz+DQ8hbeGdNrfx+FG+IK08=";
+
+/// Every key there is.
+fn full() -> String {
+    format!(
+        r#"# the house
+[interface]
+name = "braid7"
+private_key_file = "home.key"
+addresses = ["10.77.0.2/24", "fd77::2/64"]
+mtu = 9000
+layer = "l3"
+mode = "overflow"   # fibre first
+xor_hash = "layer2+3"
+listen = ["0.0.0.0:51900", "[::]:51900"]
+control = "/run/braid/x.sock"
+state_dir = "state"
+metrics = "127.0.0.1:9190"
+redundancy_budget = "5%"
+memory_per_peer = "64MiB"
+
+[[class]]
+name = "voice"
+match = {{ dscp = "ef", protocol = "udp", ports = "5060-5090", from = "10.0.0.0/8", to = "192.0.2.1" }}
+mode = "broadcast"
+
+[[link]]
+name = "3g-1"
+interface = "wwan0"
+tier = 1
+standby = false
+price = 0.5
+cap = {{ down = "5Mbit", up = "400kbit" }}
+quota = {{ bytes = "20GB", per = "month", reset_day = 15 }}
+
+[[link]]
+name = "fibre"    # the fast one
+source = "192.0.2.7"
+gateway = "192.0.2.1"
+fwmark = 17
+quota = {{ bytes = "1GB", per = "day" }}
+
+[[peer]]
+name = "concentrator"
+public_key = "{KEY}"
+preshared_key_file = "/etc/braid/psk"
+endpoints = ["vpn.example.org:51900", "203.0.113.1:51900", "[2001:db8::1]:51900"]
+allowed_ips = ["0.0.0.0/0", "::/0"]
+keepalive = "15s"
+
+[routing]
+leave_host_alone = false
+default_route = true
+when_concentrator_gone = "block"
+clamp_mss = true
+masquerade = true
+forward_ports = [ {{ protocol = "tcp", public = 8443, to = "10.77.0.2:443" }} ]
+public_prefixes = [ {{ prefix = "198.51.100.8/29", peer = "concentrator" }} ]
+"#
+    )
+}
+
+fn parse(text: &str) -> Result<Config, ConfigErrors> {
+    Config::parse(text, Path::new("/etc/braid/braid.toml"))
+}
+
+/// The errors as the user sees them, without the file's name.
+fn errors(text: &str) -> Vec<String> {
+    match parse(text) {
+        Ok(_) => Vec::new(),
+        Err(errors) => errors
+            .to_string()
+            .lines()
+            .map(|line| line.strip_prefix("/etc/braid/braid.toml:").unwrap_or(line).to_owned())
+            .collect(),
+    }
+}
+
+#[test]
+fn every_key_is_read_into_its_type() {
+    let config = parse(&full()).unwrap();
+    let Interface { name, private_key_file, addresses, mtu, mode, .. } = &config.interface;
+    assert_eq!(name.as_str(), "braid7");
+    assert_eq!(private_key_file, Path::new("/etc/braid/home.key"));
+    assert_eq!(addresses.len(), 2);
+    assert_eq!((*mtu, *mode), (9000, Mode::Overflow));
+    assert_eq!(config.interface.state_dir, Path::new("/etc/braid/state"));
+    assert_eq!(config.interface.memory_per_peer.bytes(), 64 << 20);
+    let [class] = config.classes.as_slice() else { panic!("{:?}", config.classes) };
+    assert_eq!(class.matches.dscp.map(Dscp::value), Some(46));
+    assert_eq!(class.matches.ports, Some(PortRange(5060..=5090)));
+    let [mobile, fibre] = config.links.as_slice() else { panic!("{:?}", config.links) };
+    assert_eq!((mobile.tier, mobile.price), (1, Some(0.5)));
+    assert_eq!(mobile.cap.down.map(|rate| rate.mbit()), Some(5.0));
+    let period = mobile.quota.map(|quota| quota.period);
+    assert_eq!(period, Some(QuotaPeriod::Month { reset_day: 15 }));
+    assert_eq!(fibre.binding.fwmark, Some(17));
+    let [peer] = config.peers.as_slice() else { panic!("{:?}", config.peers) };
+    assert_eq!(peer.public_key.to_string(), KEY);
+    assert_eq!(peer.endpoints.len(), 3);
+    assert_eq!(peer.keepalive, Some(Duration::from_secs(15)));
+    assert!(
+        peer.allowed_ips.contains(&"198.51.100.8/29".parse().unwrap()),
+        "a public prefix is the peer's own"
+    );
+    assert_eq!(config.routing.when_concentrator_gone, WhenConcentratorGone::Block);
+    let to: SocketAddr = "10.77.0.2:443".parse().unwrap();
+    assert_eq!(config.routing.forward_ports.first().map(|forward| forward.to), Some(to));
+}
+
+#[test]
+fn the_least_config_gets_the_documented_defaults() {
+    let config = parse("[interface]\nprivate_key_file = \"k\"\nlisten = \"0.0.0.0:1\"").unwrap();
+    assert_eq!(config.interface.name.as_str(), "braid0");
+    assert_eq!(config.interface.control, Path::new("/run/braid/braid0.sock"));
+    assert_eq!(config.interface.state_dir, Path::new("/var/lib/braid"));
+    assert_eq!((config.interface.mtu, config.interface.mode), (1500, Mode::Adaptive));
+    assert_eq!(config.routing, Routing::default());
+}
+
+/// Each is one change of the full config; the error names the line changed.
+#[test]
+fn each_error_names_its_line_and_what_to_do() {
+    let cases: &[(&str, &str, &str)] = &[
+        ("mtu = 9000", "mtu = \"9000\"", "6: interface.mtu must be a whole number, not a string"),
+        ("mtu = 9000", "mtu = 70000", "6: interface.mtu must be 576 to 65535, not 70000"),
+        (
+            "mtu = 9000",
+            "mtu = 1000",
+            "5: an IPv6 address on a device with MTU 1000; IPv6 needs mtu = 1280 or more",
+        ),
+        (
+            "mtu = 9000",
+            "mtuu = 9000",
+            "6: unknown key \"mtuu\" in [interface]; did you mean \"mtu\"?",
+        ),
+        (
+            "mode = \"overflow\"",
+            "mode = \"adaptiv\"",
+            "8: interface.mode: \"adaptiv\" is none of adaptive, balance-rr, balance-xor, \
+             active-backup, broadcast, overflow; did you mean \"adaptive\"?",
+        ),
+        (
+            "\"10.77.0.2/24\"",
+            "\"10.77.0.2/33\"",
+            "5: interface.addresses: invalid IP address syntax",
+        ),
+        (
+            "dscp = \"ef\"",
+            "dscp = \"eff\"",
+            "19: class.match.dscp: \"eff\" is not a DSCP; write \"ef\", \"af41\", \"cs5\" or \"0\" to \"63\"",
+        ),
+        (
+            "protocol = \"udp\", ports",
+            "ports",
+            "19: class.match.ports without a protocol that has ports; add protocol = \"udp\" or protocol = \"tcp\"",
+        ),
+        (
+            "from = \"10.0.0.0/8\"",
+            "from = \"10.0.0.1/8\"",
+            "19: class.match.from: 10.0.0.1/8 has bits set after its prefix; write 10.0.0.0/8 for \
+             the network or 10.0.0.1/32 for the one host",
+        ),
+        (
+            "interface = \"wwan0\"",
+            "",
+            "22: [link] lacks interface, source, gateway or fwmark; write what ties packets to \
+             this link, such as interface = \"wwan0\"",
+        ),
+        (
+            "standby = false",
+            "standby = 0",
+            "26: link.standby must be true or false, not a whole number",
+        ),
+        ("price = 0.5", "price = -0.5", "27: link.price must be 0 or more, not -0.5"),
+        (
+            "down = \"5Mbit\"",
+            "down = \"5\"",
+            "28: link.cap.down: \"5\" has no unit; write it as \"6Mbit\"",
+        ),
+        (
+            "down = \"5Mbit\"",
+            "down = \"0Mbit\"",
+            "28: link.cap.down of 0 lets nothing through; remove the cap, or remove the link",
+        ),
+        (
+            "per = \"day\"",
+            "per = \"day\", reset_day = 2",
+            "36: link.quota.reset_day has no meaning with per = \"day\"; remove it, or write per = \"month\"",
+        ),
+        (
+            "name = \"fibre\"",
+            "name = \"3g-1\"",
+            "32: two links are named \"3g-1\"; line 23 has it first; change or remove one",
+        ),
+        (
+            "gateway = \"192.0.2.1\"",
+            "gateway = \"fe80::1\"",
+            "34: link.source and link.gateway are of different IP versions; give both as IPv4 or both as IPv6",
+        ),
+        (
+            "203.0.113.1:51900",
+            "203.0.113.1",
+            "42: peer.endpoints: \"203.0.113.1\" is not an endpoint (no port); write it as \
+             \"vpn.example.org:51900\", \"203.0.113.1:51900\" or \"[2001:db8::1]:51900\"",
+        ),
+        (
+            "keepalive = \"15s\"",
+            "keepalive = \"15\"",
+            "44: peer.keepalive: \"15\" has no unit; write it as \"30ms\"",
+        ),
+        (
+            "leave_host_alone = false\ndefault_route = true\nwhen_concentrator_gone = \"block\"\nclamp_mss = true\nmasquerade = true",
+            "leave_host_alone = true\ndefault_route = true\nforward_ports = []",
+            "48: routing.default_route contradicts leave_host_alone = true; remove one of them",
+        ),
+        (
+            "\"0.0.0.0/0\", \"::/0\"",
+            "\"10.77.0.0/24\"",
+            "48: routing.default_route, but no peer's allowed_ips has all addresses; write \
+             allowed_ips = [\"0.0.0.0/0\", \"::/0\"] for the concentrator",
+        ),
+        (
+            "default_route = true\n",
+            "",
+            "48: routing.when_concentrator_gone has no meaning without default_route = true; add \
+             default_route = true, or remove it",
+        ),
+        (
+            "\"0.0.0.0/0\", \"::/0\"",
+            "\"::/0\"",
+            "52: 10.77.0.2 is in no peer's allowed_ips: nobody can answer there; add the address \
+             to a peer's allowed_ips, or correct it",
+        ),
+        (
+            "peer = \"concentrator\"",
+            "peer = \"concentator\"",
+            "53: no peer is named \"concentator\"; did you mean \"concentrator\"?",
+        ),
+        ("[routing]", "[rooting]", "46: unknown section \"rooting\"; did you mean \"routing\"?"),
+    ];
+    for (from, to, expected) in cases {
+        let full = full();
+        assert!(full.contains(from), "{from}");
+        let found = errors(&full.replacen(from, to, 1));
+        assert!(found.iter().any(|line| line == expected), "{to}\n{expected}\n{found:#?}");
+    }
+}
+
+#[test]
+fn whole_configs_that_cannot_work_are_refused() {
+    let peer = |rest: &str| {
+        format!(
+            "[interface]\nprivate_key_file = \"k\"\n[[peer]]\nname = \"p\"\npublic_key = \"{KEY}\"\n{rest}"
+        )
+    };
+    for (text, expected) in [
+        (
+            String::new(),
+            "1: [interface] is missing; begin with [interface] and its private_key_file",
+        ),
+        (
+            "[interface]\n".to_owned(),
+            "1: [interface] lacks private_key_file; make one with `braid keygen --out FILE` and name it here",
+        ),
+        (
+            peer(""),
+            "3: peer \"p\" can't be found: it has no endpoints, and nobody can come to us; add \
+             endpoints = [\"host:51900\"] here, or listen = [\"0.0.0.0:51900\"] to [interface]",
+        ),
+        (
+            peer("endpoints = [\"h:1\"]"),
+            "1: no [[link]]: the peers' endpoints can't be reached over anything; add [[link]] \
+             with name = \"dsl\" and interface = \"eth1\" for every way out",
+        ),
+        ("[interface\n".to_owned(), "1: not TOML: unclosed table, expected `]`"),
+        (
+            "link = 3\n".to_owned(),
+            "1: link must be a list of tables, not a whole number; write [[link]]",
+        ),
+    ] {
+        let found = errors(&text);
+        assert!(found.iter().any(|line| line == expected), "{text}\n{expected}\n{found:#?}");
+    }
+}
+
+#[test]
+fn all_errors_are_reported_in_the_order_of_lines() {
+    let text = full()
+        .replace("mtu = 9000", "mtu = 1")
+        .replace("tier = 1", "teir = 1")
+        .replace("\"15s\"", "\"soon\"");
+    let lines: Vec<String> =
+        errors(&text).iter().filter_map(|e| e.split_once(':').map(|(n, _)| n.to_owned())).collect();
+    assert_eq!(lines, ["6", "25", "44"]);
+}
+
+#[test]
+fn edits_keep_comments_and_are_checked() {
+    let mut editor = ConfigEditor::from_text(&full(), Path::new("/etc/braid/b.toml")).unwrap();
+    let add = LinkChange {
+        interface: Some("usb0".into()),
+        quota: Some("5GB/day".into()),
+        ..LinkChange::default()
+    };
+    editor.add_link("usb", &add).unwrap();
+    let set = LinkChange {
+        tier: Some(2),
+        cap_up: Some("none".into()),
+        cap_down: Some("7Mbit".into()),
+        quota: Some("none".into()),
+        ..LinkChange::default()
+    };
+    editor.set_link("3g-1", &set).unwrap();
+    editor.remove_link("fibre").unwrap();
+    editor.set_mode(Mode::Broadcast).unwrap();
+    let config = editor.check().unwrap();
+    assert_eq!(config.links.len(), 2);
+    let mobile = config.link("3g-1").unwrap();
+    assert_eq!((mobile.tier, mobile.quota, mobile.cap.up), (2, None, None));
+    assert_eq!(config.link("usb").unwrap().quota.unwrap().period, QuotaPeriod::Day);
+    assert_eq!(config.interface.mode, Mode::Broadcast);
+    let text = editor.to_string();
+    assert!(text.starts_with("# the house\n"));
+    assert!(text.contains("mode = \"broadcast\"   # fibre first"), "{text}");
+
+    let error = editor.remove_link("fiber").unwrap_err();
+    assert_eq!(error.to_string(), "there is no link \"fiber\"; the links are: 3g-1, usb");
+    editor.add_link("usb", &add).unwrap();
+    let errors = editor.check().unwrap_err().to_string();
+    assert!(errors.contains("two links are named \"usb\""), "{errors}");
+}
+
+#[test]
+fn a_saved_edit_replaces_the_file_and_keeps_its_permissions() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("braid.toml");
+    std::fs::write(&file, full()).unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).unwrap();
+    let mut editor = ConfigEditor::open(&file).unwrap();
+    editor.set_mode(Mode::BalanceRr).unwrap();
+    editor.save().unwrap();
+    assert_eq!(Config::load(&file).unwrap().interface.mode, Mode::BalanceRr);
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+
+    let text = std::fs::read_to_string(&file).unwrap();
+    editor.add_link("bad name", &LinkChange::default()).unwrap();
+    assert!(matches!(editor.save(), Err(EditError::Config(_))));
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), text, "a bad edit changes nothing");
+}
+
+#[test]
+fn peers_are_appended_and_removed() {
+    let mut editor = ConfigEditor::from_text(&full(), Path::new("b.toml")).unwrap();
+    let peer = format!(
+        "[[peer]]\nname = \"home2\"\npublic_key = \"{OTHER_KEY}\"\nallowed_ips = [\"10.77.0.9\"]\n"
+    );
+    editor.append(&peer).unwrap();
+    assert!(editor.append(&peer).is_err(), "the same peer twice");
+    assert_eq!(editor.check().unwrap().peers.len(), 2);
+    assert!(editor.remove_peer("home2"));
+    assert!(!editor.remove_peer("home2"));
+    assert_eq!(editor.check().unwrap().peers.len(), 1);
+}
+
+#[test]
+fn secrets_that_everybody_can_read_are_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("key");
+    write_secret(&file, KEY).unwrap();
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    read_private_key(&file).unwrap();
+    assert!(write_secret(&file, KEY).is_err(), "keys are not overwritten");
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let error = read_private_key(&file).unwrap_err().to_string();
+    assert!(error.contains("mode 644") && error.contains("chmod 600"), "{error}");
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    std::fs::write(&file, "not a key").unwrap();
+    assert!(matches!(read_private_key(&file), Err(SecretError::Key { .. })));
+    assert!(matches!(
+        read_preshared_key(&directory.path().join("absent")),
+        Err(SecretError::Io { .. })
+    ));
+}
+
+#[test]
+fn host_names_and_mistyped_addresses_are_told_apart() {
+    for good in ["h:1", "vpn.example.org:51900", "[::1]:9", "1.2.3.4:5", "EXAMPLE.org.:7"] {
+        assert!(good.parse::<Endpoint>().is_ok(), "{good}");
+    }
+    for bad in
+        ["", ":1", "h", "h:0", "h:99999", "1.2.3:4", "1.2.3.400:5", "a b:1", "0.0.0.0:1", "-h:1"]
+    {
+        assert!(bad.parse::<Endpoint>().is_err(), "{bad}");
+    }
+}
+
+proptest! {
+    /// Random damage to a good file: an answer, never a panic; and every error
+    /// names a line of the file.
+    #[test]
+    fn damaged_configs_never_panic(
+        edits in prop::collection::vec((any::<prop::sample::Index>(), 0usize..12, ".{0,6}"), 1..8)
+    ) {
+        let mut text = full();
+        for (at, length, with) in edits {
+            let boundaries: Vec<usize> =
+                text.char_indices().map(|(offset, _)| offset).chain([text.len()]).collect();
+            let first = at.index(boundaries.len());
+            let last = (first + length).min(boundaries.len() - 1);
+            text.replace_range(boundaries[first]..boundaries[last], &with);
+        }
+        match parse(&text) {
+            Err(errors) => {
+                let lines = text.lines().count().max(1) + 1;
+                prop_assert!(!errors.errors.is_empty());
+                prop_assert!(errors.errors.iter().all(|e| e.line <= lines));
+                let _ = errors.to_string();
+            }
+            Ok(_) => {
+                let mut editor = ConfigEditor::from_text(&text, Path::new("b.toml")).unwrap();
+                let _ = editor.remove_link("fibre");
+                let _ = editor.set_link("3g-1", &LinkChange { cap_up: Some("1Mbit".into()), ..Default::default() });
+                let _ = editor.check();
+            }
+        }
+    }
+
+    #[test]
+    fn arbitrary_text_never_panics(text in "(?s).{0,400}") {
+        let _ = parse(&text);
+        let _ = text.parse::<Endpoint>();
+        let _ = text.parse::<Prefix>();
+        let _ = text.parse::<PortRange>();
+        let _ = text.parse::<Dscp>();
+    }
+}

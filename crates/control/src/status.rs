@@ -1,0 +1,198 @@
+//! What a running tunnel tells of itself: the JSON of `GET /v1/status` and of
+//! `braid status --json`. Fields are only ever added.
+
+use crate::config::{Layer, Mode};
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
+
+/// One running tunnel.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// Version of the program.
+    pub version: String,
+    /// The tunnel's network device.
+    pub interface: String,
+    /// Process id of the daemon.
+    pub pid: u32,
+    /// What the tunnel carries.
+    pub layer: Layer,
+    /// The scheduler's policy.
+    pub mode: Mode,
+    /// MTU of the device, bytes.
+    pub mtu: u16,
+    /// Seconds since the tunnel came up.
+    pub uptime_s: f64,
+    /// Where the tunnel listens (concentrator), else empty.
+    pub listen: Vec<SocketAddr>,
+    /// Configured links, also those that don't exist just now.
+    pub links: Vec<LinkStatus>,
+    /// The other ends.
+    pub peers: Vec<PeerStatus>,
+}
+
+/// A link of this host as the system sees it, whatever its paths do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LinkStatus {
+    /// Name in the config.
+    pub name: String,
+    /// The network device, where the link is tied to one.
+    pub interface: Option<String>,
+    /// Whether its device and an address are there.
+    pub present: bool,
+    /// Why it isn't used, in words, if so.
+    pub trouble: Option<String>,
+    /// Lower tiers are filled first (mode `overflow`, `active-backup`).
+    pub tier: u8,
+    /// Kept for when no other link works.
+    pub standby: bool,
+    /// Allowance and what was used of it.
+    pub quota: Option<QuotaStatus>,
+}
+
+/// A link's allowance in the running period.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct QuotaStatus {
+    /// Bytes allowed in a period.
+    pub limit_bytes: u64,
+    /// Bytes used since it began, both directions.
+    pub used_bytes: u64,
+    /// The period's first day, `YYYY-MM-DD`, UTC.
+    pub period_start: String,
+}
+
+/// One peer.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PeerStatus {
+    /// Name in the config.
+    pub name: String,
+    /// Curve25519 public key, base64.
+    pub public_key: String,
+    /// A session exists and at least one path works.
+    pub connected: bool,
+    /// Where it was last heard from.
+    pub endpoint: Option<SocketAddr>,
+    /// Seconds since the last handshake was completed.
+    pub last_handshake_s: Option<f64>,
+    /// Bytes of inner packets delivered here.
+    pub rx_bytes: u64,
+    /// Bytes of inner packets taken from here.
+    pub tx_bytes: u64,
+    /// One for each link (and remote address) in use.
+    pub paths: Vec<PathStatus>,
+    /// The queue at the entry.
+    pub queue: QueueStatus,
+    /// Inner packets in the reorder buffers, waiting for an earlier one.
+    pub reordering_packets: u64,
+    /// Memory held for the peer, bytes.
+    pub memory_bytes: u64,
+    /// Losses on paths and what became of them.
+    pub repair: RepairStatus,
+}
+
+/// The queue at the tunnel's entry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct QueueStatus {
+    /// Bytes waiting.
+    pub bytes: u64,
+    /// Inner packets waiting.
+    pub packets: u64,
+    /// Inner packets dropped by the AQM since start.
+    pub drops: u64,
+    /// Inner packets ECN-marked by the AQM since start.
+    pub marks: u64,
+}
+
+/// Losses and redundancy, counted since start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RepairStatus {
+    /// Chunks sent again.
+    pub retransmitted: u64,
+    /// Chunks that arrived only because they were sent again.
+    pub repaired: u64,
+    /// Chunks sent twice on purpose.
+    pub duplicated: u64,
+    /// Chunks rebuilt from erasure-code symbols.
+    pub recovered: u64,
+    /// Erasure-code symbols sent.
+    pub parity_sent: u64,
+    /// Inner packets given up (deadline passed).
+    pub abandoned: u64,
+    /// Copies thrown away on arrival.
+    pub duplicates_received: u64,
+}
+
+/// State of a path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PathState {
+    /// Not yet answered.
+    #[default]
+    Probing,
+    /// Carries data.
+    Active,
+    /// Silent under load; new data avoids it.
+    Suspect,
+    /// Long silent, or its link is away.
+    Down,
+    /// Works, waits for its turn.
+    Standby,
+    /// Works, but its quota is used up.
+    OverQuota,
+}
+
+impl PathState {
+    /// The word used in JSON, metrics and tables.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            PathState::Probing => "probing",
+            PathState::Active => "active",
+            PathState::Suspect => "suspect",
+            PathState::Down => "down",
+            PathState::Standby => "standby",
+            PathState::OverQuota => "over_quota",
+        }
+    }
+}
+
+/// One path: a link to one address of the peer.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PathStatus {
+    /// The link's name (at the concentrator, the one the home gave it, or a number).
+    pub link: String,
+    /// Our address on it.
+    pub local: Option<SocketAddr>,
+    /// The peer's address on it.
+    pub remote: Option<SocketAddr>,
+    /// What it does just now.
+    pub state: PathState,
+    /// The link's tier.
+    pub tier: u8,
+    /// Smoothed round-trip time, ms.
+    pub srtt_ms: Option<f64>,
+    /// Lowest round-trip time lately, ms.
+    pub min_rtt_ms: Option<f64>,
+    /// One-way delay towards the peer over that of the peer's fastest path, ms.
+    pub one_way_delta_ms: Option<f64>,
+    /// Estimated rate of sending, Mbit/s.
+    pub rate_tx_mbps: Option<f64>,
+    /// Rate of receiving lately, Mbit/s.
+    pub rate_rx_mbps: Option<f64>,
+    /// Share of sent packets lost lately, 0 to 1.
+    pub loss: f64,
+    /// Largest datagram payload that passes, bytes.
+    pub mtu: u16,
+    /// Bytes sent and not yet acknowledged.
+    pub in_flight_bytes: u64,
+    /// Bytes given to the path and still paced.
+    pub queued_bytes: u64,
+    /// UDP payload bytes sent since start.
+    pub tx_bytes: u64,
+    /// UDP payload bytes received since start.
+    pub rx_bytes: u64,
+    /// Packets sent since start.
+    pub tx_packets: u64,
+    /// Packets received since start.
+    pub rx_packets: u64,
+    /// Packets lost since start.
+    pub lost_packets: u64,
+}
