@@ -147,9 +147,7 @@ impl Headers {
 
     /// Where the payload of a TCP or UDP packet starts, which is the length of
     /// all its headers. `None` for other protocols, fragments and cut-off
-    /// headers. This, and not the `hdr_len` of a virtio-net header (Linux puts
-    /// the bytes of its linear buffer there), is a super-packet's
-    /// [`header_len`](crate::Segmentation::header_len).
+    /// headers.
     pub fn payload_start(&self, bytes: &[u8]) -> Option<usize> {
         let ip = self.ip.as_ref().filter(|ip| ip.fragment == Fragment::Whole)?;
         let len = match ip.protocol {

@@ -5,14 +5,19 @@
 //! Everything starts from [`Headers::parse`], which walks a packet once.
 
 pub mod checksum;
+mod clamp;
 mod class;
+mod coalesce;
 mod ecn;
 mod flow;
 mod headers;
 mod packet;
 mod segment;
+mod validate;
 
+pub use clamp::clamp_mss;
 pub use class::{Class, ClassIndex, ClassRule, ClassRules};
+pub use coalesce::{Checksums, Coalescer};
 pub use ecn::{Ecn, ecn, set_ce};
 pub use flow::{BondingHash, FlowKey, HashKey, Selector, flow_hash, flow_key};
 pub use headers::{Ethernet, Fragment, Headers, Ip, IpVersion, Layer};
@@ -20,3 +25,4 @@ pub use packet::{Checksum, InnerPacket, Offload, Segmentation, SegmentationKind}
 pub use segment::{
     SegmentError, Segments, drop_first_segment, for_each_segment, segment_count, split_all,
 };
+pub use validate::{Addresses, Checked, Malformed, check};

@@ -18,6 +18,31 @@ pub fn segment_count(packet: &InnerPacket) -> usize {
     })
 }
 
+impl Segmentation {
+    /// The segmentation of a packet fresh from the device, whose header length
+    /// is read from the packet itself: the `hdr_len` of a virtio-net header is
+    /// only a hint, Linux puts the bytes of its linear buffer there. `None`
+    /// when there is nothing to cut: not such a packet, or a single segment.
+    pub fn of(
+        bytes: &[u8],
+        layer: Layer,
+        kind: SegmentationKind,
+        segment_size: u16,
+        ecn: bool,
+    ) -> Option<Segmentation> {
+        let segment_size = NonZeroU16::new(segment_size)?;
+        let header_len = Headers::parse(bytes, layer).payload_start(bytes)?;
+        let payload = bytes.len() - header_len;
+        let header_len = u16::try_from(header_len).ok()?;
+        (count(payload, segment_size) > 1).then_some(Segmentation {
+            kind,
+            ecn,
+            header_len,
+            segment_size,
+        })
+    }
+}
+
 /// Why bytes cannot be cut as their [`Offload`] says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SegmentError {

@@ -1,0 +1,316 @@
+//! Merging packets of one flow into super-packets (what GRO does), so that the
+//! exit of the tunnel writes few large packets instead of many small ones.
+
+use crate::checksum::{pseudo_header, put16, seal_ipv4, sum, verify};
+use crate::flow::{FlowKey, flow_key};
+use crate::headers::{Fragment, Headers, Ip, IpVersion, Layer, be16, be32, protocol};
+use crate::packet::{Checksum, InnerPacket, Offload, Segmentation, SegmentationKind};
+use std::num::NonZeroU16;
+
+/// Merges consecutive packets of a flow. Packets of one flow leave in the order
+/// in which they came; between flows the order may change.
+///
+/// TCP segments are merged when they follow each other in sequence and their
+/// headers differ in nothing but the fields that segmentation writes anew; UDP
+/// datagrams when they are of one size, the last perhaps smaller. Cutting the
+/// result gives the same packets back, except that the IPv4 identification of
+/// packets with "don't fragment", which means nothing (RFC 6864), is
+/// renumbered. A wrong checksum stays visible: its packet is not merged.
+#[derive(Debug)]
+pub struct Coalescer {
+    layer: Layer,
+    checksums: Checksums,
+    /// In the order in which they were opened.
+    open: Vec<Train>,
+}
+
+/// What is believed of checksums that count as complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Checksums {
+    /// They are computed before a packet is merged.
+    Verify,
+    /// They are known to be right; merging would hide a wrong one.
+    Assume,
+}
+
+/// Flows merged at the same time.
+const MAX_TRAINS: usize = 8;
+/// IP packet bytes of a super-packet.
+const MAX_IP_LEN: usize = 65535;
+/// `UDP_MAX_SEGMENTS` of Linux before 6.9.
+const MAX_UDP_SEGMENTS: usize = 64;
+
+const FIN: u8 = 0x01;
+const SYN: u8 = 0x02;
+const RST: u8 = 0x04;
+const PSH: u8 = 0x08;
+const ACK: u8 = 0x10;
+const URG: u8 = 0x20;
+const CWR: u8 = 0x80;
+
+impl Coalescer {
+    /// With nothing waiting.
+    pub fn new(layer: Layer, checksums: Checksums) -> Coalescer {
+        Coalescer { layer, checksums, open: Vec::with_capacity(MAX_TRAINS) }
+    }
+
+    /// Takes the next packet; packets that no further one can join go to
+    /// `out`.
+    pub fn push(&mut self, packet: InnerPacket, out: &mut Vec<InnerPacket>) {
+        let headers = Headers::parse(&packet.bytes, self.layer);
+        let key = flow_key(&packet.bytes, &headers);
+        let car = Car::of(&packet, &headers, self.layer, self.checksums);
+        if let Some(index) = self.open.iter().position(|train| train.key == key) {
+            let joined = car.as_ref().and_then(|car| {
+                let train = self.open.get_mut(index)?;
+                train.accepts(&packet.bytes, car).then(|| train.join(&packet.bytes, car))
+            });
+            if joined.is_none() || joined == Some(Then::Close) {
+                out.push(self.open.remove(index).finish());
+            }
+            if joined.is_some() {
+                return;
+            }
+        }
+        match car {
+            Some(car) if !car.closes(car.segment_size) => {
+                if self.open.len() == MAX_TRAINS {
+                    out.push(self.open.remove(0).finish());
+                }
+                self.open.push(Train::new(key, packet, car));
+            }
+            _ => out.push(packet),
+        }
+    }
+
+    /// Gives out all that waits; call it when no packet is at hand.
+    pub fn flush(&mut self, out: &mut Vec<InnerPacket>) {
+        out.extend(self.open.drain(..).map(Train::finish));
+    }
+}
+
+/// What can be merged: a TCP segment or UDP datagram, or a super-packet.
+#[derive(Clone, Copy, Debug)]
+struct Car {
+    ip: Ip,
+    kind: SegmentationKind,
+    header_len: usize,
+    payload_len: usize,
+    /// The payload length when it is a single packet.
+    segment_size: NonZeroU16,
+    count: usize,
+    /// TCP only, else 0.
+    sequence: u32,
+    /// TCP only, else 0.
+    flags: u8,
+}
+
+impl Car {
+    fn of(
+        packet: &InnerPacket,
+        headers: &Headers,
+        layer: Layer,
+        checksums: Checksums,
+    ) -> Option<Car> {
+        let InnerPacket { bytes, offload } = packet;
+        let ip = headers.ip.filter(|ip| ip.fragment == Fragment::Whole && ip.end == bytes.len())?;
+        let header_len = headers.payload_start(bytes)?;
+        let payload_len = bytes.len() - header_len;
+        let (kind, checksum_offset) = match (ip.protocol, ip.version) {
+            (protocol::TCP, IpVersion::V4) => (SegmentationKind::TcpV4, 16),
+            (protocol::TCP, IpVersion::V6) => (SegmentationKind::TcpV6, 16),
+            _ => (SegmentationKind::Udp, 6),
+        };
+        let plain_ip = match ip.version {
+            IpVersion::V4 => {
+                ip.transport == ip.start + 20
+                    && sum(bytes.get(ip.start..ip.transport)?) == 0xffff
+                    && usize::from(be16(bytes, ip.start + 2)?) == bytes.len() - ip.start
+            }
+            IpVersion::V6 => {
+                ip.transport == ip.start + 40
+                    && usize::from(be16(bytes, ip.start + 4)?) == bytes.len() - ip.transport
+            }
+        };
+        let plain_transport = match kind {
+            SegmentationKind::Udp => {
+                usize::from(be16(bytes, ip.transport + 4)?) == bytes.len() - ip.transport
+            }
+            _ => bytes.get(ip.transport + 13)? & (ACK | SYN | RST | URG) == ACK,
+        };
+        if !plain_ip || !plain_transport {
+            return None;
+        }
+        let sound = match (offload.checksum, checksums) {
+            (Checksum::Partial { start, offset }, _) => {
+                usize::from(start) == ip.transport && offset == checksum_offset
+            }
+            (Checksum::Complete, Checksums::Verify) => verify(bytes, layer) == Some(true),
+            // A UDP datagram without a checksum must not get one.
+            (Checksum::Complete, Checksums::Assume) => {
+                kind != SegmentationKind::Udp || be16(bytes, ip.transport + 6)? != 0
+            }
+        };
+        if !sound {
+            return None;
+        }
+        let single = NonZeroU16::new(u16::try_from(payload_len).ok()?)?;
+        let (segment_size, count) = match offload.segmentation {
+            None => (single, 1),
+            Some(found)
+                if found.kind == kind
+                    && usize::from(found.header_len) == header_len
+                    && offload.checksum != Checksum::Complete =>
+            {
+                let size = usize::from(found.segment_size.get());
+                (found.segment_size, payload_len.div_ceil(size))
+            }
+            Some(_) => return None,
+        };
+        let (sequence, flags) = match kind {
+            SegmentationKind::Udp => (0, 0),
+            _ => (be32(bytes, ip.transport + 4)?, *bytes.get(ip.transport + 13)?),
+        };
+        Some(Car { ip, kind, header_len, payload_len, segment_size, count, sequence, flags })
+    }
+
+    /// Whether nothing may follow it in a train of that segment size.
+    fn closes(&self, segment_size: NonZeroU16) -> bool {
+        self.flags & (FIN | PSH) != 0
+            || !self.payload_len.is_multiple_of(usize::from(segment_size.get()))
+            || self.kind == SegmentationKind::Udp && self.count >= MAX_UDP_SEGMENTS
+    }
+}
+
+/// A super-packet in the making. While it is a train, its last segment is full.
+#[derive(Debug)]
+struct Train {
+    key: FlowKey,
+    packet: InnerPacket,
+    /// As the first packet was.
+    first: Car,
+    /// Segments.
+    count: usize,
+    merged: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Then {
+    Wait,
+    Close,
+}
+
+impl Train {
+    fn new(key: FlowKey, packet: InnerPacket, first: Car) -> Train {
+        Train { key, packet, first, count: first.count, merged: false }
+    }
+
+    fn accepts(&self, bytes: &[u8], car: &Car) -> bool {
+        let payload_len = self.packet.bytes.len() - self.first.header_len;
+        let size_fits = match car.count {
+            1 => car.segment_size <= self.first.segment_size,
+            _ => car.segment_size == self.first.segment_size,
+        };
+        let room = match car.kind {
+            SegmentationKind::Udp => self.count + car.count <= MAX_UDP_SEGMENTS,
+            _ => car.sequence == self.first.sequence.wrapping_add(payload_len as u32),
+        };
+        size_fits
+            && room
+            && self.packet.bytes.len() - self.first.ip.start + car.payload_len <= MAX_IP_LEN
+            && car.flags & CWR == 0
+            && self.same_headers(bytes, car) == Some(true)
+    }
+
+    /// Whether the headers differ only where segmentation writes.
+    fn same_headers(&self, bytes: &[u8], car: &Car) -> Option<bool> {
+        let (ours, theirs) = (&self.packet.bytes, bytes);
+        let Car { ip, kind, header_len, .. } = self.first;
+        if car.kind != kind || car.header_len != header_len || car.ip.transport != ip.transport {
+            return Some(false);
+        }
+        let same = |from: usize, to: usize| ours.get(from..to) == theirs.get(from..to);
+        let ip_same = match ip.version {
+            IpVersion::V4 => {
+                const DONT_FRAGMENT: u16 = 0x4000;
+                let id = |bytes: &[u8]| be16(bytes, ip.start + 4);
+                // All but length, identification, checksum.
+                same(0, ip.start + 2)
+                    && same(ip.start + 6, ip.start + 10)
+                    && same(ip.start + 12, ip.transport)
+                    && (be16(ours, ip.start + 6)? & DONT_FRAGMENT != 0
+                        || id(ours)?.wrapping_add(self.count as u16) == id(theirs)?)
+            }
+            IpVersion::V6 => same(0, ip.start + 4) && same(ip.start + 6, ip.transport),
+        };
+        let at = ip.transport;
+        let transport_same = match kind {
+            SegmentationKind::Udp => same(at, at + 4),
+            // All but sequence number, FIN, PSH, CWR, checksum.
+            _ => {
+                let differ = ours.get(at + 13)? ^ theirs.get(at + 13)?;
+                same(at, at + 4)
+                    && same(at + 8, at + 13)
+                    && differ & !(FIN | PSH | CWR) == 0
+                    && same(at + 14, at + 16)
+                    && same(at + 18, header_len)
+            }
+        };
+        Some(ip_same && transport_same)
+    }
+
+    fn join(&mut self, bytes: &[u8], car: &Car) -> Then {
+        self.packet.bytes.extend_from_slice(bytes.get(car.header_len..).unwrap_or_default());
+        if let Some(flags) = self.packet.bytes.get_mut(self.first.ip.transport + 13)
+            && self.first.kind != SegmentationKind::Udp
+        {
+            *flags |= car.flags & (FIN | PSH);
+        }
+        self.count += car.count;
+        self.merged = true;
+        let full = self.first.kind == SegmentationKind::Udp && self.count >= MAX_UDP_SEGMENTS;
+        if full || car.closes(self.first.segment_size) { Then::Close } else { Then::Wait }
+    }
+
+    fn finish(self) -> InnerPacket {
+        let Train { mut packet, first, merged, .. } = self;
+        if merged {
+            finish_headers(&mut packet.bytes, &first);
+            packet.offload = Offload {
+                checksum: Checksum::Partial {
+                    start: first.ip.transport as u16,
+                    offset: if first.kind == SegmentationKind::Udp { 6 } else { 16 },
+                },
+                segmentation: Some(Segmentation {
+                    kind: first.kind,
+                    ecn: first.flags & CWR != 0,
+                    header_len: first.header_len as u16,
+                    segment_size: first.segment_size,
+                }),
+            };
+        }
+        packet
+    }
+}
+
+/// Lengths and checksums of the whole.
+fn finish_headers(bytes: &mut [u8], first: &Car) -> Option<()> {
+    let ip = &first.ip;
+    let ip_len = bytes.len() - ip.start;
+    let transport_len = bytes.len() - ip.transport;
+    match ip.version {
+        IpVersion::V4 => {
+            put16(bytes, ip.start + 2, ip_len as u16)?;
+            seal_ipv4(bytes.get_mut(ip.start..ip.transport)?);
+        }
+        IpVersion::V6 => put16(bytes, ip.start + 4, transport_len as u16)?,
+    }
+    let pseudo = pseudo_header(ip.src, ip.dst, ip.protocol, transport_len);
+    match first.kind {
+        SegmentationKind::Udp => {
+            put16(bytes, ip.transport + 4, transport_len as u16)?;
+            put16(bytes, ip.transport + 6, pseudo)
+        }
+        _ => put16(bytes, ip.transport + 16, pseudo),
+    }
+}
