@@ -3,8 +3,15 @@
 //! model of one direction of it, [`Nat`] is the provider's address translation,
 //! and the engine moves real packets through them.
 
+mod channel;
+mod direction;
+mod ipv4;
 mod model;
+mod nat;
+mod serializer;
 mod trace;
 
+pub use direction::{Direction, DirectionCounters};
 pub use model::{Capacity, Carrier, DirectionChange, DirectionModel, LinkChange, LinkModel, Loss};
-pub use trace::{Trace, TraceError};
+pub use nat::{Nat, NatRefusal};
+pub use trace::{LineProblem, Trace, TraceError};
