@@ -1,3 +1,5 @@
+//! A switch that ends a run early.
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -19,11 +21,9 @@ impl Cancel {
     /// A switch that SIGINT, SIGTERM and SIGHUP throw.
     pub fn on_signals() -> std::io::Result<Self> {
         let switch = Self::default();
-        for signal in [
-            signal_hook::consts::SIGINT,
-            signal_hook::consts::SIGTERM,
-            signal_hook::consts::SIGHUP,
-        ] {
+        for signal in
+            [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP]
+        {
             signal_hook::flag::register(signal, Arc::clone(&switch.0))?;
         }
         Ok(switch)

@@ -1,3 +1,6 @@
 //! Braid: link emulator, scenarios, traffic, reports.
 
+pub mod cancel;
 pub mod emulator;
+pub mod scenario;
+pub mod traffic;

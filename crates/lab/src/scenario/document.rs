@@ -97,6 +97,11 @@ impl<'d> Section<'d> {
         self.value(key).is_some()
     }
 
+    /// Whether the key's value is a table.
+    pub(crate) fn is_table(&self, key: &'static str) -> bool {
+        self.value(key).is_some_and(|value| value.get_ref().is_table())
+    }
+
     pub(crate) fn text(
         &self,
         key: &'static str,
@@ -252,25 +257,26 @@ impl<'d> Section<'d> {
         key: &'static str,
         parse: impl Fn(&str) -> Result<T, QuantityError>,
     ) -> Result<Option<Field<'d, T>>, ScenarioError> {
-        let expected = "a text in quotes such as \"30ms\"";
-        let Some(field) = self.map(key, expected, |value| match value {
+        let Some(field) = self.as_written(key)? else { return Ok(None) };
+        match parse(field.value) {
+            Ok(value) => {
+                Ok(Some(Field { source: field.source, path: field.path, span: field.span, value }))
+            }
+            Err(error) => Err(field.error(error.to_string())),
+        }
+    }
+
+    /// A text as it is, or a bare number as it is written.
+    pub(crate) fn as_written(
+        &self,
+        key: &'static str,
+    ) -> Result<Option<Field<'d, &'d str>>, ScenarioError> {
+        self.map(key, "a text in quotes such as \"30ms\"", |value| match value {
             DeValue::String(text) => Some(text.as_ref()),
             DeValue::Integer(number) => Some(number.as_str()),
             DeValue::Float(number) => Some(number.as_str()),
             _ => None,
-        })?
-        else {
-            return Ok(None);
-        };
-        match parse(field.value) {
-            Ok(value) => Ok(Some(Field {
-                source: field.source,
-                path: field.path,
-                span: field.span,
-                value,
-            })),
-            Err(error) => Err(field.error(error.to_string())),
-        }
+        })
     }
 
     fn map<T>(

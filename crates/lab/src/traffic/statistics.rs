@@ -1,3 +1,5 @@
+//! What is computed from arrivals: bins, stalls, percentiles, losses.
+
 use std::time::{Duration, Instant};
 
 /// Width of the bins in which receivers count bytes.

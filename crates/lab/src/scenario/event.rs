@@ -1,0 +1,288 @@
+use super::document::Section;
+use super::link::{Link, read_change};
+use super::{ScenarioError, document::closest};
+use crate::emulator::{Capacity, Carrier, DirectionChange, DirectionModel, LinkChange};
+use std::fmt;
+use std::time::Duration;
+
+/// The fastest repetition of an event.
+const LEAST_PERIOD: Duration = Duration::from_millis(10);
+
+/// Something that happens to links while a scenario runs.
+#[derive(Clone, Debug)]
+pub struct Event {
+    /// When, from the start of the run.
+    pub at: Duration,
+    /// Again and again after this time, until the end.
+    pub every: Option<Duration>,
+    /// Positions of the links.
+    pub links: Vec<usize>,
+    /// What happens.
+    pub action: Action,
+}
+
+/// What happens to a link.
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// Packets vanish silently for this time.
+    Blackout(Duration),
+    /// The carrier goes down for this time; `None` until the end, or until
+    /// [`Action::CarrierUp`].
+    CarrierDown(Option<Duration>),
+    /// The carrier comes back.
+    CarrierUp,
+    /// The provider's NAT forgets its mappings and takes another address.
+    Rebind,
+    /// The link's figures change.
+    Set {
+        /// Towards the home.
+        down: Option<DirectionChange>,
+        /// Towards the concentrator.
+        up: Option<DirectionChange>,
+        /// New largest packet.
+        mtu: Option<u16>,
+        /// Back to the link's own figures after this time.
+        lasting: Option<Duration>,
+    },
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Action::Blackout(_) => "blackout",
+            Action::CarrierDown(_) => "carrier down",
+            Action::CarrierUp => "carrier up",
+            Action::Rebind => "NAT rebinding",
+            Action::Set { .. } => "change",
+        })
+    }
+}
+
+/// A change of one link at one moment.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// When, from the start of the run.
+    pub at: Duration,
+    /// Position of the link.
+    pub link: usize,
+    /// What changes.
+    pub change: LinkChange,
+}
+
+impl Event {
+    /// When it begins, each time, before `end`.
+    pub fn times(&self, end: Duration) -> impl Iterator<Item = Duration> + use<> {
+        let every = self.every;
+        std::iter::successors(Some(self.at), move |at| every.map(|every| *at + every))
+            .take_while(move |at| *at < end)
+    }
+
+    /// How long it lasts each time; `None` for good, or for a moment.
+    pub fn lasting(&self) -> Option<Duration> {
+        match &self.action {
+            Action::Blackout(time) => Some(*time),
+            Action::CarrierDown(time) | Action::Set { lasting: time, .. } => *time,
+            Action::CarrierUp | Action::Rebind => None,
+        }
+    }
+}
+
+pub(super) fn read(
+    section: Section<'_>,
+    links: &[Link],
+    end: Duration,
+) -> Result<Event, ScenarioError> {
+    let at = section.duration("at")?.ok_or_else(|| section.missing("at"))?;
+    if at.value >= end {
+        return Err(at
+            .error("the event comes when the run is over")
+            .hint("make it earlier, or the scenario's duration longer"));
+    }
+    let every = section.duration("every")?;
+    if let Some(every) = &every
+        && every.value < LEAST_PERIOD
+    {
+        return Err(every.error("an event is repeated at most each 10ms"));
+    }
+    let links = read_links(&section, links)?;
+    let lasting = section.duration("for")?;
+    let actions = ["blackout", "carrier", "rebind", "set"];
+    let written: Vec<&str> = actions.into_iter().filter(|key| section.has(key)).collect();
+    let [action] = written.as_slice() else {
+        let message = if written.is_empty() {
+            "nothing happens in this event".to_owned()
+        } else {
+            format!("an event does one thing; this one has {}", written.join(" and "))
+        };
+        return Err(section.error(message).hint(
+            "write one of: blackout = \"10s\", carrier = \"down\", rebind = true, \
+             set = { down = { rate = \"1Mbit\" } }",
+        ));
+    };
+    let takes_for = matches!(*action, "carrier" | "set");
+    if let Some(lasting) = &lasting {
+        if !takes_for {
+            return Err(lasting.error(format!("{action} takes no \"for\"")));
+        }
+        if lasting.value.is_zero() {
+            return Err(lasting.error("it can't last for no time"));
+        }
+    }
+    let lasting = lasting.map(|lasting| lasting.value);
+    let action = match *action {
+        "blackout" => {
+            let time = section.duration("blackout")?.ok_or_else(|| section.missing("blackout"))?;
+            if time.value.is_zero() {
+                return Err(time.error("a blackout can't last for no time"));
+            }
+            Action::Blackout(time.value)
+        }
+        "carrier" => {
+            let states = [("down", Carrier::Down), ("up", Carrier::Up)];
+            match section.choice("carrier", &states)?.map(|state| state.value) {
+                Some(Carrier::Up) => Action::CarrierUp,
+                _ => Action::CarrierDown(lasting),
+            }
+        }
+        "rebind" => match section.flag("rebind")? {
+            Some(flag) if !flag.value => {
+                return Err(flag.error("false does nothing").hint("write rebind = true"));
+            }
+            _ => Action::Rebind,
+        },
+        _ => read_set(&section, lasting)?,
+    };
+    let event = Event { at: at.value, every: every.map(|every| every.value), links, action };
+    section.finish()?;
+    Ok(event)
+}
+
+fn read_links(section: &Section<'_>, links: &[Link]) -> Result<Vec<usize>, ScenarioError> {
+    let named = match (section.texts("link")?, section.texts("links")?) {
+        (Some(_), Some(_)) => {
+            return Err(section.error("an event has either link or links, not both"));
+        }
+        (Some(named), None) | (None, Some(named)) => named,
+        (None, None) => {
+            return Err(section.missing("link").hint("name a link, or all with link = \"*\""));
+        }
+    };
+    let mut found: Vec<usize> = Vec::new();
+    for name in &named {
+        if name.value == "*" {
+            found.extend(0..links.len());
+            continue;
+        }
+        match links.iter().position(|link| link.model.name == name.value) {
+            Some(position) => found.push(position),
+            None => {
+                let names: Vec<&str> = links.iter().map(|link| link.model.name.as_str()).collect();
+                let error = name.error(format!("there is no link {:?}", name.value));
+                return Err(match closest(name.value, &names) {
+                    Some(near) => error.hint(format!("did you mean {near:?}?")),
+                    None => error.hint(format!("the links are: {}, or \"*\"", names.join(", "))),
+                });
+            }
+        }
+    }
+    found.sort_unstable();
+    found.dedup();
+    if found.is_empty() {
+        return Err(section.missing("link").hint("the list of links is empty"));
+    }
+    Ok(found)
+}
+
+fn read_set(section: &Section<'_>, lasting: Option<Duration>) -> Result<Action, ScenarioError> {
+    let set = section.section("set")?.ok_or_else(|| section.missing("set"))?;
+    let direction = |key| set.section(key)?.map(read_change).transpose();
+    let (down, up) = (direction("down")?, direction("up")?);
+    let mtu = set.count("mtu", 576..=65_535)?.map(|mtu| mtu.value as u16);
+    if down.is_none() && up.is_none() && mtu.is_none() {
+        return Err(set.error("nothing is set").hint("as set = { down = { rate = \"1Mbit\" } }"));
+    }
+    set.finish()?;
+    Ok(Action::Set { down, up, mtu, lasting })
+}
+
+/// The events as single changes in the order of time. Blackouts of a link that
+/// overlap become one, so that the end of the first doesn't end the second.
+pub(super) fn timeline(events: &[Event], links: &[Link], end: Duration) -> Vec<Step> {
+    let mut steps = Vec::new();
+    for (link, base) in links.iter().enumerate() {
+        let mut blackouts = Vec::new();
+        let mut outages = Vec::new();
+        for event in events.iter().filter(|event| event.links.contains(&link)) {
+            for at in event.times(end) {
+                match &event.action {
+                    Action::Blackout(time) => blackouts.push((at, at.saturating_add(*time))),
+                    Action::CarrierDown(Some(time)) => {
+                        outages.push((at, at.saturating_add(*time)));
+                    }
+                    Action::CarrierDown(None) => {
+                        outages.push((at, next_carrier_up(events, link, at, end)));
+                    }
+                    Action::CarrierUp => {}
+                    Action::Rebind => steps.push(Step { at, link, change: LinkChange::Rebind }),
+                    Action::Set { down, up, mtu, lasting } => {
+                        let change =
+                            LinkChange::Set { down: down.clone(), up: up.clone(), mtu: *mtu };
+                        steps.push(Step { at, link, change });
+                        if let Some(lasting) = lasting {
+                            let change = LinkChange::Set {
+                                down: down.as_ref().map(|c| restored(c, &base.model.down)),
+                                up: up.as_ref().map(|c| restored(c, &base.model.up)),
+                                mtu: mtu.map(|_| base.model.mtu),
+                            };
+                            steps.push(Step { at: at.saturating_add(*lasting), link, change });
+                        }
+                    }
+                }
+            }
+        }
+        for (begin, finish) in merged(blackouts) {
+            steps.push(Step { at: begin, link, change: LinkChange::Blackout(true) });
+            steps.push(Step { at: finish, link, change: LinkChange::Blackout(false) });
+        }
+        for (begin, finish) in merged(outages) {
+            steps.push(Step { at: begin, link, change: LinkChange::Carrier(Carrier::Down) });
+            steps.push(Step { at: finish, link, change: LinkChange::Carrier(Carrier::Up) });
+        }
+    }
+    steps.retain(|step| step.at < end);
+    steps.sort_by_key(|step| step.at);
+    steps
+}
+
+fn next_carrier_up(events: &[Event], link: usize, after: Duration, end: Duration) -> Duration {
+    events
+        .iter()
+        .filter(|e| matches!(e.action, Action::CarrierUp) && e.links.contains(&link))
+        .filter_map(|event| event.times(end).find(|at| *at > after))
+        .min()
+        .unwrap_or(end)
+}
+
+/// The figures that `change` replaced, as `base` has them.
+fn restored(change: &DirectionChange, base: &DirectionModel) -> DirectionChange {
+    DirectionChange {
+        capacity: change.capacity.as_ref().map(|_: &Capacity| base.capacity.clone()),
+        delay: change.delay.map(|_| base.delay),
+        jitter: change.jitter.map(|_| base.jitter),
+        loss: change.loss.map(|_| base.loss),
+        queue: change.queue.map(|_| base.queue),
+    }
+}
+
+/// The union of time spans, in order.
+fn merged(mut spans: Vec<(Duration, Duration)>) -> Vec<(Duration, Duration)> {
+    spans.sort_unstable();
+    let mut union: Vec<(Duration, Duration)> = Vec::new();
+    for (begin, finish) in spans {
+        match union.last_mut() {
+            Some(last) if begin <= last.1 => last.1 = last.1.max(finish),
+            _ => union.push((begin, finish)),
+        }
+    }
+    union
+}

@@ -1,0 +1,217 @@
+use super::document::{Field, Section};
+use super::{ScenarioError, Synthetic, relative};
+use crate::emulator::{Capacity, DirectionChange, DirectionModel, LinkModel, Loss, Trace};
+use braid_units::{ByteSize, Rate, Ratio};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// MTU of a link that names none.
+const DEFAULT_MTU: u16 = 1500;
+/// What a queue holds where none is named: this long at the link's rate.
+const DEFAULT_QUEUE_TIME: Duration = Duration::from_millis(200);
+/// The least default queue, so that a burst of a slow link's sender fits.
+const LEAST_DEFAULT_QUEUE: u64 = 64_000;
+/// A link is not slower than a modem of 1980 …
+const SLOWEST: Rate = Rate::from_bits_per_sec(300);
+/// … nor faster than what one machine can emulate.
+const FASTEST: Rate = Rate::from_bits_per_sec(100_000_000_000);
+/// The Moon is 1.3 s away; nothing on Earth waits longer than this.
+const LONGEST_DELAY: Duration = Duration::from_secs(60);
+
+/// A link of a scenario.
+#[derive(Clone, Debug)]
+pub struct Link {
+    /// What the emulator plays.
+    pub model: LinkModel,
+    /// The tunnel uses links of a lower tier first.
+    pub tier: Option<u8>,
+    /// What the tunnel may use of the link at most, though it could carry more.
+    pub cap: Option<Rate>,
+}
+
+pub(super) fn read(
+    section: Section<'_>,
+    folder: &Path,
+    seed: u64,
+    number: usize,
+) -> Result<Link, ScenarioError> {
+    let name = section.text("name")?.ok_or_else(|| section.missing("name"))?;
+    let usable = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if name.value.is_empty() || name.value.len() > 64 || !name.value.chars().all(usable) {
+        return Err(name
+            .error(format!("{:?} can't be a link's name", name.value))
+            .hint("use letters, digits, '-', '_' and '.', at most 64 of them"));
+    }
+    let traces = Traces { folder, seed: seed.wrapping_mul(1_000).wrapping_add(number as u64 * 2) };
+    let down = section.section("down")?.ok_or_else(|| {
+        section.missing("down").hint("as down = { rate = \"6Mbit\", delay = \"30ms\" }")
+    })?;
+    let down = read_direction(down, &traces)?;
+    let up = match section.section("up")? {
+        Some(up) => read_direction(up, &Traces { folder, seed: traces.seed + 1 })?,
+        None => down.clone(),
+    };
+    let mtu = section.count("mtu", 576..=65_535)?.map_or(DEFAULT_MTU, |mtu| mtu.value as u16);
+    let nat = section.flag("nat")?.is_some_and(|nat| nat.value);
+    let tier = section.count("tier", 0..=255)?.map(|tier| tier.value as u8);
+    let cap = rate(&section, "cap")?;
+    let link =
+        Link { model: LinkModel { name: name.value.to_owned(), down, up, mtu, nat }, tier, cap };
+    section.finish()?;
+    Ok(link)
+}
+
+/// Reads the figures of a direction that an event changes.
+pub(super) fn read_change(section: Section<'_>) -> Result<DirectionChange, ScenarioError> {
+    let change = DirectionChange {
+        capacity: rate(&section, "rate")?.map(Capacity::Rate),
+        delay: delay(&section, "delay")?,
+        jitter: delay(&section, "jitter")?,
+        loss: loss(&section)?,
+        queue: queue(&section)?,
+    };
+    section.finish()?;
+    Ok(change)
+}
+
+/// Where a link's traces come from.
+struct Traces<'a> {
+    folder: &'a Path,
+    seed: u64,
+}
+
+fn read_direction(
+    section: Section<'_>,
+    traces: &Traces<'_>,
+) -> Result<DirectionModel, ScenarioError> {
+    let capacity = match (rate(&section, "rate")?, section.text("trace")?) {
+        (Some(_), Some(trace)) => {
+            return Err(trace
+                .error("a direction has either a rate or a trace, not both")
+                .hint("remove one of them"));
+        }
+        (Some(rate), None) => {
+            for key in ["offset", "fallback"] {
+                if section.has(key) {
+                    let mut error = section.missing("trace");
+                    error.message = format!("{key} belongs to a trace, and there is none");
+                    return Err(error);
+                }
+            }
+            Capacity::Rate(rate)
+        }
+        (None, Some(path)) => read_trace(&section, &path, traces)?,
+        (None, None) => {
+            return Err(section.missing("rate").hint("give rate = \"6Mbit\" or trace = \"file\""));
+        }
+    };
+    let model = DirectionModel {
+        delay: delay(&section, "delay")?.unwrap_or_default(),
+        jitter: delay(&section, "jitter")?.unwrap_or_default(),
+        loss: loss(&section)?.unwrap_or(Loss::None),
+        queue: queue(&section)?.unwrap_or_else(|| default_queue(&capacity)),
+        capacity,
+    };
+    section.finish()?;
+    Ok(model)
+}
+
+fn read_trace(
+    section: &Section<'_>,
+    path: &Field<'_, &str>,
+    traces: &Traces<'_>,
+) -> Result<Capacity, ScenarioError> {
+    let offset = section.duration("offset")?.map(|offset| offset.value).unwrap_or_default();
+    let fallback = match section.text("fallback")? {
+        Some(field) => Some(synthetic(&field, field.value)?),
+        None => None,
+    };
+    let trace = if path.value.starts_with(Synthetic::PREFIX) {
+        synthetic(path, path.value)?.trace(traces.seed)
+    } else {
+        let file = relative(traces.folder, path.value);
+        match (Trace::load(&file), fallback) {
+            (Ok(trace), _) => trace,
+            (Err(_), Some(fallback)) if !file.exists() => fallback.trace(traces.seed),
+            (Err(error), _) => {
+                return Err(path.error(error.to_string()).hint(format!(
+                    "paths are relative to the scenario's folder; a synthetic trace is written \
+                     as one of: {}",
+                    Synthetic::names().join(", ")
+                )));
+            }
+        }
+    };
+    Ok(Capacity::Trace { trace: Arc::new(trace), offset })
+}
+
+fn synthetic(field: &Field<'_, &str>, name: &str) -> Result<Synthetic, ScenarioError> {
+    Synthetic::named(name).ok_or_else(|| {
+        field
+            .error(format!("there is no synthetic trace {name:?}"))
+            .hint(format!("write one of: {}", Synthetic::names().join(", ")))
+    })
+}
+
+fn rate(section: &Section<'_>, key: &'static str) -> Result<Option<Rate>, ScenarioError> {
+    let Some(rate) = section.quantity::<Rate>(key)? else { return Ok(None) };
+    if rate.value < SLOWEST || rate.value > FASTEST {
+        return Err(rate
+            .error(format!("a rate lies between {SLOWEST} and {FASTEST}"))
+            .hint("a link that carries nothing is written as an event with a blackout"));
+    }
+    Ok(Some(rate.value))
+}
+
+fn delay(section: &Section<'_>, key: &'static str) -> Result<Option<Duration>, ScenarioError> {
+    let Some(delay) = section.duration(key)? else { return Ok(None) };
+    if delay.value > LONGEST_DELAY {
+        return Err(delay.error("a delay is at most 60 s"));
+    }
+    Ok(Some(delay.value))
+}
+
+fn queue(section: &Section<'_>) -> Result<Option<ByteSize>, ScenarioError> {
+    let Some(queue) = section.quantity::<ByteSize>("queue")? else { return Ok(None) };
+    if !(1_500..=4_000_000_000).contains(&queue.value.bytes()) {
+        return Err(queue.error("a queue holds between 1500 B (one packet) and 4 GB"));
+    }
+    Ok(Some(queue.value))
+}
+
+fn default_queue(capacity: &Capacity) -> ByteSize {
+    let bytes = capacity.mean_rate().bytes_in(DEFAULT_QUEUE_TIME);
+    ByteSize::from_bytes(bytes.clamp(LEAST_DEFAULT_QUEUE, 64_000_000))
+}
+
+/// `loss = "0.5%"`, `loss = { average = "1%", burst = 8 }`, or the four figures
+/// of a Gilbert-Elliott channel.
+fn loss(section: &Section<'_>) -> Result<Option<Loss>, ScenarioError> {
+    if !section.is_table("loss") {
+        let ratio = section.quantity::<Ratio>("loss")?;
+        return Ok(ratio.map(|ratio| match ratio.value {
+            ratio if ratio == Ratio::ZERO => Loss::None,
+            ratio => Loss::Random(ratio),
+        }));
+    }
+    let Some(table) = section.section("loss")? else { return Ok(None) };
+    let ratio = |key| Ok(table.quantity::<Ratio>(key)?.map(|ratio| ratio.value));
+    let loss = if table.has("average") || table.has("burst") {
+        let average = ratio("average")?.ok_or_else(|| table.missing("average"))?;
+        let burst = table.count("burst", 1..=100_000)?.ok_or_else(|| table.missing("burst"))?;
+        Loss::bursty(average, burst.value as f64)
+    } else {
+        let hint = "write loss = \"0.5%\", loss = { average = \"1%\", burst = 8 } or loss = \
+                    { good_to_bad = \"1%\", bad_to_good = \"20%\", loss_bad = \"50%\" }";
+        let needed = |key| ratio(key)?.ok_or_else(|| table.missing(key).hint(hint));
+        Loss::GilbertElliott {
+            p_good_to_bad: needed("good_to_bad")?,
+            p_bad_to_good: needed("bad_to_good")?,
+            loss_good: ratio("loss_good")?.unwrap_or(Ratio::ZERO),
+            loss_bad: ratio("loss_bad")?.unwrap_or(Ratio::from_fraction(1.0)),
+        }
+    };
+    table.finish()?;
+    Ok(Some(loss))
+}

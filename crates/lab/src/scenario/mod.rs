@@ -1,0 +1,204 @@
+//! Scenario files: what links there are, what happens to them, what traffic
+//! runs over them. `docs/lab.md` describes the format for its users.
+
+mod document;
+mod error;
+mod event;
+mod link;
+mod shipped;
+mod synthetic;
+mod traffic;
+
+pub use error::ScenarioError;
+pub use event::{Action, Event, Step};
+pub use link::Link;
+pub use shipped::{SHIPPED, Shipped};
+pub use synthetic::Synthetic;
+pub use traffic::{CongestionControl, OfferedRate, Traffic, TrafficDirection, TrafficKind};
+
+pub(crate) use document::Source;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The longest run that a file may ask for.
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
+/// As many links as a home may have here.
+const MOST_LINKS: usize = 64;
+
+/// A scenario, ready to be run.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Name in reports.
+    pub name: String,
+    /// One line about it, perhaps empty.
+    pub description: String,
+    /// How long one run takes.
+    pub duration: Duration,
+    /// Seed of everything random: losses, jitter, synthetic traces.
+    pub seed: u64,
+    /// The links; at least one.
+    pub links: Vec<Link>,
+    /// What happens to the links.
+    pub events: Vec<Event>,
+    /// What runs, all at the same time; at least one.
+    pub traffic: Vec<Traffic>,
+    /// Settings of our own engine.
+    pub tunnel: TunnelSettings,
+}
+
+/// What a scenario says about the `tunnel` engine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TunnelSettings {
+    /// Mode where the engine's name gives none (`tunnel:balance-rr` does).
+    pub mode: Option<String>,
+    /// MTU of the tunnel's device.
+    pub mtu: Option<u16>,
+}
+
+impl Scenario {
+    /// Reads a file, or the shipped scenario of this name where no such file
+    /// exists.
+    ///
+    /// # Errors
+    /// The first thing that is wrong in the file, with its line and key.
+    pub fn load(name: &Path) -> Result<Self, ScenarioError> {
+        let file = name.display().to_string();
+        if !name.exists()
+            && let Some(shipped) = Shipped::named(&file)
+        {
+            return shipped.load();
+        }
+        let text = std::fs::read_to_string(name).map_err(|error| ScenarioError {
+            file: file.clone(),
+            line: None,
+            key: String::new(),
+            message: format!("can't read the scenario: {error}"),
+            hint: Some(format!("shipped scenarios: {}", Shipped::names().join(", "))),
+        })?;
+        let folder = name.parent().map(Path::to_path_buf).unwrap_or_default();
+        Self::parse(&file, &text, &folder)
+    }
+
+    /// Reads a scenario from `text`; `file` is its name in errors, paths in it
+    /// are relative to `folder`.
+    ///
+    /// # Errors
+    /// As [`Scenario::load`].
+    pub fn parse(file: &str, text: &str, folder: &Path) -> Result<Self, ScenarioError> {
+        let source = Source { file, text };
+        let table = source.parse()?;
+        let root = source.root(&table);
+
+        let name = root.text("name")?.ok_or_else(|| root.missing("name"))?;
+        if name.value.trim().is_empty() {
+            return Err(name.error("the name is empty"));
+        }
+        let description = root.text("description")?.map_or("", |d| d.value).to_owned();
+        let duration = root.duration("duration")?.ok_or_else(|| {
+            root.missing("duration").hint("say how long a run takes, as duration = \"20s\"")
+        })?;
+        if duration.value < Duration::from_millis(100) || duration.value > LONGEST {
+            return Err(duration.error("a run takes between 100 ms and 24 hours"));
+        }
+        let seed = root.count("seed", 0..=u64::MAX >> 1)?.map_or(1, |s| s.value);
+        let links = read_links(&root, folder, seed)?;
+        let mut events = Vec::new();
+        for section in root.sections("event")? {
+            events.push(event::read(section, &links, duration.value)?);
+        }
+        let mut traffic = Vec::new();
+        for section in root.sections("traffic")? {
+            traffic.push(traffic::read(section, duration.value)?);
+        }
+        if traffic.is_empty() {
+            return Err(root.missing("traffic").hint(
+                "say what runs over the links, as [[traffic]] with kind = \"tcp\" and \
+                 direction = \"down\"",
+            ));
+        }
+        let tunnel = match root.section("tunnel")? {
+            Some(section) => read_tunnel(section)?,
+            None => TunnelSettings::default(),
+        };
+        let scenario = Scenario {
+            name: name.value.to_owned(),
+            description,
+            duration: duration.value,
+            seed,
+            links,
+            events,
+            traffic,
+            tunnel,
+        };
+        root.finish()?;
+        Ok(scenario)
+    }
+
+    /// The position of the link called `name`.
+    pub fn link_named(&self, name: &str) -> Option<usize> {
+        self.links.iter().position(|link| link.model.name == name)
+    }
+
+    /// All events as single changes in the order of time.
+    pub fn timeline(&self) -> Vec<Step> {
+        event::timeline(&self.events, &self.links, self.duration)
+    }
+
+    /// Names of the traffic, each different, in the order of the file.
+    pub fn traffic_names(&self) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        for traffic in &self.traffic {
+            let plain = traffic.to_string();
+            let same = |names: &[String], name: &str| names.iter().any(|n| n == name);
+            let mut name = plain.clone();
+            let mut number = 2;
+            while same(&names, &name) {
+                name = format!("{plain}#{number}");
+                number += 1;
+            }
+            names.push(name);
+        }
+        names
+    }
+}
+
+fn read_links(
+    root: &document::Section<'_>,
+    folder: &Path,
+    seed: u64,
+) -> Result<Vec<Link>, ScenarioError> {
+    let mut links: Vec<Link> = Vec::new();
+    for section in root.sections("link")? {
+        let place = section.text("name")?;
+        let link = link::read(section, folder, seed, links.len())?;
+        if let Some(place) = place
+            && links.iter().any(|other| other.model.name == link.model.name)
+        {
+            return Err(place.error(format!("there are two links named {:?}", link.model.name)));
+        }
+        if links.len() == MOST_LINKS {
+            return Err(root.error(format!("there are more than {MOST_LINKS} links")));
+        }
+        links.push(link);
+    }
+    if links.is_empty() {
+        return Err(root.missing("link").hint(
+            "describe each link as [[link]] with name = \"…\" and \
+             down = { rate = \"6Mbit\", delay = \"30ms\" }",
+        ));
+    }
+    Ok(links)
+}
+
+fn read_tunnel(section: document::Section<'_>) -> Result<TunnelSettings, ScenarioError> {
+    let mode = section.text("mode")?.map(|mode| mode.value.to_owned());
+    let mtu = section.count("mtu", 576..=65_535)?.map(|mtu| mtu.value as u16);
+    section.finish()?;
+    Ok(TunnelSettings { mode, mtu })
+}
+
+/// A path written in a scenario, relative to the scenario's folder.
+fn relative(folder: &Path, path: &str) -> PathBuf {
+    folder.join(path)
+}

@@ -1,0 +1,59 @@
+use super::{Scenario, ScenarioError};
+use std::path::Path;
+
+/// A scenario that is part of the program.
+#[derive(Clone, Copy, Debug)]
+pub struct Shipped {
+    /// Name on the command line: that of its file, without `.toml`.
+    pub name: &'static str,
+    /// Its TOML.
+    pub text: &'static str,
+}
+
+/// Where the files were at build time: recordings are looked for from there.
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios");
+
+macro_rules! shipped {
+    ($($name:literal),* $(,)?) => {
+        &[$(Shipped {
+            name: $name,
+            text: include_str!(concat!("../../../../scenarios/", $name, ".toml")),
+        }),*]
+    };
+}
+
+/// All shipped scenarios.
+pub const SHIPPED: &[Shipped] = shipped![
+    "six-3g",
+    "cable-dsl-lte",
+    "two-gigabit",
+    "starlink-lte",
+    "recorded-3g",
+    "video-call",
+    "failover-one",
+    "failover-each",
+    "failover-all",
+    "failover-carrier",
+    "failover-rebind",
+];
+
+impl Shipped {
+    /// The shipped scenario of this name, with or without `.toml`.
+    pub fn named(name: &str) -> Option<Self> {
+        let name = name.strip_suffix(".toml").unwrap_or(name);
+        SHIPPED.iter().copied().find(|shipped| shipped.name == name)
+    }
+
+    /// The names of all.
+    pub fn names() -> Vec<&'static str> {
+        SHIPPED.iter().map(|shipped| shipped.name).collect()
+    }
+
+    /// Parses it.
+    ///
+    /// # Errors
+    /// As [`Scenario::load`]; a recording that is there but damaged, for one.
+    pub fn load(self) -> Result<Scenario, ScenarioError> {
+        Scenario::parse(&format!("{}.toml", self.name), self.text, Path::new(FOLDER))
+    }
+}

@@ -1,0 +1,260 @@
+use super::ScenarioError;
+use super::document::{Field, Section};
+use braid_units::{ByteSize, Rate};
+use std::fmt;
+use std::time::Duration;
+
+/// Payload of a UDP datagram where no size is named: fits every link's MTU
+/// down to 1428.
+const DEFAULT_DATAGRAM: u16 = 1_400;
+/// Between two pings where no interval is named.
+const DEFAULT_PING_INTERVAL: Duration = Duration::from_millis(50);
+/// Objects that `web` fetches in turn where no size is named.
+const DEFAULT_OBJECTS: [u64; 5] = [10_000, 50_000, 100_000, 300_000, 1_000_000];
+
+/// Traffic of a scenario.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Traffic {
+    /// What it is.
+    pub kind: TrafficKind,
+    /// Which way the data goes.
+    pub direction: TrafficDirection,
+    /// Connections, streams or calls at the same time.
+    pub flows: u16,
+    /// When it starts, from the start of the run.
+    pub start: Duration,
+    /// When it stops.
+    pub stop: Duration,
+}
+
+/// A kind of traffic with its figures.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TrafficKind {
+    /// Connections that carry as much as they can.
+    Tcp {
+        /// The sender's congestion control.
+        congestion: CongestionControl,
+    },
+    /// Numbered datagrams at a constant rate.
+    Udp {
+        /// Of all flows together.
+        rate: OfferedRate,
+        /// Bytes of UDP payload in each.
+        payload: u16,
+    },
+    /// ICMP echo requests from the home.
+    Ping {
+        /// Between two requests.
+        interval: Duration,
+    },
+    /// Calls: 50 packets a second of 160 bytes and an RTP-like header.
+    Voip,
+    /// Objects fetched one after the other, each over a new connection.
+    Web {
+        /// The server's congestion control.
+        congestion: CongestionControl,
+        /// Sizes in bytes, taken in turn; not empty.
+        objects: Vec<u64>,
+    },
+}
+
+/// Which way data goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TrafficDirection {
+    /// Towards the home.
+    Down,
+    /// Towards the concentrator.
+    Up,
+    /// Both at the same time, each with all its flows.
+    Both,
+}
+
+/// TCP congestion control of the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CongestionControl {
+    /// CUBIC (RFC 9438), what users have.
+    Cubic,
+    /// BBR.
+    Bbr,
+    /// NewReno.
+    Reno,
+}
+
+/// A rate of datagrams, IP headers included.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum OfferedRate {
+    /// Bits per second.
+    Absolute(Rate),
+    /// A share of the sum of the links' rates (of traces: their mean rate over
+    /// the run); may be above one.
+    Share(f64),
+}
+
+impl CongestionControl {
+    /// The kernel's name of it (net.ipv4.tcp_available_congestion_control).
+    pub fn name(self) -> &'static str {
+        match self {
+            CongestionControl::Cubic => "cubic",
+            CongestionControl::Bbr => "bbr",
+            CongestionControl::Reno => "reno",
+        }
+    }
+}
+
+impl fmt::Display for TrafficDirection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            TrafficDirection::Down => "down",
+            TrafficDirection::Up => "up",
+            TrafficDirection::Both => "both",
+        })
+    }
+}
+
+impl fmt::Display for Traffic {
+    /// The name in reports: `tcp-down-1-cubic`, `udp-up-1-90%`, `ping`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (direction, flows) = (self.direction, self.flows);
+        match &self.kind {
+            TrafficKind::Tcp { congestion } => {
+                write!(f, "tcp-{direction}-{flows}-{}", congestion.name())
+            }
+            TrafficKind::Udp { rate: OfferedRate::Absolute(rate), .. } => {
+                write!(f, "udp-{direction}-{flows}-{rate}")
+            }
+            TrafficKind::Udp { rate: OfferedRate::Share(share), .. } => {
+                write!(f, "udp-{direction}-{flows}-{}%", (share * 1e4).round() / 1e2)
+            }
+            TrafficKind::Ping { .. } => f.write_str("ping"),
+            TrafficKind::Voip => write!(f, "voip-{direction}-{flows}"),
+            TrafficKind::Web { congestion, .. } => {
+                write!(f, "web-{direction}-{flows}-{}", congestion.name())
+            }
+        }
+    }
+}
+
+pub(super) fn read(section: Section<'_>, end: Duration) -> Result<Traffic, ScenarioError> {
+    #[derive(Clone, Copy)]
+    enum Kind {
+        Tcp,
+        Udp,
+        Ping,
+        Voip,
+        Web,
+    }
+    let kinds = [
+        ("tcp", Kind::Tcp),
+        ("udp", Kind::Udp),
+        ("ping", Kind::Ping),
+        ("voip", Kind::Voip),
+        ("web", Kind::Web),
+    ];
+    let kind = section
+        .choice("kind", &kinds)?
+        .ok_or_else(|| section.missing("kind").hint("write one of: tcp, udp, ping, voip, web"))?;
+    let directions = [
+        ("down", TrafficDirection::Down),
+        ("up", TrafficDirection::Up),
+        ("both", TrafficDirection::Both),
+    ];
+    let natural = match kind.value {
+        Kind::Ping | Kind::Voip => TrafficDirection::Both,
+        Kind::Tcp | Kind::Udp | Kind::Web => TrafficDirection::Down,
+    };
+    let direction = section.choice("direction", &directions)?.map_or(natural, |d| d.value);
+    let flows = section.count("flows", 1..=1_000)?.map_or(1, |flows| flows.value as u16);
+    let kind = match kind.value {
+        Kind::Tcp => TrafficKind::Tcp { congestion: congestion(&section)? },
+        Kind::Udp => TrafficKind::Udp {
+            rate: offered_rate(&section)?.unwrap_or(OfferedRate::Share(0.9)),
+            payload: datagram(&section)?,
+        },
+        Kind::Ping => {
+            let interval = section.duration("interval")?;
+            if let Some(interval) = &interval
+                && !(Duration::from_millis(1)..=Duration::from_secs(60)).contains(&interval.value)
+            {
+                return Err(interval.error("pings are 1ms to 60s apart"));
+            }
+            TrafficKind::Ping { interval: interval.map_or(DEFAULT_PING_INTERVAL, |i| i.value) }
+        }
+        Kind::Voip => TrafficKind::Voip,
+        Kind::Web => {
+            TrafficKind::Web { congestion: congestion(&section)?, objects: objects(&section)? }
+        }
+    };
+    let start = section.duration("start")?;
+    let stop = section.duration("stop")?;
+    if let Some(start) = &start
+        && start.value >= end
+    {
+        return Err(start.error("the traffic starts when the run is over"));
+    }
+    let begin = start.map_or(Duration::ZERO, |start| start.value);
+    if let Some(stop) = &stop
+        && (stop.value > end || stop.value <= begin)
+    {
+        return Err(stop.error("the traffic stops after its start and within the duration"));
+    }
+    let stop = stop.map_or(end, |stop| stop.value);
+    let traffic = Traffic { kind, direction, flows, start: begin, stop };
+    section.finish()?;
+    Ok(traffic)
+}
+
+fn congestion(section: &Section<'_>) -> Result<CongestionControl, ScenarioError> {
+    let choices = [
+        ("cubic", CongestionControl::Cubic),
+        ("bbr", CongestionControl::Bbr),
+        ("reno", CongestionControl::Reno),
+    ];
+    Ok(section.choice("congestion", &choices)?.map_or(CongestionControl::Cubic, |c| c.value))
+}
+
+fn offered_rate(section: &Section<'_>) -> Result<Option<OfferedRate>, ScenarioError> {
+    let Some(text) = section.as_written("rate")? else { return Ok(None) };
+    if let Some(percent) = text.value.trim().strip_suffix('%') {
+        return match percent.trim().parse::<f64>() {
+            Ok(percent) if percent > 0.0 && percent <= 1_000.0 => {
+                Ok(Some(OfferedRate::Share(percent / 100.0)))
+            }
+            _ => Err(text.error("a share of the links' rates lies above 0% and up to 1000%")),
+        };
+    }
+    let rate = text.value.parse::<Rate>().map_err(|error| {
+        text.error(error.to_string()).hint("or a share of the links' rates, as \"90%\"")
+    })?;
+    if rate < Rate::from_bits_per_sec(1_000) {
+        return Err(text.error("the least rate is 1kbit"));
+    }
+    Ok(Some(OfferedRate::Absolute(rate)))
+}
+
+fn datagram(section: &Section<'_>) -> Result<u16, ScenarioError> {
+    let Some(size) = section.quantity::<ByteSize>("size")? else { return Ok(DEFAULT_DATAGRAM) };
+    match u16::try_from(size.value.bytes()) {
+        Ok(bytes @ 32..=65_000) => Ok(bytes),
+        _ => Err(size.error("a datagram has between 32 and 65000 bytes")),
+    }
+}
+
+fn objects(section: &Section<'_>) -> Result<Vec<u64>, ScenarioError> {
+    let Some(sizes) = section.texts("size")? else { return Ok(DEFAULT_OBJECTS.to_vec()) };
+    let mut objects = Vec::new();
+    for size in &sizes {
+        objects.push(object(size)?);
+    }
+    if objects.is_empty() {
+        return Err(section.missing("size").hint("the list of sizes is empty"));
+    }
+    Ok(objects)
+}
+
+fn object(size: &Field<'_, &str>) -> Result<u64, ScenarioError> {
+    let bytes = size.value.parse::<ByteSize>().map_err(|error| size.error(error.to_string()))?;
+    match bytes.bytes() {
+        bytes @ 1..=1_000_000_000 => Ok(bytes),
+        _ => Err(size.error("an object has between 1 B and 1 GB")),
+    }
+}

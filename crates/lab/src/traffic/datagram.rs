@@ -1,0 +1,233 @@
+use super::statistics::{Bins, SequenceLog, StallClock};
+use super::{Datagrams, LOOK, Setting, joined, only_waited};
+use socket2::Socket;
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Bytes that every datagram of ours begins with: mark, number, time of
+/// sending.
+pub(super) const HEADER: usize = 20;
+const MARK_DATA: [u8; 4] = *b"BLd1";
+const MARK_HELLO: [u8; 4] = *b"BLh1";
+/// Between two hellos of the home before the first datagram came down …
+const HELLO_FIRST: Duration = Duration::from_millis(100);
+/// … and after, so that a rebound NAT learns the flow again.
+const HELLO_LATER: Duration = Duration::from_millis(500);
+/// A sender that was held up catches up on this much and skips the rest.
+const CATCH_UP: Duration = Duration::from_millis(20);
+
+/// A stream of numbered datagrams at a constant pace.
+#[derive(Clone, Copy)]
+pub(super) struct Pace {
+    /// UDP payload of each, at least [`HEADER`].
+    pub(super) payload: usize,
+    /// Between two.
+    pub(super) interval: Duration,
+}
+
+/// What became of one stream in one direction.
+pub(super) struct Stream {
+    pub(super) bins: Bins,
+    pub(super) stalls: StallClock,
+    pub(super) datagrams: Datagrams,
+    /// One-way delays in ms of all that arrived first.
+    pub(super) delays_ms: Vec<f64>,
+}
+
+/// Runs one flow on its own sockets, down, up or both ways.
+pub(super) fn run_flow(
+    pace: Pace,
+    down: bool,
+    up: bool,
+    port: u16,
+    setting: &Setting<'_>,
+) -> io::Result<(Option<Stream>, Option<Stream>)> {
+    let mut any = setting.any();
+    let server_address = SocketAddr::new(setting.server, port);
+    let client = setting.home.run(|| -> io::Result<UdpSocket> {
+        let socket = setting.datagram(true)?;
+        socket.bind(&any.into())?;
+        socket.connect(&server_address.into())?;
+        timed(socket)
+    })??;
+    any.set_port(port);
+    let server = setting.concentrator.run(|| -> io::Result<UdpSocket> {
+        let socket = setting.datagram(false)?;
+        socket.bind(&any.into())?;
+        timed(socket)
+    })??;
+    let home = Mutex::new(None);
+    let heard = AtomicBool::new(false);
+    let (sent_down, sent_up) = (AtomicU64::new(0), AtomicU64::new(0));
+    thread::scope(|scope| {
+        if down {
+            scope.spawn(|| {
+                send(pace, &sent_down, setting, |data| {
+                    let Some(address) = *lock(&home) else { return false };
+                    let _ = server.send_to(data, address);
+                    true
+                });
+            });
+            scope.spawn(|| greet(&client, &heard, setting));
+        }
+        if up {
+            scope.spawn(|| {
+                send(pace, &sent_up, setting, |data| {
+                    // An ICMP error of an earlier datagram shows up here; the
+                    // datagram is gone all the same.
+                    let _ = client.send(data);
+                    true
+                });
+            });
+        }
+        // The server's receiver always runs: it learns the home's address.
+        let upward = scope.spawn(|| {
+            receive(setting, |buffer| {
+                let (length, address) = server.recv_from(buffer)?;
+                *lock(&home) = Some(address);
+                Ok(length)
+            })
+        });
+        let downward = scope.spawn(|| {
+            receive(setting, |buffer| {
+                let length = client.recv(buffer)?;
+                heard.store(true, Ordering::Relaxed);
+                Ok(length)
+            })
+        });
+        let (mut upward, mut downward) = (joined(upward), joined(downward));
+        upward.datagrams.sent = sent_up.load(Ordering::Relaxed);
+        downward.datagrams.sent = sent_down.load(Ordering::Relaxed);
+        Ok((down.then_some(downward), up.then_some(upward)))
+    })
+}
+
+/// Sends at the pace from the start to the stop. `transmit` says whether the
+/// datagram could be sent at all; numbers count only those.
+fn send(
+    pace: Pace,
+    sent: &AtomicU64,
+    setting: &Setting<'_>,
+    mut transmit: impl FnMut(&[u8]) -> bool,
+) {
+    if !setting.cancel.sleep_until(setting.start) {
+        return;
+    }
+    let mut datagram = vec![0x5a; pace.payload.max(HEADER)];
+    let mut due = setting.start;
+    while !setting.over() {
+        let now = Instant::now();
+        if due > now {
+            thread::sleep((due - now).min(LOOK));
+            continue;
+        }
+        if now - due > CATCH_UP {
+            due = now - CATCH_UP;
+        }
+        let number = sent.load(Ordering::Relaxed);
+        write_header(&mut datagram, MARK_DATA, number);
+        if transmit(&datagram) {
+            sent.store(number + 1, Ordering::Relaxed);
+        } else {
+            // Nobody to send to yet: wait, then start at the pace, not in a burst.
+            thread::sleep(Duration::from_millis(1));
+            due = Instant::now();
+        }
+        due += pace.interval;
+    }
+}
+
+/// Opens the way through the home's NATs and keeps it open.
+fn greet(client: &UdpSocket, heard: &AtomicBool, setting: &Setting<'_>) {
+    let mut hello = [0; HEADER];
+    write_header(&mut hello, MARK_HELLO, 0);
+    while !setting.over() {
+        let _ = client.send(&hello);
+        let wait = if heard.load(Ordering::Relaxed) { HELLO_LATER } else { HELLO_FIRST };
+        setting.cancel.sleep_until((Instant::now() + wait).min(setting.stop));
+    }
+}
+
+fn receive(setting: &Setting<'_>, mut next: impl FnMut(&mut [u8]) -> io::Result<usize>) -> Stream {
+    let mut stream = Stream {
+        bins: Bins::new(setting.start, setting.stop),
+        stalls: StallClock::default(),
+        datagrams: Datagrams::default(),
+        delays_ms: Vec::new(),
+    };
+    let mut log = SequenceLog::default();
+    let mut last_transit: Option<f64> = None;
+    let mut jitter = 0.0;
+    let mut buffer = vec![0; 65_536];
+    while !setting.grace_over() {
+        let length = match next(&mut buffer) {
+            Ok(length) => length,
+            Err(error) if only_waited(&error) => continue,
+            // A refused or unreachable report about what we sent.
+            Err(_) => {
+                thread::sleep(Duration::from_millis(1));
+                continue;
+            }
+        };
+        let now = Instant::now();
+        let Some((number, sent)) = buffer.get(..length).and_then(read_header) else { continue };
+        let transit = (nanos(now) as f64 - sent as f64) / 1e6;
+        if !log.arrival(number) {
+            continue;
+        }
+        stream.bins.add(now, length as u64);
+        if now < setting.stop {
+            stream.stalls.arrival(now);
+        }
+        setting.count(length as u64);
+        stream.delays_ms.push(transit);
+        if let Some(last) = last_transit {
+            jitter += ((transit - last).abs() - jitter) / 16.0;
+        }
+        last_transit = Some(transit);
+    }
+    stream.datagrams = Datagrams {
+        sent: 0,
+        received: log.received(),
+        reordered: log.reordered(),
+        duplicates: log.duplicates(),
+        jitter_ms: jitter,
+    };
+    stream
+}
+
+fn timed(socket: Socket) -> io::Result<UdpSocket> {
+    socket.set_read_timeout(Some(LOOK))?;
+    socket.set_write_timeout(Some(LOOK))?;
+    Ok(socket.into())
+}
+
+fn write_header(datagram: &mut [u8], mark: [u8; 4], number: u64) {
+    let fields = [&mark[..], &number.to_be_bytes(), &nanos(Instant::now()).to_be_bytes()].concat();
+    for (to, from) in datagram.iter_mut().zip(fields) {
+        *to = from;
+    }
+}
+
+/// Number and time of sending of a datagram with data.
+fn read_header(datagram: &[u8]) -> Option<(u64, u64)> {
+    let (mark, rest) = datagram.split_first_chunk::<4>()?;
+    let (number, rest) = rest.split_first_chunk::<8>()?;
+    let (sent, _) = rest.split_first_chunk::<8>()?;
+    (*mark == MARK_DATA).then(|| (u64::from_be_bytes(*number), u64::from_be_bytes(*sent)))
+}
+
+/// Nanoseconds on the clock that both ends share.
+pub(super) fn nanos(at: Instant) -> u64 {
+    static ORIGIN: OnceLock<Instant> = OnceLock::new();
+    let origin = *ORIGIN.get_or_init(|| at);
+    at.saturating_duration_since(origin).as_nanos() as u64
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}

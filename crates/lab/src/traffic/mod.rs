@@ -1,0 +1,200 @@
+//! Real traffic of the kernel between the home's and the concentrator's
+//! namespaces, measured where it is received.
+//!
+//! Every flow is opened from the home, since the home may sit behind NATs; the
+//! direction only says who sends. All times come from the one monotonic clock
+//! that both ends share. Nothing here blocks for longer than [`LOOK`] without
+//! looking at the clock and at the cancel switch.
+
+mod datagram;
+mod measured;
+mod ping;
+pub mod statistics;
+mod tcp;
+mod udp;
+mod voip;
+mod web;
+
+pub use measured::{Datagrams, Measured, Pings, Voice};
+pub use voip::GOOD_WITHIN;
+
+use crate::cancel::Cancel;
+use crate::scenario::{Traffic, TrafficKind};
+use braid_linux::netns::NetNs;
+use braid_units::Rate;
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long a call blocks at most before the clock is looked at.
+const LOOK: Duration = Duration::from_millis(50);
+/// How long answers and datagrams under way are waited for after the end.
+const GRACE: Duration = Duration::from_millis(1_500);
+/// Receive buffer of datagram sockets: 1 Gbit/s for some 20 ms of a busy host.
+const DATAGRAM_BUFFER: libc::c_int = 8 << 20;
+
+/// Where and when traffic runs.
+#[derive(Clone, Copy)]
+pub struct Setting<'a> {
+    /// Namespace of the home.
+    pub home: &'a NetNs,
+    /// Namespace of the concentrator.
+    pub concentrator: &'a NetNs,
+    /// The concentrator's address as the home reaches it.
+    pub server: IpAddr,
+    /// Device of the home that the traffic is bound to; `None` follows the
+    /// routes.
+    pub device: Option<&'a str>,
+    /// How streams are carried.
+    pub streams: Streams,
+    /// First of the concentrator's ports for this traffic; each flow of
+    /// datagrams takes the next.
+    pub port: u16,
+    /// When it starts.
+    pub start: Instant,
+    /// When it stops.
+    pub stop: Instant,
+    /// Ends it early.
+    pub cancel: &'a Cancel,
+    /// Counts payload bytes as they arrive, for a live display.
+    pub arrived: &'a AtomicU64,
+}
+
+/// The kernel's protocol below a byte stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Streams {
+    /// TCP.
+    Tcp,
+    /// Multipath TCP (RFC 8684).
+    Mptcp,
+}
+
+/// Runs `traffic` until its stop and returns what the receivers saw. `rate` is
+/// what UDP offers; other traffic ignores it.
+///
+/// # Errors
+/// Sockets could not be made at all. That nothing got through is no error but
+/// a result.
+pub fn run(traffic: &Traffic, rate: Rate, setting: &Setting<'_>) -> io::Result<Measured> {
+    match &traffic.kind {
+        TrafficKind::Tcp { congestion } => tcp::run(traffic, *congestion, setting),
+        TrafficKind::Udp { payload, .. } => udp::run(traffic, rate, *payload, setting),
+        TrafficKind::Ping { interval } => ping::run(*interval, setting),
+        TrafficKind::Voip => voip::run(traffic, setting),
+        TrafficKind::Web { congestion, objects } => {
+            web::run(traffic, *congestion, objects, setting)
+        }
+    }
+}
+
+/// How many ports [`run`] takes from [`Setting::port`] on.
+pub fn ports(traffic: &Traffic) -> u16 {
+    match traffic.kind {
+        TrafficKind::Udp { .. } | TrafficKind::Voip => traffic.flows,
+        TrafficKind::Tcp { .. } | TrafficKind::Web { .. } | TrafficKind::Ping { .. } => 1,
+    }
+}
+
+impl Setting<'_> {
+    /// Whether it is time to stop.
+    fn over(&self) -> bool {
+        self.cancel.is_cancelled() || Instant::now() >= self.stop
+    }
+
+    /// Whether even late arrivals are no longer waited for.
+    fn grace_over(&self) -> bool {
+        self.cancel.is_cancelled() || Instant::now() >= self.stop + GRACE
+    }
+
+    /// Time until the stop, at most [`LOOK`], never zero.
+    fn patience(&self) -> Duration {
+        self.stop.saturating_duration_since(Instant::now()).clamp(Duration::from_millis(1), LOOK)
+    }
+
+    fn count(&self, bytes: u64) {
+        self.arrived.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// A stream socket with `congestion` control, bound to the home's device if
+    /// `at_home`.
+    fn stream(&self, congestion: &str, at_home: bool) -> io::Result<Socket> {
+        /// Not in socket2: Linux' number of MPTCP.
+        const MPTCP: i32 = 262;
+        let protocol = match self.streams {
+            Streams::Tcp => Protocol::TCP,
+            Streams::Mptcp => Protocol::from(MPTCP),
+        };
+        let socket = Socket::new(Domain::for_address(self.any()), Type::STREAM, Some(protocol))?;
+        socket.set_tcp_congestion(congestion.as_bytes()).map_err(|error| {
+            io::Error::new(
+                error.kind(),
+                format!("congestion control {congestion}: {error} (modprobe tcp_{congestion}?)"),
+            )
+        })?;
+        if at_home {
+            self.bind_device(&socket)?;
+        }
+        Ok(socket)
+    }
+
+    /// A datagram socket with a large buffer.
+    fn datagram(&self, at_home: bool) -> io::Result<Socket> {
+        let socket =
+            Socket::new(Domain::for_address(self.any()), Type::DGRAM, Some(Protocol::UDP))?;
+        enlarge_receive_buffer(&socket);
+        if at_home {
+            self.bind_device(&socket)?;
+        }
+        Ok(socket)
+    }
+
+    fn bind_device(&self, socket: &Socket) -> io::Result<()> {
+        match self.device {
+            Some(device) => socket.bind_device(Some(device.as_bytes())),
+            None => Ok(()),
+        }
+    }
+
+    /// The unspecified address of the server's IP version.
+    fn any(&self) -> SocketAddr {
+        match self.server {
+            IpAddr::V4(_) => (std::net::Ipv4Addr::UNSPECIFIED, 0).into(),
+            IpAddr::V6(_) => (std::net::Ipv6Addr::UNSPECIFIED, 0).into(),
+        }
+    }
+}
+
+/// Beyond net.core.rmem_max where we may; else up to it.
+fn enlarge_receive_buffer(socket: &Socket) {
+    let size = DATAGRAM_BUFFER;
+    // SAFETY: the pointer and length describe a live c_int.
+    let forced = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_RCVBUFFORCE,
+            (&raw const size).cast(),
+            size_of_val(&size) as libc::socklen_t,
+        )
+    };
+    if forced != 0 {
+        // A smaller buffer only loses more on a busy host.
+        let _ = socket.set_recv_buffer_size(size as usize);
+    }
+}
+
+/// Whether a socket call only ran into its time limit or a signal.
+fn only_waited(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted
+    )
+}
+
+/// The result of a thread, its panic going on in the caller.
+fn joined<T>(handle: std::thread::ScopedJoinHandle<'_, T>) -> T {
+    handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}

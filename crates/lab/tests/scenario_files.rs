@@ -1,0 +1,263 @@
+//! Scenario files: what is read, and what a user is told about mistakes.
+
+use braid_lab::emulator::{Capacity, Carrier, LinkChange, Loss};
+use braid_lab::scenario::{
+    CongestionControl, OfferedRate, SHIPPED, Scenario, ScenarioError, TrafficDirection, TrafficKind,
+};
+use proptest::prelude::*;
+use std::path::Path;
+use std::time::Duration;
+
+/// The example of the project's issue, all lines of it in use.
+const EXAMPLE: &str = r#"name = "six-3g"
+duration = "20s"
+[[link]]
+name = "3g-1"
+down = { rate = "6Mbit", delay = "30ms", jitter = "20ms", loss = "0.5%", queue = "200KB" }
+up   = { rate = "500kbit", delay = "30ms", jitter = "20ms", loss = "0.5%", queue = "64KB" }
+mtu = 1492
+nat = true
+[[link]]
+name = "3g-2"
+down = { trace = "synthetic:umts", offset = "10s", delay = "30ms" }
+[[event]]
+at = "8s"
+link = "3g-1"
+blackout = "10s"
+[[event]]
+at = "2s"
+link = "*"
+set = { down = { rate = "1Mbit" } }
+for = "1s"
+[[traffic]]
+kind = "tcp"
+direction = "down"
+flows = 1
+congestion = "cubic"
+"#;
+
+fn parse(text: &str) -> Result<Scenario, ScenarioError> {
+    Scenario::parse("s.toml", text, Path::new("."))
+}
+
+#[test]
+fn the_example_is_read() {
+    let scenario = parse(EXAMPLE).unwrap();
+    assert_eq!(scenario.duration, Duration::from_secs(20));
+    let link = &scenario.links[0].model;
+    assert!(matches!(link.down.capacity, Capacity::Rate(rate) if rate.mbit() == 6.0));
+    assert_eq!(link.up.queue.bytes(), 64_000);
+    assert!(matches!(link.down.loss, Loss::Random(ratio) if ratio.fraction() == 0.005));
+    assert!(link.nat && link.mtu == 1492);
+    let second = &scenario.links[1].model;
+    assert!(matches!(&second.up.capacity, Capacity::Trace { offset, .. }
+        if *offset == Duration::from_secs(10)));
+    assert!(!second.nat && second.mtu == 1500);
+    assert_eq!(scenario.traffic[0].direction, TrafficDirection::Down);
+    assert_eq!(scenario.traffic[0].kind, TrafficKind::Tcp { congestion: CongestionControl::Cubic });
+    assert_eq!(scenario.traffic_names(), ["tcp-down-1-cubic"]);
+}
+
+#[test]
+fn every_shipped_scenario_is_read() {
+    for shipped in SHIPPED {
+        let scenario = shipped.load().unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(scenario.name, shipped.name);
+        assert!(!scenario.description.is_empty(), "{}", shipped.name);
+        let file = format!("{}/../../scenarios/{}.toml", env!("CARGO_MANIFEST_DIR"), shipped.name);
+        assert!(Scenario::load(Path::new(&file)).is_ok());
+        assert!(Scenario::load(Path::new(shipped.name)).is_ok());
+    }
+    let folder = format!("{}/../../scenarios", env!("CARGO_MANIFEST_DIR"));
+    let files = std::fs::read_dir(folder).unwrap().count();
+    assert_eq!(files, SHIPPED.len(), "a file in scenarios/ is not shipped");
+}
+
+#[test]
+fn every_kind_of_traffic_is_read() {
+    let traffic = |lines: &str| {
+        let text = EXAMPLE.replace(
+            "kind = \"tcp\"\ndirection = \"down\"\nflows = 1\ncongestion = \"cubic\"\n",
+            lines,
+        );
+        parse(&text).map(|scenario| scenario.traffic[0].clone())
+    };
+    let udp = traffic("kind = \"udp\"\nrate = \"90%\"\nflows = 2\nstart = \"1s\"").unwrap();
+    assert!(matches!(udp.kind, TrafficKind::Udp { rate: OfferedRate::Share(share), .. }
+        if (share - 0.9).abs() < 1e-9));
+    assert_eq!((udp.start, udp.to_string().as_str()), (Duration::from_secs(1), "udp-down-2-90%"));
+    assert_eq!(
+        traffic("kind = \"udp\"\nrate = \"2Mbit\"").unwrap().to_string(),
+        "udp-down-1-2Mbit"
+    );
+    assert_eq!(traffic("kind = \"ping\"\ninterval = \"20ms\"").unwrap().to_string(), "ping");
+    assert_eq!(traffic("kind = \"voip\"").unwrap().to_string(), "voip-both-1");
+    let web = traffic("kind = \"web\"\nsize = [\"10KB\", \"1MB\"]\nstop = \"3s\"").unwrap();
+    assert!(
+        matches!(&web.kind, TrafficKind::Web { objects, .. } if objects == &[10_000, 1_000_000])
+    );
+}
+
+#[test]
+fn mistakes_are_told_with_line_key_and_hint() {
+    // (what is replaced, by what, line, what the message contains)
+    let cases = [
+        ("rate = \"6Mbit\"", "rate = 6", 5, "link[1].down.rate: \"6\" has no unit"),
+        ("rate = \"6Mbit\"", "rate = \"6\"", 5, "has no unit; write it as \"6Mbit\""),
+        ("rate = \"6Mbit\"", "rate = \"-6Mbit\"", 5, "link[1].down.rate"),
+        ("rate = \"6Mbit\"", "rate = \"0Mbit\"", 5, "a rate lies between"),
+        ("rate = \"6Mbit\"", "rate = true", 5, "expected a text in quotes"),
+        ("rate = \"6Mbit\", ", "", 5, "down.rate: this key is missing"),
+        ("rate = \"6Mbit\"", "rate = \"6Mbit\", trace = \"x\"", 5, "not both"),
+        ("rate = \"6Mbit\"", "rate = \"6Mbit\", offset = \"1s\"", 5, "belongs to a trace"),
+        ("delay = \"30ms\", jitter", "delay = 30, jitter", 5, "down.delay: \"30\" has no unit"),
+        ("delay = \"30ms\", jitter", "delay = \"61s\", jitter", 5, "at most 60 s"),
+        ("delay = \"30ms\", jitter", "dealy = \"30ms\", jitter", 5, "did you mean \"delay\"?"),
+        ("loss = \"0.5%\", queue = \"200KB\"", "loss = \"101%\"", 5, "down.loss"),
+        ("loss = \"0.5%\", queue = \"200KB\"", "loss = 0.5", 5, "has no unit"),
+        (
+            "loss = \"0.5%\", queue = \"200KB\"",
+            "loss = { average = \"1%\" }",
+            5,
+            "loss.burst: this key is missing",
+        ),
+        (
+            "loss = \"0.5%\", queue = \"200KB\"",
+            "loss = { loss_bad = \"1%\" }",
+            5,
+            "good_to_bad: this key is missing",
+        ),
+        ("queue = \"200KB\"", "queue = \"200\"", 5, "down.queue"),
+        ("queue = \"200KB\"", "queue = \"20B\"", 5, "a queue holds between"),
+        ("mtu = 1492", "mtu = 100", 7, "link[1].mtu: 100 is not between 576 and 65535"),
+        ("mtu = 1492", "mtu = \"1492\"", 7, "a whole number without quotes"),
+        ("nat = true", "nat = 1", 8, "expected true or false"),
+        ("nat = true", "natt = true", 8, "did you mean \"nat\"?"),
+        ("name = \"3g-2\"", "name = \"3g-1\"", 10, "two links named \"3g-1\""),
+        ("name = \"3g-2\"", "name = \"a b\"", 10, "can't be a link's name"),
+        ("synthetic:umts", "absent.down.gz", 11, "absent.down.gz"),
+        ("synthetic:umts", "synthetic:5g", 11, "no synthetic trace"),
+        ("at = \"8s\"", "at = \"20s\"", 13, "event[1].at: the event comes when the run is over"),
+        ("at = \"8s\"", "at = 8", 13, "has no unit"),
+        ("at = \"8s\"", "", 12, "event[1].at: this key is missing"),
+        ("link = \"3g-1\"", "link = \"3g-9\"", 14, "there is no link \"3g-9\""),
+        ("link = \"3g-1\"", "links = []", 12, "the list of links is empty"),
+        ("blackout = \"10s\"", "blackout = \"0s\"", 15, "no time"),
+        ("blackout = \"10s\"", "", 12, "nothing happens"),
+        ("blackout = \"10s\"", "blackout = \"10s\"\nrebind = true", 12, "does one thing"),
+        ("blackout = \"10s\"", "carrier = \"sideways\"", 15, "one of: down, up"),
+        ("blackout = \"10s\"", "rebind = false", 15, "does nothing"),
+        ("blackout = \"10s\"", "blackout = \"1s\"\nevery = \"0s\"", 16, "at most each 10ms"),
+        ("blackout = \"10s\"", "set = { }", 15, "nothing is set"),
+        ("blackout = \"10s\"", "set = { down = { rate = \"1\" } }", 15, "set.down.rate"),
+        ("kind = \"tcp\"", "kind = \"ftp\"", 22, "one of: tcp, udp, ping, voip, web"),
+        ("kind = \"tcp\"", "", 21, "traffic[1].kind: this key is missing"),
+        ("direction = \"down\"", "direction = \"left\"", 23, "one of: down, up, both"),
+        ("flows = 1", "flows = 0", 24, "0 is not between 1 and 1000"),
+        ("congestion = \"cubic\"", "congestion = \"vegas\"", 25, "one of: cubic, bbr, reno"),
+        ("congestion = \"cubic\"", "rate = \"1Mbit\"", 25, "there is no such key"),
+        ("congestion = \"cubic\"", "stop = \"30s\"", 25, "within the duration"),
+        ("congestion = \"cubic\"", "start = \"20s\"", 25, "starts when the run is over"),
+        ("duration = \"20s\"", "duration = \"20\"", 2, "duration: \"20\" has no unit"),
+        ("duration = \"20s\"", "duration = \"0s\"", 2, "between 100 ms and 24 hours"),
+        ("duration = \"20s\"", "", 1, "duration: this key is missing"),
+        ("duration = \"20s\"", "duration = ", 2, ""),
+        ("[[link]]", "[link]", 0, ""),
+        ("[[traffic]]", "[[trafic]]", 0, "traffic: this key is missing"),
+    ];
+    for (from, to, line, expected) in cases {
+        let text = EXAMPLE.replacen(from, to, 1);
+        assert_ne!(text, EXAMPLE, "{from}");
+        let error = parse(&text).map(|_| ()).expect_err(to);
+        let message = error.to_string();
+        assert!(message.contains(expected), "{to}: {message}");
+        assert!(message.starts_with("s.toml:"), "{message}");
+        if line > 0 {
+            assert_eq!(error.line, Some(line), "{to}: {message}");
+        }
+    }
+    let error = parse(&format!("{EXAMPLE}[extra]\n")).map(|_| ()).unwrap_err();
+    assert!(error.to_string().contains("there is no such key"), "{error}");
+    let error = Scenario::load(Path::new("/nonexistent.toml")).map(|_| ()).unwrap_err();
+    assert!(error.to_string().contains("six-3g"), "{error}");
+}
+
+#[test]
+fn a_damaged_recording_is_told_with_its_line() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("bad.down"), "1\n2\nx\n").unwrap();
+    let text = EXAMPLE.replace("synthetic:umts", "bad.down");
+    let error = Scenario::parse("s.toml", &text, folder.path()).map(|_| ()).unwrap_err();
+    assert_eq!(error.line, Some(11));
+    assert!(error.to_string().contains("bad.down:3"), "{error}");
+    // An absent one has a stand-in where the file names it, a damaged one has not.
+    let with = |name| {
+        let trace = format!("{name}\", fallback = \"synthetic:umts");
+        Scenario::parse("s.toml", &EXAMPLE.replace("synthetic:umts", &trace), folder.path())
+    };
+    assert!(with("absent.down").is_ok());
+    assert!(with("bad.down").is_err());
+}
+
+#[test]
+fn the_timeline_unites_what_overlaps_and_restores_what_was_set() {
+    let events = r#"[[event]]
+at = "10s"
+link = "3g-1"
+blackout = "2s"
+[[event]]
+at = "1s"
+every = "7s"
+links = ["3g-2"]
+carrier = "down"
+for = "1s"
+"#;
+    let scenario = parse(&format!("{EXAMPLE}{events}")).unwrap();
+    let steps = scenario.timeline();
+    assert!(steps.is_sorted_by_key(|step| step.at));
+    let of = |link: usize, wanted: &dyn Fn(&LinkChange) -> bool| -> Vec<u64> {
+        let found = steps.iter().filter(|step| step.link == link && wanted(&step.change));
+        found.map(|step| step.at.as_secs()).collect()
+    };
+    assert_eq!(of(0, &|change| matches!(change, LinkChange::Blackout(true))), [8]);
+    assert_eq!(of(0, &|change| matches!(change, LinkChange::Blackout(false))), [18]);
+    assert_eq!(of(1, &|change| matches!(change, LinkChange::Carrier(Carrier::Down))), [1, 8, 15]);
+    assert_eq!(of(1, &|change| matches!(change, LinkChange::Carrier(Carrier::Up))), [2, 9, 16]);
+    let rates: Vec<(u64, f64)> = steps
+        .iter()
+        .filter(|step| step.link == 0)
+        .filter_map(|step| match &step.change {
+            LinkChange::Set { down: Some(down), .. } => {
+                let rate = down.capacity.as_ref().map(|capacity| capacity.mean_rate().mbit());
+                Some((step.at.as_secs(), rate.unwrap_or(0.0)))
+            }
+            _ => None,
+        })
+        .collect();
+    assert_eq!(rates, [(2, 1.0), (3, 6.0)]);
+}
+
+proptest! {
+    #[test]
+    fn mutations_never_panic(cuts in prop::collection::vec((0usize..1_000, 0usize..20, ".{0,12}"), 1..6)) {
+        let mut text = EXAMPLE.to_owned();
+        for (at, length, insert) in cuts {
+            let mut from = at.min(text.len());
+            while !text.is_char_boundary(from) { from -= 1; }
+            let mut to = (from + length).min(text.len());
+            while !text.is_char_boundary(to) { to += 1; }
+            text.replace_range(from..to, &insert);
+        }
+        if let Err(error) = parse(&text) {
+            prop_assert!(error.line.is_some_and(|line| line >= 1 && line <= text.lines().count() + 1));
+        }
+    }
+
+    #[test]
+    fn any_quantity_is_read_or_refused(key in "rate|delay|jitter|loss|queue", value in "[0-9.]{0,25}(Mbit|ms|%|KB|s|d|GB|Gbit)?") {
+        let text = EXAMPLE.replacen("up   = {", &format!("up   = {{ {key} = \"{value}\" }}\nx = {{"), 1);
+        let _ = parse(&text);
+        let text = EXAMPLE.replacen("down = { rate = \"6Mbit\"", &format!("down = {{ {key} = \"{value}\""), 1);
+        let _ = parse(&text);
+    }
+}
