@@ -34,7 +34,9 @@ pub enum KeyError {
         found: usize,
     },
     /// A character that base64 doesn't have.
-    #[error("character {position} of the key is not base64 (A-Z, a-z, 0-9, '+', '/', and '=' last)")]
+    #[error(
+        "character {position} of the key is not base64 (A-Z, a-z, 0-9, '+', '/', and '=' last)"
+    )]
     Character {
         /// Which one, counted from 1.
         position: usize,
@@ -219,18 +221,89 @@ mod tests {
         std::array::from_fn(|i| u8::from_str_radix(&text[2 * i..2 * i + 2], 16).unwrap())
     }
 
-    /// RFC 7748 section 6.1; `wg pubkey` agrees with these texts.
+    /// RFC 7748 section 6.1.
     #[test]
-    fn public_keys_are_those_of_rfc_7748_in_the_text_of_wireguard() {
-        for (private, public, private_text, public_text) in [
+    fn public_keys_are_those_of_rfc_7748() {
+        for (private, public) in [
             (
-                "77076d0a7318a57d3c16c17251b26645df0b1b6e3f1a2a8c1b5f8c7a1a2d0a2a",
-                "",
-                "",
-                "",
+                "77076d0a7318a57d3c16c17251b26645df4c2f87ebc0992ab177fba51db92c2a",
+                "8520f0098930a754748b7ddcb43ef75a0dbf3a0d26381af4eba4a98eaa9b4e6a",
+            ),
+            (
+                "5dab087e624a8a4b79e17f8b83800ee66f3bb1292618b6fd1c2f8b27ff88e0eb",
+                "de9edb7d7b7dc1b4d35b61c2ece435373f8343c85b78674dadfc7e146f882b4f",
             ),
         ] {
-            let _ = (private, public, private_text, public_text);
+            let key = PrivateKey::from_bytes(&hex(private));
+            assert_eq!(key.public_key().as_bytes(), &hex(public));
         }
+    }
+
+    /// The two key pairs in the configuration example of
+    /// <https://www.wireguard.com>.
+    #[test]
+    fn key_texts_are_those_of_wireguard() {
+        for (private, public) in [
+            (
+                "yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=",
+                "HIgo9xNzJMWLKASShiTqIybxZ0U3wGLiUeJ1PKf8ykw=",
+            ),
+            (
+                "gI6EdUSYvn8ugXOt8QQD6Yc+JyiZxIhp3GInSWRfWGE=",
+                "gN65BkIKy1eCE9pP1wdc8ROUtkHLF2PfAqYdyYBz6EA=",
+            ),
+        ] {
+            let key: PrivateKey = private.parse().unwrap();
+            assert_eq!(*key.to_base64(), private);
+            assert_eq!(key.public_key().to_string(), public);
+            assert_eq!(format!(" {public}\n").parse(), Ok(key.public_key()));
+        }
+    }
+
+    #[test]
+    fn generated_keys_are_clamped_differ_and_survive_their_text() {
+        let mut rng = crate::os_random();
+        let (one, other) = (PrivateKey::generate(&mut rng), PrivateKey::generate(&mut rng));
+        assert_ne!(one.public_key(), other.public_key());
+        assert_eq!((one.0[0] & 7, one.0[31] & 0xc0), (0, 0x40));
+        let again: PrivateKey = one.to_base64().parse().unwrap();
+        assert_eq!(again.0, one.0);
+        let shared = PresharedKey::generate(&mut rng);
+        assert_eq!(shared.to_base64().parse::<PresharedKey>().unwrap().0, shared.0);
+    }
+
+    #[test]
+    fn bad_key_texts_are_explained() {
+        let refuse = |text: &str| text.parse::<PublicKey>().unwrap_err();
+        let good = "HIgo9xNzJMWLKASShiTqIybxZ0U3wGLiUeJ1PKf8ykw=";
+        assert_eq!(refuse(""), KeyError::Length { found: 0 });
+        assert_eq!(refuse(&good[..43]), KeyError::Length { found: 43 });
+        assert_eq!(refuse(&good.repeat(2)), KeyError::Length { found: 88 });
+        assert_eq!(refuse(&good.replace('9', "é")), KeyError::Character { position: 5 });
+        assert_eq!(refuse(&good.replace("w=", "x=")), KeyError::Ending);
+        assert_eq!(refuse(&good.replace("w=", "AA")), KeyError::Ending);
+    }
+
+    /// The points of low order listed at <https://cr.yp.to/ecdh.html>.
+    #[test]
+    fn public_keys_of_low_order_are_refused() {
+        let mut one = [0; 32];
+        one[0] = 1;
+        for weak in [
+            [0; 32],
+            one,
+            hex("e0eb7a7c3b41b8ae1656e3faf19fc46ada098deb9c32b1fd866205165f49b800"),
+            hex("5f9c95bca3508c24b1d0b1559c83ef5b04445cc4581c8e86d8224eddd09f1157"),
+            hex("ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f"),
+        ] {
+            assert_eq!(PublicKey::from_bytes(weak), Err(KeyError::Weak));
+        }
+    }
+
+    #[test]
+    fn secrets_are_not_printed() {
+        let key = PrivateKey::from_bytes(&[7; 32]);
+        let shared = PresharedKey::from_bytes(&[7; 32]);
+        assert_eq!(format!("{key:?} {shared:?}"), "PrivateKey(redacted) PresharedKey(redacted)");
     }
 }
