@@ -1,5 +1,11 @@
 //! The control side: config, status, control socket, metrics, quota counters,
 //! join lines. No packet passes here.
 
+pub mod client;
 pub mod config;
+pub mod join_line;
+pub mod metrics;
+pub mod quota_file;
+pub mod request;
+pub mod server;
 pub mod status;

@@ -56,8 +56,9 @@ pub struct QuotaStatus {
     pub limit_bytes: u64,
     /// Bytes used since it began, both directions.
     pub used_bytes: u64,
-    /// The period's first day, `YYYY-MM-DD`, UTC.
-    pub period_start: String,
+    /// When the period began, seconds since 1970 UTC; absent while the clock is
+    /// not set.
+    pub period_start_unix: Option<i64>,
 }
 
 /// One peer.

@@ -1,0 +1,170 @@
+//! The other end of the control socket: what the commands use.
+
+use crate::config::{LinkChange, Mode};
+use crate::request::{ErrorBody, NewLink, NewMode};
+use crate::status::Status;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Bytes;
+use hyper::client::conn::http1;
+use hyper::{Method, Request, StatusCode, header};
+use hyper_util::rt::TokioIo;
+use serde::Serialize;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tokio::net::UnixStream;
+
+/// Asks one running tunnel, blocking.
+#[derive(Clone, Debug)]
+pub struct Client {
+    socket: PathBuf,
+}
+
+/// Why there is no answer, or not the one hoped for.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// Nobody listens.
+    #[error("no tunnel is running at {} (start it with `braid up`)", .0.display())]
+    NotRunning(PathBuf),
+    /// This user may not ask.
+    #[error("{}: permission denied; run as root or as a member of the socket's group", .0.display())]
+    Permission(PathBuf),
+    /// The tunnel said no.
+    #[error("{message}")]
+    Refused {
+        /// What it names does not exist.
+        not_found: bool,
+        /// In words.
+        message: String,
+    },
+    /// Connection or answer broke.
+    #[error("{}: {what}", socket.display())]
+    Broken {
+        /// The control socket.
+        socket: PathBuf,
+        /// What happened.
+        what: String,
+    },
+}
+
+const TIMEOUT: Duration = Duration::from_secs(10);
+const MAX_ANSWER: usize = 16 << 20;
+
+impl Client {
+    /// Will ask at this control socket.
+    pub fn new(socket: &Path) -> Client {
+        Client { socket: socket.to_owned() }
+    }
+
+    /// `GET /v1/status`.
+    pub fn status(&self) -> Result<Status, ClientError> {
+        let answer = self.ask(Method::GET, "/v1/status", None::<&()>)?;
+        serde_json::from_slice(&answer).map_err(|error| self.broken(error))
+    }
+
+    /// `GET /metrics`.
+    pub fn metrics(&self) -> Result<String, ClientError> {
+        let answer = self.ask(Method::GET, "/metrics", None::<&()>)?;
+        String::from_utf8(answer.to_vec()).map_err(|error| self.broken(error))
+    }
+
+    /// `POST /v1/links`.
+    pub fn add_link(&self, link: &NewLink) -> Result<(), ClientError> {
+        self.ask(Method::POST, "/v1/links", Some(link)).map(drop)
+    }
+
+    /// `PATCH /v1/links/{name}`.
+    pub fn set_link(&self, name: &str, change: &LinkChange) -> Result<(), ClientError> {
+        self.ask(Method::PATCH, &link_path(name), Some(change)).map(drop)
+    }
+
+    /// `DELETE /v1/links/{name}`.
+    pub fn remove_link(&self, name: &str) -> Result<(), ClientError> {
+        self.ask(Method::DELETE, &link_path(name), None::<&()>).map(drop)
+    }
+
+    /// `PUT /v1/mode`.
+    pub fn set_mode(&self, mode: Mode) -> Result<(), ClientError> {
+        self.ask(Method::PUT, "/v1/mode", Some(&NewMode { mode })).map(drop)
+    }
+
+    /// `POST /v1/down`. The tunnel is still going down when this returns.
+    pub fn down(&self) -> Result<(), ClientError> {
+        self.ask(Method::POST, "/v1/down", None::<&()>).map(drop)
+    }
+
+    fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&impl Serialize>,
+    ) -> Result<Bytes, ClientError> {
+        let body = match body {
+            Some(body) => serde_json::to_vec(body).map_err(|error| self.broken(error))?,
+            None => Vec::new(),
+        };
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::HOST, "braid")
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(Full::new(Bytes::from(body)))
+            .map_err(|error| self.broken(error))?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| self.broken(error))?;
+        runtime.block_on(async {
+            match tokio::time::timeout(TIMEOUT, self.exchange(request)).await {
+                Ok(answer) => answer,
+                Err(_) => Err(self.broken("no answer within 10 s")),
+            }
+        })
+    }
+
+    async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<Bytes, ClientError> {
+        let stream = UnixStream::connect(&self.socket).await.map_err(|error| {
+            let socket = self.socket.clone();
+            match error.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+                    ClientError::NotRunning(socket)
+                }
+                io::ErrorKind::PermissionDenied => ClientError::Permission(socket),
+                _ => self.broken(error),
+            }
+        })?;
+        let (mut sender, connection) =
+            http1::handshake(TokioIo::new(stream)).await.map_err(|error| self.broken(error))?;
+        let connection = tokio::spawn(connection);
+        let response = sender.send_request(request).await.map_err(|error| self.broken(error))?;
+        let status = response.status();
+        let body = Limited::new(response.into_body(), MAX_ANSWER);
+        let answer = body.collect().await.map_err(|error| self.broken(error))?.to_bytes();
+        connection.abort();
+        if status.is_success() {
+            return Ok(answer);
+        }
+        let message = match serde_json::from_slice::<ErrorBody>(&answer) {
+            Ok(body) => body.error,
+            Err(_) => format!("the tunnel answered {status}"),
+        };
+        Err(ClientError::Refused { not_found: status == StatusCode::NOT_FOUND, message })
+    }
+
+    fn broken(&self, what: impl ToString) -> ClientError {
+        ClientError::Broken { socket: self.socket.clone(), what: what.to_string() }
+    }
+}
+
+/// Link names need no escaping; other text must not become another path.
+fn link_path(name: &str) -> String {
+    let mut path = String::from("/v1/links/");
+    for byte in name.bytes() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_') {
+            path.push(char::from(byte));
+        } else {
+            path.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    path
+}

@@ -1,0 +1,295 @@
+//! The one line that takes a home into a concentrator's tunnel.
+//!
+//! `braid-join:` and, in base64url (RFC 4648, section 5, no padding):
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 1 | version, 1 |
+//! | 1 | layer: 2 or 3 |
+//! | 2 | MTU |
+//! | 32 | the home's private key, made by the concentrator |
+//! | 32 | preshared key |
+//! | 32 | the concentrator's public key |
+//! | 1 + n | the home's name |
+//! | 1 + … | its inner addresses, each: 4 or 6, the address, the prefix length |
+//! | 1 + … | the concentrator's endpoints, each: 4 or 6 and the address, or 0 and the length and the name; then the port |
+//! | 4 | CRC-32 (IEEE 802.3) of all before |
+//!
+//! Numbers are big-endian. The line holds secrets: whoever has it can be that
+//! home. The concentrator made the home's key so that one line, given once,
+//! suffices; nothing has to be carried back.
+
+use crate::config::{Endpoint, Host, Layer, Name};
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use braid_handshake::{PresharedKey, PrivateKey, PublicKey};
+use ipnet::IpNet;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+
+/// What a home needs to know.
+#[derive(Clone, Debug)]
+pub struct JoinLine {
+    /// What the tunnel carries.
+    pub layer: Layer,
+    /// MTU of the device, bytes.
+    pub mtu: u16,
+    /// The home's private key.
+    pub private_key: PrivateKey,
+    /// The secret that both ends share.
+    pub preshared_key: PresharedKey,
+    /// The concentrator's public key.
+    pub concentrator: PublicKey,
+    /// The home's name.
+    pub name: Name,
+    /// Its inner addresses.
+    pub addresses: Vec<IpNet>,
+    /// Where the concentrator listens; not empty.
+    pub endpoints: Vec<Endpoint>,
+}
+
+/// Why a line can't be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum JoinLineError {
+    /// Something else.
+    #[error(
+        "this is no join line: it begins with \"braid-join:\"; copy the whole line that `braid concentrator init` printed"
+    )]
+    NoJoinLine,
+    /// Characters were lost or changed.
+    #[error("the join line is damaged; copy it again, whole and without line breaks")]
+    Damaged,
+    /// A later version's.
+    #[error("the join line is of version {0}, which this braid doesn't know; update braid")]
+    Version(u8),
+}
+
+const PREFIX: &str = "braid-join:";
+const VERSION: u8 = 1;
+
+impl fmt::Display for JoinLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut bytes = Vec::with_capacity(256);
+        let layer = match self.layer {
+            Layer::L2 => 2,
+            Layer::L3 => 3,
+        };
+        bytes.extend_from_slice(&[VERSION, layer]);
+        bytes.extend_from_slice(&self.mtu.to_be_bytes());
+        for secret in [self.private_key.to_base64(), self.preshared_key.to_base64()] {
+            bytes.extend(STANDARD.decode(secret.as_bytes()).map_err(|_| fmt::Error)?);
+        }
+        bytes.extend_from_slice(self.concentrator.as_bytes());
+        write_text(&mut bytes, self.name.as_str())?;
+        bytes.push(u8::try_from(self.addresses.len()).map_err(|_| fmt::Error)?);
+        for address in &self.addresses {
+            write_address(&mut bytes, address.addr());
+            bytes.push(address.prefix_len());
+        }
+        bytes.push(u8::try_from(self.endpoints.len()).map_err(|_| fmt::Error)?);
+        for endpoint in &self.endpoints {
+            match &endpoint.host {
+                Host::Address(address) => write_address(&mut bytes, *address),
+                Host::Name(name) => {
+                    bytes.push(0);
+                    write_text(&mut bytes, name)?;
+                }
+            }
+            bytes.extend_from_slice(&endpoint.port.to_be_bytes());
+        }
+        bytes.extend_from_slice(&crc32(&bytes).to_be_bytes());
+        write!(f, "{PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes))
+    }
+}
+
+impl FromStr for JoinLine {
+    type Err = JoinLineError;
+    fn from_str(text: &str) -> Result<Self, JoinLineError> {
+        let encoded = text.trim().strip_prefix(PREFIX).ok_or(JoinLineError::NoJoinLine)?;
+        let bytes = URL_SAFE_NO_PAD.decode(encoded).map_err(|_| JoinLineError::Damaged)?;
+        let (body, sum) = bytes.split_last_chunk::<4>().ok_or(JoinLineError::Damaged)?;
+        if crc32(body) != u32::from_be_bytes(*sum) {
+            return Err(JoinLineError::Damaged);
+        }
+        match body.first() {
+            Some(&VERSION) => {}
+            Some(&other) => return Err(JoinLineError::Version(other)),
+            None => return Err(JoinLineError::Damaged),
+        }
+        read(&mut Reader(body.get(1..).unwrap_or_default())).ok_or(JoinLineError::Damaged)
+    }
+}
+
+fn read(reader: &mut Reader<'_>) -> Option<JoinLine> {
+    let layer = match reader.byte()? {
+        2 => Layer::L2,
+        3 => Layer::L3,
+        _ => return None,
+    };
+    let mtu = u16::from_be_bytes(reader.array()?);
+    let private_key = PrivateKey::from_bytes(&reader.array()?);
+    let preshared_key = PresharedKey::from_bytes(&reader.array()?);
+    let concentrator = PublicKey::from_bytes(reader.array()?).ok()?;
+    let name = reader.text()?.parse().ok()?;
+    let mut addresses = Vec::new();
+    for _ in 0..reader.byte()? {
+        let family = reader.byte()?;
+        let address = reader.address(family)?;
+        addresses.push(IpNet::new(address, reader.byte()?).ok()?);
+    }
+    let mut endpoints = Vec::new();
+    for _ in 0..reader.byte()? {
+        let host = match reader.byte()? {
+            0 => reader.text()?.to_owned(),
+            family => match reader.address(family)? {
+                IpAddr::V4(address) => address.to_string(),
+                IpAddr::V6(address) => format!("[{address}]"),
+            },
+        };
+        let port = u16::from_be_bytes(reader.array()?);
+        endpoints.push(format!("{host}:{port}").parse().ok()?);
+    }
+    if endpoints.is_empty() || !reader.0.is_empty() || mtu < 576 {
+        return None;
+    }
+    Some(JoinLine {
+        layer,
+        mtu,
+        private_key,
+        preshared_key,
+        concentrator,
+        name,
+        addresses,
+        endpoints,
+    })
+}
+
+fn write_text(bytes: &mut Vec<u8>, text: &str) -> fmt::Result {
+    bytes.push(u8::try_from(text.len()).map_err(|_| fmt::Error)?);
+    bytes.extend_from_slice(text.as_bytes());
+    Ok(())
+}
+
+fn write_address(bytes: &mut Vec<u8>, address: IpAddr) {
+    match address {
+        IpAddr::V4(address) => {
+            bytes.push(4);
+            bytes.extend_from_slice(&address.octets());
+        }
+        IpAddr::V6(address) => {
+            bytes.push(6);
+            bytes.extend_from_slice(&address.octets());
+        }
+    }
+}
+
+struct Reader<'b>(&'b [u8]);
+
+impl<'b> Reader<'b> {
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (array, rest) = self.0.split_first_chunk::<N>()?;
+        self.0 = rest;
+        Some(*array)
+    }
+
+    fn byte(&mut self) -> Option<u8> {
+        self.array::<1>().map(|[byte]| byte)
+    }
+
+    fn text(&mut self) -> Option<&'b str> {
+        let length = usize::from(self.byte()?);
+        let (text, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        std::str::from_utf8(text).ok()
+    }
+
+    fn address(&mut self, family: u8) -> Option<IpAddr> {
+        match family {
+            4 => Some(IpAddr::V4(Ipv4Addr::from(self.array::<4>()?))),
+            6 => Some(IpAddr::V6(Ipv6Addr::from(self.array::<16>()?))),
+            _ => None,
+        }
+    }
+}
+
+/// CRC-32 of IEEE 802.3, bit by bit: the line is short.
+fn crc32(bytes: &[u8]) -> u32 {
+    let mut crc = u32::MAX;
+    for byte in bytes {
+        crc ^= u32::from(*byte);
+        for _ in 0..8 {
+            crc = if crc & 1 == 1 { (crc >> 1) ^ 0xEDB8_8320 } else { crc >> 1 };
+        }
+    }
+    !crc
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn line() -> JoinLine {
+        let private_key = PrivateKey::from_bytes(&[7; 32]);
+        JoinLine {
+            layer: Layer::L3,
+            mtu: 1500,
+            preshared_key: PresharedKey::from_bytes(&[9; 32]),
+            concentrator: PrivateKey::from_bytes(&[8; 32]).public_key(),
+            private_key,
+            name: "home-1".parse().unwrap(),
+            addresses: vec!["10.77.0.2/24".parse().unwrap(), "fd77::2/64".parse().unwrap()],
+            endpoints: vec![
+                "vpn.example.org:51900".parse().unwrap(),
+                "203.0.113.1:51900".parse().unwrap(),
+                "[2001:db8::1]:443".parse().unwrap(),
+            ],
+        }
+    }
+
+    #[test]
+    fn a_line_is_read_as_it_was_written() {
+        let text = line().to_string();
+        assert!(text.starts_with("braid-join:") && !text.contains(char::is_whitespace));
+        let read: JoinLine = format!("  {text}\n").parse().unwrap();
+        assert_eq!(read.to_string(), text);
+        assert_eq!(read.endpoints, line().endpoints);
+        assert_eq!(read.addresses, line().addresses);
+        assert_eq!(read.private_key.public_key(), line().private_key.public_key());
+    }
+
+    #[test]
+    fn each_wrong_line_says_what_is_wrong() {
+        assert_eq!("hello".parse::<JoinLine>().unwrap_err(), JoinLineError::NoJoinLine);
+        assert_eq!("braid-join:".parse::<JoinLine>().unwrap_err(), JoinLineError::Damaged);
+        let mut newer = vec![9u8, 1, 2];
+        newer.extend_from_slice(&crc32(&[9, 1, 2]).to_be_bytes());
+        let newer = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(newer));
+        assert_eq!(newer.parse::<JoinLine>().unwrap_err(), JoinLineError::Version(9));
+    }
+
+    #[test]
+    fn the_checksum_is_that_of_ethernet() {
+        assert_eq!(crc32(b"123456789"), 0xCBF4_3926);
+    }
+
+    proptest! {
+        #[test]
+        fn one_changed_character_is_noticed(at in any::<prop::sample::Index>(), with in "[A-Za-z0-9_-]") {
+            let text = line().to_string();
+            let at = PREFIX.len() + at.index(text.len() - PREFIX.len());
+            let mut changed = text.clone();
+            changed.replace_range(at..=at, &with);
+            prop_assert!(changed == text || changed.parse::<JoinLine>().is_err());
+        }
+
+        /// Also with a right checksum, no content makes it panic.
+        #[test]
+        fn any_content_is_answered(mut bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            if let Some(first) = bytes.first_mut() { *first = VERSION; }
+            bytes.extend_from_slice(&crc32(&bytes).to_be_bytes());
+            let _ = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes)).parse::<JoinLine>();
+        }
+    }
+}

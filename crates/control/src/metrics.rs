@@ -1,0 +1,161 @@
+//! Prometheus metrics, text format 0.0.4. Labels are the names of the config's
+//! peers and links, and the direction: their number is bounded.
+
+use crate::status::{PathState, PathStatus, PeerStatus, Status};
+use std::fmt::Write;
+
+/// What `Content-Type` says of the text.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// All metrics of one tunnel.
+pub fn render(status: &Status) -> String {
+    let mut text = Text::default();
+    let tunnel = format!("interface=\"{}\",mode=\"{}\"", escape(&status.interface), status.mode);
+    text.family("braid_up", "gauge", "The tunnel is up.", [(tunnel, 1.0)]);
+    let uptime = [(String::new(), status.uptime_s)];
+    text.family("braid_uptime_seconds", "gauge", "Time since the tunnel came up.", uptime);
+    links(status, &mut text);
+    peers(&status.peers, &mut text);
+    paths(&status.peers, &mut text);
+    text.0
+}
+
+fn links(status: &Status, text: &mut Text) {
+    let label = |name: &str| format!("link=\"{}\"", escape(name));
+    let present = status.links.iter().map(|link| (label(&link.name), flag(link.present)));
+    text.family("braid_link_present", "gauge", "The link's device and address exist.", present);
+    let quotas =
+        || status.links.iter().filter_map(|link| link.quota.as_ref().map(|quota| (link, quota)));
+    let used = quotas().map(|(link, quota)| (label(&link.name), quota.used_bytes as f64));
+    text.family("braid_link_quota_used_bytes", "gauge", "Bytes used in this period.", used);
+    let limit = quotas().map(|(link, quota)| (label(&link.name), quota.limit_bytes as f64));
+    text.family("braid_link_quota_limit_bytes", "gauge", "Bytes allowed in a period.", limit);
+}
+
+/// One metric of each peer: name, type, help, value.
+type PeerMetric = (&'static str, &'static str, &'static str, fn(&PeerStatus) -> f64);
+
+const PEER_METRICS: &[PeerMetric] = &[
+    ("braid_peer_connected", "gauge", "A session exists and a path works.", |peer| {
+        flag(peer.connected)
+    }),
+    ("braid_queue_bytes", "gauge", "Bytes waiting at the entry.", |peer| peer.queue.bytes as f64),
+    ("braid_queue_drops_total", "counter", "Packets dropped by the AQM.", |peer| {
+        peer.queue.drops as f64
+    }),
+    ("braid_queue_marks_total", "counter", "Packets ECN-marked by the AQM.", |peer| {
+        peer.queue.marks as f64
+    }),
+    ("braid_memory_bytes", "gauge", "Memory held for the peer.", |peer| peer.memory_bytes as f64),
+    ("braid_retransmitted_total", "counter", "Chunks sent again.", |peer| {
+        peer.repair.retransmitted as f64
+    }),
+    ("braid_repaired_total", "counter", "Chunks that arrived by being sent again.", |peer| {
+        peer.repair.repaired as f64
+    }),
+    ("braid_duplicated_total", "counter", "Chunks sent twice on purpose.", |peer| {
+        peer.repair.duplicated as f64
+    }),
+    ("braid_recovered_total", "counter", "Chunks rebuilt by erasure coding.", |peer| {
+        peer.repair.recovered as f64
+    }),
+    ("braid_abandoned_total", "counter", "Packets given up.", |peer| peer.repair.abandoned as f64),
+];
+
+fn peers(peers: &[PeerStatus], text: &mut Text) {
+    let label = |peer: &PeerStatus| format!("peer=\"{}\"", escape(&peer.name));
+    for (name, kind, help, value) in PEER_METRICS {
+        text.family(name, kind, help, peers.iter().map(|peer| (label(peer), value(peer))));
+    }
+    let bytes = peers.iter().flat_map(|peer| {
+        let label = label(peer);
+        [
+            (format!("{label},direction=\"rx\""), peer.rx_bytes as f64),
+            (format!("{label},direction=\"tx\""), peer.tx_bytes as f64),
+        ]
+    });
+    text.family("braid_peer_bytes_total", "counter", "Bytes of inner packets.", bytes);
+}
+
+fn paths(peers: &[PeerStatus], text: &mut Text) {
+    let each = |value: &dyn Fn(&PathStatus) -> Option<f64>| -> Vec<(String, f64)> {
+        let rows = peers.iter().flat_map(|peer| peer.paths.iter().map(move |path| (peer, path)));
+        rows.filter_map(|(peer, path)| Some((path_labels(peer, path), value(path)?))).collect()
+    };
+    let seconds = |ms: Option<f64>| ms.map(|ms| ms / 1e3);
+    let active = each(&|path| Some(flag(path.state == PathState::Active)));
+    text.family("braid_path_active", "gauge", "The path carries data.", active);
+    let rtt = each(&|path| seconds(path.srtt_ms));
+    text.family("braid_path_srtt_seconds", "gauge", "Smoothed round-trip time.", rtt);
+    let loss = each(&|path| Some(path.loss));
+    text.family("braid_path_loss_ratio", "gauge", "Share of packets lost lately.", loss);
+    let mtu = each(&|path| Some(f64::from(path.mtu)));
+    text.family("braid_path_mtu_bytes", "gauge", "Largest datagram payload.", mtu);
+    let flight = each(&|path| Some(path.in_flight_bytes as f64));
+    text.family("braid_path_in_flight_bytes", "gauge", "Bytes not yet acknowledged.", flight);
+    let lost = each(&|path| Some(path.lost_packets as f64));
+    text.family("braid_path_lost_packets_total", "counter", "Packets lost.", lost);
+    let both = |rx: &dyn Fn(&PathStatus) -> Option<f64>,
+                tx: &dyn Fn(&PathStatus) -> Option<f64>| {
+        let mut rows: Vec<(String, f64)> = Vec::new();
+        for (direction, values) in [("rx", each(rx)), ("tx", each(tx))] {
+            let labelled = values
+                .into_iter()
+                .map(|(labels, value)| (format!("{labels},direction=\"{direction}\""), value));
+            rows.extend(labelled);
+        }
+        rows
+    };
+    let rate = both(&|path| path.rate_rx_mbps.map(|mbps| mbps * 1e6), &|path| {
+        path.rate_tx_mbps.map(|mbps| mbps * 1e6)
+    });
+    text.family("braid_path_rate_bits_per_second", "gauge", "Rate found on the path.", rate);
+    let bytes = both(&|path| Some(path.rx_bytes as f64), &|path| Some(path.tx_bytes as f64));
+    text.family("braid_path_bytes_total", "counter", "UDP payload bytes.", bytes);
+}
+
+fn path_labels(peer: &PeerStatus, path: &PathStatus) -> String {
+    format!("peer=\"{}\",link=\"{}\"", escape(&peer.name), escape(&path.link))
+}
+
+fn flag(value: bool) -> f64 {
+    if value { 1.0 } else { 0.0 }
+}
+
+fn escape(label: &str) -> String {
+    label.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[derive(Default)]
+struct Text(String);
+
+impl Text {
+    /// A metric's head and its samples. Two paths of one link to one peer (IPv4
+    /// and IPv6) have the same labels: their values are added up, save that the
+    /// larger of two gauges counts.
+    fn family(
+        &mut self,
+        name: &str,
+        kind: &str,
+        help: &str,
+        samples: impl IntoIterator<Item = (String, f64)>,
+    ) {
+        let mut merged: Vec<(String, f64)> = Vec::new();
+        for (labels, value) in samples {
+            match merged.iter_mut().find(|(known, _)| *known == labels) {
+                Some((_, sum)) if kind == "counter" => *sum += value,
+                Some((_, largest)) => *largest = largest.max(value),
+                None => merged.push((labels, value)),
+            }
+        }
+        if merged.is_empty() {
+            return;
+        }
+        // Writing to a String can't fail.
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        for (labels, value) in merged {
+            let braced = if labels.is_empty() { labels } else { format!("{{{labels}}}") };
+            let _ = writeln!(self.0, "{name}{braced} {value}");
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! The links' quota counters on disk, so that a restart doesn't forget what a
+//! month has used.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// What a link used in its period.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QuotaCounter {
+    /// Bytes, both directions.
+    pub used_bytes: u64,
+    /// When the period began, seconds since 1970 UTC.
+    pub period_start_unix: i64,
+}
+
+/// Counters by the links' names.
+pub type QuotaCounters = BTreeMap<String, QuotaCounter>;
+
+/// The file for the tunnel `interface`.
+pub fn path(state_dir: &Path, interface: &str) -> PathBuf {
+    state_dir.join(format!("{interface}.quota.json"))
+}
+
+/// Reads the counters. No file is no counters.
+///
+/// # Errors
+///
+/// What the system says; [`io::ErrorKind::InvalidData`] for a damaged file.
+pub fn read(file: &Path) -> io::Result<QuotaCounters> {
+    match std::fs::read(file) {
+        Ok(text) => serde_json::from_slice(&text).map_err(io::Error::from),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(QuotaCounters::new()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Replaces the file at once: after a crash it has the old counters or the new.
+pub fn write(file: &Path, counters: &QuotaCounters) -> io::Result<()> {
+    let directory = file.parent().unwrap_or(Path::new("."));
+    std::fs::create_dir_all(directory)?;
+    let new = file.with_extension("new");
+    let mut out = std::fs::File::create(&new)?;
+    serde_json::to_writer(&mut out, counters).map_err(io::Error::from)?;
+    out.write_all(b"\n")?;
+    out.sync_all()?;
+    std::fs::rename(&new, file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_survive_a_restart() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = path(&directory.path().join("deep"), "braid0");
+        assert_eq!(read(&file).unwrap(), QuotaCounters::new());
+        let counter = QuotaCounter { used_bytes: 1 << 40, period_start_unix: 1_767_225_600 };
+        let counters = QuotaCounters::from([("3g-1".to_owned(), counter)]);
+        write(&file, &counters).unwrap();
+        write(&file, &counters).unwrap();
+        assert_eq!(read(&file).unwrap(), counters);
+        std::fs::write(&file, "{").unwrap();
+        assert!(read(&file).is_err());
+    }
+}

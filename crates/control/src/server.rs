@@ -1,0 +1,156 @@
+//! The control socket: HTTP and JSON over a Unix socket, for root and the
+//! socket's group. `GET` only reads.
+
+use crate::config::LinkChange;
+use crate::metrics;
+use crate::request::{Controlled, ErrorBody, NewLink, NewMode, Refusal, Request};
+use crate::status::Status;
+use axum::Router;
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{DefaultBodyLimit, Json, Path as UrlPath, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, patch, post, put};
+use std::future::Future;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+use tokio::net::{TcpListener, UnixListener, UnixStream};
+
+/// No request needs more.
+const MAX_BODY: usize = 64 * 1024;
+
+/// Serves `controlled` on `listener` until `stop` is ready; then finishes the
+/// requests that are under way.
+pub async fn serve(
+    listener: UnixListener,
+    controlled: Arc<dyn Controlled>,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<()> {
+    axum::serve(listener, router(controlled)).with_graceful_shutdown(stop).await
+}
+
+/// Serves `/metrics` alone on a TCP port, for a Prometheus that can't reach the
+/// control socket.
+pub async fn serve_metrics(
+    listener: TcpListener,
+    controlled: Arc<dyn Controlled>,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<()> {
+    let router = Router::new().route("/metrics", get(get_metrics)).with_state(controlled);
+    axum::serve(listener, router).with_graceful_shutdown(stop).await
+}
+
+/// Makes the control socket at `path`, mode 0660. A socket that a dead daemon
+/// left is replaced; one that answers is [`io::ErrorKind::AddrInUse`].
+///
+/// Must be called within a tokio runtime.
+pub async fn bind(path: &Path) -> io::Result<UnixListener> {
+    if let Some(directory) = path.parent() {
+        std::fs::create_dir_all(directory)?;
+    }
+    if UnixStream::connect(path).await.is_ok() {
+        return Err(io::Error::new(
+            io::ErrorKind::AddrInUse,
+            format!("{}: a tunnel is running there already", path.display()),
+        ));
+    }
+    match std::fs::symlink_metadata(path) {
+        Ok(found) if !std::os::unix::fs::FileTypeExt::is_socket(&found.file_type()) => {
+            return Err(io::Error::new(
+                io::ErrorKind::AlreadyExists,
+                format!("{}: is there and is no socket", path.display()),
+            ));
+        }
+        Ok(_) => std::fs::remove_file(path)?,
+        Err(_) => {}
+    }
+    let listener = UnixListener::bind(path)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o660))?;
+    Ok(listener)
+}
+
+fn router(controlled: Arc<dyn Controlled>) -> Router {
+    Router::new()
+        .route("/v1/status", get(get_status))
+        .route("/v1/links", post(add_link))
+        .route("/v1/links/{name}", patch(set_link).delete(remove_link))
+        .route("/v1/mode", put(set_mode))
+        .route("/v1/down", post(down))
+        .route("/metrics", get(get_metrics))
+        .fallback(async || error(StatusCode::NOT_FOUND, "no such resource; see docs/control.md"))
+        .layer(DefaultBodyLimit::max(MAX_BODY))
+        .with_state(controlled)
+}
+
+type Shared = State<Arc<dyn Controlled>>;
+
+async fn get_status(State(controlled): Shared) -> Json<Status> {
+    Json(controlled.status())
+}
+
+async fn get_metrics(State(controlled): Shared) -> Response {
+    let content_type = [(header::CONTENT_TYPE, metrics::CONTENT_TYPE)];
+    (content_type, metrics::render(&controlled.status())).into_response()
+}
+
+async fn add_link(state: Shared, body: Result<Json<NewLink>, JsonRejection>) -> Response {
+    match body {
+        Ok(Json(link)) => execute(state, Request::AddLink(link)).await,
+        Err(rejection) => bad_body(&rejection),
+    }
+}
+
+async fn set_link(
+    state: Shared,
+    UrlPath(name): UrlPath<String>,
+    body: Result<Json<LinkChange>, JsonRejection>,
+) -> Response {
+    match body {
+        Ok(Json(change)) => execute(state, Request::SetLink { name, change }).await,
+        Err(rejection) => bad_body(&rejection),
+    }
+}
+
+async fn remove_link(state: Shared, UrlPath(name): UrlPath<String>) -> Response {
+    execute(state, Request::RemoveLink { name }).await
+}
+
+async fn set_mode(state: Shared, body: Result<Json<NewMode>, JsonRejection>) -> Response {
+    match body {
+        Ok(Json(NewMode { mode })) => execute(state, Request::SetMode(mode)).await,
+        Err(rejection) => bad_body(&rejection),
+    }
+}
+
+async fn down(state: Shared) -> Response {
+    execute(state, Request::Down).await
+}
+
+async fn execute(State(controlled): Shared, request: Request) -> Response {
+    let done = tokio::task::spawn_blocking(move || controlled.execute(request)).await;
+    match done {
+        Ok(Ok(())) => StatusCode::NO_CONTENT.into_response(),
+        Ok(Err(refusal)) => {
+            let status = match &refusal {
+                Refusal::NotFound(_) => StatusCode::NOT_FOUND,
+                Refusal::Invalid(_) => StatusCode::BAD_REQUEST,
+                Refusal::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            };
+            error(status, &refusal.to_string())
+        }
+        Err(_) => error(StatusCode::INTERNAL_SERVER_ERROR, "the request was cut off"),
+    }
+}
+
+fn bad_body(rejection: &JsonRejection) -> Response {
+    error(rejection.status(), &rejection.body_text())
+}
+
+fn error(status: StatusCode, text: &str) -> Response {
+    (status, Json(ErrorBody { error: text.to_owned() })).into_response()
+}
+
+#[cfg(test)]
+mod tests;
