@@ -9,6 +9,7 @@ use crate::sys;
 use braid_inner::{Checksum, InnerPacket, Layer, Offload, SegmentationKind};
 use std::fs::OpenOptions;
 use std::io;
+use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use trust::Trust;
@@ -59,11 +60,14 @@ pub struct TunCounters {
 pub struct Tun {
     fd: OwnedFd,
     name: String,
+    layer: Layer,
     offloads: Offloads,
     header: bool,
     trust: [Trust; 3],
     netlink: Netlink,
     counters: TunCounters,
+    /// Where super-packets are cut.
+    scratch: Vec<u8>,
 }
 
 impl Tun {
@@ -97,11 +101,13 @@ impl Tun {
         Ok(Tun {
             fd,
             name: request_name(&request),
+            layer,
             offloads,
             header,
             trust: [Trust::default(); 3],
             netlink: Netlink::open()?,
             counters: TunCounters::default(),
+            scratch: Vec::new(),
         })
     }
 
@@ -249,10 +255,16 @@ impl Tun {
     fn write_cut(&mut self, packet: &InnerPacket) -> io::Result<()> {
         self.counters.cut_in_software += 1;
         let complete = virtio::encode(&Offload::default());
-        for segment in virtio::segments(packet)? {
-            self.write_once(&complete, &segment)?;
-        }
-        Ok(())
+        let mut scratch = mem::take(&mut self.scratch);
+        let mut written = Ok(());
+        let cut = braid_inner::for_each_segment(packet, self.layer, &mut scratch, |segment| {
+            if written.is_ok() {
+                written = self.write_once(&complete, segment);
+            }
+        });
+        self.scratch = scratch;
+        cut.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        written
     }
 
     fn write_once(&self, header: &[u8; virtio::HEADER_LEN], bytes: &[u8]) -> io::Result<()> {
@@ -344,7 +356,7 @@ fn set(fd: &OwnedFd, request: libc::Ioctl, value: libc::c_ulong) -> io::Result<(
 
 fn interface_request(name: &str) -> io::Result<libc::ifreq> {
     // SAFETY: all-zero is a valid `ifreq`: an empty name and zero flags.
-    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    let mut request: libc::ifreq = unsafe { mem::zeroed() };
     // The last byte stays the terminator.
     if name.is_empty() || name.len() >= request.ifr_name.len() || name.contains('\0') {
         return Err(io::Error::new(

@@ -1,8 +1,7 @@
 //! The header before each packet: `struct virtio_net_hdr` in the machine's
 //! byte order (virtio 1.2, section 5.1.6; linux/virtio_net.h).
 
-use braid_inner::{Checksum, InnerPacket, Offload, Segmentation, SegmentationKind};
-use std::io;
+use braid_inner::{Checksum, Offload, Segmentation, SegmentationKind};
 use std::num::NonZeroU16;
 
 /// Bytes of the header (the form without `num_buffers`).
@@ -86,12 +85,6 @@ fn header_len(kind: SegmentationKind, start: u16, offset: u16, packet: &[u8]) ->
     };
     let len = start.checked_add(len)?;
     (usize::from(len) <= packet.len()).then_some(len)
-}
-
-/// The packet's segments, complete.
-pub(super) fn segments(packet: &InnerPacket) -> io::Result<Vec<Vec<u8>>> {
-    let _ = packet;
-    Ok(vec![packet.bytes.clone()])
 }
 
 #[cfg(test)]

@@ -1,0 +1,226 @@
+//! TUN and TAP devices with the kernel's own traffic.
+
+use braid_inner::{InnerPacket, Layer, SegmentationKind};
+use braid_linux::netlink::Netlink;
+use braid_linux::netns::NetNs;
+use braid_linux::poller::{Interest, Poller, Token};
+use braid_linux::tun::{OffloadChoice, Offloads, Tun};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+const BYTES: usize = 4 << 20;
+
+/// What the pump between two devices has seen.
+#[derive(Default)]
+struct Seen {
+    supers: u64,
+    kinds: Vec<SegmentationKind>,
+    longest: usize,
+}
+
+#[test]
+fn tcp_crosses_as_super_packets() {
+    for v6 in [false, true] {
+        let Some((seen, ends)) = tcp_through(Layer::L3, OffloadChoice::Best, v6) else { return };
+        assert!(ends.iter().all(|end| end.offloads() >= Offloads::Tcp));
+        assert!(seen.supers > 0, "TSO was on, so the kernel gave super-packets");
+        assert!(seen.longest > 10_000, "longest {}", seen.longest);
+        let kind = if v6 { SegmentationKind::TcpV6 } else { SegmentationKind::TcpV4 };
+        assert!(seen.kinds.iter().all(|&seen| seen == kind));
+        assert_eq!(ends.map(|end| end.counters()), [Default::default(); 2]);
+    }
+}
+
+#[test]
+fn tcp_crosses_without_offloads() {
+    let Some((seen, ends)) = tcp_through(Layer::L3, OffloadChoice::Off, false) else { return };
+    assert!(ends.iter().all(|end| end.offloads() == Offloads::Off));
+    assert_eq!((seen.supers, seen.longest), (0, 1500));
+}
+
+#[test]
+fn ethernet_frames_cross_a_tap() {
+    let Some((seen, _)) = tcp_through(Layer::L2, OffloadChoice::Best, false) else { return };
+    assert!(seen.supers > 0);
+}
+
+#[test]
+fn super_packets_are_cut_for_an_end_without_offloads() {
+    let Some((seen, ends)) =
+        tcp_between(Layer::L3, [OffloadChoice::Best, OffloadChoice::Off], false)
+    else {
+        return;
+    };
+    assert!(seen.supers > 0);
+    assert!(ends[1].counters().cut_in_software > 0);
+    assert_eq!(ends[1].counters().refused, 0);
+}
+
+#[test]
+fn the_device_takes_its_settings_and_counts_what_it_drops() {
+    let Some(namespace) = namespace() else { return };
+    namespace
+        .run(|| {
+            let mut tun = Tun::open("braid%d", Layer::L3, OffloadChoice::Best).unwrap();
+            assert_eq!(tun.name(), "braid0");
+            tun.set_mtu(65_535).unwrap();
+            tun.set_queue_length(5).unwrap();
+            tun.bring_up().unwrap();
+            let link = Netlink::open().unwrap().link("braid0").unwrap();
+            assert_eq!((link.mtu, link.up), (65_535, true));
+            assert!(tun.set_mtu(65_536).is_err());
+
+            ip("addr add 10.0.0.1/24 dev braid0");
+            let socket = std::net::UdpSocket::bind("10.0.0.1:0").unwrap();
+            let before = tun.dropped().unwrap();
+            for _ in 0..100 {
+                let _ = socket.send_to(b"x", "10.0.0.2:9");
+            }
+            assert!(tun.dropped().unwrap() > before);
+
+            let busy = Tun::open("braid0", Layer::L3, OffloadChoice::Best).err().unwrap();
+            assert_eq!(busy.raw_os_error(), Some(libc_ebusy()));
+            drop(tun);
+            assert!(Netlink::open().unwrap().link("braid0").is_err(), "gone with its owner");
+        })
+        .unwrap();
+}
+
+#[test]
+fn what_the_kernel_refuses_is_counted() {
+    let Some(namespace) = namespace() else { return };
+    namespace
+        .run(|| {
+            let mut tun = Tun::open("braid%d", Layer::L3, OffloadChoice::Best).unwrap();
+            tun.bring_up().unwrap();
+            let nonsense = InnerPacket { bytes: vec![0xff; 40], offload: Default::default() };
+            let error = tun.write(&nonsense).unwrap_err();
+            assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
+            assert_eq!(tun.counters().refused, 1);
+            for name in ["", "sixteen-letters-", "nul\0"] {
+                assert!(Tun::open(name, Layer::L3, OffloadChoice::Best).is_err());
+            }
+        })
+        .unwrap();
+}
+
+fn libc_ebusy() -> i32 {
+    16
+}
+
+fn tcp_through(layer: Layer, choice: OffloadChoice, v6: bool) -> Option<(Seen, [Tun; 2])> {
+    tcp_between(layer, [choice; 2], v6)
+}
+
+/// Two namespaces, a device in each, joined by a pump; one TCP transfer.
+fn tcp_between(layer: Layer, choices: [OffloadChoice; 2], v6: bool) -> Option<(Seen, [Tun; 2])> {
+    let (left, right) = (namespace()?, namespace()?);
+    let open = |namespace: &NetNs, host: u8, choice| {
+        namespace
+            .run(|| {
+                let mut tun = Tun::open("braid0", layer, choice).unwrap();
+                tun.bring_up().unwrap();
+                ip(&format!("addr add 10.0.0.{host}/24 dev braid0"));
+                ip(&format!("addr add fd00::{host}/64 dev braid0 nodad"));
+                tun
+            })
+            .unwrap()
+    };
+    let mut ends = [open(&left, 1, choices[0]), open(&right, 2, choices[1])];
+    let server = if v6 { "[fd00::2]:0" } else { "10.0.0.2:0" };
+    let listener = right.run(|| TcpListener::bind(server).unwrap()).unwrap();
+    let address = listener.local_addr().unwrap();
+    let done = AtomicBool::new(false);
+    let data: Vec<u8> = (0..BYTES).map(|i| (i % 251) as u8).collect();
+    let seen = std::thread::scope(|scope| {
+        let done = Stop(&done);
+        let stop = done.0;
+        let pump = scope.spawn(|| pump(&mut ends, stop));
+        let receiver = scope.spawn(|| {
+            let mut stream = accept(&listener);
+            let mut got = Vec::new();
+            stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+            stream.read_to_end(&mut got).unwrap();
+            got
+        });
+        left.run(|| {
+            let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(10)).unwrap();
+            stream.set_write_timeout(Some(Duration::from_secs(10))).unwrap();
+            stream.write_all(&data).unwrap();
+        })
+        .unwrap();
+        assert!(receiver.join().unwrap() == data, "the bytes that arrived differ");
+        drop(done);
+        pump.join().unwrap()
+    });
+    Some((seen, ends))
+}
+
+/// Ends the pump, also when the test fails.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+fn pump(ends: &mut [Tun; 2], done: &AtomicBool) -> Seen {
+    let mut poller = Poller::new().unwrap();
+    for (i, end) in ends.iter().enumerate() {
+        poller.add(end, Token(i as u64), Interest::Read).unwrap();
+    }
+    let mut seen = Seen::default();
+    let mut packet = InnerPacket { bytes: Vec::new(), offload: Default::default() };
+    while !done.load(Ordering::Relaxed) {
+        let ready: Vec<_> = poller.wait(Some(Duration::from_millis(10))).unwrap().collect();
+        for event in ready {
+            let from = event.token.0 as usize;
+            while let Some(offload) = ends[from].read(&mut packet.bytes).unwrap() {
+                packet.offload = offload;
+                seen.longest = seen.longest.max(packet.bytes.len());
+                if let Some(segmentation) = offload.segmentation {
+                    seen.supers += 1;
+                    if !seen.kinds.contains(&segmentation.kind) {
+                        seen.kinds.push(segmentation.kind);
+                    }
+                }
+                ends[1 - from].write(&packet).unwrap();
+            }
+        }
+    }
+    seen
+}
+
+/// A connection, or a failure after some seconds.
+fn accept(listener: &TcpListener) -> TcpStream {
+    listener.set_nonblocking(true).unwrap();
+    for _ in 0..1000 {
+        if let Ok((stream, _)) = listener.accept() {
+            stream.set_nonblocking(false).unwrap();
+            return stream;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("no connection arrived");
+}
+
+fn ip(arguments: &str) {
+    let status = Command::new("ip").args(arguments.split(' ')).status().unwrap();
+    assert!(status.success(), "ip {arguments}");
+}
+
+/// A namespace, or none (with a word) where this user may not make one.
+fn namespace() -> Option<NetNs> {
+    match NetNs::new() {
+        Ok(namespace) => Some(namespace),
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            eprintln!("skipped: network namespaces need root or a user namespace");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
