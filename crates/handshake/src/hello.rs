@@ -11,7 +11,9 @@ pub struct Hello {
     pub instance: u64,
     /// Nanoseconds since 1970 by the sender's clock, higher in every
     /// initiation that the sender makes to this peer: a responder accepts
-    /// only such ([`LatestTimestamp`](crate::LatestTimestamp)).
+    /// only such ([`LatestTimestamp`](crate::LatestTimestamp)). A machine
+    /// whose clock may go back (many routers have none that survives a power
+    /// cut) must save the last one used and go on from there.
     pub timestamp: u64,
     /// The AEADs that the sender offers for the session.
     pub aead: AeadOffer,

@@ -158,6 +158,25 @@ proptest! {
 }
 
 #[test]
+fn the_header_is_authentic_even_if_mac1_is_made_right() {
+    let mut exchange = exchange();
+    for position in 0..8 {
+        let mut initiation = with_flipped(&exchange.initiation_bytes, position, 1);
+        repair_mac1(&mut initiation, BEFORE_MAC2 - 16, &exchange.pair.concentrator.public_key());
+        let received = exchange.pair.receive(&initiation, false);
+        assert!(matches!(received, Received::Ignore(_)), "initiation, byte {position}");
+
+        let mut response = with_flipped(&exchange.response_bytes, position, 1);
+        repair_mac1(&mut response, RESPONSE_LEN - 16, &exchange.pair.home.public_key());
+        assert!(exchange.initiation.finish(&response).is_err(), "response, byte {position}");
+    }
+    // So the repair works, and nothing was spoilt.
+    let mut response = exchange.response_bytes.clone();
+    repair_mac1(&mut response, RESPONSE_LEN - 16, &exchange.pair.home.public_key());
+    assert!(exchange.initiation.finish(&response).is_ok());
+}
+
+#[test]
 fn every_truncation_and_extension_is_refused() {
     let mut exchange = exchange();
     let genuine = [

@@ -220,3 +220,47 @@ fn the_callers_random_numbers_determine_everything() {
     assert_eq!(run(1), run(1));
     assert_ne!(run(1), run(2));
 }
+
+/// Peers of different builds must understand each other: whoever changes
+/// these bytes has to raise `message::VERSION`.
+#[test]
+fn the_bytes_on_the_wire_are_those_of_version_1() {
+    let mut pair = Pair::with_seed(1);
+    let psk = PresharedKey::from_bytes(&[3; 32]);
+    let (initiation, datagram) = pair.start_with(Some(&psk), &hello(1));
+    let Received::Send(cookie_reply) = pair.receive(&datagram, true) else {
+        panic!("no cookie under load");
+    };
+    let cookie = initiation.handle_cookie_reply(NOW, &cookie_reply).unwrap();
+    let with_mac2 = initiation.datagram(Some(&cookie));
+    let (response, at_concentrator) =
+        pair.accept(&with_mac2).respond(CONCENTRATOR_INDEX, &hello(1), Some(&psk)).unwrap();
+    let mut packet = *b"payload";
+    let tag = at_concentrator.seal.seal(1, 2, b"header", &mut packet);
+
+    let fingerprint = |bytes: &[u8]| -> String {
+        use blake2::Digest;
+        let hash = blake2::Blake2s256::digest(bytes);
+        hash[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+    };
+    assert_eq!(message::VERSION, 1);
+    assert_eq!(
+        [&datagram[..], &cookie_reply, &with_mac2, &response, &tag].map(fingerprint),
+        [
+            "4be994799bf8dc28",
+            "4e4bbe1b4b289635",
+            "c564155154acb755",
+            "243ea359e85fb1b5",
+            "c0442b29b79c4aee"
+        ]
+    );
+}
+
+#[test]
+fn state_can_be_moved_between_threads() {
+    fn movable<T: Send + Sync>() {}
+    movable::<Initiation>();
+    movable::<PendingResponse>();
+    movable::<Responder>();
+    movable::<Established>();
+}
