@@ -3,4 +3,5 @@
 pub mod cancel;
 pub mod emulator;
 pub mod scenario;
+pub mod topology;
 pub mod traffic;

@@ -1,0 +1,150 @@
+use crate::emulator::{Capacity, DirectionChange, DirectionModel, LinkChange, LinkModel, Loss};
+use braid_units::Rate;
+use std::time::Duration;
+
+/// Faster links are given to the kernel where it can do all they need.
+const KERNEL_FROM: Rate = Rate::from_mbit(300);
+/// A kernel link has the machine's own delay only; less than this is that.
+const KERNEL_DELAY: Duration = Duration::from_millis(1);
+
+/// Who plays a link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Backend {
+    /// Braid's emulator, packet by packet.
+    UserSpace {
+        /// What reports should say of it: a fast link that the kernel can't play.
+        note: Option<String>,
+    },
+    /// A veth pair with the kernel's token bucket (tc-tbf(8)) at both ends,
+    /// which has offloads and so does gigabits.
+    Kernel {
+        /// What reports should say of it: what isn't emulated.
+        note: Option<String>,
+    },
+}
+
+impl Backend {
+    /// Chooses for a link that `changes` will happen to.
+    pub(super) fn choose<'a>(
+        model: &LinkModel,
+        changes: impl IntoIterator<Item = &'a LinkChange>,
+    ) -> Self {
+        let directions = [&model.down, &model.up];
+        let fast = directions.iter().any(|direction| is_fast(&direction.capacity));
+        if !fast {
+            return Backend::UserSpace { note: None };
+        }
+        let obstacle = if model.nat {
+            Some("NAT".to_owned())
+        } else {
+            directions
+                .into_iter()
+                .find_map(obstacle)
+                .or_else(|| changes.into_iter().find_map(obstacle_in_change))
+                .map(str::to_owned)
+        };
+        match obstacle {
+            Some(obstacle) => Backend::UserSpace {
+                note: Some(format!(
+                    "emulated packet by packet because of {obstacle}, so the CPU may limit its rate"
+                )),
+            },
+            None => Backend::Kernel {
+                note: directions.iter().any(|direction| !direction.delay.is_zero()).then(|| {
+                    "played by the kernel's TBF, which can't delay: \
+                     delays below 1 ms are not emulated"
+                        .to_owned()
+                }),
+            },
+        }
+    }
+}
+
+/// What the kernel can't do of a direction.
+fn obstacle(direction: &DirectionModel) -> Option<&'static str> {
+    if matches!(direction.capacity, Capacity::Trace { .. }) {
+        Some("its trace")
+    } else if direction.delay >= KERNEL_DELAY {
+        Some("its delay")
+    } else if !direction.jitter.is_zero() {
+        Some("its jitter")
+    } else if direction.loss != Loss::None {
+        Some("its loss")
+    } else {
+        None
+    }
+}
+
+/// What the kernel can't do of a change.
+pub(super) fn obstacle_in_change(change: &LinkChange) -> Option<&'static str> {
+    match change {
+        LinkChange::Blackout(_) | LinkChange::Carrier(_) => None,
+        LinkChange::Rebind => Some("its rebinding"),
+        LinkChange::Set { mtu: Some(_), .. } => Some("a change of its MTU"),
+        LinkChange::Set { down, up, .. } => {
+            down.iter().chain(up).find_map(obstacle_in_direction_change)
+        }
+    }
+}
+
+fn obstacle_in_direction_change(change: &DirectionChange) -> Option<&'static str> {
+    let mut changed = DirectionModel::ideal();
+    changed.apply(change);
+    obstacle(&changed)
+}
+
+fn is_fast(capacity: &Capacity) -> bool {
+    match capacity {
+        Capacity::Unlimited => true,
+        Capacity::Rate(rate) => *rate >= KERNEL_FROM,
+        Capacity::Trace { .. } => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gigabit() -> LinkModel {
+        let direction = DirectionModel {
+            capacity: Capacity::Rate(Rate::from_mbit(1000)),
+            ..DirectionModel::ideal()
+        };
+        LinkModel {
+            name: "g".into(),
+            down: direction.clone(),
+            up: direction,
+            mtu: 1500,
+            nat: false,
+        }
+    }
+
+    #[test]
+    fn the_kernel_plays_what_it_can() {
+        assert_eq!(Backend::choose(&gigabit(), &[]), Backend::Kernel { note: None });
+        let mut short = gigabit();
+        short.up.delay = Duration::from_micros(300);
+        assert!(matches!(Backend::choose(&short, &[]), Backend::Kernel { note: Some(_) }));
+        let dark = [LinkChange::Blackout(true)];
+        assert_eq!(Backend::choose(&gigabit(), &dark), Backend::Kernel { note: None });
+    }
+
+    #[test]
+    fn the_emulator_plays_the_rest_and_says_why() {
+        let mut slow = gigabit();
+        slow.down.capacity = Capacity::Rate(Rate::from_mbit(50));
+        slow.up.capacity = Capacity::Rate(Rate::from_mbit(5));
+        assert_eq!(Backend::choose(&slow, &[]), Backend::UserSpace { note: None });
+
+        let mut far = gigabit();
+        far.down.delay = Duration::from_millis(30);
+        let Backend::UserSpace { note: Some(note) } = Backend::choose(&far, &[]) else {
+            panic!("the kernel can't delay")
+        };
+        assert!(note.contains("delay"), "{note}");
+        assert!(matches!(
+            Backend::choose(&gigabit(), &[LinkChange::Rebind]),
+            Backend::UserSpace { note: Some(_) }
+        ));
+    }
+}

@@ -1,0 +1,263 @@
+//! The lab's network: a home and a concentrator, each a network namespace
+//! without a name, and the links between them. It is gone with the process,
+//! also when that is killed.
+//!
+//! ```text
+//!  home namespace                  |  concentrator namespace
+//!  one device a link, with the     |  isp1, isp2, ... the providers' ends
+//!  link's name; 192.168.(10+k).2 --+- 192.168.(10+k).1
+//!                         (or NAT) |  lo: 203.0.113.1, 2001:db8:1::1
+//! ```
+
+mod address;
+mod backend;
+mod command;
+mod device_name;
+mod ecmp;
+mod error;
+mod kernel_link;
+mod mptcp;
+mod routing;
+
+pub use address::{CONCENTRATOR_V4, CONCENTRATOR_V6, HOME_V4, HOME_V6, LinkAddresses};
+pub use backend::Backend;
+pub use ecmp::EcmpSetup;
+pub use error::TopologyError;
+
+use crate::emulator::{
+    Emulator, LinkChange, LinkCounters, LinkDevice, LinkModel, LinkParts, NatAddresses,
+};
+use braid_linux::netns::{self, NetNs};
+use braid_units::Rate;
+use kernel_link::KernelLink;
+use std::io;
+
+/// Prepares this process for topologies: where it has no right to make network
+/// namespaces it enters a user namespace first, as root of that. Must be called
+/// while there is a single thread.
+///
+/// # Errors
+/// User namespaces are forbidden, or `/dev/net/tun` can't be opened.
+pub fn prepare_process() -> Result<(), TopologyError> {
+    netns::enter_user_namespace().map_err(TopologyError::Namespace)?;
+    LinkDevice::open("braid-probe")
+        .map(drop)
+        .map_err(|source| TopologyError::Device { link: "(a first try)".into(), source })
+}
+
+/// What a topology is built with, besides its links.
+#[derive(Clone, Debug, Default)]
+pub struct TopologyOptions {
+    /// What will happen to which link: it decides who can play it.
+    pub planned: Vec<(usize, LinkChange)>,
+    /// Decides every random number of the emulation.
+    pub seed: u64,
+}
+
+/// The lab's network, up and running until it is dropped.
+#[derive(Debug)]
+pub struct Topology {
+    // Dropped first: the devices go before their namespaces.
+    emulator: Emulator,
+    links: Vec<TopologyLink>,
+    home: NetNs,
+    concentrator: NetNs,
+}
+
+/// A link of a topology.
+#[derive(Debug)]
+pub struct TopologyLink {
+    model: LinkModel,
+    device: String,
+    provider_device: String,
+    addresses: LinkAddresses,
+    table: u32,
+    backend: Backend,
+    player: Player,
+}
+
+/// Who carries the link's packets.
+#[derive(Debug)]
+enum Player {
+    /// The emulator, as its link of this number.
+    Emulator(usize),
+    Kernel(KernelLink),
+}
+
+impl TopologyLink {
+    /// The model that the link was built from.
+    pub fn model(&self) -> &LinkModel {
+        &self.model
+    }
+    /// The device at home: the link's name where the kernel takes it.
+    pub fn device(&self) -> &str {
+        &self.device
+    }
+    /// The device at the provider's end, in the concentrator's namespace.
+    pub fn provider_device(&self) -> &str {
+        &self.provider_device
+    }
+    /// The addresses at both ends.
+    pub fn addresses(&self) -> &LinkAddresses {
+        &self.addresses
+    }
+    /// The home's routing table with this link's default route only.
+    pub fn table(&self) -> u32 {
+        self.table
+    }
+    /// Who plays the link, and what reports should say of that.
+    pub fn backend(&self) -> &Backend {
+        &self.backend
+    }
+}
+
+impl Topology {
+    /// Builds the namespaces, the links and the routes, all up.
+    ///
+    /// # Errors
+    /// What is missing on this machine, with the command that failed.
+    pub fn build(models: &[LinkModel], options: &TopologyOptions) -> Result<Self, TopologyError> {
+        if models.is_empty() || models.len() > address::MAX_LINKS {
+            return Err(TopologyError::LinkCount(models.len()));
+        }
+        let home = NetNs::new().map_err(TopologyError::Namespace)?;
+        let concentrator = NetNs::new().map_err(TopologyError::Namespace)?;
+        routing::set_sysctls(&home)?;
+        routing::set_sysctls(&concentrator)?;
+
+        let devices = device_name::device_names(models.iter().map(|model| model.name.as_str()));
+        let mut emulated = Vec::new();
+        let mut links = Vec::new();
+        for (index, ((model, device), number)) in models.iter().zip(devices).zip(1u8..).enumerate()
+        {
+            let changes = options.planned.iter().filter(|(link, _)| *link == index);
+            let backend = Backend::choose(model, changes.map(|(_, change)| change));
+            let addresses = LinkAddresses::of(number);
+            let provider_device = format!("isp{number}");
+            let failed = |source| TopologyError::Device { link: model.name.clone(), source };
+            let player = match backend {
+                Backend::UserSpace { .. } => {
+                    emulated.push(LinkParts {
+                        model: model.clone(),
+                        home: open_device(&home, &device).map_err(failed)?,
+                        provider: open_device(&concentrator, &provider_device).map_err(failed)?,
+                        nat: model.nat.then_some(NatAddresses {
+                            private: addresses.home_v4,
+                            public: addresses.public_v4,
+                        }),
+                    });
+                    Player::Emulator(emulated.len() - 1)
+                }
+                Backend::Kernel { .. } => Player::Kernel(
+                    KernelLink::create(&home, &device, &concentrator, &provider_device, model)
+                        .map_err(failed)?,
+                ),
+            };
+            links.push(TopologyLink {
+                model: model.clone(),
+                device,
+                provider_device,
+                addresses,
+                table: routing::FIRST_TABLE + u32::from(number),
+                backend,
+                player,
+            });
+        }
+        let emulator = Emulator::start(emulated, options.seed).map_err(TopologyError::Emulator)?;
+        let topology = Topology { emulator, links, home, concentrator };
+        routing::set_up(&topology)?;
+        for link in &topology.links {
+            if let Player::Kernel(kernel) = &link.player {
+                kernel.shape(&topology, link)?;
+            }
+        }
+        Ok(topology)
+    }
+
+    /// The home's namespace.
+    pub fn home(&self) -> &NetNs {
+        &self.home
+    }
+
+    /// The concentrator's namespace.
+    pub fn concentrator(&self) -> &NetNs {
+        &self.concentrator
+    }
+
+    /// The links, as given to [`Topology::build`].
+    pub fn links(&self) -> &[TopologyLink] {
+        &self.links
+    }
+
+    /// Changes link number `link` (from 0), and returns when it is done.
+    ///
+    /// # Errors
+    /// There's no such link, or what plays it can't change so.
+    pub fn apply(&self, link: usize, change: &LinkChange) -> Result<(), TopologyError> {
+        let target = self.links.get(link).ok_or(TopologyError::NoSuchLink(link))?;
+        match &target.player {
+            Player::Emulator(number) => {
+                self.emulator.apply(*number, change.clone()).map_err(|error| {
+                    TopologyError::Unsupported {
+                        link: target.model.name.clone(),
+                        problem: error.to_string(),
+                    }
+                })
+            }
+            Player::Kernel(kernel) => kernel.apply(self, target, change),
+        }
+    }
+
+    /// Plays every trace from its offset again: so that runs one after the
+    /// other meet the same moments.
+    ///
+    /// # Errors
+    /// The emulator has stopped.
+    pub fn restart_traces(&self) -> Result<(), TopologyError> {
+        self.emulator.restart_traces().map_err(TopologyError::Emulator)
+    }
+
+    /// What passed link number `link` so far; zeros where there's none. A kernel
+    /// link knows packets and bytes only (as its devices count them, with
+    /// Ethernet headers), no drops.
+    pub fn counters(&self, link: usize) -> LinkCounters {
+        match self.links.get(link).map(|link| &link.player) {
+            Some(Player::Emulator(number)) => self.emulator.counters(*number),
+            Some(Player::Kernel(kernel)) => kernel.counters(),
+            None => LinkCounters::default(),
+        }
+    }
+
+    /// Lets the kernel's MPTCP use every link. Applications at home that open
+    /// `IPPROTO_MPTCP` connections to the concentrator then use all of them.
+    ///
+    /// # Errors
+    /// The kernel has no MPTCP, or there are more links than it can use (8).
+    pub fn mptcp(&self) -> Result<(), TopologyError> {
+        mptcp::set_up(self)
+    }
+
+    /// Spreads flows over all links by equal-cost multipath routes, by hash of
+    /// addresses and ports.
+    ///
+    /// # Errors
+    /// The kernel has no multipath routes, or no nftables where NAT is needed.
+    pub fn ecmp(&self) -> Result<EcmpSetup, TopologyError> {
+        ecmp::set_up(self)
+    }
+
+    /// The mean rates of all links towards home and towards the concentrator,
+    /// in sum; [`Rate::MAX`] with an unlimited one.
+    pub fn capacity(&self) -> (Rate, Rate) {
+        self.links.iter().fold((Rate::ZERO, Rate::ZERO), |(down, up), link| {
+            (
+                down.saturating_add(link.model.down.capacity.mean_rate()),
+                up.saturating_add(link.model.up.capacity.mean_rate()),
+            )
+        })
+    }
+}
+
+fn open_device(ns: &NetNs, name: &str) -> io::Result<LinkDevice> {
+    ns.run(|| LinkDevice::open(name))?
+}
