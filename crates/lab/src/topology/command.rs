@@ -3,13 +3,15 @@ use braid_linux::netns::NetNs;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-/// Runs lines of `ip -batch` or `tc -batch` in a namespace, in one process.
+/// Runs lines of a program's batch mode in a namespace, in one process;
+/// `program` is `ip`, `ip -6` or `tc`.
 ///
 /// # Errors
 /// With the line that failed and what the program said.
 pub(super) fn batch(ns: &NetNs, program: &str, lines: &[String]) -> Result<(), TopologyError> {
-    let mut command = ns.command(program);
-    command.args(["-batch", "-"]);
+    let mut words = program.split(' ');
+    let mut command = ns.command(words.next().unwrap_or(program));
+    command.args(words).args(["-batch", "-"]);
     let mut script = lines.join("\n");
     script.push('\n');
     feed(command, &script).map_err(|failure| {

@@ -3,6 +3,7 @@
 
 use super::address::{HOME_V4, HOME_V6};
 use super::command::{batch, nft, sysctls};
+use super::routing::MIN_V6_MTU;
 use super::{Topology, TopologyError, TopologyLink};
 use std::fmt::Write;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -25,7 +26,7 @@ pub struct EcmpSetup {
 
 pub(super) fn set_up(topology: &Topology) -> Result<EcmpSetup, TopologyError> {
     let links = &topology.links;
-    let has_v6 = links.iter().all(|link| link.model.mtu >= 1280);
+    let has_v6 = links.iter().all(|link| link.model.mtu >= MIN_V6_MTU);
     let nat = links.iter().any(|link| link.model.nat);
 
     let mut home = vec![
@@ -38,8 +39,8 @@ pub(super) fn set_up(topology: &Topology) -> Result<EcmpSetup, TopologyError> {
     }
     if has_v6 {
         home.push(format!("addr add {HOME_V6}/128 dev lo"));
-        home.push(format!("-6 route add default metric {METRIC}{}", hops(links, gateway_v6)));
-        concentrator.push(format!("-6 route add {HOME_V6}/128{}", hops(links, home_v6)));
+        home.push(format!("route add ::/0 metric {METRIC}{}", hops(links, gateway_v6)));
+        concentrator.push(format!("route add {HOME_V6}/128{}", hops(links, home_v6)));
     }
     for (ns, lines) in [(&topology.home, home), (&topology.concentrator, concentrator)] {
         sysctls(

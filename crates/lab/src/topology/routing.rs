@@ -10,6 +10,8 @@ pub(super) const FIRST_TABLE: u32 = 7000;
 /// Rules by source address: before main (32766), after whatever a tunnel sets.
 const FIRST_RULE: u32 = 20_000;
 const FIRST_METRIC: u32 = 100;
+/// Below this the kernel takes no IPv6 (RFC 8200, section 5).
+pub(super) const MIN_V6_MTU: u16 = 1280;
 /// Ring of the emulated devices, packets: the emulator may be late by some
 /// milliseconds at hundreds of megabits.
 const QUEUE_LENGTH: u32 = 2000;
@@ -39,13 +41,11 @@ pub(super) fn set_sysctls(ns: &NetNs) -> Result<(), TopologyError> {
 /// # Errors
 /// The command that failed.
 pub(super) fn set_up(topology: &Topology) -> Result<(), TopologyError> {
-    let home: Vec<String> = topology
-        .links
-        .iter()
-        .zip(1..)
-        .flat_map(|(link, number)| home_lines(link, number))
-        .collect();
-    batch(&topology.home, "ip", &home)?;
+    let numbered = || topology.links.iter().zip(1..);
+    let v4: Vec<_> = numbered().flat_map(|(link, number)| home_v4_lines(link, number)).collect();
+    let v6: Vec<_> = numbered().flat_map(|(link, number)| home_v6_lines(link, number)).collect();
+    batch(&topology.home, "ip", &v4)?;
+    batch(&topology.home, "ip -6", &v6)?;
     let mut concentrator = vec![
         format!("addr add {CONCENTRATOR_V4}/32 dev lo"),
         format!("addr add {CONCENTRATOR_V6}/128 dev lo"),
@@ -54,30 +54,32 @@ pub(super) fn set_up(topology: &Topology) -> Result<(), TopologyError> {
     batch(&topology.concentrator, "ip", &concentrator)
 }
 
-fn home_lines(link: &TopologyLink, number: u32) -> Vec<String> {
+fn home_v4_lines(link: &TopologyLink, number: u32) -> [String; 5] {
     let (device, table) = (&link.device, link.table);
-    let addresses = &link.addresses;
-    let (v4, gateway_v4) = (addresses.home_v4, addresses.gateway_v4);
-    let (v6, gateway_v6) = (addresses.home_v6, addresses.gateway_v6);
+    let (address, gateway) = (link.addresses.home_v4, link.addresses.gateway_v4);
     let (metric, rule) = (FIRST_METRIC + number, FIRST_RULE + number);
-    // Below 1280 the kernel takes no IPv6 (RFC 8200, section 5).
-    let has_v6 = link.model.mtu >= 1280;
-    let mut lines = vec![
+    [
         format!("link set dev {device} mtu {} txqueuelen {QUEUE_LENGTH} up", link.model.mtu),
-        format!("addr add {v4}/24 dev {device}"),
-        format!("route add default via {gateway_v4} dev {device} metric {metric}"),
-        format!("route add default via {gateway_v4} dev {device} table {table}"),
-        format!("rule add from {v4} lookup {table} priority {rule}"),
-    ];
-    if has_v6 {
-        lines.extend([
-            format!("addr add {v6}/64 dev {device} nodad"),
-            format!("-6 route add default via {gateway_v6} dev {device} metric {metric}"),
-            format!("-6 route add default via {gateway_v6} dev {device} table {table}"),
-            format!("-6 rule add from {v6} lookup {table} priority {rule}"),
-        ]);
+        format!("addr add {address}/24 dev {device}"),
+        format!("route add default via {gateway} dev {device} metric {metric}"),
+        format!("route add default via {gateway} dev {device} table {table}"),
+        format!("rule add from {address} lookup {table} priority {rule}"),
+    ]
+}
+
+fn home_v6_lines(link: &TopologyLink, number: u32) -> Vec<String> {
+    if link.model.mtu < MIN_V6_MTU {
+        return Vec::new();
     }
-    lines
+    let (device, table) = (&link.device, link.table);
+    let (address, gateway) = (link.addresses.home_v6, link.addresses.gateway_v6);
+    let (metric, rule) = (FIRST_METRIC + number, FIRST_RULE + number);
+    vec![
+        format!("addr add {address}/64 dev {device} nodad"),
+        format!("route add default via {gateway} dev {device} metric {metric}"),
+        format!("route add default via {gateway} dev {device} table {table}"),
+        format!("rule add from {address} lookup {table} priority {rule}"),
+    ]
 }
 
 fn concentrator_lines(link: &TopologyLink) -> Vec<String> {
