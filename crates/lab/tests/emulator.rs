@@ -407,3 +407,68 @@ fn transfer(
         received.len()
     })
 }
+
+#[test]
+fn calibration_measures_rate_and_delay() {
+    if unprivileged() {
+        return println!("skipped: no namespaces");
+    }
+    let sets = braid_lab::topology::calibrate(Duration::from_secs(1)).unwrap();
+    assert_eq!(sets.iter().map(|set| set.links.len()).collect::<Vec<_>>(), [6, 3]);
+    for set in sets {
+        println!("{set}");
+        // Other work disturbs a test: the bounds here are wide.
+        assert!(set.worst_rate_error() < 0.1, "{set}");
+        assert!(set.worst_delay_error_p50() < Duration::from_millis(10), "{set}");
+    }
+}
+
+/// Not a test of its own: what the test below starts, to kill it.
+#[test]
+fn victim_of_the_kill_test() {
+    if std::env::var_os("BRAID_LAB_VICTIM").is_none() {
+        return;
+    }
+    let topology = build(&[link("doomed", 10, 1)]).unwrap();
+    let inode = |ns: &NetNs| ns.run(|| std::fs::read_link("/proc/thread-self/ns/net")).unwrap();
+    let mut child = topology.home().command("sleep").arg("60").spawn().unwrap();
+    println!(
+        "\nnamespaces {} {}",
+        inode(topology.home()).unwrap().display(),
+        inode(topology.concentrator()).unwrap().display()
+    );
+    child.wait().unwrap();
+}
+
+#[test]
+fn nothing_is_left_when_killed() {
+    use std::io::{BufRead, BufReader};
+    if unprivileged() {
+        return println!("skipped: no namespaces");
+    }
+    let mut victim = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "victim_of_the_kill_test", "--nocapture"])
+        .env("BRAID_LAB_VICTIM", "1")
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let line = BufReader::new(victim.stdout.take().unwrap())
+        .lines()
+        .map_while(Result::ok)
+        .find(|line| line.starts_with("namespaces"))
+        .expect("the victim builds its network");
+    let namespaces: Vec<&str> = line.split(' ').skip(1).collect();
+    assert_eq!(namespaces.len(), 2);
+    assert!(in_use(namespaces[0]), "sleep runs in the home");
+    victim.kill().unwrap();
+    victim.wait().unwrap();
+    eventually(|| !namespaces.iter().any(|namespace| in_use(namespace)));
+}
+
+/// Whether a process of this machine is in the namespace.
+fn in_use(namespace: &str) -> bool {
+    std::fs::read_dir("/proc").unwrap().flatten().any(|process| {
+        std::fs::read_link(process.path().join("ns/net"))
+            .is_ok_and(|link| link.to_string_lossy() == namespace)
+    })
+}

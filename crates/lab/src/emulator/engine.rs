@@ -4,6 +4,7 @@ use braid_units::Time;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::thread::JoinHandleExt;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{self, JoinHandle};
@@ -90,6 +91,11 @@ impl Emulator {
     /// What passed link number `link` so far; zeros if there's no such link.
     pub fn counters(&self, link: usize) -> LinkCounters {
         self.counters.get(link).map(SharedCounters::read).unwrap_or_default()
+    }
+
+    /// The CPU time that the emulation has taken.
+    pub fn cpu_time(&self) -> Duration {
+        self.thread.as_ref().and_then(thread_cpu_time).unwrap_or_default()
     }
 
     fn command(&self, command: impl FnOnce(Sender<io::Result<()>>) -> Command) -> io::Result<()> {
@@ -255,6 +261,23 @@ fn ask_for_punctuality() {
         // SAFETY: takes no pointers; 0 is the calling thread.
         unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
     }
+}
+
+fn thread_cpu_time(thread: &JoinHandle<()>) -> Option<Duration> {
+    let mut clock: libc::clockid_t = 0;
+    // SAFETY: the thread isn't joined yet, so its id is valid; the clock id is
+    // valid for writes.
+    let found = unsafe { libc::pthread_getcpuclockid(thread.as_pthread_t(), &raw mut clock) };
+    if found != 0 {
+        return None;
+    }
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the time is valid for writes.
+    if unsafe { libc::clock_gettime(clock, &raw mut time) } != 0 {
+        return None;
+    }
+    let nanos = u32::try_from(time.tv_nsec).ok()?;
+    Some(Duration::new(u64::try_from(time.tv_sec).ok()?, nanos))
 }
 
 fn event_descriptor() -> io::Result<File> {

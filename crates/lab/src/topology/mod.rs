@@ -11,6 +11,7 @@
 
 mod address;
 mod backend;
+mod calibration;
 mod command;
 mod device_name;
 mod ecmp;
@@ -21,6 +22,7 @@ mod routing;
 
 pub use address::{CONCENTRATOR_V4, CONCENTRATOR_V6, HOME_V4, HOME_V6, LinkAddresses};
 pub use backend::Backend;
+pub use calibration::{Calibration, LinkAccuracy, calibrate};
 pub use ecmp::EcmpSetup;
 pub use error::TopologyError;
 
@@ -31,6 +33,7 @@ use braid_linux::netns::{self, NetNs};
 use braid_units::Rate;
 use kernel_link::KernelLink;
 use std::io;
+use std::time::Duration;
 
 /// Prepares this process for topologies: where it has no right to make network
 /// namespaces it enters a user namespace first, as root of that. Must be called
@@ -226,6 +229,11 @@ impl Topology {
             Some(Player::Kernel(kernel)) => kernel.counters(),
             None => LinkCounters::default(),
         }
+    }
+
+    /// The CPU time that the emulator has taken; the kernel's links are not in it.
+    pub fn emulator_cpu_time(&self) -> Duration {
+        self.emulator.cpu_time()
     }
 
     /// Lets the kernel's MPTCP use every link. Applications at home that open
