@@ -5,6 +5,9 @@ use crate::integer::{Reader, put_varint};
 pub const MAX_ACK_RANGES: usize = 32;
 /// Most arrival times in one acknowledgement.
 pub const MAX_ARRIVALS: usize = 24;
+/// Receive times of single packets are told in units of this many
+/// microseconds.
+pub const ARRIVAL_UNIT_US: u32 = 16;
 
 pub(crate) const ACK: u8 = 0x02;
 
@@ -75,7 +78,7 @@ impl<'a> Ack<'a> {
         (0..self.arrival_count).map_while(move |_| {
             number = number.checked_sub(reader.varint().ok()?)?;
             before = before.saturating_add(u32::try_from(reader.varint().ok()?).ok()?);
-            Some((number, before.saturating_mul(16)))
+            Some((number, before.saturating_mul(ARRIVAL_UNIT_US)))
         })
     }
 }
@@ -129,7 +132,8 @@ pub struct AckWriter<'a> {
     pub delay_us: u32,
     /// Received packets as `(lowest, highest)`, newest first, disjoint, not
     /// adjacent; the first one ends with `largest`. Those beyond
-    /// [`MAX_ACK_RANGES`] are left out.
+    /// [`MAX_ACK_RANGES`] are left out; without any, only `largest` counts as
+    /// received.
     pub ranges: &'a [(u64, u64)],
     /// `(packet number, microseconds before the largest)`, newest first.
     pub arrivals: &'a [(u64, u32)],
@@ -143,23 +147,23 @@ impl AckWriter<'_> {
         out.extend_from_slice(&(self.largest as u32).to_be_bytes());
         out.extend_from_slice(&self.largest_received_us.to_be_bytes());
         put_varint(out, u64::from(self.delay_us));
-        let ranges = &self.ranges[..self.ranges.len().min(MAX_ACK_RANGES)];
-        out.push(ranges.len() as u8);
+        let alone = [(self.largest, self.largest)];
+        let ranges = if self.ranges.is_empty() { &alone } else { self.ranges };
+        out.push(ranges.len().min(MAX_ACK_RANGES) as u8);
         let mut before: Option<u64> = None;
-        for &(low, high) in ranges {
+        for &(low, high) in ranges.iter().take(MAX_ACK_RANGES) {
             if let Some(before) = before {
                 put_varint(out, before.saturating_sub(2).saturating_sub(high));
             }
-            put_varint(out, high - low);
+            put_varint(out, high.saturating_sub(low));
             before = Some(low);
         }
-        let arrivals = &self.arrivals[..self.arrivals.len().min(MAX_ARRIVALS)];
-        out.push(arrivals.len() as u8);
+        out.push(self.arrivals.len().min(MAX_ARRIVALS) as u8);
         let (mut number, mut units) = (self.largest, 0);
-        for &(n, us) in arrivals {
+        for &(n, us) in self.arrivals.iter().take(MAX_ARRIVALS) {
             put_varint(out, number.saturating_sub(n));
-            put_varint(out, u64::from((us / 16).saturating_sub(units)));
-            (number, units) = (n, us / 16);
+            put_varint(out, u64::from((us / ARRIVAL_UNIT_US).saturating_sub(units)));
+            (number, units) = (n.min(number), (us / ARRIVAL_UNIT_US).max(units));
         }
     }
 }

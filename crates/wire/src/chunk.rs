@@ -67,7 +67,7 @@ impl ChunkPosition {
 
     /// The position of `len` bytes at `offset` of a packet of `total` bytes.
     pub fn of(offload: Offload, total: u32, offset: u32, len: u32) -> Self {
-        match (offset == 0, offset + len >= total) {
+        match (offset == 0, offset.saturating_add(len) >= total) {
             (true, true) => Self::Whole(offload),
             (true, false) => Self::First { offload, total },
             (false, true) => Self::Last { offset },
@@ -160,7 +160,8 @@ impl<'a> Chunk<'a> {
         if kind & OFFLOAD != 0 && kind & FIRST == 0 {
             return Err(Malformed::Contradiction);
         }
-        let end = position.offset() as usize + data.len();
+        // Saturating: a usize may have 32 bits.
+        let end = (position.offset() as usize).saturating_add(data.len());
         match position {
             _ if end > MAX_PACKET_LEN => return Err(Malformed::TooLong),
             ChunkPosition::First { total, .. } if total as usize > MAX_PACKET_LEN => {

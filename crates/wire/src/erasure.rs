@@ -1,5 +1,5 @@
-use crate::Malformed;
 use crate::integer::{Reader, Sequence, put_u24, put_varint};
+use crate::{MAX_PACKET_LEN, Malformed};
 
 /// Most sources that one parity covers.
 pub const MAX_SOURCES: usize = 32;
@@ -59,7 +59,8 @@ impl<'a> ErasureFrame<'a> {
         Ok(Self { sources: Sources { bytes, count }, body })
     }
 
-    /// Appends a frame. `sources` beyond [`MAX_SOURCES`] must not be given.
+    /// Appends a frame. There must be 1 to [`MAX_SOURCES`] sources and at most
+    /// 65535 bytes of `body`.
     pub fn write(out: &mut Vec<u8>, sources: &[SourceRef], body: &[u8]) {
         debug_assert!(sources.len() <= MAX_SOURCES && body.len() <= usize::from(u16::MAX));
         out.push(ERASURE);
@@ -76,10 +77,10 @@ impl<'a> ErasureFrame<'a> {
 }
 
 fn parse_source(reader: &mut Reader<'_>) -> Result<SourceRef, Malformed> {
-    Ok(SourceRef {
-        flow: reader.u16()?,
-        sequence: reader.u24()?,
-        offset: u32::try_from(reader.varint()?).map_err(|_| Malformed::TooLong)?,
-        len: reader.u16()?,
-    })
+    let (flow, sequence) = (reader.u16()?, reader.u24()?);
+    let offset = u32::try_from(reader.varint()?).map_err(|_| Malformed::TooLong)?;
+    if offset as usize >= MAX_PACKET_LEN {
+        return Err(Malformed::TooLong);
+    }
+    Ok(SourceRef { flow, sequence, offset, len: reader.u16()? })
 }

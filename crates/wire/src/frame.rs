@@ -75,7 +75,8 @@ pub struct PathStatus {
     pub standby: bool,
     /// The path goes away: use it no longer.
     pub abandoned: bool,
-    /// Limit of what the receiver of this frame sends by the path.
+    /// Limit of what the receiver of this frame sends by the path; above
+    /// [`MAX_VARINT`](crate::MAX_VARINT) bytes a second it's written as that.
     pub cap: Option<Rate>,
 }
 
@@ -112,7 +113,7 @@ impl<'a> Iterator for Frames<'a> {
     type Item = Result<Frame<'a>, Malformed>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.0.is_empty() || self.0.0[0] == PADDING {
+        if matches!(self.0.0.first(), None | Some(&PADDING)) {
             return None;
         }
         let frame = Frame::parse(&mut self.0);

@@ -4,9 +4,6 @@ use crate::Malformed;
 pub(crate) struct Reader<'a>(pub &'a [u8]);
 
 impl<'a> Reader<'a> {
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
     pub fn bytes(&mut self, len: usize) -> Result<&'a [u8], Malformed> {
         let (head, tail) = self.0.split_at_checked(len).ok_or(Malformed::Truncated)?;
         self.0 = tail;
@@ -48,9 +45,12 @@ pub const fn varint_len(value: u64) -> usize {
     }
 }
 
-/// RFC 9000, section 16. Values above 2^62 − 1 are written as that.
+/// The largest number that a varint can be.
+pub const MAX_VARINT: u64 = (1 << 62) - 1;
+
+/// RFC 9000, section 16. Values above [`MAX_VARINT`] are written as that.
 pub(crate) fn put_varint(out: &mut Vec<u8>, value: u64) {
-    let value = value.min((1 << 62) - 1);
+    let value = value.min(MAX_VARINT);
     match varint_len(value) {
         1 => out.push(value as u8),
         2 => out.extend_from_slice(&(value as u16 | 0x4000).to_be_bytes()),
@@ -66,17 +66,23 @@ pub(crate) fn put_u24(out: &mut Vec<u8>, value: u32) {
 /// A 24-bit sequence number as the wire carries it.
 pub type Sequence = u32;
 
-/// The full number whose low `bits` bits are `truncated` and that is nearest
-/// to `expected` (RFC 9000, appendix A.3).
+/// The full number whose low `bits` bits (at most 32) are `truncated` and that
+/// is nearest to `expected`, the larger of two that are equally near (RFC 9000,
+/// appendix A.3).
 pub const fn expand(truncated: u32, bits: u32, expected: u64) -> u64 {
     let window = 1u64 << bits;
     let half = window / 2;
     let candidate = (expected & !(window - 1)) | (truncated as u64 & (window - 1));
-    if candidate + half <= expected && candidate < u64::MAX - window {
-        candidate + window
-    } else if candidate > expected + half && candidate >= window {
-        candidate - window
+    let nearer = if expected.saturating_sub(candidate) >= half {
+        candidate.checked_add(window)
+    } else if candidate.saturating_sub(expected) > half {
+        candidate.checked_sub(window)
     } else {
-        candidate
+        None
+    };
+    // Beyond either end of the numbers there's none.
+    match nearer {
+        Some(nearer) => nearer,
+        None => candidate,
     }
 }

@@ -1,0 +1,6 @@
+//! What is written is read back, and what is not well-formed is refused.
+
+mod frames;
+mod hostile;
+mod numbers;
+mod support;

@@ -1,0 +1,251 @@
+//! Frames of every kind with the values where something changes.
+
+use braid_inner::{Checksum, Offload, Segmentation, SegmentationKind};
+use braid_units::Rate;
+use braid_wire::*;
+use proptest::prelude::*;
+use std::num::NonZeroU16;
+
+/// A frame with what it borrows when it is read.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Owned {
+    Ping,
+    Ack(OwnedAck),
+    Chunk(OwnedChunk),
+    GaveUp(GaveUp),
+    PathStatus(PathStatus),
+    Erasure(Vec<SourceRef>, Vec<u8>),
+    Close(Close),
+    Mode(TunnelMode),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct OwnedAck {
+    pub path: u8,
+    pub largest: u64,
+    pub largest_received_us: u32,
+    pub delay_us: u32,
+    pub ranges: Vec<(u64, u64)>,
+    pub arrivals: Vec<(u64, u32)>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct OwnedChunk {
+    pub flow: u16,
+    pub sequence: u32,
+    pub unordered: bool,
+    pub realtime: bool,
+    pub position: ChunkPosition,
+    pub data: Vec<u8>,
+}
+
+impl Owned {
+    /// Appends the frame; `to_end` only matters to a chunk.
+    pub fn write(&self, out: &mut Vec<u8>, to_end: bool) {
+        match self {
+            Owned::Ping => Frame::write_ping(out),
+            Owned::Ack(ack) => AckWriter {
+                path: ack.path,
+                largest: ack.largest,
+                largest_received_us: ack.largest_received_us,
+                delay_us: ack.delay_us,
+                ranges: &ack.ranges,
+                arrivals: &ack.arrivals,
+            }
+            .write(out),
+            Owned::Chunk(chunk) => chunk.borrowed().write(out, to_end),
+            Owned::GaveUp(gave_up) => gave_up.write(out),
+            Owned::PathStatus(status) => status.write(out),
+            Owned::Erasure(sources, body) => ErasureFrame::write(out, sources, body),
+            Owned::Close(close) => close.write(out),
+            Owned::Mode(mode) => mode.write(out),
+        }
+    }
+
+    /// What was read; `largest` is the full number of acknowledgements.
+    pub fn from_frame(frame: Frame<'_>, largest: u64) -> Self {
+        match frame {
+            Frame::Ping => Owned::Ping,
+            Frame::Ack(ack) => Owned::Ack(OwnedAck {
+                path: ack.path,
+                largest: expand(ack.largest, 32, largest),
+                largest_received_us: ack.largest_received_us,
+                delay_us: ack.delay_us,
+                ranges: ack.ranges(largest).collect(),
+                arrivals: ack.arrivals(largest).collect(),
+            }),
+            Frame::Chunk(chunk) => Owned::Chunk(OwnedChunk {
+                flow: chunk.flow,
+                sequence: chunk.sequence,
+                unordered: chunk.unordered,
+                realtime: chunk.realtime,
+                position: chunk.position,
+                data: chunk.data.to_vec(),
+            }),
+            Frame::GaveUp(gave_up) => Owned::GaveUp(gave_up),
+            Frame::PathStatus(status) => Owned::PathStatus(status),
+            Frame::Erasure(erasure) => {
+                Owned::Erasure(erasure.sources.iter().collect(), erasure.body.to_vec())
+            }
+            Frame::Close(close) => Owned::Close(close),
+            Frame::Mode(mode) => Owned::Mode(mode),
+        }
+    }
+
+    /// The full number of the largest packet acknowledged, if it is that.
+    pub fn largest(&self) -> Option<u64> {
+        if let Owned::Ack(ack) = self { Some(ack.largest) } else { None }
+    }
+}
+
+impl OwnedChunk {
+    pub fn borrowed(&self) -> Chunk<'_> {
+        Chunk {
+            flow: self.flow,
+            sequence: self.sequence,
+            unordered: self.unordered,
+            realtime: self.realtime,
+            position: self.position,
+            data: &self.data,
+        }
+    }
+}
+
+pub fn any_frame() -> impl Strategy<Value = Owned> {
+    prop_oneof![
+        Just(Owned::Ping),
+        any_ack().prop_map(Owned::Ack),
+        any_chunk().prop_map(Owned::Chunk),
+        (any::<u16>(), sequence(), 1u8..)
+            .prop_map(|(flow, sequence, count)| Owned::GaveUp(GaveUp { flow, sequence, count })),
+        any_path_status().prop_map(Owned::PathStatus),
+        (prop::collection::vec(any_source(), 1..=MAX_SOURCES), bytes(0..2000))
+            .prop_map(|(sources, body)| Owned::Erasure(sources, body)),
+        any::<u8>().prop_map(|reason| Owned::Close(Close { reason })),
+        any::<(u8, u8)>().prop_map(|(mode, hash)| Owned::Mode(TunnelMode { mode, hash })),
+    ]
+}
+
+/// Numbers up to `max`, mostly next to those where a varint grows.
+pub fn number(max: u64) -> impl Strategy<Value = u64> {
+    let edges = [0, 1, 2, 63, 64, 65, 16_383, 16_384, (1 << 30) - 1, 1 << 30, MAX_VARINT, max];
+    prop_oneof![
+        prop::sample::select(edges.to_vec()).prop_map(move |n| n.min(max)),
+        0..=max,
+        0..=max.min(300),
+    ]
+}
+
+fn sequence() -> impl Strategy<Value = u32> {
+    number(0xff_ffff).prop_map(|n| n as u32)
+}
+
+fn bytes(len: std::ops::Range<usize>) -> impl Strategy<Value = Vec<u8>> {
+    prop::collection::vec(any::<u8>(), len)
+}
+
+fn any_path_status() -> impl Strategy<Value = PathStatus> {
+    (any::<(u8, u8, bool, bool)>(), prop::option::of(number(MAX_VARINT))).prop_map(
+        |((path, tier, standby, abandoned), cap)| PathStatus {
+            path,
+            tier,
+            standby,
+            abandoned,
+            cap: cap.map(Rate::from_bytes_per_sec),
+        },
+    )
+}
+
+fn any_source() -> impl Strategy<Value = SourceRef> {
+    (any::<u16>(), sequence(), number(MAX_PACKET_LEN as u64 - 1), any::<u16>()).prop_map(
+        |(flow, sequence, offset, len)| SourceRef { flow, sequence, offset: offset as u32, len },
+    )
+}
+
+/// Acknowledgements as a receiver writes them: ranges and arrivals are made
+/// downwards from the largest, until zero is reached.
+pub fn any_ack() -> impl Strategy<Value = OwnedAck> {
+    let ranges = prop::collection::vec((number(1 << 31), number(1 << 31)), 1..=MAX_ACK_RANGES);
+    let arrivals = prop::collection::vec((number(1 << 31), number(1 << 20)), 0..=MAX_ARRIVALS);
+    (any::<u8>(), number(1 << 61), any::<u32>(), any::<u32>(), ranges, arrivals).prop_map(
+        |(path, largest, largest_received_us, delay_us, lengths, steps)| {
+            let mut ranges = Vec::new();
+            let mut high = Some(largest);
+            for (gap, len) in lengths {
+                let Some(top) = high.and_then(|high: u64| {
+                    if ranges.is_empty() { Some(high) } else { high.checked_sub(gap) }
+                }) else {
+                    break;
+                };
+                let low = top.saturating_sub(len);
+                ranges.push((low, top));
+                high = low.checked_sub(2);
+            }
+            let mut arrivals = Vec::new();
+            let (mut number, mut units) = (largest, 0u32);
+            for (back, earlier) in steps {
+                let Some(n) = number.checked_sub(back) else { break };
+                (number, units) = (n, units + earlier as u32);
+                arrivals.push((number, units * ARRIVAL_UNIT_US));
+            }
+            OwnedAck { path, largest, largest_received_us, delay_us, ranges, arrivals }
+        },
+    )
+}
+
+pub fn any_chunk() -> impl Strategy<Value = OwnedChunk> {
+    (any::<(u16, bool, bool)>(), sequence(), any_position()).prop_flat_map(
+        |((flow, unordered, realtime), sequence, (position, most))| {
+            let data = prop_oneof![
+                4 => bytes(1..most.min(1500) + 1),
+                1 => Just(vec![0x55; most]),
+            ];
+            data.prop_map(move |data| OwnedChunk {
+                flow,
+                sequence,
+                unordered,
+                realtime,
+                position,
+                data,
+            })
+        },
+    )
+}
+
+/// A position, and how many bytes a chunk at it may have at most.
+fn any_position() -> impl Strategy<Value = (ChunkPosition, usize)> {
+    let last = MAX_PACKET_LEN as u64 - 1;
+    let offset = || number(last - 1).prop_map(|n| n as u32 + 1);
+    prop_oneof![
+        any_offload().prop_map(|offload| (ChunkPosition::Whole(offload), MAX_PACKET_LEN)),
+        (any_offload(), number(last - 1)).prop_map(|(offload, less)| {
+            let total = less as u32 + 2;
+            (ChunkPosition::First { offload, total }, total as usize - 1)
+        }),
+        offset().prop_map(|offset| {
+            (ChunkPosition::Middle { offset }, MAX_PACKET_LEN - offset as usize)
+        }),
+        offset().prop_map(|offset| {
+            (ChunkPosition::Last { offset }, MAX_PACKET_LEN - offset as usize)
+        }),
+    ]
+}
+
+fn any_offload() -> impl Strategy<Value = Offload> {
+    let checksum = prop_oneof![
+        Just(Checksum::Complete),
+        any::<(u16, u16)>().prop_map(|(start, offset)| Checksum::Partial { start, offset }),
+    ];
+    let kind = prop::sample::select(vec![
+        SegmentationKind::TcpV4,
+        SegmentationKind::TcpV6,
+        SegmentationKind::Udp,
+    ]);
+    let segmentation =
+        (kind, any::<bool>(), any::<u16>(), 1u16..).prop_map(|(kind, ecn, header_len, size)| {
+            let segment_size = NonZeroU16::new(size).unwrap_or(NonZeroU16::MIN);
+            Segmentation { kind, ecn, header_len, segment_size }
+        });
+    (checksum, prop::option::of(segmentation))
+        .prop_map(|(checksum, segmentation)| Offload { checksum, segmentation })
+}
