@@ -1,1 +1,27 @@
-//! Braid: the multipath tunnel core, sans-IO.
+//! Braid's tunnel core: pure state machines that take the time, packets and
+//! events, and give packets and deadlines. No clock, no socket, no thread.
+//!
+//! A packet's way: [`Tunnel::handle_inner`] finds its peer (`tunnel/forward`),
+//! which classes it and queues it (`peer/admit`, [`entry`]); when a path is
+//! free (`peer/schedule`, [`path`]) it is cut into chunks, sealed and sent
+//! (`peer/transmit`). At the other end `peer/receive` opens the datagram and
+//! [`exit`] puts the packet together and in order. See `docs/architecture.md`.
+
+mod clock;
+mod config;
+pub mod entry;
+pub mod exit;
+mod outgoing;
+pub mod path;
+mod peer;
+pub mod quota;
+pub mod redundancy;
+pub mod routing;
+mod session;
+mod tunnel;
+
+pub use config::{LinkConfig, LinkId, Mode, PeerConfig, PeerId, TunnelConfig};
+pub use path::PathCounters;
+pub use path::liveness::PathState;
+pub use peer::{PathReport, PeerCounters, PeerReport, Transmit};
+pub use tunnel::{Event, Tunnel, TunnelCounters};

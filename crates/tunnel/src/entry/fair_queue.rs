@@ -1,0 +1,400 @@
+//! Deficit round robin over flows with a preference for sparse ones, as
+//! FQ-CoDel (RFC 8290), but handing out *bytes* of the head packet, so that a
+//! 64 KB super-packet of one flow doesn't hold up another's ping.
+
+use super::codel::{CoDel, Verdict};
+use braid_inner::{Class, Ecn, InnerPacket, Layer, drop_first_segment, ecn, set_ce};
+use braid_units::Time;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// Flows are hashed into this many queues (RFC 8290: 1024).
+pub const FLOWS: usize = 1024;
+/// Bytes a flow may send in its turn (RFC 8290, section 5.2.2: one MTU).
+const QUANTUM: i64 = 1514;
+/// What a queued packet costs besides its bytes.
+const OVERHEAD: u64 = 128;
+
+/// Tunes the queue to the paths.
+#[derive(Clone, Copy, Debug)]
+pub struct Parameters {
+    /// CoDel's target.
+    pub target: Duration,
+    /// CoDel's interval.
+    pub interval: Duration,
+    /// Most bytes that wait.
+    pub limit: u64,
+}
+
+impl Default for Parameters {
+    fn default() -> Self {
+        Self {
+            target: Duration::from_millis(20),
+            interval: Duration::from_millis(100),
+            limit: 8 << 20,
+        }
+    }
+}
+
+/// A packet in the queue.
+#[derive(Debug)]
+pub struct Queued {
+    /// The packet.
+    pub packet: InnerPacket,
+    /// What it's worth.
+    pub class: Class,
+    /// The user's class, an index into the tunnel's rules.
+    pub rule: Option<u16>,
+    /// When it came.
+    pub at: Time,
+}
+
+/// The flow whose turn it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// The flow.
+    pub flow: u16,
+    /// It has sent little lately.
+    pub sparse: bool,
+    /// How long it has had packets waiting.
+    pub backlogged_since: Time,
+    /// Bytes waiting.
+    pub backlog: u64,
+}
+
+/// Counters.
+#[derive(Clone, Copy, Debug, Default, serde::Serialize)]
+pub struct EntryStatus {
+    /// Bytes waiting.
+    pub bytes: u64,
+    /// Packets waiting.
+    pub packets: u64,
+    /// Packets or segments dropped to signal congestion.
+    pub dropped: u64,
+    /// Packets dropped because the queue was full.
+    pub overflowed: u64,
+    /// Packets marked (ECN).
+    pub marked: u64,
+}
+
+#[derive(Debug)]
+struct Flow {
+    packets: VecDeque<Queued>,
+    bytes: u64,
+    deficit: i64,
+    codel: CoDel,
+    list: List,
+    backlogged_since: Time,
+    /// A packet was taken out of which not all has been sent.
+    cutting: bool,
+}
+
+impl Flow {
+    fn is_empty(&self) -> bool {
+        self.packets.is_empty() && !self.cutting
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum List {
+    None,
+    New,
+    Old,
+}
+
+/// The queue of one peer.
+#[derive(Debug)]
+pub struct EntryQueue {
+    layer: Layer,
+    flows: Vec<Option<Box<Flow>>>,
+    new: VecDeque<u16>,
+    old: VecDeque<u16>,
+    status: EntryStatus,
+    /// Flows with a packet that is half sent.
+    cutting: usize,
+    /// Buffers of dropped packets, for reuse.
+    dropped: Vec<Vec<u8>>,
+}
+
+impl EntryQueue {
+    /// An empty queue.
+    pub fn new(layer: Layer) -> Self {
+        Self {
+            layer,
+            flows: Vec::new(),
+            new: VecDeque::new(),
+            old: VecDeque::new(),
+            status: EntryStatus::default(),
+            cutting: 0,
+            dropped: Vec::new(),
+        }
+    }
+
+    /// The queue that a flow of this hash belongs to.
+    pub fn flow_of(hash: u64) -> u16 {
+        (hash % FLOWS as u64) as u16
+    }
+
+    /// Appends a packet. When the queue is full, packets of the longest flow
+    /// are dropped (RFC 8290, section 4.1).
+    pub fn push(&mut self, flow: u16, queued: Queued, parameters: &Parameters) {
+        if self.flows.is_empty() {
+            self.flows.resize_with(FLOWS, || None);
+        }
+        let Some(place) = self.flows.get_mut(usize::from(flow)) else { return };
+        let at = queued.at;
+        let entry = place.get_or_insert_with(|| {
+            Box::new(Flow {
+                packets: VecDeque::new(),
+                bytes: 0,
+                deficit: 0,
+                codel: CoDel::default(),
+                list: List::None,
+                backlogged_since: at,
+                cutting: false,
+            })
+        });
+        if entry.is_empty() {
+            entry.backlogged_since = at;
+        }
+        let cost = queued.packet.bytes.len() as u64 + OVERHEAD;
+        entry.bytes += cost;
+        entry.packets.push_back(queued);
+        self.status.bytes += cost;
+        self.status.packets += 1;
+        if entry.list == List::None {
+            entry.list = List::New;
+            entry.deficit = QUANTUM;
+            self.new.push_back(flow);
+        }
+        while self.status.bytes > parameters.limit && self.status.packets > 1 {
+            self.drop_from_longest();
+        }
+    }
+
+    /// Whose turn it is. `None` when nothing waits.
+    pub fn head(&mut self) -> Option<Head> {
+        loop {
+            let sparse = !self.new.is_empty();
+            let flow = *if sparse { self.new.front() } else { self.old.front() }?;
+            let Some(entry) = self.flows[usize::from(flow)].as_mut() else {
+                pop(&mut self.new, &mut self.old, sparse);
+                continue;
+            };
+            if entry.is_empty() {
+                // RFC 8290, section 4.2: an emptied new flow goes to the old
+                // ones first, so that it can't stay new by sending one by one.
+                pop(&mut self.new, &mut self.old, sparse);
+                if sparse && !self.old.is_empty() {
+                    entry.list = List::Old;
+                    self.old.push_back(flow);
+                } else {
+                    entry.list = List::None;
+                }
+                continue;
+            }
+            if entry.deficit <= 0 {
+                entry.deficit += QUANTUM;
+                entry.list = List::Old;
+                pop(&mut self.new, &mut self.old, sparse);
+                self.old.push_back(flow);
+                continue;
+            }
+            return Some(Head {
+                flow,
+                sparse,
+                backlogged_since: entry.backlogged_since,
+                backlog: entry.bytes,
+            });
+        }
+    }
+
+    /// The flow's turn is over although it has credit: it has to wait for a
+    /// path.
+    pub fn skip(&mut self, flow: u16) {
+        let sparse = self.new.front() == Some(&flow);
+        if sparse || self.old.front() == Some(&flow) {
+            pop(&mut self.new, &mut self.old, sparse);
+            if sparse { self.new.push_back(flow) } else { self.old.push_back(flow) }
+        }
+    }
+
+    /// How many flows have something to send.
+    pub fn active_flows(&self) -> usize {
+        self.new.len() + self.old.len()
+    }
+
+    /// Takes the flow's next packet out, after CoDel has judged; packets that
+    /// it drops on the way are gone. The flow stays in turn until [`Self::cut`]
+    /// says that all of the packet has been sent.
+    pub fn take(&mut self, flow: u16, now: Time, parameters: &Parameters) -> Option<Queued> {
+        let entry = self.flows.get_mut(usize::from(flow))?.as_mut()?;
+        loop {
+            let mut queued = entry.packets.pop_front()?;
+            let cost = queued.packet.bytes.len() as u64 + OVERHEAD;
+            entry.bytes -= cost;
+            self.status.bytes -= cost;
+            self.status.packets -= 1;
+            let sojourn = now - queued.at;
+            let verdict = entry.codel.judge(
+                now,
+                sojourn,
+                entry.bytes,
+                parameters.target,
+                parameters.interval,
+            );
+            if verdict == Verdict::Pass {
+                self.cutting += usize::from(!std::mem::replace(&mut entry.cutting, true));
+                return Some(queued);
+            }
+            let capable = matches!(
+                ecn(&queued.packet.bytes, self.layer),
+                Some(Ecn::Ect0 | Ecn::Ect1 | Ecn::Ce)
+            );
+            if capable && set_ce(&mut queued.packet.bytes, self.layer) {
+                self.status.marked += 1;
+                self.cutting += usize::from(!std::mem::replace(&mut entry.cutting, true));
+                return Some(queued);
+            }
+            self.status.dropped += 1;
+            if drop_first_segment(&mut queued.packet, self.layer) {
+                self.cutting += usize::from(!std::mem::replace(&mut entry.cutting, true));
+                return Some(queued);
+            }
+            self.dropped.push(queued.packet.bytes);
+        }
+    }
+
+    /// The packet taken last has been sent, or is given up.
+    pub fn cut(&mut self, flow: u16) {
+        if let Some(Some(entry)) = self.flows.get_mut(usize::from(flow)) {
+            self.cutting -= usize::from(std::mem::take(&mut entry.cutting));
+        }
+    }
+
+    /// The flow sent `bytes`.
+    pub fn charge(&mut self, flow: u16, bytes: u64) {
+        if let Some(Some(entry)) = self.flows.get_mut(usize::from(flow)) {
+            entry.deficit -= bytes as i64;
+        }
+    }
+
+    /// Nothing waits, nor is any packet half sent.
+    pub fn is_empty(&self) -> bool {
+        self.status.packets == 0 && self.cutting == 0
+    }
+
+    /// The counters.
+    pub fn status(&self) -> EntryStatus {
+        self.status
+    }
+
+    /// Buffers of packets that were dropped since the last call.
+    pub fn drain_dropped(&mut self) -> impl Iterator<Item = Vec<u8>> + '_ {
+        self.dropped.drain(..)
+    }
+
+    fn drop_from_longest(&mut self) {
+        let longest = self
+            .flows
+            .iter_mut()
+            .flatten()
+            .filter(|f| !f.packets.is_empty())
+            .max_by_key(|f| f.bytes);
+        let Some(entry) = longest else { return };
+        let Some(queued) = entry.packets.pop_front() else { return };
+        let cost = queued.packet.bytes.len() as u64 + OVERHEAD;
+        entry.bytes -= cost;
+        self.status.bytes -= cost;
+        self.status.packets -= 1;
+        self.status.overflowed += 1;
+        self.dropped.push(queued.packet.bytes);
+    }
+}
+
+fn pop(new: &mut VecDeque<u16>, old: &mut VecDeque<u16>, from_new: bool) {
+    if from_new {
+        new.pop_front()
+    } else {
+        old.pop_front()
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use braid_inner::Offload;
+
+    fn packet(len: usize, at: Time) -> Queued {
+        let packet = InnerPacket { bytes: vec![0; len], offload: Offload::default() };
+        Queued { packet, class: Class::Bulk, rule: None, at }
+    }
+
+    fn queue() -> (EntryQueue, Parameters) {
+        (EntryQueue::new(Layer::L3), Parameters::default())
+    }
+
+    #[test]
+    fn flows_share_by_bytes() {
+        let (mut q, p) = queue();
+        for _ in 0..3000 {
+            q.push(1, packet(1400, Time::ZERO), &p);
+            q.push(2, packet(100, Time::ZERO), &p);
+        }
+        let mut sent = [0u64; 3];
+        for _ in 0..1500 {
+            let head = q.head().unwrap();
+            let taken = q.take(head.flow, Time::ZERO, &p).unwrap();
+            q.cut(head.flow);
+            let len = taken.packet.bytes.len() as u64;
+            q.charge(head.flow, len);
+            sent[usize::from(head.flow)] += len;
+        }
+        let ratio = sent[1] as f64 / sent[2] as f64;
+        assert!((0.9..1.12).contains(&ratio), "{sent:?}");
+    }
+
+    #[test]
+    fn a_sparse_flow_goes_before_a_backlogged_one() {
+        let (mut q, p) = queue();
+        for _ in 0..10 {
+            q.push(1, packet(1400, Time::ZERO), &p);
+        }
+        for _ in 0..3 {
+            let head = q.head().unwrap();
+            q.take(head.flow, Time::ZERO, &p);
+            q.charge(head.flow, 1400);
+        }
+        q.push(2, packet(80, Time::ZERO), &p);
+        assert_eq!(q.head().map(|h| (h.flow, h.sparse)), Some((2, true)));
+    }
+
+    #[test]
+    fn a_full_queue_drops_from_the_longest_flow() {
+        let (mut q, _) = queue();
+        let p = Parameters { limit: 100_000, ..Parameters::default() };
+        q.push(2, packet(1000, Time::ZERO), &p);
+        for _ in 0..200 {
+            q.push(1, packet(1400, Time::ZERO), &p);
+        }
+        assert!(q.status().bytes <= p.limit && q.status().overflowed > 0);
+        assert!(q.take(2, Time::ZERO, &p).is_some());
+    }
+
+    #[test]
+    fn a_standing_queue_is_signalled_and_a_short_burst_is_not() {
+        let (mut q, p) = queue();
+        for i in 0..500u64 {
+            q.push(1, packet(1400, Time::from_millis(i)), &p);
+        }
+        // Leaves 15 ms after it came: below the target.
+        for i in 0..200u64 {
+            q.take(1, Time::from_millis(i + 15), &p).unwrap();
+        }
+        assert_eq!(q.status().dropped, 0);
+        for i in 200..400u64 {
+            q.take(1, Time::from_millis(i + 60), &p);
+        }
+        assert!(q.status().dropped > 0);
+    }
+}

@@ -1,0 +1,8 @@
+//! The queue at the tunnel's entry: per-flow fair queueing with CoDel. The
+//! modems' buffers stay nearly empty, so this is where packets wait.
+
+mod codel;
+mod fair_queue;
+
+pub use codel::{CoDel, Verdict};
+pub use fair_queue::{EntryQueue, EntryStatus, FLOWS, Head, Parameters, Queued};

@@ -1,0 +1,136 @@
+//! One inner packet put together from its chunks.
+
+use braid_inner::{InnerPacket, Layer, Offload, Segments};
+use braid_wire::{Chunk, ChunkPosition};
+
+/// Why a chunk wasn't taken. Only a broken or hostile peer sends such.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rejected {
+    /// It contradicts what came before (other length, other offload).
+    Contradiction,
+    /// Nothing new in it.
+    Duplicate,
+}
+
+/// A packet of which some chunks have come.
+#[derive(Debug, Default)]
+pub struct Assembly {
+    bytes: Vec<u8>,
+    have: Vec<(u32, u32)>,
+    offload: Option<Offload>,
+    total: Option<u32>,
+}
+
+impl Assembly {
+    /// Starts one with an empty buffer to fill.
+    pub fn new(mut buffer: Vec<u8>) -> Self {
+        buffer.clear();
+        Self { bytes: buffer, ..Self::default() }
+    }
+
+    /// Bytes of memory held.
+    pub fn memory(&self) -> u64 {
+        self.bytes.capacity() as u64
+    }
+
+    /// Takes a chunk in. True when the packet is complete.
+    pub fn insert(&mut self, chunk: &Chunk<'_>) -> Result<bool, Rejected> {
+        let (low, high) =
+            (chunk.position.offset(), chunk.position.offset() + chunk.data.len() as u32);
+        let total = match chunk.position {
+            ChunkPosition::Whole(_) | ChunkPosition::Last { .. } => Some(high),
+            ChunkPosition::First { total, .. } => Some(total),
+            ChunkPosition::Middle { .. } => None,
+        };
+        if let (Some(new), Some(old)) = (total, self.total) {
+            if new != old {
+                return Err(Rejected::Contradiction);
+            }
+        }
+        let known_total = self.total.or(total);
+        let highest = self.have.last().map_or(0, |r| r.1).max(high);
+        if known_total.is_some_and(|t| highest > t) {
+            return Err(Rejected::Contradiction);
+        }
+        if let ChunkPosition::Whole(offload) | ChunkPosition::First { offload, .. } = chunk.position
+        {
+            if self.offload.is_some_and(|o| o != offload) {
+                return Err(Rejected::Contradiction);
+            }
+            self.offload = Some(offload);
+        }
+        self.total = known_total;
+        if self.have.iter().any(|&(l, h)| l <= low && high <= h) {
+            return Err(Rejected::Duplicate);
+        }
+        let needed = known_total.unwrap_or(high) as usize;
+        if self.bytes.len() == low as usize {
+            // In order: append, nothing is cleared first.
+            if self.bytes.capacity() < needed {
+                self.bytes.reserve_exact(needed - self.bytes.len());
+            }
+            self.bytes.extend_from_slice(chunk.data);
+        } else {
+            if self.bytes.len() < high as usize {
+                self.bytes.resize(high as usize, 0);
+            }
+            self.bytes[low as usize..high as usize].copy_from_slice(chunk.data);
+        }
+        merge(&mut self.have, low, high);
+        Ok(self.is_complete())
+    }
+
+    /// Every byte is there.
+    pub fn is_complete(&self) -> bool {
+        self.total.is_some_and(|t| self.have.first() == Some(&(0, t))) && self.offload.is_some()
+    }
+
+    /// The packet, complete.
+    pub fn finish(self) -> Option<InnerPacket> {
+        if !self.is_complete() {
+            return None;
+        }
+        Some(InnerPacket { bytes: self.bytes, offload: self.offload? })
+    }
+
+    /// What can be saved of an incomplete super-packet: whole segments as
+    /// packets of their own, in order. Returns the buffer for reuse.
+    pub fn salvage(self, layer: Layer, mut deliver: impl FnMut(InnerPacket)) -> Vec<u8> {
+        let (Some(offload), Some(total)) = (self.offload, self.total) else { return self.bytes };
+        let Some(&(0, header_end)) = self.have.first() else { return self.bytes };
+        let Some(header) = self.bytes.get(..header_end as usize) else { return self.bytes };
+        let Ok(segments) = Segments::of(header, total as usize, offload, layer) else {
+            return self.bytes;
+        };
+        for &(low, high) in &self.have {
+            let whole = segments.whole_within(low as usize..high as usize);
+            let Some(payload) =
+                segments.payload(whole.clone()).and_then(|place| self.bytes.get(place))
+            else {
+                continue;
+            };
+            let mut bytes = Vec::with_capacity(segments.header_len() + payload.len());
+            if let Ok(offload) = segments.extract(header, payload, whole, &mut bytes) {
+                deliver(InnerPacket { bytes, offload });
+            }
+        }
+        self.bytes
+    }
+}
+
+fn merge(ranges: &mut Vec<(u32, u32)>, low: u32, high: u32) {
+    if let Some(last) = ranges.last_mut() {
+        if last.1 == low {
+            last.1 = high;
+            return;
+        }
+    }
+    let start = ranges.partition_point(|r| r.1 < low);
+    let end = ranges.partition_point(|r| r.0 <= high);
+    let (mut l, mut h) = (low, high);
+    if start < end {
+        l = l.min(ranges[start].0);
+        h = h.max(ranges[end - 1].1);
+    }
+    ranges.splice(start..end, [(l, h)]);
+}

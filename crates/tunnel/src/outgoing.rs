@@ -1,0 +1,210 @@
+//! Inner packets that are being sent or wait to be acknowledged.
+
+use braid_inner::{Class, InnerPacket};
+use braid_units::Time;
+
+/// Names a packet in the [`OutgoingPackets`]; one that was removed is never
+/// mistaken for a later one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PacketKey {
+    slot: u32,
+    generation: u32,
+}
+
+/// An inner packet on its way to the peer.
+#[derive(Debug)]
+pub struct Outgoing {
+    /// The packet itself.
+    pub packet: InnerPacket,
+    /// Its flow.
+    pub flow: u16,
+    /// Its number in the flow.
+    pub sequence: u32,
+    /// What it's worth.
+    pub class: Class,
+    /// When to give it up, by the clock that stands still while no path works.
+    pub deadline: Time,
+    /// Bytes handed out for the first time so far.
+    pub cut: u32,
+    /// Bytes that the peer has: disjoint, ascending.
+    acked: Vec<(u32, u32)>,
+}
+
+/// The packets between their first byte's departure and their last byte's
+/// acknowledgement.
+#[derive(Debug, Default)]
+pub struct OutgoingPackets {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    bytes: u64,
+    count: usize,
+}
+
+#[derive(Debug)]
+struct Slot {
+    generation: u32,
+    packet: Option<Outgoing>,
+    spare_ranges: Vec<(u32, u32)>,
+}
+
+impl OutgoingPackets {
+    /// Adds a packet of which nothing has been sent.
+    pub fn insert(
+        &mut self,
+        packet: InnerPacket,
+        flow: u16,
+        sequence: u32,
+        class: Class,
+        deadline: Time,
+    ) -> PacketKey {
+        self.bytes += packet.bytes.len() as u64;
+        self.count += 1;
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot { generation: 0, packet: None, spare_ranges: Vec::new() });
+            self.slots.len() as u32 - 1
+        });
+        let entry = &mut self.slots[slot as usize];
+        let acked = std::mem::take(&mut entry.spare_ranges);
+        entry.packet = Some(Outgoing { packet, flow, sequence, class, deadline, cut: 0, acked });
+        PacketKey { slot, generation: entry.generation }
+    }
+
+    /// The packet, unless it's done.
+    pub fn get(&self, key: PacketKey) -> Option<&Outgoing> {
+        let slot = self.slots.get(key.slot as usize)?;
+        if slot.generation == key.generation { slot.packet.as_ref() } else { None }
+    }
+
+    /// As [`Self::get`].
+    pub fn get_mut(&mut self, key: PacketKey) -> Option<&mut Outgoing> {
+        let slot = self.slots.get_mut(key.slot as usize)?;
+        if slot.generation == key.generation { slot.packet.as_mut() } else { None }
+    }
+
+    /// Takes the packet out.
+    pub fn remove(&mut self, key: PacketKey) -> Option<InnerPacket> {
+        let slot = self.slots.get_mut(key.slot as usize)?;
+        if slot.generation != key.generation {
+            return None;
+        }
+        let mut outgoing = slot.packet.take()?;
+        slot.generation = slot.generation.wrapping_add(1);
+        outgoing.acked.clear();
+        slot.spare_ranges = std::mem::take(&mut outgoing.acked);
+        self.free.push(key.slot);
+        self.bytes -= outgoing.packet.bytes.len() as u64;
+        self.count -= 1;
+        Some(outgoing.packet)
+    }
+
+    /// Bytes of all packets.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// How many packets.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// The keys of all packets. O(slots).
+    pub fn keys(&self) -> impl Iterator<Item = PacketKey> + '_ {
+        self.slots
+            .iter()
+            .enumerate()
+            .filter(|(_, s)| s.packet.is_some())
+            .map(|(i, s)| PacketKey { slot: i as u32, generation: s.generation })
+    }
+}
+
+impl Outgoing {
+    /// Worthless after a short time.
+    pub fn is_realtime(&self) -> bool {
+        self.class == Class::Realtime
+    }
+
+    /// The packet's length in bytes.
+    pub fn len(&self) -> u32 {
+        self.packet.bytes.len() as u32
+    }
+
+    /// The peer has these bytes. True when it has the whole packet now.
+    pub fn on_acked(&mut self, offset: u32, len: u32) -> bool {
+        insert_range(&mut self.acked, offset, offset + len);
+        self.acked.first() == Some(&(0, self.len()))
+    }
+
+    /// The first part of `offset..offset + len` that the peer isn't known to
+    /// have, as `(offset, len)`.
+    pub fn first_missing(&self, offset: u32, len: u32) -> Option<(u32, u32)> {
+        let end = (offset + len).min(self.len());
+        let mut start = offset;
+        for &(low, high) in &self.acked {
+            if high <= start {
+                continue;
+            }
+            if low > start {
+                return (start < end).then(|| (start, low.min(end) - start));
+            }
+            start = high;
+        }
+        (start < end).then(|| (start, end - start))
+    }
+}
+
+/// Adds `low..high` to ascending disjoint ranges.
+fn insert_range(ranges: &mut Vec<(u32, u32)>, low: u32, high: u32) {
+    // Nearly always the last range grows.
+    if let Some(last) = ranges.last_mut() {
+        if last.1 == low {
+            last.1 = high;
+            return;
+        }
+    }
+    let start = ranges.partition_point(|r| r.1 < low);
+    let end = ranges.partition_point(|r| r.0 <= high);
+    if start == end {
+        ranges.insert(start, (low, high));
+    } else {
+        let merged = (ranges[start].0.min(low), ranges[end - 1].1.max(high));
+        ranges.drain(start + 1..end);
+        ranges[start] = merged;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use braid_inner::Offload;
+
+    fn outgoing(len: usize) -> (OutgoingPackets, PacketKey) {
+        let mut packets = OutgoingPackets::default();
+        let packet = InnerPacket { bytes: vec![0; len], offload: Offload::default() };
+        let key = packets.insert(packet, 1, 2, Class::Bulk, Time::ZERO);
+        (packets, key)
+    }
+
+    #[test]
+    fn a_packet_is_done_when_every_byte_is_acknowledged_in_any_order() {
+        let (mut packets, key) = outgoing(100);
+        let p = packets.get_mut(key).unwrap();
+        assert!(!p.on_acked(50, 50));
+        assert!(!p.on_acked(0, 20));
+        assert_eq!(p.first_missing(0, 100), Some((20, 30)));
+        assert_eq!(p.first_missing(60, 10), None);
+        assert!(!p.on_acked(10, 20));
+        assert_eq!(p.first_missing(25, 75), Some((30, 20)));
+        assert!(p.on_acked(30, 20));
+    }
+
+    #[test]
+    fn a_removed_key_stays_dead_when_the_slot_is_used_again() {
+        let (mut packets, key) = outgoing(10);
+        assert!(packets.remove(key).is_some());
+        let packet = InnerPacket { bytes: vec![1; 5], offload: Offload::default() };
+        let other = packets.insert(packet, 1, 3, Class::Bulk, Time::ZERO);
+        assert!(packets.get(key).is_none() && packets.remove(key).is_none());
+        assert_eq!(packets.get(other).map(Outgoing::len), Some(5));
+        assert_eq!((packets.bytes(), packets.len()), (5, 1));
+    }
+}

@@ -1,0 +1,395 @@
+//! Capacity of a path: a model of its bottleneck, found and followed.
+//!
+//! As BBR (draft-ietf-ccwg-bbr) it paces by an estimate of the bottleneck's
+//! rate and bounds what is in flight by the estimate's product with the base
+//! delay. Unlike BBR it sees one-way delays (the peer's receive times), so it
+//! needs no windowed maximum that overestimates a jittery link: while a
+//! standing queue is seen the link is busy, and the rate at which packets
+//! arrive *is* the capacity. So the estimate only rises while there is no
+//! queue and is measured anew each time there is one; the queue between is the
+//! *guard* (the delay that makes the sender yield, cf. Copa, NSDI 2018, and
+//! LEDBAT, RFC 6817).
+
+use super::rtt::WindowedMin;
+use braid_units::{Rate, Time};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// BBR's startup pacing gain, 4 ln 2 (draft-ietf-ccwg-bbr, section 5.6.1).
+const STARTUP_GAIN: f64 = 2.77;
+/// A little more than the estimate, so that the bottleneck never idles and a
+/// risen capacity shows.
+const CRUISE_GAIN: f64 = 1.04;
+/// Steps of the probing gain while each finds more.
+const PROBE_GAINS: [f64; 3] = [1.25, 1.6, 2.0];
+/// Rounds without a queue before more is tried.
+const ROUNDS_BEFORE_PROBE: u32 = 3;
+/// Startup ends when the rate grew less than this in three rounds (BBR).
+const FULL_GROWTH: f64 = 1.25;
+const FULL_ROUNDS: u32 = 3;
+/// The standing queue that is tolerated, unless the link's nature asks for
+/// more.
+const GUARD: Duration = Duration::from_millis(10);
+const GUARD_MAX: Duration = Duration::from_millis(150);
+/// One-way base delay window, as BBR's min RTT filter.
+const BASE_WINDOW: Duration = Duration::from_secs(10);
+/// Before anything is known.
+const INITIAL_WINDOW_PACKETS: u64 = 16;
+const INITIAL_RATE: Rate = Rate::from_bits_per_sec(1_500_000);
+const MIN_RATE: Rate = Rate::from_bits_per_sec(24_000);
+/// History of deliveries kept for rate measurement.
+const HISTORY: usize = 4096;
+/// Loss above this in a round, with fewer bytes arriving than sent, means a
+/// buffer too short to show a queue (BBRv3 uses 2 %; links here lose more by
+/// themselves).
+const SHALLOW_LOSS: f64 = 0.10;
+
+/// What an acknowledgement told of a path.
+#[derive(Clone, Copy, Debug)]
+pub struct AckSample {
+    /// Now.
+    pub now: Time,
+    /// Bytes that the path has delivered, with this acknowledgement.
+    pub delivered: u64,
+    /// `delivered` when the newest acknowledged packet was sent.
+    pub delivered_before: u64,
+    /// Receive time of the newest acknowledged packet, peer's clock, unwrapped.
+    pub received_us: i64,
+    /// When the newest acknowledged packet was sent.
+    pub sent_at: Time,
+    /// The sender had less to send than allowed when that packet left.
+    pub app_limited: bool,
+    /// Least one-way delay among this acknowledgement's samples (any constant
+    /// offset).
+    pub min_delay_us: i64,
+    /// How many samples that is the least of.
+    pub delay_samples: u32,
+    /// Bytes newly taken for lost.
+    pub lost: u64,
+    /// Bytes still in flight.
+    pub in_flight: u64,
+    /// Least round-trip time lately.
+    pub base_rtt: Duration,
+    /// The feedback interval.
+    pub feedback: Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Phase {
+    /// Doubling each round.
+    Startup { best: Rate, flat_rounds: u32 },
+    /// Keeping the link busy.
+    Cruise { quiet_rounds: u32 },
+    /// Trying more for one round, then waiting for its acknowledgement.
+    Probe { step: usize, rounds: u32 },
+    /// Letting the queue drain.
+    Drain { since: Time, rounds: u32 },
+}
+
+/// The model of one path.
+#[derive(Debug)]
+pub struct Congestion {
+    phase: Phase,
+    bandwidth: Rate,
+    cap: Option<Rate>,
+    datagram: u64,
+    base_delay: WindowedMin,
+    /// Receive time, bytes delivered then; oldest first.
+    history: VecDeque<(i64, u64)>,
+    round_ends_at: u64,
+    round_started: Time,
+    rounds: u64,
+    round_min_queue: Option<Duration>,
+    round_lost: u64,
+    round_start_delivered: u64,
+    round_app_limited: bool,
+    previous_round_queue: Duration,
+    /// How much the rounds' least queues differ: noise that isn't ours.
+    wobble: Duration,
+    recent: VecDeque<(Time, i64)>,
+    base_rtt: Duration,
+    feedback: Duration,
+    /// Least rate that the window was held to when a drain didn't help.
+    ignore_queue_until: Time,
+}
+
+impl Congestion {
+    /// A path of which nothing is known; `datagram` is its datagrams' size.
+    pub fn new(datagram: u64) -> Self {
+        Self {
+            phase: Phase::Startup { best: Rate::ZERO, flat_rounds: 0 },
+            bandwidth: INITIAL_RATE,
+            cap: None,
+            datagram,
+            base_delay: WindowedMin::new(BASE_WINDOW),
+            history: VecDeque::new(),
+            round_ends_at: 0,
+            round_started: Time::ZERO,
+            rounds: 0,
+            round_min_queue: None,
+            round_lost: 0,
+            round_start_delivered: 0,
+            round_app_limited: false,
+            previous_round_queue: Duration::ZERO,
+            wobble: Duration::ZERO,
+            recent: VecDeque::new(),
+            base_rtt: Duration::from_millis(100),
+            feedback: Duration::from_millis(20),
+            ignore_queue_until: Time::ZERO,
+        }
+    }
+
+    /// The rate at which to send now.
+    pub fn pacing_rate(&self) -> Rate {
+        let gain = match self.phase {
+            Phase::Startup { .. } => STARTUP_GAIN,
+            Phase::Cruise { .. } => CRUISE_GAIN,
+            Phase::Probe { step, rounds: 0 } => PROBE_GAINS[step.min(PROBE_GAINS.len() - 1)],
+            Phase::Probe { .. } => 1.0,
+            Phase::Drain { .. } => self.drain_gain(),
+        };
+        let rate = self.bandwidth.scaled(gain).max(MIN_RATE);
+        self.cap.map_or(rate, |cap| rate.min(cap))
+    }
+
+    /// How many bytes may be in flight.
+    pub fn window(&self) -> u64 {
+        let hold = self.base_rtt + self.feedback;
+        let slack = match self.phase {
+            Phase::Startup { .. } => hold.max(GUARD) * 2,
+            Phase::Probe { .. } => self.guard() * 2 + hold,
+            Phase::Cruise { .. } => self.guard() * 3,
+            Phase::Drain { .. } => self.guard(),
+        };
+        let floor = match self.phase {
+            Phase::Startup { .. } => INITIAL_WINDOW_PACKETS,
+            _ => 4,
+        };
+        (self.bandwidth.bytes_in(hold + slack)).max(floor * self.datagram)
+    }
+
+    /// The capacity as far as known.
+    pub fn bandwidth(&self) -> Rate {
+        self.cap.map_or(self.bandwidth, |cap| self.bandwidth.min(cap))
+    }
+
+    /// Still looking for the capacity for the first time.
+    pub fn in_startup(&self) -> bool {
+        matches!(self.phase, Phase::Startup { .. })
+    }
+
+    /// The base of the one-way delay (with the clocks' constant offset).
+    pub fn base_delay_us(&self) -> Option<i64> {
+        self.base_delay.get()
+    }
+
+    /// The queue that the last packets found.
+    pub fn queue(&self) -> Duration {
+        self.queue_of(self.recent.iter().map(|r| r.1).min())
+    }
+
+    /// Obey a limit given by the user.
+    pub fn set_cap(&mut self, cap: Option<Rate>) {
+        self.cap = cap;
+    }
+
+    /// The path's datagrams have another size now.
+    pub fn set_datagram(&mut self, bytes: u64) {
+        self.datagram = bytes;
+    }
+
+    /// The path works again after an outage: start carefully from what it was.
+    pub fn on_return(&mut self, now: Time) {
+        self.bandwidth = self.bandwidth.scaled(0.5).max(MIN_RATE);
+        self.phase = Phase::Startup { best: Rate::ZERO, flat_rounds: 0 };
+        self.history.clear();
+        self.recent.clear();
+        self.start_round(now, self.round_ends_at);
+    }
+
+    /// Takes an acknowledgement's news in.
+    pub fn on_ack(&mut self, ack: &AckSample) {
+        let now = ack.now;
+        self.base_rtt = ack.base_rtt;
+        self.feedback = ack.feedback;
+        self.base_delay.update(ack.min_delay_us, now);
+        self.history.push_back((ack.received_us, ack.delivered));
+        if self.history.len() > HISTORY {
+            self.history.pop_front();
+        }
+        self.recent.push_back((now, ack.min_delay_us));
+        let span = (self.feedback * 3).max(Duration::from_millis(2));
+        while self.recent.front().is_some_and(|r| now - r.0 > span) {
+            self.recent.pop_front();
+        }
+        let queue = self.queue_of(Some(ack.min_delay_us));
+        self.round_min_queue = Some(self.round_min_queue.map_or(queue, |q| q.min(queue)));
+        self.round_lost += ack.lost;
+        self.round_app_limited |= ack.app_limited;
+
+        self.react_to_queue(ack);
+        if ack.delivered_before >= self.round_ends_at {
+            self.end_round(ack);
+        }
+    }
+
+    /// Between rounds: a queue that grew far beyond the guard, or has drained.
+    fn react_to_queue(&mut self, ack: &AckSample) {
+        let queue = self.queue();
+        let enough = self.recent.len() >= 2;
+        match self.phase {
+            Phase::Drain { .. } if queue <= self.guard() / 3 => {
+                self.phase = Phase::Cruise { quiet_rounds: 0 };
+                self.start_round(ack.now, ack.delivered);
+            }
+            Phase::Drain { .. } => {}
+            _ if enough && queue > self.guard() * 3 && ack.now >= self.ignore_queue_until => {
+                self.yield_to_queue(ack, queue * 2);
+            }
+            _ => {}
+        }
+    }
+
+    fn end_round(&mut self, ack: &AckSample) {
+        let now = ack.now;
+        let length = (now - self.round_started).max(Duration::from_micros(200));
+        let queue = self.round_min_queue.unwrap_or_default();
+        let difference = queue.abs_diff(self.previous_round_queue);
+        self.wobble = (self.wobble * 7 + difference.min(GUARD_MAX)) / 8;
+        self.previous_round_queue = queue;
+        self.rounds += 1;
+        let standing = queue > self.guard() && now >= self.ignore_queue_until;
+        let arrived = ack.delivered - self.round_start_delivered.min(ack.delivered);
+        let shallow = self.round_lost > 4 * self.datagram
+            && self.round_lost as f64 > SHALLOW_LOSS * (arrived + self.round_lost) as f64;
+        let app_limited = self.round_app_limited;
+        let measured = self.arrival_rate(length.max(self.base_rtt));
+
+        match self.phase {
+            Phase::Startup { best, flat_rounds } => {
+                let measured = measured.unwrap_or(self.bandwidth);
+                self.bandwidth = self.bandwidth.max(measured);
+                if standing || shallow {
+                    self.yield_to_queue(ack, length);
+                } else if app_limited {
+                    // Nothing learnt.
+                } else if measured > best.scaled(FULL_GROWTH) {
+                    self.phase = Phase::Startup { best: measured, flat_rounds: 0 };
+                } else if flat_rounds + 1 >= FULL_ROUNDS {
+                    self.yield_to_queue(ack, length * 2);
+                } else {
+                    self.phase = Phase::Startup { best, flat_rounds: flat_rounds + 1 };
+                }
+            }
+            Phase::Cruise { quiet_rounds } => {
+                if standing || shallow {
+                    self.yield_to_queue(ack, length * 3);
+                } else {
+                    self.grow(length * 2);
+                    let quiet = if app_limited { quiet_rounds } else { quiet_rounds + 1 };
+                    self.phase = if quiet >= ROUNDS_BEFORE_PROBE && !app_limited {
+                        Phase::Probe { step: 0, rounds: 0 }
+                    } else {
+                        Phase::Cruise { quiet_rounds: quiet }
+                    };
+                }
+            }
+            // The probing round itself has been sent; its effect shows in the next.
+            Phase::Probe { step, rounds: 0 } => {
+                if standing || shallow {
+                    self.yield_to_queue(ack, length);
+                } else {
+                    self.phase = Phase::Probe { step, rounds: 1 };
+                }
+            }
+            Phase::Probe { step, .. } => {
+                let before = self.bandwidth;
+                if standing || shallow {
+                    self.yield_to_queue(ack, length * 2);
+                } else {
+                    self.grow(length);
+                    self.phase = if self.bandwidth > before.scaled(1.1) && !app_limited {
+                        Phase::Probe { step: (step + 1).min(PROBE_GAINS.len() - 1), rounds: 0 }
+                    } else {
+                        Phase::Cruise { quiet_rounds: 0 }
+                    };
+                }
+            }
+            Phase::Drain { since, rounds } => {
+                self.phase = Phase::Drain { since, rounds: rounds + 1 };
+                if rounds >= 3 && now - since > self.base_rtt * 4 {
+                    // The queue didn't drain although less was sent than the
+                    // link takes: the delay has another cause (a new route).
+                    let delay = self.recent.iter().map(|r| r.1).min().unwrap_or(ack.min_delay_us);
+                    self.base_delay.restart(delay, now);
+                    self.phase = Phase::Cruise { quiet_rounds: 0 };
+                }
+            }
+        }
+        self.start_round(now, ack.delivered);
+    }
+
+    /// The link is busy: what arrives is what it can take.
+    fn yield_to_queue(&mut self, ack: &AckSample, over: Duration) {
+        if let Some(measured) = self.arrival_rate(over.max(self.base_rtt)) {
+            // One noisy measurement must not halve a good estimate twice.
+            self.bandwidth = measured.max(self.bandwidth.scaled(0.3)).max(MIN_RATE);
+        }
+        self.phase = Phase::Drain { since: ack.now, rounds: 0 };
+        self.start_round(ack.now, ack.delivered);
+    }
+
+    fn grow(&mut self, over: Duration) {
+        if let Some(measured) = self.arrival_rate(over.max(self.base_rtt)) {
+            self.bandwidth = self.bandwidth.max(measured);
+        }
+    }
+
+    fn start_round(&mut self, now: Time, delivered: u64) {
+        self.round_ends_at = delivered;
+        self.round_start_delivered = delivered;
+        self.round_started = now;
+        self.round_min_queue = None;
+        self.round_lost = 0;
+        self.round_app_limited = false;
+    }
+
+    /// The rate of arrivals over the last `span` of the peer's clock.
+    fn arrival_rate(&self, span: Duration) -> Option<Rate> {
+        let &(last_us, last_bytes) = self.history.back()?;
+        let span_us = span.as_micros() as i64;
+        let &(first_us, first_bytes) = self
+            .history
+            .iter()
+            .rev()
+            .find(|(us, _)| last_us - us >= span_us)
+            .or_else(|| self.history.front())?;
+        let elapsed = u64::try_from(last_us - first_us).ok().filter(|&us| us > 0)?;
+        if elapsed * 2 < span.as_micros() as u64 {
+            return None;
+        }
+        Rate::from_bytes_in(last_bytes - first_bytes, Duration::from_micros(elapsed))
+    }
+
+    fn queue_of(&self, delay_us: Option<i64>) -> Duration {
+        match (delay_us, self.base_delay.get()) {
+            (Some(delay), Some(base)) => {
+                Duration::from_micros(u64::try_from(delay - base).unwrap_or(0))
+            }
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// The standing queue above which the sender yields.
+    pub fn guard(&self) -> Duration {
+        let floor = GUARD.min((self.base_rtt / 2).max(Duration::from_millis(2)));
+        let serialisation = self.bandwidth.time_for(self.datagram * 3 / 2);
+        (floor.max(serialisation.min(GUARD_MAX)) + self.wobble).min(GUARD_MAX)
+    }
+
+    fn drain_gain(&self) -> f64 {
+        let excess = self.queue().as_secs_f64();
+        let over = self.base_rtt.max(Duration::from_millis(30)).as_secs_f64();
+        (1.0 - excess / over).clamp(0.4, 0.92)
+    }
+}

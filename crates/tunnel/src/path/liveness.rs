@@ -1,0 +1,170 @@
+//! Whether a path works, told by feedback that comes or is missing.
+
+use braid_units::Time;
+use std::time::Duration;
+
+/// A path is suspected when feedback is overdue by this, whatever its
+/// interval.
+const LEAST_SILENCE: Duration = Duration::from_millis(60);
+/// Feedback intervals that may pass in silence.
+const SILENT_INTERVALS: u32 = 3;
+/// A suspect path is called down after this.
+const DOWN_AFTER: Duration = Duration::from_secs(3);
+/// An outage shorter than this doesn't put the path's capacity in question.
+const SHORT_OUTAGE: Duration = Duration::from_millis(400);
+
+/// What is thought of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PathState {
+    /// New: nothing has come back yet.
+    Unproven,
+    /// It works.
+    Up,
+    /// Feedback is overdue: what's in flight was sent again by others.
+    Suspect,
+    /// Silent for seconds.
+    Down,
+    /// The link itself is down or has no address.
+    LinkDown,
+}
+
+/// The liveness of one path.
+#[derive(Debug)]
+pub struct Liveness {
+    state: PathState,
+    since: Time,
+    last_progress: Time,
+    next_probe: Time,
+    probes: u32,
+}
+
+/// What a return to life means for the path's model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Return {
+    /// It was up all the time.
+    None,
+    /// After a hiccup.
+    Short,
+    /// After an outage, or for the first time.
+    Long,
+}
+
+impl Liveness {
+    /// A path opened at `now`.
+    pub fn new(now: Time) -> Self {
+        Self {
+            state: PathState::Unproven,
+            since: now,
+            last_progress: now,
+            next_probe: now,
+            probes: 0,
+        }
+    }
+
+    /// What is thought of it.
+    pub fn state(&self) -> PathState {
+        self.state
+    }
+
+    /// Since when.
+    pub fn since(&self) -> Time {
+        self.since
+    }
+
+    /// It works.
+    pub fn is_up(&self) -> bool {
+        self.state == PathState::Up
+    }
+
+    /// A packet sent at `sent_at` was acknowledged.
+    pub fn on_acked(&mut self, sent_at: Time, now: Time) -> Return {
+        self.last_progress = now;
+        match self.state {
+            PathState::Up => Return::None,
+            PathState::LinkDown => Return::None,
+            // What was on its way before the silence proves nothing.
+            PathState::Suspect | PathState::Down if sent_at < self.since => Return::None,
+            PathState::Unproven | PathState::Suspect | PathState::Down => {
+                let short = self.state == PathState::Suspect && now - self.since < SHORT_OUTAGE;
+                self.enter(PathState::Up, now);
+                if short { Return::Short } else { Return::Long }
+            }
+        }
+    }
+
+    /// When the silence becomes suspicious, given when the oldest packet in
+    /// flight was sent and the path's timing.
+    pub fn suspect_at(
+        &self,
+        oldest_sent_at: Option<Time>,
+        srtt: Duration,
+        variation: Duration,
+        feedback: Duration,
+    ) -> Option<Time> {
+        if self.state != PathState::Up {
+            return None;
+        }
+        let expected = (oldest_sent_at? + srtt).max(self.last_progress);
+        let silence = LEAST_SILENCE.max(feedback * SILENT_INTERVALS + variation * 4);
+        Some(expected + silence)
+    }
+
+    /// Feedback is overdue.
+    pub fn suspect(&mut self, now: Time) {
+        if self.state == PathState::Up {
+            self.enter(PathState::Suspect, now);
+        }
+    }
+
+    /// The link's carrier or address went or came.
+    pub fn on_link(&mut self, up: bool, now: Time) {
+        match (up, self.state) {
+            (false, _) => self.enter(PathState::LinkDown, now),
+            (true, PathState::LinkDown) => self.enter(PathState::Unproven, now),
+            _ => {}
+        }
+    }
+
+    /// Try it at once (its address changed, or everything else is down).
+    pub fn probe_soon(&mut self, now: Time) {
+        self.next_probe = self.next_probe.min(now);
+    }
+
+    /// Something came by it: a probe now will likely be answered.
+    pub fn probe_soon_after_heard(&mut self, now: Time) {
+        self.next_probe = self.next_probe.min(now + Duration::from_millis(20));
+    }
+
+    /// When to send the next probe, if nothing else was sent for `idle`.
+    pub fn probe_at(&self, last_sent: Time, idle: Option<Duration>) -> Option<Time> {
+        match self.state {
+            PathState::LinkDown => None,
+            PathState::Up => Some((last_sent + idle?).max(self.next_probe)),
+            _ => Some(self.next_probe),
+        }
+    }
+
+    /// A probe was sent.
+    pub fn on_probe(&mut self, now: Time) {
+        self.probes += 1;
+        let silent_for = now - self.since;
+        if self.state == PathState::Suspect && silent_for > DOWN_AFTER {
+            self.state = PathState::Down;
+        }
+        let pause = match silent_for {
+            s if s < Duration::from_secs(1) => Duration::from_millis(50),
+            s if s < Duration::from_secs(60) => Duration::from_millis(200),
+            _ => Duration::from_secs(1),
+        };
+        self.next_probe = now + pause;
+    }
+
+    fn enter(&mut self, state: PathState, now: Time) {
+        self.state = state;
+        self.since = now;
+        self.next_probe = now;
+        self.probes = 0;
+        self.last_progress = now;
+    }
+}

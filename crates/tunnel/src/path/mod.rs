@@ -1,0 +1,461 @@
+//! One path: one of our links to one address of the peer, with its own packet
+//! numbers, acknowledgements, model and liveness.
+
+pub mod congestion;
+pub mod liveness;
+pub mod mtu;
+pub mod pacing;
+pub mod received;
+pub mod rtt;
+pub mod sent;
+
+use crate::config::LinkId;
+use braid_handshake::ReplayWindow;
+use braid_units::{Rate, Time};
+use braid_wire::{Ack, HEADER_LEN, TAG_LEN, expand};
+use congestion::{AckSample, Congestion};
+use liveness::{Liveness, PathState, Return};
+use mtu::MtuSearch;
+use pacing::Pacer;
+use received::ReceivedPackets;
+use rtt::RoundTrip;
+use sent::{Fate, SentFrame, SentPacket, SentPackets};
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+/// Packets acknowledged behind a missing one before it's taken for lost (RFC
+/// 9002, section 6.1.1); grows when that was wrong, as RACK's window does (RFC
+/// 8985, section 6.2).
+const REORDER_PACKETS: u64 = 3;
+const REORDER_PACKETS_MAX: u64 = 128;
+
+/// What the home wants of a path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wish {
+    /// Lower is used first.
+    pub tier: u8,
+    /// Only when nothing else works.
+    pub standby: bool,
+    /// Send no faster.
+    pub cap: Option<Rate>,
+}
+
+/// Counters of a path.
+#[derive(Clone, Copy, Debug, Default, serde::Serialize)]
+pub struct PathCounters {
+    /// UDP payload bytes sent.
+    pub sent_bytes: u64,
+    /// Datagrams sent.
+    pub sent_datagrams: u64,
+    /// UDP payload bytes received.
+    pub received_bytes: u64,
+    /// Datagrams received.
+    pub received_datagrams: u64,
+    /// Datagrams taken for lost.
+    pub lost: u64,
+    /// Of these, those that had only been late.
+    pub spurious: u64,
+    /// Times the path was suspected.
+    pub suspected: u64,
+}
+
+/// One path.
+#[derive(Debug)]
+pub struct Path {
+    /// Its number.
+    pub id: u8,
+    /// Our link.
+    pub link: LinkId,
+    /// The peer's address on it.
+    pub remote: SocketAddr,
+    /// Our address on it, where a socket has several.
+    pub local: Option<IpAddr>,
+    /// What the home wants of it.
+    pub wish: Wish,
+    /// How fast the peer may send by it at the most, if we say so.
+    pub cap_down: Option<Rate>,
+    /// The wish must still be told to the peer.
+    pub wish_untold: bool,
+    /// What is on its way.
+    pub sent: SentPackets,
+    /// What has come.
+    pub received: ReceivedPackets,
+    /// What may still come.
+    pub replay: ReplayWindow,
+    /// Delays.
+    pub rtt: RoundTrip,
+    /// Capacity.
+    pub congestion: Congestion,
+    /// Departures.
+    pub pacer: Pacer,
+    /// Datagram size.
+    pub mtu: MtuSearch,
+    /// Does it work?
+    pub liveness: Liveness,
+    /// Counters.
+    pub counters: PathCounters,
+    /// When the last datagram that asks for feedback left.
+    pub last_eliciting: Time,
+    reorder_packets: u64,
+    largest_acked: Option<u64>,
+    delivered: u64,
+    delivered_at_us: Option<u32>,
+    delivered_sent_at: Time,
+    loss_at: Option<Time>,
+    loss_share: f64,
+}
+
+/// What an acknowledgement or a timer settled.
+#[derive(Debug, Default)]
+pub struct Settled {
+    /// Frames that have arrived.
+    pub acked: Vec<SentFrame>,
+    /// Frames to be sent again.
+    pub lost: Vec<SentFrame>,
+    /// Datagrams among the lost ones that have arrived after all.
+    pub spurious: u64,
+    /// The path came back to life.
+    pub returned: bool,
+}
+
+impl Settled {
+    /// Empties it for reuse.
+    pub fn clear(&mut self) {
+        self.acked.clear();
+        self.lost.clear();
+        self.spurious = 0;
+        self.returned = false;
+    }
+}
+
+impl Path {
+    /// A path to `remote`, whose device takes IP packets of `device_mtu`.
+    pub fn new(id: u8, link: LinkId, remote: SocketAddr, device_mtu: u16, now: Time) -> Self {
+        let mtu = mtu_search(remote, device_mtu);
+        let datagram = u64::from(mtu.current());
+        Self {
+            id,
+            link,
+            remote,
+            local: None,
+            wish: Wish::default(),
+            cap_down: None,
+            wish_untold: false,
+            sent: SentPackets::default(),
+            received: ReceivedPackets::default(),
+            replay: ReplayWindow::new(),
+            rtt: RoundTrip::default(),
+            congestion: Congestion::new(datagram),
+            pacer: Pacer::default(),
+            mtu,
+            liveness: Liveness::new(now),
+            counters: PathCounters::default(),
+            last_eliciting: now,
+            reorder_packets: REORDER_PACKETS,
+            largest_acked: None,
+            delivered: 0,
+            delivered_at_us: None,
+            delivered_sent_at: now,
+            loss_at: None,
+            loss_share: 0.0,
+        }
+    }
+
+    /// Plaintext bytes that a datagram has room for.
+    pub fn room(&self) -> usize {
+        usize::from(self.mtu.current()).saturating_sub(HEADER_LEN + TAG_LEN)
+    }
+
+    /// The peer's packets come from elsewhere now.
+    pub fn move_to(&mut self, arrival: crate::peer::receive::Arrival, now: Time) {
+        self.local = arrival.local;
+        self.link = arrival.link;
+        if self.remote != arrival.remote {
+            if self.remote.ip() != arrival.remote.ip() {
+                // Another network: what was learnt doesn't hold. A new port
+                // alone is a NAT's doing.
+                self.mtu.on_path_changed();
+                self.rtt.reset();
+            }
+            self.remote = arrival.remote;
+            self.liveness.probe_soon(now);
+        }
+    }
+
+    /// Share of the datagrams lost lately, 0 to 1.
+    pub fn loss_share(&self) -> f64 {
+        self.loss_share
+    }
+
+    /// It works and has room for another datagram now.
+    pub fn is_available(&self, now: Time) -> bool {
+        self.liveness.is_up() && self.release_at(now).is_some_and(|at| at <= now)
+    }
+
+    /// When pacing lets the next datagram go; `None` while the window is full
+    /// or the path doesn't work.
+    pub fn release_at(&self, now: Time) -> Option<Time> {
+        let full =
+            self.sent.in_flight_bytes() + u64::from(self.mtu.current()) > self.congestion.window();
+        (self.liveness.is_up() && !full).then(|| self.pacer.release_at().max(now))
+    }
+
+    /// When `bytes` more would arrive at the peer if they were given to this
+    /// path now, in microseconds of a scale that all paths of a peer share.
+    pub fn arrival_us(&self, bytes: u64, now: Time) -> i64 {
+        let bandwidth = self.congestion.bandwidth();
+        let base = self.rtt.base();
+        let ahead = bandwidth.time_for(self.sent.in_flight_bytes() + bytes);
+        let queue = ahead.saturating_sub(base).max(self.congestion.queue() / 2);
+        let pacing = self.pacer.release_at() - now;
+        let delay = self.congestion.base_delay_us().unwrap_or(i64::MAX / 4);
+        let wait = queue.max(pacing) + bandwidth.time_for(bytes) + self.rtt.variation() / 2;
+        now.as_micros() as i64 + delay.saturating_add(wait.as_micros() as i64)
+    }
+
+    /// A datagram left. `frames` were pushed to `sent` before.
+    pub fn on_sent(&mut self, mut packet: SentPacket, frames: u16, paced: bool, now: Time) {
+        let size = u64::from(packet.size);
+        if packet.fate == Fate::InFlight {
+            if !self.sent.any_in_flight() {
+                // A new flight: elapsed time before it isn't the path's.
+                self.delivered_sent_at = now;
+            }
+            packet.delivered = self.delivered;
+            packet.delivered_at_us = self.delivered_at_us;
+            packet.delivered_sent_at = self.delivered_sent_at;
+            self.last_eliciting = now;
+        }
+        self.sent.push(packet, frames);
+        if paced {
+            self.pacer.on_sent(size, self.congestion.pacing_rate(), now);
+        }
+        self.counters.sent_bytes += size;
+        self.counters.sent_datagrams += 1;
+    }
+
+    /// Takes an acknowledgement in. `unwrap` turns the peer's clock into a
+    /// continuous one.
+    pub fn on_ack(
+        &mut self,
+        ack: &Ack<'_>,
+        now: Time,
+        feedback: Duration,
+        mut unwrap: impl FnMut(u32) -> i64,
+        settled: &mut Settled,
+    ) {
+        let largest = expand32(ack.largest, self.sent.next_number());
+        if largest >= self.sent.next_number() {
+            return; // Never sent: a broken peer.
+        }
+        let received_us = unwrap(ack.largest_received_us);
+        let mut newest: Option<(u64, SentPacket)> = None;
+        let mut acked_bytes = 0;
+        let oldest = self.sent.numbers().start;
+        for (low, high) in ack.ranges(largest) {
+            if high < oldest {
+                break;
+            }
+            for number in (low.max(oldest)..=high).rev() {
+                let Some(packet) = self.sent.get(number).copied() else { continue };
+                match packet.fate {
+                    Fate::Acked => continue,
+                    Fate::Lost => {
+                        settled.spurious += 1;
+                        self.counters.spurious += 1;
+                        let distance =
+                            self.largest_acked.unwrap_or(largest).saturating_sub(number) + 1;
+                        self.reorder_packets =
+                            self.reorder_packets.max(distance.min(REORDER_PACKETS_MAX));
+                    }
+                    Fate::InFlight | Fate::Unwatched => {}
+                }
+                settled.acked.extend(self.sent.frames(&packet));
+                if packet.mtu_probe {
+                    self.mtu.on_probe_acked(packet.size, now);
+                } else {
+                    self.mtu.on_datagram_acked(packet.size, now);
+                }
+                self.sent.settle(number, Fate::Acked);
+                if packet.fate == Fate::Unwatched {
+                    continue;
+                }
+                acked_bytes += u64::from(packet.size);
+                if newest.is_none_or(|(n, _)| number > n) {
+                    newest = Some((number, packet));
+                }
+            }
+        }
+        self.loss_share *= 1.0 - 0.002 * (acked_bytes as f64 / 1400.0).min(100.0);
+        let Some((number, packet)) = newest else {
+            self.sent.forget_settled(now);
+            return;
+        };
+        self.largest_acked = Some(self.largest_acked.map_or(number, |l| l.max(number)));
+        self.delivered += acked_bytes;
+
+        if number == largest {
+            let sample = (now - packet.sent_at)
+                .saturating_sub(Duration::from_micros(u64::from(ack.delay_us)));
+            self.rtt.on_sample(sample, now);
+        }
+        let lost = self.detect_losses(now, settled);
+        match self.liveness.on_acked(packet.sent_at, now) {
+            Return::None => {}
+            Return::Short => settled.returned = true,
+            Return::Long => {
+                settled.returned = true;
+                if self.largest_acked.is_some_and(|l| l > 8) {
+                    self.congestion.on_return(now);
+                }
+            }
+        }
+
+        // One-way delays of what this report newly acknowledges.
+        let delay = |sent_at: Time, at_us: i64| at_us - sent_at.as_micros() as i64;
+        let mut min_delay = i64::MAX;
+        let mut samples = 0;
+        if number == largest {
+            min_delay = delay(packet.sent_at, received_us);
+            samples += 1;
+        }
+        for (n, before_us) in ack.arrivals(largest) {
+            if let Some(p) = self.sent.get(n) {
+                min_delay = min_delay.min(delay(p.sent_at, received_us - i64::from(before_us)));
+                samples += 1;
+            }
+        }
+        if samples > 0 {
+            self.congestion.on_ack(&AckSample {
+                now,
+                delivered: self.delivered,
+                delivered_before: packet.delivered,
+                received_us,
+                sent_at: packet.sent_at,
+                app_limited: packet.app_limited,
+                min_delay_us: min_delay,
+                delay_samples: samples,
+                lost,
+                in_flight: self.sent.in_flight_bytes(),
+                base_rtt: self.rtt.base(),
+                feedback,
+            });
+            self.delivered_at_us = Some(ack.largest_received_us);
+            self.delivered_sent_at = packet.sent_at;
+            self.pacer.clamp(now, Duration::from_millis(100));
+        }
+        self.congestion.set_datagram(u64::from(self.mtu.current()));
+        self.sent.forget_settled(now);
+    }
+
+    /// Timers of loss detection that are due.
+    pub fn on_timeout(&mut self, now: Time, feedback: Duration, settled: &mut Settled) {
+        if self.loss_at.is_some_and(|at| now >= at) {
+            self.detect_losses(now, settled);
+        }
+        if self.suspect_at(feedback).is_some_and(|at| now >= at) {
+            self.liveness.suspect(now);
+            self.counters.suspected += 1;
+            self.abandon_flight(settled);
+        }
+        if self.overdue_at(feedback).is_some_and(|at| now >= at) {
+            self.reinject(settled);
+        }
+        self.sent.forget_settled(now);
+    }
+
+    /// The next deadline of loss detection.
+    pub fn deadline(&self, feedback: Duration) -> Option<Time> {
+        [self.loss_at, self.suspect_at(feedback), self.overdue_at(feedback)]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// All that is in flight is taken for lost: the path is silent, or gone.
+    pub fn abandon_flight(&mut self, settled: &mut Settled) {
+        while let Some((number, packet)) = self.sent.oldest_in_flight() {
+            let packet = *packet;
+            if !packet.reinjected {
+                settled.lost.extend(self.sent.frames(&packet));
+            }
+            self.sent.settle(number, Fate::Lost);
+        }
+        self.loss_at = None;
+    }
+
+    /// What is thought of the path.
+    pub fn state(&self) -> PathState {
+        self.liveness.state()
+    }
+
+    fn suspect_at(&self, feedback: Duration) -> Option<Time> {
+        let oldest = self.sent.oldest_in_flight().map(|(_, p)| p.sent_at);
+        self.liveness.suspect_at(oldest, self.rtt.smoothed(), self.rtt.variation(), feedback)
+    }
+
+    /// When the oldest packet's feedback is late enough to send its frames by
+    /// another path too (the probe timeout of RFC 9002, section 6.2, spent on
+    /// another path).
+    fn overdue_at(&self, feedback: Duration) -> Option<Time> {
+        let (_, oldest) = self.sent.oldest_in_flight()?;
+        if oldest.reinjected || !self.liveness.is_up() {
+            return None;
+        }
+        let margin = (self.rtt.variation() * 4).max(Duration::from_millis(10));
+        Some(oldest.sent_at + self.rtt.smoothed() + feedback + margin)
+    }
+
+    fn reinject(&mut self, settled: &mut Settled) {
+        let Some((number, packet)) = self.sent.oldest_in_flight() else { return };
+        let packet = *packet;
+        settled.lost.extend(self.sent.frames(&packet));
+        if let Some(packet) = self.sent.get_mut(number) {
+            packet.reinjected = true;
+        }
+    }
+
+    /// Packets with enough later ones acknowledged, or sent long enough before
+    /// one that was, are lost (RFC 9002, section 6.1). Returns the bytes.
+    fn detect_losses(&mut self, now: Time, settled: &mut Settled) -> u64 {
+        let Some(largest) = self.largest_acked else { return 0 };
+        let patience =
+            self.rtt.smoothed().max(self.rtt.latest()) * 9 / 8 + Duration::from_millis(1);
+        self.loss_at = None;
+        let mut bytes = 0;
+        let start = self.sent.oldest_in_flight().map_or(largest, |(n, _)| n);
+        for number in start..largest {
+            let Some(packet) = self.sent.get(number).copied() else { continue };
+            if packet.fate != Fate::InFlight {
+                continue;
+            }
+            let due = packet.sent_at + patience;
+            if largest - number < self.reorder_packets && now < due {
+                self.loss_at = Some(self.loss_at.map_or(due, |at| at.min(due)));
+                continue;
+            }
+            if packet.mtu_probe {
+                self.mtu.on_probe_lost(packet.size, now);
+            } else {
+                self.mtu.on_datagram_lost(packet.size, now);
+                bytes += u64::from(packet.size);
+                self.loss_share = self.loss_share * 0.998 + 0.002;
+            }
+            self.counters.lost += 1;
+            if !packet.reinjected {
+                settled.lost.extend(self.sent.frames(&packet));
+            }
+            self.sent.settle(number, Fate::Lost);
+        }
+        bytes
+    }
+}
+
+fn mtu_search(remote: SocketAddr, device_mtu: u16) -> MtuSearch {
+    let header = if remote.is_ipv4() { 28 } else { 48 };
+    MtuSearch::new(1200, device_mtu.saturating_sub(header).max(1200), header)
+}
+
+fn expand32(truncated: u32, next: u64) -> u64 {
+    expand(truncated, 32, next.saturating_sub(1))
+}

@@ -1,0 +1,36 @@
+//! Spreads a path's datagrams over time.
+
+use braid_units::{Rate, Time};
+use std::time::Duration;
+
+/// How far behind schedule the pacer may catch up: a late timer must not cost
+/// throughput, a burst must not fill the modem's buffer.
+const CATCH_UP: Duration = Duration::from_millis(4);
+/// Datagrams may leave this much before their time, so that fast paths send
+/// several by one system call.
+const AHEAD: Duration = Duration::from_micros(500);
+
+/// When a path may send next.
+#[derive(Debug, Default)]
+pub struct Pacer {
+    next: Time,
+}
+
+impl Pacer {
+    /// When the next datagram may leave.
+    pub fn release_at(&self) -> Time {
+        self.next.saturating_sub(AHEAD)
+    }
+
+    /// `bytes` left at `now`, at `rate`.
+    pub fn on_sent(&mut self, bytes: u64, rate: Rate, now: Time) {
+        let catch_up = CATCH_UP.max(rate.time_for(2 * 1500).min(Duration::from_millis(20)));
+        self.next = self.next.max(now.saturating_sub(catch_up)) + rate.time_for(bytes);
+    }
+
+    /// The rate fell: don't wait for what was scheduled at the old one, nor
+    /// longer than `limit`.
+    pub fn clamp(&mut self, now: Time, limit: Duration) {
+        self.next = self.next.min(now + limit);
+    }
+}

@@ -1,0 +1,118 @@
+//! Round-trip time and one-way delay of a path.
+
+use braid_units::Time;
+use std::time::Duration;
+
+/// Before the first sample.
+const INITIAL_RTT: Duration = Duration::from_millis(200);
+/// How long a minimum counts. As BBR's `MinRTTFilterLen` (draft-ietf-ccwg-bbr,
+/// section 2.10).
+const BASE_WINDOW: Duration = Duration::from_secs(10);
+
+/// Smoothed round-trip time (RFC 9002, section 5) and the one-way delays of
+/// what the peer received.
+#[derive(Debug)]
+pub struct RoundTrip {
+    smoothed: Option<Duration>,
+    variation: Duration,
+    latest: Duration,
+    base: WindowedMin,
+}
+
+impl Default for RoundTrip {
+    fn default() -> Self {
+        Self {
+            smoothed: None,
+            variation: INITIAL_RTT / 2,
+            latest: INITIAL_RTT,
+            base: WindowedMin::new(BASE_WINDOW),
+        }
+    }
+}
+
+impl RoundTrip {
+    /// A packet's acknowledgement came `sample` after it was sent, time at the
+    /// peer taken out.
+    pub fn on_sample(&mut self, sample: Duration, now: Time) {
+        self.latest = sample;
+        self.base.update(sample.as_micros() as i64, now);
+        match self.smoothed {
+            None => {
+                self.smoothed = Some(sample);
+                self.variation = sample / 2;
+            }
+            Some(smoothed) => {
+                self.variation = (3 * self.variation + smoothed.abs_diff(sample)) / 4;
+                self.smoothed = Some((7 * smoothed + sample) / 8);
+            }
+        }
+    }
+
+    /// The path leads elsewhere now: forget.
+    pub fn reset(&mut self) {
+        *self = Self::default();
+    }
+
+    /// SRTT; a guess before the first sample.
+    pub fn smoothed(&self) -> Duration {
+        self.smoothed.unwrap_or(INITIAL_RTT)
+    }
+    /// RTTVAR.
+    pub fn variation(&self) -> Duration {
+        self.variation
+    }
+    /// The last sample.
+    pub fn latest(&self) -> Duration {
+        self.latest
+    }
+    /// A sample has been taken.
+    pub fn is_known(&self) -> bool {
+        self.smoothed.is_some()
+    }
+    /// The least of the last 10 s.
+    pub fn base(&self) -> Duration {
+        self.base
+            .get()
+            .map_or(INITIAL_RTT, |us| Duration::from_micros(u64::try_from(us).unwrap_or(0)))
+    }
+}
+
+/// Minimum over a sliding window, in two halves: cheap, and never older than
+/// the window.
+#[derive(Debug, Clone)]
+pub struct WindowedMin {
+    half: Duration,
+    current: Option<i64>,
+    previous: Option<i64>,
+    since: Time,
+}
+
+impl WindowedMin {
+    /// Over the last `window` (between half of it and the whole).
+    pub fn new(window: Duration) -> Self {
+        Self { half: window / 2, current: None, previous: None, since: Time::ZERO }
+    }
+
+    /// Adds a value.
+    pub fn update(&mut self, value: i64, now: Time) {
+        if now - self.since >= self.half {
+            self.previous = if now - self.since >= self.half * 2 { None } else { self.current };
+            self.current = None;
+            self.since = now;
+        }
+        self.current = Some(self.current.map_or(value, |c| c.min(value)));
+    }
+
+    /// The minimum, if there is one.
+    pub fn get(&self) -> Option<i64> {
+        match (self.current, self.previous) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// Starts over with `value`.
+    pub fn restart(&mut self, value: i64, now: Time) {
+        (self.current, self.previous, self.since) = (Some(value), None, now);
+    }
+}

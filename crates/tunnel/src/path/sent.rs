@@ -1,0 +1,211 @@
+//! What is on its way by a path.
+
+use crate::outgoing::PacketKey;
+use braid_units::Time;
+use braid_wire::GaveUp;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// A lost packet is remembered this long, to notice that it was only late.
+const REMEMBER_LOST: Duration = Duration::from_secs(2);
+
+/// Something in a datagram that must reach the peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SentFrame {
+    /// Bytes of an inner packet.
+    Chunk {
+        /// The packet.
+        key: PacketKey,
+        /// The first byte.
+        offset: u32,
+        /// How many.
+        len: u32,
+    },
+    /// Packets given up.
+    GaveUp(GaveUp),
+    /// The wish for a path.
+    PathStatus {
+        /// The path.
+        path: u8,
+    },
+    /// The tunnel's mode.
+    Mode,
+}
+
+/// Where a datagram is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// Not known yet.
+    InFlight,
+    /// The peer has it.
+    Acked,
+    /// Taken for lost; its frames were handed back.
+    Lost,
+    /// Asks for no acknowledgement.
+    Unwatched,
+}
+
+/// What is remembered of a datagram.
+#[derive(Clone, Copy, Debug)]
+pub struct SentPacket {
+    /// When it was handed to the socket.
+    pub sent_at: Time,
+    /// UDP payload bytes.
+    pub size: u16,
+    /// Where it is.
+    pub fate: Fate,
+    /// A probe of this size for the path's MTU: its loss says nothing of
+    /// congestion.
+    pub mtu_probe: bool,
+    /// Its frames were sent again by another path although it isn't lost.
+    pub reinjected: bool,
+    /// Bytes delivered by the path when it was sent (draft-cheng-iccrg-
+    /// delivery-rate-estimation).
+    pub delivered: u64,
+    /// The receive time of the last delivered packet then, peer's clock.
+    pub delivered_at_us: Option<u32>,
+    /// When that packet had been sent.
+    pub delivered_sent_at: Time,
+    /// There was less to send than the path could take.
+    pub app_limited: bool,
+    frames: (u64, u16),
+}
+
+/// A path's packets between the oldest that isn't settled and the newest.
+#[derive(Debug, Default)]
+pub struct SentPackets {
+    first: u64,
+    packets: VecDeque<SentPacket>,
+    frames_first: u64,
+    frames: VecDeque<SentFrame>,
+    in_flight_bytes: u64,
+    in_flight: usize,
+    /// No packet before this one is in flight.
+    oldest_hint: u64,
+}
+
+impl SentPackets {
+    /// The number that the next packet gets.
+    pub fn next_number(&self) -> u64 {
+        self.first + self.packets.len() as u64
+    }
+
+    /// Notes a frame of the datagram being written.
+    pub fn push_frame(&mut self, frame: SentFrame) {
+        self.frames.push_back(frame);
+    }
+
+    /// Takes back the last `count` frames: their datagram isn't sent.
+    pub fn pop_frames(&mut self, count: u16) {
+        self.frames.truncate(self.frames.len() - usize::from(count));
+    }
+
+    /// Notes the datagram with the last `frames` frames pushed.
+    pub fn push(&mut self, mut packet: SentPacket, frames: u16) {
+        let start = self.frames_first + self.frames.len() as u64 - u64::from(frames);
+        packet.frames = (start, frames);
+        if packet.fate == Fate::InFlight {
+            self.in_flight_bytes += u64::from(packet.size);
+            self.in_flight += 1;
+        }
+        self.packets.push_back(packet);
+    }
+
+    /// The packet of this number, if it's still remembered.
+    pub fn get(&self, number: u64) -> Option<&SentPacket> {
+        self.packets.get(usize::try_from(number.checked_sub(self.first)?).ok()?)
+    }
+
+    /// As [`Self::get`].
+    pub fn get_mut(&mut self, number: u64) -> Option<&mut SentPacket> {
+        self.packets.get_mut(usize::try_from(number.checked_sub(self.first)?).ok()?)
+    }
+
+    /// The frames of a packet.
+    pub fn frames(&self, packet: &SentPacket) -> impl Iterator<Item = SentFrame> + '_ {
+        let start = packet.frames.0.saturating_sub(self.frames_first) as usize;
+        let end = (start + usize::from(packet.frames.1)).min(self.frames.len());
+        self.frames.range(start.min(end)..end).copied()
+    }
+
+    /// Changes where a packet is, keeping the sums.
+    pub fn settle(&mut self, number: u64, fate: Fate) {
+        let Some(packet) = self.get_mut(number) else { return };
+        let (before, size) = (packet.fate, u64::from(packet.size));
+        packet.fate = fate;
+        if before == Fate::InFlight && fate != Fate::InFlight {
+            self.in_flight_bytes -= size;
+            self.in_flight -= 1;
+            while self.oldest_hint < self.next_number()
+                && self.get(self.oldest_hint).is_none_or(|p| p.fate != Fate::InFlight)
+            {
+                self.oldest_hint += 1;
+            }
+        }
+    }
+
+    /// Forgets settled packets at the front.
+    pub fn forget_settled(&mut self, now: Time) {
+        while let Some(front) = self.packets.front() {
+            let settled = match front.fate {
+                Fate::InFlight => false,
+                Fate::Acked | Fate::Unwatched => true,
+                Fate::Lost => now - front.sent_at > REMEMBER_LOST,
+            };
+            if !settled {
+                break;
+            }
+            let frames = front.frames.1;
+            for _ in 0..frames {
+                self.frames.pop_front();
+            }
+            self.frames_first += u64::from(frames);
+            self.first += 1;
+            self.packets.pop_front();
+        }
+    }
+
+    /// Bytes whose fate isn't known.
+    pub fn in_flight_bytes(&self) -> u64 {
+        self.in_flight_bytes
+    }
+
+    /// Whether any packet's fate isn't known.
+    pub fn any_in_flight(&self) -> bool {
+        self.in_flight > 0
+    }
+
+    /// The numbers remembered.
+    pub fn numbers(&self) -> std::ops::Range<u64> {
+        self.first..self.next_number()
+    }
+
+    /// The oldest packet in flight.
+    pub fn oldest_in_flight(&self) -> Option<(u64, &SentPacket)> {
+        if self.in_flight == 0 {
+            return None;
+        }
+        let from = self.oldest_hint.max(self.first);
+        (from..self.next_number())
+            .filter_map(|n| Some((n, self.get(n)?)))
+            .find(|(_, p)| p.fate == Fate::InFlight)
+    }
+}
+
+impl SentPacket {
+    /// A packet that just left.
+    pub fn new(sent_at: Time, size: u16, fate: Fate) -> Self {
+        Self {
+            sent_at,
+            size,
+            fate,
+            mtu_probe: false,
+            reinjected: false,
+            delivered: 0,
+            delivered_at_us: None,
+            delivered_sent_at: sent_at,
+            app_limited: false,
+            frames: (0, 0),
+        }
+    }
+}

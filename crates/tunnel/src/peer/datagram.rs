@@ -1,0 +1,131 @@
+//! A data datagram being written for one path.
+
+use super::Peer;
+use crate::path::sent::{Fate, SentFrame, SentPacket};
+use braid_units::Time;
+use braid_wire::{DataHeader, Frame, GaveUp, HEADER_LEN, PathStatus, TAG_LEN};
+
+/// What is in the works.
+pub(super) struct Datagram {
+    /// Index of the path.
+    pub path: usize,
+    /// Where it begins in the output.
+    pub start: usize,
+    /// Plaintext bytes that it may have.
+    pub room: usize,
+    /// Frames noted with the path.
+    pub frames: u16,
+    /// It has frames that ask for an acknowledgement.
+    pub eliciting: bool,
+    /// It ends with a chunk without a length: nothing may follow.
+    pub closed: bool,
+}
+
+impl Datagram {
+    /// Begins a datagram of at most `room` plaintext bytes at the end of `out`.
+    pub fn begin(path: usize, room: usize, out: &mut Vec<u8>) -> Self {
+        let start = out.len();
+        out.extend_from_slice(&[0; HEADER_LEN]);
+        Self { path, start, room, frames: 0, eliciting: false, closed: false }
+    }
+
+    /// Plaintext bytes still free.
+    pub fn left(&self, out: &[u8]) -> usize {
+        if self.closed {
+            return 0;
+        }
+        self.room.saturating_sub(out.len() - self.start - HEADER_LEN)
+    }
+
+    /// Nothing has been written into it.
+    pub fn is_empty(&self, out: &[u8]) -> bool {
+        out.len() == self.start + HEADER_LEN
+    }
+}
+
+impl Peer {
+    /// Control frames that ride on datagrams of the path.
+    pub(super) fn write_control(&mut self, datagram: &mut Datagram, out: &mut Vec<u8>) {
+        let index = datagram.path;
+        if self.paths[index].wish_untold && self.tells_wishes() {
+            if datagram.left(out) > PathStatus::MAX_LEN {
+                let path = &mut self.paths[index];
+                path.wish_untold = false;
+                PathStatus {
+                    path: path.id,
+                    tier: path.wish.tier,
+                    standby: path.wish.standby,
+                    abandoned: false,
+                    cap: path.cap_down,
+                }
+                .write(out);
+                let frame = SentFrame::PathStatus { path: path.id };
+                path.sent.push_frame(frame);
+                datagram.frames += 1;
+                datagram.eliciting = true;
+            }
+        }
+        if self.mode_untold && self.tells_wishes() && datagram.left(out) > 8 {
+            self.mode_untold = false;
+            self.mode.to_wire().write(out);
+            self.paths[index].sent.push_frame(SentFrame::Mode);
+            datagram.frames += 1;
+            datagram.eliciting = true;
+        }
+        while datagram.left(out) > GaveUp::LEN {
+            let Some(gave_up) = self.gave_ups.pop_front() else { break };
+            gave_up.write(out);
+            self.paths[index].sent.push_frame(SentFrame::GaveUp(gave_up));
+            datagram.frames += 1;
+            datagram.eliciting = true;
+        }
+    }
+
+    /// Appends a ping.
+    pub(super) fn write_ping(&mut self, datagram: &mut Datagram, out: &mut Vec<u8>) {
+        Frame::write_ping(out);
+        datagram.eliciting = true;
+    }
+
+    /// Seals the datagram and notes it with its path. False, and the output as
+    /// before, if there are no keys to seal it with.
+    pub(super) fn finish_datagram(
+        &mut self,
+        datagram: Datagram,
+        paced: bool,
+        mtu_probe: bool,
+        now: Time,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let more_waits = !self.entry.is_empty() || !self.repairs.is_empty();
+        let path = &mut self.paths[datagram.path];
+        let number = path.sent.next_number();
+        let Some(session) = self.sessions.sending(now) else {
+            out.truncate(datagram.start);
+            return false;
+        };
+        let header = DataHeader {
+            receiver: session.remote_index,
+            path: path.id,
+            packet_number: (number & 0xff_ffff) as u32,
+        }
+        .to_bytes();
+        out[datagram.start..datagram.start + HEADER_LEN].copy_from_slice(&header);
+        let payload = &mut out[datagram.start + HEADER_LEN..];
+        let tag = session.seal(path.id, number, &header, payload);
+        out.extend_from_slice(&tag);
+        debug_assert_eq!(tag.len(), TAG_LEN);
+        let size = (out.len() - datagram.start) as u16;
+        let fate = if datagram.eliciting { Fate::InFlight } else { Fate::Unwatched };
+        let mut packet = SentPacket::new(now, size, fate);
+        packet.mtu_probe = mtu_probe;
+        packet.app_limited = !more_waits;
+        path.on_sent(packet, datagram.frames, paced, now);
+        true
+    }
+
+    /// The side that opened the paths says how they are to be used.
+    fn tells_wishes(&self) -> bool {
+        !self.config.endpoints.is_empty()
+    }
+}

@@ -1,0 +1,499 @@
+//! Everything about one peer: its paths, what is sent to it and what comes
+//! from it.
+
+mod admit;
+mod bonding;
+mod datagram;
+pub(crate) mod receive;
+mod schedule;
+mod status;
+mod transmit;
+
+pub use status::{PathReport, PeerReport};
+pub use transmit::Transmit;
+
+use crate::clock::{PausingClock, PeerClock};
+use crate::config::{LinkConfig, LinkId, Mode, PeerConfig, PeerId, TunnelConfig};
+use crate::entry::{EntryQueue, Parameters};
+use crate::exit::{Patience, Reordering};
+use crate::outgoing::{OutgoingPackets, PacketKey};
+use crate::path::{Path, Settled, Wish, liveness::PathState, sent::SentFrame};
+use crate::redundancy::budget::{Budget, ErasureConditions, erasure_rate};
+use crate::redundancy::erasure::{Decoder, Encoder};
+use crate::session::Sessions;
+use bonding::{Bonded, BondingQueue};
+use braid_inner::{HashKey, InnerPacket, Layer};
+use braid_units::{ByteSize, Rate, Ratio, Time};
+use braid_wire::GaveUp;
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Most paths of one peer.
+const MAX_PATHS: usize = 64;
+/// Feedback interval bounds: often enough to see a path die, seldom enough to
+/// cost little.
+const FEEDBACK: std::ops::RangeInclusive<Duration> =
+    Duration::from_millis(1)..=Duration::from_millis(20);
+/// Nothing received for this long: waiting for missing packets pauses.
+const SILENCE: Duration = Duration::from_millis(100);
+/// How long a lost packet of each kind is worth repairing.
+const REPAIR_STREAM: Duration = Duration::from_secs(2);
+const REPAIR_DATAGRAM: Duration = Duration::from_millis(500);
+const REPAIR_REALTIME: Duration = Duration::from_millis(150);
+/// How long the exit waits for what may be repaired: the entry's word that it
+/// gave up comes before.
+const WAIT_STREAM: Duration = Duration::from_millis(1500);
+const WAIT_REALTIME: Duration = Duration::from_millis(140);
+
+/// Counters of a peer.
+#[derive(Clone, Copy, Debug, Default, serde::Serialize)]
+pub struct PeerCounters {
+    /// Inner packets accepted for it.
+    pub accepted: u64,
+    /// Inner bytes accepted for it.
+    pub accepted_bytes: u64,
+    /// Inner bytes delivered from it.
+    pub delivered_bytes: u64,
+    /// Chunks sent again.
+    pub repaired: u64,
+    /// Chunks sent twice on purpose.
+    pub duplicated: u64,
+    /// Parities sent.
+    pub parities: u64,
+    /// Chunks recovered by a parity.
+    pub recovered: u64,
+    /// Packets given up after their deadline.
+    pub gave_up: u64,
+    /// Datagrams that didn't authenticate, were replayed or malformed.
+    pub refused: u64,
+    /// Inner packets refused: not from its allowed addresses, or broken.
+    pub inner_refused: u64,
+}
+
+/// A peer and all state of the connection with it.
+#[derive(Debug)]
+pub struct Peer {
+    pub(crate) id: PeerId,
+    pub(crate) config: PeerConfig,
+    pub(crate) sessions: Sessions,
+    pub(crate) remote_instance: Option<u64>,
+    pub(crate) paths: Vec<Path>,
+    pub(crate) last_heard: Option<Time>,
+    pub(crate) counters: PeerCounters,
+    /// The peer said goodbye.
+    pub(crate) closed: bool,
+    confirm: bool,
+    next_path: u8,
+    layer: Layer,
+    mode: Mode,
+    mode_untold: bool,
+    class_modes: Vec<Mode>,
+    hash_key: HashKey,
+    memory: u64,
+
+    entry: EntryQueue,
+    entry_parameters: Parameters,
+    bonding: BondingQueue,
+    /// A packet of which copies for further paths are still to be sent.
+    bonded: Option<Bonded>,
+    /// The path by which the last report goes a second time.
+    feedback_copy: Option<usize>,
+    outgoing: OutgoingPackets,
+    /// Of each flow: the number of its next packet.
+    sequences: Vec<u32>,
+    /// Of each flow: the packet of which a part has been sent.
+    cutting: Vec<Option<PacketKey>>,
+    /// Of each flow: until when it counts as one that uses all it gets.
+    elastic_until: Vec<Time>,
+    repairs: VecDeque<SentFrame>,
+    duplicates: VecDeque<(SentFrame, u8)>,
+    gave_ups: VecDeque<GaveUp>,
+    /// Deadlines by kind of packet, each in order.
+    deadlines: [VecDeque<(Time, PacketKey)>; 3],
+    budget: Budget,
+    budget_at: Time,
+    coding_at: Time,
+    coding: bool,
+    encoder: Encoder,
+    decoder: Decoder,
+    parities: VecDeque<(crate::redundancy::erasure::Parity, u8)>,
+    parity_scratch: Vec<u8>,
+    working: PausingClock,
+
+    exit: Reordering,
+    hearing: PausingClock,
+    peer_clock: PeerClock,
+    settled: Settled,
+    coded: Vec<u8>,
+    last_used: Time,
+    spare: Vec<Vec<u8>>,
+    orders: Vec<(i64, usize)>,
+}
+
+impl Peer {
+    pub(crate) fn new(id: PeerId, config: PeerConfig, tunnel: &TunnelConfig, key: HashKey) -> Self {
+        let memory = tunnel.memory_per_peer;
+        let parameters = Parameters { limit: memory / 4, ..Parameters::default() };
+        Self {
+            id,
+            config,
+            sessions: Sessions::default(),
+            remote_instance: None,
+            paths: Vec::new(),
+            last_heard: None,
+            counters: PeerCounters::default(),
+            closed: false,
+            confirm: false,
+            next_path: 0,
+            layer: tunnel.layer,
+            mode: tunnel.mode,
+            mode_untold: true,
+            class_modes: tunnel.class_modes.clone(),
+            hash_key: key,
+            memory,
+            entry: EntryQueue::new(tunnel.layer),
+            entry_parameters: parameters,
+            bonding: BondingQueue::default(),
+            bonded: None,
+            feedback_copy: None,
+            outgoing: OutgoingPackets::default(),
+            sequences: Vec::new(),
+            cutting: Vec::new(),
+            elastic_until: Vec::new(),
+            repairs: VecDeque::new(),
+            duplicates: VecDeque::new(),
+            gave_ups: VecDeque::new(),
+            deadlines: Default::default(),
+            budget: Budget::new(tunnel.redundancy_budget, ByteSize::from_bytes(64 << 10)),
+            budget_at: Time::ZERO,
+            coding_at: Time::ZERO,
+            coding: false,
+            encoder: Encoder::new(Duration::from_millis(20), 2),
+            decoder: Decoder::new(ByteSize::from_bytes(128 << 10), Duration::from_millis(500)),
+            parities: VecDeque::new(),
+            parity_scratch: Vec::new(),
+            working: PausingClock::default(),
+            exit: Reordering::new(tunnel.layer, memory / 2),
+            hearing: PausingClock::default(),
+            peer_clock: PeerClock::default(),
+            settled: Settled::default(),
+            coded: Vec::new(),
+            last_used: Time::ZERO,
+            spare: Vec::new(),
+            orders: Vec::new(),
+        }
+    }
+
+    /// The peer restarted: what it knew of us is gone, so is what we knew of
+    /// its packets. What waits at the entry stays.
+    pub(crate) fn forget_connection(&mut self, now: Time) {
+        for key in self.outgoing.keys().collect::<Vec<_>>() {
+            if let Some(packet) = self.outgoing.remove(key) {
+                self.recycle(packet.bytes);
+            }
+        }
+        for (flow, cutting) in self.cutting.iter_mut().enumerate() {
+            if cutting.take().is_some() {
+                self.entry.cut(flow as u16);
+            }
+        }
+        self.sequences.fill(0);
+        self.bonded = None;
+        self.bonding.restart();
+        self.repairs.clear();
+        self.duplicates.clear();
+        self.gave_ups.clear();
+        self.parities.clear();
+        self.deadlines = Default::default();
+        self.exit = Reordering::new(self.layer, self.memory / 2);
+        self.peer_clock = PeerClock::default();
+        self.mode_untold = true;
+        for path in &mut self.paths {
+            let mut fresh = Path::new(path.id, path.link, path.remote, 1500, now);
+            std::mem::swap(&mut fresh.mtu, &mut path.mtu);
+            fresh.wish = path.wish;
+            fresh.wish_untold = true;
+            fresh.counters = path.counters;
+            fresh.local = path.local;
+            fresh.cap_down = path.cap_down;
+            fresh.congestion.set_cap(path.wish.cap);
+            if path.state() == PathState::LinkDown {
+                fresh.liveness.on_link(false, now);
+            }
+            *path = fresh;
+        }
+    }
+
+    /// Opens a path over one of our links to an address of the peer.
+    pub(crate) fn open_path(
+        &mut self,
+        link: LinkId,
+        remote: SocketAddr,
+        config: &LinkConfig,
+        now: Time,
+    ) {
+        if self.paths.len() >= MAX_PATHS || self.paths.iter().any(|p| p.link == link) {
+            return;
+        }
+        while self.paths.iter().any(|p| p.id == self.next_path) {
+            self.next_path = self.next_path.wrapping_add(1);
+        }
+        let mut path = Path::new(self.next_path, link, remote, config.device_mtu, now);
+        self.next_path = self.next_path.wrapping_add(1);
+        path.wish = Wish { tier: config.tier, standby: config.standby, cap: config.cap_up };
+        path.wish_untold = true;
+        path.cap_down = config.cap_down;
+        path.congestion.set_cap(config.cap_up);
+        self.paths.push(path);
+    }
+
+    /// The link's wishes changed.
+    pub(crate) fn set_wish(&mut self, link: LinkId, config: &LinkConfig) {
+        for path in self.paths.iter_mut().filter(|p| p.link == link) {
+            path.wish = Wish { tier: config.tier, standby: config.standby, cap: config.cap_up };
+            path.wish_untold = true;
+            path.cap_down = config.cap_down;
+            path.congestion.set_cap(config.cap_up);
+        }
+    }
+
+    /// The link is gone for good.
+    pub(crate) fn close_paths(&mut self, link: LinkId) {
+        let mut settled = std::mem::take(&mut self.settled);
+        settled.clear();
+        for path in self.paths.iter_mut().filter(|p| p.link == link) {
+            path.abandon_flight(&mut settled);
+        }
+        self.paths.retain(|p| p.link != link);
+        self.take_settled(&mut settled);
+        self.settled = settled;
+    }
+
+    /// The link's carrier or address went or came.
+    pub(crate) fn on_link(&mut self, link: LinkId, up: bool, now: Time) {
+        let mut settled = std::mem::take(&mut self.settled);
+        settled.clear();
+        for path in self.paths.iter_mut().filter(|p| p.link == link) {
+            path.liveness.on_link(up, now);
+            path.liveness.probe_soon(now);
+            if !up {
+                path.abandon_flight(&mut settled);
+            }
+        }
+        self.take_settled(&mut settled);
+        self.settled = settled;
+        self.update_clocks(now);
+    }
+
+    /// Change how packets are spread; the peer is told.
+    pub(crate) fn set_mode(&mut self, mode: Mode) {
+        self.mode_untold |= mode != self.mode;
+        self.mode = mode;
+    }
+
+    /// All keys are void. Returns our indices of the sessions.
+    pub(crate) fn drop_sessions(&mut self) -> Vec<u32> {
+        let sessions = std::mem::take(&mut self.sessions);
+        [sessions.current, sessions.previous, sessions.unproven]
+            .into_iter()
+            .flatten()
+            .map(|s| s.local_index)
+            .collect()
+    }
+
+    /// The responder sends with new keys only when it has seen a packet with
+    /// them: let there be one.
+    pub(crate) fn confirm_keys(&mut self) {
+        self.confirm = true;
+    }
+
+    /// The mode in use.
+    pub(crate) fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// Keys and at least one path that works.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.sessions.current.is_some() && self.paths.iter().any(|p| p.liveness.is_up())
+    }
+
+    /// The next inner packet from the peer.
+    pub(crate) fn poll_inner(&mut self) -> Option<InnerPacket> {
+        self.exit.poll()
+    }
+
+    /// Takes a buffer back.
+    pub(crate) fn recycle(&mut self, mut buffer: Vec<u8>) {
+        if self.spare.len() < 64 && buffer.capacity() > 0 {
+            buffer.clear();
+            self.spare.push(buffer);
+        }
+    }
+
+    /// How often feedback is sent, from the paths' round-trip times.
+    pub(crate) fn feedback_interval(&self) -> Duration {
+        let least = self
+            .paths
+            .iter()
+            .filter(|p| p.liveness.is_up() && p.rtt.is_known())
+            .map(|p| p.rtt.base())
+            .min();
+        (least.unwrap_or(*FEEDBACK.end()) / 2).clamp(*FEEDBACK.start(), *FEEDBACK.end())
+    }
+
+    /// How long the exit waits.
+    pub(crate) fn patience(&self) -> Patience {
+        Patience { ordered: WAIT_STREAM, realtime: WAIT_REALTIME }
+    }
+
+    /// Earliest moment at which something is due.
+    pub(crate) fn deadline(&self, now: Time) -> Option<Time> {
+        let feedback = self.feedback_interval();
+        let patience = self.patience();
+        let paths = self.paths.iter().flat_map(|p| {
+            [
+                p.deadline(feedback),
+                p.liveness.probe_at(p.last_eliciting, self.idle_probe(now)),
+                p.received.report_at(feedback),
+                if p.liveness.is_up() { p.mtu.next_deadline() } else { None },
+            ]
+        });
+        let repairs = self.deadlines.iter().filter_map(|d| self.working.when(d.front()?.0));
+        let holes = self.exit.expires_at(patience).and_then(|at| self.hearing.when(at));
+        paths
+            .flatten()
+            .chain(repairs)
+            .chain(holes)
+            .chain(self.encoder.next_deadline())
+            .chain(self.next_departure(now))
+            .min()
+    }
+
+    /// Handles what is due at `now`, apart from sending.
+    pub(crate) fn on_timeout(&mut self, now: Time) {
+        let feedback = self.feedback_interval();
+        let mut settled = std::mem::take(&mut self.settled);
+        settled.clear();
+        for path in &mut self.paths {
+            path.on_timeout(now, feedback, &mut settled);
+        }
+        self.take_settled(&mut settled);
+        self.settled = settled;
+        self.update_clocks(now);
+        self.give_up_late(now);
+        self.tune(now);
+        let heard = self.hearing.at(now);
+        self.exit.expire(heard, self.patience());
+        while let Some(parity) = self.encoder.poll(now) {
+            self.queue_parity(parity);
+        }
+    }
+
+    /// Parameters that follow the paths: redundancy and the entry queue's.
+    fn tune(&mut self, now: Time) {
+        let up = || self.paths.iter().filter(|p| p.liveness.is_up());
+        let capacity: u64 = up().map(|p| p.congestion.bandwidth().bytes_per_sec()).sum();
+        let elapsed = (now - self.budget_at).min(Duration::from_secs(1));
+        self.budget_at = now;
+        self.budget.earn(Rate::from_bytes_per_sec(capacity).bytes_in(elapsed));
+        if now < self.coding_at {
+            return;
+        }
+        self.coding_at = now + Duration::from_millis(500);
+        let slowest = up().map(|p| p.rtt.base()).max().unwrap_or_default();
+        // A loss-based sender halves its window's excess over the pipe: a queue
+        // of some part of the round trip keeps the paths busy meanwhile.
+        self.entry_parameters.target = (slowest / 3).max(Duration::from_millis(5));
+        self.entry_parameters.interval = (slowest * 2).max(Duration::from_millis(100));
+        let size = erasure_rate(&ErasureConditions {
+            loss: Ratio::from_fraction(up().map(|p| p.loss_share()).fold(0.0, f64::max)),
+            rtt: slowest,
+            feedback_interval: self.feedback_interval(),
+            deadline: REPAIR_REALTIME,
+            share: self.budget.share(),
+        });
+        self.coding = size.is_some();
+        self.encoder.set_size(size);
+    }
+
+    /// Idle paths are probed: often enough to keep a NAT's mapping, and while
+    /// the tunnel is in use, to know which paths work.
+    fn idle_probe(&self, now: Time) -> Option<Duration> {
+        if now - self.last_used < Duration::from_secs(3) {
+            return Some(Duration::from_millis(500));
+        }
+        self.config.keepalive
+    }
+
+    /// Applies what paths report: frames that arrived, frames to send again.
+    fn take_settled(&mut self, settled: &mut Settled) {
+        for frame in settled.acked.drain(..) {
+            if let SentFrame::Chunk { key, offset, len } = frame {
+                if self.outgoing.get_mut(key).is_some_and(|p| p.on_acked(offset, len)) {
+                    if let Some(packet) = self.outgoing.remove(key) {
+                        self.recycle(packet.bytes);
+                    }
+                }
+            }
+        }
+        for frame in settled.lost.drain(..) {
+            match frame {
+                SentFrame::Chunk { key, .. } if self.outgoing.get(key).is_none() => {}
+                SentFrame::Chunk { .. } => self.repairs.push_back(frame),
+                SentFrame::GaveUp(gave_up) => self.gave_ups.push_back(gave_up),
+                SentFrame::Mode => self.mode_untold = true,
+                SentFrame::PathStatus { path } => {
+                    for p in self.paths.iter_mut().filter(|p| p.id == path) {
+                        p.wish_untold = true;
+                    }
+                }
+            }
+        }
+    }
+
+    /// The repair clock runs while some path works, the hole clock while
+    /// something is heard.
+    fn update_clocks(&mut self, now: Time) {
+        if self.paths.iter().any(|p| p.liveness.is_up()) {
+            self.working.run(now);
+        } else {
+            self.working.stop(now);
+        }
+        if let Some(heard) = self.last_heard {
+            if now - heard > SILENCE {
+                self.hearing.stop(heard + SILENCE);
+            }
+        }
+    }
+
+    /// Packets whose repair would come too late are given up, and the peer is
+    /// told.
+    fn give_up_late(&mut self, now: Time) {
+        let working = self.working.at(now);
+        if !self.working.runs() {
+            return;
+        }
+        for kind in 0..self.deadlines.len() {
+            while let Some(&(deadline, key)) = self.deadlines[kind].front() {
+                if deadline > working && self.outgoing.get(key).is_some() {
+                    break;
+                }
+                self.deadlines[kind].pop_front();
+                let Some(outgoing) = self.outgoing.get(key) else { continue };
+                let (flow, sequence) = (outgoing.flow, outgoing.sequence);
+                self.counters.gave_up += 1;
+                self.gave_ups.push_back(GaveUp { flow, sequence, count: 1 });
+                if let Some(cutting) = self.cutting.get_mut(usize::from(flow)) {
+                    if *cutting == Some(key) {
+                        *cutting = None;
+                        self.entry.cut(flow);
+                    }
+                }
+                if let Some(packet) = self.outgoing.remove(key) {
+                    self.recycle(packet.bytes);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! What comes from the peer.
+
+use super::Peer;
+use crate::config::{LinkId, Mode};
+use crate::path::{Path, Settled, Wish};
+use crate::redundancy::erasure::{Member, Parity, Recovered, SourceId};
+use braid_units::Time;
+use braid_wire::{Chunk, DataHeader, ErasureFrame, Frame, Frames, HEADER_LEN, PathStatus, expand};
+use std::net::{IpAddr, SocketAddr};
+
+/// Where a datagram came from.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival {
+    /// By which link.
+    pub link: LinkId,
+    /// From which address.
+    pub remote: SocketAddr,
+    /// To which of ours, if the socket has several.
+    pub local: Option<IpAddr>,
+}
+
+impl Peer {
+    /// Opens a data datagram and does what its frames say. False if it isn't
+    /// authentic, or was received before.
+    pub(crate) fn on_datagram(
+        &mut self,
+        header: DataHeader,
+        datagram: &mut [u8],
+        arrival: Arrival,
+        now: Time,
+    ) -> Result<Received, Refused> {
+        let known = self.paths.iter().position(|p| p.id == header.path);
+        let expected =
+            known.and_then(|i| self.paths[i].received.largest()).map_or(0, |largest| largest + 1);
+        let number = expand(header.packet_number, 24, expected);
+        if let Some(index) = known {
+            self.paths[index].replay.check(number).map_err(|_| Refused::Replayed)?;
+        }
+        let len = datagram.len() as u64;
+        let (head, payload) = datagram.split_at_mut(HEADER_LEN);
+        let session = self.sessions.by_index(header.receiver, now).ok_or(Refused::NoSession)?;
+        let payload =
+            session.open(header.path, number, head, payload).map_err(|_| Refused::Forged)?;
+        let gone = self.sessions.prove(header.receiver);
+
+        let index = match known {
+            Some(index) => index,
+            None => {
+                if self.paths.len() >= super::MAX_PATHS {
+                    return Err(Refused::TooManyPaths);
+                }
+                let path = Path::new(header.path, arrival.link, arrival.remote, 1500, now);
+                self.paths.push(path);
+                self.paths.len() - 1
+            }
+        };
+        let path = &mut self.paths[index];
+        path.replay.mark(number).map_err(|_| Refused::Replayed)?;
+        let newest = path.received.largest().is_none_or(|largest| number > largest);
+        if newest && self.config.endpoints.is_empty() {
+            // Roaming: the peer is where its newest authentic packet came from.
+            path.move_to(arrival, now);
+        }
+        path.counters.received_bytes += len;
+        path.counters.received_datagrams += 1;
+        self.last_heard = Some(now);
+        self.hearing.run(now);
+
+        let eliciting = self.on_frames(index, payload, now);
+        self.paths[index].received.on_packet(number, now, eliciting);
+        Ok(Received { gone })
+    }
+
+    fn on_frames(&mut self, index: usize, payload: &[u8], now: Time) -> bool {
+        let mut eliciting = false;
+        let mut settled = std::mem::take(&mut self.settled);
+        settled.clear();
+        for frame in Frames::new(payload) {
+            let Ok(frame) = frame else {
+                self.counters.refused += 1;
+                break;
+            };
+            eliciting |= !matches!(frame, Frame::Ack(_) | Frame::Close(_));
+            match frame {
+                Frame::Ping => {}
+                Frame::Ack(ack) => self.on_ack(&ack, now, &mut settled),
+                Frame::Chunk(chunk) => self.on_chunk(&chunk, now),
+                Frame::GaveUp(gave_up) => {
+                    let heard = self.hearing.at(now);
+                    self.exit.on_gave_up(heard, &gave_up);
+                }
+                Frame::PathStatus(status) => self.on_path_status(&status),
+                Frame::Erasure(frame) => self.on_parity(&frame, now),
+                Frame::Mode(mode) => {
+                    if let Some(mode) = Mode::from_wire(mode).filter(|_| self.config.follow_mode) {
+                        self.mode = mode;
+                    }
+                }
+                Frame::Close(_) => self.closed = true,
+            }
+        }
+        // On a path that we didn't open, hearing is the first sign of life:
+        // probe at once, so that it's proven within a round trip.
+        if !self.paths[index].liveness.is_up() {
+            self.paths[index].liveness.probe_soon_after_heard(now);
+        }
+        self.take_settled(&mut settled);
+        self.settled = settled;
+        eliciting
+    }
+
+    fn on_ack(&mut self, ack: &braid_wire::Ack<'_>, now: Time, settled: &mut Settled) {
+        let feedback = self.feedback_interval();
+        let clock = &mut self.peer_clock;
+        let Some(path) = self.paths.iter_mut().find(|p| p.id == ack.path) else { return };
+        path.on_ack(ack, now, feedback, |us| clock.unwrap(us), settled);
+        if settled.returned {
+            settled.returned = false;
+            self.update_clocks(now);
+        }
+    }
+
+    pub(super) fn on_chunk(&mut self, chunk: &Chunk<'_>, now: Time) {
+        self.last_used = now;
+        self.take_chunk(chunk, now);
+        if chunk.realtime && !chunk.unordered {
+            self.coded.clear();
+            let mut coded = std::mem::take(&mut self.coded);
+            chunk.write(&mut coded, false);
+            let id = SourceId {
+                flow: chunk.flow,
+                sequence: chunk.sequence,
+                offset: chunk.position.offset(),
+            };
+            let recovered = self.decoder.on_source(now, id, &coded);
+            self.coded = coded;
+            self.on_recovered(recovered, now);
+        }
+    }
+
+    fn take_chunk(&mut self, chunk: &Chunk<'_>, now: Time) {
+        let heard = self.hearing.at(now);
+        let spare = &mut self.spare;
+        let _ = self.exit.on_chunk(heard, chunk, |capacity| {
+            // A large buffer for a small packet would waste memory while it
+            // waits.
+            let fits =
+                |b: &Vec<u8>| b.capacity() >= capacity && b.capacity() <= capacity.max(2048) * 4;
+            match spare.iter().rposition(fits) {
+                Some(index) => spare.swap_remove(index),
+                None => Vec::with_capacity(capacity.max(256)),
+            }
+        });
+    }
+
+    fn on_parity(&mut self, frame: &ErasureFrame<'_>, now: Time) {
+        let members = frame
+            .sources
+            .iter()
+            .map(|s| Member {
+                id: SourceId { flow: s.flow, sequence: s.sequence, offset: s.offset },
+                len: s.len,
+            })
+            .collect();
+        match Parity::new(members, frame.body.to_vec()) {
+            Ok(parity) => {
+                let recovered = self.decoder.on_parity(now, parity);
+                self.on_recovered(recovered, now);
+            }
+            Err(_) => self.counters.refused += 1,
+        }
+    }
+
+    fn on_recovered(&mut self, recovered: Vec<Recovered>, now: Time) {
+        for r in recovered {
+            if let Some(Ok(Frame::Chunk(chunk))) = Frames::new(&r.bytes).next() {
+                self.counters.recovered += 1;
+                self.take_chunk(&chunk, now);
+            }
+        }
+    }
+
+    fn on_path_status(&mut self, status: &PathStatus) {
+        if !self.config.endpoints.is_empty() {
+            return; // Ours to say.
+        }
+        for path in self.paths.iter_mut().filter(|p| p.id == status.path) {
+            path.wish = Wish { tier: status.tier, standby: status.standby, cap: status.cap };
+            path.congestion.set_cap(status.cap);
+        }
+    }
+}
+
+/// A datagram that was taken in.
+#[derive(Clone, Copy, Debug)]
+pub struct Received {
+    /// Our index of a session that is gone thereby.
+    pub gone: Option<u32>,
+}
+
+/// Why a datagram was not taken in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// No session of that index, or it has expired.
+    NoSession,
+    /// Wrong keys, or altered on the way.
+    Forged,
+    /// Received before, or too old to tell.
+    Replayed,
+    /// The peer has as many paths as it may.
+    TooManyPaths,
+}

@@ -1,0 +1,132 @@
+//! Which path the next bytes take: earliest delivery.
+//!
+//! Each chunk goes where it will arrive first, counting the path's queue, rate
+//! and one-way delay; a path is skipped while waiting for a better one is
+//! quicker (ECF, CoNEXT 2017; BLEST, IFIP Networking 2016), unless the flow
+//! has shown that it fills whatever it gets.
+
+use super::Peer;
+use crate::config::Mode;
+use braid_units::Time;
+use std::time::Duration;
+
+/// A backlog this old shows a flow that uses all it gets...
+const ELASTIC_AFTER: Duration = Duration::from_millis(30);
+/// ...and it's taken for one this long.
+const ELASTIC_FOR: Duration = Duration::from_secs(1);
+/// Mode `overflow`: a queue this old counts as "full".
+const OVERFLOW_AFTER: Duration = Duration::from_millis(10);
+/// Urgent packets may exceed a path's window by this factor.
+const URGENT_WINDOWS: u64 = 2;
+
+/// What is to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Item {
+    /// Small and not to wait: doesn't ask the pacer.
+    Urgent,
+    /// Something sent before: as soon as it can be, but paced.
+    Repair,
+    /// A flow's bytes.
+    Bulk {
+        /// Bytes it has waiting.
+        backlog: u64,
+        /// How long it has had some.
+        waited: Duration,
+        /// It fills whatever it gets.
+        elastic: bool,
+    },
+}
+
+impl Peer {
+    /// Whether `flow` counts as elastic, from its backlog.
+    pub(super) fn is_elastic(&mut self, flow: u16, waited: Duration, now: Time) -> bool {
+        let Some(until) = self.elastic_until.get_mut(usize::from(flow)) else { return false };
+        if waited >= ELASTIC_AFTER {
+            *until = now + ELASTIC_FOR;
+        }
+        now < *until
+    }
+
+    /// The path for `item` now, not by path number `except`. `None`: wait.
+    pub(super) fn choose_path(
+        &mut self,
+        item: Item,
+        bytes: u64,
+        except: Option<u8>,
+        now: Time,
+    ) -> Option<usize> {
+        let waited = match item {
+            Item::Bulk { waited, .. } => waited,
+            _ => Duration::ZERO,
+        };
+        self.rank_paths(bytes, waited, except, now);
+        let &(best_arrival, best) = self.orders.first()?;
+        let allowed = |path: &crate::path::Path| match item {
+            Item::Urgent => path.sent.in_flight_bytes() < path.congestion.window() * URGENT_WINDOWS,
+            _ => path.is_available(now),
+        };
+        let &(arrival, choice) =
+            self.orders.iter().find(|(_, index)| allowed(&self.paths[*index]))?;
+        if choice == best {
+            return Some(choice);
+        }
+        match item {
+            Item::Bulk { elastic: true, .. } | Item::Urgent => Some(choice),
+            // Waiting for the best path brings all that waits there by then.
+            Item::Bulk { backlog, .. } => {
+                let drain = self.paths[best].congestion.bandwidth().time_for(backlog);
+                (arrival <= best_arrival + drain.as_micros() as i64).then_some(choice)
+            }
+            Item::Repair => {
+                let patience = Duration::from_millis(5).as_micros() as i64;
+                (arrival <= best_arrival + patience).then_some(choice)
+            }
+        }
+    }
+
+    /// Usable paths by estimated arrival, best first, into `orders`.
+    fn rank_paths(&mut self, bytes: u64, waited: Duration, except: Option<u8>, now: Time) {
+        let mut orders = std::mem::take(&mut self.orders);
+        orders.clear();
+        let usable = |p: &crate::path::Path| p.liveness.is_up() && Some(p.id) != except;
+        let primary = self.paths.iter().any(|p| usable(p) && !p.wish.standby);
+        let tier_limit = self.tier_limit(waited, now);
+        for (index, path) in self.paths.iter().enumerate() {
+            if usable(path) && (path.wish.standby != primary) && path.wish.tier <= tier_limit {
+                orders.push((path.arrival_us(bytes, now), index));
+            }
+        }
+        orders.sort_unstable();
+        self.orders = orders;
+    }
+
+    /// The highest tier that may be used now.
+    fn tier_limit(&self, waited: Duration, now: Time) -> u8 {
+        if self.mode != Mode::Overflow {
+            return u8::MAX;
+        }
+        let mut tiers: Vec<u8> = self
+            .paths
+            .iter()
+            .filter(|p| p.liveness.is_up() && !p.wish.standby)
+            .map(|p| p.wish.tier)
+            .collect();
+        tiers.sort_unstable();
+        tiers.dedup();
+        for &tier in &tiers {
+            let free = self.paths.iter().any(|p| p.wish.tier == tier && p.is_available(now));
+            if free || waited < OVERFLOW_AFTER {
+                return tier;
+            }
+        }
+        tiers.last().copied().unwrap_or(u8::MAX)
+    }
+
+    /// When a path will next be free, if something waits for one.
+    pub(super) fn next_departure(&self, now: Time) -> Option<Time> {
+        if self.entry.is_empty() && self.repairs.is_empty() {
+            return None;
+        }
+        self.paths.iter().filter_map(|p| p.release_at(now)).min()
+    }
+}

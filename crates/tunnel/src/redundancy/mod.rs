@@ -1,0 +1,5 @@
+//! Redundancy where a repair would come too late: copies and parities, within
+//! a budget.
+
+pub mod budget;
+pub mod erasure;

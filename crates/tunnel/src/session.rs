@@ -1,0 +1,100 @@
+//! The keys between us and a peer: current, previous, and one not yet proven.
+
+use braid_handshake::{Established, Forged, KeyAge, KeyLifetime, OpeningKey, SealingKey};
+use braid_units::Time;
+
+/// One agreed session.
+#[derive(Debug)]
+pub struct Session {
+    /// Our index of it, in what we receive.
+    pub local_index: u32,
+    /// The peer's index of it, in what we send.
+    pub remote_index: u32,
+    /// We began the handshake.
+    pub initiator: bool,
+    seal: SealingKey,
+    open: OpeningKey,
+    lifetime: KeyLifetime,
+}
+
+impl Session {
+    /// A session just agreed on.
+    pub fn new(local_index: u32, initiator: bool, established: Established, now: Time) -> Self {
+        Self {
+            local_index,
+            remote_index: established.remote_index.get(),
+            initiator,
+            lifetime: KeyLifetime::new(established.aead, now),
+            seal: established.seal,
+            open: established.open,
+        }
+    }
+
+    /// Seals a payload in place.
+    pub fn seal(&mut self, path: u8, number: u64, header: &[u8], payload: &mut [u8]) -> [u8; 16] {
+        self.lifetime.count_sealed(1);
+        self.seal.seal(path, number, header, payload)
+    }
+
+    /// Opens a payload in place.
+    pub fn open<'a>(
+        &mut self,
+        path: u8,
+        number: u64,
+        header: &[u8],
+        payload: &'a mut [u8],
+    ) -> Result<&'a mut [u8], Forged> {
+        let result = self.open.open(path, number, header, payload);
+        if result.is_err() {
+            self.lifetime.count_forged();
+        }
+        result
+    }
+
+    /// How worn the keys are.
+    pub fn age(&self, now: Time) -> KeyAge {
+        self.lifetime.age(now)
+    }
+}
+
+/// The sessions with one peer.
+#[derive(Debug, Default)]
+pub struct Sessions {
+    /// What we send with.
+    pub current: Option<Session>,
+    /// What was current before: packets of it may still be on their way.
+    pub previous: Option<Session>,
+    /// Agreed on, but the initiator hasn't proven yet that it has the keys.
+    pub unproven: Option<Session>,
+}
+
+impl Sessions {
+    /// The session of our `index`, if there is one that may still be used.
+    pub fn by_index(&mut self, index: u32, now: Time) -> Option<&mut Session> {
+        [&mut self.current, &mut self.previous, &mut self.unproven]
+            .into_iter()
+            .filter_map(Option::as_mut)
+            .find(|s| s.local_index == index)
+            .filter(|s| s.age(now) != KeyAge::Expired)
+    }
+
+    /// The initiator has used the unproven session: send with it from now on.
+    /// Returns the index of a session that is gone thereby.
+    pub fn prove(&mut self, index: u32) -> Option<u32> {
+        let proven = self.unproven.take_if(|s| s.local_index == index)?;
+        self.make_current(proven)
+    }
+
+    /// Send with `session` from now on. Returns the index of a session that is
+    /// gone thereby.
+    pub fn make_current(&mut self, session: Session) -> Option<u32> {
+        let gone = self.previous.take();
+        self.previous = self.current.replace(session);
+        gone.map(|s| s.local_index)
+    }
+
+    /// The session to send with.
+    pub fn sending(&mut self, now: Time) -> Option<&mut Session> {
+        self.current.as_mut().filter(|s| s.age(now) != KeyAge::Expired)
+    }
+}

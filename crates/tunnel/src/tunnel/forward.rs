@@ -1,0 +1,121 @@
+//! Which peer an inner packet is for, and whether it may come from there:
+//! cryptokey routing for IP, a learning bridge for Ethernet.
+
+use super::Tunnel;
+use crate::config::PeerId;
+use crate::routing::{Forward, MacAddress};
+use braid_inner::{Addresses, InnerPacket, Layer, check};
+use braid_units::Time;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// A port of the bridge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Port {
+    /// Our TAP device.
+    Local,
+    /// A peer.
+    Peer(PeerId),
+}
+
+impl Tunnel {
+    /// From our device to a peer.
+    pub(super) fn route_out(&mut self, packet: InnerPacket, now: Time) {
+        match self.config.layer {
+            Layer::L3 => {
+                let peer = destination(&packet.bytes).and_then(|ip| self.allowed.lookup(ip));
+                match peer.copied() {
+                    Some(id) => self.admit(id, packet, now),
+                    None => {
+                        self.counters.unroutable += 1;
+                        self.recycle(packet.bytes);
+                    }
+                }
+            }
+            Layer::L2 => {
+                let Some((to, from)) = MacAddress::of_frame(&packet.bytes) else {
+                    self.counters.unroutable += 1;
+                    return;
+                };
+                self.forwarding.learn(from, Port::Local, now);
+                self.bridge(packet, to, Port::Local, now);
+            }
+        }
+    }
+
+    /// From a peer to our device (or to another peer of the bridge).
+    pub(super) fn route_in(&mut self, id: PeerId, now: Time) {
+        while let Some(packet) = self.peers.get_mut(&id).and_then(|e| e.peer.poll_inner()) {
+            let layer = self.config.layer;
+            let allowed = match check(&packet.bytes, packet.offload, layer) {
+                Err(_) => false,
+                Ok(checked) => match checked.addresses {
+                    Addresses::Ip { src, .. } => self.allowed.lookup(src) == Some(&id),
+                    Addresses::Ethernet { .. } => true,
+                },
+            };
+            let Some(entry) = self.peers.get_mut(&id) else { return };
+            if !allowed {
+                entry.peer.counters.inner_refused += 1;
+                self.recycle(packet.bytes);
+                continue;
+            }
+            entry.peer.counters.delivered_bytes += packet.bytes.len() as u64;
+            match (layer, MacAddress::of_frame(&packet.bytes)) {
+                (Layer::L3, _) => self.inner.push_back(packet),
+                (Layer::L2, Some((to, from))) => {
+                    self.forwarding.learn(from, Port::Peer(id), now);
+                    self.bridge(packet, to, Port::Peer(id), now);
+                }
+                (Layer::L2, None) => {}
+            }
+        }
+    }
+
+    fn bridge(&mut self, packet: InnerPacket, to: MacAddress, from: Port, now: Time) {
+        match self.forwarding.forward(to, from, now) {
+            Forward::Drop => self.recycle(packet.bytes),
+            Forward::To(port) => self.hand(port, packet, now),
+            Forward::Flood => {
+                let ports: Vec<Port> = self
+                    .peers
+                    .keys()
+                    .map(|id| Port::Peer(*id))
+                    .chain([Port::Local])
+                    .filter(|port| *port != from)
+                    .collect();
+                for port in ports {
+                    self.hand(port, packet.clone(), now);
+                }
+            }
+        }
+    }
+
+    fn hand(&mut self, port: Port, packet: InnerPacket, now: Time) {
+        match port {
+            Port::Local => self.inner.push_back(packet),
+            Port::Peer(id) => self.admit(id, packet, now),
+        }
+    }
+
+    fn admit(&mut self, id: PeerId, packet: InnerPacket, now: Time) {
+        if let Some(entry) = self.peers.get_mut(&id) {
+            entry.peer.admit(packet, &self.config.classes, now);
+            self.activate(id);
+        }
+    }
+}
+
+/// Destination of an IP packet.
+fn destination(packet: &[u8]) -> Option<IpAddr> {
+    match packet.first()? >> 4 {
+        4 => {
+            let octets: [u8; 4] = packet.get(16..20)?.try_into().ok()?;
+            Some(Ipv4Addr::from(octets).into())
+        }
+        6 => {
+            let octets: [u8; 16] = packet.get(24..40)?.try_into().ok()?;
+            Some(Ipv6Addr::from(octets).into())
+        }
+        _ => None,
+    }
+}

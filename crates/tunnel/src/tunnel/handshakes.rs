@@ -1,0 +1,347 @@
+//! When hands are shaken, by which links, and what follows from it.
+
+use super::{Event, Tunnel};
+use crate::config::{LinkConfig, LinkId, PeerConfig, PeerId};
+use crate::path::liveness::PathState;
+use crate::peer::receive::Arrival;
+use crate::peer::{Peer, Transmit};
+use crate::session::Session;
+use braid_handshake::{
+    AeadOffer, Cookie, HandshakeMessage, Hello, Initiation, KeyAge, LatestTimestamp, Received,
+    SessionIndex, TunnelParameters, os_random,
+};
+use braid_units::Time;
+use braid_wire::MAX_SESSION_INDEX;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Pauses between attempts: quick at first, since a link may lose the first
+/// ones; in the end about as WireGuard's `REKEY_TIMEOUT` of 5 s.
+const RETRY: [Duration; 5] = [
+    Duration::from_millis(300),
+    Duration::from_millis(600),
+    Duration::from_millis(1000),
+    Duration::from_millis(2000),
+    Duration::from_millis(5000),
+];
+/// A peer that said goodbye isn't called before.
+pub(super) const AFTER_GOODBYE: Duration = Duration::from_secs(1);
+/// How often the keys' age is looked at.
+const AGE_CHECK: Duration = Duration::from_secs(1);
+
+/// The handshake with one peer.
+#[derive(Debug)]
+pub(super) struct Handshaking {
+    pending: Option<Initiation>,
+    attempts: u32,
+    next_at: Time,
+    cookies: HashMap<LinkId, Cookie>,
+    latest: LatestTimestamp,
+    last_sent: u64,
+}
+
+/// How busy we are with handshakes.
+#[derive(Debug)]
+pub(super) struct Load {
+    per_second: u32,
+    second: u64,
+    count: u32,
+}
+
+impl Load {
+    pub fn new(per_second: u32) -> Self {
+        Self { per_second, second: 0, count: 0 }
+    }
+
+    /// Counts one more; true when that is too many.
+    fn is_high(&mut self, now: Time) -> bool {
+        let second = now.as_millis() / 1000;
+        if second != self.second {
+            (self.second, self.count) = (second, 0);
+        }
+        self.count = self.count.saturating_add(1);
+        self.count > self.per_second
+    }
+}
+
+impl Handshaking {
+    pub fn new(now: Time) -> Self {
+        Self {
+            pending: None,
+            attempts: 0,
+            next_at: now,
+            cookies: HashMap::new(),
+            latest: LatestTimestamp::default(),
+            last_sent: 0,
+        }
+    }
+
+    /// Tries (again) at `at`.
+    pub fn retry_at(&mut self, at: Time) {
+        self.next_at = at;
+        self.attempts = 0;
+    }
+
+    /// A link came up: if we are trying in vain, try by it at once.
+    pub fn retry_if_idle(&mut self, now: Time) {
+        if self.pending.is_some() {
+            self.retry_at(now);
+        }
+    }
+
+    /// When to look again.
+    pub fn deadline(&self, peer: &Peer, now: Time) -> Option<Time> {
+        if peer.config.endpoints.is_empty() {
+            return None;
+        }
+        if self.pending.is_some() || peer.sessions.current.is_none() {
+            Some(self.next_at)
+        } else {
+            Some(now + AGE_CHECK)
+        }
+    }
+}
+
+impl Tunnel {
+    /// Begins or repeats a handshake with the peer if it's time to.
+    pub(super) fn shake_hands(&mut self, id: PeerId, now: Time) {
+        let Some(entry) = self.peers.get_mut(&id) else { return };
+        if entry.peer.config.endpoints.is_empty() || now < entry.handshaking.next_at {
+            return;
+        }
+        let wanted = match &entry.peer.sessions.current {
+            None => true,
+            Some(session) => match session.age(now) {
+                KeyAge::Fresh => false,
+                KeyAge::RekeyDue => session.initiator,
+                KeyAge::Expired => true,
+            },
+        };
+        if !wanted {
+            entry.handshaking.pending = None;
+            return;
+        }
+        let attempt = entry.handshaking.attempts;
+        let pause = RETRY[(attempt as usize).min(RETRY.len() - 1)];
+        entry.handshaking.attempts += 1;
+        entry.handshaking.next_at = now + pause;
+
+        // Paths that don't work may have the wrong endpoint: try the next.
+        for path in &mut entry.peer.paths {
+            if let Some(link) = self.links.get(&path.link) {
+                let endpoint = endpoint_for(&entry.peer.config, &link.config, attempt);
+                if let Some(endpoint) = endpoint.filter(|_| !path.liveness.is_up()) {
+                    path.remote = endpoint;
+                }
+            }
+        }
+        let index = self.new_index();
+        let hello = self.hello(id, now);
+        let Some(entry) = self.peers.get_mut(&id) else { return };
+        let started = Initiation::start(
+            &self.config.private_key,
+            &entry.peer.config.public_key,
+            entry.peer.config.preshared_key.as_ref(),
+            None,
+            SessionIndex::new(index),
+            &hello,
+            &mut os_random(),
+        );
+        let Ok((initiation, _)) = started else { return };
+        let works = entry.peer.paths.iter().any(|p| p.liveness.is_up());
+        for path in &entry.peer.paths {
+            // A rekey goes by what works; a first call by all.
+            let skip = path.state() == PathState::LinkDown || works && !path.liveness.is_up();
+            if skip {
+                continue;
+            }
+            let cookie = entry.handshaking.cookies.get(&path.link).filter(|c| c.is_fresh(now));
+            let message = initiation.datagram(cookie);
+            let transmit = Transmit {
+                link: path.link,
+                remote: path.remote,
+                local: path.local,
+                segment: message.len(),
+            };
+            self.handshakes.push_back((transmit, message));
+        }
+        entry.handshaking.pending = Some(initiation);
+    }
+
+    /// Takes a message of a handshake.
+    pub(super) fn on_handshake_message(&mut self, from: Arrival, message: &[u8], now: Time) {
+        let taken = match HandshakeMessage::classify(message) {
+            Ok(HandshakeMessage::Initiation) => self.on_initiation(from, message, now),
+            Ok(HandshakeMessage::Response { receiver }) => {
+                self.on_response(from, receiver, message, now)
+            }
+            Ok(HandshakeMessage::CookieReply { receiver }) => {
+                self.on_cookie(from, receiver, message, now)
+            }
+            Err(_) => None,
+        };
+        if taken.is_none() {
+            self.counters.refused_handshakes += 1;
+        }
+    }
+
+    fn on_initiation(&mut self, from: Arrival, message: &[u8], now: Time) -> Option<()> {
+        let high = self.load.is_high(now);
+        let received = self.responder.receive(now, from.remote, message, high, &mut os_random());
+        let pending = match received {
+            Received::Ignore(_) => return None,
+            Received::Send(reply) => {
+                self.send_to(from, reply);
+                return Some(());
+            }
+            Received::Initiation(pending) => pending,
+        };
+        let id = *self.by_key.get(pending.remote_static())?;
+        let remote_instance = pending.hello().instance;
+        let timestamp = pending.hello().timestamp;
+        let index = self.new_index();
+        let hello = self.hello(id, now);
+        let entry = self.peers.get_mut(&id)?;
+        entry.handshaking.latest.advance(timestamp).ok()?;
+        let psk = entry.peer.config.preshared_key.as_ref();
+        let (reply, established) = pending.respond(SessionIndex::new(index), &hello, psk).ok()?;
+
+        let anew = entry.peer.remote_instance != Some(remote_instance);
+        if anew {
+            for gone in entry.peer.drop_sessions() {
+                self.sessions.remove(&gone);
+            }
+            entry.peer.remote_instance = Some(remote_instance);
+            entry.peer.forget_connection(now);
+            if entry.peer.config.endpoints.is_empty() {
+                // The home opens the paths anew; the old ones lead nowhere.
+                entry.peer.paths.clear();
+            }
+        }
+        let session = Session::new(index, false, established, now);
+        if let Some(old) = entry.peer.sessions.unproven.replace(session) {
+            self.sessions.remove(&old.local_index);
+        }
+        self.sessions.insert(index, id);
+        self.send_to(from, reply);
+        self.events.push_back(Event::Handshake { peer: id, anew });
+        self.activate(id);
+        Some(())
+    }
+
+    fn on_response(
+        &mut self,
+        from: Arrival,
+        receiver: SessionIndex,
+        message: &[u8],
+        now: Time,
+    ) -> Option<()> {
+        let id = self.initiator_of(receiver)?;
+        let entry = self.peers.get_mut(&id)?;
+        let established = entry.handshaking.pending.as_mut()?.finish(message).ok()?;
+        entry.handshaking.pending = None;
+        entry.handshaking.attempts = 0;
+        entry.handshaking.next_at = now;
+        let instance = established.hello.instance;
+        let anew = entry.peer.remote_instance != Some(instance);
+        if anew {
+            for gone in entry.peer.drop_sessions() {
+                self.sessions.remove(&gone);
+            }
+            entry.peer.remote_instance = Some(instance);
+            entry.peer.forget_connection(now);
+        }
+        let session = Session::new(receiver.get(), true, established, now);
+        if let Some(gone) = entry.peer.sessions.make_current(session) {
+            self.sessions.remove(&gone);
+        }
+        self.sessions.insert(receiver.get(), id);
+        // This endpoint answers: the other links of its family try it too.
+        for path in &mut entry.peer.paths {
+            if !path.liveness.is_up() && path.remote.is_ipv4() == from.remote.is_ipv4() {
+                path.remote = from.remote;
+            }
+            path.liveness.probe_soon(now);
+        }
+        entry.peer.confirm_keys();
+        self.events.push_back(Event::Handshake { peer: id, anew });
+        self.activate(id);
+        Some(())
+    }
+
+    fn on_cookie(
+        &mut self,
+        from: Arrival,
+        receiver: SessionIndex,
+        message: &[u8],
+        now: Time,
+    ) -> Option<()> {
+        let id = self.initiator_of(receiver)?;
+        let entry = self.peers.get_mut(&id)?;
+        let initiation = entry.handshaking.pending.as_ref()?;
+        let cookie = initiation.handle_cookie_reply(now, message).ok()?;
+        let again = initiation.datagram(Some(&cookie));
+        entry.handshaking.cookies.insert(from.link, cookie);
+        self.send_to(from, again);
+        Some(())
+    }
+
+    fn initiator_of(&self, index: SessionIndex) -> Option<PeerId> {
+        self.peers
+            .iter()
+            .find(|(_, e)| {
+                e.handshaking.pending.as_ref().is_some_and(|i| i.sender_index() == index)
+            })
+            .map(|(id, _)| *id)
+    }
+
+    fn send_to(&mut self, to: Arrival, message: Vec<u8>) {
+        let transmit =
+            Transmit { link: to.link, remote: to.remote, local: to.local, segment: message.len() };
+        self.handshakes.push_back((transmit, message));
+    }
+
+    fn hello(&mut self, id: PeerId, now: Time) -> Hello {
+        let clock = self.config.epoch_unix_nanos.saturating_add(now.as_nanos());
+        let mut timestamp = clock;
+        if let Some(entry) = self.peers.get_mut(&id) {
+            timestamp = clock.max(entry.handshaking.last_sent + 1);
+            entry.handshaking.last_sent = timestamp;
+        }
+        Hello {
+            instance: self.instance,
+            timestamp,
+            aead: AeadOffer::of_this_cpu(),
+            parameters: TunnelParameters::default(),
+        }
+    }
+
+    /// An index that no session has.
+    fn new_index(&mut self) -> u32 {
+        loop {
+            let index = (self.random.next() as u32) & MAX_SESSION_INDEX;
+            if !self.sessions.contains_key(&index) {
+                return index;
+            }
+        }
+    }
+}
+
+/// The endpoint of the peer that a link tries in this attempt.
+pub(super) fn endpoint_for(
+    peer: &PeerConfig,
+    link: &LinkConfig,
+    attempt: u32,
+) -> Option<SocketAddr> {
+    let fitting: Vec<SocketAddr> = peer
+        .endpoints
+        .iter()
+        .copied()
+        .filter(|e| if e.is_ipv4() { link.ipv4 } else { link.ipv6 })
+        .collect();
+    if fitting.is_empty() {
+        return None;
+    }
+    Some(fitting[attempt as usize % fitting.len()])
+}

@@ -1,0 +1,475 @@
+//! The tunnel's end: peers, links, and who gets what.
+
+mod forward;
+mod handshakes;
+mod random;
+
+use crate::config::{LinkConfig, LinkId, Mode, PeerConfig, PeerId, TunnelConfig};
+use crate::path::liveness::PathState;
+use crate::peer::receive::{Arrival, Refused};
+use crate::peer::{Peer, PeerReport, Transmit};
+use crate::routing::{AllowedIps, ForwardingDatabase, ForwardingLimits};
+use braid_handshake::{PublicKey, Responder};
+use braid_inner::{HashKey, InnerPacket};
+use braid_units::Time;
+use braid_wire::{DataHeader, DatagramKind};
+use forward::Port;
+use handshakes::{Handshaking, Load};
+use random::SplitMix;
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+
+/// Something worth a line in the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Keys were agreed on with the peer (again).
+    Handshake {
+        /// The peer.
+        peer: PeerId,
+        /// It had restarted, or it's the first time.
+        anew: bool,
+    },
+    /// The peer said goodbye.
+    Closed {
+        /// The peer.
+        peer: PeerId,
+    },
+    /// What is thought of a path changed.
+    Path {
+        /// The peer.
+        peer: PeerId,
+        /// The path's link.
+        link: LinkId,
+        /// The path.
+        path: u8,
+        /// What is thought of it now.
+        state: PathState,
+    },
+}
+
+/// Counters of what belongs to no peer.
+#[derive(Clone, Copy, Debug, Default, serde::Serialize)]
+pub struct TunnelCounters {
+    /// Datagrams that aren't ours or of no session.
+    pub strange: u64,
+    /// Data datagrams that didn't open.
+    pub forged: u64,
+    /// Data datagrams seen before.
+    pub replayed: u64,
+    /// Handshake messages refused.
+    pub refused_handshakes: u64,
+    /// Inner packets for which there is no peer.
+    pub unroutable: u64,
+}
+
+/// One end of the tunnel, with all its peers. Sans-IO: give it datagrams,
+/// inner packets and the time; take datagrams, inner packets and deadlines.
+///
+/// After any call that gives it something, call [`Self::poll_transmit`] and
+/// [`Self::poll_inner`] until they give nothing.
+#[derive(Debug)]
+pub struct Tunnel {
+    config: TunnelConfig,
+    links: BTreeMap<LinkId, Link>,
+    peers: BTreeMap<PeerId, Entry>,
+    by_key: HashMap<PublicKey, PeerId>,
+    sessions: HashMap<u32, PeerId>,
+    allowed: AllowedIps<PeerId>,
+    forwarding: ForwardingDatabase<Port>,
+    responder: Responder,
+    load: Load,
+    random: SplitMix,
+    hash_key: HashKey,
+    instance: u64,
+    next_peer: u32,
+    /// Peers that may have something to send.
+    active: VecDeque<PeerId>,
+    deadlines: BTreeSet<(Time, PeerId)>,
+    handshakes: VecDeque<(Transmit, Vec<u8>)>,
+    inner: VecDeque<InnerPacket>,
+    events: VecDeque<Event>,
+    spare: Vec<Vec<u8>>,
+    counters: TunnelCounters,
+}
+
+#[derive(Debug)]
+struct Link {
+    config: LinkConfig,
+    up: bool,
+}
+
+#[derive(Debug)]
+struct Entry {
+    peer: Peer,
+    handshaking: Handshaking,
+    is_active: bool,
+    deadline: Option<Time>,
+    announced: Vec<(u8, PathState)>,
+}
+
+impl Tunnel {
+    /// An end without links and peers.
+    pub fn new(config: TunnelConfig) -> Self {
+        let mut random = SplitMix::new(config.seed);
+        let mut key = [0; 16];
+        key[..8].copy_from_slice(&random.next().to_le_bytes());
+        key[8..].copy_from_slice(&random.next().to_le_bytes());
+        Self {
+            responder: Responder::new(&config.private_key),
+            load: Load::new(config.handshakes_per_second),
+            instance: random.next(),
+            hash_key: HashKey::new(key),
+            random,
+            links: BTreeMap::new(),
+            peers: BTreeMap::new(),
+            by_key: HashMap::new(),
+            sessions: HashMap::new(),
+            allowed: AllowedIps::new(),
+            forwarding: ForwardingDatabase::new(ForwardingLimits::default()),
+            next_peer: 0,
+            active: VecDeque::new(),
+            deadlines: BTreeSet::new(),
+            handshakes: VecDeque::new(),
+            inner: VecDeque::new(),
+            events: VecDeque::new(),
+            spare: Vec::new(),
+            counters: TunnelCounters::default(),
+            config,
+        }
+    }
+
+    /// Adds a peer; one with endpoints is called at once.
+    pub fn add_peer(&mut self, config: PeerConfig, now: Time) -> PeerId {
+        let id = PeerId(self.next_peer);
+        self.next_peer += 1;
+        for &prefix in &config.allowed_ips {
+            self.allowed.insert(prefix, id);
+        }
+        self.by_key.insert(config.public_key, id);
+        let peer = Peer::new(id, config, &self.config, self.hash_key.clone());
+        let mut entry = Entry {
+            peer,
+            handshaking: Handshaking::new(now),
+            is_active: false,
+            deadline: None,
+            announced: Vec::new(),
+        };
+        for (&link, state) in &self.links {
+            open_path(&mut entry.peer, link, state, now);
+        }
+        self.peers.insert(id, entry);
+        self.activate(id);
+        id
+    }
+
+    /// Forgets a peer.
+    pub fn remove_peer(&mut self, id: PeerId) {
+        if let Some(entry) = self.peers.remove(&id) {
+            self.by_key.remove(&entry.peer.config.public_key);
+            self.allowed.remove_peer(&id);
+            self.forwarding.remove_port(Port::Peer(id));
+            self.sessions.retain(|_, peer| *peer != id);
+            self.deadlines.retain(|(_, peer)| *peer != id);
+            self.active.retain(|peer| *peer != id);
+        }
+    }
+
+    /// Other endpoints for a peer (its name resolves to something else now).
+    pub fn set_endpoints(&mut self, id: PeerId, endpoints: Vec<SocketAddr>, now: Time) {
+        if let Some(entry) = self.peers.get_mut(&id) {
+            if entry.peer.config.endpoints != endpoints {
+                entry.peer.config.endpoints = endpoints;
+                entry.handshaking.retry_at(now);
+                self.activate(id);
+            }
+        }
+    }
+
+    /// A link appeared: from now on it's used.
+    pub fn add_link(&mut self, link: LinkId, config: LinkConfig, now: Time) {
+        let state = Link { config, up: true };
+        for entry in self.peers.values_mut() {
+            open_path(&mut entry.peer, link, &state, now);
+            entry.handshaking.retry_if_idle(now);
+        }
+        self.links.insert(link, state);
+        self.activate_all();
+    }
+
+    /// The link is gone for good.
+    pub fn remove_link(&mut self, link: LinkId) {
+        self.links.remove(&link);
+        for entry in self.peers.values_mut() {
+            entry.peer.close_paths(link);
+        }
+        self.activate_all();
+    }
+
+    /// The user wants the link used otherwise.
+    pub fn set_link(&mut self, link: LinkId, config: LinkConfig) {
+        let Some(state) = self.links.get_mut(&link) else { return };
+        state.config = config;
+        for entry in self.peers.values_mut().filter(|e| !e.peer.config.endpoints.is_empty()) {
+            entry.peer.set_wish(link, &config);
+        }
+        self.activate_all();
+    }
+
+    /// The link's carrier or address went or came (its socket is new then).
+    pub fn on_link(&mut self, link: LinkId, up: bool, now: Time) {
+        let Some(state) = self.links.get_mut(&link) else { return };
+        state.up = up;
+        for entry in self.peers.values_mut() {
+            entry.peer.on_link(link, up, now);
+            if up {
+                entry.handshaking.retry_if_idle(now);
+            }
+        }
+        self.activate_all();
+    }
+
+    /// Spread packets otherwise from now on; peers that follow are told.
+    pub fn set_mode(&mut self, mode: Mode) {
+        self.config.mode = mode;
+        for entry in self.peers.values_mut() {
+            entry.peer.set_mode(mode);
+        }
+        self.activate_all();
+    }
+
+    /// Takes a datagram that came by `link`; it's decrypted in place.
+    pub fn handle_datagram(
+        &mut self,
+        now: Time,
+        link: LinkId,
+        remote: SocketAddr,
+        local: Option<IpAddr>,
+        datagram: &mut [u8],
+    ) {
+        let arrival = Arrival { link, remote, local };
+        match DatagramKind::of(datagram) {
+            Some(DatagramKind::Data) => self.on_data(arrival, datagram, now),
+            Some(_) => self.on_handshake_message(arrival, datagram, now),
+            None => self.counters.strange += 1,
+        }
+    }
+
+    /// Takes a packet from the TUN/TAP device.
+    pub fn handle_inner(&mut self, now: Time, packet: InnerPacket) {
+        self.route_out(packet, now);
+    }
+
+    /// What is due at `now` is done.
+    pub fn handle_timeout(&mut self, now: Time) {
+        while let Some(&(at, id)) = self.deadlines.first() {
+            if at > now {
+                break;
+            }
+            self.deadlines.pop_first();
+            let Some(entry) = self.peers.get_mut(&id) else { continue };
+            entry.deadline = None;
+            entry.peer.on_timeout(now);
+            self.after_peer(id, now);
+            self.activate(id);
+        }
+    }
+
+    /// When [`Self::handle_timeout`] is to be called at the latest.
+    pub fn next_timeout(&self) -> Option<Time> {
+        if !self.active.is_empty() || !self.handshakes.is_empty() {
+            return Some(Time::ZERO);
+        }
+        self.deadlines.first().map(|d| d.0)
+    }
+
+    /// The next datagrams to send: written into `out`, which is cleared first.
+    pub fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Transmit> {
+        out.clear();
+        if let Some((transmit, message)) = self.handshakes.pop_front() {
+            out.extend_from_slice(&message);
+            return Some(transmit);
+        }
+        while let Some(&id) = self.active.front() {
+            self.shake_hands(id, now);
+            if let Some((transmit, message)) = self.handshakes.pop_front() {
+                out.extend_from_slice(&message);
+                return Some(transmit);
+            }
+            let Some(entry) = self.peers.get_mut(&id) else {
+                self.active.pop_front();
+                continue;
+            };
+            if let Some(transmit) = entry.peer.poll_transmit(now, out) {
+                // Peers take turns.
+                self.active.rotate_left(1);
+                return Some(transmit);
+            }
+            out.clear();
+            entry.is_active = false;
+            self.active.pop_front();
+            self.reschedule(id, now);
+        }
+        None
+    }
+
+    /// The next packet for the TUN/TAP device. Give its buffer back by
+    /// [`Self::recycle`].
+    pub fn poll_inner(&mut self) -> Option<InnerPacket> {
+        self.inner.pop_front()
+    }
+
+    /// The next event.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// An empty buffer of at least `capacity` bytes for a packet.
+    pub fn take_buffer(&mut self, capacity: usize) -> Vec<u8> {
+        match self.spare.iter().rposition(|b| b.capacity() >= capacity) {
+            Some(index) => self.spare.swap_remove(index),
+            None => Vec::with_capacity(capacity),
+        }
+    }
+
+    /// Takes a buffer back for reuse.
+    pub fn recycle(&mut self, mut buffer: Vec<u8>) {
+        if self.spare.len() < 256 && buffer.capacity() > 0 {
+            buffer.clear();
+            self.spare.push(buffer);
+        }
+    }
+
+    /// The kernel refused a datagram of `size` as too large for the link.
+    pub fn on_message_too_long(&mut self, link: LinkId, size: usize) {
+        let limit = u16::try_from(size.saturating_sub(1)).unwrap_or(u16::MAX);
+        for entry in self.peers.values_mut() {
+            for path in entry.peer.paths.iter_mut().filter(|p| p.link == link) {
+                path.mtu.on_local_emsgsize(limit);
+            }
+        }
+    }
+
+    /// Says goodbye to all peers; what [`Self::poll_transmit`] then gives is
+    /// the last.
+    pub fn close(&mut self, now: Time) {
+        for entry in self.peers.values_mut() {
+            let mut goodbyes = Vec::new();
+            entry.peer.say_goodbye(now, &mut goodbyes);
+            self.handshakes.extend(goodbyes);
+        }
+    }
+
+    /// The peers as they are now.
+    pub fn report(&self, now: Time) -> Vec<(PeerId, PeerReport)> {
+        self.peers.iter().map(|(id, entry)| (*id, entry.peer.report(now))).collect()
+    }
+
+    /// Counters of what belongs to no peer.
+    pub fn counters(&self) -> TunnelCounters {
+        self.counters
+    }
+
+    fn on_data(&mut self, arrival: Arrival, datagram: &mut [u8], now: Time) {
+        let Ok(header) = DataHeader::parse(datagram) else {
+            self.counters.strange += 1;
+            return;
+        };
+        let Some(&id) = self.sessions.get(&header.receiver) else {
+            self.counters.strange += 1;
+            return;
+        };
+        let Some(entry) = self.peers.get_mut(&id) else { return };
+        match entry.peer.on_datagram(header, datagram, arrival, now) {
+            Ok(received) => {
+                if let Some(gone) = received.gone {
+                    self.sessions.remove(&gone);
+                }
+                self.after_peer(id, now);
+                self.activate(id);
+            }
+            Err(refused) => {
+                entry.peer.counters.refused += 1;
+                match refused {
+                    Refused::Replayed => self.counters.replayed += 1,
+                    Refused::Forged => self.counters.forged += 1,
+                    Refused::NoSession | Refused::TooManyPaths => self.counters.strange += 1,
+                }
+            }
+        }
+    }
+
+    /// Passes on what a peer has produced, and notes what changed.
+    fn after_peer(&mut self, id: PeerId, now: Time) {
+        self.route_in(id, now);
+        let Some(entry) = self.peers.get_mut(&id) else { return };
+        if std::mem::take(&mut entry.peer.closed) {
+            for index in entry.peer.drop_sessions() {
+                self.sessions.remove(&index);
+            }
+            entry.handshaking.retry_at(now + handshakes::AFTER_GOODBYE);
+            self.events.push_back(Event::Closed { peer: id });
+        }
+        let Entry { peer, announced, .. } = entry;
+        if announced.len() != peer.paths.len()
+            || peer.paths.iter().zip(announced.iter()).any(|(p, a)| (p.id, p.state()) != *a)
+        {
+            for path in &peer.paths {
+                if !announced.contains(&(path.id, path.state())) {
+                    self.events.push_back(Event::Path {
+                        peer: id,
+                        link: path.link,
+                        path: path.id,
+                        state: path.state(),
+                    });
+                }
+            }
+            announced.clear();
+            announced.extend(peer.paths.iter().map(|p| (p.id, p.state())));
+            // Nobody fetches them: keep the newest.
+            while self.events.len() > 1024 {
+                self.events.pop_front();
+            }
+        }
+    }
+
+    fn activate(&mut self, id: PeerId) {
+        if let Some(entry) = self.peers.get_mut(&id) {
+            if !std::mem::replace(&mut entry.is_active, true) {
+                self.active.push_back(id);
+            }
+        }
+    }
+
+    fn activate_all(&mut self) {
+        for id in self.peers.keys().copied().collect::<Vec<_>>() {
+            self.activate(id);
+        }
+    }
+
+    fn reschedule(&mut self, id: PeerId, now: Time) {
+        let Some(entry) = self.peers.get_mut(&id) else { return };
+        if let Some(old) = entry.deadline.take() {
+            self.deadlines.remove(&(old, id));
+        }
+        let keys = entry.handshaking.deadline(&entry.peer, now);
+        let next = [entry.peer.deadline(now), keys].into_iter().flatten().min();
+        if let Some(at) = next {
+            // Never in the past: something due now that can't be done would
+            // keep the caller busy.
+            let at = at.max(now + std::time::Duration::from_micros(20));
+            self.deadlines.insert((at, id));
+            entry.deadline = Some(at);
+        }
+    }
+}
+
+fn open_path(peer: &mut Peer, link: LinkId, state: &Link, now: Time) {
+    if state.config.listens {
+        return;
+    }
+    let Some(remote) = handshakes::endpoint_for(&peer.config, &state.config, 0) else { return };
+    peer.open_path(link, remote, &state.config, now);
+    if !state.up {
+        peer.on_link(link, false, now);
+    }
+}
