@@ -5,6 +5,7 @@
 pub mod netlink;
 pub mod netns;
 pub mod poller;
+pub mod sd;
 pub mod tun;
 pub mod udp;
 

@@ -1,9 +1,51 @@
 //! Route netlink (rtnetlink(7)), blocking and small: links, addresses, routes,
 //! policy rules, and a monitor of their changes.
 
+mod address;
 mod link;
 mod message;
+mod monitor;
+mod route;
+mod rule;
 mod socket;
 
+pub use address::Address;
 pub use link::Link;
+pub use monitor::{Change, Monitor};
+pub use route::{MAIN_TABLE, Route, RouteKind};
+pub use rule::{Rule, RuleAction};
 pub use socket::Netlink;
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// The address family's number.
+fn family(address: IpAddr) -> u8 {
+    let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    family as u8
+}
+
+/// An address as attributes carry it.
+fn octets(address: IpAddr) -> Vec<u8> {
+    match address {
+        IpAddr::V4(address) => address.octets().to_vec(),
+        IpAddr::V6(address) => address.octets().to_vec(),
+    }
+}
+
+/// An address from an attribute.
+fn ip(payload: &[u8]) -> Option<IpAddr> {
+    match payload.len() {
+        4 => Some(Ipv4Addr::from(*payload.first_chunk::<4>()?).into()),
+        16 => Some(Ipv6Addr::from(*payload.first_chunk::<16>()?).into()),
+        _ => None,
+    }
+}
+
+/// `0.0.0.0` or `::`.
+fn unspecified(family: u8) -> Option<IpAddr> {
+    match libc::c_int::from(family) {
+        libc::AF_INET => Some(Ipv4Addr::UNSPECIFIED.into()),
+        libc::AF_INET6 => Some(Ipv6Addr::UNSPECIFIED.into()),
+        _ => None,
+    }
+}

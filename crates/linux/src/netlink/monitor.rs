@@ -1,0 +1,114 @@
+//! What changes by itself: links come and go, DHCP gives addresses, routes move.
+
+use super::message::{Message, messages};
+use super::{Address, Link, Route, address, link, route};
+use crate::sys;
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+const GROUPS: libc::c_int = libc::RTMGRP_LINK
+    | libc::RTMGRP_IPV4_IFADDR
+    | libc::RTMGRP_IPV6_IFADDR
+    | libc::RTMGRP_IPV4_ROUTE
+    | libc::RTMGRP_IPV6_ROUTE;
+const BUFFER: usize = 64 * 1024;
+
+/// Something changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// An interface appeared or changed.
+    Link(Link),
+    /// An interface is gone.
+    LinkGone(Link),
+    /// An address was set or changed.
+    Address(Address),
+    /// An address was taken away.
+    AddressGone(Address),
+    /// A route was set.
+    Route(Route),
+    /// A route was taken away.
+    RouteGone(Route),
+    /// Changes came faster than they were read and some are lost: list anew.
+    Lost,
+}
+
+/// Tells of changes in the network namespace of the thread that opened it.
+pub struct Monitor {
+    fd: OwnedFd,
+    buffer: Vec<u8>,
+    waiting: VecDeque<Change>,
+}
+
+impl Monitor {
+    /// Starts to listen; what changes from now on is told.
+    ///
+    /// # Errors
+    /// Those of socket(2) and bind(2).
+    pub fn open() -> io::Result<Monitor> {
+        let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK;
+        let fd = sys::socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE)?;
+        // SAFETY: all-zero is a valid sockaddr_nl.
+        let mut address: libc::sockaddr_nl = unsafe { std::mem::zeroed() };
+        address.nl_family = libc::AF_NETLINK as libc::sa_family_t;
+        address.nl_groups = GROUPS as u32;
+        let len = std::mem::size_of::<libc::sockaddr_nl>() as libc::socklen_t;
+        // SAFETY: pointer and length describe `address`.
+        sys::check(unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), len) })?;
+        Ok(Monitor { fd, buffer: vec![0; BUFFER], waiting: VecDeque::new() })
+    }
+
+    /// The next change; none when nothing waits (the descriptor becomes
+    /// readable when something does).
+    ///
+    /// # Errors
+    /// Those of recv(2).
+    pub fn next_change(&mut self) -> io::Result<Option<Change>> {
+        loop {
+            if let Some(change) = self.waiting.pop_front() {
+                return Ok(Some(change));
+            }
+            // SAFETY: pointer and length describe the buffer, borrowed mutably.
+            let received = sys::check_len(unsafe {
+                libc::recv(
+                    self.fd.as_raw_fd(),
+                    self.buffer.as_mut_ptr().cast(),
+                    self.buffer.len(),
+                    0,
+                )
+            });
+            match received {
+                Ok(len) => {
+                    let datagram = self.buffer.get(..len).unwrap_or_default();
+                    self.waiting.extend(messages(datagram).flat_map(changes));
+                }
+                Err(error) => match error.raw_os_error() {
+                    Some(libc::EAGAIN) => return Ok(None),
+                    Some(libc::ENOBUFS) => return Ok(Some(Change::Lost)),
+                    Some(libc::EINTR) => {}
+                    _ => return Err(error),
+                },
+            }
+        }
+    }
+}
+
+impl AsFd for Monitor {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+fn changes(message: Message<'_>) -> Vec<Change> {
+    let body = message.body;
+    let one = |change: Option<Change>| change.into_iter().collect();
+    match message.kind {
+        libc::RTM_NEWLINK => one(link::parse(body).map(Change::Link)),
+        libc::RTM_DELLINK => one(link::parse(body).map(Change::LinkGone)),
+        libc::RTM_NEWADDR => one(address::parse(body).map(Change::Address)),
+        libc::RTM_DELADDR => one(address::parse(body).map(Change::AddressGone)),
+        libc::RTM_NEWROUTE => route::parse(body).into_iter().map(Change::Route).collect(),
+        libc::RTM_DELROUTE => route::parse(body).into_iter().map(Change::RouteGone).collect(),
+        _ => Vec::new(),
+    }
+}
