@@ -331,6 +331,11 @@ impl Peer {
         }
     }
 
+    /// A buffer that others may use.
+    pub(crate) fn surplus_buffer(&mut self) -> Option<Vec<u8>> {
+        if self.spare.len() > 32 { self.spare.pop() } else { None }
+    }
+
     /// How often feedback is sent, from the paths' round-trip times.
     pub(crate) fn feedback_interval(&self) -> Duration {
         let least = self

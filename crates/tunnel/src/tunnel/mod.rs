@@ -331,9 +331,9 @@ impl Tunnel {
         }
     }
 
-    /// Takes a buffer back for reuse.
+    /// Takes a buffer back for reuse. Small ones aren't worth keeping.
     pub fn recycle(&mut self, mut buffer: Vec<u8>) {
-        if self.spare.len() < 256 && buffer.capacity() > 0 {
+        if self.spare.len() < 64 && buffer.capacity() >= 1 << 15 {
             buffer.clear();
             self.spare.push(buffer);
         }
@@ -402,6 +402,11 @@ impl Tunnel {
     fn after_peer(&mut self, id: PeerId, now: Time) {
         self.route_in(id, now);
         let Some(entry) = self.peers.get_mut(&id) else { return };
+        while let Some(buffer) = entry.peer.surplus_buffer() {
+            if self.spare.len() < 64 {
+                self.spare.push(buffer);
+            }
+        }
         if std::mem::take(&mut entry.peer.closed) {
             for index in entry.peer.drop_sessions() {
                 self.sessions.remove(&index);

@@ -1,0 +1,142 @@
+use crate::sockets::LinkSockets;
+use braid_linux::poller::Waker;
+use braid_linux::tun::TunCounters;
+use braid_tunnel::{
+    Event, LinkConfig, LinkId, Mode, PeerConfig, PeerId, PeerReport, TunnelCounters,
+};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+
+/// What the control side can ask for.
+#[derive(Debug)]
+pub enum Command {
+    /// Use this link, or use it by these sockets from now on (new address,
+    /// carrier back).
+    SetLink {
+        /// The link.
+        id: LinkId,
+        /// How it's to be used.
+        config: LinkConfig,
+        /// Its sockets, made by the caller in the right namespace and bound to
+        /// the right device.
+        sockets: LinkSockets,
+    },
+    /// Use the link otherwise (tier, standby, caps); its sockets stay.
+    TuneLink {
+        /// The link.
+        id: LinkId,
+        /// How it's to be used.
+        config: LinkConfig,
+    },
+    /// The link lost its carrier or address; it may come back.
+    LinkDown(LinkId),
+    /// The link is not part of the tunnel any more.
+    RemoveLink(LinkId),
+    /// A new peer; answers with its number.
+    AddPeer(Box<PeerConfig>, Sender<PeerId>),
+    /// A peer is not part of the tunnel any more.
+    RemovePeer(PeerId),
+    /// The peer's name resolves to these now.
+    SetEndpoints(PeerId, Vec<SocketAddr>),
+    /// Spread packets otherwise.
+    SetMode(Mode),
+    /// Tell how things are.
+    Report(Sender<Report>),
+    /// Say goodbye to the peers and end.
+    Stop,
+}
+
+/// How things are.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The peers.
+    pub peers: Vec<(PeerId, PeerReport)>,
+    /// What belongs to no peer.
+    pub counters: TunnelCounters,
+    /// The TUN device's.
+    pub tun: TunCounters,
+    /// Datagrams that the kernel didn't take, by link.
+    pub send_drops: BTreeMap<LinkId, u64>,
+}
+
+/// The data plane has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the data plane has ended")]
+pub struct Stopped;
+
+/// The control side's hold on the data plane.
+#[derive(Debug)]
+pub struct Handle {
+    pub(crate) commands: Sender<Command>,
+    pub(crate) waker: Waker,
+    pub(crate) events: Receiver<Event>,
+    pub(crate) thread: Option<JoinHandle<std::io::Result<()>>>,
+}
+
+impl Handle {
+    /// Asks for something.
+    ///
+    /// # Errors
+    /// [`Stopped`] when the data plane has ended.
+    pub fn send(&self, command: Command) -> Result<(), Stopped> {
+        self.commands.send(command).map_err(|_| Stopped)?;
+        self.waker.wake();
+        Ok(())
+    }
+
+    /// Adds a peer.
+    ///
+    /// # Errors
+    /// [`Stopped`] when the data plane has ended.
+    pub fn add_peer(&self, config: PeerConfig) -> Result<PeerId, Stopped> {
+        let (sender, receiver) = channel();
+        self.send(Command::AddPeer(Box::new(config), sender))?;
+        receiver.recv().map_err(|_| Stopped)
+    }
+
+    /// How things are.
+    ///
+    /// # Errors
+    /// [`Stopped`] when the data plane has ended.
+    pub fn report(&self) -> Result<Report, Stopped> {
+        let (sender, receiver) = channel();
+        self.send(Command::Report(sender))?;
+        receiver.recv().map_err(|_| Stopped)
+    }
+
+    /// What happened since the last call.
+    pub fn events(&self) -> impl Iterator<Item = Event> + '_ {
+        self.events.try_iter()
+    }
+
+    /// Ends it and waits until it has ended.
+    ///
+    /// # Errors
+    /// What ended it before, if something did.
+    pub fn stop(mut self) -> std::io::Result<()> {
+        let _ = self.send(Command::Stop);
+        self.join()
+    }
+
+    /// It has ended by itself (the device was deleted, for instance).
+    pub fn has_ended(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    fn join(&mut self) -> std::io::Result<()> {
+        match self.thread.take().map(JoinHandle::join) {
+            None => Ok(()),
+            Some(Ok(result)) => result,
+            Some(Err(_)) => Err(std::io::Error::other("the data plane panicked")),
+        }
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        let _ = self.send(Command::Stop);
+        let _ = self.join();
+    }
+}

@@ -1,0 +1,13 @@
+//! The data plane: one thread that joins the tunnel core with its TUN/TAP
+//! device and the links' sockets. Thin: it moves batches between descriptors
+//! and the core, keeps the clock, and decides nothing.
+
+mod clock;
+mod handle;
+mod run;
+mod sockets;
+
+pub use clock::Clock;
+pub use handle::{Command, Handle, Report, Stopped};
+pub use run::{StartError, start};
+pub use sockets::LinkSockets;

@@ -1,0 +1,254 @@
+use crate::clock::Clock;
+use crate::handle::{Command, Handle, Report};
+use crate::sockets::{LinkOutput, Sent};
+use braid_inner::InnerPacket;
+use braid_linux::poller::{Interest, Poller, Token};
+use braid_linux::tun::Tun;
+use braid_linux::udp::{Family, LinkSocket, ReceiveBuffers};
+use braid_tunnel::{Event, LinkId, Tunnel};
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+const TUN: Token = Token(u64::MAX);
+const WAKE: Token = Token(u64::MAX - 1);
+/// Packets taken from the device before the sockets get their turn.
+const TUN_BATCH: usize = 16;
+/// Batches taken from a socket before the others get their turn.
+const RECEIVE_BATCH: usize = 4;
+/// Batches sent before something is received again.
+const SEND_BATCH: usize = 64;
+
+/// Why the data plane could not start.
+#[derive(Debug, thiserror::Error)]
+#[error("the data plane can't start: {0}")]
+pub struct StartError(#[from] io::Error);
+
+/// Starts the data plane on a thread of its own.
+///
+/// # Errors
+/// When the kernel gives no epoll or thread.
+pub fn start(tunnel: Tunnel, tun: Tun, clock: Clock) -> Result<Handle, StartError> {
+    let poller = Poller::new()?;
+    poller.add(&tun, TUN, Interest::Read)?;
+    let waker = poller.waker(WAKE)?;
+    let (commands, inbox) = channel();
+    let (news, events) = channel();
+    let plane = DataPlane {
+        tunnel,
+        tun,
+        clock,
+        poller,
+        links: BTreeMap::new(),
+        inbox,
+        news,
+        buffers: ReceiveBuffers::new(),
+        datagrams: Vec::with_capacity(1 << 16),
+        stopping: false,
+    };
+    let thread =
+        std::thread::Builder::new().name("braid-data".into()).spawn(move || plane.run())?;
+    Ok(Handle { commands, waker, events, thread: Some(thread) })
+}
+
+struct DataPlane {
+    tunnel: Tunnel,
+    tun: Tun,
+    clock: Clock,
+    poller: Poller,
+    links: BTreeMap<LinkId, LinkOutput>,
+    inbox: Receiver<Command>,
+    news: Sender<Event>,
+    buffers: ReceiveBuffers,
+    datagrams: Vec<u8>,
+    stopping: bool,
+}
+
+impl DataPlane {
+    fn run(mut self) -> io::Result<()> {
+        let mut ready = Vec::with_capacity(32);
+        loop {
+            let now = self.clock.now();
+            if self.tunnel.next_timeout().is_some_and(|at| at <= now) {
+                self.tunnel.handle_timeout(now);
+            }
+            let more = self.transmit();
+            self.deliver();
+            while let Some(event) = self.tunnel.poll_event() {
+                let _ = self.news.send(event);
+            }
+            if self.stopping {
+                return Ok(());
+            }
+            let timeout = if more {
+                Some(Duration::ZERO)
+            } else {
+                self.tunnel.next_timeout().map(|at| at - self.clock.now())
+            };
+            ready.clear();
+            ready.extend(self.poller.wait(timeout)?);
+            for event in &ready {
+                match event.token {
+                    TUN => self.read_device()?,
+                    WAKE => self.obey()?,
+                    token => {
+                        if event.writable {
+                            self.flush(token)?;
+                        }
+                        if event.readable {
+                            self.receive(token);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sends what the core has to send; true when there may be more.
+    fn transmit(&mut self) -> bool {
+        for _ in 0..SEND_BATCH {
+            let now = self.clock.now();
+            let Some(transmit) = self.tunnel.poll_transmit(now, &mut self.datagrams) else {
+                return false;
+            };
+            let Some(link) = self.links.get_mut(&transmit.link) else { continue };
+            let waited = link.waits();
+            if let Sent::TooLong(size) = link.send(transmit, &self.datagrams) {
+                self.tunnel.on_message_too_long(transmit.link, size);
+            }
+            if link.waits() && !waited {
+                let _ = watch_writing(&self.poller, transmit.link, link, true);
+            }
+        }
+        true
+    }
+
+    /// Gives the kernel what has arrived.
+    fn deliver(&mut self) {
+        while let Some(packet) = self.tunnel.poll_inner() {
+            // What the kernel doesn't take is counted by the device.
+            let _ = self.tun.write(&packet);
+            self.tunnel.recycle(packet.bytes);
+        }
+    }
+
+    fn read_device(&mut self) -> io::Result<()> {
+        for _ in 0..TUN_BATCH {
+            let mut bytes = self.tunnel.take_buffer(1 << 16);
+            let Some(offload) = self.tun.read(&mut bytes)? else {
+                self.tunnel.recycle(bytes);
+                break;
+            };
+            let now = self.clock.now();
+            if bytes.len() < 8192 {
+                // A big buffer for a small packet would waste memory while it
+                // waits.
+                let exact = bytes.as_slice().to_vec();
+                self.tunnel.recycle(std::mem::replace(&mut bytes, exact));
+            }
+            self.tunnel.handle_inner(now, InnerPacket { bytes, offload });
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, token: Token) {
+        let (id, family) = link_of(token);
+        for _ in 0..RECEIVE_BATCH {
+            let Some(socket) = self.links.get(&id).and_then(|l| l.sockets.of(family)) else {
+                return;
+            };
+            let now = self.clock.now();
+            let tunnel = &mut self.tunnel;
+            let received = socket.receive(&mut self.buffers, |datagram| {
+                tunnel.handle_datagram(now, id, datagram.remote, datagram.local, datagram.bytes);
+            });
+            self.deliver();
+            // An error (a device that went down) is told once and then gone.
+            if !received.is_ok_and(|count| count > 0) {
+                break;
+            }
+        }
+    }
+
+    fn flush(&mut self, token: Token) -> io::Result<()> {
+        let (id, _) = link_of(token);
+        let Some(link) = self.links.get_mut(&id) else { return Ok(()) };
+        if let Sent::TooLong(size) = link.flush() {
+            self.tunnel.on_message_too_long(id, size);
+        }
+        if !link.waits() {
+            watch_writing(&self.poller, id, link, false)?;
+        }
+        Ok(())
+    }
+
+    fn obey(&mut self) -> io::Result<()> {
+        while let Ok(command) = self.inbox.try_recv() {
+            let now = self.clock.now();
+            match command {
+                Command::SetLink { id, config, sockets } => {
+                    let known = self.links.contains_key(&id);
+                    for socket in sockets.iter() {
+                        self.poller.add(socket, token_of(id, socket.family()), Interest::Read)?;
+                    }
+                    self.links.insert(id, LinkOutput::new(sockets));
+                    if known {
+                        self.tunnel.set_link(id, config);
+                        self.tunnel.on_link(id, true, now);
+                    } else {
+                        self.tunnel.add_link(id, config, now);
+                    }
+                }
+                Command::TuneLink { id, config } => self.tunnel.set_link(id, config),
+                Command::LinkDown(id) => {
+                    if let Some(link) = self.links.get_mut(&id) {
+                        *link = LinkOutput::default();
+                    }
+                    self.tunnel.on_link(id, false, now);
+                }
+                Command::RemoveLink(id) => {
+                    self.links.remove(&id);
+                    self.tunnel.remove_link(id);
+                }
+                Command::AddPeer(config, answer) => {
+                    let _ = answer.send(self.tunnel.add_peer(*config, now));
+                }
+                Command::RemovePeer(id) => self.tunnel.remove_peer(id),
+                Command::SetEndpoints(id, endpoints) => {
+                    self.tunnel.set_endpoints(id, endpoints, now);
+                }
+                Command::SetMode(mode) => self.tunnel.set_mode(mode),
+                Command::Report(answer) => {
+                    let _ = answer.send(Report {
+                        peers: self.tunnel.report(now),
+                        counters: self.tunnel.counters(),
+                        tun: self.tun.counters(),
+                        send_drops: self.links.iter().map(|(id, l)| (*id, l.dropped)).collect(),
+                    });
+                }
+                Command::Stop => {
+                    self.tunnel.close(now);
+                    self.stopping = true;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn token_of(link: LinkId, family: Family) -> Token {
+    Token(u64::from(link.0) << 1 | u64::from(family == Family::V6))
+}
+
+fn link_of(token: Token) -> (LinkId, Family) {
+    let family = if token.0 & 1 == 1 { Family::V6 } else { Family::V4 };
+    (LinkId((token.0 >> 1) as u16), family)
+}
+
+fn watch_writing(poller: &Poller, id: LinkId, link: &LinkOutput, writing: bool) -> io::Result<()> {
+    let interest = if writing { Interest::ReadWrite } else { Interest::Read };
+    let watch =
+        |socket: &LinkSocket| poller.modify(socket, token_of(id, socket.family()), interest);
+    link.sockets.iter().try_for_each(watch)
+}

@@ -1,0 +1,140 @@
+use braid_linux::udp::{Family, LinkSocket, SendError, Transmit};
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+/// What waits for a socket with a full buffer at the most, in bytes; more is
+/// lost, as in any full queue.
+const PENDING: usize = 512 << 10;
+
+/// The sockets of one link: one for each IP version that it has.
+#[derive(Debug, Default)]
+pub struct LinkSockets {
+    /// For IPv4.
+    pub v4: Option<LinkSocket>,
+    /// For IPv6.
+    pub v6: Option<LinkSocket>,
+}
+
+impl LinkSockets {
+    /// The socket for this destination.
+    pub fn towards(&self, remote: SocketAddr) -> Option<&LinkSocket> {
+        if remote.is_ipv4() { self.v4.as_ref() } else { self.v6.as_ref() }
+    }
+
+    /// The sockets that there are.
+    pub fn iter(&self) -> impl Iterator<Item = &LinkSocket> {
+        self.v4.iter().chain(&self.v6)
+    }
+
+    /// The socket of this IP version.
+    pub(crate) fn of(&self, family: Family) -> Option<&LinkSocket> {
+        match family {
+            Family::V4 => self.v4.as_ref(),
+            Family::V6 => self.v6.as_ref(),
+        }
+    }
+}
+
+/// A link: its sockets and what waits for them.
+#[derive(Debug, Default)]
+pub(crate) struct LinkOutput {
+    pub sockets: LinkSockets,
+    pending: VecDeque<Pending>,
+    pending_bytes: usize,
+    /// Datagrams lost because the socket's buffer stayed full or it failed.
+    pub dropped: u64,
+}
+
+#[derive(Debug)]
+struct Pending {
+    transmit: braid_tunnel::Transmit,
+    contents: Vec<u8>,
+}
+
+/// What became of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sent {
+    /// It's with the kernel, or lost as a link may lose it.
+    Done,
+    /// A datagram of this size was longer than the device's MTU.
+    TooLong(usize),
+}
+
+impl LinkOutput {
+    /// A link with nothing waiting.
+    pub fn new(sockets: LinkSockets) -> Self {
+        Self { sockets, ..Self::default() }
+    }
+
+    /// Sends a batch, or keeps it until the socket is writable.
+    pub fn send(&mut self, transmit: braid_tunnel::Transmit, contents: &[u8]) -> Sent {
+        if !self.pending.is_empty() {
+            self.keep(transmit, contents);
+            return Sent::Done;
+        }
+        self.send_now(transmit, contents)
+    }
+
+    /// The socket is writable again.
+    pub fn flush(&mut self) -> Sent {
+        while let Some(Pending { transmit, contents }) = self.pending.pop_front() {
+            self.pending_bytes -= contents.len();
+            let waiting = self.pending.len();
+            let sent = self.send_now(transmit, &contents);
+            if sent != Sent::Done {
+                return sent;
+            }
+            if self.pending.len() > waiting {
+                // Full again: what was put back belongs in front.
+                self.pending.rotate_right(1);
+                break;
+            }
+        }
+        Sent::Done
+    }
+
+    /// Something waits for the socket to be writable.
+    pub fn waits(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    fn send_now(&mut self, transmit: braid_tunnel::Transmit, contents: &[u8]) -> Sent {
+        let Some(socket) = self.sockets.towards(transmit.remote) else {
+            self.dropped += 1;
+            return Sent::Done;
+        };
+        let single = contents.len() <= transmit.segment;
+        let result = socket.send(&Transmit {
+            remote: transmit.remote,
+            local: transmit.local,
+            traffic_class: 0,
+            contents,
+            segment_size: (!single).then_some(transmit.segment),
+        });
+        match result {
+            Ok(()) => Sent::Done,
+            Err(SendError::WouldBlock { sent }) => {
+                self.keep(transmit, contents.get(sent..).unwrap_or(&[]));
+                Sent::Done
+            }
+            Err(SendError::TooLong(_)) => {
+                self.dropped += 1;
+                Sent::TooLong(transmit.segment)
+            }
+            // Lost, as on any link: the core notices by missing feedback.
+            Err(_) => {
+                self.dropped += 1;
+                Sent::Done
+            }
+        }
+    }
+
+    fn keep(&mut self, transmit: braid_tunnel::Transmit, contents: &[u8]) {
+        if self.pending_bytes + contents.len() > PENDING {
+            self.dropped += 1;
+            return;
+        }
+        self.pending_bytes += contents.len();
+        self.pending.push_back(Pending { transmit, contents: contents.to_vec() });
+    }
+}
