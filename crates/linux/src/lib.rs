@@ -4,7 +4,9 @@
 
 pub mod netlink;
 pub mod netns;
+pub mod nft;
 pub mod poller;
+pub mod routing;
 pub mod sd;
 pub mod tun;
 pub mod udp;

@@ -1,0 +1,359 @@
+//! Our own nftables table, `inet braid_<interface>`: NAT, forwarded ports,
+//! a routed prefix, MSS clamping, the kill switch. Nobody else's is touched.
+
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::net::IpAddr;
+use std::process::{Command, Stdio};
+
+/// What the firewall does for a tunnel. Everything empty does nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Firewall {
+    /// The tunnel's interface.
+    pub interface: String,
+    /// Inner sources that leave to the outside under our own address.
+    pub masquerade: Vec<IpNet>,
+    /// Ports passed on into the tunnel.
+    pub forwards: Vec<PortForward>,
+    /// Networks routed through the tunnel untranslated: forwarding to and
+    /// from them is accepted.
+    pub routed: Vec<IpNet>,
+    /// What to do to the MSS of TCP connections through the tunnel.
+    pub mss: Option<MssClamp>,
+    /// Lets nothing out around the tunnel.
+    pub kill_switch: Option<KillSwitch>,
+}
+
+/// A port passed on to a host behind the tunnel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortForward {
+    /// The transport.
+    pub transport: Transport,
+    /// The address of ours that is asked; any without one.
+    pub address: Option<IpAddr>,
+    /// The first and the last port.
+    pub ports: (u16, u16),
+    /// Where to.
+    pub to: IpAddr,
+    /// Its port; the same as asked without one.
+    pub to_port: Option<u16>,
+}
+
+/// A transport that has ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Transport {
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+}
+
+/// How the MSS of connections through the tunnel is limited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MssClamp {
+    /// To what the route's MTU allows.
+    ToMtu,
+    /// To this many bytes.
+    To(u16),
+}
+
+/// Lets nothing out around the tunnel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KillSwitch {
+    /// The links' interfaces.
+    pub links: Vec<String>,
+    /// The mark of the tunnel's own datagrams.
+    pub fwmark: u32,
+}
+
+/// The name of a tunnel's table: letters, digits and `_` as they are, other
+/// bytes as `.` and two hex digits, so that different interfaces never share.
+pub fn table(interface: &str) -> String {
+    let mut name = String::from("braid_");
+    for byte in interface.bytes() {
+        match byte {
+            b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b'_' => name.push(byte.into()),
+            _ => _ = write!(name, ".{byte:02x}"),
+        }
+    }
+    name
+}
+
+impl Firewall {
+    /// The table in nft's language; none when there is nothing to do.
+    pub fn ruleset(&self) -> Option<String> {
+        let chains: Vec<String> =
+            [self.prerouting(), self.postrouting(), self.mangle(), self.forward(), self.output()]
+                .into_iter()
+                .flatten()
+                .collect();
+        (!chains.is_empty())
+            .then(|| format!("table inet {} {{\n{}}}\n", table(&self.interface), chains.concat()))
+    }
+
+    fn prerouting(&self) -> Option<String> {
+        let rules = self.forwards.iter().map(|forward| {
+            let family = family(forward.to);
+            let asked = match forward.address {
+                Some(address) => format!("{} daddr {address}", self::family(address)),
+                None => "fib daddr type local".to_owned(),
+            };
+            let transport = match forward.transport {
+                Transport::Tcp => "tcp",
+                Transport::Udp => "udp",
+            };
+            let ports = match forward.ports {
+                (first, last) if first == last => first.to_string(),
+                (first, last) => format!("{first}-{last}"),
+            };
+            let to = match (forward.to_port, forward.to) {
+                (None, to) => to.to_string(),
+                (Some(port), IpAddr::V4(to)) => format!("{to}:{port}"),
+                (Some(port), IpAddr::V6(to)) => format!("[{to}]:{port}"),
+            };
+            let version = match forward.to {
+                IpAddr::V4(_) => "ipv4",
+                IpAddr::V6(_) => "ipv6",
+            };
+            format!(
+                "iifname != \"{}\" meta nfproto {version} {asked} {transport} dport {ports} dnat {family} to {to}",
+                self.interface
+            )
+        });
+        chain("prerouting", "nat", "prerouting", "dstnat", rules)
+    }
+
+    fn postrouting(&self) -> Option<String> {
+        let rules = self.masquerade.iter().map(|net| {
+            format!(
+                "oifname != {{ \"{}\", \"lo\" }} {} saddr {} masquerade",
+                self.interface,
+                family(net.addr()),
+                net.trunc()
+            )
+        });
+        chain("postrouting", "nat", "postrouting", "srcnat", rules)
+    }
+
+    fn mangle(&self) -> Option<String> {
+        let size = match self.mss? {
+            MssClamp::ToMtu => "rt mtu".to_owned(),
+            MssClamp::To(bytes) => bytes.to_string(),
+        };
+        let rules = ["iifname", "oifname"].into_iter().map(|side| {
+            format!(
+                "{side} \"{}\" tcp flags & (syn | rst) == syn tcp option maxseg size set {size}",
+                self.interface
+            )
+        });
+        chain("mangle", "filter", "forward", "mangle", rules)
+    }
+
+    fn forward(&self) -> Option<String> {
+        let tunnel = &self.interface;
+        let mut rules = Vec::new();
+        for net in &self.routed {
+            let (family, net) = (family(net.addr()), net.trunc());
+            rules.push(format!("oifname \"{tunnel}\" {family} daddr {net} accept"));
+            rules.push(format!("iifname \"{tunnel}\" {family} saddr {net} accept"));
+        }
+        if let Some(kill) = &self.kill_switch {
+            rules.push(format!("oifname {} ct direction original drop", set(&kill.links)));
+        }
+        chain("forward", "filter", "forward", "filter", rules.into_iter())
+    }
+
+    /// What this host may send out by the links itself: the tunnel's own
+    /// datagrams, answers, and what keeps a link alive (DHCP, ICMPv6).
+    fn output(&self) -> Option<String> {
+        let kill = self.kill_switch.as_ref()?;
+        let rules = [
+            format!("oifname != {} accept", set(&kill.links)),
+            format!("meta mark {:#x} accept", kill.fwmark),
+            "ct direction reply accept".to_owned(),
+            "meta l4proto ipv6-icmp accept".to_owned(),
+            "udp dport { 67, 547 } accept".to_owned(),
+            "drop".to_owned(),
+        ];
+        chain("output", "filter", "output", "filter", rules.into_iter())
+    }
+}
+
+/// Puts a table into the kernel, in place of what it held before, at once.
+///
+/// # Errors
+/// `NotFound` when nft isn't installed; else what nft says.
+pub fn replace(interface: &str, ruleset: &str) -> io::Result<()> {
+    // The first line makes sure that there is something to delete.
+    let name = table(interface);
+    nft(&format!("table inet {name}\ndelete table inet {name}\n{ruleset}"))
+}
+
+/// Deletes a tunnel's table, if there is one.
+///
+/// # Errors
+/// As [`replace`].
+pub fn delete(interface: &str) -> io::Result<()> {
+    let name = table(interface);
+    nft(&format!("table inet {name}\ndelete table inet {name}\n"))
+}
+
+/// Whether a tunnel's table is there.
+///
+/// # Errors
+/// `NotFound` when nft isn't installed.
+pub fn exists(interface: &str) -> io::Result<bool> {
+    let mut list = Command::new("nft");
+    list.args(["list", "table", "inet", &table(interface)]);
+    let list = list.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    Ok(list.status().map_err(missing)?.success())
+}
+
+fn nft(script: &str) -> io::Result<()> {
+    let mut command = Command::new("nft");
+    command.args(["-f", "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(missing)?;
+    // Dropped after writing, so that nft sees the end. When nft is gone
+    // already, its message says more than the broken pipe.
+    let written = child.stdin.take().map_or(Ok(()), |mut input| input.write_all(script.as_bytes()));
+    let output = child.wait_with_output()?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(io::Error::other(format!("nft: {}", said.trim())));
+    }
+    written
+}
+
+fn missing(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::NotFound => {
+            io::Error::new(error.kind(), "nft is not installed (try: apt install nftables)")
+        }
+        _ => error,
+    }
+}
+
+fn chain(
+    name: &str,
+    kind: &str,
+    hook: &str,
+    priority: &str,
+    rules: impl Iterator<Item = String>,
+) -> Option<String> {
+    let rules: String = rules.map(|rule| format!("\t\t{rule}\n")).collect();
+    let head = format!("\t\ttype {kind} hook {hook} priority {priority}; policy accept;\n");
+    (!rules.is_empty()).then(|| format!("\tchain {name} {{\n{head}{rules}\t}}\n"))
+}
+
+fn family(address: IpAddr) -> &'static str {
+    if address.is_ipv4() { "ip" } else { "ip6" }
+}
+
+fn set(interfaces: &[String]) -> String {
+    let quoted: Vec<_> = interfaces.iter().map(|name| format!("\"{name}\"")).collect();
+    format!("{{ {} }}", quoted.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::netns::NetNs;
+
+    fn everything() -> Firewall {
+        Firewall {
+            interface: "braid0".into(),
+            masquerade: vec!["10.99.0.1/24".parse().unwrap(), "fd99::/64".parse().unwrap()],
+            forwards: vec![
+                PortForward {
+                    transport: Transport::Tcp,
+                    address: None,
+                    ports: (8443, 8443),
+                    to: "10.99.0.2".parse().unwrap(),
+                    to_port: Some(443),
+                },
+                PortForward {
+                    transport: Transport::Udp,
+                    address: Some("2001:db8::1".parse().unwrap()),
+                    ports: (1000, 2000),
+                    to: "fd99::2".parse().unwrap(),
+                    to_port: None,
+                },
+                PortForward {
+                    transport: Transport::Tcp,
+                    address: None,
+                    ports: (22, 22),
+                    to: "fd99::2".parse().unwrap(),
+                    to_port: Some(2222),
+                },
+            ],
+            routed: vec!["203.0.113.8/29".parse().unwrap()],
+            mss: Some(MssClamp::ToMtu),
+            kill_switch: Some(KillSwitch {
+                links: vec!["wan0".into(), "wan1".into()],
+                fwmark: 0xb1,
+            }),
+        }
+    }
+
+    #[test]
+    fn each_wish_becomes_its_rule() {
+        let ruleset = everything().ruleset().unwrap();
+        for expected in [
+            "oifname != { \"braid0\", \"lo\" } ip saddr 10.99.0.0/24 masquerade",
+            "fib daddr type local tcp dport 8443 dnat ip to 10.99.0.2:443",
+            "ip6 daddr 2001:db8::1 udp dport 1000-2000 dnat ip6 to fd99::2",
+            "tcp dport 22 dnat ip6 to [fd99::2]:2222",
+            "oifname \"braid0\" ip daddr 203.0.113.8/29 accept",
+            "tcp option maxseg size set rt mtu",
+            "oifname { \"wan0\", \"wan1\" } ct direction original drop",
+            "meta mark 0xb1 accept",
+        ] {
+            assert!(ruleset.contains(expected), "{expected}\nis missing in\n{ruleset}");
+        }
+        assert_eq!(Firewall::default().ruleset(), None);
+        let clamp = Firewall { mss: Some(MssClamp::To(1360)), ..Firewall::default() };
+        assert!(clamp.ruleset().unwrap().contains("size set 1360"));
+    }
+
+    #[test]
+    fn different_interfaces_have_different_tables() {
+        assert_eq!(table("braid0"), "braid_braid0");
+        assert_ne!(table("a-b"), table("a_b"));
+        assert_eq!(table("a-b"), "braid_a.2db");
+    }
+
+    #[test]
+    fn the_kernel_takes_it_replaces_it_and_forgets_it() {
+        let namespace = match NetNs::new() {
+            Ok(namespace) => namespace,
+            Err(error) => {
+                assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+                eprintln!("skipped: network namespaces need root or a user namespace");
+                return;
+            }
+        };
+        let test = || {
+            for interface in ["braid0", "odd-name.7"] {
+                let firewall = Firewall { interface: interface.into(), ..everything() };
+                assert!(!exists(interface).unwrap());
+                for _ in 0..2 {
+                    replace(interface, &firewall.ruleset().unwrap()).unwrap();
+                    assert!(exists(interface).unwrap());
+                }
+            }
+            let refused = replace("braid0", "table inet braid_braid0 { nonsense }").unwrap_err();
+            assert!(refused.to_string().contains("nonsense"), "{refused}");
+            assert!(exists("braid0").unwrap(), "what was there stays");
+            for interface in ["braid0", "odd-name.7"] {
+                delete(interface).unwrap();
+                delete(interface).unwrap();
+            }
+            let left = Command::new("nft").args(["list", "ruleset"]).output().unwrap();
+            assert_eq!(String::from_utf8_lossy(&left.stdout), "");
+        };
+        namespace.run(test).unwrap();
+    }
+}

@@ -1,0 +1,13 @@
+//! The host's routing around a tunnel: each link by its own table, the rest
+//! through the tunnel, and every change remembered so that it can be undone.
+//!
+//! [`HostRouting::desired`] plans (pure), [`Journal::reconcile`] acts,
+//! [`Journal::undo`] takes back.
+
+mod item;
+mod journal;
+mod plan;
+
+pub use item::{Item, RouteItem};
+pub use journal::{Failure, Journal};
+pub use plan::{HostRouting, LinkRouting, Otherwise, Through};

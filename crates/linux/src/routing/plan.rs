@@ -1,0 +1,274 @@
+//! What the host's routing should be: pure.
+
+use super::item::{Item, RouteItem};
+use crate::netlink::{MAIN_TABLE, RouteKind, Rule, RuleAction};
+use crate::nft::Firewall;
+use crate::udp::Family;
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use std::net::IpAddr;
+
+/// A route that any other beats.
+const LAST_METRIC: u32 = u32::MAX;
+/// The default route into the tunnel.
+const TUNNEL_METRIC: u32 = 1;
+
+/// How the host should route for one tunnel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostRouting {
+    /// The tunnel's interface.
+    pub interface: String,
+    /// Its addresses.
+    pub addresses: Vec<IpNet>,
+    /// First of our routing tables: the tunnel's; link `n` has the one `1 + n`
+    /// further.
+    pub first_table: u32,
+    /// First of our policy rules' priorities.
+    pub first_priority: u32,
+    /// The mark of the tunnel's own datagrams.
+    pub fwmark: u32,
+    /// The links.
+    pub links: Vec<LinkRouting>,
+    /// What goes through the tunnel.
+    pub through: Through,
+    /// Forwards packets of others (a router).
+    pub forward: bool,
+    /// Answers ARP on these interfaces for hosts behind the tunnel.
+    pub proxy_arp: Vec<String>,
+    /// NAT, port forwards and the like.
+    pub firewall: Firewall,
+}
+
+/// One link's way out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkRouting {
+    /// Its number, which its table and rules follow.
+    pub number: u32,
+    /// Its interface.
+    pub interface: String,
+    /// Its own mark, if its datagrams are told apart by one.
+    pub fwmark: Option<u32>,
+    /// Its addresses with their networks.
+    pub addresses: Vec<IpNet>,
+    /// Its gateways, at most one for each IP version; none on point-to-point
+    /// links, which then get a default route without one.
+    pub gateways: Vec<IpAddr>,
+    /// Needs no gateway (PPP, a raw-IP modem).
+    pub point_to_point: bool,
+    /// Drops what came another way than answers would go (`rp_filter` 1).
+    pub strict_reverse_path: bool,
+}
+
+/// What goes through the tunnel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Through {
+    /// Only what other programs route there.
+    Nothing,
+    /// These networks, by the main table.
+    Networks(Vec<IpNet>),
+    /// Everything that no other route is for.
+    Everything {
+        /// Whether the tunnel works now.
+        working: bool,
+        /// What happens to that traffic when it doesn't.
+        otherwise: Otherwise,
+    },
+}
+
+/// What happens to traffic for the tunnel while it doesn't work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Otherwise {
+    /// It waits in the tunnel.
+    Wait,
+    /// It is never let out beside the tunnel, also when this program has died.
+    KillSwitch,
+    /// It goes straight out by this link.
+    Straight {
+        /// Its number; none leaves it to the host's own routes.
+        link: Option<u32>,
+    },
+}
+
+impl HostRouting {
+    /// Everything that has to be set, in order.
+    pub fn desired(&self) -> Vec<Item> {
+        let mut items = self.sysctls();
+        items.extend(
+            self.addresses
+                .iter()
+                .map(|&net| Item::Address { interface: self.interface.clone(), net }),
+        );
+        items.extend(self.links.iter().flat_map(|link| self.link_routes(link)));
+        items.extend(self.tunnel_routes());
+        items.extend(self.rules());
+        items.extend(
+            self.firewall.ruleset().map(|ruleset| Item::Firewall {
+                interface: self.firewall.interface.clone(),
+                ruleset,
+            }),
+        );
+        items
+    }
+
+    fn sysctls(&self) -> Vec<Item> {
+        let set = |key: String, value: &str| Item::Sysctl { key, value: value.to_owned() };
+        let mut items = Vec::new();
+        if self.forward {
+            items.push(set("net/ipv4/ip_forward".into(), "1"));
+            items.push(set("net/ipv6/conf/all/forwarding".into(), "1"));
+        }
+        for link in self.links.iter().filter(|link| link.strict_reverse_path) {
+            // Answers of the concentrator come by each link, but the route back
+            // to it leads through the tunnel.
+            items.push(set(format!("net/ipv4/conf/{}/rp_filter", link.interface), "2"));
+        }
+        if self.everything() {
+            // Lets the reverse path check see the mark.
+            items.push(set("net/ipv4/conf/all/src_valid_mark".into(), "1"));
+        }
+        for interface in &self.proxy_arp {
+            items.push(set(format!("net/ipv4/conf/{interface}/proxy_arp"), "1"));
+        }
+        items
+    }
+
+    /// A link's table: its networks, its gateway, and a wall behind them, so
+    /// that its datagrams never go another way.
+    fn link_routes(&self, link: &LinkRouting) -> Vec<Item> {
+        let table = self.link_table(link.number);
+        let by = |destination, gateway| RouteItem {
+            gateway,
+            interface: Some(link.interface.clone()),
+            ..RouteItem::new(destination, table)
+        };
+        let mut routes: Vec<_> = link.addresses.iter().map(|net| by(net.trunc(), None)).collect();
+        routes.dedup();
+        for family in [Family::V4, Family::V6] {
+            let gateway = link.gateways.iter().find(|&&gateway| Family::of(gateway) == family);
+            let addressed = link.addresses.iter().any(|net| Family::of(net.addr()) == family);
+            match gateway {
+                Some(&gateway) => {
+                    let near = link.addresses.iter().any(|net| net.contains(&gateway));
+                    let on_link = !near && gateway.is_ipv4();
+                    routes.push(RouteItem { on_link, ..by(any(family), Some(gateway)) });
+                }
+                None if link.point_to_point && addressed => routes.push(by(any(family), None)),
+                None => {}
+            }
+            routes.push(RouteItem {
+                kind: RouteKind::Unreachable,
+                metric: LAST_METRIC,
+                ..RouteItem::new(any(family), table)
+            });
+        }
+        routes.into_iter().map(Item::Route).collect()
+    }
+
+    fn tunnel_routes(&self) -> Vec<Item> {
+        let into = |destination, table| RouteItem {
+            interface: Some(self.interface.clone()),
+            metric: TUNNEL_METRIC,
+            ..RouteItem::new(destination, table)
+        };
+        let routes = match &self.through {
+            Through::Nothing => Vec::new(),
+            Through::Networks(networks) => {
+                networks.iter().map(|net| into(net.trunc(), MAIN_TABLE)).collect()
+            }
+            Through::Everything { working, otherwise } => {
+                self.default_routes(*working, *otherwise, |family| {
+                    into(any(family), self.first_table)
+                })
+            }
+        };
+        routes.into_iter().map(Item::Route).collect()
+    }
+
+    fn default_routes(
+        &self,
+        working: bool,
+        otherwise: Otherwise,
+        into: impl Fn(Family) -> RouteItem,
+    ) -> Vec<RouteItem> {
+        let mut routes = Vec::new();
+        for family in [Family::V4, Family::V6] {
+            let inside = self.addresses.iter().any(|net| Family::of(net.addr()) == family);
+            let straight = matches!(otherwise, Otherwise::Straight { .. });
+            if inside && (working || !straight) {
+                routes.push(into(family));
+            }
+            if let (false, Otherwise::Straight { link: Some(number) }) = (working, otherwise) {
+                routes.extend(self.straight_out(number, family));
+            }
+            if otherwise == Otherwise::KillSwitch {
+                routes.push(RouteItem {
+                    kind: RouteKind::Unreachable,
+                    metric: LAST_METRIC,
+                    ..RouteItem::new(any(family), self.first_table)
+                });
+            }
+        }
+        routes
+    }
+
+    /// The default route of a link, in the tunnel's table.
+    fn straight_out(&self, number: u32, family: Family) -> Option<RouteItem> {
+        let link = self.links.iter().find(|link| link.number == number)?;
+        self.link_routes(link).into_iter().find_map(|item| match item {
+            Item::Route(route)
+                if route.destination == any(family) && route.kind == RouteKind::Unicast =>
+            {
+                Some(RouteItem { table: self.first_table, ..route })
+            }
+            _ => None,
+        })
+    }
+
+    /// Priorities in order: what the main table knows better than its default
+    /// route; the links; the tunnel.
+    fn rules(&self) -> Vec<Item> {
+        if self.links.is_empty() && !self.everything() {
+            return Vec::new();
+        }
+        let mut rules = Vec::new();
+        for family in [Family::V4, Family::V6] {
+            let lookup = |table| RuleAction::Lookup { table, suppress_prefix_len: None };
+            let specific = RuleAction::Lookup { table: MAIN_TABLE, suppress_prefix_len: Some(0) };
+            rules.push(Rule::new(family, self.first_priority, specific));
+            for link in &self.links {
+                let priority = self.first_priority + 1 + link.number;
+                let rule = || Rule::new(family, priority, lookup(self.link_table(link.number)));
+                rules.push(Rule { outgoing: Some(link.interface.clone()), ..rule() });
+                let own = link.addresses.iter().map(|net| IpNet::from(net.addr()));
+                let own = own.filter(|net| {
+                    let local = matches!(net.addr(), IpAddr::V6(a) if a.is_unicast_link_local());
+                    Family::of(net.addr()) == family && !local
+                });
+                rules.extend(own.map(|net| Rule { from: Some(net), ..rule() }));
+                rules.extend(link.fwmark.map(|mark| Rule { fwmark: Some(mark), ..rule() }));
+            }
+            if self.everything() {
+                let last = self.links.iter().map(|link| link.number + 1).max().unwrap_or(0);
+                let priority = self.first_priority + 1 + last;
+                let rule = Rule::new(family, priority, lookup(self.first_table));
+                rules.push(Rule { not: true, fwmark: Some(self.fwmark), ..rule });
+            }
+        }
+        rules.into_iter().map(Item::Rule).collect()
+    }
+
+    fn everything(&self) -> bool {
+        matches!(self.through, Through::Everything { .. })
+    }
+
+    fn link_table(&self, number: u32) -> u32 {
+        self.first_table + 1 + number
+    }
+}
+
+/// The network that holds every address of an IP version.
+fn any(family: Family) -> IpNet {
+    match family {
+        Family::V4 => Ipv4Net::default().into(),
+        Family::V6 => Ipv6Net::default().into(),
+    }
+}
