@@ -104,7 +104,8 @@ pub(super) fn read(
     {
         return Err(every.error("an event is repeated at most each 10ms"));
     }
-    let links = read_links(&section, links)?;
+    let all = links;
+    let mut links = read_links(&section, all)?;
     let lasting = section.duration("for")?;
     let actions = ["blackout", "carrier", "rebind", "set"];
     let written: Vec<&str> = actions.into_iter().filter(|key| section.has(key)).collect();
@@ -148,7 +149,17 @@ pub(super) fn read(
             Some(flag) if !flag.value => {
                 return Err(flag.error("false does nothing").hint("write rebind = true"));
             }
-            _ => Action::Rebind,
+            flag => {
+                links.retain(|link| all.get(*link).is_some_and(|link| link.model.nat));
+                if let Some(flag) = flag
+                    && links.is_empty()
+                {
+                    return Err(flag
+                        .error("the link has no NAT that could be rebound")
+                        .hint("give the link nat = true"));
+                }
+                Action::Rebind
+            }
         },
         _ => read_set(&section, lasting)?,
     };

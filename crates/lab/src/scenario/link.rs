@@ -2,6 +2,7 @@ use super::document::{Field, Section};
 use super::{ScenarioError, Synthetic, relative};
 use crate::emulator::{Capacity, DirectionChange, DirectionModel, LinkModel, Loss, Trace};
 use braid_units::{ByteSize, Rate, Ratio};
+use std::cell::Cell;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,6 +29,8 @@ pub struct Link {
     pub tier: Option<u8>,
     /// What the tunnel may use of the link at most, though it could carry more.
     pub cap: Option<Rate>,
+    /// What reports must say of it: a trace that stands in for a recording.
+    pub note: Option<String>,
 }
 
 pub(super) fn read(
@@ -43,21 +46,29 @@ pub(super) fn read(
             .error(format!("{:?} can't be a link's name", name.value))
             .hint("use letters, digits, '-', '_' and '.', at most 64 of them"));
     }
-    let traces = Traces { folder, seed: seed.wrapping_mul(1_000).wrapping_add(number as u64 * 2) };
+    let seed = seed.wrapping_mul(1_000).wrapping_add(number as u64 * 2);
+    let traces = Traces { folder, seed, stand_in: Cell::new(None) };
     let down = section.section("down")?.ok_or_else(|| {
         section.missing("down").hint("as down = { rate = \"6Mbit\", delay = \"30ms\" }")
     })?;
     let down = read_direction(down, &traces)?;
     let up = match section.section("up")? {
-        Some(up) => read_direction(up, &Traces { folder, seed: traces.seed + 1 })?,
+        Some(up) => {
+            let traces = Traces { folder, seed: seed.wrapping_add(1), stand_in: Cell::new(None) };
+            read_direction(up, &traces)?
+        }
         None => down.clone(),
     };
     let mtu = section.count("mtu", 576..=65_535)?.map_or(DEFAULT_MTU, |mtu| mtu.value as u16);
     let nat = section.flag("nat")?.is_some_and(|nat| nat.value);
     let tier = section.count("tier", 0..=255)?.map(|tier| tier.value as u8);
     let cap = rate(&section, "cap")?;
-    let link =
-        Link { model: LinkModel { name: name.value.to_owned(), down, up, mtu, nat }, tier, cap };
+    let note = traces
+        .stand_in
+        .take()
+        .map(|stand_in| format!("{}: its recording is absent, {stand_in} stands in", name.value));
+    let model = LinkModel { name: name.value.to_owned(), down, up, mtu, nat };
+    let link = Link { model, tier, cap, note };
     section.finish()?;
     Ok(link)
 }
@@ -79,6 +90,8 @@ pub(super) fn read_change(section: Section<'_>) -> Result<DirectionChange, Scena
 struct Traces<'a> {
     folder: &'a Path,
     seed: u64,
+    /// Set to the synthetic trace that was taken for an absent recording.
+    stand_in: Cell<Option<&'static str>>,
 }
 
 fn read_direction(
@@ -133,7 +146,10 @@ fn read_trace(
         let file = relative(traces.folder, path.value);
         match (Trace::load(&file), fallback) {
             (Ok(trace), _) => trace,
-            (Err(_), Some(fallback)) if !file.exists() => fallback.trace(traces.seed),
+            (Err(_), Some(fallback)) if !file.exists() => {
+                traces.stand_in.set(Some(fallback.name()));
+                fallback.trace(traces.seed)
+            }
             (Err(error), _) => {
                 return Err(path.error(error.to_string()).hint(format!(
                     "paths are relative to the scenario's folder; a synthetic trace is written \

@@ -16,7 +16,7 @@ pub use shipped::{SHIPPED, Shipped};
 pub use synthetic::Synthetic;
 pub use traffic::{CongestionControl, OfferedRate, Traffic, TrafficDirection, TrafficKind};
 
-pub(crate) use document::Source;
+pub(crate) use document::{Section, Source};
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -63,11 +63,19 @@ impl Scenario {
     /// # Errors
     /// The first thing that is wrong in the file, with its line and key.
     pub fn load(name: &Path) -> Result<Self, ScenarioError> {
+        Self::load_with_seed(name, None)
+    }
+
+    /// As [`Scenario::load`], with `seed` instead of the file's if there is one.
+    ///
+    /// # Errors
+    /// As [`Scenario::load`].
+    pub fn load_with_seed(name: &Path, seed: Option<u64>) -> Result<Self, ScenarioError> {
         let file = name.display().to_string();
         if !name.exists()
             && let Some(shipped) = Shipped::named(&file)
         {
-            return shipped.load();
+            return shipped.load_with_seed(seed);
         }
         let text = std::fs::read_to_string(name).map_err(|error| ScenarioError {
             file: file.clone(),
@@ -77,7 +85,7 @@ impl Scenario {
             hint: Some(format!("shipped scenarios: {}", Shipped::names().join(", "))),
         })?;
         let folder = name.parent().map(Path::to_path_buf).unwrap_or_default();
-        Self::parse(&file, &text, &folder)
+        Self::parse_with_seed(&file, &text, &folder, seed)
     }
 
     /// Reads a scenario from `text`; `file` is its name in errors, paths in it
@@ -86,6 +94,15 @@ impl Scenario {
     /// # Errors
     /// As [`Scenario::load`].
     pub fn parse(file: &str, text: &str, folder: &Path) -> Result<Self, ScenarioError> {
+        Self::parse_with_seed(file, text, folder, None)
+    }
+
+    fn parse_with_seed(
+        file: &str,
+        text: &str,
+        folder: &Path,
+        seed: Option<u64>,
+    ) -> Result<Self, ScenarioError> {
         let source = Source { file, text };
         let table = source.parse()?;
         let root = source.root(&table);
@@ -101,7 +118,8 @@ impl Scenario {
         if duration.value < Duration::from_millis(100) || duration.value > LONGEST {
             return Err(duration.error("a run takes between 100 ms and 24 hours"));
         }
-        let seed = root.count("seed", 0..=u64::MAX >> 1)?.map_or(1, |s| s.value);
+        let own_seed = root.count("seed", 0..=u64::MAX >> 1)?.map_or(1, |s| s.value);
+        let seed = seed.unwrap_or(own_seed);
         let links = read_links(&root, folder, seed)?;
         let mut events = Vec::new();
         for section in root.sections("event")? {
@@ -138,6 +156,11 @@ impl Scenario {
     /// The position of the link called `name`.
     pub fn link_named(&self, name: &str) -> Option<usize> {
         self.links.iter().position(|link| link.model.name == name)
+    }
+
+    /// What reports must say of how the links are played.
+    pub fn notes(&self) -> Vec<String> {
+        self.links.iter().filter_map(|link| link.note.clone()).collect()
     }
 
     /// All events as single changes in the order of time.

@@ -54,6 +54,11 @@ impl Shipped {
     /// # Errors
     /// As [`Scenario::load`]; a recording that is there but damaged, for one.
     pub fn load(self) -> Result<Scenario, ScenarioError> {
-        Scenario::parse(&format!("{}.toml", self.name), self.text, Path::new(FOLDER))
+        self.load_with_seed(None)
+    }
+
+    pub(super) fn load_with_seed(self, seed: Option<u64>) -> Result<Scenario, ScenarioError> {
+        let file = format!("{}.toml", self.name);
+        Scenario::parse_with_seed(&file, self.text, Path::new(FOLDER), seed)
     }
 }

@@ -75,6 +75,11 @@ impl Synthetic {
         PROFILES.into_iter().find(|profile| profile.name == name)
     }
 
+    /// Its name in scenarios.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
     /// All names.
     pub fn names() -> Vec<&'static str> {
         PROFILES.iter().map(|profile| profile.name).collect()

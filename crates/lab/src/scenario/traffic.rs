@@ -69,6 +69,17 @@ pub enum TrafficDirection {
     Both,
 }
 
+impl TrafficDirection {
+    /// `down` and `up` where data goes that way.
+    pub fn each<T>(self, down: T, up: T) -> (Option<T>, Option<T>) {
+        match self {
+            TrafficDirection::Down => (Some(down), None),
+            TrafficDirection::Up => (None, Some(up)),
+            TrafficDirection::Both => (Some(down), Some(up)),
+        }
+    }
+}
+
 /// TCP congestion control of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CongestionControl {
@@ -85,8 +96,8 @@ pub enum CongestionControl {
 pub enum OfferedRate {
     /// Bits per second.
     Absolute(Rate),
-    /// A share of the sum of the links' rates (of traces: their mean rate over
-    /// the run); may be above one.
+    /// A share of the sum of the links' rates (of traces: their mean over the
+    /// whole recording); may be above one.
     Share(f64),
 }
 

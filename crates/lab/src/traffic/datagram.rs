@@ -40,20 +40,18 @@ pub(super) struct Stream {
 
 /// Runs one flow on its own sockets, down, up or both ways.
 pub(super) fn run_flow(
-    pace: Pace,
-    down: bool,
-    up: bool,
+    down: Option<Pace>,
+    up: Option<Pace>,
     port: u16,
     setting: &Setting<'_>,
 ) -> io::Result<(Option<Stream>, Option<Stream>)> {
-    let mut any = setting.any();
     let server_address = SocketAddr::new(setting.server, port);
     let client = setting.home.run(|| -> io::Result<UdpSocket> {
         let socket = setting.datagram(true)?;
-        socket.bind(&any.into())?;
         socket.connect(&server_address.into())?;
         timed(socket)
     })??;
+    let mut any = setting.any();
     any.set_port(port);
     let server = setting.concentrator.run(|| -> io::Result<UdpSocket> {
         let socket = setting.datagram(false)?;
@@ -63,20 +61,22 @@ pub(super) fn run_flow(
     let home = Mutex::new(None);
     let heard = AtomicBool::new(false);
     let (sent_down, sent_up) = (AtomicU64::new(0), AtomicU64::new(0));
+    let (client, server, home, heard) = (&client, &server, &home, &heard);
+    let (sent_down, sent_up) = (&sent_down, &sent_up);
     thread::scope(|scope| {
-        if down {
-            scope.spawn(|| {
-                send(pace, &sent_down, setting, |data| {
-                    let Some(address) = *lock(&home) else { return false };
+        if let Some(pace) = down {
+            scope.spawn(move || {
+                send(pace, sent_down, setting, |data| {
+                    let Some(address) = *lock(home) else { return false };
                     let _ = server.send_to(data, address);
                     true
                 });
             });
-            scope.spawn(|| greet(&client, &heard, setting));
+            scope.spawn(|| greet(client, heard, setting));
         }
-        if up {
-            scope.spawn(|| {
-                send(pace, &sent_up, setting, |data| {
+        if let Some(pace) = up {
+            scope.spawn(move || {
+                send(pace, sent_up, setting, |data| {
                     // An ICMP error of an earlier datagram shows up here; the
                     // datagram is gone all the same.
                     let _ = client.send(data);
@@ -88,7 +88,7 @@ pub(super) fn run_flow(
         let upward = scope.spawn(|| {
             receive(setting, |buffer| {
                 let (length, address) = server.recv_from(buffer)?;
-                *lock(&home) = Some(address);
+                *lock(home) = Some(address);
                 Ok(length)
             })
         });
@@ -102,7 +102,7 @@ pub(super) fn run_flow(
         let (mut upward, mut downward) = (joined(upward), joined(downward));
         upward.datagrams.sent = sent_up.load(Ordering::Relaxed);
         downward.datagrams.sent = sent_down.load(Ordering::Relaxed);
-        Ok((down.then_some(downward), up.then_some(upward)))
+        Ok((down.map(|_| downward), up.map(|_| upward)))
     })
 }
 

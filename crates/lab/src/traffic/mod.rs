@@ -16,6 +16,7 @@ mod voip;
 mod web;
 
 pub use measured::{Datagrams, Measured, Pings, Voice};
+pub use ping::answers;
 pub use voip::GOOD_WITHIN;
 
 use crate::cancel::Cancel;
@@ -45,6 +46,8 @@ pub struct Setting<'a> {
     pub concentrator: &'a NetNs,
     /// The concentrator's address as the home reaches it.
     pub server: IpAddr,
+    /// Address that sockets at home bind to; `None` leaves it to the kernel.
+    pub source: Option<IpAddr>,
     /// Device of the home that the traffic is bound to; `None` follows the
     /// routes.
     pub device: Option<&'a str>,
@@ -63,6 +66,15 @@ pub struct Setting<'a> {
     pub arrived: &'a AtomicU64,
 }
 
+/// What datagrams offer in each direction, IP headers included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OfferedRates {
+    /// Towards the home.
+    pub down: Rate,
+    /// Towards the concentrator.
+    pub up: Rate,
+}
+
 /// The kernel's protocol below a byte stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Streams {
@@ -72,16 +84,16 @@ pub enum Streams {
     Mptcp,
 }
 
-/// Runs `traffic` until its stop and returns what the receivers saw. `rate` is
+/// Runs `traffic` until its stop and returns what the receivers saw. `rates` is
 /// what UDP offers; other traffic ignores it.
 ///
 /// # Errors
 /// Sockets could not be made at all. That nothing got through is no error but
 /// a result.
-pub fn run(traffic: &Traffic, rate: Rate, setting: &Setting<'_>) -> io::Result<Measured> {
+pub fn run(traffic: &Traffic, rates: OfferedRates, setting: &Setting<'_>) -> io::Result<Measured> {
     match &traffic.kind {
         TrafficKind::Tcp { congestion } => tcp::run(traffic, *congestion, setting),
-        TrafficKind::Udp { payload, .. } => udp::run(traffic, rate, *payload, setting),
+        TrafficKind::Udp { payload, .. } => udp::run(traffic, rates, *payload, setting),
         TrafficKind::Ping { interval } => ping::run(*interval, setting),
         TrafficKind::Voip => voip::run(traffic, setting),
         TrafficKind::Web { congestion, objects } => {
@@ -135,7 +147,7 @@ impl Setting<'_> {
             )
         })?;
         if at_home {
-            self.bind_device(&socket)?;
+            self.bind_home(&socket)?;
         }
         Ok(socket)
     }
@@ -146,14 +158,18 @@ impl Setting<'_> {
             Socket::new(Domain::for_address(self.any()), Type::DGRAM, Some(Protocol::UDP))?;
         enlarge_receive_buffer(&socket);
         if at_home {
-            self.bind_device(&socket)?;
+            self.bind_home(&socket)?;
         }
         Ok(socket)
     }
 
-    fn bind_device(&self, socket: &Socket) -> io::Result<()> {
-        match self.device {
-            Some(device) => socket.bind_device(Some(device.as_bytes())),
+    /// Binds a socket at home to the device and the source address.
+    fn bind_home(&self, socket: &Socket) -> io::Result<()> {
+        if let Some(device) = self.device {
+            socket.bind_device(Some(device.as_bytes()))?;
+        }
+        match self.source {
+            Some(source) => socket.bind(&SocketAddr::new(source, 0).into()),
             None => Ok(()),
         }
     }

@@ -18,7 +18,7 @@ const MESSAGE: usize = 8 + 56;
 
 /// Echo requests from the home to the concentrator's kernel.
 pub(super) fn run(interval: Duration, setting: &Setting<'_>) -> io::Result<Measured> {
-    let socket = setting.home.run(|| open(setting))??;
+    let socket = setting.home.run(|| open(setting.server, setting.source, setting.device))??;
     let identifier = fresh_identifier();
     let mut pings = Pings::default();
     let mut answered = HashSet::new();
@@ -65,15 +65,62 @@ pub(super) fn run(interval: Duration, setting: &Setting<'_>) -> io::Result<Measu
     Ok(Measured { pings: Some(pings), ..Measured::default() })
 }
 
-fn open(setting: &Setting<'_>) -> io::Result<Socket> {
-    let (domain, protocol) = match setting.server {
+/// Whether `server` answers an echo request within `patience`, sent from the
+/// calling thread's namespace.
+///
+/// # Errors
+/// A raw socket is not permitted.
+pub fn answers(
+    server: IpAddr,
+    source: Option<IpAddr>,
+    device: Option<&str>,
+    patience: Duration,
+) -> io::Result<bool> {
+    let deadline = Instant::now() + patience;
+    let socket = match open(server, source, device) {
+        Ok(socket) => socket,
+        // No route, no device yet.
+        Err(error) if error.kind() != io::ErrorKind::PermissionDenied => {
+            std::thread::sleep(patience.min(LOOK));
+            return Ok(false);
+        }
+        Err(error) => return Err(error),
+    };
+    let identifier = fresh_identifier();
+    let _ = socket.send(&request(server, identifier, 0));
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(false);
+        }
+        socket.set_read_timeout(Some(left.clamp(Duration::from_millis(1), LOOK)))?;
+        let mut buffer = [0; 2048];
+        match (&socket).read(&mut buffer) {
+            Ok(length) => {
+                if reply(server, identifier, buffer.get(..length).unwrap_or_default()).is_some() {
+                    return Ok(true);
+                }
+            }
+            Err(error) if only_waited(&error) => {}
+            Err(_) => std::thread::sleep(Duration::from_millis(1)),
+        }
+    }
+}
+
+fn open(server: IpAddr, source: Option<IpAddr>, device: Option<&str>) -> io::Result<Socket> {
+    let (domain, protocol) = match server {
         IpAddr::V4(_) => (Domain::IPV4, Protocol::ICMPV4),
         IpAddr::V6(_) => (Domain::IPV6, Protocol::ICMPV6),
     };
     let socket = Socket::new(domain, Type::RAW, Some(protocol))?;
-    setting.bind_device(&socket)?;
+    if let Some(device) = device {
+        socket.bind_device(Some(device.as_bytes()))?;
+    }
+    if let Some(source) = source {
+        socket.bind(&SocketAddr::new(source, 0).into())?;
+    }
     // Only packets of the server are seen then.
-    socket.connect(&SocketAddr::new(setting.server, 0).into())?;
+    socket.connect(&SocketAddr::new(server, 0).into())?;
     socket.set_write_timeout(Some(LOOK))?;
     Ok(socket)
 }

@@ -1,18 +1,18 @@
 use super::datagram::{HEADER, Pace, run_flow};
 use super::statistics::Bins;
-use super::{Datagrams, Measured, Setting, joined};
-use crate::scenario::{Traffic, TrafficDirection};
+use super::{Datagrams, Measured, OfferedRates, Setting, joined};
+use crate::scenario::Traffic;
 use braid_units::Rate;
 use std::io;
 use std::net::IpAddr;
 use std::thread;
 use std::time::Duration;
 
-/// Numbered datagrams; all flows together offer `rate` in each direction, IP
+/// Numbered datagrams; all flows together offer `rates` in each direction, IP
 /// headers included.
 pub(super) fn run(
     traffic: &Traffic,
-    rate: Rate,
+    rates: OfferedRates,
     payload: u16,
     setting: &Setting<'_>,
 ) -> io::Result<Measured> {
@@ -21,15 +21,16 @@ pub(super) fn run(
         IpAddr::V4(_) => 28,
         IpAddr::V6(_) => 48,
     };
-    let interval = rate.time_for((payload + headers) as u64 * u64::from(traffic.flows));
-    let pace = Pace { payload, interval };
-    let (down, up) =
-        (traffic.direction != TrafficDirection::Up, traffic.direction != TrafficDirection::Down);
+    let pace = |rate: Rate| {
+        let interval = rate.time_for((payload + headers) as u64 * u64::from(traffic.flows));
+        Pace { payload, interval }
+    };
+    let (down, up) = traffic.direction.each(pace(rates.down), pace(rates.up));
     let flows = thread::scope(|scope| -> io::Result<Vec<_>> {
         let flows: Vec<_> = (0..traffic.flows)
             .map(|flow| {
                 let port = setting.port.saturating_add(flow);
-                scope.spawn(move || run_flow(pace, down, up, port, setting))
+                scope.spawn(move || run_flow(down, up, port, setting))
             })
             .collect();
         flows.into_iter().map(joined).collect()

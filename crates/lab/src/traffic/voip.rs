@@ -1,7 +1,7 @@
 use super::datagram::{Pace, run_flow};
 use super::statistics::{Bins, Percentiles};
 use super::{Datagrams, Measured, Setting, Voice, joined};
-use crate::scenario::{Traffic, TrafficDirection};
+use crate::scenario::Traffic;
 use std::io;
 use std::thread;
 use std::time::Duration;
@@ -17,13 +17,12 @@ const INTERVAL: Duration = Duration::from_millis(20);
 /// Calls: a stream of voice packets in each direction asked for.
 pub(super) fn run(traffic: &Traffic, setting: &Setting<'_>) -> io::Result<Measured> {
     let pace = Pace { payload: PAYLOAD, interval: INTERVAL };
-    let (down, up) =
-        (traffic.direction != TrafficDirection::Up, traffic.direction != TrafficDirection::Down);
+    let (down, up) = traffic.direction.each(pace, pace);
     let calls = thread::scope(|scope| -> io::Result<Vec<_>> {
         let calls: Vec<_> = (0..traffic.flows)
             .map(|flow| {
                 let port = setting.port.saturating_add(flow);
-                scope.spawn(move || run_flow(pace, down, up, port, setting))
+                scope.spawn(move || run_flow(down, up, port, setting))
             })
             .collect();
         calls.into_iter().map(joined).collect()

@@ -1,0 +1,284 @@
+//! The lab's command line.
+
+use crate::cancel::Cancel;
+use crate::demo;
+use crate::engines::EngineName;
+use crate::live::{self, Live};
+use crate::report::{Report, bars, html, markdown};
+use crate::run::{Plan, run};
+use crate::scenario::{SHIPPED, Scenario};
+use crate::scratch::Scratch;
+use crate::topology;
+use clap::{Args, Subcommand};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Something could not be measured.
+const NOT_MEASURED: u8 = 1;
+/// The command line or the scenario is wrong (as clap's own).
+const USAGE: u8 = 2;
+/// This machine doesn't let the lab work.
+const NO_LAB: u8 = 3;
+/// Ended by a signal, as shells say of SIGINT.
+const INTERRUPTED: u8 = 130;
+
+/// `braid lab`.
+#[derive(Debug, Args)]
+pub struct LabArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: LabCommand,
+}
+
+/// What the lab can do.
+#[derive(Debug, Subcommand)]
+pub enum LabCommand {
+    /// Run real traffic over emulated links through one or more engines
+    #[command(after_help = "Exit status: 0 everything was measured, 1 something was not, \
+        2 the scenario or command line is wrong, 3 the lab can't work on this machine, \
+        130 interrupted.")]
+    Run(RunArgs),
+    /// Show each link alone, round robin, the kernel's MPTCP and Braid side by side
+    Demo(DemoArgs),
+    /// List the scenarios that are part of this program
+    Scenarios(ScenariosArgs),
+}
+
+/// `braid lab run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// Scenario file, or the name of a shipped scenario
+    pub scenario: PathBuf,
+    /// tunnel, tunnel:MODE, link:NAME, each, mptcp, ecmp or external:FILE; may be repeated
+    /// [default: each and tunnel]
+    #[arg(long = "engine", value_name = "ENGINE")]
+    pub engines: Vec<String>,
+    /// Measure everything this often, the engines in turn
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repeat: u32,
+    /// Write the results here as JSON
+    #[arg(long, value_name = "OUT")]
+    pub json: Option<PathBuf>,
+    /// Write a report with plots here
+    #[arg(long, value_name = "OUT.html")]
+    pub report: Option<PathBuf>,
+    /// Copy the engines' configs and logs here
+    #[arg(long, value_name = "DIR")]
+    pub keep_logs: Option<PathBuf>,
+    /// Seed of losses, jitter and synthetic traces, instead of the scenario's
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// Do not measure the links alone: faster, but there is no sum to compare with
+    #[arg(long)]
+    pub no_baseline: bool,
+}
+
+/// `braid lab demo`.
+#[derive(Debug, Args)]
+pub struct DemoArgs {
+    /// Seconds that each of the five runs takes
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(2..=600))]
+    pub seconds: u64,
+    /// Write the report with plots here
+    #[arg(long, default_value = "report.html", value_name = "OUT.html")]
+    pub report: PathBuf,
+}
+
+/// `braid lab scenarios`.
+#[derive(Debug, Args)]
+pub struct ScenariosArgs {
+    /// Print the TOML of this one
+    pub name: Option<String>,
+}
+
+/// Does what the command line says. Must be called while the process has a
+/// single thread, since it may enter a user namespace.
+pub fn execute(command: LabCommand) -> ExitCode {
+    match command {
+        LabCommand::Run(args) => execute_run(&args),
+        LabCommand::Demo(args) => execute_demo(&args),
+        LabCommand::Scenarios(args) => execute_scenarios(&args),
+    }
+}
+
+/// What must be there before anything can be measured.
+struct Prepared {
+    scratch: Scratch,
+    cancel: Cancel,
+    program: PathBuf,
+}
+
+fn prepare(wanted: &[&Path]) -> Result<Prepared, ExitCode> {
+    let failed = |what: &str, error: &dyn std::fmt::Display| {
+        eprintln!("braid lab: {what}: {error}");
+        ExitCode::from(NO_LAB)
+    };
+    let program =
+        std::env::current_exe().map_err(|error| failed("can't find this program", &error))?;
+    topology::prepare_process().map_err(|error| failed("can't build the lab's network", &error))?;
+    let cancel = Cancel::on_signals().map_err(|error| failed("can't catch signals", &error))?;
+    let here = std::env::current_dir().unwrap_or_default();
+    let mut wanted = wanted.to_vec();
+    wanted.extend([program.as_path(), here.as_path()]);
+    let scratch =
+        Scratch::private(&wanted).map_err(|error| failed("can't make a folder", &error))?;
+    Ok(Prepared { scratch, cancel, program })
+}
+
+fn execute_run(args: &RunArgs) -> ExitCode {
+    let scenario = match load(&args.scenario, args.seed) {
+        Ok(scenario) => scenario,
+        Err(error) => return usage(&error),
+    };
+    let engines = match expand(&args.engines, &scenario) {
+        Ok(engines) => engines,
+        Err(error) => return usage(&error),
+    };
+    let outputs = [&args.json, &args.report, &args.keep_logs];
+    for output in outputs.iter().filter_map(|path| path.as_deref()).take(2) {
+        // Better now than after an hour of measuring.
+        if let Err(error) = writable(output) {
+            return usage(&format!("{}: can't write there: {error}", output.display()));
+        }
+    }
+    let mut wanted: Vec<&Path> = outputs.into_iter().filter_map(|path| path.as_deref()).collect();
+    for engine in &engines {
+        if let EngineName::External(file) = engine {
+            wanted.push(file);
+        }
+    }
+    let prepared = match prepare(&wanted) {
+        Ok(prepared) => prepared,
+        Err(code) => return code,
+    };
+    let plan = Plan {
+        scenario,
+        engines,
+        repeat: args.repeat,
+        baseline: !args.no_baseline,
+        keep_logs: args.keep_logs.clone(),
+        program: prepared.program,
+    };
+    let findings = run(&plan, &prepared.scratch, &prepared.cancel, &Live::new());
+    println!("\n{}", markdown(&findings.report));
+    let written = write_outputs(&findings.report, args.json.as_deref(), args.report.as_deref());
+    finish(&findings.failures, written, &prepared.cancel)
+}
+
+fn execute_demo(args: &DemoArgs) -> ExitCode {
+    let mut scenario = match load(Path::new("six-3g"), None) {
+        Ok(scenario) => scenario,
+        Err(error) => return usage(&error),
+    };
+    scenario.duration = Duration::from_secs(args.seconds);
+    for traffic in &mut scenario.traffic {
+        traffic.stop = scenario.duration;
+    }
+    if let Err(error) = writable(&args.report) {
+        return usage(&format!("{}: can't write there: {error}", args.report.display()));
+    }
+    let prepared = match prepare(&[&args.report]) {
+        Ok(prepared) => prepared,
+        Err(code) => return code,
+    };
+    let live = Live::new();
+    let findings =
+        demo::run(scenario, &prepared.program, &prepared.scratch, &prepared.cancel, &live);
+    println!("\n{}", markdown(&findings.report));
+    println!("{}", bars(&findings.report, live::width()));
+    let written = write_outputs(&findings.report, None, Some(&args.report));
+    if written.is_ok() {
+        println!("Plots: {}", args.report.display());
+    }
+    finish(&findings.failures, written, &prepared.cancel)
+}
+
+fn execute_scenarios(args: &ScenariosArgs) -> ExitCode {
+    if let Some(name) = &args.name {
+        return match SHIPPED.iter().find(|shipped| shipped.name == name) {
+            Some(shipped) => {
+                print!("{}", shipped.text);
+                ExitCode::SUCCESS
+            }
+            None => usage(&format!("there is no shipped scenario {name:?}")),
+        };
+    }
+    for shipped in SHIPPED {
+        match shipped.load() {
+            Ok(scenario) => println!("{:<18} {}", shipped.name, scenario.description),
+            Err(error) => return usage(&error),
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+fn load(file: &Path, seed: Option<u64>) -> Result<Scenario, String> {
+    Scenario::load_with_seed(file, seed).map_err(|error| error.to_string())
+}
+
+fn expand(texts: &[String], scenario: &Scenario) -> Result<Vec<EngineName>, String> {
+    let links: Vec<&str> = scenario.links.iter().map(|link| link.model.name.as_str()).collect();
+    let default = ["each".to_owned(), "tunnel".to_owned()];
+    let texts = if texts.is_empty() { &default } else { texts };
+    let mut engines = Vec::new();
+    for text in texts {
+        for engine in EngineName::expand(text, &links).map_err(|error| error.to_string())? {
+            if let EngineName::Link(name) = &engine
+                && !links.contains(&name.as_str())
+            {
+                let names = links.join(", ");
+                return Err(format!("there is no link {name:?}; the links are: {names}"));
+            }
+            if !engines.contains(&engine) {
+                engines.push(engine);
+            }
+        }
+    }
+    Ok(engines)
+}
+
+/// Tries to open without changing what is there.
+fn writable(path: &Path) -> std::io::Result<()> {
+    let new = !path.exists();
+    std::fs::File::options().append(true).create(true).open(path)?;
+    if new {
+        std::fs::remove_file(path)?;
+    }
+    Ok(())
+}
+
+fn write_outputs(report: &Report, json: Option<&Path>, page: Option<&Path>) -> Result<(), String> {
+    let write = |path: &Path, text: String| {
+        std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
+    };
+    if let Some(path) = json {
+        write(path, report.results().to_json() + "\n")?;
+    }
+    if let Some(path) = page {
+        write(path, html(report))?;
+    }
+    Ok(())
+}
+
+fn finish(failures: &[String], written: Result<(), String>, cancel: &Cancel) -> ExitCode {
+    if let Err(error) = &written {
+        eprintln!("braid lab: {error}");
+    }
+    if cancel.is_cancelled() {
+        return ExitCode::from(INTERRUPTED);
+    }
+    for failure in failures {
+        eprintln!("braid lab: not measured: {failure}");
+    }
+    if failures.is_empty() && written.is_ok() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(NOT_MEASURED)
+    }
+}
+
+fn usage(error: &dyn std::fmt::Display) -> ExitCode {
+    eprintln!("braid lab: {error}");
+    ExitCode::from(USAGE)
+}

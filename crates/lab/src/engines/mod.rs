@@ -1,0 +1,208 @@
+//! What carries the traffic between the two ends: our tunnel, a single link,
+//! the kernel's own ways to use several links, or any other program.
+
+mod external;
+mod kernel;
+mod name;
+mod process;
+mod tunnel;
+
+pub use external::External;
+pub use name::{EngineName, EngineNameError};
+pub use process::{Process, Side, cpu_seconds};
+
+use crate::cancel::Cancel;
+use crate::scenario::Scenario;
+use crate::topology::{Topology, TopologyError};
+use crate::traffic::{Streams, answers};
+use std::io;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long an engine may take until something passes it.
+const READY_WITHIN: Duration = Duration::from_secs(20);
+
+/// What engines are brought up with.
+pub struct Bench<'a> {
+    /// The network, freshly made.
+    pub topology: &'a Topology,
+    /// The scenario that will run.
+    pub scenario: &'a Scenario,
+    /// A folder for configs and logs, which is removed afterwards.
+    pub scratch: &'a Path,
+    /// The program that our own engine starts.
+    pub program: &'a Path,
+    /// Ends the attempt.
+    pub cancel: &'a Cancel,
+}
+
+/// An engine that is up. Dropping it ends its processes.
+#[derive(Debug)]
+pub struct Running {
+    /// The concentrator's address as traffic from the home reaches it.
+    pub server: IpAddr,
+    /// How streams are carried.
+    pub streams: Streams,
+    /// Address that sockets at home bind to; `None` leaves it to the kernel.
+    pub source: Option<IpAddr>,
+    /// Device of the home that sockets are bound to; `None` follows the routes.
+    pub device: Option<String>,
+    /// The engine's processes; empty for what the kernel does.
+    pub processes: Vec<Process>,
+    /// Commands to be run when it ends.
+    closing: Option<external::Closing>,
+}
+
+/// Why an engine can't be measured.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// The scenario has no such link.
+    #[error("there is no link {name:?}; the links are: {links}")]
+    NoSuchLink {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        links: String,
+    },
+    /// The network couldn't be set so.
+    #[error(transparent)]
+    Topology(#[from] TopologyError),
+    /// A file or process couldn't be made.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was tried.
+        what: String,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// The file of an external engine is wrong.
+    #[error(transparent)]
+    File(#[from] crate::scenario::ScenarioError),
+    /// A command of an external engine failed.
+    #[error("{side}: `{command}` {problem}{log}")]
+    Command {
+        /// Where it ran.
+        side: Side,
+        /// The command.
+        command: String,
+        /// What happened.
+        problem: String,
+        /// The end of its output.
+        log: String,
+    },
+    /// A process of the engine ended too early.
+    #[error("{side}: `{command}` ended by itself ({status}){log}")]
+    Died {
+        /// Where it ran.
+        side: Side,
+        /// The command.
+        command: String,
+        /// Its exit status.
+        status: String,
+        /// The end of its output.
+        log: String,
+    },
+    /// Nothing passed in time.
+    #[error("{server} did not answer through the engine within {} s{logs}", READY_WITHIN.as_secs())]
+    NotReady {
+        /// Who didn't answer.
+        server: IpAddr,
+        /// The ends of the processes' outputs.
+        logs: String,
+    },
+    /// The user ended it.
+    #[error("interrupted")]
+    Cancelled,
+}
+
+impl EngineError {
+    fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let what = what.into();
+        move |source| EngineError::Io { what, source }
+    }
+}
+
+/// Brings `engine` up and waits until something passes it.
+///
+/// # Errors
+/// With the end of the engine's own output where it has some.
+pub fn bring_up(engine: &EngineName, bench: &Bench<'_>) -> Result<Running, EngineError> {
+    let mut running = match engine {
+        EngineName::Tunnel { mode } => tunnel::bring_up(mode.as_deref(), bench)?,
+        EngineName::Link(name) => kernel::single_link(name, bench)?,
+        EngineName::Mptcp => kernel::mptcp(bench)?,
+        EngineName::Ecmp => kernel::ecmp(bench)?,
+        EngineName::External(file) => external::bring_up(file, bench)?,
+    };
+    running.wait_until_ready(bench)?;
+    Ok(running)
+}
+
+impl Running {
+    /// An engine that is only the kernel's routing.
+    fn kernel(server: IpAddr, streams: Streams) -> Self {
+        Running {
+            server,
+            streams,
+            source: None,
+            device: None,
+            processes: Vec::new(),
+            closing: None,
+        }
+    }
+
+    fn wait_until_ready(&mut self, bench: &Bench<'_>) -> Result<(), EngineError> {
+        let deadline = Instant::now() + READY_WITHIN;
+        loop {
+            for process in &mut self.processes {
+                process.check()?;
+            }
+            if bench.cancel.is_cancelled() {
+                return Err(EngineError::Cancelled);
+            }
+            let patience = Duration::from_millis(500);
+            let answered = bench
+                .topology
+                .home()
+                .run(|| answers(self.server, self.source, self.device.as_deref(), patience))
+                .and_then(|answered| answered)
+                .map_err(EngineError::io("can't send a ping"))?;
+            if answered {
+                return Ok(());
+            }
+            if Instant::now() >= deadline {
+                let logs = self.processes.iter().map(Process::log_tail).collect();
+                return Err(EngineError::NotReady { server: self.server, logs });
+            }
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // The commands that undo things may need the processes.
+        if let Some(closing) = self.closing.take() {
+            closing.run();
+        }
+    }
+}
+
+/// Copies the logs of a run to where the user wants them.
+///
+/// # Errors
+/// Those of the copying.
+pub fn keep_logs(scratch: &Path, target: &Path) -> io::Result<Vec<PathBuf>> {
+    std::fs::create_dir_all(target)?;
+    let mut kept = Vec::new();
+    for entry in std::fs::read_dir(scratch)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "log" || extension == "toml")
+            && let Some(name) = path.file_name()
+        {
+            std::fs::copy(&path, target.join(name))?;
+            kept.push(target.join(name));
+        }
+    }
+    Ok(kept)
+}

@@ -1,0 +1,118 @@
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// An engine as it is written on the command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EngineName {
+    /// `tunnel` or `tunnel:MODE`: Braid.
+    Tunnel {
+        /// The scheduler's mode; `None` is the scenario's or the default.
+        mode: Option<String>,
+    },
+    /// `link:NAME`: that link alone, no tunnel.
+    Link(String),
+    /// `mptcp`: the kernel's Multipath TCP over all links.
+    Mptcp,
+    /// `ecmp`: the kernel's equal-cost multipath routing, flow by flow.
+    Ecmp,
+    /// `external:FILE`: commands in a file.
+    External(PathBuf),
+}
+
+/// The modes of the tunnel.
+const MODES: [&str; 6] =
+    ["adaptive", "balance-rr", "balance-xor", "active-backup", "broadcast", "overflow"];
+
+/// A name that means no engine.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EngineNameError {
+    /// Not known at all.
+    #[error(
+        "there is no engine {0:?}; write tunnel, tunnel:MODE, link:NAME, each, mptcp, ecmp or \
+         external:FILE"
+    )]
+    Unknown(String),
+    /// Not a mode of the tunnel.
+    #[error("the tunnel has no mode {mode:?}; write one of: {}", MODES.join(", "))]
+    UnknownMode {
+        /// What was written.
+        mode: String,
+    },
+}
+
+impl EngineName {
+    /// Reads a name of the command line; `each` becomes one engine a link.
+    ///
+    /// # Errors
+    /// There is no such engine.
+    pub fn expand(text: &str, links: &[&str]) -> Result<Vec<Self>, EngineNameError> {
+        if text == "each" {
+            return Ok(links.iter().map(|name| EngineName::Link((*name).to_owned())).collect());
+        }
+        Ok(vec![text.parse()?])
+    }
+}
+
+impl FromStr for EngineName {
+    type Err = EngineNameError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (kind, argument) = match text.split_once(':') {
+            Some((kind, argument)) => (kind, Some(argument)),
+            None => (text, None),
+        };
+        match (kind, argument) {
+            ("tunnel", None) => Ok(EngineName::Tunnel { mode: None }),
+            // A mode may have arguments of its own, as balance-xor:layer3+4.
+            ("tunnel", Some(mode)) => {
+                let word = mode.split(':').next().unwrap_or(mode);
+                if MODES.contains(&word) {
+                    Ok(EngineName::Tunnel { mode: Some(mode.to_owned()) })
+                } else {
+                    Err(EngineNameError::UnknownMode { mode: mode.to_owned() })
+                }
+            }
+            ("link", Some(name)) if !name.is_empty() => Ok(EngineName::Link(name.to_owned())),
+            ("external", Some(file)) if !file.is_empty() => {
+                Ok(EngineName::External(PathBuf::from(file)))
+            }
+            ("mptcp", None) => Ok(EngineName::Mptcp),
+            ("ecmp", None) => Ok(EngineName::Ecmp),
+            _ => Err(EngineNameError::Unknown(text.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for EngineName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            EngineName::Tunnel { mode: None } => f.write_str("tunnel"),
+            EngineName::Tunnel { mode: Some(mode) } => write!(f, "tunnel:{mode}"),
+            EngineName::Link(name) => write!(f, "link:{name}"),
+            EngineName::Mptcp => f.write_str("mptcp"),
+            EngineName::Ecmp => f.write_str("ecmp"),
+            EngineName::External(file) => write!(f, "external:{}", file.display()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_and_written_back() {
+        for name in ["tunnel", "tunnel:balance-rr", "tunnel:balance-xor:layer2+3", "link:3g-1"]
+            .into_iter()
+            .chain(["mptcp", "ecmp", "external:wg.toml"])
+        {
+            assert_eq!(name.parse::<EngineName>().map(|n| n.to_string()).as_deref(), Ok(name));
+        }
+        for name in ["", "tunel", "tunnel:fast", "link", "link:", "external", "mptcp:2"] {
+            assert!(name.parse::<EngineName>().is_err(), "{name}");
+        }
+        let each = EngineName::expand("each", &["a", "b"]).unwrap();
+        assert_eq!(each, [EngineName::Link("a".into()), EngineName::Link("b".into())]);
+    }
+}

@@ -1,0 +1,138 @@
+//! What a user sees while the lab measures.
+
+use crate::measure::WireLog;
+use crate::scenario::Scenario;
+use std::cell::RefCell;
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write as _};
+
+/// Redraw at every so many samples.
+const EVERY: usize = 3;
+/// A rate is drawn over so many samples.
+const OVER: usize = 5;
+
+/// The display of a run: redrawn in place on a terminal, a line a run
+/// elsewhere, nothing when silent.
+pub struct Live {
+    form: Form,
+    state: RefCell<State>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Terminal,
+    Lines,
+    Silent,
+}
+
+#[derive(Default)]
+struct State {
+    label: String,
+    /// Lines drawn that the next drawing replaces.
+    drawn: usize,
+    samples: usize,
+}
+
+impl Live {
+    /// As standard output is: a terminal or not.
+    pub fn new() -> Self {
+        let form = if std::io::stdout().is_terminal() { Form::Terminal } else { Form::Lines };
+        Live { form, state: RefCell::default() }
+    }
+
+    /// Shows nothing.
+    pub fn silent() -> Self {
+        Live { form: Form::Silent, state: RefCell::default() }
+    }
+
+    /// A run begins.
+    pub fn begin(&self, label: &str) {
+        let mut state = self.state.borrow_mut();
+        *state = State { label: label.to_owned(), ..State::default() };
+        if self.form == Form::Lines {
+            println!("running: {label}");
+        }
+    }
+
+    /// A line that stays.
+    pub fn line(&self, text: &str) {
+        if self.form != Form::Silent {
+            self.erase();
+            println!("{text}");
+        }
+    }
+
+    /// The run is over.
+    pub fn end(&self) {
+        self.erase();
+    }
+
+    /// New counters of the links.
+    pub(crate) fn sample(&self, wire: &WireLog, arrived: u64, scenario: &Scenario) {
+        let due = {
+            let mut state = self.state.borrow_mut();
+            state.samples += 1;
+            state.samples.is_multiple_of(EVERY)
+        };
+        if self.form != Form::Terminal || !due {
+            return;
+        }
+        let Some((now, links)) = wire.latest(OVER) else { return };
+        let width = width();
+        let mut text = String::new();
+        let seconds = scenario.duration.as_secs_f64();
+        let megabytes = arrived as f64 / 1e6;
+        let label = &self.state.borrow().label.clone();
+        let _ = writeln!(
+            text,
+            "\x1b[1m{label}\x1b[0m  {now:.1} of {seconds:.0} s, {megabytes:.1} MB delivered"
+        );
+        let capacity = |link: usize| {
+            scenario.links.get(link).map_or(1.0, |link| link.model.down.capacity.mean_rate().mbit())
+        };
+        let scale = (0..links.len()).map(capacity).fold(1e-3, f64::max);
+        let names = links.iter().map(|(name, ..)| name.chars().count()).max().unwrap_or(0).max(4);
+        let room = width.saturating_sub(names + 34).clamp(5, 50);
+        for (name, down, up) in &links {
+            let filled = ((down / scale).clamp(0.0, 1.0) * room as f64).round() as usize;
+            let bar: String = "█".repeat(filled);
+            let _ = writeln!(
+                text,
+                "{name:>names$} \x1b[36m{bar:<room$}\x1b[0m {down:>8.2} ↓ {up:>7.2} ↑ Mbit/s"
+            );
+        }
+        let sum = links.iter().fold((0.0, 0.0), |sum, (_, d, u)| (sum.0 + d, sum.1 + u));
+        let _ = writeln!(
+            text,
+            "{:>names$} {:<room$} {:>8.2} ↓ {:>7.2} ↑ Mbit/s",
+            "sum", "", sum.0, sum.1
+        );
+        self.erase();
+        print!("{text}");
+        let _ = std::io::stdout().flush();
+        self.state.borrow_mut().drawn = links.len() + 2;
+    }
+
+    fn erase(&self) {
+        let mut state = self.state.borrow_mut();
+        if self.form == Form::Terminal && state.drawn > 0 {
+            print!("\x1b[{}A\x1b[J", state.drawn);
+            let _ = std::io::stdout().flush();
+            state.drawn = 0;
+        }
+    }
+}
+
+impl Default for Live {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Columns of the terminal; 80 where it isn't one.
+pub fn width() -> usize {
+    let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: the pointer is to a live winsize, which TIOCGWINSZ fills.
+    let result = unsafe { libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &raw mut size) };
+    if result == 0 && size.ws_col > 0 { usize::from(size.ws_col) } else { 80 }
+}

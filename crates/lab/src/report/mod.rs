@@ -1,0 +1,127 @@
+//! What a call of the lab found, and its forms: JSON for programs, Markdown
+//! and a terminal table for people, HTML with plots for a browser.
+
+mod html;
+mod json;
+mod plot;
+mod table;
+
+pub use html::html;
+pub use json::{CpuSeconds, Host, PingMs, Results, Run};
+pub use table::{bars, markdown};
+
+use crate::scenario::Scenario;
+use crate::traffic::statistics::median;
+use crate::traffic::{Datagrams, Voice};
+
+/// All that was measured in one call.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The scenario that was run.
+    pub scenario: Scenario,
+    /// Where.
+    pub host: Host,
+    /// What a reader must know of how it was measured.
+    pub notes: Vec<String>,
+    /// Every run in the order of measurement.
+    pub records: Vec<Record>,
+}
+
+/// One traffic of one run, with what the plots need besides.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// What goes into the JSON.
+    pub run: Run,
+    /// What doesn't.
+    pub detail: Detail,
+}
+
+/// Figures for plots and tables that the JSON has no place for.
+#[derive(Clone, Debug, Default)]
+pub struct Detail {
+    /// Rate of IP packets that left each link over time.
+    pub links: Vec<LinkSeries>,
+    /// Seconds since the start, round trip in ms.
+    pub pings: Vec<(f64, f64)>,
+    /// UDP and VoIP counts.
+    pub datagrams: Option<Datagrams>,
+    /// How calls went.
+    pub voice: Option<Voice>,
+    /// Completion times of web objects in ms.
+    pub fetches_ms: Vec<f64>,
+    /// Seconds from the run's start to the traffic's.
+    pub start_s: f64,
+}
+
+/// A link's rates over time.
+#[derive(Clone, Debug)]
+pub struct LinkSeries {
+    /// The link's name.
+    pub name: String,
+    /// Seconds since the run's start, Mbit/s down, Mbit/s up.
+    pub points: Vec<(f64, f64, f64)>,
+}
+
+impl Report {
+    /// The form that is written as JSON.
+    pub fn results(&self) -> Results {
+        Results {
+            scenario: self.scenario.name.clone(),
+            host: self.host.clone(),
+            runs: self.records.iter().map(|record| record.run.clone()).collect(),
+        }
+    }
+
+    /// Adds notes that aren't there yet.
+    pub fn add_notes(&mut self, notes: impl IntoIterator<Item = String>) {
+        for note in notes {
+            if !self.notes.contains(&note) {
+                self.notes.push(note);
+            }
+        }
+    }
+
+    /// Medians over the repetitions, a row an engine and traffic, in the order
+    /// of first measurement.
+    pub fn rows(&self) -> Vec<Row<'_>> {
+        let mut rows: Vec<Row<'_>> = Vec::new();
+        for record in &self.records {
+            let run = &record.run;
+            let same = |row: &&mut Row<'_>| row.engine == run.engine && row.traffic == run.traffic;
+            match rows.iter_mut().find(same) {
+                Some(row) => row.records.push(record),
+                None => rows.push(Row {
+                    engine: &run.engine,
+                    traffic: &run.traffic,
+                    records: vec![record],
+                }),
+            }
+        }
+        rows
+    }
+}
+
+/// The repetitions of one engine and traffic.
+#[derive(Clone, Debug)]
+pub struct Row<'a> {
+    /// The engine.
+    pub engine: &'a str,
+    /// The traffic.
+    pub traffic: &'a str,
+    /// Each repetition; at least one.
+    pub records: Vec<&'a Record>,
+}
+
+impl Row<'_> {
+    /// The median of a figure over the repetitions that have it.
+    pub fn median(&self, figure: impl Fn(&Run) -> Option<f64>) -> Option<f64> {
+        let values: Vec<f64> = self.records.iter().filter_map(|r| figure(&r.run)).collect();
+        median(&values)
+    }
+
+    /// As [`Row::median`], of the figures outside the JSON.
+    pub fn median_detail(&self, figure: impl Fn(&Detail) -> Option<f64>) -> Option<f64> {
+        let values: Vec<f64> = self.records.iter().filter_map(|r| figure(&r.detail)).collect();
+        median(&values)
+    }
+}

@@ -1,0 +1,235 @@
+//! A call of the lab: every engine and repetition of a scenario, in turn.
+
+use crate::baseline::{Baselines, RunFailure, Surroundings, build, offered};
+use crate::cancel::Cancel;
+use crate::engines::{self, Bench, EngineName};
+use crate::live::Live;
+use crate::measure::{Flow, Outcome, measure};
+use crate::report::{Detail, Host, Record, Report, Run};
+use crate::scenario::{Scenario, Traffic};
+use crate::scratch::Scratch;
+use crate::topology::{Backend, Topology};
+use crate::traffic::Measured;
+use std::path::PathBuf;
+
+/// In the JSON, goodput stands in bins of 100 ms.
+const SERIES_BINS: usize = 10;
+
+/// What is to be measured.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The scenario.
+    pub scenario: Scenario,
+    /// Measured in turn, in each repetition.
+    pub engines: Vec<EngineName>,
+    /// How often.
+    pub repeat: u32,
+    /// Whether the links alone are measured too; without it there is no ratio.
+    pub baseline: bool,
+    /// Where configs and logs of the engines are copied to.
+    pub keep_logs: Option<PathBuf>,
+    /// The program that the `tunnel` engine starts.
+    pub program: PathBuf,
+}
+
+/// What came of a plan.
+#[derive(Debug)]
+pub struct Findings {
+    /// All that could be measured.
+    pub report: Report,
+    /// What couldn't, in words.
+    pub failures: Vec<String>,
+}
+
+/// Measures a plan. What fails is told and left out, the rest goes on; a
+/// cancelled plan ends with what it has.
+pub fn run(plan: &Plan, scratch: &Scratch, cancel: &Cancel, live: &Live) -> Findings {
+    let scenario = &plan.scenario;
+    let mut baselines = Baselines::of(scenario);
+    let mut findings = Findings {
+        report: Report {
+            scenario: scenario.clone(),
+            host: Host::this(),
+            notes: scenario.notes(),
+            records: Vec::new(),
+        },
+        failures: Vec::new(),
+    };
+    for repetition in 1..=plan.repeat {
+        if plan.baseline && !cancel.is_cancelled() {
+            let result = scratch.folder("links").map_err(RunFailure::from).and_then(|folder| {
+                let around =
+                    Surroundings { cancel, live, scratch: &folder, program: &plan.program };
+                baselines.repeat(scenario, around)
+            });
+            if let Err(error) = result {
+                findings.fail(live, &format!("links alone, repetition {repetition}: {error}"));
+            }
+        }
+        for engine in &plan.engines {
+            if cancel.is_cancelled() {
+                break;
+            }
+            match run_engine(plan, engine, repetition, scratch, cancel, live) {
+                Ok((records, notes)) => {
+                    for record in &records {
+                        live.line(&told(&record.run));
+                    }
+                    findings.report.records.extend(records);
+                    findings.report.add_notes(notes);
+                }
+                Err(error) => {
+                    findings.fail(live, &format!("{engine}, repetition {repetition}: {error}"));
+                }
+            }
+        }
+    }
+    if cancel.is_cancelled() {
+        findings.failures.push("interrupted".to_owned());
+    }
+    let names = scenario.traffic_names();
+    for record in &mut findings.report.records {
+        let position = names.iter().position(|name| *name == record.run.traffic);
+        let traffic = position.and_then(|position| scenario.traffic.get(position));
+        if let Some((sum, best)) = traffic.and_then(|traffic| baselines.sum_and_best(traffic)) {
+            record.run.sum_of_links_mbps = Some(sum);
+            record.run.best_link_mbps = Some(best);
+            record.run.ratio =
+                record.run.goodput_mbps.filter(|_| sum > 0.0).map(|goodput| goodput / sum);
+        }
+    }
+    findings
+}
+
+impl Findings {
+    fn fail(&mut self, live: &Live, message: &str) {
+        live.line(&format!("FAILED {message}"));
+        self.failures.push(message.to_owned());
+    }
+}
+
+fn run_engine(
+    plan: &Plan,
+    engine: &EngineName,
+    repetition: u32,
+    scratch: &Scratch,
+    cancel: &Cancel,
+    live: &Live,
+) -> Result<(Vec<Record>, Vec<String>), RunFailure> {
+    let scenario = &plan.scenario;
+    let folder = scratch.folder("engine")?;
+    let topology = build(scenario)?;
+    let bench =
+        Bench { topology: &topology, scenario, scratch: &folder, program: &plan.program, cancel };
+    let label = match plan.repeat {
+        1 => engine.to_string(),
+        repeat => format!("{engine} ({repetition} of {repeat})"),
+    };
+    let running = engines::bring_up(engine, &bench);
+    let outcome = running.map_err(RunFailure::from).and_then(|running| {
+        let flows: Vec<Flow<'_>> = scenario
+            .traffic
+            .iter()
+            .map(|traffic| Flow { traffic, rates: offered(scenario, traffic), device: None })
+            .collect();
+        live.begin(&label);
+        let outcome = measure(&topology, &running, scenario, &flows, cancel, live);
+        live.end();
+        let outcome = outcome?;
+        let overheads: Vec<Option<f64>> =
+            (0..flows.len()).map(|number| outcome.overhead(&flows, number)).collect();
+        Ok((outcome, overheads))
+    });
+    if let Some(target) = &plan.keep_logs {
+        let name = format!("{engine}-{repetition}").replace(['/', ':'], "_");
+        engines::keep_logs(&folder, &target.join(name))?;
+    }
+    let (outcome, overheads) = outcome?;
+    let names = scenario.traffic_names();
+    let records = scenario
+        .traffic
+        .iter()
+        .zip(&names)
+        .zip(outcome.measured.iter().zip(overheads))
+        .map(|((traffic, name), (measured, overhead))| {
+            let mut record = record(engine, name, repetition, traffic, measured, &outcome);
+            record.run.overhead_ratio = overhead;
+            record
+        })
+        .collect();
+    Ok((records, link_notes(&topology)))
+}
+
+/// The record of one traffic of a run.
+pub(crate) fn record(
+    engine: &EngineName,
+    name: &str,
+    repetition: u32,
+    traffic: &Traffic,
+    measured: &Measured,
+    outcome: &Outcome,
+) -> Record {
+    let pings = measured.pings.as_ref();
+    let series = measured.delivered.as_ref().map(|bins| {
+        let rounded = |(time, mbps): (f64, f64)| (round(time), round(mbps));
+        bins.series(SERIES_BINS).into_iter().map(rounded).collect()
+    });
+    let loss = match (&measured.voice, &measured.datagrams) {
+        (Some(voice), _) => Some(voice.bad_share()),
+        (None, Some(datagrams)) => Some(datagrams.loss()),
+        (None, None) => None,
+    };
+    Record {
+        run: Run {
+            engine: engine.to_string(),
+            traffic: name.to_owned(),
+            repetition,
+            goodput_mbps: measured.delivered.as_ref().map(|bins| bins.mean_mbps()),
+            longest_stall_ms: measured.longest_stall.map(|stall| stall.as_secs_f64() * 1e3),
+            ping_ms: pings.and_then(|pings| pings.percentiles()).map(Into::into),
+            ping_lost: pings.map(|pings| pings.lost()),
+            udp_loss: loss,
+            reordered: measured.datagrams.map(|datagrams| datagrams.reordered_share()),
+            cpu_seconds: outcome.cpu,
+            series,
+            ..Run::default()
+        },
+        detail: Detail {
+            links: outcome.links(),
+            pings: pings.map(|pings| pings.answered.clone()).unwrap_or_default(),
+            datagrams: measured.datagrams,
+            voice: measured.voice,
+            fetches_ms: measured.fetches_ms.clone().unwrap_or_default(),
+            start_s: traffic.start.as_secs_f64(),
+        },
+    }
+}
+
+/// A run in a line.
+pub(crate) fn told(run: &Run) -> String {
+    let mut text = format!("{:<24} {:<18}", run.engine, run.traffic);
+    let mut add = |value: Option<f64>, unit: &str| {
+        if let Some(value) = value {
+            text.push_str(&format!("  {value:.2} {unit}"));
+        }
+    };
+    add(run.goodput_mbps, "Mbit/s");
+    add(run.longest_stall_ms, "ms stall");
+    add(run.ping_ms.map(|ping| ping.p50), "ms ping");
+    add(run.ping_ms.map(|ping| ping.p95), "ms p95");
+    add(run.ping_lost.map(|lost| lost as f64), "pings lost");
+    add(run.udp_loss.map(|loss| loss * 100.0), "% lost");
+    text
+}
+
+fn link_notes(topology: &Topology) -> Vec<String> {
+    let note = |backend: &Backend| match backend {
+        Backend::UserSpace { note } | Backend::Kernel { note } => note.clone(),
+    };
+    let links = topology.links().iter();
+    links.filter_map(|l| Some(format!("{}: {}", l.model().name, note(l.backend())?))).collect()
+}
+
+fn round(value: f64) -> f64 {
+    (value * 1e4).round() / 1e4
+}

@@ -1,0 +1,81 @@
+//! A folder for configs, keys and logs of engines that is gone with the
+//! process, also when that is killed.
+
+use std::ffi::CString;
+use std::io;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+/// Empty on every distribution, and nothing of ours lies below.
+const MOUNT_POINTS: [&str; 3] = ["/mnt", "/media", "/srv"];
+
+/// The folder.
+#[derive(Debug)]
+pub struct Scratch {
+    path: PathBuf,
+    _removed_on_drop: Option<TempDir>,
+}
+
+impl Scratch {
+    /// A tmpfs that only this process tree sees; it ends with it. Requires a
+    /// mount namespace of our own ([`crate::topology::prepare_process`]).
+    /// `wanted` are paths that must stay visible. Where the mount fails, it is a
+    /// temporary folder as of [`Scratch::temporary`].
+    ///
+    /// # Errors
+    /// Not even a temporary folder can be made.
+    pub fn private(wanted: &[&Path]) -> io::Result<Self> {
+        let free = |point: &&&str| {
+            let point = Path::new(**point);
+            point.is_dir() && !wanted.iter().any(|path| absolute(path).starts_with(point))
+        };
+        for point in MOUNT_POINTS.iter().filter(free) {
+            if mount_tmpfs(point).is_ok() {
+                return Ok(Scratch { path: PathBuf::from(point), _removed_on_drop: None });
+            }
+        }
+        Self::temporary()
+    }
+
+    /// A folder that is removed when this is dropped.
+    ///
+    /// # Errors
+    /// It can't be made.
+    pub fn temporary() -> io::Result<Self> {
+        let folder = tempfile::Builder::new().prefix("braid-lab-").tempdir()?;
+        Ok(Scratch { path: folder.path().to_path_buf(), _removed_on_drop: Some(folder) })
+    }
+
+    /// A new empty folder inside.
+    ///
+    /// # Errors
+    /// It can't be made.
+    pub fn folder(&self, name: &str) -> io::Result<PathBuf> {
+        let path = self.path.join(name);
+        if path.exists() {
+            std::fs::remove_dir_all(&path)?;
+        }
+        std::fs::create_dir_all(&path)?;
+        Ok(path)
+    }
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf())
+}
+
+fn mount_tmpfs(point: &str) -> io::Result<()> {
+    let target = CString::new(point)?;
+    // SAFETY: all pointers are zero-terminated strings that outlive the call, or
+    // null where mount(2) takes no data.
+    let result = unsafe {
+        libc::mount(
+            c"braid-lab".as_ptr(),
+            target.as_ptr(),
+            c"tmpfs".as_ptr(),
+            libc::MS_NOSUID | libc::MS_NODEV,
+            std::ptr::null(),
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}

@@ -1,0 +1,248 @@
+//! Whole runs in real namespaces with real traffic, on fast scenarios.
+
+use braid_lab::cancel::Cancel;
+use braid_lab::engines::EngineName;
+use braid_lab::live::Live;
+use braid_lab::report::{Results, html, markdown};
+use braid_lab::run::{Findings, Plan, run};
+use braid_lab::scenario::Scenario;
+use braid_lab::scratch::Scratch;
+use std::path::Path;
+
+const LINKS: &str = r#"name = "short"
+duration = "2s"
+[[link]]
+name = "one"
+down = { rate = "20Mbit", delay = "5ms", queue = "60KB" }
+up = { rate = "5Mbit", delay = "5ms" }
+nat = true
+[[link]]
+name = "two"
+down = { rate = "10Mbit", delay = "10ms", queue = "60KB" }
+up = { rate = "5Mbit", delay = "10ms" }
+mtu = 1400
+"#;
+
+fn measured(rest: &str, engines: &[&str], baseline: bool) -> Findings {
+    let scenario = Scenario::parse("s.toml", &format!("{LINKS}{rest}"), Path::new(".")).unwrap();
+    let links: Vec<&str> = scenario.links.iter().map(|link| link.model.name.as_str()).collect();
+    let engines =
+        engines.iter().flat_map(|name| EngineName::expand(name, &links).unwrap()).collect();
+    let plan = Plan {
+        scenario,
+        engines,
+        repeat: 1,
+        baseline,
+        keep_logs: None,
+        program: std::env::current_exe().unwrap(),
+    };
+    let scratch = Scratch::temporary().unwrap();
+    let findings = run(&plan, &scratch, &Cancel::new(), &Live::silent());
+    assert!(findings.failures.is_empty(), "{:?}", findings.failures);
+    findings
+}
+
+#[test]
+fn a_link_alone_carries_its_rate_and_the_json_has_the_agreed_form() {
+    let traffic =
+        "[[traffic]]\nkind = \"tcp\"\ncongestion = \"cubic\"\n[[traffic]]\nkind = \"ping\"\n";
+    let findings = measured(traffic, &["link:one", "mptcp"], true);
+    let json = findings.report.results().to_json();
+    let value: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(value["scenario"], "short");
+    assert!(value["host"].is_object());
+    let keys = [
+        "engine",
+        "traffic",
+        "repetition",
+        "goodput_mbps",
+        "sum_of_links_mbps",
+        "best_link_mbps",
+        "ratio",
+        "longest_stall_ms",
+        "ping_ms",
+        "ping_lost",
+        "udp_loss",
+        "reordered",
+        "cpu_seconds",
+        "overhead_ratio",
+        "series",
+    ];
+    for run in value["runs"].as_array().unwrap() {
+        let mut found: Vec<&str> = run.as_object().unwrap().keys().map(String::as_str).collect();
+        found.sort_unstable();
+        let mut wanted = keys.to_vec();
+        wanted.sort_unstable();
+        assert_eq!(found, wanted);
+    }
+    let results: Results = serde_json::from_str(&json).unwrap();
+    let find = |engine: &str, traffic: &str| {
+        results.runs.iter().find(|r| r.engine == engine && r.traffic == traffic).unwrap()
+    };
+    // 20 Mbit/s of IP packets are 19.3 of payload; a busy machine may lose some.
+    let alone = find("link:one", "tcp-down-1-cubic");
+    let goodput = alone.goodput_mbps.unwrap();
+    assert!((8.0..19.4).contains(&goodput), "{goodput}");
+    let sum = alone.sum_of_links_mbps.unwrap();
+    assert!((12.0..29.0).contains(&sum), "{sum}");
+    assert!(alone.best_link_mbps.unwrap() < sum);
+    assert!((alone.ratio.unwrap() - goodput / sum).abs() < 1e-9);
+    let overhead = alone.overhead_ratio.unwrap();
+    assert!((0.97..1.10).contains(&overhead), "{overhead}");
+    assert!(alone.longest_stall_ms.is_some() && alone.cpu_seconds.is_none());
+    let series = alone.series.as_ref().unwrap();
+    assert_eq!(series.len(), 20);
+    let mean = series.iter().map(|(_, mbps)| mbps).sum::<f64>() / 20.0;
+    assert!((mean - goodput).abs() < 0.01, "{mean} {goodput}");
+    let ping = find("link:one", "ping");
+    let round_trips = ping.ping_ms.unwrap();
+    assert!(round_trips.p50 >= 10.0 && round_trips.max >= round_trips.p99);
+    assert!(ping.goodput_mbps.is_none() && ping.series.is_none());
+    assert!(find("mptcp", "tcp-down-1-cubic").goodput_mbps.unwrap() > 5.0);
+
+    let page = html(&findings.report);
+    well_formed(&page);
+    assert!(!page.contains("http"), "the page must open offline");
+    assert!(markdown(&findings.report).lines().count() >= 6);
+}
+
+#[test]
+fn uploads_datagrams_calls_and_objects_are_measured() {
+    let traffic = r#"[[traffic]]
+kind = "udp"
+rate = "2Mbit"
+direction = "both"
+[[traffic]]
+kind = "voip"
+[[traffic]]
+kind = "web"
+size = ["10KB", "40KB"]
+flows = 2
+[[traffic]]
+kind = "tcp"
+direction = "up"
+start = "500ms"
+[[event]]
+at = "1s"
+link = "one"
+rebind = true
+"#;
+    let findings = measured(traffic, &["link:two", "link:one", "ecmp"], false);
+    let find = |engine: &str, traffic: &str| {
+        let found = |r: &&braid_lab::report::Record| {
+            r.run.engine == engine && r.run.traffic.starts_with(traffic)
+        };
+        findings.report.records.iter().find(found).unwrap()
+    };
+    let udp = find("link:two", "udp-both-1-2Mbit");
+    let counts = udp.detail.datagrams.unwrap();
+    assert!(counts.sent > 200 && counts.received <= counts.sent, "{counts:?}");
+    assert!(udp.run.udp_loss.unwrap() < 0.9);
+    let voice = find("link:two", "voip").detail.voice.unwrap();
+    // 50 packets a second each way for two seconds.
+    assert!((100..=220).contains(&voice.sent), "{voice:?}");
+    assert!(voice.lost + voice.late <= voice.sent);
+    assert!(!find("link:two", "web").detail.fetches_ms.is_empty());
+    let upload = find("link:two", "tcp-up");
+    assert!(upload.run.goodput_mbps.unwrap() > 0.5);
+    assert_eq!(upload.run.series.as_ref().unwrap().len(), 15);
+    // Without the baseline there is nothing to compare with.
+    assert!(upload.run.ratio.is_none() && upload.run.sum_of_links_mbps.is_none());
+    // A flow of datagrams finds its way back after the NAT has forgotten it.
+    assert!(find("link:one", "udp-both").run.goodput_mbps.unwrap() > 1.0);
+}
+
+#[test]
+fn an_external_engine_brings_its_own_tunnel() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ipip.toml");
+    // The plainest tunnel: IP in IP over the second link, which has no NAT.
+    let engine = r#"name = "ipip over the second link"
+server = "10.99.0.1"
+[home]
+setup = [
+  "ip route add $CONCENTRATOR via $GATEWAY_2 dev $DEVICE_2",
+  "ip link add tun1 type ipip local $ADDRESS_2 remote $CONCENTRATOR",
+  "ip address add 10.99.0.2/24 dev tun1 && ip link set tun1 up",
+]
+up = "sleep 1000"
+down = "echo down > $DIR/../down"
+[concentrator]
+setup = "ip link add tun1 type ipip local $CONCENTRATOR remote $ADDRESS_2"
+after = "ip address add 10.99.0.1/24 dev tun1 && ip link set tun1 up"
+"#;
+    let possible = std::process::Command::new("unshare")
+        .args([
+            "-n", "ip", "link", "add", "t", "type", "ipip", "local", "1.1.1.1", "remote", "1.1.1.2",
+        ])
+        .status()
+        .is_ok_and(|status| status.success());
+    let (engine, tunnel) = if possible {
+        (engine.to_owned(), true)
+    } else {
+        println!("this kernel has no ipip: the external engine only routes");
+        let plain = "server = \"203.0.113.1\"\n[home]\nsetup = \"ip route add $CONCENTRATOR via \
+                     $GATEWAY_2 dev $DEVICE_2\"\nup = \"sleep 1000\"\n";
+        (plain.to_owned(), false)
+    };
+    std::fs::write(&file, engine).unwrap();
+    let traffic = "[[traffic]]\nkind = \"tcp\"\n";
+    let findings = measured(traffic, &[&format!("external:{}", file.display())], false);
+    let run = &findings.report.records[0].run;
+    assert!(run.goodput_mbps.unwrap() > 2.0);
+    // It runs a process at home, which used no CPU to speak of.
+    assert!(run.cpu_seconds.unwrap().home < 1.0);
+    let overhead = run.overhead_ratio.unwrap();
+    assert!(overhead > if tunnel { 1.005 } else { 0.97 }, "{overhead}");
+}
+
+#[test]
+fn a_cancelled_run_ends_soon_and_says_so() {
+    let text = LINKS.replace("\"2s\"", "\"300s\"");
+    let traffic =
+        "[[traffic]]\nkind = \"tcp\"\n[[traffic]]\nkind = \"ping\"\n[[traffic]]\nkind = \"voip\"\n";
+    let scenario = Scenario::parse("s.toml", &format!("{text}{traffic}"), Path::new(".")).unwrap();
+    let plan = Plan {
+        scenario,
+        engines: vec!["link:one".parse().unwrap()],
+        repeat: 3,
+        baseline: true,
+        keep_logs: None,
+        program: std::env::current_exe().unwrap(),
+    };
+    let cancel = Cancel::new();
+    let switch = cancel.clone();
+    let scratch = Scratch::temporary().unwrap();
+    let begin = std::time::Instant::now();
+    let thread = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_secs(1));
+        switch.cancel();
+    });
+    let findings = run(&plan, &scratch, &cancel, &Live::silent());
+    thread.join().unwrap();
+    assert!(begin.elapsed() < std::time::Duration::from_secs(60));
+    assert!(findings.report.records.is_empty() && !findings.failures.is_empty());
+}
+
+/// Every element that is opened is closed, in order, and `<` and `&` are
+/// escaped.
+fn well_formed(page: &str) {
+    let body = page.strip_prefix("<!DOCTYPE html>").expect("a document type");
+    let mut open = Vec::new();
+    let mut rest = body;
+    while let Some(at) = rest.find('<') {
+        assert!(!rest[..at].contains("&nbsp"), "an entity that XML lacks");
+        rest = &rest[at + 1..];
+        let end = rest.find('>').expect("an element ends");
+        let (tag, after) = (&rest[..end], &rest[end + 1..]);
+        rest = after;
+        if let Some(name) = tag.strip_prefix('/') {
+            assert_eq!(open.pop().as_deref(), Some(name), "…{}", &after[..after.len().min(80)]);
+        } else if !tag.ends_with('/') {
+            let name = tag.split_whitespace().next().unwrap_or_default();
+            assert!(name.chars().all(|c| c.is_ascii_alphanumeric()), "<{tag}>");
+            open.push(name.to_owned());
+        }
+    }
+    assert!(open.is_empty(), "{open:?}");
+}
