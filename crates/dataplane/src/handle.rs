@@ -1,6 +1,6 @@
-use crate::sockets::LinkSockets;
 use braid_linux::poller::Waker;
 use braid_linux::tun::TunCounters;
+use braid_linux::udp::{Family, LinkSocket};
 use braid_tunnel::{
     Event, LinkConfig, LinkId, Mode, PeerConfig, PeerId, PeerReport, TunnelCounters,
 };
@@ -12,16 +12,23 @@ use std::thread::JoinHandle;
 /// What the control side can ask for.
 #[derive(Debug)]
 pub enum Command {
-    /// Use this link, or use it by these sockets from now on (new address,
-    /// carrier back).
-    SetLink {
+    /// Use this link by this socket; it takes the place of one of the same IP
+    /// version (new address, carrier back). The caller made it in the right
+    /// namespace and bound it to the right device.
+    AttachSocket {
         /// The link.
         id: LinkId,
-        /// How it's to be used.
+        /// How it's to be used; which IP versions it has is seen here.
         config: LinkConfig,
-        /// Its sockets, made by the caller in the right namespace and bound to
-        /// the right device.
-        sockets: LinkSockets,
+        /// The socket.
+        socket: LinkSocket,
+    },
+    /// The link has no address of this IP version now; it may come back.
+    DetachSocket {
+        /// The link.
+        id: LinkId,
+        /// Which of its sockets.
+        family: Family,
     },
     /// Use the link otherwise (tier, standby, caps); its sockets stay.
     TuneLink {
@@ -30,8 +37,6 @@ pub enum Command {
         /// How it's to be used.
         config: LinkConfig,
     },
-    /// The link lost its carrier or address; it may come back.
-    LinkDown(LinkId),
     /// The link is not part of the tunnel any more.
     RemoveLink(LinkId),
     /// A new peer; answers with its number.

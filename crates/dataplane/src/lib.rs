@@ -10,4 +10,3 @@ mod sockets;
 pub use clock::Clock;
 pub use handle::{Command, Handle, Report, Stopped};
 pub use run::{StartError, start};
-pub use sockets::LinkSockets;

@@ -5,7 +5,7 @@ use braid_inner::InnerPacket;
 use braid_linux::poller::{Interest, Poller, Token};
 use braid_linux::tun::Tun;
 use braid_linux::udp::{Family, LinkSocket, ReceiveBuffers};
-use braid_tunnel::{Event, LinkId, Tunnel};
+use braid_tunnel::{Event, LinkConfig, LinkId, Tunnel};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -187,12 +187,13 @@ impl DataPlane {
         while let Ok(command) = self.inbox.try_recv() {
             let now = self.clock.now();
             match command {
-                Command::SetLink { id, config, sockets } => {
+                Command::AttachSocket { id, config, socket } => {
+                    self.poller.add(&socket, token_of(id, socket.family()), Interest::Read)?;
                     let known = self.links.contains_key(&id);
-                    for socket in sockets.iter() {
-                        self.poller.add(socket, token_of(id, socket.family()), Interest::Read)?;
-                    }
-                    self.links.insert(id, LinkOutput::new(sockets));
+                    let link = self.links.entry(id).or_default();
+                    link.forget_pending();
+                    *link.sockets.place(socket.family()) = Some(socket);
+                    let config = with_families(config, link);
                     if known {
                         self.tunnel.set_link(id, config);
                         self.tunnel.on_link(id, true, now);
@@ -200,12 +201,18 @@ impl DataPlane {
                         self.tunnel.add_link(id, config, now);
                     }
                 }
-                Command::TuneLink { id, config } => self.tunnel.set_link(id, config),
-                Command::LinkDown(id) => {
-                    if let Some(link) = self.links.get_mut(&id) {
-                        *link = LinkOutput::default();
+                Command::DetachSocket { id, family } => {
+                    let Some(link) = self.links.get_mut(&id) else { continue };
+                    link.forget_pending();
+                    *link.sockets.place(family) = None;
+                    if link.sockets.iter().next().is_none() {
+                        self.tunnel.on_link(id, false, now);
                     }
-                    self.tunnel.on_link(id, false, now);
+                }
+                Command::TuneLink { id, config } => {
+                    if let Some(link) = self.links.get(&id) {
+                        self.tunnel.set_link(id, with_families(config, link));
+                    }
                 }
                 Command::RemoveLink(id) => {
                     self.links.remove(&id);
@@ -235,6 +242,11 @@ impl DataPlane {
         }
         Ok(())
     }
+}
+
+fn with_families(config: LinkConfig, link: &LinkOutput) -> LinkConfig {
+    let sockets = &link.sockets;
+    LinkConfig { ipv4: sockets.v4.is_some(), ipv6: sockets.v6.is_some(), ..config }
 }
 
 fn token_of(link: LinkId, family: Family) -> Token {

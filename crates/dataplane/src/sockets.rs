@@ -8,7 +8,7 @@ const PENDING: usize = 512 << 10;
 
 /// The sockets of one link: one for each IP version that it has.
 #[derive(Debug, Default)]
-pub struct LinkSockets {
+pub(crate) struct LinkSockets {
     /// For IPv4.
     pub v4: Option<LinkSocket>,
     /// For IPv6.
@@ -26,8 +26,16 @@ impl LinkSockets {
         self.v4.iter().chain(&self.v6)
     }
 
+    /// The place of the socket of this IP version.
+    pub fn place(&mut self, family: Family) -> &mut Option<LinkSocket> {
+        match family {
+            Family::V4 => &mut self.v4,
+            Family::V6 => &mut self.v6,
+        }
+    }
+
     /// The socket of this IP version.
-    pub(crate) fn of(&self, family: Family) -> Option<&LinkSocket> {
+    pub fn of(&self, family: Family) -> Option<&LinkSocket> {
         match family {
             Family::V4 => self.v4.as_ref(),
             Family::V6 => self.v6.as_ref(),
@@ -61,9 +69,10 @@ pub(crate) enum Sent {
 }
 
 impl LinkOutput {
-    /// A link with nothing waiting.
-    pub fn new(sockets: LinkSockets) -> Self {
-        Self { sockets, ..Self::default() }
+    /// What waits is lost: its socket is gone.
+    pub fn forget_pending(&mut self) {
+        self.pending.clear();
+        self.pending_bytes = 0;
     }
 
     /// Sends a batch, or keeps it until the socket is writable.
