@@ -4,10 +4,12 @@
 //! [`HostRouting::desired`] plans (pure), [`Journal::reconcile`] acts,
 //! [`Journal::undo`] takes back.
 
+mod discover;
 mod item;
 mod journal;
 mod plan;
 
+pub use discover::{discover_link, uplinks};
 pub use item::{Item, RouteItem};
 pub use journal::{Failure, Journal};
-pub use plan::{HostRouting, LinkRouting, Otherwise, Through};
+pub use plan::{FIRST_PRIORITY, FIRST_TABLE, HostRouting, LinkRouting, Otherwise, Through};

@@ -149,17 +149,18 @@ fn with_link() -> Netlink {
     netlink
 }
 
-/// What iproute2 sees.
+/// What iproute2 sees, but for the multicast routes that the kernel adds in the
+/// background.
 fn state() -> String {
-    [
+    let lists = [
         "rule",
         "-6 rule",
-        "route show table all",
+        "-4 route show table all",
         "-6 route show table all",
         "-o addr show scope global",
-    ]
-    .map(ip)
-    .concat()
+    ];
+    let all = lists.map(ip).concat();
+    all.lines().filter(|line| !line.starts_with("multicast")).collect::<Vec<_>>().join("\n")
 }
 
 fn ip(arguments: &str) -> String {

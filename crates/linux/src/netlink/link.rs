@@ -30,6 +30,8 @@ pub struct Link {
     pub carrier: bool,
     /// The loopback interface.
     pub loopback: bool,
+    /// Has just one other end and so no gateway (PPP, TUN, raw-IP modems).
+    pub point_to_point: bool,
     /// Driver kind (`veth`, `bridge`, `tun`, `wireguard`…); none for hardware.
     pub kind: Option<String>,
     /// Received packets that were dropped.
@@ -172,6 +174,7 @@ pub(super) fn parse(body: &[u8]) -> Option<Link> {
         up: flags & libc::IFF_UP != 0,
         carrier: flags & libc::IFF_LOWER_UP != 0,
         loopback: flags & libc::IFF_LOOPBACK != 0,
+        point_to_point: flags & libc::IFF_POINTOPOINT != 0,
         kind: None,
         received_dropped: 0,
         sent_dropped: 0,

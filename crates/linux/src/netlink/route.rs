@@ -102,8 +102,8 @@ impl Netlink {
         Ok(routes)
     }
 
-    /// The routes of default in any table that send by an interface, the best
-    /// metric first: a link's gateways.
+    /// The default routes of all tables that send by an interface, those of the
+    /// main table first, then the lowest metric: the links' gateways.
     ///
     /// # Errors
     /// Those of the socket.
@@ -113,7 +113,7 @@ impl Netlink {
             let sends = route.kind == RouteKind::Unicast && route.interface.is_some();
             route.is_default() && sends
         });
-        routes.sort_by_key(|route| route.metric);
+        routes.sort_by_key(|route| (route.table != MAIN_TABLE, route.metric));
         Ok(routes)
     }
 

@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 /// What routes of ours are marked with (`RTPROT_…`; this number is nobody's).
-const PROTOCOL: u8 = 177;
+pub(super) const PROTOCOL: u8 = 177;
 /// What the kernel makes of an IPv6 route without a metric.
 const IPV6_METRIC: u32 = 1024;
 

@@ -121,20 +121,22 @@ impl Journal {
             Ok(_) => {}
             Err(error) => return Ok(Err(error)),
         }
-        if !ours {
-            let prior = match item.prior() {
-                Ok(prior) => prior,
-                Err(error) => return Ok(Err(error)),
-            };
-            self.entries.retain(|entry| !entry.item.is_replaced_by(item));
-            self.entries.push(Entry { item: item.clone(), prior });
-            self.store()?;
+        if ours {
+            return Ok(item.set(&mut self.netlink));
         }
+        let prior = match item.prior() {
+            Ok(prior) => prior,
+            Err(error) => return Ok(Err(error)),
+        };
+        let before = self.entries.clone();
+        self.entries.retain(|entry| !entry.item.is_replaced_by(item));
+        self.entries.push(Entry { item: item.clone(), prior });
+        self.store()?;
         let set = item.set(&mut self.netlink);
-        if set.is_err() && !ours {
+        if set.is_err() {
             // Nothing happened, so nothing is to be undone; what may exist in
             // its place belongs to others.
-            self.entries.pop();
+            self.entries = before;
             self.store()?;
         }
         Ok(set)

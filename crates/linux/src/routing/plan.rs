@@ -7,6 +7,11 @@ use crate::udp::Family;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use std::net::IpAddr;
 
+/// Where our routing tables start, unless the user says otherwise.
+pub const FIRST_TABLE: u32 = 51_900;
+/// Where the priorities of our policy rules start, unless the user says
+/// otherwise. They must come before the main table's own rule (32,766).
+pub const FIRST_PRIORITY: u32 = 5_190;
 /// A route that any other beats.
 const LAST_METRIC: u32 = u32::MAX;
 /// The default route into the tunnel.
@@ -54,8 +59,9 @@ pub struct LinkRouting {
     pub gateways: Vec<IpAddr>,
     /// Needs no gateway (PPP, a raw-IP modem).
     pub point_to_point: bool,
-    /// Drops what came another way than answers would go (`rp_filter` 1).
-    pub strict_reverse_path: bool,
+    /// The kernel checks which way answers would go (`rp_filter` 1 or 2); it is
+    /// then told to do so loosely.
+    pub checks_reverse_path: bool,
 }
 
 /// What goes through the tunnel.
@@ -116,7 +122,7 @@ impl HostRouting {
             items.push(set("net/ipv4/ip_forward".into(), "1"));
             items.push(set("net/ipv6/conf/all/forwarding".into(), "1"));
         }
-        for link in self.links.iter().filter(|link| link.strict_reverse_path) {
+        for link in self.links.iter().filter(|link| link.checks_reverse_path) {
             // Answers of the concentrator come by each link, but the route back
             // to it leads through the tunnel.
             items.push(set(format!("net/ipv4/conf/{}/rp_filter", link.interface), "2"));
@@ -270,5 +276,90 @@ fn any(family: Family) -> IpNet {
     match family {
         Family::V4 => Ipv4Net::default().into(),
         Family::V6 => Ipv6Net::default().into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nft::Firewall;
+
+    fn host(through: Through) -> HostRouting {
+        HostRouting {
+            interface: "braid0".into(),
+            addresses: vec!["10.99.0.2/24".parse().unwrap()],
+            first_table: FIRST_TABLE,
+            first_priority: FIRST_PRIORITY,
+            fwmark: 0xb1,
+            links: vec![LinkRouting {
+                number: 0,
+                interface: "ppp0".into(),
+                fwmark: None,
+                addresses: vec!["198.51.100.7/32".parse().unwrap()],
+                gateways: Vec::new(),
+                point_to_point: true,
+                checks_reverse_path: false,
+            }],
+            through,
+            forward: false,
+            proxy_arp: Vec::new(),
+            firewall: Firewall::default(),
+        }
+    }
+
+    fn written(routing: &HostRouting) -> Vec<String> {
+        routing.desired().iter().map(Item::to_string).collect()
+    }
+
+    #[test]
+    fn a_host_that_is_left_alone_has_nothing_set() {
+        let mut routing = host(Through::Nothing);
+        routing.links.clear();
+        routing.addresses.clear();
+        assert_eq!(routing.desired(), []);
+    }
+
+    #[test]
+    fn a_point_to_point_link_needs_no_gateway() {
+        let items = written(&host(Through::Nothing));
+        assert!(items.contains(&"route 0.0.0.0/0 dev ppp0 table 51901".into()), "{items:#?}");
+        assert!(!items.contains(&"route ::/0 dev ppp0 table 51901".into()), "it has no IPv6");
+        assert!(items.contains(&"route unreachable ::/0 table 51901".into()));
+        assert!(items.contains(&"rule 5191: from 198.51.100.7/32 lookup 51901 (IPv4)".into()));
+    }
+
+    #[test]
+    fn the_tunnels_rule_comes_after_the_links() {
+        let through = Through::Everything { working: true, otherwise: Otherwise::KillSwitch };
+        let items = written(&host(through));
+        for expected in [
+            "rule 5190: from all lookup 254 suppress_prefixlength 0 (IPv4)",
+            "rule 5191: from all oif ppp0 lookup 51901 (IPv6)",
+            "rule 5192: not from all fwmark 0xb1 lookup 51900 (IPv4)",
+            "route 0.0.0.0/0 dev braid0 table 51900",
+            "route unreachable ::/0 table 51900",
+        ] {
+            assert!(items.contains(&expected.into()), "{expected} is missing in {items:#?}");
+        }
+        assert!(!items.contains(&"route ::/0 dev braid0 table 51900".into()), "no IPv6 inside");
+    }
+
+    #[test]
+    fn networks_go_by_the_main_table() {
+        let networks = vec!["10.7.1.1/16".parse().unwrap()];
+        let items = written(&host(Through::Networks(networks)));
+        assert!(items.contains(&"route 10.7.0.0/16 dev braid0 table 254".into()));
+        assert!(!items.iter().any(|item| item.contains("51900")));
+    }
+
+    #[test]
+    fn straight_out_leaves_by_the_chosen_link_only_while_the_tunnel_fails() {
+        for working in [true, false] {
+            let otherwise = Otherwise::Straight { link: Some(0) };
+            let items = written(&host(Through::Everything { working, otherwise }));
+            let by =
+                |interface| items.contains(&format!("route 0.0.0.0/0 dev {interface} table 51900"));
+            assert_eq!((by("braid0"), by("ppp0")), (working, !working));
+        }
     }
 }

@@ -74,7 +74,10 @@ impl LinkSocket {
             let cut = header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0;
             let bytes = place.get_mut(..header.msg_len as usize);
             let (Some(remote), Some(bytes), false) = (name.get(), bytes, cut) else { continue };
-            let found = control.received(header.msg_hdr.msg_controllen as usize);
+            // A usize with glibc, 32 bits with musl.
+            #[allow(clippy::unnecessary_cast)]
+            let control_len = header.msg_hdr.msg_controllen as usize;
+            let found = control.received(control_len);
             let stride = found.stride.unwrap_or(bytes.len()).max(1);
             for bytes in bytes.chunks_mut(stride) {
                 let (local, traffic_class) = (found.local, found.traffic_class);

@@ -1,0 +1,80 @@
+//! What the host knows about its links: addresses and gateways, as DHCP or
+//! an administrator set them.
+
+use super::item::PROTOCOL;
+use super::plan::LinkRouting;
+use crate::netlink::{Netlink, Route};
+use crate::udp::Family;
+use std::fs;
+use std::io;
+use std::net::IpAddr;
+
+/// Kinds of interfaces that end in themselves; they are nobody's way out.
+const VIRTUAL: [&str; 6] = ["tun", "wireguard", "bridge", "dummy", "ifb", "nlmon"];
+
+/// The interfaces by which others' default routes leave, the preferred first.
+///
+/// # Errors
+/// Those of the socket.
+pub fn uplinks(netlink: &mut Netlink) -> io::Result<Vec<String>> {
+    let links = netlink.links()?;
+    let mut names = Vec::new();
+    for route in foreign_defaults(netlink)? {
+        let link = links.iter().find(|link| Some(link.index) == route.interface);
+        let Some(link) = link.filter(|link| !link.loopback) else { continue };
+        let leaves = !link.kind.as_deref().is_some_and(|kind| VIRTUAL.contains(&kind));
+        if leaves && !names.contains(&link.name) {
+            names.push(link.name.clone());
+        }
+    }
+    Ok(names)
+}
+
+/// A link as it is now: its addresses and the gateways of its default routes,
+/// those of the main table first, then the lowest metric. Routes that we set
+/// ourselves don't count.
+///
+/// # Errors
+/// `NotFound` when there is no such interface; those of the socket.
+pub fn discover_link(
+    netlink: &mut Netlink,
+    interface: &str,
+    number: u32,
+) -> io::Result<LinkRouting> {
+    let link = netlink.link(interface)?;
+    let mut addresses: Vec<_> = netlink.addresses()?;
+    addresses.retain(|address| address.interface == link.index && address.preferred);
+    let mut defaults = foreign_defaults(netlink)?;
+    defaults.retain(|route| route.interface == Some(link.index));
+    let gateway = |family| {
+        let of_family = |route: &&Route| Family::of(route.destination.addr()) == family;
+        defaults.iter().filter(of_family).find_map(|route| route.gateway)
+    };
+    Ok(LinkRouting {
+        number,
+        interface: link.name,
+        fwmark: None,
+        addresses: addresses.into_iter().map(|address| address.net).collect(),
+        gateways: [Family::V4, Family::V6].into_iter().filter_map(gateway).collect::<Vec<IpAddr>>(),
+        point_to_point: link.point_to_point,
+        checks_reverse_path: checks_reverse_path(interface),
+    })
+}
+
+fn foreign_defaults(netlink: &mut Netlink) -> io::Result<Vec<Route>> {
+    let mut routes = netlink.default_routes()?;
+    routes.retain(|route| route.protocol != PROTOCOL);
+    Ok(routes)
+}
+
+/// Whether the kernel checks, strictly or loosely, which way answers would go:
+/// the higher of the interface's setting and everybody's counts
+/// (Documentation/networking/ip-sysctl.rst, `rp_filter`). The loose check
+/// counts too: it may be what we made of a strict one.
+fn checks_reverse_path(interface: &str) -> bool {
+    let setting = |name: &str| {
+        let path = format!("/proc/sys/net/ipv4/conf/{name}/rp_filter");
+        fs::read_to_string(path).ok().and_then(|text| text.trim().parse::<u8>().ok()).unwrap_or(0)
+    };
+    setting("all").max(setting(interface)) > 0
+}
