@@ -74,11 +74,12 @@ impl<'a> Ack<'a> {
     /// how long before the largest, microseconds)`, newest first.
     pub fn arrivals(&self, largest: u64) -> impl Iterator<Item = (u64, u32)> + use<'a> {
         let mut reader = Reader(self.arrivals);
-        let (mut number, mut before) = (largest, 0u32);
+        let (mut number, mut units) = (largest, 0u32);
         (0..self.arrival_count).map_while(move |_| {
             number = number.checked_sub(reader.varint().ok()?)?;
-            before = before.saturating_add(u32::try_from(reader.varint().ok()?).ok()?);
-            Some((number, before.saturating_mul(ARRIVAL_UNIT_US)))
+            let earlier = u32::try_from(reader.varint().ok()?).ok()?;
+            units = units.saturating_add(earlier).min(u32::MAX / ARRIVAL_UNIT_US);
+            Some((number, units * ARRIVAL_UNIT_US))
         })
     }
 }

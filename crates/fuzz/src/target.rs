@@ -1,0 +1,47 @@
+//! The targets, one for each kind of input.
+
+mod config;
+mod handshake;
+mod inner;
+mod input;
+mod join_line;
+mod scenario;
+mod trace;
+mod wire;
+
+pub use config::config;
+pub use handshake::handshake;
+pub use inner::inner;
+pub use join_line::join_line;
+pub use scenario::scenario;
+pub use trace::trace;
+pub use wire::wire;
+
+/// Something that takes any bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// Its name; also that of its folder of seeds and its libFuzzer program.
+    pub name: &'static str,
+    /// Panics where the code under test is wrong.
+    pub run: fn(&[u8]),
+    /// Longer inputs find nothing that these don't.
+    pub max_len: usize,
+}
+
+/// All targets.
+pub const TARGETS: &[Target] = &[
+    Target { name: "wire", run: wire, max_len: 1500 },
+    Target { name: "handshake", run: handshake, max_len: 600 },
+    Target { name: "config", run: config, max_len: 4096 },
+    Target { name: "join_line", run: join_line, max_len: 1024 },
+    Target { name: "scenario", run: scenario, max_len: 4096 },
+    Target { name: "trace", run: trace, max_len: 4096 },
+    Target { name: "inner", run: inner, max_len: 2048 },
+];
+
+impl Target {
+    /// The target of this name.
+    pub fn named(name: &str) -> Option<Target> {
+        TARGETS.iter().copied().find(|target| target.name == name)
+    }
+}

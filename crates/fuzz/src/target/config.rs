@@ -1,0 +1,33 @@
+use braid_control::config::{Config, ConfigEditor, Mode};
+use std::path::Path;
+
+/// A config file. What is right stays right, and the same, in the editor; what
+/// is wrong has an error that names the file.
+pub fn config(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let file = Path::new("/nonexistent/braid.toml");
+    let config = match Config::parse(&text, file) {
+        Ok(config) => config,
+        Err(errors) => {
+            assert!(!errors.errors.is_empty());
+            assert!(errors.to_string().contains("braid.toml"));
+            assert!(ConfigEditor::from_text(&text, file).is_err());
+            return;
+        }
+    };
+    let mut editor = ConfigEditor::from_text(&text, file).expect("the config is right");
+    assert_eq!(editor.check().as_ref(), Ok(&config));
+    if editor.set_mode(Mode::Broadcast).is_ok()
+        && let Ok(changed) = editor.check()
+    {
+        assert_eq!(changed.interface.mode, Mode::Broadcast);
+        assert_eq!(changed.links, config.links);
+        assert_eq!(changed.peers, config.peers);
+    }
+    for link in &config.links {
+        assert_eq!(config.link(link.name.as_str()), Some(link));
+    }
+    for peer in &config.peers {
+        assert_eq!(config.peer(peer.name.as_str()), Some(peer));
+    }
+}

@@ -1,0 +1,16 @@
+use braid_lab::emulator::Trace;
+use braid_units::Rate;
+use std::path::Path;
+use std::time::Duration;
+
+/// A Mahimahi trace, plain or gzip. What is right can repeat.
+pub fn trace(data: &[u8]) {
+    match Trace::read(data, Path::new("fuzz.down")) {
+        Ok(trace) => {
+            assert!(trace.opportunities() > 0);
+            assert!(trace.length() > Duration::ZERO);
+            assert!(trace.mean_rate() < Rate::MAX);
+        }
+        Err(error) => assert!(error.to_string().contains("fuzz.down")),
+    }
+}
