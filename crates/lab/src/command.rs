@@ -23,6 +23,9 @@ const NO_LAB: u8 = 3;
 /// Ended by a signal, as shells say of SIGINT.
 const INTERRUPTED: u8 = 130;
 
+/// Of each of calibration's measurements.
+const CALIBRATION_TIME: Duration = Duration::from_secs(2);
+
 /// `braid lab`.
 #[derive(Debug, Args)]
 pub struct LabArgs {
@@ -43,6 +46,8 @@ pub enum LabCommand {
     Demo(DemoArgs),
     /// List the scenarios that are part of this program
     Scenarios(ScenariosArgs),
+    /// Measure how exactly this machine emulates links
+    Calibrate,
 }
 
 /// `braid lab run`.
@@ -99,6 +104,7 @@ pub fn execute(command: LabCommand) -> ExitCode {
         LabCommand::Run(args) => execute_run(&args),
         LabCommand::Demo(args) => execute_demo(&args),
         LabCommand::Scenarios(args) => execute_scenarios(&args),
+        LabCommand::Calibrate => execute_calibrate(),
     }
 }
 
@@ -211,6 +217,30 @@ fn execute_scenarios(args: &ScenariosArgs) -> ExitCode {
         }
     }
     ExitCode::SUCCESS
+}
+
+fn execute_calibrate() -> ExitCode {
+    if let Err(code) = prepare(&[]) {
+        return code;
+    }
+    match topology::calibrate(CALIBRATION_TIME) {
+        Ok(sets) => {
+            for set in &sets {
+                println!("{set}");
+            }
+            if sets.iter().all(topology::Calibration::is_true) {
+                println!("Good: rates within 1 %, delays within 1 ms.");
+                ExitCode::SUCCESS
+            } else {
+                println!("Not within 1 % and 1 ms: is the machine busy with something else?");
+                ExitCode::from(NOT_MEASURED)
+            }
+        }
+        Err(error) => {
+            eprintln!("braid lab: {error}");
+            ExitCode::from(NOT_MEASURED)
+        }
+    }
 }
 
 fn load(file: &Path, seed: Option<u64>) -> Result<Scenario, String> {

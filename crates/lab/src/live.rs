@@ -1,6 +1,6 @@
 //! What a user sees while the lab measures.
 
-use crate::measure::WireLog;
+use crate::measure::{Latest, LinkRates, WireLog};
 use crate::scenario::Scenario;
 use std::cell::RefCell;
 use std::fmt::Write as _;
@@ -77,7 +77,7 @@ impl Live {
         if self.form != Form::Terminal || !due {
             return;
         }
-        let Some((now, links)) = wire.latest(OVER) else { return };
+        let Some(Latest { at_s, links }) = wire.latest(OVER) else { return };
         let width = width();
         let mut text = String::new();
         let seconds = scenario.duration.as_secs_f64();
@@ -85,15 +85,15 @@ impl Live {
         let label = &self.state.borrow().label.clone();
         let _ = writeln!(
             text,
-            "\x1b[1m{label}\x1b[0m  {now:.1} of {seconds:.0} s, {megabytes:.1} MB delivered"
+            "\x1b[1m{label}\x1b[0m  {at_s:.1} of {seconds:.0} s, {megabytes:.1} MB delivered"
         );
         let capacity = |link: usize| {
             scenario.links.get(link).map_or(1.0, |link| link.model.down.capacity.mean_rate().mbit())
         };
         let scale = (0..links.len()).map(capacity).fold(1e-3, f64::max);
-        let names = links.iter().map(|(name, ..)| name.chars().count()).max().unwrap_or(0).max(4);
+        let names = links.iter().map(|link| link.name.chars().count()).max().unwrap_or(0).max(4);
         let room = width.saturating_sub(names + 34).clamp(5, 50);
-        for (name, down, up) in &links {
+        for LinkRates { name, down, up } in &links {
             let filled = ((down / scale).clamp(0.0, 1.0) * room as f64).round() as usize;
             let bar: String = "█".repeat(filled);
             let _ = writeln!(
@@ -101,7 +101,7 @@ impl Live {
                 "{name:>names$} \x1b[36m{bar:<room$}\x1b[0m {down:>8.2} ↓ {up:>7.2} ↑ Mbit/s"
             );
         }
-        let sum = links.iter().fold((0.0, 0.0), |sum, (_, d, u)| (sum.0 + d, sum.1 + u));
+        let sum = links.iter().fold((0.0, 0.0), |sum, link| (sum.0 + link.down, sum.1 + link.up));
         let _ = writeln!(
             text,
             "{:>names$} {:<room$} {:>8.2} ↓ {:>7.2} ↑ Mbit/s",

@@ -214,17 +214,16 @@ impl WireLog {
         self.samples.push((now, bytes));
     }
 
-    /// Name, Mbit/s down and up of each link in the last `samples` samples, and
-    /// the time of the last.
-    pub(crate) fn latest(&self, samples: usize) -> Option<(f64, Vec<(&str, f64, f64)>)> {
+    /// The links' rates over the last `samples` samples.
+    pub(crate) fn latest(&self, samples: usize) -> Option<Latest<'_>> {
         let (now, last) = self.samples.last()?;
         let (then, first) = self.samples.iter().rev().nth(samples)?;
         let seconds = (now - then).max(1e-3);
-        let rates = self.names.iter().zip(last.iter().zip(first)).map(|(name, (last, first))| {
-            let mbps = |bytes: u64| bytes as f64 * 8.0 / 1e6 / seconds;
-            (name.as_str(), mbps(last.0 - first.0), mbps(last.1 - first.1))
+        let mbps = |bytes: u64| bytes as f64 * 8.0 / 1e6 / seconds;
+        let links = self.names.iter().zip(last.iter().zip(first)).map(|(name, (last, first))| {
+            LinkRates { name, down: mbps(last.0 - first.0), up: mbps(last.1 - first.1) }
         });
-        Some((*now, rates.collect()))
+        Some(Latest { at_s: *now, links: links.collect() })
     }
 
     fn series(&self) -> Vec<LinkSeries> {
@@ -266,6 +265,20 @@ impl WireLog {
         let share = ((time - before.0) / (next.0 - before.0).max(1e-9)).clamp(0.0, 1.0);
         (before.1 + (next.1 - before.1) * share, before.2 + (next.2 - before.2) * share)
     }
+}
+
+/// The links' rates of late.
+pub(crate) struct Latest<'a> {
+    /// Seconds since the start.
+    pub(crate) at_s: f64,
+    pub(crate) links: Vec<LinkRates<'a>>,
+}
+
+/// A link's rates in Mbit/s.
+pub(crate) struct LinkRates<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) down: f64,
+    pub(crate) up: f64,
 }
 
 fn counters(topology: &Topology) -> Vec<(u64, u64)> {

@@ -173,7 +173,8 @@ after = "ip address add 10.99.0.1/24 dev tun1 && ip link set tun1 up"
 "#;
     let possible = std::process::Command::new("unshare")
         .args([
-            "-n", "ip", "link", "add", "t", "type", "ipip", "local", "1.1.1.1", "remote", "1.1.1.2",
+            "-n", "ip", "link", "add", "dev", "probe", "type", "ipip", "local", "1.1.1.1",
+            "remote", "1.1.1.2",
         ])
         .status()
         .is_ok_and(|status| status.success());

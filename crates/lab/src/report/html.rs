@@ -219,7 +219,15 @@ fn details(page: &mut String, report: &Report, row: &Row<'_>) {
                     .collect(),
             })
             .collect();
-        curves.push(Curve { name: "goodput", style: Style::Bold, points: shifted });
+        for curve in &mut curves {
+            curve.points = smoothed(&curve.points);
+        }
+        if curves.len() > 1 {
+            let sum = summed(&curves);
+            curves.push(Curve { name: "sum of the links", style: Style::Dashed, points: sum });
+        }
+        let goodput = smoothed(&shifted);
+        curves.push(Curve { name: "goodput", style: Style::Bold, points: goodput });
         page.push_str(&svg(&curves, &bands, seconds, "Mbit/s"));
     }
     if !record.detail.pings.is_empty() {
@@ -229,6 +237,32 @@ fn details(page: &mut String, report: &Report, row: &Row<'_>) {
         page.push_str(&svg(&[curve], &bands, seconds, "ms"));
     }
     page.push_str("</section>\n");
+}
+
+/// The mean of the points within half a second around each: what arrives in
+/// bursts of a few packets makes 100 ms unreadable.
+fn smoothed(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    const AROUND: usize = 2;
+    let window = |at: usize| {
+        let from = at.saturating_sub(AROUND);
+        points.get(from..(at + AROUND + 1).min(points.len())).unwrap_or_default()
+    };
+    let mean = |part: &[(f64, f64)]| {
+        part.iter().map(|(_, value)| value).sum::<f64>() / part.len().max(1) as f64
+    };
+    points.iter().enumerate().map(|(at, (time, _))| (*time, mean(window(at)))).collect()
+}
+
+/// The curves' values added; they have the same times.
+fn summed(curves: &[Curve<'_>]) -> Vec<(f64, f64)> {
+    let Some(first) = curves.first() else { return Vec::new() };
+    let times = first.points.iter().enumerate();
+    times
+        .map(|(at, (time, _))| {
+            let values = curves.iter().filter_map(|curve| curve.points.get(at));
+            (*time, values.map(|(_, value)| value).sum())
+        })
+        .collect()
 }
 
 fn bands(report: &Report) -> Vec<Band> {
@@ -287,10 +321,10 @@ section{background:var(--card);border-radius:10px;padding:1rem;margin:1rem 0}
 svg{width:100%;height:auto;display:block}.grid{stroke:var(--line);stroke-width:1}
 .tick,.event{fill:var(--dim);font:11px system-ui,sans-serif}.event{font-size:10px}
 .band{fill:var(--band)}.line{fill:none;stroke-width:1.4;stroke-linejoin:round}
-.line.bold{stroke:var(--fg);stroke-width:2.4}
+.line.bold{stroke:var(--fg);stroke-width:2.4}.line.dashed{stroke:var(--dim);stroke-dasharray:5 4}
 .legend{margin:.2rem 0 0;font-size:13px}.legend span{margin-right:.9rem}
 .legend i{display:inline-block;width:.8rem;height:.8rem;border-radius:2px;margin-right:.3rem;vertical-align:-1px}
-i.bold{background:var(--fg)}
+i.bold{background:var(--fg)}i.dashed{background:var(--dim)}
 .c0{stroke:#2f6fde}.c1{stroke:#e0722f}.c2{stroke:#2fa866}.c3{stroke:#b03fc4}.c4{stroke:#c9a21a}.c5{stroke:#1aa7b8}.c6{stroke:#d43d63}.c7{stroke:#7a6ff0}
 .f0,.b0{fill:#2f6fde;background:#2f6fde}.f1,.b1{fill:#e0722f;background:#e0722f}.f2,.b2{fill:#2fa866;background:#2fa866}.f3,.b3{fill:#b03fc4;background:#b03fc4}
 .f4,.b4{fill:#c9a21a;background:#c9a21a}.f5,.b5{fill:#1aa7b8;background:#1aa7b8}.f6,.b6{fill:#d43d63;background:#d43d63}.f7,.b7{fill:#7a6ff0;background:#7a6ff0}

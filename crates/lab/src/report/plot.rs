@@ -2,11 +2,11 @@ use std::fmt::Write;
 
 /// Size of a plot in SVG units.
 const WIDTH: f64 = 900.0;
-const HEIGHT: f64 = 260.0;
+const HEIGHT: f64 = 270.0;
 /// Room for the axes' numbers.
 const LEFT: f64 = 52.0;
 const RIGHT: f64 = 12.0;
-const TOP: f64 = 14.0;
+const TOP: f64 = 24.0;
 const BOTTOM: f64 = 30.0;
 
 /// A line or cloud of points over time.
@@ -24,6 +24,8 @@ pub(super) enum Style {
     Thin(usize),
     /// Thick, in the text's colour.
     Bold,
+    /// Dashed, in a faint colour.
+    Dashed,
     /// Points.
     Dots(usize),
 }
@@ -98,10 +100,11 @@ pub(super) fn svg(curves: &[Curve<'_>], bands: &[Band], seconds: f64, unit: &str
                     );
                 }
             }
-            Style::Thin(_) | Style::Bold => {
+            Style::Thin(_) | Style::Bold | Style::Dashed => {
                 let class = match curve.style {
                     Style::Thin(color) => format!("line c{}", color % 8),
-                    _ => "line bold".to_owned(),
+                    Style::Dashed => "line dashed".to_owned(),
+                    Style::Bold | Style::Dots(_) => "line bold".to_owned(),
                 };
                 let points: Vec<String> = curve
                     .points
@@ -122,6 +125,7 @@ pub(super) fn svg(curves: &[Curve<'_>], bands: &[Band], seconds: f64, unit: &str
         let class = match curve.style {
             Style::Thin(color) | Style::Dots(color) => format!("b{}", color % 8),
             Style::Bold => "bold".to_owned(),
+            Style::Dashed => "dashed".to_owned(),
         };
         let _ = write!(svg, "<span><i class=\"{class}\"></i>{}</span> ", escape(curve.name));
     }

@@ -1,7 +1,7 @@
 use super::document::Section;
 use super::link::{Link, read_change};
 use super::{ScenarioError, document::closest};
-use crate::emulator::{Capacity, Carrier, DirectionChange, DirectionModel, LinkChange};
+use crate::emulator::{Capacity, Carrier, DirectionChange, DirectionModel, LinkChange, LinkModel};
 use std::fmt;
 use std::time::Duration;
 
@@ -35,15 +35,22 @@ pub enum Action {
     Rebind,
     /// The link's figures change.
     Set {
-        /// Towards the home.
-        down: Option<DirectionChange>,
-        /// Towards the concentrator.
-        up: Option<DirectionChange>,
-        /// New largest packet.
-        mtu: Option<u16>,
+        /// What is new.
+        figures: Box<Figures>,
         /// Back to the link's own figures after this time.
         lasting: Option<Duration>,
     },
+}
+
+/// New figures of a link; what is `None` stays.
+#[derive(Clone, Debug)]
+pub struct Figures {
+    /// Towards the home.
+    pub down: Option<DirectionChange>,
+    /// Towards the concentrator.
+    pub up: Option<DirectionChange>,
+    /// Largest packet.
+    pub mtu: Option<u16>,
 }
 
 impl fmt::Display for Action {
@@ -213,7 +220,7 @@ fn read_set(section: &Section<'_>, lasting: Option<Duration>) -> Result<Action, 
         return Err(set.error("nothing is set").hint("as set = { down = { rate = \"1Mbit\" } }"));
     }
     set.finish()?;
-    Ok(Action::Set { down, up, mtu, lasting })
+    Ok(Action::Set { figures: Box::new(Figures { down, up, mtu }), lasting })
 }
 
 /// The events as single changes in the order of time. Blackouts of a link that
@@ -235,16 +242,11 @@ pub(super) fn timeline(events: &[Event], links: &[Link], end: Duration) -> Vec<S
                     }
                     Action::CarrierUp => {}
                     Action::Rebind => steps.push(Step { at, link, change: LinkChange::Rebind }),
-                    Action::Set { down, up, mtu, lasting } => {
-                        let change =
-                            LinkChange::Set { down: down.clone(), up: up.clone(), mtu: *mtu };
+                    Action::Set { figures, lasting } => {
+                        let change = figures.change();
                         steps.push(Step { at, link, change });
                         if let Some(lasting) = lasting {
-                            let change = LinkChange::Set {
-                                down: down.as_ref().map(|c| restored(c, &base.model.down)),
-                                up: up.as_ref().map(|c| restored(c, &base.model.up)),
-                                mtu: mtu.map(|_| base.model.mtu),
-                            };
+                            let change = figures.restored(&base.model);
                             steps.push(Step { at: at.saturating_add(*lasting), link, change });
                         }
                     }
@@ -272,6 +274,21 @@ fn next_carrier_up(events: &[Event], link: usize, after: Duration, end: Duration
         .filter_map(|event| event.times(end).find(|at| *at > after))
         .min()
         .unwrap_or(end)
+}
+
+impl Figures {
+    fn change(&self) -> LinkChange {
+        LinkChange::Set { down: self.down.clone(), up: self.up.clone(), mtu: self.mtu }
+    }
+
+    /// The change that undoes it.
+    fn restored(&self, base: &LinkModel) -> LinkChange {
+        LinkChange::Set {
+            down: self.down.as_ref().map(|change| restored(change, &base.down)),
+            up: self.up.as_ref().map(|change| restored(change, &base.up)),
+            mtu: self.mtu.map(|_| base.mtu),
+        }
+    }
 }
 
 /// The figures that `change` replaced, as `base` has them.

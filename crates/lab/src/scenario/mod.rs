@@ -10,7 +10,7 @@ mod synthetic;
 mod traffic;
 
 pub use error::ScenarioError;
-pub use event::{Action, Event, Step};
+pub use event::{Action, Event, Figures, Step};
 pub use link::Link;
 pub use shipped::{SHIPPED, Shipped};
 pub use synthetic::Synthetic;
