@@ -157,6 +157,11 @@ impl Tun {
         &self.name
     }
 
+    /// What the device carries.
+    pub fn layer(&self) -> Layer {
+        self.layer
+    }
+
     /// The offloads that the kernel granted.
     pub fn offloads(&self) -> Offloads {
         self.offloads

@@ -252,6 +252,7 @@ impl Host {
             ],
             point_to_point: false,
             checks_reverse_path: true,
+            router_advertisements: true,
         };
         HostRouting {
             interface: "braid0".into(),
@@ -455,6 +456,7 @@ fn state() -> String {
     for key in [
         "ipv4/ip_forward",
         "ipv6/conf/all/forwarding",
+        "ipv6/conf/link1/accept_ra",
         "ipv6/conf/link1/forwarding",
         "ipv4/conf/all/src_valid_mark",
         "ipv4/conf/link1/rp_filter",

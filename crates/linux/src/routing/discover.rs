@@ -58,6 +58,7 @@ pub fn discover_link(
         gateways: [Family::V4, Family::V6].into_iter().filter_map(gateway).collect::<Vec<IpAddr>>(),
         point_to_point: link.point_to_point,
         checks_reverse_path: checks_reverse_path(interface),
+        router_advertisements: setting(&format!("ipv6/conf/{interface}/accept_ra")) > 0,
     })
 }
 
@@ -72,9 +73,12 @@ fn foreign_defaults(netlink: &mut Netlink) -> io::Result<Vec<Route>> {
 /// (Documentation/networking/ip-sysctl.rst, `rp_filter`). The loose check
 /// counts too: it may be what we made of a strict one.
 fn checks_reverse_path(interface: &str) -> bool {
-    let setting = |name: &str| {
-        let path = format!("/proc/sys/net/ipv4/conf/{name}/rp_filter");
-        fs::read_to_string(path).ok().and_then(|text| text.trim().parse::<u8>().ok()).unwrap_or(0)
-    };
-    setting("all").max(setting(interface)) > 0
+    let filter = |name: &str| setting(&format!("ipv4/conf/{name}/rp_filter"));
+    filter("all").max(filter(interface)) > 0
+}
+
+/// A small number below `/proc/sys/net`; 0 where there is none.
+fn setting(key: &str) -> u8 {
+    let text = fs::read_to_string(format!("/proc/sys/net/{key}"));
+    text.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
 }

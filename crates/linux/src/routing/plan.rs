@@ -62,6 +62,8 @@ pub struct LinkRouting {
     /// The kernel checks which way answers would go (`rp_filter` 1 or 2); it is
     /// then told to do so loosely.
     pub checks_reverse_path: bool,
+    /// Learns its IPv6 gateway from router advertisements (`accept_ra` 1 or 2).
+    pub router_advertisements: bool,
 }
 
 /// What goes through the tunnel.
@@ -119,6 +121,11 @@ impl HostRouting {
         let set = |key: String, value: &str| Item::Sysctl { key, value: value.to_owned() };
         let mut items = Vec::new();
         if self.forward {
+            // A router ignores advertisements unless told otherwise, and a link
+            // would lose its gateway.
+            for link in self.links.iter().filter(|link| link.router_advertisements) {
+                items.push(set(format!("net/ipv6/conf/{}/accept_ra", link.interface), "2"));
+            }
             items.push(set("net/ipv4/ip_forward".into(), "1"));
             items.push(set("net/ipv6/conf/all/forwarding".into(), "1"));
         }
@@ -299,6 +306,7 @@ mod tests {
                 gateways: Vec::new(),
                 point_to_point: true,
                 checks_reverse_path: false,
+                router_advertisements: false,
             }],
             through,
             forward: false,
