@@ -38,7 +38,7 @@ pub struct LinkCounters {
 
 #[derive(Debug)]
 enum Command {
-    Apply { link: usize, change: LinkChange, done: Sender<io::Result<()>> },
+    Apply { link: usize, change: Box<LinkChange>, done: Sender<io::Result<()>> },
     RestartTraces { done: Sender<io::Result<()>> },
     Stop,
 }
@@ -77,7 +77,7 @@ impl Emulator {
     /// # Errors
     /// The link can't change so; `InvalidInput` says why.
     pub fn apply(&self, link: usize, change: LinkChange) -> io::Result<()> {
-        self.command(|done| Command::Apply { link, change, done })
+        self.command(|done| Command::Apply { link, change: Box::new(change), done })
     }
 
     /// Plays every trace from its offset again.

@@ -159,6 +159,7 @@ impl Loss {
 
 /// What happens to a link while it is emulated.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "a scenario has a handful of them")]
 pub enum LinkChange {
     /// A silent blackout of both directions begins (`true`) or ends (`false`):
     /// packets vanish, the device stays up. Packets already serialised still

@@ -84,7 +84,7 @@ pub struct TopologyLink {
 enum Player {
     /// The emulator, as its link of this number.
     Emulator(usize),
-    Kernel(KernelLink),
+    Kernel(Box<KernelLink>),
 }
 
 impl TopologyLink {
@@ -151,10 +151,10 @@ impl Topology {
                     });
                     Player::Emulator(emulated.len() - 1)
                 }
-                Backend::Kernel { .. } => Player::Kernel(
+                Backend::Kernel { .. } => Player::Kernel(Box::new(
                     KernelLink::create(&home, &device, &concentrator, &provider_device, model)
                         .map_err(failed)?,
-                ),
+                )),
             };
             links.push(TopologyLink {
                 model: model.clone(),
