@@ -1,2 +1,8 @@
 //! Braid: many weak strands, one strong line.
-fn main() {}
+
+mod cli;
+mod daemon;
+
+fn main() -> std::process::ExitCode {
+    cli::run()
+}

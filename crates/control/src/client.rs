@@ -88,6 +88,11 @@ impl Client {
         self.ask(Method::PUT, "/v1/mode", Some(&NewMode { mode })).map(drop)
     }
 
+    /// `POST /v1/reload`.
+    pub fn reload(&self) -> Result<(), ClientError> {
+        self.ask(Method::POST, "/v1/reload", None::<&()>).map(drop)
+    }
+
     /// `POST /v1/down`. The tunnel is still going down when this returns.
     pub fn down(&self) -> Result<(), ClientError> {
         self.ask(Method::POST, "/v1/down", None::<&()>).map(drop)

@@ -13,8 +13,8 @@ pub trait Controlled: Send + Sync + 'static {
     fn execute(&self, request: Request) -> Result<(), Refusal>;
 }
 
-/// A change to a running tunnel. It lasts until `down`; the config file is the
-/// asker's to change.
+/// A change to a running tunnel. It lasts until `down` or `Reload`; the config
+/// file is the asker's to change.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request {
     /// `POST /v1/links`.
@@ -33,6 +33,9 @@ pub enum Request {
     },
     /// `PUT /v1/mode`.
     SetMode(Mode),
+    /// `POST /v1/reload`: read the config file again and take over its peers,
+    /// links and mode.
+    Reload,
     /// `POST /v1/down`.
     Down,
 }

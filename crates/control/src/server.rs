@@ -77,6 +77,7 @@ fn router(controlled: Arc<dyn Controlled>) -> Router {
         .route("/v1/links", post(add_link))
         .route("/v1/links/{name}", patch(set_link).delete(remove_link))
         .route("/v1/mode", put(set_mode))
+        .route("/v1/reload", post(reload))
         .route("/v1/down", post(down))
         .route("/metrics", get(get_metrics))
         .fallback(async || error(StatusCode::NOT_FOUND, "no such resource; see docs/control.md"))
@@ -122,6 +123,10 @@ async fn set_mode(state: Shared, body: Result<Json<NewMode>, JsonRejection>) -> 
         Ok(Json(NewMode { mode })) => execute(state, Request::SetMode(mode)).await,
         Err(rejection) => bad_body(&rejection),
     }
+}
+
+async fn reload(state: Shared) -> Response {
+    execute(state, Request::Reload).await
 }
 
 async fn down(state: Shared) -> Response {

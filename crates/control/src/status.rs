@@ -108,7 +108,7 @@ pub struct QueueStatus {
 pub struct RepairStatus {
     /// Chunks sent again.
     pub retransmitted: u64,
-    /// Chunks that arrived only because they were sent again.
+    /// Datagrams lost on paths whose contents were sent again.
     pub repaired: u64,
     /// Chunks sent twice on purpose.
     pub duplicated: u64,

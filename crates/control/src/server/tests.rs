@@ -114,6 +114,7 @@ fn requests_reach_the_tunnel_and_refusals_come_back() {
         let change = LinkChange { tier: Some(1), ..LinkChange::default() };
         client.set_link("lte", &change).unwrap();
         client.set_mode(Mode::BalanceRr).unwrap();
+        client.reload().unwrap();
         client.down().unwrap();
         assert_eq!(
             *fake.asked.lock().unwrap(),
@@ -121,6 +122,7 @@ fn requests_reach_the_tunnel_and_refusals_come_back() {
                 Request::AddLink(link),
                 Request::SetLink { name: "lte".into(), change },
                 Request::SetMode(Mode::BalanceRr),
+                Request::Reload,
                 Request::Down,
             ]
         );

@@ -1,0 +1,191 @@
+//! The commands.
+
+mod concentrator;
+mod config_check;
+mod down;
+mod failure;
+mod home;
+mod keys;
+mod link;
+mod mode;
+mod status;
+mod status_table;
+mod up;
+mod uplinks;
+
+pub use failure::Failure;
+
+use braid_control::client::Client;
+use braid_control::config::{Config, DEFAULT_CONFIG};
+use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Runs what the command line asks for.
+pub fn run() -> ExitCode {
+    let matches = Cli::command().get_matches();
+    let cli = match Cli::from_arg_matches(&matches) {
+        Ok(cli) => cli,
+        Err(error) => error.exit(),
+    };
+    let options = Global { args: cli.global, json: asks_for_json(&matches) };
+    match cli.command.run(&options) {
+        Ok(code) => code,
+        Err(failure) => failure.report(options.json),
+    }
+}
+
+#[derive(Parser)]
+#[command(
+    name = "braid",
+    version,
+    about = "Many weak strands, one strong line: a multipath tunnel over all your links",
+    after_help = EXIT_CODES,
+    propagate_version = true
+)]
+struct Cli {
+    #[command(flatten)]
+    global: GlobalArgs,
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done
+  1  failed; the message says why
+  2  wrong use of the command line
+  3  the config, a key file or a join line has errors
+  4  no tunnel is running
+  5  permission denied
+  6  the tunnel is running already
+  7  declined at the question";
+
+#[derive(Args, Clone, Debug)]
+struct GlobalArgs {
+    /// Config file, or NAME for /etc/braid/NAME.toml [default: /etc/braid/braid.toml]
+    #[arg(short, long, global = true, value_name = "FILE|NAME")]
+    config: Option<PathBuf>,
+    /// Control socket, if not the one the config names
+    #[arg(long, global = true, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// What to log: error, warn, info, debug, trace, or filters as braid=debug
+    #[arg(long, global = true, env = "BRAID_LOG", default_value = "warn", value_name = "LEVEL")]
+    log: String,
+    /// Log as JSON lines
+    #[arg(long, global = true, env = "BRAID_LOG_JSON", value_parser = clap::builder::FalseyValueParser::new(), action = clap::ArgAction::SetTrue)]
+    log_json: bool,
+}
+
+/// For every command but `lab`, whose `--json` names a file.
+#[derive(Args, Clone, Copy, Debug)]
+struct JsonFlag {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What all commands go by.
+pub struct Global {
+    args: GlobalArgs,
+    json: bool,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Make a private key
+    Keygen(keys::Keygen),
+    /// Read a private key, print its public key
+    Pubkey(keys::Pubkey),
+    /// Look into configs
+    #[command(subcommand)]
+    Config(config_check::ConfigCommand),
+    /// Bring the tunnel up
+    Up(up::Up),
+    /// Bring the tunnel down and undo all that it set on this host
+    Down(down::Down),
+    /// Show how the tunnel, its peers and paths are
+    Status(status::StatusCommand),
+    /// Add, remove, change, test, list links; also while the tunnel runs
+    #[command(subcommand)]
+    Link(link::LinkCommand),
+    /// Show or change how packets are spread over the links
+    Mode(mode::ModeCommand),
+    /// Prepare a concentrator and let homes in
+    #[command(subcommand)]
+    Concentrator(concentrator::ConcentratorCommand),
+    /// Set up this router as a home
+    #[command(subcommand)]
+    Home(home::HomeCommand),
+    /// Emulate links, measure engines, report
+    Lab(braid_lab::LabArgs),
+}
+
+impl Command {
+    fn run(self, global: &Global) -> Result<ExitCode, Failure> {
+        match self {
+            Command::Keygen(command) => command.run(global)?,
+            Command::Pubkey(command) => command.run(global)?,
+            Command::Config(command) => command.run(global)?,
+            Command::Up(command) => command.run(global)?,
+            Command::Down(command) => command.run(global)?,
+            Command::Status(command) => command.run(global)?,
+            Command::Link(command) => command.run(global)?,
+            Command::Mode(command) => command.run(global)?,
+            Command::Concentrator(command) => command.run(global)?,
+            Command::Home(command) => command.run(global)?,
+            Command::Lab(lab) => return Ok(braid_lab::execute(lab.command)),
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Global {
+    /// The config file that is meant.
+    fn config_file(&self) -> PathBuf {
+        match &self.args.config {
+            None => PathBuf::from(DEFAULT_CONFIG),
+            Some(given) => named_config(given),
+        }
+    }
+
+    fn load_config(&self) -> Result<Config, Failure> {
+        Ok(Config::load(&self.config_file())?)
+    }
+
+    /// The running tunnel's control socket.
+    fn client(&self) -> Result<Client, Failure> {
+        match &self.args.socket {
+            Some(socket) => Ok(Client::new(socket)),
+            None => Ok(Client::new(&self.load_config()?.interface.control)),
+        }
+    }
+
+    /// Prints `value` as JSON, or else what `text` says.
+    fn print(&self, value: &impl Serialize, text: impl FnOnce() -> String) -> Result<(), Failure> {
+        let line = if self.json {
+            serde_json::to_string_pretty(value).map_err(|e| Failure::failed(e.to_string()))?
+        } else {
+            text()
+        };
+        failure::print_line(&line)
+    }
+}
+
+/// Whether the innermost command has `--json`.
+fn asks_for_json(matches: &ArgMatches) -> bool {
+    match matches.subcommand() {
+        Some((_, inner)) => asks_for_json(inner),
+        None => matches!(matches.try_get_one::<bool>("json"), Ok(Some(true))),
+    }
+}
+
+/// `home` is /etc/braid/home.toml; what looks like a path is one.
+fn named_config(given: &Path) -> PathBuf {
+    let text = given.to_string_lossy();
+    if text.contains('/') || text.ends_with(".toml") || given.exists() {
+        return given.to_owned();
+    }
+    Path::new("/etc/braid").join(format!("{text}.toml"))
+}

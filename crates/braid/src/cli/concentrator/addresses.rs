@@ -1,0 +1,122 @@
+use super::super::failure::Failure;
+use braid_control::config::{Config, Endpoint, Peer};
+use ipnet::IpNet;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+
+/// The usual port.
+pub const DEFAULT_PORT: u16 = 51900;
+
+/// A UDP port that nobody has: `wanted`, or one of the hundred from the usual
+/// one on.
+pub fn free_port(wanted: Option<u16>) -> Result<u16, Failure> {
+    let is_free = |port: u16| UdpSocket::bind(("0.0.0.0", port)).is_ok();
+    if let Some(port) = wanted {
+        return match is_free(port) {
+            true => Ok(port),
+            false => Err(Failure::failed(format!("UDP port {port} is taken; choose another"))),
+        };
+    }
+    (DEFAULT_PORT..DEFAULT_PORT + 100).find(|port| is_free(*port)).ok_or_else(|| {
+        Failure::failed("UDP ports 51900 to 51999 are all taken; choose one with --port")
+    })
+}
+
+/// The public addresses that this host leaves from.
+pub fn public_endpoints(port: u16) -> Vec<Endpoint> {
+    // Documentation addresses (RFC 5737, RFC 3849): a connected UDP socket
+    // shows the route's source address, and sends nothing.
+    ["198.51.100.1:9", "[2001:db8::1]:9"]
+        .iter()
+        .filter_map(|target| {
+            let target: SocketAddr = target.parse().ok()?;
+            let any = if target.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+            let socket = UdpSocket::bind(any).ok()?;
+            socket.connect(target).ok()?;
+            let address = socket.local_addr().ok()?.ip();
+            is_public(address).then(|| Endpoint::from(SocketAddr::new(address, port)))
+        })
+        .collect()
+}
+
+fn is_public(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => {
+            let [a, b, ..] = address.octets();
+            let shared = a == 100 && (64..128).contains(&b); // RFC 6598
+            !(address.is_private()
+                || address.is_loopback()
+                || address.is_link_local()
+                || address.is_unspecified()
+                || shared)
+        }
+        // 2000::/3 is what IANA has given out of global unicast.
+        IpAddr::V6(address) => address.octets()[0] >> 5 == 1,
+    }
+}
+
+/// The first address of each of our networks that nobody has, with the
+/// network's prefix length.
+pub fn free_addresses(config: &Config) -> Result<Vec<IpNet>, Failure> {
+    config.interface.addresses.iter().map(|network| free_address(*network, &config.peers)).collect()
+}
+
+/// More homes than this fit no reasonable concentrator; bounds the search in a /64.
+const MAX_TRIED: usize = 1 << 16;
+
+fn free_address(network: IpNet, peers: &[Peer]) -> Result<IpNet, Failure> {
+    let taken = |address: IpAddr| {
+        address == network.addr()
+            || peers.iter().flat_map(|peer| &peer.allowed_ips).any(|prefix| {
+                // A default route or the like takes no single address.
+                prefix.net().prefix_len() > network.prefix_len() && prefix.contains(address)
+            })
+    };
+    let is_edge = |address: IpAddr| address == network.network() || address == network.broadcast();
+    network
+        .hosts()
+        .take(MAX_TRIED)
+        .find(|address| !taken(*address) && !is_edge(*address))
+        .and_then(|address| IpNet::new(address, network.prefix_len()).ok())
+        .ok_or_else(|| Failure::failed(format!("no address is left in {}", network.trunc())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn each_home_gets_the_next_address() {
+        let text = r#"
+            [interface]
+            private_key_file = "k"
+            listen = "0.0.0.0:51900"
+            addresses = ["10.77.0.1/29", "fd77::1/64"]
+            [[peer]]
+            name = "a"
+            public_key = "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo="
+            allowed_ips = ["10.77.0.2", "fd77::2", "10.77.0.3/32"]
+        "#;
+        let config = Config::parse(text, Path::new("c.toml")).unwrap();
+        let free: Vec<String> =
+            free_addresses(&config).unwrap().iter().map(ToString::to_string).collect();
+        assert_eq!(free, ["10.77.0.4/29", "fd77::3/64"]);
+        let full = text.replace("10.77.0.3/32", "10.77.0.3/32\", \"10.77.0.4/30");
+        let config = Config::parse(&full, Path::new("c.toml")).unwrap();
+        assert!(free_addresses(&config).is_err(), "1 to 7 are taken or the broadcast address");
+    }
+
+    #[test]
+    fn only_public_addresses_are_offered() {
+        for (address, public) in [
+            ("203.0.113.7", true),
+            ("192.168.1.1", false),
+            ("100.64.3.4", false),
+            ("2a01::1", true),
+            ("fd77::1", false),
+            ("fe80::1", false),
+        ] {
+            assert_eq!(is_public(address.parse().unwrap()), public, "{address}");
+        }
+    }
+}

@@ -1,0 +1,94 @@
+use super::super::failure::Failure;
+use super::super::up::service;
+use super::super::{Global, failure};
+use super::add_home::{endpoints_file, new_home};
+use super::{Init, addresses};
+use braid_control::config::{Config, ConfigEditor, Endpoint, write_secret};
+use braid_handshake::{PrivateKey, os_random};
+use ipnet::IpNet;
+use serde_json::json;
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+impl Init {
+    pub fn run(&self, global: &Global) -> Result<(), Failure> {
+        let file = global.config_file();
+        if file.exists() {
+            let file = file.display();
+            return Err(Failure::failed(format!(
+                "{file} exists; to let one more home in: `braid concentrator add-home NAME`"
+            )));
+        }
+        let port = addresses::free_port(self.port)?;
+        let endpoints = self.endpoints(port)?;
+        let key = PrivateKey::generate(&mut os_random());
+        let key_file = file.with_extension("key");
+        let text = self.config(port, &key_file)?;
+        // Checked before anything is written.
+        let mut editor = ConfigEditor::from_text(&text, &file)?;
+
+        make_directory(&file)?;
+        write_secret(&key_file, &key.to_base64())
+            .map_err(|error| Failure::io(&format!("writing {}", key_file.display()), &error))?;
+        write_new(&file, &text)?;
+        let listed: Vec<String> = endpoints.iter().map(ToString::to_string).collect();
+        write_new(&endpoints_file(&file), &format!("{}\n", listed.join("\n")))?;
+        let config = Config::load(&file)?;
+        let line = new_home(&config, &mut editor, &self.home, &key.public_key(), endpoints)?;
+        if !self.no_start {
+            let started = service::start("braid-concentrator.service", &file)?;
+            failure::tell(&started);
+        }
+        let value =
+            json!({ "config": file, "port": port, "home": self.home.as_str(), "line": line });
+        global.print(&value, || line.clone())
+    }
+
+    fn endpoints(&self, port: u16) -> Result<Vec<Endpoint>, Failure> {
+        if !self.endpoint.is_empty() {
+            return Ok(self.endpoint.clone());
+        }
+        let found = addresses::public_endpoints(port);
+        if found.is_empty() {
+            return Err(Failure::failed(
+                "this host has no public address of its own; tell how homes reach it: --endpoint HOST:PORT",
+            ));
+        }
+        Ok(found)
+    }
+
+    fn config(&self, port: u16, key_file: &Path) -> Result<String, Failure> {
+        let ours = [IpNet::from(self.network), IpNet::from(self.network6)].map(|network| {
+            let first = network.hosts().find(|address| *address != network.network());
+            first.map(|address| format!("\"{address}/{}\"", network.prefix_len()))
+        });
+        let [Some(v4), Some(v6)] = ours else {
+            return Err(Failure::failed("--network and --network6 must have room for two hosts"));
+        };
+        let key_name = key_file.file_name().unwrap_or_default().to_string_lossy();
+        Ok(format!(
+            "# Written by `braid concentrator init`. `braid config check` checks it.\n\
+             [interface]\n\
+             name = \"braid0\"\n\
+             private_key_file = \"{key_name}\"\n\
+             addresses = [{v4}, {v6}]\n\
+             listen = [\"0.0.0.0:{port}\", \"[::]:{port}\"]\n\
+             \n\
+             [routing]\n\
+             masquerade = true\n"
+        ))
+    }
+}
+
+fn make_directory(file: &Path) -> Result<(), Failure> {
+    let directory = file.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(directory)
+        .map_err(|error| Failure::io(&format!("making {}", directory.display()), &error))
+}
+
+fn write_new(file: &Path, text: &str) -> Result<(), Failure> {
+    fs::File::create_new(file)
+        .and_then(|mut out| out.write_all(text.as_bytes()))
+        .map_err(|error| Failure::io(&format!("writing {}", file.display()), &error))
+}

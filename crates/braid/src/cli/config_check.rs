@@ -1,0 +1,52 @@
+use super::failure::{Failure, FailureKind, print_line};
+use super::{Global, JsonFlag};
+use braid_control::config::{Config, ConfigErrors, read_preshared_key, read_private_key};
+use clap::{Args, Subcommand};
+use serde_json::json;
+use std::path::PathBuf;
+
+#[derive(Subcommand)]
+pub enum ConfigCommand {
+    /// Check a config and the key files it names; print every error
+    Check(Check),
+}
+
+#[derive(Args)]
+#[command(after_help = "Example:\n  braid config check /etc/braid/braid.toml")]
+pub struct Check {
+    #[command(flatten)]
+    _json: JsonFlag,
+    /// The config [default: that of --config]
+    file: Option<PathBuf>,
+}
+
+impl ConfigCommand {
+    pub fn run(&self, global: &Global) -> Result<(), Failure> {
+        let ConfigCommand::Check(check) = self;
+        let file = check.file.clone().unwrap_or_else(|| global.config_file());
+        let config = match Config::load(&file) {
+            Ok(config) => config,
+            Err(errors) if global.json => {
+                print_line(&as_json(&errors).to_string())?;
+                return Err(Failure::new(FailureKind::Config, errors.to_string()));
+            }
+            Err(errors) => return Err(errors.into()),
+        };
+        read_private_key(&config.interface.private_key_file)?;
+        for peer in &config.peers {
+            if let Some(file) = &peer.preshared_key_file {
+                read_preshared_key(file)?;
+            }
+        }
+        global.print(&json!({ "file": file, "errors": [] }), || format!("{}: good", file.display()))
+    }
+}
+
+fn as_json(errors: &ConfigErrors) -> serde_json::Value {
+    let list: Vec<_> = errors
+        .errors
+        .iter()
+        .map(|error| json!({ "line": error.line, "what": error.what, "hint": error.hint }))
+        .collect();
+    json!({ "file": errors.file, "errors": list })
+}

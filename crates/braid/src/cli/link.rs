@@ -1,0 +1,325 @@
+use super::failure::{Failure, FailureKind};
+use super::status_table::columns;
+use super::uplinks::Uplink;
+use super::{Global, JsonFlag, uplinks};
+use braid_control::client::ClientError;
+use braid_control::config::{ConfigEditor, Link, LinkChange};
+use braid_control::request::NewLink;
+use braid_control::status::{PathState, PathStatus};
+use braid_linux::udp::{Family, LinkBind, LinkSocket};
+use clap::{Args, Subcommand};
+use serde_json::json;
+use std::net::IpAddr;
+
+#[derive(Subcommand)]
+pub enum LinkCommand {
+    /// Add a link
+    Add(Add),
+    /// Change a link
+    Set(Add),
+    /// Remove a link
+    Remove(Remove),
+    /// See whether a link works: device, socket, and its paths when the tunnel runs
+    Test(Test),
+    /// List the config's links, and the host's uplinks that are none yet
+    List(List),
+}
+
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  braid link add lte --interface wwan0 --tier 1 --quota 20GB/month\n  braid link set lte --standby true --cap-down 10Mbit"
+)]
+pub struct Add {
+    #[command(flatten)]
+    _json: JsonFlag,
+    /// The link's name
+    name: String,
+    /// Leave by this network device
+    #[arg(long)]
+    interface: Option<String>,
+    /// Leave from this address of the host
+    #[arg(long)]
+    source: Option<String>,
+    /// Leave through this router
+    #[arg(long)]
+    gateway: Option<String>,
+    /// Leave with this mark
+    #[arg(long)]
+    fwmark: Option<u32>,
+    /// Lower tiers are filled first
+    #[arg(long)]
+    tier: Option<u8>,
+    /// Use it only when no other link works
+    #[arg(long)]
+    standby: Option<bool>,
+    /// Price of a gigabyte
+    #[arg(long)]
+    price: Option<f64>,
+    /// Never receive faster, such as 5Mbit; "none" removes the cap
+    #[arg(long, value_name = "RATE")]
+    cap_down: Option<String>,
+    /// Never send faster, such as 400kbit; "none" removes the cap
+    #[arg(long, value_name = "RATE")]
+    cap_up: Option<String>,
+    /// Allowance, such as 20GB/month or 1GB/day; "none" removes it
+    #[arg(long, value_name = "BYTES/PERIOD")]
+    quota: Option<String>,
+    /// Change only the running tunnel, not the config
+    #[arg(long)]
+    temporary: bool,
+}
+
+#[derive(Args)]
+#[command(after_help = "Example:\n  braid link remove lte")]
+pub struct Remove {
+    #[command(flatten)]
+    _json: JsonFlag,
+    /// The link's name
+    name: String,
+    /// Change only the running tunnel, not the config
+    #[arg(long)]
+    temporary: bool,
+}
+
+#[derive(Args)]
+#[command(after_help = "Example:\n  braid link test lte")]
+pub struct Test {
+    #[command(flatten)]
+    _json: JsonFlag,
+    /// The link's name
+    name: String,
+}
+
+#[derive(Args)]
+#[command(after_help = "Example:\n  braid link list")]
+pub struct List {
+    #[command(flatten)]
+    _json: JsonFlag,
+}
+
+impl LinkCommand {
+    pub fn run(&self, global: &Global) -> Result<(), Failure> {
+        match self {
+            LinkCommand::Add(add) => {
+                let new = NewLink { name: add.name.clone(), link: add.change() };
+                let edit = |editor: &mut ConfigEditor| Ok(editor.add_link(&new.name, &new.link)?);
+                change(global, "added", &add.name, add.temporary, edit, |client| {
+                    client.add_link(&new)
+                })
+            }
+            LinkCommand::Set(set) => {
+                let settings = set.change();
+                if settings == LinkChange::default() {
+                    let message = "nothing to change; name a setting such as --tier 1";
+                    return Err(Failure::new(FailureKind::Usage, message));
+                }
+                let edit = |editor: &mut ConfigEditor| Ok(editor.set_link(&set.name, &settings)?);
+                change(global, "changed", &set.name, set.temporary, edit, |client| {
+                    client.set_link(&set.name, &settings)
+                })
+            }
+            LinkCommand::Remove(remove) => {
+                let edit = |editor: &mut ConfigEditor| Ok(editor.remove_link(&remove.name)?);
+                change(global, "removed", &remove.name, remove.temporary, edit, |client| {
+                    client.remove_link(&remove.name)
+                })
+            }
+            LinkCommand::Test(test) => test.run(global),
+            LinkCommand::List(_) => list(global),
+        }
+    }
+}
+
+impl Add {
+    fn change(&self) -> LinkChange {
+        LinkChange {
+            interface: self.interface.clone(),
+            source: self.source.clone(),
+            gateway: self.gateway.clone(),
+            fwmark: self.fwmark,
+            tier: self.tier,
+            standby: self.standby,
+            price: self.price,
+            cap_down: self.cap_down.clone(),
+            cap_up: self.cap_up.clone(),
+            quota: self.quota.clone(),
+        }
+    }
+}
+
+/// Changes the config (unless temporary) and the running tunnel (if there is one).
+fn change(
+    global: &Global,
+    done: &str,
+    name: &str,
+    temporary: bool,
+    edit: impl FnOnce(&mut ConfigEditor) -> Result<(), Failure>,
+    tell: impl FnOnce(&braid_control::client::Client) -> Result<(), ClientError>,
+) -> Result<(), Failure> {
+    let client = global.client()?;
+    if !temporary {
+        let mut editor = ConfigEditor::open(&global.config_file())?;
+        edit(&mut editor)?;
+        editor.save()?;
+    }
+    let running = match tell(&client) {
+        Ok(()) => true,
+        Err(ClientError::NotRunning(_)) if !temporary => false,
+        Err(error) => return Err(error.into()),
+    };
+    let value = json!({ "link": name, "done": done, "running": running, "saved": !temporary });
+    global.print(&value, || match running {
+        true => format!("link {name}: {done}"),
+        false => format!("link {name}: {done}, from the next `braid up` on"),
+    })
+}
+
+impl Test {
+    fn run(&self, global: &Global) -> Result<(), Failure> {
+        let config = global.load_config()?;
+        let link = config.link(&self.name).ok_or_else(|| {
+            let known: Vec<&str> = config.links.iter().map(|link| link.name.as_str()).collect();
+            Failure::failed(format!(
+                "there is no link {:?}; the links are: {}",
+                self.name,
+                known.join(", ")
+            ))
+        })?;
+        let sockets: Vec<(Family, Result<String, String>)> =
+            families(link).into_iter().map(|family| (family, try_socket(link, family))).collect();
+        let paths = match global.client()?.status() {
+            Ok(status) => {
+                let paths = status.peers.into_iter().flat_map(|peer| peer.paths);
+                Some(paths.filter(|path| path.link == self.name).collect::<Vec<_>>())
+            }
+            Err(ClientError::NotRunning(_)) => None,
+            Err(error) => return Err(error.into()),
+        };
+        let works = match &paths {
+            Some(paths) => paths.iter().any(is_alive),
+            None => sockets.iter().any(|(_, opened)| opened.is_ok()),
+        };
+        let value = json!({
+            "link": self.name,
+            "works": works,
+            "running": paths.is_some(),
+            "sockets": sockets.iter().map(|(family, opened)| json!({
+                "family": family_name(*family),
+                "local": opened.as_ref().ok(),
+                "error": opened.as_ref().err(),
+            })).collect::<Vec<_>>(),
+            "paths": paths,
+        });
+        global.print(&value, || report(&sockets, paths.as_deref()))?;
+        match works {
+            true => Ok(()),
+            false => Err(Failure::failed(format!("link {} does not work", self.name))),
+        }
+    }
+}
+
+fn is_alive(path: &PathStatus) -> bool {
+    matches!(path.state, PathState::Active | PathState::Standby | PathState::OverQuota)
+}
+
+fn report(sockets: &[(Family, Result<String, String>)], paths: Option<&[PathStatus]>) -> String {
+    let mut lines: Vec<String> = sockets
+        .iter()
+        .map(|(family, opened)| match opened {
+            Ok(local) => format!("{} socket: opened, {local}", family_name(*family)),
+            Err(error) => format!("{} socket: {error}", family_name(*family)),
+        })
+        .collect();
+    match paths {
+        None => lines.push("no tunnel is running: paths not tested".to_owned()),
+        Some([]) => lines.push("the running tunnel has no path over it".to_owned()),
+        Some(paths) => lines.extend(paths.iter().map(|path| {
+            let remote = path.remote.map_or_else(|| "?".to_owned(), |remote| remote.to_string());
+            let rtt = path.srtt_ms.map_or_else(|| "unknown".to_owned(), |ms| format!("{ms:.1}ms"));
+            let state = path.state.as_str();
+            format!(
+                "path to {remote}: {state}, RTT {rtt}, loss {:.1}%, MTU {}",
+                path.loss * 100.0,
+                path.mtu
+            )
+        })),
+    }
+    lines.join("\n")
+}
+
+fn families(link: &Link) -> Vec<Family> {
+    match link.binding.source.or(link.binding.gateway) {
+        Some(IpAddr::V4(_)) => vec![Family::V4],
+        Some(IpAddr::V6(_)) => vec![Family::V6],
+        None => vec![Family::V4, Family::V6],
+    }
+}
+
+fn family_name(family: Family) -> &'static str {
+    match family {
+        Family::V4 => "IPv4",
+        Family::V6 => "IPv6",
+    }
+}
+
+fn try_socket(link: &Link, family: Family) -> Result<String, String> {
+    let bind = LinkBind {
+        device: link.binding.interface.as_ref().map(ToString::to_string),
+        source: link.binding.source,
+        fwmark: link.binding.fwmark,
+        port: 0,
+        family,
+    };
+    let address = LinkSocket::open(&bind).and_then(|socket| socket.local_address());
+    address.map(|address| address.to_string()).map_err(|error| error.to_string())
+}
+
+fn list(global: &Global) -> Result<(), Failure> {
+    let config = global.load_config()?;
+    let taken = |uplink: &Uplink| {
+        let interfaces = config.links.iter().filter_map(|link| link.binding.interface.as_ref());
+        interfaces.into_iter().any(|interface| interface.as_str() == uplink.interface)
+    };
+    let uplinks = uplinks::find(config.interface.name.as_str())
+        .map_err(|error| Failure::io("looking for uplinks", &error))?;
+    let free: Vec<&Uplink> = uplinks.iter().filter(|uplink| !taken(uplink)).collect();
+    let links: Vec<_> = config
+        .links
+        .iter()
+        .map(|link| {
+            json!({
+                "name": link.name.as_str(),
+                "interface": link.binding.interface.as_ref().map(ToString::to_string),
+                "source": link.binding.source,
+                "gateway": link.binding.gateway,
+                "fwmark": link.binding.fwmark,
+                "tier": link.tier,
+                "standby": link.standby,
+            })
+        })
+        .collect();
+    let value = json!({ "links": links, "other_uplinks": free });
+    global.print(&value, || {
+        let mut rows = vec![["LINK", "BY", "TIER", "STANDBY"].map(str::to_owned).to_vec()];
+        rows.extend(config.links.iter().map(link_row));
+        let mut lines = columns(&rows);
+        lines.extend(free.iter().map(|uplink| {
+            let name = &uplink.interface;
+            format!("not used: {name} (`braid link add {name} --interface {name}` takes it in)")
+        }));
+        lines.join("\n")
+    })
+}
+
+fn link_row(link: &Link) -> Vec<String> {
+    let binding = &link.binding;
+    let by = [
+        binding.interface.as_ref().map(ToString::to_string),
+        binding.source.map(|source| format!("from {source}")),
+        binding.gateway.map(|gateway| format!("through {gateway}")),
+        binding.fwmark.map(|mark| format!("mark {mark}")),
+    ];
+    let by: Vec<String> = by.into_iter().flatten().collect();
+    let standby = if link.standby { "yes" } else { "no" };
+    vec![link.name.to_string(), by.join(", "), link.tier.to_string(), standby.to_owned()]
+}

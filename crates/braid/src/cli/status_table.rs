@@ -1,0 +1,175 @@
+use braid_control::status::{LinkStatus, PathStatus, PeerStatus, Status};
+use braid_units::{ByteSize, Ratio, format_duration};
+use std::time::Duration;
+
+/// The status as a person reads it.
+pub fn render(status: &Status) -> String {
+    let up = format_duration(Duration::from_secs(status.uptime_s.max(0.0) as u64));
+    let mut lines = vec![format!(
+        "{}  {}  mode {}  mtu {}  up {up}",
+        status.interface, status.layer, status.mode, status.mtu
+    )];
+    if !status.listen.is_empty() {
+        let addresses: Vec<String> = status.listen.iter().map(ToString::to_string).collect();
+        lines.push(format!("listens on {}", addresses.join(", ")));
+    }
+    for link in status.links.iter().filter(|link| !link.present || link.trouble.is_some()) {
+        let why = link.trouble.as_deref().unwrap_or("not there");
+        lines.push(format!("link {}: {why}", link.name));
+    }
+    for peer in &status.peers {
+        lines.push(String::new());
+        lines.extend(render_peer(peer, &status.links));
+    }
+    lines.join("\n")
+}
+
+fn render_peer(peer: &PeerStatus, links: &[LinkStatus]) -> Vec<String> {
+    let state = if peer.connected { "connected" } else { "not connected" };
+    let mut head = format!("peer {}: {state}", peer.name);
+    if let Some(endpoint) = peer.endpoint {
+        head.push_str(&format!(", {endpoint}"));
+    }
+    if let Some(age) = peer.last_handshake_s {
+        let age = format_duration(Duration::from_secs(age.max(0.0) as u64));
+        head.push_str(&format!(", handshake {age} ago"));
+    }
+    let mut lines = vec![
+        head,
+        format!("  received {}, sent {}", size(peer.rx_bytes), size(peer.tx_bytes)),
+        format!(
+            "  queue {} in {} packets, dropped {}, marked {}; repaired {}, recovered {}, given up {}",
+            size(peer.queue.bytes),
+            peer.queue.packets,
+            peer.queue.drops,
+            peer.queue.marks,
+            peer.repair.repaired,
+            peer.repair.recovered,
+            peer.repair.abandoned,
+        ),
+    ];
+    if !peer.paths.is_empty() {
+        let mut rows = vec![PATH_HEAD.map(str::to_owned).to_vec()];
+        rows.extend(peer.paths.iter().map(|path| path_row(path, links)));
+        lines.extend(columns(&rows).into_iter().map(|row| format!("  {row}")));
+    }
+    lines
+}
+
+const PATH_HEAD: [&str; 10] =
+    ["LINK", "STATE", "TIER", "RTT", "DELAY", "DOWN", "UP", "LOSS", "MTU", "QUOTA"];
+
+fn path_row(path: &PathStatus, links: &[LinkStatus]) -> Vec<String> {
+    let quota = links
+        .iter()
+        .find(|link| link.name == path.link)
+        .and_then(|link| link.quota.as_ref())
+        .map(|quota| format!("{} of {}", size(quota.used_bytes), size(quota.limit_bytes)));
+    vec![
+        path.link.clone(),
+        path.state.as_str().to_owned(),
+        path.tier.to_string(),
+        optional(path.srtt_ms, |ms| format!("{ms:.1}ms")),
+        optional(path.one_way_delta_ms, |ms| format!("{ms:+.1}ms")),
+        optional(path.rate_rx_mbps, |mbps| format!("{mbps:.2}Mbit")),
+        optional(path.rate_tx_mbps, |mbps| format!("{mbps:.2}Mbit")),
+        Ratio::from_fraction((path.loss * 1e4).round() / 1e4).to_string(),
+        path.mtu.to_string(),
+        quota.unwrap_or_else(|| "-".to_owned()),
+    ]
+}
+
+fn optional(value: Option<f64>, show: impl Fn(f64) -> String) -> String {
+    value.map_or_else(|| "-".to_owned(), show)
+}
+
+fn size(bytes: u64) -> String {
+    ByteSize::from_bytes(bytes).to_string()
+}
+
+/// Left-aligned columns, two blanks apart.
+pub fn columns(rows: &[Vec<String>]) -> Vec<String> {
+    let count = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max()
+    };
+    let widths: Vec<usize> = (0..count).map(|column| width(column).unwrap_or(0)).collect();
+    rows.iter()
+        .map(|row| {
+            let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+            cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use braid_control::config::{Layer, Mode};
+    use braid_control::status::{PathState, QuotaStatus};
+
+    #[test]
+    fn a_person_sees_peers_paths_and_what_is_missing() {
+        let status = Status {
+            version: "1".into(),
+            interface: "braid0".into(),
+            pid: 1,
+            layer: Layer::L3,
+            mode: Mode::Overflow,
+            mtu: 1500,
+            uptime_s: 61.9,
+            listen: Vec::new(),
+            links: vec![
+                LinkStatus {
+                    name: "dsl".into(),
+                    interface: None,
+                    present: true,
+                    trouble: None,
+                    tier: 0,
+                    standby: false,
+                    quota: Some(QuotaStatus {
+                        limit_bytes: 20_000_000_000,
+                        used_bytes: 1_500_000_000,
+                        period_start_unix: None,
+                    }),
+                },
+                LinkStatus {
+                    name: "lte".into(),
+                    interface: Some("wwan0".into()),
+                    present: false,
+                    trouble: Some("no interface wwan0".into()),
+                    tier: 1,
+                    standby: false,
+                    quota: None,
+                },
+            ],
+            peers: vec![PeerStatus {
+                name: "concentrator".into(),
+                connected: true,
+                endpoint: "203.0.113.1:51900".parse().ok(),
+                last_handshake_s: Some(12.0),
+                rx_bytes: 2_000_000,
+                paths: vec![PathStatus {
+                    link: "dsl".into(),
+                    state: PathState::Active,
+                    srtt_ms: Some(31.26),
+                    rate_rx_mbps: Some(6.0),
+                    loss: 0.005,
+                    mtu: 1464,
+                    ..PathStatus::default()
+                }],
+                ..PeerStatus::default()
+            }],
+        };
+        let expected = "\
+braid0  l3  mode overflow  mtu 1500  up 61s
+link lte: no interface wwan0
+
+peer concentrator: connected, 203.0.113.1:51900, handshake 12s ago
+  received 2MB, sent 0B
+  queue 0B in 0 packets, dropped 0, marked 0; repaired 0, recovered 0, given up 0
+  LINK  STATE   TIER  RTT     DELAY  DOWN      UP  LOSS  MTU   QUOTA
+  dsl   active  0     31.3ms  -      6.00Mbit  -   0.5%  1464  1.50GB of 20GB";
+        assert_eq!(render(&status), expected);
+    }
+}

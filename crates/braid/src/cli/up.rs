@@ -1,0 +1,71 @@
+mod background;
+pub mod service;
+
+use super::failure::{Failure, FailureKind};
+use super::{Global, JsonFlag, failure};
+use crate::daemon;
+use braid_control::client::{Client, ClientError};
+use clap::Args;
+use serde_json::json;
+
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  braid up\n  braid up --foreground --log info\n  braid up --config cabin      # /etc/braid/cabin.toml"
+)]
+pub struct Up {
+    #[command(flatten)]
+    _json: JsonFlag,
+    /// Stay in the foreground and log to stderr, as a service
+    #[arg(short, long)]
+    foreground: bool,
+}
+
+impl Up {
+    pub fn run(&self, global: &Global) -> Result<(), Failure> {
+        let file = global.config_file();
+        let mut config = global.load_config()?;
+        if let Some(socket) = &global.args.socket {
+            config.interface.control.clone_from(socket);
+        }
+        let client = Client::new(&config.interface.control);
+        match client.status() {
+            Err(ClientError::NotRunning(_)) => {}
+            Ok(status) => {
+                let message = format!("{} is up already", status.interface);
+                return Err(Failure::new(FailureKind::AlreadyRunning, message));
+            }
+            Err(error) => return Err(error.into()),
+        }
+        if self.foreground {
+            daemon::log::init(&global.args.log, global.args.log_json)
+                .map_err(|error| Failure::new(FailureKind::Usage, error))?;
+            return daemon::run(config).map_err(Failure::from);
+        }
+        let interface = config.interface.name.to_string();
+        let how = match service::unit_for(&file, &config).filter(|_| global.args.socket.is_none()) {
+            Some(unit) => {
+                service::systemctl(&["start", &unit])?;
+                format!("started {unit}")
+            }
+            None => {
+                let log = background::start(&file, &config, global)?;
+                format!("{interface} is up; its log is {}", log.display())
+            }
+        };
+        global.print(&json!({ "up": interface }), || how.clone())
+    }
+}
+
+impl From<daemon::DaemonError> for Failure {
+    fn from(error: daemon::DaemonError) -> Self {
+        match error {
+            daemon::DaemonError::Secret(error) => error.into(),
+            daemon::DaemonError::System { doing, error } => Failure::io(&doing, &error),
+        }
+    }
+}
+
+/// What `service` and `background` tell besides.
+fn tell(text: &str) {
+    failure::tell(text);
+}

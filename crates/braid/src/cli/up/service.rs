@@ -1,0 +1,74 @@
+//! systemd, where it runs and the units are installed.
+
+use super::super::failure::Failure;
+use braid_control::config::{Config, DEFAULT_CONFIG};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// The unit that runs this config, if systemd runs and has it.
+pub fn unit_for(file: &Path, config: &Config) -> Option<String> {
+    let unit = if file == Path::new(DEFAULT_CONFIG) {
+        match config.interface.listen.is_empty() {
+            true => "braid-home.service".to_owned(),
+            false => "braid-concentrator.service".to_owned(),
+        }
+    } else {
+        let directory = Path::new(DEFAULT_CONFIG).parent();
+        let name = file.file_stem()?.to_str()?;
+        let is_toml = file.extension().is_some_and(|extension| extension == "toml");
+        (file.parent() == directory && is_toml).then(|| format!("braid@{name}.service"))?
+    };
+    is_installed(&unit).then_some(unit)
+}
+
+/// Starts the tunnel of `file`, now and at boot, by `unit` where that is
+/// possible; else now only. Says which.
+pub fn start(unit: &str, file: &Path) -> Result<String, Failure> {
+    if file == Path::new(DEFAULT_CONFIG) && is_installed(unit) {
+        systemctl(&["enable", "--now", unit])?;
+        return Ok(format!("started {unit}, now and at boot"));
+    }
+    let program = std::env::current_exe()
+        .map_err(|error| Failure::io("finding this program's own file", &error))?;
+    let status = Command::new(program)
+        .args(["up", "--config"])
+        .arg(file)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .status()
+        .map_err(|error| Failure::io("starting `braid up`", &error))?;
+    if !status.success() {
+        return Err(Failure::failed(format!(
+            "everything is written, but `braid up --config {}` failed",
+            file.display()
+        )));
+    }
+    super::tell("no systemd unit for it is installed: to start it at boot is yours");
+    Ok("started".to_owned())
+}
+
+/// Runs systemctl.
+pub fn systemctl(arguments: &[&str]) -> Result<(), Failure> {
+    let output = Command::new("systemctl")
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| Failure::io("running systemctl", &error))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(Failure::failed(format!("systemctl {}: {}", arguments.join(" "), said.trim())))
+}
+
+fn is_installed(unit: &str) -> bool {
+    // sd_booted(3)
+    Path::new("/run/systemd/system").is_dir()
+        && Command::new("systemctl")
+            .args(["cat", unit])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .is_ok_and(|status| status.success())
+}

@@ -1,0 +1,220 @@
+use super::data_channel::{Command, DataPlaneHandle, Setup, data_channel};
+use super::endpoints::EndpointResolver;
+use super::keeper::{KeeperHandle, Parts};
+use super::quota::QuotaKeeper;
+use super::{DaemonError, dataplane, device, host_routing};
+use braid_control::config::{Config, ConfigEditor, read_preshared_key, read_private_key};
+use braid_control::quota_file::QuotaCounters;
+use braid_control::request::{Controlled, Refusal, Request};
+use braid_control::status::{LinkStatus, QuotaStatus, Status};
+use braid_linux::netlink::Netlink;
+use braid_linux::routing::Journal;
+use braid_linux::udp::{Family, LinkBind, LinkSocket};
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Instant;
+use tokio::sync::Notify;
+
+/// The tunnel as the control socket sees it.
+pub struct RunningTunnel {
+    config: Config,
+    started: Instant,
+    data_plane: Arc<DataPlaneHandle>,
+    data_thread: Mutex<Option<JoinHandle<io::Result<()>>>>,
+    keeper: KeeperHandle,
+    /// Told when the daemon shall end.
+    ended: Arc<Notify>,
+}
+
+impl RunningTunnel {
+    /// Takes back what a crash left behind, then brings everything up. On an
+    /// error, nothing stays.
+    pub fn start(config: Config, ended: Arc<Notify>) -> Result<RunningTunnel, DaemonError> {
+        let interface = &config.interface;
+        let private_key = read_private_key(&interface.private_key_file)?;
+        for file in config.peers.iter().filter_map(|peer| peer.preshared_key_file.as_ref()) {
+            read_preshared_key(file)?;
+        }
+        let journal = clean_journal(&config)?;
+        let netlink = Netlink::open().map_err(DaemonError::system("opening netlink"))?;
+        let listen = listen_sockets(&config)?;
+        let tun = device::create(interface)?;
+        let setup = Setup {
+            tun,
+            private_key,
+            mode: interface.mode,
+            xor_hash: interface.xor_hash,
+            classes: config.classes.clone(),
+            redundancy_budget: interface.redundancy_budget,
+            memory_per_peer: interface.memory_per_peer,
+            listen,
+        };
+        let (data_plane, data_thread) = start_data_plane(setup, ended.clone())
+            .map_err(DaemonError::system("starting the data plane"))?;
+        let data_plane = Arc::new(data_plane);
+        let keeper = start_keeper(&config, journal, netlink, &data_plane);
+        let keeper = match keeper {
+            Ok(keeper) => keeper,
+            Err(error) => {
+                // It may have ended by itself.
+                let _ = data_plane.send(Command::Stop);
+                let _ = data_thread.join();
+                return Err(error);
+            }
+        };
+        Ok(RunningTunnel {
+            config,
+            started: Instant::now(),
+            data_plane,
+            data_thread: Mutex::new(Some(data_thread)),
+            keeper,
+            ended,
+        })
+    }
+
+    /// Takes everything down; blocking. Tells why the data plane ended, if it
+    /// did so by itself.
+    pub fn stop(&self) -> Result<(), DaemonError> {
+        // Routes first: as long as they are there, something should answer.
+        self.keeper.stop();
+        // It may have ended by itself; joining tells.
+        let _ = self.data_plane.send(Command::Stop);
+        let thread = self.data_thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match thread.map(JoinHandle::join) {
+            None | Some(Ok(Ok(()))) => Ok(()),
+            Some(Ok(Err(error))) => Err(DaemonError::system("the data plane")(error)),
+            Some(Err(_)) => {
+                Err(DaemonError::system("the data plane")(io::Error::other("it panicked")))
+            }
+        }
+    }
+}
+
+impl Controlled for RunningTunnel {
+    fn status(&self) -> Status {
+        let snapshot = self.data_plane.snapshot();
+        let view = self.keeper.view();
+        let config = view.config.as_deref().unwrap_or(&self.config);
+        let interface = &config.interface;
+        Status {
+            version: env!("CARGO_PKG_VERSION").into(),
+            interface: interface.name.to_string(),
+            pid: std::process::id(),
+            layer: interface.layer,
+            mode: interface.mode,
+            mtu: interface.mtu,
+            uptime_s: self.started.elapsed().as_secs_f64(),
+            listen: interface.listen.clone(),
+            links: with_quotas(view.links, config, &snapshot.quotas),
+            peers: snapshot.peers.clone(),
+        }
+    }
+
+    fn execute(&self, request: Request) -> Result<(), Refusal> {
+        if request == Request::Down {
+            self.ended.notify_one();
+            return Ok(());
+        }
+        self.keeper.execute(request)
+    }
+}
+
+fn clean_journal(config: &Config) -> Result<Journal, DaemonError> {
+    let interface = &config.interface;
+    let file = interface.state_dir.join(format!("{}.journal.json", interface.name));
+    let doing = || format!("the journal {}", file.display());
+    std::fs::create_dir_all(&interface.state_dir)
+        .map_err(DaemonError::system(format!("making {}", interface.state_dir.display())))?;
+    let mut journal = Journal::open(&file).map_err(DaemonError::system(doing()))?;
+    for failure in journal.undo().map_err(DaemonError::system(doing()))? {
+        tracing::warn!("taking back what a crash left: {failure}");
+    }
+    Ok(journal)
+}
+
+fn listen_sockets(config: &Config) -> Result<Vec<LinkSocket>, DaemonError> {
+    let mark = (!config.routing.leave_host_alone)
+        .then(|| host_routing::mark(config.interface.name.as_str()));
+    let open = |address: &std::net::SocketAddr| {
+        let bind = LinkBind {
+            device: None,
+            source: (!address.ip().is_unspecified()).then_some(address.ip()),
+            fwmark: mark,
+            port: address.port(),
+            family: Family::of(address.ip()),
+        };
+        LinkSocket::open(&bind)
+            .map_err(|error| match error.kind() {
+                // AddrInUse would mean another tunnel of the same name.
+                io::ErrorKind::AddrInUse => io::Error::other("the port is taken"),
+                _ => error,
+            })
+            .map_err(DaemonError::system(format!("listening on {address}")))
+    };
+    config.interface.listen.iter().map(open).collect()
+}
+
+/// The thread given ends with the data plane, and says how that went.
+fn start_data_plane(
+    setup: Setup,
+    ended: Arc<Notify>,
+) -> io::Result<(DataPlaneHandle, JoinHandle<io::Result<()>>)> {
+    let (handle, commands, published) = data_channel();
+    let plane = dataplane::start(setup, commands, published)?;
+    let watch = std::thread::Builder::new().name("braid-watch".into()).spawn(move || {
+        let outcome = plane.join().unwrap_or_else(|_| Err(io::Error::other("it panicked")));
+        if let Err(error) = &outcome {
+            tracing::error!(%error, "the data plane has ended");
+        }
+        // The daemon must not live on without it.
+        ended.notify_one();
+        outcome
+    })?;
+    Ok((handle, watch))
+}
+
+fn start_keeper(
+    config: &Config,
+    journal: Journal,
+    netlink: Netlink,
+    data_plane: &Arc<DataPlaneHandle>,
+) -> Result<KeeperHandle, DaemonError> {
+    let starting = || DaemonError::system("starting the keeper");
+    let editor = ConfigEditor::open(&config.file)
+        .map_err(|error| starting()(io::Error::other(error.to_string())))?;
+    let plane = data_plane.clone();
+    let resolver = EndpointResolver::start(Box::new(move |peer, endpoints| {
+        tracing::debug!(?endpoints, "endpoints resolved");
+        // Without data plane the daemon is ending.
+        let _ = plane.send(Command::SetEndpoints { peer, endpoints });
+    }))
+    .map_err(starting())?;
+    let parts = Parts {
+        editor,
+        config: config.clone(),
+        netlink,
+        journal,
+        data_plane: data_plane.clone(),
+        resolver,
+        quotas: QuotaKeeper::open(&config.interface),
+    };
+    KeeperHandle::start(parts).map_err(starting())
+}
+
+fn with_quotas(
+    mut links: Vec<LinkStatus>,
+    config: &Config,
+    counters: &QuotaCounters,
+) -> Vec<LinkStatus> {
+    for status in &mut links {
+        let quota = config.link(&status.name).and_then(|link| link.quota);
+        let counter = counters.get(&status.name);
+        status.quota = quota.map(|quota| QuotaStatus {
+            limit_bytes: quota.bytes.bytes(),
+            used_bytes: counter.map_or(0, |counter| counter.used_bytes),
+            period_start_unix: counter.map(|counter| counter.period_start_unix),
+        });
+    }
+    links
+}

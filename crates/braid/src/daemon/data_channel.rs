@@ -1,0 +1,145 @@
+//! What the rest of the daemon and the data plane say to each other: commands
+//! one way, a snapshot of the state the other.
+
+use braid_control::config::{Class, Link, Mode, Name, Peer, XorHash};
+use braid_control::quota_file::{QuotaCounter, QuotaCounters};
+use braid_control::status::PeerStatus;
+use braid_handshake::{PresharedKey, PrivateKey, PublicKey};
+use braid_linux::tun::Tun;
+use braid_linux::udp::{Family, LinkSocket};
+use braid_units::{ByteSize, Ratio};
+use std::net::SocketAddr;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What the data plane begins with. Links, peers and their sockets follow as
+/// commands.
+pub struct Setup {
+    /// The device, up, with its addresses.
+    pub tun: Tun,
+    /// Our identity.
+    pub private_key: PrivateKey,
+    /// The scheduler's policy.
+    pub mode: Mode,
+    /// What `balance-xor` hashes.
+    pub xor_hash: XorHash,
+    /// Traffic with a mode of its own, first match first.
+    pub classes: Vec<Class>,
+    /// Share of bytes for duplicates and erasure coding.
+    pub redundancy_budget: Ratio,
+    /// Bound of one peer's memory.
+    pub memory_per_peer: ByteSize,
+    /// Sockets where peers come to us (concentrator).
+    pub listen: Vec<LinkSocket>,
+}
+
+/// A change, in the order sent.
+pub enum Command {
+    /// A new link, yet without sockets.
+    AddLink {
+        /// Its settings.
+        link: Link,
+        /// What its quota's period has used already.
+        used: Option<QuotaCounter>,
+    },
+    /// Other settings for the link of this name; its sockets stay.
+    SetLink(Link),
+    /// The link and its paths are to be forgotten.
+    RemoveLink(Name),
+    /// The link works from now on over this socket; it takes the place of an
+    /// earlier one of the same IP version (the link has a new address or device).
+    AttachSocket {
+        /// Which link.
+        link: Name,
+        /// The socket; its family is the paths'.
+        socket: LinkSocket,
+        /// Largest IP packet that the device takes, where the device is known.
+        device_mtu: Option<u32>,
+    },
+    /// The link's device or address is gone: close the socket, keep the paths'
+    /// state for its return.
+    DetachSocket {
+        /// Which link.
+        link: Name,
+        /// Which of its sockets.
+        family: Family,
+    },
+    /// Another policy.
+    SetMode(Mode),
+    /// A new peer; its endpoints follow.
+    AddPeer {
+        /// Its settings.
+        peer: Peer,
+        /// The secret shared with it.
+        preshared_key: Option<PresharedKey>,
+    },
+    /// The peer is shut out at once.
+    RemovePeer(PublicKey),
+    /// Where the peer listens, as known now (all of them; may be empty).
+    SetEndpoints {
+        /// Which peer.
+        peer: PublicKey,
+        /// Resolved.
+        endpoints: Vec<SocketAddr>,
+    },
+    /// Send what can be sent of goodbyes and end.
+    Stop,
+}
+
+/// How things are, in the control side's words; some 5 times a second.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// All peers.
+    pub peers: Vec<PeerStatus>,
+    /// Of every link that has a quota.
+    pub quotas: QuotaCounters,
+}
+
+/// The daemon's end.
+pub struct DataPlaneHandle {
+    commands: Sender<Command>,
+    published: Published,
+}
+
+/// The data plane's end of the commands.
+pub type Commands = Receiver<Command>;
+
+/// Where the data plane puts its snapshots.
+#[derive(Clone, Default)]
+pub struct Published(Arc<Mutex<Arc<Snapshot>>>);
+
+/// The data plane's thread is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the data plane has ended; see the log")]
+pub struct DataPlaneEnded;
+
+/// A channel to the data plane, and its ends there.
+pub fn data_channel() -> (DataPlaneHandle, Commands, Published) {
+    let (commands, received) = channel();
+    let published = Published::default();
+    let handle = DataPlaneHandle { commands, published: published.clone() };
+    (handle, received, published)
+}
+
+impl DataPlaneHandle {
+    /// Has `command` carried out, soon.
+    pub fn send(&self, command: Command) -> Result<(), DataPlaneEnded> {
+        self.commands.send(command).map_err(|_| DataPlaneEnded)
+    }
+
+    /// The latest snapshot.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.published.latest()
+    }
+}
+
+impl Published {
+    /// Replaces the snapshot.
+    pub fn publish(&self, snapshot: Snapshot) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(snapshot);
+    }
+
+    fn latest(&self) -> Arc<Snapshot> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}

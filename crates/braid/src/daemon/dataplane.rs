@@ -1,0 +1,288 @@
+//! Between the daemon's words (names, config, status) and the data plane's
+//! (numbers, the core's types). Runs on a thread of its own: [`start`].
+
+mod report;
+mod translate;
+
+use super::data_channel::{Command, Commands, Published, Setup, Snapshot};
+use braid_control::config::{Link, Name, XorHash};
+use braid_control::quota_file::{QuotaCounter, QuotaCounters};
+use braid_dataplane::{Clock, Handle};
+use braid_handshake::PublicKey;
+use braid_linux::udp::Family;
+use braid_tunnel::quota::Quota;
+use braid_tunnel::{Event, LinkConfig, LinkId, PeerId, Tunnel, TunnelConfig};
+use braid_units::ByteSize;
+use report::Reporter;
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::mpsc::RecvTimeoutError;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime};
+
+/// How often a snapshot is published and quotas are counted.
+const TICK: Duration = Duration::from_millis(200);
+/// Listening sockets are links of their own, numbered from here.
+const FIRST_LISTENING: u16 = 0x8000;
+
+/// Starts the data plane. It ends after [`Command::Stop`], when the other end
+/// of `commands` is dropped, or by itself (the device was deleted).
+pub fn start(
+    setup: Setup,
+    commands: Commands,
+    published: Published,
+) -> io::Result<JoinHandle<io::Result<()>>> {
+    let clock = Clock::start();
+    let (rules, modes) = translate::classes(&setup.classes, setup.xor_hash);
+    let config = TunnelConfig {
+        layer: setup.tun.layer(),
+        mode: translate::mode(setup.mode, setup.xor_hash),
+        classes: rules,
+        class_modes: modes,
+        memory_per_peer: setup.memory_per_peer.bytes(),
+        redundancy_budget: setup.redundancy_budget,
+        seed: seed(),
+        epoch_unix_nanos: clock.epoch_unix_nanos(),
+        ..TunnelConfig::new(setup.private_key)
+    };
+    let plane =
+        braid_dataplane::start(Tunnel::new(config), setup.tun, clock).map_err(io::Error::other)?;
+    for (number, socket) in (FIRST_LISTENING..).zip(setup.listen) {
+        let config = LinkConfig { listens: true, ..LinkConfig::default() };
+        let command = braid_dataplane::Command::AttachSocket { id: LinkId(number), config, socket };
+        plane.send(command).map_err(io::Error::other)?;
+    }
+    let bridge = Bridge {
+        plane,
+        xor_hash: setup.xor_hash,
+        links: BTreeMap::new(),
+        peers: BTreeMap::new(),
+        next_link: 0,
+        reporter: Reporter::new(setup.mode),
+    };
+    std::thread::Builder::new()
+        .name("braid-bridge".into())
+        .spawn(move || bridge.run(&commands, &published))
+}
+
+struct Bridge {
+    plane: Handle,
+    xor_hash: XorHash,
+    links: BTreeMap<Name, BridgedLink>,
+    peers: BTreeMap<PeerId, BridgedPeer>,
+    next_link: u16,
+    reporter: Reporter,
+}
+
+struct BridgedLink {
+    id: LinkId,
+    link: Link,
+    quota: Option<Quota>,
+    /// Bytes of the link's paths when they were last added to the quota.
+    counted: u64,
+    exhausted: bool,
+    /// Largest IP packet that its device takes, bytes.
+    device_mtu: u16,
+}
+
+struct BridgedPeer {
+    name: Name,
+    public_key: PublicKey,
+    last_handshake: Option<Instant>,
+}
+
+impl Bridge {
+    fn run(mut self, commands: &Commands, published: &Published) -> io::Result<()> {
+        let mut next = Instant::now();
+        loop {
+            let wait = next.saturating_duration_since(Instant::now());
+            match commands.recv_timeout(wait) {
+                Ok(Command::Stop) | Err(RecvTimeoutError::Disconnected) => break,
+                Ok(command) => {
+                    if self.carry_out(command).is_err() {
+                        break;
+                    }
+                    continue;
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            next = Instant::now() + TICK;
+            self.note_events();
+            let Ok(report) = self.plane.report() else { break };
+            self.count_quotas(&report);
+            published.publish(Snapshot {
+                peers: self.reporter.peers(&report, &self.peers, &self.links),
+                quotas: self.quotas(),
+            });
+        }
+        self.plane.stop()
+    }
+
+    fn carry_out(&mut self, command: Command) -> Result<(), braid_dataplane::Stopped> {
+        use braid_dataplane::Command as Plane;
+        match command {
+            Command::AddLink { link, used } => self.add_link(link, used),
+            Command::SetLink(link) => {
+                if let Some(known) = self.links.get_mut(&link.name) {
+                    let quota = link.quota.as_ref().map(translate::quota);
+                    if known.link.quota != link.quota {
+                        known.quota = quota;
+                        known.exhausted = false;
+                    }
+                    known.link = link;
+                    let config = known.config();
+                    let id = known.id;
+                    return self.plane.send(Plane::TuneLink { id, config });
+                }
+            }
+            Command::RemoveLink(name) => {
+                if let Some(link) = self.links.remove(&name) {
+                    return self.plane.send(Plane::RemoveLink(link.id));
+                }
+            }
+            Command::AttachSocket { link, socket, device_mtu } => {
+                if let Some(known) = self.links.get_mut(&link) {
+                    let mtu = device_mtu.unwrap_or(1500).clamp(1280, u32::from(u16::MAX));
+                    known.device_mtu = mtu as u16;
+                    let (id, config) = (known.id, known.config());
+                    tracing::info!(link = link.as_str(), "link in use");
+                    return self.plane.send(Plane::AttachSocket { id, config, socket });
+                }
+            }
+            Command::DetachSocket { link, family } => return self.detach(&link, family),
+            Command::SetMode(mode) => {
+                self.reporter.set_mode(mode);
+                let mode = translate::mode(mode, self.xor_hash);
+                return self.plane.send(Plane::SetMode(mode));
+            }
+            Command::AddPeer { peer, preshared_key } => {
+                let public_key = peer.public_key;
+                let name = peer.name.clone();
+                let id = self.plane.add_peer(translate::peer(&peer, preshared_key))?;
+                let peer = BridgedPeer { name, public_key, last_handshake: None };
+                self.peers.insert(id, peer);
+            }
+            Command::RemovePeer(key) => {
+                if let Some(id) = self.peer_of(&key) {
+                    self.peers.remove(&id);
+                    return self.plane.send(Plane::RemovePeer(id));
+                }
+            }
+            Command::SetEndpoints { peer, endpoints } => {
+                if let Some(id) = self.peer_of(&peer) {
+                    return self.plane.send(Plane::SetEndpoints(id, endpoints));
+                }
+            }
+            Command::Stop => {}
+        }
+        Ok(())
+    }
+
+    fn add_link(&mut self, link: Link, used: Option<QuotaCounter>) {
+        let id = LinkId(self.next_link);
+        self.next_link = (self.next_link + 1) % FIRST_LISTENING;
+        let mut quota = link.quota.as_ref().map(translate::quota);
+        if let (Some(quota), Some(used)) = (&mut quota, used) {
+            quota.restore(ByteSize::from_bytes(used.used_bytes), used.period_start_unix);
+        }
+        let known = BridgedLink { id, link, quota, counted: 0, exhausted: false, device_mtu: 1500 };
+        self.links.insert(known.link.name.clone(), known);
+    }
+
+    fn detach(&self, name: &Name, family: Family) -> Result<(), braid_dataplane::Stopped> {
+        let Some(known) = self.links.get(name) else { return Ok(()) };
+        tracing::info!(link = name.as_str(), "link away");
+        self.plane.send(braid_dataplane::Command::DetachSocket { id: known.id, family })
+    }
+
+    fn peer_of(&self, key: &PublicKey) -> Option<PeerId> {
+        self.peers.iter().find(|(_, p)| p.public_key == *key).map(|(id, _)| *id)
+    }
+
+    fn note_events(&mut self) {
+        let names: BTreeMap<LinkId, &str> =
+            self.links.values().map(|l| (l.id, l.link.name.as_str())).collect();
+        for event in self.plane.events() {
+            match event {
+                Event::Handshake { peer, anew } => {
+                    if let Some(known) = self.peers.get_mut(&peer) {
+                        known.last_handshake = Some(Instant::now());
+                        if anew {
+                            tracing::info!(peer = known.name.as_str(), "connected");
+                        } else {
+                            tracing::debug!(peer = known.name.as_str(), "new keys");
+                        }
+                    }
+                }
+                Event::Closed { peer } => {
+                    if let Some(known) = self.peers.get(&peer) {
+                        tracing::info!(peer = known.name.as_str(), "the peer has gone");
+                    }
+                }
+                Event::Path { peer, link, path, state } => {
+                    let peer = self.peers.get(&peer).map_or("", |p| p.name.as_str());
+                    let link = names.get(&link).copied().unwrap_or("-");
+                    tracing::debug!(peer, link, path, ?state, "path");
+                }
+            }
+        }
+    }
+
+    /// A link whose quota is used up is used only when nothing else works.
+    fn count_quotas(&mut self, report: &braid_dataplane::Report) {
+        let now = unix_seconds();
+        for link in self.links.values_mut() {
+            let total: u64 = report
+                .peers
+                .iter()
+                .flat_map(|(_, p)| &p.paths)
+                .filter(|p| p.link == link.id)
+                .map(|p| p.counters.sent_bytes + p.counters.received_bytes)
+                .sum();
+            let news = total.saturating_sub(link.counted);
+            link.counted = total;
+            let Some(quota) = &mut link.quota else { continue };
+            quota.charge(news, now);
+            let exhausted = quota.exhausted(now);
+            if exhausted != link.exhausted {
+                link.exhausted = exhausted;
+                if exhausted {
+                    tracing::warn!(link = link.link.name.as_str(), "its quota is used up");
+                }
+                let (id, config) = (link.id, link.config());
+                let _ = self.plane.send(braid_dataplane::Command::TuneLink { id, config });
+            }
+        }
+    }
+
+    fn quotas(&self) -> QuotaCounters {
+        let now = unix_seconds();
+        let counter = |quota: &Quota| QuotaCounter {
+            used_bytes: quota.used(now).bytes(),
+            period_start_unix: quota.period_start().unwrap_or_default(),
+        };
+        self.links
+            .iter()
+            .filter_map(|(name, link)| {
+                Some((name.as_str().to_owned(), counter(link.quota.as_ref()?)))
+            })
+            .collect()
+    }
+}
+
+impl BridgedLink {
+    fn config(&self) -> LinkConfig {
+        translate::link(&self.link, self.exhausted, self.device_mtu)
+    }
+}
+
+fn unix_seconds() -> i64 {
+    let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(unix.as_secs()).unwrap_or(i64::MAX)
+}
+
+/// Unpredictable: it makes the flow hash's key and the instance.
+fn seed() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    std::collections::hash_map::RandomState::new().build_hasher().finish()
+}

@@ -1,0 +1,223 @@
+//! What the config and the links' ways ask of the host's routing and NAT.
+
+use super::ways::{Device, HostNetwork, Way};
+use braid_control::config::{Config, Layer, Prefix, Protocol, WhenConcentratorGone};
+use braid_linux::nft::{Firewall, KillSwitch, MssClamp, PortForward, Transport};
+use braid_linux::routing::{
+    HostRouting, LinkRouting, Otherwise, Through, accepts_router_advertisements,
+    checks_reverse_path,
+};
+use ipnet::IpNet;
+use std::net::IpAddr;
+
+/// A link as the routing sees it.
+pub struct RoutedLink<'a> {
+    /// Its number on this host.
+    pub number: u32,
+    /// How it leaves just now; empty when it doesn't.
+    pub ways: &'a [Way],
+    /// Its own mark, if the config gives it one.
+    pub fwmark: Option<u32>,
+    /// Lower is better.
+    pub tier: u8,
+}
+
+/// The mark of the tunnel's own datagrams.
+pub fn mark(interface: &str) -> u32 {
+    0x6272_0000 | slot(interface)
+}
+
+/// Whether a routing table is a tunnel's of this program.
+pub fn is_our_table(table: u32) -> bool {
+    (FIRST_TABLE..FIRST_TABLE + SLOTS * LINKS_MAX).contains(&table)
+}
+
+/// How the host should route now. `working` is whether a peer answers.
+pub fn plan(
+    config: &Config,
+    links: &[RoutedLink<'_>],
+    host: &HostNetwork,
+    working: bool,
+) -> HostRouting {
+    let interface = config.interface.name.to_string();
+    let slot = slot(&interface);
+    let nothing = HostRouting {
+        addresses: config.interface.addresses.clone(),
+        first_table: FIRST_TABLE + slot * LINKS_MAX,
+        first_priority: FIRST_PRIORITY + slot * LINKS_MAX,
+        fwmark: mark(&interface),
+        links: Vec::new(),
+        through: Through::Nothing,
+        forward: false,
+        proxy_arp: Vec::new(),
+        firewall: Firewall { interface: interface.clone(), ..Firewall::default() },
+        interface,
+    };
+    let routing = &config.routing;
+    if routing.leave_host_alone {
+        return nothing;
+    }
+    let concentrator = !config.interface.listen.is_empty();
+    HostRouting {
+        links: links.iter().flat_map(|link| link_routing(link, host)).collect(),
+        through: through(config, links, working),
+        forward: routing.default_route || concentrator,
+        firewall: firewall(config, links, nothing.fwmark),
+        ..nothing
+    }
+}
+
+/// Tables and priorities of one tunnel: its own and its links'.
+const LINKS_MAX: u32 = 256;
+const SLOTS: u32 = 64;
+/// Far from 253 to 255, the system's, and from what people use by hand.
+const FIRST_TABLE: u32 = 519_000;
+/// Before 32766, the main table's rule.
+const FIRST_PRIORITY: u32 = 12_000;
+
+/// Tunnels on one host keep out of each other's way by their names (FNV-1a).
+fn slot(interface: &str) -> u32 {
+    let hash = interface
+        .bytes()
+        .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    hash % SLOTS
+}
+
+fn link_routing(link: &RoutedLink<'_>, host: &HostNetwork) -> Option<LinkRouting> {
+    let device: &Device = link.ways.iter().find_map(|way| way.device.as_ref())?;
+    let addresses: Vec<IpNet> = host
+        .addresses
+        .iter()
+        .filter(|address| address.interface == device.index)
+        .map(|address| address.net)
+        .collect();
+    let gateways: Vec<IpAddr> = link.ways.iter().filter_map(|way| way.gateway).collect();
+    Some(LinkRouting {
+        number: link.number,
+        interface: device.name.clone(),
+        fwmark: link.fwmark,
+        point_to_point: gateways.is_empty(),
+        addresses,
+        gateways,
+        checks_reverse_path: checks_reverse_path(&device.name),
+        router_advertisements: accepts_router_advertisements(&device.name),
+    })
+}
+
+fn through(config: &Config, links: &[RoutedLink<'_>], working: bool) -> Through {
+    if config.interface.layer == Layer::L2 {
+        return Through::Nothing;
+    }
+    if config.routing.default_route {
+        let best = links.iter().filter(|link| !link.ways.is_empty()).min_by_key(|link| link.tier);
+        let otherwise = match config.routing.when_concentrator_gone {
+            WhenConcentratorGone::Block => Otherwise::KillSwitch,
+            WhenConcentratorGone::Direct => {
+                Otherwise::Straight { link: best.map(|link| link.number) }
+            }
+        };
+        return Through::Everything { working, otherwise };
+    }
+    let own = |net: &IpNet| config.interface.addresses.iter().any(|ours| ours.contains(net));
+    let networks = config
+        .peers
+        .iter()
+        .flat_map(|peer| &peer.allowed_ips)
+        .filter(|prefix| ![Prefix::ALL_V4, Prefix::ALL_V6].contains(prefix))
+        .map(|prefix| prefix.net())
+        // The device's own network has its route already.
+        .filter(|net| !own(net));
+    Through::Networks(networks.collect())
+}
+
+fn firewall(config: &Config, links: &[RoutedLink<'_>], fwmark: u32) -> Firewall {
+    let routing = &config.routing;
+    let forwards = routing.forward_ports.iter().map(|forward| PortForward {
+        transport: match forward.protocol {
+            Protocol::Udp => Transport::Udp,
+            // The config has no other protocol here.
+            Protocol::Tcp | Protocol::Icmp => Transport::Tcp,
+        },
+        address: None,
+        ports: (forward.public, forward.public),
+        to: forward.to.ip(),
+        to_port: Some(forward.to.port()),
+    });
+    let masquerade = match routing.masquerade {
+        true => config.interface.addresses.iter().map(IpNet::trunc).collect(),
+        false => Vec::new(),
+    };
+    let kill =
+        routing.default_route && routing.when_concentrator_gone == WhenConcentratorGone::Block;
+    let devices = || {
+        let devices = links.iter().flat_map(|link| link.ways).filter_map(|way| way.device.as_ref());
+        let mut names: Vec<String> = devices.map(|device| device.name.clone()).collect();
+        names.sort();
+        names.dedup();
+        names
+    };
+    Firewall {
+        interface: config.interface.name.to_string(),
+        masquerade,
+        forwards: forwards.collect(),
+        routed: routing.public_prefixes.iter().map(|public| public.prefix.net()).collect(),
+        mss: routing.clamp_mss.then_some(MssClamp::ToMtu),
+        kill_switch: kill
+            .then(|| KillSwitch { links: devices(), fwmark })
+            .filter(|kill| !kill.links.is_empty()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn config(rest: &str) -> Config {
+        let text = format!(
+            "[interface]\nprivate_key_file = \"k\"\naddresses = [\"10.77.0.2/24\"]\n\
+             [[link]]\nname = \"a\"\ninterface = \"eth0\"\n\
+             [[peer]]\nname = \"c\"\npublic_key = \"hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=\"\n\
+             endpoints = [\"192.0.2.1:1\"]\nallowed_ips = [\"0.0.0.0/0\", \"10.77.0.1\", \"172.16.0.0/16\"]\n{rest}"
+        );
+        Config::parse(&text, Path::new("c.toml")).unwrap()
+    }
+
+    fn plan_for(rest: &str, working: bool) -> HostRouting {
+        let ways = [Way {
+            family: braid_linux::udp::Family::V4,
+            device: Some(Device { name: "eth0".into(), index: 2, mtu: 1500 }),
+            source: "192.168.1.5".parse().ok(),
+            gateway: "192.168.1.1".parse().ok(),
+        }];
+        let links = [
+            RoutedLink { number: 0, ways: &[], fwmark: None, tier: 0 },
+            RoutedLink { number: 1, ways: &ways, fwmark: None, tier: 3 },
+        ];
+        plan(&config(rest), &links, &HostNetwork::default(), working)
+    }
+
+    #[test]
+    fn a_host_left_alone_gets_only_the_devices_addresses() {
+        let plan = plan_for("[routing]\nleave_host_alone = true", true);
+        assert_eq!(plan.desired().len(), 1);
+    }
+
+    #[test]
+    fn without_default_route_only_the_peers_networks_go_through() {
+        let networks = vec!["172.16.0.0/16".parse().unwrap()];
+        assert_eq!(plan_for("", true).through, Through::Networks(networks));
+    }
+
+    #[test]
+    fn a_gone_concentrator_means_straight_out_by_the_best_link_or_nothing() {
+        let direct = plan_for("[routing]\ndefault_route = true", false);
+        let straight = Otherwise::Straight { link: Some(1) };
+        assert_eq!(direct.through, Through::Everything { working: false, otherwise: straight });
+        assert_eq!(direct.firewall.kill_switch, None);
+        let block =
+            plan_for("[routing]\ndefault_route = true\nwhen_concentrator_gone = \"block\"", true);
+        let kill = KillSwitch { links: vec!["eth0".into()], fwmark: mark("braid0") };
+        assert_eq!(block.firewall.kill_switch, Some(kill));
+    }
+}

@@ -1,0 +1,434 @@
+//! The thread that owns the config and keeps the tunnel as it says: sockets of
+//! links that come and go, the host's routing, peers, quota counters.
+
+use super::data_channel::{Command, DataPlaneEnded, DataPlaneHandle};
+use super::endpoints::EndpointResolver;
+use super::host_routing::{self, RoutedLink};
+use super::quota::QuotaKeeper;
+use super::reconfigure::{Change, changes};
+use super::ways::{HostNetwork, Way};
+use braid_control::config::{Config, ConfigEditor, Link, Name, Peer, read_preshared_key};
+use braid_control::request::{Refusal, Request};
+use braid_control::status::LinkStatus;
+use braid_linux::netlink::{Monitor, Netlink};
+use braid_linux::poller::{Interest, Poller, Token, Waker};
+use braid_linux::routing::Journal;
+use braid_linux::udp::{LinkBind, LinkSocket};
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Asks the keeper, from other threads.
+pub struct KeeperHandle {
+    questions: Sender<Question>,
+    waker: Waker,
+    view: Arc<Mutex<View>>,
+}
+
+/// What the keeper shows of its state.
+#[derive(Clone, Debug, Default)]
+pub struct View {
+    /// The config as it is now.
+    pub config: Option<Arc<Config>>,
+    /// The links.
+    pub links: Vec<LinkStatus>,
+}
+
+/// What the keeper needs.
+pub struct Parts {
+    /// The config file's text, for changes on top of it.
+    pub editor: ConfigEditor,
+    /// The same, read.
+    pub config: Config,
+    /// Of the calling thread's network namespace.
+    pub netlink: Netlink,
+    /// Empty: what a crash left was undone.
+    pub journal: Journal,
+    /// The data plane.
+    pub data_plane: Arc<DataPlaneHandle>,
+    /// Resolves the peers' endpoints.
+    pub resolver: EndpointResolver,
+    /// The quota counters.
+    pub quotas: QuotaKeeper,
+}
+
+enum Question {
+    Do(Request, Sender<Result<(), Refusal>>),
+    /// Take back everything and end.
+    Stop(Sender<()>),
+}
+
+struct Keeper {
+    parts: Parts,
+    monitor: Monitor,
+    poller: Poller,
+    questions: Receiver<Question>,
+    host: HostNetwork,
+    links: BTreeMap<Name, LinkState>,
+    /// Whether a peer answers, as the routing was last planned for.
+    working: bool,
+    view: Arc<Mutex<View>>,
+}
+
+#[derive(Default)]
+struct LinkState {
+    number: u32,
+    ways: Vec<Way>,
+    trouble: Option<String>,
+}
+
+const MONITOR: Token = Token(0);
+const QUESTION: Token = Token(1);
+/// How soon a peer that came or went changes the default route.
+const TICK: Duration = Duration::from_millis(500);
+/// A DHCP client changes several things one after the other: wait for all.
+const SETTLE: Duration = Duration::from_millis(50);
+
+impl KeeperHandle {
+    /// Sets up peers, links and routing and starts the thread.
+    pub fn start(parts: Parts) -> io::Result<KeeperHandle> {
+        let poller = Poller::new()?;
+        let waker = poller.waker(QUESTION)?;
+        let monitor = Monitor::open()?;
+        poller.add(&monitor, MONITOR, Interest::Read)?;
+        let (asked, questions) = channel();
+        let view = Arc::new(Mutex::new(View::default()));
+        let mut keeper = Keeper {
+            parts,
+            monitor,
+            poller,
+            questions,
+            host: HostNetwork::default(),
+            links: BTreeMap::new(),
+            working: false,
+            view: view.clone(),
+        };
+        keeper.begin()?;
+        std::thread::Builder::new().name("braid-keeper".into()).spawn(move || keeper.run())?;
+        Ok(KeeperHandle { questions: asked, waker, view })
+    }
+
+    /// Carries out a change and waits until it is done.
+    pub fn execute(&self, request: Request) -> Result<(), Refusal> {
+        let (answer, answered) = channel();
+        let gone = || Refusal::Failed("the tunnel is going down".into());
+        self.questions.send(Question::Do(request, answer)).map_err(|_| gone())?;
+        self.waker.wake();
+        answered.recv().map_err(|_| gone())?
+    }
+
+    /// Takes back all that was set on the host.
+    pub fn stop(&self) {
+        let (done, is_done) = channel();
+        if self.questions.send(Question::Stop(done)).is_ok() {
+            self.waker.wake();
+            // An error means that it has ended: then it is done as well.
+            let _ = is_done.recv();
+        }
+    }
+
+    /// What it shows now.
+    pub fn view(&self) -> View {
+        self.view.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Keeper {
+    fn begin(&mut self) -> io::Result<()> {
+        let config = self.parts.config.clone();
+        for link in config.links {
+            self.add_link(link).map_err(io::Error::other)?;
+        }
+        for peer in config.peers {
+            self.add_peer(&peer).map_err(io::Error::other)?;
+        }
+        self.parts.resolver.set_peers(&self.parts.config.peers);
+        self.follow_host();
+        Ok(())
+    }
+
+    fn run(mut self) {
+        let mut settling: Option<Instant> = None;
+        loop {
+            let now = Instant::now();
+            let wait = settling.map_or(TICK, |until| until.saturating_duration_since(now));
+            // Woken for whatever reason, everything is looked at.
+            if let Err(error) = self.poller.wait(Some(wait)).map(|events| events.for_each(drop)) {
+                tracing::error!(%error, "waiting for changes of the host's network");
+                std::thread::sleep(TICK);
+            }
+            if self.drain_monitor() {
+                settling.get_or_insert_with(|| Instant::now() + SETTLE);
+            }
+            if settling.is_some_and(|until| Instant::now() >= until) {
+                settling = None;
+                self.follow_host();
+            }
+            while let Ok(question) = self.questions.try_recv() {
+                match question {
+                    Question::Do(request, answer) => {
+                        // An asker that went away needs no answer.
+                        let _ = answer.send(self.execute(request));
+                    }
+                    Question::Stop(done) => {
+                        self.end();
+                        let _ = done.send(());
+                        return;
+                    }
+                }
+            }
+            self.follow_peers();
+        }
+    }
+
+    fn drain_monitor(&mut self) -> bool {
+        let mut changed = false;
+        loop {
+            match self.monitor.next_change() {
+                Ok(Some(_)) => changed = true,
+                Ok(None) => return changed,
+                Err(error) => {
+                    tracing::warn!(%error, "the kernel's news of the network are lost");
+                    return true;
+                }
+            }
+        }
+    }
+
+    /// Devices, addresses or routes may have changed.
+    fn follow_host(&mut self) {
+        match HostNetwork::observe(&mut self.parts.netlink) {
+            Ok(host) => self.host = host,
+            Err(error) => {
+                tracing::warn!(%error, "can't see the host's network");
+                return;
+            }
+        }
+        for link in self.parts.config.links.clone() {
+            if self.follow_link(&link).is_err() {
+                return;
+            }
+        }
+        self.route();
+        self.show();
+    }
+
+    /// Opens and closes the link's sockets as its ways have changed.
+    fn follow_link(&mut self, link: &Link) -> Result<(), DataPlaneEnded> {
+        let found = self.host.ways(&link.binding);
+        let Some(state) = self.links.get_mut(&link.name) else {
+            return Ok(());
+        };
+        let (ways, trouble) = match found {
+            Ok(ways) => (ways, None),
+            Err(trouble) => (Vec::new(), Some(trouble)),
+        };
+        if trouble != state.trouble {
+            match &trouble {
+                Some(trouble) => tracing::warn!(link = %link.name, "link not usable: {trouble}"),
+                None => tracing::info!(link = %link.name, "link usable"),
+            }
+        }
+        state.trouble = trouble;
+        for gone in &state.ways {
+            if !ways.iter().any(|way| way.family == gone.family) {
+                let (link, family) = (link.name.clone(), gone.family);
+                self.parts.data_plane.send(Command::DetachSocket { link, family })?;
+            }
+        }
+        let mut kept = Vec::new();
+        let mark = match self.parts.config.routing.leave_host_alone {
+            true => None,
+            false => Some(host_routing::mark(self.parts.config.interface.name.as_str())),
+        };
+        for way in ways {
+            if state.ways.contains(&way) {
+                kept.push(way);
+                continue;
+            }
+            match open_socket(link, &way, mark) {
+                Ok(socket) => {
+                    let device_mtu = way.device.as_ref().map(|device| device.mtu);
+                    let link = link.name.clone();
+                    self.parts.data_plane.send(Command::AttachSocket {
+                        link,
+                        socket,
+                        device_mtu,
+                    })?;
+                    kept.push(way);
+                }
+                Err(error) => {
+                    tracing::warn!(link = %link.name, %error, "can't open the link's socket");
+                    state.trouble = Some(format!("can't open its socket: {error}"));
+                }
+            }
+        }
+        state.ways = kept;
+        Ok(())
+    }
+
+    fn route(&mut self) {
+        let routed: Vec<RoutedLink<'_>> = self
+            .parts
+            .config
+            .links
+            .iter()
+            .filter_map(|link| {
+                let state = self.links.get(&link.name)?;
+                let (number, ways) = (state.number, state.ways.as_slice());
+                Some(RoutedLink { number, ways, fwmark: link.binding.fwmark, tier: link.tier })
+            })
+            .collect();
+        let plan = host_routing::plan(&self.parts.config, &routed, &self.host, self.working);
+        match self.parts.journal.reconcile(&plan.desired()) {
+            Ok(failures) => {
+                for failure in failures {
+                    tracing::warn!("routing: {failure}");
+                }
+            }
+            Err(error) => tracing::error!(%error, "can't write the journal: routing unchanged"),
+        }
+    }
+
+    /// Follows what the data plane found of peers and quotas.
+    fn follow_peers(&mut self) {
+        let snapshot = self.parts.data_plane.snapshot();
+        let working = snapshot.peers.iter().any(|peer| peer.connected);
+        if working != self.working {
+            self.working = working;
+            tracing::info!(working, "peers");
+            self.route();
+        }
+        self.parts.quotas.keep(&snapshot, Instant::now());
+    }
+
+    fn execute(&mut self, request: Request) -> Result<(), Refusal> {
+        let mut editor = self.parts.editor.clone();
+        let edited = match request {
+            Request::AddLink(new) => editor.add_link(&new.name, &new.link),
+            Request::SetLink { name, change } => {
+                self.must_exist(&name)?;
+                editor.set_link(&name, &change)
+            }
+            Request::RemoveLink { name } => {
+                self.must_exist(&name)?;
+                editor.remove_link(&name)
+            }
+            Request::SetMode(mode) => editor.set_mode(mode),
+            Request::Reload => match ConfigEditor::open(&self.parts.config.file) {
+                Ok(read) => {
+                    editor = read;
+                    Ok(())
+                }
+                Err(error) => Err(error),
+            },
+            // The main thread's.
+            Request::Down => Ok(()),
+        };
+        edited.map_err(|error| Refusal::Invalid(error.to_string()))?;
+        let config = editor.check().map_err(|errors| Refusal::Invalid(errors.to_string()))?;
+        let found = changes(&self.parts.config, &config).map_err(Refusal::Invalid)?;
+        self.parts.config = config;
+        self.parts.editor = editor;
+        let outcome = found.into_iter().try_for_each(|change| self.carry_out(change));
+        self.parts.resolver.set_peers(&self.parts.config.peers);
+        self.follow_host();
+        outcome.map_err(Refusal::Failed)
+    }
+
+    fn must_exist(&self, name: &str) -> Result<(), Refusal> {
+        match self.parts.config.link(name) {
+            Some(_) => Ok(()),
+            None => Err(Refusal::NotFound(format!("the running tunnel has no link {name:?}"))),
+        }
+    }
+
+    fn carry_out(&mut self, change: Change) -> Result<(), String> {
+        let ended = |ended: DataPlaneEnded| ended.to_string();
+        match change {
+            Change::AddLink(link) => self.add_link(link).map_err(ended),
+            Change::SetLink(link) => {
+                self.parts.data_plane.send(Command::SetLink(link)).map_err(ended)
+            }
+            Change::RebindLink(link) => {
+                if let Some(state) = self.links.get_mut(&link.name) {
+                    // Ways that are forgotten get new sockets.
+                    for way in state.ways.drain(..) {
+                        let (link, family) = (link.name.clone(), way.family);
+                        let detach = Command::DetachSocket { link, family };
+                        self.parts.data_plane.send(detach).map_err(ended)?;
+                    }
+                }
+                self.parts.data_plane.send(Command::SetLink(link)).map_err(ended)
+            }
+            Change::RemoveLink(name) => {
+                self.links.remove(&name);
+                self.parts.data_plane.send(Command::RemoveLink(name)).map_err(ended)
+            }
+            Change::AddPeer(peer) => self.add_peer(&peer),
+            Change::RemovePeer(key) => {
+                self.parts.data_plane.send(Command::RemovePeer(key)).map_err(ended)
+            }
+            Change::SetMode(mode) => {
+                self.parts.data_plane.send(Command::SetMode(mode)).map_err(ended)
+            }
+        }
+    }
+
+    fn add_link(&mut self, link: Link) -> Result<(), DataPlaneEnded> {
+        let taken = |number: &u32| self.links.values().any(|state| state.number == *number);
+        let number = (0..).find(|number| !taken(number)).unwrap_or(0);
+        self.links.insert(link.name.clone(), LinkState { number, ..LinkState::default() });
+        let used = self.parts.quotas.counters().get(link.name.as_str()).copied();
+        self.parts.data_plane.send(Command::AddLink { link, used })
+    }
+
+    fn add_peer(&mut self, peer: &Peer) -> Result<(), String> {
+        let secret = peer.preshared_key_file.as_deref().map(read_preshared_key).transpose();
+        let preshared_key = secret.map_err(|error| error.to_string())?;
+        let command = Command::AddPeer { peer: peer.clone(), preshared_key };
+        self.parts.data_plane.send(command).map_err(|ended| ended.to_string())
+    }
+
+    fn show(&self) {
+        let links = self.parts.config.links.iter().map(|link| {
+            let state = self.links.get(&link.name);
+            LinkStatus {
+                name: link.name.to_string(),
+                interface: link.binding.interface.as_ref().map(ToString::to_string),
+                present: state.is_some_and(|state| !state.ways.is_empty()),
+                trouble: state.and_then(|state| state.trouble.clone()),
+                tier: link.tier,
+                standby: link.standby,
+                quota: None,
+            }
+        });
+        let view =
+            View { config: Some(Arc::new(self.parts.config.clone())), links: links.collect() };
+        *self.view.lock().unwrap_or_else(PoisonError::into_inner) = view;
+    }
+
+    fn end(&mut self) {
+        self.parts.quotas.save(&self.parts.data_plane.snapshot());
+        match self.parts.journal.undo() {
+            Ok(failures) => {
+                for failure in failures {
+                    tracing::warn!("taking back: {failure}");
+                }
+            }
+            Err(error) => tracing::error!(%error, "can't write the journal"),
+        }
+    }
+}
+
+fn open_socket(link: &Link, way: &Way, mark: Option<u32>) -> io::Result<LinkSocket> {
+    LinkSocket::open(&LinkBind {
+        device: way.device.as_ref().map(|device| device.name.clone()),
+        source: link.binding.source,
+        fwmark: link.binding.fwmark.or(mark),
+        port: 0,
+        family: way.family,
+    })
+}

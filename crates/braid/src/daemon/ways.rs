@@ -1,0 +1,235 @@
+//! By which device, address and gateway each link leaves just now, as the
+//! host's devices, addresses and routes are.
+
+use super::host_routing;
+use braid_control::config::LinkBinding;
+use braid_linux::netlink::{Address, Link, Netlink, Route};
+use braid_linux::udp::Family;
+use std::io;
+use std::net::IpAddr;
+
+/// The host's network at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct HostNetwork {
+    /// Devices.
+    pub links: Vec<Link>,
+    /// Addresses of all devices.
+    pub addresses: Vec<Address>,
+    /// Routes of default, the best metric first.
+    pub default_routes: Vec<Route>,
+}
+
+/// How packets of one IP version leave by a link. A change of any part asks for
+/// a new socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// IP version.
+    pub family: Family,
+    /// The device; none where only a mark or the host's routes decide.
+    pub device: Option<Device>,
+    /// The address that packets have, as far as known.
+    pub source: Option<IpAddr>,
+    /// The router; none on a point-to-point device.
+    pub gateway: Option<IpAddr>,
+}
+
+/// A device; one that vanished and returned has another index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// Its name.
+    pub name: String,
+    /// The kernel's number of it.
+    pub index: u32,
+    /// Largest packet, bytes.
+    pub mtu: u32,
+}
+
+impl HostNetwork {
+    /// Looks.
+    pub fn observe(netlink: &mut Netlink) -> io::Result<HostNetwork> {
+        Ok(HostNetwork {
+            links: netlink.links()?,
+            addresses: netlink.addresses()?,
+            // Ours only repeat what the host's said once.
+            default_routes: netlink
+                .default_routes()?
+                .into_iter()
+                .filter(|route| !host_routing::is_our_table(route.table))
+                .collect(),
+        })
+    }
+
+    /// The ways of a link, one for each IP version that it has; or why there is
+    /// none.
+    pub fn ways(&self, binding: &LinkBinding) -> Result<Vec<Way>, String> {
+        let Some(link) = self.device_of(binding)? else {
+            return Ok(self.ways_without_device(binding));
+        };
+        if !link.up {
+            return Err(format!("{} is down", link.name));
+        }
+        if !link.carrier {
+            return Err(format!("{} has no carrier", link.name));
+        }
+        let ways: Vec<Way> = [Family::V4, Family::V6]
+            .into_iter()
+            .filter_map(|family| self.way_by(link, family, binding))
+            .collect();
+        match ways.is_empty() {
+            true => Err(format!("{} has no address to send from", link.name)),
+            false => Ok(ways),
+        }
+    }
+
+    fn device_of(&self, binding: &LinkBinding) -> Result<Option<&Link>, String> {
+        let by_index = |index: u32| self.links.iter().find(|link| link.index == index);
+        if let Some(name) = &binding.interface {
+            let link = self.links.iter().find(|link| link.name == name.as_str());
+            return link.map(Some).ok_or_else(|| format!("there is no device {name}"));
+        }
+        if let Some(source) = binding.source {
+            let address = self.addresses.iter().find(|address| address.net.addr() == source);
+            let link = address.and_then(|address| by_index(address.interface));
+            return link.map(Some).ok_or_else(|| format!("no device has the address {source}"));
+        }
+        if let Some(gateway) = binding.gateway {
+            let beside = self
+                .addresses
+                .iter()
+                .find(|address| address.net.contains(&gateway) && address.net.addr() != gateway);
+            let link = beside.and_then(|address| by_index(address.interface));
+            return link
+                .map(Some)
+                .ok_or_else(|| format!("no device is in the network of the gateway {gateway}"));
+        }
+        Ok(None)
+    }
+
+    /// Only a mark: the host's own rules decide.
+    fn ways_without_device(&self, binding: &LinkBinding) -> Vec<Way> {
+        let has = |family| {
+            self.addresses
+                .iter()
+                .any(|address| address.global && Family::of(address.net.addr()) == family)
+        };
+        [Family::V4, Family::V6]
+            .into_iter()
+            .filter(|family| has(*family) && allows(binding, *family))
+            .map(|family| Way { family, device: None, source: None, gateway: None })
+            .collect()
+    }
+
+    fn way_by(&self, link: &Link, family: Family, binding: &LinkBinding) -> Option<Way> {
+        if !allows(binding, family) {
+            return None;
+        }
+        let own = self.addresses.iter().filter(|address| {
+            address.interface == link.index && Family::of(address.net.addr()) == family
+        });
+        let mut usable = own.filter(|address| match binding.source {
+            Some(source) => address.net.addr() == source,
+            None => address.global && address.preferred,
+        });
+        let source = usable.next()?.net.addr();
+        let gateway = binding.gateway.or_else(|| {
+            let mut routes = self.default_routes.iter().filter(|route| {
+                route.interface == Some(link.index)
+                    && Family::of(route.destination.addr()) == family
+            });
+            routes.find_map(|route| route.gateway)
+        });
+        let device = Device { name: link.name.clone(), index: link.index, mtu: link.mtu };
+        Some(Way { family, device: Some(device), source: Some(source), gateway })
+    }
+}
+
+/// A source or gateway settles the IP version.
+fn allows(binding: &LinkBinding, family: Family) -> bool {
+    [binding.source, binding.gateway].into_iter().flatten().all(|ip| Family::of(ip) == family)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host() -> HostNetwork {
+        let link = |index, name: &str, carrier| Link {
+            index,
+            name: name.into(),
+            mtu: 1500,
+            up: true,
+            carrier,
+            loopback: false,
+            kind: None,
+            received_dropped: 0,
+            sent_dropped: 0,
+        };
+        let address = |interface, net: &str, global| Address {
+            interface,
+            net: net.parse().unwrap(),
+            global,
+            preferred: true,
+        };
+        let route = |interface, destination: &str, gateway: &str| Route {
+            interface: Some(interface),
+            gateway: Some(gateway.parse().unwrap()),
+            ..Route::to(destination.parse().unwrap())
+        };
+        HostNetwork {
+            links: vec![link(2, "eth0", true), link(3, "wwan0", true), link(4, "usb0", false)],
+            addresses: vec![
+                address(2, "192.168.1.5/24", true),
+                address(2, "2001:db8::5/64", true),
+                address(2, "fe80::5/64", false),
+                address(3, "10.9.0.2/30", true),
+            ],
+            default_routes: vec![
+                route(2, "0.0.0.0/0", "192.168.1.1"),
+                route(2, "::/0", "fe80::1"),
+                route(3, "0.0.0.0/0", "10.9.0.1"),
+            ],
+        }
+    }
+
+    fn binding() -> LinkBinding {
+        LinkBinding { interface: None, source: None, gateway: None, fwmark: None }
+    }
+
+    fn summary(ways: Result<Vec<Way>, String>) -> String {
+        let show = |ip: Option<IpAddr>| ip.map_or("-".to_owned(), |ip| ip.to_string());
+        match ways {
+            Err(trouble) => trouble,
+            Ok(ways) => {
+                let words = ways.into_iter().map(|way| {
+                    let device = way.device.map_or("-".to_owned(), |device| device.name);
+                    format!("{device} {} {}", show(way.source), show(way.gateway))
+                });
+                words.collect::<Vec<_>>().join("; ")
+            }
+        }
+    }
+
+    #[test]
+    fn each_binding_finds_its_way_or_says_what_is_missing() {
+        let device = |name: &str| LinkBinding { interface: name.parse().ok(), ..binding() };
+        let from = |ip: &str| LinkBinding { source: ip.parse().ok(), ..binding() };
+        let through = |ip: &str| LinkBinding { gateway: ip.parse().ok(), ..binding() };
+        for (binding, expected) in [
+            (device("eth0"), "eth0 192.168.1.5 192.168.1.1; eth0 2001:db8::5 fe80::1"),
+            (device("wwan0"), "wwan0 10.9.0.2 10.9.0.1"),
+            (device("ppp0"), "there is no device ppp0"),
+            (device("usb0"), "usb0 has no carrier"),
+            (from("10.9.0.2"), "wwan0 10.9.0.2 10.9.0.1"),
+            (from("10.9.0.9"), "no device has the address 10.9.0.9"),
+            (through("192.168.1.254"), "eth0 192.168.1.5 192.168.1.254"),
+            (through("172.16.0.1"), "no device is in the network of the gateway 172.16.0.1"),
+            (LinkBinding { fwmark: Some(7), ..binding() }, "- - -; - - -"),
+            (
+                LinkBinding { source: "192.168.1.6".parse().ok(), ..device("eth0") },
+                "eth0 has no address to send from",
+            ),
+        ] {
+            assert_eq!(summary(host().ways(&binding)), expected, "{binding:?}");
+        }
+    }
+}
