@@ -8,6 +8,7 @@ mod home;
 mod keys;
 mod link;
 mod mode;
+mod reload;
 mod status;
 mod status_table;
 mod up;
@@ -105,6 +106,8 @@ enum Command {
     Up(up::Up),
     /// Bring the tunnel down and undo all that it set on this host
     Down(down::Down),
+    /// Take over the config's links, peers, routing and mode without a restart
+    Reload(reload::Reload),
     /// Show how the tunnel, its peers and paths are
     Status(status::StatusCommand),
     /// Add, remove, change, test, list links; also while the tunnel runs
@@ -130,6 +133,7 @@ impl Command {
             Command::Config(command) => command.run(global)?,
             Command::Up(command) => command.run(global)?,
             Command::Down(command) => command.run(global)?,
+            Command::Reload(command) => command.run(global)?,
             Command::Status(command) => command.run(global)?,
             Command::Link(command) => command.run(global)?,
             Command::Mode(command) => command.run(global)?,

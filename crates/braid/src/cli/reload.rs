@@ -1,0 +1,21 @@
+use super::failure::Failure;
+use super::{Global, JsonFlag};
+use clap::Args;
+use serde_json::json;
+
+#[derive(Args)]
+#[command(after_help = "Example:\n  braid reload")]
+pub struct Reload {
+    #[command(flatten)]
+    _json: JsonFlag,
+}
+
+impl Reload {
+    pub fn run(&self, global: &Global) -> Result<(), Failure> {
+        // The daemon would say it too, but here the exit code tells.
+        let config = global.load_config()?;
+        global.client()?.reload()?;
+        let file = config.file.display().to_string();
+        global.print(&json!({ "reloaded": file }), || format!("{file}: taken over"))
+    }
+}

@@ -1,0 +1,236 @@
+//! The commands as a user or script calls them: output and exit codes.
+
+use serde_json::Value;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+fn braid(arguments: &[&str]) -> Output {
+    braid_with_input(arguments, "")
+}
+
+fn braid_with_input(arguments: &[&str], input: &str) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_braid"))
+        .args(arguments)
+        .env_remove("BRAID_LOG")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().unwrap_or_else(|| panic!("killed: {}", stderr(output)))
+}
+
+/// A config whose key exists and whose tunnel doesn't run.
+fn home(directory: &Path) -> String {
+    let key = directory.join("home.key");
+    assert_eq!(code(&braid(&["keygen", "--out", key.to_str().unwrap()])), 0);
+    let file = directory.join("home.toml");
+    let text = format!(
+        "[interface]\nprivate_key_file = \"home.key\"\ncontrol = \"c.sock\"\nstate_dir = \"state\"\n\n\
+         [[link]]\nname = \"dsl\"\ninterface = \"lo\" # the old one\n\n\
+         [[peer]]\nname = \"c\"\npublic_key = \"{}\"\nendpoints = [\"192.0.2.1:51900\"]\n",
+        "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo="
+    );
+    std::fs::write(&file, text).unwrap();
+    file.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_key_pair_is_made_and_its_public_half_found_again() {
+    let private = stdout(&braid(&["keygen"]));
+    assert_eq!(private.trim().len(), 44);
+    let public = braid_with_input(&["pubkey"], &private);
+    assert_eq!((code(&public), stdout(&public).trim().len()), (0, 44));
+    assert_ne!(stdout(&public), private);
+    // The pair of RFC 7748, section 6.1, as `wg pubkey` has it.
+    let alice = braid_with_input(&["pubkey"], "dwdtCnMYpX08FsFyUbJmRd9ML4frwJkqsXf7pR25LCo=\n");
+    assert_eq!(stdout(&alice), "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=\n");
+
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("k");
+    let path = file.to_str().unwrap();
+    let made: Value =
+        serde_json::from_slice(&braid(&["keygen", "--out", path, "--json"]).stdout).unwrap();
+    let of_file = braid_with_input(&["pubkey"], &std::fs::read_to_string(&file).unwrap());
+    assert_eq!(made["public_key"], stdout(&of_file).trim());
+    assert_eq!(code(&braid(&["keygen", "--out", path])), 1, "keys are not overwritten");
+    assert_eq!(code(&braid_with_input(&["pubkey"], "not a key")), 3);
+}
+
+#[test]
+fn each_kind_of_failure_has_its_exit_code() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = home(directory.path());
+    let absent = directory.path().join("absent.toml");
+    let absent = absent.to_str().unwrap();
+    for (arguments, expected, says) in [
+        (vec!["--help"], 0, ""),
+        (vec!["frobnicate"], 2, "frobnicate"),
+        (vec!["mode", "fast", "-c", &file], 2, "none of adaptive"),
+        (vec!["link", "set", "dsl", "-c", &file], 2, "nothing to change"),
+        (vec!["config", "check", absent], 3, "can't read the config"),
+        (vec!["up", "-c", absent], 3, "can't read the config"),
+        (vec!["home", "join", "nonsense", "-c", absent], 3, "no join line"),
+        (vec!["home", "join", "braid-join:AAAA", "-c", absent], 3, "damaged"),
+        (vec!["status", "-c", &file], 4, "no tunnel is running"),
+        (vec!["down", "-c", &file], 4, "no tunnel is running"),
+        (vec!["reload", "-c", &file], 4, "no tunnel is running"),
+        (vec!["mode", "broadcast", "--temporary", "-c", &file], 4, "no tunnel is running"),
+        (vec!["link", "remove", "fiber", "-c", &file], 1, "the links are: dsl"),
+    ] {
+        let output = braid(&arguments);
+        assert_eq!(code(&output), expected, "{arguments:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(says), "{arguments:?}: {}", stderr(&output));
+    }
+    let output = braid(&["status", "--json", "-c", &file]);
+    let error: Value = serde_json::from_slice(&output.stderr).unwrap();
+    assert_eq!(error["exit_code"], 4);
+}
+
+#[test]
+fn every_command_has_help_with_an_example() {
+    for command in [
+        "keygen",
+        "pubkey",
+        "config check",
+        "up",
+        "down",
+        "reload",
+        "status",
+        "link add",
+        "link set",
+        "link remove",
+        "link test",
+        "link list",
+        "mode",
+        "concentrator init",
+        "concentrator add-home",
+        "concentrator remove-home",
+        "home join",
+    ] {
+        let words: Vec<&str> = command.split(' ').chain(["--help"]).collect();
+        let output = braid(&words);
+        assert_eq!(code(&output), 0, "{command}");
+        let help = stdout(&output);
+        assert!(help.contains("Example"), "{command}");
+        assert!(help.contains("--json"), "{command}");
+    }
+    assert_eq!(code(&braid(&["lab", "run", "--help"])), 0);
+    assert!(stdout(&braid(&["--help"])).contains("Exit codes:"));
+}
+
+#[test]
+fn a_config_is_checked_with_file_and_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = home(directory.path());
+    assert_eq!(code(&braid(&["config", "check", &file])), 0);
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text.replace("interface = \"lo\"", "interfaze = \"lo\"")).unwrap();
+    let output = braid(&["config", "check", &file]);
+    assert_eq!(code(&output), 3);
+    let expected =
+        format!("{file}:8: unknown key \"interfaze\" in [link]; did you mean \"interface\"?");
+    assert!(stderr(&output).contains(&expected), "{}", stderr(&output));
+    let output = braid(&["config", "check", "--json", &file]);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let lines: Vec<_> = report["errors"].as_array().unwrap().iter().map(|e| &e["line"]).collect();
+    assert_eq!((code(&output), lines.contains(&&Value::from(8))), (3, true));
+}
+
+#[test]
+fn links_and_mode_are_edited_in_the_config_while_nothing_runs() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = home(directory.path());
+    let run = |arguments: &[&str]| {
+        let arguments: Vec<&str> = arguments.iter().copied().chain(["-c", &file]).collect();
+        let output = braid(&arguments);
+        assert_eq!(code(&output), 0, "{arguments:?}: {}", stderr(&output));
+        stdout(&output)
+    };
+    run(&["link", "add", "lte", "--interface", "wwan0", "--tier", "1", "--quota", "20GB/month"]);
+    run(&["link", "set", "lte", "--standby", "true", "--cap-up", "2Mbit"]);
+    run(&["mode", "overflow"]);
+    assert_eq!(run(&["mode"]), "overflow\n");
+    let list: Value = serde_json::from_str(&run(&["link", "list", "--json"])).unwrap();
+    assert_eq!(list["links"][1]["name"], "lte");
+    assert_eq!(list["links"][1]["standby"], true);
+    run(&["link", "remove", "lte"]);
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.contains("interface = \"lo\" # the old one") && !text.contains("lte"), "{text}");
+
+    let bad =
+        braid(&["link", "add", "lte", "--interface", "wwan0", "--quota", "much", "-c", &file]);
+    assert_eq!(code(&bad), 3);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), text, "a bad edit changes nothing");
+}
+
+#[test]
+fn one_line_takes_a_home_into_a_concentrator() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let concentrator = path("c/braid.toml");
+    let arguments = [
+        "concentrator",
+        "init",
+        "--no-start",
+        "--endpoint",
+        "vpn.example.org:51900",
+        "--home",
+        "cabin",
+        "-c",
+        &concentrator,
+    ];
+    let init = braid(&arguments);
+    assert_eq!(code(&init), 0, "{}", stderr(&init));
+    let line = stdout(&init);
+    assert_eq!(line.lines().count(), 1);
+    assert_eq!(code(&braid(&["config", "check", &concentrator])), 0);
+    assert_eq!(code(&braid(&arguments)), 1, "a config is not overwritten");
+
+    let home = path("h/braid.toml");
+    let join = |more: &[&str]| {
+        let base = ["home", "join", line.trim(), "--interface", "eth7", "--no-start", "-c", &home];
+        braid(&base.iter().chain(more).copied().collect::<Vec<_>>())
+    };
+    let dry = join(&["--dry-run"]);
+    assert_eq!(code(&dry), 0, "{}", stderr(&dry));
+    assert!(stdout(&dry).contains("vpn.example.org:51900"));
+    assert!(!Path::new(&home).exists());
+    assert_eq!(code(&join(&[])), 7, "nobody is there to say yes");
+    let done = join(&["--yes"]);
+    assert_eq!(code(&done), 0, "{}", stderr(&done));
+    assert_eq!(code(&braid(&["config", "check", &home])), 0);
+
+    // Both ends know each other: keys, addresses, the shared secret.
+    let read = |file: &str| std::fs::read_to_string(file).unwrap();
+    let public = |key: &str| stdout(&braid_with_input(&["pubkey"], &read(key))).trim().to_owned();
+    assert!(read(&home).contains(&public(&path("c/braid.key"))));
+    assert!(read(&concentrator).contains(&public(&path("h/braid.key"))));
+    assert_eq!(read(&path("h/braid.psk")), read(&path("c/cabin.psk")));
+    assert!(
+        read(&home).contains("\"10.77.0.2/24\"") && read(&concentrator).contains("\"10.77.0.2\"")
+    );
+
+    let second = braid(&["concentrator", "add-home", "boat", "-c", &concentrator]);
+    assert_eq!(code(&second), 0, "{}", stderr(&second));
+    assert!(read(&concentrator).contains("\"10.77.0.3\""));
+    let again = braid(&["concentrator", "add-home", "boat", "-c", &concentrator]);
+    assert_eq!(code(&again), 3, "{}", stderr(&again));
+    assert_eq!(code(&braid(&["concentrator", "remove-home", "boat", "-c", &concentrator])), 0);
+    assert!(!read(&concentrator).contains("boat") && !Path::new(&path("c/boat.psk")).exists());
+    assert_eq!(code(&braid(&["concentrator", "remove-home", "boat", "-c", &concentrator])), 1);
+}
