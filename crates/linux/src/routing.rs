@@ -9,7 +9,7 @@ mod item;
 mod journal;
 mod plan;
 
-pub use discover::{discover_link, uplinks};
+pub use discover::{accepts_router_advertisements, checks_reverse_path, discover_link, uplinks};
 pub use item::{Item, RouteItem};
 pub use journal::{Failure, Journal};
 pub use plan::{FIRST_PRIORITY, FIRST_TABLE, HostRouting, LinkRouting, Otherwise, Through};

@@ -230,7 +230,8 @@ fn a_failing_step_is_told_and_the_rest_is_done() {
 
 /// A host with two links to a server, and what the server hears.
 struct Host {
-    server: NetNs,
+    /// Held open as long as the test runs.
+    _server: NetNs,
     ears: [UdpSocket; 2],
     directory: PathBuf,
     sent: AtomicU32,
@@ -349,6 +350,12 @@ impl Host {
     }
 }
 
+impl Drop for Host {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
 fn in_two_link_host(test: impl FnOnce(&Host) + Send) {
     let (home, server) = match (NetNs::new(), NetNs::new()) {
         (Ok(home), Ok(server)) => (home, server),
@@ -387,15 +394,13 @@ fn in_two_link_host(test: impl FnOnce(&Host) + Send) {
         })
         .unwrap();
     fs::create_dir_all(&directory).unwrap();
-    let host = Host { server, ears, directory, sent: AtomicU32::new(0) };
+    let host = Host { _server: server, ears, directory, sent: AtomicU32::new(0) };
     home.run(|| {
         wait_until_reachable(&host);
         settled_state();
         test(&host);
     })
     .unwrap();
-    fs::remove_dir_all(&host.directory).unwrap();
-    drop(host.server);
 }
 
 /// Neighbours have been found and IPv6 addresses are ready.

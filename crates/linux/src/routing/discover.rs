@@ -58,7 +58,7 @@ pub fn discover_link(
         gateways: [Family::V4, Family::V6].into_iter().filter_map(gateway).collect::<Vec<IpAddr>>(),
         point_to_point: link.point_to_point,
         checks_reverse_path: checks_reverse_path(interface),
-        router_advertisements: setting(&format!("ipv6/conf/{interface}/accept_ra")) > 0,
+        router_advertisements: accepts_router_advertisements(interface),
     })
 }
 
@@ -72,9 +72,15 @@ fn foreign_defaults(netlink: &mut Netlink) -> io::Result<Vec<Route>> {
 /// the higher of the interface's setting and everybody's counts
 /// (Documentation/networking/ip-sysctl.rst, `rp_filter`). The loose check
 /// counts too: it may be what we made of a strict one.
-fn checks_reverse_path(interface: &str) -> bool {
+pub fn checks_reverse_path(interface: &str) -> bool {
     let filter = |name: &str| setting(&format!("ipv4/conf/{name}/rp_filter"));
     filter("all").max(filter(interface)) > 0
+}
+
+/// Whether an interface learns its IPv6 gateway from router advertisements,
+/// also when it is told to do so although this host is a router.
+pub fn accepts_router_advertisements(interface: &str) -> bool {
+    setting(&format!("ipv6/conf/{interface}/accept_ra")) > 0
 }
 
 /// A small number below `/proc/sys/net`; 0 where there is none.
