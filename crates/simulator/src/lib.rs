@@ -1,1 +1,28 @@
-//! Braid: deterministic simulator of the tunnel core.
+//! A deterministic simulator around the tunnel core: virtual time, seeded
+//! links, traffic, and a ledger that checks what comes out.
+//!
+//! A [`Scenario`] is plain data: links, events, traffic. [`Simulation`] plays
+//! it; [`Outcome`] tells what happened and which rules were broken. Only the
+//! handshake's keys aren't seeded (they come from the operating system), and
+//! they influence no timing.
+
+mod clock;
+mod end;
+mod ledger;
+mod named;
+mod network;
+mod outcome;
+mod packet;
+mod scenario;
+mod simulation;
+mod traffic;
+
+pub use clock::ClockSpec;
+pub use end::EndId;
+pub use named::{NAMES, named};
+pub use network::{Capacity, Datagram, DirectionSpec, LinkSpec, Loss, Trace, TraceError};
+pub use outcome::{FlowOutcome, Outcome};
+pub use packet::{ethernet_packet, udp_packet};
+pub use scenario::{Action, Scenario, Timed};
+pub use simulation::{Captured, Simulation};
+pub use traffic::{Congestion, Lane, Traffic, TrafficKind};

@@ -1,0 +1,136 @@
+//! Prints a scenario second by second: `watch NAME [SEED] [up] [reno] [udp]`.
+
+use braid_simulator::{
+    Congestion, EndId, Lane, NAMES, Scenario, Simulation, Traffic, TrafficKind, named,
+};
+use braid_tunnel::PeerReport;
+use std::time::Duration;
+
+/// Payload's share of a full plain TCP packet.
+const PLAIN_TCP: f64 = 1448.0 / 1500.0;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let Some(mut scenario) = arguments.first().and_then(|name| named(name)) else {
+        eprintln!("usage: watch NAME [SEED] [up] [reno] [udp] [plain]");
+        eprintln!("names: {}", NAMES.join(", "));
+        std::process::exit(2);
+    };
+    let has = |word: &str| arguments.iter().any(|a| a == word);
+    scenario.seed = arguments.get(1).and_then(|s| s.parse().ok()).unwrap_or(1);
+    if let Some(flow) = scenario.traffic.first_mut() {
+        if has("up") {
+            *flow = Traffic::tcp(Lane::Up);
+        }
+        if has("udp") {
+            flow.kind = TrafficKind::Greedy { backlog: 200_000, size: 1400 };
+        } else {
+            let congestion = if has("reno") { Congestion::Reno } else { Congestion::Cubic };
+            flow.kind = TrafficKind::Tcp { congestion, super_packets: !has("plain") };
+        }
+    }
+    watch(scenario);
+}
+
+fn watch(scenario: Scenario) {
+    let lane = scenario.traffic[0].lane;
+    let sender = if lane == Lane::Up { EndId::Home(0) } else { EndId::Concentrator };
+    let seconds = scenario.duration.as_secs();
+    let mut simulation = Simulation::new(scenario.clone());
+    let best_idle = best_idle_rtt(&scenario);
+    println!("each path: rate estimate Mbit/s (capacity) in flight KB / queue ms / srtt ms state");
+    for second in 1..=seconds {
+        let (from, to) = (Duration::from_secs(second - 1), Duration::from_secs(second));
+        simulation.run_until(to);
+        let flow = &simulation.flows()[0];
+        let Some(report) = simulation.report(sender).into_iter().next() else { continue };
+        let sum = scenario.capacity(lane == Lane::Down, from, to) as f64 * 8e-6;
+        let got = flow.mbit(from, to);
+        print!("{second:3} {got:6.2} of {sum:6.2} {:3.0}%", share(got, sum) * 100.0);
+        print!(" q{:4}K", report.entry.bytes / 1000);
+        print_paths(&report, &scenario, lane, from, to);
+        println!();
+    }
+    let outcome = simulation.finish();
+    let flow = &outcome.flows[0];
+    for (from, to) in [(0, seconds), (2, seconds)] {
+        let (from, to) = (Duration::from_secs(from), Duration::from_secs(to));
+        let sum = scenario.capacity(lane == Lane::Down, from, to) as f64 * 8e-6
+            / (to - from).as_secs_f64();
+        let got = flow.mbit(from, to);
+        println!(
+            "{:>3}-{:<3}s goodput {got:.2} Mbit/s = {:.1} % of the links' sum (TCP payload)",
+            from.as_secs(),
+            to.as_secs(),
+            share(got, sum) * 100.0
+        );
+    }
+    println!(
+        "longest stall {:.0} ms, TCP timeouts {}, lost {} dup {} reordered {}",
+        flow.longest_stall.as_secs_f64() * 1e3,
+        flow.timeouts,
+        flow.lost(),
+        flow.duplicates,
+        flow.reordered
+    );
+    if let Some(ping) = outcome.flows.get(1) {
+        let ms = |p: f64| ping.delay_percentile(p).unwrap_or_default().as_secs_f64() * 1e3;
+        println!(
+            "ping p50 {:.1} p95 {:.1} max {:.1} ms (best idle {best_idle:.1}; p95 is +{:.1}), lost {}",
+            ms(0.5),
+            ms(0.95),
+            ms(1.0),
+            ms(0.95) - best_idle,
+            ping.lost()
+        );
+    }
+    let reports = if lane == Lane::Up { &outcome.homes } else { &outcome.concentrator };
+    for report in reports {
+        println!("entry {:?}\n{:?}", report.entry, report.counters);
+        for path in &report.paths {
+            println!("  path {}: datagram {} {:?}", path.id, path.datagram, path.counters);
+        }
+    }
+    let peer = if lane == Lane::Up { &outcome.concentrator } else { &outcome.homes };
+    for report in peer {
+        println!("other end: exit {:?}\n{:?}", report.exit, report.counters);
+    }
+    println!("memory high-water {} KB", outcome.memory_high_water / 1000);
+    for violation in &outcome.violations {
+        println!("VIOLATION {violation}");
+    }
+}
+
+fn print_paths(r: &PeerReport, scenario: &Scenario, lane: Lane, from: Duration, to: Duration) {
+    let mut paths: Vec<_> = r.paths.iter().collect();
+    paths.sort_by_key(|p| p.id);
+    for path in paths {
+        let link = usize::from(path.id).min(scenario.links.len() - 1);
+        let capacity = scenario.link_capacity(link, lane == Lane::Down, from, to) as f64 * 8e-6;
+        print!(
+            " | {:5.2} ({capacity:4.1}) {:3}K/{:3.0}/{:3.0} {}",
+            path.bandwidth.mbit(),
+            path.in_flight / 1000,
+            path.queue.as_secs_f64() * 1e3,
+            path.srtt.as_secs_f64() * 1e3,
+            &format!("{:?}", path.state)[..2],
+        );
+    }
+}
+
+/// Share of what plain TCP gets out of so many megabits of IP.
+fn share(got: f64, sum: f64) -> f64 {
+    got / (sum * PLAIN_TCP).max(1e-9)
+}
+
+/// The least round-trip time of any link in milliseconds, with half the jitter.
+fn best_idle_rtt(scenario: &Scenario) -> f64 {
+    scenario
+        .links
+        .iter()
+        .map(|l| l.down.delay + l.up.delay + (l.down.jitter + l.up.jitter) / 2)
+        .min()
+        .unwrap_or_default()
+        .as_secs_f64()
+        * 1e3
+}

@@ -1,0 +1,136 @@
+//! One end: a tunnel with its own clock.
+
+use crate::clock::ClockSpec;
+use braid_handshake::{PresharedKey, PrivateKey, PublicKey};
+use braid_tunnel::{LinkConfig, LinkId, PeerConfig, Tunnel, TunnelConfig};
+use braid_units::Time;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use crate::scenario::Scenario;
+use crate::traffic::home_host;
+
+/// Which end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndId {
+    /// A home, by its number.
+    Home(usize),
+    /// The concentrator.
+    Concentrator,
+}
+
+/// Where the concentrator listens.
+pub(crate) const CONCENTRATOR: SocketAddr =
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::new(203, 0, 113, 1)), 51_820);
+/// The concentrator's only link.
+pub(crate) const CONCENTRATOR_LINK: LinkId = LinkId(0);
+
+#[derive(Debug)]
+pub(crate) struct End {
+    pub id: EndId,
+    pub tunnel: Tunnel,
+    pub clock: ClockSpec,
+    /// When the tunnel wants to be woken, true time.
+    pub timer: Option<Time>,
+    /// Times it was served in the current millisecond.
+    pub served: (u64, u32),
+    starts: u64,
+}
+
+impl End {
+    pub fn new(id: EndId, scenario: &Scenario) -> Self {
+        let clock = match id {
+            EndId::Home(_) => scenario.home_clock,
+            EndId::Concentrator => scenario.concentrator_clock,
+        };
+        let mut end = Self {
+            id,
+            tunnel: Tunnel::new(TunnelConfig::new(private_key(id))),
+            clock,
+            timer: None,
+            served: (0, 0),
+            starts: 0,
+        };
+        end.start(scenario, Time::ZERO);
+        end
+    }
+
+    /// The program starts (again) at `now`, true time.
+    pub fn start(&mut self, scenario: &Scenario, now: Time) {
+        self.starts += 1;
+        let mut config = TunnelConfig::new(private_key(self.id));
+        config.layer = scenario.layer;
+        config.mode = scenario.mode;
+        config.memory_per_peer = scenario.memory;
+        config.seed = scenario.seed
+            ^ match self.id {
+                EndId::Home(home) => (home as u64 + 1) << 32 | self.starts << 16,
+                EndId::Concentrator => self.starts << 16 | 0xc,
+            };
+        config.epoch_unix_nanos = 1_700_000_000_000_000_000;
+        self.tunnel = Tunnel::new(config);
+        let local = self.clock.local(now);
+        let psk = scenario.preshared_key.then(|| PresharedKey::from_bytes(&[0x5c; 32]));
+        match self.id {
+            EndId::Home(home) => {
+                let mine = scenario.links.iter().enumerate().filter(|(_, l)| l.home == home);
+                for (index, link) in mine {
+                    self.tunnel.add_link(link_id(index), link.config, local);
+                }
+                let everything = ["0.0.0.0/0", "::/0"];
+                self.tunnel.add_peer(
+                    PeerConfig {
+                        public_key: public_key(EndId::Concentrator),
+                        preshared_key: psk,
+                        endpoints: vec![CONCENTRATOR],
+                        allowed_ips: everything.iter().filter_map(|n| n.parse().ok()).collect(),
+                        keepalive: Some(Duration::from_secs(10)),
+                        follow_mode: false,
+                    },
+                    local,
+                );
+            }
+            EndId::Concentrator => {
+                let config = LinkConfig { listens: true, ..LinkConfig::default() };
+                self.tunnel.add_link(CONCENTRATOR_LINK, config, local);
+                for home in 0..scenario.homes {
+                    let host = IpAddr::V4(home_host(home));
+                    self.tunnel.add_peer(
+                        PeerConfig {
+                            public_key: public_key(EndId::Home(home)),
+                            preshared_key: psk.clone(),
+                            endpoints: Vec::new(),
+                            allowed_ips: vec![host.into()],
+                            keepalive: None,
+                            follow_mode: true,
+                        },
+                        local,
+                    );
+                }
+            }
+        }
+    }
+
+    /// What its clock shows.
+    pub fn local(&self, now: Time) -> Time {
+        self.clock.local(now)
+    }
+}
+
+/// The link's name at its home.
+pub(crate) fn link_id(index: usize) -> LinkId {
+    LinkId(index as u16)
+}
+
+/// The key of an end, always the same.
+pub(crate) fn private_key(id: EndId) -> PrivateKey {
+    let byte = match id {
+        EndId::Home(home) => home as u8 + 1,
+        EndId::Concentrator => 0xcc,
+    };
+    PrivateKey::from_bytes(&[byte; 32])
+}
+
+fn public_key(id: EndId) -> PublicKey {
+    private_key(id).public_key()
+}

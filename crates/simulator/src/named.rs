@@ -1,0 +1,156 @@
+//! Scenarios that have a name, to look at and to tune by.
+
+use crate::network::{Capacity, DirectionSpec, LinkSpec, Loss, Trace};
+use crate::scenario::{Action, Scenario};
+use crate::traffic::{Lane, Traffic};
+use braid_units::Rate;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The names that [`named`] knows.
+pub const NAMES: [&str; 9] = [
+    "six-3g",
+    "cable-dsl-lte",
+    "starlink-lte",
+    "step",
+    "recorded-3g",
+    "blackout-best",
+    "blackout-all",
+    "gigabit",
+    "single",
+];
+
+/// Recordings; `recorded-3g` needs them.
+const TRACE: &str = "/work/shared/traces/TMobile-UMTS-driving.down.gz";
+
+/// The scenario of this name: one TCP download (cubic) and pings. `None` if
+/// there is none, or its recording can't be read.
+pub fn named(name: &str) -> Option<Scenario> {
+    let secs = Duration::from_secs;
+    let scenario = match name {
+        "six-3g" => Scenario::new(six_3g()).lasting(secs(20)),
+        "cable-dsl-lte" => Scenario::new(cable_dsl_lte()).lasting(secs(20)),
+        "starlink-lte" => starlink_lte(),
+        "step" => step(),
+        "recorded-3g" => recorded_3g()?,
+        "blackout-best" => Scenario::new(cable_dsl_lte())
+            .lasting(secs(20))
+            .event(secs(6), Action::Blackout(0, true))
+            .event(secs(12), Action::Blackout(0, false)),
+        "blackout-all" => {
+            let mut scenario = Scenario::new(cable_dsl_lte()).lasting(secs(40));
+            for link in 0..3 {
+                scenario = scenario
+                    .event(secs(6), Action::Blackout(link, true))
+                    .event(secs(26), Action::Blackout(link, false));
+            }
+            scenario
+        }
+        "gigabit" => {
+            let rate = Rate::from_mbit(500);
+            let link = LinkSpec::clean(rate, rate, Duration::from_millis(3));
+            Scenario::new(vec![link.clone(), link]).lasting(secs(4))
+        }
+        "single" => Scenario::new(vec![six_3g().swap_remove(0)]).lasting(secs(20)),
+        _ => return None,
+    };
+    Some(scenario.traffic(Traffic::tcp(Lane::Down)).traffic(Traffic::ping()))
+}
+
+fn six_3g() -> Vec<LinkSpec> {
+    [6_000, 6_000, 6_000, 5_000, 3_500, 2_000]
+        .map(|kbit| {
+            let direction = |kbit: u64, queue| DirectionSpec {
+                jitter: Duration::from_millis(20),
+                loss: Loss::Random(0.005),
+                queue,
+                ..DirectionSpec::clean(
+                    Rate::from_bits_per_sec(kbit * 1000),
+                    Duration::from_millis(30),
+                )
+            };
+            LinkSpec {
+                down: direction(kbit, 200_000),
+                up: direction(500, 64_000),
+                mtu: 1492,
+                ..LinkSpec::clean(Rate::ZERO, Rate::ZERO, Duration::ZERO)
+            }
+        })
+        .into()
+}
+
+fn cable_dsl_lte() -> Vec<LinkSpec> {
+    [(30, 6, 7_500, 1), (20, 2, 20_000, 1), (10, 4, 40_000, 2)]
+        .map(|(down, up, delay_us, jitter)| {
+            let direction = |mbit| {
+                let rate = Rate::from_mbit(mbit);
+                DirectionSpec {
+                    jitter: Duration::from_millis(jitter),
+                    queue: rate.bytes_in(Duration::from_millis(200)),
+                    ..DirectionSpec::clean(rate, Duration::from_micros(delay_us))
+                }
+            };
+            LinkSpec {
+                down: direction(down),
+                up: direction(up),
+                ..LinkSpec::clean(Rate::ZERO, Rate::ZERO, Duration::ZERO)
+            }
+        })
+        .into()
+}
+
+fn starlink_lte() -> Scenario {
+    let satellite = |delay| DirectionSpec {
+        jitter: Duration::from_millis(5),
+        loss: Loss::Burst { share: 0.005, length: 8.0 },
+        ..DirectionSpec::clean(Rate::from_mbit(60), Duration::from_millis(delay))
+    };
+    let starlink = LinkSpec {
+        down: satellite(30),
+        ..LinkSpec::clean(Rate::ZERO, Rate::from_mbit(10), Duration::from_millis(30))
+    };
+    let lte = LinkSpec {
+        down: DirectionSpec {
+            jitter: Duration::from_millis(5),
+            ..DirectionSpec::clean(Rate::from_mbit(25), Duration::from_millis(35))
+        },
+        ..LinkSpec::clean(Rate::ZERO, Rate::from_mbit(8), Duration::from_millis(35))
+    };
+    let mut scenario = Scenario::new(vec![starlink, lte]).lasting(Duration::from_secs(60));
+    for (turn, delay) in [80, 30, 60].into_iter().enumerate() {
+        let at = Duration::from_secs(15 * (turn as u64 + 1));
+        scenario = scenario.event(at, Action::SetDown(0, satellite(delay)));
+    }
+    scenario
+}
+
+fn step() -> Scenario {
+    let kbit = |kbit: u64| DirectionSpec {
+        queue: 200_000,
+        ..DirectionSpec::clean(Rate::from_bits_per_sec(kbit * 1000), Duration::from_millis(30))
+    };
+    let link = LinkSpec {
+        down: kbit(6000),
+        ..LinkSpec::clean(Rate::ZERO, Rate::from_mbit(1), Duration::from_millis(30))
+    };
+    let mut scenario = Scenario::new(vec![link]).lasting(Duration::from_secs(30));
+    for turn in 1..6u64 {
+        let to = if turn % 2 == 1 { 500 } else { 6000 };
+        scenario = scenario.event(Duration::from_secs(5 * turn), Action::SetDown(0, kbit(to)));
+    }
+    scenario
+}
+
+fn recorded_3g() -> Option<Scenario> {
+    let trace = Arc::new(Trace::read(Path::new(TRACE)).ok()?);
+    let links = [10, 130, 250, 370, 490, 610].map(|offset| LinkSpec {
+        down: DirectionSpec {
+            capacity: Capacity::Trace(Arc::clone(&trace), Duration::from_secs(offset)),
+            queue: 200_000,
+            ..DirectionSpec::clean(Rate::ZERO, Duration::from_millis(30))
+        },
+        ..LinkSpec::clean(Rate::ZERO, Rate::from_mbit(1), Duration::from_millis(30))
+    });
+    Some(Scenario::new(links.into()).lasting(Duration::from_secs(40)))
+}

@@ -1,0 +1,464 @@
+//! Virtual time: what happens next, and to whom.
+
+use crate::end::{CONCENTRATOR, CONCENTRATOR_LINK, End, EndId, link_id};
+use crate::network::{Datagram, Link};
+use crate::outcome::Outcome;
+use crate::packet;
+use crate::scenario::{Action, Scenario, Timed};
+use crate::traffic::{Flow, Lane, flow_of};
+use braid_inner::InnerPacket;
+use braid_tunnel::{PeerReport, Tunnel};
+use braid_units::Time;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// How often an end may be served in a millisecond before that counts as a
+/// busy loop. A gigabit link has a hundred datagrams in one.
+const BUSY: u32 = 3000;
+/// How often memory is looked at.
+const SAMPLE: Duration = Duration::from_millis(10);
+/// Broken rules noted at the most.
+const VIOLATIONS: usize = 20;
+
+/// A scenario being played.
+#[derive(Debug)]
+pub struct Simulation {
+    scenario: Scenario,
+    now: Time,
+    homes: Vec<End>,
+    concentrator: End,
+    links: Vec<Link>,
+    flows: Vec<Flow>,
+    /// Soonest last.
+    events: Vec<Timed>,
+    in_order: bool,
+    violations: Vec<String>,
+    memory_high_water: u64,
+    next_sample: Time,
+    capture: bool,
+    captured: Vec<Captured>,
+    strangers: Vec<(EndId, InnerPacket)>,
+    buffer: Vec<u8>,
+}
+
+/// A datagram recorded as it was sent.
+#[derive(Clone, Debug)]
+pub struct Captured {
+    /// When.
+    pub at: Duration,
+    /// By which link.
+    pub link: usize,
+    /// Which way.
+    pub lane: Lane,
+    /// The datagram, with the addresses that the receiver sees.
+    pub datagram: Datagram,
+}
+
+impl Simulation {
+    /// At the scenario's beginning.
+    pub fn new(scenario: Scenario) -> Self {
+        let mut events = scenario.events.clone();
+        events.sort_by_key(|e| std::cmp::Reverse(e.at));
+        let changes_mode = events.iter().any(|e| matches!(e.action, Action::SetMode(..)));
+        let links = scenario.links.iter().enumerate();
+        let flows = scenario.traffic.iter().enumerate();
+        Self {
+            now: Time::ZERO,
+            homes: (0..scenario.homes).map(|h| End::new(EndId::Home(h), &scenario)).collect(),
+            concentrator: End::new(EndId::Concentrator, &scenario),
+            links: links
+                .map(|(i, spec)| {
+                    let seed = scenario.seed.wrapping_mul(0x9e37_79b9).wrapping_add(i as u64 * 977);
+                    Link::new(spec.clone(), i as u8, seed)
+                })
+                .collect(),
+            flows: flows.map(|(i, &t)| Flow::new(t, i, scenario.duration)).collect(),
+            events,
+            in_order: scenario.mode.is_adaptive() && !changes_mode,
+            violations: Vec::new(),
+            memory_high_water: 0,
+            next_sample: Time::ZERO,
+            capture: false,
+            captured: Vec::new(),
+            strangers: Vec::new(),
+            buffer: Vec::new(),
+            scenario,
+        }
+    }
+
+    /// Plays a scenario to its end.
+    pub fn play(scenario: Scenario) -> Outcome {
+        let end = scenario.duration + scenario.drain;
+        let mut simulation = Self::new(scenario);
+        simulation.run_until(end);
+        simulation.finish()
+    }
+
+    /// Records every datagram from now on.
+    pub fn record(&mut self) {
+        self.capture = true;
+    }
+
+    /// What was recorded so far.
+    pub fn captured(&self) -> &[Captured] {
+        &self.captured
+    }
+
+    /// Goes on until `moment`.
+    pub fn run_until(&mut self, moment: Duration) {
+        let end = Time::ZERO + moment;
+        loop {
+            let next = self.next_deadline();
+            if next > end {
+                break;
+            }
+            self.now = next.max(self.now);
+            self.step();
+        }
+        self.now = self.now.max(end);
+    }
+
+    /// The time that has passed.
+    pub fn now(&self) -> Duration {
+        self.now - Time::ZERO
+    }
+
+    /// An end's tunnel, and the time by its clock.
+    pub fn tunnel(&mut self, id: EndId) -> (&mut Tunnel, Time) {
+        let now = self.now;
+        let end = self.end(id);
+        end.timer = Some(now);
+        let local = end.local(now);
+        (&mut end.tunnel, local)
+    }
+
+    /// What an end says of its peers.
+    pub fn report(&self, id: EndId) -> Vec<PeerReport> {
+        let end = match id {
+            EndId::Home(home) => &self.homes[home],
+            EndId::Concentrator => &self.concentrator,
+        };
+        end.tunnel.report(end.local(self.now)).into_iter().map(|(_, report)| report).collect()
+    }
+
+    /// Puts a datagram straight into an end, as if it came by that link (of the
+    /// scenario; for the concentrator it doesn't matter).
+    pub fn inject(&mut self, id: EndId, link: usize, from: SocketAddr, bytes: &[u8]) {
+        let mut bytes = bytes.to_vec();
+        let now = self.now;
+        let link = match id {
+            EndId::Home(_) => link_id(link),
+            EndId::Concentrator => CONCENTRATOR_LINK,
+        };
+        let end = self.end(id);
+        let local = end.local(now);
+        end.tunnel.handle_datagram(local, link, from, None, &mut bytes);
+        self.serve(id);
+    }
+
+    /// Puts a packet into an end's device, beside all traffic.
+    pub fn put(&mut self, id: EndId, packet: InnerPacket) {
+        let now = self.now;
+        let end = self.end(id);
+        let local = end.local(now);
+        end.tunnel.handle_inner(local, packet);
+        self.serve(id);
+    }
+
+    /// Packets that came out and belong to no traffic.
+    pub fn strangers(&self) -> &[(EndId, InnerPacket)] {
+        &self.strangers
+    }
+
+    /// The rules broken so far.
+    pub fn violations(&self) -> &[String] {
+        &self.violations
+    }
+
+    /// The flows so far.
+    pub fn flows(&self) -> Vec<crate::FlowOutcome> {
+        self.flows.iter().map(Flow::outcome).collect()
+    }
+
+    /// Ends it here.
+    pub fn finish(self) -> Outcome {
+        let reports = |end: &End| -> Vec<PeerReport> {
+            end.tunnel.report(end.local(self.now)).into_iter().map(|(_, r)| r).collect()
+        };
+        Outcome {
+            flows: self.flows.iter().map(Flow::outcome).collect(),
+            memory_high_water: self.memory_high_water,
+            homes: self.homes.iter().flat_map(reports).collect(),
+            concentrator: reports(&self.concentrator),
+            counters: self
+                .homes
+                .iter()
+                .chain([&self.concentrator])
+                .map(|e| e.tunnel.counters())
+                .collect(),
+            link_bytes: self
+                .links
+                .iter()
+                .map(|l| (l.down.delivered_bytes, l.up.delivered_bytes))
+                .collect(),
+            violations: self.violations,
+            captured: self.captured,
+        }
+    }
+
+    fn next_deadline(&self) -> Time {
+        let links = self.links.iter().flat_map(|l| [l.down.next_deadline(), l.up.next_deadline()]);
+        let ends = self.homes.iter().chain([&self.concentrator]).map(|e| e.timer);
+        let flows = self.flows.iter().map(Flow::next_deadline);
+        let event = self.events.last().map(|e| Time::ZERO + e.at);
+        links
+            .chain(ends)
+            .chain(flows)
+            .flatten()
+            .chain(event)
+            .min()
+            .map_or(self.next_sample, |at| at.min(self.next_sample))
+    }
+
+    fn step(&mut self) {
+        let now = self.now;
+        while self.events.last().is_some_and(|e| Time::ZERO + e.at <= now) {
+            if let Some(event) = self.events.pop() {
+                self.act(event.action);
+            }
+        }
+        for index in 0..self.links.len() {
+            while let Some(datagram) = self.links[index].up.poll(now) {
+                self.arrive(EndId::Concentrator, index, datagram);
+            }
+            while let Some(datagram) = self.links[index].down.poll(now) {
+                // Sent to an address that the link no longer has.
+                if datagram.to == self.links[index].public && self.links[index].carrier {
+                    let home = EndId::Home(self.links[index].spec.home);
+                    self.arrive(home, index, datagram);
+                }
+            }
+        }
+        for id in self.ends() {
+            let end = self.end(id);
+            if end.timer.is_some_and(|at| at <= now) {
+                let local = end.local(now);
+                end.tunnel.handle_timeout(local);
+                self.serve(id);
+            }
+        }
+        self.poll_flows();
+        if now >= self.next_sample {
+            self.next_sample = now + SAMPLE;
+            self.sample_memory();
+        }
+    }
+
+    fn arrive(&mut self, id: EndId, link: usize, mut datagram: Datagram) {
+        let now = self.now;
+        let link = match id {
+            EndId::Home(_) => link_id(link),
+            EndId::Concentrator => CONCENTRATOR_LINK,
+        };
+        let end = self.end(id);
+        let local = end.local(now);
+        end.tunnel.handle_datagram(local, link, datagram.from, None, &mut datagram.bytes);
+        self.serve(id);
+    }
+
+    fn poll_flows(&mut self) {
+        let now = self.now;
+        let mut out = Vec::new();
+        for index in 0..self.flows.len() {
+            let flow = &mut self.flows[index];
+            let (home, lane) = (flow.traffic.home, flow.traffic.lane);
+            let (homes, concentrator) = (&self.homes, &self.concentrator);
+            let waiting = || match lane {
+                Lane::Up => waiting(&homes[home], now, 0),
+                Lane::Down => waiting(concentrator, now, home),
+            };
+            flow.poll(now, waiting, self.scenario.layer, &mut out);
+            if out.is_empty() {
+                continue;
+            }
+            for (lane, packet) in out.drain(..) {
+                let end = match lane {
+                    Lane::Up => &mut self.homes[home],
+                    Lane::Down => &mut self.concentrator,
+                };
+                let local = end.clock.local(now);
+                end.tunnel.handle_inner(local, packet);
+            }
+            self.serve(EndId::Home(home));
+            self.serve(EndId::Concentrator);
+        }
+    }
+
+    /// Takes all that an end has to give.
+    fn serve(&mut self, id: EndId) {
+        let now = self.now;
+        let ms = now.as_millis();
+        let end = self.end(id);
+        if end.served.0 != ms {
+            end.served = (ms, 0);
+        }
+        end.served.1 += 1;
+        if end.served.1 == BUSY {
+            self.violate(format!("{id:?} is busy in a loop at {ms} ms"));
+        }
+        let mut buffer = std::mem::take(&mut self.buffer);
+        loop {
+            let end = self.end(id);
+            let local = end.local(now);
+            let Some(transmit) = end.tunnel.poll_transmit(local, &mut buffer) else { break };
+            if transmit.segment == 0 || buffer.is_empty() {
+                self.violate(format!("{id:?} sends nothing: {transmit:?}"));
+                break;
+            }
+            for part in buffer.chunks(transmit.segment) {
+                self.transmit(id, transmit.link.0.into(), transmit.remote, part.to_vec());
+            }
+        }
+        self.buffer = buffer;
+        while let Some(packet) = self.end(id).tunnel.poll_inner() {
+            self.deliver(id, &packet);
+            self.end(id).tunnel.recycle(packet.bytes);
+        }
+        let end = self.end(id);
+        while end.tunnel.poll_event().is_some() {}
+        let due = end.tunnel.next_timeout().map(|at| end.clock.truth(at));
+        end.timer = due.map(|at| at.max(now));
+    }
+
+    fn transmit(&mut self, from: EndId, link: usize, to: SocketAddr, bytes: Vec<u8>) {
+        let now = self.now;
+        let (index, lane) = match from {
+            EndId::Home(home) => {
+                let known = self.links.get(link).is_some_and(|l| l.spec.home == home);
+                if !known || to != CONCENTRATOR {
+                    return;
+                }
+                (link, Lane::Up)
+            }
+            EndId::Concentrator => match self.links.iter().position(|l| l.public == to) {
+                Some(index) => (index, Lane::Down),
+                None => return,
+            },
+        };
+        let link = &mut self.links[index];
+        if self.capture {
+            let (from, to) = match lane {
+                Lane::Up => (link.public, to),
+                Lane::Down => (CONCENTRATOR, to),
+            };
+            let datagram = Datagram { from, to, bytes: bytes.clone() };
+            self.captured.push(Captured { at: now - Time::ZERO, link: index, lane, datagram });
+        }
+        match lane {
+            Lane::Up => link.send_up(now, to, bytes),
+            Lane::Down => link.send_down(now, CONCENTRATOR, bytes),
+        }
+    }
+
+    fn deliver(&mut self, id: EndId, packet: &InnerPacket) {
+        let lane = if id == EndId::Concentrator { Lane::Up } else { Lane::Down };
+        let segments = match packet::read(packet, self.scenario.layer) {
+            Ok(segments) => segments,
+            Err(_) if self.flows.is_empty() => {
+                self.strangers.push((id, packet.clone()));
+                return;
+            }
+            Err(wrong) => {
+                self.violate(format!("{id:?} gave a broken packet: {wrong}"));
+                return;
+            }
+        };
+        let flow = segments.first().map_or(usize::MAX, flow_of);
+        let in_order = self.in_order;
+        let now = self.now;
+        match self.flows.get_mut(flow) {
+            Some(flow) => {
+                if let Err(wrong) = flow.on_segments(now, lane, &segments, in_order) {
+                    self.violate(wrong);
+                }
+            }
+            None => self.strangers.push((id, packet.clone())),
+        }
+    }
+
+    fn act(&mut self, action: Action) {
+        let now = self.now;
+        match action {
+            Action::Blackout(link, on) => self.links[link].set_dark(now, on),
+            Action::Carrier(link, up) => {
+                self.links[link].set_carrier(now, up);
+                let home = self.links[link].spec.home;
+                let (tunnel, local) = self.tunnel(EndId::Home(home));
+                tunnel.on_link(link_id(link), up, local);
+                self.serve(EndId::Home(home));
+            }
+            Action::SetDown(link, spec) => self.links[link].down.set(now, spec),
+            Action::SetUp(link, spec) => self.links[link].up.set(now, spec),
+            Action::Mtu(link, mtu) => self.links[link].spec.mtu = mtu,
+            Action::Rebind(link) => self.links[link].rebind(false),
+            Action::Roam(link) => self.links[link].rebind(true),
+            Action::Remove(link) => {
+                let home = self.links[link].spec.home;
+                self.tunnel(EndId::Home(home)).0.remove_link(link_id(link));
+                self.serve(EndId::Home(home));
+            }
+            Action::Add(link) => {
+                let (home, config) = (self.links[link].spec.home, self.links[link].spec.config);
+                let (tunnel, local) = self.tunnel(EndId::Home(home));
+                tunnel.add_link(link_id(link), config, local);
+                self.serve(EndId::Home(home));
+            }
+            Action::RestartHome(home) => {
+                self.homes[home].start(&self.scenario, now);
+                self.serve(EndId::Home(home));
+            }
+            Action::RestartConcentrator => {
+                self.concentrator.start(&self.scenario, now);
+                self.serve(EndId::Concentrator);
+            }
+            Action::SetMode(home, mode) => {
+                self.tunnel(EndId::Home(home)).0.set_mode(mode);
+                self.serve(EndId::Home(home));
+            }
+        }
+    }
+
+    fn sample_memory(&mut self) {
+        let now = self.now;
+        for end in self.homes.iter().chain([&self.concentrator]) {
+            for (_, report) in end.tunnel.report(end.local(now)) {
+                let held =
+                    report.exit.held_bytes + report.entry.bytes + report.unacknowledged_bytes;
+                self.memory_high_water = self.memory_high_water.max(held);
+            }
+        }
+    }
+
+    fn violate(&mut self, what: String) {
+        if self.violations.len() < VIOLATIONS {
+            let at = self.now.as_secs_f64();
+            self.violations.push(format!("{at:.6} s: {what}"));
+        }
+    }
+
+    fn ends(&self) -> impl Iterator<Item = EndId> + use<> {
+        (0..self.homes.len()).map(EndId::Home).chain([EndId::Concentrator])
+    }
+
+    fn end(&mut self, id: EndId) -> &mut End {
+        match id {
+            EndId::Home(home) => &mut self.homes[home],
+            EndId::Concentrator => &mut self.concentrator,
+        }
+    }
+}
+
+/// Bytes waiting at an end's entry queue for its peer number `peer`.
+fn waiting(end: &End, now: Time, peer: usize) -> u64 {
+    end.tunnel.report(end.local(now)).get(peer).map_or(0, |(_, report)| report.entry.bytes)
+}
