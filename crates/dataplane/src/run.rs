@@ -192,7 +192,8 @@ impl DataPlane {
                     let known = self.links.contains_key(&id);
                     let link = self.links.entry(id).or_default();
                     link.forget_pending();
-                    *link.sockets.place(socket.family()) = Some(socket);
+                    let family = socket.family();
+                    *link.sockets.place(family) = Some(socket);
                     let config = with_families(config, link);
                     if known {
                         self.tunnel.set_link(id, config);

@@ -28,6 +28,8 @@ pub struct Patience {
 pub struct ExitStatus {
     /// Bytes of memory held for packets that are incomplete or wait.
     pub held_bytes: u64,
+    /// Packets that are incomplete or wait for an earlier one.
+    pub waiting: u64,
     /// Packets delivered.
     pub delivered: u64,
     /// Chunks that had come before.
@@ -159,6 +161,11 @@ impl Reordering {
                 continue;
             }
             let index = (number - flow.next) as usize;
+            // Nothing else would ever remove these notes: they have to fit.
+            let grown = SLOT_COST * (index + 1).saturating_sub(flow.slots.len()) as u64;
+            if self.status.held_bytes + grown > self.limit {
+                break;
+            }
             grow(&mut flow.slots, index, &mut self.status.held_bytes);
             // What has come of it is saved when its turn comes.
             match &mut flow.slots[index] {
@@ -220,7 +227,14 @@ impl Reordering {
 
     /// The counters.
     pub fn status(&self) -> ExitStatus {
-        self.status
+        let waiting = self
+            .blocked
+            .iter()
+            .filter_map(|(_, flow)| self.flows.get(flow))
+            .flat_map(|flow| &flow.slots)
+            .filter(|slot| slot.since().is_some())
+            .count();
+        ExitStatus { waiting: waiting as u64, ..self.status }
     }
 
     /// A buffer that salvaging left over.
