@@ -56,6 +56,7 @@ mod tests {
             up: true,
             carrier: true,
             loopback: name == "lo",
+            point_to_point: false,
             kind: kind.map(str::to_owned),
             received_dropped: 0,
             sent_dropped: 0,

@@ -160,6 +160,7 @@ mod tests {
             up: true,
             carrier,
             loopback: false,
+            point_to_point: false,
             kind: None,
             received_dropped: 0,
             sent_dropped: 0,
