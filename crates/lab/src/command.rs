@@ -142,7 +142,7 @@ fn execute_run(args: &RunArgs) -> ExitCode {
         Err(error) => return usage(&error),
     };
     let outputs = [&args.json, &args.report, &args.keep_logs];
-    for output in outputs.iter().filter_map(|path| path.as_deref()).take(2) {
+    for output in [&args.json, &args.report].into_iter().flatten() {
         // Better now than after an hour of measuring.
         if let Err(error) = writable(output) {
             return usage(&format!("{}: can't write there: {error}", output.display()));

@@ -25,6 +25,11 @@ pub(super) fn bring_up(mode: Option<&str>, bench: &Bench<'_>) -> Result<Running,
     let keys = [PrivateKey::generate(&mut os_random()), PrivateKey::generate(&mut os_random())];
     let [home_key, concentrator_key] = &keys;
     let mode = mode.or(bench.scenario.tunnel.mode.as_deref()).unwrap_or("adaptive");
+    // balance-xor:layer3+4 names the hash too.
+    let (mode, xor_hash) = match mode.split_once(':') {
+        Some((mode, hash)) => (mode, Some(hash)),
+        None => (mode, None),
+    };
     let shared = |name: &str, address: Ipv4Addr, last: u8| {
         let mut text = format!(
             "[interface]\nname = \"braid0\"\nprivate_key_file = {}\n\
@@ -34,6 +39,9 @@ pub(super) fn bring_up(mode: Option<&str>, bench: &Bench<'_>) -> Result<Running,
             quoted(&bench.scratch.join(format!("{name}.sock"))),
             quoted(&bench.scratch.join(format!("{name}.state"))),
         );
+        if let Some(hash) = xor_hash {
+            let _ = writeln!(text, "xor_hash = \"{hash}\"");
+        }
         if let Some(mtu) = bench.scenario.tunnel.mtu {
             let _ = writeln!(text, "mtu = {mtu}");
         }
@@ -51,17 +59,12 @@ pub(super) fn bring_up(mode: Option<&str>, bench: &Bench<'_>) -> Result<Running,
     let mut home = shared("home", HOME, 2);
     home.push_str(routing);
     for (link, place) in bench.scenario.links.iter().zip(bench.topology.links()) {
-        let _ = write!(
-            home,
-            "[[link]]\nname = \"{}\"\ninterface = \"{}\"\n",
-            link.model.name,
-            place.device()
-        );
+        let _ = write!(home, "[[link]]\nname = \"{0}\"\ninterface = \"{0}\"\n", place.device());
         if let Some(tier) = link.tier {
             let _ = writeln!(home, "tier = {tier}");
         }
         if let Some(cap) = link.cap {
-            let _ = writeln!(home, "cap = \"{cap}\"");
+            let _ = writeln!(home, "cap = {{ down = \"{cap}\", up = \"{cap}\" }}");
         }
     }
     let _ = write!(
