@@ -38,6 +38,7 @@ fn watch(scenario: Scenario) {
     let seconds = scenario.duration.as_secs();
     let mut simulation = Simulation::new(scenario.clone());
     let best_idle = best_idle_rtt(&scenario);
+    println!("w: TCP window, x: cuts of it, q: entry queue");
     println!("each path: rate estimate Mbit/s (capacity) in flight KB / queue ms / srtt ms state");
     for second in 1..=seconds {
         let (from, to) = (Duration::from_secs(second - 1), Duration::from_secs(second));
@@ -47,7 +48,7 @@ fn watch(scenario: Scenario) {
         let sum = scenario.capacity(lane == Lane::Down, from, to) as f64 * 8e-6;
         let got = flow.mbit(from, to);
         print!("{second:3} {got:6.2} of {sum:6.2} {:3.0}%", share(got, sum) * 100.0);
-        print!(" q{:4}K", report.entry.bytes / 1000);
+        print!(" w{:4} x{:2} q{:4}K", flow.window, flow.cuts, report.entry.bytes / 1000);
         print_paths(&report, &scenario, lane, from, to);
         println!();
     }

@@ -123,7 +123,7 @@ pub(crate) fn link_id(index: usize) -> LinkId {
 }
 
 /// The key of an end, always the same.
-pub(crate) fn private_key(id: EndId) -> PrivateKey {
+pub fn private_key(id: EndId) -> PrivateKey {
     let byte = match id {
         EndId::Home(home) => home as u8 + 1,
         EndId::Concentrator => 0xcc,

@@ -18,7 +18,7 @@ mod simulation;
 mod traffic;
 
 pub use clock::ClockSpec;
-pub use end::EndId;
+pub use end::{EndId, private_key};
 pub use named::{NAMES, named};
 pub use network::{Capacity, Datagram, DirectionSpec, LinkSpec, Loss, Trace, TraceError};
 pub use outcome::{FlowOutcome, Outcome};

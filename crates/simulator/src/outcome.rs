@@ -44,14 +44,18 @@ pub struct FlowOutcome {
     /// The longest time between two deliveries while it ran, after its first
     /// second.
     pub longest_stall: Duration,
-    /// When what was the first delivery after each moment given.
+    /// When there was a delivery, ascending.
     pub delivery_times: Vec<Duration>,
     /// Round-trip times of pings, or delays of packets one way.
     pub delays: Vec<Duration>,
-    /// Retransmissions and timeouts of TCP.
+    /// Segments that TCP sent again.
     pub retransmissions: u64,
-    /// As above.
+    /// Timeouts of TCP.
     pub timeouts: u64,
+    /// Times that TCP cut its window for losses.
+    pub cuts: u64,
+    /// TCP's window in segments, now.
+    pub window: usize,
 }
 
 impl FlowOutcome {

@@ -38,6 +38,7 @@ pub struct Simulation {
     capture: bool,
     captured: Vec<Captured>,
     strangers: Vec<(EndId, InnerPacket)>,
+    strays: Vec<Datagram>,
     buffer: Vec<u8>,
 }
 
@@ -81,6 +82,7 @@ impl Simulation {
             capture: false,
             captured: Vec::new(),
             strangers: Vec::new(),
+            strays: Vec::new(),
             buffer: Vec::new(),
             scenario,
         }
@@ -170,6 +172,12 @@ impl Simulation {
         &self.strangers
     }
 
+    /// Takes the datagrams that the concentrator sent to addresses that no link
+    /// has.
+    pub fn take_strays(&mut self) -> Vec<Datagram> {
+        std::mem::take(&mut self.strays)
+    }
+
     /// The rules broken so far.
     pub fn violations(&self) -> &[String] {
         &self.violations
@@ -209,7 +217,7 @@ impl Simulation {
     fn next_deadline(&self) -> Time {
         let links = self.links.iter().flat_map(|l| [l.down.next_deadline(), l.up.next_deadline()]);
         let ends = self.homes.iter().chain([&self.concentrator]).map(|e| e.timer);
-        let flows = self.flows.iter().map(Flow::next_deadline);
+        let flows = self.flows.iter().map(|f| f.next_deadline(self.now));
         let event = self.events.last().map(|e| Time::ZERO + e.at);
         links
             .chain(ends)
@@ -342,7 +350,10 @@ impl Simulation {
             }
             EndId::Concentrator => match self.links.iter().position(|l| l.public == to) {
                 Some(index) => (index, Lane::Down),
-                None => return,
+                None => {
+                    self.strays.push(Datagram { from: CONCENTRATOR, to, bytes });
+                    return;
+                }
             },
         };
         let link = &mut self.links[index];
@@ -376,7 +387,11 @@ impl Simulation {
         let flow = segments.first().map_or(usize::MAX, flow_of);
         let in_order = self.in_order;
         let now = self.now;
-        match self.flows.get_mut(flow) {
+        let here = |flow: &&mut Flow| match id {
+            EndId::Home(home) => flow.traffic.home == home,
+            EndId::Concentrator => true,
+        };
+        match self.flows.get_mut(flow).filter(here) {
             Some(flow) => {
                 if let Err(wrong) = flow.on_segments(now, lane, &segments, in_order) {
                     self.violate(wrong);

@@ -150,6 +150,8 @@ pub(crate) struct Measured {
     pub delays: Vec<Duration>,
     pub retransmissions: u64,
     pub timeouts: u64,
+    pub cuts: u64,
+    pub window: usize,
 }
 
 impl Measured {
@@ -191,16 +193,14 @@ impl Flow {
     }
 
     /// When it next has something to do.
-    pub fn next_deadline(&self) -> Option<Time> {
-        let own = match &self.source {
-            Source::Greedy(greedy) => Some(greedy.next_at),
-            Source::Steady(steady) => Some(steady.next_at),
-            Source::Ping(ping) => ping.next_deadline(Time::ZERO + self.traffic.stop),
-            Source::Tcp(tcp) => return tcp.next_deadline(Time::ZERO + self.traffic.stop),
-        };
-        own.filter(|&at| {
-            at < Time::ZERO + self.traffic.stop || matches!(self.source, Source::Ping(_))
-        })
+    pub fn next_deadline(&self, now: Time) -> Option<Time> {
+        let stop = Time::ZERO + self.traffic.stop;
+        match &self.source {
+            Source::Greedy(greedy) => Some(greedy.next_at).filter(|&at| at < stop),
+            Source::Steady(steady) => Some(steady.next_at).filter(|&at| at < stop),
+            Source::Ping(ping) => ping.next_deadline(stop),
+            Source::Tcp(tcp) => tcp.next_deadline(now, stop),
+        }
     }
 
     /// Does it. `waiting`: bytes at the entry queue of the flow's direction.
@@ -211,7 +211,7 @@ impl Flow {
         layer: Layer,
         out: &mut Vec<(Lane, InnerPacket)>,
     ) {
-        if self.next_deadline().is_none_or(|at| at > now) {
+        if self.next_deadline(now).is_none_or(|at| at > now) {
             return;
         }
         let stopped = now >= Time::ZERO + self.traffic.stop;
@@ -301,6 +301,8 @@ impl Flow {
             delays: self.measured.delays.clone(),
             retransmissions: self.measured.retransmissions,
             timeouts: self.measured.timeouts,
+            cuts: self.measured.cuts,
+            window: self.measured.window,
         }
     }
 }

@@ -35,8 +35,8 @@ impl Tcp {
         }
     }
 
-    pub fn next_deadline(&self, stop: Time) -> Option<Time> {
-        let sending = self.sender.next_deadline(stop).map(|at| at.max(self.started_at));
+    pub fn next_deadline(&self, now: Time, stop: Time) -> Option<Time> {
+        let sending = self.sender.next_deadline(now, stop).map(|at| at.max(self.started_at));
         [sending, self.receiver.ack_at()].into_iter().flatten().min()
     }
 
@@ -49,7 +49,7 @@ impl Tcp {
             return;
         }
         self.sender.on_timer(now, m);
-        while let Some((first, count)) = self.sender.next_burst(now, stopped) {
+        while let Some((first, count)) = self.sender.next_burst(now, stopped, m) {
             if self.super_packets {
                 outbox.tcp_data(first, &vec![MSS; count]);
             } else {

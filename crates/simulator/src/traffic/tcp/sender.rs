@@ -64,15 +64,21 @@ impl Sender {
         }
     }
 
-    pub fn next_deadline(&self, stop: Time) -> Option<Time> {
-        if self.may_send() && (self.lost > 0 || self.rto_at.is_none_or(|at| at.min(stop) < stop)) {
-            return Some(Time::ZERO);
+    /// When there's something to do; new data only before `stop`.
+    pub fn next_deadline(&self, now: Time, stop: Time) -> Option<Time> {
+        if self.may_send() && (self.lost > 0 || now < stop) {
+            return Some(now);
         }
         self.rto_at
     }
 
     /// The next segments to send, as `(first, how many)`.
-    pub fn next_burst(&mut self, now: Time, stopped: bool) -> Option<(u32, usize)> {
+    pub fn next_burst(
+        &mut self,
+        now: Time,
+        stopped: bool,
+        m: &mut Measured,
+    ) -> Option<(u32, usize)> {
         if !self.may_send() {
             return None;
         }
@@ -81,6 +87,10 @@ impl Sender {
         let (start, count) = if self.lost > 0 {
             let start = self.board.iter().position(|s| s.state == State::Lost)?;
             let run = self.board.iter().skip(start).take_while(|s| s.state == State::Lost).count();
+            for segment in self.board.iter_mut().skip(start).take(run.min(most)) {
+                segment.resent = true;
+            }
+            m.retransmissions += run.min(most) as u64;
             (start, run.min(most))
         } else {
             if stopped {
@@ -93,13 +103,7 @@ impl Sender {
             self.lost += most.min(room);
             (start, most.min(room))
         };
-        let fresh_from = if self.lost == count && start + count == self.board.len() {
-            start
-        } else {
-            usize::MAX
-        };
-        for (i, segment) in self.board.iter_mut().enumerate().skip(start).take(count) {
-            segment.resent = i < fresh_from && segment.sent_at != now || segment.resent;
+        for segment in self.board.iter_mut().skip(start).take(count) {
             segment.sent_at = now;
             segment.state = State::InFlight;
         }
@@ -151,12 +155,13 @@ impl Sender {
         }
         if self.detect_losses() && self.recover.is_none() {
             self.recover = Some(self.first + self.board.len() as u32);
-            self.window.on_loss(now);
+            self.window.on_loss();
+            m.cuts += 1;
         }
         if acked > 0 && self.recover.is_none() {
             self.window.on_acked(acked, rtt, self.srtt.unwrap_or_default(), now);
         }
-        m.retransmissions += 0;
+        m.window = self.window.segments();
     }
 
     pub fn on_timer(&mut self, now: Time, m: &mut Measured) {

@@ -62,7 +62,7 @@ impl Window {
         }
     }
 
-    pub fn on_loss(&mut self, _now: Time) {
+    pub fn on_loss(&mut self) {
         let beta = if self.kind == Congestion::Cubic { CUBIC_BETA } else { 0.5 };
         // Fast convergence (RFC 9438, section 4.7).
         self.largest =
@@ -121,7 +121,7 @@ mod tests {
         let mut window = Window::new(Congestion::Cubic);
         let rtt = Duration::from_millis(50);
         window.size = 100.0;
-        window.on_loss(Time::ZERO);
+        window.on_loss();
         assert_eq!(window.segments(), 70);
         let mut reached = None;
         for round in 0..400u64 {
