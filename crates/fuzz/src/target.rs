@@ -5,8 +5,10 @@ mod handshake;
 mod inner;
 mod input;
 mod join_line;
+mod rng;
 mod scenario;
 mod trace;
+mod tunnel;
 mod wire;
 
 pub use config::config;
@@ -15,6 +17,7 @@ pub use inner::inner;
 pub use join_line::join_line;
 pub use scenario::scenario;
 pub use trace::trace;
+pub use tunnel::tunnel;
 pub use wire::wire;
 
 /// Something that takes any bytes.
@@ -37,6 +40,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "scenario", run: scenario, max_len: 4096 },
     Target { name: "trace", run: trace, max_len: 4096 },
     Target { name: "inner", run: inner, max_len: 2048 },
+    Target { name: "tunnel", run: tunnel, max_len: 2048 },
 ];
 
 impl Target {

@@ -50,6 +50,11 @@ fn inner() {
     survives("inner", 30_000);
 }
 
+#[test]
+fn tunnel() {
+    survives("tunnel", 300);
+}
+
 /// A target that is never tested here would be forgotten.
 #[test]
 fn every_target_is_tested_and_has_a_libfuzzer_program() {

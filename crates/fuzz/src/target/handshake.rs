@@ -1,9 +1,9 @@
 use super::input::Input;
+use super::rng::Rng;
 use blake2::digest::{Digest, FixedOutput, Mac, consts::U16};
 use braid_handshake::message::{INITIATION_LEN, RESPONSE_LEN};
 use braid_handshake::*;
 use braid_units::Time;
-use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
 
 /// Bytes of mac1 and of mac2.
@@ -150,27 +150,3 @@ fn repair_mac1(datagram: &mut [u8], kind: u8, exchange: &Exchange) {
     Mac::update(&mut mac, before);
     *mac1 = mac.finalize_fixed().into();
 }
-
-/// SplitMix64: every run has the same keys.
-struct Rng(u64);
-
-impl rand_core::TryRng for Rng {
-    type Error = Infallible;
-    fn try_next_u32(&mut self) -> Result<u32, Infallible> {
-        self.try_next_u64().map(|number| number as u32)
-    }
-    fn try_next_u64(&mut self) -> Result<u64, Infallible> {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        Ok(z ^ (z >> 31))
-    }
-    fn try_fill_bytes(&mut self, out: &mut [u8]) -> Result<(), Infallible> {
-        for chunk in out.chunks_mut(8) {
-            chunk.copy_from_slice(&self.try_next_u64()?.to_le_bytes()[..chunk.len()]);
-        }
-        Ok(())
-    }
-}
-
-impl rand_core::TryCryptoRng for Rng {}

@@ -25,4 +25,11 @@ impl<'a> Input<'a> {
     pub fn u64(&mut self) -> u64 {
         u64::from_be_bytes(self.array())
     }
+
+    /// At most `len` bytes.
+    pub fn bytes(&mut self, len: usize) -> &'a [u8] {
+        let (head, tail) = self.0.split_at(len.min(self.0.len()));
+        self.0 = tail;
+        head
+    }
 }

@@ -144,6 +144,9 @@ impl Reordering {
         let result = self.insert(now, number, chunk, buffer);
         self.after_change(chunk.flow);
         while self.status.held_bytes > self.limit && self.expire_first(|_| true) {}
+        if self.status.held_bytes > self.limit {
+            self.forget_marks(chunk.flow);
+        }
         result
     }
 
@@ -342,6 +345,15 @@ impl Reordering {
         }
     }
 
+    /// Nothing waits any more, yet there are places of packets that came out of
+    /// order and were delivered: only duplicates could want them.
+    fn forget_marks(&mut self, id: u16) {
+        let Some(flow) = self.flows.get_mut(&id) else { return };
+        flow.next += flow.slots.len() as u64;
+        self.status.held_bytes -= SLOT_COST * flow.slots.len() as u64;
+        flow.slots = VecDeque::new();
+    }
+
     fn expire_first(&mut self, due: impl Fn(Time) -> bool) -> bool {
         match self.blocked.first() {
             Some(&(since, flow)) if due(since) => {
@@ -423,6 +435,23 @@ mod tests {
 
     fn delivered(r: &mut Reordering) -> Vec<Vec<u8>> {
         std::iter::from_fn(|| r.poll()).map(|p| p.bytes).collect()
+    }
+
+    #[test]
+    fn marks_of_packets_that_never_come_take_no_more_than_the_limit() {
+        const LIMIT: u64 = 1 << 20;
+        let mut r = Reordering::new(Layer::L3, LIMIT);
+        for flow in 0..500 {
+            let far = Chunk { unordered: true, ..chunk(flow, 16_000, b"x") };
+            put(&mut r, 0, &far);
+            let sequence = 32_000;
+            r.on_gave_up(Time::ZERO, &GaveUp { flow: flow + 500, sequence, count: 255 });
+            r.on_gave_up(Time::ZERO, &GaveUp { flow, sequence, count: 255 });
+        }
+        // What a flow itself costs stays.
+        let held = r.status().held_bytes;
+        assert!(held <= LIMIT + 1000 * FLOW_COST, "{held}");
+        assert_eq!(delivered(&mut r).len(), 500);
     }
 
     #[test]
