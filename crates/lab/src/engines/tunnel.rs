@@ -9,7 +9,7 @@ use std::io::Write as _;
 use std::net::Ipv4Addr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Addresses inside the tunnel.
 const CONCENTRATOR: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
@@ -19,6 +19,9 @@ const PORT: u16 = 51_900;
 /// After the first answer came through, the other links still join and their
 /// MTUs are searched: what happens once in a tunnel's life is not measured.
 const SETTLE: Duration = Duration::from_secs(2);
+
+/// A daemon has its control socket by then.
+const SOCKET_WITHIN: Duration = Duration::from_secs(3);
 
 /// Braid itself: the running program, once at each end.
 pub(super) fn bring_up(mode: Option<&str>, bench: &Bench<'_>) -> Result<Running, EngineError> {
@@ -81,12 +84,24 @@ pub(super) fn bring_up(mode: Option<&str>, bench: &Bench<'_>) -> Result<Running,
     let mut processes = Vec::new();
     for (side, name, config, key) in sides {
         processes.push(start(side, name, &config, key, bench)?);
+        // A server is there before its clients are; the order of two processes
+        // started at once would be chance.
+        wait_for(&bench.scratch.join(format!("{name}.sock")), bench);
     }
     let mut running = Running::kernel(CONCENTRATOR.into(), Streams::Tcp);
     running.processes = processes;
     running.wait_until_ready(bench)?;
     bench.cancel.sleep(SETTLE);
     Ok(running)
+}
+
+/// Waits until a daemon has made its control socket, but not for long: whether
+/// it works is told by the traffic.
+fn wait_for(socket: &Path, bench: &Bench<'_>) {
+    let deadline = Instant::now() + SOCKET_WITHIN;
+    while !socket.exists() && Instant::now() < deadline && !bench.cancel.is_cancelled() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 fn start(
