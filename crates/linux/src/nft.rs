@@ -15,6 +15,9 @@ pub struct Firewall {
     pub interface: String,
     /// Inner sources that leave to the outside under our own address.
     pub masquerade: Vec<IpNet>,
+    /// Other sources (a LAN behind this host) enter the tunnel under our
+    /// address in it; of the IP versions that `masquerade` has.
+    pub hide_lan: bool,
     /// Ports passed on into the tunnel.
     pub forwards: Vec<PortForward>,
     /// Networks routed through the tunnel untranslated: forwarding to and
@@ -127,15 +130,25 @@ impl Firewall {
     }
 
     fn postrouting(&self) -> Option<String> {
-        let rules = self.masquerade.iter().map(|net| {
-            format!(
-                "oifname != {{ \"{}\", \"lo\" }} {} saddr {} masquerade",
-                self.interface,
-                family(net.addr()),
-                net.trunc()
-            )
-        });
-        chain("postrouting", "nat", "postrouting", "srcnat", rules)
+        let tunnel = &self.interface;
+        let mut rules: Vec<String> = Vec::new();
+        for net in &self.masquerade {
+            let (family, net) = (family(net.addr()), net.trunc());
+            rules.push(format!(
+                "oifname != {{ \"{tunnel}\", \"lo\" }} {family} saddr {net} masquerade"
+            ));
+        }
+        for version in ["ip", "ip6"].into_iter().filter(|_| self.hide_lan) {
+            let ours = self.masquerade.iter().filter(|net| family(net.addr()) == version);
+            let ours: Vec<String> = ours.map(|net| net.trunc().to_string()).collect();
+            if !ours.is_empty() {
+                let ours = ours.join(", ");
+                rules.push(format!(
+                    "oifname \"{tunnel}\" {version} saddr != {{ {ours} }} masquerade"
+                ));
+            }
+        }
+        chain("postrouting", "nat", "postrouting", "srcnat", rules.into_iter())
     }
 
     fn mangle(&self) -> Option<String> {
@@ -266,6 +279,7 @@ mod tests {
         Firewall {
             interface: "braid0".into(),
             masquerade: vec!["10.99.0.1/24".parse().unwrap(), "fd99::/64".parse().unwrap()],
+            hide_lan: true,
             forwards: vec![
                 PortForward {
                     transport: Transport::Tcp,
@@ -303,6 +317,8 @@ mod tests {
         let ruleset = everything().ruleset().unwrap();
         for expected in [
             "oifname != { \"braid0\", \"lo\" } ip saddr 10.99.0.0/24 masquerade",
+            "oifname \"braid0\" ip saddr != { 10.99.0.0/24 } masquerade",
+            "oifname \"braid0\" ip6 saddr != { fd99::/64 } masquerade",
             "fib daddr type local tcp dport 8443 dnat ip to 10.99.0.2:443",
             "ip6 daddr 2001:db8::1 udp dport 1000-2000 dnat ip6 to fd99::2",
             "tcp dport 22 dnat ip6 to [fd99::2]:2222",

@@ -114,7 +114,7 @@ impl Join {
              addresses = [{addresses}]\n\
              mtu = {}\n\
              layer = \"{}\"\n\
-             # This home is {name:?} at the concentrator.\n",
+             # The concentrator knows this home as \"{name}\".\n",
             line.mtu, line.layer
         );
         for uplink in links {

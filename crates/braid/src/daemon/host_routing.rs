@@ -159,6 +159,7 @@ fn firewall(config: &Config, links: &[RoutedLink<'_>], fwmark: u32) -> Firewall 
     Firewall {
         interface: config.interface.name.to_string(),
         masquerade,
+        hide_lan: routing.masquerade && config.interface.listen.is_empty(),
         forwards: forwards.collect(),
         routed: routing.public_prefixes.iter().map(|public| public.prefix.net()).collect(),
         mss: routing.clamp_mss.then_some(MssClamp::ToMtu),

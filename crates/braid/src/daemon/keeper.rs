@@ -55,7 +55,7 @@ pub struct Parts {
 }
 
 enum Question {
-    Do(Request, Sender<Result<(), Refusal>>),
+    Do(Box<Request>, Sender<Result<(), Refusal>>),
     /// Take back everything and end.
     Stop(Sender<()>),
 }
@@ -114,7 +114,7 @@ impl KeeperHandle {
     pub fn execute(&self, request: Request) -> Result<(), Refusal> {
         let (answer, answered) = channel();
         let gone = || Refusal::Failed("the tunnel is going down".into());
-        self.questions.send(Question::Do(request, answer)).map_err(|_| gone())?;
+        self.questions.send(Question::Do(Box::new(request), answer)).map_err(|_| gone())?;
         self.waker.wake();
         answered.recv().map_err(|_| gone())?
     }
@@ -170,7 +170,7 @@ impl Keeper {
                 match question {
                     Question::Do(request, answer) => {
                         // An asker that went away needs no answer.
-                        let _ = answer.send(self.execute(request));
+                        let _ = answer.send(self.execute(*request));
                     }
                     Question::Stop(done) => {
                         self.end();

@@ -147,14 +147,14 @@ fn read_match(mut section: Section<'_, '_>) -> ClassMatch {
             "add protocol = \"udp\" or protocol = \"tcp\"",
         );
     }
-    if let (Some(from), Some(to)) = (matches.from, matches.to) {
-        if from.net().addr().is_ipv4() != to.net().addr().is_ipv4() {
-            section.wrong(
-                "to",
-                "class.match.from and class.match.to are of different IP versions: nothing matches",
-                "make two classes",
-            );
-        }
+    if let (Some(from), Some(to)) = (matches.from, matches.to)
+        && from.net().addr().is_ipv4() != to.net().addr().is_ipv4()
+    {
+        section.wrong(
+            "to",
+            "class.match.from and class.match.to are of different IP versions: nothing matches",
+            "make two classes",
+        );
     }
     section.finish();
     matches

@@ -77,14 +77,14 @@ fn check_binding(binding: &LinkBinding, section: &Section<'_, '_>) {
             "write what ties packets to this link, such as interface = \"wwan0\"",
         );
     }
-    if let (Some(source), Some(gateway)) = (source, gateway) {
-        if source.is_ipv4() != gateway.is_ipv4() {
-            section.wrong(
-                "gateway",
-                "link.source and link.gateway are of different IP versions",
-                "give both as IPv4 or both as IPv6",
-            );
-        }
+    if let (Some(source), Some(gateway)) = (source, gateway)
+        && source.is_ipv4() != gateway.is_ipv4()
+    {
+        section.wrong(
+            "gateway",
+            "link.source and link.gateway are of different IP versions",
+            "give both as IPv4 or both as IPv6",
+        );
     }
     for (key, address) in [("source", source), ("gateway", gateway)] {
         if address.is_some_and(|address| address.is_unspecified() || address.is_multicast()) {

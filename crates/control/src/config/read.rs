@@ -57,10 +57,10 @@ impl Sections {
         let routing = self.routing.map(|placed| placed.routing.value).unwrap_or_default();
         let mut peers: Vec<Peer> = self.peers.into_iter().map(|peer| peer.value).collect();
         for public in &routing.public_prefixes {
-            if let Some(peer) = peers.iter_mut().find(|peer| peer.name == public.peer) {
-                if !peer.allowed_ips.contains(&public.prefix) {
-                    peer.allowed_ips.push(public.prefix);
-                }
+            if let Some(peer) = peers.iter_mut().find(|peer| peer.name == public.peer)
+                && !peer.allowed_ips.contains(&public.prefix)
+            {
+                peer.allowed_ips.push(public.prefix);
             }
         }
         Config {
