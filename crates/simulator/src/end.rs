@@ -32,8 +32,8 @@ pub(crate) struct End {
     pub clock: ClockSpec,
     /// When the tunnel wants to be woken, true time.
     pub timer: Option<Time>,
-    /// Times it was served in the current millisecond.
-    pub served: (u64, u32),
+    /// Times it was woken in the current millisecond.
+    pub woken: (u64, u32),
     starts: u64,
 }
 
@@ -47,8 +47,8 @@ impl End {
             id,
             tunnel: Tunnel::new(TunnelConfig::new(private_key(id))),
             clock,
-            timer: None,
-            served: (0, 0),
+            timer: Some(Time::ZERO),
+            woken: (0, 0),
             starts: 0,
         };
         end.start(scenario, Time::ZERO);

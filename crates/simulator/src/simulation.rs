@@ -12,9 +12,9 @@ use braid_units::Time;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// How often an end may be served in a millisecond before that counts as a
-/// busy loop. A gigabit link has a hundred datagrams in one.
-const BUSY: u32 = 3000;
+/// How often an end's timer may be due in a millisecond before that counts as a
+/// busy loop.
+const BUSY: u32 = 300;
 /// How often memory is looked at.
 const SAMPLE: Duration = Duration::from_millis(10);
 /// Broken rules noted at the most.
@@ -252,6 +252,7 @@ impl Simulation {
             if end.timer.is_some_and(|at| at <= now) {
                 let local = end.local(now);
                 end.tunnel.handle_timeout(local);
+                self.count_wakes(id);
                 self.serve(id);
             }
         }
@@ -302,18 +303,21 @@ impl Simulation {
         }
     }
 
+    fn count_wakes(&mut self, id: EndId) {
+        let ms = self.now.as_millis();
+        let end = self.end(id);
+        if end.woken.0 != ms {
+            end.woken = (ms, 0);
+        }
+        end.woken.1 += 1;
+        if end.woken.1 == BUSY {
+            self.violate(format!("{id:?} is busy in a loop at {ms} ms"));
+        }
+    }
+
     /// Takes all that an end has to give.
     fn serve(&mut self, id: EndId) {
         let now = self.now;
-        let ms = now.as_millis();
-        let end = self.end(id);
-        if end.served.0 != ms {
-            end.served = (ms, 0);
-        }
-        end.served.1 += 1;
-        if end.served.1 == BUSY {
-            self.violate(format!("{id:?} is busy in a loop at {ms} ms"));
-        }
         let mut buffer = std::mem::take(&mut self.buffer);
         loop {
             let end = self.end(id);

@@ -1,0 +1,108 @@
+//! Links that die, narrow, and come back.
+
+use crate::support::{link, millis, pings, play, secs, three_links};
+use braid_simulator::{Action, Lane, Scenario, Traffic, TrafficKind};
+
+#[test]
+fn any_single_link_may_die_in_a_download() {
+    for dead in 0..3 {
+        let scenario = Scenario::new(three_links())
+            .traffic(Traffic::tcp(Lane::Down))
+            .traffic(pings())
+            .event(secs(4), Action::Blackout(dead, true))
+            .event(secs(7), Action::Blackout(dead, false))
+            .lasting(secs(9));
+        let outcome = play(scenario);
+        let stall = outcome.flows[0].longest_stall;
+        assert!(stall <= millis(250), "link {dead} died: TCP stood still for {stall:?}");
+        assert_eq!(outcome.flows[1].lost(), 0, "link {dead} died: pings lost");
+    }
+}
+
+#[test]
+fn a_dead_link_is_used_again_when_it_returns() {
+    let scenario = Scenario::new(three_links())
+        .traffic(Traffic::new(Lane::Down, TrafficKind::Greedy { backlog: 100_000, size: 1300 }))
+        .event(secs(3), Action::Blackout(0, true))
+        .event(secs(6), Action::Blackout(0, false))
+        .lasting(secs(12));
+    let outcome = play(scenario);
+    let before = outcome.flows[0].mbit(secs(2), secs(3));
+    let during = outcome.flows[0].mbit(secs(4), secs(6));
+    let after = outcome.flows[0].mbit(secs(10), secs(12));
+    assert!(during > 22.0 && during < 31.0, "{before} {during} {after}");
+    assert!(after > 45.0, "{before} {during} {after}");
+}
+
+#[test]
+fn after_an_outage_of_all_links_everything_resumes_within_a_second() {
+    let mut scenario = Scenario::new(three_links())
+        .traffic(Traffic::tcp(Lane::Down))
+        .traffic(pings())
+        .lasting(secs(30));
+    for link in 0..3 {
+        scenario = scenario
+            .event(secs(5), Action::Blackout(link, true))
+            .event(secs(25), Action::Blackout(link, false));
+    }
+    let outcome = play(scenario);
+    for flow in &outcome.flows {
+        let resumed = flow.first_delivery_after(millis(25_001)).unwrap();
+        assert!(resumed < secs(26), "{:?} resumed at {resumed:?}", flow.kind);
+    }
+    let mbit = outcome.flows[0].mbit(secs(27), secs(30));
+    assert!(mbit > 25.0, "{mbit}");
+}
+
+#[test]
+fn full_packets_cross_narrow_links() {
+    let mut narrow = vec![link(10, 5, 10), link(10, 5, 20)];
+    for link in &mut narrow {
+        link.mtu = 1280;
+    }
+    let mut tcp = Traffic::tcp(Lane::Down);
+    if let TrafficKind::Tcp { super_packets, .. } = &mut tcp.kind {
+        *super_packets = false;
+    }
+    let scenario = Scenario::new(narrow).traffic(tcp).traffic(pings());
+    let outcome = play(scenario);
+    let mbit = outcome.flows[0].mbit(secs(3), secs(10));
+    assert!(mbit > 14.0, "{mbit} of 20");
+    for report in outcome.homes.iter().chain(&outcome.concentrator) {
+        for path in &report.paths {
+            assert!((1200..=1252).contains(&path.datagram), "{}", path.datagram);
+        }
+    }
+}
+
+#[test]
+fn a_path_that_narrows_silently_goes_on() {
+    let scenario = Scenario::new(vec![link(10, 5, 10)])
+        .traffic(Traffic::tcp(Lane::Down))
+        .event(secs(4), Action::Mtu(0, 1300))
+        .lasting(secs(14));
+    let outcome = play(scenario);
+    let before = outcome.flows[0].mbit(secs(2), secs(4));
+    let after = outcome.flows[0].mbit(secs(10), secs(14));
+    assert!(before > 7.0 && after > 7.0, "{before} {after}");
+    let path = &outcome.concentrator[0].paths[0];
+    assert!(path.datagram <= 1272, "{}", path.datagram);
+}
+
+#[test]
+fn a_voice_call_survives_the_death_of_any_link() {
+    for dead in 0..3 {
+        let scenario = Scenario::new(three_links())
+            .traffic(Traffic::new(Lane::Up, TrafficKind::Voip))
+            .traffic(Traffic::new(Lane::Down, TrafficKind::Voip))
+            .traffic(Traffic::tcp(Lane::Down))
+            .event(secs(4), Action::Blackout(dead, true))
+            .lasting(secs(8));
+        let outcome = play(scenario);
+        for call in &outcome.flows[..2] {
+            let latest = call.delay_percentile(1.0).unwrap();
+            assert_eq!(call.lost(), 0, "link {dead} died, {:?}", call.lane);
+            assert!(latest <= millis(150), "link {dead} died, {:?}: {latest:?}", call.lane);
+        }
+    }
+}

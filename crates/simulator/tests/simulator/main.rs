@@ -1,0 +1,9 @@
+//! The tunnel core in the simulator.
+
+mod failures;
+mod hostile;
+mod modes;
+mod random;
+mod scratch;
+mod sessions;
+mod support;

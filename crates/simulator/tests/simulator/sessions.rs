@@ -1,0 +1,155 @@
+//! Handshakes, keys, restarts, addresses that change.
+
+use crate::support::{constant, link, millis, pings, play, play_without_loss, secs, three_links};
+use braid_simulator::{Action, ClockSpec, EndId, Lane, Scenario, Simulation, Traffic};
+
+fn two_links() -> Scenario {
+    Scenario::new(vec![link(10, 5, 10), link(5, 5, 30)])
+}
+
+/// All links are dark between these seconds.
+fn dark(mut scenario: Scenario, from: u64, to: u64) -> Scenario {
+    for link in 0..scenario.links.len() {
+        scenario = scenario
+            .event(secs(from), Action::Blackout(link, true))
+            .event(secs(to), Action::Blackout(link, false));
+    }
+    scenario
+}
+
+#[test]
+fn the_first_messages_may_all_be_lost() {
+    let scenario = dark(two_links().traffic(pings()).lasting(secs(6)), 0, 1);
+    let outcome = play_without_loss(scenario);
+    let first = outcome.flows[0].first_delivery_after(secs(0)).unwrap();
+    assert!(first > secs(1) && first < secs(4), "{first:?}");
+}
+
+#[test]
+fn a_preshared_key_works() {
+    let mut scenario = two_links().traffic(pings()).lasting(secs(2));
+    scenario.preshared_key = true;
+    play_without_loss(scenario);
+}
+
+#[test]
+fn clocks_may_differ_and_drift() {
+    let mut scenario = two_links().traffic(pings()).traffic(Traffic::tcp(Lane::Down));
+    scenario.home_clock = ClockSpec { offset: secs(0), drift_ppm: 200 };
+    scenario.concentrator_clock = ClockSpec { offset: secs(4_000_000), drift_ppm: -200 };
+    let outcome = play(scenario);
+    assert_eq!(outcome.flows[0].lost(), 0);
+    let mbit = outcome.flows[1].mbit(secs(3), secs(10));
+    assert!(mbit > 10.0, "{mbit} of 15");
+}
+
+#[test]
+fn a_rekey_under_load_loses_nothing() {
+    let scenario = two_links()
+        .traffic(constant(Lane::Down, 6000, 1200).from(secs(117)))
+        .traffic(constant(Lane::Up, 3000, 1200).from(secs(117)))
+        .traffic(pings().from(secs(117)))
+        .lasting(secs(126));
+    let mut simulation = Simulation::new(scenario.clone());
+    simulation.run_until(secs(117));
+    simulation.record();
+    simulation.run_until(scenario.duration + scenario.drain);
+    let outcome = simulation.finish();
+    assert_eq!(outcome.violations, Vec::<String>::new());
+    let index = |at: usize| &outcome.captured[at].datagram.bytes[..4];
+    let ups: Vec<usize> =
+        (0..outcome.captured.len()).filter(|&i| outcome.captured[i].lane == Lane::Up).collect();
+    let (first, last) = (ups[0], ups[ups.len() - 1]);
+    assert_ne!(index(first), index(last), "the session has to be another one at the end");
+    for flow in &outcome.flows {
+        assert_eq!(flow.sent, flow.delivered, "{:?}", flow.kind);
+    }
+}
+
+#[test]
+fn a_restarted_concentrator_is_found_again() {
+    let scenario = two_links()
+        .traffic(pings())
+        .traffic(Traffic::tcp(Lane::Down))
+        .event(secs(4), Action::RestartConcentrator)
+        .lasting(secs(12));
+    let outcome = play(scenario);
+    for flow in &outcome.flows {
+        let resumed = flow.first_delivery_after(millis(4100)).unwrap();
+        assert!(resumed < secs(8), "{:?} resumed at {resumed:?}", flow.kind);
+    }
+}
+
+#[test]
+fn a_restarted_home_is_known_again_at_once() {
+    let scenario = two_links()
+        .traffic(pings())
+        .traffic(Traffic::tcp(Lane::Down))
+        .event(secs(4), Action::RestartHome(0))
+        .lasting(secs(10));
+    let outcome = play(scenario);
+    let resumed = outcome.flows[0].first_delivery_after(millis(4100)).unwrap();
+    assert!(resumed < millis(4600), "{resumed:?}");
+    let resumed = outcome.flows[1].first_delivery_after(millis(4100)).unwrap();
+    assert!(resumed < secs(6), "{resumed:?}");
+}
+
+#[test]
+fn a_rebinding_nat_costs_nothing() {
+    let scenario = Scenario::new(three_links())
+        .traffic(pings())
+        .traffic(constant(Lane::Down, 5000, 1200))
+        .event(secs(3), Action::Rebind(0))
+        .event(secs(4), Action::Rebind(1))
+        .lasting(secs(6));
+    play_without_loss(scenario);
+}
+
+#[test]
+fn the_only_link_may_roam() {
+    let scenario = Scenario::new(vec![link(10, 5, 10)])
+        .traffic(pings())
+        .traffic(constant(Lane::Up, 1000, 500))
+        .event(secs(3), Action::Roam(0))
+        .event(secs(5), Action::Roam(0))
+        .lasting(secs(8));
+    let outcome = play_without_loss(scenario);
+    assert!(outcome.longest_stall() < millis(500), "{:?}", outcome.longest_stall());
+}
+
+#[test]
+fn a_link_may_go_and_come() {
+    let scenario = Scenario::new(three_links())
+        .traffic(pings())
+        .traffic(Traffic::tcp(Lane::Down))
+        .event(secs(3), Action::Remove(0))
+        .event(secs(5), Action::Add(0))
+        .event(secs(6), Action::Carrier(1, false))
+        .event(secs(7), Action::Carrier(1, true))
+        .lasting(secs(10));
+    let outcome = play(scenario);
+    assert_eq!(outcome.flows[0].lost(), 0);
+    let mbit = outcome.flows[1].mbit(secs(8), secs(10));
+    assert!(mbit > 25.0, "all links have to be back in use: {mbit}");
+}
+
+#[test]
+fn two_homes_share_a_concentrator() {
+    let mut links = vec![link(10, 5, 10), link(5, 5, 30), link(8, 4, 15)];
+    links[2].home = 1;
+    let mut scenario = Scenario::new(links)
+        .traffic(pings())
+        .traffic(pings().of_home(1))
+        .traffic(Traffic::tcp(Lane::Down))
+        .traffic(Traffic::tcp(Lane::Down).of_home(1))
+        .event(secs(5), Action::RestartHome(1));
+    scenario.homes = 2;
+    let mut simulation = Simulation::new(scenario.clone());
+    simulation.run_until(scenario.duration + scenario.drain);
+    assert_eq!(simulation.report(EndId::Concentrator).len(), 2);
+    let outcome = simulation.finish();
+    assert_eq!(outcome.violations, Vec::<String>::new());
+    assert_eq!(outcome.flows[0].lost(), 0, "the other home's restart must not matter");
+    assert!(outcome.flows[2].mbit(secs(3), secs(10)) > 9.0);
+    assert!(outcome.flows[3].mbit(secs(7), secs(10)) > 4.0);
+}

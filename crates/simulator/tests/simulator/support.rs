@@ -1,0 +1,48 @@
+use braid_simulator::{Lane, LinkSpec, Outcome, Scenario, Simulation, Traffic, TrafficKind};
+use braid_units::Rate;
+use std::time::Duration;
+
+pub fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+pub fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// A clean link: Mbit/s down and up, delay in milliseconds one way.
+pub fn link(down: u64, up: u64, delay: u64) -> LinkSpec {
+    LinkSpec::clean(Rate::from_mbit(down), Rate::from_mbit(up), millis(delay))
+}
+
+/// Three links as a house may have them, all below 80 ms one way.
+pub fn three_links() -> Vec<LinkSpec> {
+    vec![link(30, 6, 8), link(20, 4, 20), link(10, 4, 40)]
+}
+
+/// 50 pings a second from the home.
+pub fn pings() -> Traffic {
+    Traffic::new(Lane::Up, TrafficKind::Ping { interval: millis(20) })
+}
+
+/// UDP at a constant rate.
+pub fn constant(lane: Lane, kbit: u64, size: usize) -> Traffic {
+    Traffic::new(lane, TrafficKind::Constant { rate: Rate::from_bits_per_sec(kbit * 1000), size })
+}
+
+/// Plays it; no rule may be broken.
+pub fn play(scenario: Scenario) -> Outcome {
+    let outcome = Simulation::play(scenario);
+    assert_eq!(outcome.violations, Vec::<String>::new());
+    outcome
+}
+
+/// As [`play`], and every packet put in came out.
+pub fn play_without_loss(scenario: Scenario) -> Outcome {
+    let outcome = play(scenario);
+    for flow in &outcome.flows {
+        assert!(flow.sent[0] > 10, "{:?} sent nothing", flow.kind);
+        assert_eq!(flow.sent, flow.delivered, "{:?} lost something", flow.kind);
+    }
+    outcome
+}
