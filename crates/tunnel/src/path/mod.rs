@@ -161,6 +161,14 @@ impl Path {
         }
     }
 
+    /// Takes over the packet numbers of the path that had this id before.
+    pub fn continue_from(&mut self, old: Path) {
+        self.sent = SentPackets::starting_at(old.sent.next_number());
+        self.received = old.received;
+        self.replay = old.replay;
+        self.counters = old.counters;
+    }
+
     /// Plaintext bytes that a datagram has room for.
     pub fn room(&self) -> usize {
         usize::from(self.mtu.current()).saturating_sub(HEADER_LEN + TAG_LEN)
@@ -198,6 +206,13 @@ impl Path {
         let full =
             self.sent.in_flight_bytes() + u64::from(self.mtu.current()) > self.congestion.window();
         (self.liveness.is_up() && !full).then(|| self.pacer.release_at().max(now))
+    }
+
+    /// It's given less than it could take: what is measured now says nothing of
+    /// its capacity.
+    pub fn is_underused(&self, now: Time) -> bool {
+        let filled = self.sent.in_flight_bytes() * 4 >= self.congestion.window() * 3;
+        !filled && self.pacer.is_behind(now)
     }
 
     /// When `bytes` more would arrive at the peer if they were given to this
@@ -314,15 +329,18 @@ impl Path {
         // One-way delays of what this report newly acknowledges.
         let delay = |sent_at: Time, at_us: i64| at_us - sent_at.as_micros() as i64;
         let mut min_delay = i64::MAX;
-        let mut samples = 0;
-        if number == largest {
-            min_delay = delay(packet.sent_at, received_us);
+        let (mut sum, mut samples) = (0i64, 0u32);
+        let mut sample = |delay: i64| {
+            min_delay = min_delay.min(delay);
+            sum += delay;
             samples += 1;
+        };
+        if number == largest {
+            sample(delay(packet.sent_at, received_us));
         }
         for (n, before_us) in ack.arrivals(largest) {
             if let Some(p) = self.sent.get(n) {
-                min_delay = min_delay.min(delay(p.sent_at, received_us - i64::from(before_us)));
-                samples += 1;
+                sample(delay(p.sent_at, received_us - i64::from(before_us)));
             }
         }
         if samples > 0 {
@@ -334,6 +352,7 @@ impl Path {
                 sent_at: packet.sent_at,
                 app_limited: packet.app_limited,
                 min_delay_us: min_delay,
+                delay_above_min_us: sum - min_delay * i64::from(samples),
                 delay_samples: samples,
                 lost,
                 in_flight: self.sent.in_flight_bytes(),

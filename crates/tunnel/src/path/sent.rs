@@ -85,6 +85,11 @@ pub struct SentPackets {
 }
 
 impl SentPackets {
+    /// None yet; the first will have this number.
+    pub fn starting_at(first: u64) -> Self {
+        Self { first, oldest_hint: first, ..Self::default() }
+    }
+
     /// The number that the next packet gets.
     pub fn next_number(&self) -> u64 {
         self.first + self.packets.len() as u64

@@ -55,6 +55,7 @@ impl Peer {
             let queued = self.entry.take(flow, working, &self.entry_parameters)?;
             let realtime = queued.class == Class::Realtime;
             if realtime && working - queued.at > STALE_REALTIME {
+                self.counters.gave_up += 1;
                 self.entry.cut(flow);
                 self.recycle(queued.packet.bytes);
                 continue;

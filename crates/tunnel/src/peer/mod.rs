@@ -37,6 +37,9 @@ const FEEDBACK: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(1)..=Duration::from_millis(20);
 /// Nothing received for this long: waiting for missing packets pauses.
 const SILENCE: Duration = Duration::from_millis(100);
+/// A peer of which nothing is heard for this long, by no path, may have
+/// forgotten our keys.
+const SILENT: Duration = Duration::from_secs(1);
 /// How long a lost packet of each kind is worth repairing.
 const REPAIR_STREAM: Duration = Duration::from_secs(2);
 const REPAIR_DATAGRAM: Duration = Duration::from_millis(500);
@@ -45,6 +48,9 @@ const REPAIR_REALTIME: Duration = Duration::from_millis(150);
 /// gave up comes before.
 const WAIT_STREAM: Duration = Duration::from_millis(1500);
 const WAIT_REALTIME: Duration = Duration::from_millis(140);
+
+/// A path that loses more than this holds flows up noticeably.
+const LOSSY: f64 = 0.0005;
 
 /// Counters of a peer.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
@@ -79,12 +85,14 @@ pub struct Peer {
     pub(crate) sessions: Sessions,
     pub(crate) remote_instance: Option<u64>,
     pub(crate) paths: Vec<Path>,
+    /// Paths whose link is gone: their numbers are used up until the keys are
+    /// others.
+    closed_paths: Vec<Path>,
     pub(crate) last_heard: Option<Time>,
     pub(crate) counters: PeerCounters,
     /// The peer said goodbye.
     pub(crate) closed: bool,
     confirm: bool,
-    next_path: u8,
     layer: Layer,
     mode: Mode,
     mode_untold: bool,
@@ -141,11 +149,11 @@ impl Peer {
             sessions: Sessions::default(),
             remote_instance: None,
             paths: Vec::new(),
+            closed_paths: Vec::new(),
             last_heard: None,
             counters: PeerCounters::default(),
             closed: false,
             confirm: false,
-            next_path: 0,
             layer: tunnel.layer,
             mode: tunnel.mode,
             mode_untold: true,
@@ -209,6 +217,7 @@ impl Peer {
         self.exit = Reordering::new(self.layer, self.memory / 2);
         self.peer_clock = PeerClock::default();
         self.mode_untold = true;
+        self.closed_paths.clear();
         for path in &mut self.paths {
             let mut fresh = Path::new(path.id, path.link, path.remote, 1500, now);
             std::mem::swap(&mut fresh.mtu, &mut path.mtu);
@@ -236,11 +245,21 @@ impl Peer {
         if self.paths.len() >= MAX_PATHS || self.paths.iter().any(|p| p.link == link) {
             return;
         }
-        while self.paths.iter().any(|p| p.id == self.next_path) {
-            self.next_path = self.next_path.wrapping_add(1);
-        }
-        let mut path = Path::new(self.next_path, link, remote, config.device_mtu, now);
-        self.next_path = self.next_path.wrapping_add(1);
+        let mut path = match self.closed_paths.iter().position(|p| p.link == link) {
+            // The peer knows the path still, and no nonce may be used twice:
+            // it goes on with its numbers.
+            Some(index) => {
+                let old = self.closed_paths.swap_remove(index);
+                let mut path = Path::new(old.id, link, remote, config.device_mtu, now);
+                path.continue_from(old);
+                path
+            }
+            None => {
+                let taken = |id| self.paths.iter().chain(&self.closed_paths).any(|p| p.id == id);
+                let Some(id) = (0..=u8::MAX).find(|&id| !taken(id)) else { return };
+                Path::new(id, link, remote, config.device_mtu, now)
+            }
+        };
         path.wish = Wish { tier: config.tier, standby: config.standby, cap: config.cap_up };
         path.wish_untold = true;
         path.cap_down = config.cap_down;
@@ -265,7 +284,8 @@ impl Peer {
         for path in self.paths.iter_mut().filter(|p| p.link == link) {
             path.abandon_flight(&mut settled);
         }
-        self.paths.retain(|p| p.link != link);
+        let gone = self.paths.extract_if(.., |p| p.link == link);
+        self.closed_paths.extend(gone);
         self.take_settled(&mut settled);
         self.settled = settled;
     }
@@ -316,6 +336,12 @@ impl Peer {
     /// Keys and at least one path that works.
     pub(crate) fn is_connected(&self) -> bool {
         self.sessions.current.is_some() && self.paths.iter().any(|p| p.liveness.is_up())
+    }
+
+    /// Nothing works, and nothing has been heard for a while.
+    pub(crate) fn is_silent(&self, now: Time) -> bool {
+        !self.paths.iter().any(|p| p.liveness.is_up())
+            && self.last_heard.is_none_or(|at| now - at > SILENT)
     }
 
     /// The next inner packet from the peer.
@@ -407,12 +433,17 @@ impl Peer {
         }
         self.coding_at = now + Duration::from_millis(500);
         let slowest = up().map(|p| p.rtt.base()).max().unwrap_or_default();
-        // A loss-based sender halves its window's excess over the pipe: a queue
-        // of some part of the round trip keeps the paths busy meanwhile.
-        self.entry_parameters.target = (slowest / 3).max(Duration::from_millis(5));
-        self.entry_parameters.interval = (slowest * 2).max(Duration::from_millis(100));
+        let loss = up().map(|p| p.loss_share()).fold(0.0, f64::max);
+        // A loss-based sender needs a queue of some part of the round trip to
+        // keep the paths busy while its window recovers from a signal. Where
+        // paths lose, repairs hold the flow up for about a round trip at a
+        // time and its acknowledgements come in bursts: the queue has to bridge
+        // the pauses between them.
+        let bridged = if loss > LOSSY { slowest * 3 / 2 } else { slowest / 2 };
+        self.entry_parameters.target = bridged.max(Duration::from_millis(5));
+        self.entry_parameters.interval = (slowest * 4).max(Duration::from_millis(100));
         let size = erasure_rate(&ErasureConditions {
-            loss: Ratio::from_fraction(up().map(|p| p.loss_share()).fold(0.0, f64::max)),
+            loss: Ratio::from_fraction(loss),
             rtt: slowest,
             feedback_interval: self.feedback_interval(),
             deadline: REPAIR_REALTIME,

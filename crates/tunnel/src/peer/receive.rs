@@ -46,6 +46,10 @@ impl Peer {
         let index = match known {
             Some(index) => index,
             None => {
+                // Only the side that calls opens paths.
+                if !self.config.endpoints.is_empty() {
+                    return Err(Refused::NoPath);
+                }
                 if self.paths.len() >= super::MAX_PATHS {
                     return Err(Refused::TooManyPaths);
                 }
@@ -207,6 +211,8 @@ pub enum Refused {
     Forged,
     /// Received before, or too old to tell.
     Replayed,
+    /// A path that we haven't opened, or have closed.
+    NoPath,
     /// The peer has as many paths as it may.
     TooManyPaths,
 }

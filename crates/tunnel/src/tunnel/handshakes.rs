@@ -113,8 +113,9 @@ impl Tunnel {
         let wanted = match &entry.peer.sessions.current {
             None => true,
             Some(session) => match session.age(now) {
-                KeyAge::Fresh => false,
-                KeyAge::RekeyDue => session.initiator,
+                // The peer may have restarted and forgotten the keys.
+                KeyAge::Fresh => entry.peer.is_silent(now),
+                KeyAge::RekeyDue => session.initiator || entry.peer.is_silent(now),
                 KeyAge::Expired => true,
             },
         };
@@ -242,7 +243,7 @@ impl Tunnel {
         let established = entry.handshaking.pending.as_mut()?.finish(message).ok()?;
         entry.handshaking.pending = None;
         entry.handshaking.attempts = 0;
-        entry.handshaking.next_at = now;
+        entry.handshaking.next_at = now + AGE_CHECK;
         let instance = established.hello.instance;
         let anew = entry.peer.remote_instance != Some(instance);
         if anew {

@@ -180,6 +180,9 @@ impl Tunnel {
             if entry.peer.config.endpoints != endpoints {
                 entry.peer.config.endpoints = endpoints;
                 entry.handshaking.retry_at(now);
+                for (&link, state) in &self.links {
+                    open_path(&mut entry.peer, link, state, now);
+                }
                 self.activate(id);
             }
         }
@@ -392,7 +395,9 @@ impl Tunnel {
                 match refused {
                     Refused::Replayed => self.counters.replayed += 1,
                     Refused::Forged => self.counters.forged += 1,
-                    Refused::NoSession | Refused::TooManyPaths => self.counters.strange += 1,
+                    Refused::NoSession | Refused::NoPath | Refused::TooManyPaths => {
+                        self.counters.strange += 1;
+                    }
                 }
             }
         }
