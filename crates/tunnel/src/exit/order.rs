@@ -11,6 +11,8 @@ use std::time::Duration;
 const WINDOW: u64 = 16_384;
 /// What a place in a flow's window costs.
 const SLOT_COST: u64 = 16;
+/// Places that a flow's empty window may keep.
+const SPARE_SLOTS: usize = 64;
 /// What a flow costs.
 const FLOW_COST: u64 = 96;
 
@@ -331,6 +333,10 @@ impl Reordering {
                 self.status.delivered += 1;
                 self.ready.push_back(complete.1);
             }
+        }
+        // An emptied window must not keep its memory, which nobody counts.
+        if flow.slots.capacity() > (4 * flow.slots.len()).max(SPARE_SLOTS) {
+            flow.slots.shrink_to(2 * flow.slots.len());
         }
         // A hole began when the first packet behind it came.
         let since = flow.slots.iter().find_map(Slot::since);

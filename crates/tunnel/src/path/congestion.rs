@@ -62,7 +62,9 @@ pub struct AckSample {
     /// Least one-way delay among this acknowledgement's samples (any constant
     /// offset).
     pub min_delay_us: i64,
-    /// How many samples that is the least of.
+    /// Their sum above that least one.
+    pub delay_above_min_us: i64,
+    /// How many samples.
     pub delay_samples: u32,
     /// Bytes newly taken for lost.
     pub lost: u64,
@@ -99,13 +101,19 @@ pub struct Congestion {
     round_ends_at: u64,
     round_started: Time,
     rounds: u64,
-    round_min_queue: Option<Duration>,
+    round_min_delay: Option<i64>,
+    /// Sum and count of the round's delays, the sum above `round_reference`.
+    round_delays: (i64, u32),
+    round_reference: i64,
     round_lost: u64,
     round_start_delivered: u64,
     round_app_limited: bool,
     previous_round_queue: Duration,
     /// How much the rounds' least queues differ: noise that isn't ours.
     wobble: Duration,
+    /// Mean of a round's delays above its least: jitter, since a queue of ours
+    /// changes slowly.
+    noise: Duration,
     recent: VecDeque<(Time, i64)>,
     base_rtt: Duration,
     feedback: Duration,
@@ -126,12 +134,15 @@ impl Congestion {
             round_ends_at: 0,
             round_started: Time::ZERO,
             rounds: 0,
-            round_min_queue: None,
+            round_min_delay: None,
+            round_delays: (0, 0),
+            round_reference: 0,
             round_lost: 0,
             round_start_delivered: 0,
             round_app_limited: false,
             previous_round_queue: Duration::ZERO,
             wobble: Duration::ZERO,
+            noise: Duration::ZERO,
             recent: VecDeque::new(),
             base_rtt: Duration::from_millis(100),
             feedback: Duration::from_millis(20),
@@ -222,8 +233,15 @@ impl Congestion {
         while self.recent.front().is_some_and(|r| now - r.0 > span) {
             self.recent.pop_front();
         }
-        let queue = self.queue_of(Some(ack.min_delay_us));
-        self.round_min_queue = Some(self.round_min_queue.map_or(queue, |q| q.min(queue)));
+        if self.round_delays.1 == 0 {
+            self.round_reference = ack.min_delay_us;
+        }
+        let samples = i64::from(ack.delay_samples);
+        let above = (ack.min_delay_us - self.round_reference) * samples + ack.delay_above_min_us;
+        self.round_delays.0 += above;
+        self.round_delays.1 += ack.delay_samples;
+        let least = self.round_min_delay.map_or(ack.min_delay_us, |d| d.min(ack.min_delay_us));
+        self.round_min_delay = Some(least);
         self.round_lost += ack.lost;
         self.round_app_limited |= ack.app_limited;
 
@@ -238,12 +256,17 @@ impl Congestion {
         let queue = self.queue();
         let enough = self.recent.len() >= 2;
         match self.phase {
-            Phase::Drain { .. } if queue <= self.guard() / 3 => {
+            // As BBR leaves its drain: when no more is in flight than the pipe
+            // holds (draft-ietf-ccwg-bbr, section 5.3.2).
+            Phase::Drain { .. }
+                if queue <= self.guard() / 3
+                    || ack.in_flight <= self.bandwidth.bytes_in(self.base_rtt) =>
+            {
                 self.phase = Phase::Cruise { quiet_rounds: 0 };
                 self.start_round(ack.now, ack.delivered);
             }
             Phase::Drain { .. } => {}
-            _ if enough && queue > self.guard() * 3 && ack.now >= self.ignore_queue_until => {
+            _ if enough && queue > self.guard() * 3 + self.noise && ack.now >= self.ignore_queue_until => {
                 self.yield_to_queue(ack, queue * 2);
             }
             _ => {}
@@ -253,12 +276,21 @@ impl Congestion {
     fn end_round(&mut self, ack: &AckSample) {
         let now = ack.now;
         let length = (now - self.round_started).max(Duration::from_micros(200));
-        let queue = self.round_min_queue.unwrap_or_default();
+        let queue = self.queue_of(self.round_min_delay);
+        let (sum, samples) = self.round_delays;
+        if let (Some(least), true) = (self.round_min_delay, samples > 1) {
+            let mean = sum / i64::from(samples) + self.round_reference - least;
+            let mean = Duration::from_micros(u64::try_from(mean).unwrap_or(0)).min(GUARD_MAX);
+            self.noise = (self.noise * 7 + mean) / 8;
+        }
+        // The least of n samples of a jitter (uniform, of this mean) is about
+        // 2 mean / (n + 1): three times that is no queue yet.
+        let chance = self.noise * 6 / (samples + 1);
         let difference = queue.abs_diff(self.previous_round_queue);
         self.wobble = (self.wobble * 7 + difference.min(GUARD_MAX)) / 8;
         self.previous_round_queue = queue;
         self.rounds += 1;
-        let standing = queue > self.guard() && now >= self.ignore_queue_until;
+        let standing = queue > self.guard() + chance && now >= self.ignore_queue_until;
         let arrived = ack.delivered - self.round_start_delivered.min(ack.delivered);
         let shallow = self.round_lost > 4 * self.datagram
             && self.round_lost as f64 > SHALLOW_LOSS * (arrived + self.round_lost) as f64;
@@ -331,7 +363,8 @@ impl Congestion {
 
     /// The link is busy: what arrives is what it can take.
     fn yield_to_queue(&mut self, ack: &AckSample, over: Duration) {
-        if let Some(measured) = self.arrival_rate(over.max(self.base_rtt)) {
+        let measured = self.arrival_rate(over.max(self.base_rtt));
+        if let Some(measured) = measured.filter(|m| !self.round_app_limited || *m > self.bandwidth) {
             // One noisy measurement must not halve a good estimate twice.
             self.bandwidth = measured.max(self.bandwidth.scaled(0.3)).max(MIN_RATE);
         }
@@ -349,7 +382,8 @@ impl Congestion {
         self.round_ends_at = delivered;
         self.round_start_delivered = delivered;
         self.round_started = now;
-        self.round_min_queue = None;
+        self.round_min_delay = None;
+        self.round_delays = (0, 0);
         self.round_lost = 0;
         self.round_app_limited = false;
     }

@@ -22,6 +22,11 @@ impl Pacer {
         self.next.saturating_sub(AHEAD)
     }
 
+    /// More could have been sent by now.
+    pub fn is_behind(&self, now: Time) -> bool {
+        self.next + CATCH_UP < now
+    }
+
     /// `bytes` left at `now`, at `rate`.
     pub fn on_sent(&mut self, bytes: u64, rate: Rate, now: Time) {
         let catch_up = CATCH_UP.max(rate.time_for(2 * 1500).min(Duration::from_millis(20)));

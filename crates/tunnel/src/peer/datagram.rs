@@ -97,7 +97,6 @@ impl Peer {
         now: Time,
         out: &mut Vec<u8>,
     ) -> bool {
-        let more_waits = !self.entry.is_empty() || !self.repairs.is_empty();
         let path = &mut self.paths[datagram.path];
         let number = path.sent.next_number();
         let Some(session) = self.sessions.sending(now) else {
@@ -119,7 +118,7 @@ impl Peer {
         let fate = if datagram.eliciting { Fate::InFlight } else { Fate::Unwatched };
         let mut packet = SentPacket::new(now, size, fate);
         packet.mtu_probe = mtu_probe;
-        packet.app_limited = !more_waits;
+        packet.app_limited = path.is_underused(now);
         path.on_sent(packet, datagram.frames, paced, now);
         true
     }
