@@ -60,7 +60,7 @@ fn what_a_crash_leaves_is_taken_back_by_the_next_start() {
     world.keep_in_scratch("home");
     world.home_ok(&["up"]);
     let pid = world.status()["pid"].as_u64().unwrap();
-    world.sh(&format!("kill -9 {pid}"));
+    world.sh(&format!("kill -9 {pid}; while kill -0 {pid} 2>/dev/null; do sleep 0.05; done"));
     assert_ne!(world.snapshot(), before, "a crash leaves rules behind");
     world.home_ok(&["up"]);
     world.wait_for("it is connected again", |status| status["peers"][0]["connected"] == true);
