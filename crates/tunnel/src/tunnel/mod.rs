@@ -225,6 +225,9 @@ impl Tunnel {
         for entry in self.peers.values_mut() {
             entry.peer.on_link(link, up, now);
             if up {
+                // Without one when the endpoints became known meanwhile, or the
+                // link had no address of their IP version before.
+                open_path(&mut entry.peer, link, state, now);
                 entry.handshaking.retry_if_idle(now);
             }
         }
