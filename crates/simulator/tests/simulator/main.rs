@@ -4,6 +4,5 @@ mod failures;
 mod hostile;
 mod modes;
 mod random;
-mod scratch;
 mod sessions;
 mod support;

@@ -29,7 +29,7 @@ fn run(
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     let config =
-        Config { cases, failure_persistence: None, max_shrink_iters: 300, ..Config::default() };
+        Config { cases, failure_persistence: None, max_shrink_iters: 150, ..Config::default() };
     let random = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
     let result = TestRunner::new_with_rng(config, random)
         .run(&strategy, |scenario| check(&scenario).map_err(TestCaseError::fail));
@@ -138,9 +138,13 @@ fn it_works_in_the_end(scenario: &Scenario, outcome: &Outcome) -> Result<(), Str
     }
     let last = scenario.duration - QUIET_END / 2;
     for (index, flow) in outcome.flows.iter().enumerate() {
-        // TCP may sit out its own backed-off timer.
-        let tcp = matches!(flow.kind, TrafficKind::Tcp { .. });
-        if !tcp && flow.first_delivery_after(last).is_none() {
+        // TCP may sit out its own backed-off timer, and a greedy flow leaves the
+        // queue to one that fills it further.
+        let patient = matches!(flow.kind, TrafficKind::Tcp { .. } | TrafficKind::Greedy { .. });
+        let alone = outcome.flows.len() == 1;
+        if (!patient || alone && scenario.events.is_empty())
+            && flow.first_delivery_after(last).is_none()
+        {
             return Err(format!("flow {index} {:?} got nothing in the end", flow.kind));
         }
     }
