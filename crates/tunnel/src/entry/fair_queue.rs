@@ -224,6 +224,15 @@ impl EntryQueue {
         self.new.len() + self.old.len()
     }
 
+    /// The flow in turn, if there is just one.
+    pub fn only_flow(&self) -> Option<u16> {
+        match (self.new.len(), self.old.len()) {
+            (1, 0) => self.new.front().copied(),
+            (0, 1) => self.old.front().copied(),
+            _ => None,
+        }
+    }
+
     /// Takes the flow's next packet out, after CoDel has judged; packets that
     /// it drops on the way are gone. The flow stays in turn until [`Self::cut`]
     /// says that all of the packet has been sent.

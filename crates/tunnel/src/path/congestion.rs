@@ -88,6 +88,17 @@ enum Phase {
     Drain { since: Time, rounds: u32 },
 }
 
+/// How much had been delivered at a moment.
+#[derive(Clone, Copy, Debug)]
+struct Delivery {
+    /// Receive time, peer's clock.
+    at_us: i64,
+    /// Bytes delivered by then.
+    bytes: u64,
+    /// The least queue since the entry before.
+    queue: Duration,
+}
+
 /// The model of one path.
 #[derive(Debug)]
 pub struct Congestion {
@@ -96,8 +107,8 @@ pub struct Congestion {
     cap: Option<Rate>,
     datagram: u64,
     base_delay: WindowedMin,
-    /// Receive time, bytes delivered then; oldest first.
-    history: VecDeque<(i64, u64)>,
+    /// One entry an acknowledgement, oldest first.
+    history: VecDeque<Delivery>,
     round_ends_at: u64,
     round_started: Time,
     rounds: u64,
@@ -199,6 +210,11 @@ impl Congestion {
         self.queue_of(self.recent.iter().map(|r| r.1).min())
     }
 
+    /// How much the rounds' least queues differ: how unsteady the link is.
+    pub fn wobble(&self) -> Duration {
+        self.wobble
+    }
+
     /// Obey a limit given by the user.
     pub fn set_cap(&mut self, cap: Option<Rate>) {
         self.cap = cap;
@@ -224,7 +240,9 @@ impl Congestion {
         self.base_rtt = ack.base_rtt;
         self.feedback = ack.feedback;
         self.base_delay.update(ack.min_delay_us, now);
-        self.history.push_back((ack.received_us, ack.delivered));
+        let queue = self.queue_of(Some(ack.min_delay_us));
+        let delivery = Delivery { at_us: ack.received_us, bytes: ack.delivered, queue };
+        self.history.push_back(delivery);
         if self.history.len() > HISTORY {
             self.history.pop_front();
         }
@@ -363,13 +381,36 @@ impl Congestion {
 
     /// The link is busy: what arrives is what it can take.
     fn yield_to_queue(&mut self, ack: &AckSample, over: Duration) {
-        let measured = self.arrival_rate(over.max(self.base_rtt));
-        if let Some(measured) = measured.filter(|m| !self.round_app_limited || *m > self.bandwidth) {
+        let over = over.max(self.base_rtt);
+        // What arrives of a trickle says nothing, unless it had to queue.
+        let measured = self.busy_rate(over).or_else(|| {
+            self.arrival_rate(over).filter(|m| !self.round_app_limited || *m > self.bandwidth)
+        });
+        if let Some(measured) = measured {
             // One noisy measurement must not halve a good estimate twice.
             self.bandwidth = measured.max(self.bandwidth.scaled(0.3)).max(MIN_RATE);
         }
         self.phase = Phase::Drain { since: ack.now, rounds: 0 };
         self.start_round(ack.now, ack.delivered);
+    }
+
+    /// The rate of arrivals while there was a queue all the time, up to now and
+    /// over at most `span`; `None` if that wasn't long enough to tell.
+    fn busy_rate(&self, span: Duration) -> Option<Rate> {
+        let last = self.history.back()?;
+        let least = self.guard() / 2;
+        let span_us = span.as_micros() as i64;
+        let first = self
+            .history
+            .iter()
+            .rev()
+            .take_while(|d| d.queue > least && last.at_us - d.at_us <= span_us)
+            .last()?;
+        let elapsed = Duration::from_micros(u64::try_from(last.at_us - first.at_us).ok()?);
+        if elapsed < self.base_rtt / 3 || last.bytes - first.bytes < 8 * self.datagram {
+            return None;
+        }
+        Rate::from_bytes_in(last.bytes - first.bytes, elapsed)
     }
 
     fn grow(&mut self, over: Duration) {
@@ -390,13 +431,13 @@ impl Congestion {
 
     /// The rate of arrivals over the last `span` of the peer's clock.
     fn arrival_rate(&self, span: Duration) -> Option<Rate> {
-        let &(last_us, last_bytes) = self.history.back()?;
+        let Delivery { at_us: last_us, bytes: last_bytes, .. } = *self.history.back()?;
         let span_us = span.as_micros() as i64;
-        let &(first_us, first_bytes) = self
+        let Delivery { at_us: first_us, bytes: first_bytes, .. } = *self
             .history
             .iter()
             .rev()
-            .find(|(us, _)| last_us - us >= span_us)
+            .find(|d| last_us - d.at_us >= span_us)
             .or_else(|| self.history.front())?;
         let elapsed = u64::try_from(last_us - first_us).ok().filter(|&us| us > 0)?;
         if elapsed * 2 < span.as_micros() as u64 {

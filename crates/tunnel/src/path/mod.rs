@@ -29,6 +29,9 @@ use std::time::Duration;
 const REORDER_PACKETS: u64 = 3;
 const REORDER_PACKETS_MAX: u64 = 128;
 
+/// What a path may be slower than at its best before it's thought silent.
+const SLOWNESS: Duration = Duration::from_millis(100);
+
 /// What the home wants of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wish {
@@ -410,7 +413,17 @@ impl Path {
 
     fn suspect_at(&self, feedback: Duration) -> Option<Time> {
         let oldest = self.sent.oldest_in_flight().map(|(_, p)| p.sent_at);
-        self.liveness.suspect_at(oldest, self.rtt.smoothed(), self.rtt.variation(), feedback)
+        self.liveness.suspect_at(oldest, self.expected_rtt(), self.bounded_variation(), feedback)
+    }
+
+    /// After how long feedback is expected. A path that was slow just now isn't
+    /// waited for that long: others are quicker.
+    fn expected_rtt(&self) -> Duration {
+        self.rtt.smoothed().min(self.rtt.base() + SLOWNESS)
+    }
+
+    fn bounded_variation(&self) -> Duration {
+        self.rtt.variation().min(SLOWNESS / 4)
     }
 
     /// When the oldest packet's feedback is late enough to send its frames by
@@ -421,8 +434,8 @@ impl Path {
         if oldest.reinjected || !self.liveness.is_up() {
             return None;
         }
-        let margin = (self.rtt.variation() * 4).max(Duration::from_millis(10));
-        Some(oldest.sent_at + self.rtt.smoothed() + feedback + margin)
+        let margin = (self.bounded_variation() * 4).max(Duration::from_millis(10));
+        Some(oldest.sent_at + self.expected_rtt() + feedback + margin)
     }
 
     fn reinject(&mut self, settled: &mut Settled) {

@@ -17,6 +17,7 @@ impl Peer {
         self.counters.accepted += 1;
         self.counters.accepted_bytes += packet.bytes.len() as u64;
         self.last_used = now;
+        self.last_admitted = now;
         let headers = Headers::parse(&packet.bytes, self.layer);
         let rule = rules.class_of(&packet.bytes, &headers).map(|index| index.0);
         let mode =

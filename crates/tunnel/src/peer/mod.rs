@@ -41,7 +41,7 @@ const SILENCE: Duration = Duration::from_millis(100);
 /// forgotten our keys.
 const SILENT: Duration = Duration::from_secs(1);
 /// How long a lost packet of each kind is worth repairing.
-const REPAIR_STREAM: Duration = Duration::from_secs(2);
+const REPAIR_STREAM: Duration = Duration::from_millis(1200);
 const REPAIR_DATAGRAM: Duration = Duration::from_millis(500);
 const REPAIR_REALTIME: Duration = Duration::from_millis(150);
 /// How long the exit waits for what may be repaired: the entry's word that it
@@ -51,6 +51,10 @@ const WAIT_REALTIME: Duration = Duration::from_millis(140);
 
 /// A path that loses more than this holds flows up noticeably.
 const LOSSY: f64 = 0.0005;
+
+/// A path whose delay changes by more than this from round to round has a
+/// capacity that changes as quickly: a flow needs a longer queue to use it.
+const UNSTEADY: Duration = Duration::from_millis(15);
 
 /// Counters of a peer.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
@@ -135,6 +139,7 @@ pub struct Peer {
     settled: Settled,
     coded: Vec<u8>,
     last_used: Time,
+    last_admitted: Time,
     spare: Vec<Vec<u8>>,
     orders: Vec<(i64, usize)>,
 }
@@ -188,6 +193,7 @@ impl Peer {
             settled: Settled::default(),
             coded: Vec::new(),
             last_used: Time::ZERO,
+            last_admitted: Time::ZERO,
             spare: Vec::new(),
             orders: Vec::new(),
         }
@@ -439,7 +445,12 @@ impl Peer {
         // paths lose, repairs hold the flow up for about a round trip at a
         // time and its acknowledgements come in bursts: the queue has to bridge
         // the pauses between them.
-        let bridged = if loss > LOSSY { slowest * 3 / 2 } else { slowest / 2 };
+        let unsteady = self.paths.iter().any(|p| p.congestion.wobble() > UNSTEADY);
+        let bridged = match (unsteady, loss > LOSSY) {
+            (true, _) => slowest * 2 + UNSTEADY * 10,
+            (false, true) => slowest * 3 / 2,
+            (false, false) => slowest / 2,
+        };
         self.entry_parameters.target = bridged.max(Duration::from_millis(5));
         self.entry_parameters.interval = (slowest * 4).max(Duration::from_millis(100));
         let size = erasure_rate(&ErasureConditions {

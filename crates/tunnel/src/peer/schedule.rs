@@ -16,7 +16,7 @@ const ELASTIC_AFTER: Duration = Duration::from_millis(30);
 const ELASTIC_FOR: Duration = Duration::from_secs(1);
 /// Mode `overflow`: a queue this old counts as "full".
 const OVERFLOW_AFTER: Duration = Duration::from_millis(10);
-/// Urgent packets may exceed a path's window by this factor.
+/// Urgent packets and repairs may exceed a path's window by this factor.
 const URGENT_WINDOWS: u64 = 2;
 
 /// What is to be sent.
@@ -24,7 +24,7 @@ const URGENT_WINDOWS: u64 = 2;
 pub enum Item {
     /// Small and not to wait: doesn't ask the pacer.
     Urgent,
-    /// Something sent before: as soon as it can be, but paced.
+    /// Something sent before that others wait for: where it arrives first.
     Repair,
     /// A flow's bytes.
     Bulk {
@@ -71,15 +71,11 @@ impl Peer {
             return Some(choice);
         }
         match item {
-            Item::Bulk { elastic: true, .. } | Item::Urgent => Some(choice),
+            Item::Bulk { elastic: true, .. } | Item::Urgent | Item::Repair => Some(choice),
             // Waiting for the best path brings all that waits there by then.
             Item::Bulk { backlog, .. } => {
                 let drain = self.paths[best].congestion.bandwidth().time_for(backlog);
                 (arrival <= best_arrival + drain.as_micros() as i64).then_some(choice)
-            }
-            Item::Repair => {
-                let patience = Duration::from_millis(5).as_micros() as i64;
-                (arrival <= best_arrival + patience).then_some(choice)
             }
         }
     }
@@ -127,6 +123,7 @@ impl Peer {
         if self.entry.is_empty() && self.repairs.is_empty() {
             return None;
         }
-        self.paths.iter().filter_map(|p| p.release_at(now)).min()
+        let free = self.paths.iter().filter_map(|p| p.release_at(now)).min()?;
+        Some(self.waits_for_more(now).map_or(free, |until| until.max(free)))
     }
 }

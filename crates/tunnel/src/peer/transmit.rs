@@ -19,6 +19,8 @@ use std::time::Duration;
 const BATCH: usize = 44;
 /// A batch lasts no longer than this at the path's rate.
 const BATCH_TIME: Duration = Duration::from_micros(600);
+/// How long a remainder waits for more to go with it.
+const FILL_WAIT: Duration = Duration::from_millis(2);
 /// Real-time chunks shorter than this are rather copied than coded.
 const LEAST_CODED: u32 = 300;
 /// A chunk shorter than this isn't worth its header, unless it's all there is.
@@ -305,7 +307,7 @@ impl Peer {
                 }
             }
         }
-        if self.outgoing.bytes() > self.memory / 4 {
+        if self.outgoing.bytes() > self.memory / 4 || self.waits_for_more(now).is_some() {
             return None;
         }
         for _ in 0..=self.entry.active_flows() {
@@ -317,6 +319,24 @@ impl Peer {
             self.entry.skip(flow);
         }
         None
+    }
+
+    /// A remainder of an elastic flow that fills no datagram waits a moment for
+    /// what comes next (as Nagle's algorithm does, RFC 896): else a third of
+    /// the datagrams would carry the last few bytes of a packet. Until when, if
+    /// so.
+    pub(super) fn waits_for_more(&self, now: Time) -> Option<Time> {
+        let until = self.last_admitted + FILL_WAIT;
+        if now >= until || !self.repairs.is_empty() || self.entry.active_flows() != 1 {
+            return None;
+        }
+        let flow = self.entry.only_flow()?;
+        let key = self.cutting.get(usize::from(flow)).copied().flatten()?;
+        let outgoing = self.outgoing.get(key)?;
+        let waiting = u64::from(outgoing.len() - outgoing.cut) + self.entry.status().bytes;
+        let elastic = self.elastic_until.get(usize::from(flow)).is_some_and(|at| now < *at);
+        let room = self.paths.iter().filter(|p| p.liveness.is_up()).map(|p| p.room()).min()?;
+        (elastic && outgoing.cut > 0 && waiting < room as u64).then_some(until)
     }
 
     /// The flow whose turn it is, and what its next bytes are.
@@ -364,6 +384,11 @@ impl Peer {
                 }
             }
             if self.outgoing.bytes() > self.memory / 4 {
+                break;
+            }
+            // The end of a packet goes with what is already here, but a new
+            // datagram for it alone waits a moment.
+            if datagram.is_empty(out) && self.waits_for_more(now).is_some() {
                 break;
             }
             let Some((flow, item)) = self.next_item(now) else { break };
