@@ -4,15 +4,14 @@ use super::assembly::{Assembly, Rejected};
 use braid_inner::{InnerPacket, Layer};
 use braid_units::Time;
 use braid_wire::{Chunk, ChunkPosition, GaveUp, expand};
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
 /// How far a flow's packets may be ahead of the one it waits for.
 const WINDOW: u64 = 16_384;
 /// What a place in a flow's window costs.
-const SLOT_COST: u64 = 16;
-/// Places that a flow's empty window may keep.
-const SPARE_SLOTS: usize = 64;
+const SLOT_COST: u64 = 64;
 /// What a flow costs.
 const FLOW_COST: u64 = 96;
 
@@ -56,43 +55,54 @@ pub struct Reordering {
     blocked: BTreeSet<(Time, u16)>,
     ready: VecDeque<InnerPacket>,
     status: ExitStatus,
-    spare: Vec<Vec<u8>>,
 }
 
-/// The order of one flow.
+/// The order of one flow. Sparse: a packet far ahead costs no more than one
+/// that is near.
 #[derive(Debug, Default)]
 pub struct FlowOrder {
+    /// The packet waited for.
     next: u64,
-    slots: VecDeque<Slot>,
+    /// Later ones that have come, whole or in part.
+    held: BTreeMap<u64, Held>,
+    /// Later ones that were delivered already, or won't come.
+    gone: BTreeSet<u64>,
     blocked_since: Option<Time>,
     realtime: bool,
 }
 
-#[derive(Debug, Default)]
-enum Slot {
-    #[default]
-    Missing,
-    /// Delivered already or given up.
-    Gone,
-    Partial(Box<(Time, Assembly)>),
-    Complete(Box<(Time, InnerPacket)>),
+/// A packet that has come, whole or in part, and since when.
+#[derive(Debug)]
+struct Held {
+    since: Time,
+    state: State,
 }
 
-impl Slot {
-    fn since(&self) -> Option<Time> {
-        match self {
-            Slot::Missing | Slot::Gone => None,
-            Slot::Partial(p) => Some(p.0),
-            Slot::Complete(p) => Some(p.0),
-        }
+#[derive(Debug)]
+enum State {
+    Partial(Assembly),
+    /// Incomplete, and nothing more will come.
+    Abandoned(Assembly),
+    Complete(InnerPacket),
+}
+
+impl Held {
+    fn memory(&self) -> u64 {
+        SLOT_COST
+            + match &self.state {
+                State::Partial(assembly) | State::Abandoned(assembly) => assembly.memory(),
+                State::Complete(packet) => packet.bytes.capacity() as u64,
+            }
+    }
+}
+
+impl FlowOrder {
+    fn is_empty(&self) -> bool {
+        self.held.is_empty() && self.gone.is_empty()
     }
 
     fn memory(&self) -> u64 {
-        match self {
-            Slot::Missing | Slot::Gone => 0,
-            Slot::Partial(p) => p.1.memory(),
-            Slot::Complete(p) => p.1.bytes.capacity() as u64,
-        }
+        SLOT_COST * self.gone.len() as u64 + self.held.values().map(Held::memory).sum::<u64>()
     }
 }
 
@@ -106,7 +116,6 @@ impl Reordering {
             blocked: BTreeSet::new(),
             ready: VecDeque::new(),
             status: ExitStatus::default(),
-            spare: Vec::new(),
         }
     }
 
@@ -120,7 +129,7 @@ impl Reordering {
     ) -> Result<(), Rejected> {
         let known = self.flows.len();
         let flow = self.flows.entry(chunk.flow).or_default();
-        let created = flow.next == 0 && flow.slots.is_empty();
+        let created = flow.next == 0 && flow.is_empty();
         let number = expand(chunk.sequence, 24, flow.next);
         flow.realtime = chunk.realtime;
         if number < flow.next || number > flow.next + (1 << 22) {
@@ -128,7 +137,7 @@ impl Reordering {
             return Err(Rejected::Duplicate);
         }
         // The common case: in order, whole, nothing waits.
-        if number == flow.next && flow.slots.is_empty() {
+        if number == flow.next && flow.is_empty() {
             if let ChunkPosition::Whole(offload) = chunk.position {
                 let mut bytes = buffer(chunk.data.len());
                 bytes.clear();
@@ -165,26 +174,19 @@ impl Reordering {
             if number < flow.next || number >= flow.next + WINDOW {
                 continue;
             }
-            let index = (number - flow.next) as usize;
+            // What has come of it is saved when its turn comes.
+            if let Some(held) = flow.held.get_mut(&number) {
+                if let State::Partial(assembly) = &mut held.state {
+                    held.state = State::Abandoned(std::mem::take(assembly));
+                }
+                continue;
+            }
             // Nothing else would ever remove these notes: they have to fit.
-            let grown = SLOT_COST * (index + 1).saturating_sub(flow.slots.len()) as u64;
-            if self.status.held_bytes + grown > self.limit {
+            if self.status.held_bytes + SLOT_COST > self.limit {
                 break;
             }
-            grow(&mut flow.slots, index, &mut self.status.held_bytes);
-            // What has come of it is saved when its turn comes.
-            match &mut flow.slots[index] {
-                slot @ Slot::Missing => *slot = Slot::Gone,
-                Slot::Partial(_) if index == 0 => {
-                    Self::give_up_front(self.layer, flow, &mut self.ready, &mut self.status);
-                }
-                slot @ Slot::Partial(_) => {
-                    let memory = slot.memory();
-                    self.status.held_bytes -= memory;
-                    self.status.missed += 1;
-                    *slot = Slot::Gone;
-                }
-                Slot::Gone | Slot::Complete(_) => {}
+            if flow.gone.insert(number) {
+                self.status.held_bytes += SLOT_COST;
             }
         }
         self.after_change(gave_up.flow);
@@ -236,15 +238,9 @@ impl Reordering {
             .blocked
             .iter()
             .filter_map(|(_, flow)| self.flows.get(flow))
-            .flat_map(|flow| &flow.slots)
-            .filter(|slot| slot.since().is_some())
-            .count();
-        ExitStatus { waiting: waiting as u64, ..self.status }
-    }
-
-    /// A buffer that salvaging left over.
-    pub fn take_spare(&mut self) -> Option<Vec<u8>> {
-        self.spare.pop()
+            .map(|flow| flow.held.len() as u64)
+            .sum();
+        ExitStatus { waiting, ..self.status }
     }
 
     fn patience_of(&self, flow: u16, patience: Patience) -> Duration {
@@ -262,24 +258,29 @@ impl Reordering {
         buffer: impl FnOnce(usize) -> Vec<u8>,
     ) -> Result<(), Rejected> {
         let Some(flow) = self.flows.get_mut(&chunk.flow) else { return Ok(()) };
-        // Too far ahead: what's at the front is given up for it.
+        // Too far ahead: what's in front is given up for it.
         while number >= flow.next + WINDOW {
-            if flow.slots.is_empty() {
-                flow.next = number - WINDOW + 1;
-                break;
+            let first = flow.held.keys().chain(&flow.gone).min().copied();
+            match first.filter(|first| first + WINDOW <= number) {
+                Some(first) => {
+                    flow.next = first;
+                    Self::close(self.layer, flow, first, &mut self.ready, &mut self.status);
+                }
+                None => flow.next = number - WINDOW + 1,
             }
-            Self::give_up_front(self.layer, flow, &mut self.ready, &mut self.status);
         }
-        let index = (number - flow.next) as usize;
-        grow(&mut flow.slots, index, &mut self.status.held_bytes);
-        let slot = &mut flow.slots[index];
-        let before = slot.memory();
-        let result = match slot {
-            Slot::Gone | Slot::Complete(_) => {
-                self.status.duplicates += 1;
-                return Err(Rejected::Duplicate);
+        if number < flow.next || flow.gone.contains(&number) {
+            self.status.duplicates += 1;
+            return Err(Rejected::Duplicate);
+        }
+        let mut before = 0;
+        let held = match flow.held.entry(number) {
+            Entry::Occupied(entry) => {
+                let held = entry.into_mut();
+                before = held.memory();
+                held
             }
-            Slot::Missing => {
+            Entry::Vacant(place) => {
                 let capacity = match chunk.position {
                     ChunkPosition::Whole(_) => chunk.data.len(),
                     ChunkPosition::First { total, .. } => total as usize,
@@ -289,57 +290,66 @@ impl Reordering {
                         (offset as usize + chunk.data.len()).max(4096)
                     }
                 };
-                let mut assembly = Assembly::new(buffer(capacity));
-                let result = assembly.insert(chunk);
-                *slot = Slot::Partial(Box::new((now, assembly)));
-                result
+                let state = State::Partial(Assembly::new(buffer(capacity)));
+                place.insert(Held { since: now, state })
             }
-            Slot::Partial(partial) => partial.1.insert(chunk),
         };
+        let result = match &mut held.state {
+            State::Complete(_) | State::Abandoned(_) => Err(Rejected::Duplicate),
+            State::Partial(assembly) => assembly.insert(chunk),
+        };
+        self.status.held_bytes = self.status.held_bytes + held.memory() - before;
         match result {
-            Ok(true) => {
-                if let Slot::Partial(partial) = std::mem::take(slot) {
-                    if let Some(packet) = partial.1.finish() {
-                        if chunk.unordered {
-                            self.status.delivered += 1;
-                            self.ready.push_back(packet);
-                            *slot = Slot::Gone;
-                        } else {
-                            if index > 0 {
-                                self.status.reordered += 1;
-                            }
-                            *slot = Slot::Complete(Box::new((now, packet)));
-                        }
-                    }
-                }
-            }
+            Ok(true) => self.complete(chunk, number),
             Ok(false) => {}
             Err(Rejected::Duplicate) => self.status.duplicates += 1,
             Err(Rejected::Contradiction) => self.status.rejected += 1,
         }
-        let after = flow.slots[index].memory();
-        self.status.held_bytes = self.status.held_bytes + after - before;
         result.map(|_| ())
+    }
+
+    /// A packet is whole now: it goes at once, or waits for its turn.
+    fn complete(&mut self, chunk: &Chunk<'_>, number: u64) {
+        let Some(flow) = self.flows.get_mut(&chunk.flow) else { return };
+        let Some(held) = flow.held.remove(&number) else { return };
+        self.status.held_bytes -= held.memory();
+        let State::Partial(assembly) = held.state else { return };
+        let Some(packet) = assembly.finish() else { return };
+        if chunk.unordered {
+            self.status.delivered += 1;
+            self.ready.push_back(packet);
+            flow.gone.insert(number);
+            self.status.held_bytes += SLOT_COST;
+        } else {
+            self.status.reordered += u64::from(number > flow.next);
+            let held = Held { since: held.since, state: State::Complete(packet) };
+            self.status.held_bytes += held.memory();
+            flow.held.insert(number, held);
+        }
     }
 
     /// Delivers what is in order now and notes what the flow waits for.
     fn after_change(&mut self, id: u16) {
         let Some(flow) = self.flows.get_mut(&id) else { return };
-        while let Some(Slot::Gone | Slot::Complete(_)) = flow.slots.front() {
-            let Some(slot) = flow.slots.pop_front() else { break };
-            self.status.held_bytes -= slot.memory() + SLOT_COST;
-            flow.next += 1;
-            if let Slot::Complete(complete) = slot {
-                self.status.delivered += 1;
-                self.ready.push_back(complete.1);
+        loop {
+            if flow.gone.remove(&flow.next) {
+                self.status.held_bytes -= SLOT_COST;
+                flow.next += 1;
+                continue;
+            }
+            match flow.held.first_entry() {
+                Some(first)
+                    if *first.key() == flow.next
+                        && !matches!(first.get().state, State::Partial(_)) =>
+                {
+                    let number = flow.next;
+                    Self::close(self.layer, flow, number, &mut self.ready, &mut self.status);
+                }
+                _ => break,
             }
         }
-        // An emptied window must not keep its memory, which nobody counts.
-        if flow.slots.capacity() > (4 * flow.slots.len()).max(SPARE_SLOTS) {
-            flow.slots.shrink_to(2 * flow.slots.len());
-        }
         // A hole began when the first packet behind it came.
-        let since = flow.slots.iter().find_map(Slot::since);
+        let since = flow.held.first_key_value().map(|(_, held)| held.since);
         if since != flow.blocked_since {
             if let Some(old) = flow.blocked_since {
                 self.blocked.remove(&(old, id));
@@ -351,13 +361,15 @@ impl Reordering {
         }
     }
 
-    /// Nothing waits any more, yet there are places of packets that came out of
+    /// Nothing waits any more, yet there are notes of packets that came out of
     /// order and were delivered: only duplicates could want them.
     fn forget_marks(&mut self, id: u16) {
         let Some(flow) = self.flows.get_mut(&id) else { return };
-        flow.next += flow.slots.len() as u64;
-        self.status.held_bytes -= SLOT_COST * flow.slots.len() as u64;
-        flow.slots = VecDeque::new();
+        if let Some(last) = flow.gone.last() {
+            flow.next = flow.next.max(last + 1);
+            self.status.held_bytes -= SLOT_COST * flow.gone.len() as u64;
+            flow.gone.clear();
+        }
     }
 
     fn expire_first(&mut self, due: impl Fn(Time) -> bool) -> bool {
@@ -373,46 +385,50 @@ impl Reordering {
     /// Gives up what the flow waits for.
     fn skip_hole(&mut self, id: u16) {
         let Some(flow) = self.flows.get_mut(&id) else { return };
-        while let Some(Slot::Missing) = flow.slots.front() {
-            Self::give_up_front(self.layer, flow, &mut self.ready, &mut self.status);
-        }
-        if let Some(Slot::Partial(_)) = flow.slots.front() {
-            Self::give_up_front(self.layer, flow, &mut self.ready, &mut self.status);
+        let Some((&first, held)) = flow.held.first_key_value() else { return };
+        let noted = flow.gone.range(flow.next..first).count() as u64;
+        self.status.missed += first - flow.next - noted;
+        self.status.held_bytes -= SLOT_COST * noted;
+        flow.gone = flow.gone.split_off(&first);
+        let partial = matches!(held.state, State::Partial(_));
+        flow.next = first;
+        if partial {
+            Self::close(self.layer, flow, first, &mut self.ready, &mut self.status);
         }
         self.after_change(id);
     }
 
-    fn give_up_front(
+    /// Ends the waiting for a packet that is held; if it's the next one, the
+    /// flow goes on behind it. What has come of
+    /// it is delivered.
+    fn close(
         layer: Layer,
         flow: &mut FlowOrder,
+        number: u64,
         ready: &mut VecDeque<InnerPacket>,
         status: &mut ExitStatus,
     ) {
-        let Some(slot) = flow.slots.pop_front() else { return };
-        flow.next += 1;
-        status.held_bytes -= slot.memory() + SLOT_COST;
-        match slot {
-            Slot::Missing => status.missed += 1,
-            Slot::Gone => {}
-            Slot::Partial(partial) => {
+        if number == flow.next {
+            flow.next += 1;
+        }
+        if flow.gone.remove(&number) {
+            status.held_bytes -= SLOT_COST;
+        }
+        let Some(held) = flow.held.remove(&number) else { return };
+        status.held_bytes -= held.memory();
+        match held.state {
+            State::Complete(packet) => {
+                status.delivered += 1;
+                ready.push_back(packet);
+            }
+            State::Partial(assembly) | State::Abandoned(assembly) => {
                 status.missed += 1;
-                partial.1.salvage(layer, |packet| {
+                assembly.salvage(layer, |packet| {
                     status.delivered += 1;
                     ready.push_back(packet);
                 });
             }
-            Slot::Complete(complete) => {
-                status.delivered += 1;
-                ready.push_back(complete.1);
-            }
         }
-    }
-}
-
-fn grow(slots: &mut VecDeque<Slot>, index: usize, held: &mut u64) {
-    if slots.len() <= index {
-        *held += SLOT_COST * (index + 1 - slots.len()) as u64;
-        slots.resize_with(index + 1, Slot::default);
     }
 }
 
@@ -520,15 +536,7 @@ mod tests {
             delivered(&mut r);
         }
         assert!(r.status().held_bytes <= limit + 80_000 + 3000 * FLOW_COST, "{:?}", r.status());
-        let held: u64 = r
-            .flows
-            .values()
-            .map(|f| {
-                FLOW_COST
-                    + f.slots.len() as u64 * SLOT_COST
-                    + f.slots.iter().map(Slot::memory).sum::<u64>()
-            })
-            .sum();
+        let held: u64 = r.flows.values().map(|f| FLOW_COST + 0 + f.memory()).sum();
         assert_eq!(held, r.status().held_bytes);
     }
 

@@ -284,7 +284,10 @@ impl Congestion {
                 self.start_round(ack.now, ack.delivered);
             }
             Phase::Drain { .. } => {}
-            _ if enough && queue > self.guard() * 3 + self.noise && ack.now >= self.ignore_queue_until => {
+            _ if enough
+                && queue > self.guard() * 3 + self.noise
+                && ack.now >= self.ignore_queue_until =>
+            {
                 self.yield_to_queue(ack, queue * 2);
             }
             _ => {}
