@@ -401,6 +401,9 @@ impl Path {
             if !packet.reinjected {
                 settled.lost.extend(self.sent.frames(&packet));
             }
+            if packet.mtu_probe {
+                self.mtu.on_probe_lost(packet.size, packet.sent_at);
+            }
             self.sent.settle(number, Fate::Lost);
         }
         self.loss_at = None;
@@ -412,7 +415,7 @@ impl Path {
     }
 
     fn suspect_at(&self, feedback: Duration) -> Option<Time> {
-        let oldest = self.sent.oldest_in_flight().map(|(_, p)| p.sent_at);
+        let oldest = self.sent.oldest_watched().map(|(_, p)| p.sent_at);
         self.liveness.suspect_at(oldest, self.expected_rtt(), self.bounded_variation(), feedback)
     }
 
@@ -430,7 +433,7 @@ impl Path {
     /// another path too (the probe timeout of RFC 9002, section 6.2, spent on
     /// another path).
     fn overdue_at(&self, feedback: Duration) -> Option<Time> {
-        let (_, oldest) = self.sent.oldest_in_flight()?;
+        let (_, oldest) = self.sent.oldest_watched()?;
         if oldest.reinjected || !self.liveness.is_up() {
             return None;
         }
@@ -439,7 +442,7 @@ impl Path {
     }
 
     fn reinject(&mut self, settled: &mut Settled) {
-        let Some((number, packet)) = self.sent.oldest_in_flight() else { return };
+        let Some((number, packet)) = self.sent.oldest_watched() else { return };
         let packet = *packet;
         settled.lost.extend(self.sent.frames(&packet));
         if let Some(packet) = self.sent.get_mut(number) {
