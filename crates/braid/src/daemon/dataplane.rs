@@ -57,7 +57,7 @@ pub fn start(
         xor_hash: setup.xor_hash,
         links: BTreeMap::new(),
         peers: BTreeMap::new(),
-        next_link: 0,
+        numbers: BTreeMap::new(),
         reporter: Reporter::new(setup.mode),
     };
     std::thread::Builder::new()
@@ -70,7 +70,9 @@ struct Bridge {
     xor_hash: XorHash,
     links: BTreeMap<Name, BridgedLink>,
     peers: BTreeMap<PeerId, BridgedPeer>,
-    next_link: u16,
+    /// Numbers once given stay with the name: a link that comes back goes on
+    /// with its path.
+    numbers: BTreeMap<Name, LinkId>,
     reporter: Reporter,
 }
 
@@ -179,8 +181,8 @@ impl Bridge {
     }
 
     fn add_link(&mut self, link: Link, used: Option<QuotaCounter>) {
-        let id = LinkId(self.next_link);
-        self.next_link = (self.next_link + 1) % FIRST_LISTENING;
+        let next = LinkId(self.numbers.len() as u16 % FIRST_LISTENING);
+        let id = *self.numbers.entry(link.name.clone()).or_insert(next);
         let mut quota = link.quota.as_ref().map(translate::quota);
         if let (Some(quota), Some(used)) = (&mut quota, used) {
             quota.restore(ByteSize::from_bytes(used.used_bytes), used.period_start_unix);

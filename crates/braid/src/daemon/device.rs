@@ -1,9 +1,12 @@
 use super::DaemonError;
-use braid_control::config::{Interface, Layer};
+use braid_control::config::{DeviceName, Interface, Layer};
+use braid_linux::netlink::Netlink;
 use braid_linux::tun::{OffloadChoice, Tun};
+use std::io;
 
-/// Makes the tunnel's device with its MTU and sets it up. Its addresses are the
-/// host routing's.
+/// Makes the tunnel's device with its MTU, sets it up and gives it to its
+/// bridge, if it has one. Its addresses are the host routing's. All of that is
+/// gone with the device.
 pub fn create(interface: &Interface) -> Result<Tun, DaemonError> {
     let name = interface.name.as_str();
     let doing = |what: &str| DaemonError::system(format!("{what} {name}"));
@@ -15,8 +18,29 @@ pub fn create(interface: &Interface) -> Result<Tun, DaemonError> {
         Tun::open(name, layer, OffloadChoice::Best).map_err(doing("making the device"))?;
     tun.set_mtu(u32::from(interface.mtu)).map_err(doing("setting the MTU of"))?;
     tun.set_queue_length(QUEUE).map_err(doing("setting the queue of"))?;
+    if let Some(bridge) = &interface.bridge {
+        join_bridge(name, bridge)
+            .map_err(DaemonError::system(format!("making {name} a port of {bridge}")))?;
+    }
     tun.bring_up().map_err(doing("setting up"))?;
     Ok(tun)
+}
+
+/// The bridge is the host's: it is neither made nor set up here.
+fn join_bridge(name: &str, bridge: &DeviceName) -> io::Result<()> {
+    let mut netlink = Netlink::open()?;
+    let found = netlink.link(bridge.as_str()).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => io::Error::new(
+            io::ErrorKind::NotFound,
+            format!("there is no such device; make it first: `ip link add {bridge} type bridge`"),
+        ),
+        _ => error,
+    })?;
+    if found.kind.as_deref() != Some("bridge") {
+        let what = "it is no bridge; correct interface.bridge in the config";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    }
+    netlink.set_bridge(name, bridge.as_str())
 }
 
 /// Packets that the kernel keeps while the data plane is busy. Its own queue is

@@ -31,7 +31,8 @@ pub struct Interface {
     pub state_dir: PathBuf,
     /// Where Prometheus may ask, besides the control socket.
     pub metrics: Option<SocketAddr>,
-    /// The bridge that the TAP device becomes a port of.
+    /// The bridge that the TAP device becomes a port of; it must be there when
+    /// the tunnel comes up.
     pub bridge: Option<DeviceName>,
     /// Share of bytes that duplicates and erasure coding may cost.
     pub redundancy_budget: Ratio,

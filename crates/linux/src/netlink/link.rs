@@ -113,6 +113,19 @@ impl Netlink {
         self.change(request.u32(libc::IFLA_TXQLEN, packets))
     }
 
+    /// Makes an interface a port of a bridge (or of another device that takes
+    /// ports).
+    ///
+    /// # Errors
+    /// `NotFound` when one of them isn't there; the kernel's word when the
+    /// bridge doesn't take it.
+    pub fn set_bridge(&mut self, name: &str, bridge: &str) -> io::Result<()> {
+        let bridge = self.link(bridge)?.index;
+        let index = self.link(name)?.index;
+        let request = Request::new(libc::RTM_NEWLINK, 0).fixed(&header(index, 0, 0));
+        self.change(request.u32(libc::IFLA_MASTER, bridge))
+    }
+
     /// Makes a pair of virtual Ethernet interfaces: `name` here, `peer` in the
     /// namespace given (here too without one). Both are down.
     ///

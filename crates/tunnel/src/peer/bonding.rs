@@ -26,7 +26,9 @@ pub(super) struct Bonded {
     pub packet: InnerPacket,
     pub flow: u16,
     pub sequence: u32,
-    /// Indices of the paths.
+    /// Bytes sent by the path whose turn it is.
+    pub sent: u32,
+    /// Indices of the paths, that whose turn it is last.
     pub paths: Vec<usize>,
 }
 
@@ -84,7 +86,7 @@ impl Peer {
             };
             let sequence = self.bonding.sequence;
             self.bonding.sequence = sequence.wrapping_add(1) & 0xff_ffff;
-            return Some(Bonded { packet, flow: FIRST_FLOW, sequence, paths });
+            return Some(Bonded { packet, flow: FIRST_FLOW, sequence, sent: 0, paths });
         }
     }
 }

@@ -1,7 +1,6 @@
 //! What is sent to the peer, and in which order: feedback, probes, repairs,
 //! copies, then the queue.
 
-use super::bonding::Bonded;
 use super::datagram::Datagram;
 use super::schedule::Item;
 use super::{PathState, Peer};
@@ -19,6 +18,8 @@ use std::time::Duration;
 const BATCH: usize = 44;
 /// A batch lasts no longer than this at the path's rate.
 const BATCH_TIME: Duration = Duration::from_micros(600);
+/// Largest header of a chunk of a single packet.
+const BONDED_HEADER: usize = 20;
 /// How long a remainder waits for more to go with it.
 const FILL_WAIT: Duration = Duration::from_millis(2);
 /// Real-time chunks shorter than this are rather copied than coded.
@@ -220,46 +221,42 @@ impl Peer {
         None
     }
 
-    /// Whole packets of the bonding modes.
+    /// Whole packets of the bonding modes, in two datagrams or more where they
+    /// don't fit the path's.
     fn poll_bonded(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Transmit> {
         if self.bonded.is_none() {
             self.bonded = self.next_bonded(now);
         }
-        let Bonded { packet, flow, sequence, mut paths } = self.bonded.take()?;
-        let index = paths.pop()?;
-        let total = packet.bytes.len() as u32;
-        let room = self.paths[index].room();
-        let (mut offset, mut segment) = (0u32, 0);
-        while offset < total {
-            let datagram = Datagram::begin(index, room, out);
-            let len = (total - offset).min(room.saturating_sub(16) as u32);
-            Chunk {
-                flow,
-                sequence,
-                unordered: true,
-                realtime: true,
-                position: ChunkPosition::of(packet.offload, total, offset, len),
-                data: &packet.bytes[offset as usize..(offset + len) as usize],
-            }
-            .write(out, true);
-            let start = datagram.start;
-            let datagram = Datagram { eliciting: true, closed: true, ..datagram };
-            if !self.finish_datagram(datagram, false, false, now, out) {
-                return None;
-            }
-            segment = segment.max(out.len() - start);
-            offset += len;
-            // A packet in two datagrams of different length: two batches.
-            if offset < total && total - offset > len {
-                break;
-            }
+        let mut bonded = self.bonded.take()?;
+        let &index = bonded.paths.last()?;
+        let total = bonded.packet.bytes.len() as u32;
+        let mut datagram = Datagram::begin(index, self.paths.get(index)?.room(), out);
+        let offset = bonded.sent;
+        let rest = ChunkPosition::of(bonded.packet.offload, total, offset, total - offset);
+        let header = rest.header_len(total - offset).max(BONDED_HEADER);
+        let len = (total - offset).min(datagram.room.saturating_sub(header) as u32);
+        Chunk {
+            flow: bonded.flow,
+            sequence: bonded.sequence,
+            unordered: true,
+            realtime: true,
+            position: ChunkPosition::of(bonded.packet.offload, total, offset, len),
+            data: &bonded.packet.bytes[offset as usize..(offset + len) as usize],
         }
-        if paths.is_empty() {
-            self.recycle(packet.bytes);
+        .write(out, true);
+        datagram.eliciting = true;
+        datagram.closed = true;
+        bonded.sent += len;
+        if bonded.sent >= total {
+            bonded.sent = 0;
+            bonded.paths.pop();
+        }
+        if bonded.paths.is_empty() {
+            self.recycle(bonded.packet.bytes);
         } else {
-            self.bonded = Some(Bonded { packet, flow, sequence, paths });
+            self.bonded = Some(bonded);
         }
-        self.transmit(index, segment)
+        self.send_single(datagram, false, now, out)
     }
 
     /// Repairs and the queue, as many datagrams for one path as it may send at

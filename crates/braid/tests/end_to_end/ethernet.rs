@@ -1,0 +1,55 @@
+//! The tunnel as an Ethernet cable.
+
+use crate::traffic::{Direction, Pings, Transfer};
+use crate::world::{INSIDE_V4, Tunnel, World, link};
+
+const CONCENTRATOR: &str = "layer = \"l2\"\naddresses = [\"10.77.0.1/24\"]";
+
+#[test]
+fn ethernet_frames_pass() {
+    let Some(mut world) = World::new(&[link("dsl"), link("lte")]) else { return };
+    let home = "layer = \"l2\"\naddresses = [\"10.77.0.2/24\"]";
+    world.start(&Tunnel { concentrator: CONCENTRATOR, home, ..Tunnel::default() });
+    world.home.wait_for_ping(INSIDE_V4);
+    let neighbour = world.home.sh("ip neigh show 10.77.0.1 dev braid0");
+    let address =
+        world.concentrator.sh("cat /sys/class/net/braid0/address || ip -br link show braid0");
+    let address = address.split_whitespace().find(|word| word.len() == 17);
+    assert!(
+        neighbour.contains("lladdr"),
+        "ARP found the other end's address, {address:?}: {neighbour}"
+    );
+    Pings::start(&world.home, INSIDE_V4, 5).none_is_lost();
+    let (home, concentrator) = (&world.home, &world.concentrator);
+    Transfer::start(home, concentrator, INSIDE_V4, Direction::Down, 2_000_000).finish();
+}
+
+#[test]
+fn the_device_becomes_a_port_of_a_bridge() {
+    let Some(mut world) = World::new(&[link("dsl")]) else { return };
+    // A LAN of one host, a port of the home's bridge as the tunnel is.
+    world.home.sh(
+        "ip link add br0 type bridge && ip link set br0 up && ip addr add 10.77.0.2/24 dev br0",
+    );
+    let home = "layer = \"l2\"\nbridge = \"br0\"";
+    world.start(&Tunnel { concentrator: CONCENTRATOR, home, ..Tunnel::default() });
+    assert!(world.home.sh("ip -o link show master br0").contains("braid0"));
+    world.home.wait_for_ping(INSIDE_V4);
+    Pings::start(&world.home, INSIDE_V4, 5).none_is_lost();
+    world.home.stop();
+    assert_eq!(world.home.sh("ip -o link show master br0"), "");
+}
+
+#[test]
+fn a_bridge_that_is_none_is_told() {
+    let Some(world) = World::new(&[link("dsl")]) else { return };
+    for (bridge, problem) in [("br7", "there is no such device"), ("dsl", "it is no bridge")] {
+        let home = format!("layer = \"l2\"\nbridge = \"{bridge}\"");
+        world.write_configs(&Tunnel { home: &home, ..Tunnel::default() });
+        let refused = world.home.braid(&["up", "--foreground"]);
+        let text = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(1), "{text}");
+        assert!(text.contains(problem) && text.contains(bridge), "{text}");
+        assert!(!world.home.sh("ip -o link").contains("braid0"), "nothing stays");
+    }
+}

@@ -1,0 +1,85 @@
+//! Several homes on one concentrator.
+
+use crate::side::Side;
+use crate::traffic::Pings;
+use crate::world::{INSIDE_V4, INSIDE_V6, Tunnel, World, link};
+use braid_linux::netlink::Netlink;
+use braid_linux::netns::NetNs;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
+
+#[test]
+fn no_home_can_send_from_the_addresses_of_another() {
+    let Some(mut world) = World::new(&[link("dsl")]) else { return };
+    let mut other = neighbour(&world);
+    let peer = format!(
+        "[[peer]]\nname = \"neighbour\"\npublic_key = \"{}\"\nallowed_ips = [\"10.77.0.3\", \"fd77::3\"]\n",
+        other.public_key()
+    );
+    world.start(&Tunnel { more_homes: &peer, ..Tunnel::default() });
+    let tunnel = Tunnel::default();
+    other.write_config(
+        "addresses = [\"10.77.0.3/24\", \"fd77::3/64\"]",
+        &format!(
+            "[[link]]\nname = \"h9\"\ninterface = \"h9\"\n{}",
+            world.concentrator_as_peer(&tunnel.endpoint)
+        ),
+    );
+    other.start();
+    other.wait_for_active_paths(1);
+    for home in [&world.home, &other] {
+        Pings::start(home, INSIDE_V4, 5).none_is_lost();
+        Pings::start(home, INSIDE_V6, 5).none_is_lost();
+    }
+
+    other.sh("ip addr add 10.77.0.2/32 dev braid0 && ip addr add fd77::2/128 dev braid0 nodad");
+    for (to, stolen, own) in
+        [(INSIDE_V4, "10.77.0.2", "10.77.0.3"), (INSIDE_V6, "fd77::2", "fd77::3")]
+    {
+        let senders = who_is_heard(&world.concentrator, &other, to, [stolen, own]);
+        let own: IpAddr = own.parse().unwrap();
+        assert!(!senders.is_empty(), "the neighbour's own address passes");
+        assert!(senders.iter().all(|sender| *sender == own), "{senders:?}");
+    }
+    // And whose they are keeps them.
+    Pings::start(&world.home, INSIDE_V4, 5).none_is_lost();
+}
+
+/// A second home on a line of its own to the same concentrator.
+fn neighbour(world: &World) -> Side {
+    let namespace = NetNs::new().unwrap();
+    let mut netlink = namespace.run(Netlink::open).unwrap().unwrap();
+    netlink.add_veth("h9", "c9", Some(&world.concentrator.namespace)).unwrap();
+    let side = Side::new(&namespace, &world.scratch.path().join("neighbour"));
+    side.sh(
+        "ip addr add 10.9.0.2/24 dev h9 && ip link set h9 up && ip route add default via 10.9.0.1",
+    );
+    world.concentrator.sh("ip addr add 10.9.0.1/24 dev c9 && ip link set c9 up");
+    side
+}
+
+/// Who the datagrams come from that one host hears when another sends from
+/// these addresses in turn.
+fn who_is_heard(listener: &Side, sender: &Side, to: IpAddr, from: [&str; 2]) -> Vec<IpAddr> {
+    let to = SocketAddr::new(to, 7000);
+    let bind = |side: &Side, address| {
+        side.namespace.run(|| UdpSocket::bind::<SocketAddr>(address)).unwrap().unwrap()
+    };
+    let ear = bind(listener, to);
+    ear.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    let mouths = from.map(|ip| bind(sender, SocketAddr::new(ip.parse().unwrap(), 7001)));
+    let mut heard = Vec::new();
+    let mut rounds = 0;
+    let give_up = Instant::now() + crate::PATIENCE;
+    // Some more after the first was heard: what comes late counts too.
+    while rounds < 20 && Instant::now() < give_up {
+        for mouth in &mouths {
+            mouth.send_to(b"who am I?", to).unwrap();
+        }
+        if let Ok((_, source)) = ear.recv_from(&mut [0; 64]) {
+            heard.push(source.ip());
+        }
+        rounds += usize::from(!heard.is_empty());
+    }
+    heard
+}

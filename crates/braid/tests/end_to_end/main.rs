@@ -1,0 +1,17 @@
+//! The program at both ends of emulated links, in network namespaces: what a
+//! tunnel must live through, seen from the traffic in it. Needs root.
+
+mod ethernet;
+mod failures;
+mod homes;
+mod ip_versions;
+mod modes;
+mod restart;
+mod side;
+mod traffic;
+mod world;
+
+use std::time::Duration;
+
+/// Far more than needed: the machine may be busy.
+const PATIENCE: Duration = Duration::from_secs(30);

@@ -1,0 +1,140 @@
+use crate::PATIENCE;
+use braid_handshake::{PrivateKey, os_random};
+use braid_linux::netns::NetNs;
+use serde_json::Value;
+use std::fs::{self, File};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const BRAID: &str = env!("CARGO_BIN_EXE_braid");
+
+/// One end of the tunnel: a host and the program on it.
+pub struct Side {
+    pub namespace: NetNs,
+    directory: PathBuf,
+    key: PrivateKey,
+    daemon: Option<Child>,
+}
+
+impl Side {
+    /// A host with its own key and directory, and no tunnel yet.
+    pub fn new(namespace: &NetNs, directory: &Path) -> Side {
+        fs::create_dir_all(directory.join("state")).unwrap();
+        let key = PrivateKey::generate(&mut os_random());
+        braid_control::config::write_secret(&directory.join("key"), &key.to_base64()).unwrap();
+        let namespace = namespace.run(NetNs::current).unwrap().unwrap();
+        Side { namespace, directory: directory.to_owned(), key, daemon: None }
+    }
+
+    pub fn public_key(&self) -> String {
+        self.key.public_key().to_string()
+    }
+
+    /// `interface` is what `[interface]` has besides names and files; `rest`
+    /// is all that follows.
+    pub fn write_config(&self, interface: &str, rest: &str) {
+        let text = format!(
+            "[interface]\nprivate_key_file = \"key\"\ncontrol = \"sock\"\nstate_dir = \"state\"\n\
+             {interface}\n[routing]\nleave_host_alone = true\n{rest}"
+        );
+        fs::write(self.config(), text).unwrap();
+    }
+
+    /// Starts the daemon and waits until it answers.
+    pub fn start(&mut self) {
+        let log = || File::options().create(true).append(true).open(self.log_file()).unwrap();
+        let mut command = self.namespace.command(BRAID);
+        command.args(["--log", "info", "up", "--foreground", "-c"]).arg(self.config());
+        command.stdin(Stdio::null()).stdout(log()).stderr(log());
+        self.daemon = Some(command.spawn().unwrap());
+        let up = || self.braid(&["status", "--json"]).status.success();
+        self.wait_until("the daemon answers", up);
+    }
+
+    /// Ends the daemon as a crash does.
+    pub fn kill(&mut self) {
+        let Some(mut daemon) = self.daemon.take() else { return };
+        daemon.kill().unwrap();
+        daemon.wait().unwrap();
+    }
+
+    /// Ends the daemon in good order.
+    pub fn stop(&mut self) {
+        let mut daemon = self.daemon.take().unwrap();
+        self.braid_ok(&["down"]);
+        assert_eq!(daemon.wait().unwrap().code(), Some(0), "{}", self.log());
+    }
+
+    /// Runs the program here with this side's config.
+    pub fn braid(&self, arguments: &[&str]) -> Output {
+        let mut command = self.namespace.command(BRAID);
+        command.args(arguments).arg("-c").arg(self.config()).output().unwrap()
+    }
+
+    pub fn braid_ok(&self, arguments: &[&str]) -> Vec<u8> {
+        let output = self.braid(arguments);
+        assert!(output.status.success(), "{arguments:?}: {output:?}\n{}", self.log());
+        output.stdout
+    }
+
+    pub fn status(&self) -> Value {
+        serde_json::from_slice(&self.braid_ok(&["status", "--json"])).unwrap()
+    }
+
+    /// The paths to the first peer.
+    pub fn paths(&self) -> Vec<Value> {
+        self.status()["peers"][0]["paths"].as_array().cloned().unwrap_or_default()
+    }
+
+    pub fn wait_for_active_paths(&self, count: usize) {
+        self.wait_until("the paths work", || {
+            self.paths().iter().filter(|path| path["state"] == "active").count() == count
+        });
+    }
+
+    /// Waits until an address answers a ping.
+    pub fn wait_for_ping(&self, address: IpAddr) {
+        self.wait_until("a ping is answered", || {
+            let mut command = self.namespace.command("ping");
+            let command = command.args(["-q", "-c", "1", "-W", "1", &address.to_string()]);
+            command.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap().success()
+        });
+    }
+
+    pub fn wait_until(&self, what: &str, holds: impl Fn() -> bool) {
+        let give_up = Instant::now() + PATIENCE;
+        while !holds() {
+            let status = self.braid(&["status"]);
+            let status = String::from_utf8_lossy(&status.stdout);
+            assert!(Instant::now() < give_up, "never: {what}\n{status}\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Runs a shell command that must succeed.
+    pub fn sh(&self, script: &str) -> String {
+        let output = self.namespace.command("sh").args(["-c", script]).output().unwrap();
+        assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.log_file()).unwrap_or_default()
+    }
+
+    fn config(&self) -> PathBuf {
+        self.directory.join("braid.toml")
+    }
+
+    fn log_file(&self) -> PathBuf {
+        self.directory.join("log")
+    }
+}
+
+impl Drop for Side {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
