@@ -1,7 +1,6 @@
 //! Inner packets that are being sent or wait to be acknowledged.
 
 use braid_inner::{Class, InnerPacket};
-use braid_units::Time;
 
 /// Names a packet in the [`OutgoingPackets`]; one that was removed is never
 /// mistaken for a later one.
@@ -22,8 +21,6 @@ pub struct Outgoing {
     pub sequence: u32,
     /// What it's worth.
     pub class: Class,
-    /// When to give it up, by the clock that stands still while no path works.
-    pub deadline: Time,
     /// Bytes handed out for the first time so far.
     pub cut: u32,
     /// Bytes that the peer has: disjoint, ascending.
@@ -37,7 +34,6 @@ pub struct OutgoingPackets {
     slots: Vec<Slot>,
     free: Vec<u32>,
     bytes: u64,
-    count: usize,
 }
 
 #[derive(Debug)]
@@ -55,17 +51,15 @@ impl OutgoingPackets {
         flow: u16,
         sequence: u32,
         class: Class,
-        deadline: Time,
     ) -> PacketKey {
         self.bytes += packet.bytes.len() as u64;
-        self.count += 1;
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot { generation: 0, packet: None, spare_ranges: Vec::new() });
             self.slots.len() as u32 - 1
         });
         let entry = &mut self.slots[slot as usize];
         let acked = std::mem::take(&mut entry.spare_ranges);
-        entry.packet = Some(Outgoing { packet, flow, sequence, class, deadline, cut: 0, acked });
+        entry.packet = Some(Outgoing { packet, flow, sequence, class, cut: 0, acked });
         PacketKey { slot, generation: entry.generation }
     }
 
@@ -93,18 +87,12 @@ impl OutgoingPackets {
         slot.spare_ranges = std::mem::take(&mut outgoing.acked);
         self.free.push(key.slot);
         self.bytes -= outgoing.packet.bytes.len() as u64;
-        self.count -= 1;
         Some(outgoing.packet)
     }
 
     /// Bytes of all packets.
     pub fn bytes(&self) -> u64 {
         self.bytes
-    }
-
-    /// How many packets.
-    pub fn len(&self) -> usize {
-        self.count
     }
 
     /// The keys of all packets. O(slots).
@@ -180,7 +168,7 @@ mod tests {
     fn outgoing(len: usize) -> (OutgoingPackets, PacketKey) {
         let mut packets = OutgoingPackets::default();
         let packet = InnerPacket { bytes: vec![0; len], offload: Offload::default() };
-        let key = packets.insert(packet, 1, 2, Class::Bulk, Time::ZERO);
+        let key = packets.insert(packet, 1, 2, Class::Bulk);
         (packets, key)
     }
 
@@ -202,9 +190,9 @@ mod tests {
         let (mut packets, key) = outgoing(10);
         assert!(packets.remove(key).is_some());
         let packet = InnerPacket { bytes: vec![1; 5], offload: Offload::default() };
-        let other = packets.insert(packet, 1, 3, Class::Bulk, Time::ZERO);
+        let other = packets.insert(packet, 1, 3, Class::Bulk);
         assert!(packets.get(key).is_none() && packets.remove(key).is_none());
         assert_eq!(packets.get(other).map(Outgoing::len), Some(5));
-        assert_eq!((packets.bytes(), packets.len()), (5, 1));
+        assert_eq!(packets.bytes(), 5);
     }
 }

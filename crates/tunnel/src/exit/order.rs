@@ -101,6 +101,7 @@ impl FlowOrder {
         self.held.is_empty() && self.gone.is_empty()
     }
 
+    #[cfg(test)]
     fn memory(&self) -> u64 {
         SLOT_COST * self.gone.len() as u64 + self.held.values().map(Held::memory).sum::<u64>()
     }

@@ -72,7 +72,7 @@ impl Peer {
             let deadline = working + worth;
             let sequence = self.sequences[index];
             self.sequences[index] = sequence.wrapping_add(1) & 0xff_ffff;
-            let key = self.outgoing.insert(queued.packet, flow, sequence, queued.class, deadline);
+            let key = self.outgoing.insert(queued.packet, flow, sequence, queued.class);
             self.deadlines[kind].push_back((deadline, key));
             self.cutting[index] = Some(key);
             return Some(key);

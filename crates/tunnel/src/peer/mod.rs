@@ -13,7 +13,7 @@ pub use status::{PathReport, PeerReport};
 pub use transmit::Transmit;
 
 use crate::clock::{PausingClock, PeerClock};
-use crate::config::{LinkConfig, LinkId, Mode, PeerConfig, PeerId, TunnelConfig};
+use crate::config::{LinkConfig, LinkId, Mode, PeerConfig, TunnelConfig};
 use crate::entry::{EntryQueue, Parameters};
 use crate::exit::{Patience, Reordering};
 use crate::outgoing::{OutgoingPackets, PacketKey};
@@ -84,7 +84,6 @@ pub struct PeerCounters {
 /// A peer and all state of the connection with it.
 #[derive(Debug)]
 pub struct Peer {
-    pub(crate) id: PeerId,
     pub(crate) config: PeerConfig,
     pub(crate) sessions: Sessions,
     pub(crate) remote_instance: Option<u64>,
@@ -145,11 +144,10 @@ pub struct Peer {
 }
 
 impl Peer {
-    pub(crate) fn new(id: PeerId, config: PeerConfig, tunnel: &TunnelConfig, key: HashKey) -> Self {
+    pub(crate) fn new(config: PeerConfig, tunnel: &TunnelConfig, key: HashKey) -> Self {
         let memory = tunnel.memory_per_peer;
         let parameters = Parameters { limit: memory / 4, ..Parameters::default() };
         Self {
-            id,
             config,
             sessions: Sessions::default(),
             remote_instance: None,
@@ -332,11 +330,6 @@ impl Peer {
     /// them: let there be one.
     pub(crate) fn confirm_keys(&mut self) {
         self.confirm = true;
-    }
-
-    /// The mode in use.
-    pub(crate) fn mode(&self) -> Mode {
-        self.mode
     }
 
     /// Keys and at least one path that works.

@@ -372,6 +372,10 @@ impl Peer {
                     }
                     self.repairs.pop_front();
                     self.counters.repaired += 1;
+                    // Losing the repair too would hold the flow up for another
+                    // round trip.
+                    let copy = SentFrame::Chunk { key, offset, len: written };
+                    self.duplicates.push_back((copy, self.paths[datagram.path].id));
                     if written < len {
                         let (offset, len) = (offset + written, len - written);
                         self.repairs.push_front(SentFrame::Chunk { key, offset, len });

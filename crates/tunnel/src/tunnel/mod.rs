@@ -146,7 +146,7 @@ impl Tunnel {
             self.allowed.insert(prefix, id);
         }
         self.by_key.insert(config.public_key, id);
-        let peer = Peer::new(id, config, &self.config, self.hash_key.clone());
+        let peer = Peer::new(config, &self.config, self.hash_key.clone());
         let mut entry = Entry {
             peer,
             handshaking: Handshaking::new(now),
