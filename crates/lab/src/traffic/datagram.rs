@@ -51,11 +51,11 @@ pub(super) fn run_flow(
         socket.connect(&server_address.into())?;
         timed(socket)
     })??;
-    let mut any = setting.any();
-    any.set_port(port);
+    // Bound to its address: answers by another of the concentrator's would not
+    // be taken for answers.
     let server = setting.concentrator.run(|| -> io::Result<UdpSocket> {
         let socket = setting.datagram(false)?;
-        socket.bind(&any.into())?;
+        socket.bind(&server_address.into())?;
         timed(socket)
     })??;
     let home = Mutex::new(None);

@@ -31,6 +31,9 @@ const FULL_ROUNDS: u32 = 3;
 /// more.
 const GUARD: Duration = Duration::from_millis(10);
 const GUARD_MAX: Duration = Duration::from_millis(150);
+/// A round trip shorter than this is no measure: on a busy machine the delays
+/// of both ends' scheduling exceed it.
+const SHORTEST_ROUND: Duration = Duration::from_millis(10);
 /// One-way base delay window, as BBR's min RTT filter.
 const BASE_WINDOW: Duration = Duration::from_secs(10);
 /// Before anything is known.
@@ -264,7 +267,8 @@ impl Congestion {
         self.round_app_limited |= ack.app_limited;
 
         self.react_to_queue(ack);
-        if ack.delivered_before >= self.round_ends_at {
+        let long_enough = now - self.round_started >= SHORTEST_ROUND;
+        if ack.delivered_before >= self.round_ends_at && long_enough {
             self.end_round(ack);
         }
     }
@@ -296,7 +300,7 @@ impl Congestion {
 
     fn end_round(&mut self, ack: &AckSample) {
         let now = ack.now;
-        let length = (now - self.round_started).max(Duration::from_micros(200));
+        let length = now - self.round_started;
         let queue = self.queue_of(self.round_min_delay);
         let (sum, samples) = self.round_delays;
         if let (Some(least), true) = (self.round_min_delay, samples > 1) {
@@ -460,7 +464,7 @@ impl Congestion {
 
     /// The standing queue above which the sender yields.
     pub fn guard(&self) -> Duration {
-        let floor = GUARD.min((self.base_rtt / 2).max(Duration::from_millis(2)));
+        let floor = GUARD.min((self.base_rtt / 2).max(GUARD / 2));
         let serialisation = self.bandwidth.time_for(self.datagram * 3 / 2);
         (floor.max(serialisation.min(GUARD_MAX)) + self.wobble).min(GUARD_MAX)
     }

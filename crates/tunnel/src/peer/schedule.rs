@@ -11,7 +11,7 @@ use braid_units::Time;
 use std::time::Duration;
 
 /// A backlog this old shows a flow that uses all it gets...
-const ELASTIC_AFTER: Duration = Duration::from_millis(30);
+const ELASTIC_AFTER: Duration = Duration::from_millis(12);
 /// ...and it's taken for one this long.
 const ELASTIC_FOR: Duration = Duration::from_secs(1);
 /// Mode `overflow`: a queue this old counts as "full".

@@ -71,12 +71,20 @@ impl Peer {
         if !due {
             return None;
         }
-        let mut by_arrival: Vec<(bool, i64, usize)> = self
+        // Of paths that don't work, one by which something came has the best
+        // chance: answering always by the quickest of old, which may stay dark,
+        // would keep both ends from seeing that another is back.
+        let promise = |p: &crate::path::Path| match p.liveness.is_up() {
+            true => 0,
+            false if p.received.has_news() => 1,
+            false => 2,
+        };
+        let mut by_arrival: Vec<(u8, i64, usize)> = self
             .paths
             .iter()
             .enumerate()
             .filter(|(_, p)| p.state() != PathState::LinkDown)
-            .map(|(i, p)| (!p.liveness.is_up(), p.arrival_us(100, now), i))
+            .map(|(i, p)| (promise(p), p.arrival_us(100, now), i))
             .collect();
         by_arrival.sort_unstable();
         let Some(&(_, _, first)) = by_arrival.first() else {
