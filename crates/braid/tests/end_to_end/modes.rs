@@ -10,6 +10,7 @@ fn traffic_passes_in_every_mode() {
     let bytes = 1_000_000;
     for mode in ["balance-rr", "balance-xor", "active-backup", "broadcast", "overflow", "adaptive"]
     {
+        println!("{mode}");
         world.home.braid_ok(&["mode", mode]);
         world.home.wait_until("the mode shows", || world.home.status()["mode"] == mode);
         // The links carry both directions of it as the mode says.

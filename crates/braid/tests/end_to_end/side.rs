@@ -120,6 +120,21 @@ impl Side {
         String::from_utf8(output.stdout).unwrap()
     }
 
+    /// What this side knows, for somebody who has to find out what went wrong.
+    pub fn describe(&self) -> String {
+        let show = |program: &str, arguments: &[&str]| {
+            let output = self.namespace.command(program).args(arguments).output();
+            output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
+        };
+        let status = self.braid(&["status", "--json"]);
+        format!(
+            "{}\n{:?}\n{}",
+            String::from_utf8_lossy(&status.stdout),
+            show("ss", &["-tino"]),
+            self.log()
+        )
+    }
+
     pub fn log(&self) -> String {
         fs::read_to_string(self.log_file()).unwrap_or_default()
     }

@@ -97,6 +97,15 @@ impl World {
     }
 }
 
+impl Drop for World {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            println!("HOME\n{}", self.home.describe());
+            println!("CONCENTRATOR\n{}", self.concentrator.describe());
+        }
+    }
+}
+
 /// A link of 20 Mbit/s and 10 ms in each direction.
 pub fn link(name: &str) -> LinkModel {
     let direction = DirectionModel {

@@ -57,11 +57,11 @@ impl Peer {
     /// path.
     fn poll_feedback(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Transmit> {
         if let Some(index) = self.feedback_copy.take() {
-            if self.paths.get(index).is_some_and(|p| p.liveness.is_up()) {
-                if let Some(transmit) = self.send_feedback(index, now, out) {
-                    self.feedback_sent(now);
-                    return Some(transmit);
-                }
+            if self.paths.get(index).is_some_and(|p| p.liveness.is_up())
+                && let Some(transmit) = self.send_feedback(index, now, out)
+            {
+                self.feedback_sent(now);
+                return Some(transmit);
             }
             self.feedback_sent(now);
         }
@@ -161,14 +161,14 @@ impl Peer {
                 self.write_control(&mut datagram, out);
                 return self.send_single(datagram, false, now, out);
             }
-            if path.liveness.is_up() {
-                if let Some(size) = path.mtu.poll_probe(now) {
-                    let room = usize::from(size).saturating_sub(HEADER_LEN + TAG_LEN);
-                    let mut datagram = Datagram::begin(index, room, out);
-                    self.write_ping(&mut datagram, out);
-                    out.resize(datagram.start + HEADER_LEN + room, 0);
-                    return self.send_probe(datagram, now, out);
-                }
+            if path.liveness.is_up()
+                && let Some(size) = path.mtu.poll_probe(now)
+            {
+                let room = usize::from(size).saturating_sub(HEADER_LEN + TAG_LEN);
+                let mut datagram = Datagram::begin(index, room, out);
+                self.write_ping(&mut datagram, out);
+                out.resize(datagram.start + HEADER_LEN + room, 0);
+                return self.send_probe(datagram, now, out);
             }
         }
         None
