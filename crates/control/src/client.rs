@@ -141,11 +141,12 @@ impl Client {
         let (mut sender, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(|error| self.broken(error))?;
         let connection = tokio::spawn(connection);
-        let response = sender.send_request(request).await.map_err(|error| match error.is_parse() {
-            true => self.broken(error),
-            // It ended before it answered.
-            false => ClientError::NotRunning(self.socket.clone()),
-        })?;
+        let response =
+            sender.send_request(request).await.map_err(|error| match error.is_parse() {
+                true => self.broken(error),
+                // It ended before it answered.
+                false => ClientError::NotRunning(self.socket.clone()),
+            })?;
         let status = response.status();
         let body = Limited::new(response.into_body(), MAX_ANSWER);
         let answer = body.collect().await.map_err(|error| self.broken(error))?.to_bytes();

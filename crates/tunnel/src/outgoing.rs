@@ -143,11 +143,11 @@ impl Outgoing {
 /// Adds `low..high` to ascending disjoint ranges.
 fn insert_range(ranges: &mut Vec<(u32, u32)>, low: u32, high: u32) {
     // Nearly always the last range grows.
-    if let Some(last) = ranges.last_mut() {
-        if last.1 == low {
-            last.1 = high;
-            return;
-        }
+    if let Some(last) = ranges.last_mut()
+        && last.1 == low
+    {
+        last.1 = high;
+        return;
     }
     let start = ranges.partition_point(|r| r.1 < low);
     let end = ranges.partition_point(|r| r.0 <= high);

@@ -42,10 +42,10 @@ impl Assembly {
             ChunkPosition::First { total, .. } => Some(total),
             ChunkPosition::Middle { .. } => None,
         };
-        if let (Some(new), Some(old)) = (total, self.total) {
-            if new != old {
-                return Err(Rejected::Contradiction);
-            }
+        if let (Some(new), Some(old)) = (total, self.total)
+            && new != old
+        {
+            return Err(Rejected::Contradiction);
         }
         let known_total = self.total.or(total);
         let highest = self.have.last().map_or(0, |r| r.1).max(high);
@@ -119,11 +119,11 @@ impl Assembly {
 }
 
 fn merge(ranges: &mut Vec<(u32, u32)>, low: u32, high: u32) {
-    if let Some(last) = ranges.last_mut() {
-        if last.1 == low {
-            last.1 = high;
-            return;
-        }
+    if let Some(last) = ranges.last_mut()
+        && last.1 == low
+    {
+        last.1 = high;
+        return;
     }
     let start = ranges.partition_point(|r| r.1 < low);
     let end = ranges.partition_point(|r| r.0 <= high);

@@ -43,7 +43,7 @@ impl ReceivedPackets {
         if largest.is_none_or(|l| number > l) {
             self.gap_seen |= largest.is_some_and(|l| number > l + 1) && eliciting;
             self.largest_at = now;
-            if number % self.arrival_stride.max(1) == 0 {
+            if number.is_multiple_of(self.arrival_stride.max(1)) {
                 self.note_arrival(number, now);
             }
         }
@@ -183,11 +183,11 @@ impl ReceivedPackets {
             }
             if number + 1 == low {
                 self.ranges[i].0 = number;
-                if let Some(&(older_low, older_high)) = self.ranges.get(i + 1) {
-                    if older_high + 1 == number {
-                        self.ranges[i].0 = older_low;
-                        self.ranges.remove(i + 1);
-                    }
+                if let Some(&(older_low, older_high)) = self.ranges.get(i + 1)
+                    && older_high + 1 == number
+                {
+                    self.ranges[i].0 = older_low;
+                    self.ranges.remove(i + 1);
                 }
                 return;
             }

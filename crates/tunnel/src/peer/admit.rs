@@ -46,10 +46,10 @@ impl Peer {
             self.cutting.resize(FLOWS, None);
             self.elastic_until.resize(FLOWS, Time::ZERO);
         }
-        if let Some(key) = self.cutting[index] {
-            if self.outgoing.get(key).is_some() {
-                return Some(key);
-            }
+        if let Some(key) = self.cutting[index]
+            && self.outgoing.get(key).is_some()
+        {
+            return Some(key);
         }
         let working = self.working.at(now);
         loop {

@@ -47,23 +47,24 @@ impl Peer {
     /// Control frames that ride on datagrams of the path.
     pub(super) fn write_control(&mut self, datagram: &mut Datagram, out: &mut Vec<u8>) {
         let index = datagram.path;
-        if self.paths[index].wish_untold && self.tells_wishes() {
-            if datagram.left(out) > PathStatus::MAX_LEN {
-                let path = &mut self.paths[index];
-                path.wish_untold = false;
-                PathStatus {
-                    path: path.id,
-                    tier: path.wish.tier,
-                    standby: path.wish.standby,
-                    abandoned: false,
-                    cap: path.cap_down,
-                }
-                .write(out);
-                let frame = SentFrame::PathStatus { path: path.id };
-                path.sent.push_frame(frame);
-                datagram.frames += 1;
-                datagram.eliciting = true;
+        if self.paths[index].wish_untold
+            && self.tells_wishes()
+            && datagram.left(out) > PathStatus::MAX_LEN
+        {
+            let path = &mut self.paths[index];
+            path.wish_untold = false;
+            PathStatus {
+                path: path.id,
+                tier: path.wish.tier,
+                standby: path.wish.standby,
+                abandoned: false,
+                cap: path.cap_down,
             }
+            .write(out);
+            let frame = SentFrame::PathStatus { path: path.id };
+            path.sent.push_frame(frame);
+            datagram.frames += 1;
+            datagram.eliciting = true;
         }
         if self.mode_untold && self.tells_wishes() && datagram.left(out) > 8 {
             self.mode_untold = false;

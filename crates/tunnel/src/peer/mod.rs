@@ -469,12 +469,11 @@ impl Peer {
     /// Applies what paths report: frames that arrived, frames to send again.
     fn take_settled(&mut self, settled: &mut Settled) {
         for frame in settled.acked.drain(..) {
-            if let SentFrame::Chunk { key, offset, len } = frame {
-                if self.outgoing.get_mut(key).is_some_and(|p| p.on_acked(offset, len)) {
-                    if let Some(packet) = self.outgoing.remove(key) {
-                        self.recycle(packet.bytes);
-                    }
-                }
+            if let SentFrame::Chunk { key, offset, len } = frame
+                && self.outgoing.get_mut(key).is_some_and(|p| p.on_acked(offset, len))
+                && let Some(packet) = self.outgoing.remove(key)
+            {
+                self.recycle(packet.bytes);
             }
         }
         for frame in settled.lost.drain(..) {
@@ -500,10 +499,10 @@ impl Peer {
         } else {
             self.working.stop(now);
         }
-        if let Some(heard) = self.last_heard {
-            if now - heard > SILENCE {
-                self.hearing.stop(heard + SILENCE);
-            }
+        if let Some(heard) = self.last_heard
+            && now - heard > SILENCE
+        {
+            self.hearing.stop(heard + SILENCE);
         }
     }
 
@@ -524,11 +523,11 @@ impl Peer {
                 let (flow, sequence) = (outgoing.flow, outgoing.sequence);
                 self.counters.gave_up += 1;
                 self.gave_ups.push_back(GaveUp { flow, sequence, count: 1 });
-                if let Some(cutting) = self.cutting.get_mut(usize::from(flow)) {
-                    if *cutting == Some(key) {
-                        *cutting = None;
-                        self.entry.cut(flow);
-                    }
+                if let Some(cutting) = self.cutting.get_mut(usize::from(flow))
+                    && *cutting == Some(key)
+                {
+                    *cutting = None;
+                    self.entry.cut(flow);
                 }
                 if let Some(packet) = self.outgoing.remove(key) {
                     self.recycle(packet.bytes);

@@ -90,8 +90,7 @@ impl Peer {
                 Frame::Ack(ack) => self.on_ack(&ack, now, &mut settled),
                 Frame::Chunk(chunk) => self.on_chunk(&chunk, now),
                 Frame::GaveUp(gave_up) => {
-                    let heard = self.hearing.at(now);
-                    self.exit.on_gave_up(heard, &gave_up);
+                    self.exit.on_gave_up(&gave_up);
                 }
                 Frame::PathStatus(status) => self.on_path_status(&status),
                 Frame::Erasure(frame) => self.on_parity(&frame, now),

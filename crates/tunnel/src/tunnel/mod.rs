@@ -146,7 +146,7 @@ impl Tunnel {
             self.allowed.insert(prefix, id);
         }
         self.by_key.insert(config.public_key, id);
-        let peer = Peer::new(config, &self.config, self.hash_key.clone());
+        let peer = Peer::new(config, &self.config, self.hash_key);
         let mut entry = Entry {
             peer,
             handshaking: Handshaking::new(now),
@@ -176,15 +176,15 @@ impl Tunnel {
 
     /// Other endpoints for a peer (its name resolves to something else now).
     pub fn set_endpoints(&mut self, id: PeerId, endpoints: Vec<SocketAddr>, now: Time) {
-        if let Some(entry) = self.peers.get_mut(&id) {
-            if entry.peer.config.endpoints != endpoints {
-                entry.peer.config.endpoints = endpoints;
-                entry.handshaking.retry_at(now);
-                for (&link, state) in &self.links {
-                    open_path(&mut entry.peer, link, state, now);
-                }
-                self.activate(id);
+        if let Some(entry) = self.peers.get_mut(&id)
+            && entry.peer.config.endpoints != endpoints
+        {
+            entry.peer.config.endpoints = endpoints;
+            entry.handshaking.retry_at(now);
+            for (&link, state) in &self.links {
+                open_path(&mut entry.peer, link, state, now);
             }
+            self.activate(id);
         }
     }
 
@@ -446,10 +446,10 @@ impl Tunnel {
     }
 
     fn activate(&mut self, id: PeerId) {
-        if let Some(entry) = self.peers.get_mut(&id) {
-            if !std::mem::replace(&mut entry.is_active, true) {
-                self.active.push_back(id);
-            }
+        if let Some(entry) = self.peers.get_mut(&id)
+            && !std::mem::replace(&mut entry.is_active, true)
+        {
+            self.active.push_back(id);
         }
     }
 
