@@ -37,6 +37,7 @@ fn a_silent_blackout_of_one_link_loses_nothing() {
         world.change(dark, &LinkChange::Blackout(true));
         transfer.finish();
         pings.none_is_lost();
+        world.home.wait_for_active_paths(1);
         world.change(dark, &LinkChange::Blackout(false));
         world.home.wait_for_active_paths(2);
     }
