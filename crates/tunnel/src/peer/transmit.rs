@@ -402,7 +402,10 @@ impl Peer {
             }
             let Some((flow, item)) = self.next_item(now) else { break };
             let urgent = item == Item::Urgent;
-            if !first && self.choose_path(item, 1400, None, now) != Some(datagram.path) {
+            // What fills whatever it gets fills a batch too: a choice for each
+            // datagram would make as many system calls.
+            let stays = matches!(item, Item::Bulk { elastic: true, .. });
+            if !first && !stays && self.choose_path(item, 1400, None, now) != Some(datagram.path) {
                 break;
             }
             first = false;
