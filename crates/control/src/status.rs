@@ -160,8 +160,6 @@ impl PathState {
 pub struct PathStatus {
     /// The link's name (at the concentrator, the one the home gave it, or a number).
     pub link: String,
-    /// Our address on it.
-    pub local: Option<SocketAddr>,
     /// The peer's address on it.
     pub remote: Option<SocketAddr>,
     /// What it does just now.
@@ -184,8 +182,6 @@ pub struct PathStatus {
     pub mtu: u16,
     /// Bytes sent and not yet acknowledged.
     pub in_flight_bytes: u64,
-    /// Bytes given to the path and still paced.
-    pub queued_bytes: u64,
     /// UDP payload bytes sent since start.
     pub tx_bytes: u64,
     /// UDP payload bytes received since start.

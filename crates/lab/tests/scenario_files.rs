@@ -69,8 +69,24 @@ fn every_shipped_scenario_is_read() {
         assert!(Scenario::load(Path::new(shipped.name)).is_ok());
     }
     let folder = format!("{}/../../scenarios", env!("CARGO_MANIFEST_DIR"));
-    let files = std::fs::read_dir(folder).unwrap().count();
-    assert_eq!(files, SHIPPED.len(), "a file in scenarios/ is not shipped");
+    assert_eq!(files_of(&folder).len(), SHIPPED.len(), "a file in scenarios/ is not shipped");
+}
+
+#[test]
+fn the_scenarios_of_the_measurements_are_read() {
+    let folder = format!("{}/../../scenarios/measure", env!("CARGO_MANIFEST_DIR"));
+    let files = files_of(&folder);
+    assert!(!files.is_empty());
+    for file in files {
+        let scenario = Scenario::load(&file).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(file.file_stem().and_then(|stem| stem.to_str()), Some(&*scenario.name));
+    }
+}
+
+fn files_of(folder: &str) -> Vec<std::path::PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    paths.filter(|path| path.extension().is_some_and(|e| e == "toml")).collect()
 }
 
 #[test]

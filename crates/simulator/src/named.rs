@@ -22,7 +22,7 @@ pub const NAMES: [&str; 9] = [
 ];
 
 /// Recordings; `recorded-3g` needs them.
-const TRACE: &str = "/work/shared/traces/TMobile-UMTS-driving.down.gz";
+const TRACE: &str = "../shared/traces/TMobile-UMTS-driving.down.gz";
 
 /// The scenario of this name: one TCP download (cubic) and pings. `None` if
 /// there is none, or its recording can't be read.

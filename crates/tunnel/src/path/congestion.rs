@@ -34,6 +34,8 @@ const GUARD_MAX: Duration = Duration::from_millis(150);
 /// A round trip shorter than this is no measure: on a busy machine the delays
 /// of both ends' scheduling exceed it.
 const SHORTEST_ROUND: Duration = Duration::from_millis(10);
+/// So many drains without effect on the delay show that it isn't a queue.
+const FUTILE_DRAINS: u32 = 2;
 /// One-way base delay window, as BBR's min RTT filter.
 const BASE_WINDOW: Duration = Duration::from_secs(10);
 /// Before anything is known.
@@ -129,6 +131,8 @@ pub struct Congestion {
     /// changes slowly.
     noise: Duration,
     recent: VecDeque<(Time, i64)>,
+    /// Drains in a row that left the delay as it was.
+    futile_drains: u32,
     base_rtt: Duration,
     feedback: Duration,
     /// Least rate that the window was held to when a drain didn't help.
@@ -158,6 +162,7 @@ impl Congestion {
             wobble: Duration::ZERO,
             noise: Duration::ZERO,
             recent: VecDeque::new(),
+            futile_drains: 0,
             base_rtt: Duration::from_millis(100),
             feedback: Duration::from_millis(20),
             ignore_queue_until: Time::ZERO,
@@ -284,6 +289,13 @@ impl Congestion {
                 if queue <= self.guard() / 3
                     || ack.in_flight <= self.bandwidth.bytes_in(self.base_rtt) =>
             {
+                // Nothing of ours can be queued, yet the delay stays: it has
+                // another cause, such as a new route or satellite.
+                let futile = enough && queue > self.guard() + self.noise;
+                self.futile_drains = if futile { self.futile_drains + 1 } else { 0 };
+                if self.futile_drains >= FUTILE_DRAINS {
+                    self.rebase(ack);
+                }
                 self.phase = Phase::Cruise { quiet_rounds: 0 };
                 self.start_round(ack.now, ack.delivered);
             }
@@ -377,13 +389,19 @@ impl Congestion {
                 if rounds >= 3 && now - since > self.base_rtt * 4 {
                     // The queue didn't drain although less was sent than the
                     // link takes: the delay has another cause (a new route).
-                    let delay = self.recent.iter().map(|r| r.1).min().unwrap_or(ack.min_delay_us);
-                    self.base_delay.restart(delay, now);
+                    self.rebase(ack);
                     self.phase = Phase::Cruise { quiet_rounds: 0 };
                 }
             }
         }
         self.start_round(now, ack.delivered);
+    }
+
+    /// The delay as it is now is the path's own.
+    fn rebase(&mut self, ack: &AckSample) {
+        let delay = self.recent.iter().map(|r| r.1).min().unwrap_or(ack.min_delay_us);
+        self.base_delay.restart(delay, ack.now);
+        self.futile_drains = 0;
     }
 
     /// The link is busy: what arrives is what it can take.

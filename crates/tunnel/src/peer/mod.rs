@@ -441,7 +441,7 @@ impl Peer {
         let unsteady = self.paths.iter().any(|p| p.congestion.wobble() > UNSTEADY);
         let bridged = match (unsteady, loss > LOSSY) {
             (true, _) => slowest * 2 + UNSTEADY * 10,
-            (false, true) => slowest * 3 / 2,
+            (false, true) => slowest * 5 / 2,
             (false, false) => slowest / 2,
         };
         self.entry_parameters.target = bridged.max(Duration::from_millis(5));

@@ -95,7 +95,6 @@ impl Reporter {
         let ms = |d: Duration| d.as_secs_f64() * 1e3;
         PathStatus {
             link: link.map_or_else(|| path.id.to_string(), |l| l.link.name.as_str().to_owned()),
-            local: None,
             remote: Some(path.remote),
             state: state(path, link.is_some_and(|l| l.exhausted)),
             tier: path.tier,
@@ -107,7 +106,6 @@ impl Reporter {
             loss: path.loss,
             mtu: path.datagram,
             in_flight_bytes: path.in_flight,
-            queued_bytes: 0,
             tx_bytes: path.counters.sent_bytes,
             rx_bytes: path.counters.received_bytes,
             tx_packets: path.counters.sent_datagrams,
