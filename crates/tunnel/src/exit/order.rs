@@ -156,7 +156,7 @@ impl Reordering {
         self.status.held_bytes += FLOW_COST * (self.flows.len() - known) as u64;
         let result = self.insert(now, number, chunk, buffer);
         self.after_change(chunk.flow);
-        while self.status.held_bytes > self.limit && self.expire_first(|_| true) {}
+        while self.status.held_bytes > self.limit && self.expire_first() {}
         if self.status.held_bytes > self.limit {
             self.forget_marks(chunk.flow);
         }
@@ -374,13 +374,13 @@ impl Reordering {
         }
     }
 
-    fn expire_first(&mut self, due: impl Fn(Time) -> bool) -> bool {
+    fn expire_first(&mut self) -> bool {
         match self.blocked.first() {
-            Some(&(since, flow)) if due(since) => {
+            Some(&(_, flow)) => {
                 self.skip_hole(flow);
                 true
             }
-            _ => false,
+            None => false,
         }
     }
 

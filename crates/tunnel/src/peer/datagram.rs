@@ -19,6 +19,8 @@ pub(super) struct Datagram {
     pub eliciting: bool,
     /// It ends with a chunk without a length: nothing may follow.
     pub closed: bool,
+    /// It asks whether the path takes datagrams of its size.
+    pub mtu_probe: bool,
 }
 
 impl Datagram {
@@ -26,7 +28,7 @@ impl Datagram {
     pub fn begin(path: usize, room: usize, out: &mut Vec<u8>) -> Self {
         let start = out.len();
         out.extend_from_slice(&[0; HEADER_LEN]);
-        Self { path, start, room, frames: 0, eliciting: false, closed: false }
+        Self { path, start, room, frames: 0, eliciting: false, closed: false, mtu_probe: false }
     }
 
     /// Plaintext bytes still free.
@@ -94,7 +96,6 @@ impl Peer {
         &mut self,
         datagram: Datagram,
         paced: bool,
-        mtu_probe: bool,
         now: Time,
         out: &mut Vec<u8>,
     ) -> bool {
@@ -118,7 +119,7 @@ impl Peer {
         let size = (out.len() - datagram.start) as u16;
         let fate = if datagram.eliciting { Fate::InFlight } else { Fate::Unwatched };
         let mut packet = SentPacket::new(now, size, fate);
-        packet.mtu_probe = mtu_probe;
+        packet.mtu_probe = datagram.mtu_probe;
         packet.app_limited = path.is_underused(now);
         path.on_sent(packet, datagram.frames, paced, now);
         true

@@ -168,7 +168,8 @@ impl Peer {
                 let mut datagram = Datagram::begin(index, room, out);
                 self.write_ping(&mut datagram, out);
                 out.resize(datagram.start + HEADER_LEN + room, 0);
-                return self.send_probe(datagram, now, out);
+                datagram.mtu_probe = true;
+                return self.send_single(datagram, false, now, out);
             }
         }
         None
@@ -286,7 +287,7 @@ impl Peer {
                 out.truncate(start);
                 break;
             }
-            if !self.finish_datagram(datagram, true, false, now, out) {
+            if !self.finish_datagram(datagram, true, now, out) {
                 break;
             }
             let size = out.len() - start;
@@ -540,15 +541,7 @@ impl Peer {
         out: &mut Vec<u8>,
     ) -> Option<Transmit> {
         let (index, start) = (datagram.path, datagram.start);
-        if !self.finish_datagram(datagram, paced, false, now, out) {
-            return None;
-        }
-        self.transmit(index, out.len() - start)
-    }
-
-    fn send_probe(&mut self, datagram: Datagram, now: Time, out: &mut Vec<u8>) -> Option<Transmit> {
-        let (index, start) = (datagram.path, datagram.start);
-        if !self.finish_datagram(datagram, false, true, now, out) {
+        if !self.finish_datagram(datagram, paced, now, out) {
             return None;
         }
         self.transmit(index, out.len() - start)
