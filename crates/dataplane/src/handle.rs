@@ -62,6 +62,8 @@ pub struct Report {
     pub counters: TunnelCounters,
     /// The TUN device's.
     pub tun: TunCounters,
+    /// Packets that the kernel dropped because the device wasn't read in time.
+    pub tun_dropped: u64,
     /// Datagrams that the kernel didn't take, by link.
     pub send_drops: BTreeMap<LinkId, u64>,
 }

@@ -1,9 +1,9 @@
 use crate::clock::Clock;
 use crate::handle::{Command, Handle, Report};
 use crate::sockets::{LinkOutput, Sent};
-use braid_inner::InnerPacket;
+use braid_inner::{Checksums, Coalescer, InnerPacket};
 use braid_linux::poller::{Interest, Poller, Token};
-use braid_linux::tun::Tun;
+use braid_linux::tun::{MAX_PACKET, Tun};
 use braid_linux::udp::{Family, LinkSocket, ReceiveBuffers};
 use braid_tunnel::{Event, LinkConfig, LinkId, Tunnel};
 use std::collections::BTreeMap;
@@ -15,6 +15,10 @@ const TUN: Token = Token(u64::MAX);
 const WAKE: Token = Token(u64::MAX - 1);
 /// Packets taken from the device before the sockets get their turn.
 const TUN_BATCH: usize = 16;
+/// Packets up to this size are copied into a buffer of theirs.
+const COPIED: usize = 8192;
+/// Packets up to this size are merged with their likes.
+const MERGED: usize = 2048;
 /// Batches taken from a socket before the others get their turn.
 const RECEIVE_BATCH: usize = 4;
 /// Batches sent before something is received again.
@@ -33,6 +37,7 @@ pub fn start(tunnel: Tunnel, tun: Tun, clock: Clock) -> Result<Handle, StartErro
     let poller = Poller::new()?;
     poller.add(&tun, TUN, Interest::Read)?;
     let waker = poller.waker(WAKE)?;
+    let layer = tun.layer();
     let (commands, inbox) = channel();
     let (news, events) = channel();
     let plane = DataPlane {
@@ -45,6 +50,9 @@ pub fn start(tunnel: Tunnel, tun: Tun, clock: Clock) -> Result<Handle, StartErro
         news,
         buffers: ReceiveBuffers::new(),
         datagrams: Vec::with_capacity(1 << 16),
+        packet: Vec::new(),
+        coalescer: Coalescer::new(layer, Checksums::Verify),
+        merged: Vec::new(),
         stopping: false,
     };
     let thread =
@@ -62,6 +70,11 @@ struct DataPlane {
     news: Sender<Event>,
     buffers: ReceiveBuffers,
     datagrams: Vec<u8>,
+    coalescer: Coalescer,
+    merged: Vec<InnerPacket>,
+    /// What is read into from the device; of no capacity while a large packet
+    /// has taken it along.
+    packet: Vec<u8>,
     stopping: bool,
 }
 
@@ -124,28 +137,54 @@ impl DataPlane {
         true
     }
 
-    /// Gives the kernel what has arrived.
+    /// Gives the kernel what has arrived. Small packets of a flow go as one
+    /// super-packet, as a network card's receive offload does.
     fn deliver(&mut self) {
-        while let Some(packet) = self.tunnel.poll_inner() {
-            // What the kernel doesn't take is counted by the device.
-            let _ = self.tun.write(&packet);
-            self.tunnel.recycle(packet.bytes);
+        let mut merged = std::mem::take(&mut self.merged);
+        let mut waiting = self.tunnel.poll_inner();
+        while let Some(packet) = waiting {
+            waiting = self.tunnel.poll_inner();
+            let (alone, small) = (waiting.is_none(), packet.bytes.len() <= MERGED);
+            if small && !(alone && self.coalescer.is_empty()) {
+                if self.coalescer.wants_room() {
+                    self.coalescer.lend(self.tunnel.take_buffer(MAX_PACKET));
+                }
+                self.coalescer.push(packet, &mut merged);
+                self.coalescer.drain_joined().for_each(|bytes| self.tunnel.recycle(bytes));
+            } else {
+                // Those of its flow that came before go first.
+                self.coalescer.flush(&mut merged);
+                merged.push(packet);
+            }
+            if waiting.is_none() {
+                self.coalescer.flush(&mut merged);
+            }
+            for packet in merged.drain(..) {
+                // What the kernel doesn't take is counted by the device.
+                let _ = self.tun.write(&packet);
+                self.tunnel.recycle(packet.bytes);
+            }
         }
+        self.merged = merged;
     }
 
     fn read_device(&mut self) -> io::Result<()> {
         for _ in 0..TUN_BATCH {
-            let mut bytes = self.tunnel.take_buffer(1 << 16);
+            let mut bytes = std::mem::take(&mut self.packet);
+            if bytes.capacity() == 0 {
+                bytes = self.tunnel.take_buffer(MAX_PACKET);
+            }
             let Some(offload) = self.tun.read(&mut bytes)? else {
-                self.tunnel.recycle(bytes);
+                self.packet = bytes;
                 break;
             };
             let now = self.clock.now();
-            if bytes.len() < 8192 {
+            if bytes.len() <= COPIED {
                 // A big buffer for a small packet would waste memory while it
                 // waits.
-                let exact = bytes.as_slice().to_vec();
-                self.tunnel.recycle(std::mem::replace(&mut bytes, exact));
+                let mut small = self.tunnel.take_buffer(bytes.len());
+                small.extend_from_slice(&bytes);
+                self.packet = std::mem::replace(&mut bytes, small);
             }
             self.tunnel.handle_inner(now, InnerPacket { bytes, offload });
         }
@@ -232,6 +271,7 @@ impl DataPlane {
                         peers: self.tunnel.report(now),
                         counters: self.tunnel.counters(),
                         tun: self.tun.counters(),
+                        tun_dropped: self.tun.dropped().unwrap_or(0),
                         send_drops: self.links.iter().map(|(id, l)| (*id, l.dropped)).collect(),
                     });
                 }

@@ -21,7 +21,9 @@ pub struct Coalescer {
     layer: Layer,
     checksums: Checksums,
     /// In the order in which they were opened.
-    open: Vec<Train>,
+    open: Vec<(FlowKey, Train)>,
+    room: Vec<Vec<u8>>,
+    joined: Vec<Vec<u8>>,
 }
 
 /// What is believed of checksums that count as complete.
@@ -51,7 +53,29 @@ const CWR: u8 = 0x80;
 impl Coalescer {
     /// With nothing waiting.
     pub fn new(layer: Layer, checksums: Checksums) -> Coalescer {
-        Coalescer { layer, checksums, open: Vec::with_capacity(MAX_TRAINS) }
+        Coalescer {
+            layer,
+            checksums,
+            open: Vec::with_capacity(MAX_TRAINS),
+            room: Vec::new(),
+            joined: Vec::new(),
+        }
+    }
+
+    /// Lends an empty buffer with room for a super-packet, so that none has to
+    /// be allocated. It comes back as a packet's.
+    pub fn lend(&mut self, buffer: Vec<u8>) {
+        self.room.push(buffer);
+    }
+
+    /// A further buffer would be of use.
+    pub fn wants_room(&self) -> bool {
+        self.room.is_empty()
+    }
+
+    /// Buffers of packets that were merged into others since the last call.
+    pub fn drain_joined(&mut self) -> impl Iterator<Item = Vec<u8>> + '_ {
+        self.joined.drain(..)
     }
 
     /// Takes the next packet; packets that no further one can join go to
@@ -60,33 +84,73 @@ impl Coalescer {
         let headers = Headers::parse(&packet.bytes, self.layer);
         let key = flow_key(&packet.bytes, &headers);
         let car = Car::of(&packet, &headers, self.layer, self.checksums);
-        if let Some(index) = self.open.iter().position(|train| train.key == key) {
+        if let Some(index) = self.open.iter().position(|(open, _)| *open == key) {
             let joined = car.as_ref().and_then(|car| {
-                let train = self.open.get_mut(index)?;
-                train.accepts(&packet.bytes, car).then(|| train.join(&packet.bytes, car))
+                let (_, train) = self.open.get_mut(index)?;
+                train.accepts(&packet.bytes, car).then(|| {
+                    if !train.merged
+                        && let Some(room) = self.room.pop()
+                    {
+                        self.joined.push(train.move_to(room));
+                    }
+                    train.join(&packet.bytes, car)
+                })
             });
             if joined.is_none() || joined == Some(Then::Close) {
-                out.push(self.open.remove(index).finish());
+                out.push(self.open.remove(index).1.finish());
             }
             if joined.is_some() {
+                self.joined.push(packet.bytes);
                 return;
             }
         }
         match car {
             Some(car) if !car.closes(car.segment_size) => {
                 if self.open.len() == MAX_TRAINS {
-                    out.push(self.open.remove(0).finish());
+                    out.push(self.open.remove(0).1.finish());
                 }
-                self.open.push(Train::new(key, packet, car));
+                self.open.push((key, Train::new(packet, car)));
             }
             _ => out.push(packet),
         }
     }
 
+    /// Nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
     /// Gives out all that waits; call it when no packet is at hand.
     pub fn flush(&mut self, out: &mut Vec<InnerPacket>) {
-        out.extend(self.open.drain(..).map(Train::finish));
+        out.extend(self.open.drain(..).map(|(_, train)| train.finish()));
     }
+}
+
+/// Appends `next` to `head` if they are segments of one TCP stream, follow each
+/// other and would be merged by a [`Coalescer`]; says whether it did. The sum of
+/// both has at most `limit` bytes. Checksums are verified: joining would hide a
+/// wrong one.
+pub fn join(head: &mut InnerPacket, next: &InnerPacket, layer: Layer, limit: usize) -> bool {
+    if head.bytes.len() + next.bytes.len() > limit {
+        return false;
+    }
+    let car = |packet: &InnerPacket| {
+        let headers = Headers::parse(&packet.bytes, layer);
+        Car::of(packet, &headers, layer, Checksums::Verify)
+            .filter(|car| car.kind != SegmentationKind::Udp)
+    };
+    let (Some(first), Some(car)) = (car(head), car(next)) else { return false };
+    if first.closes(first.segment_size) {
+        return false;
+    }
+    let packet = InnerPacket { bytes: std::mem::take(&mut head.bytes), offload: head.offload };
+    let mut train = Train { packet, first, count: first.count, merged: false };
+    let joins = train.accepts(&next.bytes, &car);
+    if joins {
+        train.join(&next.bytes, &car);
+    }
+    *head = train.finish();
+    joins
 }
 
 /// What can be merged: a TCP segment or UDP datagram, or a super-packet.
@@ -185,7 +249,6 @@ impl Car {
 /// A super-packet in the making. While it is a train, its last segment is full.
 #[derive(Debug)]
 struct Train {
-    key: FlowKey,
     packet: InnerPacket,
     /// As the first packet was.
     first: Car,
@@ -201,8 +264,8 @@ enum Then {
 }
 
 impl Train {
-    fn new(key: FlowKey, packet: InnerPacket, first: Car) -> Train {
-        Train { key, packet, first, count: first.count, merged: false }
+    fn new(packet: InnerPacket, first: Car) -> Train {
+        Train { packet, first, count: first.count, merged: false }
     }
 
     fn accepts(&self, bytes: &[u8], car: &Car) -> bool {
@@ -257,6 +320,13 @@ impl Train {
             }
         };
         Some(ip_same && transport_same)
+    }
+
+    /// Goes on in another buffer; returns the old one.
+    fn move_to(&mut self, mut room: Vec<u8>) -> Vec<u8> {
+        room.clear();
+        room.extend_from_slice(&self.packet.bytes);
+        std::mem::replace(&mut self.packet.bytes, room)
     }
 
     fn join(&mut self, bytes: &[u8], car: &Car) -> Then {

@@ -17,7 +17,7 @@ mod validate;
 
 pub use clamp::clamp_mss;
 pub use class::{Class, ClassIndex, ClassRule, ClassRules};
-pub use coalesce::{Checksums, Coalescer};
+pub use coalesce::{Checksums, Coalescer, join};
 pub use ecn::{Ecn, ecn, set_ce};
 pub use flow::{BondingHash, FlowKey, HashKey, Selector, flow_hash, flow_key};
 pub use headers::{Ethernet, Fragment, Headers, Ip, IpVersion, Layer};

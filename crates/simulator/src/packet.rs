@@ -39,11 +39,12 @@ pub(crate) fn tcp_data(
     ends: Ends,
     first: u32,
     seq: u32,
+    timestamp: u32,
     lens: &[usize],
     layer: Layer,
 ) -> InnerPacket {
     let payload: usize = lens.iter().sum();
-    let mut bytes = tcp_headers(ends, seq, first, 0x18, payload);
+    let mut bytes = tcp_headers(ends, seq, timestamp, 0x10, payload);
     for (number, &len) in (first..).zip(lens) {
         push_payload(&mut bytes, number, len);
     }
@@ -262,11 +263,14 @@ mod tests {
     fn every_kind_reads_back() {
         for layer in [Layer::L3, Layer::L2] {
             let segment = |number, len| Segment { number, len, src_port: 1000, dst_port: 2000 };
-            let data = tcp_data(ENDS, 5, 99, &[MSS, MSS, 100], layer);
+            let data = tcp_data(ENDS, 5, 99, 7, &[MSS, MSS, 100], layer);
             let expected = [segment(5, MSS), segment(6, MSS), segment(7, 100)];
             assert_eq!(read(&data, layer).unwrap(), expected);
             assert!(braid_inner::check(&data.bytes, data.offload, layer).is_ok());
-            assert_eq!(read(&tcp_data(ENDS, 9, 1, &[7], layer), layer).unwrap(), [segment(9, 7)]);
+            assert_eq!(
+                read(&tcp_data(ENDS, 9, 1, 7, &[7], layer), layer).unwrap(),
+                [segment(9, 7)]
+            );
             assert_eq!(read(&tcp_ack(ENDS, 70_000, layer), layer).unwrap(), [segment(70_000, 0)]);
             assert_eq!(read(&udp(ENDS, 3, 333, layer), layer).unwrap(), [segment(3, 333)]);
             let echo = read(&ping(ENDS, 4, false, layer), layer).unwrap();

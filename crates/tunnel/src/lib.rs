@@ -7,10 +7,12 @@
 //! (`peer/transmit`). At the other end `peer/receive` opens the datagram and
 //! [`exit`] puts the packet together and in order. See `docs/architecture.md`.
 
+mod buffers;
 mod clock;
 mod config;
 pub mod entry;
 pub mod exit;
+mod index_map;
 mod outgoing;
 pub mod path;
 mod peer;

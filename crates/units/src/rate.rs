@@ -32,8 +32,7 @@ impl Rate {
         if nanos == 0 {
             return None;
         }
-        let per_sec = bytes as u128 * 1_000_000_000 / nanos;
-        Some(Rate(u64::try_from(per_sec).unwrap_or(u64::MAX)))
+        Some(Rate(saturating(bytes as u128 * 1_000_000_000 / nanos)))
     }
     /// Bytes per second.
     pub const fn bytes_per_sec(self) -> u64 {
@@ -52,13 +51,20 @@ impl Rate {
         if self.0 == 0 {
             return Duration::from_secs(u32::MAX as u64);
         }
-        let nanos = bytes as u128 * 1_000_000_000 / self.0 as u128;
-        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+        // Division of 128 bits is slow, and hardly ever needed.
+        let nanos = match bytes.checked_mul(1_000_000_000) {
+            Some(product) => product / self.0,
+            None => saturating(bytes as u128 * 1_000_000_000 / self.0 as u128),
+        };
+        Duration::from_nanos(nanos)
     }
     /// How many bytes pass in `time`, saturating.
     pub fn bytes_in(self, time: Duration) -> u64 {
-        let bytes = self.0 as u128 * time.as_nanos() / 1_000_000_000;
-        u64::try_from(bytes).unwrap_or(u64::MAX)
+        let nanos = time.as_nanos();
+        match u64::try_from(nanos).ok().and_then(|nanos| self.0.checked_mul(nanos)) {
+            Some(product) => product / 1_000_000_000,
+            None => saturating((self.0 as u128).saturating_mul(nanos) / 1_000_000_000),
+        }
     }
     /// This rate times `gain`, saturating.
     pub fn scaled(self, gain: f64) -> Rate {
@@ -68,6 +74,10 @@ impl Rate {
     pub const fn saturating_add(self, other: Rate) -> Rate {
         Rate(self.0.saturating_add(other.0))
     }
+}
+
+fn saturating(value: u128) -> u64 {
+    u64::try_from(value).unwrap_or(u64::MAX)
 }
 
 impl FromStr for Rate {

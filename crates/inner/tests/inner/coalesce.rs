@@ -1,7 +1,7 @@
 use crate::build::{ACK, CWR, FIN, PSH, Spec, Transport, any_spec};
 use braid_inner::{
-    Checksums, Coalescer, FlowKey, Headers, InnerPacket, Layer, check, flow_key, segment_count,
-    split_all,
+    Checksums, Coalescer, FlowKey, Headers, InnerPacket, Layer, check, flow_key, join,
+    segment_count, split_all,
 };
 use proptest::prelude::*;
 use std::collections::HashMap;
@@ -215,4 +215,41 @@ fn by_flow(packets: &[InnerPacket]) -> HashMap<FlowKey, Vec<InnerPacket>> {
         flows.entry(flow_key(&packet.bytes, &headers)).or_default().push(packet.clone());
     }
     flows
+}
+
+#[test]
+fn a_queue_joins_as_a_coalescer_does_up_to_its_limit() {
+    let packets = segments(&Spec::tcp(ACK, vec![5; 9500]));
+    let mut packets = packets.into_iter();
+    let mut head = packets.next().unwrap();
+    let mut rest = Vec::new();
+    for packet in packets {
+        if !rest.is_empty() || !join(&mut head, &packet, Layer::L3, 6300) {
+            rest.push(packet);
+        }
+    }
+    assert_eq!(counts(std::slice::from_ref(&head)), [6]);
+    assert!(check(&head.bytes, head.offload, Layer::L3).is_ok());
+    rest.insert(0, head);
+    let spec = Spec::tcp(ACK, vec![5; 9500]);
+    assert_eq!(split(&rest, Layer::L3), segments(&spec));
+}
+
+#[test]
+fn a_queue_joins_nothing_that_differs_and_leaves_it_as_it_was() {
+    let packets = segments(&Spec::tcp(ACK, vec![5; 3000]));
+    let refuse = |head: &InnerPacket, next: &InnerPacket| {
+        let mut after = head.clone();
+        assert!(!join(&mut after, next, Layer::L3, 65_535));
+        assert_eq!(after, *head);
+    };
+    refuse(&packets[0], &packets[2]);
+    refuse(&packets[1], &packets[0]);
+    let mut wrong = packets[1].clone();
+    wrong.bytes[100] ^= 1;
+    refuse(&packets[0], &wrong);
+    let pushed = segments(&Spec::tcp(ACK | PSH, vec![5; 1000]));
+    refuse(&pushed[0], &packets[1]);
+    let datagrams = segments(&Spec::udp(vec![1; 3000]));
+    refuse(&datagrams[0], &datagrams[1]);
 }

@@ -2,6 +2,7 @@ use super::Lane;
 use crate::ledger::Ledger;
 use crate::packet::{Ends, ping, tcp_ack, tcp_data, udp};
 use braid_inner::{InnerPacket, Layer};
+use braid_units::Time;
 
 /// Where a flow puts its packets; numbers and notes them.
 pub(crate) struct Outbox<'a> {
@@ -32,14 +33,17 @@ impl Outbox<'_> {
 
     /// TCP data from the segment `first` of the stream on; each is noted with
     /// its place in the stream.
-    pub fn tcp_data(&mut self, first: u32, lens: &[usize]) {
+    pub fn tcp_data(&mut self, first: u32, lens: &[usize], now: Time) {
         let ledger = &mut self.ledgers[self.lane.index()];
         let number = ledger.next();
         for (place, &len) in (first..).zip(lens) {
             ledger.send(len, place);
         }
         let seq = first.wrapping_mul(lens.first().copied().unwrap_or(0) as u32);
-        let packet = tcp_data(self.ends_along(self.lane), number, seq, lens, self.layer);
+        // Linux ticks once a millisecond.
+        let timestamp = (now.as_micros() / 1000) as u32;
+        let ends = self.ends_along(self.lane);
+        let packet = tcp_data(ends, number, seq, timestamp, lens, self.layer);
         self.out.push((self.lane, packet));
     }
 

@@ -43,6 +43,9 @@ pub struct Queued {
     pub packet: InnerPacket,
     /// What it's worth.
     pub class: Class,
+    /// Those who speak by it repair losses themselves, at a price: worth a
+    /// repair for longer.
+    pub stream: bool,
     /// The user's class, an index into the tunnel's rules.
     pub rule: Option<u16>,
     /// When it came.
@@ -219,6 +222,15 @@ impl EntryQueue {
         }
     }
 
+    /// Forgets the flows, of which none has anything to send.
+    pub fn rest(&mut self) {
+        if self.is_empty() {
+            self.flows = Vec::new();
+            self.new = VecDeque::new();
+            self.old = VecDeque::new();
+        }
+    }
+
     /// How many flows have something to send.
     pub fn active_flows(&self) -> usize {
         self.new.len() + self.old.len()
@@ -270,6 +282,23 @@ impl EntryQueue {
                 self.cutting += usize::from(!std::mem::replace(&mut entry.cutting, true));
                 return Some(queued);
             }
+            self.dropped.push(queued.packet.bytes);
+        }
+    }
+
+    /// Takes what follows in the flow out while `join` adds it to the packet just
+    /// taken, which CoDel has judged for all of them. The buffers go to
+    /// [`Self::drain_dropped`].
+    pub fn take_following(&mut self, flow: u16, mut join: impl FnMut(&InnerPacket) -> bool) {
+        let Some(Some(entry)) = self.flows.get_mut(usize::from(flow)) else { return };
+        while let Some(next) = entry.packets.front()
+            && join(&next.packet)
+        {
+            let Some(queued) = entry.packets.pop_front() else { return };
+            let cost = queued.packet.bytes.len() as u64 + OVERHEAD;
+            entry.bytes -= cost;
+            self.status.bytes -= cost;
+            self.status.packets -= 1;
             self.dropped.push(queued.packet.bytes);
         }
     }
@@ -336,7 +365,7 @@ mod tests {
 
     fn packet(len: usize, at: Time) -> Queued {
         let packet = InnerPacket { bytes: vec![0; len], offload: Offload::default() };
-        Queued { packet, class: Class::Bulk, rule: None, at }
+        Queued { packet, class: Class::Bulk, stream: true, rule: None, at }
     }
 
     fn queue() -> (EntryQueue, Parameters) {

@@ -12,6 +12,10 @@ pub enum Rejected {
     Duplicate,
 }
 
+/// Memory for an assembly's notes of what has come.
+#[derive(Debug, Default)]
+pub struct Notes(Vec<(u32, u32)>);
+
 /// A packet of which some chunks have come.
 #[derive(Debug, Default)]
 pub struct Assembly {
@@ -22,10 +26,12 @@ pub struct Assembly {
 }
 
 impl Assembly {
-    /// Starts one with an empty buffer to fill.
-    pub fn new(mut buffer: Vec<u8>) -> Self {
+    /// Starts one with a buffer to fill, and memory for notes that was got
+    /// from [`Self::finish`].
+    pub fn new(mut buffer: Vec<u8>, mut notes: Notes) -> Self {
         buffer.clear();
-        Self { bytes: buffer, ..Self::default() }
+        notes.0.clear();
+        Self { bytes: buffer, have: notes.0, ..Self::default() }
     }
 
     /// Bytes of memory held.
@@ -86,11 +92,11 @@ impl Assembly {
     }
 
     /// The packet, complete.
-    pub fn finish(self) -> Option<InnerPacket> {
+    pub fn finish(self) -> Option<(InnerPacket, Notes)> {
         if !self.is_complete() {
             return None;
         }
-        Some(InnerPacket { bytes: self.bytes, offload: self.offload? })
+        Some((InnerPacket { bytes: self.bytes, offload: self.offload? }, Notes(self.have)))
     }
 
     /// What can be saved of an incomplete super-packet: whole segments as
@@ -132,5 +138,11 @@ fn merge(ranges: &mut Vec<(u32, u32)>, low: u32, high: u32) {
         l = l.min(ranges[start].0);
         h = h.max(ranges[end - 1].1);
     }
-    ranges.splice(start..end, [(l, h)]);
+    match ranges.get_mut(start).filter(|_| start < end) {
+        None => ranges.insert(start, (l, h)),
+        Some(range) => {
+            *range = (l, h);
+            ranges.drain(start + 1..end);
+        }
+    }
 }

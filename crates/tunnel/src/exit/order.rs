@@ -1,17 +1,21 @@
 //! Order per flow: a hole in one flow never holds up another.
 
-use super::assembly::{Assembly, Rejected};
+use super::assembly::{Assembly, Notes, Rejected};
+use super::holes::Holes;
+use super::sequence_map::SequenceMap;
+use crate::index_map::IndexMap;
 use braid_inner::{InnerPacket, Layer};
 use braid_units::Time;
 use braid_wire::{Chunk, ChunkPosition, GaveUp, expand};
-use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 /// How far a flow's packets may be ahead of the one it waits for.
 const WINDOW: u64 = 16_384;
 /// What a place in a flow's window costs.
 const SLOT_COST: u64 = 64;
+/// Memory of so many assemblies is kept.
+const NOTES_KEPT: usize = 256;
 /// What a flow costs.
 const FLOW_COST: u64 = 96;
 
@@ -50,9 +54,12 @@ pub struct ExitStatus {
 pub struct Reordering {
     layer: Layer,
     limit: u64,
-    flows: HashMap<u16, FlowOrder>,
-    /// Blocked flows by the time that what they wait for began.
-    blocked: BTreeSet<(Time, u16)>,
+    flows: IndexMap<u16, FlowOrder>,
+    holes: Holes,
+    /// Flows that wait.
+    blocked: usize,
+    /// Memory of assemblies that are done.
+    notes: Vec<Notes>,
     ready: VecDeque<InnerPacket>,
     status: ExitStatus,
 }
@@ -64,7 +71,7 @@ pub struct FlowOrder {
     /// The packet waited for.
     next: u64,
     /// Later ones that have come, whole or in part.
-    held: BTreeMap<u64, Held>,
+    held: SequenceMap<Held>,
     /// Later ones that were delivered already, or won't come.
     gone: BTreeSet<u64>,
     blocked_since: Option<Time>,
@@ -97,6 +104,16 @@ impl Held {
 }
 
 impl FlowOrder {
+    /// Since when it has waited.
+    pub(super) fn blocked_since(&self) -> Option<Time> {
+        self.blocked_since
+    }
+
+    /// Its packets are worth nothing soon.
+    pub(super) fn is_realtime(&self) -> bool {
+        self.realtime
+    }
+
     fn is_empty(&self) -> bool {
         self.held.is_empty() && self.gone.is_empty()
     }
@@ -113,8 +130,10 @@ impl Reordering {
         Self {
             layer,
             limit,
-            flows: HashMap::new(),
-            blocked: BTreeSet::new(),
+            flows: IndexMap::default(),
+            holes: Holes::default(),
+            blocked: 0,
+            notes: Vec::new(),
             ready: VecDeque::new(),
             status: ExitStatus::default(),
         }
@@ -132,7 +151,13 @@ impl Reordering {
         let flow = self.flows.entry(chunk.flow).or_default();
         let created = flow.next == 0 && flow.is_empty();
         let number = expand(chunk.sequence, 24, flow.next);
+        let otherwise = flow.realtime != chunk.realtime;
         flow.realtime = chunk.realtime;
+        if otherwise && flow.blocked_since.is_some() {
+            self.holes.note(chunk.flow, flow);
+            self.holes.prune(&self.flows);
+        }
+        let Some(flow) = self.flows.get_mut(&chunk.flow) else { return Ok(()) };
         if number < flow.next || number > flow.next + (1 << 22) {
             self.status.late += 1;
             return Err(Rejected::Duplicate);
@@ -177,7 +202,7 @@ impl Reordering {
                 continue;
             }
             // What has come of it is saved when its turn comes.
-            if let Some(held) = flow.held.get_mut(&number) {
+            if let Some(held) = flow.held.get_mut(number) {
                 if let State::Partial(assembly) = &mut held.state {
                     held.state = State::Abandoned(std::mem::take(assembly));
                 }
@@ -197,32 +222,16 @@ impl Reordering {
     /// When the next hole will have been waited for long enough.
     pub fn expires_at(&self, patience: Patience) -> Option<Time> {
         // Flows wait differently long: look at the oldest of each kind.
-        let mut earliest: Option<Time> = None;
-        for &(since, flow) in &self.blocked {
-            if earliest.is_some_and(|e| since + patience.realtime.min(patience.ordered) >= e) {
-                break;
-            }
-            let at = since + self.patience_of(flow, patience);
-            earliest = Some(earliest.map_or(at, |e| e.min(at)));
-        }
-        earliest
+        let ordered = self.holes.oldest(false).map(|(since, _)| since + patience.ordered);
+        let realtime = self.holes.oldest(true).map(|(since, _)| since + patience.realtime);
+        ordered.into_iter().chain(realtime).min()
     }
 
     /// Stops waiting where the patience is over.
     pub fn expire(&mut self, now: Time, patience: Patience) {
-        let due: Vec<u16> = self
-            .blocked
-            .iter()
-            .take_while(|(since, _)| now >= *since + patience.realtime.min(patience.ordered))
-            .filter(|(since, flow)| now >= *since + self.patience_of(*flow, patience))
-            .map(|(_, flow)| *flow)
-            .collect();
-        for flow in due {
-            while self
-                .flows
-                .get(&flow)
-                .and_then(|f| f.blocked_since)
-                .is_some_and(|since| now >= since + self.patience_of(flow, patience))
+        for (realtime, patience) in [(false, patience.ordered), (true, patience.realtime)] {
+            while let Some((since, flow)) = self.holes.oldest(realtime)
+                && now >= since + patience
             {
                 self.skip_hole(flow);
             }
@@ -237,19 +246,12 @@ impl Reordering {
     /// The counters.
     pub fn status(&self) -> ExitStatus {
         let waiting = self
-            .blocked
-            .iter()
-            .filter_map(|(_, flow)| self.flows.get(flow))
+            .flows
+            .values()
+            .filter(|flow| flow.blocked_since.is_some())
             .map(|flow| flow.held.len() as u64)
             .sum();
         ExitStatus { waiting, ..self.status }
-    }
-
-    fn patience_of(&self, flow: u16, patience: Patience) -> Duration {
-        match self.flows.get(&flow) {
-            Some(f) if f.realtime => patience.realtime,
-            _ => patience.ordered,
-        }
     }
 
     fn insert(
@@ -262,7 +264,8 @@ impl Reordering {
         let Some(flow) = self.flows.get_mut(&chunk.flow) else { return Ok(()) };
         // Too far ahead: what's in front is given up for it.
         while number >= flow.next + WINDOW {
-            let first = flow.held.keys().chain(&flow.gone).min().copied();
+            let held = flow.held.first().map(|(number, _)| number);
+            let first = held.into_iter().chain(flow.gone.first().copied()).min();
             match first.filter(|first| first + WINDOW <= number) {
                 Some(first) => {
                     flow.next = first;
@@ -276,13 +279,9 @@ impl Reordering {
             return Err(Rejected::Duplicate);
         }
         let mut before = 0;
-        let held = match flow.held.entry(number) {
-            Entry::Occupied(entry) => {
-                let held = entry.into_mut();
-                before = held.memory();
-                held
-            }
-            Entry::Vacant(place) => {
+        match flow.held.get_mut(number) {
+            Some(held) => before = held.memory(),
+            None => {
                 let capacity = match chunk.position {
                     ChunkPosition::Whole(_) => chunk.data.len(),
                     ChunkPosition::First { total, .. } => total as usize,
@@ -292,10 +291,12 @@ impl Reordering {
                         (offset as usize + chunk.data.len()).max(4096)
                     }
                 };
-                let state = State::Partial(Assembly::new(buffer(capacity)));
-                place.insert(Held { since: now, state })
+                let notes = self.notes.pop().unwrap_or_default();
+                let state = State::Partial(Assembly::new(buffer(capacity), notes));
+                flow.held.insert(number, Held { since: now, state });
             }
-        };
+        }
+        let Some(held) = flow.held.get_mut(number) else { return Ok(()) };
         let result = match &mut held.state {
             State::Complete(_) | State::Abandoned(_) => Err(Rejected::Duplicate),
             State::Partial(assembly) => assembly.insert(chunk),
@@ -313,20 +314,23 @@ impl Reordering {
     /// A packet is whole now: it goes at once, or waits for its turn.
     fn complete(&mut self, chunk: &Chunk<'_>, number: u64) {
         let Some(flow) = self.flows.get_mut(&chunk.flow) else { return };
-        let Some(held) = flow.held.remove(&number) else { return };
+        let Some(held) = flow.held.get_mut(number) else { return };
         self.status.held_bytes -= held.memory();
-        let State::Partial(assembly) = held.state else { return };
-        let Some(packet) = assembly.finish() else { return };
+        let State::Partial(assembly) = &mut held.state else { return };
+        let Some((packet, notes)) = std::mem::take(assembly).finish() else { return };
+        if self.notes.len() < NOTES_KEPT {
+            self.notes.push(notes);
+        }
         if chunk.unordered {
+            flow.held.remove(number);
             self.status.delivered += 1;
             self.ready.push_back(packet);
             flow.gone.insert(number);
             self.status.held_bytes += SLOT_COST;
         } else {
             self.status.reordered += u64::from(number > flow.next);
-            let held = Held { since: held.since, state: State::Complete(packet) };
+            held.state = State::Complete(packet);
             self.status.held_bytes += held.memory();
-            flow.held.insert(number, held);
         }
     }
 
@@ -339,10 +343,9 @@ impl Reordering {
                 flow.next += 1;
                 continue;
             }
-            match flow.held.first_entry() {
-                Some(first)
-                    if *first.key() == flow.next
-                        && !matches!(first.get().state, State::Partial(_)) =>
+            match flow.held.first() {
+                Some((first, held))
+                    if first == flow.next && !matches!(held.state, State::Partial(_)) =>
                 {
                     let number = flow.next;
                     Self::close(self.layer, flow, number, &mut self.ready, &mut self.status);
@@ -351,15 +354,14 @@ impl Reordering {
             }
         }
         // A hole began when the first packet behind it came.
-        let since = flow.held.first_key_value().map(|(_, held)| held.since);
+        let since = flow.held.first().map(|(_, held)| held.since);
         if since != flow.blocked_since {
-            if let Some(old) = flow.blocked_since {
-                self.blocked.remove(&(old, id));
-            }
-            if let Some(new) = since {
-                self.blocked.insert((new, id));
-            }
+            self.blocked -= usize::from(flow.blocked_since.is_some());
+            self.blocked += usize::from(since.is_some());
             flow.blocked_since = since;
+            self.holes.note(id, flow);
+            self.holes.set_waiting(self.blocked);
+            self.holes.prune(&self.flows);
         }
     }
 
@@ -375,8 +377,9 @@ impl Reordering {
     }
 
     fn expire_first(&mut self) -> bool {
-        match self.blocked.first() {
-            Some(&(_, flow)) => {
+        let oldest = [false, true].into_iter().filter_map(|realtime| self.holes.oldest(realtime));
+        match oldest.min() {
+            Some((_, flow)) => {
                 self.skip_hole(flow);
                 true
             }
@@ -387,7 +390,7 @@ impl Reordering {
     /// Gives up what the flow waits for.
     fn skip_hole(&mut self, id: u16) {
         let Some(flow) = self.flows.get_mut(&id) else { return };
-        let Some((&first, held)) = flow.held.first_key_value() else { return };
+        let Some((first, held)) = flow.held.first() else { return };
         let noted = flow.gone.range(flow.next..first).count() as u64;
         self.status.missed += first - flow.next - noted;
         self.status.held_bytes -= SLOT_COST * noted;
@@ -416,7 +419,7 @@ impl Reordering {
         if flow.gone.remove(&number) {
             status.held_bytes -= SLOT_COST;
         }
-        let Some(held) = flow.held.remove(&number) else { return };
+        let Some(held) = flow.held.remove(number) else { return };
         status.held_bytes -= held.memory();
         match held.state {
             State::Complete(packet) => {
@@ -508,7 +511,7 @@ mod tests {
         put(&mut r, 0, &chunk(1, 2, b"c"));
         r.on_gave_up(&GaveUp { flow: 1, sequence: 0, count: 2 });
         assert_eq!(delivered(&mut r), [b"c"]);
-        assert_eq!(r.blocked.len(), 0);
+        assert_eq!(r.blocked, 0);
     }
 
     #[test]

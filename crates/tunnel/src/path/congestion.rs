@@ -22,6 +22,9 @@ const STARTUP_GAIN: f64 = 2.77;
 const CRUISE_GAIN: f64 = 1.04;
 /// Steps of the probing gain while each finds more.
 const PROBE_GAINS: [f64; 3] = [1.25, 1.6, 2.0];
+/// What is sent of the rate while a queue drains: less would let the bottleneck
+/// idle, since its queue is seen a round trip late.
+const DRAIN_GAINS: std::ops::RangeInclusive<f64> = 0.8..=0.92;
 /// Rounds without a queue before more is tried.
 const ROUNDS_BEFORE_PROBE: u32 = 3;
 /// Startup ends when the rate grew less than this in three rounds (BBR).
@@ -137,12 +140,21 @@ pub struct Congestion {
     feedback: Duration,
     /// Least rate that the window was held to when a drain didn't help.
     ignore_queue_until: Time,
+    advice: Advice,
+}
+
+/// What follows from the model, and is asked for with every datagram.
+#[derive(Clone, Copy, Debug, Default)]
+struct Advice {
+    pacing_rate: Rate,
+    window: u64,
+    queue: Duration,
 }
 
 impl Congestion {
     /// A path of which nothing is known; `datagram` is its datagrams' size.
     pub fn new(datagram: u64) -> Self {
-        Self {
+        let mut new = Self {
             phase: Phase::Startup { best: Rate::ZERO, flat_rounds: 0 },
             bandwidth: INITIAL_RATE,
             cap: None,
@@ -166,11 +178,30 @@ impl Congestion {
             base_rtt: Duration::from_millis(100),
             feedback: Duration::from_millis(20),
             ignore_queue_until: Time::ZERO,
-        }
+            advice: Advice::default(),
+        };
+        new.advise();
+        new
     }
 
     /// The rate at which to send now.
     pub fn pacing_rate(&self) -> Rate {
+        self.advice.pacing_rate
+    }
+
+    /// How many bytes may be in flight.
+    pub fn window(&self) -> u64 {
+        self.advice.window
+    }
+
+    /// To be called after every change.
+    fn advise(&mut self) {
+        self.advice.queue = self.queue_of(self.recent.iter().map(|r| r.1).min());
+        self.advice.pacing_rate = self.rate_to_send();
+        self.advice.window = self.bytes_to_hold();
+    }
+
+    fn rate_to_send(&self) -> Rate {
         let gain = match self.phase {
             Phase::Startup { .. } => STARTUP_GAIN,
             Phase::Cruise { .. } => CRUISE_GAIN,
@@ -182,8 +213,7 @@ impl Congestion {
         self.cap.map_or(rate, |cap| rate.min(cap))
     }
 
-    /// How many bytes may be in flight.
-    pub fn window(&self) -> u64 {
+    fn bytes_to_hold(&self) -> u64 {
         let hold = self.base_rtt + self.feedback;
         let slack = match self.phase {
             Phase::Startup { .. } => hold.max(GUARD) * 2,
@@ -215,7 +245,7 @@ impl Congestion {
 
     /// The queue that the last packets found.
     pub fn queue(&self) -> Duration {
-        self.queue_of(self.recent.iter().map(|r| r.1).min())
+        self.advice.queue
     }
 
     /// How much the rounds' least queues differ: how unsteady the link is.
@@ -226,11 +256,21 @@ impl Congestion {
     /// Obey a limit given by the user.
     pub fn set_cap(&mut self, cap: Option<Rate>) {
         self.cap = cap;
+        self.advise();
     }
 
     /// The path's datagrams have another size now.
     pub fn set_datagram(&mut self, bytes: u64) {
-        self.datagram = bytes;
+        if self.datagram != bytes {
+            self.datagram = bytes;
+            self.advise();
+        }
+    }
+
+    /// The path is idle: forgets what says nothing of it any more.
+    pub fn rest(&mut self) {
+        self.history = VecDeque::new();
+        self.recent.shrink_to_fit();
     }
 
     /// The path works again after an outage: start carefully from what it was.
@@ -240,10 +280,16 @@ impl Congestion {
         self.history.clear();
         self.recent.clear();
         self.start_round(now, self.round_ends_at);
+        self.advise();
     }
 
     /// Takes an acknowledgement's news in.
     pub fn on_ack(&mut self, ack: &AckSample) {
+        self.learn(ack);
+        self.advise();
+    }
+
+    fn learn(&mut self, ack: &AckSample) {
         let now = ack.now;
         self.base_rtt = ack.base_rtt;
         self.feedback = ack.feedback;
@@ -259,6 +305,7 @@ impl Congestion {
         while self.recent.front().is_some_and(|r| now - r.0 > span) {
             self.recent.pop_front();
         }
+        self.advice.queue = self.queue_of(self.recent.iter().map(|r| r.1).min());
         if self.round_delays.1 == 0 {
             self.round_reference = ack.min_delay_us;
         }
@@ -490,6 +537,6 @@ impl Congestion {
     fn drain_gain(&self) -> f64 {
         let excess = self.queue().as_secs_f64();
         let over = self.base_rtt.max(Duration::from_millis(30)).as_secs_f64();
-        (1.0 - excess / over).clamp(0.4, 0.92)
+        (1.0 - excess / over).clamp(*DRAIN_GAINS.start(), *DRAIN_GAINS.end())
     }
 }

@@ -59,6 +59,14 @@ impl ReceivedPackets {
         self.ranges.front().map(|r| r.1)
     }
 
+    /// Gives back the memory that isn't in use.
+    pub fn rest(&mut self) {
+        self.ranges.shrink_to_fit();
+        self.arrivals.shrink_to_fit();
+        self.scratch_ranges = Vec::new();
+        self.scratch_arrivals = Vec::new();
+    }
+
     /// Packets received so far.
     pub fn received(&self) -> u64 {
         self.received

@@ -170,6 +170,17 @@ impl SentPackets {
         }
     }
 
+    /// Gives back the memory that isn't in use.
+    pub fn rest(&mut self) {
+        self.packets.shrink_to_fit();
+        self.frames.shrink_to_fit();
+    }
+
+    /// No frame of any packet is remembered.
+    pub fn has_no_frames(&self) -> bool {
+        self.frames.is_empty()
+    }
+
     /// Bytes whose fate isn't known.
     pub fn in_flight_bytes(&self) -> u64 {
         self.in_flight_bytes

@@ -3,7 +3,7 @@
 use super::{Peer, REPAIR_DATAGRAM, REPAIR_REALTIME, REPAIR_STREAM};
 use crate::entry::{EntryQueue, FLOWS, Queued};
 use crate::outgoing::PacketKey;
-use braid_inner::{Class, ClassRules, Headers, InnerPacket, flow_hash};
+use braid_inner::{Class, ClassRules, Headers, InnerPacket, flow_key, join};
 use braid_units::Time;
 
 /// IP protocol number of TCP.
@@ -16,7 +16,7 @@ impl Peer {
     pub(crate) fn admit(&mut self, packet: InnerPacket, rules: &ClassRules, now: Time) {
         self.counters.accepted += 1;
         self.counters.accepted_bytes += packet.bytes.len() as u64;
-        self.last_used = now;
+        self.use_now(now);
         self.last_admitted = now;
         let headers = Headers::parse(&packet.bytes, self.layer);
         let rule = rules.class_of(&packet.bytes, &headers).map(|index| index.0);
@@ -27,21 +27,19 @@ impl Peer {
             return;
         }
         let class = Class::of(&packet.bytes, &headers);
-        let flow = EntryQueue::flow_of(flow_hash(&packet.bytes, self.layer, &self.hash_key));
+        let flow = EntryQueue::flow_of(flow_key(&packet.bytes, &headers).hash(&self.hash_key));
+        let stream =
+            headers.ip.is_some_and(|ip| ip.protocol == TCP) || matches!(class, Class::Precious);
         let at = self.working.at(now);
-        self.entry.push(flow, Queued { packet, class, rule, at }, &self.entry_parameters);
-        for buffer in self.entry.drain_dropped() {
-            if self.spare.len() < 64 {
-                self.spare.push(buffer);
-            }
-        }
+        self.entry.push(flow, Queued { packet, class, stream, rule, at }, &self.entry_parameters);
+        self.freed.extend(self.entry.drain_dropped());
     }
 
     /// The packet of `flow` that is being cut, or the next one from the queue,
     /// which gets its number now: what the queue drops leaves no hole.
     pub(super) fn head_packet(&mut self, flow: u16, now: Time) -> Option<PacketKey> {
         let index = usize::from(flow);
-        if self.sequences.len() <= index {
+        if self.cutting.len() <= index {
             self.sequences.resize(FLOWS, 0);
             self.cutting.resize(FLOWS, None);
             self.elastic_until.resize(FLOWS, Time::ZERO);
@@ -61,10 +59,11 @@ impl Peer {
                 self.recycle(queued.packet.bytes);
                 continue;
             }
-            let headers = Headers::parse(&queued.packet.bytes, self.layer);
-            let stream = headers.ip.is_some_and(|ip| ip.protocol == TCP)
-                || matches!(queued.class, Class::Precious);
-            let (kind, worth) = match (realtime, stream) {
+            let mut packet = queued.packet;
+            if queued.stream && packet.bytes.len() < self.join_limit {
+                self.join_following(&mut packet, flow);
+            }
+            let (kind, worth) = match (realtime, queued.stream) {
                 (true, _) => (0, REPAIR_REALTIME),
                 (_, true) => (2, REPAIR_STREAM),
                 _ => (1, REPAIR_DATAGRAM),
@@ -72,10 +71,18 @@ impl Peer {
             let deadline = working + worth;
             let sequence = self.sequences[index];
             self.sequences[index] = sequence.wrapping_add(1) & 0xff_ffff;
-            let key = self.outgoing.insert(queued.packet, flow, sequence, queued.class);
+            let key = self.outgoing.insert(packet, flow, sequence, queued.class);
             self.deadlines[kind].push_back((deadline, key));
             self.cutting[index] = Some(key);
             return Some(key);
         }
+    }
+
+    /// Segments of a stream that wait together go as one super-packet: its
+    /// header goes once.
+    fn join_following(&mut self, packet: &mut InnerPacket, flow: u16) {
+        let (layer, limit) = (self.layer, self.join_limit);
+        self.entry.take_following(flow, |next| join(packet, next, layer, limit));
+        self.freed.extend(self.entry.drain_dropped());
     }
 }

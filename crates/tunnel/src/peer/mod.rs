@@ -5,6 +5,7 @@ mod admit;
 mod bonding;
 mod datagram;
 pub(crate) mod receive;
+mod rest;
 mod schedule;
 mod status;
 mod transmit;
@@ -12,6 +13,7 @@ mod transmit;
 pub use status::{PathReport, PeerReport};
 pub use transmit::Transmit;
 
+use crate::buffers::Buffers;
 use crate::clock::{PausingClock, PeerClock};
 use crate::config::{LinkConfig, LinkId, Mode, PeerConfig, TunnelConfig};
 use crate::entry::{EntryQueue, Parameters};
@@ -35,6 +37,8 @@ const MAX_PATHS: usize = 64;
 /// cost little.
 const FEEDBACK: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(1)..=Duration::from_millis(20);
+/// A tunnel counts as in use for so long after a packet.
+const IN_USE: Duration = Duration::from_secs(3);
 /// Nothing received for this long: waiting for missing packets pauses.
 const SILENCE: Duration = Duration::from_millis(100);
 /// A peer of which nothing is heard for this long, by no path, may have
@@ -48,6 +52,12 @@ const REPAIR_REALTIME: Duration = Duration::from_millis(150);
 /// gave up comes before.
 const WAIT_STREAM: Duration = Duration::from_millis(1500);
 const WAIT_REALTIME: Duration = Duration::from_millis(140);
+
+/// Segments are joined to packets that take the paths so long: a packet comes
+/// out when all of it is there, and should not wait for itself.
+const JOINED_TIME: Duration = Duration::from_millis(4);
+/// The longest IP packet.
+const MAX_JOINED: usize = 65_535;
 
 /// A path that loses more than this holds flows up noticeably.
 const LOSSY: f64 = 0.0005;
@@ -128,6 +138,8 @@ pub struct Peer {
     coding: bool,
     encoder: Encoder,
     decoder: Decoder,
+    /// When the last parity came.
+    last_parity: Option<Time>,
     parities: VecDeque<(crate::redundancy::erasure::Parity, u8)>,
     parity_scratch: Vec<u8>,
     working: PausingClock,
@@ -139,8 +151,14 @@ pub struct Peer {
     coded: Vec<u8>,
     last_used: Time,
     last_admitted: Time,
-    spare: Vec<Vec<u8>>,
-    orders: Vec<(i64, usize)>,
+    /// No report and no probe is due before.
+    chores_at: Time,
+    /// It has given memory back since it was used last.
+    rests: bool,
+    /// Buffers that are free again, for the tunnel to fetch.
+    freed: Vec<Vec<u8>>,
+    /// Largest packet that segments of a stream are joined to, in bytes.
+    join_limit: usize,
 }
 
 impl Peer {
@@ -182,6 +200,7 @@ impl Peer {
             coding: false,
             encoder: Encoder::new(Duration::from_millis(20), 2),
             decoder: Decoder::new(ByteSize::from_bytes(128 << 10), Duration::from_millis(500)),
+            last_parity: None,
             parities: VecDeque::new(),
             parity_scratch: Vec::new(),
             working: PausingClock::default(),
@@ -192,8 +211,10 @@ impl Peer {
             coded: Vec::new(),
             last_used: Time::ZERO,
             last_admitted: Time::ZERO,
-            spare: Vec::new(),
-            orders: Vec::new(),
+            chores_at: Time::ZERO,
+            rests: false,
+            freed: Vec::new(),
+            join_limit: 0,
         }
     }
 
@@ -222,6 +243,7 @@ impl Peer {
         self.peer_clock = PeerClock::default();
         self.mode_untold = true;
         self.closed_paths.clear();
+        self.chores_at = Time::ZERO;
         for path in &mut self.paths {
             let mut fresh = Path::new(path.id, path.link, path.remote, 1500, now);
             std::mem::swap(&mut fresh.mtu, &mut path.mtu);
@@ -269,10 +291,12 @@ impl Peer {
         path.cap_down = config.cap_down;
         path.congestion.set_cap(config.cap_up);
         self.paths.push(path);
+        self.chores_at = Time::ZERO;
     }
 
     /// The link's wishes changed.
     pub(crate) fn set_wish(&mut self, link: LinkId, config: &LinkConfig) {
+        self.chores_at = Time::ZERO;
         for path in self.paths.iter_mut().filter(|p| p.link == link) {
             path.wish = Wish { tier: config.tier, standby: config.standby, cap: config.cap_up };
             path.wish_untold = true;
@@ -298,6 +322,7 @@ impl Peer {
     pub(crate) fn on_link(&mut self, link: LinkId, up: bool, now: Time) {
         let mut settled = std::mem::take(&mut self.settled);
         settled.clear();
+        self.chores_at = Time::ZERO;
         for path in self.paths.iter_mut().filter(|p| p.link == link) {
             path.liveness.on_link(up, now);
             path.liveness.probe_soon(now);
@@ -330,6 +355,7 @@ impl Peer {
     /// them: let there be one.
     pub(crate) fn confirm_keys(&mut self) {
         self.confirm = true;
+        self.chores_at = Time::ZERO;
     }
 
     /// Keys and at least one path that works.
@@ -348,17 +374,14 @@ impl Peer {
         self.exit.poll()
     }
 
-    /// Takes a buffer back.
-    pub(crate) fn recycle(&mut self, mut buffer: Vec<u8>) {
-        if self.spare.len() < 64 && buffer.capacity() > 0 {
-            buffer.clear();
-            self.spare.push(buffer);
-        }
+    /// A buffer isn't needed any more.
+    fn recycle(&mut self, buffer: Vec<u8>) {
+        self.freed.push(buffer);
     }
 
-    /// A buffer that others may use.
-    pub(crate) fn surplus_buffer(&mut self) -> Option<Vec<u8>> {
-        if self.spare.len() > 32 { self.spare.pop() } else { None }
+    /// Gives the buffers that aren't needed any more.
+    pub(crate) fn give_back(&mut self, buffers: &mut Buffers) {
+        self.freed.drain(..).for_each(|buffer| buffers.give(buffer));
     }
 
     /// How often feedback is sent, from the paths' round-trip times.
@@ -397,6 +420,7 @@ impl Peer {
             .chain(holes)
             .chain(self.encoder.next_deadline())
             .chain(self.next_departure(now))
+            .chain(self.next_rest(now))
             .min()
     }
 
@@ -405,6 +429,7 @@ impl Peer {
         let feedback = self.feedback_interval();
         let mut settled = std::mem::take(&mut self.settled);
         settled.clear();
+        self.chores_at = Time::ZERO;
         for path in &mut self.paths {
             path.on_timeout(now, feedback, &mut settled);
         }
@@ -412,6 +437,7 @@ impl Peer {
         self.settled = settled;
         self.update_clocks(now);
         self.give_up_late(now);
+        self.rest_if_idle(now);
         self.tune(now);
         let heard = self.hearing.at(now);
         self.exit.expire(heard, self.patience());
@@ -445,6 +471,8 @@ impl Peer {
             (false, false) => slowest / 2,
         };
         self.entry_parameters.target = bridged.max(Duration::from_millis(5));
+        let joined = Rate::from_bytes_per_sec(capacity).bytes_in(JOINED_TIME);
+        self.join_limit = usize::try_from(joined).unwrap_or(MAX_JOINED).min(MAX_JOINED);
         self.entry_parameters.interval = (slowest * 4).max(Duration::from_millis(100));
         let size = erasure_rate(&ErasureConditions {
             loss: Ratio::from_fraction(loss),
@@ -457,10 +485,27 @@ impl Peer {
         self.encoder.set_size(size);
     }
 
+    /// Something passes.
+    fn use_now(&mut self, now: Time) {
+        if now - self.last_used >= IN_USE {
+            self.chores_at = Time::ZERO;
+        }
+        self.last_used = now;
+        self.rests = false;
+    }
+
+    /// A datagram of this size was too long for the link's device.
+    pub(crate) fn on_message_too_long(&mut self, link: LinkId, limit: u16) {
+        self.chores_at = Time::ZERO;
+        for path in self.paths.iter_mut().filter(|p| p.link == link) {
+            path.mtu.on_local_emsgsize(limit);
+        }
+    }
+
     /// Idle paths are probed: often enough to keep a NAT's mapping, and while
     /// the tunnel is in use, to know which paths work.
     fn idle_probe(&self, now: Time) -> Option<Duration> {
-        if now - self.last_used < Duration::from_secs(3) {
+        if now - self.last_used < IN_USE {
             return Some(Duration::from_millis(500));
         }
         self.config.keepalive

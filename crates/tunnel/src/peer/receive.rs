@@ -1,12 +1,17 @@
 //! What comes from the peer.
 
 use super::Peer;
+use crate::buffers::Buffers;
 use crate::config::{LinkId, Mode};
 use crate::path::{Path, Settled, Wish};
 use crate::redundancy::erasure::{Member, Parity, Recovered, SourceId};
 use braid_units::Time;
 use braid_wire::{Chunk, DataHeader, ErasureFrame, Frame, Frames, HEADER_LEN, PathStatus, expand};
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+/// After a parity, chunks are kept for further ones for so long.
+const CODED_FOR: Duration = Duration::from_secs(10);
 
 /// Where a datagram came from.
 #[derive(Clone, Copy, Debug)]
@@ -27,9 +32,10 @@ impl Peer {
         header: DataHeader,
         datagram: &mut [u8],
         arrival: Arrival,
+        buffers: &mut Buffers,
         now: Time,
     ) -> Result<Received, Refused> {
-        let known = self.paths.iter().position(|p| p.id == header.path);
+        let known = self.path_of(header.path);
         let expected =
             known.and_then(|i| self.paths[i].received.largest()).map_or(0, |largest| largest + 1);
         let number = expand(header.packet_number, 24, expected);
@@ -70,12 +76,26 @@ impl Peer {
         self.last_heard = Some(now);
         self.hearing.run(now);
 
-        let eliciting = self.on_frames(index, payload, now);
-        self.paths[index].received.on_packet(number, now, eliciting);
+        let eliciting = self.on_frames(index, payload, buffers, now);
+        let interval = self.feedback_interval();
+        let path = &mut self.paths[index];
+        path.received.on_packet(number, now, eliciting);
+        if let Some(at) = path.received.report_at(interval) {
+            self.chores_at = self.chores_at.min(at);
+        }
+        if !path.liveness.is_up() {
+            self.chores_at = Time::ZERO;
+        }
         Ok(Received { gone })
     }
 
-    fn on_frames(&mut self, index: usize, payload: &[u8], now: Time) -> bool {
+    fn on_frames(
+        &mut self,
+        index: usize,
+        payload: &[u8],
+        buffers: &mut Buffers,
+        now: Time,
+    ) -> bool {
         let mut eliciting = false;
         let mut settled = std::mem::take(&mut self.settled);
         settled.clear();
@@ -88,12 +108,12 @@ impl Peer {
             match frame {
                 Frame::Ping => {}
                 Frame::Ack(ack) => self.on_ack(&ack, now, &mut settled),
-                Frame::Chunk(chunk) => self.on_chunk(&chunk, now),
+                Frame::Chunk(chunk) => self.on_chunk(&chunk, buffers, now),
                 Frame::GaveUp(gave_up) => {
                     self.exit.on_gave_up(&gave_up);
                 }
                 Frame::PathStatus(status) => self.on_path_status(&status),
-                Frame::Erasure(frame) => self.on_parity(&frame, now),
+                Frame::Erasure(frame) => self.on_parity(&frame, buffers, now),
                 Frame::Mode(mode) => {
                     if let Some(mode) = Mode::from_wire(mode).filter(|_| self.config.follow_mode) {
                         self.mode = mode;
@@ -114,8 +134,11 @@ impl Peer {
 
     fn on_ack(&mut self, ack: &braid_wire::Ack<'_>, now: Time, settled: &mut Settled) {
         let feedback = self.feedback_interval();
+        let Some(index) = self.path_of(ack.path) else { return };
+        // Paths that work again and sizes that pass are followed by probes.
+        self.chores_at = Time::ZERO;
         let clock = &mut self.peer_clock;
-        let Some(path) = self.paths.iter_mut().find(|p| p.id == ack.path) else { return };
+        let path = &mut self.paths[index];
         path.on_ack(ack, now, feedback, |us| clock.unwrap(us), settled);
         if settled.returned {
             settled.returned = false;
@@ -123,10 +146,12 @@ impl Peer {
         }
     }
 
-    pub(super) fn on_chunk(&mut self, chunk: &Chunk<'_>, now: Time) {
-        self.last_used = now;
-        self.take_chunk(chunk, now);
-        if chunk.realtime && !chunk.unordered {
+    fn on_chunk(&mut self, chunk: &Chunk<'_>, buffers: &mut Buffers, now: Time) {
+        self.use_now(now);
+        self.take_chunk(chunk, buffers, now);
+        // Copies cost much, and are of use only where parities come.
+        let coded = self.last_parity.is_some_and(|at| now - at < CODED_FOR);
+        if coded && chunk.realtime && !chunk.unordered {
             self.coded.clear();
             let mut coded = std::mem::take(&mut self.coded);
             chunk.write(&mut coded, false);
@@ -137,26 +162,17 @@ impl Peer {
             };
             let recovered = self.decoder.on_source(now, id, &coded);
             self.coded = coded;
-            self.on_recovered(recovered, now);
+            self.on_recovered(recovered, buffers, now);
         }
     }
 
-    fn take_chunk(&mut self, chunk: &Chunk<'_>, now: Time) {
+    fn take_chunk(&mut self, chunk: &Chunk<'_>, buffers: &mut Buffers, now: Time) {
         let heard = self.hearing.at(now);
-        let spare = &mut self.spare;
-        let _ = self.exit.on_chunk(heard, chunk, |capacity| {
-            // A large buffer for a small packet would waste memory while it
-            // waits.
-            let fits =
-                |b: &Vec<u8>| b.capacity() >= capacity && b.capacity() <= capacity.max(2048) * 4;
-            match spare.iter().rposition(fits) {
-                Some(index) => spare.swap_remove(index),
-                None => Vec::with_capacity(capacity.max(256)),
-            }
-        });
+        let _ = self.exit.on_chunk(heard, chunk, |capacity| buffers.take(capacity));
     }
 
-    fn on_parity(&mut self, frame: &ErasureFrame<'_>, now: Time) {
+    fn on_parity(&mut self, frame: &ErasureFrame<'_>, buffers: &mut Buffers, now: Time) {
+        self.last_parity = Some(now);
         let members = frame
             .sources
             .iter()
@@ -168,18 +184,27 @@ impl Peer {
         match Parity::new(members, frame.body.to_vec()) {
             Ok(parity) => {
                 let recovered = self.decoder.on_parity(now, parity);
-                self.on_recovered(recovered, now);
+                self.on_recovered(recovered, buffers, now);
             }
             Err(_) => self.counters.refused += 1,
         }
     }
 
-    fn on_recovered(&mut self, recovered: Vec<Recovered>, now: Time) {
+    fn on_recovered(&mut self, recovered: Vec<Recovered>, buffers: &mut Buffers, now: Time) {
         for r in recovered {
             if let Some(Ok(Frame::Chunk(chunk))) = Frames::new(&r.bytes).next() {
                 self.counters.recovered += 1;
-                self.take_chunk(&chunk, now);
+                self.take_chunk(&chunk, buffers, now);
             }
+        }
+    }
+
+    /// The index of the path of this number. Most have it by their numbers.
+    fn path_of(&self, id: u8) -> Option<usize> {
+        let index = usize::from(id);
+        match self.paths.get(index) {
+            Some(path) if path.id == id => Some(index),
+            _ => self.paths.iter().position(|p| p.id == id),
         }
     }
 

@@ -49,7 +49,7 @@ impl Peer {
 
     /// The path for `item` now, not by path number `except`. `None`: wait.
     pub(super) fn choose_path(
-        &mut self,
+        &self,
         item: Item,
         bytes: u64,
         except: Option<u8>,
@@ -59,14 +59,29 @@ impl Peer {
             Item::Bulk { waited, .. } => waited,
             _ => Duration::ZERO,
         };
-        self.rank_paths(bytes, waited, except, now);
-        let &(best_arrival, best) = self.orders.first()?;
         let allowed = |path: &crate::path::Path| match item {
             Item::Urgent => path.sent.in_flight_bytes() < path.congestion.window() * URGENT_WINDOWS,
             _ => path.is_available(now),
         };
-        let &(arrival, choice) =
-            self.orders.iter().find(|(_, index)| allowed(&self.paths[*index]))?;
+        let usable = |p: &crate::path::Path| p.liveness.is_up() && Some(p.id) != except;
+        let primary = self.paths.iter().any(|p| usable(p) && !p.wish.standby);
+        let tier_limit = self.tier_limit(waited, now);
+        // By estimated arrival: the best path, and the best that may send now.
+        let (mut best, mut choice) = (None, None);
+        for (index, path) in self.paths.iter().enumerate() {
+            if !usable(path) || path.wish.standby == primary || path.wish.tier > tier_limit {
+                continue;
+            }
+            let order = (path.arrival_us(bytes, now), index);
+            if best.is_none_or(|best| order < best) {
+                best = Some(order);
+            }
+            if choice.is_none_or(|choice| order < choice) && allowed(path) {
+                choice = Some(order);
+            }
+        }
+        let (best_arrival, best) = best?;
+        let (arrival, choice) = choice?;
         if choice == best {
             return Some(choice);
         }
@@ -78,22 +93,6 @@ impl Peer {
                 (arrival <= best_arrival + drain.as_micros() as i64).then_some(choice)
             }
         }
-    }
-
-    /// Usable paths by estimated arrival, best first, into `orders`.
-    fn rank_paths(&mut self, bytes: u64, waited: Duration, except: Option<u8>, now: Time) {
-        let mut orders = std::mem::take(&mut self.orders);
-        orders.clear();
-        let usable = |p: &crate::path::Path| p.liveness.is_up() && Some(p.id) != except;
-        let primary = self.paths.iter().any(|p| usable(p) && !p.wish.standby);
-        let tier_limit = self.tier_limit(waited, now);
-        for (index, path) in self.paths.iter().enumerate() {
-            if usable(path) && (path.wish.standby != primary) && path.wish.tier <= tier_limit {
-                orders.push((path.arrival_us(bytes, now), index));
-            }
-        }
-        orders.sort_unstable();
-        self.orders = orders;
     }
 
     /// The highest tier that may be used now.

@@ -26,6 +26,9 @@ const FILL_WAIT: Duration = Duration::from_millis(2);
 const LEAST_CODED: u32 = 300;
 /// A chunk shorter than this isn't worth its header, unless it's all there is.
 const LEAST_CHUNK: u32 = 64;
+/// So little room in a datagram can't be used: a chunk of [`LEAST_CHUNK`] with
+/// its header needs more.
+const NEARLY_FULL: usize = LEAST_CHUNK as usize + 18;
 
 /// Datagrams to be sent by one socket, all of `segment` bytes but the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,9 +47,14 @@ impl Peer {
     /// Appends the next datagrams to `out`, which is empty.
     pub(crate) fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Transmit> {
         self.sessions.sending(now)?;
-        self.poll_feedback(now, out)
-            .or_else(|| self.poll_probe(now, out))
-            .or_else(|| self.poll_parity(now, out))
+        if now >= self.chores_at || self.feedback_copy.is_some() {
+            let chore = self.poll_feedback(now, out).or_else(|| self.poll_probe(now, out));
+            if chore.is_some() {
+                return chore;
+            }
+            self.chores_at = self.next_chore(now);
+        }
+        self.poll_parity(now, out)
             .or_else(|| self.poll_duplicate(now, out))
             .or_else(|| self.poll_bonded(now, out))
             .or_else(|| self.poll_data(now, out))
@@ -79,24 +87,41 @@ impl Peer {
             false if p.received.has_news() => 1,
             false => 2,
         };
-        let mut by_arrival: Vec<(u8, i64, usize)> = self
-            .paths
-            .iter()
-            .enumerate()
-            .filter(|(_, p)| p.state() != PathState::LinkDown)
-            .map(|(i, p)| (promise(p), p.arrival_us(100, now), i))
-            .collect();
-        by_arrival.sort_unstable();
-        let Some(&(_, _, first)) = by_arrival.first() else {
+        let (mut first, mut second) = (None, None);
+        for (index, path) in self.paths.iter().enumerate() {
+            if path.state() == PathState::LinkDown {
+                continue;
+            }
+            let new = Some((promise(path), path.arrival_us(100, now), index));
+            if first.is_none() || new < first {
+                (first, second) = (new, first);
+            } else if second.is_none() || new < second {
+                second = new;
+            }
+        }
+        let Some((_, _, first)) = first else {
             self.feedback_sent(now);
             return None;
         };
         let transmit = self.send_feedback(first, now, out);
-        match by_arrival.get(1) {
-            Some(&(_, _, second)) if transmit.is_some() => self.feedback_copy = Some(second),
+        match second {
+            Some((_, _, second)) if transmit.is_some() => self.feedback_copy = Some(second),
             _ => self.feedback_sent(now),
         }
         transmit
+    }
+
+    /// When the next report or probe is due.
+    fn next_chore(&self, now: Time) -> Time {
+        let (interval, idle) = (self.feedback_interval(), self.idle_probe(now));
+        let chores = self.paths.iter().flat_map(|p| {
+            [
+                p.received.report_at(interval),
+                p.liveness.probe_at(p.last_eliciting, idle),
+                if p.liveness.is_up() { p.mtu.next_deadline() } else { None },
+            ]
+        });
+        chores.flatten().min().unwrap_or(Time::FAR_FUTURE)
     }
 
     fn send_feedback(&mut self, index: usize, now: Time, out: &mut Vec<u8>) -> Option<Transmit> {
@@ -274,27 +299,35 @@ impl Peer {
         let index = self.next_data_path(now)?;
         let rate = self.paths[index].congestion.pacing_rate();
         let most = self.batch_size(index, rate);
+        let room = self.paths[index].room();
         let mut segment = 0;
         for count in 0..most {
             if count > 0 && !self.paths[index].is_available(now) {
                 break;
             }
             let start = out.len();
-            let mut datagram = Datagram::begin(index, self.paths[index].room(), out);
+            // None may be longer than the first: the kernel cuts by its size.
+            let room = if count == 0 { room } else { segment - HEADER_LEN - TAG_LEN };
+            let mut datagram = Datagram::begin(index, room, out);
             self.write_control(&mut datagram, out);
             self.fill(&mut datagram, count > 0, now, out);
             if datagram.is_empty(out) {
                 out.truncate(start);
                 break;
             }
+            let left = datagram.left(out);
+            if (1..NEARLY_FULL).contains(&left) && !self.entry.is_empty() {
+                // Padding, so that the batch goes on.
+                out.resize(out.len() + left, 0);
+            }
+            let full = datagram.left(out) == 0;
             if !self.finish_datagram(datagram, true, now, out) {
                 break;
             }
-            let size = out.len() - start;
             if segment == 0 {
-                segment = size;
+                segment = out.len() - start;
             }
-            if size < segment {
+            if !full {
                 break;
             }
         }
@@ -369,6 +402,9 @@ impl Peer {
     /// Fills a datagram with what may go by its path.
     fn fill(&mut self, datagram: &mut Datagram, same_path: bool, now: Time, out: &mut Vec<u8>) {
         let mut first = !same_path;
+        // Items for which the path was chosen: others like them don't differ
+        // by enough to ask again for the same datagram.
+        let (mut urgent_chosen, mut bulk_chosen) = (false, false);
         while datagram.left(out) > 16 {
             self.drop_settled_repairs();
             if let Some(&SentFrame::Chunk { key, offset, len }) = self.repairs.front() {
@@ -406,7 +442,13 @@ impl Peer {
             // What fills whatever it gets fills a batch too: a choice for each
             // datagram would make as many system calls.
             let stays = matches!(item, Item::Bulk { elastic: true, .. });
-            if !first && !stays && self.choose_path(item, 1400, None, now) != Some(datagram.path) {
+            let chosen = if urgent { &mut urgent_chosen } else { &mut bulk_chosen };
+            let asked = std::mem::replace(chosen, true);
+            if !first
+                && !stays
+                && !asked
+                && self.choose_path(item, 1400, None, now) != Some(datagram.path)
+            {
                 break;
             }
             first = false;

@@ -44,7 +44,7 @@ impl Tunnel {
 
     /// From a peer to our device (or to another peer of the bridge).
     pub(super) fn route_in(&mut self, id: PeerId, now: Time) {
-        while let Some(packet) = self.peers.get_mut(&id).and_then(|e| e.peer.poll_inner()) {
+        while let Some(packet) = self.peers.get_mut(id).and_then(|e| e.peer.poll_inner()) {
             let layer = self.config.layer;
             let allowed = match check(&packet.bytes, packet.offload, layer) {
                 Err(_) => false,
@@ -53,7 +53,7 @@ impl Tunnel {
                     Addresses::Ethernet { .. } => true,
                 },
             };
-            let Some(entry) = self.peers.get_mut(&id) else { return };
+            let Some(entry) = self.peers.get_mut(id) else { return };
             if !allowed {
                 entry.peer.counters.inner_refused += 1;
                 self.recycle(packet.bytes);
@@ -78,8 +78,8 @@ impl Tunnel {
             Forward::Flood => {
                 let ports: Vec<Port> = self
                     .peers
-                    .keys()
-                    .map(|id| Port::Peer(*id))
+                    .ids()
+                    .map(Port::Peer)
                     .chain([Port::Local])
                     .filter(|port| *port != from)
                     .collect();
@@ -98,8 +98,9 @@ impl Tunnel {
     }
 
     fn admit(&mut self, id: PeerId, packet: InnerPacket, now: Time) {
-        if let Some(entry) = self.peers.get_mut(&id) {
+        if let Some(entry) = self.peers.get_mut(id) {
             entry.peer.admit(packet, &self.config.classes, now);
+            entry.peer.give_back(&mut self.buffers);
             self.activate(id);
         }
     }

@@ -106,7 +106,7 @@ impl Handshaking {
 impl Tunnel {
     /// Begins or repeats a handshake with the peer if it's time to.
     pub(super) fn shake_hands(&mut self, id: PeerId, now: Time) {
-        let Some(entry) = self.peers.get_mut(&id) else { return };
+        let Some(entry) = self.peers.get_mut(id) else { return };
         if entry.peer.config.endpoints.is_empty() || now < entry.handshaking.next_at {
             return;
         }
@@ -139,7 +139,7 @@ impl Tunnel {
         }
         let index = self.new_index();
         let hello = self.hello(id, now);
-        let Some(entry) = self.peers.get_mut(&id) else { return };
+        let Some(entry) = self.peers.get_mut(id) else { return };
         let started = Initiation::start(
             &self.config.private_key,
             &entry.peer.config.public_key,
@@ -203,7 +203,7 @@ impl Tunnel {
         let timestamp = pending.hello().timestamp;
         let index = self.new_index();
         let hello = self.hello(id, now);
-        let entry = self.peers.get_mut(&id)?;
+        let entry = self.peers.get_mut(id)?;
         entry.handshaking.latest.advance(timestamp).ok()?;
         let psk = entry.peer.config.preshared_key.as_ref();
         let (reply, established) = pending.respond(SessionIndex::new(index), &hello, psk).ok()?;
@@ -239,7 +239,7 @@ impl Tunnel {
         now: Time,
     ) -> Option<()> {
         let id = self.initiator_of(receiver)?;
-        let entry = self.peers.get_mut(&id)?;
+        let entry = self.peers.get_mut(id)?;
         let established = entry.handshaking.pending.as_mut()?.finish(message).ok()?;
         entry.handshaking.pending = None;
         entry.handshaking.attempts = 0;
@@ -279,7 +279,7 @@ impl Tunnel {
         now: Time,
     ) -> Option<()> {
         let id = self.initiator_of(receiver)?;
-        let entry = self.peers.get_mut(&id)?;
+        let entry = self.peers.get_mut(id)?;
         let initiation = entry.handshaking.pending.as_ref()?;
         let cookie = initiation.handle_cookie_reply(now, message).ok()?;
         let again = initiation.datagram(Some(&cookie));
@@ -294,7 +294,7 @@ impl Tunnel {
             .find(|(_, e)| {
                 e.handshaking.pending.as_ref().is_some_and(|i| i.sender_index() == index)
             })
-            .map(|(id, _)| *id)
+            .map(|(id, _)| id)
     }
 
     fn send_to(&mut self, to: Arrival, message: Vec<u8>) {
@@ -306,7 +306,7 @@ impl Tunnel {
     fn hello(&mut self, id: PeerId, now: Time) -> Hello {
         let clock = self.config.epoch_unix_nanos.saturating_add(now.as_nanos());
         let mut timestamp = clock;
-        if let Some(entry) = self.peers.get_mut(&id) {
+        if let Some(entry) = self.peers.get_mut(id) {
             timestamp = clock.max(entry.handshaking.last_sent + 1);
             entry.handshaking.last_sent = timestamp;
         }

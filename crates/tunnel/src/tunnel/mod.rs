@@ -2,9 +2,13 @@
 
 mod forward;
 mod handshakes;
+mod peers;
 mod random;
+mod timers;
 
+use crate::buffers::Buffers;
 use crate::config::{LinkConfig, LinkId, Mode, PeerConfig, PeerId, TunnelConfig};
+use crate::index_map::IndexMap;
 use crate::path::liveness::PathState;
 use crate::peer::receive::{Arrival, Refused};
 use crate::peer::{Peer, PeerReport, Transmit};
@@ -15,9 +19,11 @@ use braid_units::Time;
 use braid_wire::{DataHeader, DatagramKind};
 use forward::Port;
 use handshakes::{Handshaking, Load};
+use peers::Peers;
 use random::SplitMix;
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
+use timers::Timers;
 
 /// Something worth a line in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,9 +77,9 @@ pub struct TunnelCounters {
 pub struct Tunnel {
     config: TunnelConfig,
     links: BTreeMap<LinkId, Link>,
-    peers: BTreeMap<PeerId, Entry>,
+    peers: Peers,
     by_key: HashMap<PublicKey, PeerId>,
-    sessions: HashMap<u32, PeerId>,
+    sessions: IndexMap<u32, PeerId>,
     allowed: AllowedIps<PeerId>,
     forwarding: ForwardingDatabase<Port>,
     responder: Responder,
@@ -81,14 +87,13 @@ pub struct Tunnel {
     random: SplitMix,
     hash_key: HashKey,
     instance: u64,
-    next_peer: u32,
     /// Peers that may have something to send.
     active: VecDeque<PeerId>,
-    deadlines: BTreeSet<(Time, PeerId)>,
+    timers: Timers,
     handshakes: VecDeque<(Transmit, Vec<u8>)>,
     inner: VecDeque<InnerPacket>,
     events: VecDeque<Event>,
-    spare: Vec<Vec<u8>>,
+    buffers: Buffers,
     counters: TunnelCounters,
 }
 
@@ -103,7 +108,6 @@ struct Entry {
     peer: Peer,
     handshaking: Handshaking,
     is_active: bool,
-    deadline: Option<Time>,
     announced: Vec<(u8, PathState)>,
 }
 
@@ -121,18 +125,17 @@ impl Tunnel {
             hash_key: HashKey::new(key),
             random,
             links: BTreeMap::new(),
-            peers: BTreeMap::new(),
+            peers: Peers::default(),
             by_key: HashMap::new(),
-            sessions: HashMap::new(),
+            sessions: IndexMap::default(),
             allowed: AllowedIps::new(),
             forwarding: ForwardingDatabase::new(ForwardingLimits::default()),
-            next_peer: 0,
             active: VecDeque::new(),
-            deadlines: BTreeSet::new(),
+            timers: Timers::default(),
             handshakes: VecDeque::new(),
             inner: VecDeque::new(),
             events: VecDeque::new(),
-            spare: Vec::new(),
+            buffers: Buffers::default(),
             counters: TunnelCounters::default(),
             config,
         }
@@ -140,43 +143,41 @@ impl Tunnel {
 
     /// Adds a peer; one with endpoints is called at once.
     pub fn add_peer(&mut self, config: PeerConfig, now: Time) -> PeerId {
-        let id = PeerId(self.next_peer);
-        self.next_peer += 1;
-        for &prefix in &config.allowed_ips {
-            self.allowed.insert(prefix, id);
-        }
-        self.by_key.insert(config.public_key, id);
+        let (allowed_ips, key) = (config.allowed_ips.clone(), config.public_key);
         let peer = Peer::new(config, &self.config, self.hash_key);
         let mut entry = Entry {
             peer,
             handshaking: Handshaking::new(now),
             is_active: false,
-            deadline: None,
             announced: Vec::new(),
         };
         for (&link, state) in &self.links {
             open_path(&mut entry.peer, link, state, now);
         }
-        self.peers.insert(id, entry);
+        let id = self.peers.insert(entry);
+        for prefix in allowed_ips {
+            self.allowed.insert(prefix, id);
+        }
+        self.by_key.insert(key, id);
         self.activate(id);
         id
     }
 
     /// Forgets a peer.
     pub fn remove_peer(&mut self, id: PeerId) {
-        if let Some(entry) = self.peers.remove(&id) {
+        if let Some(entry) = self.peers.remove(id) {
             self.by_key.remove(&entry.peer.config.public_key);
             self.allowed.remove_peer(&id);
             self.forwarding.remove_port(Port::Peer(id));
             self.sessions.retain(|_, peer| *peer != id);
-            self.deadlines.retain(|(_, peer)| *peer != id);
+            self.timers.set(id, None);
             self.active.retain(|peer| *peer != id);
         }
     }
 
     /// Other endpoints for a peer (its name resolves to something else now).
     pub fn set_endpoints(&mut self, id: PeerId, endpoints: Vec<SocketAddr>, now: Time) {
-        if let Some(entry) = self.peers.get_mut(&id)
+        if let Some(entry) = self.peers.get_mut(id)
             && entry.peer.config.endpoints != endpoints
         {
             entry.peer.config.endpoints = endpoints;
@@ -267,13 +268,9 @@ impl Tunnel {
 
     /// What is due at `now` is done.
     pub fn handle_timeout(&mut self, now: Time) {
-        while let Some(&(at, id)) = self.deadlines.first() {
-            if at > now {
-                break;
-            }
-            self.deadlines.pop_first();
-            let Some(entry) = self.peers.get_mut(&id) else { continue };
-            entry.deadline = None;
+        self.buffers.trim(now);
+        while let Some(id) = self.timers.pop_due(now) {
+            let Some(entry) = self.peers.get_mut(id) else { continue };
             entry.peer.on_timeout(now);
             self.after_peer(id, now);
             self.activate(id);
@@ -285,7 +282,7 @@ impl Tunnel {
         if !self.active.is_empty() || !self.handshakes.is_empty() {
             return Some(Time::ZERO);
         }
-        self.deadlines.first().map(|d| d.0)
+        self.timers.next()
     }
 
     /// The next datagrams to send: written into `out`, which is cleared first.
@@ -301,11 +298,13 @@ impl Tunnel {
                 out.extend_from_slice(&message);
                 return Some(transmit);
             }
-            let Some(entry) = self.peers.get_mut(&id) else {
+            let Some(entry) = self.peers.get_mut(id) else {
                 self.active.pop_front();
                 continue;
             };
-            if let Some(transmit) = entry.peer.poll_transmit(now, out) {
+            let transmit = entry.peer.poll_transmit(now, out);
+            entry.peer.give_back(&mut self.buffers);
+            if let Some(transmit) = transmit {
                 // Peers take turns.
                 self.active.rotate_left(1);
                 return Some(transmit);
@@ -331,27 +330,19 @@ impl Tunnel {
 
     /// An empty buffer of at least `capacity` bytes for a packet.
     pub fn take_buffer(&mut self, capacity: usize) -> Vec<u8> {
-        match self.spare.iter().rposition(|b| b.capacity() >= capacity) {
-            Some(index) => self.spare.swap_remove(index),
-            None => Vec::with_capacity(capacity),
-        }
+        self.buffers.take(capacity)
     }
 
-    /// Takes a buffer back for reuse. Small ones aren't worth keeping.
-    pub fn recycle(&mut self, mut buffer: Vec<u8>) {
-        if self.spare.len() < 64 && buffer.capacity() >= 1 << 15 {
-            buffer.clear();
-            self.spare.push(buffer);
-        }
+    /// Takes a buffer back for reuse.
+    pub fn recycle(&mut self, buffer: Vec<u8>) {
+        self.buffers.give(buffer);
     }
 
     /// The kernel refused a datagram of `size` as too large for the link.
     pub fn on_message_too_long(&mut self, link: LinkId, size: usize) {
         let limit = u16::try_from(size.saturating_sub(1)).unwrap_or(u16::MAX);
         for entry in self.peers.values_mut() {
-            for path in entry.peer.paths.iter_mut().filter(|p| p.link == link) {
-                path.mtu.on_local_emsgsize(limit);
-            }
+            entry.peer.on_message_too_long(link, limit);
         }
     }
 
@@ -367,7 +358,7 @@ impl Tunnel {
 
     /// The peers as they are now.
     pub fn report(&self, now: Time) -> Vec<(PeerId, PeerReport)> {
-        self.peers.iter().map(|(id, entry)| (*id, entry.peer.report(now))).collect()
+        self.peers.iter().map(|(id, entry)| (id, entry.peer.report(now))).collect()
     }
 
     /// Counters of what belongs to no peer.
@@ -384,8 +375,8 @@ impl Tunnel {
             self.counters.strange += 1;
             return;
         };
-        let Some(entry) = self.peers.get_mut(&id) else { return };
-        match entry.peer.on_datagram(header, datagram, arrival, now) {
+        let Some(entry) = self.peers.get_mut(id) else { return };
+        match entry.peer.on_datagram(header, datagram, arrival, &mut self.buffers, now) {
             Ok(received) => {
                 if let Some(gone) = received.gone {
                     self.sessions.remove(&gone);
@@ -409,12 +400,8 @@ impl Tunnel {
     /// Passes on what a peer has produced, and notes what changed.
     fn after_peer(&mut self, id: PeerId, now: Time) {
         self.route_in(id, now);
-        let Some(entry) = self.peers.get_mut(&id) else { return };
-        while let Some(buffer) = entry.peer.surplus_buffer() {
-            if self.spare.len() < 64 {
-                self.spare.push(buffer);
-            }
-        }
+        let Some(entry) = self.peers.get_mut(id) else { return };
+        entry.peer.give_back(&mut self.buffers);
         if std::mem::take(&mut entry.peer.closed) {
             for index in entry.peer.drop_sessions() {
                 self.sessions.remove(&index);
@@ -446,7 +433,7 @@ impl Tunnel {
     }
 
     fn activate(&mut self, id: PeerId) {
-        if let Some(entry) = self.peers.get_mut(&id)
+        if let Some(entry) = self.peers.get_mut(id)
             && !std::mem::replace(&mut entry.is_active, true)
         {
             self.active.push_back(id);
@@ -454,25 +441,19 @@ impl Tunnel {
     }
 
     fn activate_all(&mut self) {
-        for id in self.peers.keys().copied().collect::<Vec<_>>() {
+        for id in self.peers.ids().collect::<Vec<_>>() {
             self.activate(id);
         }
     }
 
     fn reschedule(&mut self, id: PeerId, now: Time) {
-        let Some(entry) = self.peers.get_mut(&id) else { return };
-        if let Some(old) = entry.deadline.take() {
-            self.deadlines.remove(&(old, id));
-        }
+        let Some(entry) = self.peers.get_mut(id) else { return };
         let keys = entry.handshaking.deadline(&entry.peer, now);
         let next = [entry.peer.deadline(now), keys].into_iter().flatten().min();
-        if let Some(at) = next {
-            // Never in the past: something due now that can't be done would
-            // keep the caller busy.
-            let at = at.max(now + std::time::Duration::from_micros(20));
-            self.deadlines.insert((at, id));
-            entry.deadline = Some(at);
-        }
+        // Never in the past: something due now that can't be done would keep
+        // the caller busy.
+        let soonest = now + std::time::Duration::from_micros(20);
+        self.timers.set(id, next.map(|at| at.max(soonest)));
     }
 }
 

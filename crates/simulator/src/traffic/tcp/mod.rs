@@ -51,10 +51,10 @@ impl Tcp {
         self.sender.on_timer(now, m);
         while let Some((first, count)) = self.sender.next_burst(now, stopped, m) {
             if self.super_packets {
-                outbox.tcp_data(first, &vec![MSS; count]);
+                outbox.tcp_data(first, &vec![MSS; count], now);
             } else {
                 for place in first..first + count as u32 {
-                    outbox.tcp_data(place, &[MSS]);
+                    outbox.tcp_data(place, &[MSS], now);
                 }
             }
         }

@@ -1,0 +1,403 @@
+//! Homes and their concentrator in one process and in virtual time: what goes
+//! in at one end comes out at the other by way of all of the core, and of
+//! nothing else. Benches, the count of allocations and that of instructions
+//! share it.
+
+#![allow(dead_code, reason = "each of them uses another part")]
+
+use braid_handshake::{PrivateKey, PublicKey};
+use braid_inner::{Checksum, InnerPacket, Offload, Segmentation, SegmentationKind, checksum};
+use braid_tunnel::{LinkConfig, LinkId, PeerConfig, Transmit, Tunnel, TunnelConfig};
+use braid_units::Time;
+use std::cell::Cell;
+use std::collections::{BTreeSet, VecDeque};
+use std::hint::black_box;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::num::NonZeroU16;
+use std::time::Duration;
+
+/// One way, by any link.
+const DELAY: Duration = Duration::from_micros(100);
+/// Between two turns.
+pub const TURN: Duration = Duration::from_micros(50);
+const CONCENTRATOR: SocketAddr = address(Ipv4Addr::new(203, 0, 113, 1), 51_820);
+const CONCENTRATOR_INSIDE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+const MSS: usize = 1448;
+const TCP_HEADERS: usize = 52;
+
+/// Who sends what in each turn.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    /// Bytes of the inner packets: 64 KB make a TCP super-packet, anything
+    /// else a UDP packet.
+    pub size: usize,
+    /// Packets a turn, of all busy homes together, in each direction.
+    pub packets: usize,
+    /// From the homes.
+    pub up: bool,
+    /// To the homes.
+    pub down: bool,
+    /// Homes that have traffic: the first ones, in turn.
+    pub busy: usize,
+}
+
+impl Load {
+    /// A TCP super-packet.
+    pub const SUPER: usize = TCP_HEADERS + 44 * MSS;
+}
+
+/// What came out.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Delivered {
+    /// Packets.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// A concentrator and homes.
+pub struct Star {
+    now: Time,
+    concentrator: Tunnel,
+    homes: Vec<Tunnel>,
+    wire: VecDeque<Batch>,
+    spare: Vec<Vec<u8>>,
+    out: Vec<u8>,
+    timers: BTreeSet<(Time, usize)>,
+    timer_of: Vec<Option<Time>>,
+    touched: Vec<usize>,
+    template: InnerPacket,
+    next_home: usize,
+    flows: u16,
+    delivered: Delivered,
+}
+
+struct Batch {
+    at: Time,
+    /// `None` is the concentrator.
+    to: Option<usize>,
+    link: LinkId,
+    from: SocketAddr,
+    segment: usize,
+    bytes: Vec<u8>,
+}
+
+impl Star {
+    /// All connected: `links` a home.
+    pub fn new(homes: usize, links: u16) -> Self {
+        let key = |number: usize| {
+            let mut seed = [7; 32];
+            // Not the first byte, of which X25519 ignores bits.
+            seed[8..16].copy_from_slice(&(number as u64 + 1).to_le_bytes());
+            PrivateKey::from_bytes(&seed)
+        };
+        let public = |number: usize| -> PublicKey { key(number).public_key() };
+        let config = |number: usize| TunnelConfig {
+            seed: number as u64 + 1,
+            epoch_unix_nanos: 1_700_000_000_000_000_000,
+            handshakes_per_second: 1_000_000,
+            ..TunnelConfig::new(key(number))
+        };
+        let peer = |number, endpoints, allowed: &str| PeerConfig {
+            public_key: public(number),
+            preshared_key: None,
+            endpoints,
+            allowed_ips: allowed.parse().into_iter().collect(),
+            keepalive: Some(Duration::from_secs(25)),
+            follow_mode: false,
+        };
+        let listens = LinkConfig { listens: true, ..LinkConfig::default() };
+        let mut concentrator = at_concentrator(|| {
+            let mut concentrator = Tunnel::new(config(homes));
+            concentrator.add_link(LinkId(0), listens, Time::ZERO);
+            concentrator
+        });
+        let homes: Vec<Tunnel> = (0..homes)
+            .map(|number| {
+                let inside = format!("{}/32", inside(number));
+                at_concentrator(|| {
+                    concentrator.add_peer(peer(number, Vec::new(), &inside), Time::ZERO)
+                });
+                let mut home = Tunnel::new(config(number));
+                for link in 0..links {
+                    home.add_link(LinkId(link), LinkConfig::default(), Time::ZERO);
+                }
+                home.add_peer(peer(homes, vec![CONCENTRATOR], "0.0.0.0/0"), Time::ZERO);
+                home
+            })
+            .collect();
+        let mut star = Self {
+            now: Time::ZERO,
+            concentrator,
+            timers: (0..homes.len()).map(|home| (Time::ZERO, home)).collect(),
+            timer_of: vec![Some(Time::ZERO); homes.len()],
+            homes,
+            wire: VecDeque::new(),
+            spare: Vec::new(),
+            out: Vec::with_capacity(1 << 17),
+            touched: Vec::new(),
+            template: packet(64),
+            next_home: 0,
+            flows: 1,
+            delivered: Delivered::default(),
+        };
+        let idle = Load { size: 64, packets: 0, up: false, down: false, busy: 0 };
+        star.run(idle, Duration::from_secs(8));
+        star
+    }
+
+    /// So many flows a home, from now on.
+    pub fn with_flows(mut self, flows: u16) -> Self {
+        self.flows = flows;
+        self
+    }
+
+    /// Goes on for so long; what came out meanwhile.
+    pub fn run(&mut self, load: Load, time: Duration) -> Delivered {
+        let before = self.delivered;
+        self.template = packet(load.size);
+        let until = self.now + time;
+        while self.now < until {
+            self.turn(load);
+        }
+        Delivered {
+            packets: self.delivered.packets - before.packets,
+            bytes: self.delivered.bytes - before.bytes,
+        }
+    }
+
+    /// One turn of all ends.
+    pub fn turn(&mut self, load: Load) {
+        for _ in 0..load.packets {
+            let home = self.next_home;
+            self.next_home = (self.next_home + 1) % load.busy.max(1);
+            if load.up {
+                let packet = self.packet(inside(home), CONCENTRATOR_INSIDE, self.delivered.packets);
+                self.touched.push(home);
+                self.home_takes(home, packet);
+            }
+            if load.down {
+                at_concentrator(|| {
+                    let flow = self.delivered.packets;
+                    let packet = self.packet(CONCENTRATOR_INSIDE, inside(home), flow);
+                    self.concentrator.handle_inner(self.now, packet);
+                });
+            }
+        }
+        self.turn_of_homes();
+        at_concentrator(|| self.turn_of_concentrator());
+        self.now += TURN;
+        while self.wire.front().is_some_and(|batch| batch.at <= self.now) {
+            let Some(batch) = self.wire.pop_front() else { break };
+            self.arrive(batch);
+        }
+    }
+
+    fn home_takes(&mut self, home: usize, packet: InnerPacket) {
+        self.homes[home].handle_inner(self.now, packet);
+    }
+
+    fn arrive(&mut self, batch: Batch) {
+        let Batch { to, link, from, segment, mut bytes, .. } = batch;
+        for datagram in bytes.chunks_mut(segment) {
+            match to {
+                Some(home) => {
+                    self.homes[home].handle_datagram(self.now, link, from, None, datagram);
+                }
+                None => at_concentrator(|| {
+                    self.concentrator.handle_datagram(self.now, link, from, None, datagram);
+                }),
+            }
+        }
+        self.touched.extend(to);
+        if self.spare.len() < 4096 {
+            self.spare.push(bytes);
+        }
+    }
+
+    fn turn_of_homes(&mut self) {
+        while let Some((_, home)) = self.timers.pop_first_if_due(self.now) {
+            self.timer_of[home] = None;
+            self.touched.push(home);
+        }
+        let mut touched = std::mem::take(&mut self.touched);
+        touched.sort_unstable();
+        touched.dedup();
+        for &home in &touched {
+            let tunnel = &mut self.homes[home];
+            if tunnel.next_timeout().is_some_and(|at| at <= self.now) {
+                tunnel.handle_timeout(self.now);
+            }
+            while let Some(transmit) = tunnel.poll_transmit(self.now, &mut self.out) {
+                let from = address(
+                    Ipv4Addr::new(198, 18, (home >> 8) as u8, home as u8),
+                    1000 + transmit.link.0,
+                );
+                let batch =
+                    batch(self.now, None, LinkId(0), from, transmit, &self.out, &mut self.spare);
+                self.wire.push_back(batch);
+            }
+            while let Some(packet) = tunnel.poll_inner() {
+                self.delivered.packets += 1;
+                self.delivered.bytes += packet.bytes.len() as u64;
+                tunnel.recycle(packet.bytes);
+            }
+            while tunnel.poll_event().is_some() {}
+            if let Some(old) = self.timer_of[home].take() {
+                self.timers.remove(&(old, home));
+            }
+            if let Some(at) = tunnel.next_timeout() {
+                self.timers.insert((at, home));
+                self.timer_of[home] = Some(at);
+            }
+        }
+        touched.clear();
+        self.touched = touched;
+    }
+
+    fn turn_of_concentrator(&mut self) {
+        let tunnel = &mut self.concentrator;
+        if tunnel.next_timeout().is_some_and(|at| at <= self.now) {
+            tunnel.handle_timeout(self.now);
+        }
+        while let Some(transmit) = tunnel.poll_transmit(self.now, &mut self.out) {
+            let (home, link) = home_at(transmit.remote);
+            aside(|| {
+                let batch = batch(
+                    self.now,
+                    Some(home),
+                    link,
+                    CONCENTRATOR,
+                    transmit,
+                    &self.out,
+                    &mut self.spare,
+                );
+                self.wire.push_back(batch);
+            });
+        }
+        while let Some(packet) = tunnel.poll_inner() {
+            self.delivered.packets += 1;
+            self.delivered.bytes += packet.bytes.len() as u64;
+            tunnel.recycle(packet.bytes);
+        }
+        while tunnel.poll_event().is_some() {}
+    }
+
+    /// The template between these two, in a buffer of the sender's.
+    fn packet(&mut self, from: Ipv4Addr, to: Ipv4Addr, flow: u64) -> InnerPacket {
+        let sender = match to == CONCENTRATOR_INSIDE {
+            true => &mut self.homes[home_inside(from)],
+            false => &mut self.concentrator,
+        };
+        let mut bytes = sender.take_buffer(self.template.bytes.len());
+        bytes.clear();
+        bytes.extend_from_slice(&self.template.bytes);
+        bytes[12..16].copy_from_slice(&from.octets());
+        bytes[16..20].copy_from_slice(&to.octets());
+        let port = 40_000 + (flow % u64::from(self.flows)) as u16;
+        bytes[20..22].copy_from_slice(&port.to_be_bytes());
+        bytes[10..12].fill(0);
+        let sum = !checksum::sum(&bytes[..20]);
+        bytes[10..12].copy_from_slice(&sum.to_be_bytes());
+        InnerPacket { bytes, offload: self.template.offload }
+    }
+}
+
+/// All that the concentrator does, so that instructions can be counted of it
+/// alone (`callgrind --toggle-collect`), and memory.
+#[inline(never)]
+pub fn at_concentrator<T>(work: impl FnOnce() -> T) -> T {
+    AT_CONCENTRATOR.set(true);
+    let result = black_box(work());
+    AT_CONCENTRATOR.set(false);
+    result
+}
+
+/// Not the concentrator's after all.
+fn aside(work: impl FnOnce()) {
+    AT_CONCENTRATOR.set(false);
+    work();
+    AT_CONCENTRATOR.set(true);
+}
+
+thread_local! {
+    /// What runs now is the concentrator's.
+    pub static AT_CONCENTRATOR: Cell<bool> = const { Cell::new(false) };
+}
+
+fn batch(
+    now: Time,
+    to: Option<usize>,
+    link: LinkId,
+    from: SocketAddr,
+    transmit: Transmit,
+    bytes: &[u8],
+    spare: &mut Vec<Vec<u8>>,
+) -> Batch {
+    let mut copy = spare.pop().unwrap_or_default();
+    copy.clear();
+    copy.extend_from_slice(bytes);
+    Batch { at: now + DELAY, to, link, from, segment: transmit.segment, bytes: copy }
+}
+
+const fn address(ip: Ipv4Addr, port: u16) -> SocketAddr {
+    SocketAddr::new(IpAddr::V4(ip), port)
+}
+
+fn home_at(remote: SocketAddr) -> (usize, LinkId) {
+    let IpAddr::V4(ip) = remote.ip() else { unreachable!() };
+    let [_, _, high, low] = ip.octets();
+    (usize::from(high) << 8 | usize::from(low), LinkId(remote.port() - 1000))
+}
+
+fn inside(home: usize) -> Ipv4Addr {
+    Ipv4Addr::new(10, 1, (home >> 8) as u8, home as u8)
+}
+
+fn home_inside(address: Ipv4Addr) -> usize {
+    let [_, _, high, low] = address.octets();
+    usize::from(high) << 8 | usize::from(low)
+}
+
+fn packet(size: usize) -> InnerPacket {
+    let mut bytes = vec![0; size];
+    bytes[0] = 0x45;
+    bytes[2..4].copy_from_slice(&(size as u16).to_be_bytes());
+    bytes[8] = 64;
+    if size < Load::SUPER {
+        bytes[9] = 17;
+        bytes[22..24].copy_from_slice(&7777_u16.to_be_bytes());
+        bytes[24..26].copy_from_slice(&(size as u16 - 20).to_be_bytes());
+        return InnerPacket { bytes, offload: Offload::default() };
+    }
+    bytes[9] = 6;
+    bytes[32] = 0x80;
+    bytes[33] = 0x10;
+    let segmentation = Segmentation {
+        kind: SegmentationKind::TcpV4,
+        ecn: false,
+        header_len: TCP_HEADERS as u16,
+        segment_size: NonZeroU16::new(MSS as u16).unwrap_or(NonZeroU16::MIN),
+    };
+    let offload = Offload {
+        checksum: Checksum::Partial { start: 20, offset: 16 },
+        segmentation: Some(segmentation),
+    };
+    InnerPacket { bytes, offload }
+}
+
+trait PopDue {
+    fn pop_first_if_due(&mut self, now: Time) -> Option<(Time, usize)>;
+}
+
+impl PopDue for BTreeSet<(Time, usize)> {
+    fn pop_first_if_due(&mut self, now: Time) -> Option<(Time, usize)> {
+        if self.first()?.0 <= now { self.pop_first() } else { None }
+    }
+}
+impl Star {
+    /// How things are at the concentrator.
+    pub fn report(&self) -> String {
+        format!("{:#?} {:#?}", self.concentrator.report(self.now), self.homes[0].report(self.now))
+    }
+}

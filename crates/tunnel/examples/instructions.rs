@@ -1,0 +1,36 @@
+//! A load through the whole core, for `callgrind` and other profilers:
+//!
+//! ```text
+//! instructions SIZE PACKETS_A_TURN TURNS [HOMES [LINKS [BUSY [up|down|both]]]]
+//! ```
+//!
+//! `scenarios/measure/instructions` counts what a packet costs by it.
+
+#[path = "../benches/star/mod.rs"]
+mod star;
+
+use star::{Load, Star, TURN};
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let number = |index: usize, default: usize| -> usize {
+        arguments.get(index).map_or(default, |text| text.parse().expect("a number"))
+    };
+    let (size, packets, turns) = (number(0, 92), number(1, 32), number(2, 1000));
+    let (homes, links, busy) = (number(3, 1), number(4, 1), number(5, 1));
+    let direction = arguments.get(6).map_or("down", String::as_str);
+    let load = Load {
+        size: if size > 60_000 { Load::SUPER } else { size },
+        packets,
+        up: direction != "down",
+        down: direction != "up",
+        busy,
+    };
+    let mut star = Star::new(homes, links as u16);
+    star.run(load, TURN * 2_000);
+    let delivered = star.run(load, TURN * turns as u32);
+    if std::env::var_os("REPORT").is_some() {
+        println!("{}", star.report());
+    }
+    println!("{} packets, {} bytes", delivered.packets, delivered.bytes);
+}
