@@ -1,0 +1,98 @@
+//! fio: how it is called and what it answers (fio(1), "JSON OUTPUT").
+
+mod answer;
+
+pub use answer::{FioAnswer, FsyncTimes, Transfer};
+
+use crate::error::BenchError;
+use crate::workload::Workload;
+use braid_disks::tool;
+use braid_units::ByteSize;
+use std::path::Path;
+use std::time::Duration;
+
+/// Opening, laying out and the last fsync may take so much longer than the time asked for.
+const PATIENCE: Duration = Duration::from_secs(600);
+/// Names of the files: number 0 is the first program's.
+const FILE_NAMES: &str = "--filename_format=braid-bench.$jobnum";
+
+/// What fio works on.
+#[derive(Clone, Copy, Debug)]
+pub enum Target<'a> {
+    /// Files of its own in this folder.
+    Folder(&'a Path),
+    /// A whole device; it loses what it carries when it is written to.
+    Device(&'a str),
+}
+
+/// How much of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Extent {
+    /// Bytes of each program's file, or of the device from its beginning.
+    pub size: ByteSize,
+    /// Programs at the same time.
+    pub programs: usize,
+}
+
+/// Does `workload` for `time`, or until all is read: every write with random bytes of its own (`refill_buffers`), each
+/// time at other places.
+pub fn run(
+    workload: Workload,
+    target: Target<'_>,
+    extent: Extent,
+    time: Duration,
+) -> Result<FioAnswer, BenchError> {
+    let mut options = common(target, extent);
+    options.extend(workload.options());
+    options.push(format!("--runtime={}ms", time.as_millis()));
+    if workload.reads() {
+        // Never a reason to write to a disk that is only to be read.
+        options.push("--readonly".to_owned());
+    }
+    ask(&options, time + PATIENCE)
+}
+
+/// Writes the files that are read later, once from beginning to end.
+pub fn fill(folder: &Path, extent: Extent) -> Result<(), BenchError> {
+    let mut options = common(Target::Folder(folder), extent);
+    options.extend(["--rw=write", "--bs=1M", "--direct=1", "--end_fsync=1"].map(str::to_owned));
+    options.extend(["--ioengine=libaio", "--iodepth=4"].map(str::to_owned));
+    ask(&options, PATIENCE * 10).map(drop)
+}
+
+fn common(target: Target<'_>, extent: Extent) -> Vec<String> {
+    let mut options: Vec<String> = [
+        "--name=braid",
+        "--output-format=json",
+        "--group_reporting",
+        "--refill_buffers",
+        "--randrepeat=0",
+        "--norandommap",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    options.push(format!("--size={}", extent.size.bytes()));
+    options.push(format!("--numjobs={}", extent.programs));
+    match target {
+        Target::Folder(folder) => {
+            options.extend([format!("--directory={}", escaped(&folder.to_string_lossy()))]);
+            options.push(FILE_NAMES.to_owned());
+        }
+        Target::Device(path) => options.push(format!("--filename={}", escaped(path))),
+    }
+    options
+}
+
+/// fio takes several paths with colons between them.
+fn escaped(path: &str) -> String {
+    path.replace(':', "\\:")
+}
+
+fn ask(options: &[String], limit: Duration) -> Result<FioAnswer, BenchError> {
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let answer = tool::ask("fio", &options, limit)?;
+    match answer.status {
+        Some(0) => FioAnswer::parse(&answer.out),
+        _ => Err(BenchError::failed("fio", &[answer.err, answer.out].join("\n"))),
+    }
+}

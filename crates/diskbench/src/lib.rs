@@ -1,0 +1,17 @@
+//! Measures pools: fio and databases on the layouts themselves, which disks the kernel used meanwhile, and the model's
+//! figure beside each one measured.
+
+pub mod database;
+pub mod fio;
+pub mod measure;
+pub mod profile;
+pub mod report;
+pub mod sectors;
+pub mod statistic;
+pub mod temporary_pool;
+pub mod workload;
+
+mod account;
+mod error;
+
+pub use error::BenchError;

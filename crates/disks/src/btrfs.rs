@@ -1,0 +1,275 @@
+//! btrfs filesystems: mounted ones by `/sys/fs/btrfs/UUID` and ioctls, others by their members' superblocks.
+
+pub mod ioctl;
+mod nodatacow;
+mod scrub_record;
+mod unmounted;
+
+use crate::block_device;
+use crate::host_root::HostRoot;
+use crate::inventory::Inventory;
+use crate::mount_table::{MountTable, Mounted};
+use crate::superblock::btrfs::{self as superblock, BtrfsSuper};
+use braid_pool::layout::Profile;
+use braid_pool::observed::{
+    BtrfsErrors, BtrfsMember, ExclusiveOperation, ObservedBtrfs, Purpose, Scrub, SpaceUse,
+};
+use braid_pool::uuid::Uuid;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::Path;
+
+/// Where the kernel shows mounted ones.
+const SYSFS: &str = "sys/fs/btrfs";
+
+/// All btrfs filesystems of the host: the mounted ones first.
+pub fn observe(host: &HostRoot, inventory: &Inventory) -> Vec<ObservedBtrfs> {
+    let mounts = MountTable::read(host);
+    let mut all: Vec<ObservedBtrfs> =
+        mounted(host).into_iter().map(|uuid| observe_one(host, inventory, &mounts, uuid)).collect();
+    unmounted::add(host, inventory, &mut all);
+    all
+}
+
+/// UUIDs of those that are mounted, be it in a mount namespace that we don't see.
+pub fn mounted(host: &HostRoot) -> Vec<Uuid> {
+    host.names(SYSFS).iter().filter_map(|name| name.parse().ok()).collect()
+}
+
+/// Where each member device of a mounted btrfs is mounted, by its kernel name.
+pub fn mounted_members(host: &HostRoot, mounts: &MountTable) -> BTreeMap<String, Vec<String>> {
+    let mut places = BTreeMap::new();
+    for uuid in mounted(host) {
+        let mut at: Vec<String> =
+            mounts_of(host, mounts, uuid).into_iter().map(|mounted| mounted.at.clone()).collect();
+        if at.is_empty() {
+            at.push("a place in another mount namespace".to_owned());
+        }
+        for device in devices(host, uuid) {
+            places.insert(device, at.clone());
+        }
+    }
+    places
+}
+
+/// An open directory of the filesystem, for ioctls; `None` when it isn't mounted where we see it.
+pub fn open(host: &HostRoot, uuid: Uuid) -> Option<File> {
+    let mounts = MountTable::read(host);
+    let mounts = mounts_of(host, &mounts, uuid);
+    mounts.into_iter().find_map(|mounted| File::open(&mounted.reach).ok())
+}
+
+/// How far a scrub that runs is, per device; empty when none runs.
+pub fn running_scrub(host: &HostRoot, uuid: Uuid) -> Vec<ioctl::ScrubProgress> {
+    let Some(directory) = open(host, uuid) else { return Vec::new() };
+    devids(host, uuid)
+        .into_iter()
+        .filter_map(|devid| ioctl::scrub_progress(&directory, devid).ok().flatten())
+        .collect()
+}
+
+/// How much of a scrub is done, 0 to 1, by an estimate: each device has its share of all copies to read. `None` when no
+/// device is scrubbed.
+pub fn scrub_share(pool: &ObservedBtrfs, running: &[ioctl::ScrubProgress]) -> Option<f64> {
+    if running.is_empty() {
+        return None;
+    }
+    let copies = |space: &SpaceUse| space.used_bytes.saturating_mul(space.profile.copies() as u64);
+    let all: f64 = pool.space.iter().map(|space| copies(space) as f64).sum();
+    let allocated: f64 = pool.present().map(|member| member.allocated_bytes as f64).sum();
+    let done: f64 = pool
+        .present()
+        .map(|member| {
+            let to_read = all * member.allocated_bytes as f64 / allocated.max(1.0);
+            let progress = running.iter().find(|progress| progress.devid == member.devid);
+            // One that isn't scrubbed any more is ready.
+            progress.map_or(to_read, |progress| (progress.scrubbed_bytes as f64).min(to_read))
+        })
+        .sum();
+    Some((done / all.max(1.0)).clamp(0.0, 1.0))
+}
+
+/// What is known of the scrubs of a mounted filesystem.
+pub fn scrub_state(host: &HostRoot, uuid: Uuid) -> Scrub {
+    let there = |devid: &u64| !host.flag(format!("{SYSFS}/{uuid}/devinfo/{devid}/missing"));
+    let present: Vec<u64> = devids(host, uuid).into_iter().filter(there).collect();
+    let mut scrub = scrub_record::read(host, uuid, &present);
+    for progress in running_scrub(host, uuid) {
+        scrub.running = true;
+        scrub.uncorrectable = scrub.uncorrectable.saturating_add(progress.uncorrectable);
+        scrub.corrected = scrub.corrected.saturating_add(progress.corrected);
+    }
+    scrub
+}
+
+fn observe_one(
+    host: &HostRoot,
+    inventory: &Inventory,
+    table: &MountTable,
+    uuid: Uuid,
+) -> ObservedBtrfs {
+    let sysfs = format!("{SYSFS}/{uuid}");
+    let mounts = mounts_of(host, table, uuid);
+    let directory = mounts.iter().find_map(|mounted| File::open(&mounted.reach).ok());
+    let superblocks: BTreeMap<u64, (String, BtrfsSuper)> = devices(host, uuid)
+        .into_iter()
+        .filter_map(|name| {
+            let path = host.path(block_device::node(&name));
+            let found = superblock::read(&path).ok().flatten()?;
+            (found.filesystem == uuid).then_some((found.devid, (name, found)))
+        })
+        .collect();
+    let members: Vec<BtrfsMember> = devids(host, uuid)
+        .into_iter()
+        .map(|devid| {
+            let seen = superblocks.get(&devid);
+            member(host, inventory, &sysfs, devid, seen, directory.as_ref())
+        })
+        .collect();
+    let newest = superblocks.values().map(|(_, found)| found.generation).max();
+    ObservedBtrfs {
+        uuid,
+        label: host.word(format!("{sysfs}/label")),
+        space: space(host, &sysfs),
+        exclusive_operation: exclusive_operation(host, &sysfs),
+        scrub: scrub_state(host, uuid),
+        quotas: host.flag(format!("{sysfs}/qgroups/enabled")),
+        generation: newest.or_else(|| host.number(format!("{sysfs}/generation"))).unwrap_or(0),
+        nodatacow: nodatacow::found(table, &mounts),
+        mounts: mounts.iter().map(|mounted| mounted.to_model()).collect(),
+        members,
+    }
+}
+
+fn member(
+    host: &HostRoot,
+    inventory: &Inventory,
+    sysfs: &str,
+    devid: u64,
+    seen: Option<&(String, BtrfsSuper)>,
+    directory: Option<&File>,
+) -> BtrfsMember {
+    let info = directory.and_then(|directory| ioctl::device_info(directory, devid).ok());
+    let told = info.as_ref().and_then(|info| info.path.as_deref()).and_then(kernel_name);
+    let name = seen.map(|(name, _)| name.clone()).or(told.clone());
+    let device = name.as_ref().and_then(|name| block_device::one(host, name));
+    // A disk that was pulled out: btrfs still counts on it, but its node is gone.
+    let vanished = told.is_some() && device.is_none();
+    let path = device.as_ref().map(|device| device.path());
+    let superblock = seen.map(|(_, superblock)| superblock);
+    BtrfsMember {
+        devid,
+        uuid: superblock.map(|found| found.device).or(info.as_ref().map(|info| info.uuid)),
+        disk: path.as_ref().and_then(|path| inventory.by_path(path)).map(|disk| disk.id()),
+        path,
+        size_bytes: info
+            .as_ref()
+            .map(|info| info.total_bytes)
+            .or(superblock.map(|found| found.device_bytes))
+            .unwrap_or(0),
+        device_bytes: device.map(|device| device.size_bytes),
+        allocated_bytes: info
+            .as_ref()
+            .map(|info| info.allocated_bytes)
+            .or(superblock.map(|found| found.allocated_bytes))
+            .unwrap_or(0),
+        missing: vanished || host.flag(format!("{sysfs}/devinfo/{devid}/missing")),
+        errors: errors(host, sysfs, devid, directory),
+        generation: superblock.map(|found| found.generation),
+    }
+}
+
+/// The mounts of one filesystem. The kernel is asked of each btrfs mount whose it is; where it can't be, the mount's
+/// source tells.
+fn mounts_of<'a>(host: &HostRoot, mounts: &'a MountTable, uuid: Uuid) -> Vec<&'a Mounted> {
+    let devices = devices(host, uuid);
+    let is_its = |mounted: &&Mounted| {
+        let asked =
+            File::open(&mounted.reach).ok().and_then(|dir| ioctl::filesystem_uuid(&dir).ok());
+        match asked {
+            Some(of) => of == uuid,
+            None => kernel_name(&mounted.source).is_some_and(|name| devices.contains(&name)),
+        }
+    };
+    mounts.of_kind("btrfs").filter(is_its).collect()
+}
+
+/// Kernel names of the member devices that are there.
+fn devices(host: &HostRoot, uuid: Uuid) -> Vec<String> {
+    host.names(format!("{SYSFS}/{uuid}/devices"))
+}
+
+/// Numbers of all members, missing ones too; 0 is the target of a replace and no member yet.
+fn devids(host: &HostRoot, uuid: Uuid) -> Vec<u64> {
+    let mut devids: Vec<u64> = host
+        .names(format!("{SYSFS}/{uuid}/devinfo"))
+        .iter()
+        .filter_map(|name| name.parse().ok())
+        .filter(|devid| *devid != 0)
+        .collect();
+    devids.sort_unstable();
+    devids
+}
+
+/// Of `/dev/mapper/…` and by-id links, the node's own name.
+fn kernel_name(path: &str) -> Option<String> {
+    let node = fs::canonicalize(path).ok();
+    let node = node.as_deref().and_then(Path::to_str).unwrap_or(path);
+    block_device::name_of(node)
+}
+
+/// From `devinfo/N/error_stats` (since Linux 5.14), or the ioctl.
+fn errors(host: &HostRoot, sysfs: &str, devid: u64, directory: Option<&File>) -> BtrfsErrors {
+    let Some(text) = host.word(format!("{sysfs}/devinfo/{devid}/error_stats")) else {
+        return directory.and_then(|dir| ioctl::device_errors(dir, devid).ok()).unwrap_or_default();
+    };
+    let count = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|rest| rest.trim().parse().ok()).unwrap_or(0)
+    };
+    BtrfsErrors {
+        write: count("write_errs"),
+        read: count("read_errs"),
+        flush: count("flush_errs"),
+        corruption: count("corruption_errs"),
+        generation: count("generation_errs"),
+    }
+}
+
+/// `allocation/PURPOSE/PROFILE/{total_bytes,used_bytes}`: there is a directory for each profile that has block groups.
+fn space(host: &HostRoot, sysfs: &str) -> Vec<SpaceUse> {
+    const PURPOSES: [(&str, Purpose); 4] = [
+        ("data", Purpose::Data),
+        ("metadata", Purpose::Metadata),
+        ("system", Purpose::System),
+        ("mixed", Purpose::Mixed),
+    ];
+    let mut all = Vec::new();
+    for (directory, purpose) in PURPOSES {
+        let of = format!("{sysfs}/allocation/{directory}");
+        for name in host.names(&of) {
+            let Some(profile) = Profile::from_word(&name) else { continue };
+            let number = |file: &str| host.number::<u64>(format!("{of}/{name}/{file}"));
+            let Some(total_bytes) = number("total_bytes").filter(|total| *total > 0) else {
+                continue;
+            };
+            let used_bytes = number("used_bytes").unwrap_or(0);
+            all.push(SpaceUse { purpose, profile, total_bytes, used_bytes });
+        }
+    }
+    all
+}
+
+/// The words of the kernel's fs/btrfs/sysfs.c, `btrfs_exclusive_operation_show`.
+fn exclusive_operation(host: &HostRoot, sysfs: &str) -> ExclusiveOperation {
+    match host.word(format!("{sysfs}/exclusive_operation")).as_deref() {
+        None | Some("none") => ExclusiveOperation::None,
+        Some("balance") => ExclusiveOperation::Balance,
+        Some("balance paused") => ExclusiveOperation::BalancePaused,
+        Some("device add") => ExclusiveOperation::DeviceAdd,
+        Some("device remove") => ExclusiveOperation::DeviceRemove,
+        Some("device replace") => ExclusiveOperation::DeviceReplace,
+        Some("resize") => ExclusiveOperation::Resize,
+        Some(other) => ExclusiveOperation::Other(other.to_owned()),
+    }
+}

@@ -1,0 +1,126 @@
+use crate::host_root::HostRoot;
+use crate::inventory::Inventory;
+use crate::superblock::btrfs::devices::{self, DeviceItem};
+use crate::superblock::btrfs::{self as superblock, BtrfsSuper};
+use braid_pool::disk::{Content, Disk, Family};
+use braid_pool::observed::{BtrfsErrors, BtrfsMember, ExclusiveOperation, ObservedBtrfs, Scrub};
+use braid_pool::uuid::Uuid;
+use std::collections::BTreeMap;
+
+/// Adds the filesystems that the disks' superblocks tell of and that aren't mounted. Which members they should have is in
+/// the chunk tree; where that can't be read, each that lacks becomes a missing member with devid 0.
+pub fn add(host: &HostRoot, inventory: &Inventory, all: &mut Vec<ObservedBtrfs>) {
+    let mut by_filesystem: BTreeMap<_, Vec<(&Disk, BtrfsSuper)>> = BTreeMap::new();
+    for disk in inventory.disks.iter().filter(|disk| is_btrfs(disk)) {
+        let Ok(Some(found)) = superblock::read(&host.path(&disk.path)) else { continue };
+        by_filesystem.entry(found.filesystem).or_default().push((disk, found));
+    }
+    for (uuid, mut members) in by_filesystem {
+        if all.iter().any(|mounted| mounted.uuid == uuid) {
+            continue;
+        }
+        // Of a multipath disk both paths are seen; the one that another device is built on is not the one to use.
+        members.sort_by_key(|(disk, found)| {
+            (found.devid, disk.contents.iter().any(Content::is_in_use))
+        });
+        members.dedup_by_key(|(_, found)| found.devid);
+        let Some((_, newest)) = members.iter().max_by_key(|(_, found)| found.generation) else {
+            continue;
+        };
+        all.push(of_superblocks(&members, newest, missing(host, &members, newest)));
+    }
+}
+
+fn is_btrfs(disk: &Disk) -> bool {
+    let is = |content: &Content| matches!(content, Content::Member { family: Family::Btrfs, .. });
+    disk.contents.iter().any(is)
+}
+
+/// Those of the chunk tree that aren't there, or as many without a name as lack.
+fn missing(
+    host: &HostRoot,
+    members: &[(&Disk, BtrfsSuper)],
+    newest: &BtrfsSuper,
+) -> Vec<BtrfsMember> {
+    let absent = newest.devices.saturating_sub(members.len() as u64).min(MOST_DEVICES);
+    if absent == 0 {
+        return Vec::new();
+    }
+    let nobody = DeviceItem {
+        devid: 0,
+        uuid: Uuid::from_bytes([0; 16]),
+        total_bytes: 0,
+        allocated_bytes: 0,
+    };
+    let all = devices(host, members, newest).unwrap_or_default();
+    let is_there = |item: &DeviceItem| members.iter().any(|(_, found)| found.devid == item.devid);
+    let gone: Vec<DeviceItem> = all.into_iter().filter(|item| !is_there(item)).collect();
+    let unknown = (gone.len() as u64..absent).map(|_| nobody);
+    gone.iter().copied().chain(unknown).map(absent_member).collect()
+}
+
+fn devices(
+    host: &HostRoot,
+    members: &[(&Disk, BtrfsSuper)],
+    newest: &BtrfsSuper,
+) -> Option<Vec<DeviceItem>> {
+    let (disk, _) = members.iter().find(|(_, found)| found.devid == newest.devid)?;
+    let superblock = devices::superblock(&host.path(&disk.path))?;
+    // A member that missed writes may have old nodes in the same places.
+    let current = |(_, found): &&(&Disk, BtrfsSuper)| found.generation == newest.generation;
+    let paths = members.iter().filter(current);
+    let paths = paths.map(|(disk, found)| (found.devid, host.path(&disk.path))).collect();
+    devices::read(&superblock, &paths)
+}
+
+fn of_superblocks(
+    members: &[(&Disk, BtrfsSuper)],
+    newest: &BtrfsSuper,
+    missing: Vec<BtrfsMember>,
+) -> ObservedBtrfs {
+    ObservedBtrfs {
+        uuid: newest.filesystem,
+        label: newest.label.clone(),
+        members: members.iter().map(|(disk, found)| of_disk(disk, found)).chain(missing).collect(),
+        space: Vec::new(),
+        exclusive_operation: ExclusiveOperation::None,
+        scrub: Scrub::default(),
+        quotas: false,
+        mounts: Vec::new(),
+        generation: newest.generation,
+        nodatacow: Vec::new(),
+    }
+}
+
+/// A superblock may say anything.
+const MOST_DEVICES: u64 = 1_024;
+
+fn of_disk(disk: &Disk, found: &BtrfsSuper) -> BtrfsMember {
+    BtrfsMember {
+        devid: found.devid,
+        uuid: Some(found.device),
+        path: Some(disk.path.clone()),
+        disk: Some(disk.id()),
+        size_bytes: found.device_bytes,
+        device_bytes: Some(disk.size_bytes),
+        allocated_bytes: found.allocated_bytes,
+        missing: false,
+        errors: BtrfsErrors::default(),
+        generation: Some(found.generation),
+    }
+}
+
+fn absent_member(item: DeviceItem) -> BtrfsMember {
+    BtrfsMember {
+        devid: item.devid,
+        uuid: (item.devid != 0).then_some(item.uuid),
+        path: None,
+        disk: None,
+        size_bytes: item.total_bytes,
+        device_bytes: None,
+        allocated_bytes: item.allocated_bytes,
+        missing: true,
+        errors: BtrfsErrors::default(),
+        generation: None,
+    }
+}

@@ -1,0 +1,280 @@
+//! Every disk and partition of a host, with what is on it.
+
+use crate::block_device::{self, BlockDevice};
+use crate::host_root::HostRoot;
+use crate::identity::{self, Identities};
+use crate::mount_table::{MountTable, active_swaps};
+use crate::signature::{self, Signatures};
+use crate::smart::{self, ErrorRecovery, Smart, SmartError};
+use crate::tool::ToolError;
+use braid_pool::disk::{Content, Disk, DiskKind, Health, Partition, Usability};
+use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+/// What was found.
+#[derive(Clone, Debug, Default)]
+pub struct Inventory {
+    /// Whole disks, each with its partitions behind it. md arrays are no disks but pools.
+    pub disks: Vec<Disk>,
+    /// What could not be found out, for the user to read.
+    pub notes: Vec<String>,
+    /// What the disks say of error recovery, by the path of the whole disk; only with [`AskSmart::Yes`].
+    pub error_recovery: BTreeMap<String, ErrorRecovery>,
+}
+
+/// Whether to ask the disks for their health, which takes a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AskSmart {
+    /// Ask those that are awake.
+    Yes,
+    /// Leave [`Health::Unknown`].
+    No,
+}
+
+/// The user's word for a disk, where it names none or more than one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoSuchDisk {
+    /// None.
+    #[error("{0} is no disk or partition of this host; `braid pool disks` lists them")]
+    Unknown(String),
+    /// More than one.
+    #[error("{name} may be {candidates}; write the path under /dev/disk/by-id")]
+    Ambiguous {
+        /// What the user wrote.
+        name: String,
+        /// The paths that it fits.
+        candidates: String,
+    },
+}
+
+impl Inventory {
+    /// Looks at everything.
+    pub fn take(host: &HostRoot, ask_smart: AskSmart) -> Self {
+        let mut inventory = Inventory::of(host, |_| true);
+        if ask_smart == AskSmart::Yes {
+            inventory.ask_health();
+        }
+        inventory
+    }
+
+    /// Looks at those whole disks whose kernel name is wanted, and their partitions.
+    fn of(host: &HostRoot, wanted: impl Fn(&str) -> bool) -> Self {
+        let mut devices = block_device::all(host);
+        devices.retain(|device| !is_array(device));
+        let identities = Identities::of(host, &devices);
+        let mut inventory = Inventory::default();
+        inventory.notes.extend(identities.shared_serials().map(|serial| {
+            format!(
+                "several disks have the serial number {serial}: each goes by its WWN, by-id name or path instead"
+            )
+        }));
+        devices.retain(|device| wanted(device.whole_disk()));
+        for device in &devices {
+            let signatures = signature::look(host, device);
+            inventory.disks.push(disk(host, device, &identities, &signatures));
+            inventory.notes.extend(signatures.trouble);
+        }
+        let uses = uses_of(host, &devices);
+        spread_to_relatives(&mut inventory.disks, uses);
+        if host.is_real() {
+            inventory.note_busy();
+        }
+        inventory
+    }
+
+    /// The disk that the user means: by path, by-id link, any other link, or id (`--erase` takes that too).
+    pub fn find(&self, name: &str) -> Result<&Disk, NoSuchDisk> {
+        let target = fs::canonicalize(name).ok();
+        let path = target.as_deref().and_then(Path::to_str).unwrap_or(name);
+        let fits = |disk: &&Disk| {
+            disk.path == path
+                || disk.path == name
+                || disk.identity.by_id.as_deref() == Some(name)
+                || disk.id().as_str() == name
+        };
+        let found: Vec<&Disk> = self.disks.iter().filter(fits).collect();
+        match found.as_slice() {
+            [] => Err(NoSuchDisk::Unknown(name.to_owned())),
+            [one] => Ok(one),
+            many => Err(NoSuchDisk::Ambiguous {
+                name: name.to_owned(),
+                candidates: many.iter().map(|d| d.path.as_str()).collect::<Vec<_>>().join(" or "),
+            }),
+        }
+    }
+
+    /// The disk with this node.
+    pub fn by_path(&self, path: &str) -> Option<&Disk> {
+        self.disks.iter().find(|disk| disk.path == path)
+    }
+
+    /// Whatever has a device open exclusively and shows nowhere else. What can't be used anyway isn't tried, since the
+    /// trial keeps others out for a moment.
+    fn note_busy(&mut self) {
+        for disk in &mut self.disks {
+            let could_be_used = !matches!(disk.usability(), Usability::No { .. });
+            if could_be_used && is_held(&disk.path) {
+                disk.contents.push(Content::Busy);
+            }
+        }
+    }
+
+    /// Asks all at once, since each takes its time.
+    fn ask_health(&mut self) {
+        let has_smart = |disk: &&Disk| {
+            disk.partition.is_none() && disk.kind != DiskKind::Other && disk.size_bytes > 0
+        };
+        let asked: Vec<String> =
+            self.disks.iter().filter(has_smart).map(|disk| disk.path.clone()).collect();
+        let answers: Vec<(String, Result<Smart, SmartError>)> = thread::scope(|scope| {
+            let asking: Vec<_> = asked
+                .iter()
+                .map(|path| (path.clone(), scope.spawn(move || smart::ask(path))))
+                .collect();
+            asking
+                .into_iter()
+                .filter_map(|(path, answer)| Some((path, answer.join().ok()?)))
+                .collect()
+        });
+        for (path, answer) in answers {
+            self.hear(&path, answer);
+        }
+    }
+
+    fn hear(&mut self, path: &str, answer: Result<Smart, SmartError>) {
+        match answer {
+            Ok(smart) => {
+                for disk in self.disks.iter_mut().filter(|disk| disk.physical_disk() == path) {
+                    disk.health = smart.health.clone();
+                }
+                if let Some(recovery) = smart.error_recovery {
+                    self.error_recovery.insert(path.to_owned(), recovery);
+                }
+            }
+            Err(SmartError::Tool(ToolError::Missing(_))) => {
+                let note = "smartctl is not installed (package smartmontools): the disks' health is unknown";
+                if !self.notes.iter().any(|old| old == note) {
+                    self.notes.push(note.to_owned());
+                }
+            }
+            Err(other) => self.notes.push(other.to_string()),
+        }
+    }
+}
+
+/// One device as it is now, as the inventory would have it but for [`Health`]; `None` when it isn't there. `path` may be
+/// a link. Only its disk and the other partitions of that are looked at.
+pub fn disk_now(host: &HostRoot, path: &str) -> Option<Disk> {
+    let target = fs::canonicalize(host.path(path)).ok();
+    let node = target.as_deref().and_then(Path::to_str).unwrap_or(path);
+    let device = block_device::one(host, &block_device::name_of(node)?)?;
+    let inventory = Inventory::of(host, |disk| disk == device.whole_disk());
+    inventory.by_path(&device.path()).cloned()
+}
+
+fn disk(
+    host: &HostRoot,
+    device: &BlockDevice,
+    identities: &Identities<'_>,
+    signatures: &Signatures,
+) -> Disk {
+    let partitions: Vec<String> =
+        device.partitions.iter().map(|name| block_device::node(name)).collect();
+    Disk {
+        path: device.path(),
+        identity: identities.identity(device),
+        size_bytes: device.size_bytes,
+        kind: identity::kind(host, device),
+        rotational: device.rotational,
+        sector_bytes: device.logical_sector_bytes,
+        physical_sector_bytes: device.physical_sector_bytes,
+        partition: device.partition.as_ref().map(|partition| Partition {
+            disk: block_device::node(&partition.disk),
+            number: partition.number,
+            start_bytes: partition.start_bytes,
+        }),
+        read_only: device.read_only,
+        removable: device.removable,
+        health: Health::Unknown,
+        contents: signatures.contents(&partitions),
+    }
+}
+
+fn is_array(device: &BlockDevice) -> bool {
+    let name = device.whole_disk();
+    name.strip_prefix("md")
+        .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit() || c == '_'))
+}
+
+/// Who uses each device, in the order of `devices`.
+fn uses_of(host: &HostRoot, devices: &[BlockDevice]) -> Vec<Vec<Content>> {
+    let mounts = MountTable::read(host);
+    let swaps = active_swaps(host);
+    let of_btrfs = crate::btrfs::mounted_members(host, &mounts);
+    devices
+        .iter()
+        .map(|device| {
+            let mut uses = Vec::new();
+            let mut places: Vec<String> =
+                mounts.of_number(device.number).map(|mounted| mounted.at.clone()).collect();
+            if let Some(at) = of_btrfs.get(&device.name) {
+                places.extend(at.iter().cloned());
+            }
+            places.dedup();
+            uses.extend(places.into_iter().map(|at| Content::Mounted { at }));
+            if swaps.contains(&device.path()) {
+                uses.push(Content::SwapActive);
+            }
+            let holders = device.holders.iter().cloned();
+            uses.extend(holders.map(|device| Content::Holder { device }));
+            uses
+        })
+        .collect()
+}
+
+/// Whatever uses a partition uses its disk, and the other way round: neither can be erased without the other. The same
+/// goes for members of managers that are left alone.
+fn spread_to_relatives(disks: &mut [Disk], uses: Vec<Vec<Content>>) {
+    let mut of_disk: BTreeMap<String, Vec<Content>> = BTreeMap::new();
+    let mut of_partitions: BTreeMap<String, Vec<Content>> = BTreeMap::new();
+    for (disk, uses) in disks.iter().zip(&uses) {
+        let left_alone = disk.contents.iter().filter(|content| content.is_left_alone());
+        match &disk.partition {
+            Some(partition) => {
+                let all = of_partitions.entry(partition.disk.clone()).or_default();
+                all.extend(uses.iter().chain(left_alone).cloned());
+            }
+            None => of_disk.entry(disk.path.clone()).or_default().extend(uses.iter().cloned()),
+        }
+    }
+    for (disk, own) in disks.iter_mut().zip(uses) {
+        let relatives = match &disk.partition {
+            Some(partition) => of_disk.get(&partition.disk),
+            None => of_partitions.get(&disk.path),
+        };
+        for content in own.into_iter().chain(relatives.into_iter().flatten().cloned()) {
+            if !disk.contents.contains(&content) {
+                disk.contents.push(content);
+            }
+        }
+    }
+}
+
+/// Whether somebody has the device open with `O_EXCL`, as mounts, md, swap and ZFS have: for longer than a look as ours.
+fn is_held(path: &str) -> bool {
+    const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(20);
+    let is_busy = || {
+        let flags = libc::O_EXCL | libc::O_NONBLOCK | libc::O_CLOEXEC;
+        let opened = OpenOptions::new().read(true).custom_flags(flags).open(path);
+        matches!(opened, Err(error) if error.kind() == io::ErrorKind::ResourceBusy)
+    };
+    is_busy() && {
+        thread::sleep(LOOK_AGAIN_AFTER);
+        is_busy()
+    }
+}

@@ -1,0 +1,20 @@
+//! What this host's disks and pools are, asked of the kernel: sysfs, ioctls, superblocks; other programs (`blkid`,
+//! `wipefs`, `smartctl`) only where it doesn't tell. Nothing is changed here.
+
+pub mod block_device;
+pub mod btrfs;
+pub mod host;
+pub mod host_root;
+pub mod identity;
+pub mod inventory;
+pub mod md;
+pub mod mount_table;
+pub mod pools;
+pub mod scrub_log;
+pub mod signature;
+pub mod smart;
+pub mod superblock;
+pub mod tool;
+
+pub use host_root::HostRoot;
+pub use inventory::{AskSmart, Inventory, NoSuchDisk, disk_now};

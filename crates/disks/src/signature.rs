@@ -1,0 +1,249 @@
+//! What is written on a device: what `blkid`, `wipefs` and our own readers of superblocks recognise, taken together,
+//! since each of them misses something that another sees.
+
+pub mod blkid;
+pub mod wipefs;
+
+use crate::block_device::BlockDevice;
+use crate::host_root::HostRoot;
+use crate::superblock;
+use crate::tool::{self, ToolError};
+use braid_pool::disk::{Content, Family};
+use std::path::Path;
+use std::time::Duration;
+
+/// A thing that something recognised by its magic number.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Signature {
+    /// libblkid's name for it: `ext4`, `linux_raid_member`, `gpt`…
+    pub kind: String,
+    /// libblkid's `USAGE`; wipefs doesn't tell.
+    pub usage: Option<String>,
+    /// Its label, or the name of the whole that it is a member of.
+    pub label: Option<String>,
+    /// Its UUID, or that of the whole.
+    pub uuid: Option<String>,
+}
+
+/// What is on a device, and what could not be found out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Signatures {
+    /// Each once.
+    pub found: Vec<Signature>,
+    /// What kept us from looking; then `found` may lack something.
+    pub trouble: Vec<String>,
+}
+
+/// A disk in good health answers at once, one that has to spin up within seconds.
+const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+
+/// Looks at a device in all ways.
+pub fn look(host: &HostRoot, device: &BlockDevice) -> Signatures {
+    let path = host.path(device.path());
+    let mut seen = Signatures::default();
+    seen.listen(&path, blkid(&path));
+    seen.listen(&path, wipefs(&path));
+    seen.read_superblocks(&path, device);
+    seen
+}
+
+fn blkid(path: &Path) -> Result<Vec<Signature>, String> {
+    let path = path.to_string_lossy();
+    let answer = tool::ask("blkid", &["-p", "-o", "export", "--", &path], ANSWER_WITHIN);
+    match answer.map_err(say)? {
+        answer if answer.status == Some(blkid::NOTHING_FOUND) => Ok(Vec::new()),
+        // wipefs tells them all.
+        answer if answer.status == Some(blkid::AMBIVALENT) => Ok(Vec::new()),
+        answer if answer.status == Some(0) => blkid::parse(&answer.out).map_err(|e| e.to_string()),
+        answer => Err(answer.err.trim().to_owned()),
+    }
+}
+
+fn wipefs(path: &Path) -> Result<Vec<Signature>, String> {
+    let path = path.to_string_lossy();
+    match tool::ask("wipefs", &["-J", "--", &path], ANSWER_WITHIN).map_err(say)? {
+        answer if answer.status == Some(0) => wipefs::parse(&answer.out).map_err(|e| e.to_string()),
+        answer => Err(answer.err.trim().to_owned()),
+    }
+}
+
+fn say(error: ToolError) -> String {
+    error.to_string()
+}
+
+impl Signatures {
+    fn listen(&mut self, path: &Path, heard: Result<Vec<Signature>, String>) {
+        match heard {
+            Ok(found) => found.into_iter().for_each(|signature| self.add(signature)),
+            Err(why) => self.trouble.push(format!("{}: {why}", path.display())),
+        }
+    }
+
+    fn read_superblocks(&mut self, path: &Path, device: &BlockDevice) {
+        let member = |kind: &str, name: Option<String>, uuid: braid_pool::uuid::Uuid| Signature {
+            kind: kind.to_owned(),
+            label: name.filter(|name| !name.is_empty()),
+            uuid: Some(uuid.to_string()),
+            usage: None,
+        };
+        match superblock::btrfs::read(path) {
+            Ok(Some(found)) => self.add(member("btrfs", found.label, found.filesystem)),
+            Ok(None) => {}
+            Err(error) => self.trouble.push(format!("{}: {error}", path.display())),
+        }
+        if let Ok(Some(found)) = superblock::md::read(path, device.size_bytes) {
+            self.add(member("linux_raid_member", Some(found.name), found.array));
+        }
+    }
+
+    /// Adds what isn't there yet; of what is, it fills the gaps.
+    fn add(&mut self, new: Signature) {
+        let same = |old: &&mut Signature| {
+            old.kind == new.kind
+                && (old.uuid == new.uuid || old.uuid.is_none() || new.uuid.is_none())
+        };
+        match self.found.iter_mut().find(same) {
+            // blkid's export form spoils letters beyond ASCII, so a later label is the better one.
+            Some(old) => {
+                old.label = new.label.or_else(|| old.label.take());
+                old.uuid = old.uuid.take().or(new.uuid);
+                old.usage = old.usage.take().or(new.usage);
+            }
+            None => self.found.push(new),
+        }
+    }
+
+    /// As the model has it; `partitions` are the nodes of those that the kernel found.
+    pub fn contents(&self, partitions: &[String]) -> Vec<Content> {
+        let mut contents = Vec::new();
+        for signature in &self.found {
+            let content = signature.content(partitions);
+            if !contents.contains(&content) {
+                contents.push(content);
+            }
+        }
+        // A GPT is guarded by a table of the old kind.
+        let is_table = |kind: &str, content: &Content| matches!(content, Content::PartitionTable { kind: of, .. } if of == kind);
+        if contents.iter().any(|content| is_table("gpt", content)) {
+            contents.retain(|content| !is_table("dos", content));
+        }
+        if !partitions.is_empty()
+            && !contents.iter().any(|content| matches!(content, Content::PartitionTable { .. }))
+        {
+            contents.push(table("unknown", partitions));
+        }
+        contents
+    }
+}
+
+fn table(kind: &str, partitions: &[String]) -> Content {
+    Content::PartitionTable { kind: kind.to_owned(), partitions: partitions.to_vec() }
+}
+
+impl Signature {
+    fn content(&self, partitions: &[String]) -> Content {
+        let (label, uuid) = (self.label.clone(), self.uuid.clone());
+        match Meaning::of(&self.kind, self.usage.as_deref()) {
+            Meaning::Table(kind) => table(kind, partitions),
+            Meaning::Swap => Content::Swap { label },
+            Meaning::Member(family) => Content::Member { family, name: label, uuid },
+            Meaning::Filesystem => Content::Filesystem { kind: self.kind.clone(), label, uuid },
+        }
+    }
+}
+
+/// What libblkid's names mean to us.
+enum Meaning<'a> {
+    Table(&'a str),
+    Swap,
+    Member(Family),
+    Filesystem,
+}
+
+impl<'a> Meaning<'a> {
+    fn of(kind: &'a str, usage: Option<&str>) -> Meaning<'a> {
+        match kind {
+            "PMBR" | "dos" => Meaning::Table("dos"),
+            _ if usage == Some(blkid::PARTITION_TABLE) => Meaning::Table(kind),
+            "gpt" | "mac" | "sun" | "sgi" | "bsd" | "atari" | "minix-pt" | "solaris"
+            | "unixware" => Meaning::Table(kind),
+            "swap" | "swsuspend" | "swap_suspend" => Meaning::Swap,
+            "btrfs" => Meaning::Member(Family::Btrfs),
+            "linux_raid_member" => Meaning::Member(Family::Md),
+            "LVM2_member" | "LVM1_member" | "LVM2_snapshot" | "DM_snapshot_cow"
+            | "DM_integrity" => Meaning::Member(Family::Lvm),
+            "zfs_member" => Meaning::Member(Family::Zfs),
+            "bcachefs" => Meaning::Member(Family::Bcachefs),
+            "bcache" | "drbd" | "stratis" | "ceph_bluestore" | "VMFS_volume_member"
+            | "cs_fvault2" => Meaning::Member(Family::Other),
+            _ if kind.ends_with("_raid_member") || usage == Some("raid") => {
+                Meaning::Member(Family::Other)
+            }
+            _ => Meaning::Filesystem,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn contents(kinds: &[(&str, Option<&str>)], partitions: &[String]) -> Vec<Content> {
+        let signature = |(kind, usage): &(&str, Option<&str>)| Signature {
+            kind: (*kind).to_owned(),
+            usage: usage.map(str::to_owned),
+            ..Signature::default()
+        };
+        let mut seen = Signatures::default();
+        kinds.iter().map(signature).for_each(|signature| seen.add(signature));
+        seen.contents(partitions)
+    }
+
+    #[test]
+    fn members_of_other_managers_are_recognised() {
+        for (kind, usage, expected) in [
+            ("LVM2_member", Some("raid"), Family::Lvm),
+            ("zfs_member", Some("filesystem"), Family::Zfs),
+            ("bcachefs", Some("filesystem"), Family::Bcachefs),
+            ("isw_raid_member", None, Family::Other),
+            ("something_new", Some("raid"), Family::Other),
+        ] {
+            let found = contents(&[(kind, usage)], &[]);
+            let expected = Content::Member { family: expected, name: None, uuid: None };
+            assert_eq!(found, [expected], "{kind}");
+        }
+        let luks = contents(&[("crypto_LUKS", Some("crypto"))], &[]);
+        assert!(matches!(&luks[..], [Content::Filesystem { kind, .. }] if kind == "crypto_LUKS"));
+    }
+
+    #[test]
+    fn a_gpt_with_its_guard_is_one_table() {
+        let partitions = ["/dev/sda1".to_owned()];
+        let found = contents(
+            &[("gpt", Some(blkid::PARTITION_TABLE)), ("gpt", None), ("PMBR", None)],
+            &partitions,
+        );
+        assert_eq!(found, [table("gpt", &partitions)]);
+    }
+
+    #[test]
+    fn partitions_that_the_kernel_sees_make_a_table_whatever_the_tools_say() {
+        let partitions = ["/dev/sda1".to_owned()];
+        assert_eq!(contents(&[], &partitions), [table("unknown", &partitions)]);
+    }
+
+    #[test]
+    fn the_same_thing_told_twice_is_one() {
+        let mut seen = Signatures::default();
+        let of = |label: Option<&str>, uuid: Option<&str>| Signature {
+            kind: "ext4".to_owned(),
+            usage: None,
+            label: label.map(str::to_owned),
+            uuid: uuid.map(str::to_owned),
+        };
+        seen.add(of(Some("M-CM-)"), Some("1")));
+        seen.add(of(Some("é"), Some("1")));
+        seen.add(of(None, None));
+        assert_eq!(seen.found, [of(Some("é"), Some("1"))]);
+    }
+}

@@ -1,0 +1,230 @@
+//! What a disk says of its own health, by `smartctl -j` (smartctl(8); smartmontools' JSON form 1.0).
+
+use crate::tool::{self, ToolError};
+use braid_pool::disk::Health;
+use serde::Deserialize;
+use serde_json::Value;
+use std::time::Duration;
+
+/// What it told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Smart {
+    /// Its health.
+    pub health: Health,
+    /// SCT error recovery control; `None` when nothing was told about it.
+    pub error_recovery: Option<ErrorRecovery>,
+}
+
+/// How long a disk tries to read a bad sector (SCT ERC, "TLER").
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ErrorRecovery {
+    /// Its limit; `None`: as long as it likes.
+    pub limit: Option<Duration>,
+    /// Whether it can be limited.
+    pub can_limit: bool,
+}
+
+/// Why it told nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum SmartError {
+    /// smartctl could not be run.
+    #[error(transparent)]
+    Tool(#[from] ToolError),
+    /// It sleeps, and we let it.
+    #[error("{0} is in standby")]
+    Asleep(String),
+    /// Bits 0 or 1 of the exit status: the disk could not be opened or asked.
+    #[error("smartctl can't ask {0}: {1}")]
+    Refused(String, String),
+    /// smartctl's answer is no JSON that we know.
+    #[error("smartctl answered about {0} in an unknown form: {1}")]
+    Form(String, serde_json::Error),
+}
+
+const ANSWER_WITHIN: Duration = Duration::from_secs(20);
+
+/// Asks a disk, without waking it.
+pub fn ask(path: &str) -> Result<Smart, SmartError> {
+    let arguments =
+        ["-j", "-n", "standby", "-i", "-H", "-c", "-A", "-l", "selftest", "-l", "scterc", path];
+    let answer = tool::ask("smartctl", &arguments, ANSWER_WITHIN)?;
+    parse(path, &answer.out, answer.status.unwrap_or(CAN_NOT_OPEN))
+}
+
+/// The bits of smartctl's exit status (smartctl(8), "EXIT STATUS").
+const WRONG_COMMAND_LINE: i32 = 1 << 0;
+const CAN_NOT_OPEN: i32 = 1 << 1;
+const DISK_FAILING: i32 = 1 << 3;
+const PREFAIL_BELOW_THRESHOLD: i32 = 1 << 4;
+const SELF_TEST_ERRORS: i32 = 1 << 7;
+
+/// Attributes whose raw value should be zero: they go before many failures (Backblaze, "What SMART Stats Tell Us About
+/// Hard Drives", 2016).
+const SHOULD_BE_ZERO: [(u32, &str); 5] = [
+    (5, "reallocated sectors"),
+    (187, "reported uncorrectable errors"),
+    (188, "command timeouts"),
+    (197, "pending sectors"),
+    (198, "offline uncorrectable sectors"),
+];
+
+/// Parses an answer that came with this exit status.
+pub fn parse(path: &str, text: &str, status: i32) -> Result<Smart, SmartError> {
+    let report: Report =
+        serde_json::from_str(text).map_err(|error| SmartError::Form(path.to_owned(), error))?;
+    if status & (WRONG_COMMAND_LINE | CAN_NOT_OPEN) != 0 {
+        let said = report.smartctl.messages.iter().map(|message| message.string.as_str());
+        let said = said.collect::<Vec<_>>().join("; ");
+        let asleep = ["STANDBY", "SLEEP"].iter().any(|word| said.contains(word));
+        return Err(match asleep {
+            true => SmartError::Asleep(path.to_owned()),
+            false => SmartError::Refused(path.to_owned(), said),
+        });
+    }
+    Ok(Smart { health: report.health(status), error_recovery: report.error_recovery() })
+}
+
+#[derive(Deserialize)]
+struct Report {
+    smartctl: Smartctl,
+    smart_status: Option<SmartStatus>,
+    ata_smart_attributes: Option<Attributes>,
+    ata_sct_capabilities: Option<SctCapabilities>,
+    ata_sct_erc: Option<SctErc>,
+    nvme_smart_health_information_log: Option<NvmeLog>,
+    scsi_grown_defect_list: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct Smartctl {
+    #[serde(default)]
+    messages: Vec<Message>,
+}
+
+#[derive(Deserialize)]
+struct Message {
+    string: String,
+}
+
+#[derive(Deserialize)]
+struct SmartStatus {
+    passed: Option<bool>,
+}
+
+#[derive(Deserialize)]
+struct Attributes {
+    #[serde(default)]
+    table: Vec<Attribute>,
+}
+
+#[derive(Deserialize)]
+struct Attribute {
+    id: u32,
+    raw: Raw,
+}
+
+#[derive(Deserialize)]
+struct Raw {
+    /// Sometimes beyond 64 bits of sense: only whether it is zero is asked.
+    value: Value,
+}
+
+#[derive(Deserialize)]
+struct SctCapabilities {
+    error_recovery_control_supported: Option<bool>,
+}
+
+#[derive(Deserialize)]
+struct SctErc {
+    read: Option<SctLimit>,
+}
+
+#[derive(Deserialize)]
+struct SctLimit {
+    enabled: bool,
+    deciseconds: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct NvmeLog {
+    #[serde(default)]
+    critical_warning: u64,
+    #[serde(default)]
+    media_errors: u64,
+    #[serde(default)]
+    percentage_used: u64,
+}
+
+impl Report {
+    fn health(&self, status: i32) -> Health {
+        let passed = self.smart_status.as_ref().and_then(|status| status.passed);
+        if passed == Some(false) || status & DISK_FAILING != 0 {
+            return Health::Failing { why: "SMART's own verdict is FAILED".to_owned() };
+        }
+        let doubts = self.doubts(status);
+        match (doubts.is_empty(), passed) {
+            (false, _) => Health::Doubtful { why: doubts.join(", ") },
+            (true, Some(_)) => Health::Good,
+            (true, None) => Health::Unknown,
+        }
+    }
+
+    fn doubts(&self, status: i32) -> Vec<String> {
+        let mut doubts = Vec::new();
+        let mut counted = |count: u64, of: &str| {
+            if count > 0 {
+                doubts.push(format!("{count} {of}"));
+            }
+        };
+        for attribute in self.ata_smart_attributes.iter().flat_map(|attributes| &attributes.table) {
+            let named = SHOULD_BE_ZERO.iter().find(|(id, _)| *id == attribute.id);
+            if let (Some((id, name)), Some(raw)) = (named, attribute.raw.value.as_u64()) {
+                counted(count_in(*id, raw), name);
+            }
+        }
+        counted(self.scsi_grown_defect_list.unwrap_or(0), "grown defects");
+        if let Some(nvme) = &self.nvme_smart_health_information_log {
+            counted(nvme.media_errors, "media errors");
+            if nvme.critical_warning != 0 {
+                doubts.push(format!("critical warning {:#04x}", nvme.critical_warning));
+            }
+            if nvme.percentage_used >= 100 {
+                doubts.push(format!("{} % of its rated life used", nvme.percentage_used));
+            }
+        }
+        if status & PREFAIL_BELOW_THRESHOLD != 0 {
+            doubts.push("an attribute is below its maker's threshold".to_owned());
+        }
+        if status & SELF_TEST_ERRORS != 0 {
+            doubts.push("a self-test found errors".to_owned());
+        }
+        doubts
+    }
+
+    fn error_recovery(&self) -> Option<ErrorRecovery> {
+        let can_limit = self
+            .ata_sct_capabilities
+            .as_ref()
+            .and_then(|capabilities| capabilities.error_recovery_control_supported);
+        let read = self.ata_sct_erc.as_ref().and_then(|erc| erc.read.as_ref());
+        let limit = read
+            .filter(|read| read.enabled)
+            .and_then(|read| read.deciseconds)
+            .filter(|deciseconds| *deciseconds > 0)
+            .map(|deciseconds| Duration::from_millis(deciseconds.saturating_mul(100)));
+        if can_limit.is_none() && read.is_none() {
+            return None;
+        }
+        Some(ErrorRecovery { limit, can_limit: can_limit.unwrap_or(read.is_some()) })
+    }
+}
+
+/// Command timeouts (188) are three counters of 16 bits in some makers' disks; the lowest counts those of any length,
+/// which a loose cable makes too: only many of them say something.
+fn count_in(id: u32, raw: u64) -> u64 {
+    const FEW: u64 = 100;
+    match id {
+        188 => Some(raw & 0xffff).filter(|count| *count > FEW).unwrap_or(0),
+        _ => raw,
+    }
+}

@@ -1,0 +1,62 @@
+//! The superblock of a btrfs device, by the kernel's fs/btrfs and include/uapi/linux/btrfs_tree.h
+//! (`struct btrfs_super_block`).
+
+pub mod devices;
+
+use super::bytes::Block;
+use super::read_at;
+use braid_pool::uuid::Uuid;
+use std::io;
+use std::path::Path;
+
+/// What it tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BtrfsSuper {
+    /// UUID of the filesystem.
+    pub filesystem: Uuid,
+    /// Its label.
+    pub label: Option<String>,
+    /// Transaction that wrote it.
+    pub generation: u64,
+    /// How many devices the filesystem has.
+    pub devices: u64,
+    /// Number of this device.
+    pub devid: u64,
+    /// UUID of this device.
+    pub device: Uuid,
+    /// Size of this device as btrfs uses it.
+    pub device_bytes: u64,
+    /// What chunks occupy of it.
+    pub allocated_bytes: u64,
+}
+
+/// The first copy; the others, at 64 MiB and 256 GiB, are for when it is lost.
+const AT: u64 = 64 << 10;
+const LENGTH: usize = 4096;
+const MAGIC: [u8; 8] = *b"_BHRfS_M";
+/// `struct btrfs_dev_item` inside of it.
+const DEV_ITEM: usize = 0xc9;
+
+/// Reads it; `None` when there is none.
+pub fn read(device: &Path) -> io::Result<Option<BtrfsSuper>> {
+    Ok(parse(&read_at(device, AT, LENGTH)?))
+}
+
+/// Parses the bytes at 64 KiB.
+pub fn parse(bytes: &[u8]) -> Option<BtrfsSuper> {
+    let block = Block(bytes);
+    // `bytenr` tells a copy from the first.
+    if block.array(0x40)? != MAGIC || block.u64(0x30)? != AT {
+        return None;
+    }
+    Some(BtrfsSuper {
+        filesystem: Uuid::from_bytes(block.array(0x20)?),
+        generation: block.u64(0x48)?,
+        devices: block.u64(0x88)?,
+        devid: block.u64(DEV_ITEM)?,
+        device_bytes: block.u64(DEV_ITEM + 8)?,
+        allocated_bytes: block.u64(DEV_ITEM + 16)?,
+        device: Uuid::from_bytes(block.array(DEV_ITEM + 66)?),
+        label: Some(block.text(0x12b, 256)?).filter(|label| !label.is_empty()),
+    })
+}

@@ -1,0 +1,332 @@
+//! Real disks, made of loop devices: what is on them, and btrfs on them.
+
+use braid_disks::superblock::btrfs::devices;
+use braid_disks::{AskSmart, HostRoot, Inventory, btrfs, disk_now, superblock};
+use braid_loop_disks::{LoopDisk, fast_folder, in_private_mounts, run};
+use braid_pool::disk::{Content, Disk, Family, Usability};
+use braid_pool::layout::Profile;
+use braid_pool::observed::{ObservedBtrfs, Purpose};
+use braid_units::ByteSize;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const SIZE: ByteSize = ByteSize::from_bytes(300 << 20);
+
+fn now(disk: &LoopDisk) -> Disk {
+    disk_now(&HostRoot::real(), disk.path()).unwrap()
+}
+
+fn why(disk: &Disk) -> String {
+    match disk.usability() {
+        Usability::Free => "free".to_owned(),
+        Usability::AfterErase { why } => format!("erase: {why}"),
+        Usability::No { why } => format!("no: {why}"),
+    }
+}
+
+#[test]
+fn a_disk_tells_what_is_on_it() {
+    in_private_mounts("a_disk_tells_what_is_on_it", || {
+        let dir = tempfile::tempdir_in(fast_folder()).unwrap();
+        let disk = LoopDisk::new(dir.path(), "my disk", SIZE).unwrap();
+        let empty = now(&disk);
+        assert_eq!(why(&empty), "free");
+        assert_eq!(empty.size_bytes, SIZE.bytes());
+        assert_eq!(empty.id().as_str(), format!("loop:{}", disk.file().display()));
+
+        run("mkfs.ext4", &["-q", "-L", "holiday é", disk.path()]);
+        let carries = why(&now(&disk));
+        assert!(carries.starts_with("erase: ext4 filesystem \"holiday é\" (UUID "), "{carries}");
+
+        let at = dir.path().join("mnt");
+        fs::create_dir(&at).unwrap();
+        run("mount", &[disk.path(), at.to_str().unwrap()]);
+        let mounted = now(&disk);
+        assert_eq!(why(&mounted), format!("no: mounted at {}", at.display()));
+        run("umount", &[at.to_str().unwrap()]);
+
+        // A btrfs behind an ext4 that was not wiped: blkid calls it ambivalent.
+        let device = File::options().write(true).open(disk.path()).unwrap();
+        device.write_all_at(b"_BHRfS_M", (64 << 10) + 0x40).unwrap();
+        let both = now(&disk).contents;
+        assert!(
+            both.iter().any(|c| matches!(c, Content::Filesystem { kind, .. } if kind == "ext4"))
+        );
+        assert!(both.iter().any(|c| matches!(c, Content::Member { family: Family::Btrfs, .. })));
+
+        run("wipefs", &["-qa", disk.path()]);
+        assert_eq!(why(&now(&disk)), "free");
+        run("mkswap", &["-q", "-L", "spare", disk.path()]);
+        assert_eq!(why(&now(&disk)), "erase: swap area \"spare\"");
+    });
+}
+
+/// The article's mistake: `/dev/sdd` written for `/dev/sdd5`.
+#[test]
+fn a_disk_with_partitions_is_as_busy_as_they_are() {
+    in_private_mounts("a_disk_with_partitions_is_as_busy_as_they_are", || {
+        let dir = tempfile::tempdir_in(fast_folder()).unwrap();
+        let file = dir.path().join("disk");
+        let image = File::create(&file).unwrap();
+        image.set_len(SIZE.bytes()).unwrap();
+        image.write_all_at(&old_partition_table(2048, 200_000), 446).unwrap();
+        let disk = LoopDisk::plug_in(&file).unwrap();
+        let part = format!("{}p1", disk.path());
+        if !Path::new(&part).exists() {
+            // This kernel doesn't read such tables; it can be told.
+            run("addpart", &[disk.path(), "1", "2048", "200000"]);
+        }
+        run("mkfs.ext4", &["-q", &part]);
+        let whole = now(&disk);
+        assert_eq!(why(&whole), format!("erase: dos partition table with {part}"));
+        let host = HostRoot::real();
+        let inside = disk_now(&host, &part).unwrap();
+        assert!(why(&inside).starts_with("erase: ext4"), "{inside:?}");
+        assert_eq!(inside.partition.as_ref().unwrap().start_bytes, 1 << 20);
+        assert_eq!(inside.physical_disk(), disk.path());
+        assert_eq!(inside.id().as_str(), format!("{}-part1", whole.id()));
+
+        let at = dir.path().join("mnt");
+        fs::create_dir(&at).unwrap();
+        run("mount", &[&part, at.to_str().unwrap()]);
+        assert_eq!(why(&now(&disk)), format!("no: mounted at {}", at.display()));
+        run("umount", &[at.to_str().unwrap()]);
+    });
+}
+
+/// One entry of the partition table of PCs, and the signature behind all four.
+fn old_partition_table(start: u32, sectors: u32) -> Vec<u8> {
+    let mut table = vec![0; 66];
+    table[4] = 0x83;
+    table[8..12].copy_from_slice(&start.to_le_bytes());
+    table[12..16].copy_from_slice(&sectors.to_le_bytes());
+    table[64..].copy_from_slice(&[0x55, 0xaa]);
+    table
+}
+
+#[test]
+fn the_user_names_a_disk_by_path_or_id() {
+    in_private_mounts("the_user_names_a_disk_by_path_or_id", || {
+        let dir = tempfile::tempdir_in(fast_folder()).unwrap();
+        let disk = LoopDisk::new(dir.path(), "disk", SIZE).unwrap();
+        let twin = LoopDisk::plug_in(disk.file()).unwrap();
+        let other = LoopDisk::new(dir.path(), "other", SIZE).unwrap();
+        let inventory = Inventory::take(&HostRoot::real(), AskSmart::No);
+        let id = format!("loop:{}", other.file().display());
+        assert_eq!(inventory.find(&id).unwrap().path, other.path());
+        assert_eq!(inventory.find(other.path()).unwrap().id().as_str(), id);
+        assert!(inventory.find("/dev/nonsuch").is_err());
+        // Two devices with the same id: permission for it would be permission for both.
+        let shared = format!("loop:{}", disk.file().display());
+        assert!(inventory.find(&shared).is_err());
+        assert_eq!(inventory.by_path(twin.path()).unwrap().id().as_str(), twin.path());
+        assert!(inventory.notes.iter().any(|note| note.contains(&shared)));
+    });
+}
+
+/// A btrfs of two loop devices, mounted at `mnt`.
+struct Pool {
+    dir: tempfile::TempDir,
+    disks: Vec<LoopDisk>,
+}
+
+impl Pool {
+    fn new(data: &str, metadata: &str) -> Self {
+        let dir = tempfile::tempdir_in(fast_folder()).unwrap();
+        let disks: Vec<LoopDisk> =
+            ["a", "b"].iter().map(|name| LoopDisk::new(dir.path(), name, SIZE).unwrap()).collect();
+        let paths: Vec<&str> = disks.iter().map(LoopDisk::path).collect();
+        run(
+            "mkfs.btrfs",
+            &[&["-q", "-L", "my pool", "-d", data, "-m", metadata], &paths[..]].concat(),
+        );
+        fs::create_dir(dir.path().join("mnt")).unwrap();
+        Pool { dir, disks }
+    }
+
+    fn at(&self) -> String {
+        self.dir.path().join("mnt").to_str().unwrap().to_owned()
+    }
+
+    fn mount(&self, options: &str) {
+        run("mount", &["-o", options, self.disks[0].path(), &self.at()]);
+    }
+
+    fn unmount(&self) {
+        run("umount", &[&self.at()]);
+    }
+
+    /// As it is seen now; other tests' and the host's own are passed over.
+    fn observe(&self) -> ObservedBtrfs {
+        let host = HostRoot::real();
+        let inventory = Inventory::take(&host, AskSmart::No);
+        let mine = |pool: &ObservedBtrfs| {
+            pool.members.iter().any(|m| m.path.as_deref() == Some(self.disks[0].path()))
+        };
+        let mut all = btrfs::observe(&host, &inventory);
+        all.retain(mine);
+        assert_eq!(all.len(), 1, "{all:#?}");
+        all.remove(0)
+    }
+}
+
+#[test]
+fn a_mounted_btrfs_is_seen_with_its_members_and_profiles() {
+    in_private_mounts("a_mounted_btrfs_is_seen_with_its_members_and_profiles", || {
+        let pool = Pool::new("raid1", "raid1");
+        let before = pool.observe();
+        assert_eq!((before.mounts.len(), before.members.len(), before.space.len()), (0, 2, 0));
+        assert_eq!(before.label.as_deref(), Some("my pool"));
+
+        pool.mount("defaults");
+        fs::write(pool.dir.path().join("mnt/file"), vec![7; 3 << 20]).unwrap();
+        fs::create_dir(pool.dir.path().join("mnt/db")).unwrap();
+        run("sync", &["-f", &pool.at()]);
+        let seen = pool.observe();
+        assert_eq!((seen.uuid, seen.label.as_deref()), (before.uuid, Some("my pool")));
+        assert_eq!(seen.profiles(Purpose::Data), [Profile::Raid1]);
+        assert_eq!(seen.profiles(Purpose::Metadata), [Profile::Raid1]);
+        assert!(seen.space_of(Purpose::Data).1 >= 3 << 20);
+        assert_eq!(seen.mounts[0].at, pool.at());
+        assert!(!seen.quotas && seen.nodatacow.is_empty() && !seen.scrub.running);
+        for (member, disk) in seen.members.iter().zip(&pool.disks) {
+            assert_eq!(member.path.as_deref(), Some(disk.path()));
+            let id = format!("loop:{}", disk.file().display());
+            assert_eq!(member.disk.as_ref().unwrap().as_str(), id);
+            assert_eq!((member.size_bytes, member.missing), (SIZE.bytes(), false));
+            assert!(member.allocated_bytes > 0 && member.errors.sum() == 0);
+            let used = why(&now(disk));
+            assert_eq!(used, format!("no: mounted at {}", pool.at()));
+        }
+
+        run("btrfs", &["quota", "enable", &pool.at()]);
+        run("chattr", &["+C", &format!("{}/db", pool.at())]);
+        let seen = pool.observe();
+        assert!(seen.quotas);
+        assert_eq!(seen.nodatacow, [format!("{}/db", pool.at())]);
+
+        assert_eq!(seen.scrub.ended_ago, None);
+        run("btrfs", &["scrub", "start", "-B", &pool.at()]);
+        let scrubbed = pool.observe().scrub;
+        assert!(scrubbed.ended_ago.unwrap() < Duration::from_secs(600));
+        assert!(!scrubbed.running);
+        // btrfs-progs' records outlive the filesystem.
+        let _ = fs::remove_file(format!("/var/lib/btrfs/scrub.status.{}", seen.uuid));
+        pool.unmount();
+    });
+}
+
+#[test]
+fn a_btrfs_that_ran_without_a_member_shows_it_and_what_it_left_behind() {
+    in_private_mounts("a_btrfs_that_ran_without_a_member_shows_it_and_what_it_left_behind", || {
+        let mut pool = Pool::new("raid1", "raid1");
+        pool.mount("defaults");
+        pool.unmount();
+        let gone = pool.disks.pop().unwrap().unplug();
+        run("btrfs", &["device", "scan", "--forget"]);
+        let lacking = pool.observe();
+        let missing: Vec<_> =
+            lacking.missing().map(|member| (member.devid, member.size_bytes)).collect();
+        assert_eq!(missing, [(2, SIZE.bytes())], "known before it is mounted");
+
+        pool.mount("degraded");
+        // More than fits into the chunks that were there.
+        fs::write(pool.dir.path().join("mnt/file"), vec![7; 120 << 20]).unwrap();
+        run("sync", &["-f", &pool.at()]);
+        let degraded = pool.observe();
+        let missing: Vec<u64> = degraded.missing().map(|member| member.devid).collect();
+        assert_eq!(missing, [2]);
+        assert_eq!(degraded.members[1].size_bytes, SIZE.bytes());
+        assert!(degraded.mounts[0].has("degraded"));
+        assert_eq!(degraded.profiles(Purpose::Data).len(), 2, "{:?}", degraded.space);
+        assert!(degraded.profiles(Purpose::Data).contains(&Profile::Single));
+        pool.unmount();
+
+        // The member comes back, behind by what it missed.
+        pool.disks.push(LoopDisk::plug_in(&gone).unwrap());
+        let again = pool.observe();
+        assert_eq!(again.missing().count(), 0);
+        let behind = again.members.iter().find(|member| member.devid == 2).unwrap();
+        assert!(behind.generation.unwrap() < again.generation, "{again:#?}");
+    });
+}
+
+#[test]
+fn wrong_bytes_on_a_member_are_counted() {
+    in_private_mounts("wrong_bytes_on_a_member_are_counted", || {
+        let pool = Pool::new("raid1", "raid1");
+        pool.mount("defaults");
+        let data = b"what was written is what should be read ".repeat(100_000);
+        fs::write(pool.dir.path().join("mnt/file"), &data).unwrap();
+        pool.unmount();
+        // Some of the file's bytes on the second disk go wrong.
+        let image = File::options().read(true).write(true).open(pool.disks[1].file()).unwrap();
+        let mut bytes = vec![0; SIZE.bytes() as usize];
+        image.read_exact_at(&mut bytes, 0).unwrap();
+        let block = bytes.chunks(4096).position(|block| block.starts_with(&data[..64])).unwrap();
+        image.write_all_at(&[0xee; 8192], block as u64 * 4096 + 65_536).unwrap();
+        drop(image);
+        pool.mount("defaults");
+        run("btrfs", &["scrub", "start", "-B", &pool.at()]);
+        let seen = pool.observe();
+        assert_eq!(seen.members[0].errors.sum(), 0);
+        assert!(seen.members[1].errors.corruption > 0, "{:?}", seen.members[1].errors);
+        assert!(seen.scrub.corrected > 0 && seen.scrub.uncorrectable == 0);
+        let _ = fs::remove_file(format!("/var/lib/btrfs/scrub.status.{}", seen.uuid));
+        pool.unmount();
+    });
+}
+
+#[test]
+fn the_kernels_progress_is_read() {
+    in_private_mounts("the_kernels_progress_is_read", || {
+        let pool = Pool::new("single", "raid1");
+        pool.mount("defaults");
+        let on = File::open(pool.at()).unwrap();
+        let uuid = pool.observe().uuid;
+        assert_eq!(btrfs::ioctl::filesystem_uuid(&on).unwrap(), uuid);
+        assert_eq!(btrfs::ioctl::scrub_progress(&on, 1).unwrap(), None);
+        assert_eq!(btrfs::ioctl::balance_progress(&on).unwrap(), None);
+        assert!(!btrfs::ioctl::cancel_scrub(&on).unwrap());
+        let replace = btrfs::ioctl::replace_progress(&on).unwrap();
+        assert_eq!(replace.state, btrfs::ioctl::ReplaceState::NeverStarted);
+        assert_eq!(btrfs::ioctl::device_errors(&on, 2).unwrap().sum(), 0);
+        assert!(btrfs::ioctl::device_info(&on, 99).is_err());
+        assert!(btrfs::ioctl::filesystem_uuid(&File::open("/proc").unwrap()).is_err());
+        drop(on);
+        pool.unmount();
+    });
+}
+
+#[test]
+fn members_of_every_profile_are_known_from_those_that_are_left() {
+    in_private_mounts("members_of_every_profile_are_known_from_those_that_are_left", || {
+        for (metadata, expected) in [("raid1", 4), ("raid1c3", 4), ("raid10", 4), ("raid0", 4)] {
+            let dir = tempfile::tempdir_in(fast_folder()).unwrap();
+            let disks: Vec<LoopDisk> = ["a", "b", "c", "d"]
+                .iter()
+                .map(|name| LoopDisk::new(dir.path(), name, SIZE).unwrap())
+                .collect();
+            let paths: Vec<&str> = disks.iter().map(LoopDisk::path).collect();
+            let args = ["-q", "-f", "-d", "raid0", "-m", metadata];
+            run("mkfs.btrfs", &[&args, &paths[..]].concat());
+            let host = HostRoot::real();
+            let super_of = |path: &&str| superblock::btrfs::read(Path::new(path)).unwrap().unwrap();
+            let there: BTreeMap<u64, PathBuf> =
+                paths.iter().map(|path| (super_of(path).devid, PathBuf::from(path))).collect();
+            let bytes = devices::superblock(&host.path(paths[0])).unwrap();
+            let all = devices::read(&bytes, &there).unwrap();
+            assert_eq!(all.len(), expected, "{metadata}");
+            for (item, path) in all.iter().zip(&paths) {
+                let own = super_of(path);
+                assert_eq!((item.devid, item.uuid), (own.devid, own.device));
+                assert_eq!(item.total_bytes, own.device_bytes);
+            }
+            // Without any device that has the tree, nothing is made up.
+            assert_eq!(devices::read(&bytes, &BTreeMap::new()), None);
+        }
+    });
+}

@@ -1,0 +1,164 @@
+//! Disks for tests: loop devices over sparse files, used in a mount namespace of the test's own.
+
+mod btrfs;
+mod files;
+
+pub use btrfs::Btrfs;
+pub use files::{change, fill};
+
+use braid_units::ByteSize;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Set in the process that is in its own mount namespace.
+const INSIDE: &str = "BRAID_TEST_IN_PRIVATE_MOUNTS";
+
+/// Runs `body` in a process whose mounts nobody else sees, so that nothing stays busy: the test
+/// `name` (its whole path, as `module::test`) starts itself again there. Where that isn't possible
+/// it says so and does nothing.
+///
+/// # Panics
+/// When the test fails.
+pub fn in_private_mounts(name: &str, body: impl FnOnce()) {
+    if std::env::var_os(INSIDE).is_some() {
+        return body();
+    }
+    // SAFETY: geteuid has no arguments and can't fail.
+    if unsafe { libc::geteuid() } != 0 || !Path::new("/dev/loop-control").exists() {
+        println!("{name}: skipped: needs root and loop devices");
+        return;
+    }
+    let this_program = std::env::current_exe().expect("a test knows its own program");
+    let status = Command::new("unshare")
+        .args(["--mount", "--propagation", "private"])
+        .arg(this_program)
+        .args([name, "--exact", "--nocapture", "--test-threads=1"])
+        .env(INSIDE, "1")
+        .status()
+        .expect("unshare can be started");
+    assert!(status.success(), "{name} failed in its mount namespace: {status}");
+}
+
+/// Runs a program.
+///
+/// # Panics
+/// When it fails; with what it said.
+pub fn run(program: &str, arguments: &[&str]) {
+    let output = Command::new(program).args(arguments).output().unwrap();
+    assert!(
+        output.status.success(),
+        "{program} {arguments:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+/// Where the disks' files lie best: in memory, where there is such a folder.
+pub fn fast_folder() -> PathBuf {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() }
+}
+
+/// A loop device, detached when dropped.
+#[derive(Debug)]
+pub struct LoopDisk {
+    file: PathBuf,
+    device: String,
+}
+
+impl LoopDisk {
+    /// A disk of this size full of zeroes, in a sparse file of this name in the folder.
+    pub fn new(folder: &Path, name: &str, size: ByteSize) -> io::Result<LoopDisk> {
+        let file = folder.join(name);
+        File::create(&file)?.set_len(size.bytes())?;
+        Ok(LoopDisk { device: attach(&file)?, file })
+    }
+
+    /// Its node: `/dev/loop3`.
+    pub fn path(&self) -> &str {
+        &self.device
+    }
+
+    /// The file that holds its bytes.
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// Makes two partitions, one of `first` bytes (whole MiB) and one of the rest: `/dev/loop3p1`
+    /// and `/dev/loop3p2`. The kernel is told by `partx`, since it may know no partition tables.
+    pub fn partition(&self, first: ByteSize) -> io::Result<[String; 2]> {
+        const SECTOR: u64 = 512;
+        let whole = std::fs::metadata(&self.file)?.len() / SECTOR;
+        let (start, middle) = (2048, 2048 + first.bytes() / SECTOR);
+        // The master boot record: entries from byte 446 on (type, first sector, sectors), 55 AA.
+        let mut record = [0; 512];
+        for (at, from, to) in [(446, start, middle), (462, middle, whole)] {
+            record[at + 4] = 0x83;
+            record[at + 8..at + 12].copy_from_slice(&(from as u32).to_le_bytes());
+            record[at + 12..at + 16].copy_from_slice(&((to - from) as u32).to_le_bytes());
+        }
+        record[510..].copy_from_slice(&[0x55, 0xaa]);
+        std::fs::OpenOptions::new().write(true).open(&self.device)?.write_all(&record)?;
+        // They may be there already.
+        let _ = Command::new("partx").args(["--add", &self.device]).output()?;
+        Ok([1, 2].map(|number| format!("{}p{number}", self.device)))
+    }
+
+    /// Pulls the plug; the bytes stay. It mustn't be in use, or else it goes when it isn't any more.
+    pub fn unplug(self) -> PathBuf {
+        self.file.clone()
+    }
+
+    /// Plugs in a disk with the bytes of this file; it may get another node than before.
+    pub fn plug_in(file: &Path) -> io::Result<LoopDisk> {
+        Ok(LoopDisk { device: attach(file)?, file: file.to_owned() })
+    }
+}
+
+impl Drop for LoopDisk {
+    fn drop(&mut self) {
+        // One that is gone already is fine.
+        let _ = Command::new("partx").args(["--delete", &self.device]).output();
+        let _ = losetup(&["--detach", &self.device]);
+    }
+}
+
+fn attach(file: &Path) -> io::Result<String> {
+    let mut last = io::Error::other("no loop device is free");
+    // Another process may take the free one that losetup found.
+    for _ in 0..20 {
+        match losetup(&["--find", "--show", "--partscan", &file.to_string_lossy()]) {
+            Ok(device) => return Ok(device),
+            Err(error) => last = error,
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    Err(last)
+}
+
+fn losetup(arguments: &[&str]) -> io::Result<String> {
+    let output = Command::new("losetup").args(arguments).output()?;
+    if !output.status.success() {
+        return Err(io::Error::other(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_survive_unplugging() {
+        in_private_mounts("tests::bytes_survive_unplugging", || {
+            let folder = tempfile::tempdir().unwrap();
+            let disk = LoopDisk::new(folder.path(), "disk", ByteSize::from_bytes(1 << 20)).unwrap();
+            std::fs::write(disk.path(), b"hello").unwrap();
+            let file = disk.unplug();
+            let disk = LoopDisk::plug_in(&file).unwrap();
+            let bytes = std::fs::read(disk.path()).unwrap();
+            assert_eq!((bytes.len(), &bytes[..5]), (1 << 20, b"hello".as_slice()));
+        });
+    }
+}

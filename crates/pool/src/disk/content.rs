@@ -1,0 +1,142 @@
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// One thing that is on a disk, or that uses it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "kebab-case")]
+pub enum Content {
+    /// A filesystem of one device (for btrfs see [`Content::Member`]).
+    Filesystem {
+        /// As blkid calls it: `ext4`, `xfs`, `vfat`, `crypto_LUKS`…
+        kind: String,
+        /// Its label.
+        label: Option<String>,
+        /// Its UUID, in the form that its kind has.
+        uuid: Option<String>,
+    },
+    /// A partition table.
+    PartitionTable {
+        /// `gpt` or `dos`.
+        kind: String,
+        /// Paths of the partitions in it.
+        partitions: Vec<String>,
+    },
+    /// A member of something that several devices make.
+    Member {
+        /// Of what kind.
+        family: Family,
+        /// Name or label of the whole.
+        name: Option<String>,
+        /// UUID of the whole.
+        uuid: Option<String>,
+    },
+    /// A swap area, used or not.
+    Swap {
+        /// Its label.
+        label: Option<String>,
+    },
+    /// Swapped to right now.
+    SwapActive,
+    /// It is mounted.
+    Mounted {
+        /// Where.
+        at: String,
+    },
+    /// Another device is built on it and runs (`/sys/class/block/…/holders`).
+    Holder {
+        /// That device, such as `md127` or `dm-0`.
+        device: String,
+    },
+    /// Something holds it open exclusively, and nothing above says what.
+    Busy,
+    /// Bytes that are known to be something, though not to us.
+    Unknown {
+        /// What was seen.
+        what: String,
+    },
+}
+
+/// What makes one thing of many devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Family {
+    /// btrfs, also of one device.
+    Btrfs,
+    /// Linux md.
+    Md,
+    /// LVM's physical volume.
+    Lvm,
+    /// ZFS.
+    Zfs,
+    /// bcachefs.
+    Bcachefs,
+    /// bcache, firmware RAID (DDF, Intel), DRBD…
+    Other,
+}
+
+impl Content {
+    /// Whether it is in use right now, so that not even `--erase` may touch the disk.
+    pub fn is_in_use(&self) -> bool {
+        matches!(
+            self,
+            Content::Mounted { .. } | Content::Holder { .. } | Content::SwapActive | Content::Busy
+        )
+    }
+
+    /// Whether it belongs to a manager of volumes of its own that Braid recognises and leaves alone.
+    pub fn is_left_alone(&self) -> bool {
+        let Content::Member { family, .. } = self else { return false };
+        !matches!(family, Family::Btrfs | Family::Md)
+    }
+}
+
+impl Family {
+    /// As people write it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Family::Btrfs => "btrfs",
+            Family::Md => "md",
+            Family::Lvm => "LVM",
+            Family::Zfs => "ZFS",
+            Family::Bcachefs => "bcachefs",
+            Family::Other => "another RAID",
+        }
+    }
+}
+
+impl fmt::Display for Content {
+    /// As it stands in plans and refusals: `ext4 "photos" (UUID 4f…)`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let named = |f: &mut fmt::Formatter<'_>, name: &Option<String>, uuid: &Option<String>| {
+            if let Some(name) = name.as_ref().filter(|name| !name.is_empty()) {
+                write!(f, " {name:?}")?;
+            }
+            uuid.as_ref().map_or(Ok(()), |uuid| write!(f, " (UUID {uuid})"))
+        };
+        match self {
+            Content::Filesystem { kind, label, uuid } => {
+                write!(f, "{kind} filesystem")?;
+                named(f, label, uuid)
+            }
+            Content::PartitionTable { kind, partitions } if partitions.is_empty() => {
+                write!(f, "empty {kind} partition table")
+            }
+            Content::PartitionTable { kind, partitions } => {
+                write!(f, "{kind} partition table with {}", partitions.join(", "))
+            }
+            Content::Member { family, name, uuid } => {
+                write!(f, "member of {}", family.as_str())?;
+                named(f, name, uuid)
+            }
+            Content::Swap { label } => {
+                f.write_str("swap area")?;
+                named(f, label, &None)
+            }
+            Content::SwapActive => f.write_str("swapped to right now"),
+            Content::Mounted { at } => write!(f, "mounted at {at}"),
+            Content::Holder { device } => write!(f, "used by {device}"),
+            Content::Busy => f.write_str("held open by some program"),
+            Content::Unknown { what } => f.write_str(what),
+        }
+    }
+}

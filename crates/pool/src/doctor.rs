@@ -1,0 +1,228 @@
+//! What is wrong with pools, how bad it is, and the command that mends it.
+
+mod btrfs;
+mod disk;
+mod host;
+mod md;
+
+use crate::disk::Disk;
+use crate::observed::{BtrfsErrors, ObservedHost, ObservedPool};
+use crate::step::quoted;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Something that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// A name for it that stays the same: for scripts.
+    pub code: Code,
+    /// How bad it is.
+    pub severity: Severity,
+    /// The pool that it is about; none for the host as a whole.
+    pub pool: Option<String>,
+    /// What is wrong, and why it matters.
+    pub what: String,
+    /// The command that mends it. `NEW` in it stands for a disk that the host doesn't have yet.
+    pub mend: String,
+}
+
+/// From least to worst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Good to know.
+    Note,
+    /// Should be mended; the data is safe for now.
+    Attention,
+    /// Redundancy is lost, or data is in danger.
+    Danger,
+    /// Data can't be reached.
+    Lost,
+}
+
+/// The kinds of findings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Code {
+    /// A member isn't there.
+    MissingMember,
+    /// An array or filesystem runs with less redundancy than it should.
+    Degraded,
+    /// More members are gone than the layout survives.
+    TooManyLost,
+    /// A member was kicked out.
+    FaultyMember,
+    /// A member missed writes.
+    StaleMember,
+    /// Error counters went up since they were last looked at.
+    RisingErrors,
+    /// Error counters aren't zero.
+    Errors,
+    /// Errors that a scrub could not correct, or copies that differ.
+    Uncorrectable,
+    /// `single` chunks beside redundant ones.
+    LeftoverSingle,
+    /// More than one profile of a purpose.
+    MixedProfiles,
+    /// Little is unallocated.
+    LowUnallocated,
+    /// Metadata has fewer copies than data.
+    WeakMetadata,
+    /// No scrub for too long.
+    ScrubOverdue,
+    /// Quota groups are on.
+    Quotas,
+    /// nodatacow on redundant btrfs.
+    Nodatacow,
+    /// It is mounted with `degraded` although it is complete, or fstab says so.
+    DegradedOption,
+    /// An operation is paused.
+    Paused,
+    /// Mounted read-only although not asked for.
+    ReadOnly,
+    /// The array is not in mdadm.conf by UUID.
+    NotInMdadmConf,
+    /// Another host's name is in the array's.
+    ForeignHomehost,
+    /// Old metadata, which has no name.
+    OldMetadata,
+    /// The initramfs has an old mdadm.conf.
+    StaleInitramfs,
+    /// No write-intent bitmap.
+    NoBitmap,
+    /// Two members on one disk.
+    SamePhysicalDisk,
+    /// A member's partition begins within a physical sector.
+    Misaligned,
+    /// A member's disk says that it fails.
+    FailingDisk,
+    /// The kernel gives up on a disk before the disk itself does.
+    Timeout,
+    /// btrfs-progs too old for send protocol 2.
+    OldBtrfsProgs,
+}
+
+/// What the doctor goes by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// A scrub older than this is overdue.
+    pub scrub_within: Duration,
+}
+
+impl Default for Limits {
+    /// Scrubs are monthly by default; a few days' delay is nothing.
+    fn default() -> Self {
+        Limits { scrub_within: Duration::from_secs(35 * 24 * 3600) }
+    }
+}
+
+/// Error counters as they were when somebody last looked, by pool UUID and devid or disk.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Baseline(BTreeMap<String, u64>);
+
+impl Baseline {
+    /// What the counters are now.
+    pub fn of(pools: &[ObservedPool]) -> Baseline {
+        let mut counters = BTreeMap::new();
+        for pool in pools {
+            match pool {
+                ObservedPool::Btrfs(pool) => counters.extend(
+                    pool.members.iter().map(|m| (btrfs::counter_name(pool, m), m.errors.sum())),
+                ),
+                ObservedPool::Md(pool) => counters.extend(
+                    pool.members
+                        .iter()
+                        .filter_map(|m| Some((md::counter_name(pool, m)?, m.errors))),
+                ),
+            }
+        }
+        Baseline(counters)
+    }
+
+    /// By how much a counter went up; `None` when it was never looked at.
+    fn rise(&self, name: &str, now: u64) -> Option<u64> {
+        // Less than before: it was reset meanwhile.
+        self.0.get(name).map(|before| if now < *before { now } else { now - before })
+    }
+}
+
+/// Examines all pools, worst first.
+pub fn examine(
+    pools: &[ObservedPool],
+    disks: &[Disk],
+    host: &ObservedHost,
+    before: &Baseline,
+    limits: Limits,
+) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for pool in pools {
+        let ward = Ward { pool: pool.name(), disks, host, before, limits };
+        match pool {
+            ObservedPool::Btrfs(pool) => btrfs::examine(&ward, pool, &mut findings),
+            ObservedPool::Md(pool) => md::examine(&ward, pool, &mut findings),
+        }
+        disk::examine(&ward, pool, &mut findings);
+    }
+    host::examine(pools, host, &mut findings);
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    findings
+}
+
+/// What is known beside the pool that is examined.
+struct Ward<'a> {
+    pool: String,
+    disks: &'a [Disk],
+    host: &'a ObservedHost,
+    before: &'a Baseline,
+    limits: Limits,
+}
+
+impl Ward<'_> {
+    fn finding(
+        &self,
+        code: Code,
+        severity: Severity,
+        what: impl Into<String>,
+        mend: impl Into<String>,
+    ) -> Finding {
+        let pool = Some(self.pool.clone());
+        Finding { code, severity, pool, what: what.into(), mend: mend.into() }
+    }
+
+    /// `braid pool VERB POOL REST`, to be pasted into a shell.
+    fn braid(&self, verb: &str, rest: &[&str]) -> String {
+        let words = [verb, &self.pool].into_iter().chain(rest.iter().copied());
+        let words: Vec<String> = words.map(quoted).collect();
+        format!("braid pool {}", words.join(" "))
+    }
+
+    fn scrub(&self) -> String {
+        format!("braid pool scrub start --wait {}", quoted(&self.pool))
+    }
+
+    /// An empty disk of the host with so much room, the smallest; else `NEW`.
+    fn new_disk(&self, at_least_bytes: u64) -> String {
+        let fits = |disk: &&Disk| {
+            disk.usability() == crate::disk::Usability::Free && disk.size_bytes >= at_least_bytes
+        };
+        let smallest = self.disks.iter().filter(fits).min_by_key(|disk| disk.size_bytes);
+        smallest.map_or("NEW".to_owned(), |disk| disk.stable_path().to_owned())
+    }
+}
+
+fn describe_errors(errors: BtrfsErrors) -> String {
+    let BtrfsErrors { write, read, flush, corruption, generation } = errors;
+    let all = [
+        (write, "failed writes"),
+        (read, "failed reads"),
+        (flush, "failed flushes"),
+        (corruption, "wrong checksums"),
+        (generation, "stale blocks"),
+    ];
+    let some = all.into_iter().filter(|(count, _)| *count > 0);
+    some.map(|(count, what)| format!("{count} {what}")).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests;

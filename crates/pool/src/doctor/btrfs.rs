@@ -1,0 +1,261 @@
+use super::{Code, Finding, Severity, Ward, describe_errors};
+use crate::layout::{Layout, Profile};
+use crate::observed::{BtrfsMember, ExclusiveOperation, ObservedBtrfs, Purpose};
+use crate::step::quoted;
+
+pub(super) fn examine(ward: &Ward<'_>, pool: &ObservedBtrfs, findings: &mut Vec<Finding>) {
+    missing(ward, pool, findings);
+    errors(ward, pool, findings);
+    profiles(ward, pool, findings);
+    findings.extend(unallocated(ward, pool));
+    findings.extend(scrub(ward, pool));
+    habits(ward, pool, findings);
+    mounts(ward, pool, findings);
+}
+
+/// By what a member's counters are found again.
+pub(super) fn counter_name(pool: &ObservedBtrfs, member: &BtrfsMember) -> String {
+    format!("{}/{}", pool.uuid, member.devid)
+}
+
+fn at(pool: &ObservedBtrfs) -> Option<String> {
+    pool.mounts.first().map(|mount| quoted(&mount.at))
+}
+
+fn missing(ward: &Ward<'_>, pool: &ObservedBtrfs, findings: &mut Vec<Finding>) {
+    let gone: Vec<&BtrfsMember> = pool.missing().collect();
+    if gone.is_empty() {
+        return;
+    }
+    let survives = pool
+        .meant_profiles()
+        .map(|(data, metadata)| data.losses_survived().min(metadata.losses_survived()));
+    if survives.is_some_and(|survives| gone.len() > survives)
+        || pool.mounts.is_empty() && survives.is_none() && pool.members.len() == gone.len()
+    {
+        let what = format!(
+            "{} members are missing and the layout survives {}",
+            gone.len(),
+            survives.unwrap_or(0)
+        );
+        let mend = match (at(pool), pool.present().find_map(|member| member.path.clone())) {
+            (None, Some(path)) => {
+                format!("mount -t btrfs -o ro,degraded,rescue=all {} /mnt", quoted(&path))
+            }
+            (Some(at), _) => format!("cp -a {at} ELSEWHERE"),
+            (None, None) => "btrfs device scan".to_owned(),
+        };
+        findings.push(ward.finding(Code::TooManyLost, Severity::Lost, what, mend));
+        return;
+    }
+    for member in gone {
+        let what = format!(
+            "device {} of the filesystem is missing: what it held has a copy less",
+            member.devid
+        );
+        let new = ward.new_disk(member.size_bytes);
+        let mend = ward.braid("replace", &[&member.devid.to_string(), &new]);
+        findings.push(ward.finding(Code::MissingMember, Severity::Danger, what, mend));
+    }
+}
+
+fn errors(ward: &Ward<'_>, pool: &ObservedBtrfs, findings: &mut Vec<Finding>) {
+    for member in pool.members.iter().filter(|member| member.errors.sum() > 0) {
+        let name = member.path.clone().unwrap_or_else(|| format!("devid {}", member.devid));
+        let counters = describe_errors(member.errors);
+        let finding = match ward.before.rise(&counter_name(pool, member), member.errors.sum()) {
+            Some(0) | None => {
+                let what =
+                    format!("{name} has had {counters}; whether they are over shows a scrub");
+                let mut mend = ward.scrub();
+                if let Some(at) = at(pool) {
+                    // 10: errors were found, and all corrected.
+                    mend.push_str(&format!(" || test $? = 10 && btrfs device stats --reset {at}"));
+                }
+                ward.finding(Code::Errors, Severity::Attention, what, mend)
+            }
+            Some(rise) => {
+                let what = format!("{name} has {rise} errors more than last time: {counters}");
+                let new = ward.new_disk(member.size_bytes);
+                let mend = ward.braid("replace", &[&member.devid.to_string(), &new]);
+                ward.finding(Code::RisingErrors, Severity::Danger, what, mend)
+            }
+        };
+        findings.push(finding);
+    }
+    let behind = |member: &&BtrfsMember| {
+        member.generation.is_some_and(|generation| generation < pool.generation)
+    };
+    // While mounted the superblocks on disk lag behind by the running transaction.
+    for member in pool.present().filter(behind).filter(|_| pool.mounts.is_empty()) {
+        let what = format!(
+            "device {} missed writes; until a scrub it gives what is out of date",
+            member.devid
+        );
+        findings.push(ward.finding(Code::StaleMember, Severity::Danger, what, ward.scrub()));
+    }
+}
+
+fn profiles(ward: &Ward<'_>, pool: &ObservedBtrfs, findings: &mut Vec<Finding>) {
+    let Some((data, metadata)) = pool.meant_profiles() else { return };
+    let mend = ward.braid("convert", &["--layout", &Layout::Btrfs(data).to_string()]);
+    for purpose in [Purpose::Data, Purpose::Metadata, Purpose::System] {
+        let found = pool.profiles(purpose);
+        if found.len() < 2 {
+            continue;
+        }
+        let meant = if purpose == Purpose::Data { data } else { metadata };
+        let words: Vec<&str> = found.iter().map(|profile| profile.as_str()).collect();
+        let single = found.iter().any(|profile| matches!(profile, Profile::Single | Profile::Dup));
+        let purpose = format!("{purpose:?}").to_lowercase();
+        let finding = if single && meant.losses_survived() > 0 {
+            let what = format!(
+                "{purpose} is {}: some was written with one copy only, as a degraded mount does",
+                words.join(" and ")
+            );
+            ward.finding(Code::LeftoverSingle, Severity::Danger, what, mend.clone())
+        } else {
+            let what =
+                format!("{purpose} is {}: a conversion was not completed", words.join(" and "));
+            ward.finding(Code::MixedProfiles, Severity::Attention, what, mend.clone())
+        };
+        findings.push(finding);
+    }
+    if pool.members.len() > 1 && metadata.losses_survived() < data.losses_survived().max(1) {
+        let what = format!(
+            "metadata is {} beside {} data: a lost disk takes the whole filesystem",
+            metadata.as_str(),
+            data.as_str()
+        );
+        findings.push(ward.finding(Code::WeakMetadata, Severity::Danger, what, mend));
+    }
+}
+
+/// Too little to allocate a chunk of each kind where it has to be: then writes end with "no space" though `df` shows some.
+fn unallocated(ward: &Ward<'_>, pool: &ObservedBtrfs) -> Option<Finding> {
+    let (data, metadata) = pool.meant_profiles()?;
+    let sizes: u64 = pool.present().map(|member| member.size_bytes).sum();
+    let chunk = (sizes / 10).min(1 << 30);
+    // Degraded, chunks are made on what is left.
+    let needs = data.min_disks().max(metadata.min_disks()).min(pool.present().count());
+    let with_room = pool.present().filter(|member| member.unallocated_bytes() >= chunk).count();
+    if with_room >= needs {
+        return None;
+    }
+    let (total, used) = pool.space_of(Purpose::Data);
+    let slack = total.saturating_sub(used);
+    let unallocated: u64 = pool.present().map(BtrfsMember::unallocated_bytes).sum();
+    let what = format!(
+        "only {} are unallocated, on too few disks for a new chunk, and data chunks have {} free",
+        braid_units::ByteSize::from_bytes(unallocated),
+        braid_units::ByteSize::from_bytes(slack)
+    );
+    let mend = if slack >= 2 * chunk {
+        ward.braid("rebalance", &[])
+    } else {
+        ward.braid("add", &[&ward.new_disk(0)])
+    };
+    Some(ward.finding(Code::LowUnallocated, Severity::Attention, what, mend))
+}
+
+fn scrub(ward: &Ward<'_>, pool: &ObservedBtrfs) -> Option<Finding> {
+    if pool.mounts.is_empty() {
+        return None;
+    }
+    if pool.scrub.uncorrectable > 0 {
+        let what = format!(
+            "the last scrub found {} errors that no copy could mend: restore these files",
+            pool.scrub.uncorrectable
+        );
+        let mend = "journalctl -k --grep 'unable to fixup|checksum error at'".to_owned();
+        return Some(ward.finding(Code::Uncorrectable, Severity::Danger, what, mend));
+    }
+    super::disk::overdue(ward, &pool.scrub)
+}
+
+fn habits(ward: &Ward<'_>, pool: &ObservedBtrfs, findings: &mut Vec<Finding>) {
+    if let (true, Some(at)) = (pool.quotas, at(pool)) {
+        let what =
+            "quota groups are on: with many snapshots, deleting and balancing take very long";
+        findings.push(ward.finding(
+            Code::Quotas,
+            Severity::Attention,
+            what,
+            format!("btrfs quota disable {at}"),
+        ));
+    }
+    let redundant = pool.meant_profiles().is_some_and(|(data, _)| data.losses_survived() > 0);
+    if !redundant {
+        return;
+    }
+    for path in &pool.nodatacow {
+        let what = format!(
+            "{path} is nodatacow on redundant btrfs: a member that missed writes gives stale data there, silently, even after a scrub"
+        );
+        let is_mount = pool.mounts.iter().any(|mount| mount.at == *path && mount.has("nodatacow"));
+        let mend = if is_mount {
+            format!("mount -o remount,datacow {}", quoted(path))
+        } else {
+            let (path, old) = (quoted(path), quoted(&format!("{path}.nocow")));
+            format!("mv {path} {old} && cp -a --reflink=never {old} {path} && rm -r {old}")
+        };
+        findings.push(ward.finding(Code::Nodatacow, Severity::Danger, what, mend));
+    }
+}
+
+fn mounts(ward: &Ward<'_>, pool: &ObservedBtrfs, findings: &mut Vec<Finding>) {
+    let complete = pool.missing().next().is_none();
+    if let (ExclusiveOperation::BalancePaused, Some(at)) = (&pool.exclusive_operation, at(pool)) {
+        let what = "a balance is paused, and keeps add, remove and replace out";
+        findings.push(ward.finding(
+            Code::Paused,
+            Severity::Attention,
+            what,
+            format!("btrfs balance resume {at}"),
+        ));
+    }
+    for mount in &pool.mounts {
+        let at = quoted(&mount.at);
+        if mount.has("degraded") && complete {
+            let what = format!(
+                "{} is mounted with degraded: with a disk gone it would silently write one copy",
+                mount.at
+            );
+            let mend = format!("umount {at} && mount {at}");
+            findings.push(ward.finding(Code::DegradedOption, Severity::Attention, what, mend));
+        }
+        let meant = fstab_options(&ward.host.fstab, &mount.at);
+        if mount.has("ro") && meant.is_some_and(|options| !options.split(',').any(|o| o == "ro")) {
+            let what = format!(
+                "{} is read-only though fstab says otherwise: btrfs stopped at an error",
+                mount.at
+            );
+            findings.push(ward.finding(
+                Code::ReadOnly,
+                Severity::Danger,
+                what,
+                "journalctl -k --grep BTRFS",
+            ));
+        }
+        if meant.is_some_and(|options| options.split(',').any(|o| o == "degraded")) {
+            let what = "fstab mounts it with degraded always: a disk that comes late at boot then misses writes";
+            let mend = format!(
+                "sed -i '\\|[[:space:]]{}[[:space:]]|s/,degraded\\|degraded,//' /etc/fstab",
+                mount.at
+            );
+            findings.push(ward.finding(Code::DegradedOption, Severity::Danger, what, mend));
+        }
+    }
+}
+
+fn fstab_options<'a>(fstab: &'a str, at: &str) -> Option<&'a str> {
+    fstab.lines().find_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words.as_slice() {
+            [what, place, _, options, ..] if !what.starts_with('#') && *place == at => {
+                Some(*options)
+            }
+            _ => None,
+        }
+    })
+}

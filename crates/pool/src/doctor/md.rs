@@ -1,0 +1,192 @@
+use super::{Code, Finding, Severity, Ward};
+use crate::observed::{MdMember, MdMemberState, ObservedMd, SyncAction};
+use crate::planner::array_line;
+use crate::step::quoted;
+
+pub(super) fn examine(ward: &Ward<'_>, pool: &ObservedMd, findings: &mut Vec<Finding>) {
+    findings.extend(degraded(ward, pool));
+    members(ward, pool, findings);
+    name(ward, pool, findings);
+    findings.extend(upkeep(ward, pool));
+}
+
+/// By what a member's counter is found again.
+pub(super) fn counter_name(pool: &ObservedMd, member: &MdMember) -> Option<String> {
+    Some(format!("{}/{}", pool.uuid, member.disk.as_ref()?))
+}
+
+fn degraded(ward: &Ward<'_>, pool: &ObservedMd) -> Option<Finding> {
+    if pool.degraded == 0 {
+        return None;
+    }
+    let survives = pool.layout.map_or(0, |layout| layout.losses_survived(pool.wants_disks));
+    if let Some(path) = pool.path().filter(|_| !pool.runs()) {
+        let what = format!(
+            "the array was assembled but not started: {} of {} members are not there",
+            pool.degraded, pool.wants_disks
+        );
+        return Some(ward.finding(
+            Code::TooManyLost,
+            Severity::Lost,
+            what,
+            format!("mdadm --run {path}"),
+        ));
+    }
+    if pool.device.is_none() {
+        let paths: Vec<String> =
+            pool.members.iter().filter_map(|m| m.path.as_deref()).map(quoted).collect();
+        let what = format!(
+            "the array isn't running: {} of {} members are not there",
+            pool.degraded, pool.wants_disks
+        );
+        let mend =
+            format!("mdadm --assemble --run /dev/md/{} {}", pool.short_name(), paths.join(" "));
+        return Some(ward.finding(Code::TooManyLost, Severity::Lost, what, mend));
+    }
+    let filling = pool.sync.is_some_and(|sync| sync.action == SyncAction::Recover)
+        || pool.members.iter().any(|member| member.state == MdMemberState::Recovering);
+    if filling {
+        let done = pool.sync.map_or(0.0, |sync| sync.done * 100.0);
+        let what =
+            format!("a member is being filled, {done:.0} % done; until then a copy is missing");
+        let mend = format!("mdadm --wait {}", pool.path().unwrap_or_default());
+        return Some(ward.finding(Code::Degraded, Severity::Attention, what, mend));
+    }
+    let left = survives.saturating_sub(pool.degraded);
+    let what = format!(
+        "{} of {} members are not there; {left} more may surely fail",
+        pool.degraded, pool.wants_disks
+    );
+    let new = ward.new_disk(pool.member_bytes + (1 << 20));
+    let mend = ward.braid("replace", &["missing", &new]);
+    Some(ward.finding(Code::Degraded, Severity::Danger, what, mend))
+}
+
+fn members(ward: &Ward<'_>, pool: &ObservedMd, findings: &mut Vec<Finding>) {
+    let newest = pool.members.iter().filter_map(|member| member.events).max();
+    for member in &pool.members {
+        let Some(path) = member.path.as_deref() else { continue };
+        if member.state == MdMemberState::Faulty {
+            let what = format!("{path} was kicked out of the array after an error");
+            let new = ward.new_disk(pool.member_bytes + (1 << 20));
+            let mend = ward.braid("replace", &[path, &new]);
+            findings.push(ward.finding(Code::FaultyMember, Severity::Danger, what, mend));
+            continue;
+        }
+        // One event more or less is what a crash between two superblock writes leaves.
+        let behind = newest.zip(member.events).is_some_and(|(newest, own)| own + 1 < newest);
+        if behind && member.state == MdMemberState::Missing {
+            let what = format!("{path} missed writes and was not taken back");
+            let device = pool.path().unwrap_or_default();
+            let mend = format!(
+                "mdadm {device} --re-add {p} || mdadm {device} --add {p}",
+                p = quoted(path)
+            );
+            findings.push(ward.finding(Code::StaleMember, Severity::Danger, what, mend));
+        }
+        if member.errors == 0 {
+            continue;
+        }
+        let rise =
+            counter_name(pool, member).and_then(|name| ward.before.rise(&name, member.errors));
+        findings.push(match rise {
+            Some(0) | None => {
+                let what = format!(
+                    "{path} has had {} read errors, all mended from the others",
+                    member.errors
+                );
+                ward.finding(Code::Errors, Severity::Attention, what, ward.scrub())
+            }
+            Some(rise) => {
+                let what = format!("{path} has {rise} read errors more than last time");
+                let new = ward.new_disk(pool.member_bytes + (1 << 20));
+                ward.finding(
+                    Code::RisingErrors,
+                    Severity::Danger,
+                    what,
+                    ward.braid("replace", &[path, &new]),
+                )
+            }
+        });
+    }
+}
+
+/// Whether it will be under this name after the next boot.
+fn name(ward: &Ward<'_>, pool: &ObservedMd, findings: &mut Vec<Finding>) {
+    let short = pool.short_name();
+    let device = pool.path().unwrap_or_else(|| format!("/dev/md/{short}"));
+    let paths: Vec<String> =
+        pool.members.iter().filter_map(|m| m.path.as_deref()).map(quoted).collect();
+    let paths = paths.join(" ");
+    let unmount: String = pool
+        .carries
+        .iter()
+        .flat_map(|on| &on.mounts)
+        .map(|mount| format!("umount {} && ", quoted(&mount.at)))
+        .collect();
+    let again = |update: &str| {
+        format!(
+            "{unmount}mdadm --stop {device} && mdadm --assemble /dev/md/{short} {update} {paths}"
+        )
+    };
+    if pool.metadata.starts_with("0.") {
+        let what = "metadata 0.90 has no name: on another host, or without its line in mdadm.conf, it comes up as md127";
+        findings.push(ward.finding(
+            Code::OldMetadata,
+            Severity::Attention,
+            what,
+            again("--update=metadata"),
+        ));
+    } else if let Some(host) = pool.homehost().filter(|host| !is_ours(host, &ward.host.hostname)) {
+        let what = format!(
+            "it belongs to host {host:?}, so here it comes up as /dev/md/{}, not /dev/md/{short}",
+            pool.name
+        );
+        findings.push(ward.finding(
+            Code::ForeignHomehost,
+            Severity::Attention,
+            what,
+            again("--update=homehost --homehost=any"),
+        ));
+    }
+    let conf = ward.host.mdadm_conf.as_ref();
+    let file = conf.map_or("/etc/mdadm/mdadm.conf", |(file, _)| file.as_str());
+    if ward.host.array_line(pool.uuid).is_none() {
+        let what =
+            format!("{file} doesn't name it by its UUID, so at boot it may come up as md127");
+        let mut mend = format!("echo {} >> {file}", quoted(&array_line(short, pool.uuid)));
+        if let Some(command) = &ward.host.initramfs_command {
+            mend.push_str(&format!(" && {}", command.join(" ")));
+        }
+        findings.push(ward.finding(Code::NotInMdadmConf, Severity::Attention, what, mend));
+    }
+}
+
+/// md takes an array as local when its homehost is the host's name or `any`.
+fn is_ours(homehost: &str, hostname: &str) -> bool {
+    homehost == "any" || homehost == hostname || hostname.split('.').next() == Some(homehost)
+}
+
+fn upkeep(ward: &Ward<'_>, pool: &ObservedMd) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let redundant = pool.layout.is_some_and(|layout| layout.losses_survived(pool.wants_disks) > 0);
+    if !redundant || pool.device.is_none() {
+        return findings;
+    }
+    if pool.scrub.corrected > 0 && pool.sync.is_none() {
+        let what = format!(
+            "the last check found {} sectors where the copies differ, and nobody knows which is right",
+            pool.scrub.corrected
+        );
+        let device = pool.device.as_deref().unwrap_or_default();
+        let mend = format!("echo repair > /sys/block/{device}/md/sync_action");
+        findings.push(ward.finding(Code::Uncorrectable, Severity::Attention, what, mend));
+    }
+    findings.extend(super::disk::overdue(ward, &pool.scrub));
+    if !pool.bitmap {
+        let what = "there is no write-intent bitmap: after a crash everything is compared again";
+        let mend = format!("mdadm --grow {} --bitmap=internal", pool.path().unwrap_or_default());
+        findings.push(ward.finding(Code::NoBitmap, Severity::Note, what, mend));
+    }
+    findings
+}

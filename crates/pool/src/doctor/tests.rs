@@ -1,0 +1,289 @@
+use super::*;
+use crate::disk::{Content, Health, Partition};
+use crate::fixture::{GB, btrfs, disk, md};
+use crate::layout::{MdLayout, Profile};
+use crate::observed::{
+    BtrfsErrors, DriveTimeout, ExclusiveOperation, MdMemberState, ObservedBtrfs, ObservedMd,
+    Purpose, SpaceUse, Sync, SyncAction,
+};
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// A host, its disks and one pool of each engine, with nothing to find.
+struct Case {
+    btrfs: ObservedBtrfs,
+    md: ObservedMd,
+    disks: Vec<Disk>,
+    host: ObservedHost,
+    before: Baseline,
+}
+
+fn well() -> Case {
+    let mut btrfs = btrfs(Profile::Raid1, Profile::Raid1, "bc", 500 * GB, 100 * GB);
+    let mut md = md(MdLayout::NEAR2, "de", 500 * GB);
+    btrfs.scrub.ended_ago = Some(DAY);
+    md.scrub.ended_ago = Some(DAY);
+    md.name = "any:fast".into();
+    let host = ObservedHost {
+        hostname: "alpha.example".into(),
+        mdadm_conf: Some(("/etc/mdadm/mdadm.conf".into(), array_line_of(&md))),
+        initramfs_stale: Some(false),
+        initramfs_command: Some(vec!["update-initramfs".into(), "-u".into()]),
+        btrfs_progs: Some((6, 2)),
+        send_stream_version: Some(2),
+        timeouts: "bcde".chars().map(|letter| drive(letter, Some(7), 30)).collect(),
+        ..ObservedHost::default()
+    };
+    let in_use = |letter| Disk {
+        contents: vec![Content::Mounted { at: "/srv/data".into() }],
+        ..disk(letter, 500 * GB)
+    };
+    let disks = "bcde".chars().map(in_use).collect();
+    Case { btrfs, md, disks, host, before: Baseline::default() }
+}
+
+fn array_line_of(md: &ObservedMd) -> String {
+    crate::planner::array_line("fast", md.uuid)
+}
+
+fn drive(letter: char, recovery: Option<u64>, driver: u64) -> DriveTimeout {
+    DriveTimeout {
+        disk: format!("/dev/sd{letter}"),
+        error_recovery: recovery.map(Duration::from_secs),
+        can_limit: true,
+        driver_timeout: Duration::from_secs(driver),
+    }
+}
+
+fn findings(case: &Case) -> Vec<Finding> {
+    let pools = [ObservedPool::Btrfs(case.btrfs.clone()), ObservedPool::Md(case.md.clone())];
+    examine(&pools, &case.disks, &case.host, &case.before, Limits::default())
+}
+
+/// The one finding after this change; its command.
+fn only(code: Code, severity: Severity, change: impl FnOnce(&mut Case)) -> String {
+    let mut case = well();
+    change(&mut case);
+    let found = findings(&case);
+    let [finding] = found.as_slice() else { panic!("{code:?}: {found:#?}") };
+    assert_eq!((finding.code, finding.severity), (code, severity), "{finding:?}");
+    assert!(!finding.what.is_empty());
+    finding.mend.clone()
+}
+
+#[test]
+fn what_is_well_has_no_findings() {
+    assert_eq!(findings(&well()), []);
+}
+
+#[test]
+fn a_missing_btrfs_member_is_replaced_by_number_with_a_free_disk_if_there_is_one() {
+    let lose = |case: &mut Case| {
+        case.btrfs.members[1].missing = true;
+        case.btrfs.members[1].path = None;
+    };
+    let mend = only(Code::MissingMember, Severity::Danger, lose);
+    assert_eq!(mend, "braid pool replace data 2 NEW");
+    let mend = only(Code::MissingMember, Severity::Danger, |case| {
+        lose(case);
+        case.disks.extend([disk('y', 100 * GB), disk('z', 600 * GB)]);
+    });
+    assert_eq!(mend, "braid pool replace data 2 /dev/disk/by-id/ata-Sz");
+    let mend = only(Code::TooManyLost, Severity::Lost, |case| {
+        case.btrfs.members.iter_mut().for_each(|member| member.missing = true);
+        case.btrfs.mounts.clear();
+    });
+    assert!(!mend.is_empty());
+}
+
+#[test]
+fn a_degraded_array_and_its_members() {
+    let mend = only(Code::Degraded, Severity::Danger, |case| {
+        case.md.degraded = 1;
+        case.md.members.truncate(1);
+    });
+    assert_eq!(mend, "braid pool replace fast missing NEW");
+    let mend = only(Code::Degraded, Severity::Attention, |case| {
+        case.md.degraded = 1;
+        case.md.members[1].state = MdMemberState::Recovering;
+        case.md.sync = Some(Sync { action: SyncAction::Recover, done: 0.4, bytes_per_sec: None });
+    });
+    assert_eq!(mend, "mdadm --wait /dev/md127");
+    let mend = only(Code::FaultyMember, Severity::Danger, |case| {
+        case.md.members[1].state = MdMemberState::Faulty;
+    });
+    assert_eq!(mend, "braid pool replace fast /dev/sde NEW");
+    let mend = only(Code::StaleMember, Severity::Danger, |case| {
+        case.md.members[1].state = MdMemberState::Missing;
+        case.md.members[1].events = Some(1);
+    });
+    assert!(mend.starts_with("mdadm /dev/md127 --re-add /dev/sde"), "{mend}");
+}
+
+#[test]
+fn counters_that_rise_are_worse_than_those_that_stand() {
+    let err = |case: &mut Case| {
+        case.btrfs.members[0].errors = BtrfsErrors { corruption: 3, ..Default::default() };
+        case.md.members[0].errors = 0;
+    };
+    let mend = only(Code::Errors, Severity::Attention, err);
+    assert_eq!(
+        mend,
+        "braid pool scrub start --wait data || test $? = 10 && btrfs device stats --reset /srv/data"
+    );
+    let standing = |before: u64| {
+        move |case: &mut Case| {
+            let mut old = case.btrfs.clone();
+            old.members[0].errors.corruption = before;
+            case.before = Baseline::of(&[ObservedPool::Btrfs(old)]);
+            case.btrfs.members[0].errors.corruption = 3;
+        }
+    };
+    only(Code::Errors, Severity::Attention, standing(3));
+    let mend = only(Code::RisingErrors, Severity::Danger, standing(1));
+    assert_eq!(mend, "braid pool replace data 1 NEW");
+    only(Code::RisingErrors, Severity::Danger, |case| {
+        case.before = Baseline::of(&[ObservedPool::Md(case.md.clone())]);
+        case.md.members[0].errors = 2;
+    });
+}
+
+#[test]
+fn chunks_of_other_profiles() {
+    let extra = |profile| {
+        move |case: &mut Case| {
+            let (total_bytes, used_bytes) = (1 << 30, 5);
+            case.btrfs.space.push(SpaceUse {
+                purpose: Purpose::Data,
+                profile,
+                total_bytes,
+                used_bytes,
+            });
+        }
+    };
+    let mend = only(Code::LeftoverSingle, Severity::Danger, extra(Profile::Single));
+    assert_eq!(mend, "braid pool convert data --layout btrfs-raid1");
+    only(Code::MixedProfiles, Severity::Attention, extra(Profile::Raid10));
+    only(Code::WeakMetadata, Severity::Danger, |case| case.btrfs.space[1].profile = Profile::Dup);
+}
+
+#[test]
+fn little_unallocated_is_mended_by_a_rebalance_or_by_a_disk() {
+    let full = |slack: u64| {
+        move |case: &mut Case| {
+            for member in &mut case.btrfs.members {
+                member.allocated_bytes = member.size_bytes;
+            }
+            case.btrfs.space[0].total_bytes = case.btrfs.space[0].used_bytes + slack;
+        }
+    };
+    let mend = only(Code::LowUnallocated, Severity::Attention, full(100 * GB));
+    assert_eq!(mend, "braid pool rebalance data");
+    let mend = only(Code::LowUnallocated, Severity::Attention, full(GB));
+    assert_eq!(mend, "braid pool add data NEW");
+}
+
+#[test]
+fn scrubs_and_what_they_found() {
+    let mend = only(Code::ScrubOverdue, Severity::Attention, |c| c.btrfs.scrub.ended_ago = None);
+    assert_eq!(mend, "braid pool scrub start --wait data");
+    only(Code::ScrubOverdue, Severity::Attention, |c| c.md.scrub.ended_ago = Some(DAY * 60));
+    only(Code::Uncorrectable, Severity::Danger, |c| c.btrfs.scrub.uncorrectable = 1);
+    only(Code::Uncorrectable, Severity::Attention, |c| c.md.scrub.corrected = 8);
+}
+
+#[test]
+fn habits_that_hurt() {
+    let mend = only(Code::Quotas, Severity::Attention, |case| case.btrfs.quotas = true);
+    assert_eq!(mend, "btrfs quota disable /srv/data");
+    let mend = only(Code::Nodatacow, Severity::Danger, |case| {
+        case.btrfs.nodatacow = vec!["/srv/data/my db".into()];
+    });
+    assert!(mend.contains("mv '/srv/data/my db' '/srv/data/my db.nocow'"), "{mend}");
+    let mend = only(Code::Nodatacow, Severity::Danger, |case| {
+        case.btrfs.nodatacow = vec!["/srv/data".into()];
+        case.btrfs.mounts[0].options.push("nodatacow".into());
+    });
+    assert_eq!(mend, "mount -o remount,datacow /srv/data");
+    only(Code::DegradedOption, Severity::Attention, |case| {
+        case.btrfs.mounts[0].options.push("degraded".into());
+    });
+    only(Code::DegradedOption, Severity::Danger, |case| {
+        case.host.fstab = "UUID=x /srv/data btrfs noatime,degraded 0 0".into();
+    });
+    only(Code::ReadOnly, Severity::Danger, |case| {
+        case.host.fstab = "UUID=x /srv/data btrfs noatime 0 0".into();
+        case.btrfs.mounts[0].options = vec!["ro".into()];
+    });
+    only(Code::Paused, Severity::Attention, |case| {
+        case.btrfs.exclusive_operation = ExclusiveOperation::BalancePaused;
+    });
+    only(Code::NoBitmap, Severity::Note, |case| case.md.bitmap = false);
+}
+
+#[test]
+fn arrays_that_will_be_renamed() {
+    let mend = only(Code::NotInMdadmConf, Severity::Attention, |case| {
+        case.host.mdadm_conf = Some(("/etc/mdadm/mdadm.conf".into(), "# ARRAY\n".into()));
+    });
+    let line = array_line_of(&well().md);
+    assert_eq!(mend, format!("echo '{line}' >> /etc/mdadm/mdadm.conf && update-initramfs -u"));
+    let mend = only(Code::ForeignHomehost, Severity::Attention, |c| c.md.name = "beta:fast".into());
+    assert_eq!(
+        mend,
+        "umount /srv/data && mdadm --stop /dev/md127 && mdadm --assemble /dev/md/fast --update=homehost \
+         --homehost=any /dev/sdd /dev/sde"
+    );
+    for own in ["alpha:fast", "any:fast"] {
+        let mut case = well();
+        case.md.name = own.into();
+        assert_eq!(findings(&case), [], "{own}");
+    }
+    only(Code::OldMetadata, Severity::Attention, |c| c.md.metadata = "0.90".into());
+    let mend = only(Code::StaleInitramfs, Severity::Attention, |c| {
+        c.host.initramfs_stale = Some(true);
+    });
+    assert_eq!(mend, "update-initramfs -u");
+}
+
+#[test]
+fn disks_below() {
+    let part = |case: &mut Case, index: usize, letter: char, start_bytes: u64| {
+        let number = index as u32 + 1;
+        case.disks[index].partition =
+            Some(Partition { disk: format!("/dev/sd{letter}"), number, start_bytes });
+        case.btrfs.members[index].disk = Some(case.disks[index].id());
+    };
+    let mend = only(Code::SamePhysicalDisk, Severity::Danger, |case| {
+        part(case, 0, 'b', 1 << 20);
+        part(case, 1, 'b', 250 << 30);
+    });
+    assert_eq!(mend, "braid pool replace data /dev/sdc NEW");
+    only(Code::Misaligned, Severity::Attention, |case| part(case, 0, 'b', 63 * 512));
+    only(Code::FailingDisk, Severity::Danger, |case| {
+        case.disks[0].health = Health::Failing { why: "SMART failed".into() };
+    });
+    let mend =
+        only(Code::Timeout, Severity::Attention, |c| c.host.timeouts[0] = drive('b', None, 30));
+    assert_eq!(mend, "smartctl -l scterc,70,70 /dev/sdb");
+    let mend = only(Code::Timeout, Severity::Attention, |case| {
+        case.host.timeouts[0] = DriveTimeout { can_limit: false, ..drive('b', None, 30) };
+    });
+    assert_eq!(mend, "echo 181 > /sys/block/sdb/device/timeout");
+}
+
+#[test]
+fn old_tools() {
+    only(Code::OldBtrfsProgs, Severity::Note, |case| case.host.btrfs_progs = Some((5, 16)));
+}
+
+#[test]
+fn the_worst_comes_first() {
+    let mut case = well();
+    case.btrfs.quotas = true;
+    case.host.btrfs_progs = Some((5, 16));
+    case.md.members[1].state = MdMemberState::Faulty;
+    let found = findings(&case);
+    let severities: Vec<Severity> = found.iter().map(|finding| finding.severity).collect();
+    assert_eq!(severities, [Severity::Danger, Severity::Attention, Severity::Note]);
+}

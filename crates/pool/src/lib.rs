@@ -1,0 +1,23 @@
+//! Pools of disks as a model, all pure: what a disk carries, which layouts there are and what each gives, what a pool
+//! was seen to be, and the steps that bring it where it should be. No process is started and no file is read here.
+
+pub mod capacity;
+pub mod desired;
+pub mod disk;
+pub mod doctor;
+#[cfg(test)]
+mod fixture;
+pub mod growth;
+pub mod layout;
+pub mod observed;
+pub mod planner;
+pub mod prometheus;
+pub mod ranking;
+pub mod retention;
+pub mod speed;
+pub mod step;
+pub mod summary;
+pub mod survival;
+pub mod uuid;
+pub mod watch;
+pub mod wish;

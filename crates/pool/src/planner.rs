@@ -1,0 +1,131 @@
+//! From a wish or a change to ordered steps. What can't be done safely is refused here, with what to do instead.
+
+mod bring_up;
+mod btrfs;
+mod engine;
+mod erase;
+mod host_files;
+mod md;
+mod name;
+mod refused;
+
+pub(crate) use host_files::array_line;
+pub use name::{PoolName, PoolNameError};
+pub use refused::Refused;
+
+use crate::disk::{Disk, ErasePermission};
+use crate::layout::{Layout, MdFilesystem};
+use crate::observed::{ObservedHost, ObservedPool};
+use crate::step::Plan;
+use crate::uuid::Uuid;
+use engine::Engine;
+
+/// A pool to be made.
+#[derive(Clone, Debug)]
+pub struct NewPool {
+    /// Its name: label of the filesystem and name of the array.
+    pub name: PoolName,
+    /// Its layout.
+    pub layout: Layout,
+    /// What an md array carries.
+    pub filesystem: MdFilesystem,
+    /// Its disks.
+    pub disks: Vec<Disk>,
+    /// Which of them may lose what they carry.
+    pub erase: ErasePermission,
+    /// Where it is mounted; absolute.
+    pub mount_at: String,
+    /// UUID that the array will have; random, chosen by the caller.
+    pub array: Uuid,
+    /// UUID that the filesystem will have; random, chosen by the caller.
+    pub filesystem_uuid: Uuid,
+    /// The user asked for an unstable layout a second time.
+    pub accept_unstable: bool,
+}
+
+/// A change to a pool that there is.
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// Take in further disks, and spread the data over them.
+    Add {
+        /// The disks.
+        disks: Vec<Disk>,
+        /// Which of them may lose what they carry.
+        erase: ErasePermission,
+    },
+    /// Take a member out.
+    Remove {
+        /// The member.
+        member: MemberName,
+    },
+    /// Put a new disk in a member's place; the member may be dead.
+    Replace {
+        /// The member.
+        member: MemberName,
+        /// The new disk.
+        by: Box<Disk>,
+        /// Whether it may lose what it carries.
+        erase: ErasePermission,
+    },
+    /// Give it another layout.
+    Convert {
+        /// Which.
+        to: Layout,
+        /// The user asked for an unstable layout a second time.
+        accept_unstable: bool,
+    },
+    /// Give back what half empty chunks occupy, and spread data evenly.
+    Rebalance,
+}
+
+/// How the user names a member: its path, its disk's id, its number (btrfs: devid, md: slot), or `missing`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberName(pub String);
+
+/// Plans a new pool.
+pub fn create(new: &NewPool, host: &ObservedHost) -> Result<Plan, Refused> {
+    check_new(new, host)?;
+    match new.layout {
+        Layout::Btrfs(_) => btrfs::Btrfs::create(new, host),
+        Layout::Md(_) => md::Md::create(new, host),
+    }
+}
+
+/// Plans a change of `pool`. `mount_at` is where to mount it if it isn't mounted and fstab doesn't say.
+pub fn change(
+    pool: &ObservedPool,
+    change: &Change,
+    mount_at: Option<&str>,
+    host: &ObservedHost,
+) -> Result<Plan, Refused> {
+    match pool {
+        ObservedPool::Btrfs(pool) => engine::change::<btrfs::Btrfs>(pool, change, mount_at, host),
+        ObservedPool::Md(pool) => engine::change::<md::Md>(pool, change, mount_at, host),
+    }
+}
+
+/// Plans that `pool` is mounted at `at`, now and after every boot.
+pub fn bring_up(pool: &ObservedPool, at: &str, host: &ObservedHost) -> Result<Plan, Refused> {
+    bring_up::plan(pool, at, host)
+}
+
+fn check_new(new: &NewPool, host: &ObservedHost) -> Result<(), Refused> {
+    let (wanted, given) = (new.layout.min_disks(), new.disks.len());
+    if given < wanted {
+        return Err(Refused::TooFewDisks { layout: new.layout, wanted, given });
+    }
+    if new.layout.is_unstable() && !new.accept_unstable {
+        return Err(Refused::Unstable { layout: new.layout });
+    }
+    refused::absolute(&new.mount_at)?;
+    host_files::check_mount_point_free(host, &new.mount_at)?;
+    erase::check_distinct(&new.disks)?;
+    let sizes: Vec<u64> = new.disks.iter().map(|disk| disk.size_bytes).collect();
+    match crate::capacity::capacity(new.layout, new.filesystem, &sizes) {
+        Some(room) if room.fill_bytes > 0 => Ok(()),
+        _ => Err(Refused::TooSmall { layout: new.layout }),
+    }
+}
+
+#[cfg(test)]
+mod tests;

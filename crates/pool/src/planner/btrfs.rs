@@ -1,0 +1,105 @@
+//! The btrfs engine.
+
+mod add;
+mod balance;
+mod convert;
+mod create;
+mod place;
+mod remove;
+mod replace;
+mod space;
+
+use super::engine::{Draft, Engine, NewMember, Place};
+use super::{MemberName, NewPool, Refused};
+use crate::layout::Layout;
+use crate::observed::{BtrfsMember, ExclusiveOperation, ObservedBtrfs, ObservedHost, ObservedPool};
+use crate::step::Plan;
+
+/// Pools that are a btrfs.
+pub(super) struct Btrfs;
+
+impl Engine for Btrfs {
+    type Pool = ObservedBtrfs;
+
+    fn name(pool: &ObservedBtrfs) -> String {
+        ObservedPool::Btrfs(pool.clone()).name()
+    }
+    fn create(new: &NewPool, _host: &ObservedHost) -> Result<Plan, Refused> {
+        create::plan(new)
+    }
+    fn add(at: &Place<'_, ObservedBtrfs>, disks: Vec<NewMember>) -> Result<Draft, Refused> {
+        add::draft(at, disks)
+    }
+    fn remove(at: &Place<'_, ObservedBtrfs>, member: &MemberName) -> Result<Draft, Refused> {
+        remove::draft(at, member)
+    }
+    fn replace(
+        at: &Place<'_, ObservedBtrfs>,
+        member: &MemberName,
+        by: NewMember,
+    ) -> Result<Draft, Refused> {
+        replace::draft(at, member, by)
+    }
+    fn convert(
+        at: &Place<'_, ObservedBtrfs>,
+        to: Layout,
+        accept_unstable: bool,
+    ) -> Result<Draft, Refused> {
+        convert::draft(at, to, accept_unstable)
+    }
+    fn rebalance(at: &Place<'_, ObservedBtrfs>) -> Result<Draft, Refused> {
+        balance::rebalance(at)
+    }
+}
+
+/// Nothing else runs that would keep this out.
+fn check_idle(pool: &ObservedBtrfs) -> Result<(), Refused> {
+    let what = match &pool.exclusive_operation {
+        ExclusiveOperation::None => return Ok(()),
+        ExclusiveOperation::Balance => "a balance",
+        ExclusiveOperation::BalancePaused => "a paused balance",
+        ExclusiveOperation::DeviceAdd => "adding a device",
+        ExclusiveOperation::DeviceRemove => "removing a device",
+        ExclusiveOperation::DeviceReplace => "replacing a device",
+        ExclusiveOperation::Resize => "a resize",
+        ExclusiveOperation::Other(word) => word,
+    };
+    Err(Refused::Busy { pool: Btrfs::name(pool), what: what.to_owned() })
+}
+
+fn check_complete(pool: &ObservedBtrfs) -> Result<(), Refused> {
+    let missing: Vec<String> =
+        pool.missing().map(|member| format!("devid {} is missing", member.devid)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(Refused::Degraded { pool: Btrfs::name(pool), what: missing.join(", ") })
+}
+
+/// The member that the user means.
+fn member<'a>(pool: &'a ObservedBtrfs, name: &MemberName) -> Result<&'a BtrfsMember, Refused> {
+    let word = name.0.as_str();
+    let by_word = |member: &&BtrfsMember| {
+        word.parse() == Ok(member.devid)
+            || member.path.as_deref() == Some(word)
+            || member.disk.as_ref().is_some_and(|disk| disk.as_str() == word)
+    };
+    let mut missing = pool.missing();
+    let found = match (word, missing.next(), missing.next()) {
+        ("missing", Some(only), None) => Some(only),
+        ("missing", ..) => None,
+        _ => pool.members.iter().find(by_word),
+    };
+    found.ok_or_else(|| Refused::NoSuchMember {
+        member: word.to_owned(),
+        pool: Btrfs::name(pool),
+        members: pool.members.iter().map(describe).collect::<Vec<_>>().join(", "),
+    })
+}
+
+fn describe(member: &BtrfsMember) -> String {
+    match &member.path {
+        Some(path) if !member.missing => format!("{} ({path})", member.devid),
+        _ => format!("{} (missing)", member.devid),
+    }
+}

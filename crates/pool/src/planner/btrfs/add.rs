@@ -1,0 +1,83 @@
+use super::place::{mounted, ready};
+use super::{Btrfs, balance, check_complete, check_idle, space};
+use crate::layout::Profile;
+use crate::observed::ObservedBtrfs;
+use crate::planner::engine::{Draft, Engine, NewMember, Place};
+use crate::planner::{Refused, erase};
+use crate::step::{Action, Argv, Condition, Progress, Step, Undo};
+
+/// Device add, and the balance without which the old disks stay as full as they are.
+pub(super) fn draft(
+    place: &Place<'_, ObservedBtrfs>,
+    disks: Vec<NewMember>,
+) -> Result<Draft, Refused> {
+    let pool = place.pool;
+    check_idle(pool)?;
+    check_complete(pool)?;
+    let (data, metadata) = profiles_after(pool, disks.len());
+    let (mut free, mut sizes) = space::free_and_sizes(pool);
+    free.extend(disks.iter().map(|disk| disk.claim.size_bytes()));
+    sizes.extend(disks.iter().map(|disk| disk.claim.size_bytes()));
+    if data != Profile::Single {
+        space::check_chunk(data, &free, &sizes)?;
+    }
+    let mounted = mounted(place)?;
+    let at = mounted.at.as_str();
+    let paths: Vec<&str> = disks.iter().map(|disk| disk.path.as_str()).collect();
+    let mut draft = Draft {
+        title: format!("add {} to pool {}", paths.join(", "), Btrfs::name(pool)),
+        claims: disks.iter().map(|disk| disk.claim.clone()).collect(),
+        ..Draft::default()
+    };
+    draft.steps.extend(mounted.steps);
+    draft.steps.extend(erase::steps(&draft.claims));
+    draft.steps.extend(disks.iter().map(|disk| add(pool, at, disk)));
+    if pool.meant_profiles().is_some_and(|now| now != (data, metadata)) {
+        let undo = balance::convert_back(pool, at);
+        draft.steps.push(balance::convert("convert", pool, at, data, metadata, undo));
+    }
+    match data {
+        // New chunks go to the emptiest disk by themselves, and no chunk spans several.
+        Profile::Single => {}
+        _ => draft.steps.push(balance::spread(&with_more(pool, disks.len()), at, data)),
+    }
+    Ok(draft)
+}
+
+/// Adds one device; a smaller or larger one is as good.
+pub(super) fn add(pool: &ObservedBtrfs, at: &str, disk: &NewMember) -> Step {
+    let (uuid, id) = (pool.uuid, disk.claim.id());
+    let mut before = ready(pool, at);
+    before.push(erase::ready(&disk.claim));
+    let path = disk.claim.path();
+    Step {
+        name: format!("add {id}"),
+        says: format!("take in disk {id}"),
+        before,
+        action: Action::Run(Argv::new("btrfs", ["device", "add", path, at])),
+        after: vec![Condition::BtrfsMember { uuid, disk: id.clone() }],
+        undo: Undo::By(vec![Action::Run(
+            Argv::new("btrfs", ["device", "remove", path, at]).with_progress(Progress::Unknown),
+        )]),
+    }
+}
+
+/// A pool of one device has its metadata twice on it; with a second device the copies go apart.
+fn profiles_after(pool: &ObservedBtrfs, more: usize) -> (Profile, Profile) {
+    let (data, metadata) = pool.meant_profiles().unwrap_or((Profile::Single, Profile::Dup));
+    let devices = pool.members.len() + more;
+    let metadata = match metadata {
+        Profile::Dup | Profile::Single if devices > 1 => data.metadata_beside(devices),
+        other => other,
+    };
+    (data, metadata)
+}
+
+/// The pool with more devices, as far as the spread's filter counts them.
+fn with_more(pool: &ObservedBtrfs, more: usize) -> ObservedBtrfs {
+    let mut wider = pool.clone();
+    if let Some(last) = pool.members.last() {
+        wider.members.extend(std::iter::repeat_n(last.clone(), more));
+    }
+    wider
+}

@@ -1,0 +1,66 @@
+use super::place::{mounted, ready};
+use super::{Btrfs, check_complete, check_idle, describe, member, space};
+use crate::layout::{Layout, Profile};
+use crate::observed::ObservedBtrfs;
+use crate::planner::engine::{Draft, Engine, Place};
+use crate::planner::{MemberName, Refused};
+use crate::step::{Action, Argv, Condition, Progress, Step, Undo};
+
+/// Device remove: its data goes to the others first, and that has to fit.
+pub(super) fn draft(place: &Place<'_, ObservedBtrfs>, name: &MemberName) -> Result<Draft, Refused> {
+    let pool = place.pool;
+    check_idle(pool)?;
+    let leaving = member(pool, name)?;
+    if !leaving.missing {
+        check_complete(pool)?;
+    }
+    let left = pool.members.len().saturating_sub(1);
+    let (data, metadata) = pool.meant_profiles().unwrap_or((Profile::Single, Profile::Dup));
+    if let Some(profile) = [data, metadata].into_iter().find(|profile| left < profile.min_disks()) {
+        return Err(Refused::Impossible {
+            what: format!(
+                "{} needs {} disks and {left} would be left",
+                Layout::Btrfs(profile),
+                profile.min_disks()
+            ),
+            instead: format!(
+                "replace the disk (`braid pool replace {0} {1} NEW`), or first `braid pool convert {0} --layout btrfs-single`",
+                Btrfs::name(pool),
+                leaving.devid
+            ),
+        });
+    }
+    let sizes: Vec<u64> = pool
+        .present()
+        .filter(|other| other.devid != leaving.devid)
+        .map(|other| other.size_bytes)
+        .collect();
+    space::check_fits(pool, data, metadata, &sizes)?;
+    let mounted = mounted(place)?;
+    let mut steps = mounted.steps;
+    steps.push(remove(pool, &mounted.at, leaving.devid));
+    Ok(Draft {
+        title: format!("remove {} from pool {}", describe(leaving), Btrfs::name(pool)),
+        steps,
+        ..Draft::default()
+    })
+}
+
+/// By number, which a missing device has too.
+pub(super) fn remove(pool: &ObservedBtrfs, at: &str, devid: u64) -> Step {
+    let uuid = pool.uuid;
+    let progress = Progress::BtrfsRemove { uuid, devid };
+    Step {
+        name: format!("remove {devid}"),
+        says: format!("move what is on device {devid} to the others and let it go"),
+        before: ready(pool, at),
+        action: Action::Run(
+            Argv::new("btrfs", ["device", "remove", &devid.to_string(), at])
+                .with_progress(progress),
+        ),
+        after: vec![Condition::BtrfsDevid { uuid, devid }.negated()],
+        undo: Undo::Never(
+            "the data is on the other disks; add the disk again if it should come back".to_owned(),
+        ),
+    }
+}

@@ -1,0 +1,77 @@
+//! What an engine has to know. Engines make drafts: steps and what goes with them; the rest is the same for all.
+
+use super::{Change, MemberName, NewPool, Refused};
+use crate::disk::Claim;
+use crate::layout::Layout;
+use crate::observed::ObservedHost;
+use crate::step::{Plan, Step};
+
+/// btrfs or md. `Pool` is what was observed of one of its pools.
+pub(super) trait Engine {
+    type Pool;
+
+    /// A pool's name, for titles.
+    fn name(pool: &Self::Pool) -> String;
+    fn create(new: &NewPool, host: &ObservedHost) -> Result<Plan, Refused>;
+    fn add(at: &Place<'_, Self::Pool>, disks: Vec<NewMember>) -> Result<Draft, Refused>;
+    fn remove(at: &Place<'_, Self::Pool>, member: &MemberName) -> Result<Draft, Refused>;
+    fn replace(
+        at: &Place<'_, Self::Pool>,
+        member: &MemberName,
+        by: NewMember,
+    ) -> Result<Draft, Refused>;
+    fn convert(
+        at: &Place<'_, Self::Pool>,
+        to: Layout,
+        accept_unstable: bool,
+    ) -> Result<Draft, Refused>;
+    fn rebalance(at: &Place<'_, Self::Pool>) -> Result<Draft, Refused>;
+}
+
+/// A pool, where it should be mounted if it isn't, and its host.
+pub(super) struct Place<'a, P> {
+    pub(super) pool: &'a P,
+    pub(super) mount_at: Option<&'a str>,
+    pub(super) host: &'a ObservedHost,
+}
+
+/// A disk that may be taken, with the steps that empty it.
+pub(super) struct NewMember {
+    pub(super) claim: Claim,
+    /// The node, for messages.
+    pub(super) path: String,
+    pub(super) physical_disk: String,
+}
+
+/// Steps and warnings of a change.
+#[derive(Default)]
+pub(super) struct Draft {
+    pub(super) title: String,
+    pub(super) warnings: Vec<String>,
+    pub(super) claims: Vec<Claim>,
+    pub(super) steps: Vec<Step>,
+}
+
+pub(super) fn change<E: Engine>(
+    pool: &E::Pool,
+    change: &Change,
+    mount_at: Option<&str>,
+    host: &ObservedHost,
+) -> Result<Plan, Refused> {
+    if let Some(path) = mount_at {
+        super::refused::absolute(path)?;
+    }
+    let at = Place { pool, mount_at, host };
+    let draft = match change {
+        Change::Add { disks, erase } => E::add(&at, super::erase::stake(disks, erase)?)?,
+        Change::Remove { member } => E::remove(&at, member)?,
+        Change::Replace { member, by, erase } => {
+            let new = super::erase::stake_one(by, erase)?;
+            E::replace(&at, member, new)?
+        }
+        Change::Convert { to, accept_unstable } => E::convert(&at, *to, *accept_unstable)?,
+        Change::Rebalance => E::rebalance(&at)?,
+    };
+    let Draft { title, warnings, claims, steps } = draft;
+    Ok(Plan { title, pool: E::name(pool), claims, warnings, steps })
+}

@@ -1,0 +1,135 @@
+//! fstab, mdadm.conf, initramfs, mount points: what makes a pool come up again after a reboot.
+
+use super::Refused;
+use crate::observed::ObservedHost;
+use crate::step::{Action, Argv, Condition, Step, Undo};
+use crate::uuid::Uuid;
+
+const FSTAB: &str = "/etc/fstab";
+/// Where Debian and its heirs have it.
+const MDADM_CONF: &str = "/etc/mdadm/mdadm.conf";
+/// How pools are mounted: without a write for each read, and so that a host without a disk still boots.
+const OPTIONS: &str = "noatime,nofail";
+
+/// Nothing else is to be mounted at `at`.
+pub(super) fn check_mount_point_free(host: &ObservedHost, at: &str) -> Result<(), Refused> {
+    let taken =
+        host.fstab.lines().position(|line| fields(line).is_some_and(|(_, place)| place == at));
+    match taken {
+        Some(index) => Err(Refused::MountPointTaken { at: at.to_owned(), line: index + 1 }),
+        None => Ok(()),
+    }
+}
+
+/// Where fstab mounts the filesystem of this UUID.
+pub(super) fn fstab_place(host: &ObservedHost, uuid: Uuid) -> Option<&str> {
+    host.fstab.lines().filter_map(fields).find_map(|(what, at)| {
+        let is_it = what
+            .strip_prefix("UUID=")
+            .is_some_and(|text| text.trim_matches('"').eq_ignore_ascii_case(&uuid.to_string()));
+        is_it.then_some(at)
+    })
+}
+
+/// What and where of a line, unless it is a comment.
+fn fields(line: &str) -> Option<(&str, &str)> {
+    let mut words = line.split_whitespace();
+    let what = words.next().filter(|what| !what.starts_with('#'))?;
+    Some((what, words.next()?))
+}
+
+/// A line in fstab, by UUID.
+pub(super) fn fstab(uuid: Uuid, kind: &str, at: &str) -> Step {
+    let line =
+        format!("UUID={uuid} {at} {kind} {OPTIONS} 0 {}", if kind == "btrfs" { 0 } else { 2 });
+    ensured(
+        "fstab",
+        format!("mount it at {at} after every boot, by UUID"),
+        FSTAB,
+        line,
+        None,
+        vec![],
+    )
+}
+
+/// The array's line in mdadm.conf, by UUID, so that it keeps its name on this host.
+pub(super) fn mdadm_conf(host: &ObservedHost, name: &str, uuid: Uuid) -> Step {
+    let file = host.mdadm_conf.as_ref().map_or(MDADM_CONF, |(path, _)| path);
+    let line = array_line(name, uuid);
+    // Undone in reverse order, the initramfs would otherwise be made anew before this line is gone.
+    let again = host.initramfs_command.as_deref().and_then(run_initramfs);
+    let says = format!("the array is /dev/md/{name} after every boot");
+    ensured("mdadm.conf", says, file, line, Some(uuid.in_mdadm_form()), again.into_iter().collect())
+}
+
+/// An ARRAY line as mdadm.conf(5) has it.
+pub(crate) fn array_line(name: &str, uuid: Uuid) -> String {
+    format!("ARRAY /dev/md/{name} metadata=1.2 UUID={}", uuid.in_mdadm_form())
+}
+
+/// The initramfs takes the new mdadm.conf; nothing where there is none that would.
+pub(super) fn initramfs(host: &ObservedHost) -> Option<Step> {
+    let action = run_initramfs(host.initramfs_command.as_deref()?)?;
+    Some(Step {
+        name: "initramfs".to_owned(),
+        says: "the initramfs knows the new mdadm.conf, so the array isn't renamed at boot"
+            .to_owned(),
+        before: vec![],
+        action,
+        after: vec![Condition::InitramfsFresh],
+        undo: Undo::Nothing,
+    })
+}
+
+fn run_initramfs(command: &[String]) -> Option<Action> {
+    let (program, args) = command.split_first()?;
+    Some(Action::Run(Argv::new(program, args.iter().cloned())))
+}
+
+/// The directory that it is mounted on.
+pub(super) fn mount_point(at: &str) -> Step {
+    Step {
+        name: "mount point".to_owned(),
+        says: format!("there is a directory {at}"),
+        before: vec![],
+        action: Action::MakeDirectory { path: at.to_owned() },
+        after: vec![Condition::Directory { path: at.to_owned() }],
+        undo: Undo::By(vec![Action::RemoveDirectory { path: at.to_owned() }]),
+    }
+}
+
+/// Mounts `what`, a device.
+pub(super) fn mount(what: &str, kind: &str, options: &[String], uuid: Uuid, at: &str) -> Step {
+    let mut all = vec!["noatime".to_owned()];
+    all.extend(options.iter().cloned());
+    let all = all.join(",");
+    Step {
+        name: "mount".to_owned(),
+        says: format!("mount it at {at}"),
+        before: vec![Condition::Directory { path: at.to_owned() }],
+        action: Action::Run(Argv::new("mount", ["-t", kind, "-o", &all, what, at])),
+        after: vec![Condition::Mounted { uuid, at: at.to_owned() }],
+        undo: Undo::By(vec![Action::Run(Argv::new("umount", [at]))]),
+    }
+}
+
+fn ensured(
+    name: &str,
+    says: String,
+    file: &str,
+    line: String,
+    instead_of: Option<String>,
+    after_undo: Vec<Action>,
+) -> Step {
+    let file = file.to_owned();
+    let mut undo = vec![Action::RemoveLine { file: file.clone(), line: line.clone() }];
+    undo.extend(after_undo);
+    Step {
+        name: name.to_owned(),
+        says,
+        before: vec![],
+        action: Action::EnsureLine { file: file.clone(), line: line.clone(), instead_of },
+        after: vec![Condition::FileHasLine { file, line }],
+        undo: Undo::By(undo),
+    }
+}

@@ -1,0 +1,95 @@
+use super::{
+    Md, check_apart, check_idle, check_size, describe, device, join, layout, member, remove,
+    settled,
+};
+use crate::layout::MdLayout;
+use crate::observed::{MdMember, MdMemberState, ObservedMd};
+use crate::planner::engine::{Draft, Engine, NewMember, Place};
+use crate::planner::{MemberName, Refused, erase};
+use crate::step::{Action, Argv, Condition, Step, SyncWanted, Undo};
+
+/// A member that works is copied to the new disk while it still is a member; a dead one is filled from the others.
+pub(super) fn draft(
+    place: &Place<'_, ObservedMd>,
+    name: &MemberName,
+    by: NewMember,
+) -> Result<Draft, Refused> {
+    let pool = place.pool;
+    let level = layout(pool)?;
+    let old = match member(pool, name) {
+        Ok(member) => Some(member),
+        // One that is gone may be listed nowhere.
+        Err(_) if name.0 == "missing" && pool.degraded > 0 => None,
+        Err(unknown) => return Err(unknown),
+    };
+    check_idle(pool)?;
+    check_size(pool, &by)?;
+    check_apart(pool, std::slice::from_ref(&by))?;
+    let device = device(place)?;
+    if level == MdLayout::Raid0 {
+        return Err(Refused::Impossible {
+            what: "raid0 has no second copy to fill a new disk from".to_owned(),
+            instead: "copy the files away, make the pool anew".to_owned(),
+        });
+    }
+    let what = old.map_or("the missing member".to_owned(), describe);
+    let mut draft = Draft {
+        title: format!("replace {what} in pool {} by {}", Md::name(pool), by.path),
+        claims: vec![by.claim.clone()],
+        ..Draft::default()
+    };
+    draft.steps.extend(erase::steps(&draft.claims));
+    match old.and_then(|old| Some((old, old.path.as_deref()?))) {
+        Some((old, path)) if old.state == MdMemberState::InSync => {
+            let done = "wait until the copy is complete";
+            draft.steps.push(join(pool, &device, &by));
+            draft.steps.push(copy(pool, &device, old, path, &by));
+            draft.steps.push(settled("copy done", done, pool, replaced(pool, old)));
+            draft.steps.push(remove::let_go(pool, &device, old, path, false));
+        }
+        dead => {
+            if let Some((old, path)) = dead {
+                draft.steps.push(remove::let_go(pool, &device, old, path, false));
+            }
+            draft.steps.push(join(pool, &device, &by));
+            let complete = Condition::ArrayComplete { uuid: pool.uuid };
+            draft.steps.push(settled(
+                "filled",
+                "wait until the new disk is filled",
+                pool,
+                complete,
+            ));
+        }
+    }
+    Ok(draft)
+}
+
+/// `--replace`: the old member stays in use until the new one has everything, and is marked faulty then.
+fn copy(pool: &ObservedMd, device: &str, old: &MdMember, path: &str, by: &NewMember) -> Step {
+    let gone = replaced(pool, old);
+    Step {
+        name: "copy".to_owned(),
+        says: format!("copy {path} to disk {}", by.claim.id()),
+        before: vec![
+            Condition::ArrayMember { uuid: pool.uuid, disk: by.claim.id().clone() },
+            super::idle(pool, SyncWanted::Anything),
+        ],
+        action: Action::Run(Argv::new(
+            "mdadm",
+            [device, "--replace", path, "--with", by.claim.path()],
+        )),
+        // Begun, it goes on in the background; the next step waits for it.
+        after: vec![Condition::Any(vec![gone, super::idle(pool, SyncWanted::Anything).negated()])],
+        undo: Undo::Never(
+            "the old disk leaves the array as soon as the copy is complete".to_owned(),
+        ),
+    }
+}
+
+/// The old member is one no more.
+fn replaced(pool: &ObservedMd, old: &MdMember) -> Condition {
+    match old.disk.clone() {
+        Some(disk) => Condition::ArrayMember { uuid: pool.uuid, disk }.negated(),
+        None => super::idle(pool, SyncWanted::Anything),
+    }
+}

@@ -1,0 +1,200 @@
+use super::*;
+
+fn add(disks: Vec<Disk>) -> Change {
+    Change::Add { disks, erase: ErasePermission::default() }
+}
+
+fn replace(member: &str, by: Disk) -> Change {
+    Change::Replace {
+        member: MemberName(member.into()),
+        by: Box::new(by),
+        erase: ErasePermission::default(),
+    }
+}
+
+fn plan(pool: &ObservedPool, wanted: &Change) -> Result<Plan, String> {
+    change(pool, wanted, None, &host()).map_err(|refused| refused.to_string())
+}
+
+fn on_btrfs(pool: ObservedBtrfs, wanted: &Change) -> Result<Plan, String> {
+    plan(&ObservedPool::Btrfs(pool), wanted)
+}
+
+fn on_md(pool: ObservedMd, wanted: &Change) -> Result<Plan, String> {
+    plan(&ObservedPool::Md(pool), wanted)
+}
+
+#[test]
+fn adding_to_btrfs_is_device_add_and_the_balance_it_needs() {
+    let raid1 = btrfs(Profile::Raid1, Profile::Raid1, "bc", 500 * GB, 100 * GB);
+    let done = commands(&on_btrfs(raid1, &add(vec![disk('d', 500 * GB)])).unwrap());
+    assert_eq!(
+        done,
+        ["btrfs device add /dev/disk/by-id/ata-Sd /srv/data", "btrfs balance start -d /srv/data",]
+    );
+    // One disk becomes two: its doubled metadata goes apart; single data needs no balance.
+    let single = btrfs(Profile::Single, Profile::Dup, "b", 500 * GB, 100 * GB);
+    let done = commands(&on_btrfs(single, &add(vec![disk('c', 500 * GB)])).unwrap());
+    assert_eq!(done[1], "btrfs balance start -dconvert=single,soft -mconvert=raid1,soft /srv/data");
+    assert_eq!(done.len(), 2);
+    // Striped chunks are written anew over all disks, those that are already are left.
+    let raid10 = btrfs(Profile::Raid10, Profile::Raid1, "bcde", 500 * GB, 100 * GB);
+    let two = vec![disk('f', 500 * GB), disk('g', 500 * GB)];
+    let done = commands(&on_btrfs(raid10, &add(two)).unwrap());
+    assert_eq!(done[2], "btrfs balance start -dstripes=1..5 /srv/data");
+}
+
+#[test]
+fn a_balance_that_could_not_even_begin_is_refused_before() {
+    let mut full = btrfs(Profile::Raid1, Profile::Raid1, "bc", 500 * GB, 400 * GB);
+    full.members.iter_mut().for_each(|member| member.allocated_bytes = member.size_bytes);
+    let refused = on_btrfs(full.clone(), &add(vec![disk('d', 500 * GB)])).unwrap_err();
+    assert!(refused.contains("unallocated on 2 disks, and 1"), "{refused}");
+    assert!(on_btrfs(full, &add(vec![disk('d', 500 * GB), disk('e', 500 * GB)])).is_ok());
+}
+
+#[test]
+fn a_dead_btrfs_disk_is_replaced_by_number_and_leftover_single_chunks_converted() {
+    let mut pool = btrfs(Profile::Raid1, Profile::Raid1, "bc", 500 * GB, 100 * GB);
+    let single = |purpose| SpaceUse {
+        purpose,
+        profile: Profile::Single,
+        total_bytes: 1 << 30,
+        used_bytes: 1000,
+    };
+    // Most was written while degraded: still raid1 is what is meant.
+    pool.space[0].total_bytes = 1 << 20;
+    pool.space.extend([single(Purpose::Data), single(Purpose::Metadata)]);
+    pool.members[1].missing = true;
+    pool.members[1].path = None;
+    pool.mounts[0].options.push("degraded".into());
+    for name in ["missing", "2", "Sc"] {
+        let done = commands(&on_btrfs(pool.clone(), &replace(name, disk('d', 600 * GB))).unwrap());
+        assert_eq!(
+            done,
+            [
+                "btrfs replace start -B 2 /dev/disk/by-id/ata-Sd /srv/data",
+                "btrfs filesystem resize 2:max /srv/data",
+                "btrfs balance start -dconvert=raid1,soft -mconvert=raid1,soft /srv/data",
+            ]
+        );
+    }
+    // Not mounted at all: degraded first, where fstab says.
+    pool.mounts.clear();
+    let mut host = host();
+    host.fstab = format!("UUID={} /srv/data btrfs noatime 0 0\n", pool.uuid);
+    let unmounted = ObservedPool::Btrfs(pool.clone());
+    let by = replace("missing", disk('d', 600 * GB));
+    let done = commands(&change(&unmounted, &by, None, &host).unwrap());
+    assert_eq!(done[1], "mount -t btrfs -o noatime,degraded /dev/sdb /srv/data");
+    assert!(plan(&unmounted, &by).unwrap_err().contains("--mount"));
+}
+
+#[test]
+fn full_survivors_are_refused_before_replace_fails_with_enospc() {
+    let mut pool = btrfs(Profile::Raid1, Profile::Raid1, "bc", 500 * GB, 400 * GB);
+    pool.members[1].missing = true;
+    pool.members[0].allocated_bytes = pool.members[0].size_bytes;
+    pool.space.iter_mut().for_each(|space| space.used_bytes = space.total_bytes);
+    let refused = on_btrfs(pool, &replace("missing", disk('d', 500 * GB))).unwrap_err();
+    assert!(refused.contains("survivors are full"), "{refused}");
+}
+
+#[test]
+fn without_another_copy_nothing_is_replaced() {
+    let mut pool = btrfs(Profile::Raid0, Profile::Raid1, "bc", 500 * GB, 100 * GB);
+    pool.members[1].missing = true;
+    let refused = on_btrfs(pool, &replace("missing", disk('d', 500 * GB))).unwrap_err();
+    assert!(refused.contains("no copy"), "{refused}");
+    let refused = on_md(md(MdLayout::Raid0, "bc", 500 * GB), &replace("0", disk('d', 500 * GB)));
+    assert!(refused.unwrap_err().contains("no second copy"));
+}
+
+#[test]
+fn a_smaller_disk_is_added_and_the_old_one_removed_if_all_fits() {
+    let pool = |used| btrfs(Profile::Raid1, Profile::Raid1, "bcd", 500 * GB, used);
+    let done = commands(&on_btrfs(pool(200 * GB), &replace("3", disk('e', 300 * GB))).unwrap());
+    assert!(done[0].contains("device add") && done[1].contains("device remove 3"), "{done:?}");
+    let refused = on_btrfs(pool(700 * GB), &replace("3", disk('e', 300 * GB))).unwrap_err();
+    assert!(refused.contains("free "), "{refused}");
+}
+
+#[test]
+fn removing_asks_whether_the_rest_is_enough() {
+    let remove = |name: &str| Change::Remove { member: MemberName(name.into()) };
+    let three = |used| btrfs(Profile::Raid1, Profile::Raid1, "bcd", 500 * GB, used);
+    let done = commands(&on_btrfs(three(300 * GB), &remove("/dev/sdc")).unwrap());
+    assert_eq!(done, ["btrfs device remove 2 /srv/data"]);
+    let refused = on_btrfs(three(600 * GB), &remove("2")).unwrap_err();
+    assert!(refused.contains("free"), "{refused}");
+    let two = btrfs(Profile::Raid1, Profile::Raid1, "bc", 500 * GB, GB);
+    let refused = on_btrfs(two, &remove("2")).unwrap_err();
+    assert!(refused.contains("convert data --layout btrfs-single"), "{refused}");
+    let refused = on_btrfs(three(GB), &remove("/dev/sdz")).unwrap_err();
+    assert!(refused.contains("1 (/dev/sdb), 2 (/dev/sdc)"), "{refused}");
+    let refused = on_md(md(MdLayout::Raid5, "bcd", 500 * GB), &remove("0")).unwrap_err();
+    assert!(refused.contains("can't give one back"), "{refused}");
+}
+
+#[test]
+fn converting_asks_whether_it_fits_and_is_nothing_when_it_is_so() {
+    let to = |layout: &str| Change::Convert { to: layout.parse().unwrap(), accept_unstable: false };
+    let four = || btrfs(Profile::Raid1, Profile::Raid1, "bcde", 500 * GB, 700 * GB);
+    let done = commands(&on_btrfs(four(), &to("btrfs-raid10")).unwrap());
+    assert_eq!(done, ["btrfs balance start -dconvert=raid10,soft -mconvert=raid1,soft /srv/data"]);
+    assert!(on_btrfs(four(), &to("btrfs-raid1")).unwrap().is_empty());
+    assert!(on_btrfs(four(), &to("btrfs-raid1c4")).unwrap_err().contains("free"));
+    assert!(on_btrfs(four(), &to("btrfs-raid6")).unwrap_err().contains("unstable"));
+    assert!(on_btrfs(four(), &to("md-raid1")).unwrap_err().contains("can't become"));
+    assert!(
+        on_md(md(MdLayout::FAR2, "bc", GB), &to("md-raid10-n2"))
+            .unwrap_err()
+            .contains("can't turn")
+    );
+}
+
+#[test]
+fn far_is_never_reshaped_and_near_is_with_its_filesystem() {
+    let refused = on_md(md(MdLayout::FAR2, "bc", 500 * GB), &add(vec![disk('d', 500 * GB)]));
+    assert!(refused.unwrap_err().contains("far-mode"));
+    let two = vec![disk('d', 500 * GB), disk('e', 500 * GB)];
+    let done = commands(&on_md(md(MdLayout::NEAR2, "bc", 500 * GB), &add(two)).unwrap());
+    assert_eq!(done[0], "mdadm /dev/md127 --add /dev/disk/by-id/ata-Sd");
+    assert_eq!(done[2], "mdadm --grow /dev/md127 --raid-devices=4");
+    assert_eq!(done.last().unwrap(), "resize2fs /dev/md127");
+}
+
+#[test]
+fn a_living_md_member_is_copied_and_a_dead_one_filled_from_the_others() {
+    let by = replace("Sc", disk('d', 500 * GB));
+    let done = commands(&on_md(md(MdLayout::Raid1, "bc", 500 * GB), &by).unwrap());
+    assert!(done[1].contains("--replace /dev/sdc --with /dev/disk/by-id/ata-Sd"), "{done:?}");
+    assert!(done.last().unwrap().ends_with("--remove /dev/sdc"), "{done:?}");
+    let mut degraded = md(MdLayout::Raid1, "bc", 500 * GB);
+    degraded.degraded = 1;
+    degraded.members[1].state = MdMemberState::Faulty;
+    let done =
+        commands(&on_md(degraded.clone(), &replace("missing", disk('d', 500 * GB))).unwrap());
+    assert!(done[0].ends_with("--remove /dev/sdc") && done[1].contains("--add"), "{done:?}");
+    let refused = on_md(degraded.clone(), &replace("missing", disk('d', 100 * GB))).unwrap_err();
+    assert!(refused.contains("needs"), "{refused}");
+    let refused = on_md(degraded, &add(vec![disk('d', 500 * GB)])).unwrap_err();
+    assert!(refused.contains("not complete"), "{refused}");
+}
+
+#[test]
+fn nothing_is_begun_while_something_else_runs() {
+    let mut pool = btrfs(Profile::Raid1, Profile::Raid1, "bc", 500 * GB, GB);
+    pool.exclusive_operation = ExclusiveOperation::BalancePaused;
+    for wanted in [add(vec![disk('d', GB)]), replace("1", disk('d', 500 * GB)), Change::Rebalance] {
+        assert!(on_btrfs(pool.clone(), &wanted).unwrap_err().contains("paused balance"));
+    }
+}
+
+#[test]
+fn rebalancing_empties_the_emptiest_chunks_first() {
+    let pool = btrfs(Profile::Raid1, Profile::Raid1, "bc", 500 * GB, 100 * GB);
+    let done = commands(&on_btrfs(pool, &Change::Rebalance).unwrap());
+    let filters: Vec<&str> = done.iter().filter_map(|line| line.split(' ').nth(3)).collect();
+    assert_eq!(filters, ["-dusage=0", "-dusage=25", "-dusage=50", "-dusage=75"]);
+}

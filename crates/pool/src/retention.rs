@@ -1,0 +1,167 @@
+//! Which snapshots to keep: grandfather, father, son. A policy is a row of stages, from now into the past:
+//! `1x1h(keep=all) | 24x1h | 14x1d` keeps all of the first hour, then one an hour for a day, then one a day for two
+//! weeks. The grammar is the one that zrepl's users know as "grid".
+
+mod policy;
+
+pub use policy::{Keep, Policy, PolicyError, Stage};
+
+use serde::Serialize;
+use std::fmt;
+use std::time::Duration;
+
+/// A snapshot, as far as retention cares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Its name, unique among those given.
+    pub name: String,
+    /// When it was taken, since the Unix epoch.
+    pub taken: Duration,
+}
+
+/// The newest snapshot that this side and a replica both have: without it the next replication would have to send all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommonParent {
+    /// Name of the snapshot here.
+    pub snapshot: String,
+    /// The replica that needs it.
+    pub replica: String,
+}
+
+/// What becomes of one snapshot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Verdict {
+    /// The snapshot.
+    pub snapshot: String,
+    /// Whether it stays.
+    pub keep: bool,
+    /// Every reason for that; never empty.
+    pub because: Vec<Reason>,
+}
+
+/// Why a snapshot stays or goes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reason {
+    /// Stays: it is the newest.
+    Newest,
+    /// Stays: the stage keeps it.
+    Stage {
+        /// The stage as it is written, `24x1h`.
+        stage: String,
+        /// Which of the stage's intervals it is in, from 1.
+        interval: u32,
+    },
+    /// Stays: the replica's next incremental needs it.
+    LastCommonParent {
+        /// The replica.
+        replica: String,
+    },
+    /// Goes: its interval has enough older ones.
+    IntervalFull {
+        /// The stage as it is written.
+        stage: String,
+        /// Which of its intervals, from 1.
+        interval: u32,
+        /// One that is kept there.
+        kept: String,
+    },
+    /// Goes: it is older than all stages.
+    TooOld,
+}
+
+/// Says for each snapshot whether it stays, newest first. Intervals are laid from the newest snapshot on, so nothing is
+/// lost merely because no snapshot was taken for a while. In an interval the oldest stay: a newer one there would push
+/// its elders out again and again, and nothing would ever reach the later stages.
+pub fn select(policy: &Policy, snapshots: &[Snapshot], parents: &[CommonParent]) -> Vec<Verdict> {
+    let mut newest_first: Vec<&Snapshot> = snapshots.iter().collect();
+    newest_first.sort_by(|a, b| b.taken.cmp(&a.taken).then_with(|| b.name.cmp(&a.name)));
+    let Some(newest) = newest_first.first().map(|snapshot| snapshot.taken) else {
+        return Vec::new();
+    };
+    let places: Vec<Option<Place>> =
+        newest_first.iter().map(|one| policy.place_of(newest.saturating_sub(one.taken))).collect();
+    let mut verdicts: Vec<Verdict> = Vec::with_capacity(newest_first.len());
+    for (index, snapshot) in newest_first.iter().enumerate() {
+        let mut stays = Vec::new();
+        let mut goes = Vec::new();
+        if index == 0 {
+            stays.push(Reason::Newest);
+        }
+        for parent in parents.iter().filter(|parent| parent.snapshot == snapshot.name) {
+            stays.push(Reason::LastCommonParent { replica: parent.replica.clone() });
+        }
+        match places.get(index).copied().flatten() {
+            None => goes.push(Reason::TooOld),
+            Some(place) => {
+                // Elders in the same interval come later in this order.
+                let elders = places.iter().skip(index + 1).filter(|other| **other == Some(place));
+                let elders = elders.count();
+                let (stage, interval) = (place.stage.to_string(), place.interval + 1);
+                match place.stage.keep {
+                    Keep::AtMost(n) if elders >= n as usize => {
+                        let eldest = newest_first.get(index + elders);
+                        let kept = eldest.map(|one| one.name.clone()).unwrap_or_default();
+                        goes.push(Reason::IntervalFull { stage, interval, kept });
+                    }
+                    _ => stays.push(Reason::Stage { stage, interval }),
+                }
+            }
+        }
+        let keep = !stays.is_empty();
+        let because = if keep { stays } else { goes };
+        verdicts.push(Verdict { snapshot: snapshot.name.clone(), keep, because });
+    }
+    verdicts
+}
+
+/// The newest of `snapshots` that `replica_has`.
+pub fn last_common(
+    snapshots: &[Snapshot],
+    replica_has: impl Fn(&str) -> bool,
+) -> Option<&Snapshot> {
+    snapshots.iter().filter(|one| replica_has(&one.name)).max_by_key(|one| one.taken)
+}
+
+/// One interval of one stage.
+#[derive(Clone, Copy, PartialEq)]
+struct Place {
+    index: usize,
+    stage: Stage,
+    interval: u32,
+}
+
+impl Policy {
+    /// The interval in which a snapshot so much older than the newest lies.
+    fn place_of(&self, age: Duration) -> Option<Place> {
+        let mut begins = Duration::ZERO;
+        for (index, stage) in self.stages().iter().enumerate() {
+            let span = stage.length.saturating_mul(stage.count);
+            if age < begins + span {
+                let into = (age - begins).as_nanos() / stage.length.as_nanos().max(1);
+                return Some(Place { index, stage: *stage, interval: into as u32 });
+            }
+            begins += span;
+        }
+        None
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::Newest => f.write_str("the newest"),
+            Reason::Stage { stage, interval } => write!(f, "{stage}, interval {interval}"),
+            Reason::LastCommonParent { replica } => {
+                write!(f, "replica {replica} needs it for the next incremental")
+            }
+            Reason::IntervalFull { stage, interval, kept } => {
+                write!(f, "{stage}, interval {interval} is kept by {kept}")
+            }
+            Reason::TooOld => f.write_str("older than all stages"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

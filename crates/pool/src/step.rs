@@ -1,0 +1,91 @@
+//! A plan as plain data: ordered steps, what must hold before and after each, and how it is undone. Whoever carries a
+//! plan out needs to know nothing of layouts.
+
+mod action;
+mod condition;
+
+pub(crate) use action::quoted;
+pub use action::{Action, Argv, Progress};
+pub use condition::{Condition, SyncWanted};
+
+use crate::disk::Claim;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// What is done, in this order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// In a few words: `create pool data: btrfs-raid1 of 2 disks`.
+    pub title: String,
+    /// The pool's name.
+    pub pool: String,
+    /// The disks that will be overwritten; each is also a condition of the step that does so.
+    pub claims: Vec<Claim>,
+    /// What the user should know before saying yes.
+    pub warnings: Vec<String>,
+    /// The steps.
+    pub steps: Vec<Step>,
+}
+
+/// One step. It is skipped when all of `after` hold already (and there is something in `after`), so a plan that was
+/// interrupted anywhere can be run again from any step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Step {
+    /// A short name, unique in its plan, for the journal.
+    pub name: String,
+    /// What it does, in a sentence.
+    pub says: String,
+    /// Must hold before it is begun; else the plan stops without doing it.
+    pub before: Vec<Condition>,
+    /// What is done.
+    pub action: Action,
+    /// Holds when it is done.
+    pub after: Vec<Condition>,
+    /// How it is taken back.
+    pub undo: Undo,
+}
+
+/// How a step is taken back when the user abandons the plan.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Undo {
+    /// By these, in this order.
+    By(Vec<Action>),
+    /// There is nothing to take back: it changes nothing, or what it made disappears with an earlier step's undo.
+    Nothing,
+    /// It can't be: this is why. A plan can't be abandoned past this step, only gone on with.
+    Never(String),
+}
+
+impl Plan {
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    /// The step of this name.
+    pub fn step(&self, name: &str) -> Option<&Step> {
+        self.steps.iter().find(|step| step.name == name)
+    }
+}
+
+impl fmt::Display for Plan {
+    /// As it is shown before the user confirms.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.title)?;
+        for claim in &self.claims {
+            writeln!(f, "  disk {claim}")?;
+        }
+        for warning in &self.warnings {
+            writeln!(f, "  note: {warning}")?;
+        }
+        for (index, step) in self.steps.iter().enumerate() {
+            writeln!(f, "{:3}. {}", index + 1, step.says)?;
+            writeln!(f, "       {}", step.action)?;
+            if let Undo::Never(why) = &step.undo {
+                writeln!(f, "       can't be undone: {why}")?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,165 @@
+use super::Condition;
+use crate::uuid::Uuid;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Something to do to the host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Action {
+    /// Run a program to its end; a status other than 0 is a failure.
+    Run(Argv),
+    /// Write a whole file: to a temporary one beside it, fsync, rename, fsync of the directory.
+    WriteFile {
+        /// Absolute path.
+        path: String,
+        /// What it then holds.
+        text: String,
+        /// Its permissions.
+        mode: u32,
+    },
+    /// Remove a file; it may be gone already.
+    RemoveFile {
+        /// Absolute path.
+        path: String,
+    },
+    /// See that a file has a line, by replacing it as [`Action::WriteFile`] does. Other lines stay as they are.
+    EnsureLine {
+        /// Absolute path; made when missing.
+        file: String,
+        /// The line, without its end.
+        line: String,
+        /// Lines with this text in them give way to it (the first one's place is taken, the others go).
+        instead_of: Option<String>,
+    },
+    /// Take out exactly this line, if it is there.
+    RemoveLine {
+        /// Absolute path.
+        file: String,
+        /// The line, without its end.
+        line: String,
+    },
+    /// Make a directory and those above it.
+    MakeDirectory {
+        /// Absolute path.
+        path: String,
+    },
+    /// Remove a directory if it is there, is empty and nothing is mounted on it.
+    RemoveDirectory {
+        /// Absolute path.
+        path: String,
+    },
+    /// Write one value to a file of sysfs or procfs.
+    SetKernel {
+        /// Absolute path.
+        path: String,
+        /// The value, without a line end.
+        value: String,
+    },
+    /// Wait until a condition holds, for as long as `progress` still moves or the operation still runs.
+    WaitFor {
+        /// What is waited for.
+        until: Condition,
+        /// Where to see how far it is.
+        progress: Progress,
+    },
+}
+
+/// A program and its arguments.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Argv {
+    /// Looked up in PATH.
+    pub program: String,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Where to see how far it is while it runs, if it takes long.
+    pub progress: Option<Progress>,
+}
+
+/// Where the kernel says how far a long operation is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Progress {
+    /// `BTRFS_IOC_BALANCE_PROGRESS`.
+    BtrfsBalance {
+        /// The filesystem.
+        uuid: Uuid,
+    },
+    /// `BTRFS_IOC_DEV_REPLACE` status.
+    BtrfsReplace {
+        /// The filesystem.
+        uuid: Uuid,
+    },
+    /// Bytes still on the device that is being removed.
+    BtrfsRemove {
+        /// The filesystem.
+        uuid: Uuid,
+        /// The device.
+        devid: u64,
+    },
+    /// `md/sync_completed`.
+    MdSync {
+        /// The array.
+        uuid: Uuid,
+    },
+    /// Nothing says it.
+    Unknown,
+}
+
+impl Argv {
+    /// A program that is soon done.
+    pub fn new(program: &str, args: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        let args = args.into_iter().map(Into::into).collect();
+        Argv { program: program.to_owned(), args, progress: None }
+    }
+
+    /// The same, with a place to see how far it is.
+    pub fn with_progress(mut self, progress: Progress) -> Self {
+        self.progress = Some(progress);
+        self
+    }
+}
+
+impl fmt::Display for Argv {
+    /// As one would type it into a shell.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.program)?;
+        self.args.iter().try_for_each(|arg| write!(f, " {}", quoted(arg)))
+    }
+}
+
+/// One word of a POSIX shell's command that means `word` itself.
+pub(crate) fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Action::Run(argv) => argv.fmt(f),
+            Action::WriteFile { path, .. } => write!(f, "write {path}"),
+            Action::RemoveFile { path } => write!(f, "remove {path}"),
+            Action::EnsureLine { file, line, .. } => write!(f, "{file}: {line}"),
+            Action::RemoveLine { file, line } => write!(f, "{file}: without {line}"),
+            Action::MakeDirectory { path } => write!(f, "mkdir -p {}", quoted(path)),
+            Action::RemoveDirectory { path } => write!(f, "rmdir {}", quoted(path)),
+            Action::SetKernel { path, value } => write!(f, "echo {} > {path}", quoted(value)),
+            Action::WaitFor { until, .. } => write!(f, "wait until {until}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Argv;
+
+    #[test]
+    fn a_command_can_be_pasted_into_a_shell() {
+        let argv = Argv::new("mount", ["/dev/sda", "/mnt/it's mine", ""]);
+        assert_eq!(argv.to_string(), r"mount /dev/sda '/mnt/it'\''s mine' ''");
+    }
+}

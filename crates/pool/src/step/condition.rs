@@ -1,0 +1,277 @@
+use crate::disk::{Claim, DiskId};
+use crate::layout::{MdLayout, Profile};
+use crate::uuid::Uuid;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Something about the host that is so or isn't.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Condition {
+    /// The disk is what it was when the plan was made, and can be opened with `O_EXCL`.
+    AsClaimed(Claim),
+    /// Nothing is on the disk and nobody uses it.
+    Empty {
+        /// The disk.
+        disk: DiskId,
+    },
+    /// The disk carries a filesystem of this kind and UUID (or is an md array that does).
+    Filesystem {
+        /// Device path or `/dev/md/NAME`.
+        device: String,
+        /// `ext4`, `xfs`, `btrfs`.
+        kind: String,
+        /// Its UUID.
+        uuid: Uuid,
+    },
+    /// The filesystem with this UUID fills its device (or all members) but for what rounding leaves.
+    FilesystemFillsDevice {
+        /// Its UUID.
+        uuid: Uuid,
+        /// Where it is mounted.
+        at: String,
+    },
+    /// The filesystem with this UUID is mounted there.
+    Mounted {
+        /// Its UUID.
+        uuid: Uuid,
+        /// Where.
+        at: String,
+    },
+    /// Nothing is mounted there.
+    NotMounted {
+        /// Where.
+        at: String,
+    },
+    /// There is such a directory.
+    Directory {
+        /// Absolute path.
+        path: String,
+    },
+    /// The file has exactly this line.
+    FileHasLine {
+        /// Absolute path.
+        file: String,
+        /// The line.
+        line: String,
+    },
+    /// The file holds exactly this.
+    FileHolds {
+        /// Absolute path.
+        path: String,
+        /// Its content.
+        text: String,
+    },
+    /// A kernel file has this value (surrounding blanks aside).
+    KernelHas {
+        /// Absolute path.
+        path: String,
+        /// The value.
+        value: String,
+    },
+    /// The initramfs is newer than mdadm.conf, or there is none that would carry it.
+    InitramfsFresh,
+    /// The btrfs has this disk as a member that is there.
+    BtrfsMember {
+        /// The filesystem.
+        uuid: Uuid,
+        /// The disk.
+        disk: DiskId,
+    },
+    /// The btrfs has a member with this devid, there or missing.
+    BtrfsDevid {
+        /// The filesystem.
+        uuid: Uuid,
+        /// The device.
+        devid: u64,
+    },
+    /// No member of the btrfs is missing.
+    BtrfsComplete {
+        /// The filesystem.
+        uuid: Uuid,
+    },
+    /// Every block group of the btrfs has these profiles, and nothing of another one is left.
+    BtrfsProfiles {
+        /// The filesystem.
+        uuid: Uuid,
+        /// Of data.
+        data: Profile,
+        /// Of metadata and system.
+        metadata: Profile,
+    },
+    /// No balance, replace, add, remove or resize runs or is paused.
+    BtrfsIdle {
+        /// The filesystem.
+        uuid: Uuid,
+    },
+    /// A replace of this devid has been started and is not finished.
+    BtrfsReplacing {
+        /// The filesystem.
+        uuid: Uuid,
+        /// The device that is replaced.
+        devid: u64,
+    },
+    /// So much isn't in any chunk, on all members together that are there.
+    BtrfsUnallocated {
+        /// The filesystem.
+        uuid: Uuid,
+        /// At least this.
+        at_least_bytes: u64,
+    },
+    /// Every member's btrfs device fills its disk.
+    BtrfsFillsDisk {
+        /// The filesystem.
+        uuid: Uuid,
+        /// The disk.
+        disk: DiskId,
+    },
+    /// The array is assembled and has this shape (not: is complete).
+    ArrayIs {
+        /// The array.
+        uuid: Uuid,
+        /// Its layout.
+        layout: MdLayout,
+        /// How many members it wants.
+        disks: usize,
+    },
+    /// The array isn't assembled.
+    ArrayGone {
+        /// The array.
+        uuid: Uuid,
+    },
+    /// The disk is a member of the array: in sync, recovering or a spare, but not faulty.
+    ArrayMember {
+        /// The array.
+        uuid: Uuid,
+        /// The disk.
+        disk: DiskId,
+    },
+    /// The disk is listed in the array in whatever state, faulty too.
+    ArrayLists {
+        /// The array.
+        uuid: Uuid,
+        /// The disk.
+        disk: DiskId,
+    },
+    /// No member of the array is missing or faulty, nothing is being resynced.
+    ArrayComplete {
+        /// The array.
+        uuid: Uuid,
+    },
+    /// Nothing (resync, recovery, reshape, check) runs on the array.
+    ArrayIdle {
+        /// The array.
+        uuid: Uuid,
+        /// What may not run.
+        of: SyncWanted,
+    },
+    /// The array gives at least so much.
+    ArraySize {
+        /// The array.
+        uuid: Uuid,
+        /// Its size.
+        at_least_bytes: u64,
+    },
+    /// The opposite.
+    Not(Box<Condition>),
+    /// At least one of these.
+    Any(Vec<Condition>),
+}
+
+/// Which of md's background operations count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SyncWanted {
+    /// Every one.
+    Anything,
+    /// Reshape only.
+    Reshape,
+}
+
+impl Condition {
+    /// The opposite of this.
+    pub fn negated(self) -> Condition {
+        match self {
+            Condition::Not(inner) => *inner,
+            other => Condition::Not(Box::new(other)),
+        }
+    }
+}
+
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Condition::AsClaimed(claim) => write!(f, "{claim}, as when the plan was made"),
+            Condition::Empty { disk } => write!(f, "disk {disk} is empty"),
+            Condition::Filesystem { device, kind, uuid } => {
+                write!(f, "{device} has the {kind} {uuid}")
+            }
+            Condition::FilesystemFillsDevice { at, .. } => {
+                write!(f, "the filesystem at {at} fills its device")
+            }
+            Condition::Mounted { uuid, at } => write!(f, "filesystem {uuid} is mounted at {at}"),
+            Condition::NotMounted { at } => write!(f, "nothing is mounted at {at}"),
+            Condition::Directory { path } => write!(f, "{path} is a directory"),
+            Condition::FileHasLine { file, line } => write!(f, "{file} has the line {line:?}"),
+            Condition::FileHolds { path, .. } => write!(f, "{path} is as it should be"),
+            Condition::KernelHas { path, value } => write!(f, "{path} is {value}"),
+            Condition::InitramfsFresh => f.write_str("the initramfs is newer than mdadm.conf"),
+            Condition::BtrfsMember { uuid, disk } => {
+                write!(f, "disk {disk} is a member of btrfs {uuid}")
+            }
+            Condition::BtrfsDevid { uuid, devid } => write!(f, "btrfs {uuid} has devid {devid}"),
+            Condition::BtrfsComplete { uuid } => write!(f, "no member of btrfs {uuid} is missing"),
+            Condition::BtrfsProfiles { uuid, data, metadata } => write!(
+                f,
+                "btrfs {uuid} has data {} and metadata {} only",
+                data.as_str(),
+                metadata.as_str()
+            ),
+            Condition::BtrfsIdle { uuid } => write!(f, "btrfs {uuid} is in no long operation"),
+            Condition::BtrfsReplacing { uuid, devid } => {
+                write!(f, "btrfs {uuid} is replacing devid {devid}")
+            }
+            Condition::BtrfsUnallocated { uuid, at_least_bytes } => write!(
+                f,
+                "btrfs {uuid} has {} unallocated",
+                braid_units::ByteSize::from_bytes(*at_least_bytes)
+            ),
+            Condition::BtrfsFillsDisk { uuid, disk } => {
+                write!(f, "btrfs {uuid} uses all of disk {disk}")
+            }
+            Condition::ArrayIs { uuid, layout, disks } => {
+                write!(f, "array {} is {layout} of {disks} disks", uuid.in_mdadm_form())
+            }
+            Condition::ArrayGone { uuid } => {
+                write!(f, "array {} isn't assembled", uuid.in_mdadm_form())
+            }
+            Condition::ArrayMember { uuid, disk } => {
+                write!(f, "disk {disk} is a member of array {}", uuid.in_mdadm_form())
+            }
+            Condition::ArrayLists { uuid, disk } => {
+                write!(f, "disk {disk} is listed in array {}", uuid.in_mdadm_form())
+            }
+            Condition::ArrayComplete { uuid } => {
+                write!(f, "array {} is complete", uuid.in_mdadm_form())
+            }
+            Condition::ArrayIdle { uuid, of } => {
+                let what = match of {
+                    SyncWanted::Anything => "nothing",
+                    SyncWanted::Reshape => "no reshape",
+                };
+                write!(f, "{what} runs on array {}", uuid.in_mdadm_form())
+            }
+            Condition::ArraySize { uuid, at_least_bytes } => write!(
+                f,
+                "array {} has {}",
+                uuid.in_mdadm_form(),
+                braid_units::ByteSize::from_bytes(*at_least_bytes)
+            ),
+            Condition::Not(inner) => write!(f, "not: {inner}"),
+            Condition::Any(some) => {
+                let all: Vec<String> = some.iter().map(Condition::to_string).collect();
+                f.write_str(&all.join(", or "))
+            }
+        }
+    }
+}

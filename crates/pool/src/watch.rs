@@ -1,0 +1,172 @@
+//! Watching pools: what is new since the last look, so that only changes are told.
+
+use crate::doctor::{Baseline, Code, Finding, Severity};
+use serde::{Deserialize, Serialize};
+
+/// What was known at the last look; kept in a file between looks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Memory {
+    /// What was wrong and was told.
+    #[serde(default)]
+    told: Vec<Finding>,
+    /// Error counters, to see which of them rise.
+    #[serde(default)]
+    pub errors: Baseline,
+}
+
+/// Something that changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Change {
+    /// How.
+    pub event: Event,
+    /// What is wrong, or was.
+    pub finding: Finding,
+}
+
+/// How something changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Event {
+    /// It wasn't wrong before.
+    New,
+    /// It got worse.
+    Worse,
+    /// It got better, though it isn't well.
+    Better,
+    /// It isn't wrong any more.
+    Gone,
+}
+
+impl Event {
+    /// As `--json` and hooks have it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Event::New => "new",
+            Event::Worse => "worse",
+            Event::Better => "better",
+            Event::Gone => "gone",
+        }
+    }
+}
+
+impl Memory {
+    /// What changed, now that these are wrong: in the order given, then those that are gone. What is only good to know
+    /// is no change.
+    pub fn changes(&self, now: &[Finding]) -> Vec<Change> {
+        let now: Vec<&Finding> =
+            now.iter().filter(|finding| finding.severity > Severity::Note).collect();
+        let told: Vec<&Finding> = self.told.iter().collect();
+        let mut changes = Vec::new();
+        for (key, finding) in keyed(&now) {
+            let before = keyed(&told).find(|(old, _)| *old == key).map(|(_, finding)| finding);
+            let event = match before {
+                None => Event::New,
+                Some(before) if finding.severity > before.severity => Event::Worse,
+                Some(before) if finding.severity < before.severity => Event::Better,
+                // The words may have changed: a number, an age.
+                Some(_) => continue,
+            };
+            changes.push(Change { event, finding: finding.clone() });
+        }
+        for (key, finding) in keyed(&told) {
+            if !keyed(&now).any(|(new, _)| new == key) {
+                changes.push(Change { event: Event::Gone, finding: finding.clone() });
+            }
+        }
+        changes
+    }
+
+    /// The change was told, and won't be again. One that could not be told is told after the next look.
+    pub fn told(&mut self, change: &Change) {
+        let finding = &change.finding;
+        let is_it = |old: &Finding| kind(old) == kind(finding);
+        match (change.event, self.told.iter().rposition(is_it)) {
+            (Event::New, _) => self.told.push(finding.clone()),
+            (Event::Gone, Some(at)) => drop(self.told.remove(at)),
+            (Event::Gone, None) => {}
+            (Event::Worse | Event::Better, Some(at)) => self.told[at] = finding.clone(),
+            (Event::Worse | Event::Better, None) => self.told.push(finding.clone()),
+        }
+    }
+}
+
+type Kind<'a> = (Code, Option<&'a str>);
+
+fn kind(finding: &Finding) -> Kind<'_> {
+    (finding.code, finding.pool.as_deref())
+}
+
+/// Each with what it is known by again: of several of the same kind in one pool, such as two missing members, the
+/// which one it is.
+fn keyed<'a>(
+    findings: &'a [&'a Finding],
+) -> impl Iterator<Item = ((Kind<'a>, usize), &'a Finding)> {
+    findings.iter().enumerate().map(|(at, finding)| {
+        let before = findings.iter().take(at);
+        let earlier = before.filter(|other| kind(other) == kind(finding)).count();
+        ((kind(finding), earlier), *finding)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::slice::from_ref;
+
+    fn finding(code: Code, severity: Severity) -> Finding {
+        let (pool, what) = (Some("photos".to_owned()), "wrong".to_owned());
+        Finding { code, severity, pool, what, mend: String::new() }
+    }
+
+    fn look(memory: &mut Memory, now: &[Finding]) -> Vec<Event> {
+        let changes = memory.changes(now);
+        changes.iter().for_each(|change| memory.told(change));
+        changes.iter().map(|change| change.event).collect()
+    }
+
+    #[test]
+    fn only_changes_are_told() {
+        let mut memory = Memory::default();
+        let scrub = finding(Code::ScrubOverdue, Severity::Attention);
+        let missing = finding(Code::MissingMember, Severity::Danger);
+        assert_eq!(look(&mut memory, from_ref(&scrub)), [Event::New]);
+        assert_eq!(look(&mut memory, from_ref(&scrub)), []);
+        let older = Finding { what: "3 days more".to_owned(), ..scrub.clone() };
+        assert_eq!(look(&mut memory, &[older]), []);
+        assert_eq!(look(&mut memory, &[missing.clone(), scrub.clone()]), [Event::New]);
+        let lost = finding(Code::MissingMember, Severity::Lost);
+        assert_eq!(look(&mut memory, &[lost, scrub.clone()]), [Event::Worse]);
+        assert_eq!(look(&mut memory, &[missing, scrub.clone()]), [Event::Better]);
+        assert_eq!(look(&mut memory, &[scrub]), [Event::Gone]);
+        assert_eq!(look(&mut memory, &[]), [Event::Gone]);
+        assert_eq!(memory, Memory::default());
+    }
+
+    #[test]
+    fn the_second_of_a_kind_is_new_and_one_of_two_can_go() {
+        let mut memory = Memory::default();
+        let missing = || finding(Code::MissingMember, Severity::Danger);
+        assert_eq!(look(&mut memory, &[missing()]), [Event::New]);
+        assert_eq!(look(&mut memory, &[missing(), missing()]), [Event::New]);
+        assert_eq!(look(&mut memory, &[missing()]), [Event::Gone]);
+        assert_eq!(look(&mut memory, &[missing()]), []);
+    }
+
+    #[test]
+    fn what_could_not_be_told_is_told_again_and_notes_never() {
+        let memory = Memory::default();
+        let now =
+            [finding(Code::Degraded, Severity::Danger), finding(Code::NoBitmap, Severity::Note)];
+        assert_eq!(memory.changes(&now).len(), 1);
+        assert_eq!(memory.changes(&now), memory.changes(&now));
+    }
+
+    #[test]
+    fn memory_is_kept_as_text() {
+        let mut memory = Memory::default();
+        look(&mut memory, &[finding(Code::Degraded, Severity::Danger)]);
+        let text = serde_json::to_string(&memory).unwrap();
+        assert_eq!(serde_json::from_str::<Memory>(&text).unwrap(), memory);
+        assert_eq!(serde_json::from_str::<Memory>("{}").unwrap(), Memory::default());
+    }
+}

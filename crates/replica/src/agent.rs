@@ -1,0 +1,117 @@
+//! The other end of a replication, as a program that somebody at a distance
+//! starts: it speaks the protocol on its standard input and output.
+
+use crate::error::Error;
+use crate::exact_path::ExactPath;
+use crate::manifest::{self, Manifest};
+use crate::sink;
+use crate::source::{self, Manner, Watch};
+use crate::wire::{Frame, LONGEST, Link, Message, Open, PROTOCOL, Work, unexpected};
+use braid_units::Rate;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+/// Whoever connects says at once what is wanted.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What an agent may be asked.
+#[derive(Clone, Debug)]
+pub enum Allowed {
+    /// Anything, at any place.
+    All,
+    /// To receive below this folder, and to tell what is there.
+    Into(PathBuf),
+}
+
+/// Does what the other end asks for.
+///
+/// # Errors
+/// It asks for nothing that can be done, or that failed. It was told, too.
+pub fn serve(mut link: Link, allowed: &Allowed) -> Result<(), Error> {
+    let work = match link.hear(PATIENCE)? {
+        Message::Open(Open { protocol: PROTOCOL, work }) => work,
+        Message::Open(Open { protocol, .. }) => {
+            let error = Error::Refused(format!(
+                "one end speaks version {protocol} of the protocol, the other {PROTOCOL}: \
+                 install the same braid on both"
+            ));
+            return refuse(&mut link, error);
+        }
+        other => return refuse(&mut link, unexpected(&Frame::Message(other))),
+    };
+    match work {
+        Work::Sink { folder } => match allowed.place(&folder) {
+            Ok(folder) => sink::serve(&mut link, &folder, &Watch::default()).map(drop),
+            Err(error) => refuse(&mut link, error),
+        },
+        Work::Source { selection, limit } => match allowed {
+            Allowed::All => {
+                let limit = limit.map(Rate::from_bytes_per_sec);
+                let manner = Manner { limit, ..Manner::default() };
+                source::serve(link, &selection, &manner).map(drop)
+            }
+            Allowed::Into(_) => refuse(&mut link, not_allowed()),
+        },
+        Work::Manifest { folder } => match allowed.place(&folder) {
+            Ok(folder) => tell_manifest(&mut link, &folder),
+            Err(error) => refuse(&mut link, error),
+        },
+    }
+}
+
+impl Allowed {
+    /// The folder that is meant by `asked`.
+    fn place(&self, asked: &ExactPath) -> Result<PathBuf, Error> {
+        let asked = asked.as_path();
+        match self {
+            Allowed::All => Ok(asked.to_owned()),
+            Allowed::Into(folder) => {
+                let inside = asked.strip_prefix("/").unwrap_or(asked);
+                let is_plain = |part| matches!(part, std::path::Component::Normal(_));
+                match inside.components().all(is_plain) {
+                    true => Ok(folder.join(inside)),
+                    false => Err(not_allowed()),
+                }
+            }
+        }
+    }
+}
+
+fn not_allowed() -> Error {
+    Error::Refused("this listener only takes replicas into its folder".to_owned())
+}
+
+fn refuse(link: &mut Link, error: Error) -> Result<(), Error> {
+    // Who is gone can't be told.
+    let _ = link.say(Message::Failed { why: error.to_string(), passing: false });
+    Err(error)
+}
+
+/// Lines are told in messages of about this size.
+const CHUNK: usize = LONGEST / 8;
+
+fn tell_manifest(link: &mut Link, folder: &Path) -> Result<(), Error> {
+    let Manifest { lines, .. } = match manifest::read(folder, threads(), &AtomicU64::new(0)) {
+        Ok(manifest) => manifest,
+        Err(error) => return refuse(link, error),
+    };
+    let mut chunk = vec![];
+    let mut size = 0;
+    for line in lines {
+        // A path may take three characters a byte, and a line has up to three.
+        size += 400 + 3 * line.path.as_name().len();
+        chunk.push(line);
+        if size > CHUNK {
+            link.say(Message::Lines(std::mem::take(&mut chunk)))?;
+            size = 0;
+        }
+    }
+    link.say(Message::Lines(chunk))?;
+    link.say(Message::Bye)
+}
+
+/// As many as there are processors.
+pub(crate) fn threads() -> usize {
+    std::thread::available_parallelism().map_or(2, std::num::NonZero::get)
+}

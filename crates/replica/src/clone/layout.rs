@@ -1,0 +1,90 @@
+use super::mount::TopLevel;
+use super::transfer::STAGING;
+use crate::error::Error;
+use crate::exact_path::ExactPath;
+use crate::subvolume::{self, TOP_LEVEL};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+
+/// The subvolumes of a system.
+pub struct Layout {
+    /// All that go over, the top level first, holders before what they hold.
+    pub parts: Vec<Part>,
+    default: u64,
+}
+
+/// One subvolume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Part {
+    /// Its number on the old filesystem.
+    pub id: u64,
+    /// Its path from the top level, which itself has an empty one.
+    pub path: ExactPath,
+    /// Whether nothing in it can be changed.
+    pub read_only: bool,
+}
+
+impl Part {
+    /// Whether it holds files of the boot loader that belong to the system in `root`.
+    pub fn is_for_boot(&self, root: &Path) -> bool {
+        let inside = match self.path.as_path().strip_prefix(root) {
+            Ok(inside) => inside,
+            // Beside it, as `@boot` is beside `@`.
+            Err(_) => self.path.as_path(),
+        };
+        let first = inside.components().next().and_then(|part| part.as_os_str().to_str());
+        !self.read_only && matches!(first, Some("boot" | "@boot"))
+    }
+}
+
+impl Layout {
+    /// Reads it, without the subvolumes `skip` and what is below them.
+    pub fn read(top: &TopLevel, skip: &[PathBuf]) -> Result<Layout, Error> {
+        let io = |error| Error::io("listing the subvolumes of", top.path(), error);
+        let default = subvolume::default_subvolume(top.file()).map_err(io)?;
+        let top_level = Part { id: TOP_LEVEL, path: PathBuf::new().into(), read_only: false };
+        let listed = subvolume::list(top.file()).map_err(io)?;
+        let skipped = |path: &Path| {
+            path.starts_with(STAGING) || skip.iter().any(|other| path.starts_with(other))
+        };
+        let others = listed.into_iter().filter(|one| !skipped(&one.path)).map(|one| Part {
+            id: one.id,
+            path: one.path.into(),
+            read_only: one.read_only,
+        });
+        Ok(Layout { parts: std::iter::once(top_level).chain(others).collect(), default })
+    }
+
+    /// The subvolume that is mounted when none is named.
+    pub fn default_path(&self) -> ExactPath {
+        let default = self.parts.iter().find(|part| part.id == self.default);
+        default.map_or_else(|| PathBuf::new().into(), |part| part.path.clone())
+    }
+
+    /// The subvolume with the system: the one that is named, or else the first of
+    /// the default one (openSUSE), `@` (Ubuntu), `root` (Fedora) and the top
+    /// level that has an `etc/fstab`.
+    pub fn root(&self, top: &TopLevel, named: Option<&Path>) -> Result<ExactPath, Error> {
+        let has_system = |path: &Path| top.path().join(path).join("etc/fstab").exists();
+        if let Some(named) = named {
+            let named = named.strip_prefix("/").unwrap_or(named);
+            if self.parts.iter().any(|part| part.path.as_path() == named) && has_system(named) {
+                return Ok(named.into());
+            }
+            return Err(Error::Refused(format!(
+                "{} is no subvolume with an etc/fstab",
+                named.display()
+            )));
+        }
+        let default = self.default_path();
+        let usual = [default.as_path(), Path::new("@"), Path::new("root"), Path::new("")];
+        let found = usual.into_iter().find(|path| {
+            self.parts.iter().any(|part| part.path.as_path() == *path) && has_system(path)
+        });
+        found.map(ExactPath::from).ok_or_else(|| {
+            Error::Refused(
+                "no subvolume with an etc/fstab was found; name it with --root".to_owned(),
+            )
+        })
+    }
+}

@@ -1,0 +1,23 @@
+//! Snapshots, and their replicas elsewhere.
+
+pub mod agent;
+pub mod chain;
+pub mod clone;
+mod error;
+pub mod exact_path;
+mod files;
+pub mod listener;
+pub mod manifest;
+pub mod replicate;
+pub mod restore;
+pub mod retain;
+pub mod sink;
+pub mod snapshot;
+pub mod source;
+pub mod stream;
+pub mod subvolume;
+pub mod timestamp;
+pub mod verify;
+pub mod wire;
+
+pub use error::Error;

@@ -1,0 +1,151 @@
+//! A replication from its beginning to its end, however often the connection
+//! breaks in between.
+
+mod connect;
+mod place;
+
+pub use connect::{Connected, Connector};
+pub use place::{Place, PlaceError};
+
+use crate::error::Error;
+use crate::exact_path::ExactPath;
+use crate::sink;
+use crate::source::{self, Manner, Report, Watch};
+use crate::wire::{Link, Message, Open, PROTOCOL, Selection, Work};
+use serde::Serialize;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Duration;
+
+/// What is replicated from where to where.
+pub struct Replication {
+    /// Where the snapshots are.
+    pub from: Place,
+    /// Where the replicas shall be.
+    pub to: Place,
+    /// Of each subvolume only the newest.
+    pub newest: bool,
+    /// How often in a row a broken connection is made anew without getting on.
+    pub retries: u32,
+    /// How the other computer is reached.
+    pub connector: Connector,
+    /// Rate limit, and who watches.
+    pub manner: Manner,
+}
+
+/// How a replication went.
+#[derive(Clone, Debug, Serialize)]
+pub struct Outcome {
+    /// What was sent.
+    #[serde(flatten)]
+    pub report: Report,
+    /// How often the connection broke.
+    pub reconnects: u32,
+}
+
+/// First and longest pause before a connection is made anew.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+
+impl Replication {
+    /// Does it; `broke` is told of each broken connection before it is made anew.
+    ///
+    /// # Errors
+    /// Both ends are remote; as of [`source::serve`] and [`sink::serve`].
+    pub fn run(&self, mut broke: impl FnMut(&Error, Duration)) -> Result<Outcome, Error> {
+        let (mut reconnects, mut in_vain) = (0, 0);
+        let mut pause = PAUSE.0;
+        loop {
+            let before = self.manner.watch.moved.load(Ordering::Relaxed);
+            match self.once() {
+                Ok(mut report) => {
+                    let completed = self.manner.watch.sent();
+                    if !completed.is_empty() {
+                        // Some in tries whose connection broke later.
+                        report.snapshots = completed;
+                    }
+                    return Ok(Outcome { report, reconnects });
+                }
+                Err(error) if error.is_passing() => {
+                    let got_on = self.manner.watch.moved.load(Ordering::Relaxed) != before;
+                    (in_vain, pause) = if got_on { (0, PAUSE.0) } else { (in_vain + 1, pause) };
+                    if in_vain > self.retries || self.retries == 0 {
+                        return Err(error);
+                    }
+                    reconnects += 1;
+                    broke(&error, pause);
+                    thread::sleep(pause);
+                    pause = (pause * 2).min(PAUSE.1);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn once(&self) -> Result<Report, Error> {
+        match (&self.from, &self.to) {
+            (Place::Local(from), Place::Local(to)) => self.inside(from, to),
+            (Place::Local(from), to) => self.push(from, to),
+            (from, Place::Local(to)) => self.pull(from, to),
+            _ => Err(Error::Refused(
+                "one of the two must be on this computer; run braid on one of them".to_owned(),
+            )),
+        }
+    }
+
+    fn selection(&self, path: &Path) -> Selection {
+        Selection { path: ExactPath::from(path), newest: self.newest }
+    }
+
+    fn inside(&self, from: &Path, to: &Path) -> Result<Report, Error> {
+        inside_this_process(to, |link| source::serve(link, &self.selection(from), &self.manner))
+    }
+
+    fn push(&self, from: &Path, to: &Place) -> Result<Report, Error> {
+        let folder = ExactPath::from(to.path());
+        let connected = self.open(to, Work::Sink { folder })?;
+        let (link, guard) = connected.split();
+        let outcome = source::serve(link, &self.selection(from), &self.manner);
+        guard.finish(outcome)
+    }
+
+    fn pull(&self, from: &Place, to: &Path) -> Result<Report, Error> {
+        let selection = self.selection(from.path());
+        let limit = self.manner.limit.map(braid_units::Rate::bytes_per_sec);
+        let connected = self.open(from, Work::Source { selection, limit })?;
+        let (mut link, guard) = connected.split();
+        let outcome = sink::serve(&mut link, to, &self.manner.watch);
+        drop(link);
+        let received = guard.finish(outcome)?;
+        let report = received.report.unwrap_or_default();
+        serde_json::from_str(&report).map_err(|error| Error::Remote(error.to_string()))
+    }
+
+    fn open(&self, place: &Place, work: Work) -> Result<Connected, Error> {
+        let mut connected = self.connector.connect(place)?;
+        connected.link.say(Message::Open(Open { protocol: PROTOCOL, work }))?;
+        Ok(connected)
+    }
+}
+
+/// A sink for `to` in one thread, and what `send` does in this one.
+pub(crate) fn inside_this_process(
+    to: &Path,
+    send: impl FnOnce(Link) -> Result<Report, Error>,
+) -> Result<Report, Error> {
+    let (ours, mut theirs) = Link::pair();
+    thread::scope(|scope| {
+        let sink = scope.spawn(move || {
+            let outcome = sink::serve(&mut theirs, to, &Watch::default());
+            drop(theirs);
+            outcome
+        });
+        let sent = send(ours);
+        let died = |_| Err(Error::Refused("the receiving thread died".to_owned()));
+        match (sent, sink.join().unwrap_or_else(died)) {
+            // What one thread says of the other is never the reason itself.
+            (Err(Error::Connection(_) | Error::Remote(_)), Err(reason)) => Err(reason),
+            (sent, _) => sent,
+        }
+    })
+}

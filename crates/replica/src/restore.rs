@@ -1,0 +1,127 @@
+//! Back from a snapshot.
+
+use crate::error::Error;
+use crate::exact_path::ExactPath;
+use crate::files::{copy, rename_new};
+use crate::subvolume;
+use crate::timestamp;
+use serde::Serialize;
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// What shall come back.
+pub struct Restoration {
+    /// A snapshot, or a file or folder inside one.
+    pub from: PathBuf,
+    /// Where it shall be.
+    pub to: PathBuf,
+    /// What is at `to` is moved aside.
+    pub replace: bool,
+}
+
+/// How it comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Way {
+    /// As a writable subvolume: at once, and without using space.
+    Subvolume,
+    /// As a copy, that shares its data with the snapshot where it can.
+    Copy,
+}
+
+/// What was done, or would be.
+#[derive(Clone, Debug, Serialize)]
+pub struct Restored {
+    /// How.
+    pub way: Way,
+    /// Where.
+    pub to: ExactPath,
+    /// Where what was there before is now.
+    pub moved_aside: Option<ExactPath>,
+}
+
+impl Restoration {
+    /// Looks whether it can be done, and how.
+    ///
+    /// # Errors
+    /// The source isn't there, or something is at the target and isn't to be
+    /// replaced.
+    pub fn plan(&self, now: SystemTime) -> Result<Restored, Error> {
+        fs::symlink_metadata(&self.from).map_err(|e| Error::io("looking at", &self.from, e))?;
+        let (folder, name) = split(&self.to)?;
+        let moved_aside = match fs::symlink_metadata(&self.to) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(Error::io("looking at", &self.to, error)),
+            Ok(_) if !self.replace => {
+                return Err(Error::Refused(format!(
+                    "{} is there already; with --replace it is moved aside",
+                    self.to.display()
+                )));
+            }
+            Ok(_) => {
+                let mut aside = name.clone();
+                aside.push(format!(".before-restore.{}", timestamp::format(now)));
+                Some(folder.join(aside))
+            }
+        };
+        let way = match self.is_subvolume_of(&folder) {
+            true => Way::Subvolume,
+            false => Way::Copy,
+        };
+        Ok(Restored { way, to: self.to.as_path().into(), moved_aside: moved_aside.map(Into::into) })
+    }
+
+    /// Does it. What is being copied has another name until it is complete.
+    ///
+    /// # Errors
+    /// As of [`Restoration::plan`]; the copy failed.
+    pub fn carry_out(&self, now: SystemTime) -> Result<Restored, Error> {
+        let plan = self.plan(now)?;
+        let (folder, name) = split(&self.to)?;
+        let mut unfinished = OsString::from(".");
+        unfinished.push(&name);
+        unfinished.push(".braid-restore");
+        let unfinished = folder.join(unfinished);
+        if unfinished.symlink_metadata().is_ok() {
+            return Err(Error::Refused(format!(
+                "{} is there: an interrupted restore left it; delete it",
+                unfinished.display()
+            )));
+        }
+        match plan.way {
+            Way::Subvolume => {
+                let (root, _) = subvolume::open(&self.from)?;
+                let into = subvolume::open_folder(&folder)?;
+                let part = unfinished.file_name().unwrap_or_default();
+                subvolume::snapshot(&root, &into, part, false)
+                    .map_err(|e| Error::io("making the subvolume", &unfinished, e))?;
+            }
+            Way::Copy => copy(&self.from, &unfinished)?,
+        }
+        if let Some(aside) = &plan.moved_aside {
+            rename_new(&self.to, aside.as_path())?;
+        }
+        rename_new(&unfinished, &self.to)?;
+        Ok(plan)
+    }
+
+    fn is_subvolume_of(&self, folder: &Path) -> bool {
+        let filesystem = |path: &Path| {
+            let file = fs::File::open(path).ok()?;
+            subvolume::filesystem(&file).ok()
+        };
+        subvolume::is_subvolume(&self.from)
+            && filesystem(&self.from).is_some_and(|ours| filesystem(folder) == Some(ours))
+    }
+}
+
+fn split(to: &Path) -> Result<(PathBuf, OsString), Error> {
+    let to = std::path::absolute(to).map_err(|e| Error::io("finding", to, e))?;
+    match (to.parent(), to.file_name()) {
+        (Some(folder), Some(name)) => Ok((folder.to_owned(), name.to_owned())),
+        _ => Err(Error::Refused(format!("{} can't be restored to", to.display()))),
+    }
+}

@@ -1,0 +1,187 @@
+//! The receiving end of a replication: a folder on btrfs.
+//!
+//! `btrfs receive` can't go on in the middle of a stream, so this carries out
+//! the stream by itself, in a subvolume with a name of its own beside the
+//! replicas. How far it is, is known at any time (see [`note`]), and every half
+//! minute a snapshot of it is made that survives a crash of the system. Only
+//! what is complete gets the snapshot's name.
+
+mod journal;
+mod lock;
+mod note;
+mod receiving;
+
+use crate::chain::BLOCK;
+use crate::error::Error;
+use crate::source::Watch;
+use crate::subvolume::{self, SendKind, Subvolume};
+use crate::wire::{Begin, Frame, Inventory, Link, Message, Present, Unfinished};
+use journal::Journal;
+use receiving::{Receiving, Room};
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use journal::WORK;
+pub(crate) use journal::write_durably;
+
+/// A source says something at least every few seconds; one that is silent for
+/// so long is gone, also when the network doesn't say so.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What came.
+#[derive(Debug, Default)]
+pub struct Received {
+    /// The names of the replicas that were completed.
+    pub names: Vec<crate::exact_path::ExactPath>,
+    /// What the source reported, as JSON.
+    pub report: Option<String>,
+}
+
+/// Receives into `folder` what the source at the other end of `link` sends.
+///
+/// # Errors
+/// The folder isn't fit for it, another is receiving there, the connection
+/// broke, or a stream can't be carried out.
+pub fn serve(link: &mut Link, folder: &Path, watch: &Watch) -> Result<Received, Error> {
+    let outcome = receive_all(link, folder, watch);
+    if let Err(error) = &outcome {
+        let told = Message::Failed { why: error.to_string(), passing: error.is_passing() };
+        // Who is gone can't be told.
+        let _ = link.say(told);
+    }
+    outcome
+}
+
+fn receive_all(link: &mut Link, folder: &Path, watch: &Watch) -> Result<Received, Error> {
+    let room = Room::enter(folder)?;
+    room.tidy()?;
+    link.say(Message::Inventory(inventory(&room)?))?;
+    let mut received = Received::default();
+    loop {
+        match link.hear(PATIENCE)? {
+            Message::Begin(begin) => {
+                let name = begin.name.clone();
+                receive(link, &room, begin, watch)?;
+                watch.done.fetch_add(1, Ordering::Relaxed);
+                received.names.push(name);
+            }
+            Message::Report(text) => received.report = Some(text),
+            Message::Bye => return Ok(received),
+            other => {
+                return Err(crate::wire::unexpected(&Frame::Message(other)));
+            }
+        }
+    }
+}
+
+fn receive(link: &mut Link, room: &Room, begin: Begin, watch: &Watch) -> Result<(), Error> {
+    let mut receiving = Receiving::resume_or_begin(room, begin)?;
+    let outcome = carry_out(link, room, &mut receiving, watch);
+    if let Err(error) = &outcome {
+        // What is here is kept for the next try, and made to survive a crash.
+        if error.is_passing() {
+            receiving.checkpoint()?;
+        }
+    }
+    outcome
+}
+
+fn carry_out<'a>(
+    link: &mut Link,
+    room: &'a Room,
+    receiving: &mut Receiving<'a>,
+    watch: &Watch,
+) -> Result<(), Error> {
+    let ready = |receiving: &Receiving| {
+        let (blocks, chain) = receiving.has();
+        Message::Ready { blocks, chain: chain.bytes() }
+    };
+    link.say(ready(receiving))?;
+    loop {
+        match link.incoming.next(PATIENCE)? {
+            Frame::Data(block) => {
+                let blocks = receiving.take(&block)?;
+                link.out.send(Frame::Ack(blocks))?;
+                watch.moved(block.len() as u64, blocks * BLOCK as u64);
+            }
+            Frame::Ping => {}
+            Frame::Message(Message::Restart) => {
+                let begin = receiving.begin().clone();
+                receiving.abandon()?;
+                *receiving = Receiving::begin_afresh(room, begin)?;
+                link.say(ready(receiving))?;
+            }
+            Frame::Message(Message::End { blocks, chain }) => {
+                receiving.finish(blocks, chain)?;
+                return link.say(Message::Done);
+            }
+            other => return Err(crate::wire::unexpected(&other)),
+        }
+    }
+}
+
+/// Deletes what was begun in `folder` and not completed; says what that was.
+///
+/// # Errors
+/// It is being received, or can't be deleted.
+pub fn abandon(folder: &Path) -> Result<Option<Begin>, Error> {
+    let room = Room::enter(folder)?;
+    room.tidy()?;
+    let Some(journal) = Journal::load(folder)? else { return Ok(None) };
+    let begin = journal.begin.clone();
+    room.clear(&journal)?;
+    Ok(Some(begin))
+}
+
+/// The stream that is unfinished in a folder, if there is one.
+///
+/// # Errors
+/// The journal can't be read.
+pub(crate) fn begun(folder: &Path) -> Result<Option<Unfinished>, Error> {
+    Ok(Journal::load(folder)?.map(|journal| journal.begin.stream))
+}
+
+fn inventory(room: &Room) -> Result<Inventory, Error> {
+    let present = snapshots_in(room.path())?
+        .into_iter()
+        .map(|(name, about)| Present {
+            name: name.into(),
+            uuid: about.uuid,
+            received: about.received_uuid,
+        })
+        .collect();
+    let unfinished = Journal::load(room.path())?.map(|journal| journal.begin.stream);
+    Ok(Inventory { place: room.place()?, present, unfinished, accepts: room.accepts() })
+}
+
+/// The read-only subvolumes in a folder, with their names.
+pub(crate) fn snapshots_in(folder: &Path) -> Result<Vec<(std::ffi::OsString, Subvolume)>, Error> {
+    let mut found = vec![];
+    let entries = fs::read_dir(folder).map_err(|e| Error::io("reading the folder", folder, e))?;
+    for entry in entries {
+        let entry = entry.map_err(|e| Error::io("reading the folder", folder, e))?;
+        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        if !is_folder || entry.file_name() == WORK {
+            continue;
+        }
+        if let Ok((_, about)) = subvolume::open(&entry.path())
+            && about.read_only
+        {
+            found.push((entry.file_name(), about));
+        }
+    }
+    found.sort_by(|a, b| a.1.made_in.cmp(&b.1.made_in).then_with(|| a.0.cmp(&b.0)));
+    Ok(found)
+}
+
+/// The best kind of stream that this kernel writes and carries out.
+pub(crate) fn best_kind() -> SendKind {
+    let version = fs::read_to_string("/sys/fs/btrfs/features/send_stream_version")
+        .ok()
+        .and_then(|text| text.trim().parse().ok())
+        .unwrap_or(1u32)
+        .clamp(1, 2);
+    SendKind { version, compressed: version >= 2 }
+}

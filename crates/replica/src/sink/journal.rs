@@ -1,0 +1,132 @@
+//! What a sink knows of the replica that it has begun, kept on the disk beside it.
+
+use super::note::{Circumstances, Progress};
+use crate::error::Error;
+use crate::wire::Begin;
+use braid_pool::uuid::Uuid;
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// The folder, inside the one that receives, that holds journal, note and checkpoints.
+pub const FOLDER: &str = ".braid-replica";
+/// The subvolume that is being written, inside the folder that receives.
+pub const WORK: &str = ".braid-replica.part";
+
+const JOURNAL: &str = "journal.json";
+const NOTE: &str = "progress";
+
+/// A replica that was begun.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Journal {
+    /// Of what.
+    pub begin: Begin,
+    /// The subvolume that is being written, once it is there: nothing else is
+    /// ever deleted.
+    pub work: Option<Uuid>,
+    /// In which boot and mount the note is being written.
+    pub note: Option<Circumstances>,
+    /// A state that survives a crash.
+    pub checkpoint: Option<Checkpoint>,
+}
+
+/// A snapshot of the unfinished subvolume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Checkpoint {
+    /// Its number; its name is made of it.
+    pub number: u64,
+    /// Its own UUID.
+    pub uuid: Uuid,
+    /// How far the stream was carried out in it.
+    pub progress: Progress,
+}
+
+impl Checkpoint {
+    /// The name of checkpoint `number` in [`FOLDER`].
+    pub fn name(number: u64) -> String {
+        format!("checkpoint-{number}")
+    }
+}
+
+impl Journal {
+    /// What was begun in the folder, if anything.
+    ///
+    /// # Errors
+    /// The journal is there but can't be read.
+    pub fn load(folder: &Path) -> Result<Option<Journal>, Error> {
+        let path = folder.join(FOLDER).join(JOURNAL);
+        let text = match fs::read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            other => other.map_err(|e| Error::io("reading", &path, e))?,
+        };
+        serde_json::from_slice(&text).map(Some).map_err(|error| {
+            Error::Refused(format!(
+                "{}: {error}: not written by this version; delete it, the subvolume {WORK} beside \
+                 it, and the checkpoints in it to begin afresh",
+                path.display()
+            ))
+        })
+    }
+
+    /// Writes it so that after a crash either this or what was there before is there.
+    ///
+    /// # Errors
+    /// It can't be written.
+    pub fn save(&self, folder: &Path) -> Result<(), Error> {
+        let inside = folder.join(FOLDER);
+        let text =
+            serde_json::to_vec_pretty(self).map_err(|e| Error::io("writing", &inside, e.into()))?;
+        write_durably(&inside.join(JOURNAL), &text)
+    }
+
+    /// Nothing is unfinished any more.
+    ///
+    /// # Errors
+    /// The journal can't be removed.
+    pub fn remove(folder: &Path) -> Result<(), Error> {
+        for name in [JOURNAL, NOTE] {
+            let path = folder.join(FOLDER).join(name);
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(Error::io("removing", &path, error));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The note's file.
+    ///
+    /// # Errors
+    /// It can't be opened or made.
+    pub fn note_file(folder: &Path) -> Result<File, Error> {
+        let path = folder.join(FOLDER).join(NOTE);
+        File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .map_err(|e| Error::io("opening", &path, e))
+    }
+}
+
+/// Writes a file so that it is there whole or not at all.
+pub(crate) fn write_durably(path: &Path, text: &[u8]) -> Result<(), Error> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    let beside = PathBuf::from(beside);
+    let write = || -> io::Result<()> {
+        let mut file = File::create(&beside)?;
+        file.write_all(text)?;
+        file.sync_all()?;
+        fs::rename(&beside, path)?;
+        match path.parent() {
+            Some(folder) => File::open(folder)?.sync_all(),
+            None => Ok(()),
+        }
+    };
+    write().map_err(|error| Error::io("writing", path, error))
+}

@@ -1,0 +1,53 @@
+use crate::error::Error;
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// While it lives, nobody else receives into the folder.
+pub struct Lock {
+    _file: File,
+}
+
+/// Longer than a receiver waits for a source that fell silent, so that who
+/// comes back after a broken connection outlasts what is left of it.
+const PATIENCE: Duration = Duration::from_secs(30);
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+impl Lock {
+    /// Takes the lock at `path`, waiting for its holder a while.
+    ///
+    /// # Errors
+    /// It is held all the time.
+    pub fn take(path: &Path) -> Result<Lock, Error> {
+        let mut file = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)
+            .map_err(|e| Error::io("opening", path, e))?;
+        let until = Instant::now() + PATIENCE;
+        // SAFETY: no pointers, and the descriptor is open.
+        while unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } < 0 {
+            if Instant::now() > until {
+                let mut holder = String::new();
+                // The process's number is a hint only.
+                let _ = file.read_to_string(&mut holder);
+                return Err(Error::Refused(format!(
+                    "another replication into this folder is running (process {}); wait for it",
+                    holder.trim()
+                )));
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
+        let say_who = |file: &mut File| -> std::io::Result<()> {
+            file.set_len(0)?;
+            file.rewind()?;
+            writeln!(file, "{}", std::process::id())
+        };
+        say_who(&mut file).map_err(|e| Error::io("writing", path, e))?;
+        Ok(Lock { _file: file })
+    }
+}

@@ -1,0 +1,459 @@
+use super::journal::{Checkpoint, FOLDER, Journal, WORK};
+use super::lock::Lock;
+use super::note::{Circumstances, Note, Progress};
+use crate::chain::{BLOCK, Chain};
+use crate::error::Error;
+use crate::files::rename_new;
+use crate::stream::{Applier, Command, Lenders, Reader, StreamError};
+use crate::subvolume::{self, SendKind, Subvolume};
+use crate::wire::{Begin, Unfinished};
+use std::collections::VecDeque;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// A folder that receives, locked against others.
+pub struct Room {
+    path: PathBuf,
+    folder: File,
+    inside: File,
+    _lock: Lock,
+}
+
+/// A replica that is being made.
+pub struct Receiving<'a> {
+    room: &'a Room,
+    journal: Journal,
+    applier: Applier,
+    note: Note,
+    reader: Reader,
+    progress: Progress,
+    /// Blocks that came, and the chain over them.
+    blocks: u64,
+    chain: Chain,
+    /// The chains at the ends of blocks behind `progress`.
+    ahead: VecDeque<Chain>,
+    /// Bytes of the next block that were carried out already.
+    skip: usize,
+    checked_at: Instant,
+    ended: bool,
+}
+
+/// A crash of the system costs no more than this of the work.
+const CHECKPOINT_EVERY: Duration = Duration::from_secs(30);
+/// Its presence says that this filesystem can't take compressed data as it is.
+const PLAIN_ONLY: &str = "plain-only";
+
+impl Room {
+    /// Makes the folder if it isn't there and locks it.
+    pub fn enter(path: &Path) -> Result<Room, Error> {
+        fs::create_dir_all(path).map_err(|e| Error::io("making the folder", path, e))?;
+        let folder = subvolume::open_folder(path)?;
+        if !subvolume::is_btrfs(&folder) {
+            return Err(Error::Refused(format!(
+                "{} is not on btrfs, so it can't hold replicas of btrfs snapshots",
+                path.display()
+            )));
+        }
+        let inside = path.join(FOLDER);
+        match fs::DirBuilder::new().mode(0o700).create(&inside) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(Error::io("making the folder", &inside, error));
+            }
+            _ => {}
+        }
+        let lock = Lock::take(&inside.join("lock"))?;
+        let inside = subvolume::open_folder(&inside)?;
+        Ok(Room { path: path.to_owned(), folder, inside, _lock: lock })
+    }
+
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// By what name a source remembers this room.
+    pub fn place(&self) -> Result<String, Error> {
+        let io = |error| Error::io("looking at", &self.path, error);
+        let full = fs::canonicalize(&self.path).map_err(io)?;
+        let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let filesystem = subvolume::filesystem(&self.folder).map_err(io)?;
+        Ok(format!("{}:{} on {filesystem}", host.trim(), full.display()))
+    }
+
+    /// The best kind of stream that can be carried out here.
+    pub fn accepts(&self) -> SendKind {
+        let best = super::best_kind();
+        let plain_only = self.path.join(FOLDER).join(PLAIN_ONLY).exists();
+        SendKind { compressed: best.compressed && !plain_only, ..best }
+    }
+
+    /// Ends what a killed process had all but completed.
+    pub fn tidy(&self) -> Result<(), Error> {
+        let Some(journal) = Journal::load(&self.path)? else {
+            return self.delete_checkpoints(None);
+        };
+        self.delete_checkpoints(journal.checkpoint.as_ref().map(|checkpoint| checkpoint.number))?;
+        let uuid = journal.begin.stream.uuid;
+        if self.is_complete(journal.begin.name.as_name(), uuid) {
+            return self.forget();
+        }
+        if let Some((root, about)) = self.subvolume(OsStr::new(WORK))
+            && about.received_uuid == Some(uuid)
+        {
+            self.give_name(&root, &journal)?;
+        }
+        Ok(())
+    }
+
+    /// Deletes an unfinished replica, and nothing that its journal didn't make.
+    pub fn clear(&self, journal: &Journal) -> Result<(), Error> {
+        self.delete_work(journal.work)?;
+        self.forget()
+    }
+
+    fn subvolume(&self, name: &OsStr) -> Option<(File, Subvolume)> {
+        subvolume::open(&self.path.join(name)).ok()
+    }
+
+    fn is_complete(&self, name: &OsStr, uuid: braid_pool::uuid::Uuid) -> bool {
+        let found = self.subvolume(name);
+        found.is_some_and(|(_, about)| about.read_only && about.received_uuid == Some(uuid))
+    }
+
+    /// With `made` the subvolume must be that one. Without, the journal was
+    /// written just before one was made under the reserved name.
+    fn delete_work(&self, made: Option<braid_pool::uuid::Uuid>) -> Result<(), Error> {
+        let Some((_, about)) = self.subvolume(OsStr::new(WORK)) else { return Ok(()) };
+        if about.read_only || made.is_some_and(|uuid| uuid != about.uuid) {
+            return Err(Error::Refused(format!(
+                "{}/{WORK} is not the subvolume that was begun here; move it away",
+                self.path.display()
+            )));
+        }
+        self.delete(&self.folder, OsStr::new(WORK))
+    }
+
+    fn delete(&self, from: &File, name: &OsStr) -> Result<(), Error> {
+        subvolume::delete(from, name)
+            .map_err(|e| Error::io("deleting the subvolume", &self.path.join(name), e))
+    }
+
+    /// Deletes all checkpoints but one.
+    fn delete_checkpoints(&self, keep: Option<u64>) -> Result<(), Error> {
+        let path = self.path.join(FOLDER);
+        let entries = fs::read_dir(&path).map_err(|e| Error::io("reading the folder", &path, e))?;
+        for entry in entries {
+            let name = entry.map_err(|e| Error::io("reading the folder", &path, e))?.file_name();
+            let is_ours = name.as_bytes().starts_with(b"checkpoint-");
+            let kept = keep.is_some_and(|number| name == *Checkpoint::name(number));
+            if is_ours && !kept {
+                self.delete(&self.inside, &name)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// All is where it belongs: nothing of the journal is needed any more.
+    fn forget(&self) -> Result<(), Error> {
+        Journal::remove(&self.path)?;
+        self.delete_checkpoints(None)
+    }
+
+    /// The complete subvolume becomes read-only and gets its name.
+    fn give_name(&self, root: &File, journal: &Journal) -> Result<(), Error> {
+        let name = journal.begin.name.as_name();
+        let path = self.path.join(name);
+        subvolume::set_read_only(root, true).map_err(|e| Error::io("completing", &path, e))?;
+        rename_new(&self.path.join(WORK), &path)?;
+        subvolume::sync(&self.folder).map_err(|e| Error::io("writing out", &path, e))?;
+        self.forget()
+    }
+}
+
+impl<'a> Receiving<'a> {
+    /// Goes on with what was begun if it is the very same stream; else deletes
+    /// that and begins.
+    pub fn resume_or_begin(room: &'a Room, begin: Begin) -> Result<Receiving<'a>, Error> {
+        check_name(room, &begin)?;
+        match Journal::load(&room.path)? {
+            Some(journal) if journal.begin == begin => {
+                match Receiving::resume(room, journal.clone())? {
+                    Some(receiving) => return Ok(receiving),
+                    None => room.clear(&journal)?,
+                }
+            }
+            Some(journal) => room.clear(&journal)?,
+            None if room.subvolume(OsStr::new(WORK)).is_some() => {
+                return Err(Error::Refused(format!(
+                    "{}/{WORK} is there, but not its journal; delete it",
+                    room.path.display()
+                )));
+            }
+            None => {}
+        }
+        Receiving::begin_afresh(room, begin)
+    }
+
+    /// Begins at the stream's first byte.
+    pub fn begin_afresh(room: &'a Room, begin: Begin) -> Result<Receiving<'a>, Error> {
+        let mut journal = Journal { begin, work: None, note: None, checkpoint: None };
+        journal.save(&room.path)?;
+        let work = room.path.join(WORK);
+        let io = |error| Error::io("making the subvolume", &work, error);
+        match journal.begin.stream.parent {
+            None => subvolume::create(&room.folder, OsStr::new(WORK)).map_err(io)?,
+            Some(parent) => {
+                let (parent, _) = room.find(parent)?;
+                subvolume::snapshot(&parent, &room.folder, OsStr::new(WORK), false).map_err(io)?;
+            }
+        }
+        let (_, about) = subvolume::open(&work)?;
+        journal.work = Some(about.uuid);
+        Receiving::at(room, journal, Progress::default())
+    }
+
+    /// Goes on behind the last command, or else at the last checkpoint.
+    fn resume(room: &'a Room, mut journal: Journal) -> Result<Option<Receiving<'a>>, Error> {
+        let here = Circumstances::of(&room.folder);
+        let work = room.subvolume(OsStr::new(WORK));
+        let is_ours = work.is_some_and(|(_, about)| Some(about.uuid) == journal.work);
+        if is_ours && here.is_some() && journal.note == here {
+            let note = Note::open(&Journal::note_file(&room.path)?)
+                .map_err(|e| Error::io("mapping the note in", &room.path, e))?;
+            let progress = note.read();
+            let mut receiving = Receiving::at(room, journal, progress)?;
+            receiving.applier.expect_repetition();
+            return Ok(Some(receiving));
+        }
+        let Some(checkpoint) = journal.checkpoint.clone() else { return Ok(None) };
+        let name = Checkpoint::name(checkpoint.number);
+        let Ok((root, about)) = subvolume::open(&room.path.join(FOLDER).join(&name)) else {
+            return Ok(None);
+        };
+        if about.uuid != checkpoint.uuid {
+            return Ok(None);
+        }
+        let made = journal.work.take();
+        journal.note = None;
+        journal.save(&room.path)?;
+        room.delete_work(made)?;
+        let work = room.path.join(WORK);
+        subvolume::snapshot(&root, &room.folder, OsStr::new(WORK), false)
+            .map_err(|e| Error::io("going back to the checkpoint of", &work, e))?;
+        journal.work = Some(subvolume::open(&work)?.1.uuid);
+        Receiving::at(room, journal, checkpoint.progress).map(Some)
+    }
+
+    fn at(room: &'a Room, mut journal: Journal, progress: Progress) -> Result<Self, Error> {
+        let (root, _) = subvolume::open(&room.path.join(WORK))?;
+        let mut lenders = Lenders::default();
+        if let Some(parent) = journal.begin.stream.parent {
+            lenders.0.push((parent, room.find(parent)?.0));
+        }
+        let mut note = Note::open(&Journal::note_file(&room.path)?)
+            .map_err(|e| Error::io("mapping the note in", &room.path, e))?;
+        note.store(progress);
+        // Only now the note is this replica's.
+        journal.note = Circumstances::of(&room.folder);
+        journal.save(&room.path)?;
+        let Unfinished { uuid, kind, .. } = journal.begin.stream;
+        let blocks = progress.blocks();
+        Ok(Receiving {
+            room,
+            applier: Applier::new(root, uuid, lenders),
+            note,
+            reader: match progress.position {
+                0 => Reader::new(),
+                position => Reader::resumed(kind.version, position),
+            },
+            progress,
+            blocks,
+            chain: progress.chain(),
+            ahead: VecDeque::new(),
+            skip: (progress.position - blocks * BLOCK as u64) as usize,
+            checked_at: Instant::now(),
+            ended: false,
+            journal,
+        })
+    }
+
+    /// What is being received.
+    pub fn begin(&self) -> &Begin {
+        &self.journal.begin
+    }
+
+    /// Whole blocks that needn't come again, and the chain over them.
+    pub fn has(&self) -> (u64, Chain) {
+        (self.blocks, self.chain)
+    }
+
+    /// Carries out the commands that the next block completes; returns how many
+    /// blocks have come.
+    pub fn take(&mut self, block: &[u8]) -> Result<u64, Error> {
+        if block.is_empty() || block.len() > BLOCK {
+            return Err(Error::Remote(format!("a block of {} bytes came", block.len())));
+        }
+        self.blocks += 1;
+        self.chain = self.chain.after(block);
+        self.ahead.push_back(self.chain);
+        let skip = std::mem::take(&mut self.skip).min(block.len());
+        self.reader.feed(block.get(skip..).unwrap_or_default());
+        while let Some(command) = self.reader.next_command()? {
+            if self.ended {
+                return Err(StreamError::Order.into());
+            }
+            match command {
+                Command::Subvolume { uuid, .. } => check_stream(&self.journal, uuid, None)?,
+                Command::Snapshot { uuid, parent, .. } => {
+                    check_stream(&self.journal, uuid, Some(parent))?;
+                }
+                Command::End => self.ended = true,
+                command => {
+                    let outcome = self.applier.apply(&command);
+                    if let Err(error) = outcome {
+                        let compressed = matches!(command, Command::WriteCompressed { .. });
+                        return Err(if compressed { self.want_plain(error)? } else { error });
+                    }
+                }
+            }
+            let before = self.progress.blocks();
+            self.progress.position = self.reader.position();
+            for _ in before..self.progress.blocks() {
+                if let Some(chain) = self.ahead.pop_front() {
+                    self.progress.chain = chain.bytes();
+                }
+            }
+            self.note.store(self.progress);
+        }
+        if self.checked_at.elapsed() > CHECKPOINT_EVERY {
+            self.checkpoint()?;
+        }
+        Ok(self.blocks)
+    }
+
+    /// Makes the state so far survive a crash of the system.
+    pub fn checkpoint(&mut self) -> Result<(), Error> {
+        self.checked_at = Instant::now();
+        let before = self.journal.checkpoint.take();
+        if before.as_ref().is_some_and(|checkpoint| checkpoint.progress == self.progress) {
+            self.journal.checkpoint = before;
+            return Ok(());
+        }
+        let number = before.as_ref().map_or(1, |checkpoint| checkpoint.number + 1);
+        let name = Checkpoint::name(number);
+        let path = self.room.path.join(FOLDER).join(&name);
+        subvolume::snapshot(self.applier.root(), &self.room.inside, OsStr::new(&name), true)
+            .map_err(|e| Error::io("making the checkpoint", &path, e))?;
+        let uuid = subvolume::open(&path)?.1.uuid;
+        self.journal.checkpoint = Some(Checkpoint { number, uuid, progress: self.progress });
+        self.journal.save(&self.room.path)?;
+        self.room.delete_checkpoints(Some(number))
+    }
+
+    /// Completes the replica.
+    pub fn finish(&mut self, blocks: u64, chain: [u8; 32]) -> Result<(), Error> {
+        if !self.ended {
+            return Err(StreamError::Truncated(self.progress.position).into());
+        }
+        if (self.blocks, self.chain.bytes()) != (blocks, chain) {
+            return Err(Error::Differs("what came is not what was sent".to_owned()));
+        }
+        let Begin { stream, transaction, .. } = self.journal.begin;
+        let io = |error| Error::io("completing", &self.room.path.join(WORK), error);
+        let root = self.applier.root();
+        set_modified(root, self.journal.begin.modified).map_err(io)?;
+        // First the data, then the mark that it is all there.
+        syncfs(root).map_err(io)?;
+        subvolume::set_received(root, stream.uuid, transaction).map_err(io)?;
+        self.room.give_name(root, &self.journal)
+    }
+
+    /// Deletes it.
+    pub fn abandon(&mut self) -> Result<(), Error> {
+        self.room.clear(&self.journal)
+    }
+
+    /// The filesystem refused compressed data (another sector size, or an old
+    /// kernel): from now on it is sent unpacked.
+    fn want_plain(&self, error: Error) -> Result<Error, Error> {
+        let Error::Io { error: reason, .. } = &error else { return Ok(error) };
+        if !matches!(reason.raw_os_error(), Some(libc::EINVAL | libc::ENOTTY | libc::ENOSPC)) {
+            return Ok(error);
+        }
+        let path = self.room.path.join(FOLDER).join(PLAIN_ONLY);
+        File::create(&path).map_err(|e| Error::io("writing", &path, e))?;
+        Ok(Error::Connection(format!("{error}; the next try sends without compression")))
+    }
+}
+
+impl Room {
+    /// The subvolume in this folder that streams call `uuid`.
+    fn find(&self, uuid: braid_pool::uuid::Uuid) -> Result<(File, Subvolume), Error> {
+        let all = super::snapshots_in(&self.path)?;
+        let received = all.iter().find(|(_, about)| about.received_uuid == Some(uuid));
+        let found = received.or_else(|| all.iter().find(|(_, about)| about.uuid == uuid));
+        match found {
+            Some((name, _)) => subvolume::open(&self.path.join(name)),
+            None => Err(StreamError::NoLender(uuid).into()),
+        }
+    }
+}
+
+fn check_name(room: &Room, begin: &Begin) -> Result<(), Error> {
+    let name = begin.name.as_name();
+    let is_plain = Path::new(name).components().count() == 1
+        && Path::new(name).file_name() == Some(name)
+        && !name.as_bytes().starts_with(FOLDER.as_bytes());
+    if !is_plain || name.len() > 255 {
+        return Err(Error::Refused(format!("{name:?} can't be a snapshot's name")));
+    }
+    let path = room.path.join(name);
+    match room.subvolume(name) {
+        Some((_, about)) if !about.read_only && about.received_uuid.is_none() => {
+            Err(Error::Refused(format!(
+                "{} is there, writable and not marked as received: it looks like what an \
+                 interrupted `btrfs receive` leaves. Braid deletes only what it made; if nobody \
+                 needs it: btrfs subvolume delete '{}'",
+                path.display(),
+                path.display()
+            )))
+        }
+        _ if path.symlink_metadata().is_ok() => Err(Error::Refused(format!(
+            "{} is there already, and is no replica of this snapshot; move it away",
+            path.display()
+        ))),
+        _ => Ok(()),
+    }
+}
+
+fn check_stream(
+    journal: &Journal,
+    uuid: braid_pool::uuid::Uuid,
+    parent: Option<braid_pool::uuid::Uuid>,
+) -> Result<(), Error> {
+    let expected = journal.begin.stream;
+    if (uuid, parent) == (expected.uuid, expected.parent) {
+        return Ok(());
+    }
+    Err(Error::Remote("the stream is of another snapshot than was said".to_owned()))
+}
+
+fn set_modified(file: &File, (seconds, nanos): (i64, i64)) -> io::Result<()> {
+    let accessed = libc::timespec { tv_sec: 0, tv_nsec: libc::UTIME_OMIT };
+    let times = [accessed, libc::timespec { tv_sec: seconds, tv_nsec: nanos }];
+    // SAFETY: an open file and two times.
+    let done = unsafe { libc::futimens(file.as_raw_fd(), times.as_ptr()) };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+fn syncfs(file: &File) -> io::Result<()> {
+    // SAFETY: no pointers.
+    let done = unsafe { libc::syncfs(file.as_raw_fd()) };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}

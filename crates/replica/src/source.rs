@@ -1,0 +1,210 @@
+//! The sending end of a replication.
+
+mod choose;
+mod conversation;
+mod kernel;
+mod records;
+mod stream;
+mod throttle;
+mod watch;
+
+pub use choose::{Choice, Snapshot, chosen, series_of};
+pub use records::{Replica, Replicas};
+pub use watch::Watch;
+
+use crate::error::Error;
+use crate::exact_path::ExactPath;
+use crate::sink;
+use crate::wire::{Begin, Inventory, Link, Message, Selection, Unfinished};
+use braid_units::Rate;
+use choose::parent_for;
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A sink may be busy with writing out for so long.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// How to send.
+#[derive(Clone, Default)]
+pub struct Manner {
+    /// At most so fast.
+    pub limit: Option<Rate>,
+    /// Whether to find out first about how long each stream will be.
+    pub estimate: bool,
+    /// Told how far it is.
+    pub watch: Arc<Watch>,
+}
+
+/// What was sent.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Report {
+    /// Host, folder and filesystem where the replicas are.
+    pub place: String,
+    /// One for each snapshot that was completed, in order.
+    pub snapshots: Vec<Sent>,
+    /// How many were there already.
+    pub already_there: usize,
+}
+
+/// One snapshot that was sent.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Sent {
+    /// Its name.
+    pub name: ExactPath,
+    /// Against which its difference was sent.
+    pub parent: Option<ExactPath>,
+    /// Bytes of its stream.
+    pub stream_bytes: u64,
+    /// Bytes that left for it, with frames, in all tries.
+    pub sent_bytes: u64,
+    /// How often it was begun or gone on with.
+    pub tries: u32,
+    /// Where in the stream the last try went on.
+    pub resumed_at: u64,
+    /// How the stream was written.
+    pub protocol: u32,
+    /// Whether compressed data was sent as it is on the disk.
+    pub compressed: bool,
+    /// How long the last try took.
+    pub seconds: f64,
+}
+
+/// Sends the selected snapshots that the sink at the other end of `link`
+/// doesn't have yet, oldest first, each as the difference to one it has.
+///
+/// # Errors
+/// No snapshot is selected, the sink refuses, or the connection broke.
+pub fn serve(link: Link, selection: &Selection, manner: &Manner) -> Result<Report, Error> {
+    converse(link, manner, || chosen(selection))
+}
+
+/// As [`serve`], with snapshots that are chosen already.
+///
+/// # Errors
+/// As of [`serve`].
+pub fn serve_chosen(link: Link, choice: Choice, manner: &Manner) -> Result<Report, Error> {
+    converse(link, manner, || Ok(choice))
+}
+
+fn converse(
+    mut link: Link,
+    manner: &Manner,
+    choose: impl FnOnce() -> Result<Choice, Error>,
+) -> Result<Report, Error> {
+    let outcome = send_all(&mut link, choose, manner);
+    match &outcome {
+        Ok(report) => {
+            let text = serde_json::to_string(report).unwrap_or_default();
+            link.say(Message::Report(text))?;
+            link.say(Message::Bye)?;
+        }
+        Err(error) => {
+            let told = Message::Failed { why: error.to_string(), passing: error.is_passing() };
+            // Who is gone can't be told.
+            let _ = link.say(told);
+        }
+    }
+    outcome
+}
+
+fn send_all(
+    link: &mut Link,
+    choose: impl FnOnce() -> Result<Choice, Error>,
+    manner: &Manner,
+) -> Result<Report, Error> {
+    let mut inventory = match link.hear(PATIENCE)? {
+        Message::Inventory(inventory) => inventory,
+        other => return Err(crate::wire::unexpected(&crate::wire::Frame::Message(other))),
+    };
+    let choice = choose()?;
+    let mut records = Replicas::load(&choice.folder)?;
+    let mut report = Report { place: inventory.place.clone(), ..Report::default() };
+    let mut wanted = vec![];
+    for snapshot in choice.wanted {
+        if inventory.present.iter().any(|there| there.is_known_as(snapshot.uuid())) {
+            records.common(&inventory.place, &snapshot);
+            report.already_there += 1;
+        } else {
+            wanted.push(snapshot);
+        }
+    }
+    // What was begun comes first: nothing of it is to be lost.
+    let begun = inventory.unfinished.map(|unfinished| unfinished.uuid);
+    wanted.sort_by_key(|snapshot| Some(snapshot.uuid()) != begun);
+    manner.watch.expect(wanted.len());
+    for snapshot in wanted {
+        let begin = plan(&snapshot, &choice.nearby, &inventory)?;
+        let parent = begin
+            .stream
+            .parent
+            .and_then(|uuid| choice.nearby.iter().find(|other| other.uuid() == uuid));
+        let sent = stream::send(link, &begin, &snapshot, parent, manner);
+        let record = records.sent(&inventory.place, begin.stream, sent.bytes);
+        let (tries, sent_bytes) = (record.tries, record.bytes);
+        let done = match sent.outcome {
+            Ok(done) => done,
+            Err(error) => {
+                records.save(&choice.folder)?;
+                return Err(error);
+            }
+        };
+        records.common(&inventory.place, &snapshot);
+        records.save(&choice.folder)?;
+        inventory.unfinished = None;
+        inventory.present.push(crate::wire::Present {
+            name: snapshot.name.clone().into(),
+            uuid: snapshot.uuid(),
+            received: Some(snapshot.uuid()),
+        });
+        let sent = Sent {
+            name: snapshot.name.clone().into(),
+            parent: parent.map(|parent| parent.name.clone().into()),
+            stream_bytes: done.stream_bytes,
+            sent_bytes,
+            tries,
+            resumed_at: done.resumed_at,
+            protocol: begin.stream.kind.version,
+            compressed: begin.stream.kind.compressed,
+            seconds: done.took.as_secs_f64(),
+        };
+        manner.watch.completed(sent.clone());
+        report.snapshots.push(sent);
+    }
+    records.save(&choice.folder)?;
+    Ok(report)
+}
+
+/// How a snapshot is sent: as it was begun, where that can go on.
+fn plan(snapshot: &Snapshot, nearby: &[Snapshot], inventory: &Inventory) -> Result<Begin, Error> {
+    let about = fs::metadata(&snapshot.path)
+        .map_err(|error| Error::io("looking at", &snapshot.path, error))?;
+    let there = |other: &Snapshot| {
+        inventory.present.iter().any(|present| present.is_known_as(other.uuid()))
+    };
+    let best = sink::best_kind();
+    let kind = crate::subvolume::SendKind {
+        version: best.version.min(inventory.accepts.version).max(1),
+        compressed: best.compressed && inventory.accepts.compressed,
+    };
+    let afresh = || Unfinished {
+        uuid: snapshot.uuid(),
+        parent: parent_for(snapshot, nearby, there).map(Snapshot::uuid),
+        kind,
+    };
+    let can_go_on = |begun: &Unfinished| {
+        let parent_is_here = |uuid| nearby.iter().any(|other| other.uuid() == uuid && there(other));
+        begun.uuid == snapshot.uuid()
+            && begun.parent.is_none_or(parent_is_here)
+            && begun.kind.version <= best.version
+            && (!begun.kind.compressed || kind.compressed)
+    };
+    Ok(Begin {
+        name: snapshot.name.clone().into(),
+        stream: inventory.unfinished.filter(can_go_on).unwrap_or_else(afresh),
+        transaction: snapshot.about.changed_in,
+        modified: (about.mtime(), about.mtime_nsec()),
+    })
+}

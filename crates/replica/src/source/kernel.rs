@@ -1,0 +1,98 @@
+use super::choose::Snapshot;
+use crate::chain::BLOCK;
+use crate::error::Error;
+use crate::stream::{Command, Reader};
+use crate::subvolume::{self, SendOrder};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::thread::{self, JoinHandle};
+
+/// About how many bytes a stream will have: the lengths of all that it would
+/// carry, without reading the data.
+pub(super) fn estimate(snapshot: &Snapshot, order: &SendOrder) -> Result<u64, Error> {
+    let kind = subvolume::SendKind { version: 1, compressed: false };
+    let order = SendOrder { without_data: true, kind, ..*order };
+    let mut stream = KernelStream::begin(snapshot, &order)?;
+    let mut reader = Reader::new();
+    let mut data = 0;
+    while let Some(block) = stream.next_block()? {
+        reader.feed(&block);
+        while let Some(command) = reader.next_command()? {
+            if let Command::Extent { length } = command {
+                data += length;
+            }
+        }
+    }
+    Ok(reader.position() + data)
+}
+
+/// The kernel writing a stream.
+pub(super) struct KernelStream {
+    pipe: Option<File>,
+    writer: Option<JoinHandle<io::Result<()>>>,
+}
+
+impl KernelStream {
+    pub fn begin(snapshot: &Snapshot, order: &SendOrder) -> Result<KernelStream, Error> {
+        let io = |error| Error::io("sending", &snapshot.path, error);
+        let (root, _) = subvolume::open(&snapshot.path)?;
+        let (reader, writer) = pipe().map_err(io)?;
+        let order = *order;
+        let writer = thread::Builder::new()
+            .name("send".to_owned())
+            .spawn(move || subvolume::send(&root, &order, &writer))
+            .map_err(io)?;
+        Ok(KernelStream { pipe: Some(File::from(reader)), writer: Some(writer) })
+    }
+
+    /// The next block; only the last is shorter than others.
+    pub fn next_block(&mut self) -> Result<Option<Vec<u8>>, Error> {
+        let Some(pipe) = &mut self.pipe else { return Ok(None) };
+        let mut block = Vec::with_capacity(BLOCK);
+        pipe.take(BLOCK as u64)
+            .read_to_end(&mut block)
+            .map_err(|error| Error::Io { doing: "reading the send stream".to_owned(), error })?;
+        Ok((!block.is_empty()).then_some(block))
+    }
+
+    /// Whether the kernel wrote all it had to, once the pipe is at its end.
+    pub fn check(&mut self) -> Result<(), Error> {
+        let outcome = match self.writer.take().map(JoinHandle::join) {
+            Some(Ok(outcome)) => outcome,
+            None => Ok(()),
+            Some(Err(_)) => Err(io::Error::other("the sending thread died")),
+        };
+        outcome.map_err(|error| Error::Io {
+            doing: "making the send stream (btrfs send)".to_owned(),
+            error,
+        })
+    }
+}
+
+impl Drop for KernelStream {
+    fn drop(&mut self) {
+        // Without a reader the kernel stops writing.
+        self.pipe = None;
+        if let Some(writer) = self.writer.take() {
+            let _ = writer.join();
+        }
+    }
+}
+
+/// Larger than the default: fewer wakeups.
+const PIPE_SIZE: libc::c_int = 1 << 20;
+
+fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut ends = [0; 2];
+    // SAFETY: room for two descriptors.
+    if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let [read, write] = ends;
+    // SAFETY: the call has just made these; nobody else has them.
+    let (read, write) = unsafe { (OwnedFd::from_raw_fd(read), OwnedFd::from_raw_fd(write)) };
+    // SAFETY: no pointers; where it is refused the pipe stays as it is.
+    unsafe { libc::fcntl(write.as_raw_fd(), libc::F_SETPIPE_SZ, PIPE_SIZE) };
+    Ok((read, write))
+}

@@ -1,0 +1,136 @@
+//! What replicas a folder of snapshots has, kept in the folder itself.
+
+use super::choose::{Snapshot, series_of};
+use crate::error::Error;
+use crate::exact_path::ExactPath;
+use crate::sink::write_durably;
+use crate::wire::Unfinished;
+use braid_pool::uuid::Uuid;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+/// The file in the snapshots' folder.
+const FILE: &str = ".braid-replicas.json";
+
+/// All replicas of a folder.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Replicas {
+    #[serde(default)]
+    replicas: BTreeMap<String, Replica>,
+    #[serde(skip)]
+    changed: bool,
+}
+
+/// The replicas at one place.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Replica {
+    /// Of each subvolume the newest snapshot that is there too.
+    #[serde(default)]
+    pub common: BTreeMap<ExactPath, Common>,
+    /// What is being sent.
+    #[serde(default)]
+    pub sending: Option<Sending>,
+}
+
+/// A snapshot that both sides have.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Common {
+    /// Its name here.
+    pub name: ExactPath,
+    /// The transaction that made it, to tell which is newer.
+    pub made_in: u64,
+}
+
+/// What it has cost so far to send one snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sending {
+    /// Which stream.
+    pub stream: Unfinished,
+    /// Bytes that left, with frames.
+    pub bytes: u64,
+    /// How often it was begun or gone on with.
+    pub tries: u32,
+}
+
+impl Replicas {
+    /// The records of a folder; empty where there are none yet.
+    ///
+    /// # Errors
+    /// They are there but can't be read.
+    pub fn load(folder: &Path) -> Result<Replicas, Error> {
+        let path = folder.join(FILE);
+        let text = match fs::read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Replicas::default()),
+            other => other.map_err(|e| Error::io("reading", &path, e))?,
+        };
+        serde_json::from_slice(&text)
+            .map_err(|error| Error::Refused(format!("{}: {error}", path.display())))
+    }
+
+    /// Writes what changed.
+    ///
+    /// # Errors
+    /// The folder can't be written.
+    pub fn save(&mut self, folder: &Path) -> Result<(), Error> {
+        if !std::mem::take(&mut self.changed) {
+            return Ok(());
+        }
+        let path = folder.join(FILE);
+        let text =
+            serde_json::to_vec_pretty(self).map_err(|e| Error::io("writing", &path, e.into()))?;
+        write_durably(&path, &text)
+    }
+
+    /// Both sides have this snapshot.
+    pub fn common(&mut self, place: &str, snapshot: &Snapshot) {
+        let replica = self.replicas.entry(place.to_owned()).or_default();
+        let common = Common { name: snapshot.name.clone().into(), made_in: snapshot.about.made_in };
+        let series = ExactPath::from(series_of(&snapshot.name).to_owned());
+        if replica.sending.is_some_and(|sending| sending.stream.uuid == snapshot.uuid()) {
+            replica.sending = None;
+            self.changed = true;
+        }
+        if replica.common.get(&series).is_none_or(|known| known.made_in < common.made_in) {
+            replica.common.insert(series, common);
+            self.changed = true;
+        }
+    }
+
+    /// So many more bytes were sent in one more try; returns the sums.
+    pub(super) fn sent(&mut self, place: &str, stream: Unfinished, bytes: u64) -> Sending {
+        let replica = self.replicas.entry(place.to_owned()).or_default();
+        let before = replica.sending.filter(|sending| sending.stream.uuid == stream.uuid);
+        let sending = Sending {
+            stream,
+            bytes: before.map_or(0, |sending| sending.bytes) + bytes,
+            tries: before.map_or(0, |sending| sending.tries) + 1,
+        };
+        replica.sending = Some(sending);
+        self.changed = true;
+        sending
+    }
+
+    /// Each place to which something is being sent, with the UUIDs that are
+    /// needed for it: the parent's, and the snapshot's own.
+    pub fn being_sent(&self) -> Vec<(String, Option<Uuid>)> {
+        let sending = self
+            .replicas
+            .iter()
+            .filter_map(|(place, replica)| replica.sending.map(|sending| (place, sending.stream)));
+        let both = |(place, stream): (&String, Unfinished)| {
+            [(place.clone(), stream.parent), (place.clone(), Some(stream.uuid))]
+        };
+        sending.flat_map(both).collect()
+    }
+
+    /// Each place with the name of a snapshot that its next difference needs.
+    pub fn common_parents(&self) -> Vec<(String, ExactPath)> {
+        let of_place = |(place, replica): (&String, &Replica)| -> Vec<(String, ExactPath)> {
+            replica.common.values().map(|common| (place.clone(), common.name.clone())).collect()
+        };
+        self.replicas.iter().flat_map(of_place).collect()
+    }
+}

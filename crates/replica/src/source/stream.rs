@@ -1,0 +1,164 @@
+use super::choose::Snapshot;
+use super::conversation::Conversation;
+use super::kernel::{self, KernelStream};
+use super::throttle::Throttle;
+use super::{Manner, PATIENCE, Watch};
+use crate::chain::{BLOCK, Chain};
+use crate::error::Error;
+use crate::subvolume::SendOrder;
+use crate::wire::{Begin, Frame, Incoming, Link, Message};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// What became of sending one snapshot.
+pub(super) struct Attempt {
+    /// Bytes that left, with frames, also when it failed.
+    pub bytes: u64,
+    pub outcome: Result<Done, Error>,
+}
+
+pub(super) struct Done {
+    pub stream_bytes: u64,
+    pub resumed_at: u64,
+    pub took: Duration,
+}
+
+/// Sends one snapshot, or the rest of it.
+pub(super) fn send(
+    link: &mut Link,
+    begin: &Begin,
+    snapshot: &Snapshot,
+    parent: Option<&Snapshot>,
+    manner: &Manner,
+) -> Attempt {
+    let counter = link.out.sent();
+    let before = counter.load(Ordering::Relaxed);
+    let outcome = send_from_where_it_stopped(link, begin, snapshot, parent, manner);
+    Attempt { bytes: counter.load(Ordering::Relaxed) - before, outcome }
+}
+
+fn send_from_where_it_stopped(
+    link: &mut Link,
+    begin: &Begin,
+    snapshot: &Snapshot,
+    parent: Option<&Snapshot>,
+    manner: &Manner,
+) -> Result<Done, Error> {
+    let began = Instant::now();
+    let order = SendOrder {
+        parent: parent.map(|parent| parent.about.id),
+        kind: begin.stream.kind,
+        without_data: false,
+    };
+    manner.watch.expected.store(0, Ordering::Relaxed);
+    if manner.estimate {
+        // Only for the display, so it neither delays nor fails anything.
+        let (snapshot, watch) = (snapshot.clone(), Arc::clone(&manner.watch));
+        thread::spawn(move || {
+            if let Ok(estimate) = kernel::estimate(&snapshot, &order) {
+                watch.expected.store(estimate, Ordering::Relaxed);
+            }
+        });
+    }
+    link.say(Message::Begin(begin.clone()))?;
+    let ready = |link: &mut Link| match link.hear(PATIENCE)? {
+        Message::Ready { blocks, chain } => Ok((blocks, Chain::from_bytes(chain))),
+        other => Err(crate::wire::unexpected(&Frame::Message(other))),
+    };
+    loop {
+        let has = ready(link)?;
+        let mut stream = KernelStream::begin(snapshot, &order)?;
+        let conversation = Conversation::new(&mut link.out, has.0);
+        manner.watch.resumed_at.store(has.0 * BLOCK as u64, Ordering::Relaxed);
+        let incoming = &mut link.incoming;
+        let stream_bytes = thread::scope(|scope| {
+            scope.spawn(|| conversation.ping_while_silent());
+            let pushed = match discard(&mut stream, has, &manner.watch) {
+                Ok(false) => Ok(None),
+                Ok(true) => converse(&mut stream, has, &conversation, incoming, manner),
+                Err(error) => Err(error),
+            };
+            conversation.end();
+            pushed
+        })?;
+        match stream_bytes {
+            Some(stream_bytes) => {
+                let resumed_at = has.0 * BLOCK as u64;
+                return Ok(Done { stream_bytes, resumed_at, took: began.elapsed() });
+            }
+            None => link.say(Message::Restart)?,
+        }
+    }
+}
+
+/// Reads what the sink has already; says whether it is the same.
+fn discard(
+    stream: &mut KernelStream,
+    (blocks, chain): (u64, Chain),
+    watch: &Watch,
+) -> Result<bool, Error> {
+    let mut ours = Chain::default();
+    for number in 1..=blocks {
+        match stream.next_block()? {
+            Some(block) => ours = ours.after(&block),
+            None => return Ok(false),
+        }
+        watch.position.store(number * BLOCK as u64, Ordering::Relaxed);
+    }
+    Ok(ours == chain)
+}
+
+/// Sends the rest while another thread listens; returns how long the stream was.
+fn converse(
+    stream: &mut KernelStream,
+    has: (u64, Chain),
+    conversation: &Conversation<'_>,
+    incoming: &mut Incoming,
+    manner: &Manner,
+) -> Result<Option<u64>, Error> {
+    let (pushed, heard) = thread::scope(|scope| {
+        let listener = scope.spawn(|| conversation.listen(incoming));
+        let pushed = push(stream, has, conversation, manner);
+        if pushed.is_err() {
+            conversation.give_up();
+        }
+        (pushed, listener.join().unwrap_or_else(|_| Err(broken("a thread died"))))
+    });
+    match (pushed, heard) {
+        // The other end's own words tell more than a broken pipe.
+        (Err(Error::Connection(_)) | Ok(_), Err(told)) => Err(told),
+        (pushed, _) => pushed.map(Some),
+    }
+}
+
+/// Sends the blocks behind those that the sink has; returns how long the stream was.
+fn push(
+    stream: &mut KernelStream,
+    (has, mut chain): (u64, Chain),
+    conversation: &Conversation<'_>,
+    manner: &Manner,
+) -> Result<u64, Error> {
+    let mut throttle = manner.limit.map(Throttle::new);
+    let mut blocks = has;
+    let mut bytes = has * BLOCK as u64;
+    while let Some(block) = stream.next_block()? {
+        chain = chain.after(&block);
+        blocks += 1;
+        bytes += block.len() as u64;
+        if let Some(throttle) = &mut throttle {
+            throttle.pass(block.len());
+        }
+        let length = block.len() as u64;
+        conversation.send_block(block)?;
+        manner.watch.moved(length, bytes);
+    }
+    stream.check()?;
+    conversation.send(Frame::Message(Message::End { blocks, chain: chain.bytes() }))?;
+    Ok(bytes)
+}
+
+fn broken(why: &str) -> Error {
+    Error::Connection(why.to_owned())
+}

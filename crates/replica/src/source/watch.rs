@@ -1,0 +1,44 @@
+use super::Sent;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// How far a replication is, for whoever shows it.
+#[derive(Debug, Default)]
+pub struct Watch {
+    /// Snapshots to send.
+    pub snapshots: AtomicU64,
+    /// Snapshots that are complete.
+    pub done: AtomicU64,
+    /// The byte of the present stream that comes next.
+    pub position: AtomicU64,
+    /// The byte of the present stream from which it went on.
+    pub resumed_at: AtomicU64,
+    /// About how long the present stream is; 0 where nobody asked.
+    pub expected: AtomicU64,
+    /// Bytes of streams that went over, in all tries.
+    pub moved: AtomicU64,
+    sent: Mutex<Vec<Sent>>,
+}
+
+impl Watch {
+    pub(super) fn expect(&self, snapshots: usize) {
+        self.snapshots.store(snapshots as u64, Ordering::Relaxed);
+        self.done.store(0, Ordering::Relaxed);
+    }
+
+    /// So many bytes went over, and the stream is now at `position`.
+    pub(crate) fn moved(&self, bytes: u64, position: u64) {
+        self.moved.fetch_add(bytes, Ordering::Relaxed);
+        self.position.store(position, Ordering::Relaxed);
+    }
+
+    pub(super) fn completed(&self, sent: Sent) {
+        self.done.fetch_add(1, Ordering::Relaxed);
+        self.sent.lock().unwrap_or_else(PoisonError::into_inner).push(sent);
+    }
+
+    /// All that was completed, also in tries that failed later.
+    pub(crate) fn sent(&self) -> Vec<Sent> {
+        self.sent.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}

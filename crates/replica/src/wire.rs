@@ -1,0 +1,13 @@
+//! What two ends of a replication say to each other: frames with a bounded
+//! length, over a pipe, a TCP connection or a channel inside one process.
+
+mod frame;
+mod link;
+mod message;
+
+pub use frame::{Frame, FrameError, LONGEST};
+pub(crate) use link::unexpected;
+pub use link::{Incoming, Link, Outgoing};
+pub use message::{
+    Begin, Inventory, Message, Open, PROTOCOL, Present, Selection, Unfinished, Work,
+};

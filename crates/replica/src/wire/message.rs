@@ -1,0 +1,148 @@
+use crate::exact_path::ExactPath;
+use crate::manifest::Line;
+use crate::subvolume::SendKind;
+use braid_pool::uuid::Uuid;
+use serde::{Deserialize, Serialize};
+
+/// The version of what is said here; both ends must have the same.
+pub const PROTOCOL: u32 = 1;
+
+/// Everything but the stream itself.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Message {
+    /// First word of who started the other end: what it shall do.
+    Open(Open),
+    /// The sink's first word.
+    Inventory(Inventory),
+    /// The source will send this snapshot.
+    Begin(Begin),
+    /// The sink has so many blocks of it, with this hash.
+    Ready {
+        /// Whole blocks that needn't be sent again.
+        blocks: u64,
+        /// The chain over these.
+        chain: [u8; 32],
+    },
+    /// The source's stream doesn't begin as the sink's did: from the start.
+    Restart,
+    /// The stream is complete.
+    End {
+        /// How many blocks it had.
+        blocks: u64,
+        /// The chain over all.
+        chain: [u8; 32],
+    },
+    /// The replica is complete, read-only and on the disk.
+    Done,
+    /// What the source did, for a pull: JSON of its report.
+    Report(String),
+    /// Some lines of a manifest, sorted by path.
+    Lines(Vec<Line>),
+    /// The source (or a manifest) has no more.
+    Bye,
+    /// Why it can't go on. With `passing`, trying again may help.
+    Failed {
+        /// For the user.
+        why: String,
+        /// Whether to try again.
+        passing: bool,
+    },
+}
+
+/// What the other end shall do.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Open {
+    /// [`PROTOCOL`]
+    pub protocol: u32,
+    /// The work.
+    pub work: Work,
+}
+
+/// A kind of work.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Work {
+    /// Receive snapshots into this folder.
+    Sink {
+        /// Which.
+        folder: ExactPath,
+    },
+    /// Send snapshots.
+    Source {
+        /// Which.
+        selection: Selection,
+        /// At most so many bytes a second.
+        limit: Option<u64>,
+    },
+    /// Tell each file below a folder.
+    Manifest {
+        /// Which.
+        folder: ExactPath,
+    },
+}
+
+/// Which snapshots are meant.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Selection {
+    /// A snapshot, or a folder with snapshots.
+    pub path: ExactPath,
+    /// Of each subvolume only its newest.
+    pub newest: bool,
+}
+
+/// What a sink has.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Inventory {
+    /// Host, filesystem and folder: by this the source remembers the replica.
+    pub place: String,
+    /// The read-only subvolumes in the folder.
+    pub present: Vec<Present>,
+    /// A replica that was begun.
+    pub unfinished: Option<Unfinished>,
+    /// The best kind of stream that can be carried out there.
+    pub accepts: SendKind,
+}
+
+/// A snapshot that a sink has.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Present {
+    /// Its name in the folder.
+    pub name: ExactPath,
+    /// Its own UUID.
+    pub uuid: Uuid,
+    /// Of what it is a replica.
+    pub received: Option<Uuid>,
+}
+
+impl Present {
+    /// Whether streams may call it `uuid`.
+    pub fn is_known_as(&self, uuid: Uuid) -> bool {
+        self.received == Some(uuid) || self.uuid == uuid
+    }
+}
+
+/// A replica that was begun, and how: only the very same stream can go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unfinished {
+    /// The snapshot.
+    pub uuid: Uuid,
+    /// Against what its difference was sent.
+    pub parent: Option<Uuid>,
+    /// How the stream was written.
+    pub kind: SendKind,
+}
+
+/// The snapshot that comes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Begin {
+    /// The name it shall have.
+    pub name: ExactPath,
+    /// What its stream is.
+    pub stream: Unfinished,
+    /// The source's transaction.
+    pub transaction: u64,
+    /// When its root folder was modified, in seconds and nanoseconds: streams
+    /// make new files there under passing names and don't set this right again.
+    pub modified: (i64, i64),
+}

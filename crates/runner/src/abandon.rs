@@ -1,0 +1,95 @@
+//! Takes back what an interrupted plan did, the last step first.
+
+use crate::journal::{Event, Log, StepState};
+use crate::run::{Happening, RunError, unmet, wake};
+use crate::system::{LeftBehind, System};
+use crate::undo::{claims, made_by, undo};
+use braid_pool::step::{Step, Undo};
+
+/// A step that was done and stays.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Remains {
+    /// What it did.
+    pub step: String,
+    /// Why it stays.
+    pub why: String,
+}
+
+/// Undoes the steps that were begun. One that can't be undone ends that: those before it stay
+/// too, since it rests on them. Returns what stays, in the plan's order.
+pub fn abandon(
+    log: &mut dyn Log,
+    system: &mut dyn System,
+    tell: &mut dyn FnMut(Happening),
+) -> Result<Vec<Remains>, RunError> {
+    if !log.record().abandoning {
+        log.write(Event::Abandoning)?;
+    }
+    let plan = log.record().plan.clone();
+    wake(system, &plan)?;
+    let mut remains: Vec<Remains> = Vec::new();
+    for (index, step) in plan.steps.iter().enumerate().rev() {
+        let state = log.record().steps[index];
+        if matches!(state, StepState::Untouched | StepState::Kept | StepState::Undone) {
+            continue;
+        }
+        let cancelled = cancelled(system, step, state)?;
+        let why = match (why_it_stays(system, step, state, cancelled)?, remains.last()) {
+            (None, Some(later)) => Some(format!("what stays rests on it: {}", later.step)),
+            (why, _) => why,
+        };
+        if let Some(why) = why {
+            log.write(Event::Left { step: index, why: why.clone() })?;
+            remains.push(Remains { step: step.says.clone(), why });
+            continue;
+        }
+        if let (Undo::By(actions), false) = (&step.undo, untouched(system, step, state)?) {
+            log.write(Event::Undoing { step: index })?;
+            tell(Happening::Begun(step));
+            undo(system, tell, step, actions)?;
+        }
+        log.write(Event::Undone { step: index })?;
+        tell(Happening::Done(step));
+    }
+    log.write(Event::Abandoned)?;
+    remains.reverse();
+    Ok(remains)
+}
+
+/// Whether the kernel was still at the step and could be stopped: then it is as good as undone,
+/// also where it couldn't be undone once it had ended.
+fn cancelled(system: &mut dyn System, step: &Step, state: StepState) -> Result<bool, RunError> {
+    if !matches!(state, StepState::Begun | StepState::Undoing) {
+        return Ok(false);
+    }
+    let stopped = system.cancel(&step.action);
+    let stopped = stopped.map_err(|error| RunError::System { step: step.says.clone(), error })?;
+    let half = LeftBehind::Half(made_by(step));
+    Ok(stopped && unmet(system, step, &step.after, &half)?.is_some())
+}
+
+fn why_it_stays(
+    system: &mut dyn System,
+    step: &Step,
+    state: StepState,
+    cancelled: bool,
+) -> Result<Option<String>, RunError> {
+    if cancelled {
+        return Ok(None);
+    }
+    if let Undo::Never(why) = &step.undo {
+        return Ok((!untouched(system, step, state)?).then(|| why.clone()));
+    }
+    // A disk that was claimed is written to once more: it must be that disk, with our things on it.
+    let ours = LeftBehind::InUse(made_by(step));
+    Ok(unmet(system, step, &claims(step), &ours)?.map(|(_, instead)| instead))
+}
+
+/// Whether the step was killed before it wrote anything: the disks that it claims still carry
+/// what they did, which must not be taken for ours.
+fn untouched(system: &mut dyn System, step: &Step, state: StepState) -> Result<bool, RunError> {
+    let claims = claims(step);
+    Ok(state == StepState::Begun
+        && !claims.is_empty()
+        && unmet(system, step, &claims, &LeftBehind::Nothing)?.is_none())
+}

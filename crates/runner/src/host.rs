@@ -1,0 +1,139 @@
+//! The real host.
+
+mod command;
+mod condition;
+mod config_root;
+mod exclusive;
+mod file;
+mod file_action;
+mod file_condition;
+mod filesystem_size;
+mod long;
+mod probe;
+mod wake;
+
+pub use condition::Observation;
+pub use config_root::ConfigRoot;
+pub use file_action::{with_line, without_line};
+pub use probe::{observe, observe_host};
+
+use crate::progress::Progress;
+use crate::system::{LeftBehind, System, SystemError, Verdict};
+use braid_pool::step::{Action, Argv, Condition, Plan};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How often and how long the host is given time to show what was done.
+const SETTLE: Duration = Duration::from_millis(200);
+const SETTLE_TRIES: u32 = 25;
+
+/// For so long a look at all disks and pools is good for further conditions.
+const FRESH: Duration = Duration::from_millis(500);
+
+/// The host that this process runs on.
+#[derive(Debug)]
+pub struct Host {
+    config: ConfigRoot,
+    outputs: PathBuf,
+    stop: Arc<AtomicBool>,
+    seen: Option<(Instant, Observation)>,
+}
+
+impl Host {
+    /// `outputs`: the file to which what commands say is appended. `stop`: set from elsewhere
+    /// (Ctrl-C) when the user wants to stop.
+    pub fn new(config: ConfigRoot, outputs: PathBuf, stop: Arc<AtomicBool>) -> Host {
+        Host { config, outputs, stop, seen: None }
+    }
+
+    /// What was seen a moment ago, if we have done nothing since.
+    fn observation(&mut self) -> &Observation {
+        let fresh = |seen: &(Instant, Observation)| seen.0.elapsed() < FRESH;
+        let seen = self.seen.take().filter(fresh);
+        let look = || {
+            let observation = probe::observe();
+            (Instant::now(), observation)
+        };
+        &self.seen.insert(seen.unwrap_or_else(look)).1
+    }
+
+    fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+}
+
+impl System for Host {
+    fn check(&mut self, condition: &Condition, left: &LeftBehind) -> Result<Verdict, SystemError> {
+        match condition {
+            Condition::Not(inner) => {
+                let holds = self.check(inner, left)?.holds();
+                Ok(Verdict::when(!holds, || format!("{inner}")))
+            }
+            Condition::Any(some) => {
+                let mut instead = Vec::new();
+                for each in some {
+                    match self.check(each, left)? {
+                        Verdict::Holds => return Ok(Verdict::Holds),
+                        Verdict::Fails(why) => instead.push(why),
+                    }
+                }
+                Ok(Verdict::Fails(instead.join("; ")))
+            }
+            of_files => match file_condition::check(&self.config, of_files)? {
+                Some(verdict) => Ok(verdict),
+                None => probe::check(self, of_files, left),
+            },
+        }
+    }
+
+    fn perform(
+        &mut self,
+        action: &Action,
+        tell: &mut dyn FnMut(&Progress),
+    ) -> Result<(), SystemError> {
+        if self.stopped() {
+            return Err(SystemError::Stopped);
+        }
+        self.seen = None;
+        match action {
+            Action::Run(argv) => self.run(argv, tell),
+            Action::WaitFor { until, progress } => self.wait_for(until, progress, tell),
+            other => file_action::perform(&self.config, other),
+        }
+    }
+
+    fn follow(
+        &mut self,
+        action: &Action,
+        tell: &mut dyn FnMut(&Progress),
+    ) -> Result<bool, SystemError> {
+        self.seen = None;
+        match action {
+            Action::Run(argv) => match &argv.progress {
+                Some(progress) => self.follow_running(progress, tell),
+                None => Ok(false),
+            },
+            _ => Ok(false),
+        }
+    }
+
+    fn cancel(&mut self, action: &Action) -> Result<bool, SystemError> {
+        self.seen = None;
+        match action {
+            Action::Run(Argv { progress: Some(progress), .. }) => self.cancel_running(progress),
+            _ => Ok(false),
+        }
+    }
+
+    fn wake(&mut self, plan: &Plan) -> Result<(), SystemError> {
+        wake::wake(self, plan)
+    }
+
+    fn settle(&mut self, tries: u32) -> bool {
+        self.seen = None;
+        std::thread::sleep(SETTLE);
+        tries < SETTLE_TRIES && !self.stopped()
+    }
+}

@@ -1,0 +1,87 @@
+//! Conditions on files, directories and mount points.
+
+use super::probe::observe_host;
+use super::{ConfigRoot, file};
+use crate::system::{SystemError, Verdict};
+use braid_pool::step::Condition;
+use std::path::Path;
+
+/// The answer, or nothing for a condition on something else.
+pub fn check(config: &ConfigRoot, condition: &Condition) -> Result<Option<Verdict>, SystemError> {
+    Ok(Some(match condition {
+        Condition::NotMounted { at } => {
+            Verdict::when(!is_mount_point(at)?, || "something is mounted there".to_owned())
+        }
+        Condition::Directory { path } => {
+            Verdict::when(Path::new(path).is_dir(), || "there is none".to_owned())
+        }
+        Condition::FileHasLine { file, line } => {
+            let text = read(&config.path(Path::new(file)))?;
+            Verdict::when(text.lines().any(|each| each == line), || "it hasn't".to_owned())
+        }
+        Condition::FileHolds { path, text } => {
+            let holds = read(&config.path(Path::new(path)))? == *text;
+            Verdict::when(holds, || "it holds something else".to_owned())
+        }
+        Condition::KernelHas { path, value } => {
+            let is = read(Path::new(path))?;
+            Verdict::when(is.trim() == value, || format!("it is {}", is.trim()))
+        }
+        Condition::InitramfsFresh => {
+            let stale = observe_host(config).initramfs_stale == Some(true);
+            Verdict::when(!stale, || "it is older than mdadm.conf".to_owned())
+        }
+        _ => return Ok(None),
+    }))
+}
+
+/// Whether something is mounted at this path, in our mount namespace.
+pub fn is_mount_point(at: &str) -> Result<bool, SystemError> {
+    let table = read(Path::new("/proc/self/mountinfo"))?;
+    // The fifth field; blanks and backslashes in it are written as octal numbers (proc(5)).
+    Ok(table.lines().filter_map(|line| line.split(' ').nth(4)).any(|field| unescaped(field) == at))
+}
+
+fn read(path: &Path) -> Result<String, SystemError> {
+    match file::read(path) {
+        Ok(text) => Ok(text.unwrap_or_default()),
+        Err(error) => Err(SystemError::Failed(format!("{}: {error}", path.display()))),
+    }
+}
+
+fn unescaped(field: &str) -> String {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let octal = |digits: &[u8]| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok();
+        match (first, after.get(..3).and_then(octal)) {
+            (b'\\', Some(byte)) => {
+                bytes.push(byte);
+                rest = &after[3..];
+            }
+            _ => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blanks_in_mount_points_are_understood() {
+        assert_eq!(unescaped(r"/mnt/my\040disk\134x"), r"/mnt/my disk\x");
+        assert_eq!(unescaped(r"/mnt/\04"), r"/mnt/\04");
+    }
+
+    #[test]
+    fn the_root_is_a_mount_point_and_a_folder_is_not() {
+        assert!(is_mount_point("/proc").unwrap());
+        let folder = tempfile::tempdir().unwrap();
+        assert!(!is_mount_point(folder.path().to_str().unwrap()).unwrap());
+    }
+}

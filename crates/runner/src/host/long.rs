@@ -1,0 +1,241 @@
+//! Running programs and waiting for the kernel, with a word on how far it is.
+
+use super::Host;
+use super::command::{self, CommandError, Tick, WhenKilled};
+use super::probe;
+use crate::progress::{Eta, Progress};
+use crate::system::{LeftBehind, System, SystemError, Verdict};
+use braid_disks::HostRoot;
+use braid_disks::btrfs::{self, ioctl};
+use braid_pool::observed::{ExclusiveOperation, ObservedMd};
+use braid_pool::step::{Argv, Condition, Progress as Source};
+use braid_pool::uuid::Uuid;
+use std::time::{Duration, Instant};
+
+/// How often is looked at how far something is.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// For so long nothing may run while what is waited for isn't so.
+const IDLE_LIMIT: Duration = Duration::from_secs(10);
+
+impl Host {
+    /// Runs a program to its end. What takes long is the kernel's work and goes on when we are
+    /// killed; everything else is killed too.
+    pub(super) fn run(
+        &self,
+        argv: &Argv,
+        tell: &mut dyn FnMut(&Progress),
+    ) -> Result<(), SystemError> {
+        let when_killed = match argv.progress {
+            Some(_) => WhenKilled::GoesOn,
+            None => WhenKilled::Dies,
+        };
+        let mut watch = argv.progress.as_ref().map(Watch::new);
+        let result = command::run(argv, &self.outputs, when_killed, &mut || {
+            if self.stopped() {
+                return Tick::Stop;
+            }
+            if let Some(watch) = &mut watch {
+                watch.look(tell);
+            }
+            Tick::GoOn
+        });
+        result.map_err(|error| match error {
+            CommandError::Stopped => SystemError::Stopped,
+            other => SystemError::Failed(other.to_string()),
+        })
+    }
+
+    /// Waits for a condition, as long as something runs that may bring it about.
+    pub(super) fn wait_for(
+        &mut self,
+        until: &Condition,
+        source: &Source,
+        tell: &mut dyn FnMut(&Progress),
+    ) -> Result<(), SystemError> {
+        let mut watch = Watch::new(source);
+        let mut idle_since = Instant::now();
+        loop {
+            let instead = match self.check(until, &LeftBehind::Nothing)? {
+                Verdict::Holds => return Ok(()),
+                Verdict::Fails(instead) => instead,
+            };
+            if watch.look(tell) || !work_of(source).is_none() {
+                idle_since = Instant::now();
+            }
+            if idle_since.elapsed() > IDLE_LIMIT {
+                let message = format!("waited in vain until {until}: {instead}; nothing runs");
+                return Err(SystemError::Failed(message));
+            }
+            self.pause()?;
+            self.seen = None;
+        }
+    }
+
+    /// Waits for the end of what runs already, if it does; a paused balance is told to go on.
+    pub(super) fn follow_running(
+        &mut self,
+        source: &Source,
+        tell: &mut dyn FnMut(&Progress),
+    ) -> Result<bool, SystemError> {
+        match work_of(source) {
+            Work::None => return Ok(false),
+            Work::Paused { mount } => {
+                let resume = Argv::new("btrfs", ["balance".to_owned(), "resume".to_owned(), mount])
+                    .with_progress(source.clone());
+                return self.run(&resume, tell).map(|()| true);
+            }
+            Work::Runs { .. } => {}
+        }
+        let mut watch = Watch::new(source);
+        while !work_of(source).is_none() {
+            watch.look(tell);
+            self.pause()?;
+        }
+        Ok(true)
+    }
+
+    /// Stops what runs already, if it does and can be stopped.
+    pub(super) fn cancel_running(&mut self, source: &Source) -> Result<bool, SystemError> {
+        let words: &[&str] = match source {
+            Source::BtrfsBalance { .. } => &["balance", "cancel"],
+            Source::BtrfsReplace { .. } => &["replace", "cancel"],
+            Source::BtrfsRemove { .. } => &["device", "remove", "cancel"],
+            Source::MdSync { .. } | Source::Unknown => return Ok(false),
+        };
+        let mount = match work_of(source) {
+            Work::None => return Ok(false),
+            Work::Runs { mount } | Work::Paused { mount } => mount,
+        };
+        let cancel = Argv::new("btrfs", words.iter().map(|word| (*word).to_owned()).chain([mount]));
+        self.run(&cancel, &mut |_| {})?;
+        while !work_of(source).is_none() {
+            self.pause()?;
+        }
+        Ok(true)
+    }
+
+    fn pause(&self) -> Result<(), SystemError> {
+        if self.stopped() {
+            return Err(SystemError::Stopped);
+        }
+        std::thread::sleep(LOOK_EVERY);
+        Ok(())
+    }
+}
+
+/// What the kernel is at.
+#[derive(Debug, PartialEq, Eq)]
+enum Work {
+    None,
+    Runs { mount: String },
+    Paused { mount: String },
+}
+
+impl Work {
+    fn is_none(&self) -> bool {
+        *self == Work::None
+    }
+}
+
+fn work_of(source: &Source) -> Work {
+    let (uuid, wanted) = match source {
+        Source::BtrfsBalance { uuid } => (uuid, ExclusiveOperation::Balance),
+        Source::BtrfsReplace { uuid } => (uuid, ExclusiveOperation::DeviceReplace),
+        Source::BtrfsRemove { uuid, .. } => (uuid, ExclusiveOperation::DeviceRemove),
+        Source::MdSync { uuid } => {
+            let syncs = array(*uuid).is_some_and(|md| md.sync.is_some());
+            return if syncs { Work::Runs { mount: String::new() } } else { Work::None };
+        }
+        Source::Unknown => return Work::None,
+    };
+    let seen = probe::observe();
+    let Some(btrfs) = seen.btrfs(*uuid) else { return Work::None };
+    let mount = btrfs.mounts.first().map_or(String::new(), |mount| mount.at.clone());
+    let is = &btrfs.exclusive_operation;
+    let paused = wanted == ExclusiveOperation::Balance && *is == ExclusiveOperation::BalancePaused;
+    if paused {
+        Work::Paused { mount }
+    } else if *is == wanted {
+        Work::Runs { mount }
+    } else {
+        Work::None
+    }
+}
+
+/// Looks now and then at how far something is, and tells.
+struct Watch {
+    source: Source,
+    begun: Instant,
+    looked: Option<Instant>,
+    eta: Eta,
+    share: Option<f64>,
+    /// Bytes on a device that is being removed, when it was first looked at.
+    bytes_at_first: Option<u64>,
+}
+
+impl Watch {
+    fn new(source: &Source) -> Watch {
+        Watch {
+            source: source.clone(),
+            begun: Instant::now(),
+            looked: None,
+            eta: Eta::default(),
+            share: None,
+            bytes_at_first: None,
+        }
+    }
+
+    /// Tells how far it is, if it is time to; whether that has changed.
+    fn look(&mut self, tell: &mut dyn FnMut(&Progress)) -> bool {
+        if self.looked.is_some_and(|looked| looked.elapsed() < LOOK_EVERY) {
+            return false;
+        }
+        self.looked = Some(Instant::now());
+        let share = self.share_now().map(|share| share.clamp(0.0, 1.0));
+        let moved = share != self.share;
+        self.share = share;
+        let left = share.and_then(|share| self.eta.left(self.begun.elapsed(), share));
+        tell(&Progress { doing: doing(&self.source).to_owned(), share, left });
+        moved
+    }
+
+    /// Nothing when it can't be known: what can't be watched still goes on.
+    fn share_now(&mut self) -> Option<f64> {
+        match &self.source {
+            Source::BtrfsBalance { uuid } => {
+                let open = btrfs::open(&HostRoot::real(), *uuid)?;
+                let progress = ioctl::balance_progress(&open).ok()??;
+                Some(progress.completed as f64 / progress.expected.max(1) as f64)
+            }
+            Source::BtrfsReplace { uuid } => {
+                let open = btrfs::open(&HostRoot::real(), *uuid)?;
+                let progress = ioctl::replace_progress(&open).ok()?;
+                let runs = progress.state == ioctl::ReplaceState::Started;
+                runs.then_some(progress.per_mille as f64 / 1000.0)
+            }
+            Source::BtrfsRemove { uuid, devid } => {
+                let seen = probe::observe();
+                let member = seen.btrfs(*uuid)?.members.iter().find(|m| m.devid == *devid)?;
+                let now = member.allocated_bytes;
+                let first = *self.bytes_at_first.get_or_insert(now.max(1));
+                Some(1.0 - now as f64 / first as f64)
+            }
+            Source::MdSync { uuid } => array(*uuid)?.sync.map(|sync| sync.done),
+            Source::Unknown => None,
+        }
+    }
+}
+
+fn doing(source: &Source) -> &'static str {
+    match source {
+        Source::BtrfsBalance { .. } => "balance",
+        Source::BtrfsReplace { .. } => "replace",
+        Source::BtrfsRemove { .. } => "moving data away",
+        Source::MdSync { .. } => "sync",
+        Source::Unknown => "working",
+    }
+}
+
+fn array(uuid: Uuid) -> Option<ObservedMd> {
+    probe::observe().array(uuid).cloned()
+}

@@ -1,0 +1,100 @@
+//! What the host's disks and pools are now.
+
+use super::condition::Observation;
+use super::{ConfigRoot, Host, exclusive, filesystem_size};
+use crate::system::{LeftBehind, SystemError, Verdict};
+use braid_disks::{AskSmart, HostRoot, Inventory};
+use braid_pool::disk::{Claim, Content};
+use braid_pool::observed::{ObservedHost, ObservedPool};
+use braid_pool::step::Condition;
+use braid_pool::uuid::Uuid;
+use std::path::Path;
+
+/// Less than that of a device may be left over: filesystems grow by whole groups.
+const UNFILLED_PERCENT: u64 = 2;
+
+/// Looks at everything but the disks' health.
+pub fn observe() -> Observation {
+    let host = HostRoot::real();
+    let inventory = Inventory::take(&host, AskSmart::No);
+    let pools = braid_disks::pools::observe(&host, &inventory);
+    Observation { disks: inventory.disks, pools }
+}
+
+/// What the host around the pools is like; its configuration is looked for below `config`.
+pub fn observe_host(config: &ConfigRoot) -> ObservedHost {
+    let real = braid_disks::host::observe(&HostRoot::real(), &Inventory::default());
+    if config.is_host() {
+        return real;
+    }
+    let there = HostRoot::at(config.folder());
+    let configured = braid_disks::host::observe(&there, &Inventory::default());
+    ObservedHost {
+        fstab: configured.fstab,
+        mdadm_conf: configured.mdadm_conf,
+        initramfs_stale: configured.initramfs_stale,
+        initramfs_command: configured.initramfs_command,
+        ..real
+    }
+}
+
+/// Answers a condition on disks and pools.
+pub fn check(
+    host: &mut Host,
+    condition: &Condition,
+    left: &LeftBehind,
+) -> Result<Verdict, SystemError> {
+    match condition {
+        Condition::AsClaimed(claim) => claimed(claim, condition, left),
+        Condition::FilesystemFillsDevice { uuid, at } => {
+            fills_device(host.observation(), *uuid, at)
+        }
+        Condition::Empty { .. } => {
+            observe().check(condition, left).ok_or_else(|| unknown(condition))
+        }
+        other => host.observation().check(other, left).ok_or_else(|| unknown(other)),
+    }
+}
+
+/// The disk is looked at while it is held, so that nobody can change it meanwhile.
+fn claimed(
+    claim: &Claim,
+    condition: &Condition,
+    left: &LeftBehind,
+) -> Result<Verdict, SystemError> {
+    let held = exclusive::hold(claim.path()).ok().flatten();
+    let mut seen = observe();
+    if held.is_some() {
+        let ours = seen.disks.iter_mut().filter(|disk| disk.id() == *claim.id());
+        ours.for_each(|disk| disk.contents.retain(|content| *content != Content::Busy));
+    }
+    let verdict = seen.check(condition, left).ok_or_else(|| unknown(condition))?;
+    drop(held);
+    Ok(verdict)
+}
+
+fn fills_device(seen: &Observation, uuid: Uuid, at: &str) -> Result<Verdict, SystemError> {
+    let found = seen.pools.iter().find_map(|pool| match pool {
+        ObservedPool::Md(md) => {
+            let on = md.carries.as_ref().filter(|on| on.uuid == Some(uuid))?;
+            Some((md.path()?, md.size_bytes, on.kind.clone()))
+        }
+        ObservedPool::Btrfs(_) => None,
+    });
+    let Some((device, size_bytes, kind)) = found else {
+        return Ok(Verdict::Fails(format!("there is no filesystem {uuid} on an array")));
+    };
+    let used = match kind.as_str() {
+        "xfs" => filesystem_size::xfs(Path::new(at)),
+        _ => filesystem_size::ext4(Path::new(&device)),
+    };
+    let used = used.map_err(|error| SystemError::Failed(format!("{at}: {error}")))?;
+    let unfilled = size_bytes.saturating_sub(used);
+    Ok(Verdict::when(unfilled <= size_bytes / 100 * UNFILLED_PERCENT, || {
+        format!("{} of its device are unused", braid_units::ByteSize::from_bytes(unfilled))
+    }))
+}
+
+fn unknown(condition: &Condition) -> SystemError {
+    SystemError::Failed(format!("nothing here can tell whether {condition}"))
+}

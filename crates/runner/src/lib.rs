@@ -1,0 +1,14 @@
+//! Carries out plans: step by step, with a journal, so that an interrupted one goes on or is undone.
+
+mod abandon;
+pub mod host;
+pub mod journal;
+pub mod progress;
+mod run;
+pub mod scrub;
+pub mod simulated;
+pub mod system;
+mod undo;
+
+pub use abandon::{Remains, abandon};
+pub use run::{Happening, RunError, run};

@@ -1,0 +1,229 @@
+//! Carries a plan out, from where its journal stands to its end.
+
+use crate::journal::{Event, JournalError, Log, StepState};
+use crate::progress::Progress;
+use crate::system::{LeftBehind, System, SystemError, Verdict};
+use crate::undo::{claims, made_by, undo};
+use braid_pool::step::{Action, Condition, Plan, Step, Undo};
+
+/// What is told to the user meanwhile.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Happening<'a> {
+    /// The step is being performed or undone.
+    Begun(&'a Step),
+    /// How far it is.
+    Goes(&'a Step, Progress),
+    /// It is done, or undone.
+    Done(&'a Step),
+    /// It was so already.
+    Kept(&'a Step),
+}
+
+/// Why a plan stopped. What was done until then is in its journal.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// Something isn't as the step needs it; nothing of the step was done.
+    #[error("{step}: not done, since this must hold: {needs}; but {instead}")]
+    Unmet {
+        /// The step.
+        step: String,
+        /// What must hold.
+        needs: String,
+        /// What is the case.
+        instead: String,
+    },
+    /// The step was performed and yet isn't done.
+    #[error("{step}: was performed, but this doesn't hold: {needs}; {instead}")]
+    Ineffective {
+        /// The step.
+        step: String,
+        /// What should hold.
+        needs: String,
+        /// What is the case.
+        instead: String,
+    },
+    /// The host failed.
+    #[error("{step}: {error}")]
+    System {
+        /// The step.
+        step: String,
+        /// What it said.
+        error: SystemError,
+    },
+    /// The plan is being undone, so it can't go on.
+    #[error(
+        "\"{title}\" is being abandoned and can't go on: `braid pool abandon {pool}` ends that"
+    )]
+    BeingAbandoned {
+        /// What was planned.
+        title: String,
+        /// Its pool.
+        pool: String,
+    },
+    /// The journal can't be written: nothing more is done.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+}
+
+impl RunError {
+    /// Whether nothing failed: the user stopped it, or nothing can be written any more.
+    pub(crate) fn is_interruption(&self) -> bool {
+        matches!(self, RunError::Journal(_) | RunError::System { error: SystemError::Stopped, .. })
+    }
+}
+
+/// Performs the plan's steps one by one, each of which is in the journal before it is begun and
+/// when it is done. What is done already, by an earlier run or by somebody else, is left alone.
+pub fn run(
+    log: &mut dyn Log,
+    system: &mut dyn System,
+    tell: &mut dyn FnMut(Happening),
+) -> Result<(), RunError> {
+    let plan = log.record().plan.clone();
+    if log.record().abandoning {
+        return Err(RunError::BeingAbandoned { title: plan.title, pool: plan.pool });
+    }
+    if log.record().steps.iter().any(|state| *state != StepState::Untouched) {
+        wake(system, &plan)?;
+    }
+    for (index, step) in plan.steps.iter().enumerate() {
+        let begun = match log.record().steps[index] {
+            StepState::Done | StepState::Kept if !lost(system, step)? => continue,
+            StepState::Untouched => false,
+            _ => true,
+        };
+        let result = advance(log, system, tell, index, step, begun);
+        if let Err(error) = result {
+            if !error.is_interruption() {
+                log.write(Event::Failed { step: index, why: error.to_string() })?;
+            }
+            return Err(error);
+        }
+    }
+    Ok(log.write(Event::Finished)?)
+}
+
+fn advance(
+    log: &mut dyn Log,
+    system: &mut dyn System,
+    tell: &mut dyn FnMut(Happening),
+    index: usize,
+    step: &Step,
+    begun: bool,
+) -> Result<(), RunError> {
+    let left = if begun { LeftBehind::Half(made_by(step)) } else { LeftBehind::Nothing };
+    let done = |system: &mut dyn System| -> Result<bool, RunError> {
+        Ok(!step.after.is_empty() && unmet(system, step, &step.after, &left)?.is_none())
+    };
+    let followed = |system: &mut dyn System, tell: &mut dyn FnMut(Happening)| {
+        Ok::<bool, RunError>(begun && follow(system, tell, step)?)
+    };
+    if done(system)? || (followed(system, tell)? && (step.after.is_empty() || done(system)?)) {
+        let event = if begun { Event::Done { step: index } } else { Event::Kept { step: index } };
+        log.write(event)?;
+        tell(if begun { Happening::Done(step) } else { Happening::Kept(step) });
+        return Ok(());
+    }
+    if let (true, Undo::By(actions)) = (begun, &step.undo) {
+        clear_the_way(system, tell, step, actions)?;
+    }
+    if let Some((needs, instead)) = unmet(system, step, &step.before, &left)? {
+        return Err(RunError::Unmet { step: step.says.clone(), needs, instead });
+    }
+    log.write(Event::Begun { step: index })?;
+    tell(Happening::Begun(step));
+    perform(system, tell, step, &step.action)?;
+    let half = LeftBehind::Half(made_by(step));
+    let mut tries = 0;
+    while let Some((needs, instead)) = unmet(system, step, &step.after, &half)? {
+        if !system.settle(tries) {
+            return Err(RunError::Ineffective { step: step.says.clone(), needs, instead });
+        }
+        tries += 1;
+    }
+    log.write(Event::Done { step: index })?;
+    tell(Happening::Done(step));
+    Ok(())
+}
+
+/// Half of the step may be on its disks and in its own way: takes that back, so that it can be
+/// begun anew. But what somebody else has put there since then stays.
+fn clear_the_way(
+    system: &mut dyn System,
+    tell: &mut dyn FnMut(Happening),
+    step: &Step,
+    actions: &[Action],
+) -> Result<(), RunError> {
+    let claims = claims(step);
+    if unmet(system, step, &claims, &LeftBehind::Nothing)?.is_none() {
+        return Ok(());
+    }
+    let ours = LeftBehind::InUse(made_by(step));
+    if let Some((needs, instead)) = unmet(system, step, &claims, &ours)? {
+        return Err(RunError::Unmet { step: step.says.clone(), needs, instead });
+    }
+    undo(system, tell, step, actions)
+}
+
+/// Whether a reboot has taken what the step brought about: mounts, kernel settings, and what only
+/// runs (md writes down a `--replace` a little later than it begins).
+fn lost(system: &mut dyn System, step: &Step) -> Result<bool, RunError> {
+    Ok(!step.after.is_empty()
+        && step.after.iter().all(is_volatile)
+        && unmet(system, step, &step.after, &LeftBehind::Nothing)?.is_some())
+}
+
+fn is_volatile(condition: &Condition) -> bool {
+    match condition {
+        Condition::Mounted { .. } | Condition::KernelHas { .. } => true,
+        Condition::Not(inner) => matches!(**inner, Condition::ArrayIdle { .. }),
+        Condition::Any(some) => some.iter().any(is_volatile),
+        _ => false,
+    }
+}
+
+/// Tells the host that it goes on with a plan.
+pub(crate) fn wake(system: &mut dyn System, plan: &Plan) -> Result<(), RunError> {
+    system.wake(plan).map_err(|error| RunError::System { step: plan.title.clone(), error })
+}
+
+/// Performs one action of the step.
+pub(crate) fn perform(
+    system: &mut dyn System,
+    tell: &mut dyn FnMut(Happening),
+    step: &Step,
+    action: &Action,
+) -> Result<(), RunError> {
+    let performed =
+        system.perform(action, &mut |progress| tell(Happening::Goes(step, progress.clone())));
+    performed.map_err(|error| RunError::System { step: step.says.clone(), error })
+}
+
+/// Waits for what an earlier run left running.
+fn follow(
+    system: &mut dyn System,
+    tell: &mut dyn FnMut(Happening),
+    step: &Step,
+) -> Result<bool, RunError> {
+    let followed =
+        system.follow(&step.action, &mut |progress| tell(Happening::Goes(step, progress.clone())));
+    followed.map_err(|error| RunError::System { step: step.says.clone(), error })
+}
+
+/// The first of the conditions that doesn't hold, and what is the case instead.
+pub(crate) fn unmet(
+    system: &mut dyn System,
+    step: &Step,
+    conditions: &[Condition],
+    left: &LeftBehind,
+) -> Result<Option<(String, String)>, RunError> {
+    for condition in conditions {
+        let verdict = system
+            .check(condition, left)
+            .map_err(|error| RunError::System { step: step.says.clone(), error })?;
+        if let Verdict::Fails(instead) = verdict {
+            return Ok(Some((condition.to_string(), instead)));
+        }
+    }
+    Ok(None)
+}

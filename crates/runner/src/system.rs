@@ -1,0 +1,86 @@
+//! What the runner needs of a host.
+
+use crate::progress::Progress;
+use braid_pool::step::{Action, Condition, Plan};
+use braid_pool::uuid::Uuid;
+
+/// A host that steps are performed on: the real one ([`crate::host`]) or a simulated one
+/// ([`crate::simulated`]).
+pub trait System {
+    /// Whether the condition holds now.
+    fn check(&mut self, condition: &Condition, left: &LeftBehind) -> Result<Verdict, SystemError>;
+
+    /// Does it, to its end.
+    fn perform(
+        &mut self,
+        action: &Action,
+        tell: &mut dyn FnMut(&Progress),
+    ) -> Result<(), SystemError>;
+
+    /// When the host is still at the action, which an earlier run of this program began (the
+    /// kernel's long operations outlive it and, some, a reboot): sees that it goes on, waits for
+    /// its end and returns `true`; else `false` at once.
+    fn follow(
+        &mut self,
+        action: &Action,
+        tell: &mut dyn FnMut(&Progress),
+    ) -> Result<bool, SystemError>;
+
+    /// When the host is still at the action: stops it, so that all is as if it had never been
+    /// begun but for what was moved already, and returns `true`; else `false`.
+    fn cancel(&mut self, action: &Action) -> Result<bool, SystemError>;
+
+    /// Called before a plan goes on or is undone that an earlier run left: after a reboot the
+    /// arrays and filesystems that it made may not be known to the kernel.
+    fn wake(&mut self, plan: &Plan) -> Result<(), SystemError>;
+
+    /// Gives the host a moment to show what was done to it (device nodes come a little later);
+    /// `false` when there was time enough.
+    fn settle(&mut self, tries: u32) -> bool;
+}
+
+/// The answer to a condition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is so.
+    Holds,
+    /// It is not; this is how it is instead.
+    Fails(String),
+}
+
+/// What a step may have left on the disks that it claims: then these are no longer what they were
+/// when the plan was made, and that is right.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum LeftBehind {
+    /// Nothing: it was never begun.
+    #[default]
+    Nothing,
+    /// It was interrupted: the disks may be empty or carry the filesystems and arrays of these
+    /// UUIDs, which the step makes.
+    Half(Vec<Uuid>),
+    /// The same, and these may be in use, since the step is about to be undone.
+    InUse(Vec<Uuid>),
+}
+
+/// Why the host did not do or tell what it should.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SystemError {
+    /// It failed.
+    #[error("{0}")]
+    Failed(String),
+    /// The user wants to stop; the kernel may go on with what it is at.
+    #[error("stopped")]
+    Stopped,
+}
+
+impl Verdict {
+    /// Whether it is so.
+    pub fn holds(&self) -> bool {
+        *self == Verdict::Holds
+    }
+
+    /// Holds if so; else what is instead.
+    pub fn when(so: bool, instead: impl FnOnce() -> String) -> Verdict {
+        if so { Verdict::Holds } else { Verdict::Fails(instead()) }
+    }
+}
