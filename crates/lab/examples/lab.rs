@@ -1,18 +1,19 @@
-//! The lab's command line by itself: `cargo run -p braid-lab --example lab --
-//! run six-3g --engine mptcp`. The engine `tunnel` needs `braid lab` instead,
-//! since it starts the running program as the tunnel.
+//! The lab without the rest of Braid: what `braid lab` does, by
+//! `cargo run -p braid-lab --example lab -- lab run …`. It has no engine
+//! `tunnel`.
 
 use braid_lab::LabArgs;
 use clap::Parser;
 use std::process::ExitCode;
 
 #[derive(Parser)]
-#[command(name = "lab")]
-struct Cli {
-    #[command(flatten)]
-    lab: LabArgs,
+enum Cli {
+    /// As `braid lab`
+    Lab(LabArgs),
 }
 
+/// Where the lab starts itself, it does so as `braid lab …`.
 fn main() -> ExitCode {
-    braid_lab::execute(Cli::parse().lab.command)
+    let Cli::Lab(args) = Cli::parse();
+    braid_lab::execute(args.command)
 }

@@ -1,13 +1,22 @@
 //! The lab's command line.
 
+mod compare_command;
+mod vm_command;
+
+pub use compare_command::CompareArgs;
+pub use vm_command::VmArgs;
+
 use crate::cancel::Cancel;
 use crate::demo;
 use crate::engines::EngineName;
+use crate::engines::mptcp_proxy::{self, MptcpProxyArgs};
+use crate::engines::null_loop::{self, NullLoopArgs};
 use crate::live::{self, Live};
-use crate::report::{Report, bars, html, markdown};
-use crate::run::{Plan, run};
+use crate::report::{bars, markdown, page};
+use crate::run::{Findings, Plan, run};
 use crate::scenario::{SHIPPED, Scenario};
 use crate::scratch::Scratch;
+use crate::second_kernel::{self, Handover};
 use crate::topology;
 use clap::{Args, Subcommand};
 use std::path::{Path, PathBuf};
@@ -44,10 +53,27 @@ pub enum LabCommand {
     Run(RunArgs),
     /// Show each link alone, round robin, the kernel's MPTCP and Braid side by side
     Demo(DemoArgs),
+    /// Measure all engines of the kernel and Braid side by side: one command, one report
+    #[command(after_help = "Example: braid lab compare --suite home-lan --report lan.html \
+        --markdown lan.md\n\nTakes below 30 minutes; engines that this kernel lacks are measured \
+        in a VM. Exit status: as of `braid lab run`.")]
+    Compare(CompareArgs),
     /// List the scenarios that are part of this program
     Scenarios(ScenariosArgs),
     /// Measure how exactly this machine emulates links
     Calibrate,
+    /// Run a command as root in a second kernel (User Mode Linux), with disks of its own
+    #[command(after_help = "Example: braid lab vm -d 300MB -- sh -c 'mkfs.ext4 -q /dev/ubda && \
+        mount /dev/ubda /mnt && df /mnt'\n\nThe command sees this host's files; what it writes \
+        stays in the VM, except in --writable folders. Exit status: the command's; 3 there can be \
+        no VM here, 124 the time was over.")]
+    Vm(VmArgs),
+    /// One end of the engine `mptcp:proxy`
+    #[command(hide = true)]
+    MptcpProxy(MptcpProxyArgs),
+    /// One end of the engine `null`
+    #[command(hide = true)]
+    NullLoop(NullLoopArgs),
 }
 
 /// `braid lab run`.
@@ -55,8 +81,9 @@ pub enum LabCommand {
 pub struct RunArgs {
     /// Scenario file, or the name of a shipped scenario
     pub scenario: PathBuf,
-    /// tunnel, tunnel:MODE, link:NAME, each, mptcp, ecmp or external:FILE; may be repeated
-    /// [default: each and tunnel]
+    /// tunnel, tunnel:MODE, link:NAME, each, mptcp, mptcp:proxy, ecmp, round-robin, null,
+    /// external:FILE, or another of the kernel's, as bonding:balance-rr (a wrong name lists
+    /// all); may be repeated [default: each and tunnel]
     #[arg(long = "engine", value_name = "ENGINE")]
     pub engines: Vec<String>,
     /// Measure everything this often, the engines in turn
@@ -77,6 +104,26 @@ pub struct RunArgs {
     /// Do not measure the links alone: faster, but there is no sum to compare with
     #[arg(long)]
     pub no_baseline: bool,
+    /// Seconds that one run takes, instead of the scenario's
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub seconds: Option<u64>,
+    /// What the lab tells itself in a VM
+    #[command(flatten)]
+    pub inside: InsideArgs,
+}
+
+/// What a run outside tells the one in a VM.
+#[derive(Debug, Args)]
+pub struct InsideArgs {
+    /// What paths in the scenario are relative to
+    #[arg(long, hide = true)]
+    relative_to: Option<PathBuf>,
+    /// How long one run takes
+    #[arg(long, hide = true)]
+    milliseconds: Option<u64>,
+    /// Where to leave what was measured
+    #[arg(long, hide = true)]
+    handover: Option<PathBuf>,
 }
 
 /// `braid lab demo`.
@@ -105,6 +152,22 @@ pub fn execute(command: LabCommand) -> ExitCode {
         LabCommand::Demo(args) => execute_demo(&args),
         LabCommand::Scenarios(args) => execute_scenarios(&args),
         LabCommand::Calibrate => execute_calibrate(),
+        LabCommand::Compare(args) => compare_command::execute(&args),
+        LabCommand::Vm(args) => vm_command::execute(&args),
+        LabCommand::MptcpProxy(args) => match mptcp_proxy::serve(&args) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("braid lab mptcp-proxy: {error}");
+                ExitCode::from(NOT_MEASURED)
+            }
+        },
+        LabCommand::NullLoop(args) => match null_loop::run(&args) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("braid lab null-loop: {error}");
+                ExitCode::from(NOT_MEASURED)
+            }
+        },
     }
 }
 
@@ -133,7 +196,7 @@ fn prepare(wanted: &[&Path]) -> Result<Prepared, ExitCode> {
 }
 
 fn execute_run(args: &RunArgs) -> ExitCode {
-    let scenario = match load(&args.scenario, args.seed) {
+    let scenario = match load_for_run(args) {
         Ok(scenario) => scenario,
         Err(error) => return usage(&error),
     };
@@ -149,6 +212,7 @@ fn execute_run(args: &RunArgs) -> ExitCode {
         }
     }
     let mut wanted: Vec<&Path> = outputs.into_iter().filter_map(|path| path.as_deref()).collect();
+    wanted.extend(args.inside.handover.as_deref());
     for engine in &engines {
         if let EngineName::External(file) = engine {
             wanted.push(file);
@@ -166,9 +230,16 @@ fn execute_run(args: &RunArgs) -> ExitCode {
         keep_logs: args.keep_logs.clone(),
         program: prepared.program,
     };
-    let findings = run(&plan, &prepared.scratch, &prepared.cancel, &Live::new());
-    println!("\n{}", markdown(&findings.report));
-    let written = write_outputs(&findings.report, args.json.as_deref(), args.report.as_deref());
+    // A VM's console is a terminal, but not the user's.
+    let live = if args.inside.handover.is_some() { Live::lines() } else { Live::new() };
+    let findings = run(&plan, &prepared.scratch, &prepared.cancel, &live);
+    if let Some(path) = &args.inside.handover {
+        return finish(&[], Handover::write(&findings, path), &prepared.cancel);
+    }
+    for report in findings.reports() {
+        println!("\n{}", markdown(report));
+    }
+    let written = write_outputs(&findings, args.json.as_deref(), args.report.as_deref());
     finish(&findings.failures, written, &prepared.cancel)
 }
 
@@ -193,7 +264,7 @@ fn execute_demo(args: &DemoArgs) -> ExitCode {
         demo::run(scenario, &prepared.program, &prepared.scratch, &prepared.cancel, &live);
     println!("\n{}", markdown(&findings.report));
     println!("{}", bars(&findings.report, live::width()));
-    let written = write_outputs(&findings.report, None, Some(&args.report));
+    let written = write_outputs(&findings, None, Some(&args.report));
     if written.is_ok() {
         println!("Plots: {}", args.report.display());
     }
@@ -243,6 +314,27 @@ fn execute_calibrate() -> ExitCode {
     }
 }
 
+fn load_for_run(args: &RunArgs) -> Result<Scenario, String> {
+    let mut scenario = match &args.inside.relative_to {
+        None => load(&args.scenario, args.seed)?,
+        Some(folder) => {
+            let name = args.scenario.display().to_string();
+            let text = std::fs::read_to_string(&args.scenario)
+                .map_err(|error| format!("{name}: {error}"))?;
+            Scenario::parse_with_seed(&name, &text, folder, args.seed)
+                .map_err(|error| error.to_string())?
+        }
+    };
+    let own = args.seconds.map(Duration::from_secs);
+    if let Some(duration) = args.inside.milliseconds.map(Duration::from_millis).or(own) {
+        scenario.last(duration);
+    }
+    if args.inside.handover.is_some() {
+        second_kernel::prepare_inside(&mut scenario);
+    }
+    Ok(scenario)
+}
+
 fn load(file: &Path, seed: Option<u64>) -> Result<Scenario, String> {
     Scenario::load_with_seed(file, seed).map_err(|error| error.to_string())
 }
@@ -278,15 +370,19 @@ fn writable(path: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-fn write_outputs(report: &Report, json: Option<&Path>, page: Option<&Path>) -> Result<(), String> {
+fn write_outputs(
+    findings: &Findings,
+    json: Option<&Path>,
+    html: Option<&Path>,
+) -> Result<(), String> {
     let write = |path: &Path, text: String| {
         std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
     };
     if let Some(path) = json {
-        write(path, report.results().to_json() + "\n")?;
+        write(path, findings.results().to_json() + "\n")?;
     }
-    if let Some(path) = page {
-        write(path, html(report))?;
+    if let Some(path) = html {
+        write(path, page(&findings.reports()))?;
     }
     Ok(())
 }

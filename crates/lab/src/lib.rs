@@ -3,6 +3,7 @@
 mod baseline;
 pub mod cancel;
 mod command;
+pub mod compare;
 mod demo;
 pub mod emulator;
 pub mod engines;
@@ -12,7 +13,10 @@ pub mod report;
 pub mod run;
 pub mod scenario;
 pub mod scratch;
+pub mod second_kernel;
 pub mod topology;
 pub mod traffic;
 
-pub use command::{DemoArgs, LabArgs, LabCommand, RunArgs, ScenariosArgs, execute};
+pub use command::{
+    CompareArgs, DemoArgs, LabArgs, LabCommand, RunArgs, ScenariosArgs, VmArgs, execute,
+};

@@ -40,9 +40,19 @@ impl Live {
         Live { form, state: RefCell::default() }
     }
 
+    /// A line a run, whatever standard output is.
+    pub fn lines() -> Self {
+        Live { form: Form::Lines, state: RefCell::default() }
+    }
+
     /// Shows nothing.
     pub fn silent() -> Self {
         Live { form: Form::Silent, state: RefCell::default() }
+    }
+
+    /// Whether it shows anything.
+    pub fn is_shown(&self) -> bool {
+        self.form != Form::Silent
     }
 
     /// A run begins.

@@ -6,7 +6,7 @@ use crate::live::Live;
 use crate::report::{CpuSeconds, LinkSeries};
 use crate::scenario::{Scenario, Traffic, TrafficDirection, TrafficKind};
 use crate::topology::{Backend, Topology, TopologyError};
-use crate::traffic::{self, Measured, OfferedRates, Setting};
+use crate::traffic::{self, Measured, OfferedRates, Setting, SmbServer};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -14,6 +14,9 @@ use std::time::{Duration, Instant};
 
 /// From the decision to start to the start: every thread is ready by then.
 const LEAD: Duration = Duration::from_millis(300);
+/// The same with Samba's client, which is a process to be started, in a VM a
+/// slow one.
+const SMB_LEAD: Duration = Duration::from_secs(2);
 /// Between two samples of the links' counters.
 const SAMPLE: Duration = Duration::from_millis(100);
 /// The concentrator's first port for traffic.
@@ -63,7 +66,9 @@ pub(crate) fn measure(
     cancel: &Cancel,
     live: &Live,
 ) -> Result<Outcome, MeasureError> {
-    let start = Instant::now() + LEAD;
+    let servers = smb_servers(topology, flows, cancel)?;
+    let lead = if servers.iter().any(Option::is_some) { SMB_LEAD } else { LEAD };
+    let start = Instant::now() + lead;
     let arrived = AtomicU64::new(0);
     let cpu_before = cpu_seconds(&running.processes);
     let (results, wire, events) = thread::scope(|scope| {
@@ -71,7 +76,8 @@ pub(crate) fn measure(
         let mut port = FIRST_PORT;
         let threads: Vec<_> = flows
             .iter()
-            .map(|flow| {
+            .zip(&servers)
+            .map(|(flow, smb)| {
                 let first_port = port;
                 port = port.saturating_add(traffic::ports(flow.traffic));
                 let arrived = &arrived;
@@ -87,6 +93,7 @@ pub(crate) fn measure(
                         start: start + flow.traffic.start,
                         stop: start + flow.traffic.stop,
                         cancel,
+                        smb: smb.as_ref(),
                         arrived,
                     };
                     traffic::run(flow.traffic, flow.rates, &setting)
@@ -130,6 +137,26 @@ pub(crate) fn measure(
     let kernel_plays =
         topology.links().iter().any(|link| matches!(link.backend(), Backend::Kernel { .. }));
     Ok(Outcome { measured, cpu, wire, counts_ip: !kernel_plays })
+}
+
+/// The servers of the flows that need one, which take their time to start.
+fn smb_servers(
+    topology: &Topology,
+    flows: &[Flow<'_>],
+    cancel: &Cancel,
+) -> Result<Vec<Option<SmbServer>>, MeasureError> {
+    let mut port = FIRST_PORT;
+    let mut servers = Vec::new();
+    for flow in flows {
+        let failed = |source| MeasureError::Traffic { traffic: flow.traffic.to_string(), source };
+        let server = matches!(flow.traffic.kind, TrafficKind::Smb)
+            .then(|| SmbServer::start(port, topology.concentrator(), cancel))
+            .transpose()
+            .map_err(failed)?;
+        servers.push(server);
+        port = port.saturating_add(traffic::ports(flow.traffic));
+    }
+    Ok(servers)
 }
 
 fn play_events(

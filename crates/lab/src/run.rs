@@ -2,13 +2,14 @@
 
 use crate::baseline::{Baselines, RunFailure, Surroundings, build, offered};
 use crate::cancel::Cancel;
-use crate::engines::{self, Bench, EngineName};
+use crate::engines::{self, Bench, EngineName, missing};
 use crate::live::Live;
 use crate::measure::{Flow, Outcome, measure};
-use crate::report::{Detail, Host, Record, Report, Run};
+use crate::report::{Detail, Host, Record, Report, Results, Run};
 use crate::scenario::{Scenario, Traffic};
 use crate::scratch::Scratch;
-use crate::topology::{Backend, Topology};
+use crate::second_kernel;
+use crate::topology::{Backend, InKernel, Topology};
 use crate::traffic::Measured;
 use std::path::PathBuf;
 
@@ -39,22 +40,66 @@ pub struct Findings {
     pub report: Report,
     /// What couldn't, in words.
     pub failures: Vec<String>,
+    /// What was measured in a VM, since this kernel lacks it.
+    pub in_vm: Option<Report>,
 }
 
-/// Measures a plan. What fails is told and left out, the rest goes on; a
-/// cancelled plan ends with what it has.
+/// Measures a plan; engines that this kernel lacks in a VM.
 pub fn run(plan: &Plan, scratch: &Scratch, cancel: &Cancel, live: &Live) -> Findings {
+    let mut host = missing::Host::default();
+    let mut lacking: Vec<(EngineName, String)> = Vec::new();
+    let mut here = plan.clone();
+    if !Host::this().vm {
+        here.engines.retain(|engine| match host.lacks(engine, &plan.scenario) {
+            Some(what) => {
+                lacking.push((engine.clone(), what));
+                false
+            }
+            None => true,
+        });
+    }
+    let ethernet = plan.scenario.links.iter().all(|link| link.ethernet);
+    if ethernet && here.scenario.in_kernel == InKernel::Fast && host.has_netem() {
+        here.scenario.in_kernel = InKernel::All;
+    }
+    let mut findings = if here.engines.is_empty() && !lacking.is_empty() {
+        Findings::none(&here.scenario)
+    } else {
+        run_here(&here, scratch, cancel, live)
+    };
+    if lacking.is_empty() || cancel.is_cancelled() {
+        return findings;
+    }
+    let names: Vec<String> =
+        lacking.iter().map(|(engine, what)| format!("{engine} ({what})")).collect();
+    live.line(&format!("in a VM, since this kernel has no: {}", names.join(", ")));
+    let engines: Vec<EngineName> = lacking.into_iter().map(|(engine, _)| engine).collect();
+    match second_kernel::measure(plan, &engines, scratch, cancel, live) {
+        Ok(inside) => {
+            let mut report = inside.report;
+            report.add_notes([format!(
+                "measured in a VM (Linux {}), since the host's kernel ({}) has no: {}",
+                report.host.kernel,
+                findings.report.host.kernel,
+                names.join(", ")
+            )]);
+            findings.failures.extend(inside.failures);
+            findings.in_vm = Some(report);
+        }
+        Err(error) => {
+            let engines: Vec<String> = engines.iter().map(EngineName::to_string).collect();
+            findings.fail(live, &format!("{} in a VM: {error}", engines.join(", ")));
+        }
+    }
+    findings
+}
+
+/// Measures a plan under this kernel. What fails is told and left out, the rest goes on; a
+/// cancelled plan ends with what it has.
+fn run_here(plan: &Plan, scratch: &Scratch, cancel: &Cancel, live: &Live) -> Findings {
     let scenario = &plan.scenario;
     let mut baselines = Baselines::of(scenario);
-    let mut findings = Findings {
-        report: Report {
-            scenario: scenario.clone(),
-            host: Host::this(),
-            notes: scenario.notes(),
-            records: Vec::new(),
-        },
-        failures: Vec::new(),
-    };
+    let mut findings = Findings::none(scenario);
     for repetition in 1..=plan.repeat {
         if plan.baseline && !cancel.is_cancelled() {
             let result = scratch.folder("links").map_err(RunFailure::from).and_then(|folder| {
@@ -91,7 +136,9 @@ pub fn run(plan: &Plan, scratch: &Scratch, cancel: &Cancel, live: &Live) -> Find
     for record in &mut findings.report.records {
         let position = names.iter().position(|name| *name == record.run.traffic);
         let traffic = position.and_then(|position| scenario.traffic.get(position));
-        if let Some((sum, best)) = traffic.and_then(|traffic| baselines.sum_and_best(traffic)) {
+        if let Some((sum, best)) =
+            traffic.and_then(|traffic| baselines.sum_and_best(traffic, scenario))
+        {
             record.run.sum_of_links_mbps = Some(sum);
             record.run.best_link_mbps = Some(best);
             record.run.ratio =
@@ -102,6 +149,32 @@ pub fn run(plan: &Plan, scratch: &Scratch, cancel: &Cancel, live: &Live) -> Find
 }
 
 impl Findings {
+    fn none(scenario: &Scenario) -> Self {
+        Findings {
+            report: Report {
+                scenario: scenario.clone(),
+                host: Host::this(),
+                notes: scenario.notes(),
+                records: Vec::new(),
+            },
+            failures: Vec::new(),
+            in_vm: None,
+        }
+    }
+
+    /// The reports that have any figures: this kernel's, and the VM's.
+    pub fn reports(&self) -> Vec<&Report> {
+        let own = (!self.report.records.is_empty() || self.in_vm.is_none()).then_some(&self.report);
+        own.into_iter().chain(&self.in_vm).collect()
+    }
+
+    /// The form that is written as JSON.
+    pub fn results(&self) -> Results {
+        let mut results = self.report.results();
+        results.vm = self.in_vm.as_ref().map(|report| Box::new(report.results()));
+        results
+    }
+
     fn fail(&mut self, live: &Live, message: &str) {
         live.line(&format!("FAILED {message}"));
         self.failures.push(message.to_owned());
@@ -126,38 +199,41 @@ fn run_engine(
         repeat => format!("{engine} ({repetition} of {repeat})"),
     };
     let running = engines::bring_up(engine, &bench);
-    let outcome = running.map_err(RunFailure::from).and_then(|running| {
-        let flows: Vec<Flow<'_>> = scenario
-            .traffic
-            .iter()
-            .map(|traffic| Flow { traffic, rates: offered(scenario, traffic), device: None })
-            .collect();
-        live.begin(&label);
-        let outcome = measure(&topology, &running, scenario, &flows, cancel, live);
-        live.end();
-        let outcome = outcome?;
-        let overheads: Vec<Option<f64>> =
-            (0..flows.len()).map(|number| outcome.overhead(&flows, number)).collect();
-        Ok((outcome, overheads))
+    let names = scenario.traffic_names();
+    let records = running.map_err(RunFailure::from).and_then(|running| {
+        let traffic: Vec<(&Traffic, &String)> = scenario.traffic.iter().zip(&names).collect();
+        let at_once = if scenario.in_turn { 1 } else { traffic.len() };
+        let mut records = Vec::new();
+        for together in traffic.chunks(at_once) {
+            let flows: Vec<Flow<'_>> = together
+                .iter()
+                .map(|(traffic, _)| Flow {
+                    traffic,
+                    rates: offered(scenario, traffic),
+                    device: None,
+                })
+                .collect();
+            live.begin(&match together {
+                [(_, name)] if scenario.in_turn => format!("{label}, {name}"),
+                _ => label.clone(),
+            });
+            let outcome = measure(&topology, &running, scenario, &flows, cancel, live);
+            live.end();
+            let outcome = outcome?;
+            for (number, (traffic, name)) in together.iter().enumerate() {
+                let Some(measured) = outcome.measured.get(number) else { continue };
+                let mut record = record(engine, name, repetition, traffic, measured, &outcome);
+                record.run.overhead_ratio = outcome.overhead(&flows, number);
+                records.push(record);
+            }
+        }
+        Ok(records)
     });
     if let Some(target) = &plan.keep_logs {
         let name = format!("{engine}-{repetition}").replace(['/', ':'], "_");
         engines::keep_logs(&folder, &target.join(name))?;
     }
-    let (outcome, overheads) = outcome?;
-    let names = scenario.traffic_names();
-    let records = scenario
-        .traffic
-        .iter()
-        .zip(&names)
-        .zip(outcome.measured.iter().zip(overheads))
-        .map(|((traffic, name), (measured, overhead))| {
-            let mut record = record(engine, name, repetition, traffic, measured, &outcome);
-            record.run.overhead_ratio = overhead;
-            record
-        })
-        .collect();
-    Ok((records, link_notes(&topology)))
+    Ok((records?, link_notes(&topology)))
 }
 
 /// The record of one traffic of a run.

@@ -43,6 +43,8 @@ fn main() -> ExitCode {
     mistakes_are_status_2(folder.path());
     a_run_writes_its_files_and_is_status_0(folder.path());
     what_cannot_be_measured_is_status_1(folder.path());
+    engines_are_compared_in_one_report(folder.path());
+    a_vm_gives_its_commands_status(folder.path());
     a_signal_ends_it_and_leaves_nothing(folder.path());
     println!("command_line: ok");
     ExitCode::SUCCESS
@@ -75,6 +77,9 @@ fn mistakes_are_status_2(folder: &Path) {
         (&["run", "short.toml", "--json", "no/such/folder.json"], "can't write there"),
         (&["run", "short.toml", "--repeat", "0"], "repeat"),
         (&["scenarios", "seven-3g"], "no shipped scenario"),
+        (&["compare", "--suite", "wan", "--only", "sunny"], "there is no case \"sunny\""),
+        (&["compare", "--suite", "wan", "--engine", "warp"], "there is no engine \"warp\""),
+        (&["vm", "-d", "10", "--", "true"], "no unit"),
     ] {
         let output = output(folder, arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
@@ -105,6 +110,38 @@ fn what_cannot_be_measured_is_status_1(folder: &Path) {
     let output = output(folder, &[&arguments[..], &["external:engine.toml"]].concat());
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     assert!(stderr(&output).contains("no luck"), "{}", stderr(&output));
+}
+
+fn engines_are_compared_in_one_report(folder: &Path) {
+    let arguments = ["compare", "--suite", "wan", "--only", "lossy", "--seconds", "1"];
+    let engines = ["--engine", "mptcp", "--engine", "round-robin"];
+    let files = ["--markdown", "c.md", "--report", "c.html", "--json", "c.json"];
+    let output = output(folder, &[&arguments[..], &engines, &files].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = std::fs::read_to_string(folder.join("c.md")).unwrap();
+    assert!(text.contains("| engine | tcp-down-1-cubic | tcp-down-8-cubic |"), "{text}");
+    for row in ["| *all links, each alone* |", "| mptcp |", "| round-robin |"] {
+        let line = text.lines().find(|line| line.starts_with(row)).expect(row);
+        assert!(!line.contains('–'), "{line}");
+    }
+    let page = std::fs::read_to_string(folder.join("c.html")).unwrap();
+    assert!(page.contains("<td>mptcp</td>") && page.trim_end().ends_with("</html>"));
+    let json = std::fs::read_to_string(folder.join("c.json")).unwrap();
+    let value: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(value["cases"][0]["runs"].as_array().unwrap().len(), 4);
+    for file in ["c.md", "c.html", "c.json"] {
+        std::fs::remove_file(folder.join(file)).unwrap();
+    }
+}
+
+fn a_vm_gives_its_commands_status(folder: &Path) {
+    if let Err(missing) = braid_vm::Vm::find() {
+        println!("skipped: {missing}");
+        return;
+    }
+    let output = output(folder, &["vm", "-d", "10MB", "--", "sh", "-c", "ls $VM_DISKS; exit 5"]);
+    assert_eq!(output.status.code(), Some(5), "{}", stderr(&output));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "/dev/ubda\n");
 }
 
 fn a_signal_ends_it_and_leaves_nothing(folder: &Path) {

@@ -3,7 +3,7 @@
 use braid_lab::cancel::Cancel;
 use braid_lab::engines::EngineName;
 use braid_lab::live::Live;
-use braid_lab::report::{Results, html, markdown};
+use braid_lab::report::{self, Results, markdown};
 use braid_lab::run::{Findings, Plan, run};
 use braid_lab::scenario::Scenario;
 use braid_lab::scratch::Scratch;
@@ -24,7 +24,11 @@ mtu = 1400
 "#;
 
 fn measured(rest: &str, engines: &[&str], baseline: bool) -> Findings {
-    let scenario = Scenario::parse("s.toml", &format!("{LINKS}{rest}"), Path::new(".")).unwrap();
+    measured_text(&format!("{LINKS}{rest}"), engines, baseline)
+}
+
+fn measured_text(text: &str, engines: &[&str], baseline: bool) -> Findings {
+    let scenario = Scenario::parse("s.toml", text, Path::new(".")).unwrap();
     let links: Vec<&str> = scenario.links.iter().map(|link| link.model.name.as_str()).collect();
     let engines =
         engines.iter().flat_map(|name| EngineName::expand(name, &links).unwrap()).collect();
@@ -100,7 +104,7 @@ fn a_link_alone_carries_its_rate_and_the_json_has_the_agreed_form() {
     assert!(ping.goodput_mbps.is_none() && ping.series.is_none());
     assert!(find("mptcp", "tcp-down-1-cubic").goodput_mbps.unwrap() > 5.0);
 
-    let page = html(&findings.report);
+    let page = report::page(&findings.reports());
     well_formed(&page);
     assert!(!page.contains("http"), "the page must open offline");
     assert!(markdown(&findings.report).lines().count() >= 6);
@@ -150,6 +154,32 @@ rebind = true
     assert!(upload.run.ratio.is_none() && upload.run.sum_of_links_mbps.is_none());
     // A flow of datagrams finds its way back after the NAT has forgotten it.
     assert!(find("link:one", "udp-both").run.goodput_mbps.unwrap() > 1.0);
+}
+
+#[test]
+fn a_file_is_copied_by_smb_and_each_traffic_has_its_turn() {
+    let found = |program: &str| {
+        ["/usr/sbin", "/usr/bin"].iter().any(|folder| Path::new(folder).join(program).exists())
+    };
+    if !found("smbd") || !found("smbclient") {
+        println!("skipped: no Samba here (apt install samba smbclient)");
+        return;
+    }
+    let text = format!(
+        "in_turn = true\n{LINKS}[[traffic]]\nkind = \"smb\"\n[[traffic]]\nkind = \"smb\"\n\
+         direction = \"up\"\n"
+    );
+    let findings = measured_text(&text, &["link:one", "mptcp"], false);
+    let rate = |engine: &str, traffic: &str| {
+        let same =
+            |r: &&braid_lab::report::Record| r.run.engine == engine && r.run.traffic == traffic;
+        findings.report.records.iter().find(same).unwrap().run.goodput_mbps.unwrap()
+    };
+    // 20 down and 5 up; at the same time they would share the CPU at least.
+    let (down, up) = (rate("link:one", "smb-down-1"), rate("link:one", "smb-up-1"));
+    assert!((4.0..20.0).contains(&down), "{down}");
+    assert!((1.0..5.1).contains(&up), "{up}");
+    assert!(rate("mptcp", "smb-down-1") > 4.0);
 }
 
 #[test]

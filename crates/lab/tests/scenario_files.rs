@@ -1,6 +1,7 @@
 //! Scenario files: what is read, and what a user is told about mistakes.
 
 use braid_lab::emulator::{Capacity, Carrier, LinkChange, Loss};
+use braid_lab::engines::External;
 use braid_lab::scenario::{
     CongestionControl, OfferedRate, SHIPPED, Scenario, ScenarioError, TrafficDirection, TrafficKind,
 };
@@ -74,12 +75,23 @@ fn every_shipped_scenario_is_read() {
 
 #[test]
 fn the_scenarios_of_the_measurements_are_read() {
-    let folder = format!("{}/../../scenarios/measure", env!("CARGO_MANIFEST_DIR"));
-    let files = files_of(&folder);
+    for folder in ["measure", "speed"] {
+        let folder = format!("{}/../../scenarios/{folder}", env!("CARGO_MANIFEST_DIR"));
+        let files = files_of(&folder);
+        assert!(!files.is_empty());
+        for file in files {
+            let scenario = Scenario::load(&file).unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(file.file_stem().and_then(|stem| stem.to_str()), Some(&*scenario.name));
+        }
+    }
+}
+
+#[test]
+fn the_engines_that_are_measured_beside_are_read() {
+    let files = files_of(&format!("{}/../../scenarios/engines", env!("CARGO_MANIFEST_DIR")));
     assert!(!files.is_empty());
     for file in files {
-        let scenario = Scenario::load(&file).unwrap_or_else(|error| panic!("{error}"));
-        assert_eq!(file.file_stem().and_then(|stem| stem.to_str()), Some(&*scenario.name));
+        External::load(&file).unwrap_or_else(|error| panic!("{error}"));
     }
 }
 
@@ -148,6 +160,7 @@ fn mistakes_are_told_with_line_key_and_hint() {
         ("mtu = 1492", "mtu = 100", 7, "link[1].mtu: 100 is not between 576 and 65535"),
         ("mtu = 1492", "mtu = \"1492\"", 7, "a whole number without quotes"),
         ("nat = true", "nat = 1", 8, "expected true or false"),
+        ("nat = true", "nat = true\nethernet = true", 9, "no NAT"),
         ("nat = true", "natt = true", 8, "did you mean \"nat\"?"),
         ("name = \"3g-2\"", "name = \"3g-1\"", 10, "two links named \"3g-1\""),
         ("name = \"3g-2\"", "name = \"a b\"", 10, "can't be a link's name"),

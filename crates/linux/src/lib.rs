@@ -2,10 +2,13 @@
 //! links, epoll, netlink, policy routing, nftables, network namespaces, systemd.
 //! What decides anything (what to send where, when) lives in other crates.
 
+pub mod icmp;
 pub mod netlink;
 pub mod netns;
 pub mod nft;
+mod operation;
 pub mod poller;
+pub mod probe;
 pub mod routing;
 pub mod sd;
 pub mod tun;

@@ -1,17 +1,27 @@
-//! Route netlink (rtnetlink(7)), blocking and small: links, addresses, routes,
-//! policy rules, and a monitor of their changes.
+//! Netlink, blocking and small. Of rtnetlink(7): links, addresses, routes, next
+//! hops, policy rules, root queueing disciplines, and a monitor of their
+//! changes; of generic netlink: MPTCP's path manager and WireGuard.
 
 mod address;
+mod device;
+mod generic;
 mod link;
 mod message;
 mod monitor;
+mod mptcp;
+mod next_hop;
+mod qdisc;
 mod route;
 mod rule;
 mod socket;
+mod wireguard;
 
 pub use address::Address;
+pub use generic::Generic;
 pub use link::Link;
 pub use monitor::{Change, Monitor};
+pub use mptcp::{Endpoint, Limits};
+pub use next_hop::NextHop;
 pub use route::{MAIN_TABLE, Route, RouteKind};
 pub use rule::{Rule, RuleAction};
 pub use socket::Netlink;

@@ -5,7 +5,7 @@
 //! [`Journal::undo`] takes back.
 
 mod discover;
-mod item;
+pub(crate) mod item;
 mod journal;
 mod plan;
 

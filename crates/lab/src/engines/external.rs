@@ -94,8 +94,7 @@ fn read_commands(section: Section<'_>) -> Result<Commands, ScenarioError> {
     Ok(commands)
 }
 
-pub(super) fn bring_up(file: &Path, bench: &Bench<'_>) -> Result<Running, EngineError> {
-    let external = External::load(file)?;
+pub(super) fn bring_up(external: &External, bench: &Bench<'_>) -> Result<Running, EngineError> {
     let variables = variables(bench);
     let home = (Side::Home, bench.topology.home(), &external.home);
     let concentrator = (Side::Concentrator, bench.topology.concentrator(), &external.concentrator);

@@ -2,12 +2,19 @@
 //! the kernel's own ways to use several links, or any other program.
 
 mod external;
+mod group;
 mod kernel;
+pub mod missing;
+pub(crate) mod mptcp_proxy;
 mod name;
+mod null;
+pub(crate) mod null_loop;
 mod process;
+mod round_robin;
 mod tunnel;
 
 pub use external::External;
+pub use group::GroupEngine;
 pub use name::{EngineName, EngineNameError};
 pub use process::{Process, Side, cpu_seconds};
 
@@ -111,6 +118,9 @@ pub enum EngineError {
         /// The ends of the processes' outputs.
         logs: String,
     },
+    /// The engine and the scenario don't fit.
+    #[error("{0}")]
+    Unfit(String),
     /// The user ended it.
     #[error("interrupted")]
     Cancelled,
@@ -133,7 +143,11 @@ pub fn bring_up(engine: &EngineName, bench: &Bench<'_>) -> Result<Running, Engin
         EngineName::Link(name) => kernel::single_link(name, bench)?,
         EngineName::Mptcp => kernel::mptcp(bench)?,
         EngineName::Ecmp => kernel::ecmp(bench)?,
-        EngineName::External(file) => external::bring_up(file, bench)?,
+        EngineName::MptcpProxy => mptcp_proxy::bring_up(bench)?,
+        EngineName::RoundRobin => round_robin::bring_up(bench)?,
+        EngineName::Group(engine) => group::bring_up(engine, bench)?,
+        EngineName::External(file) => external::bring_up(&External::load(file)?, bench)?,
+        EngineName::Null => null::bring_up(bench)?,
     };
     running.wait_until_ready(bench)?;
     Ok(running)

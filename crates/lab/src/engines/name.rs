@@ -1,3 +1,4 @@
+use super::group::GroupEngine;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -16,8 +17,18 @@ pub enum EngineName {
     Mptcp,
     /// `ecmp`: the kernel's equal-cost multipath routing, flow by flow.
     Ecmp,
+    /// `mptcp:proxy`: programs that know nothing of MPTCP have it, by a proxy at
+    /// both ends.
+    MptcpProxy,
+    /// `round-robin`: packet by packet in turn, by nftables' marks.
+    RoundRobin,
+    /// One of the kernel's, set up by Braid, as `bonding:balance-rr`.
+    Group(GroupEngine),
     /// `external:FILE`: commands in a file.
     External(PathBuf),
+    /// `null`: packets between the devices and a UDP socket, and nothing else:
+    /// the limit of any tunnel in user space.
+    Null,
 }
 
 /// The modes of the tunnel.
@@ -29,8 +40,9 @@ const MODES: [&str; 6] =
 pub enum EngineNameError {
     /// Not known at all.
     #[error(
-        "there is no engine {0:?}; write tunnel, tunnel:MODE, link:NAME, each, mptcp, ecmp or \
-         external:FILE"
+        "there is no engine {0:?}; write tunnel, tunnel:MODE, link:NAME, each, mptcp, \
+         mptcp:proxy, ecmp, round-robin, null, external:FILE, or one of: {words}",
+        words = GroupEngine::words().join(", ")
     )]
     Unknown(String),
     /// Not a mode of the tunnel.
@@ -78,8 +90,13 @@ impl FromStr for EngineName {
                 Ok(EngineName::External(PathBuf::from(file)))
             }
             ("mptcp", None) => Ok(EngineName::Mptcp),
+            ("mptcp", Some("proxy")) => Ok(EngineName::MptcpProxy),
+            ("round-robin", None) => Ok(EngineName::RoundRobin),
             ("ecmp", None) => Ok(EngineName::Ecmp),
-            _ => Err(EngineNameError::Unknown(text.to_owned())),
+            ("null", None) => Ok(EngineName::Null),
+            _ => GroupEngine::named(text)
+                .map(EngineName::Group)
+                .ok_or_else(|| EngineNameError::Unknown(text.to_owned())),
         }
     }
 }
@@ -91,7 +108,11 @@ impl fmt::Display for EngineName {
             EngineName::Tunnel { mode: Some(mode) } => write!(f, "tunnel:{mode}"),
             EngineName::Link(name) => write!(f, "link:{name}"),
             EngineName::Mptcp => f.write_str("mptcp"),
+            EngineName::MptcpProxy => f.write_str("mptcp:proxy"),
+            EngineName::RoundRobin => f.write_str("round-robin"),
+            EngineName::Group(engine) => engine.fmt(f),
             EngineName::Ecmp => f.write_str("ecmp"),
+            EngineName::Null => f.write_str("null"),
             EngineName::External(file) => write!(f, "external:{}", file.display()),
         }
     }
@@ -105,7 +126,7 @@ mod tests {
     fn names_are_read_and_written_back() {
         for name in ["tunnel", "tunnel:balance-rr", "tunnel:balance-xor:layer2+3", "link:3g-1"]
             .into_iter()
-            .chain(["mptcp", "ecmp", "external:wg.toml"])
+            .chain(["mptcp", "ecmp", "null", "external:wg.toml"])
         {
             assert_eq!(name.parse::<EngineName>().map(|n| n.to_string()).as_deref(), Ok(name));
         }

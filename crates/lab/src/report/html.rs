@@ -1,20 +1,47 @@
-use super::plot::{Band, Curve, Style, escape, svg};
+//! Reports as HTML.
+
+pub use super::plot::escape;
+use super::plot::{Band, Curve, Style, svg};
 use super::{Record, Report, Row, Run};
 use braid_units::format_duration;
 use std::fmt::Write;
 
-/// A page that needs nothing but itself: table of medians, rates and delays
-/// over time with the events marked.
-pub fn html(report: &Report) -> String {
-    let scenario = &report.scenario;
-    let mut page = format!(
+/// A page that needs nothing but itself: for each kernel that was measured under
+/// a table of medians, rates and delays over time with the events marked.
+pub fn html(reports: &[&Report]) -> String {
+    let Some(first) = reports.first() else { return String::new() };
+    let scenario = &first.scenario;
+    let mut body = format!("<p>{}</p>\n", escape(&scenario.description));
+    for report in reports {
+        section(&mut body, report);
+    }
+    document(&scenario.name, &body)
+}
+
+/// A whole page around `body`.
+pub fn document(title: &str, body: &str) -> String {
+    let title = escape(title);
+    format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n\
-         <title>{0} – Braid lab</title>\n<style>{STYLE}</style></head>\n<body><main>\n\
-         <h1>{0}</h1>\n<p>{1}</p>\n",
-        escape(&scenario.name),
-        escape(&scenario.description),
-    );
+         <title>{title} – Braid lab</title>\n<style>{STYLE}</style></head>\n<body><main>\n\
+         <h1>{title}</h1>\n{body}</main></body></html>\n"
+    )
+}
+
+/// Rates and delays over time, of each engine and traffic.
+pub fn over_time(page: &mut String, report: &Report) {
+    for row in report.rows() {
+        details(page, report, &row);
+    }
+}
+
+/// What was measured under one kernel.
+fn section(page: &mut String, report: &Report) {
+    let scenario = &report.scenario;
+    if report.host.vm {
+        page.push_str("<h1>In a VM</h1>\n");
+    }
     let _ = writeln!(
         page,
         "<p class=\"host\">{} · {} cores · Linux {} · braid {} · {} a run · seed {}</p>",
@@ -28,20 +55,16 @@ pub fn html(report: &Report) -> String {
     for note in &report.notes {
         let _ = writeln!(page, "<p class=\"host\">Note: {}</p>", escape(note));
     }
-    overview(&mut page, report);
-    links(&mut page, report);
+    overview(page, report);
+    links(page, report);
     page.push_str("<h2>Medians</h2>\n");
-    table(&mut page, report);
-    for row in report.rows() {
-        details(&mut page, report, &row);
-    }
-    page.push_str("</main></body></html>\n");
-    page
+    table(page, report);
+    over_time(page, report);
 }
 
 /// A bar an engine and traffic with goodput; the sum of the links is full
 /// width.
-fn overview(page: &mut String, report: &Report) {
+pub fn overview(page: &mut String, report: &Report) {
     let rows = report.rows();
     let mut traffics: Vec<&str> = Vec::new();
     for row in &rows {

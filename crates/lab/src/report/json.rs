@@ -10,6 +10,9 @@ pub struct Results {
     pub host: Host,
     /// Every run and traffic, in the order of measurement.
     pub runs: Vec<Run>,
+    /// What was measured in a VM, since this kernel lacks it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vm: Option<Box<Results>>,
 }
 
 /// The machine that measured.
@@ -23,6 +26,9 @@ pub struct Host {
     pub cores: usize,
     /// Version of this program.
     pub braid: String,
+    /// Whether it is a VM of the lab's.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub vm: bool,
 }
 
 /// One traffic of one run. What doesn't apply to it is `None` (`null`).
@@ -108,6 +114,7 @@ impl Host {
             cpu: model,
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             braid: env!("CARGO_PKG_VERSION").to_owned(),
+            vm: cpuinfo.contains("User Mode Linux"),
         }
     }
 }

@@ -1,20 +1,22 @@
 //! What a call of the lab found, and its forms: JSON for programs, Markdown
 //! and a terminal table for people, HTML with plots for a browser.
 
-mod html;
+pub mod html;
 mod json;
 mod plot;
 mod table;
 
-pub use html::html;
+pub use html::html as page;
 pub use json::{CpuSeconds, Host, PingMs, Results, Run};
 pub use table::{bars, markdown};
 
 use crate::scenario::Scenario;
 use crate::traffic::statistics::median;
 use crate::traffic::{Datagrams, Voice};
+use serde::{Deserialize, Serialize};
 
-/// All that was measured in one call.
+/// All that was measured in one call under one kernel: figures of two kernels
+/// are never compared.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The scenario that was run.
@@ -28,7 +30,7 @@ pub struct Report {
 }
 
 /// One traffic of one run, with what the plots need besides.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Record {
     /// What goes into the JSON.
     pub run: Run,
@@ -37,7 +39,7 @@ pub struct Record {
 }
 
 /// Figures for plots and tables that the JSON has no place for.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Detail {
     /// Rate of IP packets that left each link over time.
     pub links: Vec<LinkSeries>,
@@ -54,7 +56,7 @@ pub struct Detail {
 }
 
 /// A link's rates over time.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LinkSeries {
     /// The link's name.
     pub name: String,
@@ -69,6 +71,7 @@ impl Report {
             scenario: self.scenario.name.clone(),
             host: self.host.clone(),
             runs: self.records.iter().map(|record| record.run.clone()).collect(),
+            vm: None,
         }
     }
 

@@ -153,6 +153,6 @@ fn tidy(value: f64) -> String {
 }
 
 /// Text as HTML and SVG content or attribute.
-pub(super) fn escape(text: &str) -> String {
+pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -17,6 +17,8 @@ const LEAST_DEFAULT_QUEUE: u64 = 64_000;
 const SLOWEST: Rate = Rate::from_bits_per_sec(300);
 /// … nor faster than what one machine can emulate.
 const FASTEST: Rate = Rate::from_bits_per_sec(100_000_000_000);
+/// How a rate is written that only the machine limits.
+const UNLIMITED: &str = "unlimited";
 /// The Moon is 1.3 s away; nothing on Earth waits longer than this.
 const LONGEST_DELAY: Duration = Duration::from_secs(60);
 
@@ -25,6 +27,9 @@ const LONGEST_DELAY: Duration = Duration::from_secs(60);
 pub struct Link {
     /// What the emulator plays.
     pub model: LinkModel,
+    /// Whether it is a cable from end to end, with nothing but Ethernet between:
+    /// engines of that layer take it as it is, others they cross by GRETAP.
+    pub ethernet: bool,
     /// The tunnel uses links of a lower tier first.
     pub tier: Option<u8>,
     /// What the tunnel may use of the link at most, though it could carry more.
@@ -61,6 +66,14 @@ pub(super) fn read(
     };
     let mtu = section.count("mtu", 576..=65_535)?.map_or(DEFAULT_MTU, |mtu| mtu.value as u16);
     let nat = section.flag("nat")?.is_some_and(|nat| nat.value);
+    let ethernet = section.flag("ethernet")?;
+    if let Some(field) = &ethernet
+        && field.value
+        && nat
+    {
+        return Err(field.error("a cable from end to end has no NAT"));
+    }
+    let ethernet = ethernet.is_some_and(|field| field.value);
     let tier = section.count("tier", 0..=255)?.map(|tier| tier.value as u8);
     let cap = rate(&section, "cap")?;
     let note = traces
@@ -68,7 +81,7 @@ pub(super) fn read(
         .take()
         .map(|stand_in| format!("{}: its recording is absent, {stand_in} stands in", name.value));
     let model = LinkModel { name: name.value.to_owned(), down, up, mtu, nat };
-    let link = Link { model, tier, cap, note };
+    let link = Link { model, ethernet, tier, cap, note };
     section.finish()?;
     Ok(link)
 }
@@ -98,13 +111,18 @@ fn read_direction(
     section: Section<'_>,
     traces: &Traces<'_>,
 ) -> Result<DirectionModel, ScenarioError> {
-    let capacity = match (rate(&section, "rate")?, section.text("trace")?) {
+    let unlimited = section.as_written("rate")?.is_some_and(|rate| rate.value == UNLIMITED);
+    let rate = match unlimited {
+        true => Some(Capacity::Unlimited),
+        false => rate(&section, "rate")?.map(Capacity::Rate),
+    };
+    let capacity = match (rate, section.text("trace")?) {
         (Some(_), Some(trace)) => {
             return Err(trace
                 .error("a direction has either a rate or a trace, not both")
                 .hint("remove one of them"));
         }
-        (Some(rate), None) => {
+        (Some(capacity), None) => {
             for key in ["offset", "fallback"] {
                 if section.has(key) {
                     let mut error = section.missing("trace");
@@ -112,7 +130,7 @@ fn read_direction(
                     return Err(error);
                 }
             }
-            Capacity::Rate(rate)
+            capacity
         }
         (None, Some(path)) => read_trace(&section, &path, traces)?,
         (None, None) => {

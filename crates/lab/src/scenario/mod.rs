@@ -18,6 +18,7 @@ pub use traffic::{CongestionControl, OfferedRate, Traffic, TrafficDirection, Tra
 
 pub(crate) use document::{Section, Source};
 
+use crate::topology::InKernel;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -41,10 +42,28 @@ pub struct Scenario {
     pub links: Vec<Link>,
     /// What happens to the links.
     pub events: Vec<Event>,
-    /// What runs, all at the same time; at least one.
+    /// What runs; at least one.
     pub traffic: Vec<Traffic>,
+    /// Whether each traffic has a run of its own, with the events anew, instead of
+    /// all at the same time.
+    pub in_turn: bool,
     /// Settings of our own engine.
     pub tunnel: TunnelSettings,
+    /// What links the kernel plays: not the file's to say.
+    pub in_kernel: InKernel,
+    /// The file.
+    pub text: ScenarioText,
+}
+
+/// The file that a scenario was read from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScenarioText {
+    /// Its name in errors.
+    pub file: String,
+    /// What is in it.
+    pub text: String,
+    /// What paths in it are relative to.
+    pub folder: PathBuf,
 }
 
 /// What a scenario says about the `tunnel` engine.
@@ -97,7 +116,11 @@ impl Scenario {
         Self::parse_with_seed(file, text, folder, None)
     }
 
-    fn parse_with_seed(
+    /// As [`Scenario::parse`], with `seed` instead of the file's if there is one.
+    ///
+    /// # Errors
+    /// As [`Scenario::load`].
+    pub fn parse_with_seed(
         file: &str,
         text: &str,
         folder: &Path,
@@ -120,6 +143,7 @@ impl Scenario {
         }
         let own_seed = root.count("seed", 0..=u64::MAX >> 1)?.map_or(1, |s| s.value);
         let seed = seed.unwrap_or(own_seed);
+        let in_turn = root.flag("in_turn")?.is_some_and(|flag| flag.value);
         let links = read_links(&root, folder, seed)?;
         let mut events = Vec::new();
         for section in root.sections("event")? {
@@ -147,10 +171,30 @@ impl Scenario {
             links,
             events,
             traffic,
+            in_turn,
             tunnel,
+            in_kernel: InKernel::default(),
+            text: ScenarioText {
+                file: file.to_owned(),
+                text: text.to_owned(),
+                folder: folder.to_owned(),
+            },
         };
         root.finish()?;
         Ok(scenario)
+    }
+
+    /// Lets a run take `duration`: traffic stops then, events after it are left
+    /// out.
+    pub fn last(&mut self, duration: Duration) {
+        let before = self.duration;
+        self.duration = duration;
+        for traffic in &mut self.traffic {
+            if traffic.stop >= before || traffic.stop > duration {
+                traffic.stop = duration;
+            }
+            traffic.start = traffic.start.min(traffic.stop);
+        }
     }
 
     /// The position of the link called `name`.

@@ -47,6 +47,8 @@ pub enum TrafficKind {
         /// Between two requests.
         interval: Duration,
     },
+    /// Copies of a file by SMB, with Samba at both ends.
+    Smb,
     /// Calls: 50 packets a second of 160 bytes and an RTP-like header.
     Voip,
     /// Objects fetched one after the other, each over a new connection.
@@ -137,6 +139,7 @@ impl fmt::Display for Traffic {
                 write!(f, "udp-{direction}-{flows}-{}%", (share * 1e4).round() / 1e2)
             }
             TrafficKind::Ping { .. } => f.write_str("ping"),
+            TrafficKind::Smb => write!(f, "smb-{direction}-{flows}"),
             TrafficKind::Voip => write!(f, "voip-{direction}-{flows}"),
             TrafficKind::Web { congestion, .. } => {
                 write!(f, "web-{direction}-{flows}-{}", congestion.name())
@@ -153,6 +156,7 @@ pub(super) fn read(section: Section<'_>, end: Duration) -> Result<Traffic, Scena
         Ping,
         Voip,
         Web,
+        Smb,
     }
     let kinds = [
         ("tcp", Kind::Tcp),
@@ -160,10 +164,11 @@ pub(super) fn read(section: Section<'_>, end: Duration) -> Result<Traffic, Scena
         ("ping", Kind::Ping),
         ("voip", Kind::Voip),
         ("web", Kind::Web),
+        ("smb", Kind::Smb),
     ];
-    let kind = section
-        .choice("kind", &kinds)?
-        .ok_or_else(|| section.missing("kind").hint("write one of: tcp, udp, ping, voip, web"))?;
+    let kind = section.choice("kind", &kinds)?.ok_or_else(|| {
+        section.missing("kind").hint("write one of: tcp, udp, ping, voip, web, smb")
+    })?;
     let directions = [
         ("down", TrafficDirection::Down),
         ("up", TrafficDirection::Up),
@@ -171,7 +176,7 @@ pub(super) fn read(section: Section<'_>, end: Duration) -> Result<Traffic, Scena
     ];
     let natural = match kind.value {
         Kind::Ping | Kind::Voip => TrafficDirection::Both,
-        Kind::Tcp | Kind::Udp | Kind::Web => TrafficDirection::Down,
+        Kind::Tcp | Kind::Udp | Kind::Web | Kind::Smb => TrafficDirection::Down,
     };
     let direction = section.choice("direction", &directions)?.map_or(natural, |d| d.value);
     let flows = section.count("flows", 1..=1_000)?.map_or(1, |flows| flows.value as u16);
@@ -191,6 +196,7 @@ pub(super) fn read(section: Section<'_>, end: Duration) -> Result<Traffic, Scena
             TrafficKind::Ping { interval: interval.map_or(DEFAULT_PING_INTERVAL, |i| i.value) }
         }
         Kind::Voip => TrafficKind::Voip,
+        Kind::Smb => TrafficKind::Smb,
         Kind::Web => {
             TrafficKind::Web { congestion: congestion(&section)?, objects: objects(&section)? }
         }

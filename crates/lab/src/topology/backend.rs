@@ -7,6 +7,17 @@ const KERNEL_FROM: Rate = Rate::from_mbit(300);
 /// A kernel link has the machine's own delay only; less than this is that.
 const KERNEL_DELAY: Duration = Duration::from_millis(1);
 
+/// What links the kernel shall play.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum InKernel {
+    /// Those too fast for the emulator, by the kernel's token bucket.
+    #[default]
+    Fast,
+    /// All that its netem can (tc-netem(8)): where system calls are dear, and
+    /// where engines need Ethernet devices.
+    All,
+}
+
 /// Who plays a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Backend {
@@ -16,7 +27,7 @@ pub enum Backend {
         note: Option<String>,
     },
     /// A veth pair with the kernel's token bucket (tc-tbf(8)) at both ends,
-    /// which has offloads and so does gigabits.
+    /// which has offloads and so does gigabits; or with netem (tc-netem(8)).
     Kernel {
         /// What reports should say of it: what isn't emulated.
         note: Option<String>,
@@ -28,7 +39,11 @@ impl Backend {
     pub(super) fn choose<'a>(
         model: &LinkModel,
         changes: impl IntoIterator<Item = &'a LinkChange>,
+        in_kernel: InKernel,
     ) -> Self {
+        if in_kernel == InKernel::All {
+            return Self::choose_netem(model, changes);
+        }
         let directions = [&model.down, &model.up];
         let fast = directions.iter().any(|direction| is_fast(&direction.capacity));
         if !fast {
@@ -60,7 +75,39 @@ impl Backend {
     }
 }
 
-/// What the kernel can't do of a direction.
+impl Backend {
+    fn choose_netem<'a>(
+        model: &LinkModel,
+        changes: impl IntoIterator<Item = &'a LinkChange>,
+    ) -> Self {
+        let traced =
+            |direction: &DirectionModel| matches!(direction.capacity, Capacity::Trace { .. });
+        let obstacle = if model.nat {
+            Some("NAT")
+        } else if traced(&model.down) || traced(&model.up) {
+            Some("its trace")
+        } else {
+            changes.into_iter().find_map(netem_obstacle)
+        };
+        match obstacle {
+            None => Backend::Kernel { note: None },
+            Some(obstacle) => Backend::UserSpace {
+                note: Some(format!("emulated packet by packet because of {obstacle}")),
+            },
+        }
+    }
+}
+
+/// What netem can't do of a change.
+pub(super) fn netem_obstacle(change: &LinkChange) -> Option<&'static str> {
+    match change {
+        LinkChange::Rebind => Some("its rebinding"),
+        LinkChange::Set { mtu: Some(_), .. } => Some("a change of its MTU"),
+        LinkChange::Blackout(_) | LinkChange::Carrier(_) | LinkChange::Set { .. } => None,
+    }
+}
+
+/// What the token bucket can't do of a direction.
 fn obstacle(direction: &DirectionModel) -> Option<&'static str> {
     if matches!(direction.capacity, Capacity::Trace { .. }) {
         Some("its trace")
@@ -75,7 +122,7 @@ fn obstacle(direction: &DirectionModel) -> Option<&'static str> {
     }
 }
 
-/// What the kernel can't do of a change.
+/// What the token bucket can't do of a change.
 pub(super) fn obstacle_in_change(change: &LinkChange) -> Option<&'static str> {
     match change {
         LinkChange::Blackout(_) | LinkChange::Carrier(_) => None,
@@ -121,12 +168,21 @@ mod tests {
 
     #[test]
     fn the_kernel_plays_what_it_can() {
-        assert_eq!(Backend::choose(&gigabit(), &[]), Backend::Kernel { note: None });
+        assert_eq!(
+            Backend::choose(&gigabit(), &[], InKernel::Fast),
+            Backend::Kernel { note: None }
+        );
         let mut short = gigabit();
         short.up.delay = Duration::from_micros(300);
-        assert!(matches!(Backend::choose(&short, &[]), Backend::Kernel { note: Some(_) }));
+        assert!(matches!(
+            Backend::choose(&short, &[], InKernel::Fast),
+            Backend::Kernel { note: Some(_) }
+        ));
         let dark = [LinkChange::Blackout(true)];
-        assert_eq!(Backend::choose(&gigabit(), &dark), Backend::Kernel { note: None });
+        assert_eq!(
+            Backend::choose(&gigabit(), &dark, InKernel::Fast),
+            Backend::Kernel { note: None }
+        );
     }
 
     #[test]
@@ -134,17 +190,34 @@ mod tests {
         let mut slow = gigabit();
         slow.down.capacity = Capacity::Rate(Rate::from_mbit(50));
         slow.up.capacity = Capacity::Rate(Rate::from_mbit(5));
-        assert_eq!(Backend::choose(&slow, &[]), Backend::UserSpace { note: None });
+        assert_eq!(Backend::choose(&slow, &[], InKernel::Fast), Backend::UserSpace { note: None });
 
         let mut far = gigabit();
         far.down.delay = Duration::from_millis(30);
-        let Backend::UserSpace { note: Some(note) } = Backend::choose(&far, &[]) else {
+        let Backend::UserSpace { note: Some(note) } = Backend::choose(&far, &[], InKernel::Fast)
+        else {
             panic!("the kernel can't delay")
         };
         assert!(note.contains("delay"), "{note}");
         assert!(matches!(
-            Backend::choose(&gigabit(), &[LinkChange::Rebind]),
+            Backend::choose(&gigabit(), &[LinkChange::Rebind], InKernel::Fast),
             Backend::UserSpace { note: Some(_) }
         ));
+    }
+    #[test]
+    fn netem_plays_slow_far_and_lossy_links_but_no_nat() {
+        let mut far = gigabit();
+        far.down.capacity = Capacity::Rate(Rate::from_mbit(5));
+        far.down.delay = Duration::from_millis(30);
+        let choose = |model: &LinkModel, changes: &[LinkChange]| {
+            Backend::choose(model, changes, InKernel::All)
+        };
+        assert_eq!(choose(&far, &[LinkChange::Blackout(true)]), Backend::Kernel { note: None });
+        for backend in [
+            choose(&LinkModel { nat: true, ..far.clone() }, &[]),
+            choose(&far, &[LinkChange::Rebind]),
+        ] {
+            assert!(matches!(backend, Backend::UserSpace { note: Some(_) }), "{backend:?}");
+        }
     }
 }

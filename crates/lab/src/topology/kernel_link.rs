@@ -1,5 +1,6 @@
-use super::backend::obstacle_in_change;
+use super::backend::{InKernel, netem_obstacle, obstacle_in_change};
 use super::command::{batch, nft};
+use super::netem::Cable;
 use super::{Topology, TopologyError, TopologyLink};
 use crate::emulator::{
     Capacity, Carrier, DirectionCounters, DirectionModel, LinkChange, LinkCounters, LinkModel,
@@ -10,7 +11,7 @@ use braid_units::Rate;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A bucket holds what the rate gives in this many milliseconds: the shaper is
 /// woken late by some hundreds of microseconds, and must make up for them.
@@ -18,13 +19,30 @@ const BURST_MILLIS: u64 = 2;
 /// And at least two super-packets, else the kernel cuts them before shaping.
 const MIN_BURST: u64 = 2 * 65_536;
 
-/// A veth pair with a token bucket at both ends.
+/// A veth pair with a token bucket at both ends; or two pairs, and netem where
+/// they meet.
 #[derive(Debug)]
 pub(super) struct KernelLink {
-    /// The current figures, down and up.
-    shape: Mutex<(DirectionModel, DirectionModel)>,
+    shaper: Shaper,
+    /// The current figures, down and up, and whether the link is dark.
+    shape: Mutex<Shape>,
     home: DeviceCounters,
     provider: DeviceCounters,
+}
+
+#[derive(Debug)]
+enum Shaper {
+    TokenBucket,
+    /// In the middle, so that both ends' devices are free for an engine's
+    /// queueing discipline, and lose their carrier when the cable is pulled.
+    Netem(Cable),
+}
+
+#[derive(Debug)]
+struct Shape {
+    down: DirectionModel,
+    up: DirectionModel,
+    dark: bool,
 }
 
 impl KernelLink {
@@ -35,16 +53,29 @@ impl KernelLink {
         concentrator: &NetNs,
         provider_device: &str,
         model: &LinkModel,
+        in_kernel: InKernel,
     ) -> io::Result<Self> {
-        home.run(|| Netlink::open()?.add_veth(device, provider_device, Some(concentrator)))??;
+        let shaper = match in_kernel {
+            InKernel::Fast => {
+                home.run(|| {
+                    Netlink::open()?.add_veth(device, provider_device, Some(concentrator))
+                })??;
+                Shaper::TokenBucket
+            }
+            InKernel::All => {
+                Shaper::Netem(Cable::lay((home, device), (concentrator, provider_device))?)
+            }
+        };
+        let shape = Shape { down: model.down.clone(), up: model.up.clone(), dark: false };
         Ok(KernelLink {
-            shape: Mutex::new((model.down.clone(), model.up.clone())),
+            shaper,
+            shape: Mutex::new(shape),
             home: DeviceCounters::open(home, device)?,
             provider: DeviceCounters::open(concentrator, provider_device)?,
         })
     }
 
-    /// Sets the token buckets.
+    /// Sets the token buckets or netems.
     ///
     /// # Errors
     /// The command that failed.
@@ -53,10 +84,24 @@ impl KernelLink {
         topology: &Topology,
         link: &TopologyLink,
     ) -> Result<(), TopologyError> {
-        let shape = self.shape.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let (down, up) = &*shape;
-        batch(&topology.concentrator, "tc", &bucket(&link.provider_device, down))?;
-        batch(&topology.home, "tc", &bucket(&link.device, up))
+        let shape = self.lock();
+        match &self.shaper {
+            Shaper::TokenBucket => {
+                let down = bucket(&link.provider_device, &shape.down);
+                batch(&topology.concentrator, "tc", &[down])?;
+                batch(&topology.home, "tc", &[bucket(&link.device, &shape.up)])
+            }
+            Shaper::Netem(cable) => {
+                for (ns, device) in [
+                    (&topology.home, &link.device),
+                    (&topology.concentrator, &link.provider_device),
+                ] {
+                    // A super-packet would be shaped, lost and reordered as one.
+                    batch(ns, "ip", &[format!("link set dev {device} gso_max_segs 1")])?;
+                }
+                cable.shape(&shape.down, &shape.up, shape.dark)
+            }
+        }
     }
 
     /// # Errors
@@ -67,7 +112,11 @@ impl KernelLink {
         link: &TopologyLink,
         change: &LinkChange,
     ) -> Result<(), TopologyError> {
-        if let Some(obstacle) = obstacle_in_change(change) {
+        let obstacle = match self.shaper {
+            Shaper::TokenBucket => obstacle_in_change(change),
+            Shaper::Netem(_) => netem_obstacle(change),
+        };
+        if let Some(obstacle) = obstacle {
             return Err(TopologyError::Unsupported {
                 link: link.model.name.clone(),
                 problem: format!(
@@ -77,6 +126,10 @@ impl KernelLink {
             });
         }
         match change {
+            LinkChange::Blackout(begin) if matches!(self.shaper, Shaper::Netem(_)) => {
+                self.lock().dark = *begin;
+                self.shape(topology, link)
+            }
             LinkChange::Blackout(begin) => {
                 set_dark(&topology.home, &link.device, *begin)?;
                 set_dark(&topology.concentrator, &link.provider_device, *begin)
@@ -84,20 +137,28 @@ impl KernelLink {
             LinkChange::Carrier(carrier) => {
                 // The home's end loses its carrier when the other end is down.
                 let state = if *carrier == Carrier::Up { "up" } else { "down" };
-                let line = format!("link set dev {} {state}", link.provider_device);
-                batch(&topology.concentrator, "ip", &[line])
+                match &self.shaper {
+                    Shaper::Netem(cable) => cable.set(state),
+                    Shaper::TokenBucket => {
+                        let line = format!("link set dev {} {state}", link.provider_device);
+                        batch(&topology.concentrator, "ip", &[line])
+                    }
+                }
             }
             LinkChange::Set { down, up, .. } => {
                 {
-                    let mut shape =
-                        self.shape.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-                    down.iter().for_each(|change| shape.0.apply(change));
-                    up.iter().for_each(|change| shape.1.apply(change));
+                    let mut shape = self.lock();
+                    down.iter().for_each(|change| shape.down.apply(change));
+                    up.iter().for_each(|change| shape.up.apply(change));
                 }
                 self.shape(topology, link)
             }
             LinkChange::Rebind => Ok(()),
         }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shape> {
+        self.shape.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn counters(&self) -> LinkCounters {
@@ -106,19 +167,19 @@ impl KernelLink {
     }
 }
 
-fn bucket(device: &str, direction: &DirectionModel) -> Vec<String> {
+fn bucket(device: &str, direction: &DirectionModel) -> String {
     match direction.capacity {
         Capacity::Unlimited | Capacity::Trace { .. } => {
-            vec![format!("qdisc replace dev {device} root pfifo limit 1000")]
+            format!("qdisc replace dev {device} root pfifo limit 1000")
         }
         Capacity::Rate(rate) => {
             let burst = (rate.bytes_per_sec() * BURST_MILLIS / 1000).max(MIN_BURST);
             // tc-tbf(8) refuses a rate of zero; this is a byte per second.
             let rate = rate.max(Rate::from_bytes_per_sec(1)).bits_per_sec();
             let limit = direction.queue.bytes().clamp(MIN_BURST, u64::from(u32::MAX));
-            vec![format!(
+            format!(
                 "qdisc replace dev {device} root tbf rate {rate}bit burst {burst} limit {limit}"
-            )]
+            )
         }
     }
 }

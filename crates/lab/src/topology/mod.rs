@@ -18,13 +18,15 @@ mod ecmp;
 mod error;
 mod kernel_link;
 mod mptcp;
+mod netem;
 mod routing;
 
 pub use address::{CONCENTRATOR_V4, CONCENTRATOR_V6, HOME_V4, HOME_V6, LinkAddresses};
-pub use backend::Backend;
+pub use backend::{Backend, InKernel};
 pub use calibration::{Calibration, LinkAccuracy, calibrate};
 pub use ecmp::EcmpSetup;
 pub use error::TopologyError;
+pub use netem::has_netem;
 
 use crate::emulator::{
     Emulator, LinkChange, LinkCounters, LinkDevice, LinkModel, LinkParts, NatAddresses,
@@ -55,6 +57,8 @@ pub struct TopologyOptions {
     pub planned: Vec<(usize, LinkChange)>,
     /// Decides every random number of the emulation.
     pub seed: u64,
+    /// What links the kernel shall play.
+    pub in_kernel: InKernel,
 }
 
 /// The lab's network, up and running until it is dropped.
@@ -134,7 +138,8 @@ impl Topology {
         for (index, ((model, device), number)) in models.iter().zip(devices).zip(1u8..).enumerate()
         {
             let changes = options.planned.iter().filter(|(link, _)| *link == index);
-            let backend = Backend::choose(model, changes.map(|(_, change)| change));
+            let backend =
+                Backend::choose(model, changes.map(|(_, change)| change), options.in_kernel);
             let addresses = LinkAddresses::of(number);
             let provider_device = format!("isp{number}");
             let failed = |source| TopologyError::Device { link: model.name.clone(), source };
@@ -152,8 +157,15 @@ impl Topology {
                     Player::Emulator(emulated.len() - 1)
                 }
                 Backend::Kernel { .. } => Player::Kernel(Box::new(
-                    KernelLink::create(&home, &device, &concentrator, &provider_device, model)
-                        .map_err(failed)?,
+                    KernelLink::create(
+                        &home,
+                        &device,
+                        &concentrator,
+                        &provider_device,
+                        model,
+                        options.in_kernel,
+                    )
+                    .map_err(failed)?,
                 )),
             };
             links.push(TopologyLink {

@@ -7,8 +7,9 @@ use braid_linux::netns::NetNs;
 
 /// Link number k has the table this + k at home, far from those in use.
 pub(super) const FIRST_TABLE: u32 = 7000;
-/// Rules by source address: before main (32766), after whatever a tunnel sets.
-const FIRST_RULE: u32 = 20_000;
+/// Rules by source address: before main (32766), after whatever a tunnel or a
+/// group of links sets (up to 32,495: `braid_engines::Numbers`).
+const FIRST_RULE: u32 = 32_500;
 const FIRST_METRIC: u32 = 100;
 /// Below this the kernel takes no IPv6 (RFC 8200, section 5).
 pub(super) const MIN_V6_MTU: u16 = 1280;

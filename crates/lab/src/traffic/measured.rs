@@ -1,4 +1,5 @@
 use super::statistics::{Bins, Percentiles};
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// What receivers saw of one traffic; what doesn't apply to its kind is `None`.
@@ -42,7 +43,7 @@ impl Pings {
 }
 
 /// What became of numbered datagrams.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Datagrams {
     /// Sent.
     pub sent: u64,
@@ -83,7 +84,7 @@ impl Datagrams {
 }
 
 /// How calls went.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Voice {
     /// Voice packets sent, both directions.
     pub sent: u64,

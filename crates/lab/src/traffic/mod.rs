@@ -9,6 +9,7 @@
 mod datagram;
 mod measured;
 mod ping;
+mod smb;
 pub mod statistics;
 mod tcp;
 mod udp;
@@ -17,6 +18,7 @@ mod web;
 
 pub use measured::{Datagrams, Measured, Pings, Voice};
 pub use ping::answers;
+pub use smb::Server as SmbServer;
 pub use voip::GOOD_WITHIN;
 
 use crate::cancel::Cancel;
@@ -62,6 +64,8 @@ pub struct Setting<'a> {
     pub stop: Instant,
     /// Ends it early.
     pub cancel: &'a Cancel,
+    /// The server of `smb` traffic.
+    pub smb: Option<&'a SmbServer>,
     /// Counts payload bytes as they arrive, for a live display.
     pub arrived: &'a AtomicU64,
 }
@@ -96,6 +100,10 @@ pub fn run(traffic: &Traffic, rates: OfferedRates, setting: &Setting<'_>) -> io:
         TrafficKind::Udp { payload, .. } => udp::run(traffic, rates, *payload, setting),
         TrafficKind::Ping { interval } => ping::run(*interval, setting),
         TrafficKind::Voip => voip::run(traffic, setting),
+        TrafficKind::Smb => match setting.smb {
+            Some(server) => smb::run(traffic, server, setting),
+            None => Err(io::Error::other("there is no Samba server")),
+        },
         TrafficKind::Web { congestion, objects } => {
             web::run(traffic, *congestion, objects, setting)
         }
@@ -106,6 +114,7 @@ pub fn run(traffic: &Traffic, rates: OfferedRates, setting: &Setting<'_>) -> io:
 pub fn ports(traffic: &Traffic) -> u16 {
     match traffic.kind {
         TrafficKind::Udp { .. } | TrafficKind::Voip => traffic.flows,
+        TrafficKind::Smb => smb::PORTS,
         TrafficKind::Tcp { .. } | TrafficKind::Web { .. } | TrafficKind::Ping { .. } => 1,
     }
 }

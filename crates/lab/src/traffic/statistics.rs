@@ -92,7 +92,7 @@ impl StallClock {
 }
 
 /// A distribution's nearest-rank percentiles.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Percentiles {
     /// Half of the samples are at most this.
     pub p50: f64,

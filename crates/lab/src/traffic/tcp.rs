@@ -49,12 +49,12 @@ pub(super) fn run(
 
 /// What one receiver saw.
 pub(super) struct Received {
-    bins: Bins,
-    stalls: StallClock,
+    pub(super) bins: Bins,
+    pub(super) stalls: StallClock,
 }
 
 /// All flows together: bytes add up, of the stalls the longest counts.
-fn summed(flows: Vec<Received>, expected: usize, setting: &Setting<'_>) -> Measured {
+pub(super) fn summed(flows: Vec<Received>, expected: usize, setting: &Setting<'_>) -> Measured {
     let whole = setting.stop.saturating_duration_since(setting.start);
     let mut delivered = Bins::new(setting.start, setting.stop);
     let mut longest = if flows.len() < expected { whole } else { Duration::ZERO };

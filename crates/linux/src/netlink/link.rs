@@ -9,9 +9,13 @@ use std::os::fd::AsRawFd;
 /// `VETH_INFO_PEER` of linux/veth.h.
 const VETH_INFO_PEER: u16 = 1;
 /// `IFLA_INFO_KIND`, `IFLA_INFO_DATA` of linux/if_link.h.
-const INFO_KIND: u16 = 1;
-const INFO_DATA: u16 = 2;
-/// Position of `tx_dropped` in `struct rtnl_link_stats64`, in 64-bit words.
+pub(super) const INFO_KIND: u16 = 1;
+pub(super) const INFO_DATA: u16 = 2;
+/// Positions in `struct rtnl_link_stats64`, in 64-bit words.
+const STATS64_RX_PACKETS: usize = 0;
+const STATS64_TX_PACKETS: usize = 1;
+const STATS64_RX_BYTES: usize = 2;
+const STATS64_TX_BYTES: usize = 3;
 const STATS64_RX_DROPPED: usize = 6;
 const STATS64_TX_DROPPED: usize = 7;
 
@@ -32,6 +36,8 @@ pub struct Link {
     pub loopback: bool,
     /// Has just one other end and so no gateway (PPP, TUN, raw-IP modems).
     pub point_to_point: bool,
+    /// The device that it is a port of (a bridge, a bond), by its number.
+    pub master: Option<u32>,
     /// Driver kind (`veth`, `bridge`, `tun`, `wireguard`…); none for hardware.
     pub kind: Option<String>,
     /// Received packets that were dropped.
@@ -39,6 +45,14 @@ pub struct Link {
     /// Packets dropped before they were sent; on a TUN device those that its
     /// reader was too slow for.
     pub sent_dropped: u64,
+    /// Packets received.
+    pub received_packets: u64,
+    /// Packets sent.
+    pub sent_packets: u64,
+    /// Bytes received.
+    pub received_bytes: u64,
+    /// Bytes sent.
+    pub sent_bytes: u64,
 }
 
 impl Netlink {
@@ -126,6 +140,16 @@ impl Netlink {
         self.change(request.u32(libc::IFLA_MASTER, bridge))
     }
 
+    /// Takes a port from the device that it belongs to.
+    ///
+    /// # Errors
+    /// `NotFound` when there is none of that name.
+    pub fn release_port(&mut self, name: &str) -> io::Result<()> {
+        let index = self.link(name)?.index;
+        let request = Request::new(libc::RTM_NEWLINK, 0).fixed(&header(index, 0, 0));
+        self.change(request.u32(libc::IFLA_MASTER, 0))
+    }
+
     /// Makes a pair of virtual Ethernet interfaces: `name` here, `peer` in the
     /// namespace given (here too without one). Both are down.
     ///
@@ -188,14 +212,20 @@ pub(super) fn parse(body: &[u8]) -> Option<Link> {
         carrier: flags & libc::IFF_LOWER_UP != 0,
         loopback: flags & libc::IFF_LOOPBACK != 0,
         point_to_point: flags & libc::IFF_POINTOPOINT != 0,
+        master: None,
         kind: None,
         received_dropped: 0,
         sent_dropped: 0,
+        sent_packets: 0,
+        received_packets: 0,
+        sent_bytes: 0,
+        received_bytes: 0,
     };
     for (kind, payload) in attributes(body.get(16..)?) {
         match kind {
             libc::IFLA_IFNAME => link.name = string(payload),
             libc::IFLA_MTU => link.mtu = u32_at(payload, 0)?,
+            libc::IFLA_MASTER => link.master = u32_at(payload, 0).filter(|&index| index != 0),
             libc::IFLA_LINKINFO => {
                 let info = attributes(payload).find(|(kind, _)| *kind == INFO_KIND);
                 link.kind = info.map(|(_, name)| string(name));
@@ -203,6 +233,10 @@ pub(super) fn parse(body: &[u8]) -> Option<Link> {
             libc::IFLA_STATS64 => {
                 link.received_dropped = counter(payload, STATS64_RX_DROPPED);
                 link.sent_dropped = counter(payload, STATS64_TX_DROPPED);
+                link.received_packets = counter(payload, STATS64_RX_PACKETS);
+                link.sent_packets = counter(payload, STATS64_TX_PACKETS);
+                link.received_bytes = counter(payload, STATS64_RX_BYTES);
+                link.sent_bytes = counter(payload, STATS64_TX_BYTES);
             }
             _ => {}
         }
@@ -216,7 +250,7 @@ fn counter(statistics: &[u8], position: usize) -> u64 {
 }
 
 /// `struct ifinfomsg`.
-fn header(index: u32, flags: u32, change: u32) -> [u8; 16] {
+pub(super) fn header(index: u32, flags: u32, change: u32) -> [u8; 16] {
     let mut bytes = [0; 16];
     bytes[4..8].copy_from_slice(&index.to_ne_bytes());
     bytes[8..12].copy_from_slice(&flags.to_ne_bytes());

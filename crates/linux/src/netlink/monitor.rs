@@ -58,6 +58,18 @@ impl Monitor {
         Ok(Monitor { fd, buffer: vec![0; BUFFER], waiting: VecDeque::new() })
     }
 
+    /// Reads all that has changed; tells whether anything has.
+    ///
+    /// # Errors
+    /// As [`Monitor::next_change`].
+    pub fn drain(&mut self) -> io::Result<bool> {
+        let mut changed = false;
+        while self.next_change()?.is_some() {
+            changed = true;
+        }
+        Ok(changed)
+    }
+
     /// The next change; none when nothing waits (the descriptor becomes
     /// readable when something does).
     ///

@@ -12,6 +12,7 @@ pub const MAIN_TABLE: u32 = 254;
 
 /// `RTA_VIA` of linux/rtnetlink.h: a gateway of the other IP version.
 const RTA_VIA: u16 = 18;
+const RTA_NH_ID: u16 = 30;
 const RTAX_MTU: u16 = 2;
 const RTNH_F_ONLINK: u32 = 4;
 /// Bytes of `struct rtnexthop`.
@@ -57,6 +58,8 @@ pub struct Route {
     pub mtu: Option<u32>,
     /// Who set it (`RTPROT_…`).
     pub protocol: u8,
+    /// The next-hop object or group that it goes by.
+    pub next_hop: Option<u32>,
 }
 
 impl Route {
@@ -73,6 +76,7 @@ impl Route {
             metric: 0,
             mtu: None,
             protocol: libc::RTPROT_STATIC,
+            next_hop: None,
         }
     }
 
@@ -174,6 +178,7 @@ fn parse_all(body: &[u8]) -> Option<Vec<Route>> {
             }
             libc::RTA_OIF => route.interface = u32_at(payload, 0),
             libc::RTA_GATEWAY | RTA_VIA => route.gateway = gateway(kind, payload),
+            RTA_NH_ID => route.next_hop = u32_at(payload, 0),
             libc::RTA_MULTIPATH => hops = next_hops(payload),
             _ => {}
         }
@@ -211,7 +216,9 @@ fn request(kind: u16, flags: libc::c_int, route: &Route) -> Request {
     let destination = route.destination.network();
     let scope = match (route.kind, route.gateway) {
         // A scope is IPv4's; a destination on the link itself has the link's.
-        (RouteKind::Unicast, None) if destination.is_ipv4() => libc::RT_SCOPE_LINK,
+        (RouteKind::Unicast, None) if route.next_hop.is_none() && destination.is_ipv4() => {
+            libc::RT_SCOPE_LINK
+        }
         _ => libc::RT_SCOPE_UNIVERSE,
     };
     // struct rtmsg: family, lengths, tos, table (too small for ours), …
@@ -240,6 +247,9 @@ fn request(kind: u16, flags: libc::c_int, route: &Route) -> Request {
     }
     if let Some(interface) = route.interface {
         request = request.u32(libc::RTA_OIF, interface);
+    }
+    if let Some(next_hop) = route.next_hop {
+        request = request.u32(RTA_NH_ID, next_hop);
     }
     if let Some(source) = route.source {
         request = request.attribute(libc::RTA_PREFSRC, &octets(source));

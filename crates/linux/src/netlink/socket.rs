@@ -27,7 +27,12 @@ impl Netlink {
     /// # Errors
     /// Those of socket(2).
     pub fn open() -> io::Result<Netlink> {
-        let fd = sys::socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE)?;
+        Netlink::speaking(libc::NETLINK_ROUTE)
+    }
+
+    /// Opens a socket of a netlink protocol (`NETLINK_…`).
+    pub(super) fn speaking(protocol: libc::c_int) -> io::Result<Netlink> {
+        let fd = sys::socket(libc::AF_NETLINK, libc::SOCK_RAW, protocol)?;
         let timeout =
             libc::timeval { tv_sec: ANSWER_TIMEOUT.as_secs() as libc::time_t, tv_usec: 0 };
         // SAFETY: any `timeval` is plain bytes without padding on Linux.

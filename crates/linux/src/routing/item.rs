@@ -2,7 +2,9 @@
 
 use crate::netlink::{Netlink, Route, RouteKind, Rule};
 use crate::nft;
+use crate::operation;
 use crate::udp::Family;
+use braid_engines::Operation;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -45,6 +47,8 @@ pub enum Item {
         /// Its contents in nft's language.
         ruleset: String,
     },
+    /// Something else that an engine of the kernel asks for.
+    Operation(Operation),
 }
 
 /// A route whose interface has a name, which lasts longer than its number.
@@ -64,6 +68,12 @@ pub struct RouteItem {
     pub interface: Option<String>,
     /// The lower, the better; 0 for the kernel's own choice.
     pub metric: u32,
+    /// The next-hop object or group that it goes by, instead of gateway and interface.
+    #[serde(default)]
+    pub next_hop: Option<u32>,
+    /// The address to send from, where the sender chose none.
+    #[serde(default)]
+    pub source: Option<IpAddr>,
 }
 
 impl RouteItem {
@@ -77,6 +87,8 @@ impl RouteItem {
             on_link: false,
             interface: None,
             metric: 0,
+            next_hop: None,
+            source: None,
         }
     }
 
@@ -93,6 +105,8 @@ impl RouteItem {
             interface,
             metric: self.metric,
             protocol: PROTOCOL,
+            next_hop: self.next_hop,
+            source: self.source,
             ..Route::to(self.destination)
         })
     }
@@ -104,15 +118,22 @@ impl RouteItem {
             (metric, _) => metric,
         };
         // IPv6 shows walls as routes by `lo`.
-        let by = self.kind != RouteKind::Unicast || found.interface == wanted.interface;
-        by && (found.destination, found.table, found.kind, found.gateway, found.metric)
-            == (wanted.destination, wanted.table, wanted.kind, wanted.gateway, metric)
+        let by = match self.next_hop {
+            // Shown with the group's hops, one by one.
+            Some(_) => found.next_hop == self.next_hop,
+            None => {
+                let same = found.interface == wanted.interface && found.gateway == wanted.gateway;
+                found.next_hop.is_none() && (self.kind != RouteKind::Unicast || same)
+            }
+        };
+        by && (found.destination, found.table, found.kind, found.metric)
+            == (wanted.destination, wanted.table, wanted.kind, metric)
     }
 }
 
 impl Item {
     /// Sets it.
-    pub(super) fn set(&self, netlink: &mut Netlink) -> io::Result<()> {
+    pub(crate) fn set(&self, netlink: &mut Netlink) -> io::Result<()> {
         match self {
             Item::Sysctl { key, value } => write_sysctl(key, value),
             Item::Address { interface, net } => {
@@ -125,11 +146,12 @@ impl Item {
             }
             Item::Rule(rule) => netlink.add_rule(rule),
             Item::Firewall { interface, ruleset } => nft::replace(interface, ruleset),
+            Item::Operation(operation) => operation::set(operation, netlink),
         }
     }
 
     /// Whether it is so now, whoever has set it.
-    pub(super) fn is_set(&self, netlink: &mut Netlink) -> io::Result<bool> {
+    pub(crate) fn is_set(&self, netlink: &mut Netlink) -> io::Result<bool> {
         match self {
             Item::Sysctl { key, value } => Ok(read_sysctl(key)? == *value),
             Item::Address { interface, net } => {
@@ -145,19 +167,21 @@ impl Item {
             }
             Item::Rule(rule) => Ok(netlink.rules()?.contains(rule)),
             Item::Firewall { interface, .. } => nft::exists(interface),
+            Item::Operation(operation) => operation::is_set(operation, netlink),
         }
     }
 
     /// What was there before, where that has to be known to undo it.
-    pub(super) fn prior(&self) -> io::Result<Option<String>> {
+    pub(super) fn prior(&self, netlink: &mut Netlink) -> io::Result<Option<String>> {
         match self {
             Item::Sysctl { key, .. } => read_sysctl(key).map(Some),
+            Item::Operation(operation) => operation::prior(operation, netlink),
             _ => Ok(None),
         }
     }
 
     /// Takes it back; it need not be there any more.
-    pub(super) fn unset(&self, prior: Option<&str>, netlink: &mut Netlink) -> io::Result<()> {
+    pub(crate) fn unset(&self, prior: Option<&str>, netlink: &mut Netlink) -> io::Result<()> {
         match self {
             Item::Sysctl { key, value } => match found(read_sysctl(key))? {
                 // Somebody has set it since: it's theirs.
@@ -175,6 +199,18 @@ impl Item {
             },
             Item::Rule(rule) => gone(netlink.delete_rule(rule)),
             Item::Firewall { interface, .. } => nft::delete(interface),
+            Item::Operation(operation) => operation::unset(operation, prior, netlink),
+        }
+    }
+
+    /// Whether what is there under its name may be somebody else's: then it is
+    /// set in any case, which tells.
+    pub(super) fn is_exclusive(&self) -> bool {
+        match self {
+            // A table under our name is ours, and may hold something else.
+            Item::Firewall { .. } => true,
+            Item::Operation(operation) => operation::is_exclusive(operation),
+            _ => false,
         }
     }
 
@@ -182,6 +218,7 @@ impl Item {
     pub(super) fn is_replaced_by(&self, other: &Item) -> bool {
         match (self, other) {
             (Item::Firewall { interface: a, .. }, Item::Firewall { interface: b, .. }) => a == b,
+            (Item::Operation(a), Item::Operation(b)) => operation::is_replaced_by(a, b),
             _ => false,
         }
     }
@@ -213,6 +250,7 @@ impl fmt::Display for Item {
             Item::Firewall { interface, .. } => {
                 write!(f, "nftables table inet {}", nft::table(interface))
             }
+            Item::Operation(operation) => operation.fmt(f),
         }
     }
 }
@@ -263,7 +301,7 @@ fn write_sysctl(key: &str, value: &str) -> io::Result<()> {
 }
 
 /// None instead of an error when it isn't there.
-fn found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+pub(crate) fn found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
         Err(error) if is_absence(&error) => Ok(None),
@@ -272,7 +310,7 @@ fn found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
 }
 
 /// Success also when it wasn't there.
-fn gone(result: io::Result<()>) -> io::Result<()> {
+pub(crate) fn gone(result: io::Result<()>) -> io::Result<()> {
     found(result).map(drop)
 }
 

@@ -116,15 +116,14 @@ impl Journal {
     fn ensure(&mut self, item: &Item) -> io::Result<io::Result<()>> {
         let ours = self.entries.iter().any(|entry| entry.item == *item);
         match item.is_set(&mut self.netlink) {
-            // A table under our name is ours, and may hold something else.
-            Ok(true) if ours || !matches!(item, Item::Firewall { .. }) => return Ok(Ok(())),
+            Ok(true) if ours || !item.is_exclusive() => return Ok(Ok(())),
             Ok(_) => {}
             Err(error) => return Ok(Err(error)),
         }
         if ours {
             return Ok(item.set(&mut self.netlink));
         }
-        let prior = match item.prior() {
+        let prior = match item.prior(&mut self.netlink) {
             Ok(prior) => prior,
             Err(error) => return Ok(Err(error)),
         };

@@ -1,0 +1,147 @@
+//! Equal-cost multipath routing by next-hop groups (ip-nexthop(8),
+//! Documentation/networking/nexthop-group-resilient.rst).
+
+use crate::carrier::{self, Port};
+use crate::group::{Group, Trouble, Way};
+use crate::operation::{Member, Next, Operation, Route};
+use crate::words::words;
+use crate::{Feature, policy};
+use serde::{Deserialize, Serialize};
+
+/// Settings of multipath routing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ecmp {
+    /// What a flow's link follows from.
+    pub hash: EcmpHash,
+    /// Keeps flows where they are when links come and go.
+    pub resilient: Option<Resilient>,
+    /// Gives what leaves by a link that link's address (home routers, NAT).
+    pub masquerade: bool,
+}
+
+words! {
+    /// What is hashed (`fib_multipath_hash_policy`).
+    EcmpHash {
+        /// Addresses.
+        Layer3 = "layer3",
+        /// Addresses and ports.
+        Layer34 = "layer3+4",
+        /// Addresses of what a tunnel carries.
+        Inner = "inner",
+    }
+}
+
+/// A resilient group: a table of buckets, of which only those without traffic
+/// move to another link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resilient {
+    /// How many; a power of two isn't needed.
+    pub buckets: u16,
+    /// Seconds without traffic after which a bucket may move.
+    pub idle_timer_s: u32,
+    /// Seconds of imbalance after which busy ones are moved too; 0 is never.
+    pub unbalanced_timer_s: u32,
+}
+
+impl Default for Ecmp {
+    fn default() -> Ecmp {
+        Ecmp { hash: EcmpHash::Layer34, resilient: None, masquerade: false }
+    }
+}
+
+impl EcmpHash {
+    /// The kernel's number of it.
+    pub const fn number(self) -> u8 {
+        match self {
+            EcmpHash::Layer3 => 0,
+            EcmpHash::Layer34 => 1,
+            EcmpHash::Inner => 2,
+        }
+    }
+}
+
+pub(crate) fn check(ecmp: &Ecmp, group: &Group, found: &mut Vec<Trouble>) {
+    let weights: u32 = group.links.iter().map(|link| u32::from(link.weight.get())).sum();
+    if let Some(resilient) = ecmp.resilient
+        && u32::from(resilient.buckets) < weights
+    {
+        found.push(Trouble::new(
+            "buckets",
+            format!("{} buckets for links of weight {weights} together", resilient.buckets),
+            "give at least that many; 128 is usual",
+        ));
+    }
+}
+
+pub(crate) fn needs(ecmp: &Ecmp) -> Vec<Feature> {
+    let mut needs = vec![Feature::PolicyRouting, Feature::NextHops];
+    if ecmp.resilient.is_some() {
+        needs.push(Feature::ResilientNextHops);
+    }
+    if ecmp.masquerade {
+        needs.extend([Feature::Nftables, Feature::Nft]);
+    }
+    needs
+}
+
+pub(crate) fn operations(ecmp: &Ecmp, group: &Group, ports: &[Port]) -> Vec<Operation> {
+    let mut operations = policy::sysctls(ports);
+    let hash = ecmp.hash.number().to_string();
+    for family in ["ipv4", "ipv6"] {
+        operations.push(Operation::Sysctl {
+            key: format!("net/{family}/fib_multipath_hash_policy"),
+            value: hash.clone(),
+        });
+    }
+    operations.extend(policy::link_tables(group, ports));
+    operations.extend(policy::main_first(group));
+    for v6 in [false, true] {
+        operations.extend(group_routes(ecmp, group, ports, v6));
+    }
+    if ecmp.masquerade {
+        operations.extend(policy::masquerade(group, ports, ""));
+    }
+    operations
+}
+
+/// The next hops, their group and the routes by it, of one IP version.
+fn group_routes(ecmp: &Ecmp, group: &Group, ports: &[Port], v6: bool) -> Vec<Operation> {
+    let numbers = &group.numbers;
+    // IPv6 has the upper half of the group's numbers.
+    let first = numbers.next_hop + if v6 { 32 } else { 0 };
+    let routes: Vec<_> = group.routes.iter().filter(|route| route.addr().is_ipv6() == v6).collect();
+    let usable = ports.iter().filter(|port| port.way(v6).is_some());
+    let hops: Vec<(&Port, &Way)> = carrier::flowing(usable)
+        .into_iter()
+        .filter_map(|port| Some((port, port.way(v6)?)))
+        .collect();
+    if hops.is_empty() || routes.is_empty() {
+        return Vec::new();
+    }
+    let id = |port: &Port| first + port.number;
+    let mut operations: Vec<Operation> = hops
+        .iter()
+        .map(|(port, way)| Operation::NextHop {
+            id: id(port),
+            device: port.device.clone(),
+            gateway: way.gateway,
+            v6,
+            on_link: way.is_beyond(),
+        })
+        .collect();
+    let members =
+        hops.iter().map(|(port, _)| Member { id: id(port), weight: port.weight }).collect();
+    operations.push(Operation::NextHopGroup { id: first, members, resilient: ecmp.resilient });
+    let source = group.addresses.iter().map(|net| net.addr()).find(|a| a.is_ipv6() == v6);
+    operations.extend(routes.into_iter().map(|route| {
+        Operation::Route(Route {
+            destination: route.trunc(),
+            table: numbers.table,
+            next: Next::Group(first),
+            source: source.filter(|_| !ecmp.masquerade),
+            metric: 0,
+        })
+    }));
+    operations.push(policy::lookup_group(group, v6));
+    operations
+}

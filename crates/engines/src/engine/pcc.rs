@@ -1,0 +1,205 @@
+//! Policy routing of new connections: nftables marks each with a link, the mark
+//! picks the link's table, connection tracking keeps it there. What RouterOS
+//! calls per-connection classifier.
+
+use crate::carrier::{self, Port};
+use crate::group::Group;
+use crate::operation::{Next, Operation, Route, Rule};
+use crate::words::words;
+use crate::{Feature, policy};
+use serde::{Deserialize, Serialize};
+use std::fmt::Write;
+
+/// Settings of per-connection routing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pcc {
+    /// What a connection's link follows from.
+    pub classifier: Classifier,
+    /// Gives what leaves by a link that link's address.
+    pub masquerade: bool,
+}
+
+words! {
+    /// What a new connection's link follows from.
+    Classifier {
+        /// Its turn.
+        Turns = "turns",
+        /// Both addresses: a client stays on one link for one server.
+        Addresses = "addresses",
+        /// Both addresses and ports.
+        Flow = "flow",
+        /// The source's address: a client stays on one link.
+        Source = "source",
+    }
+}
+
+impl Default for Pcc {
+    fn default() -> Pcc {
+        Pcc { classifier: Classifier::Turns, masquerade: true }
+    }
+}
+
+pub(crate) fn needs(pcc: &Pcc) -> Vec<Feature> {
+    let spreads = match pcc.classifier {
+        Classifier::Turns => Feature::NftNumgen,
+        Classifier::Addresses | Classifier::Flow | Classifier::Source => Feature::NftHash,
+    };
+    vec![Feature::PolicyRouting, Feature::Nftables, spreads, Feature::Nft]
+}
+
+pub(crate) fn operations(pcc: &Pcc, group: &Group, ports: &[Port]) -> Vec<Operation> {
+    let mut operations = policy::sysctls(ports);
+    // Lets the reverse path check see the mark.
+    operations.push(Operation::Sysctl {
+        key: "net/ipv4/conf/all/src_valid_mark".into(),
+        value: "1".into(),
+    });
+    operations.extend(policy::link_tables(group, ports));
+    operations.extend(policy::main_first(group));
+    for port in ports {
+        for v6 in port.families() {
+            operations.push(Operation::Rule(Rule {
+                fwmark: Some(mark(group, port)),
+                // Before the links' rules by source: what this host sends itself has
+                // the address of one link when it is marked for another.
+                ..Rule::new(v6, group.numbers.priority + port.number, policy::table(group, port))
+            }));
+        }
+    }
+    operations.extend(unmarked(group, ports));
+    let chains = marking(pcc, group, ports);
+    match pcc.masquerade {
+        true => operations.extend(policy::masquerade(group, ports, &chains)),
+        false => operations.push(Operation::Nft { group: group.name.clone(), chains }),
+    }
+    operations
+}
+
+/// What has no mark (yet: the host's own packets are marked after they were
+/// routed) goes by the first link.
+fn unmarked(group: &Group, ports: &[Port]) -> Vec<Operation> {
+    let mut operations = Vec::new();
+    for v6 in [false, true] {
+        let routes: Vec<_> =
+            group.routes.iter().filter(|route| route.addr().is_ipv6() == v6).collect();
+        let usable = carrier::flowing(ports.iter().filter(|port| port.way(v6).is_some()));
+        let Some((port, way)) = usable.first().and_then(|port| Some((port, port.way(v6)?))) else {
+            continue;
+        };
+        if routes.is_empty() {
+            continue;
+        }
+        operations.extend(routes.into_iter().map(|route| {
+            Operation::Route(Route {
+                destination: route.trunc(),
+                table: group.numbers.table,
+                next: Next::Device {
+                    device: port.device.clone(),
+                    gateway: way.gateway,
+                    on_link: way.is_beyond(),
+                },
+                source: None,
+                metric: 0,
+            })
+        }));
+        operations.push(policy::lookup_group(group, v6));
+    }
+    operations
+}
+
+/// The mark of what leaves by a port.
+pub(crate) fn mark(group: &Group, port: &Port) -> u32 {
+    group.numbers.mark + port.number
+}
+
+/// The chains that mark.
+fn marking(pcc: &Pcc, group: &Group, ports: &[Port]) -> String {
+    let spread = carrier::flowing(ports.iter());
+    if spread.is_empty() {
+        return String::new();
+    }
+    let devices = policy::device_set(ports);
+    let marks: Vec<String> =
+        ports.iter().map(|port| format!("{:#010x}", mark(group, port))).collect();
+    let marks = marks.join(", ");
+    let mut answers = String::new();
+    for port in ports {
+        // A connection that came by a link is answered by it. Writing to a
+        // String can't fail.
+        let _ = writeln!(
+            answers,
+            "\t\tiifname \"{}\" ct state new ct mark set {:#010x}",
+            port.device,
+            mark(group, port)
+        );
+    }
+    let (map, total) = weighted(group, &spread);
+    let picks = |family: &str, guard: &str| match pcc.classifier {
+        Classifier::Turns => format!("numgen inc mod {total} map {{ {map} }}"),
+        Classifier::Addresses => {
+            format!("jhash {family} saddr . {family} daddr mod {total} map {{ {map} }}")
+        }
+        Classifier::Flow => format!(
+            "jhash {family} saddr . {family} daddr . {guard} sport . {guard} dport mod {total} \
+             map {{ {map} }}"
+        ),
+        Classifier::Source => format!("jhash {family} saddr mod {total} map {{ {map} }}"),
+    };
+    let mut choose = String::new();
+    let unmarked = format!("ct mark != {{ {marks} }}");
+    match pcc.classifier {
+        Classifier::Turns => {
+            let _ = writeln!(choose, "\t\tct state new {unmarked} ct mark set {}", picks("", ""));
+        }
+        Classifier::Flow => {
+            for (version, family) in [("ipv4", "ip"), ("ipv6", "ip6")] {
+                for transport in ["tcp", "udp"] {
+                    let _ = writeln!(
+                        choose,
+                        "\t\tmeta nfproto {version} meta l4proto {transport} ct state new {unmarked} ct mark set {}",
+                        picks(family, transport)
+                    );
+                }
+                let by_addresses =
+                    format!("jhash {family} saddr . {family} daddr mod {total} map {{ {map} }}");
+                let _ = writeln!(
+                    choose,
+                    "\t\tmeta nfproto {version} ct state new {unmarked} ct mark set {by_addresses}"
+                );
+            }
+        }
+        Classifier::Addresses | Classifier::Source => {
+            for (version, family) in [("ipv4", "ip"), ("ipv6", "ip6")] {
+                let _ = writeln!(
+                    choose,
+                    "\t\tmeta nfproto {version} ct state new {unmarked} ct mark set {}",
+                    picks(family, "")
+                );
+            }
+        }
+    }
+    let take = format!("\t\tct mark {{ {marks} }} meta mark set ct mark\n");
+    format!(
+        "\tchain forwarded {{\n\t\ttype filter hook prerouting priority mangle; policy accept;\n\
+         {answers}\t\tiifname {devices} return\n{choose}{take}\t}}\n\
+         \tchain own {{\n\t\ttype route hook output priority mangle; policy accept;\n\
+         \t\toifname \"lo\" return\n{choose}{take}\t}}\n"
+    )
+}
+
+/// nft's map of numbers below the sum of all weights to marks, and that sum.
+fn weighted(group: &Group, ports: &[&Port]) -> (String, u32) {
+    let mut next = 0;
+    let entries: Vec<String> = ports
+        .iter()
+        .map(|port| {
+            let (first, last) = (next, next + u32::from(port.weight.get()) - 1);
+            next = last + 1;
+            match first == last {
+                true => format!("{first} : {:#010x}", mark(group, port)),
+                false => format!("{first}-{last} : {:#010x}", mark(group, port)),
+            }
+        })
+        .collect();
+    (entries.join(", "), next)
+}

@@ -1,0 +1,152 @@
+//! The team driver, led by teamd (teamd.conf(5)).
+
+use crate::carrier::Port;
+use crate::group::{Group, Trouble};
+use crate::operation::Operation;
+use crate::words::words;
+use crate::{Feature, XmitHash};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use std::net::Ipv4Addr;
+
+/// Settings of a team.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Team {
+    /// How frames are spread.
+    pub runner: Runner,
+    /// What is hashed, by the runners that hash.
+    pub hash: XmitHash,
+    /// How a dead link is noticed.
+    pub watch: LinkWatch,
+}
+
+words! {
+    /// How a team spreads frames.
+    Runner {
+        /// By turns.
+        RoundRobin = "roundrobin",
+        /// By one port; another when it fails.
+        ActiveBackup = "activebackup",
+        /// By hash, and by load.
+        LoadBalance = "loadbalance",
+        /// By hash, the other end agreeing by LACP.
+        Lacp = "lacp",
+        /// Each by all ports.
+        Broadcast = "broadcast",
+        /// By chance.
+        Random = "random",
+    }
+}
+
+/// How a dead link is noticed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LinkWatch {
+    /// By its carrier.
+    Ethtool,
+    /// By asking a host behind it by ARP.
+    ArpPing {
+        /// Milliseconds between questions.
+        interval_ms: u32,
+        /// Who is asked.
+        target: Ipv4Addr,
+    },
+}
+
+impl Default for Team {
+    fn default() -> Team {
+        Team { runner: Runner::ActiveBackup, hash: XmitHash::Layer34, watch: LinkWatch::Ethtool }
+    }
+}
+
+impl Runner {
+    /// Whether it hashes.
+    pub const fn hashes(self) -> bool {
+        matches!(self, Runner::LoadBalance | Runner::Lacp)
+    }
+}
+
+pub(crate) fn check(team: &Team, found: &mut Vec<Trouble>) {
+    if team.runner.hashes() && matches!(team.hash, XmitHash::VlanSrcmac) {
+        found.push(Trouble::new(
+            "hash",
+            "teamd can't hash vlan+srcmac",
+            "write layer2, layer2+3 or layer3+4",
+        ));
+    }
+}
+
+pub(crate) fn needs() -> Vec<Feature> {
+    vec![Feature::Team, Feature::Teamd]
+}
+
+pub(crate) fn operations(team: &Team, group: &Group, ports: &[Port]) -> Vec<Operation> {
+    let file = group.state_file("teamd.conf");
+    let contents = configuration(team, group, ports);
+    // teamd wants its ports down, and sets them up itself.
+    let mut operations: Vec<Operation> =
+        ports.iter().map(|port| Operation::Down { device: port.device.clone() }).collect();
+    operations.push(Operation::File { path: file.clone(), contents, mode: 0o644 });
+    operations.push(Operation::Process {
+        name: "teamd".into(),
+        argv: vec!["teamd".into(), "-f".into(), file.display().to_string()],
+        pid_file: group.state_file("teamd.pid"),
+        provides: Some(group.name.clone()),
+    });
+    operations
+}
+
+/// Tenths of a second.
+const BALANCING_INTERVAL: u32 = 10;
+
+/// teamd's own file.
+pub(crate) fn configuration(team: &Team, group: &Group, ports: &[Port]) -> String {
+    let mut runner = Map::from_iter([("name".to_owned(), json!(team.runner.as_str()))]);
+    if team.runner.hashes() {
+        runner.insert("tx_hash".into(), hashed(team.hash));
+        // The lowest bit of the hash alone would pick between two ports, and
+        // that of Linux' ports of outgoing connections is always the same: so
+        // buckets are dealt out by their load, each second.
+        runner.insert(
+            "tx_balancer".into(),
+            json!({ "name": "basic", "balancing_interval": BALANCING_INTERVAL }),
+        );
+    }
+    if team.runner == Runner::Lacp {
+        runner.insert("active".into(), json!(true));
+        runner.insert("fast_rate".into(), json!(true));
+    }
+    let watch = match &team.watch {
+        LinkWatch::Ethtool => json!({ "name": "ethtool" }),
+        LinkWatch::ArpPing { interval_ms, target } => json!({
+            "name": "arp_ping",
+            "interval": interval_ms,
+            "missed_max": 3,
+            "source_host": group.first_v4().map(|address| address.to_string()),
+            "target_host": target.to_string(),
+        }),
+    };
+    let settings = |port: &Port| match (team.runner, port.standby) {
+        // Higher is preferred; 0 is the others'.
+        (Runner::ActiveBackup, true) => json!({ "prio": -10 }),
+        _ => json!({}),
+    };
+    let ports: Map<String, Value> =
+        ports.iter().map(|port| (port.device.to_string(), settings(port))).collect();
+    let document = json!({
+        "device": group.name.as_str(),
+        "runner": runner,
+        "link_watch": watch,
+        "ports": ports,
+    });
+    format!("{document:#}\n")
+}
+
+/// Fragments of `tx_hash`, teamd.conf(5).
+fn hashed(hash: XmitHash) -> Value {
+    match hash {
+        XmitHash::Layer2 | XmitHash::VlanSrcmac => json!(["eth"]),
+        XmitHash::Layer23 | XmitHash::Encap23 => json!(["eth", "ip"]),
+        XmitHash::Layer34 | XmitHash::Encap34 => json!(["ip", "l4"]),
+    }
+}

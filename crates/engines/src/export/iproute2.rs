@@ -1,0 +1,312 @@
+//! A shell script: each operation of the set-up as a command, and its undo.
+
+use super::{Exported, head};
+use crate::operation::{DeviceKind, Next, Operation, Route, Rule};
+use crate::{BondMode, Bonding, Group, LacpRate, Monitor};
+use std::fmt::Write;
+use std::net::IpAddr;
+
+pub(super) fn export(group: &Group) -> Vec<Exported> {
+    let setup = group.setup();
+    let mut up = Vec::new();
+    let mut down = Vec::new();
+    for operation in &setup.operations {
+        let (does, undoes) = lines(operation, group);
+        up.extend(does);
+        down.splice(0..0, undoes);
+    }
+    let mut text = String::from("#!/bin/sh\n");
+    text.push_str(&head(group, "#"));
+    text.push_str(
+        "# up: what it does; down: takes it back. Unlike `braid up` it follows no change\n",
+    );
+    text.push_str("# of addresses, and notices no dead link.\n");
+    for note in &setup.notes {
+        // Writing to a String can't fail.
+        let _ = writeln!(text, "# {note}");
+    }
+    text.push_str("set -e\n\nup() {\n");
+    text.push_str(&body(&up));
+    text.push_str("}\n\ndown() {\n    set +e\n");
+    text.push_str(&body(&down));
+    text.push_str("}\n\ncase \"$1\" in\nup) up ;;\ndown) down ;;\n*) echo \"use: $0 up|down\" >&2; exit 2 ;;\nesac\n");
+    vec![Exported { path: format!("{}.sh", group.name), contents: text }]
+}
+
+fn body(commands: &[String]) -> String {
+    if commands.is_empty() {
+        return "    :\n".into();
+    }
+    let lines = commands.iter().map(|command| match command.contains("<<") {
+        // What stands in a here-document isn't moved in.
+        true => format!("    {command}\n"),
+        false => format!("    {}\n", command.replace('\n', "\n    ")),
+    });
+    lines.collect()
+}
+
+/// Commands that do it, and that take it back.
+fn lines(operation: &Operation, of: &Group) -> (Vec<String>, Vec<String>) {
+    let one = |up: String, down: String| (vec![up], vec![down]);
+    match operation {
+        Operation::Module { name, .. } => (vec![format!("modprobe {name}")], Vec::new()),
+        Operation::Sysctl { key, value } => sysctl(of, key, value),
+        Operation::Create { device, kind } => {
+            let mut up = vec![format!("ip link add {device} type {}", kind_words(kind))];
+            if let DeviceKind::WireGuard { .. } = kind {
+                up.push(wireguard(device.as_str(), kind));
+            }
+            (up, vec![format!("ip link del {device}")])
+        }
+        Operation::Mtu { device, mtu } => {
+            (vec![format!("ip link set {device} mtu {mtu}")], Vec::new())
+        }
+        Operation::Enslave { device, master } => (
+            vec![
+                format!("ip link set {device} down"),
+                format!("ip link set {device} master {master}"),
+                format!("ip link set {device} up"),
+            ],
+            vec![format!("ip link set {device} nomaster"), format!("ip link set {device} up")],
+        ),
+        Operation::Primary { bond, port } => {
+            (vec![format!("ip link set {bond} type bond primary {port}")], Vec::new())
+        }
+        Operation::Up { device } => (vec![format!("ip link set {device} up")], Vec::new()),
+        Operation::Down { device } => {
+            one(format!("ip link set {device} down"), format!("ip link set {device} up"))
+        }
+        Operation::Address { device, net } => one(
+            format!("ip addr add {net} dev {device}"),
+            format!("ip addr del {net} dev {device}"),
+        ),
+        Operation::Teql { device, teql } => one(
+            format!("tc qdisc add dev {device} root {teql}"),
+            format!("tc qdisc del dev {device} root"),
+        ),
+        Operation::NextHop { id, device, gateway, v6, on_link } => {
+            let via = gateway.map(|ip| format!(" via {ip}")).unwrap_or_default();
+            let flags = if *on_link { " onlink" } else { "" };
+            let ip = version(*v6);
+            one(
+                format!("{ip} nexthop add id {id}{via} dev {device}{flags}"),
+                format!("ip nexthop del id {id}"),
+            )
+        }
+        Operation::NextHopGroup { id, members, resilient } => {
+            let members: Vec<String> =
+                members.iter().map(|member| format!("{},{}", member.id, member.weight)).collect();
+            let kind = resilient.map(|resilient| {
+                format!(
+                    " type resilient buckets {} idle_timer {} unbalanced_timer {}",
+                    resilient.buckets, resilient.idle_timer_s, resilient.unbalanced_timer_s
+                )
+            });
+            one(
+                format!(
+                    "ip nexthop add id {id} group {}{}",
+                    members.join("/"),
+                    kind.unwrap_or_default()
+                ),
+                format!("ip nexthop del id {id}"),
+            )
+        }
+        Operation::Route(route) => {
+            let (ip, words) = route_words(route);
+            one(format!("{ip} route add {words}"), format!("{ip} route del {words}"))
+        }
+        Operation::Rule(rule) => {
+            let words = rule_words(rule);
+            let ip = version(rule.v6);
+            one(format!("{ip} rule add {words}"), format!("{ip} rule del {words}"))
+        }
+        Operation::Nft { group, chains } => {
+            let table = nft_table(group.as_str());
+            one(
+                format!("nft -f - <<'END'\ntable inet {table} {{\n{chains}}}\nEND"),
+                format!("nft delete table inet {table}"),
+            )
+        }
+        Operation::MptcpLimits { subflows, add_addr_accepted } => one(
+            format!(
+                "ip mptcp limits set subflows {subflows} add_addr_accepted {add_addr_accepted}"
+            ),
+            // The kernel's own (net/mptcp/pm_netlink.c).
+            "ip mptcp limits set subflows 2 add_addr_accepted 0".into(),
+        ),
+        Operation::MptcpEndpoint { id, address, device, subflow, signal, backup, fullmesh } => {
+            let flags = [
+                (*subflow, " subflow"),
+                (*signal, " signal"),
+                (*backup, " backup"),
+                (*fullmesh, " fullmesh"),
+            ];
+            let flags: String = flags.iter().filter(|(on, _)| *on).map(|(_, word)| *word).collect();
+            one(
+                format!("ip mptcp endpoint add {address} dev {device} id {id}{flags}"),
+                format!("ip mptcp endpoint del id {id}"),
+            )
+        }
+        Operation::File { path, contents, mode } => {
+            let path = quoted(&path.display().to_string());
+            one(
+                format!(
+                    "mkdir -p \"$(dirname {path})\"\n    cat > {path} <<'END'\n{contents}END\n    chmod {mode:o} {path}"
+                ),
+                format!("rm -f {path}"),
+            )
+        }
+        Operation::Process { argv, pid_file, .. } => {
+            let command: Vec<String> = argv.iter().map(|word| quoted(word)).collect();
+            let file = quoted(&pid_file.display().to_string());
+            one(
+                format!("{} & echo $! > {file}\nsleep 1", command.join(" ")),
+                format!("kill \"$(cat {file})\"; rm -f {file}; sleep 1"),
+            )
+        }
+    }
+}
+
+fn sysctl(group: &Group, key: &str, value: &str) -> (Vec<String>, Vec<String>) {
+    // What was before isn't known when this is written: it is kept while up.
+    let saved = format!("/run/{}.{}", group.name, key.replace('/', "."));
+    (
+        vec![format!("cat /proc/sys/{key} > {saved}"), format!("echo {value} > /proc/sys/{key}")],
+        vec![format!("cat {saved} > /proc/sys/{key}; rm -f {saved}")],
+    )
+}
+
+fn version(v6: bool) -> &'static str {
+    if v6 { "ip -6" } else { "ip" }
+}
+
+fn kind_words(kind: &DeviceKind) -> String {
+    match kind {
+        DeviceKind::Bond(bonding) => format!("bond {}", bond_words(bonding)),
+        DeviceKind::Gretap { local, remote, key, via } => {
+            let via = via.as_ref().map(|device| format!(" dev {device}")).unwrap_or_default();
+            format!("{} local {local} remote {remote} key {key} ttl 64{via}", kind.word())
+        }
+        DeviceKind::Vxlan { id, local, remote, port, via } => {
+            format!("vxlan id {id} local {local} remote {remote} dstport {port} ttl 64 dev {via}")
+        }
+        DeviceKind::WireGuard { .. } => "wireguard".into(),
+    }
+}
+
+fn bond_words(bonding: &Bonding) -> String {
+    let mut words = format!("mode {}", bonding.mode);
+    match &bonding.monitor {
+        Monitor::Carrier { interval_ms, up_delay_ms, down_delay_ms } => {
+            let _ = write!(
+                words,
+                " miimon {interval_ms} updelay {up_delay_ms} downdelay {down_delay_ms}"
+            );
+        }
+        Monitor::Arp { interval_ms, targets, validate } => {
+            let targets: Vec<String> = targets.iter().map(ToString::to_string).collect();
+            let _ =
+                write!(words, " arp_interval {interval_ms} arp_ip_target {}", targets.join(","));
+            if *validate {
+                words.push_str(" arp_validate all");
+            }
+        }
+    }
+    if bonding.mode.hashes() {
+        let _ = write!(words, " xmit_hash_policy {}", bonding.hash);
+    }
+    if bonding.mode.has_active_port() {
+        let _ = write!(words, " primary_reselect {}", bonding.primary_reselect);
+    }
+    match bonding.mode {
+        BondMode::Ieee8023ad => {
+            let rate = if bonding.lacp_rate == LacpRate::Fast { "fast" } else { "slow" };
+            let _ = write!(words, " lacp_rate {rate} min_links {}", bonding.min_links);
+        }
+        BondMode::BalanceRr => {
+            let _ = write!(words, " packets_per_slave {}", bonding.packets_per_port);
+        }
+        _ => {}
+    }
+    let _ = write!(
+        words,
+        " resend_igmp {} num_grat_arp {}",
+        bonding.resend_igmp, bonding.peer_notifications
+    );
+    words
+}
+
+fn wireguard(device: &str, kind: &DeviceKind) -> String {
+    let DeviceKind::WireGuard { private_key_file, port, peer_public_key, endpoint, mark } = kind
+    else {
+        return String::new();
+    };
+    let file = quoted(&private_key_file.display().to_string());
+    format!(
+        "wg set {device} private-key {file} listen-port {port} fwmark {mark:#x} peer \
+         {peer_public_key} endpoint {endpoint} persistent-keepalive 25 allowed-ips 0.0.0.0/0,::/0"
+    )
+}
+
+fn route_words(route: &Route) -> (&'static str, String) {
+    let v6 = route.destination.addr().is_ipv6();
+    let mut words = match route.destination.prefix_len() {
+        0 => "default".to_owned(),
+        _ => route.destination.to_string(),
+    };
+    match &route.next {
+        Next::Group(id) => {
+            let _ = write!(words, " nhid {id}");
+        }
+        Next::Device { device, gateway, on_link } => {
+            if let Some(gateway) = gateway {
+                let other = gateway.is_ipv6() != v6;
+                let family = if other && matches!(gateway, IpAddr::V6(_)) { "inet6 " } else { "" };
+                let _ = write!(words, " via {family}{gateway}");
+            }
+            let _ = write!(words, " dev {device}");
+            if *on_link {
+                words.push_str(" onlink");
+            }
+        }
+    }
+    if let Some(source) = route.source {
+        let _ = write!(words, " src {source}");
+    }
+    if route.metric != 0 {
+        let _ = write!(words, " metric {}", route.metric);
+    }
+    let _ = write!(words, " table {}", route.table);
+    (version(v6), words)
+}
+
+fn rule_words(rule: &Rule) -> String {
+    let mut words = match rule.from {
+        Some(net) => format!("from {net}"),
+        None => "from all".to_owned(),
+    };
+    if let Some(mark) = rule.fwmark {
+        let _ = write!(words, " fwmark {mark:#x}");
+    }
+    let _ = write!(words, " lookup {} priority {}", rule.table, rule.priority);
+    if let Some(len) = rule.suppress_prefix_len {
+        let _ = write!(words, " suppress_prefixlength {len}");
+    }
+    words
+}
+
+/// A table's name of letters, digits and `_` alone.
+pub(super) fn nft_table(group: &str) -> String {
+    let plain: String =
+        group.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    format!("braid_{plain}")
+}
+
+/// A word that the shell takes as it is.
+pub(super) fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@".contains(c);
+    match !word.is_empty() && word.chars().all(plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}

@@ -1,0 +1,36 @@
+//! The kernel's own ways to use several links as one: what fits, how it is set
+//! up, how it is undone. Pure: nothing here touches a system.
+//!
+//! A [`Group`] says which links become one by which [`Engine`];
+//! [`Group::setup`] makes of it [`Operation`]s in order, each of which knows
+//! what takes it back; [`export`] writes the same for other tools; [`plan`]
+//! ranks the engines for given links and a wish.
+
+mod carrier;
+mod engine;
+pub mod export;
+mod feature;
+mod group;
+mod name;
+mod numbers;
+mod operation;
+pub mod plan;
+mod policy;
+mod setup;
+mod words;
+
+pub use carrier::{End, Over, WireGuard};
+pub use engine::bonding::{BondMode, Bonding, LacpRate, Monitor, PrimaryReselect, XmitHash};
+pub use engine::ecmp::{Ecmp, EcmpHash, Resilient};
+pub use engine::mptcp::{Mptcp, MptcpRole};
+pub use engine::pcc::{Classifier, Pcc};
+pub use engine::pppoe::{Pppoe, PppoeRole};
+pub use engine::team::{LinkWatch, Runner, Team};
+pub use engine::{Engine, EngineKind};
+pub use feature::Feature;
+pub use group::{Group, GroupLink, Trouble, Way};
+pub use name::{Device, DeviceError, MacAddress, MacAddressError};
+pub use numbers::{Numbers, slot};
+pub use operation::{DeviceKind, Member, Next, Operation, Route, Rule, Undo};
+pub use setup::Setup;
+pub use words::UnknownWord;

@@ -1,0 +1,384 @@
+//! One thing that a set-up does to the host, and what takes it back.
+
+use crate::{Bonding, Device, Feature, Resilient};
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU8;
+use std::path::PathBuf;
+
+/// One thing that a set-up does to the host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Operation {
+    /// Loads a kernel module, which brings a device; the module stays.
+    Module {
+        /// Its name.
+        name: String,
+        /// The device that it brings.
+        provides: Device,
+    },
+    /// Sets a kernel setting.
+    Sysctl {
+        /// Its path below `/proc/sys`.
+        key: String,
+        /// What it shall be.
+        value: String,
+    },
+    /// Makes a network device.
+    Create {
+        /// Its name.
+        device: Device,
+        /// What it is.
+        kind: DeviceKind,
+    },
+    /// Sets a device's MTU.
+    Mtu {
+        /// The device.
+        device: Device,
+        /// Bytes.
+        mtu: u32,
+    },
+    /// Makes a device a port of another one. It is set down for a moment, as
+    /// the bonding driver wants it.
+    Enslave {
+        /// The port.
+        device: Device,
+        /// What it becomes a port of.
+        master: Device,
+    },
+    /// Names the port that a bond prefers.
+    Primary {
+        /// The bond.
+        bond: Device,
+        /// One of its ports.
+        port: Device,
+    },
+    /// Sets a device up.
+    Up {
+        /// The device.
+        device: Device,
+    },
+    /// Sets a device down.
+    Down {
+        /// The device.
+        device: Device,
+    },
+    /// Gives a device an address.
+    Address {
+        /// The device, also `lo`.
+        device: String,
+        /// The address and its network.
+        net: IpNet,
+    },
+    /// Makes a link one of a TEQL device's.
+    Teql {
+        /// The link.
+        device: Device,
+        /// The TEQL device.
+        teql: Device,
+    },
+    /// Makes a next-hop object.
+    NextHop {
+        /// Its number.
+        id: u32,
+        /// By which device.
+        device: Device,
+        /// By which router; none on a link with just one other end.
+        gateway: Option<IpAddr>,
+        /// Whether it is IPv6's, where no gateway tells.
+        v6: bool,
+        /// The router is on the link even if no address of ours says so.
+        on_link: bool,
+    },
+    /// Makes a group of next-hop objects.
+    NextHopGroup {
+        /// Its number.
+        id: u32,
+        /// The next hops.
+        members: Vec<Member>,
+        /// Keeps flows where they are.
+        resilient: Option<Resilient>,
+    },
+    /// Sets a route.
+    Route(Route),
+    /// Sets a policy rule.
+    Rule(Rule),
+    /// Makes our nftables table of family `inet`.
+    Nft {
+        /// The group that it is named by.
+        group: Device,
+        /// Its chains, in nft's language.
+        chains: String,
+    },
+    /// Sets the limits of MPTCP's path manager.
+    MptcpLimits {
+        /// Most subflows of a connection besides its first.
+        subflows: u8,
+        /// Most addresses of the other end that are taken up.
+        add_addr_accepted: u8,
+    },
+    /// Tells MPTCP's path manager an address.
+    MptcpEndpoint {
+        /// Its number.
+        id: u8,
+        /// The address.
+        address: IpAddr,
+        /// By which device.
+        device: Device,
+        /// Subflows are opened from it.
+        subflow: bool,
+        /// It is told to the other end.
+        signal: bool,
+        /// Used only when nothing else works.
+        backup: bool,
+        /// Opens a subflow to each address of the other end.
+        fullmesh: bool,
+    },
+    /// Writes a file.
+    File {
+        /// Where.
+        path: PathBuf,
+        /// What.
+        contents: String,
+        /// Its permissions.
+        mode: u32,
+    },
+    /// Starts a program that stays.
+    Process {
+        /// What the kernel calls it.
+        name: String,
+        /// The program and its arguments.
+        argv: Vec<String>,
+        /// Where its number is kept.
+        pid_file: PathBuf,
+        /// The device that it makes within moments, if it does.
+        provides: Option<Device>,
+    },
+}
+
+/// What a network device is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DeviceKind {
+    /// A bond.
+    Bond(Bonding),
+    /// Ethernet in GRE.
+    Gretap {
+        /// Our end.
+        local: IpAddr,
+        /// The other end.
+        remote: IpAddr,
+        /// Tells tunnels between the same addresses apart.
+        key: u32,
+        /// The device that its packets leave by.
+        via: Option<Device>,
+    },
+    /// Ethernet in UDP.
+    Vxlan {
+        /// VXLAN network identifier.
+        id: u32,
+        /// Our end.
+        local: IpAddr,
+        /// The other end.
+        remote: IpAddr,
+        /// UDP port.
+        port: u16,
+        /// The device that its packets leave by.
+        via: Device,
+    },
+    /// A WireGuard tunnel with one peer.
+    WireGuard {
+        /// File with our private key, base64.
+        private_key_file: PathBuf,
+        /// UDP port.
+        port: u16,
+        /// The other end's public key, base64.
+        peer_public_key: String,
+        /// Where the other end is.
+        endpoint: SocketAddr,
+        /// Mark of its packets.
+        mark: u32,
+    },
+}
+
+/// A next hop in a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// The next hop's number.
+    pub id: u32,
+    /// Its share.
+    pub weight: NonZeroU8,
+}
+
+/// A route.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Route {
+    /// Where to.
+    pub destination: IpNet,
+    /// The routing table.
+    pub table: u32,
+    /// By which way.
+    pub next: Next,
+    /// The address to send from, where the sender chose none.
+    pub source: Option<IpAddr>,
+    /// The lower, the better; 0 for the kernel's own choice.
+    pub metric: u32,
+}
+
+/// By which way a route leads.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Next {
+    /// By a device.
+    Device {
+        /// The device.
+        device: Device,
+        /// The router.
+        gateway: Option<IpAddr>,
+        /// The router is on the link even if no address of ours says so.
+        on_link: bool,
+    },
+    /// By a next-hop group.
+    Group(u32),
+}
+
+/// A policy rule.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rule {
+    /// Whether it is IPv6's.
+    pub v6: bool,
+    /// Rules are asked in ascending order.
+    pub priority: u32,
+    /// The source address.
+    pub from: Option<IpNet>,
+    /// The mark.
+    pub fwmark: Option<u32>,
+    /// The table to ask.
+    pub table: u32,
+    /// Answers with a prefix of at most this length do not count.
+    pub suppress_prefix_len: Option<u32>,
+}
+
+/// What takes an operation back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Undo {
+    /// What was made is deleted (a device, route, rule, file, table…).
+    Delete,
+    /// What was before is set again (a sysctl, an MTU, up or down…).
+    Restore,
+    /// The program is ended.
+    Stop,
+    /// It goes with something else's undo, or harms nobody when it stays.
+    Nothing,
+}
+
+impl Rule {
+    /// A rule for every packet of an IP version.
+    pub fn new(v6: bool, priority: u32, table: u32) -> Rule {
+        Rule { v6, priority, from: None, fwmark: None, table, suppress_prefix_len: None }
+    }
+}
+
+impl Operation {
+    /// What takes it back.
+    pub fn undo(&self) -> Undo {
+        match self {
+            Operation::Module { .. } | Operation::Primary { .. } => Undo::Nothing,
+            Operation::Sysctl { .. }
+            | Operation::Mtu { .. }
+            | Operation::Up { .. }
+            | Operation::Down { .. }
+            | Operation::MptcpLimits { .. } => Undo::Restore,
+            Operation::Process { .. } => Undo::Stop,
+            Operation::Create { .. }
+            | Operation::Enslave { .. }
+            | Operation::Address { .. }
+            | Operation::Teql { .. }
+            | Operation::NextHop { .. }
+            | Operation::NextHopGroup { .. }
+            | Operation::Route(_)
+            | Operation::Rule(_)
+            | Operation::Nft { .. }
+            | Operation::MptcpEndpoint { .. }
+            | Operation::File { .. } => Undo::Delete,
+        }
+    }
+
+    /// What the host lacks when it says that it can't do this.
+    pub fn needs(&self) -> Option<Feature> {
+        match self {
+            Operation::Module { .. } | Operation::Teql { .. } => Some(Feature::Teql),
+            Operation::Create { kind, .. } => Some(match kind {
+                DeviceKind::Bond(_) => Feature::Bonding,
+                DeviceKind::Gretap { .. } => Feature::Gretap,
+                DeviceKind::Vxlan { .. } => Feature::Vxlan,
+                DeviceKind::WireGuard { .. } => Feature::WireGuard,
+            }),
+            Operation::NextHopGroup { resilient: Some(_), .. } => Some(Feature::ResilientNextHops),
+            Operation::NextHop { .. } | Operation::NextHopGroup { .. } => Some(Feature::NextHops),
+            Operation::Rule(_) => Some(Feature::PolicyRouting),
+            Operation::MptcpLimits { .. } | Operation::MptcpEndpoint { .. } => Some(Feature::Mptcp),
+            Operation::Sysctl { key, .. } if key.starts_with("net/mptcp/") => Some(Feature::Mptcp),
+            Operation::Process { name, .. } => {
+                [Feature::Teamd, Feature::Pppd, Feature::PppoeServer]
+                    .into_iter()
+                    .find(|feature| feature.as_str() == name)
+            }
+            Operation::Nft { .. } => Some(Feature::Nftables),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Operation::Module { name, .. } => write!(f, "module {name}"),
+            Operation::Sysctl { key, value } => {
+                write!(f, "sysctl {}={value}", key.replace('/', "."))
+            }
+            Operation::Create { device, kind } => write!(f, "{} {device}", kind.word()),
+            Operation::Mtu { device, mtu } => write!(f, "MTU {mtu} of {device}"),
+            Operation::Enslave { device, master } => write!(f, "{device} as port of {master}"),
+            Operation::Primary { bond, port } => write!(f, "{port} as primary of {bond}"),
+            Operation::Up { device } => write!(f, "{device} up"),
+            Operation::Down { device } => write!(f, "{device} down"),
+            Operation::Address { device, net } => write!(f, "address {net} dev {device}"),
+            Operation::Teql { device, teql } => write!(f, "{device} as link of {teql}"),
+            Operation::NextHop { id, device, .. } => write!(f, "next hop {id} dev {device}"),
+            Operation::NextHopGroup { id, members, .. } => {
+                write!(f, "group {id} of {} next hops", members.len())
+            }
+            Operation::Route(route) => {
+                write!(f, "route {} table {}", route.destination, route.table)
+            }
+            Operation::Rule(rule) => write!(f, "rule {} lookup {}", rule.priority, rule.table),
+            Operation::Nft { group, .. } => write!(f, "nftables table of {group}"),
+            Operation::MptcpLimits { subflows, .. } => {
+                write!(f, "MPTCP limit of {subflows} subflows")
+            }
+            Operation::MptcpEndpoint { address, device, .. } => {
+                write!(f, "MPTCP endpoint {address} dev {device}")
+            }
+            Operation::File { path, .. } => write!(f, "file {}", path.display()),
+            Operation::Process { argv, .. } => write!(f, "program {}", argv.join(" ")),
+        }
+    }
+}
+
+impl DeviceKind {
+    /// The kernel's word for it (`IFLA_INFO_KIND`).
+    pub fn word(&self) -> &'static str {
+        match self {
+            DeviceKind::Bond(_) => "bond",
+            DeviceKind::Gretap { local, .. } => match local.is_ipv6() {
+                true => "ip6gretap",
+                false => "gretap",
+            },
+            DeviceKind::Vxlan { .. } => "vxlan",
+            DeviceKind::WireGuard { .. } => "wireguard",
+        }
+    }
+}

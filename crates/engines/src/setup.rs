@@ -1,0 +1,110 @@
+//! From a group to the operations that set it up.
+
+use crate::carrier::{self, Carried, Over};
+use crate::engine::{bonding, ecmp, mptcp, pcc, pppoe, team, teql};
+use crate::group::Group;
+use crate::operation::{Next, Operation, Route};
+use crate::{Engine, Feature};
+
+/// What sets a group up, in order. Taken back in the opposite order, it leaves
+/// the host as it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setup {
+    /// What is done.
+    pub operations: Vec<Operation>,
+    /// What the host must have.
+    pub needs: Vec<Feature>,
+    /// Links that are left out, and why.
+    pub notes: Vec<String>,
+}
+
+/// Where routes of groups with a device of their own are.
+const MAIN_TABLE: u32 = 254;
+/// Better than what DHCP clients set (100 and more).
+const METRIC: u32 = 50;
+
+impl Group {
+    /// What sets it up.
+    pub fn setup(&self) -> Setup {
+        let Carried { mut operations, ports, notes } = carrier::carry(self);
+        let (engine, mut needs) = match &self.engine {
+            Engine::Bonding(settings) => {
+                (bonding::operations(settings, self, &ports), bonding::needs())
+            }
+            Engine::Team(settings) => (team::operations(settings, self, &ports), team::needs()),
+            Engine::Teql => (teql::operations(self, &ports), teql::needs()),
+            Engine::Ecmp(settings) => {
+                (ecmp::operations(settings, self, &ports), ecmp::needs(settings))
+            }
+            Engine::Mptcp(settings) => (mptcp::operations(settings, self, &ports), mptcp::needs()),
+            Engine::PppoeMultilink(settings) => {
+                (pppoe::operations(settings, self, &ports), pppoe::needs(settings, self))
+            }
+            Engine::Pcc(settings) => {
+                (pcc::operations(settings, self, &ports), pcc::needs(settings))
+            }
+        };
+        needs.extend(self.over.needs(self));
+        if self.engine.kind().routes() {
+            // Routes by the group send from its addresses.
+            operations.extend(self.own_addresses("lo"));
+            operations.extend(engine);
+        } else {
+            operations.extend(engine);
+            operations.extend(self.own_device(&ports));
+        }
+        Setup { operations, needs, notes }
+    }
+
+    /// MTU, addresses and routes of the device that the engine made.
+    fn own_device(&self, ports: &[carrier::Port]) -> Vec<Operation> {
+        let device = self.name.clone();
+        let mut operations = Vec::new();
+        let pppoe = matches!(self.engine, Engine::PppoeMultilink(_));
+        let narrowest = match self.over {
+            Over::Direct => None,
+            _ => ports.iter().map(|port| port.mtu).min(),
+        };
+        let mtu = self.mtu.map(u32::from).or(narrowest).filter(|_| !pppoe);
+        operations.extend(mtu.map(|mtu| Operation::Mtu { device: device.clone(), mtu }));
+        operations.extend(self.own_addresses(device.as_str()));
+        if !pppoe {
+            operations.push(Operation::Up { device: device.clone() });
+        }
+        operations.extend(self.routes.iter().map(|route| {
+            let gateway = self.gateway.filter(|ip| ip.is_ipv6() == route.addr().is_ipv6());
+            let next = Next::Device { device: device.clone(), gateway, on_link: false };
+            let destination = route.trunc();
+            Operation::Route(Route {
+                destination,
+                table: MAIN_TABLE,
+                next,
+                source: None,
+                metric: METRIC,
+            })
+        }));
+        let clamps = self.over != Over::Direct && !self.routes.is_empty();
+        operations.extend(
+            clamps.then(|| Operation::Nft {
+                group: device.clone(),
+                chains: mss_clamp(device.as_str()),
+            }),
+        );
+        operations
+    }
+
+    fn own_addresses(&self, device: &str) -> Vec<Operation> {
+        let address = |&net| Operation::Address { device: device.to_owned(), net };
+        self.addresses.iter().map(address).collect()
+    }
+}
+
+/// Connections of others through the tunnels learn of their smaller MTU, also
+/// where path MTU discovery is filtered away.
+fn mss_clamp(device: &str) -> String {
+    format!(
+        "\tchain forwarded {{\n\t\ttype filter hook forward priority mangle; policy accept;\n\
+         \t\toifname \"{device}\" tcp flags syn tcp option maxseg size set rt mtu\n\
+         \t\tiifname \"{device}\" tcp flags syn tcp option maxseg size set rt mtu\n\t}}\n"
+    )
+}

@@ -1,0 +1,171 @@
+//! Carries out a group's set-up in the lab's namespaces, by the same journal as
+//! the product does. Besides: programs get a `/run` of their own end, TEQL's
+//! devices are fetched from the machine's own namespace, and PPPoE's ends know
+//! each other's Ethernet addresses.
+
+use super::super::process::{Process, Side, run_to_end, shell};
+use super::super::{Bench, EngineError, Running};
+use braid_engines::{Device, DeviceKind, Group, MacAddress, Operation};
+use braid_linux::netns::NetNs;
+use braid_linux::routing::{Item, Journal};
+use std::fs;
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// One command that is to end.
+const COMMAND_LIMIT: Duration = Duration::from_secs(20);
+/// A program has made its device by then.
+const DEVICE_WITHIN: Duration = Duration::from_secs(10);
+
+/// Sets `group` up at one end; programs that stay go to `running`.
+pub(super) fn apply(
+    group: &Group,
+    side: Side,
+    bench: &Bench<'_>,
+    running: &mut Running,
+) -> Result<(), EngineError> {
+    let end = End { side, namespace: namespace(side, bench), bench };
+    fs::create_dir_all(group.state_dir.join("run"))
+        .map_err(EngineError::io("can't make a folder"))?;
+    let setup = group.setup();
+    if let Some(note) = setup.notes.first() {
+        return Err(EngineError::Unfit(note.clone()));
+    }
+    let pppoe = group.links.iter().any(|link| link.peer_mac.is_some());
+    if pppoe && !setup.operations.iter().any(is_gretap) {
+        for link in &group.links {
+            end.set_mac(&link.device, link.number)?;
+        }
+    }
+    let mut items: Vec<Item> = Vec::new();
+    for operation in &setup.operations {
+        match operation {
+            Operation::Process { argv, provides, .. } => {
+                end.reconcile(group, &items)?;
+                running.processes.push(end.start(group, argv)?);
+                if let Some(device) = provides {
+                    end.wait_for(device)?;
+                }
+            }
+            Operation::Module { name, provides } => end.fetch(name, provides)?,
+            Operation::Create { device, kind: DeviceKind::Gretap { key, .. } } if pppoe => {
+                items.push(operation.clone().into());
+                end.reconcile(group, &items)?;
+                end.set_mac(device, key.saturating_sub(group.numbers.tunnel))?;
+            }
+            plain => items.push(plain.clone().into()),
+        }
+    }
+    end.reconcile(group, &items)
+}
+
+/// Lets every device hand over single packets only, as the links do.
+pub(super) fn no_super_packets(bench: &Bench<'_>) -> Result<(), EngineError> {
+    let text = "for device in $(ip -o link show | cut -d: -f2 | cut -d@ -f1); do \
+                ip link set dev $device gso_max_segs 1; done";
+    for side in [Side::Home, Side::Concentrator] {
+        End { side, namespace: namespace(side, bench), bench }.run(text)?;
+    }
+    Ok(())
+}
+
+/// The Ethernet address of the other end's device of a link of PPPoE's.
+pub(super) fn peer_mac(number: u32, side: Side) -> Result<MacAddress, EngineError> {
+    let other = match side {
+        Side::Home => Side::Concentrator,
+        Side::Concentrator => Side::Home,
+    };
+    mac(number, other).parse().map_err(|_| EngineError::Unfit("too many links".to_owned()))
+}
+
+/// Locally administered.
+fn mac(number: u32, side: Side) -> String {
+    let side = match side {
+        Side::Home => 1,
+        Side::Concentrator => 2,
+    };
+    format!("02:b7:a1:d0:{side:02x}:{number:02x}")
+}
+
+fn is_gretap(operation: &Operation) -> bool {
+    matches!(operation, Operation::Create { kind: DeviceKind::Gretap { .. }, .. })
+}
+
+fn namespace<'a>(side: Side, bench: &Bench<'a>) -> &'a NetNs {
+    match side {
+        Side::Home => bench.topology.home(),
+        Side::Concentrator => bench.topology.concentrator(),
+    }
+}
+
+/// One of the two ends.
+struct End<'a> {
+    side: Side,
+    namespace: &'a NetNs,
+    bench: &'a Bench<'a>,
+}
+
+impl End<'_> {
+    fn reconcile(&self, group: &Group, items: &[Item]) -> Result<(), EngineError> {
+        let journal = group.state_dir.join("journal");
+        let failures = self
+            .namespace
+            .run(|| Journal::open(journal)?.reconcile(items))
+            .and_then(|failures| failures)
+            .map_err(EngineError::io(format!("{}: the engine's journal", self.side)))?;
+        match failures.into_iter().next() {
+            None => Ok(()),
+            Some(failure) => Err(EngineError::Unfit(format!(
+                "{}: {:?}: {}",
+                self.side, failure.item, failure.error
+            ))),
+        }
+    }
+
+    fn run(&self, text: &str) -> Result<(), EngineError> {
+        let log = self.bench.scratch.join(format!("{}-setup.log", self.side));
+        run_to_end(self.side, shell(self.namespace, text), text, &log, COMMAND_LIMIT)
+    }
+
+    fn set_mac(&self, device: &Device, number: u32) -> Result<(), EngineError> {
+        self.run(&format!("ip link set dev {device} address {}", mac(number, self.side)))
+    }
+
+    /// Starts a program that stays. Each end has a /run of its own: both are on
+    /// one machine, and programs there would meet in their files.
+    fn start(&self, group: &Group, argv: &[String]) -> Result<Process, EngineError> {
+        let name = argv.first().map_or("program", String::as_str);
+        let free = (1..100).map(|number| self.log(name, number)).find(|log| !log.exists());
+        let mut command = self.namespace.command("unshare");
+        command.args(["-m", "sh", "-c"]);
+        command.arg("mkdir -p \"$0/lock\" && mount --bind \"$0\" /run && exec \"$@\"");
+        command.arg(group.state_dir.join("run")).args(argv);
+        Process::start(self.side, command, free.unwrap_or_else(|| self.log(name, 0)))
+    }
+
+    fn log(&self, name: &str, number: u32) -> PathBuf {
+        self.bench.scratch.join(format!("{}-{name}-{number}.log", self.side))
+    }
+
+    fn wait_for(&self, device: &Device) -> Result<(), EngineError> {
+        let deadline = Instant::now() + DEVICE_WITHIN;
+        let text = format!("ip link show dev {device}");
+        loop {
+            match self.run(&text) {
+                Ok(()) => return Ok(()),
+                Err(error) if Instant::now() >= deadline => return Err(error),
+                Err(_) => thread::sleep(Duration::from_millis(50)),
+            }
+        }
+    }
+
+    /// Takes a device that a module makes from the machine's own namespace.
+    fn fetch(&self, module: &str, device: &Device) -> Result<(), EngineError> {
+        // The shell stays where it is; `$$` names its namespace.
+        self.run(&format!(
+            "nsenter -t 1 -n sh -c 'ip link show dev {device} || modprobe {module} \
+             max_equalizers=8' && nsenter -t 1 -n ip link set dev {device} netns $$ && true"
+        ))
+    }
+}

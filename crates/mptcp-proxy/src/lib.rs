@@ -1,0 +1,133 @@
+//! Multipath TCP (RFC 8684) for programs that know nothing of it: a proxy at each
+//! end of the links.
+//!
+//! At home nftables redirects TCP connections here ([`Rules`]), and each goes on
+//! as a connection of the kernel's MPTCP to the proxy at the other end, which is
+//! told where to go and goes on by plain TCP. So neither client nor server is
+//! changed. Where there is no proxy at the other end, the connection goes to the
+//! server itself, by MPTCP if that speaks it and else by TCP.
+//!
+//! Without the far proxy's help this isn't possible: a connection that is only
+//! redirected there loses its subflows, since the kernel takes them on the
+//! connection's own port only.
+//!
+//! The kernel's path manager must know the links; `braid-engines` sets that up.
+
+mod connection;
+mod header;
+mod relay;
+mod rules;
+
+pub use rules::Rules;
+
+use connection::{listen_at_home, listen_at_server, onward_from_home, onward_from_links};
+use ipnet::IpNet;
+use socket2::Socket;
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// The stack of a relay's thread, which has its buffer on the heap.
+const STACK: usize = 128 << 10;
+/// More connections than this at a time wait in the kernel's queue.
+const MOST_CONNECTIONS: usize = 4096;
+/// How long a listener that can't accept (too many open files) waits.
+const RETRY: Duration = Duration::from_millis(50);
+
+/// The proxy at home.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Home {
+    /// Where the other end's proxy is; `None`: at the address that the client
+    /// wants, on the server itself.
+    pub far_end: Option<IpAddr>,
+    /// Its port.
+    pub far_port: u16,
+    /// Mark of the proxy's own packets, which [`Rules`] let pass.
+    pub mark: u32,
+}
+
+/// Whom the proxy at the other end serves: it would take anybody anywhere else.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Access {
+    /// Addresses that homes come from; from others nothing is taken.
+    pub homes: Vec<IpNet>,
+    /// Where they may go.
+    pub servers: Vec<IpNet>,
+}
+
+/// What a proxy does with its connections.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Where connections are opened.
+    Home(Home),
+    /// Where the servers are, or the way to them.
+    Far(Access),
+}
+
+/// A proxy that listens.
+#[derive(Debug)]
+pub struct Proxy {
+    end: Arc<End>,
+    listeners: Vec<Socket>,
+}
+
+impl Proxy {
+    /// Listens on `port`, IPv4 and IPv6.
+    ///
+    /// # Errors
+    /// The port is taken, or the kernel has no MPTCP.
+    pub fn listen(end: End, port: u16) -> io::Result<Self> {
+        let listeners = match &end {
+            End::Home(_) => listen_at_home(port)?,
+            End::Far(_) => listen_at_server(port)?,
+        };
+        Ok(Proxy { end: Arc::new(end), listeners })
+    }
+
+    /// Serves connections, each in threads of its own; never returns.
+    pub fn serve(self) {
+        let (proxy, connections) = (&self, &Arc::new(AtomicUsize::new(0)));
+        thread::scope(|scope| {
+            for listener in &proxy.listeners {
+                scope.spawn(move || proxy.serve_one(listener, connections));
+            }
+        });
+    }
+
+    fn serve_one(&self, listener: &Socket, connections: &Arc<AtomicUsize>) {
+        loop {
+            if connections.load(Ordering::Relaxed) >= MOST_CONNECTIONS {
+                thread::sleep(RETRY);
+                continue;
+            }
+            let Ok((client, _)) = listener.accept() else {
+                thread::sleep(RETRY);
+                continue;
+            };
+            connections.fetch_add(1, Ordering::Relaxed);
+            let (end, counted) = (Arc::clone(&self.end), Arc::clone(connections));
+            let started = thread::Builder::new().stack_size(STACK).spawn(move || {
+                // A connection that can't go on is closed: its client sees that.
+                let _ = pass_on(&end, client);
+                counted.fetch_sub(1, Ordering::Relaxed);
+            });
+            if started.is_err() {
+                connections.fetch_sub(1, Ordering::Relaxed);
+                thread::sleep(RETRY);
+            }
+        }
+    }
+}
+
+/// Connects to where a client was going, and relays until both are done.
+fn pass_on(end: &End, client: Socket) -> io::Result<()> {
+    client.set_tcp_nodelay(true)?;
+    let server = match end {
+        End::Home(home) => onward_from_home(&client, home)?,
+        End::Far(access) => onward_from_links(&client, access)?,
+    };
+    relay::both_ways(&client, &server)
+}

@@ -1,0 +1,174 @@
+//! From one socket to the other, without a copy through this process where the
+//! kernel can (splice(2)).
+
+use socket2::Socket;
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::thread;
+
+/// Bytes moved at a time; also what the pipe between is enlarged to.
+const CHUNK: usize = 256 << 10;
+
+/// Relays both ways until both have ended. The end of one direction is passed
+/// on, and the other goes on, as TCP allows.
+pub(crate) fn both_ways(client: &Socket, server: &Socket) -> io::Result<()> {
+    thread::scope(|scope| {
+        let up = thread::Builder::new().stack_size(super::STACK).spawn_scoped(scope, || {
+            one_way(client, server);
+        });
+        if let Err(error) = up {
+            // Without a thread there is no way up: better none at all.
+            let _ = client.shutdown(Shutdown::Both);
+            let _ = server.shutdown(Shutdown::Both);
+            return Err(error);
+        }
+        one_way(server, client);
+        Ok(())
+    })
+}
+
+/// Relays until `from` ends, then ends `to`; what fails ends both.
+fn one_way(from: &Socket, to: &Socket) {
+    if relay(from, to).is_ok() {
+        let _ = to.shutdown(Shutdown::Write);
+    } else {
+        let _ = from.shutdown(Shutdown::Both);
+        let _ = to.shutdown(Shutdown::Both);
+    }
+}
+
+fn relay(from: &Socket, to: &Socket) -> io::Result<()> {
+    let (out, into) = pipe()?;
+    loop {
+        let moved = match splice(from, &into, CHUNK, libc::SPLICE_F_MOVE) {
+            Ok(0) => return Ok(()),
+            Ok(moved) => moved,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            // This kernel can't splice from such a socket.
+            Err(error) if is_unsupported(&error) => return copy(from, to),
+            Err(error) => return Err(error),
+        };
+        let mut left = moved;
+        while left > 0 {
+            match splice(&out, to, left, libc::SPLICE_F_MOVE) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(passed) => left -= passed.min(left),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if is_unsupported(&error) => {
+                    drain(&out, left, to)?;
+                    return copy(from, to);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// Through a buffer of ours.
+fn copy(mut from: &Socket, mut to: &Socket) -> io::Result<()> {
+    let mut buffer = vec![0; CHUNK];
+    loop {
+        let length = match from.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(length) => length,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        to.write_all(buffer.get(..length).unwrap_or_default())?;
+    }
+}
+
+/// Takes what is in the pipe by hand.
+fn drain(pipe: &OwnedFd, bytes: usize, mut to: &Socket) -> io::Result<()> {
+    let mut pipe = std::fs::File::from(pipe.try_clone()?);
+    let mut buffer = vec![0; bytes];
+    pipe.read_exact(&mut buffer)?;
+    to.write_all(&buffer)
+}
+
+fn is_unsupported(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP | libc::ENOSYS))
+}
+
+fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut ends = [0; 2];
+    // SAFETY: the pointer is to two live descriptors' room.
+    if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: pipe2 gave us both, and no one else has them.
+    let (out, into) = unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) };
+    // A smaller pipe is slower, no more (fs.pipe-max-size may forbid this).
+    // SAFETY: takes no pointers.
+    unsafe { libc::fcntl(into.as_raw_fd(), libc::F_SETPIPE_SZ, CHUNK as libc::c_int) };
+    Ok((out, into))
+}
+
+fn splice(
+    from: &impl AsRawFd,
+    to: &impl AsRawFd,
+    most: usize,
+    flags: libc::c_uint,
+) -> io::Result<usize> {
+    // SAFETY: both offsets are null, as pipes and sockets need it.
+    let moved = unsafe {
+        libc::splice(
+            from.as_raw_fd(),
+            std::ptr::null_mut(),
+            to.as_raw_fd(),
+            std::ptr::null_mut(),
+            most,
+            flags,
+        )
+    };
+    usize::try_from(moved).map_err(|_| io::Error::last_os_error())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, TcpStream};
+
+    fn pair() -> (TcpStream, Socket) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (near, listener.accept().unwrap().0.into())
+    }
+
+    #[test]
+    fn both_directions_arrive_whole_and_end_apart() {
+        let ((mut client, inside), (mut server, outside)) = (pair(), pair());
+        let relaying = thread::spawn(move || both_ways(&inside, &outside));
+        let question: Vec<u8> = (0..1_000_000u32).map(|n| n as u8).collect();
+        let asked = question.clone();
+        let asking = thread::spawn(move || {
+            client.write_all(&asked).unwrap();
+            client.shutdown(Shutdown::Write).unwrap();
+            let mut answer = Vec::new();
+            client.read_to_end(&mut answer).unwrap();
+            answer
+        });
+        let mut heard = Vec::new();
+        server.read_to_end(&mut heard).unwrap();
+        assert!(heard == question);
+        // The client's end has come, the answer may still go.
+        server.write_all(b"answer").unwrap();
+        drop(server);
+        assert_eq!(asking.join().unwrap(), b"answer");
+        relaying.join().unwrap().unwrap();
+    }
+
+    #[test]
+    fn a_dead_side_ends_the_other() {
+        let ((mut client, inside), (server, outside)) = (pair(), pair());
+        let server: Socket = server.into();
+        let relaying = thread::spawn(move || both_ways(&inside, &outside));
+        server.set_linger(Some(std::time::Duration::ZERO)).unwrap();
+        drop(server);
+        let mut buffer = [0; 8];
+        assert!(matches!(client.read(&mut buffer), Ok(0) | Err(_)));
+        drop(client);
+        relaying.join().unwrap().unwrap();
+    }
+}

@@ -1,0 +1,34 @@
+//! Runs a command in a second kernel, for what the running one lacks: md,
+//! bonding, netem, PPP and more, or simply to be cut from its power.
+//!
+//! The machine is User Mode Linux, Debian's package `user-mode-linux`. It boots
+//! in about 3 s, needs neither root nor KVM, sees the host's files through an
+//! overlay (what it writes stays in its memory and ends with it), and gives the
+//! command's output and exit status. Machines don't see each other: many may run
+//! at the same time.
+//!
+//! ```no_run
+//! use braid_vm::{DiskImage, Vm};
+//! use braid_units::ByteSize;
+//!
+//! let disk = DiskImage::temporary(ByteSize::from_bytes(300_000_000))?;
+//! let output = Vm::find()?.disk(&disk).run(["mkfs.ext4", "-q", "/dev/ubda"])?;
+//! assert!(output.success(), "{}", output.console);
+//! // The disk keeps what is on it for the next machine.
+//! let output = Vm::find()?.disk(&disk).run(["blkid", "/dev/ubda"])?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod console;
+mod disk;
+mod error;
+mod guard;
+mod guest;
+mod parts;
+mod running;
+mod vm;
+
+pub use disk::DiskImage;
+pub use error::{Unavailable, VmError};
+pub use running::{Output, Running};
+pub use vm::Vm;

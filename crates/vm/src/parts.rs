@@ -1,0 +1,73 @@
+//! What a machine is made of, and where the host has it.
+
+use crate::error::Unavailable;
+use braid_units::ByteSize;
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Of Debian's package user-mode-linux.
+const KERNEL: &str = "/usr/bin/linux.uml";
+const MODULES: &str = "/usr/lib/uml/modules";
+/// Memory in a file that is never written to a disk.
+const SHARED_MEMORY: &str = "/dev/shm";
+/// The first process mounts its working folders here; the host's own isn't
+/// touched.
+const MOUNT_POINT: &str = "/mnt";
+
+/// The library that `preload/ptrace.rs` becomes; empty where none is needed.
+pub(crate) const PTRACE_LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/ptrace.so"));
+
+/// The kernel and its modules.
+#[derive(Clone, Debug)]
+pub(crate) struct Parts {
+    pub(crate) kernel: PathBuf,
+    /// May not exist: then everything is built into the kernel.
+    pub(crate) modules: PathBuf,
+}
+
+impl Parts {
+    /// Debian's, or those in `BRAID_VM_KERNEL` and `BRAID_VM_MODULES`.
+    pub(crate) fn find() -> Result<Self, Unavailable> {
+        if !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
+            return Err(Unavailable::Architecture);
+        }
+        let of = |variable: &str, default: &str| {
+            PathBuf::from(std::env::var_os(variable).unwrap_or_else(|| default.into()))
+        };
+        let kernel = of("BRAID_VM_KERNEL", KERNEL);
+        if !kernel.is_file() {
+            return Err(Unavailable::NoKernel { looked_for: kernel });
+        }
+        if !Path::new(MOUNT_POINT).is_dir() {
+            return Err(Unavailable::NoFolder(MOUNT_POINT.into()));
+        }
+        Ok(Parts { kernel, modules: of("BRAID_VM_MODULES", MODULES) })
+    }
+}
+
+/// A folder for a file of `size` that is best kept in memory.
+pub(crate) fn memory_folder(size: ByteSize) -> PathBuf {
+    if free(Path::new(SHARED_MEMORY)).is_some_and(|free| free >= size.bytes()) {
+        SHARED_MEMORY.into()
+    } else {
+        std::env::temp_dir()
+    }
+}
+
+/// A folder that the machine sees too: not below /dev, on which its kernel
+/// mounts.
+pub(crate) fn shared_folder() -> PathBuf {
+    let folder = std::env::temp_dir();
+    if folder.starts_with("/dev") { "/var/tmp".into() } else { folder }
+}
+
+/// What may still be written to the filesystem of `folder`.
+fn free(folder: &Path) -> Option<u64> {
+    let path = CString::new(folder.as_os_str().as_bytes()).ok()?;
+    // SAFETY: all zeros is a statvfs.
+    let mut figures: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: the path is zero-terminated and both outlive the call.
+    let result = unsafe { libc::statvfs(path.as_ptr(), &mut figures) };
+    (result == 0).then(|| figures.f_bavail * figures.f_frsize)
+}

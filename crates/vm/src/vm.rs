@@ -1,0 +1,230 @@
+use crate::console::Console;
+use crate::disk::DiskImage;
+use crate::error::{Unavailable, VmError};
+use crate::guard::Guard;
+use crate::guest::Errand;
+use crate::parts::{self, Parts};
+use crate::running::{Output, Running};
+use braid_units::ByteSize;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// As many as User Mode Linux's driver has (arch/um/drivers/ubd_kern.c).
+const MAX_DISKS: usize = 16;
+const DEFAULT_MEMORY: ByteSize = ByteSize::from_bytes(1 << 31);
+const DEFAULT_TIME_LIMIT: Duration = Duration::from_secs(600);
+
+/// A machine to be started: once or more often, each time anew.
+#[derive(Clone, Debug)]
+pub struct Vm {
+    parts: Parts,
+    memory: ByteSize,
+    disks: Vec<DiskImage>,
+    writable: Vec<PathBuf>,
+    kernel_arguments: Vec<String>,
+    variables: Vec<(OsString, OsString)>,
+    host_name: String,
+    time_limit: Duration,
+    echo: bool,
+}
+
+impl Vm {
+    /// A machine of what is installed here: 2 GiB of memory (used as far as
+    /// needed), no disks, 10 minutes.
+    ///
+    /// # Errors
+    /// What is missing.
+    pub fn find() -> Result<Self, Unavailable> {
+        Ok(Vm {
+            parts: Parts::find()?,
+            memory: DEFAULT_MEMORY,
+            disks: Vec::new(),
+            writable: Vec::new(),
+            kernel_arguments: Vec::new(),
+            variables: Vec::new(),
+            host_name: "vm".to_owned(),
+            time_limit: DEFAULT_TIME_LIMIT,
+            echo: false,
+        })
+    }
+
+    /// Its memory. What is written to files outside the disks and writable
+    /// folders is in there too.
+    pub fn memory(mut self, size: ByteSize) -> Self {
+        self.memory = size;
+        self
+    }
+
+    /// One more disk: the first is /dev/ubda, the second /dev/ubdb. The command
+    /// finds all in `$VM_DISKS`.
+    pub fn disk(mut self, image: &DiskImage) -> Self {
+        self.disks.push(image.clone());
+        self
+    }
+
+    /// A folder of the host that can be written to, at the same path.
+    pub fn writable(mut self, folder: &Path) -> Self {
+        self.writable.push(folder.to_path_buf());
+        self
+    }
+
+    /// An argument for the kernel, as `max_loop=8` or `ncpus=2`.
+    pub fn kernel_argument(mut self, argument: &str) -> Self {
+        self.kernel_arguments.push(argument.to_owned());
+        self
+    }
+
+    /// A variable in the command's environment, which has nothing of ours.
+    pub fn variable(mut self, name: &str, value: impl Into<OsString>) -> Self {
+        self.variables.push((name.into(), value.into()));
+        self
+    }
+
+    /// Its host name; `vm` if not said.
+    pub fn host_name(mut self, name: &str) -> Self {
+        self.host_name = name.to_owned();
+        self
+    }
+
+    /// When it is cut off.
+    pub fn time_limit(mut self, limit: Duration) -> Self {
+        self.time_limit = limit;
+        self
+    }
+
+    /// Shows on standard output what the command prints, while it does.
+    pub fn echo(mut self) -> Self {
+        self.echo = true;
+        self
+    }
+
+    /// Boots, runs the command as root in the current folder, returns when it has
+    /// ended.
+    ///
+    /// # Errors
+    /// The machine couldn't be started, or it or the time ended first. A command
+    /// that fails is no error: see [`Output::status`].
+    pub fn run<W: Into<OsString>>(
+        &self,
+        argv: impl IntoIterator<Item = W>,
+    ) -> Result<Output, VmError> {
+        self.start(argv)?.wait()
+    }
+
+    /// As [`Vm::run`], but returns at once.
+    ///
+    /// # Errors
+    /// The machine couldn't be started.
+    pub fn start<W: Into<OsString>>(
+        &self,
+        argv: impl IntoIterator<Item = W>,
+    ) -> Result<Running, VmError> {
+        let argv: Vec<OsString> = argv.into_iter().map(Into::into).collect();
+        self.check(&argv)?;
+        let share = tempfile::Builder::new()
+            .prefix("braid-vm-")
+            .tempdir_in(parts::shared_folder())
+            .map_err(VmError::io("can't make a folder for the VM"))?;
+        let init = self.errand(&argv, share.path())?;
+        let mut command = self.command(share.path(), &init)?;
+        let log = share.path().join("kernel.log");
+        let stderr = File::create(&log).map_err(VmError::io("can't make the VM's log"))?;
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);
+        let kernel = self.parts.kernel.display();
+        let mut child = command.spawn().map_err(VmError::io(format!("can't start {kernel}")))?;
+        let console = child.stdout.take().map(|stdout| Console::read(stdout, self.echo));
+        // From here on dropping ends the machine.
+        let mut running = Running::new(child, console, share, log, self.time_limit);
+        let guard = Guard::of(running.id()).map_err(VmError::io("can't start the VM's guard"))?;
+        running.guard(guard);
+        Ok(running)
+    }
+
+    fn check(&self, argv: &[OsString]) -> Result<(), VmError> {
+        if argv.is_empty() {
+            return Err(VmError::Unfit("there is no command for the VM".to_owned()));
+        }
+        if self.disks.len() > MAX_DISKS {
+            return Err(VmError::Unfit(format!("a VM can have {MAX_DISKS} disks")));
+        }
+        if self.host_name.is_empty() || self.host_name.contains(char::is_whitespace) {
+            return Err(VmError::Unfit(format!("{:?} is no host name", self.host_name)));
+        }
+        let spaced = self.disks.iter().map(DiskImage::path).find(|path| has_space(path));
+        if let Some(path) = spaced {
+            // The kernel's command line has no quotes.
+            return Err(VmError::Unfit(format!("{}: no spaces, please", path.display())));
+        }
+        Ok(())
+    }
+
+    fn errand(&self, argv: &[OsString], share: &Path) -> Result<PathBuf, VmError> {
+        let writable = self
+            .writable
+            .iter()
+            .map(|folder| {
+                folder
+                    .canonicalize()
+                    .map_err(VmError::io(format!("can't share {}", folder.display())))
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut variables = self.variables.clone();
+        let disks: Vec<String> = (0..self.disks.len()).filter_map(Self::disk_device).collect();
+        variables.push(("VM_DISKS".into(), disks.join(" ").into()));
+        Errand {
+            argv,
+            variables: &variables,
+            working_folder: &std::env::current_dir().unwrap_or_else(|_| "/".into()),
+            host_name: &self.host_name,
+            writable: &writable,
+            modules: &self.parts.modules,
+        }
+        .write(share)
+    }
+
+    /// The device of disk number `number`, from 0; `None` past the last possible.
+    pub fn disk_device(number: usize) -> Option<String> {
+        let letter = char::from(b'a' + u8::try_from(number).ok().filter(|&n| n < 16)?);
+        Some(format!("/dev/ubd{letter}"))
+    }
+
+    fn command(&self, share: &Path, init: &Path) -> Result<Command, VmError> {
+        let mut command = Command::new(&self.parts.kernel);
+        command.arg(format!("mem={}K", self.memory.bytes() / 1024));
+        command.args(["rootfstype=hostfs", "rootflags=/", "ro"]);
+        command.args(["quiet", "loglevel=3", "panic=-1"]);
+        // The first console takes the kernel's words, the second the command's.
+        command.args(["con=null", "con0=null,fd:2", "con1=null,fd:1"]);
+        let mut with_path = |name: &str, path: &Path| {
+            let mut argument = OsString::from(name);
+            argument.push(path);
+            command.arg(argument);
+        };
+        with_path("init=", init);
+        with_path("braid_vm=", share);
+        with_path("uml_dir=", share);
+        for (number, disk) in self.disks.iter().enumerate() {
+            with_path(&format!("ubd{number}="), disk.path());
+        }
+        command.args(&self.kernel_arguments);
+        command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+        command.env("TMPDIR", parts::memory_folder(self.memory));
+        if !parts::PTRACE_LIBRARY.is_empty() {
+            let library = share.join("ptrace.so");
+            fs::write(&library, parts::PTRACE_LIBRARY)
+                .map_err(VmError::io(format!("can't write {}", library.display())))?;
+            command.env("LD_PRELOAD", library);
+        }
+        // A group of its own, which its many processes share and end with.
+        command.process_group(0);
+        Ok(command)
+    }
+}
+
+fn has_space(path: &Path) -> bool {
+    path.to_string_lossy().contains(char::is_whitespace)
+}
