@@ -2,12 +2,16 @@
 
 mod concentrator;
 mod config_check;
+mod confirm;
 mod down;
+mod export;
 mod failure;
+mod group_table;
 mod home;
 mod keys;
 mod link;
 mod mode;
+mod pool;
 mod reload;
 mod status;
 mod status_table;
@@ -17,7 +21,7 @@ mod uplinks;
 pub use failure::Failure;
 
 use braid_control::client::Client;
-use braid_control::config::{Config, DEFAULT_CONFIG};
+use braid_control::config::{AnyConfig, Config, DEFAULT_CONFIG};
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -61,7 +65,8 @@ Exit codes:
   4  no tunnel is running
   5  permission denied
   6  the tunnel is running already
-  7  declined at the question";
+  7  declined at the question
+  10, 11, 12  pools that need attention, are degraded, have failed";
 
 #[derive(Args, Clone, Debug)]
 struct GlobalArgs {
@@ -113,6 +118,8 @@ enum Command {
     /// Add, remove, change, test, list links; also while the tunnel runs
     #[command(subcommand)]
     Link(link::LinkCommand),
+    /// Write the set-up of a group of links in another tool's language
+    Export(export::Export),
     /// Show or change how packets are spread over the links
     Mode(mode::ModeCommand),
     /// Prepare a concentrator and let homes in
@@ -121,6 +128,9 @@ enum Command {
     /// Set up this router as a home
     #[command(subcommand)]
     Home(home::HomeCommand),
+    /// Plan, make, check, mend, snapshot and replicate pools of disks
+    #[command(subcommand)]
+    Pool(pool::PoolCommand),
     /// Emulate links, measure engines, report
     Lab(braid_lab::LabArgs),
 }
@@ -136,9 +146,11 @@ impl Command {
             Command::Reload(command) => command.run(global)?,
             Command::Status(command) => command.run(global)?,
             Command::Link(command) => command.run(global)?,
+            Command::Export(command) => command.run(global)?,
             Command::Mode(command) => command.run(global)?,
             Command::Concentrator(command) => command.run(global)?,
             Command::Home(command) => command.run(global)?,
+            Command::Pool(command) => return command.run(global),
             Command::Lab(lab) => return Ok(braid_lab::execute(lab.command)),
         }
         Ok(ExitCode::SUCCESS)
@@ -154,6 +166,11 @@ impl Global {
         }
     }
 
+    /// The config, of a tunnel or of a group of links.
+    fn load_any_config(&self) -> Result<AnyConfig, Failure> {
+        Ok(AnyConfig::load(&self.config_file())?)
+    }
+
     fn load_config(&self) -> Result<Config, Failure> {
         Ok(Config::load(&self.config_file())?)
     }
@@ -162,7 +179,7 @@ impl Global {
     fn client(&self) -> Result<Client, Failure> {
         match &self.args.socket {
             Some(socket) => Ok(Client::new(socket)),
-            None => Ok(Client::new(&self.load_config()?.interface.control)),
+            None => Ok(Client::new(self.load_any_config()?.control())),
         }
     }
 

@@ -1,6 +1,7 @@
-//! The running tunnel: everything around the data plane.
+//! The running tunnel: everything around the data plane; or the running group
+//! of links that an engine of the kernel joins (`group`).
 //!
-//! Three threads: the *data plane* moves packets; the *keeper* owns the config
+//! A tunnel has three threads: the *data plane* moves packets; the *keeper* owns the config
 //! and keeps devices, sockets and routes as the config and the host's links
 //! want them; the main thread serves the control socket and waits for the end.
 
@@ -9,6 +10,7 @@ mod data_channel;
 mod dataplane;
 mod device;
 mod endpoints;
+mod group;
 mod host_routing;
 mod keeper;
 pub mod log;
@@ -16,16 +18,24 @@ mod quota;
 mod reconfigure;
 mod ways;
 
-use braid_control::config::{Config, SecretError};
+use braid_control::config::{AnyConfig, GroupConfig, SecretError};
 use braid_control::server;
+use braid_engines::Group;
+use braid_linux::netlink::Netlink;
+use braid_linux::routing::Journal;
 use braid_linux::sd::ServiceManager;
 use control::RunningTunnel;
+use group::RunningGroup;
 use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
+use ways::HostNetwork;
 
 /// Why the tunnel could not come up, or ended.
 #[derive(Debug, thiserror::Error)]
@@ -50,27 +60,64 @@ impl DaemonError {
     }
 }
 
-/// Brings the tunnel up and keeps it until it is told to end; then takes back
-/// all that it set.
-pub fn run(config: Config) -> Result<(), DaemonError> {
+/// Brings the tunnel or group up and keeps it until it is told to end; then
+/// takes back all that it set.
+pub fn run(config: AnyConfig) -> Result<(), DaemonError> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
         .build()
         .map_err(DaemonError::system("starting the control side"))?;
-    runtime.block_on(serve(config))
+    let (name, control) = (config.name().to_owned(), config.control().to_owned());
+    runtime.block_on(async {
+        match config {
+            AnyConfig::Tunnel(config) => {
+                let metrics = config.interface.metrics;
+                live(&name, &control, metrics, |ended| RunningTunnel::start(*config, ended)).await
+            }
+            AnyConfig::Group(config) => {
+                live(&name, &control, None, |ended| RunningGroup::start(*config, ended)).await
+            }
+        }
+    })
 }
 
-async fn serve(config: Config) -> Result<(), DaemonError> {
-    let interface = config.interface.clone();
+/// A group as it could be set up now: links that are away keep what the config
+/// says of them.
+pub fn observed_group(config: &GroupConfig) -> io::Result<Group> {
+    let host = HostNetwork::observe(&mut Netlink::open()?)?;
+    Ok(group::observed(config, &host))
+}
+
+/// Something that was brought up and has a control socket.
+trait Running: Send + Sync + 'static {
+    /// Serves the control socket until `stopped` says so.
+    fn serve(
+        self: &Arc<Self>,
+        socket: UnixListener,
+        stopped: watch::Receiver<bool>,
+    ) -> JoinHandle<io::Result<()>>;
+
+    /// Serves metrics by TCP, where it has some.
+    fn serve_metrics(self: &Arc<Self>, _listener: TcpListener, _stopped: watch::Receiver<bool>) {}
+
+    /// Takes everything down; blocking.
+    fn stop(&self) -> Result<(), DaemonError>;
+}
+
+async fn live<T: Running>(
+    name: &str,
+    control: &Path,
+    metrics: Option<SocketAddr>,
+    start: impl FnOnce(Arc<Notify>) -> Result<T, DaemonError>,
+) -> Result<(), DaemonError> {
     let manager = ServiceManager::from_environment()
         .map_err(DaemonError::system("finding the service manager"))?;
     // First, so that two daemons never set up the same tunnel.
-    let socket = server::bind(&interface.control).await.map_err(DaemonError::system(format!(
-        "making the control socket {}",
-        interface.control.display()
-    )))?;
-    let metrics = match interface.metrics {
+    let socket = server::bind(control)
+        .await
+        .map_err(DaemonError::system(format!("making the control socket {}", control.display())))?;
+    let metrics = match metrics {
         Some(address) => Some(
             TcpListener::bind(address)
                 .await
@@ -79,48 +126,44 @@ async fn serve(config: Config) -> Result<(), DaemonError> {
         None => None,
     };
     let ended = Arc::new(Notify::new());
-    let tunnel = match RunningTunnel::start(config, ended.clone()) {
-        Ok(tunnel) => Arc::new(tunnel),
+    let running = match start(ended.clone()) {
+        Ok(running) => Arc::new(running),
         Err(error) => {
-            remove_socket(&interface.control);
+            remove_socket(control);
             return Err(error);
         }
     };
     let (stop, stopped) = watch::channel(false);
-    let until_stopped = |mut stopped: watch::Receiver<bool>| async move {
-        // A sender that is gone is a stop too.
-        let _ = stopped.wait_for(|stopped| *stopped).await;
-    };
-    let control = server::serve(socket, tunnel.clone(), until_stopped(stopped.clone()));
-    let control = tokio::spawn(control);
+    let serving = running.serve(socket, stopped.clone());
     if let Some(listener) = metrics {
-        tokio::spawn(server::serve_metrics(listener, tunnel.clone(), until_stopped(stopped)));
+        running.serve_metrics(listener, stopped);
     }
     manager.ready();
-    tracing::info!(interface = %interface.name, "tunnel up");
+    tracing::info!(interface = name, "up");
 
     let outcome = wait_for_the_end(&manager, &ended).await;
 
     manager.stopping();
-    let undone = tokio::task::spawn_blocking({
-        let tunnel = tunnel.clone();
-        move || tunnel.stop()
-    });
-    let undone = undone.await;
+    let undone = tokio::task::spawn_blocking(move || running.stop()).await;
     // The socket goes last: as long as it is there, `braid down` waits.
-    remove_socket(&interface.control);
+    remove_socket(control);
     // Receivers that are gone have nothing left to stop.
     let _ = stop.send(true);
-    let _ = tokio::time::timeout(GRACE, control).await;
-    tracing::info!(interface = %interface.name, "tunnel down");
+    let _ = tokio::time::timeout(GRACE, serving).await;
+    tracing::info!(interface = name, "down");
     outcome?;
     match undone {
         Ok(result) => result,
         Err(error) => {
             let error = io::Error::other(error);
-            Err(DaemonError::System { doing: "taking the tunnel down".into(), error })
+            Err(DaemonError::System { doing: "taking it down".into(), error })
         }
     }
+}
+
+async fn until_stopped(mut stopped: watch::Receiver<bool>) {
+    // A sender that is gone is a stop too.
+    let _ = stopped.wait_for(|stopped| *stopped).await;
 }
 
 /// For answers that are under way at the end.
@@ -147,4 +190,17 @@ fn remove_socket(path: &std::path::Path) {
     if let Err(error) = std::fs::remove_file(path) {
         tracing::warn!(path = %path.display(), %error, "can't remove the control socket");
     }
+}
+
+/// The journal of what is set on the host, after what a crash left was taken back.
+fn clean_journal(name: &str, state_dir: &Path) -> Result<Journal, DaemonError> {
+    let file = state_dir.join(format!("{name}.journal.json"));
+    let doing = || format!("the journal {}", file.display());
+    std::fs::create_dir_all(state_dir)
+        .map_err(DaemonError::system(format!("making {}", state_dir.display())))?;
+    let mut journal = Journal::open(&file).map_err(DaemonError::system(doing()))?;
+    for failure in journal.undo().map_err(DaemonError::system(doing()))? {
+        tracing::warn!("taking back what a crash left: {failure}");
+    }
+    Ok(journal)
 }

@@ -1,6 +1,7 @@
 //! The other end of the control socket: what the commands use.
 
 use crate::config::{LinkChange, Mode};
+use crate::group_status::GroupStatus;
 use crate::request::{ErrorBody, NewLink, NewMode};
 use crate::status::Status;
 use http_body_util::{BodyExt, Full, Limited};
@@ -60,6 +61,21 @@ impl Client {
     pub fn status(&self) -> Result<Status, ClientError> {
         let answer = self.ask(Method::GET, "/v1/status", None::<&()>)?;
         serde_json::from_slice(&answer).map_err(|error| self.broken(error))
+    }
+
+    /// `GET /v1/status` of a group of links.
+    pub fn group_status(&self) -> Result<GroupStatus, ClientError> {
+        let answer = self.ask(Method::GET, "/v1/status", None::<&()>)?;
+        serde_json::from_slice(&answer).map_err(|error| self.broken(error))
+    }
+
+    /// Whether a tunnel or group runs.
+    pub fn is_running(&self) -> Result<bool, ClientError> {
+        match self.ask(Method::GET, "/v1/status", None::<&()>) {
+            Ok(_) => Ok(true),
+            Err(ClientError::NotRunning(_)) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// `GET /metrics`.

@@ -5,12 +5,15 @@ mod class;
 mod contradiction;
 mod diagnostic;
 mod edit;
+mod engine;
+mod group;
 mod interface;
 mod keyword;
 mod link;
 mod name;
 mod network;
 mod peer;
+mod pool;
 mod quota;
 mod read;
 mod routing;
@@ -23,12 +26,14 @@ mod tests;
 pub use class::{Class, ClassMatch, Dscp, PortRange, Protocol};
 pub use diagnostic::{ConfigErrors, Diagnostic};
 pub use edit::{ConfigEditor, EditError, LinkChange};
+pub use group::{GivenWay, GroupConfig, MptcpProxy, ProxyEnd, Watch};
 pub use interface::{Interface, Layer, Mode, XorHash};
 pub use keyword::UnknownWord;
 pub use link::{Cap, Link, LinkBinding};
 pub use name::{DeviceName, Name, NameError};
 pub use network::{Endpoint, EndpointError, Host, Prefix, PrefixError};
 pub use peer::Peer;
+pub use pool::PoolsConfig;
 pub use quota::{Quota, QuotaPeriod};
 pub use routing::{ForwardPort, PublicPrefix, Routing, WhenConcentratorGone};
 pub use secret::{SecretError, read_preshared_key, read_private_key, write_secret};
@@ -39,7 +44,56 @@ use std::path::{Path, PathBuf};
 /// Where `braid` looks for its config by default.
 pub const DEFAULT_CONFIG: &str = "/etc/braid/braid.toml";
 
-/// A config without contradictions.
+/// A config of either kind, as `interface.engine` says.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AnyConfig {
+    /// Of Braid's own tunnel.
+    Tunnel(Box<Config>),
+    /// Of a group of links that an engine of the kernel joins.
+    Group(Box<GroupConfig>),
+}
+
+impl AnyConfig {
+    /// Reads and checks `file`. A file that can't be read is an error at line 0.
+    pub fn load(file: &Path) -> Result<AnyConfig, ConfigErrors> {
+        AnyConfig::parse(&read_file(file)?, file)
+    }
+
+    /// Reads and checks `text`; `file` is named in errors and is the base of
+    /// relative paths.
+    pub fn parse(text: &str, file: &Path) -> Result<AnyConfig, ConfigErrors> {
+        match group::asked_for(text).is_some() {
+            true => Ok(AnyConfig::Group(Box::new(GroupConfig::parse(text, file)?))),
+            false => Ok(AnyConfig::Tunnel(Box::new(Config::parse(text, file)?))),
+        }
+    }
+
+    /// The control socket's path.
+    pub fn control(&self) -> &Path {
+        match self {
+            AnyConfig::Tunnel(config) => &config.interface.control,
+            AnyConfig::Group(config) => &config.control,
+        }
+    }
+
+    /// The name of the tunnel or group.
+    pub fn name(&self) -> &str {
+        match self {
+            AnyConfig::Tunnel(config) => config.interface.name.as_str(),
+            AnyConfig::Group(config) => config.group.name.as_str(),
+        }
+    }
+
+    /// Where its journal and logs are.
+    pub fn state_dir(&self) -> &Path {
+        match self {
+            AnyConfig::Tunnel(config) => &config.interface.state_dir,
+            AnyConfig::Group(config) => &config.state_dir,
+        }
+    }
+}
+
+/// A config of a tunnel, without contradictions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// The file it was read from; relative paths inside are relative to it.
@@ -59,22 +113,20 @@ pub struct Config {
 impl Config {
     /// Reads and checks `file`. A file that can't be read is an error at line 0.
     pub fn load(file: &Path) -> Result<Config, ConfigErrors> {
-        let text = std::fs::read_to_string(file).map_err(|error| ConfigErrors {
-            file: file.to_owned(),
-            errors: vec![Diagnostic {
-                line: 0,
-                what: format!("can't read the config: {error}"),
-                hint: (error.kind() == std::io::ErrorKind::NotFound).then(|| {
-                    "`braid home join` or `braid concentrator init` writes one".to_owned()
-                }),
-            }],
-        })?;
-        Config::parse(&text, file)
+        Config::parse(&read_file(file)?, file)
     }
 
     /// Reads and checks `text`; `file` is named in errors and is the base of
     /// relative paths.
     pub fn parse(text: &str, file: &Path) -> Result<Config, ConfigErrors> {
+        if let Some(line) = group::asked_for(text) {
+            let what = "interface.engine is one of the kernel's: this is for Braid's own tunnel";
+            let hint = "`braid up`, `down`, `status`, `export` and `link plan` are for both";
+            return Err(ConfigErrors {
+                file: file.to_owned(),
+                errors: vec![Diagnostic { line, what: what.into(), hint: Some(hint.into()) }],
+            });
+        }
         read::read(text, file)
     }
 
@@ -87,4 +139,16 @@ impl Config {
     pub fn link(&self, name: &str) -> Option<&Link> {
         self.links.iter().find(|link| link.name.as_str() == name)
     }
+}
+
+fn read_file(file: &Path) -> Result<String, ConfigErrors> {
+    std::fs::read_to_string(file).map_err(|error| ConfigErrors {
+        file: file.to_owned(),
+        errors: vec![Diagnostic {
+            line: 0,
+            what: format!("can't read the config: {error}"),
+            hint: (error.kind() == std::io::ErrorKind::NotFound)
+                .then(|| "`braid home join` or `braid concentrator init` writes one".to_owned()),
+        }],
+    })
 }

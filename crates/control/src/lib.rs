@@ -3,6 +3,8 @@
 
 pub mod client;
 pub mod config;
+pub mod group_server;
+pub mod group_status;
 pub mod join_line;
 pub mod metrics;
 pub mod quota_file;

@@ -14,6 +14,13 @@ pub fn render(status: &Status) -> String {
     text.family("braid_up", "gauge", "The tunnel is up.", [(tunnel, 1.0)]);
     let uptime = [(String::new(), status.uptime_s)];
     text.family("braid_uptime_seconds", "gauge", "Time since the tunnel came up.", uptime);
+    let drops = [
+        ("not_fetched", status.drops.not_fetched),
+        ("refused", status.drops.refused),
+        ("malformed", status.drops.malformed),
+    ];
+    let drops = drops.map(|(why, count)| (format!("reason=\"{why}\""), count as f64));
+    text.family("braid_device_drops_total", "counter", "Packets lost at the device.", drops);
     links(status, &mut text);
     peers(&status.peers, &mut text);
     paths(&status.peers, &mut text);

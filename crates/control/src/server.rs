@@ -153,7 +153,7 @@ fn bad_body(rejection: &JsonRejection) -> Response {
     error(rejection.status(), &rejection.body_text())
 }
 
-fn error(status: StatusCode, text: &str) -> Response {
+pub(crate) fn error(status: StatusCode, text: &str) -> Response {
     (status, Json(ErrorBody { error: text.to_owned() })).into_response()
 }
 

@@ -20,6 +20,9 @@ pub struct Status {
     pub mode: Mode,
     /// MTU of the device, bytes.
     pub mtu: u16,
+    /// What the device lost.
+    #[serde(default)]
+    pub drops: DeviceDrops,
     /// Seconds since the tunnel came up.
     pub uptime_s: f64,
     /// Where the tunnel listens (concentrator), else empty.
@@ -28,6 +31,17 @@ pub struct Status {
     pub links: Vec<LinkStatus>,
     /// The other ends.
     pub peers: Vec<PeerStatus>,
+}
+
+/// Packets that were lost between this host and the tunnel's device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceDrops {
+    /// On the way into the tunnel, because it didn't fetch them in time.
+    pub not_fetched: u64,
+    /// Out of the tunnel, because the kernel didn't take them.
+    pub refused: u64,
+    /// Into the tunnel, with a header that makes no sense.
+    pub malformed: u64,
 }
 
 /// A link of this host as the system sees it, whatever its paths do.

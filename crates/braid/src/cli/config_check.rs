@@ -1,6 +1,8 @@
 use super::failure::{Failure, FailureKind, print_line};
 use super::{Global, JsonFlag};
-use braid_control::config::{Config, ConfigErrors, read_preshared_key, read_private_key};
+use braid_control::config::{
+    AnyConfig, Config, ConfigErrors, read_preshared_key, read_private_key,
+};
 use clap::{Args, Subcommand};
 use serde_json::json;
 use std::path::PathBuf;
@@ -24,7 +26,7 @@ impl ConfigCommand {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
         let ConfigCommand::Check(check) = self;
         let file = check.file.clone().unwrap_or_else(|| global.config_file());
-        let config = match Config::load(&file) {
+        let config = match AnyConfig::load(&file) {
             Ok(config) => config,
             Err(errors) if global.json => {
                 print_line(&as_json(&errors).to_string())?;
@@ -32,14 +34,21 @@ impl ConfigCommand {
             }
             Err(errors) => return Err(errors.into()),
         };
-        read_private_key(&config.interface.private_key_file)?;
-        for peer in &config.peers {
-            if let Some(file) = &peer.preshared_key_file {
-                read_preshared_key(file)?;
-            }
+        if let AnyConfig::Tunnel(config) = config {
+            check_keys(&config)?;
         }
         global.print(&json!({ "file": file, "errors": [] }), || format!("{}: good", file.display()))
     }
+}
+
+fn check_keys(config: &Config) -> Result<(), Failure> {
+    read_private_key(&config.interface.private_key_file)?;
+    for peer in &config.peers {
+        if let Some(file) = &peer.preshared_key_file {
+            read_preshared_key(file)?;
+        }
+    }
+    Ok(())
 }
 
 fn as_json(errors: &ConfigErrors) -> serde_json::Value {

@@ -1,6 +1,6 @@
 use super::failure::Failure;
 use super::{Global, JsonFlag};
-use braid_control::client::{Client, ClientError};
+use braid_control::client::Client;
 use clap::Args;
 use serde_json::json;
 use std::time::{Duration, Instant};
@@ -27,10 +27,10 @@ impl Down {
 fn wait_until_gone(client: &Client) -> Result<(), Failure> {
     let give_up = Instant::now() + PATIENCE;
     while Instant::now() < give_up {
-        match client.status() {
-            Err(ClientError::NotRunning(_)) => return Ok(()),
+        match client.is_running() {
+            Ok(false) => return Ok(()),
             // It may close the socket while it answers.
-            Ok(_) | Err(_) => std::thread::sleep(Duration::from_millis(50)),
+            Ok(true) | Err(_) => std::thread::sleep(Duration::from_millis(50)),
         }
     }
     Err(Failure::failed("the tunnel was asked to go down and is still there after 20 s"))

@@ -130,6 +130,15 @@ impl From<ClientError> for Failure {
     }
 }
 
+impl From<braid_replica::Error> for Failure {
+    fn from(error: braid_replica::Error) -> Self {
+        match &error {
+            braid_replica::Error::Io { doing, error } => Failure::io(doing, error),
+            _ => Failure::failed(error.to_string()),
+        }
+    }
+}
+
 /// Tells the user something besides the result, on stderr.
 pub fn tell(text: &str) {
     // With stderr closed nobody can be told.

@@ -1,4 +1,5 @@
-use super::failure::{self, Failure, FailureKind};
+use super::confirm::confirm;
+use super::failure::{self, Failure};
 use super::up::service;
 use super::uplinks::{self, Uplink};
 use super::{Global, JsonFlag};
@@ -7,7 +8,7 @@ use braid_control::join_line::JoinLine;
 use clap::{Args, Subcommand};
 use serde_json::json;
 use std::fs;
-use std::io::{BufRead, IsTerminal, Write};
+use std::io::Write;
 use std::path::Path;
 
 #[derive(Subcommand)]
@@ -70,7 +71,7 @@ impl Join {
         }
         failure::tell(&plan);
         if !self.yes {
-            ask()?;
+            confirm()?;
         }
         write_files(&line, &text, &file)?;
         let started = match self.no_start {
@@ -167,22 +168,6 @@ fn plan(text: &str, links: &[Uplink], file: &Path, no_start: bool) -> String {
         lines.push("then start the tunnel, now and at boot".to_owned());
     }
     lines.join("\n")
-}
-
-fn ask() -> Result<(), Failure> {
-    let declined = || Failure::new(FailureKind::Declined, "nothing was done");
-    if !std::io::stdin().is_terminal() {
-        let message = "nobody to ask; say --yes to do it, --dry-run to only look";
-        return Err(Failure::new(FailureKind::Declined, message));
-    }
-    eprint!("Do it? [y/N] ");
-    std::io::stderr().flush().map_err(|_| declined())?;
-    let mut answer = String::new();
-    std::io::stdin().lock().read_line(&mut answer).map_err(|_| declined())?;
-    match answer.trim().to_ascii_lowercase().as_str() {
-        "y" | "yes" => Ok(()),
-        _ => Err(declined()),
-    }
 }
 
 fn write_files(line: &JoinLine, text: &str, file: &Path) -> Result<(), Failure> {

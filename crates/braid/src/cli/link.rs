@@ -1,3 +1,5 @@
+mod plan;
+
 use super::failure::{Failure, FailureKind};
 use super::status_table::columns;
 use super::uplinks::Uplink;
@@ -13,6 +15,8 @@ use std::net::IpAddr;
 
 #[derive(Subcommand)]
 pub enum LinkCommand {
+    /// Rank the engines that could join these links, with reasons
+    Plan(plan::Plan),
     /// Add a link
     Add(Add),
     /// Change a link
@@ -100,6 +104,7 @@ pub struct List {
 impl LinkCommand {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
         match self {
+            LinkCommand::Plan(plan) => plan.run(global),
             LinkCommand::Add(add) => {
                 let new = NewLink { name: add.name.clone(), link: add.change() };
                 let edit = |editor: &mut ConfigEditor| Ok(editor.add_link(&new.name, &new.link)?);

@@ -1,6 +1,9 @@
 use super::failure::{Failure, print_line};
-use super::{Global, JsonFlag, status_table};
+use super::{Global, JsonFlag, group_table, status_table};
+use braid_control::client::Client;
+use braid_control::config::AnyConfig;
 use clap::Args;
+use serde::Serialize;
 use std::io::IsTerminal;
 use std::time::Duration;
 
@@ -23,21 +26,44 @@ const REPAINT: &str = "\x1b[H\x1b[J";
 impl StatusCommand {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
         let client = global.client()?;
+        let group = match &global.args.socket {
+            // The config may be another one's.
+            Some(_) => client.group_status().is_ok(),
+            None => matches!(global.load_any_config()?, AnyConfig::Group(_)),
+        };
         if !self.watch {
-            let status = client.status()?;
-            return global.print(&status, || status_table::render(&status));
+            return self.once(global, &client, group);
         }
         let repaint = std::io::stdout().is_terminal() && !global.json;
         loop {
-            let status = client.status()?;
-            let text = match global.json {
-                true => {
-                    serde_json::to_string(&status).map_err(|e| Failure::failed(e.to_string()))?
-                }
-                false => status_table::render(&status),
-            };
-            print_line(&format!("{}{text}", if repaint { REPAINT } else { "" }))?;
+            if repaint {
+                print_line(REPAINT)?;
+            }
+            self.once(global, &client, group)?;
             std::thread::sleep(EVERY);
         }
+    }
+
+    fn once(&self, global: &Global, client: &Client, group: bool) -> Result<(), Failure> {
+        if group {
+            let status = client.group_status()?;
+            return self.show(global, &status, || group_table::render(&status));
+        }
+        let status = client.status()?;
+        self.show(global, &status, || status_table::render(&status))
+    }
+
+    fn show(
+        &self,
+        global: &Global,
+        status: &impl Serialize,
+        text: impl FnOnce() -> String,
+    ) -> Result<(), Failure> {
+        if self.watch && global.json {
+            // A line each, for programs that read as it comes.
+            let line = serde_json::to_string(status).map_err(|e| Failure::failed(e.to_string()))?;
+            return print_line(&line);
+        }
+        global.print(status, text)
     }
 }

@@ -1,4 +1,4 @@
-use braid_control::status::{LinkStatus, PathStatus, PeerStatus, Status};
+use braid_control::status::{DeviceDrops, LinkStatus, PathStatus, PeerStatus, Status};
 use braid_units::{ByteSize, Ratio, format_duration};
 use std::time::Duration;
 
@@ -9,6 +9,13 @@ pub fn render(status: &Status) -> String {
         "{}  {}  mode {}  mtu {}  up {up}",
         status.interface, status.layer, status.mode, status.mtu
     )];
+    let drops = status.drops;
+    if drops != DeviceDrops::default() {
+        lines.push(format!(
+            "device: {} packets not fetched in time, {} refused by the kernel, {} malformed",
+            drops.not_fetched, drops.refused, drops.malformed
+        ));
+    }
     if !status.listen.is_empty() {
         let addresses: Vec<String> = status.listen.iter().map(ToString::to_string).collect();
         lines.push(format!("listens on {}", addresses.join(", ")));
@@ -117,6 +124,7 @@ mod tests {
             layer: Layer::L3,
             mode: Mode::Overflow,
             mtu: 1500,
+            drops: DeviceDrops { not_fetched: 5, refused: 1, malformed: 0 },
             uptime_s: 61.9,
             listen: Vec::new(),
             links: vec![
@@ -163,6 +171,7 @@ mod tests {
         };
         let expected = "\
 braid0  l3  mode overflow  mtu 1500  up 61s
+device: 5 packets not fetched in time, 1 refused by the kernel, 0 malformed
 link lte: no interface wwan0
 
 peer concentrator: connected, 203.0.113.1:51900, handshake 12s ago

@@ -4,7 +4,8 @@ pub mod service;
 use super::failure::{Failure, FailureKind};
 use super::{Global, JsonFlag, failure};
 use crate::daemon;
-use braid_control::client::{Client, ClientError};
+use braid_control::client::Client;
+use braid_control::config::AnyConfig;
 use clap::Args;
 use serde_json::json;
 
@@ -23,25 +24,24 @@ pub struct Up {
 impl Up {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
         let file = global.config_file();
-        let mut config = global.load_config()?;
+        let mut config = global.load_any_config()?;
         if let Some(socket) = &global.args.socket {
-            config.interface.control.clone_from(socket);
-        }
-        let client = Client::new(&config.interface.control);
-        match client.status() {
-            Err(ClientError::NotRunning(_)) => {}
-            Ok(status) => {
-                let message = format!("{} is up already", status.interface);
-                return Err(Failure::new(FailureKind::AlreadyRunning, message));
+            match &mut config {
+                AnyConfig::Tunnel(config) => config.interface.control.clone_from(socket),
+                AnyConfig::Group(config) => config.control.clone_from(socket),
             }
-            Err(error) => return Err(error.into()),
+        }
+        let client = Client::new(config.control());
+        if client.is_running()? {
+            let message = format!("{} is up already", config.name());
+            return Err(Failure::new(FailureKind::AlreadyRunning, message));
         }
         if self.foreground {
             daemon::log::init(&global.args.log, global.args.log_json)
                 .map_err(|error| Failure::new(FailureKind::Usage, error))?;
             return daemon::run(config).map_err(Failure::from);
         }
-        let interface = config.interface.name.to_string();
+        let interface = config.name().to_owned();
         let how = match service::unit_for(&file, &config).filter(|_| global.args.socket.is_none()) {
             Some(unit) => {
                 service::systemctl(&["start", &unit])?;

@@ -57,9 +57,14 @@ mod tests {
             carrier: true,
             loopback: name == "lo",
             point_to_point: false,
+            master: None,
             kind: kind.map(str::to_owned),
             received_dropped: 0,
             sent_dropped: 0,
+            received_packets: 0,
+            sent_packets: 0,
+            received_bytes: 0,
+            sent_bytes: 0,
         }
     }
 

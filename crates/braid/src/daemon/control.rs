@@ -2,10 +2,11 @@ use super::data_channel::{Command, DataPlaneHandle, Setup, data_channel};
 use super::endpoints::EndpointResolver;
 use super::keeper::{KeeperHandle, Parts};
 use super::quota::QuotaKeeper;
-use super::{DaemonError, dataplane, device, host_routing};
+use super::{DaemonError, Running, clean_journal, dataplane, device, host_routing, until_stopped};
 use braid_control::config::{Config, ConfigEditor, read_preshared_key, read_private_key};
 use braid_control::quota_file::QuotaCounters;
 use braid_control::request::{Controlled, Refusal, Request};
+use braid_control::server;
 use braid_control::status::{LinkStatus, QuotaStatus, Status};
 use braid_linux::netlink::Netlink;
 use braid_linux::routing::Journal;
@@ -14,7 +15,8 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
-use tokio::sync::Notify;
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::{Notify, watch};
 
 /// The tunnel as the control socket sees it.
 pub struct RunningTunnel {
@@ -36,7 +38,7 @@ impl RunningTunnel {
         for file in config.peers.iter().filter_map(|peer| peer.preshared_key_file.as_ref()) {
             read_preshared_key(file)?;
         }
-        let journal = clean_journal(&config)?;
+        let journal = clean_journal(interface.name.as_str(), &interface.state_dir)?;
         let netlink = Netlink::open().map_err(DaemonError::system("opening netlink"))?;
         let listen = listen_sockets(&config)?;
         let tun = device::create(interface)?;
@@ -72,10 +74,23 @@ impl RunningTunnel {
             ended,
         })
     }
+}
 
-    /// Takes everything down; blocking. Tells why the data plane ended, if it
-    /// did so by itself.
-    pub fn stop(&self) -> Result<(), DaemonError> {
+impl Running for RunningTunnel {
+    fn serve(
+        self: &Arc<Self>,
+        socket: UnixListener,
+        stopped: watch::Receiver<bool>,
+    ) -> tokio::task::JoinHandle<io::Result<()>> {
+        tokio::spawn(server::serve(socket, self.clone(), until_stopped(stopped)))
+    }
+
+    fn serve_metrics(self: &Arc<Self>, listener: TcpListener, stopped: watch::Receiver<bool>) {
+        tokio::spawn(server::serve_metrics(listener, self.clone(), until_stopped(stopped)));
+    }
+
+    /// Tells why the data plane ended, if it did so by itself.
+    fn stop(&self) -> Result<(), DaemonError> {
         // Routes first: as long as they are there, something should answer.
         self.keeper.stop();
         // It may have ended by itself; joining tells.
@@ -104,6 +119,7 @@ impl Controlled for RunningTunnel {
             layer: interface.layer,
             mode: interface.mode,
             mtu: interface.mtu,
+            drops: snapshot.drops,
             uptime_s: self.started.elapsed().as_secs_f64(),
             listen: interface.listen.clone(),
             links: with_quotas(view.links, config, &snapshot.quotas),
@@ -118,19 +134,6 @@ impl Controlled for RunningTunnel {
         }
         self.keeper.execute(request)
     }
-}
-
-fn clean_journal(config: &Config) -> Result<Journal, DaemonError> {
-    let interface = &config.interface;
-    let file = interface.state_dir.join(format!("{}.journal.json", interface.name));
-    let doing = || format!("the journal {}", file.display());
-    std::fs::create_dir_all(&interface.state_dir)
-        .map_err(DaemonError::system(format!("making {}", interface.state_dir.display())))?;
-    let mut journal = Journal::open(&file).map_err(DaemonError::system(doing()))?;
-    for failure in journal.undo().map_err(DaemonError::system(doing()))? {
-        tracing::warn!("taking back what a crash left: {failure}");
-    }
-    Ok(journal)
 }
 
 fn listen_sockets(config: &Config) -> Result<Vec<LinkSocket>, DaemonError> {

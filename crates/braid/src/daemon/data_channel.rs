@@ -3,7 +3,7 @@
 
 use braid_control::config::{Class, Link, Mode, Name, Peer, XorHash};
 use braid_control::quota_file::{QuotaCounter, QuotaCounters};
-use braid_control::status::PeerStatus;
+use braid_control::status::{DeviceDrops, PeerStatus};
 use braid_handshake::{PresharedKey, PrivateKey, PublicKey};
 use braid_linux::tun::Tun;
 use braid_linux::udp::{Family, LinkSocket};
@@ -91,6 +91,8 @@ pub enum Command {
 pub struct Snapshot {
     /// All peers.
     pub peers: Vec<PeerStatus>,
+    /// What the device lost.
+    pub drops: DeviceDrops,
     /// Of every link that has a quota.
     pub quotas: QuotaCounters,
 }

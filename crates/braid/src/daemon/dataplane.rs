@@ -7,6 +7,7 @@ mod translate;
 use super::data_channel::{Command, Commands, Published, Setup, Snapshot};
 use braid_control::config::{Link, Name, XorHash};
 use braid_control::quota_file::{QuotaCounter, QuotaCounters};
+use braid_control::status::DeviceDrops;
 use braid_dataplane::{Clock, Handle};
 use braid_handshake::PublicKey;
 use braid_linux::udp::Family;
@@ -114,6 +115,11 @@ impl Bridge {
             self.count_quotas(&report);
             published.publish(Snapshot {
                 peers: self.reporter.peers(&report, &self.peers, &self.links),
+                drops: DeviceDrops {
+                    not_fetched: report.tun_dropped,
+                    refused: report.tun.refused,
+                    malformed: report.tun.malformed,
+                },
                 quotas: self.quotas(),
             });
         }

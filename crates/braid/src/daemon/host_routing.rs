@@ -2,6 +2,7 @@
 
 use super::ways::{Device, HostNetwork, Way};
 use braid_control::config::{Config, Layer, Prefix, Protocol, WhenConcentratorGone};
+use braid_engines::slot;
 use braid_linux::nft::{Firewall, KillSwitch, MssClamp, PortForward, Transport};
 use braid_linux::routing::{
     HostRouting, LinkRouting, Otherwise, Through, accepts_router_advertisements,
@@ -69,19 +70,12 @@ pub fn plan(
 
 /// Tables and priorities of one tunnel: its own and its links'.
 const LINKS_MAX: u32 = 256;
+/// Tunnels on one host keep out of each other's way by their names, see [`slot`].
 const SLOTS: u32 = 64;
 /// Far from 253 to 255, the system's, and from what people use by hand.
 const FIRST_TABLE: u32 = 519_000;
 /// Before 32766, the main table's rule.
 const FIRST_PRIORITY: u32 = 12_000;
-
-/// Tunnels on one host keep out of each other's way by their names (FNV-1a).
-fn slot(interface: &str) -> u32 {
-    let hash = interface
-        .bytes()
-        .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
-    hash % SLOTS
-}
 
 fn link_routing(link: &RoutedLink<'_>, host: &HostNetwork) -> Option<LinkRouting> {
     let device: &Device = link.ways.iter().find_map(|way| way.device.as_ref())?;

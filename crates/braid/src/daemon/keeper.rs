@@ -184,17 +184,10 @@ impl Keeper {
     }
 
     fn drain_monitor(&mut self) -> bool {
-        let mut changed = false;
-        loop {
-            match self.monitor.next_change() {
-                Ok(Some(_)) => changed = true,
-                Ok(None) => return changed,
-                Err(error) => {
-                    tracing::warn!(%error, "the kernel's news of the network are lost");
-                    return true;
-                }
-            }
-        }
+        self.monitor.drain().unwrap_or_else(|error| {
+            tracing::warn!(%error, "the kernel's news of the network are lost");
+            true
+        })
     }
 
     /// Devices, addresses or routes may have changed.

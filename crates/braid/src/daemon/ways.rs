@@ -3,6 +3,7 @@
 
 use super::host_routing;
 use braid_control::config::LinkBinding;
+use braid_engines::Numbers;
 use braid_linux::netlink::{Address, Link, Netlink, Route};
 use braid_linux::udp::Family;
 use std::io;
@@ -54,7 +55,9 @@ impl HostNetwork {
             default_routes: netlink
                 .default_routes()?
                 .into_iter()
-                .filter(|route| !host_routing::is_our_table(route.table))
+                .filter(|route| {
+                    !host_routing::is_our_table(route.table) && !Numbers::is_ours(route.table)
+                })
                 .collect(),
         })
     }
@@ -161,9 +164,14 @@ mod tests {
             carrier,
             loopback: false,
             point_to_point: false,
+            master: None,
             kind: None,
             received_dropped: 0,
             sent_dropped: 0,
+            received_packets: 0,
+            sent_packets: 0,
+            received_bytes: 0,
+            sent_bytes: 0,
         };
         let address = |interface, net: &str, global| Address {
             interface,

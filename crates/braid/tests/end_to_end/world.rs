@@ -50,7 +50,7 @@ impl World {
             eprintln!("SKIPPED: no network namespaces here: {error}");
             return None;
         }
-        let options = TopologyOptions { planned: Vec::new(), seed: 7 };
+        let options = TopologyOptions { seed: 7, ..TopologyOptions::default() };
         let topology = Topology::build(links, &options).unwrap();
         let scratch = tempfile::tempdir().unwrap();
         let home = Side::new(topology.home(), &scratch.path().join("home"));

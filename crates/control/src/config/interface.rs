@@ -87,6 +87,8 @@ pub(super) const IPV6_MIN_MTU: u16 = 1280;
 const MIN_MEMORY: u64 = 1 << 20;
 
 pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<Interface>> {
+    // What isn't a tunnel's was told apart before.
+    let _ = section.parsed::<String>("engine");
     let device = |name: &str| name.parse::<DeviceName>().ok();
     let name = section.parsed("name").or_else(|| device("braid0"));
     let private_key_file = section.parsed::<PathBuf>("private_key_file");

@@ -1,7 +1,7 @@
 use super::contradiction::{self, Sections};
 use super::diagnostic::{ConfigErrors, Diagnostics};
 use super::section::Section;
-use super::{Config, Interface, Peer, class, interface, link, peer, routing};
+use super::{Config, Interface, Peer, class, interface, link, peer, pool, routing};
 use std::cell::RefCell;
 use std::path::Path;
 use toml::de::DeTable;
@@ -47,6 +47,8 @@ fn read_sections<'t>(
             .collect(),
         routing: root.table("routing").map(routing::read),
     };
+    // For `braid pool apply`; wrong ones are errors of this config too.
+    pool::read_all(&mut root, diagnostics);
     root.finish();
     contradiction::check(&sections, &mut diagnostics.borrow_mut());
     sections

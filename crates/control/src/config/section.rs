@@ -202,6 +202,12 @@ impl<'t, 'd> Section<'t, 'd> {
         self.places.iter().any(|(name, ..)| *name == key)
     }
 
+    /// Leaves `key` to another reader of the same file.
+    pub(super) fn leave(&mut self, key: &'static str) {
+        self.known.push(key);
+        self.table.remove(key);
+    }
+
     /// Reports that `key` is missing, unless it is there but unreadable; for what can't be left out.
     pub(super) fn missing(&self, key: &str, hint: &str) {
         if self.has(key) {
@@ -219,6 +225,14 @@ impl<'t, 'd> Section<'t, 'd> {
         let place = self.places.iter().find(|(name, ..)| *name == key);
         let offset = place.map_or(self.offset, |(.., offset)| *offset);
         self.diagnostics.borrow_mut().add_with_hint(offset, what, hint);
+    }
+
+    /// Reports that `key` is here, which has a meaning only `with` something else.
+    pub(super) fn only_with(&mut self, key: &'static str, with: &str) {
+        let Some(value) = self.table.remove(key) else { return };
+        let what = format!("{} has a meaning only with {with}", self.path(key));
+        let hint = "remove it; settings of the kernel's engines are in [engine]";
+        self.diagnostics.borrow_mut().add_with_hint(value.span().start, what, hint);
     }
 
     /// Reports every key that nobody asked for; gives the places of the others.

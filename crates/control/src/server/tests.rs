@@ -1,7 +1,7 @@
 use super::*;
 use crate::client::{Client, ClientError};
 use crate::config::{Layer, Mode};
-use crate::status::{LinkStatus, PathStatus, PeerStatus, QuotaStatus};
+use crate::status::{DeviceDrops, LinkStatus, PathStatus, PeerStatus, QuotaStatus};
 use std::sync::Mutex;
 
 /// A tunnel that only writes down what it is asked.
@@ -19,6 +19,7 @@ impl Controlled for Fake {
             layer: Layer::L3,
             mode: Mode::Adaptive,
             mtu: 1500,
+            drops: DeviceDrops { not_fetched: 3, ..DeviceDrops::default() },
             uptime_s: 2.5,
             listen: Vec::new(),
             links: vec![LinkStatus {
@@ -93,6 +94,7 @@ fn status_and_metrics_are_told() {
         for line in [
             "braid_up{interface=\"braid0\",mode=\"adaptive\"} 1",
             "braid_uptime_seconds 2.5",
+            "braid_device_drops_total{reason=\"not_fetched\"} 3",
             "braid_link_quota_used_bytes{link=\"dsl\"} 40",
             "braid_peer_bytes_total{peer=\"c\\\"\\n\",direction=\"rx\"} 11",
             "braid_path_bytes_total{peer=\"c\\\"\\n\",link=\"dsl\",direction=\"tx\"} 11",

@@ -1,7 +1,7 @@
 use super::super::Global;
 use super::super::failure::{Failure, FailureKind};
 use braid_control::client::Client;
-use braid_control::config::Config;
+use braid_control::config::AnyConfig;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
@@ -15,8 +15,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Starts `braid up --foreground` in a process group of its own and waits until
 /// it answers; gives its log file.
-pub fn start(file: &Path, config: &Config, global: &Global) -> Result<PathBuf, Failure> {
-    let log = config.interface.state_dir.join(format!("{}.log", config.interface.name));
+pub fn start(file: &Path, config: &AnyConfig, global: &Global) -> Result<PathBuf, Failure> {
+    let log = config.state_dir().join(format!("{}.log", config.name()));
     let out = open_log(&log)
         .map_err(|error| Failure::io(&format!("opening the log file {}", log.display()), &error))?;
     let program = std::env::current_exe()
@@ -35,7 +35,7 @@ pub fn start(file: &Path, config: &Config, global: &Global) -> Result<PathBuf, F
         .process_group(0)
         .spawn()
         .map_err(|error| Failure::io("starting the daemon", &error))?;
-    wait_until_up(child, &Client::new(&config.interface.control), &log)?;
+    wait_until_up(child, &Client::new(config.control()), &log)?;
     Ok(log)
 }
 
@@ -54,7 +54,7 @@ fn absolute(path: &Path) -> PathBuf {
 fn wait_until_up(mut child: Child, client: &Client, log: &Path) -> Result<(), Failure> {
     let give_up = Instant::now() + PATIENCE;
     while Instant::now() < give_up {
-        if client.status().is_ok() {
+        if matches!(client.is_running(), Ok(true)) {
             return Ok(());
         }
         match child.try_wait() {

@@ -1,16 +1,18 @@
 //! systemd, where it runs and the units are installed.
 
 use super::super::failure::Failure;
-use braid_control::config::{Config, DEFAULT_CONFIG};
+use braid_control::config::{AnyConfig, DEFAULT_CONFIG};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// The unit that runs this config, if systemd runs and has it.
-pub fn unit_for(file: &Path, config: &Config) -> Option<String> {
+pub fn unit_for(file: &Path, config: &AnyConfig) -> Option<String> {
     let unit = if file == Path::new(DEFAULT_CONFIG) {
-        match config.interface.listen.is_empty() {
-            true => "braid-home.service".to_owned(),
-            false => "braid-concentrator.service".to_owned(),
+        match config {
+            AnyConfig::Tunnel(config) if !config.interface.listen.is_empty() => {
+                "braid-concentrator.service".to_owned()
+            }
+            AnyConfig::Tunnel(_) | AnyConfig::Group(_) => "braid-home.service".to_owned(),
         }
     } else {
         let directory = Path::new(DEFAULT_CONFIG).parent();

@@ -1,0 +1,28 @@
+use super::change::Target;
+use crate::cli::Global;
+use crate::cli::failure::Failure;
+use braid_pool::planner::Change;
+use clap::Args;
+
+#[derive(Args)]
+#[command(after_help = "Example:\n  braid pool add data /dev/sdd")]
+pub struct Add {
+    #[command(flatten)]
+    target: Target,
+    /// Disks or partitions: path, link or serial number
+    #[arg(required = true, value_name = "DISK")]
+    disks: Vec<String>,
+    /// Lose for good what the disk of this serial number carries (again for each disk)
+    #[arg(long, value_name = "SERIAL")]
+    erase: Vec<String>,
+}
+
+impl Add {
+    pub fn run(&self, global: &Global) -> Result<(), Failure> {
+        self.target.change(global, |seen| {
+            let disks = seen.disks(&self.disks)?;
+            let erase = seen.permission(&self.erase, &disks)?;
+            Ok(Change::Add { disks, erase })
+        })
+    }
+}

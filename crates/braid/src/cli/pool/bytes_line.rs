@@ -1,0 +1,67 @@
+use braid_units::format_duration;
+use std::io::{IsTerminal, Write, stderr};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// A line on a terminal's stderr that tells how far something is, until ended.
+pub struct BytesLine {
+    showing: Option<(Sender<()>, JoinHandle<()>)>,
+}
+
+const EVERY: Duration = Duration::from_millis(500);
+/// What is over sooner needs no line.
+const FIRST: Duration = Duration::from_secs(1);
+
+impl BytesLine {
+    /// Asks `doing` now and then for what is done and which share of all that is.
+    pub fn start(doing: impl Fn() -> (String, Option<f64>) + Send + 'static) -> BytesLine {
+        if !stderr().is_terminal() {
+            return BytesLine { showing: None };
+        }
+        let (end, ended) = mpsc::channel();
+        let began = Instant::now();
+        let show = move || {
+            let mut wait = FIRST;
+            while ended.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
+                wait = EVERY;
+                let (text, share) = doing();
+                let rest = share.map_or(String::new(), |share| left(share, began.elapsed()));
+                // With stderr closed nobody can be told.
+                let _ = write!(stderr(), "\r\x1b[K  {text}{rest}");
+                let _ = stderr().flush();
+            }
+            let _ = write!(stderr(), "\r\x1b[K");
+        };
+        BytesLine { showing: Some((end, thread::spawn(show))) }
+    }
+
+    /// Leaves the terminal clean.
+    pub fn end(mut self) {
+        if let Some((end, thread)) = self.showing.take() {
+            drop(end);
+            let _ = thread.join();
+        }
+    }
+}
+
+fn left(share: f64, took: Duration) -> String {
+    let share = share.clamp(0.0, 1.0);
+    if share < 0.005 {
+        return format!(" ({:.1} %)", share * 100.0);
+    }
+    let left = Duration::from_secs((took.as_secs_f64() * (1.0 - share) / share) as u64);
+    format!(" ({:.1} %, {} left)", share * 100.0, format_duration(left))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_left_is_what_it_took_for_as_much() {
+        assert_eq!(left(0.25, Duration::from_secs(10)), " (25.0 %, 30s left)");
+        assert_eq!(left(0.001, Duration::from_secs(10)), " (0.1 %)");
+        assert_eq!(left(7.0, Duration::from_secs(10)), " (100.0 %, 0s left)");
+    }
+}

@@ -1,0 +1,146 @@
+//! What the commands that change a pool have in common: show the plan, ask, do it with a journal.
+
+use super::progress::ProgressLine;
+use crate::cli::confirm::confirm;
+use crate::cli::failure::{self, Failure, FailureKind};
+use crate::cli::{Global, JsonFlag};
+use braid_pool::step::Plan;
+use braid_runner::host::{ConfigRoot, Host};
+use braid_runner::journal::{DEFAULT_STATE_DIR, Journal, JournalError, Log, StateDir};
+use braid_runner::system::SystemError;
+use braid_runner::{Happening, Remains, RunError};
+use clap::Args;
+use serde_json::json;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// Options of every command that makes a plan and carries it out.
+#[derive(Args)]
+pub struct Consent {
+    #[command(flatten)]
+    _json: JsonFlag,
+    /// Don't ask
+    #[arg(long, short)]
+    yes: bool,
+    /// Show the plan, change nothing
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    pub place: Place,
+}
+
+/// Where journals and the host's configuration are.
+#[derive(Args)]
+pub struct Place {
+    /// Folder of the journals
+    #[arg(long, value_name = "FOLDER", env = "BRAID_POOL_STATE_DIR", default_value = DEFAULT_STATE_DIR, hide_short_help = true)]
+    state_dir: PathBuf,
+    /// Folder that fstab and mdadm.conf are looked for below, as etc/fstab
+    #[arg(long, value_name = "FOLDER", env = "BRAID_POOL_CONFIG_ROOT", hide = true)]
+    config_root: Option<PathBuf>,
+}
+
+impl Consent {
+    /// Asks by `ask`, unless the user has said yes already.
+    pub fn confirmed(&self, ask: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
+        if self.yes { Ok(()) } else { ask() }
+    }
+
+    /// Whether nothing may be changed.
+    pub fn dry_run(&self) -> bool {
+        self.dry_run
+    }
+}
+
+impl Place {
+    pub fn state(&self) -> StateDir {
+        StateDir::new(&self.state_dir)
+    }
+
+    pub fn config(&self) -> ConfigRoot {
+        self.config_root.as_ref().map_or_else(ConfigRoot::host, ConfigRoot::at)
+    }
+}
+
+/// Shows the plan, asks, carries it out.
+pub fn carry_out(plan: Plan, consent: &Consent, global: &Global) -> Result<(), Failure> {
+    let value = |done: bool| json!({ "plan": plan, "done": done });
+    if consent.dry_run || plan.is_empty() {
+        return global.print(&value(plan.is_empty()), || plan.to_string().trim_end().to_owned());
+    }
+    let state = consent.place.state();
+    if let Some((_, record)) = state.unfinished()?.into_iter().find(|(pool, _)| *pool == plan.pool)
+    {
+        return Err(JournalError::unfinished(&plan.pool, &record).into());
+    }
+    failure::tell(plan.to_string().trim_end());
+    if !consent.yes {
+        confirm()?;
+    }
+    let mut journal = state.begin(&plan.pool, plan.clone())?;
+    go_on(&mut journal, &consent.place)?;
+    global.print(&value(true), || format!("done: {}", plan.title))
+}
+
+/// Carries out what the journal says is still to be done.
+pub fn go_on(journal: &mut Journal, place: &Place) -> Result<(), Failure> {
+    let mut line = ProgressLine::new(journal.record().plan.steps.len());
+    let mut host = host(journal, place)?;
+    let result = braid_runner::run(journal, &mut host, &mut |happening| line.show(&happening));
+    line.end();
+    result.map_err(|error| explained(&error, journal))
+}
+
+/// Undoes what the journal says was done; returns what stays.
+pub fn go_back(journal: &mut Journal, place: &Place) -> Result<Vec<Remains>, Failure> {
+    let mut line = ProgressLine::undoing();
+    let mut host = host(journal, place)?;
+    let mut show = |happening: Happening| line.show(&happening);
+    let result = braid_runner::abandon(journal, &mut host, &mut show);
+    line.end();
+    let pool = &journal.record().plan.pool;
+    result.map_err(|error| {
+        Failure::failed(format!("{error}\n`braid pool abandon {pool}` tries again"))
+    })
+}
+
+/// The host, that stops at the next quiet moment when the user presses Ctrl-C.
+fn host(journal: &Journal, place: &Place) -> Result<Host, Failure> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stop))
+            .map_err(|error| Failure::io("listening to signals", &error))?;
+    }
+    Ok(Host::new(place.config(), journal.folder().join("output.log"), stop))
+}
+
+fn explained(error: &RunError, journal: &Journal) -> Failure {
+    let pool = &journal.record().plan.pool;
+    let how = match error {
+        RunError::BeingAbandoned { .. } => return Failure::failed(error.to_string()),
+        RunError::System { error: SystemError::Stopped, .. } => {
+            "; what the kernel is at goes on by itself"
+        }
+        _ => "",
+    };
+    let hint = format!(
+        "`braid pool resume {pool}` goes on, `braid pool abandon {pool}` undoes what was done; what commands said is in {}",
+        journal.folder().join("output.log").display()
+    );
+    Failure::failed(format!("{error}{how}\n{hint}"))
+}
+
+impl From<JournalError> for Failure {
+    fn from(error: JournalError) -> Self {
+        let kind = match &error {
+            JournalError::Io { error, .. }
+                if error.kind() == std::io::ErrorKind::PermissionDenied =>
+            {
+                FailureKind::Permission
+            }
+            _ => FailureKind::Failed,
+        };
+        Failure::new(kind, error.to_string())
+    }
+}

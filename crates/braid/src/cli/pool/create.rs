@@ -1,0 +1,63 @@
+use super::carry_out::{Consent, carry_out};
+use super::seen::Seen;
+use crate::cli::Global;
+use crate::cli::failure::Failure;
+use braid_pool::layout::{Layout, MdFilesystem};
+use braid_pool::planner::{self, NewPool, PoolName};
+use braid_pool::uuid::Uuid;
+use clap::Args;
+
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  braid pool create data --layout btrfs-raid1 /dev/sdb /dev/sdc --mount /srv/data\n  braid pool create fast --layout md-raid10-f2 --fs xfs /dev/sdd /dev/sde --erase WD-WCC4E1 --dry-run"
+)]
+pub struct Create {
+    #[command(flatten)]
+    consent: Consent,
+    /// The pool's name: label of the filesystem and name of the array
+    name: PoolName,
+    /// Such as btrfs-raid1, md-raid10-f2; `braid pool plan` ranks them
+    #[arg(long)]
+    layout: Layout,
+    /// What an md array carries: ext4 or xfs
+    #[arg(long, value_name = "FILESYSTEM", default_value = "ext4")]
+    fs: MdFilesystem,
+    /// Where it is mounted, now and at boot [default: /srv/NAME]
+    #[arg(long, value_name = "PATH")]
+    mount: Option<String>,
+    /// Lose for good what the disk of this serial number carries (again for each disk)
+    #[arg(long, value_name = "SERIAL")]
+    erase: Vec<String>,
+    /// Take a layout that its own makers call unstable
+    #[arg(long)]
+    accept_unstable: bool,
+    /// Disks or partitions: path, link or serial number
+    #[arg(required = true, value_name = "DISK")]
+    disks: Vec<String>,
+}
+
+impl Create {
+    pub fn run(&self, global: &Global) -> Result<(), Failure> {
+        let seen = Seen::now(&self.consent.place.config());
+        let disks = seen.disks(&self.disks)?;
+        let mount_at = self.mount.clone().unwrap_or_else(|| format!("/srv/{}", self.name));
+        let new = NewPool {
+            name: self.name.clone(),
+            layout: self.layout,
+            filesystem: self.fs,
+            erase: seen.permission(&self.erase, &disks)?,
+            disks,
+            mount_at,
+            array: random_uuid()?,
+            filesystem_uuid: random_uuid()?,
+            accept_unstable: self.accept_unstable,
+        };
+        carry_out(planner::create(&new, &seen.host)?, &self.consent, global)
+    }
+}
+
+pub fn random_uuid() -> Result<Uuid, Failure> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(|error| Failure::failed(format!("no random: {error}")))?;
+    Ok(Uuid::from_random_bytes(bytes))
+}

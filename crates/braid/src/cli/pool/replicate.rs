@@ -1,0 +1,186 @@
+use super::bytes_line::BytesLine;
+use super::reach::Reach;
+use crate::cli::failure::{Failure, FailureKind, tell};
+use crate::cli::{Global, JsonFlag};
+use braid_replica::exact_path::ExactPath;
+use braid_replica::listener::{self, Key};
+use braid_replica::replicate::{Outcome, Place, Replication};
+use braid_replica::sink;
+use braid_replica::source::{self, Manner, Sent, Watch};
+use braid_replica::wire::Selection;
+use braid_units::{ByteSize, Rate, format_duration};
+use clap::Args;
+use serde::Serialize;
+use serde_json::json;
+use std::io::{IsTerminal, stderr};
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  braid pool replicate /data/.snapshots nas:/backup/data
+  braid pool replicate --newest --limit 20Mbit /data/.snapshots ssh://me@nas:2222/backup
+  braid pool replicate nas:/backup/data /restored            (pull)
+  braid pool replicate --serve 10.9.0.1:7000 --key /etc/braid/replica.key --into /backup
+  braid pool replicate --key /etc/braid/replica.key /data/.snapshots tcp://10.9.0.1:7000/data
+  braid pool replicate --forget /backup/data
+
+Interrupted at any time, the same command goes on where it stopped. The other
+computer needs braid too, and root there, as here. --serve is for networks that
+are encrypted already, as Braid's tunnel is.")]
+pub struct Replicate {
+    #[command(flatten)]
+    _json: JsonFlag,
+    /// A folder of snapshots, or one snapshot; here or elsewhere
+    #[arg(required_unless_present_any = ["serve", "forget"], value_name = "FROM")]
+    from: Option<Place>,
+    /// The folder for the replicas, on btrfs; here or elsewhere
+    #[arg(required_unless_present_any = ["serve", "forget"], value_name = "TO")]
+    to: Option<Place>,
+    /// Of each subvolume only its newest snapshot
+    #[arg(long)]
+    newest: bool,
+    /// Send at most so fast
+    #[arg(long, value_name = "RATE")]
+    limit: Option<Rate>,
+    /// How often a broken connection is made anew without getting on; 0 for never
+    #[arg(long, default_value_t = 20, value_name = "N")]
+    retries: u32,
+    /// Only show what would be sent
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    reach: Reach,
+    /// Listen here for replicas instead
+    #[arg(long, value_name = "ADDRESS:PORT", requires = "into", requires = "key", conflicts_with_all = ["from", "to"])]
+    serve: Option<String>,
+    /// The folder below which --serve keeps replicas
+    #[arg(long, value_name = "FOLDER")]
+    into: Option<PathBuf>,
+    /// Delete what was begun in this folder and not completed
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["from", "to", "serve"])]
+    forget: Option<PathBuf>,
+}
+
+impl Replicate {
+    pub fn run(&self, global: &Global) -> Result<(), Failure> {
+        if let Some(folder) = &self.forget {
+            return forget(folder, global);
+        }
+        if let (Some(address), Some(folder)) = (&self.serve, &self.into) {
+            return serve(address, folder, self.reach.key()?.as_ref());
+        }
+        let (Some(from), Some(to)) = (self.from.clone(), self.to.clone()) else {
+            return Err(Failure::new(FailureKind::Usage, "from where, and to where?"));
+        };
+        if self.dry_run {
+            return self.show_what_would_be_sent(&from, global);
+        }
+        let watch = Arc::new(Watch::default());
+        let replication = Replication {
+            from,
+            to,
+            newest: self.newest,
+            retries: self.retries,
+            connector: self.reach.connector()?,
+            manner: Manner {
+                limit: self.limit,
+                estimate: stderr().is_terminal(),
+                watch: Arc::clone(&watch),
+            },
+        };
+        let line = BytesLine::start(move || doing(&watch));
+        let outcome = replication.run(|error, pause| {
+            tell(&format!("{error}; trying again in {}", format_duration(pause)));
+        });
+        line.end();
+        let outcome = outcome?;
+        global.print(&outcome, || text(&outcome))
+    }
+
+    /// What is there is known only by asking there; this shows what is here.
+    fn show_what_would_be_sent(&self, from: &Place, global: &Global) -> Result<(), Failure> {
+        let Place::Local(path) = from else {
+            let text = "--dry-run looks at snapshots on this computer only";
+            return Err(Failure::new(FailureKind::Usage, text));
+        };
+        let path = ExactPath::from(path.as_path());
+        let choice = source::chosen(&Selection { path, newest: self.newest })?;
+        #[derive(Serialize)]
+        struct Wanted {
+            snapshots: Vec<ExactPath>,
+        }
+        let snapshots = choice.wanted.into_iter().map(|one| one.name.into()).collect();
+        let wanted = Wanted { snapshots };
+        global.print(&wanted, || {
+            let names: Vec<String> = wanted.snapshots.iter().map(ToString::to_string).collect();
+            format!("those of these that aren't there yet would be sent:\n{}", names.join("\n"))
+        })
+    }
+}
+
+fn serve(address: &str, folder: &std::path::Path, key: Option<&Key>) -> Result<(), Failure> {
+    let key = key.ok_or_else(|| Failure::new(FailureKind::Usage, "--serve needs --key"))?;
+    let listener = TcpListener::bind(address)
+        .map_err(|error| Failure::io(&format!("listening on {address}"), &error))?;
+    Ok(listener::serve(&listener, folder, key, tell)?)
+}
+
+fn forget(folder: &std::path::Path, global: &Global) -> Result<(), Failure> {
+    let begun = sink::abandon(folder)?;
+    let name = begun.map(|begin| begin.name.to_string());
+    global.print(&json!({ "deleted": name }), || match &name {
+        Some(name) => format!("deleted what had come of {name}"),
+        None => "nothing was begun there".to_owned(),
+    })
+}
+
+/// What the progress line says.
+fn doing(watch: &Watch) -> (String, Option<f64>) {
+    let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+    let (position, expected) = (load(&watch.position), load(&watch.expected));
+    let count = match load(&watch.snapshots) {
+        0 => String::new(),
+        all => format!("snapshot {} of {all}, ", (load(&watch.done) + 1).min(all)),
+    };
+    let text = match position < load(&watch.resumed_at) {
+        true => format!("{count}finding where it stopped: {}", ByteSize::from_bytes(position)),
+        false => format!("{count}{}", ByteSize::from_bytes(position)),
+    };
+    (text, (expected > 0).then(|| position as f64 / expected as f64))
+}
+
+fn text(outcome: &Outcome) -> String {
+    let report = &outcome.report;
+    let mut lines: Vec<String> = report.snapshots.iter().map(line).collect();
+    lines.push(match report.already_there {
+        0 => format!("{} replicated to {}", report.snapshots.len(), report.place),
+        there => format!(
+            "{} replicated to {}, {there} were there already",
+            report.snapshots.len(),
+            report.place
+        ),
+    });
+    lines.join("\n")
+}
+
+fn line(sent: &Sent) -> String {
+    let parent = match &sent.parent {
+        Some(parent) => format!("difference to {parent}"),
+        None => "all of it".to_owned(),
+    };
+    let resumed = match sent.resumed_at {
+        0 => String::new(),
+        at => format!(", went on at {}", ByteSize::from_bytes(at)),
+    };
+    format!(
+        "{}: {parent}, {} in {}{resumed}",
+        sent.name,
+        ByteSize::from_bytes(sent.stream_bytes),
+        format_duration(Duration::from_millis((sent.seconds * 1e3) as u64)),
+    )
+}

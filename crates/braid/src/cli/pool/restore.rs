@@ -1,0 +1,56 @@
+use crate::cli::failure::Failure;
+use crate::cli::{Global, JsonFlag};
+use braid_replica::restore::{Restoration, Way};
+use clap::Args;
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  braid pool restore /data/.snapshots/home.20261121T235646Z --to /data/home-restored
+  braid pool restore /data/.snapshots/home.20261121T235646Z/me/letter.txt --to /data/home/me/letter.txt
+  braid pool restore /data/.snapshots/home.20261121T235646Z --to /data/home --replace
+
+A whole snapshot comes back as a writable subvolume when it stays on its
+filesystem, and as a copy otherwise. Nothing is ever overwritten: with --replace,
+what is there is moved aside.")]
+pub struct Restore {
+    #[command(flatten)]
+    _json: JsonFlag,
+    /// A snapshot, or a file or folder inside one
+    from: PathBuf,
+    /// Where it shall be
+    #[arg(long, value_name = "PATH")]
+    to: PathBuf,
+    /// Move aside what is there
+    #[arg(long)]
+    replace: bool,
+    /// Only show what would be done
+    #[arg(long)]
+    dry_run: bool,
+}
+
+impl Restore {
+    pub fn run(&self, global: &Global) -> Result<(), Failure> {
+        let restoration =
+            Restoration { from: self.from.clone(), to: self.to.clone(), replace: self.replace };
+        let now = SystemTime::now();
+        let restored = match self.dry_run {
+            true => restoration.plan(now)?,
+            false => restoration.carry_out(now)?,
+        };
+        global.print(&restored, || {
+            let way = match restored.way {
+                Way::Subvolume => "a writable subvolume",
+                Way::Copy => "a copy",
+            };
+            let word = if self.dry_run { "would be" } else { "is" };
+            let aside = match &restored.moved_aside {
+                Some(aside) => format!("\nwhat was there {word} now {aside}"),
+                None => String::new(),
+            };
+            format!("{} {word} {way}{aside}", restored.to)
+        })
+    }
+}

@@ -1,0 +1,170 @@
+use super::PoolNames;
+use crate::cli::failure::{Failure, FailureKind, print_line};
+use crate::cli::{Global, JsonFlag};
+use braid_pool::observed::ObservedPool;
+use clap::Args;
+use serde_json::json;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  braid pool scrub schedule --all\n  braid pool scrub schedule photos --on weekly --jitter 12h\n  braid pool scrub schedule photos --remove"
+)]
+pub struct Schedule {
+    #[command(flatten)]
+    _json: JsonFlag,
+    #[command(flatten)]
+    pools: PoolNames,
+    /// When: systemd's calendar expressions
+    #[arg(long, default_value = "monthly", value_name = "CALENDAR")]
+    on: String,
+    /// Begin up to so much later, so that not all pools and computers begin at once
+    #[arg(long, default_value = "24h", value_name = "TIME", value_parser = braid_units::parse_duration)]
+    jitter: std::time::Duration,
+    /// Stop scrubbing regularly
+    #[arg(long)]
+    remove: bool,
+    /// Only show the units
+    #[arg(long)]
+    dry_run: bool,
+    /// Where systemd's units are
+    #[arg(long, default_value = "/etc/systemd/system", value_name = "FOLDER", hide = true)]
+    units: PathBuf,
+}
+
+/// A unit's file.
+struct Unit {
+    name: String,
+    text: String,
+}
+
+impl Schedule {
+    pub fn run(&self, global: &Global) -> Result<(), Failure> {
+        let pools = self.pools.required()?;
+        let timers: Vec<Unit> = pools.iter().map(|pool| self.timer(pool)).collect();
+        let mut units = vec![service()];
+        units.extend(timers);
+        if self.dry_run {
+            return show(&units, global);
+        }
+        let is_default = self.units == Path::new("/etc/systemd/system");
+        if is_default && !Path::new("/run/systemd/system").exists() {
+            let message = "systemd doesn't run here; let cron do `braid pool scrub start --all --wait` instead, at a time of this host's own";
+            return Err(Failure::failed(message));
+        }
+        match self.remove {
+            true => self.take_away(&units, is_default)?,
+            false => self.put(&units, is_default)?,
+        }
+        let word =
+            if self.remove { "not scrubbed regularly any more" } else { "scrubbed regularly" };
+        let names: Vec<String> = pools.iter().map(ObservedPool::name).collect();
+        let files: Vec<&str> = units.iter().map(|unit| unit.name.as_str()).collect();
+        global.print(&json!({ "pools": names, "units": files, "removed": self.remove }), || {
+            names.iter().map(|name| format!("{name}: {word}")).collect::<Vec<_>>().join("\n")
+        })
+    }
+
+    fn timer(&self, pool: &ObservedPool) -> Unit {
+        let (name, on) = (one_line(&pool.name()), one_line(&self.on));
+        let jitter = self.jitter.as_secs();
+        Unit {
+            name: format!("braid-pool-scrub@{}.timer", pool.uuid()),
+            text: format!(
+                "# Made by `braid pool scrub schedule`.\n\
+                 [Unit]\nDescription=Scrub of the pool {name}\n\n\
+                 [Timer]\nOnCalendar={on}\nRandomizedDelaySec={jitter}\n\
+                 # A computer that was off makes up for it.\nPersistent=true\n\n\
+                 [Install]\nWantedBy=timers.target\n"
+            ),
+        }
+    }
+
+    fn put(&self, units: &[Unit], enable: bool) -> Result<(), Failure> {
+        for unit in units {
+            let file = self.units.join(&unit.name);
+            let doing = format!("writing {}", file.display());
+            fs::write(&file, &unit.text).map_err(|error| Failure::io(&doing, &error))?;
+        }
+        if !enable {
+            return Ok(());
+        }
+        systemctl(&["daemon-reload"])?;
+        timers(units).try_for_each(|timer| systemctl(&["enable", "--now", timer]))
+    }
+
+    /// The service stays: other pools' timers start it.
+    fn take_away(&self, units: &[Unit], disable: bool) -> Result<(), Failure> {
+        for timer in timers(units) {
+            let file = self.units.join(timer);
+            if !file.exists() {
+                continue;
+            }
+            if disable {
+                systemctl(&["disable", "--now", timer])?;
+            }
+            let doing = format!("removing {}", file.display());
+            fs::remove_file(&file).map_err(|error| Failure::io(&doing, &error))?;
+        }
+        if disable { systemctl(&["daemon-reload"]) } else { Ok(()) }
+    }
+}
+
+/// One for all pools: the instance is the pool's UUID, in which nothing needs an escape.
+fn service() -> Unit {
+    Unit {
+        name: "braid-pool-scrub@.service".to_owned(),
+        text: "# Made by `braid pool scrub schedule`.\n\
+               [Unit]\nDescription=Scrub of the pool %i\n\n\
+               [Service]\nType=oneshot\nExecStart=/usr/bin/braid pool scrub start --wait %i\n\
+               # Errors that were corrected are no failure of the service.\nSuccessExitStatus=10\n\
+               Nice=19\nIOSchedulingClass=idle\n"
+            .to_owned(),
+    }
+}
+
+fn timers(units: &[Unit]) -> impl Iterator<Item = &str> {
+    units.iter().map(|unit| unit.name.as_str()).filter(|name| name.ends_with(".timer"))
+}
+
+/// A label may have a newline in it, a unit's line may not; `%` begins a specifier.
+fn one_line(text: &str) -> String {
+    text.replace(|c: char| c.is_control(), " ").replace('%', "%%")
+}
+
+fn show(units: &[Unit], global: &Global) -> Result<(), Failure> {
+    let texts: serde_json::Map<String, serde_json::Value> =
+        units.iter().map(|unit| (unit.name.clone(), json!(unit.text))).collect();
+    if global.json {
+        return global.print(&json!({ "units": texts }), String::new);
+    }
+    units.iter().try_for_each(|unit| print_line(&format!("{}:\n{}", unit.name, unit.text)))
+}
+
+fn systemctl(arguments: &[&str]) -> Result<(), Failure> {
+    let output = Command::new("systemctl")
+        .args(arguments)
+        .output()
+        .map_err(|error| Failure::io("systemctl", &error))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let message = format!("systemctl {}: {}", arguments.join(" "), said.trim());
+    Err(Failure::new(FailureKind::Failed, message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_label_can_not_write_lines_of_its_own_into_a_unit() {
+        assert_eq!(
+            one_line("a\n[Service]\nExecStart=/bin/sh 100%"),
+            "a [Service] ExecStart=/bin/sh 100%%"
+        );
+    }
+}

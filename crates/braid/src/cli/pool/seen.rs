@@ -1,0 +1,63 @@
+//! The host's disks and pools as they are when a command begins.
+
+use super::named;
+use crate::cli::failure::{Failure, FailureKind};
+use braid_disks::{AskSmart, HostRoot, Inventory, NoSuchDisk};
+use braid_pool::disk::{Disk, DiskId, ErasePermission};
+use braid_pool::observed::{ObservedHost, ObservedPool};
+use braid_pool::planner::Refused;
+use braid_runner::host::ConfigRoot;
+
+pub struct Seen {
+    pub inventory: Inventory,
+    pub pools: Vec<ObservedPool>,
+    pub host: ObservedHost,
+}
+
+impl Seen {
+    /// Looks at everything but the disks' health.
+    pub fn now(config: &ConfigRoot) -> Seen {
+        let root = HostRoot::real();
+        let inventory = Inventory::take(&root, AskSmart::No);
+        let pools = braid_disks::pools::observe(&root, &inventory);
+        Seen { inventory, pools, host: braid_runner::host::observe_host(config) }
+    }
+
+    /// The pool of this name or UUID.
+    pub fn pool(&self, name: &str) -> Result<&ObservedPool, Failure> {
+        named::one(&self.pools, name)
+    }
+
+    /// The disks that the user names.
+    pub fn disks(&self, names: &[String]) -> Result<Vec<Disk>, Failure> {
+        names.iter().map(|name| Ok(self.inventory.find(name)?.clone())).collect()
+    }
+
+    /// The user's `--erase`, each of which must be of one of these disks.
+    pub fn permission(&self, erase: &[String], disks: &[Disk]) -> Result<ErasePermission, Failure> {
+        let permission = ErasePermission::for_disks(erase.iter().map(DiskId::new));
+        match permission.of_nobody(disks).first() {
+            None => Ok(permission),
+            Some(id) => {
+                let ids: Vec<String> = disks.iter().map(|disk| disk.id().to_string()).collect();
+                let message = format!(
+                    "--erase {id}: none of the disks named has this serial number; theirs are {}",
+                    ids.join(", ")
+                );
+                Err(Failure::new(FailureKind::Usage, message))
+            }
+        }
+    }
+}
+
+impl From<NoSuchDisk> for Failure {
+    fn from(error: NoSuchDisk) -> Self {
+        Failure::failed(error.to_string())
+    }
+}
+
+impl From<Refused> for Failure {
+    fn from(refused: Refused) -> Self {
+        Failure::failed(refused.to_string())
+    }
+}

@@ -1,0 +1,93 @@
+use crate::cli::failure::{Failure, tell};
+use crate::cli::status_table::columns;
+use crate::cli::{Global, JsonFlag};
+use braid_replica::exact_path::ExactPath;
+use braid_replica::snapshot::{self, Present};
+use braid_replica::timestamp;
+use clap::Args;
+use serde::Serialize;
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  braid pool snapshot --into /data/.snapshots /data/home '/data/my photos'
+  braid pool snapshot --into /data/.snapshots --list
+
+Several subvolumes are taken one after the other: each snapshot is of one
+instant, but not all of the same. What belongs together (a database and its log)
+belongs into one subvolume.")]
+pub struct Snapshot {
+    #[command(flatten)]
+    _json: JsonFlag,
+    /// The folder for the snapshots, on the same filesystem
+    #[arg(long, value_name = "FOLDER")]
+    into: PathBuf,
+    /// List the snapshots in the folder instead
+    #[arg(long, conflicts_with_all = ["subvolumes", "dry_run"])]
+    list: bool,
+    /// Only show what would be taken
+    #[arg(long)]
+    dry_run: bool,
+    /// The subvolumes
+    #[arg(required_unless_present = "list", value_name = "SUBVOLUME")]
+    subvolumes: Vec<PathBuf>,
+}
+
+#[derive(Serialize)]
+struct Report {
+    taken: bool,
+    snapshots: Vec<Row>,
+}
+
+#[derive(Serialize)]
+struct Row {
+    subvolume: ExactPath,
+    snapshot: ExactPath,
+}
+
+#[derive(Serialize)]
+struct Listing {
+    snapshots: Vec<Present>,
+}
+
+impl Snapshot {
+    pub fn run(&self, global: &Global) -> Result<(), Failure> {
+        if self.list {
+            let listing = Listing { snapshots: snapshot::list(&self.into)? };
+            return global.print(&listing, || table(&listing.snapshots));
+        }
+        let intended = snapshot::intend(&self.subvolumes, &self.into, SystemTime::now())?;
+        if !self.dry_run {
+            snapshot::take(&intended, &self.into)?;
+        }
+        let row = |one: &snapshot::Intended| Row {
+            subvolume: one.subvolume.clone().into(),
+            snapshot: one.snapshot.clone().into(),
+        };
+        let report = Report { taken: !self.dry_run, snapshots: intended.iter().map(row).collect() };
+        if intended.len() > 1 && !global.json {
+            tell("each snapshot is of one instant, but not all of the same");
+        }
+        global.print(&report, || {
+            let line = |row: &Row| format!("{} -> {}", row.subvolume, row.snapshot);
+            report.snapshots.iter().map(line).collect::<Vec<_>>().join("\n")
+        })
+    }
+}
+
+fn table(snapshots: &[Present]) -> String {
+    if snapshots.is_empty() {
+        return "no snapshots".to_owned();
+    }
+    let mut rows = vec![["NAME", "TAKEN", "REPLICA"].map(str::to_owned).to_vec()];
+    rows.extend(snapshots.iter().map(|one| {
+        vec![
+            one.name.to_string(),
+            timestamp::format(SystemTime::UNIX_EPOCH + one.taken),
+            if one.received_uuid.is_some() { "yes" } else { "-" }.to_owned(),
+        ]
+    }));
+    columns(&rows).join("\n")
+}

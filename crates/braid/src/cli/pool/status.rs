@@ -1,0 +1,118 @@
+use super::named::choose;
+use super::verdict::Verdict;
+use crate::cli::failure::Failure;
+use crate::cli::status_table::columns;
+use crate::cli::{Global, JsonFlag};
+use braid_disks::{AskSmart, HostRoot, Inventory, pools};
+use braid_pool::observed::ObservedPool;
+use braid_pool::summary::{State, Summary};
+use braid_units::ByteSize;
+use clap::Args;
+use serde::Serialize;
+use std::process::ExitCode;
+
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  braid pool status\n  braid pool status photos --json | jq '.pools[].members'\n\nExit codes: 0 all pools are whole, 10 one is rebuilding or stopped, 11 one is degraded, 12 one has failed"
+)]
+pub struct Status {
+    #[command(flatten)]
+    _json: JsonFlag,
+    /// Only these pools, by name or UUID
+    pools: Vec<String>,
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Report<'a> {
+    pools: Vec<Entry<'a>>,
+}
+
+#[derive(Serialize)]
+struct Entry<'a> {
+    summary: Summary,
+    #[serde(flatten)]
+    observed: &'a ObservedPool,
+}
+
+impl Status {
+    pub fn run(&self, global: &Global) -> Result<ExitCode, Failure> {
+        let host = HostRoot::real();
+        let inventory = Inventory::take(&host, AskSmart::No);
+        let pools = choose(pools::observe(&host, &inventory), &self.pools)?;
+        let entry = |observed| Entry { summary: Summary::of(observed), observed };
+        let report = Report { pools: pools.iter().map(entry).collect() };
+        global.print(&report, || table(report.pools.iter().map(|entry| &entry.summary)))?;
+        let worst = report.pools.iter().map(|entry| verdict(entry.summary.state)).max();
+        Ok(worst.unwrap_or(Verdict::Well).into())
+    }
+}
+
+/// How bad a state is.
+pub fn verdict(state: State) -> Verdict {
+    match state {
+        State::Whole => Verdict::Well,
+        State::Stopped | State::Rebuilding => Verdict::Attention,
+        State::Degraded => Verdict::Danger,
+        State::Failed => Verdict::Lost,
+    }
+}
+
+const HEAD: [&str; 8] = ["POOL", "LAYOUT", "STATE", "DISKS", "SIZE", "USED", "MOUNTED AT", "RUNS"];
+
+fn table<'a>(summaries: impl Iterator<Item = &'a Summary>) -> String {
+    let mut rows = vec![HEAD.map(str::to_owned).to_vec()];
+    rows.extend(summaries.map(row));
+    match rows.len() {
+        1 => "no pools".to_owned(),
+        _ => columns(&rows).join("\n"),
+    }
+}
+
+fn row(summary: &Summary) -> Vec<String> {
+    let none = || "-".to_owned();
+    let size = |bytes: Option<u64>| {
+        bytes.map_or_else(none, |bytes| ByteSize::from_bytes(bytes).to_string())
+    };
+    vec![
+        summary.name.clone(),
+        summary.layout.clone(),
+        summary.state.to_string(),
+        match summary.lacking {
+            0 => summary.disks.to_string(),
+            lacking => format!("{} of {}", summary.disks.saturating_sub(lacking), summary.disks),
+        },
+        size(summary.size_bytes),
+        size(summary.used_bytes),
+        summary.mounted_at.clone().unwrap_or_else(none),
+        summary.activity.as_ref().map_or_else(none, ToString::to_string),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use braid_pool::summary::Activity;
+    use braid_pool::uuid::Uuid;
+
+    #[test]
+    fn a_pool_is_one_line() {
+        let summary = Summary {
+            name: "photos".into(),
+            uuid: Uuid::from_bytes([1; 16]),
+            layout: "md-raid10-f2".into(),
+            state: State::Rebuilding,
+            disks: 4,
+            lacking: 1,
+            size_bytes: Some(8_000_000_000_000),
+            used_bytes: None,
+            mounted_at: Some("/srv".into()),
+            activity: Some(Activity { name: "recovery".into(), done: Some(0.5) }),
+        };
+        let expected = "\
+POOL    LAYOUT        STATE       DISKS   SIZE  USED  MOUNTED AT  RUNS
+photos  md-raid10-f2  rebuilding  3 of 4  8TB   -     /srv        recovery 50 %";
+        assert_eq!(table([&summary].into_iter()), expected);
+        assert_eq!(table(std::iter::empty()), "no pools");
+    }
+}

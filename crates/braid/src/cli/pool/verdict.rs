@@ -1,0 +1,23 @@
+//! What the exit status of looking at pools tells a script.
+
+use std::process::ExitCode;
+
+/// From best to worst; the numbers stay as they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Verdict {
+    /// All is well.
+    Well = 0,
+    /// Something should be mended, or is being mended; the data is safe for now.
+    Attention = 10,
+    /// Redundancy is lost or data is in danger.
+    Danger = 11,
+    /// Data can't be reached.
+    Lost = 12,
+}
+
+impl From<Verdict> for ExitCode {
+    fn from(verdict: Verdict) -> ExitCode {
+        ExitCode::from(verdict as u8)
+    }
+}

@@ -1,0 +1,191 @@
+//! The thread that keeps the host as the group's set-up says: what the kernel
+//! drops with a link that goes is set again when it is back.
+
+use super::super::ways::HostNetwork;
+use super::watcher::Watcher;
+use super::{observe, proxy};
+use braid_control::config::GroupConfig;
+use braid_engines::{Engine, Group};
+use braid_linux::netlink::{Monitor, Netlink};
+use braid_linux::poller::{Interest, Poller, Token, Waker};
+use braid_linux::routing::{Failure, Item, Journal};
+use std::io;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// What the keeper shows of its state.
+#[derive(Clone, Debug, Default)]
+pub struct View {
+    /// Links that take no part now, by number, and why.
+    pub left_out: Vec<(u32, String)>,
+    /// What could not be set up.
+    pub troubles: Vec<String>,
+}
+
+/// Asks the keeper, from other threads.
+pub struct KeeperHandle {
+    stop: Mutex<Sender<Sender<io::Result<()>>>>,
+    waker: Waker,
+    view: Arc<Mutex<View>>,
+}
+
+struct Keeper {
+    config: GroupConfig,
+    journal: Journal,
+    netlink: Netlink,
+    monitor: Monitor,
+    poller: Poller,
+    stop: Receiver<Sender<io::Result<()>>>,
+    watcher: Watcher,
+    view: Arc<Mutex<View>>,
+}
+
+const MONITOR: Token = Token(0);
+const QUESTION: Token = Token(1);
+/// Programs that ended are started again, and what failed is tried again.
+const TICK: Duration = Duration::from_secs(2);
+/// A DHCP client changes several things one after the other: wait for all.
+const SETTLE: Duration = Duration::from_millis(50);
+
+impl KeeperHandle {
+    /// Sets the group up and starts the thread. On an error, nothing stays.
+    pub fn start(config: GroupConfig, journal: Journal) -> io::Result<KeeperHandle> {
+        let poller = Poller::new()?;
+        let waker = poller.waker(QUESTION)?;
+        let monitor = Monitor::open()?;
+        poller.add(&monitor, MONITOR, Interest::Read)?;
+        let (stop, stopped) = channel();
+        let view = Arc::new(Mutex::new(View::default()));
+        let mut keeper = Keeper {
+            watcher: Watcher::start(&config, poller.waker(QUESTION)?)?,
+            config,
+            journal,
+            netlink: Netlink::open()?,
+            monitor,
+            poller,
+            stop: stopped,
+            view: view.clone(),
+        };
+        keeper.begin()?;
+        std::thread::Builder::new().name("braid-group".into()).spawn(move || keeper.run())?;
+        Ok(KeeperHandle { stop: Mutex::new(stop), waker, view })
+    }
+
+    /// Takes back all that was set on the host.
+    pub fn stop(&self) -> io::Result<()> {
+        let (done, is_done) = channel();
+        let stop = self.stop.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if stop.send(done).is_err() {
+            return Ok(());
+        }
+        self.waker.wake();
+        // An error means that it has ended: then it is done as well.
+        is_done.recv().unwrap_or(Ok(()))
+    }
+
+    /// What it shows now.
+    pub fn view(&self) -> View {
+        self.view.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Keeper {
+    fn begin(&mut self) -> io::Result<()> {
+        let failures = self.follow()?;
+        // PPP's device comes with the other end, so its routes may have to wait.
+        let patient = matches!(self.config.group.engine, Engine::PppoeMultilink(_));
+        let fatal: Vec<&Failure> = failures
+            .iter()
+            .filter(|failure| !patient || matches!(failure.item, Item::Operation(_)))
+            .collect();
+        if fatal.is_empty() {
+            return Ok(());
+        }
+        let told: Vec<String> = fatal.iter().map(ToString::to_string).collect();
+        for failure in self.journal.undo()? {
+            tracing::warn!("taking it back: {failure}");
+        }
+        Err(io::Error::other(told.join("; ")))
+    }
+
+    fn run(mut self) {
+        let mut settling: Option<Instant> = None;
+        let mut next = Instant::now() + TICK;
+        loop {
+            let until = settling.map_or(next, |settled| settled.min(next));
+            let wait = until.saturating_duration_since(Instant::now());
+            if let Err(error) = self.poller.wait(Some(wait)).map(|events| events.for_each(drop)) {
+                tracing::error!(%error, "waiting for changes of the host's network");
+                std::thread::sleep(TICK);
+            }
+            if let Ok(done) = self.stop.try_recv() {
+                // An asker that went away needs no answer.
+                let _ = done.send(self.end());
+                return;
+            }
+            if self.drain_monitor() || self.watcher.has_changed() {
+                settling.get_or_insert_with(|| Instant::now() + SETTLE);
+            }
+            let now = Instant::now();
+            if settling.is_some_and(|until| now >= until) || now >= next {
+                settling = None;
+                next = now + TICK;
+                if let Err(error) = self.follow() {
+                    tracing::error!(%error, "following the host's network");
+                }
+            }
+        }
+    }
+
+    fn drain_monitor(&mut self) -> bool {
+        self.monitor.drain().unwrap_or_else(|error| {
+            tracing::warn!(%error, "the kernel's news of the network are lost");
+            true
+        })
+    }
+
+    /// Makes the host as the set-up of the links that are there says.
+    fn follow(&mut self) -> io::Result<Vec<Failure>> {
+        let host = HostNetwork::observe(&mut self.netlink)?;
+        let (mut group, mut left_out) = observe::group(&self.config, &host);
+        self.watcher.follow(&group);
+        self.leave_out_silent(&mut group, &mut left_out);
+        let setup = group.setup();
+        let mut items: Vec<Item> = setup.operations.into_iter().map(Item::from).collect();
+        items.extend(proxy::rules(&self.config));
+        let failures = self.journal.reconcile(&items)?;
+        let troubles: Vec<String> =
+            failures.iter().map(ToString::to_string).chain(setup.notes).collect();
+        let mut view = self.view.lock().unwrap_or_else(PoisonError::into_inner);
+        for trouble in troubles.iter().filter(|trouble| !view.troubles.contains(trouble)) {
+            tracing::warn!("{trouble}");
+        }
+        if view.left_out != left_out {
+            for (number, why) in &left_out {
+                let name = self.config.group.link(*number).map_or("?", |link| &link.name);
+                tracing::info!(link = name, "takes no part: {why}");
+            }
+        }
+        *view = View { left_out, troubles };
+        Ok(failures)
+    }
+
+    fn leave_out_silent(&self, group: &mut Group, left_out: &mut Vec<(u32, String)>) {
+        for link in &mut group.links {
+            if let Some(host) = self.watcher.silent(link.number) {
+                link.silent = true;
+                left_out.push((link.number, format!("{host} doesn't answer")));
+            }
+        }
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        let failures = self.journal.undo()?;
+        if failures.is_empty() {
+            return Ok(());
+        }
+        let told: Vec<String> = failures.iter().map(ToString::to_string).collect();
+        Err(io::Error::other(told.join("; ")))
+    }
+}

@@ -1,0 +1,105 @@
+//! What the host's network says of a group's links.
+
+use super::super::ways::HostNetwork;
+use super::keeper::View;
+use braid_control::config::{DeviceName, GivenWay, GroupConfig, LinkBinding};
+use braid_control::group_status::{DeviceStatus, GroupLinkStatus};
+use braid_engines::{Group, GroupLink, Over, Way};
+use braid_linux::netlink::{Link, Netlink};
+
+/// The group as it can be set up now, and why links are left out, by number.
+pub fn group(config: &GroupConfig, host: &HostNetwork) -> (Group, Vec<(u32, String)>) {
+    let mut missing = Vec::new();
+    let mut links = Vec::new();
+    for (link, given) in config.group.links.iter().zip(&config.ways) {
+        match present(&config.group, link, *given, host) {
+            Ok(link) => links.push(link),
+            Err(why) => missing.push((link.number, why)),
+        }
+    }
+    (Group { links, ..config.group.clone() }, missing)
+}
+
+/// The group with all its links; those that are away keep what the config says
+/// of them.
+pub fn observed(config: &GroupConfig, host: &HostNetwork) -> Group {
+    let links = config.group.links.iter().zip(&config.ways).map(|(link, given)| {
+        present(&config.group, link, *given, host).unwrap_or_else(|_| {
+            let way =
+                given.source.map(|source| Way { source: source.into(), gateway: given.gateway });
+            GroupLink { ways: way.into_iter().collect(), ..link.clone() }
+        })
+    });
+    Group { links: links.collect(), ..config.group.clone() }
+}
+
+fn present(
+    group: &Group,
+    link: &GroupLink,
+    given: GivenWay,
+    host: &HostNetwork,
+) -> Result<GroupLink, String> {
+    let device = host.links.iter().find(|device| device.name == link.device.as_str());
+    let device = device.ok_or_else(|| format!("there is no device {}", link.device))?;
+    let link = GroupLink { mtu: device.mtu, ..link.clone() };
+    if group.over == Over::Direct && !group.engine.kind().routes() {
+        // A port needs no address, and its engine watches its carrier.
+        return Ok(link);
+    }
+    let interface: DeviceName = link
+        .device
+        .as_str()
+        .parse()
+        .map_err(|error: braid_control::config::NameError| error.to_string())?;
+    let binding = LinkBinding {
+        interface: Some(interface),
+        source: given.source,
+        gateway: given.gateway,
+        fwmark: None,
+    };
+    let ways = host.ways(&binding)?;
+    let ways = ways.into_iter().filter_map(|way| {
+        let source = way.source?;
+        let net = host.addresses.iter().map(|address| address.net);
+        let net = net.into_iter().find(|net| net.addr() == source)?;
+        Some(Way { source: net, gateway: way.gateway })
+    });
+    Ok(GroupLink { ways: ways.collect(), ..link })
+}
+
+/// The group's device and its links, as they are now.
+pub fn devices(config: &GroupConfig, view: &View) -> (Option<DeviceStatus>, Vec<GroupLinkStatus>) {
+    let found = Netlink::open().and_then(|mut netlink| netlink.links()).unwrap_or_default();
+    let status = |name: &str| found.iter().find(|link| link.name == name).map(device_status);
+    let links = config.group.links.iter().map(|link| {
+        let trouble = view.left_out.iter().find(|(number, _)| *number == link.number);
+        let device = status(link.device.as_str());
+        let no_carrier = device.as_ref().is_some_and(|device| !device.carrier);
+        let trouble = trouble
+            .map(|(_, why)| why.clone())
+            .or_else(|| no_carrier.then(|| format!("{} has no carrier", link.device)));
+        GroupLinkStatus {
+            name: link.name.clone(),
+            interface: link.device.to_string(),
+            used: trouble.is_none(),
+            trouble,
+            weight: link.weight.get(),
+            standby: link.standby,
+            device,
+        }
+    });
+    let own = config.group.engine.kind().has_device();
+    let device = own.then(|| status(config.group.name.as_str())).flatten();
+    (device, links.collect())
+}
+
+fn device_status(link: &Link) -> DeviceStatus {
+    DeviceStatus {
+        carrier: link.up && link.carrier,
+        mtu: link.mtu,
+        rx_bytes: link.received_bytes,
+        tx_bytes: link.sent_bytes,
+        rx_packets: link.received_packets,
+        tx_packets: link.sent_packets,
+    }
+}

@@ -1,0 +1,254 @@
+//! `braid pool create`, `add`, `resume`… as a user types them, on loop devices.
+
+use braid_loop_disks::{LoopDisk, fast_folder, in_private_mounts};
+use braid_units::ByteSize;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+#[test]
+fn the_whole_disk_in_place_of_its_partition_is_refused() {
+    in_private_mounts("the_whole_disk_in_place_of_its_partition_is_refused", || {
+        let host = Host::new();
+        let (disk, other) = (host.disk("a"), host.disk("b"));
+        let [first, second] = disk.partition(mib(130)).unwrap();
+        host.sh(&format!("mkfs.ext4 -q -L photos {first}"));
+        host.fails(
+            &["create", "data", "--layout", "btrfs-raid1", disk.path(), other.path(), "--yes"],
+            1,
+            &["partition table", &first, &second, "--erase"],
+        );
+        // Permission for a partition is none for its disk.
+        let erase = format!("{}-part1", serial(&disk));
+        host.fails(
+            &[
+                "create",
+                "data",
+                "--layout",
+                "btrfs-raid1",
+                disk.path(),
+                other.path(),
+                "--yes",
+                "--erase",
+                &erase,
+            ],
+            2,
+            &[&erase, "none of the disks named"],
+        );
+        // The empty partition can be had without any.
+        host.works(&["create", "data", "--layout", "btrfs-raid1", &second, other.path(), "--yes"]);
+        assert_eq!(host.sh(&format!("blkid -p -s LABEL -o value {first}")), "photos");
+    });
+}
+
+#[test]
+fn a_disk_in_use_is_refused_even_with_erase() {
+    in_private_mounts("a_disk_in_use_is_refused_even_with_erase", || {
+        let host = Host::new();
+        let (disk, other) = (host.disk("a"), host.disk("b"));
+        let refused = |says: &[&str]| {
+            let erase = serial(&disk);
+            let args = [
+                "create",
+                "data",
+                "--layout",
+                "btrfs-raid1",
+                disk.path(),
+                other.path(),
+                "--yes",
+                "--erase",
+                &erase,
+            ];
+            host.fails(&args, 1, says);
+        };
+        host.sh(&format!("mkfs.ext4 -q {} && mkdir m && mount {0} m", disk.path()));
+        refused(&["mounted", "/m"]);
+        host.sh(&format!("umount m && mkswap {0} && swapon {0}", disk.path()));
+        refused(&["swap"]);
+        host.sh(&format!("swapoff {}", disk.path()));
+        let [first, _] = disk.partition(mib(130)).unwrap();
+        host.sh(&format!("mkfs.ext4 -q {first} && mount {first} m"));
+        refused(&["mounted", "/m"]);
+        host.sh("umount m");
+    });
+}
+
+#[test]
+fn data_is_lost_only_by_its_serial_number() {
+    in_private_mounts("data_is_lost_only_by_its_serial_number", || {
+        let host = Host::new();
+        let (disk, other) = (host.disk("a"), host.disk("b"));
+        host.sh(&format!("mkfs.xfs -q -f -L tax {0} || mkfs.ext4 -q -L tax {0}", disk.path()));
+        let create = ["create", "data", "--layout", "btrfs-raid1", disk.path(), other.path()];
+        host.fails(&[&create[..], &["--yes"]].concat(), 1, &["tax", "--erase", &serial(&disk)]);
+        let erase = serial(&disk);
+        let with = [&create[..], &["--erase", &erase]].concat();
+        // Nobody is there to be asked.
+        host.fails(&with, 7, &["LOSES", "tax", "--yes"]);
+        let shown = host.works(&[&with[..], &["--dry-run"]].concat());
+        assert!(shown.contains("mkfs.btrfs") && shown.contains("wipefs"), "{shown}");
+        assert_eq!(host.sh(&format!("blkid -p -s LABEL -o value {}", disk.path())), "tax");
+        host.works(&[&with[..], &["--yes"]].concat());
+        let status = host.works(&["status"]);
+        assert!(status.contains("data"), "{status}");
+    });
+}
+
+#[test]
+fn a_disk_that_changed_after_the_plan_was_made_is_refused() {
+    in_private_mounts("a_disk_that_changed_after_the_plan_was_made_is_refused", || {
+        let host = Host::new();
+        let (disk, other) = (host.disk("a"), host.disk("b"));
+        host.sh(&format!("mkfs.ext4 -q -L old {}", disk.path()));
+        // Between plan and doing, the first program that the plan runs is another one: it puts
+        // something else on the other disk, which the plan thinks empty.
+        let text = format!(
+            "#!/bin/sh\nmkfs.ext4 -q -L sudden {}\nexec /usr/sbin/wipefs \"$@\"\n",
+            other.path()
+        );
+        host.program("wipefs-once", &text);
+        let plan = ["create", "data", "--layout", "btrfs-raid1", disk.path(), other.path()];
+        let erase = serial(&disk);
+        let once = "#!/bin/sh\ncase \"$*\" in *--all*) exec wipefs-once \"$@\";; \
+                    *) exec /usr/sbin/wipefs \"$@\";; esac\n";
+        host.program("wipefs", once);
+        let args = [&plan[..], &["--erase", &erase, "--yes"]].concat();
+        host.fails(&args, 1, &["sudden", "braid pool resume data", "braid pool abandon data"]);
+        assert_eq!(host.sh(&format!("blkid -p -s LABEL -o value {}", other.path())), "sudden");
+        let answer = host.works(&["abandon", "data"]);
+        assert!(answer.contains("erased"), "what can't be undone is told: {answer}");
+    });
+}
+
+#[test]
+fn killed_in_mkfs_it_is_resumed_or_abandoned() {
+    in_private_mounts("killed_in_mkfs_it_is_resumed_or_abandoned", || {
+        let host = Host::new();
+        let (a, b) = (host.disk("a"), host.disk("b"));
+        let create = ["create", "data", "--layout", "btrfs-raid1", a.path(), b.path(), "--yes"];
+        host.program("mkfs.btrfs", "#!/bin/sh\n/sbin/mkfs.btrfs \"$@\"\nkill -9 $PPID\nsleep 9\n");
+        let killed = host.braid(&create);
+        assert_eq!(killed.status.code(), None, "{killed:?}");
+        host.fails(&create, 1, &["carries", "btrfs"]);
+        let listed = host.works(&["resume"]);
+        assert!(listed.contains("data: create pool data"), "{listed}");
+        host.works(&["abandon", "data"]);
+        assert_eq!(host.sh(&format!("wipefs --noheadings {} {}", a.path(), b.path())), "");
+        assert!(!host.braid(&create).status.success());
+        fs::remove_file(host.folder.path().join("bin/mkfs.btrfs")).unwrap();
+        let resumed = host.works(&["resume", "data", "--json"]);
+        assert!(resumed.contains("\"done\": true"), "{resumed}");
+        host.fails(&["resume", "data"], 1, &["nothing was interrupted"]);
+        let fstab = fs::read_to_string(host.folder.path().join("root/etc/fstab")).unwrap();
+        assert!(fstab.contains(" btrfs "), "{fstab}");
+    });
+}
+
+#[test]
+fn disks_come_and_go() {
+    in_private_mounts("disks_come_and_go", || {
+        let host = Host::new();
+        let (a, b, c) = (host.disk("a"), host.disk("b"), host.disk("c"));
+        host.works(&["create", "data", "--layout", "btrfs-raid1", a.path(), b.path(), "--yes"]);
+        host.works(&["add", "data", c.path(), "--yes"]);
+        let plan =
+            host.works(&["convert", "data", "--layout", "btrfs-raid1c3", "--dry-run", "--json"]);
+        assert!(
+            plan.contains("\"done\": false") && plan.contains("-dconvert=raid1c3,soft"),
+            "{plan}"
+        );
+        host.works(&["remove", "data", b.path(), "--yes"]);
+        host.works(&["rebalance", "data", "--yes"]);
+        host.works(&["replace", "data", c.path(), b.path(), "--yes"]);
+        let usage = host.sh("btrfs filesystem show data");
+        assert!(usage.contains(a.path()) && usage.contains(b.path()), "{usage}");
+        assert!(!usage.contains(c.path()), "{usage}");
+        host.fails(&["add", "data", "/dev/null", "--yes"], 1, &["/dev/null is no disk"]);
+        host.fails(&["add", "nope", b.path(), "--yes"], 1, &["there is no pool nope", "data"]);
+    });
+}
+
+struct Host {
+    folder: tempfile::TempDir,
+}
+
+impl Host {
+    fn new() -> Host {
+        let folder = tempfile::tempdir_in(fast_folder()).unwrap();
+        fs::create_dir_all(folder.path().join("root/etc")).unwrap();
+        fs::create_dir(folder.path().join("bin")).unwrap();
+        fs::write(folder.path().join("root/etc/fstab"), "# empty\n").unwrap();
+        Host { folder }
+    }
+
+    fn disk(&self, name: &str) -> LoopDisk {
+        LoopDisk::new(self.folder.path(), name, mib(400)).unwrap()
+    }
+
+    /// A program that is found before the real one.
+    fn program(&self, name: &str, text: &str) {
+        let path = self.folder.path().join("bin").join(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    fn braid(&self, args: &[&str]) -> Output {
+        let folder = self.folder.path();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_braid"));
+        command.arg("pool").args(args).env("PATH", path_with(&folder.join("bin")));
+        if args[0] == "create" {
+            command.arg("--mount").arg(folder.join("data"));
+        }
+        let output = command
+            .env("BRAID_POOL_STATE_DIR", folder.join("state"))
+            .env("BRAID_POOL_CONFIG_ROOT", folder.join("root"))
+            .output();
+        output.unwrap()
+    }
+
+    fn works(&self, args: &[&str]) -> String {
+        let output = self.braid(args);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{args:?}: {}: {said}", output.status);
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    fn fails(&self, args: &[&str], code: i32, says: &[&str]) {
+        let output = self.braid(args);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {said}");
+        for word in says {
+            assert!(said.contains(word), "{args:?}: {word:?} isn't in: {said}");
+        }
+    }
+
+    fn sh(&self, command: &str) -> String {
+        let mut shell = Command::new("sh");
+        let output = shell.args(["-c", command]).current_dir(self.folder.path()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "`{command}`: {}: {said}", output.status);
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        let places = ["data", "m"].map(|name| self.folder.path().join(name));
+        let _ = Command::new("umount").arg("--quiet").args(places).output();
+    }
+}
+
+fn path_with(folder: &Path) -> String {
+    let path = std::env::var("PATH").unwrap_or_default();
+    format!("{}:{path}:/usr/sbin:/sbin", folder.display())
+}
+
+/// How a loop device is known: by the file behind it.
+fn serial(disk: &LoopDisk) -> String {
+    format!("loop:{}", disk.file().display())
+}
+
+fn mib(count: u64) -> ByteSize {
+    ByteSize::from_bytes(count << 20)
+}

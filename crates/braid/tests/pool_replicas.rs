@@ -1,0 +1,436 @@
+//! `braid pool replicate` and its neighbours as a user has them, on real btrfs.
+
+use braid_loop_disks::{Btrfs, change, fill, in_private_mounts};
+use braid_units::ByteSize;
+use serde_json::Value;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+const BRAID: &str = env!("CARGO_BIN_EXE_braid");
+
+fn braid(arguments: &[&str]) -> Output {
+    Command::new(BRAID).arg("pool").args(arguments).output().unwrap()
+}
+
+/// Its JSON; it must succeed.
+fn json(arguments: &[&str]) -> Value {
+    let output = braid(&[arguments, &["--json"]].concat());
+    let text = [&output.stdout[..], &output.stderr].concat();
+    let said = String::from_utf8_lossy(&text);
+    assert!(output.status.success(), "braid pool {arguments:?}: {said}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// What it says when it fails.
+fn failure(arguments: &[&str]) -> String {
+    let output = braid(arguments);
+    assert!(!output.status.success(), "braid pool {arguments:?} should fail");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// Two filesystems, one with a subvolume full of files.
+struct Scene {
+    folder: tempfile::TempDir,
+    data: PathBuf,
+    snapshots: PathBuf,
+    replicas: PathBuf,
+    _here: Btrfs,
+    _there: Btrfs,
+}
+
+impl Scene {
+    fn new(big: usize) -> Scene {
+        let folder = tempfile::tempdir().unwrap();
+        let size = ByteSize::from_bytes(3 << 30);
+        let here = Btrfs::new(folder.path(), "here", size);
+        let there = Btrfs::new(folder.path(), "there", size);
+        let data = here.subvolume("my data");
+        fill(&data, 1, big);
+        let snapshots = here.path.join("snapshots of mine");
+        let replicas = there.path.join("replicas");
+        Scene { folder, data, snapshots, replicas, _here: here, _there: there }
+    }
+
+    /// Takes a snapshot; returns its path.
+    fn snapshot(&self) -> PathBuf {
+        let taken = json(&["snapshot", "--into", text(&self.snapshots), text(&self.data)]);
+        taken["snapshots"][0]["snapshot"].as_str().unwrap().into()
+    }
+
+    /// A remote shell that stays on this computer.
+    fn shell(&self) -> String {
+        let path = self.folder.path().join("shell");
+        fs::write(&path, "#!/bin/sh\nshift\nexec $*\n").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        text(&path).to_owned()
+    }
+
+    fn key(&self) -> PathBuf {
+        let path = self.folder.path().join("key");
+        fs::write(&path, "a key of enough characters\n").unwrap();
+        path
+    }
+
+    /// A listener in a process of its own.
+    fn listen(&self, port: u16) -> Process {
+        let address = format!("127.0.0.1:{port}");
+        let key = self.key();
+        let arguments = ["--serve", &address, "--key", text(&key), "--into"];
+        let listener = Command::new(BRAID)
+            .args(["pool", "replicate"])
+            .args(arguments)
+            .arg(&self.replicas)
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let until = Instant::now() + Duration::from_secs(20);
+        while TcpStream::connect(&address).is_err() {
+            assert!(Instant::now() < until, "nobody listens");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Process(listener)
+    }
+
+    /// As after a crash of the system: only the checkpoint that was made when
+    /// the connection broke can be trusted.
+    fn distrust_the_note(&self) {
+        let inside = self.replicas.join(".braid-replica");
+        let lock = fs::File::open(inside.join("lock")).unwrap();
+        // Once the receiver is through with the broken connection.
+        // SAFETY: no pointers.
+        assert_eq!(unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX) }, 0);
+        let path = inside.join("journal.json");
+        let mut journal: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        assert!(journal["checkpoint"].is_object(), "{journal}");
+        journal["note"] = Value::Null;
+        fs::write(&path, journal.to_string()).unwrap();
+    }
+
+    fn verify(&self) {
+        let found = json(&["verify", text(&self.snapshots), text(&self.replicas)]);
+        assert_eq!(found["same"], true, "{found}");
+    }
+}
+
+/// Killed when dropped.
+struct Process(Child);
+
+impl Process {
+    fn end(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// A port that nobody listens on, for now.
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// The wire between both ends: counts what goes over, and holds everything back
+/// once a given number of bytes have.
+#[derive(Default)]
+struct Wire {
+    passed: AtomicU64,
+    cut_at: AtomicU64,
+}
+
+impl Wire {
+    fn open(to: u16) -> (Arc<Wire>, u16) {
+        let wire = Arc::new(Wire::default());
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let shared = Arc::clone(&wire);
+        std::thread::spawn(move || {
+            for caller in listener.incoming().flatten() {
+                let Ok(called) = TcpStream::connect(("127.0.0.1", to)) else { continue };
+                let back = (called.try_clone().unwrap(), caller.try_clone().unwrap());
+                std::thread::spawn(move || std::io::copy(&mut &back.0, &mut &back.1));
+                let shared = Arc::clone(&shared);
+                std::thread::spawn(move || shared.forward(caller, called));
+            }
+        });
+        (wire, port)
+    }
+
+    fn forward(&self, mut from: TcpStream, mut to: TcpStream) {
+        let mut buffer = vec![0; 16 << 10];
+        while let Ok(read @ 1..) = from.read(&mut buffer) {
+            self.passed.fetch_add(read as u64, Ordering::SeqCst);
+            if self.is_cut() || to.write_all(&buffer[..read]).is_err() {
+                break;
+            }
+        }
+        let _ = from.shutdown(Shutdown::Both);
+        let _ = to.shutdown(Shutdown::Both);
+    }
+
+    fn is_cut(&self) -> bool {
+        self.passed.load(Ordering::SeqCst) >= self.cut_at.load(Ordering::SeqCst)
+    }
+}
+
+/// Cut 20 times at random points, by killing either end or the connection: what
+/// is complete is the same, and hardly more went over the wire than one stream.
+#[test]
+fn a_replication_that_is_cut_again_and_again_completes() {
+    in_private_mounts("a_replication_that_is_cut_again_and_again_completes", || {
+        const BIG: u64 = 160 << 20;
+        let scene = Scene::new(BIG as usize);
+        let first = scene.snapshot();
+        let port = free_port();
+        let mut listener = scene.listen(port);
+        let (wire, wire_port) = Wire::open(port);
+        let to = format!("tcp://127.0.0.1:{wire_port}");
+        let key = scene.key();
+        let send = || {
+            let arguments = ["replicate", "--json", "--retries", "0", "--key", text(&key)];
+            let sender = Command::new(BRAID)
+                .arg("pool")
+                .args(arguments)
+                .args([text(&scene.snapshots), &to])
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn();
+            Process(sender.unwrap())
+        };
+        let mut random = fastrand::Rng::with_seed(20);
+        for cut in 0..20 {
+            let step = random.u64(BIG / 40..BIG / 20);
+            wire.cut_at.store(wire.passed.load(Ordering::SeqCst) + step, Ordering::SeqCst);
+            let mut sender = send();
+            let until = Instant::now() + Duration::from_secs(60);
+            while !wire.is_cut() {
+                assert!(sender.0.try_wait().unwrap().is_none(), "complete after {cut} cuts");
+                assert!(Instant::now() < until, "it hangs");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            match random.u8(0..3) {
+                0 => sender.end(),
+                1 => {
+                    listener.end();
+                    assert!(!sender.0.wait().unwrap().success());
+                    listener = scene.listen(port);
+                }
+                _ => {
+                    assert!(!sender.0.wait().unwrap().success());
+                    scene.distrust_the_note();
+                }
+            }
+        }
+        assert!(!scene.replicas.join(first.file_name().unwrap()).exists());
+        wire.cut_at.store(u64::MAX, Ordering::SeqCst);
+        let mut sender = send();
+        let mut out = String::new();
+        sender.0.stdout.take().unwrap().read_to_string(&mut out).unwrap();
+        assert!(sender.0.wait().unwrap().success());
+        let report: Value = serde_json::from_str(&out).unwrap();
+        let stream = report["snapshots"][0]["stream_bytes"].as_u64().unwrap();
+        let sent = wire.passed.load(Ordering::SeqCst);
+        println!("stream {stream}, over the wire {sent}: {:.4}", sent as f64 / stream as f64);
+        assert!(sent * 10 <= stream * 11, "{sent} bytes for a stream of {stream}");
+        drop(listener);
+        scene.verify();
+    });
+}
+
+/// Snapshots are taken, replicated, verified, restored and deleted; what would
+/// harm is refused.
+#[test]
+fn the_life_of_snapshots() {
+    in_private_mounts("the_life_of_snapshots", || {
+        let scene = Scene::new(1 << 20);
+        let first = scene.snapshot();
+        let name = first.file_name().unwrap().to_str().unwrap();
+        assert!(name.starts_with("my data.2") && name.ends_with('Z'), "{name}");
+        change(&scene.data, 1, 1 << 20);
+        let second = scene.snapshot();
+
+        // What an interrupted `btrfs receive` left isn't Braid's to delete.
+        fs::create_dir_all(&scene.replicas).unwrap();
+        let left = scene.replicas.join(name);
+        let made = Command::new("btrfs").args(["-q", "subvolume", "create", text(&left)]).status();
+        assert!(made.unwrap().success());
+        let shell = scene.shell();
+        let to = format!("elsewhere:{}", text(&scene.replicas));
+        let reach = ["--rsh", &shell, "--remote-braid", BRAID];
+        let push = [&["replicate"], &reach[..], &[text(&scene.snapshots), &to]].concat();
+        let refused = failure(&push);
+        assert!(refused.contains("interrupted `btrfs receive`"), "{refused}");
+        assert!(left.exists());
+        fs::remove_dir(&left).unwrap();
+
+        // Pushed, compared from here, and pulled back to another folder.
+        let report = json(&push);
+        assert_eq!(report["snapshots"].as_array().unwrap().len(), 2, "{report}");
+        assert_eq!(report["snapshots"][1]["parent"], name);
+        let remote = [&["verify"], &reach[..], &[text(&scene.snapshots), &to]].concat();
+        assert_eq!(json(&remote)["same"], true);
+        let pulled = scene.snapshots.with_file_name("pulled");
+        let pull = [&["replicate"], &reach[..], &[&to, text(&pulled)]].concat();
+        assert_eq!(json(&pull)["snapshots"].as_array().unwrap().len(), 2);
+
+        // A replica that was changed is noticed.
+        let copy = scene.replicas.join("changed");
+        json(&["restore", text(&second), "--to", text(&copy)]);
+        let file = copy.join("a folder/deeper/file 7");
+        let mut bytes = fs::read(&file).unwrap();
+        bytes.push(1);
+        fs::write(&file, bytes).unwrap();
+        let output = braid(&["verify", text(&second), text(&copy), "--json"]);
+        assert_eq!(output.status.code(), Some(1));
+        let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let differences = found["compared"][0]["differences"].as_array().unwrap();
+        assert_eq!(differences.len(), 1, "{found}");
+        assert_eq!(differences[0]["path"], "a folder/deeper/file 7");
+
+        // One file comes back; what is there stays unless told, and then is moved aside.
+        let from = first.join("a folder/deeper/file 1");
+        let to_file = scene.data.join("a folder/deeper/file 1");
+        assert!(failure(&["restore", text(&from), "--to", text(&to_file)]).contains("--replace"));
+        let restored = json(&["restore", text(&from), "--to", text(&to_file), "--replace"]);
+        assert_eq!(fs::read(&from).unwrap(), fs::read(&to_file).unwrap());
+        assert!(Path::new(restored["moved_aside"].as_str().unwrap()).exists());
+        let again = scene.snapshots.with_file_name("again");
+        let restored = json(&["restore", text(&first), "--to", text(&again)]);
+        assert_eq!(restored["way"], "subvolume");
+        fs::write(again.join("writable"), "x").unwrap();
+
+        // The newest and the replicas' parent stay, whatever the policy says.
+        let third = scene.snapshot();
+        let retain = ["retain", text(&scene.snapshots), "--policy", "1x1s(keep=1)"];
+        let dry = json(&[&retain[..], &["--dry-run"]].concat());
+        assert_eq!(dry["deleted"], 0);
+        assert!(dry.to_string().contains("last-common-parent"), "{dry}");
+        assert_eq!(json(&[&retain[..], &["--yes"]].concat())["deleted"], 1);
+        assert!(!first.exists() && second.exists() && third.exists());
+        let report = json(&push);
+        assert_eq!(report["snapshots"][0]["parent"], second.file_name().unwrap().to_str().unwrap());
+        scene.verify();
+    });
+}
+
+/// An sshd of the test's own; `None` where that isn't possible.
+fn sshd(folder: &Path) -> Option<(Process, String)> {
+    let port = free_port();
+    for name in ["host", "user"] {
+        let key = folder.join(name);
+        let made = Command::new("ssh-keygen")
+            .args(["-q", "-t", "ed25519", "-N", "", "-f", text(&key)])
+            .status();
+        if !made.is_ok_and(|status| status.success()) {
+            return None;
+        }
+    }
+    // Where Debian's sshd drops its privileges.
+    let _ = fs::create_dir_all("/run/sshd");
+    let config = folder.join("sshd_config");
+    let lines = format!(
+        "ListenAddress 127.0.0.1:{port}\nHostKey {0}/host\nAuthorizedKeysFile {0}/user.pub\n\
+         StrictModes no\nUsePAM no\nPermitRootLogin yes\nPidFile none\n",
+        text(folder)
+    );
+    fs::write(&config, lines).unwrap();
+    let server = Command::new("/usr/sbin/sshd")
+        .args(["-D", "-f", text(&config)])
+        .stderr(Stdio::null())
+        .spawn()
+        .ok()?;
+    let server = Process(server);
+    let shell = format!(
+        "ssh -F none -p {port} -i {}/user -oIdentitiesOnly=yes -oStrictHostKeyChecking=no \
+         -oUserKnownHostsFile=/dev/null -oLogLevel=ERROR -oBatchMode=yes",
+        text(folder)
+    );
+    let words: Vec<&str> = shell.split_whitespace().collect();
+    let until = Instant::now() + Duration::from_secs(10);
+    while Instant::now() < until {
+        let there = Command::new(words[0])
+            .args(&words[1..])
+            .args(["root@127.0.0.1", "true"])
+            .stderr(Stdio::null())
+            .status();
+        if there.is_ok_and(|status| status.success()) {
+            return Some((server, shell));
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    None
+}
+
+/// The processes whose parent is `parent`.
+fn children(parent: u32) -> Vec<libc::pid_t> {
+    let is_child = |pid: &libc::pid_t| {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        status
+            .lines()
+            .any(|line| line.strip_prefix("PPid:").map(str::trim) == Some(&parent.to_string()))
+    };
+    let all = fs::read_dir("/proc").unwrap().flatten();
+    all.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_child).collect()
+}
+
+/// One command outlives connections that break.
+#[test]
+fn over_ssh_a_broken_connection_is_made_anew() {
+    in_private_mounts("over_ssh_a_broken_connection_is_made_anew", || {
+        let scene = Scene::new(40 << 20);
+        scene.snapshot();
+        let Some((server, shell)) = sshd(scene.folder.path()) else {
+            println!("over_ssh_a_broken_connection_is_made_anew: skipped: no sshd can be run here");
+            return;
+        };
+        let to = format!("root@127.0.0.1:{}", text(&scene.replicas));
+        let reach = ["--rsh", &shell, "--remote-braid", BRAID, "--limit", "100Mbit"];
+        let mut sender = Process(
+            Command::new(BRAID)
+                .args(["pool", "replicate", "--json"])
+                .args(reach)
+                .args([text(&scene.snapshots), &to])
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap(),
+        );
+        let part = scene.replicas.join(".braid-replica.part/big");
+        let mut has = 0;
+        for _ in 0..2 {
+            let until = Instant::now() + Duration::from_secs(60);
+            while fs::metadata(&part).map_or(0, |about| about.len()) < has + (4 << 20) {
+                assert!(Instant::now() < until, "it doesn't get on");
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            has = fs::metadata(&part).map_or(0, |about| about.len());
+            for session in children(server.0.id()) {
+                // SAFETY: no pointers. The test's own sshd started it.
+                unsafe { libc::kill(session, libc::SIGKILL) };
+            }
+        }
+        let mut out = String::new();
+        sender.0.stdout.take().unwrap().read_to_string(&mut out).unwrap();
+        assert!(sender.0.wait().unwrap().success(), "{out}");
+        let report: Value = serde_json::from_str(&out).unwrap();
+        assert!(report["reconnects"].as_u64().unwrap() >= 2, "{report}");
+        let (sent, stream) =
+            (&report["snapshots"][0]["sent_bytes"], &report["snapshots"][0]["stream_bytes"]);
+        assert!(sent.as_f64().unwrap() < 1.1 * stream.as_f64().unwrap(), "{report}");
+        scene.verify();
+    });
+}

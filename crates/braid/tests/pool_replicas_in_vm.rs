@@ -1,0 +1,92 @@
+//! Replication whose computer loses its power: in a second kernel, since this one keeps its.
+
+use braid_units::ByteSize;
+use braid_vm::{DiskImage, Running, Vm};
+use std::path::Path;
+use std::time::Duration;
+
+const BEGIN: &str = r#"
+mkfs.btrfs -q $1; mkfs.btrfs -q $2
+mkdir -p /tmp/a /tmp/b
+mount $1 /tmp/a; mount $2 /tmp/b
+btrfs -q subvolume create /tmp/a/data
+head -c 24M /dev/urandom > /tmp/a/data/big
+for n in $(seq 50); do echo $n > "/tmp/a/data/file $n"; done
+braid pool snapshot --into /tmp/a/snapshots /tmp/a/data
+sync
+"#;
+
+const AGAIN: &str = r#"
+mkdir -p /tmp/a /tmp/b
+mount $1 /tmp/a; mount $2 /tmp/b
+ls -a /tmp/b/replicas
+"#;
+
+/// Waits until some megabytes more have come.
+const GET_ON: &str = r#"
+part=/tmp/b/replicas/.braid-replica.part/big
+size() { stat -c %s $part 2>/dev/null || echo 0; }
+until [ $(size) -gt 4000000 ]; do sleep 0.1; done
+"#;
+
+#[test]
+fn a_replica_is_complete_or_has_no_name_whenever_the_power_is_cut() {
+    if let Err(why) = Vm::find() {
+        println!("skipped: {why}");
+        return;
+    }
+    let disks = [(); 2].map(|()| DiskImage::temporary(ByteSize::from_bytes(400 << 20)).unwrap());
+    // First in the middle of it, where nothing is settled yet.
+    let first = format!(
+        "{BEGIN}braid pool replicate --limit 40Mbit /tmp/a/snapshots /tmp/b/replicas &\n\
+         {GET_ON}\necho CUT NOW\nsleep 100\n"
+    );
+    cut(start(&disks, &first));
+    // Then after the connection broke, when a checkpoint was made.
+    let second = format!(
+        r#"{AGAIN}
+printf '#!/bin/sh\nshift\nexec $*\n' > /tmp/shell; chmod +x /tmp/shell
+braid pool replicate --retries 0 --limit 40Mbit --rsh /tmp/shell /tmp/a/snapshots x:/tmp/b/replicas &
+{GET_ON}
+kill -9 $!
+until grep -q '"number"' /tmp/b/replicas/.braid-replica/journal.json; do sleep 0.1; done
+echo CUT NOW
+sleep 100
+"#
+    );
+    let told = cut(start(&disks, &second));
+    assert!(!told.contains("data.2"), "a part had a replica's name:\n{told}");
+    let third = format!(
+        r#"{AGAIN}
+braid pool replicate --json /tmp/a/snapshots /tmp/b/replicas | grep resumed_at
+braid pool verify --json /tmp/a/snapshots /tmp/b/replicas | grep '"same"'
+umount /tmp/a /tmp/b
+btrfs check --readonly $2 > /dev/null && echo "sound"
+"#
+    );
+    let output = start(&disks, &third).wait().unwrap();
+    let told = output.console.as_str();
+    assert!(output.success(), "{told}");
+    assert!(told.contains("\"same\": true") && told.contains("sound"), "{told}");
+    assert!(told.contains("\"resumed_at\": ") && !told.contains("\"resumed_at\": 0"), "{told}");
+}
+
+fn start(disks: &[DiskImage], script: &str) -> Running {
+    let programs = Path::new(env!("CARGO_BIN_EXE_braid")).parent().unwrap();
+    let text = format!("set -e\nexport PATH=$PROGRAMS:$PATH\nset -- $VM_DISKS\n{script}");
+    let vm = Vm::find()
+        .unwrap()
+        .time_limit(Duration::from_secs(240))
+        .writable(programs)
+        .variable("PROGRAMS", programs);
+    let vm = disks.iter().fold(vm, |vm, disk| vm.disk(disk));
+    vm.start(["bash", "-c", &text]).unwrap()
+}
+
+/// Cuts the power when the script says so; what was printed until then.
+fn cut(vm: Running) -> String {
+    if let Err(error) = vm.wait_for("CUT NOW", Duration::from_secs(180)) {
+        panic!("{error}");
+    }
+    vm.power_cut()
+}

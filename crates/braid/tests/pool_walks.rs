@@ -1,0 +1,223 @@
+//! The articles' walks with disks (docs/walks.md), and `braid pool bench` which they are made with.
+
+use braid_loop_disks::{LoopDisk, fast_folder, in_private_mounts};
+use braid_units::ByteSize;
+use braid_vm::{DiskImage, Vm};
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+/// Walk 1: three disks as btrfs raid0, as md raid0 with ext4, and one alone; and walk 2: far2 and raid1 on two rotating
+/// disks. In a VM, since this kernel may have no md. What counts is which disk was read, not how fast a VM is.
+#[test]
+fn three_disks_striped_and_two_rotating_disks_mirrored() {
+    let Ok(vm) = Vm::find().inspect_err(|why| println!("skipped: {why}")) else { return };
+    let disks = [(); 3].map(|()| DiskImage::temporary(mib(300)).unwrap());
+    let vm = disks.iter().fold(vm, |vm, disk| vm.disk(disk));
+    let programs = Path::new(env!("CARGO_BIN_EXE_braid")).parent().unwrap();
+    let script = r#"
+set -e
+export PATH=$PROGRAMS:$PATH
+set -- $VM_DISKS
+# The driver forgets it when nobody has the disk open.
+exec 5<$1 6<$2 7<$3
+for disk; do echo 1 > /sys/block/${disk#/dev/}/queue/rotational; done
+bench() { braid pool bench --profile sequential --runs 1 --seconds 0.2 --size 24MiB --yes --json "$@" 2> /tmp/err > /tmp/out || { cat /tmp/err; exit 1; }; echo "REPORT $(tr -d '\n' < /tmp/out)"; }
+bench --layouts btrfs-raid0,md-raid0 $1 $2 $3
+bench --layouts md-raid10-f2,md-raid10-n2 --skip-alone $1 $2
+echo "left: $(wipefs --noheadings $1 $2 $3)$(cat /proc/mdstat | grep -c active)"
+"#;
+    let run = vm
+        .time_limit(Duration::from_secs(300))
+        .writable(programs)
+        .variable("PROGRAMS", programs)
+        .run(["bash", "-c", script])
+        .unwrap();
+    assert!(run.success(), "status {}:\n{}", run.status, run.console);
+    assert!(run.console.contains("left: 0"), "{}", run.console);
+    let reports: Vec<serde_json::Value> = run
+        .console
+        .lines()
+        .filter_map(|line| line.strip_prefix("REPORT "))
+        .map(|text| serde_json::from_str(text).unwrap())
+        .collect();
+    let [three, two] = reports.as_slice() else { panic!("{}", run.console) };
+    for layout in ["btrfs-raid0", "md-raid0"] {
+        let shares = shares(three, layout);
+        assert!(shares.iter().all(|share| (0.25..0.42).contains(share)), "{layout}: {shares:?}");
+    }
+    let busiest = |layout| shares(two, layout).into_iter().fold(0.0, f64::max);
+    let spread = ["md-raid10-f2", "md-raid10-n2"].map(|layout| (layout, busiest(layout)));
+    println!("the busier disk's share: {spread:?}");
+    assert!(busiest("md-raid10-f2") < 0.6, "far2 reads from both disks");
+    assert!(busiest("md-raid10-n2") > 0.75, "near reads from the nearer copy's disk");
+    let alone = &three["disks"][0]["alone"]["read"];
+    assert!(alone.as_f64().unwrap() > 0.0, "one disk: {alone}");
+}
+
+/// Walk 3: one more disk in a btrfs pool, by hand and by one command; both end with the data on all disks.
+#[test]
+fn a_disk_is_added_by_hand_and_by_one_command() {
+    in_private_mounts("a_disk_is_added_by_hand_and_by_one_command", || {
+        let host = Host::new();
+        let by_hand = host.pool_of_two("hand");
+        let third = host.disk("hand-3");
+        let steps = [
+            // Nothing may be on it; by hand that is yours to see.
+            format!("test -z \"$(blkid -p {0} || true)\"", third.path()),
+            format!("btrfs device add {} hand", third.path()),
+            "btrfs balance start --full-balance hand".to_owned(),
+        ];
+        steps.iter().for_each(|step| drop(host.sh(step)));
+        let by_braid = host.pool_of_two("braid");
+        let other = host.disk("braid-3");
+        host.works(&["add", "braid", other.path(), "--yes"]);
+        for name in ["hand", "braid"] {
+            let status: serde_json::Value =
+                serde_json::from_str(&host.works(&["status", name, "--json"])).unwrap();
+            let members = status["pools"][0]["members"].as_array().unwrap().clone();
+            assert_eq!(members.len(), 3);
+            let empty = |member: &&serde_json::Value| member["allocated_bytes"] == 0;
+            assert_eq!(members.iter().filter(empty).count(), 0, "{name}: {members:?}");
+            host.sh(&format!("umount {name}"));
+        }
+        drop((by_hand, by_braid));
+    });
+}
+
+#[test]
+fn bench_measures_pools_and_leaves_disks_as_it_must() {
+    in_private_mounts("bench_measures_pools_and_leaves_disks_as_it_must", || {
+        let host = Host::new();
+        let quick =
+            ["--runs", "1", "--seconds", "0.3", "--size", "16MiB", "--profile", "sequential"];
+        let (a, b) = (host.disk("a"), host.disk("b"));
+        host.sh(&format!("mkfs.ext4 -q -L tax {}", a.path()));
+        let layouts = ["bench", "--layouts", "btrfs-raid1,btrfs-raid0", a.path(), b.path()];
+        let all = |more: &[&str]| host.braid(&[&layouts[..], &quick, more].concat());
+        let refused = all(&["--yes"]);
+        assert_eq!(refused.status.code(), Some(1));
+        assert!(String::from_utf8_lossy(&refused.stderr).contains("tax"), "{refused:?}");
+        let serial = format!("loop:{}", a.file().display());
+        assert!(all(&["--erase", &serial, "--dry-run"]).status.success());
+        assert_eq!(host.sh(&format!("blkid -p -s LABEL -o value {}", a.path())), "tax");
+
+        let page = host.folder.path().join("page.html");
+        let speeds = host.folder.path().join("speeds.json");
+        let files = ["--html", page.to_str().unwrap(), "--speeds", speeds.to_str().unwrap()];
+        let done = all(&[&files[..], &["--erase", &serial, "--yes", "--json"]].concat());
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success(), "{said}");
+        let report: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
+        let one = shares(&report, "btrfs-raid1").into_iter().fold(0.0, f64::max);
+        assert!(one > 0.9, "one reader of raid1 gets one disk: {one}");
+        let read = &report["layouts"][1]["measurements"][0];
+        assert!(read["figure"]["median"].as_f64().unwrap() > 1e6, "{read}");
+        assert!(read["model"].as_f64().unwrap() > 1e6, "{read}");
+        assert!(std::fs::read_to_string(page).unwrap().contains("btrfs-raid0"));
+        assert_eq!(host.sh(&format!("wipefs --noheadings {} {}", a.path(), b.path())), "");
+        assert_eq!(std::fs::read_to_string(host.fstab()).unwrap(), "# empty\n");
+        let plan = host.works(&[
+            "plan",
+            "--speeds",
+            speeds.to_str().unwrap(),
+            a.path(),
+            b.path(),
+            "--json",
+        ]);
+        assert!(plan.contains("\"measured\""), "{plan}");
+
+        let pool = host.pool_of_two("photos");
+        let table = host.works(&[&["bench", "photos"], &quick[..]].concat());
+        assert!(table.contains("photos (btrfs-raid1)  read, one"), "{table}");
+        assert_eq!(host.sh("ls -A photos"), "file");
+        host.sh("umount photos");
+        drop(pool);
+    });
+}
+
+/// Each disk's part of what one reader of a layout read.
+fn shares(report: &serde_json::Value, layout: &str) -> Vec<f64> {
+    let layouts = report["layouts"].as_array().unwrap();
+    let found = layouts.iter().find(|each| each["layout"] == layout).unwrap();
+    let one =
+        found["measurements"].as_array().unwrap().iter().find(|each| each["subject"] == "read-one");
+    let one = one.unwrap_or_else(|| panic!("{layout} wasn't measured: {found}"));
+    let bytes: Vec<f64> = one["runs"][0]["disks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|disk| disk["read_bytes"].as_f64().unwrap())
+        .collect();
+    let all: f64 = bytes.iter().sum();
+    bytes.into_iter().map(|bytes| bytes / all).collect()
+}
+
+struct Host {
+    folder: tempfile::TempDir,
+}
+
+impl Host {
+    fn new() -> Host {
+        let folder = tempfile::tempdir_in(fast_folder()).unwrap();
+        std::fs::create_dir_all(folder.path().join("root/etc")).unwrap();
+        let host = Host { folder };
+        std::fs::write(host.fstab(), "# empty\n").unwrap();
+        host
+    }
+
+    fn fstab(&self) -> std::path::PathBuf {
+        self.folder.path().join("root/etc/fstab")
+    }
+
+    fn disk(&self, name: &str) -> LoopDisk {
+        LoopDisk::new(self.folder.path(), name, mib(400)).unwrap()
+    }
+
+    /// A raid1 made by hand, mounted at its name, with a file in it.
+    fn pool_of_two(&self, name: &str) -> [LoopDisk; 2] {
+        let disks = [1, 2].map(|number| self.disk(&format!("{name}-{number}")));
+        let [first, second] = disks.each_ref().map(LoopDisk::path);
+        self.sh(&format!("mkfs.btrfs -q -L {name} -d raid1 -m raid1 {first} {second}"));
+        self.sh(&format!("mkdir {name} && mount {first} {name}"));
+        self.sh(&format!("head -c 30M /dev/urandom > {name}/file && sync -f {name}"));
+        disks
+    }
+
+    fn braid(&self, args: &[&str]) -> Output {
+        let folder = self.folder.path();
+        Command::new(env!("CARGO_BIN_EXE_braid"))
+            .arg("pool")
+            .args(args)
+            .env("BRAID_POOL_STATE_DIR", folder.join("state"))
+            .env("BRAID_POOL_CONFIG_ROOT", folder.join("root"))
+            .output()
+            .unwrap()
+    }
+
+    fn works(&self, args: &[&str]) -> String {
+        let output = self.braid(args);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{args:?}: {}: {said}", output.status);
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    fn sh(&self, command: &str) -> String {
+        let mut shell = Command::new("sh");
+        let output = shell.args(["-c", command]).current_dir(self.folder.path()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "`{command}`: {}: {said}", output.status);
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        let places = ["hand", "braid", "photos"].map(|name| self.folder.path().join(name));
+        let _ = Command::new("umount").arg("--quiet").args(places).output();
+    }
+}
+
+fn mib(count: u64) -> ByteSize {
+    ByteSize::from_bytes(count << 20)
+}

@@ -1,0 +1,241 @@
+//! A config whose links an engine of the kernel joins: `interface.engine`.
+
+use super::diagnostic::{ConfigErrors, Diagnostics};
+use super::engine;
+use super::pool;
+use super::section::{Placed, Places, Section};
+use super::suggest::closest;
+use braid_engines::{Device, EngineKind, Group, GroupLink, MacAddress, Numbers};
+use ipnet::IpNet;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::num::NonZeroU8;
+use std::path::{Path, PathBuf};
+use toml::de::DeTable;
+
+/// The word of `interface.engine` for Braid's own tunnel.
+pub(super) const TUNNEL: &str = "tunnel";
+
+/// A group of links that an engine of the kernel joins, without contradictions.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GroupConfig {
+    /// The file it was read from; relative paths inside are relative to it.
+    pub file: PathBuf,
+    /// The group; its links have no ways yet, which the host tells.
+    pub group: Group,
+    /// What the config says of each link's way, in the order of the group's links.
+    pub ways: Vec<GivenWay>,
+    /// The control socket's path.
+    pub control: PathBuf,
+    /// Undo journal, files of programs.
+    pub state_dir: PathBuf,
+    /// Where each link is asked whether it works.
+    pub watch: Option<Watch>,
+    /// The proxy that gives MPTCP to programs that don't know it.
+    pub proxy: Option<MptcpProxy>,
+}
+
+/// `engine.proxy` of MPTCP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MptcpProxy {
+    /// Its port, at both ends.
+    pub port: u16,
+    /// Which end this is.
+    pub end: ProxyEnd,
+}
+
+/// The ends of the MPTCP proxy, as their roles.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProxyEnd {
+    /// Takes TCP connections of this host and its LAN (role initiator).
+    Home {
+        /// Where the other proxy is; none for one on each server itself.
+        far_end: Option<IpAddr>,
+        /// Only connections to these networks are taken; all, where there's none.
+        toward: Vec<IpNet>,
+    },
+    /// Goes on to the servers (role responder).
+    Far {
+        /// Addresses that homes come from.
+        homes: Vec<IpNet>,
+        /// Where they may go.
+        servers: Vec<IpNet>,
+    },
+}
+
+/// What the config says of a link's way; the rest is the host's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GivenWay {
+    /// Leave from this address of the host.
+    pub source: Option<IpAddr>,
+    /// Leave through this router; else the device's default gateway is followed.
+    pub gateway: Option<IpAddr>,
+}
+
+/// `engine.watch`: a link by which this host doesn't answer pings is left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Watch {
+    /// Each link's own router (RouterOS' `check-gateway=ping`).
+    Gateway,
+    /// One host behind all links.
+    Host(IpAddr),
+}
+
+impl GroupConfig {
+    /// Reads and checks `text`; `file` is named in errors and is the base of
+    /// relative paths.
+    pub(super) fn parse(text: &str, file: &Path) -> Result<GroupConfig, ConfigErrors> {
+        let diagnostics = RefCell::new(Diagnostics::new(text));
+        let (table, syntax_errors) = DeTable::parse_recoverable(text);
+        for error in &syntax_errors {
+            let offset = error.span().map_or(0, |span| span.start);
+            diagnostics.borrow_mut().add(offset, format!("not TOML: {}", error.message()));
+        }
+        let config = read(Section::new("", table, &diagnostics), file, &diagnostics);
+        let diagnostics = diagnostics.into_inner();
+        match config {
+            Some(config) if diagnostics.is_empty() => Ok(config),
+            _ => Err(diagnostics.into_errors(file)),
+        }
+    }
+}
+
+/// The line where the text asks for an engine of the kernel, if it does.
+pub(super) fn asked_for(text: &str) -> Option<usize> {
+    let (table, _) = DeTable::parse_recoverable(text);
+    let interface = table.get_ref().get("interface").and_then(|value| value.get_ref().as_table());
+    let engine = interface.and_then(|interface| interface.get("engine"))?;
+    let kernels = engine.get_ref().as_str().is_some_and(|word| word != TUNNEL);
+    kernels.then(|| Diagnostics::new(text).line_at(engine.span().start))
+}
+
+/// `[interface]` of a group.
+struct Head {
+    name: Device,
+    kind: EngineKind,
+    addresses: Vec<IpNet>,
+    mtu: Option<u16>,
+    control: PathBuf,
+    state_dir: PathBuf,
+}
+
+fn read<'t>(
+    mut root: Section<'t, '_>,
+    file: &Path,
+    diagnostics: &RefCell<Diagnostics<'t>>,
+) -> Option<GroupConfig> {
+    let base = file.parent().unwrap_or(Path::new(""));
+    let head = root.table("interface").and_then(|section| read_head(section, base));
+    let links: Vec<Placed<(GroupLink, GivenWay)>> = root
+        .tables("link")
+        .into_iter()
+        .zip(1..)
+        .filter_map(|(section, number)| read_link(section, number))
+        .collect();
+    let settings = match (&head, root.table("engine")) {
+        (Some(head), Some(section)) => engine::read(section, head.value.kind, base),
+        (Some(head), None) => Some(engine::default(head.value.kind)),
+        // The engine isn't known: neither are its keys.
+        (None, _) => None,
+    };
+    // For `braid pool apply`; wrong ones are errors of this config too.
+    pool::read_all(&mut root, diagnostics);
+    root.finish();
+    let (head, settings) = (head?, settings?);
+    let link_places: Vec<Places> = links.iter().map(|link| link.places.clone()).collect();
+    let (group_links, ways) = links.into_iter().map(|link| link.value).unzip();
+    let Head { name, addresses, mtu, control, state_dir, .. } = head.value;
+    let group = Group {
+        numbers: Numbers::of(name.as_str()),
+        state_dir: state_dir.clone(),
+        name,
+        engine: settings.value.engine,
+        over: settings.value.over,
+        addresses,
+        mtu,
+        routes: settings.value.routes,
+        gateway: settings.value.gateway,
+        links: group_links,
+    };
+    let mut found = diagnostics.borrow_mut();
+    let sections = [&head.places, &settings.places];
+    check(&group, &sections, &link_places, &mut found);
+    let (watch, proxy) = (settings.value.watch, settings.value.proxy);
+    Some(GroupConfig { file: file.to_owned(), group, ways, control, state_dir, watch, proxy })
+}
+
+fn read_head(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<Head>> {
+    let kind = section.parsed_by("engine", |word| {
+        word.parse::<EngineKind>().map_err(|error| {
+            let words = EngineKind::WORDS.iter().copied().chain([TUNNEL]);
+            let close = closest(word, words).map(|word| format!("; did you mean {word:?}?"));
+            format!("{error}, {TUNNEL}{}", close.unwrap_or_default())
+        })
+    });
+    let name = section.parsed::<Device>("name");
+    if name.is_none() {
+        section.missing("name", "write name = \"bond0\": the device, or just the group's name");
+    }
+    let addresses = section.list::<IpNet>("addresses").unwrap_or_default();
+    let mtu = section.integer("mtu", 576..=65535);
+    let control = section.parsed::<PathBuf>("control");
+    let state_dir =
+        base.join(section.parsed("state_dir").unwrap_or_else(|| PathBuf::from("/var/lib/braid")));
+    for key in ["private_key_file", "layer", "mode", "xor_hash", "listen", "bridge"] {
+        section.only_with(key, "engine = \"tunnel\"");
+    }
+    let places = section.finish();
+    let (name, kind) = (name?, kind?);
+    let control = control.unwrap_or_else(|| PathBuf::from(format!("/run/braid/{name}.sock")));
+    let value = Head { control: base.join(control), name, kind, addresses, mtu, state_dir };
+    Some(Placed { value, places })
+}
+
+fn read_link(mut section: Section<'_, '_>, number: u32) -> Option<Placed<(GroupLink, GivenWay)>> {
+    let name = section.parsed::<super::Name>("name");
+    if name.is_none() {
+        section.missing("name", "write name = \"a\"");
+    }
+    let device = section.parsed::<Device>("interface");
+    if device.is_none() {
+        section.missing("interface", "write interface = \"eth1\"");
+    }
+    let way = GivenWay { source: section.parsed("source"), gateway: section.parsed("gateway") };
+    let weight = section.integer("weight", 1..=255).and_then(NonZeroU8::new);
+    let standby = section.boolean("standby").unwrap_or(false);
+    let remote = section.parsed("remote");
+    let peer_mac = section.parsed::<MacAddress>("peer_mac");
+    let places = section.finish();
+    let link = GroupLink {
+        name: name?.to_string(),
+        weight: weight.unwrap_or(NonZeroU8::MIN),
+        standby,
+        remote,
+        peer_mac,
+        ..GroupLink::new(number, device?)
+    };
+    Some(Placed { value: (link, way), places })
+}
+
+/// Reports what can't hold together.
+fn check(group: &Group, sections: &[&Places], links: &[Places], found: &mut Diagnostics<'_>) {
+    for trouble in group.check() {
+        let place = sections.iter().find_map(|places| places.key(trouble.key));
+        let offset = place.or(sections.first().map(|places| places.section)).unwrap_or(0);
+        found.add_with_hint(offset, trouble.what, trouble.hint);
+    }
+    let mut seen: HashMap<String, usize> = HashMap::new();
+    for (link, places) in group.links.iter().zip(links) {
+        for word in [format!("named {:?}", link.name), format!("by {}", link.device)] {
+            match seen.get(&word) {
+                Some(&first) => {
+                    let line = found.line_at(first);
+                    let hint = format!("line {line} has it first; change or remove one");
+                    found.add_with_hint(places.section, format!("two links are {word}"), hint);
+                }
+                None => drop(seen.insert(word, places.section)),
+            }
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! `[[pool]]`: pools of disks as they should be.
+
+use super::diagnostic::{ConfigErrors, Diagnostics};
+use super::section::{Placed, Section};
+use braid_pool::desired::DesiredPool;
+use braid_pool::layout::{Layout, MdFilesystem};
+use braid_pool::planner::PoolName;
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+use toml::de::DeTable;
+
+/// The pools that a config asks for; the rest of the file, if there is any, is a tunnel's or a group's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolsConfig {
+    /// The file it was read from.
+    pub file: PathBuf,
+    /// The pools, in their order.
+    pub pools: Vec<DesiredPool>,
+}
+
+impl PoolsConfig {
+    /// Reads and checks the pools in `file`. A file that can't be read is an error at line 0.
+    pub fn load(file: &Path) -> Result<PoolsConfig, ConfigErrors> {
+        PoolsConfig::parse(&super::read_file(file)?, file)
+    }
+
+    /// Reads and checks the pools in `text`; `file` is named in errors.
+    pub fn parse(text: &str, file: &Path) -> Result<PoolsConfig, ConfigErrors> {
+        let diagnostics = RefCell::new(Diagnostics::new(text));
+        let (table, syntax_errors) = DeTable::parse_recoverable(text);
+        for error in &syntax_errors {
+            let offset = error.span().map_or(0, |span| span.start);
+            diagnostics.borrow_mut().add(offset, format!("not TOML: {}", error.message()));
+        }
+        let mut root = Section::new("", table, &diagnostics);
+        let pools = read_all(&mut root, &diagnostics);
+        for other in ["interface", "engine", "link", "peer", "class", "routing"] {
+            root.leave(other);
+        }
+        if !root.has("pool") {
+            root.missing("[[pool]]", "write [[pool]] with name, layout and disks");
+        }
+        root.finish();
+        let diagnostics = diagnostics.into_inner();
+        if diagnostics.is_empty() {
+            return Ok(PoolsConfig { file: file.to_owned(), pools });
+        }
+        Err(diagnostics.into_errors(file))
+    }
+}
+
+/// Every `[[pool]]`; contradictions between them are reported.
+pub(super) fn read_all(
+    root: &mut Section<'_, '_>,
+    diagnostics: &RefCell<Diagnostics<'_>>,
+) -> Vec<DesiredPool> {
+    let pools: Vec<Placed<DesiredPool>> =
+        root.tables("pool").into_iter().filter_map(read).collect();
+    let mut found = diagnostics.borrow_mut();
+    for (index, pool) in pools.iter().enumerate() {
+        let earlier = || pools.iter().take(index).map(|other| &other.value);
+        let places = &pool.places;
+        let at = |key: &str| places.key(key).unwrap_or(places.section);
+        if earlier().any(|other| other.name == pool.value.name) {
+            let what = format!("there are two pools named {}", pool.value.name);
+            found.add_with_hint(at("name"), what, "give each a name of its own");
+        }
+        if let Some(other) = earlier().find(|other| other.mount_at == pool.value.mount_at) {
+            let what = format!("pool {} is mounted at {} already", other.name, other.mount_at);
+            found.add_with_hint(at("mount"), what, "give each a place of its own");
+        }
+        for (place, disk) in pool.value.disks.iter().enumerate() {
+            let twice = pool.value.disks.iter().take(place).any(|other| other == disk);
+            if twice || earlier().any(|other| other.disks.contains(disk)) {
+                let what = format!("disk {disk} is in a pool already");
+                found.add_with_hint(places.element("disks", place), what, "name each disk once");
+            }
+        }
+    }
+    drop(found);
+    pools.into_iter().map(|pool| pool.value).collect()
+}
+
+fn read(mut section: Section<'_, '_>) -> Option<Placed<DesiredPool>> {
+    let name: Option<PoolName> = section.parsed("name");
+    if name.is_none() {
+        section.missing("name", "write name = \"data\"");
+    }
+    let layout: Option<Layout> = section.parsed("layout");
+    if layout.is_none() {
+        section.missing("layout", "write layout = \"btrfs-raid1\"; `braid pool plan` ranks them");
+    }
+    let disks: Vec<String> = section.list("disks").unwrap_or_default();
+    if disks.is_empty() && !section.has("disks") {
+        section.missing("disks", "write disks = [\"/dev/disk/by-id/…\", …], or serial numbers");
+    }
+    let mount: Option<String> = section.parsed("mount");
+    let filesystem: Option<MdFilesystem> = section.parsed("filesystem");
+    let accept_unstable = section.boolean("accept_unstable").unwrap_or(false);
+    if let Some(layout) = layout {
+        check(&section, layout, &disks, filesystem, accept_unstable);
+    }
+    if let Some(path) = mount.as_deref().filter(|path| !path.starts_with('/')) {
+        let what = format!("pool.mount: {path:?} is no absolute path");
+        section.wrong("mount", what, "write mount = \"/srv/data\"");
+    }
+    let places = section.finish();
+    let name = name?;
+    let value = DesiredPool {
+        mount_at: mount.unwrap_or_else(|| format!("/srv/{name}")),
+        name,
+        layout: layout?,
+        filesystem: filesystem.unwrap_or_default(),
+        disks,
+        accept_unstable,
+    };
+    Some(Placed { value, places })
+}
+
+fn check(
+    section: &Section<'_, '_>,
+    layout: Layout,
+    disks: &[String],
+    filesystem: Option<MdFilesystem>,
+    accept_unstable: bool,
+) {
+    if section.has("disks") && disks.len() < layout.min_disks() {
+        let what = format!("{layout} needs {} disks, not {}", layout.min_disks(), disks.len());
+        section.wrong("disks", what, "name more disks, or another layout");
+    }
+    if filesystem.is_some() && matches!(layout, Layout::Btrfs(_)) {
+        section.wrong(
+            "filesystem",
+            "pool.filesystem is what an md array carries; btrfs is a filesystem itself",
+            "remove it",
+        );
+    }
+    if layout.is_unstable() && !accept_unstable {
+        section.wrong(
+            "layout",
+            format!("{layout} is called unstable by btrfs itself: a power cut can lose data"),
+            "take md-raid5 or md-raid6, or write accept_unstable = true",
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "[[pool]]\nname = \"data\"\nlayout = \"btrfs-raid1\"\ndisks = [\"S1\", \"/dev/disk/by-id/ata-2\"]\n\
+        [[pool]]\nname = \"fast\"\nlayout = \"md-raid10-f2\"\nfilesystem = \"xfs\"\ndisks = [\"S3\", \"S4\"]\nmount = \"/var/lib/fast\"\n";
+
+    fn errors(text: &str) -> String {
+        PoolsConfig::parse(text, Path::new("braid.toml")).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn pools_are_read_with_their_defaults() {
+        let config = PoolsConfig::parse(GOOD, Path::new("braid.toml")).unwrap();
+        let [data, fast] = config.pools.as_slice() else { panic!("{config:?}") };
+        assert_eq!((data.mount_at.as_str(), data.filesystem), ("/srv/data", MdFilesystem::Ext4));
+        assert_eq!(data.layout.to_string(), "btrfs-raid1");
+        assert_eq!((fast.mount_at.as_str(), fast.filesystem), ("/var/lib/fast", MdFilesystem::Xfs));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_line() {
+        for (text, expected) in [
+            ("[interface]\nname = 1\n", "braid.toml:1: [[pool]] is missing"),
+            (
+                &GOOD.replace("md-raid10-f2", "md-raid7"),
+                "braid.toml:7: pool.layout: \"md-raid7\" is no layout",
+            ),
+            (
+                &GOOD.replace("fast\"\nl", "data\"\nl"),
+                "braid.toml:6: there are two pools named data",
+            ),
+            (&GOOD.replace("\"S4\"", "\"S1\""), "braid.toml:9: disk S1 is in a pool already"),
+            (&GOOD.replace("f2", "n3"), "braid.toml:9: md-raid10-n3 needs 3 disks, not 2"),
+            (
+                &GOOD.replace("/var/lib/fast", "/srv/data"),
+                "braid.toml:10: pool data is mounted at /srv/data already",
+            ),
+            (
+                &GOOD.replace("/var/lib/fast", "fast"),
+                "braid.toml:10: pool.mount: \"fast\" is no absolute path",
+            ),
+            (
+                &GOOD.replace("md-raid10-f2", "btrfs-raid0"),
+                "braid.toml:8: pool.filesystem is what an md array carries",
+            ),
+            (
+                &GOOD.replace("btrfs-raid1", "btrfs-raid5"),
+                "braid.toml:3: btrfs-raid5 is called unstable",
+            ),
+            (
+                &GOOD.replace("mount", "mout"),
+                "braid.toml:10: unknown key \"mout\" in [pool]; did you mean \"mount\"?",
+            ),
+            ("[[pool]]\n", "braid.toml:1: [pool] lacks name"),
+            ("[[pol]]\nname = \"x\"\n", "did you mean \"pool\"?"),
+        ] {
+            let found = errors(text);
+            assert!(found.contains(expected), "{expected}\n{found}");
+        }
+    }
+}
