@@ -2,6 +2,7 @@
 //! each end.
 
 mod apply;
+mod settle;
 
 use super::process::Side;
 use super::{Bench, EngineError, Running};
@@ -14,15 +15,10 @@ use braid_engines::{
 use ipnet::{IpNet, Ipv4Net};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
-use std::time::Duration;
 
 /// Both ends' addresses of engines that make a device.
 const HOME: Ipv4Addr = Ipv4Addr::new(10, 78, 0, 2);
 const CONCENTRATOR: Ipv4Addr = Ipv4Addr::new(10, 78, 0, 1);
-
-/// LACP with fast timers settles its ports in this time (IEEE 802.1AX: 1 s
-/// between packets, 2 s of AGGREGATE_WAIT_TIME).
-const NEGOTIATED_WITHIN: Duration = Duration::from_secs(4);
 
 /// One of the kernel's engines, with its settings, by its name in the lab.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,6 +100,7 @@ pub(super) fn bring_up(engine: &GroupEngine, bench: &Bench<'_>) -> Result<Runnin
     if !own_device && !masquerades(&engine.engine) {
         running.source = Some(HOME_V4.into());
     }
+    let mut groups = Vec::new();
     for (side, end) in [(Side::Concentrator, End::First), (Side::Home, End::Second)] {
         let answers_only = masquerades(&engine.engine) && side == Side::Concentrator;
         if answers_only {
@@ -113,24 +110,13 @@ pub(super) fn bring_up(engine: &GroupEngine, bench: &Bench<'_>) -> Result<Runnin
         let over = engine.over(ethernet, end);
         let group = group(engine, over, side, bench)?;
         apply::apply(&group, side, bench, &mut running)?;
+        groups.push((side, group));
     }
     if scenario.in_kernel == InKernel::All {
         apply::no_super_packets(bench)?;
     }
-    if negotiates(&engine.engine) {
-        running.wait_until_ready(bench)?;
-        bench.cancel.sleep(NEGOTIATED_WITHIN);
-    }
+    settle::settle(&groups, bench, &mut running)?;
     Ok(running)
-}
-
-/// Whether both ends agree on their ports by LACP.
-fn negotiates(engine: &Engine) -> bool {
-    match engine {
-        Engine::Bonding(bonding) => bonding.mode == BondMode::Ieee8023ad,
-        Engine::Team(team) => team.runner == Runner::Lacp,
-        _ => false,
-    }
 }
 
 /// Whether the home gives each connection the address of its link.

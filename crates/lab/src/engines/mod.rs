@@ -29,6 +29,8 @@ use std::time::{Duration, Instant};
 
 /// How long an engine may take until something passes it.
 const READY_WITHIN: Duration = Duration::from_secs(20);
+/// Between two looks at how far it is.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// What engines are brought up with.
 pub struct Bench<'a> {
@@ -118,6 +120,16 @@ pub enum EngineError {
         /// The ends of the processes' outputs.
         logs: String,
     },
+    /// The engine has not taken all links in.
+    #[error("{missing} after {seconds} s{logs}")]
+    Unsettled {
+        /// Where, and what there is so far.
+        missing: String,
+        /// How long it was waited for.
+        seconds: u64,
+        /// The ends of the processes' outputs.
+        logs: String,
+    },
     /// The engine and the scenario don't fit.
     #[error("{0}")]
     Unfit(String),
@@ -163,6 +175,31 @@ impl Running {
             device: None,
             processes: Vec::new(),
             closing: None,
+        }
+    }
+
+    /// Waits until nothing is `missing` any more of what an engine needs to be
+    /// whole.
+    fn wait_until(
+        &mut self,
+        within: Duration,
+        bench: &Bench<'_>,
+        mut missing: impl FnMut(&Running) -> Result<Option<String>, EngineError>,
+    ) -> Result<(), EngineError> {
+        let deadline = Instant::now() + within;
+        loop {
+            for process in &mut self.processes {
+                process.check()?;
+            }
+            let Some(missing) = missing(self)? else { return Ok(()) };
+            if bench.cancel.is_cancelled() {
+                return Err(EngineError::Cancelled);
+            }
+            if Instant::now() >= deadline {
+                let logs = self.processes.iter().map(Process::log_tail).collect();
+                return Err(EngineError::Unsettled { missing, seconds: within.as_secs(), logs });
+            }
+            bench.cancel.sleep(LOOK);
         }
     }
 

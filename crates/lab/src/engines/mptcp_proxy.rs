@@ -14,6 +14,9 @@ use std::time::Duration;
 const PORT: u16 = 18_262;
 /// "bp" in ASCII.
 const MARK: u32 = 0x6270;
+/// What a proxy says as soon as it takes connections.
+const LISTENS: &str = "listens on port";
+const LISTENS_WITHIN: Duration = Duration::from_secs(20);
 const COMMAND_LIMIT: Duration = Duration::from_secs(20);
 
 /// `braid lab mptcp-proxy`.
@@ -34,7 +37,9 @@ pub(crate) fn serve(args: &MptcpProxyArgs) -> io::Result<()> {
     } else {
         End::Home(Home { far_end: Some(CONCENTRATOR_V4.into()), far_port: PORT, mark: MARK })
     };
-    Proxy::listen(end, PORT)?.serve();
+    let proxy = Proxy::listen(end, PORT)?;
+    println!("{LISTENS} {PORT}");
+    proxy.serve();
     Ok(())
 }
 
@@ -59,5 +64,10 @@ pub(super) fn bring_up(bench: &Bench<'_>) -> Result<Running, EngineError> {
         let log = bench.scratch.join(format!("{side}-proxy.log"));
         running.processes.push(Process::start(side, command, log)?);
     }
+    // Pings are answered by the kernel, without the proxies.
+    running.wait_until(LISTENS_WITHIN, bench, |running| {
+        let deaf = running.processes.iter().find(|process| !process.has_said(&[LISTENS]));
+        Ok(deaf.map(|process| format!("{}: the proxy does not listen", process.side())))
+    })?;
     Ok(running)
 }

@@ -72,6 +72,18 @@ impl Process {
         }
     }
 
+    /// Where it runs.
+    pub(super) fn side(&self) -> Side {
+        self.side
+    }
+
+    /// Whether one of these is in its output.
+    pub(super) fn has_said(&self, words: &[&str]) -> bool {
+        let output = fs::read(&self.log).unwrap_or_default();
+        let output = String::from_utf8_lossy(&output);
+        words.iter().any(|word| output.contains(word))
+    }
+
     /// The end of its output, introduced for an error message; empty if it said
     /// nothing.
     pub(super) fn log_tail(&self) -> String {

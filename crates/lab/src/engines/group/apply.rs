@@ -92,7 +92,7 @@ fn is_gretap(operation: &Operation) -> bool {
     matches!(operation, Operation::Create { kind: DeviceKind::Gretap { .. }, .. })
 }
 
-fn namespace<'a>(side: Side, bench: &Bench<'a>) -> &'a NetNs {
+pub(super) fn namespace<'a>(side: Side, bench: &Bench<'a>) -> &'a NetNs {
     match side {
         Side::Home => bench.topology.home(),
         Side::Concentrator => bench.topology.concentrator(),
