@@ -33,4 +33,9 @@ impl Hasher for IndexHasher {
         let product = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         self.0 = product ^ product >> 32;
     }
+
+    fn write_u128(&mut self, number: u128) {
+        self.write_u64(number as u64);
+        self.write_u64((number >> 64) as u64);
+    }
 }

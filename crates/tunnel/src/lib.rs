@@ -17,6 +17,7 @@ mod outgoing;
 pub mod path;
 mod peer;
 pub mod quota;
+mod ranges;
 pub mod redundancy;
 pub mod routing;
 mod session;

@@ -1,5 +1,6 @@
 //! Inner packets that are being sent or wait to be acknowledged.
 
+use crate::ranges;
 use braid_inner::{Class, InnerPacket};
 
 /// Names a packet in the [`OutgoingPackets`]; one that was removed is never
@@ -118,7 +119,7 @@ impl Outgoing {
 
     /// The peer has these bytes. True when it has the whole packet now.
     pub fn on_acked(&mut self, offset: u32, len: u32) -> bool {
-        insert_range(&mut self.acked, offset, offset + len);
+        ranges::insert(&mut self.acked, offset, offset + len);
         self.acked.first() == Some(&(0, self.len()))
     }
 
@@ -137,26 +138,6 @@ impl Outgoing {
             start = high;
         }
         (start < end).then(|| (start, end - start))
-    }
-}
-
-/// Adds `low..high` to ascending disjoint ranges.
-fn insert_range(ranges: &mut Vec<(u32, u32)>, low: u32, high: u32) {
-    // Nearly always the last range grows.
-    if let Some(last) = ranges.last_mut()
-        && last.1 == low
-    {
-        last.1 = high;
-        return;
-    }
-    let start = ranges.partition_point(|r| r.1 < low);
-    let end = ranges.partition_point(|r| r.0 <= high);
-    if start == end {
-        ranges.insert(start, (low, high));
-    } else {
-        let merged = (ranges[start].0.min(low), ranges[end - 1].1.max(high));
-        ranges.drain(start + 1..end);
-        ranges[start] = merged;
     }
 }
 

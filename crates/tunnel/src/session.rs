@@ -93,6 +93,11 @@ impl Sessions {
         gone.map(|s| s.local_index)
     }
 
+    /// There are keys to send with.
+    pub fn can_send(&self, now: Time) -> bool {
+        self.current.as_ref().is_some_and(|s| s.age(now) != KeyAge::Expired)
+    }
+
     /// The session to send with.
     pub fn sending(&mut self, now: Time) -> Option<&mut Session> {
         self.current.as_mut().filter(|s| s.age(now) != KeyAge::Expired)

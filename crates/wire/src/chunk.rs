@@ -1,5 +1,5 @@
 use crate::Malformed;
-use crate::integer::{Reader, Sequence, put_u24, put_varint, varint_len};
+use crate::integer::{Reader, Sequence, put_varint, varint_len};
 use braid_inner::{Checksum, Offload, Segmentation, SegmentationKind};
 use std::num::NonZeroU16;
 
@@ -114,9 +114,9 @@ impl<'a> Chunk<'a> {
                 kind |= flag;
             }
         }
-        out.push(kind);
-        out.extend_from_slice(&self.flow.to_be_bytes());
-        put_u24(out, self.sequence);
+        let [high, low] = self.flow.to_be_bytes();
+        let [_, first, second, third] = self.sequence.to_be_bytes();
+        out.extend_from_slice(&[kind, high, low, first, second, third]);
         match self.position {
             ChunkPosition::Whole(_) => {}
             ChunkPosition::First { total, .. } => put_varint(out, u64::from(total)),

@@ -98,10 +98,11 @@ impl LinkSocket {
                     Some(libc::EIO | libc::EINVAL | libc::EMSGSIZE)
                 ) =>
             {
-                self.send_each(transmit, part, size, before)?;
-                // One by one they went, so segmentation was at fault.
+                let (first, rest) = part.split_at(size);
+                self.send_each(transmit, first, size, before)?;
+                // By itself it went, so segmentation was at fault.
                 self.disable_segmentation();
-                Ok(())
+                self.send_each(transmit, rest, size, before + size)
             }
             result => result.map_err(|error| classify(error, before)),
         }

@@ -159,6 +159,9 @@ impl Star {
         let until = self.now + time;
         while self.now < until {
             self.turn(load);
+            if load.packets == 0 {
+                self.skip_quiet(until);
+            }
         }
         Delivered {
             packets: self.delivered.packets - before.packets,
@@ -177,20 +180,26 @@ impl Star {
                 self.home_takes(home, packet);
             }
             if load.down {
-                at_concentrator(|| {
-                    let flow = self.delivered.packets;
-                    let packet = self.packet(CONCENTRATOR_INSIDE, inside(home), flow);
-                    self.concentrator.handle_inner(self.now, packet);
-                });
+                let flow = self.delivered.packets;
+                let packet = self.packet(CONCENTRATOR_INSIDE, inside(home), flow);
+                at_concentrator(|| self.concentrator.handle_inner(self.now, packet));
             }
         }
         self.turn_of_homes();
-        at_concentrator(|| self.turn_of_concentrator());
+        self.turn_of_concentrator();
         self.now += TURN;
         while self.wire.front().is_some_and(|batch| batch.at <= self.now) {
             let Some(batch) = self.wire.pop_front() else { break };
             self.arrive(batch);
         }
+    }
+
+    /// Nothing happens before the next timer or arrival.
+    fn skip_quiet(&mut self, until: Time) {
+        let timers = self.timers.first().map(|timer| timer.0);
+        let arrival = self.wire.front().map(|batch| batch.at);
+        let next = [timers, arrival, self.concentrator.next_timeout()].into_iter().flatten().min();
+        self.now = self.now.max(next.unwrap_or(until).min(until));
     }
 
     fn home_takes(&mut self, home: usize, packet: InnerPacket) {
@@ -256,40 +265,43 @@ impl Star {
     }
 
     fn turn_of_concentrator(&mut self) {
-        let tunnel = &mut self.concentrator;
-        if tunnel.next_timeout().is_some_and(|at| at <= self.now) {
-            tunnel.handle_timeout(self.now);
-        }
-        while let Some(transmit) = tunnel.poll_transmit(self.now, &mut self.out) {
+        at_concentrator(|| {
+            if self.concentrator.next_timeout().is_some_and(|at| at <= self.now) {
+                self.concentrator.handle_timeout(self.now);
+            }
+        });
+        while let Some(transmit) =
+            at_concentrator(|| self.concentrator.poll_transmit(self.now, &mut self.out))
+        {
             let (home, link) = home_at(transmit.remote);
-            aside(|| {
-                let batch = batch(
-                    self.now,
-                    Some(home),
-                    link,
-                    CONCENTRATOR,
-                    transmit,
-                    &self.out,
-                    &mut self.spare,
-                );
-                self.wire.push_back(batch);
-            });
+            let batch = batch(
+                self.now,
+                Some(home),
+                link,
+                CONCENTRATOR,
+                transmit,
+                &self.out,
+                &mut self.spare,
+            );
+            self.wire.push_back(batch);
         }
-        while let Some(packet) = tunnel.poll_inner() {
-            self.delivered.packets += 1;
-            self.delivered.bytes += packet.bytes.len() as u64;
-            tunnel.recycle(packet.bytes);
-        }
-        while tunnel.poll_event().is_some() {}
+        at_concentrator(|| {
+            while let Some(packet) = self.concentrator.poll_inner() {
+                self.delivered.packets += 1;
+                self.delivered.bytes += packet.bytes.len() as u64;
+                self.concentrator.recycle(packet.bytes);
+            }
+            while self.concentrator.poll_event().is_some() {}
+        });
     }
 
     /// The template between these two, in a buffer of the sender's.
     fn packet(&mut self, from: Ipv4Addr, to: Ipv4Addr, flow: u64) -> InnerPacket {
-        let sender = match to == CONCENTRATOR_INSIDE {
-            true => &mut self.homes[home_inside(from)],
-            false => &mut self.concentrator,
+        let capacity = self.template.bytes.len();
+        let mut bytes = match to == CONCENTRATOR_INSIDE {
+            true => self.homes[home_inside(from)].take_buffer(capacity),
+            false => at_concentrator(|| self.concentrator.take_buffer(capacity)),
         };
-        let mut bytes = sender.take_buffer(self.template.bytes.len());
         bytes.clear();
         bytes.extend_from_slice(&self.template.bytes);
         bytes[12..16].copy_from_slice(&from.octets());
@@ -311,13 +323,6 @@ pub fn at_concentrator<T>(work: impl FnOnce() -> T) -> T {
     let result = black_box(work());
     AT_CONCENTRATOR.set(false);
     result
-}
-
-/// Not the concentrator's after all.
-fn aside(work: impl FnOnce()) {
-    AT_CONCENTRATOR.set(false);
-    work();
-    AT_CONCENTRATOR.set(true);
 }
 
 thread_local! {

@@ -333,13 +333,14 @@ impl EntryQueue {
     }
 
     fn drop_from_longest(&mut self) {
-        let longest = self
-            .flows
-            .iter_mut()
-            .flatten()
-            .filter(|f| !f.packets.is_empty())
-            .max_by_key(|f| f.bytes);
-        let Some(entry) = longest else { return };
+        // Whatever has packets waits for its turn in one of the lists.
+        let waiting = self.new.iter().chain(&self.old).copied();
+        let bytes = |flow: &u16| match self.flows.get(usize::from(*flow)) {
+            Some(Some(entry)) if !entry.packets.is_empty() => entry.bytes,
+            _ => 0,
+        };
+        let Some(longest) = waiting.max_by_key(bytes) else { return };
+        let Some(Some(entry)) = self.flows.get_mut(usize::from(longest)) else { return };
         let Some(queued) = entry.packets.pop_front() else { return };
         let cost = queued.packet.bytes.len() as u64 + OVERHEAD;
         entry.bytes -= cost;

@@ -1,5 +1,6 @@
 //! One inner packet put together from its chunks.
 
+use crate::ranges;
 use braid_inner::{InnerPacket, Layer, Offload, Segments};
 use braid_wire::{Chunk, ChunkPosition};
 
@@ -82,7 +83,7 @@ impl Assembly {
             }
             self.bytes[low as usize..high as usize].copy_from_slice(chunk.data);
         }
-        merge(&mut self.have, low, high);
+        ranges::insert(&mut self.have, low, high);
         Ok(self.is_complete())
     }
 
@@ -121,28 +122,5 @@ impl Assembly {
             }
         }
         self.bytes
-    }
-}
-
-fn merge(ranges: &mut Vec<(u32, u32)>, low: u32, high: u32) {
-    if let Some(last) = ranges.last_mut()
-        && last.1 == low
-    {
-        last.1 = high;
-        return;
-    }
-    let start = ranges.partition_point(|r| r.1 < low);
-    let end = ranges.partition_point(|r| r.0 <= high);
-    let (mut l, mut h) = (low, high);
-    if start < end {
-        l = l.min(ranges[start].0);
-        h = h.max(ranges[end - 1].1);
-    }
-    match ranges.get_mut(start).filter(|_| start < end) {
-        None => ranges.insert(start, (l, h)),
-        Some(range) => {
-            *range = (l, h);
-            ranges.drain(start + 1..end);
-        }
     }
 }

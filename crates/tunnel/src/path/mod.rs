@@ -106,6 +106,26 @@ pub struct Path {
     delivered_sent_at: Time,
     loss_at: Option<Time>,
     loss_share: f64,
+    outlook: Outlook,
+}
+
+/// What the models say of arrivals: worked out with every acknowledgement, as
+/// each datagram asks each path for it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Outlook {
+    /// One way, without a queue, on the scale of all paths.
+    delay_us: i64,
+    /// There and back, without a queue.
+    base_nanos: u64,
+    /// What waits in the link.
+    queue_nanos: u64,
+    nanos_per_kib: u64,
+}
+
+impl Outlook {
+    fn nanos_for(&self, bytes: u64) -> u64 {
+        bytes.saturating_mul(self.nanos_per_kib) >> 10
+    }
 }
 
 /// What an acknowledgement or a timer settled.
@@ -136,7 +156,7 @@ impl Path {
     pub fn new(id: u8, link: LinkId, remote: SocketAddr, device_mtu: u16, now: Time) -> Self {
         let mtu = mtu_search(remote, device_mtu);
         let datagram = u64::from(mtu.current());
-        Self {
+        let mut new = Self {
             id,
             link,
             remote,
@@ -161,7 +181,10 @@ impl Path {
             delivered_sent_at: now,
             loss_at: None,
             loss_share: 0.0,
-        }
+            outlook: Outlook::default(),
+        };
+        new.foresee();
+        new
     }
 
     /// Takes over the packet numbers of the path that had this id before.
@@ -187,6 +210,7 @@ impl Path {
                 // alone is a NAT's doing.
                 self.mtu.on_path_changed();
                 self.rtt.reset();
+                self.foresee();
             }
             self.remote = arrival.remote;
             self.liveness.probe_soon(now);
@@ -221,14 +245,30 @@ impl Path {
     /// When `bytes` more would arrive at the peer if they were given to this
     /// path now, in microseconds of a scale that all paths of a peer share.
     pub fn arrival_us(&self, bytes: u64, now: Time) -> i64 {
-        let bandwidth = self.congestion.bandwidth();
-        let base = self.rtt.base();
-        let ahead = bandwidth.time_for(self.sent.in_flight_bytes() + bytes);
-        let queue = ahead.saturating_sub(base).max(self.congestion.queue() / 2);
-        let pacing = self.pacer.release_at() - now;
+        let outlook = &self.outlook;
+        let ahead = outlook.nanos_for(self.sent.in_flight_bytes() + bytes);
+        let queue = ahead.saturating_sub(outlook.base_nanos).max(outlook.queue_nanos);
+        let pacing = self.pacer.release_at().as_nanos().saturating_sub(now.as_nanos());
+        let wait = queue.max(pacing).saturating_add(outlook.nanos_for(bytes));
+        outlook.delay_us.saturating_add((now.as_nanos().saturating_add(wait) / 1000) as i64)
+    }
+
+    /// Send no faster.
+    pub fn set_cap(&mut self, cap: Option<Rate>) {
+        self.congestion.set_cap(cap);
+        self.foresee();
+    }
+
+    /// To be called when the models have changed.
+    fn foresee(&mut self) {
         let delay = self.congestion.base_delay_us().unwrap_or(i64::MAX / 4);
-        let wait = queue.max(pacing) + bandwidth.time_for(bytes) + self.rtt.variation() / 2;
-        now.as_micros() as i64 + delay.saturating_add(wait.as_micros() as i64)
+        let variation = (self.rtt.variation() / 2).as_micros() as i64;
+        self.outlook = Outlook {
+            delay_us: delay.saturating_add(variation),
+            base_nanos: self.rtt.base().as_nanos() as u64,
+            queue_nanos: (self.congestion.queue() / 2).as_nanos() as u64,
+            nanos_per_kib: self.congestion.bandwidth().time_for(1024).as_nanos() as u64,
+        };
     }
 
     /// A datagram left. `frames` were pushed to `sent` before.
@@ -367,6 +407,7 @@ impl Path {
             self.pacer.clamp(now, Duration::from_millis(100));
         }
         self.congestion.set_datagram(u64::from(self.mtu.current()));
+        self.foresee();
         self.sent.forget_settled(now);
     }
 
@@ -375,12 +416,12 @@ impl Path {
         if self.loss_at.is_some_and(|at| now >= at) {
             self.detect_losses(now, settled);
         }
-        if self.suspect_at(feedback).is_some_and(|at| now >= at) {
+        let oldest = self.sent.oldest_watched().map(|(_, packet)| *packet);
+        if self.suspect_at(oldest.as_ref(), feedback).is_some_and(|at| now >= at) {
             self.liveness.suspect(now);
             self.counters.suspected += 1;
             self.abandon_flight(settled);
-        }
-        if self.overdue_at(feedback).is_some_and(|at| now >= at) {
+        } else if self.overdue_at(oldest.as_ref(), feedback).is_some_and(|at| now >= at) {
             self.reinject(settled);
         }
         self.sent.forget_settled(now);
@@ -388,7 +429,8 @@ impl Path {
 
     /// The next deadline of loss detection.
     pub fn deadline(&self, feedback: Duration) -> Option<Time> {
-        [self.loss_at, self.suspect_at(feedback), self.overdue_at(feedback)]
+        let oldest = self.sent.oldest_watched().map(|(_, packet)| packet);
+        [self.loss_at, self.suspect_at(oldest, feedback), self.overdue_at(oldest, feedback)]
             .into_iter()
             .flatten()
             .min()
@@ -414,8 +456,8 @@ impl Path {
         self.liveness.state()
     }
 
-    fn suspect_at(&self, feedback: Duration) -> Option<Time> {
-        let oldest = self.sent.oldest_watched().map(|(_, p)| p.sent_at);
+    fn suspect_at(&self, oldest: Option<&SentPacket>, feedback: Duration) -> Option<Time> {
+        let oldest = oldest.map(|packet| packet.sent_at);
         self.liveness.suspect_at(oldest, self.expected_rtt(), self.bounded_variation(), feedback)
     }
 
@@ -432,8 +474,8 @@ impl Path {
     /// When the oldest packet's feedback is late enough to send its frames by
     /// another path too (the probe timeout of RFC 9002, section 6.2, spent on
     /// another path).
-    fn overdue_at(&self, feedback: Duration) -> Option<Time> {
-        let (_, oldest) = self.sent.oldest_watched()?;
+    fn overdue_at(&self, oldest: Option<&SentPacket>, feedback: Duration) -> Option<Time> {
+        let oldest = oldest?;
         if oldest.reinjected || !self.liveness.is_up() {
             return None;
         }

@@ -196,27 +196,22 @@ impl SentPackets {
         self.first..self.next_number()
     }
 
+    /// The oldest packet in flight.
+    pub fn oldest_in_flight(&self) -> Option<(u64, &SentPacket)> {
+        self.in_flight().next()
+    }
+
     /// The oldest packet in flight that isn't a probe for the MTU, whose loss
     /// would say nothing of the path.
     pub fn oldest_watched(&self) -> Option<(u64, &SentPacket)> {
-        if self.in_flight == 0 {
-            return None;
-        }
-        let from = self.oldest_hint.max(self.first);
-        (from..self.next_number())
-            .filter_map(|n| Some((n, self.get(n)?)))
-            .find(|(_, p)| p.fate == Fate::InFlight && !p.mtu_probe)
+        self.in_flight().find(|(_, p)| !p.mtu_probe)
     }
 
-    /// The oldest packet in flight.
-    pub fn oldest_in_flight(&self) -> Option<(u64, &SentPacket)> {
-        if self.in_flight == 0 {
-            return None;
-        }
-        let from = self.oldest_hint.max(self.first);
-        (from..self.next_number())
+    fn in_flight(&self) -> impl Iterator<Item = (u64, &SentPacket)> {
+        let from = if self.in_flight == 0 { self.next_number() } else { self.oldest_hint };
+        (from.max(self.first)..self.next_number())
             .filter_map(|n| Some((n, self.get(n)?)))
-            .find(|(_, p)| p.fate == Fate::InFlight)
+            .filter(|(_, p)| p.fate == Fate::InFlight)
     }
 }
 

@@ -2,16 +2,20 @@
 //! bonding.rst), as it does them: each packet whole by one path (or all), at
 //! once, without congestion control, repair or order.
 
-use super::Peer;
+use super::datagram::Datagram;
+use super::{Peer, Transmit};
 use crate::config::Mode;
 use braid_inner::{Headers, InnerPacket, Layer, split_all};
 use braid_units::Time;
+use braid_wire::{Chunk, ChunkPosition};
 use std::collections::VecDeque;
 
 /// Packets that wait for the socket at the most (the kernel's txqueuelen).
 const QUEUE: usize = 1000;
 /// These flows are counted apart from the fair queue's.
 const FIRST_FLOW: u16 = 0x8000;
+/// Largest header of a chunk of a single packet.
+const BONDED_HEADER: usize = 20;
 
 #[derive(Debug, Default)]
 pub(super) struct BondingQueue {
@@ -88,5 +92,43 @@ impl Peer {
             self.bonding.sequence = sequence.wrapping_add(1) & 0xff_ffff;
             return Some(Bonded { packet, flow: FIRST_FLOW, sequence, sent: 0, paths });
         }
+    }
+
+    /// Whole packets of the bonding modes, in two datagrams or more where they
+    /// don't fit the path's.
+    pub(super) fn poll_bonded(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Transmit> {
+        if self.bonded.is_none() {
+            self.bonded = self.next_bonded(now);
+        }
+        let mut bonded = self.bonded.take()?;
+        let &index = bonded.paths.last()?;
+        let total = bonded.packet.bytes.len() as u32;
+        let mut datagram = Datagram::begin(index, self.paths.get(index)?.room(), out);
+        let offset = bonded.sent;
+        let rest = ChunkPosition::of(bonded.packet.offload, total, offset, total - offset);
+        let header = rest.header_len(total - offset).max(BONDED_HEADER);
+        let len = (total - offset).min(datagram.room.saturating_sub(header) as u32);
+        Chunk {
+            flow: bonded.flow,
+            sequence: bonded.sequence,
+            unordered: true,
+            realtime: true,
+            position: ChunkPosition::of(bonded.packet.offload, total, offset, len),
+            data: &bonded.packet.bytes[offset as usize..(offset + len) as usize],
+        }
+        .write(out, true);
+        datagram.eliciting = true;
+        datagram.closed = true;
+        bonded.sent += len;
+        if bonded.sent >= total {
+            bonded.sent = 0;
+            bonded.paths.pop();
+        }
+        if bonded.paths.is_empty() {
+            self.recycle(bonded.packet.bytes);
+        } else {
+            self.bonded = Some(bonded);
+        }
+        self.send_single(datagram, false, now, out)
     }
 }

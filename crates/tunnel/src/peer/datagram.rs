@@ -1,9 +1,15 @@
 //! A data datagram being written for one path.
 
 use super::Peer;
+use crate::outgoing::{Outgoing, PacketKey};
 use crate::path::sent::{Fate, SentFrame, SentPacket};
 use braid_units::Time;
-use braid_wire::{DataHeader, Frame, GaveUp, HEADER_LEN, PathStatus, TAG_LEN};
+use braid_wire::{
+    Chunk, ChunkPosition, DataHeader, Frame, GaveUp, HEADER_LEN, PathStatus, TAG_LEN,
+};
+
+/// A chunk shorter than this isn't worth its header, unless it's all there is.
+pub(super) const LEAST_CHUNK: u32 = 64;
 
 /// What is in the works.
 pub(super) struct Datagram {
@@ -121,12 +127,68 @@ impl Peer {
         let mut packet = SentPacket::new(now, size, fate);
         packet.mtu_probe = datagram.mtu_probe;
         packet.app_limited = path.is_underused(now);
+        let first = datagram.eliciting && !path.sent.any_in_flight();
         path.on_sent(packet, datagram.frames, paced, now);
+        if first {
+            self.note_losses_of(datagram.path);
+        }
         true
+    }
+
+    /// Writes as much of the bytes as fits and is sensible; returns how many.
+    pub(super) fn write_chunk(
+        &mut self,
+        datagram: &mut Datagram,
+        key: PacketKey,
+        offset: u32,
+        len: u32,
+        out: &mut Vec<u8>,
+    ) -> u32 {
+        let Some(outgoing) = self.outgoing.get(key) else { return 0 };
+        let left = datagram.left(out);
+        let whole = ChunkPosition::of(outgoing.packet.offload, outgoing.len(), offset, len);
+        let header = whole.header_len(len);
+        let (take, to_end) = if header + len as usize <= left {
+            (len, false)
+        } else {
+            // Cut where the datagram ends; without its length the chunk's
+            // header is shorter.
+            let cut = ChunkPosition::of(outgoing.packet.offload, outgoing.len(), offset, len - 1);
+            let header = cut.header_len(0) - 1;
+            let room = left.saturating_sub(header) as u32;
+            if room < LEAST_CHUNK.min(len) {
+                return 0;
+            }
+            (room.min(len), true)
+        };
+        chunk_of(outgoing, offset, take).write(out, to_end);
+        datagram.closed = to_end;
+        datagram.eliciting = true;
+        datagram.frames += 1;
+        self.paths[datagram.path].sent.push_frame(SentFrame::Chunk { key, offset, len: take });
+        take
+    }
+
+    /// Takes back the frames noted for a datagram that isn't sent.
+    pub(super) fn drop_frames(&mut self, datagram: &Datagram) {
+        self.paths[datagram.path].sent.pop_frames(datagram.frames);
     }
 
     /// The side that opened the paths says how they are to be used.
     fn tells_wishes(&self) -> bool {
         !self.config.endpoints.is_empty()
+    }
+}
+
+/// Bytes of a packet as a chunk.
+pub(super) fn chunk_of(outgoing: &Outgoing, offset: u32, len: u32) -> Chunk<'_> {
+    let end = (offset + len) as usize;
+    Chunk {
+        flow: outgoing.flow,
+        sequence: outgoing.sequence,
+        unordered: false,
+        realtime: outgoing.is_realtime(),
+        position: ChunkPosition::of(outgoing.packet.offload, outgoing.len(), offset, len),
+        data: outgoing.packet.bytes.get(offset as usize..end).unwrap_or(&[]),
     }
 }

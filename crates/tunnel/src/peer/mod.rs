@@ -3,11 +3,15 @@
 
 mod admit;
 mod bonding;
+mod copies;
 mod datagram;
+mod feedback;
+mod probes;
 pub(crate) mod receive;
 mod rest;
 mod schedule;
 mod status;
+mod timing;
 mod transmit;
 
 pub use status::{PathReport, PeerReport};
@@ -15,9 +19,10 @@ pub use transmit::Transmit;
 
 use crate::buffers::Buffers;
 use crate::clock::{PausingClock, PeerClock};
-use crate::config::{LinkConfig, LinkId, Mode, PeerConfig, TunnelConfig};
+use crate::config::{LinkConfig, LinkId, Mode, PeerConfig, PeerId, TunnelConfig};
 use crate::entry::{EntryQueue, Parameters};
 use crate::exit::{Patience, Reordering};
+use crate::index_map::IndexMap;
 use crate::outgoing::{OutgoingPackets, PacketKey};
 use crate::path::{Path, Settled, Wish, liveness::PathState, sent::SentFrame};
 use crate::redundancy::budget::{Budget, ErasureConditions, erasure_rate};
@@ -30,13 +35,10 @@ use braid_wire::GaveUp;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
+use timing::Survey;
 
 /// Most paths of one peer.
 const MAX_PATHS: usize = 64;
-/// Feedback interval bounds: often enough to see a path die, seldom enough to
-/// cost little.
-const FEEDBACK: std::ops::RangeInclusive<Duration> =
-    Duration::from_millis(1)..=Duration::from_millis(20);
 /// A tunnel counts as in use for so long after a packet.
 const IN_USE: Duration = Duration::from_secs(3);
 /// Nothing received for this long: waiting for missing packets pauses.
@@ -96,7 +98,7 @@ pub struct PeerCounters {
 pub struct Peer {
     pub(crate) config: PeerConfig,
     pub(crate) sessions: Sessions,
-    pub(crate) remote_instance: Option<u64>,
+    remote_instance: Option<u64>,
     pub(crate) paths: Vec<Path>,
     /// Paths whose link is gone: their numbers are used up until the keys are
     /// others.
@@ -153,6 +155,9 @@ pub struct Peer {
     last_admitted: Time,
     /// No report and no probe is due before.
     chores_at: Time,
+    /// No path takes anything for lost before.
+    losses_at: Time,
+    survey: Survey,
     /// It has given memory back since it was used last.
     rests: bool,
     /// Buffers that are free again, for the tunnel to fetch.
@@ -212,15 +217,36 @@ impl Peer {
             last_used: Time::ZERO,
             last_admitted: Time::ZERO,
             chores_at: Time::ZERO,
+            losses_at: Time::ZERO,
+            survey: Survey::default(),
             rests: false,
             freed: Vec::new(),
             join_limit: 0,
         }
     }
 
+    /// The peer that speaks is this instance. True if it's another than before,
+    /// or the first: then all keys are void, and `sessions` forgets them.
+    pub(crate) fn meet(
+        &mut self,
+        instance: u64,
+        sessions: &mut IndexMap<u32, PeerId>,
+        now: Time,
+    ) -> bool {
+        let anew = self.remote_instance != Some(instance);
+        if anew {
+            for gone in self.drop_sessions() {
+                sessions.remove(&gone);
+            }
+            self.remote_instance = Some(instance);
+            self.forget_connection(now);
+        }
+        anew
+    }
+
     /// The peer restarted: what it knew of us is gone, so is what we knew of
     /// its packets. What waits at the entry stays.
-    pub(crate) fn forget_connection(&mut self, now: Time) {
+    fn forget_connection(&mut self, now: Time) {
         for key in self.outgoing.keys().collect::<Vec<_>>() {
             if let Some(packet) = self.outgoing.remove(key) {
                 self.recycle(packet.bytes);
@@ -252,7 +278,7 @@ impl Peer {
             fresh.counters = path.counters;
             fresh.local = path.local;
             fresh.cap_down = path.cap_down;
-            fresh.congestion.set_cap(path.wish.cap);
+            fresh.set_cap(path.wish.cap);
             if path.state() == PathState::LinkDown {
                 fresh.liveness.on_link(false, now);
             }
@@ -289,7 +315,7 @@ impl Peer {
         path.wish = Wish { tier: config.tier, standby: config.standby, cap: config.cap_up };
         path.wish_untold = true;
         path.cap_down = config.cap_down;
-        path.congestion.set_cap(config.cap_up);
+        path.set_cap(config.cap_up);
         self.paths.push(path);
         self.chores_at = Time::ZERO;
     }
@@ -301,7 +327,7 @@ impl Peer {
             path.wish = Wish { tier: config.tier, standby: config.standby, cap: config.cap_up };
             path.wish_untold = true;
             path.cap_down = config.cap_down;
-            path.congestion.set_cap(config.cap_up);
+            path.set_cap(config.cap_up);
         }
     }
 
@@ -384,48 +410,14 @@ impl Peer {
         self.freed.drain(..).for_each(|buffer| buffers.give(buffer));
     }
 
-    /// How often feedback is sent, from the paths' round-trip times.
-    pub(crate) fn feedback_interval(&self) -> Duration {
-        let least = self
-            .paths
-            .iter()
-            .filter(|p| p.liveness.is_up() && p.rtt.is_known())
-            .map(|p| p.rtt.base())
-            .min();
-        (least.unwrap_or(*FEEDBACK.end()) / 2).clamp(*FEEDBACK.start(), *FEEDBACK.end())
-    }
-
     /// How long the exit waits.
     pub(crate) fn patience(&self) -> Patience {
         Patience { ordered: WAIT_STREAM, realtime: WAIT_REALTIME }
     }
 
-    /// Earliest moment at which something is due.
-    pub(crate) fn deadline(&self, now: Time) -> Option<Time> {
-        let feedback = self.feedback_interval();
-        let patience = self.patience();
-        let paths = self.paths.iter().flat_map(|p| {
-            [
-                p.deadline(feedback),
-                p.liveness.probe_at(p.last_eliciting, self.idle_probe(now)),
-                p.received.report_at(feedback),
-                if p.liveness.is_up() { p.mtu.next_deadline() } else { None },
-            ]
-        });
-        let repairs = self.deadlines.iter().filter_map(|d| self.working.when(d.front()?.0));
-        let holes = self.exit.expires_at(patience).and_then(|at| self.hearing.when(at));
-        paths
-            .flatten()
-            .chain(repairs)
-            .chain(holes)
-            .chain(self.encoder.next_deadline())
-            .chain(self.next_departure(now))
-            .chain(self.next_rest(now))
-            .min()
-    }
-
     /// Handles what is due at `now`, apart from sending.
     pub(crate) fn on_timeout(&mut self, now: Time) {
+        self.look_at_paths();
         let feedback = self.feedback_interval();
         let mut settled = std::mem::take(&mut self.settled);
         settled.clear();
@@ -433,6 +425,8 @@ impl Peer {
         for path in &mut self.paths {
             path.on_timeout(now, feedback, &mut settled);
         }
+        let losses = self.paths.iter().filter_map(|path| path.deadline(feedback));
+        self.losses_at = losses.min().unwrap_or(Time::FAR_FUTURE);
         self.take_settled(&mut settled);
         self.settled = settled;
         self.update_clocks(now);
@@ -500,15 +494,6 @@ impl Peer {
         for path in self.paths.iter_mut().filter(|p| p.link == link) {
             path.mtu.on_local_emsgsize(limit);
         }
-    }
-
-    /// Idle paths are probed: often enough to keep a NAT's mapping, and while
-    /// the tunnel is in use, to know which paths work.
-    fn idle_probe(&self, now: Time) -> Option<Duration> {
-        if now - self.last_used < IN_USE {
-            return Some(Duration::from_millis(500));
-        }
-        self.config.keepalive
     }
 
     /// Applies what paths report: frames that arrived, frames to send again.

@@ -140,6 +140,7 @@ impl Peer {
         let clock = &mut self.peer_clock;
         let path = &mut self.paths[index];
         path.on_ack(ack, now, feedback, |us| clock.unwrap(us), settled);
+        self.note_losses_of(index);
         if settled.returned {
             settled.returned = false;
             self.update_clocks(now);
@@ -214,7 +215,7 @@ impl Peer {
         }
         for path in self.paths.iter_mut().filter(|p| p.id == status.path) {
             path.wish = Wish { tier: status.tier, standby: status.standby, cap: status.cap };
-            path.congestion.set_cap(status.cap);
+            path.set_cap(status.cap);
         }
     }
 }

@@ -1,8 +1,8 @@
-//! How much redundancy is worth its bytes: an account that bounds them, a
-//! measure of what they brought, and the choice of the group size.
+//! How much redundancy is worth its bytes: an account that bounds them, and the
+//! choice of the group size.
 
 use super::erasure::GroupSize;
-use braid_units::{ByteSize, Ratio, Time};
+use braid_units::{ByteSize, Ratio};
 use std::time::Duration;
 
 /// Below this loss erasure coding is off, and to this it is to bring it down.
@@ -56,73 +56,6 @@ impl Budget {
     }
 }
 
-/// Weight of one redundant packet in the average of those used.
-const PAYOFF_WEIGHT: f64 = 1.0 / 128.0;
-/// So many packets must have been reported before they are judged.
-const PAYOFF_SAMPLES: u64 = 256;
-/// Fewer used than this share: the bytes are better spent on data.
-const PAYOFF_LEAST: f64 = 0.005;
-/// First pause when it doesn't pay.
-const PAYOFF_PAUSE: Duration = Duration::from_secs(10);
-/// Longest pause.
-const PAYOFF_PAUSE_MAX: Duration = Duration::from_secs(300);
-
-/// How many of the parities and duplicates sent the peer could use.
-#[derive(Clone, Debug)]
-pub struct Payoff {
-    used: f64,
-    samples: u64,
-    pause: Duration,
-    paused_until: Option<Time>,
-}
-
-impl Default for Payoff {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Payoff {
-    /// Nothing known yet: it's worth a try.
-    pub fn new() -> Self {
-        Payoff { used: 0.0, samples: 0, pause: PAYOFF_PAUSE, paused_until: None }
-    }
-
-    /// Of `sent` redundant packets since the last report, `used` filled a gap.
-    pub fn on_report(&mut self, sent: u64, used: u64, now: Time) {
-        if sent == 0 {
-            return;
-        }
-        let share = used.min(sent) as f64 / sent as f64;
-        // Until there are enough samples: their plain average.
-        self.samples = self.samples.saturating_add(sent);
-        let recent = 1.0 - (1.0 - PAYOFF_WEIGHT).powi(i32::try_from(sent).unwrap_or(i32::MAX));
-        let weight = recent.max(sent as f64 / self.samples as f64);
-        self.used += (share - self.used) * weight;
-        if self.samples < PAYOFF_SAMPLES {
-            return;
-        }
-        if self.used >= PAYOFF_LEAST {
-            self.pause = PAYOFF_PAUSE;
-        } else if self.paused_until.is_none_or(|until| now >= until) {
-            self.paused_until = Some(now + self.pause);
-            self.pause = (self.pause * 2).min(PAYOFF_PAUSE_MAX);
-            self.samples = 0;
-        }
-    }
-
-    /// The average share of redundant packets that were of use.
-    pub fn used(&self) -> Ratio {
-        Ratio::from_fraction(self.used)
-    }
-
-    /// Whether redundancy is to be sent. Where it didn't pay it is tried again
-    /// after a pause, ever longer while it still doesn't.
-    pub fn pays(&self, now: Time) -> bool {
-        self.paused_until.is_none_or(|until| now >= until)
-    }
-}
-
 /// What the choice of the group size hangs on.
 #[derive(Clone, Copy, Debug)]
 pub struct ErasureConditions {
@@ -172,8 +105,6 @@ fn residual_loss(loss: f64, size: u8) -> f64 {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-
-    const NOW: Time = Time::from_millis(1000);
 
     fn percent(value: f64) -> Ratio {
         Ratio::from_fraction(value / 100.0)
@@ -229,42 +160,6 @@ mod tests {
         assert!(!budget.try_spend(1));
         budget.earn(1000);
         assert_eq!(budget.available().bytes(), 100);
-    }
-
-    #[test]
-    fn useless_redundancy_pauses_ever_longer_and_is_tried_again() {
-        let mut payoff = Payoff::new();
-        let mut now = NOW;
-        let mut pauses = Vec::new();
-        for _ in 0..3 {
-            while payoff.pays(now) {
-                payoff.on_report(50, 0, now);
-                now += Duration::from_millis(100);
-            }
-            let from = now;
-            while !payoff.pays(now) {
-                now += Duration::from_millis(100);
-            }
-            pauses.push(now.since(from));
-        }
-        assert!(pauses.windows(2).all(|w| w[1] > w[0]), "{pauses:?}");
-        // Links got bad: it's of use, and stays on.
-        for _ in 0..100 {
-            payoff.on_report(50, 2, now);
-            now += Duration::from_millis(100);
-            assert!(payoff.pays(now));
-        }
-        assert!((payoff.used().fraction() - 0.04).abs() < 0.005);
-    }
-
-    #[test]
-    fn a_lying_report_does_no_harm() {
-        let mut payoff = Payoff::new();
-        payoff.on_report(1, u64::MAX, NOW);
-        payoff.on_report(u64::MAX, u64::MAX, NOW);
-        payoff.on_report(0, 5, NOW);
-        assert_eq!(payoff.used().fraction(), 1.0);
-        assert!(payoff.pays(NOW));
     }
 
     proptest! {

@@ -1,7 +1,7 @@
 //! Cryptokey routing, as WireGuard calls it (WireGuard paper, section 2).
 
+use crate::index_map::IndexMap;
 use ipnet::IpNet;
-use std::collections::HashMap;
 use std::net::IpAddr;
 
 /// Which peer owns which addresses: packets to them go to the peer, and only
@@ -17,7 +17,7 @@ pub struct AllowedIps<P> {
 /// `u128`.
 #[derive(Clone, Debug)]
 struct PrefixTable<P> {
-    by_length: Vec<(u8, HashMap<u128, P>)>,
+    by_length: Vec<(u8, IndexMap<u128, P>)>,
 }
 
 impl<P> Default for AllowedIps<P> {
@@ -65,7 +65,7 @@ impl<P: Eq> PrefixTable<P> {
         let index = match self.position(length) {
             Ok(index) => index,
             Err(index) => {
-                self.by_length.insert(index, (length, HashMap::new()));
+                self.by_length.insert(index, (length, IndexMap::default()));
                 index
             }
         };

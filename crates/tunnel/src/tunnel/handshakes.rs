@@ -208,17 +208,10 @@ impl Tunnel {
         let psk = entry.peer.config.preshared_key.as_ref();
         let (reply, established) = pending.respond(SessionIndex::new(index), &hello, psk).ok()?;
 
-        let anew = entry.peer.remote_instance != Some(remote_instance);
-        if anew {
-            for gone in entry.peer.drop_sessions() {
-                self.sessions.remove(&gone);
-            }
-            entry.peer.remote_instance = Some(remote_instance);
-            entry.peer.forget_connection(now);
-            if entry.peer.config.endpoints.is_empty() {
-                // The home opens the paths anew; the old ones lead nowhere.
-                entry.peer.paths.clear();
-            }
+        let anew = entry.peer.meet(remote_instance, &mut self.sessions, now);
+        if anew && entry.peer.config.endpoints.is_empty() {
+            // The home opens the paths anew; the old ones lead nowhere.
+            entry.peer.paths.clear();
         }
         let session = Session::new(index, false, established, now);
         if let Some(old) = entry.peer.sessions.unproven.replace(session) {
@@ -244,15 +237,7 @@ impl Tunnel {
         entry.handshaking.pending = None;
         entry.handshaking.attempts = 0;
         entry.handshaking.next_at = now + AGE_CHECK;
-        let instance = established.hello.instance;
-        let anew = entry.peer.remote_instance != Some(instance);
-        if anew {
-            for gone in entry.peer.drop_sessions() {
-                self.sessions.remove(&gone);
-            }
-            entry.peer.remote_instance = Some(instance);
-            entry.peer.forget_connection(now);
-        }
+        let anew = entry.peer.meet(established.hello.instance, &mut self.sessions, now);
         let session = Session::new(receiver.get(), true, established, now);
         if let Some(gone) = entry.peer.sessions.make_current(session) {
             self.sessions.remove(&gone);

@@ -397,7 +397,7 @@ impl Tunnel {
         }
     }
 
-    /// Passes on what a peer has produced, and notes what changed.
+    /// Passes on what a peer has produced.
     fn after_peer(&mut self, id: PeerId, now: Time) {
         self.route_in(id, now);
         let Some(entry) = self.peers.get_mut(id) else { return };
@@ -409,6 +409,25 @@ impl Tunnel {
             entry.handshaking.retry_at(now + handshakes::AFTER_GOODBYE);
             self.events.push_back(Event::Closed { peer: id });
         }
+    }
+
+    fn activate(&mut self, id: PeerId) {
+        if let Some(entry) = self.peers.get_mut(id)
+            && !std::mem::replace(&mut entry.is_active, true)
+        {
+            self.active.push_back(id);
+        }
+    }
+
+    fn activate_all(&mut self) {
+        for id in self.peers.ids().collect::<Vec<_>>() {
+            self.activate(id);
+        }
+    }
+
+    /// Tells of paths of which something else is thought than before.
+    fn announce(&mut self, id: PeerId) {
+        let Some(entry) = self.peers.get_mut(id) else { return };
         let Entry { peer, announced, .. } = entry;
         if announced.len() != peer.paths.len()
             || peer.paths.iter().zip(announced.iter()).any(|(p, a)| (p.id, p.state()) != *a)
@@ -432,21 +451,9 @@ impl Tunnel {
         }
     }
 
-    fn activate(&mut self, id: PeerId) {
-        if let Some(entry) = self.peers.get_mut(id)
-            && !std::mem::replace(&mut entry.is_active, true)
-        {
-            self.active.push_back(id);
-        }
-    }
-
-    fn activate_all(&mut self) {
-        for id in self.peers.ids().collect::<Vec<_>>() {
-            self.activate(id);
-        }
-    }
-
+    /// It has nothing more to send for now.
     fn reschedule(&mut self, id: PeerId, now: Time) {
+        self.announce(id);
         let Some(entry) = self.peers.get_mut(id) else { return };
         let keys = entry.handshaking.deadline(&entry.peer, now);
         let next = [entry.peer.deadline(now), keys].into_iter().flatten().min();

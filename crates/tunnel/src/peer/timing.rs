@@ -1,0 +1,95 @@
+//! When something is due. What is found out by looking at all paths is noted
+//! and looked for again when it may have changed, not with every packet: what a
+//! packet costs must not grow with the number of links.
+
+use super::{IN_USE, Peer};
+use braid_units::Time;
+use std::time::Duration;
+
+/// Feedback interval bounds: often enough to see a path die, seldom enough to
+/// cost little.
+const FEEDBACK: std::ops::RangeInclusive<Duration> =
+    Duration::from_millis(1)..=Duration::from_millis(20);
+
+/// What the paths have in common.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Survey {
+    feedback: Duration,
+    /// Plaintext bytes of the shortest datagrams; none when no path works.
+    pub least_room: Option<usize>,
+}
+
+impl Default for Survey {
+    fn default() -> Self {
+        Self { feedback: *FEEDBACK.end() / 2, least_room: None }
+    }
+}
+
+impl Peer {
+    /// Notes what the paths have in common.
+    pub(super) fn look_at_paths(&mut self) {
+        let up = || self.paths.iter().filter(|p| p.liveness.is_up());
+        let least = up().filter(|p| p.rtt.is_known()).map(|p| p.rtt.base()).min();
+        let feedback =
+            (least.unwrap_or(*FEEDBACK.end()) / 2).clamp(*FEEDBACK.start(), *FEEDBACK.end());
+        let least_room = up().map(|p| p.room()).min();
+        if feedback < self.survey.feedback {
+            // What was noted of the paths' timers may be too late now.
+            self.losses_at = Time::ZERO;
+        }
+        self.survey = Survey { feedback, least_room };
+    }
+
+    /// How often feedback is sent, from the paths' round-trip times.
+    pub(crate) fn feedback_interval(&self) -> Duration {
+        self.survey.feedback
+    }
+
+    /// Earliest moment at which something is due. To be asked when
+    /// [`Self::poll_transmit`] has nothing more.
+    pub(crate) fn deadline(&self, now: Time) -> Option<Time> {
+        let repairs = self.deadlines.iter().filter_map(|d| self.working.when(d.front()?.0));
+        let holes = self.exit.expires_at(self.patience()).and_then(|at| self.hearing.when(at));
+        // Without keys nothing can be sent.
+        let chores = self.sessions.can_send(now).then_some(self.chores_at);
+        [Some(self.losses_at), chores]
+            .into_iter()
+            .flatten()
+            .filter(|at| *at < Time::FAR_FUTURE)
+            .chain(repairs)
+            .chain(holes)
+            .chain(self.encoder.next_deadline())
+            .chain(self.next_departure(now))
+            .chain(self.next_rest(now))
+            .min()
+    }
+
+    /// What was just sent or acknowledged by this path may be lost earlier than
+    /// anything else.
+    pub(super) fn note_losses_of(&mut self, index: usize) {
+        let at = self.paths.get(index).and_then(|path| path.deadline(self.survey.feedback));
+        self.losses_at = at.map_or(self.losses_at, |at| at.min(self.losses_at));
+    }
+
+    /// When the next report or probe is due.
+    pub(super) fn next_chore(&self, now: Time) -> Time {
+        let (interval, idle) = (self.feedback_interval(), self.idle_probe(now));
+        let chores = self.paths.iter().flat_map(|p| {
+            [
+                p.received.report_at(interval),
+                p.liveness.probe_at(p.last_eliciting, idle),
+                if p.liveness.is_up() { p.mtu.next_deadline() } else { None },
+            ]
+        });
+        chores.flatten().min().unwrap_or(Time::FAR_FUTURE)
+    }
+
+    /// Idle paths are probed: often enough to keep a NAT's mapping, and while
+    /// the tunnel is in use, to know which paths work.
+    pub(super) fn idle_probe(&self, now: Time) -> Option<Duration> {
+        if now - self.last_used < IN_USE {
+            return Some(Duration::from_millis(500));
+        }
+        self.config.keepalive
+    }
+}
