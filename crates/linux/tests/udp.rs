@@ -33,15 +33,20 @@ fn batches_arrive_as_the_datagrams_they_were_made_of() {
 fn where_segmentation_fails_the_whole_batch_still_goes() {
     in_namespace(|| {
         let (near, far) = (open(Family::V4), open(Family::V4));
-        // The kernel refuses to segment for sockets that want no checksums.
-        without_checksums(&near);
-        let batch = vec![7; 100_000];
-        for _ in 0..2 {
+        let batch: Vec<u8> = (0..100_000_u32).map(|i| (i / 1000) as u8).collect();
+        let send = |segments: bool| {
             near.send(&transmit(at("127.0.0.1", &far), &batch, Some(1000))).unwrap();
             let got = receive(&far, batch.len());
-            assert_eq!(got.len(), 100);
-            assert!(!near.segments_in_kernel(), "remembered");
-        }
+            let bytes: Vec<u8> = got.iter().flat_map(|datagram| datagram.bytes.clone()).collect();
+            assert!(bytes == batch && got.len() == 100, "{} datagrams", got.len());
+            assert_eq!(near.segments_in_kernel(), segments);
+        };
+        send(true);
+        // The kernel refuses to segment for sockets that want no checksums: EINVAL.
+        set_checksums(&near, false);
+        send(false);
+        set_checksums(&near, true);
+        send(false);
     });
 }
 
@@ -211,15 +216,15 @@ fn ip(arguments: &str) {
     assert!(status.success(), "ip {arguments}");
 }
 
-fn without_checksums(socket: &LinkSocket) {
-    let on = 1_i32;
-    // SAFETY: pointer and length describe `on`.
+fn set_checksums(socket: &LinkSocket, on: bool) {
+    let without = i32::from(!on);
+    // SAFETY: pointer and length describe `without`.
     let set = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
             libc::SOL_SOCKET,
             libc::SO_NO_CHECK,
-            (&raw const on).cast(),
+            (&raw const without).cast(),
             4,
         )
     };
