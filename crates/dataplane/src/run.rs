@@ -80,6 +80,8 @@ struct DataPlane {
 
 impl DataPlane {
     fn run(mut self) -> io::Result<()> {
+        // Where it's forbidden packets wait a little longer for the processor.
+        let _ = braid_linux::scheduling::run_soon();
         let mut ready = Vec::with_capacity(32);
         loop {
             let now = self.clock.now();

@@ -10,6 +10,7 @@ mod operation;
 pub mod poller;
 pub mod probe;
 pub mod routing;
+pub mod scheduling;
 pub mod sd;
 pub mod tun;
 pub mod udp;
