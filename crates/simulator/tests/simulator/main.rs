@@ -1,6 +1,7 @@
 //! The tunnel core in the simulator.
 
 mod failures;
+mod half_working;
 mod hostile;
 mod modes;
 mod random;

@@ -7,6 +7,7 @@
 
 use super::Peer;
 use crate::config::Mode;
+use crate::path::Path;
 use braid_units::Time;
 use std::time::Duration;
 
@@ -16,6 +17,9 @@ const ELASTIC_AFTER: Duration = Duration::from_millis(12);
 const ELASTIC_FOR: Duration = Duration::from_secs(1);
 /// Mode `overflow`: a queue this old counts as "full".
 const OVERFLOW_AFTER: Duration = Duration::from_millis(10);
+/// A path this far behind the quickest is left alone while that works: what it
+/// brings comes when the sender has given it up, or TCP has.
+const LATEST_BEHIND: Duration = Duration::from_millis(500);
 /// Urgent packets and repairs may exceed a path's window by this factor.
 const URGENT_WINDOWS: u64 = 2;
 
@@ -59,19 +63,14 @@ impl Peer {
             Item::Bulk { waited, .. } => waited,
             _ => Duration::ZERO,
         };
-        let allowed = |path: &crate::path::Path| match item {
+        let allowed = |path: &Path| match item {
             Item::Urgent => path.sent.in_flight_bytes() < path.congestion.window() * URGENT_WINDOWS,
             _ => path.is_available(now),
         };
-        let usable = |p: &crate::path::Path| p.liveness.is_up() && Some(p.id) != except;
-        let primary = self.paths.iter().any(|p| usable(p) && !p.wish.standby);
         let tier_limit = self.tier_limit(waited, now);
         // By estimated arrival: the best path, and the best that may send now.
         let (mut best, mut choice) = (None, None);
-        for (index, path) in self.paths.iter().enumerate() {
-            if !usable(path) || path.wish.standby == primary || path.wish.tier > tier_limit {
-                continue;
-            }
+        for (index, path) in self.candidates(except, tier_limit) {
             let order = (path.arrival_us(bytes, now), index);
             if best.is_none_or(|best| order < best) {
                 best = Some(order);
@@ -93,6 +92,26 @@ impl Peer {
                 (arrival <= best_arrival + drain.as_micros() as i64).then_some(choice)
             }
         }
+    }
+
+    /// The paths to choose from, with their places: those that work, but no
+    /// standby beside others, no tier above the limit, none that is far too late.
+    fn candidates(
+        &self,
+        except: Option<u8>,
+        tier_limit: u8,
+    ) -> impl Iterator<Item = (usize, &Path)> {
+        let usable = move |p: &Path| p.liveness.is_up() && Some(p.id) != except;
+        let primary = self.paths.iter().any(|p| usable(p) && !p.wish.standby);
+        let wished =
+            move |p: &Path| usable(p) && p.wish.standby != primary && p.wish.tier <= tier_limit;
+        let delays = self.paths.iter().filter(|p| wished(p));
+        let quickest = delays.filter_map(|p| p.congestion.base_delay_us()).min();
+        let late = move |p: &Path| {
+            let behind = p.congestion.base_delay_us().zip(quickest).map(|(own, best)| own - best);
+            behind.is_some_and(|behind| behind > LATEST_BEHIND.as_micros() as i64)
+        };
+        self.paths.iter().enumerate().filter(move |(_, p)| wished(p) && !late(p))
     }
 
     /// The highest tier that may be used now.
@@ -122,7 +141,8 @@ impl Peer {
         if self.entry.is_empty() && self.repairs.is_empty() {
             return None;
         }
-        let free = self.paths.iter().filter_map(|p| p.release_at(now)).min()?;
+        let paths = self.candidates(None, u8::MAX);
+        let free = paths.filter_map(|(_, path)| path.release_at(now)).min()?;
         Some(self.waits_for_more(now).map_or(free, |until| until.max(free)))
     }
 }
