@@ -210,3 +210,76 @@ fn named_config(given: &Path) -> PathBuf {
     }
     Path::new("/etc/braid").join(format!("{text}.toml"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Prints what its own command prints, so it has no `--json`.
+    const PASSES_ON: &str = "braid lab vm";
+
+    #[test]
+    fn every_command_has_json_and_an_example_that_the_parser_takes() {
+        let mut tree = Cli::command();
+        tree.build();
+        tree.clone().debug_assert();
+        let mut leaves = 0;
+        for_each_leaf(&mut tree, "braid", &mut |name, command| {
+            leaves += 1;
+            let help = command.render_help().to_string();
+            let json = command.get_arguments().any(|argument| argument.get_id() == "json");
+            assert!(json || name == PASSES_ON, "{name} has no --json");
+            let examples: Vec<Vec<String>> = examples(&help).collect();
+            assert!(
+                examples.iter().any(|words| words.join(" ").starts_with(name)),
+                "{name}: no example in\n{help}"
+            );
+            for words in examples {
+                if let Err(error) = Cli::command().try_get_matches_from(&words) {
+                    panic!("the help of {name} has an example that is wrong: {words:?}\n{error}");
+                }
+            }
+        });
+        assert!(leaves > 40, "only {leaves} commands were found");
+    }
+
+    fn for_each_leaf(
+        command: &mut clap::Command,
+        name: &str,
+        visit: &mut impl FnMut(&str, &mut clap::Command),
+    ) {
+        if !command.has_subcommands() {
+            visit(name, command);
+            return;
+        }
+        let inner = command.get_subcommands_mut();
+        for inner in inner.filter(|inner| inner.get_name() != "help" && !inner.is_hide_set()) {
+            let name = format!("{name} {}", inner.get_name());
+            for_each_leaf(inner, &name, visit);
+        }
+    }
+
+    /// The command lines after "Example", as a shell would cut them; without
+    /// what follows a pipe or redirection.
+    fn examples(help: &str) -> impl Iterator<Item = Vec<String>> {
+        let after = help.find("\nExample").map_or("", |at| &help[at..]);
+        let lines = after.lines().map(|line| line.trim_start_matches("Example:").trim());
+        lines.filter(|line| line.starts_with("braid ")).map(|line| {
+            shell_words(line).into_iter().take_while(|word| !"|<>&&#".contains(&**word)).collect()
+        })
+    }
+
+    fn shell_words(line: &str) -> Vec<String> {
+        let (mut words, mut word, mut quoted) = (Vec::new(), String::new(), false);
+        for character in line.chars() {
+            match character {
+                '\'' => quoted = !quoted,
+                ' ' if !quoted => words.push(std::mem::take(&mut word)),
+                _ => word.push(character),
+            }
+        }
+        words.push(word);
+        words.retain(|word| !word.is_empty());
+        words
+    }
+}

@@ -19,6 +19,7 @@ use crate::scratch::Scratch;
 use crate::second_kernel::{self, Handover};
 use crate::topology;
 use clap::{Args, Subcommand};
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -47,11 +48,14 @@ pub struct LabArgs {
 #[derive(Debug, Subcommand)]
 pub enum LabCommand {
     /// Run real traffic over emulated links through one or more engines
-    #[command(after_help = "Exit status: 0 everything was measured, 1 something was not, \
-        2 the scenario or command line is wrong, 3 the lab can't work on this machine, \
-        130 interrupted.")]
+    #[command(after_help = "Example: braid lab run six-3g --engine tunnel --engine mptcp \
+        --repeat 3 --json six.json --report six.html\n\nExit status: 0 everything was measured, \
+        1 something was not, 2 the scenario or command line is wrong, 3 the lab can't work on \
+        this machine, 130 interrupted.")]
     Run(RunArgs),
     /// Show each link alone, round robin, the kernel's MPTCP and Braid side by side
+    #[command(after_help = "Example: braid lab demo --seconds 10 --report demo.html\n\n\
+        Exit status: as of `braid lab run`.")]
     Demo(DemoArgs),
     /// Measure all engines of the kernel and Braid side by side: one command, one report
     #[command(after_help = "Example: braid lab compare --suite home-lan --report lan.html \
@@ -59,9 +63,12 @@ pub enum LabCommand {
         in a VM. Exit status: as of `braid lab run`.")]
     Compare(CompareArgs),
     /// List the scenarios that are part of this program
+    #[command(after_help = "Example: braid lab scenarios six-3g > mine.toml")]
     Scenarios(ScenariosArgs),
     /// Measure how exactly this machine emulates links
-    Calibrate,
+    #[command(after_help = "Example: braid lab calibrate --json\n\nExit status: 0 rates within \
+        1 % and delays within 1 ms, 1 not so, 3 the lab can't work on this machine.")]
+    Calibrate(CalibrateArgs),
     /// Run a command as root in a second kernel (User Mode Linux), with disks of its own
     #[command(after_help = "Example: braid lab vm -d 300MB -- sh -c 'mkfs.ext4 -q /dev/ubda && \
         mount /dev/ubda /mnt && df /mnt'\n\nThe command sees this host's files; what it writes \
@@ -135,6 +142,9 @@ pub struct DemoArgs {
     /// Write the report with plots here
     #[arg(long, default_value = "report.html", value_name = "OUT.html")]
     pub report: PathBuf,
+    /// Write the results here as JSON
+    #[arg(long, value_name = "OUT")]
+    pub json: Option<PathBuf>,
 }
 
 /// `braid lab scenarios`.
@@ -142,6 +152,17 @@ pub struct DemoArgs {
 pub struct ScenariosArgs {
     /// Print the TOML of this one
     pub name: Option<String>,
+    /// Print the list as JSON
+    #[arg(long, conflicts_with = "name")]
+    pub json: bool,
+}
+
+/// `braid lab calibrate`.
+#[derive(Debug, Args)]
+pub struct CalibrateArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Does what the command line says. Must be called while the process has a
@@ -151,7 +172,7 @@ pub fn execute(command: LabCommand) -> ExitCode {
         LabCommand::Run(args) => execute_run(&args),
         LabCommand::Demo(args) => execute_demo(&args),
         LabCommand::Scenarios(args) => execute_scenarios(&args),
-        LabCommand::Calibrate => execute_calibrate(),
+        LabCommand::Calibrate(args) => execute_calibrate(&args),
         LabCommand::Compare(args) => compare_command::execute(&args),
         LabCommand::Vm(args) => vm_command::execute(&args),
         LabCommand::MptcpProxy(args) => match mptcp_proxy::serve(&args) {
@@ -252,10 +273,14 @@ fn execute_demo(args: &DemoArgs) -> ExitCode {
     for traffic in &mut scenario.traffic {
         traffic.stop = scenario.duration;
     }
-    if let Err(error) = writable(&args.report) {
-        return usage(&format!("{}: can't write there: {error}", args.report.display()));
+    let outputs = [Some(&args.report), args.json.as_ref()];
+    let wanted: Vec<&Path> = outputs.into_iter().flatten().map(PathBuf::as_path).collect();
+    for output in &wanted {
+        if let Err(error) = writable(output) {
+            return usage(&format!("{}: can't write there: {error}", output.display()));
+        }
     }
-    let prepared = match prepare(&[&args.report]) {
+    let prepared = match prepare(&wanted) {
         Ok(prepared) => prepared,
         Err(code) => return code,
     };
@@ -264,7 +289,7 @@ fn execute_demo(args: &DemoArgs) -> ExitCode {
         demo::run(scenario, &prepared.program, &prepared.scratch, &prepared.cancel, &live);
     println!("\n{}", markdown(&findings.report));
     println!("{}", bars(&findings.report, live::width()));
-    let written = write_outputs(&findings, None, Some(&args.report));
+    let written = write_outputs(&findings, args.json.as_deref(), Some(&args.report));
     if written.is_ok() {
         println!("Plots: {}", args.report.display());
     }
@@ -281,31 +306,47 @@ fn execute_scenarios(args: &ScenariosArgs) -> ExitCode {
             None => usage(&format!("there is no shipped scenario {name:?}")),
         };
     }
+    let mut list = Vec::new();
     for shipped in SHIPPED {
         match shipped.load() {
-            Ok(scenario) => println!("{:<18} {}", shipped.name, scenario.description),
+            Ok(scenario) => list.push((shipped.name, scenario.description)),
             Err(error) => return usage(&error),
+        }
+    }
+    if args.json {
+        let list = list.iter().map(|(name, about)| json!({ "name": name, "description": about }));
+        println!("{:#}", Value::from_iter(list));
+    } else {
+        for (name, description) in list {
+            println!("{name:<18} {description}");
         }
     }
     ExitCode::SUCCESS
 }
 
-fn execute_calibrate() -> ExitCode {
+fn execute_calibrate(args: &CalibrateArgs) -> ExitCode {
     if let Err(code) = prepare(&[]) {
         return code;
     }
     match topology::calibrate(CALIBRATION_TIME) {
         Ok(sets) => {
-            for set in &sets {
-                println!("{set}");
-            }
-            if sets.iter().all(topology::Calibration::is_true) {
-                println!("Good: rates within 1 %, delays within 1 ms.");
-                ExitCode::SUCCESS
+            let good = sets.iter().all(topology::Calibration::is_true);
+            if args.json {
+                println!("{:#}", json!({ "good": good, "sets": sets }));
             } else {
-                println!("Not within 1 % and 1 ms: is the machine busy with something else?");
-                ExitCode::from(NOT_MEASURED)
+                for set in &sets {
+                    println!("{set}");
+                }
+                println!(
+                    "{}",
+                    match good {
+                        true => "Good: rates within 1 %, delays within 1 ms.",
+                        false =>
+                            "Not within 1 % and 1 ms: is the machine busy with something else?",
+                    }
+                );
             }
+            ExitCode::from(if good { 0 } else { NOT_MEASURED })
         }
         Err(error) => {
             eprintln!("braid lab: {error}");

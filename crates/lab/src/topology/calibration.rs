@@ -6,6 +6,7 @@ mod stamped;
 use super::{CONCENTRATOR_V4, Topology, TopologyError, TopologyOptions};
 use crate::emulator::{Capacity, Direction, DirectionModel, LinkModel};
 use braid_units::{ByteSize, Rate, Time, format_duration};
+use serde::ser::{Serialize, SerializeStruct, Serializer};
 use stamped::{Arrival, StampedSocket, wall_clock};
 use std::fmt;
 use std::io;
@@ -70,6 +71,21 @@ impl Calibration {
     /// Whether rates are within 1 % and the delays' medians within 1 ms.
     pub fn is_true(&self) -> bool {
         self.worst_rate_error() <= 0.01 && self.worst_delay_error_p50() <= Duration::from_millis(1)
+    }
+}
+
+impl Serialize for Calibration {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let ms = |time: Duration| time.as_secs_f64() * 1e3;
+        let mut set = serializer.serialize_struct("Calibration", 7)?;
+        set.serialize_field("links", &self.links.len())?;
+        set.serialize_field("rate_mbps", &self.rate.mbit())?;
+        set.serialize_field("delay_ms", &ms(self.delay))?;
+        set.serialize_field("worst_rate_error", &self.worst_rate_error())?;
+        set.serialize_field("worst_delay_error_p50_ms", &ms(self.worst_delay_error_p50()))?;
+        set.serialize_field("worst_delay_error_p99_ms", &ms(self.worst_delay_error_p99()))?;
+        set.serialize_field("emulator_load", &self.emulator_load)?;
+        set.end()
     }
 }
 

@@ -24,7 +24,7 @@ use std::time::Duration;
 Examples:
   braid pool replicate /data/.snapshots nas:/backup/data
   braid pool replicate --newest --limit 20Mbit /data/.snapshots ssh://me@nas:2222/backup
-  braid pool replicate nas:/backup/data /restored            (pull)
+  braid pool replicate nas:/backup/data /restored  # pull
   braid pool replicate --serve 10.9.0.1:7000 --key /etc/braid/replica.key --into /backup
   braid pool replicate --key /etc/braid/replica.key /data/.snapshots tcp://10.9.0.1:7000/data
   braid pool replicate --forget /backup/data

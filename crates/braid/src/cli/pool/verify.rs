@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[command(after_help = "\
 Examples:
   braid pool verify /data/.snapshots/home.20261121T235646Z nas:/backup/home.20261121T235646Z
-  braid pool verify /data/.snapshots nas:/backup          (every snapshot in the folder)
+  braid pool verify /data/.snapshots nas:/backup  # every snapshot in the folder
 
 Compared are type, contents (BLAKE3), mode, owner, modification time, extended
 attributes, link targets and hard links. Exit code 1 if anything differs.")]
