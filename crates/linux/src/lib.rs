@@ -3,6 +3,7 @@
 //! What decides anything (what to send where, when) lives in other crates.
 
 pub mod icmp;
+pub mod neighbour_proxy;
 pub mod netlink;
 pub mod netns;
 pub mod nft;

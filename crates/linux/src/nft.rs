@@ -18,6 +18,8 @@ pub struct Firewall {
     /// Other sources (a LAN behind this host) enter the tunnel under our
     /// address in it; of the IP versions that `masquerade` has.
     pub hide_lan: bool,
+    /// Networks of that LAN which keep their addresses in the tunnel.
+    pub untranslated: Vec<IpNet>,
     /// Ports passed on into the tunnel.
     pub forwards: Vec<PortForward>,
     /// Networks routed through the tunnel untranslated: forwarding to and
@@ -139,9 +141,10 @@ impl Firewall {
             ));
         }
         for version in ["ip", "ip6"].into_iter().filter(|_| self.hide_lan) {
-            let ours = self.masquerade.iter().filter(|net| family(net.addr()) == version);
-            let ours: Vec<String> = ours.map(|net| net.trunc().to_string()).collect();
-            if !ours.is_empty() {
+            let of_version = |net: &&IpNet| family(net.addr()) == version;
+            if self.masquerade.iter().any(|net| of_version(&net)) {
+                let ours = self.masquerade.iter().chain(&self.untranslated).filter(of_version);
+                let ours: Vec<String> = ours.map(|net| net.trunc().to_string()).collect();
                 let ours = ours.join(", ");
                 rules.push(format!(
                     "oifname \"{tunnel}\" {version} saddr != {{ {ours} }} masquerade"
@@ -280,6 +283,7 @@ mod tests {
             interface: "braid0".into(),
             masquerade: vec!["10.99.0.1/24".parse().unwrap(), "fd99::/64".parse().unwrap()],
             hide_lan: true,
+            untranslated: vec!["2001:db8:7::/56".parse().unwrap()],
             forwards: vec![
                 PortForward {
                     transport: Transport::Tcp,
@@ -318,7 +322,7 @@ mod tests {
         for expected in [
             "oifname != { \"braid0\", \"lo\" } ip saddr 10.99.0.0/24 masquerade",
             "oifname \"braid0\" ip saddr != { 10.99.0.0/24 } masquerade",
-            "oifname \"braid0\" ip6 saddr != { fd99::/64 } masquerade",
+            "oifname \"braid0\" ip6 saddr != { fd99::/64, 2001:db8:7::/56 } masquerade",
             "fib daddr type local tcp dport 8443 dnat ip to 10.99.0.2:443",
             "ip6 daddr 2001:db8::1 udp dport 1000-2000 dnat ip6 to fd99::2",
             "tcp dport 22 dnat ip6 to [fd99::2]:2222",

@@ -58,6 +58,7 @@ mod tests {
             loopback: name == "lo",
             point_to_point: false,
             master: None,
+            hardware: None,
             kind: kind.map(str::to_owned),
             received_dropped: 0,
             sent_dropped: 0,

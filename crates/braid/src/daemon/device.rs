@@ -19,16 +19,28 @@ pub fn create(interface: &Interface) -> Result<Tun, DaemonError> {
     tun.set_mtu(u32::from(interface.mtu)).map_err(doing("setting the MTU of"))?;
     tun.set_queue_length(QUEUE).map_err(doing("setting the queue of"))?;
     if let Some(bridge) = &interface.bridge {
-        join_bridge(name, bridge)
+        Netlink::open()
+            .and_then(|mut netlink| join_bridge(&mut netlink, name, bridge))
             .map_err(DaemonError::system(format!("making {name} a port of {bridge}")))?;
     }
     tun.bring_up().map_err(doing("setting up"))?;
     Ok(tun)
 }
 
+/// Makes the device a port of its bridge again, after the bridge was made anew
+/// or the device taken out of it. A port of another one it stays. Returns
+/// whether something was done.
+pub fn rejoin_bridge(netlink: &mut Netlink, interface: &Interface) -> io::Result<bool> {
+    let name = interface.name.as_str();
+    let Some(bridge) = &interface.bridge else { return Ok(false) };
+    if netlink.link(name)?.master.is_some() {
+        return Ok(false);
+    }
+    join_bridge(netlink, name, bridge).map(|()| true)
+}
+
 /// The bridge is the host's: it is neither made nor set up here.
-fn join_bridge(name: &str, bridge: &DeviceName) -> io::Result<()> {
-    let mut netlink = Netlink::open()?;
+fn join_bridge(netlink: &mut Netlink, name: &str, bridge: &DeviceName) -> io::Result<()> {
     let found = netlink.link(bridge.as_str()).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => io::Error::new(
             io::ErrorKind::NotFound,

@@ -9,6 +9,7 @@ use braid_linux::routing::{
     checks_reverse_path,
 };
 use ipnet::IpNet;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 /// A link as the routing sees it.
@@ -64,8 +65,22 @@ pub fn plan(
         through: through(config, links, working),
         forward: routing.default_route || concentrator,
         firewall: firewall(config, links, nothing.fwmark),
+        proxy_arp: on_link(config, |net| net.addr().is_ipv4()).into_keys().collect(),
         ..nothing
     }
+}
+
+/// The public prefixes, of those that `wanted` picks, that are answered for on a
+/// device's wire.
+pub fn on_link(config: &Config, wanted: impl Fn(&IpNet) -> bool) -> BTreeMap<String, Vec<IpNet>> {
+    let mut found: BTreeMap<String, Vec<IpNet>> = BTreeMap::new();
+    for public in &config.routing.public_prefixes {
+        let net = public.prefix.net();
+        if let Some(device) = public.on_link.as_ref().filter(|_| wanted(&net)) {
+            found.entry(device.to_string()).or_default().push(net);
+        }
+    }
+    found
 }
 
 /// Tables and priorities of one tunnel: its own and its links'.
@@ -154,6 +169,7 @@ fn firewall(config: &Config, links: &[RoutedLink<'_>], fwmark: u32) -> Firewall 
         interface: config.interface.name.to_string(),
         masquerade,
         hide_lan: routing.masquerade && config.interface.listen.is_empty(),
+        untranslated: routing.untranslated.iter().map(|prefix| prefix.net()).collect(),
         forwards: forwards.collect(),
         routed: routing.public_prefixes.iter().map(|public| public.prefix.net()).collect(),
         mss: routing.clamp_mss.then_some(MssClamp::ToMtu),

@@ -2,6 +2,7 @@
 //! links that come and go, the host's routing, peers, quota counters.
 
 use super::data_channel::{Command, DataPlaneEnded, DataPlaneHandle};
+use super::device;
 use super::endpoints::EndpointResolver;
 use super::host_routing::{self, RoutedLink};
 use super::quota::QuotaKeeper;
@@ -10,10 +11,12 @@ use super::ways::{HostNetwork, Way};
 use braid_control::config::{Config, ConfigEditor, Link, Name, Peer, read_preshared_key};
 use braid_control::request::{Refusal, Request};
 use braid_control::status::LinkStatus;
+use braid_linux::neighbour_proxy::NeighbourProxy;
 use braid_linux::netlink::{Monitor, Netlink};
 use braid_linux::poller::{Interest, Poller, Token, Waker};
 use braid_linux::routing::Journal;
 use braid_linux::udp::{LinkBind, LinkSocket};
+use ipnet::{IpNet, Ipv6Net};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -67,6 +70,10 @@ struct Keeper {
     questions: Receiver<Question>,
     host: HostNetwork,
     links: BTreeMap<Name, LinkState>,
+    /// For public prefixes that the provider doesn't route here.
+    proxies: Vec<NeighbourProxy>,
+    /// Why the device is no port of its bridge, as last told.
+    bridge_trouble: Option<String>,
     /// Whether a peer answers, as the routing was last planned for.
     working: bool,
     view: Arc<Mutex<View>>,
@@ -81,6 +88,7 @@ struct LinkState {
 
 const MONITOR: Token = Token(0);
 const QUESTION: Token = Token(1);
+const PROXY: Token = Token(2);
 /// How soon a peer that came or went changes the default route.
 const TICK: Duration = Duration::from_millis(500);
 /// A DHCP client changes several things one after the other: wait for all.
@@ -102,6 +110,8 @@ impl KeeperHandle {
             questions,
             host: HostNetwork::default(),
             links: BTreeMap::new(),
+            proxies: Vec::new(),
+            bridge_trouble: None,
             working: false,
             view: view.clone(),
         };
@@ -179,6 +189,7 @@ impl Keeper {
                     }
                 }
             }
+            self.answer_neighbours();
             self.follow_peers();
         }
     }
@@ -205,7 +216,52 @@ impl Keeper {
             }
         }
         self.route();
+        self.follow_proxies();
+        self.follow_bridge();
         self.show();
+    }
+
+    /// The bridge that the device is a port of may have been made anew.
+    fn follow_bridge(&mut self) {
+        let interface = &self.parts.config.interface;
+        let outcome = device::rejoin_bridge(&mut self.parts.netlink, interface);
+        let missed = outcome.as_ref().err().map(ToString::to_string);
+        match outcome {
+            Ok(true) => tracing::info!("a port of its bridge again"),
+            Ok(false) => {}
+            Err(error) if missed == self.bridge_trouble => tracing::debug!(%error, "no bridge"),
+            Err(error) => tracing::warn!(%error, "no port of its bridge"),
+        }
+        self.bridge_trouble = missed;
+    }
+
+    /// Answers for public prefixes on the devices that are there now.
+    fn follow_proxies(&mut self) {
+        let wanted = host_routing::on_link(&self.parts.config, |net| net.addr().is_ipv6());
+        let netlink = &mut self.parts.netlink;
+        let mut kept = std::mem::take(&mut self.proxies);
+        for (device, prefixes) in wanted {
+            let prefixes: Vec<Ipv6Net> = prefixes.into_iter().filter_map(v6).collect();
+            let same = |proxy: &NeighbourProxy| proxy.is_for(netlink, &device, &prefixes);
+            if let Some(at) = kept.iter().position(same) {
+                self.proxies.push(kept.swap_remove(at));
+                continue;
+            }
+            let opened = NeighbourProxy::open(netlink, &device, prefixes)
+                .and_then(|proxy| self.poller.add(&proxy, PROXY, Interest::Read).map(|()| proxy));
+            match opened {
+                Ok(proxy) => self.proxies.push(proxy),
+                Err(error) => tracing::warn!(device, %error, "can't answer for public prefixes"),
+            }
+        }
+    }
+
+    fn answer_neighbours(&self) {
+        for proxy in &self.proxies {
+            if let Err(error) = proxy.answer_all() {
+                tracing::debug!(%error, "answering for public prefixes");
+            }
+        }
     }
 
     /// Opens and closes the link's sockets as its ways have changed.
@@ -413,6 +469,13 @@ impl Keeper {
             }
             Err(error) => tracing::error!(%error, "can't write the journal"),
         }
+    }
+}
+
+fn v6(net: IpNet) -> Option<Ipv6Net> {
+    match net {
+        IpNet::V6(net) => Some(net),
+        IpNet::V4(_) => None,
     }
 }
 

@@ -165,6 +165,7 @@ mod tests {
             loopback: false,
             point_to_point: false,
             master: None,
+            hardware: None,
             kind: None,
             received_dropped: 0,
             sent_dropped: 0,

@@ -155,6 +155,7 @@ fn check_routing(routing: &PlacedRouting, sections: &Sections, found: &mut Diagn
             ("masquerade", value.masquerade),
             ("forward_ports", !value.forward_ports.is_empty()),
             ("public_prefixes", !value.public_prefixes.is_empty()),
+            ("untranslated", !value.untranslated.is_empty()),
         ];
         for (key, asked) in also {
             if let (Some(offset), true) = (places.key(key), asked) {
@@ -171,6 +172,13 @@ fn check_routing(routing: &PlacedRouting, sections: &Sections, found: &mut Diagn
         let all = [Prefix::ALL_V4, Prefix::ALL_V6];
         peer.value.allowed_ips.iter().any(|prefix| all.contains(prefix))
     };
+    if let (Some(offset), false) = (places.key("untranslated"), value.masquerade) {
+        found.add_with_hint(
+            offset,
+            "routing.untranslated with masquerade = false: nothing is translated anyway",
+            "remove one of them",
+        );
+    }
     if let (Some(offset), true) = (places.key("default_route"), value.default_route) {
         let l2 = sections.interface.as_ref().is_some_and(|i| i.value.layer == Layer::L2);
         if l2 {

@@ -1,6 +1,6 @@
 use super::class::Protocol;
 use super::keyword::keyword_enum;
-use super::name::Name;
+use super::name::{DeviceName, Name};
 use super::network::Prefix;
 use super::section::{Placed, Places, Section};
 use std::net::SocketAddr;
@@ -23,6 +23,9 @@ pub struct Routing {
     pub forward_ports: Vec<ForwardPort>,
     /// Public addresses that belong to a home.
     pub public_prefixes: Vec<PublicPrefix>,
+    /// At home: networks behind it that `masquerade` leaves as they are, such as
+    /// a public prefix.
+    pub untranslated: Vec<Prefix>,
 }
 
 keyword_enum! {
@@ -54,6 +57,9 @@ pub struct PublicPrefix {
     pub prefix: Prefix,
     /// The peer's name.
     pub peer: Name,
+    /// The device on whose wire the provider looks for these addresses, where it
+    /// doesn't route them here: they are answered for there.
+    pub on_link: Option<DeviceName>,
 }
 
 impl Default for Routing {
@@ -66,6 +72,7 @@ impl Default for Routing {
             masquerade: false,
             forward_ports: Vec::new(),
             public_prefixes: Vec::new(),
+            untranslated: Vec::new(),
         }
     }
 }
@@ -89,6 +96,7 @@ pub(super) fn read(mut section: Section<'_, '_>) -> PlacedRouting {
         section.tables("forward_ports").into_iter().filter_map(read_forward).unzip();
     let (public_prefixes, prefix_places) =
         section.tables("public_prefixes").into_iter().filter_map(read_prefix).unzip();
+    let untranslated = section.list("untranslated").unwrap_or_default();
     let value = Routing {
         leave_host_alone,
         default_route,
@@ -97,6 +105,7 @@ pub(super) fn read(mut section: Section<'_, '_>) -> PlacedRouting {
         masquerade,
         forward_ports,
         public_prefixes,
+        untranslated,
     };
     PlacedRouting {
         routing: Placed { value, places: section.finish() },
@@ -129,11 +138,12 @@ fn read_forward(mut section: Section<'_, '_>) -> Option<(ForwardPort, Places)> {
 fn read_prefix(mut section: Section<'_, '_>) -> Option<(PublicPrefix, Places)> {
     let prefix = section.parsed("prefix");
     let peer = section.parsed("peer");
+    let on_link = section.parsed("on_link");
     for (key, present) in [("prefix", prefix.is_some()), ("peer", peer.is_some())] {
         if !present {
             section.missing(key, "write { prefix = \"198.51.100.8/29\", peer = \"home1\" }");
         }
     }
     let places = section.finish();
-    Some((PublicPrefix { prefix: prefix?, peer: peer? }, places))
+    Some((PublicPrefix { prefix: prefix?, peer: peer?, on_link }, places))
 }

@@ -61,7 +61,8 @@ when_concentrator_gone = "block"
 clamp_mss = true
 masquerade = true
 forward_ports = [ {{ protocol = "tcp", public = 8443, to = "10.77.0.2:443" }} ]
-public_prefixes = [ {{ prefix = "198.51.100.8/29", peer = "concentrator" }} ]
+public_prefixes = [ {{ prefix = "198.51.100.8/29", peer = "concentrator", on_link = "eth9" }} ]
+untranslated = [ "2001:db8:7::/56" ]
 "#
     )
 }

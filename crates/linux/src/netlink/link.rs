@@ -38,6 +38,8 @@ pub struct Link {
     pub point_to_point: bool,
     /// The device that it is a port of (a bridge, a bond), by its number.
     pub master: Option<u32>,
+    /// Its Ethernet address.
+    pub hardware: Option<[u8; 6]>,
     /// Driver kind (`veth`, `bridge`, `tun`, `wireguard`…); none for hardware.
     pub kind: Option<String>,
     /// Received packets that were dropped.
@@ -213,6 +215,7 @@ pub(super) fn parse(body: &[u8]) -> Option<Link> {
         loopback: flags & libc::IFF_LOOPBACK != 0,
         point_to_point: flags & libc::IFF_POINTOPOINT != 0,
         master: None,
+        hardware: None,
         kind: None,
         received_dropped: 0,
         sent_dropped: 0,
@@ -225,6 +228,7 @@ pub(super) fn parse(body: &[u8]) -> Option<Link> {
         match kind {
             libc::IFLA_IFNAME => link.name = string(payload),
             libc::IFLA_MTU => link.mtu = u32_at(payload, 0)?,
+            libc::IFLA_ADDRESS => link.hardware = payload.try_into().ok(),
             libc::IFLA_MASTER => link.master = u32_at(payload, 0).filter(|&index| index != 0),
             libc::IFLA_LINKINFO => {
                 let info = attributes(payload).find(|(kind, _)| *kind == INFO_KIND);
