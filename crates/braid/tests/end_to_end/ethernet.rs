@@ -37,6 +37,29 @@ fn the_device_becomes_a_port_of_a_bridge() {
 }
 
 #[test]
+fn a_bridge_that_is_made_anew_gets_its_port_back() {
+    let Some(mut world) = World::new(&[link("dsl")]) else { return };
+    let make = "ip link add br0 type bridge && ip link set br0 up && \
+                ip addr add 10.77.0.2/24 dev br0";
+    world.home.sh(make);
+    let home = "layer = \"l2\"\nbridge = \"br0\"";
+    world.start(&Tunnel { concentrator: CONCENTRATOR, home, ..Tunnel::default() });
+    world.home.wait_for_ping(INSIDE_V4);
+    let is_port = || world.home.sh("ip -o link show master br0").contains("braid0");
+    world.home.sh(&format!("ip link del br0 && {make}"));
+    world.home.wait_until("it is a port again", is_port);
+    world.home.wait_for_ping(INSIDE_V4);
+    world.home.sh("ip link set braid0 nomaster");
+    world.home.wait_until("it is a port again", is_port);
+    world.home.wait_for_ping(INSIDE_V4);
+    // Who makes it a port of another bridge means that.
+    world.home.sh("ip link add br1 type bridge && ip link set braid0 master br1");
+    world.home.sh("ip link set lo mtu 60000");
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    assert!(world.home.sh("ip -o link show master br1").contains("braid0"));
+}
+
+#[test]
 fn a_bridge_that_is_none_is_told() {
     let Some(world) = World::new(&[link("dsl")]) else { return };
     for (bridge, problem) in [("br7", "there is no such device"), ("dsl", "it is no bridge")] {

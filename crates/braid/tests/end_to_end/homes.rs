@@ -2,7 +2,7 @@
 
 use crate::side::Side;
 use crate::traffic::Pings;
-use crate::world::{INSIDE_V4, INSIDE_V6, Tunnel, World, link};
+use crate::world::{INSIDE_V4, INSIDE_V6, LEAVE_HOST_ALONE, Tunnel, World, link};
 use braid_linux::netlink::Netlink;
 use braid_linux::netns::NetNs;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -20,6 +20,7 @@ fn no_home_can_send_from_the_addresses_of_another() {
     let tunnel = Tunnel::default();
     other.write_config(
         "addresses = [\"10.77.0.3/24\", \"fd77::3/64\"]",
+        LEAVE_HOST_ALONE,
         &format!(
             "[[link]]\nname = \"h9\"\ninterface = \"h9\"\n{}",
             world.concentrator_as_peer(&tunnel.endpoint)

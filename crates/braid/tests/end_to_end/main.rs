@@ -3,9 +3,12 @@
 
 mod ethernet;
 mod failures;
+mod half_working;
 mod homes;
 mod ip_versions;
+mod limits;
 mod modes;
+mod public_prefix;
 mod restart;
 mod side;
 mod traffic;

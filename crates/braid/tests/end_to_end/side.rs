@@ -32,12 +32,12 @@ impl Side {
         self.key.public_key().to_string()
     }
 
-    /// `interface` is what `[interface]` has besides names and files; `rest`
-    /// is all that follows.
-    pub fn write_config(&self, interface: &str, rest: &str) {
+    /// `interface` is what `[interface]` has besides names and files, `routing`
+    /// what `[routing]` has; `rest` is all that follows.
+    pub fn write_config(&self, interface: &str, routing: &str, rest: &str) {
         let text = format!(
             "[interface]\nprivate_key_file = \"key\"\ncontrol = \"sock\"\nstate_dir = \"state\"\n\
-             {interface}\n[routing]\nleave_host_alone = true\n{rest}"
+             {interface}\n[routing]\n{routing}\n{rest}"
         );
         fs::write(self.config(), text).unwrap();
     }

@@ -30,7 +30,14 @@ pub struct Tunnel<'a> {
     pub home: &'a str,
     /// More sections of the concentrator's config.
     pub more_homes: &'a str,
+    /// Lines of the concentrator's `[routing]`.
+    pub concentrator_routing: &'a str,
+    /// Lines of the home's `[routing]`.
+    pub home_routing: &'a str,
 }
+
+/// The host is as the test made it.
+pub const LEAVE_HOST_ALONE: &str = "leave_host_alone = true";
 
 impl Default for Tunnel<'_> {
     fn default() -> Self {
@@ -39,6 +46,8 @@ impl Default for Tunnel<'_> {
             concentrator: "addresses = [\"10.77.0.1/24\", \"fd77::1/64\"]",
             home: "addresses = [\"10.77.0.2/24\", \"fd77::2/64\"]",
             more_homes: "",
+            concentrator_routing: LEAVE_HOST_ALONE,
+            home_routing: LEAVE_HOST_ALONE,
         }
     }
 }
@@ -66,13 +75,13 @@ impl World {
             self.home.public_key(),
             tunnel.more_homes
         );
-        self.concentrator.write_config(&listen, &peer);
+        self.concentrator.write_config(&listen, tunnel.concentrator_routing, &peer);
         let mut rest = String::new();
         for link in self.topology.links() {
             let _ = write!(rest, "[[link]]\nname = \"{0}\"\ninterface = \"{0}\"\n", link.device());
         }
         rest.push_str(&self.concentrator_as_peer(&tunnel.endpoint));
-        self.home.write_config(tunnel.home, &rest);
+        self.home.write_config(tunnel.home, tunnel.home_routing, &rest);
     }
 
     /// The `[[peer]]` of a home's config.
