@@ -1,0 +1,43 @@
+//! The shipped units under a real systemd: their sandbox must not keep the
+//! program from devices, routes, nftables and raw sockets. Needs root.
+
+use std::path::Path;
+use std::process::Command;
+
+#[test]
+fn the_unit_starts_confined_restarts_and_leaves_nothing() {
+    let scratch = tempfile::tempdir().unwrap();
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let output = Command::new("bash")
+        .arg(here.join("tests/systemd/boot.sh"))
+        .arg(env!("CARGO_BIN_EXE_braid"))
+        .arg(here.join("../../packaging/systemd"))
+        .arg(scratch.path())
+        .output()
+        .unwrap();
+    if output.status.code() == Some(77) {
+        eprintln!("SKIPPED: {}", String::from_utf8_lossy(&output.stdout).trim());
+        return;
+    }
+    let read = |name: &str| std::fs::read_to_string(scratch.path().join(name)).unwrap_or_default();
+    let (told, errors) = (read("out"), read("err"));
+    let of = |name: &str| {
+        let found = told.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+        found.unwrap_or_else(|| panic!("no {name} in\n{told}\n{errors}\n{output:?}"))
+    };
+    assert_eq!(of("started"), "active/running", "{told}\n{errors}");
+    assert!(of("status").contains("\"interface\":\"braid0\""), "{told}");
+    // CAP_NET_ADMIN and CAP_NET_RAW, no more, and a filter of system calls.
+    assert_eq!(of("confined"), "CapEff:0000000000003000NoNewPrivs:1Seccomp:2");
+    assert!(of("addresses").contains("10.77.0.1/24") && of("addresses").contains("fd77::1/64"));
+    assert!(of("routes").contains("198.51.100.8/29"), "{told}");
+    assert!(of("table").contains("braid_braid0"), "{told}");
+    assert_eq!(of("settings").trim(), "1 1", "forwarding, proxy ARP");
+    assert_eq!(of("packet_sockets"), "1");
+    assert_eq!(of("reloaded"), "0 active/running");
+    assert_eq!(of("restarted"), "1", "after a crash");
+    assert_eq!(of("stopped"), "0 inactive/dead");
+    assert_eq!(of("left"), "0", "neither device nor table nor forwarding");
+    assert_eq!(of("broken"), "failed/failed 3", "a config with errors isn't tried again");
+    assert_eq!(of("units"), "", "systemd-analyze verify");
+}
