@@ -1,0 +1,147 @@
+//! The documents say what is so: crates, files, links, commands, metrics, keys.
+
+use braid_handshake::message::{COOKIE_REPLY_LEN, INITIATION_LEN, RESPONSE_LEN};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn read(file: &str) -> String {
+    fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
+}
+
+/// What stands between backticks.
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+/// The first cell of each row of the table that has this head.
+fn first_column<'a>(text: &'a str, head: &'a str) -> impl Iterator<Item = &'a str> {
+    let table = text.split_once(head).unwrap_or_else(|| panic!("no table {head}")).1;
+    let rows = table.trim_start_matches(|c| c != '\n').trim_start().lines();
+    rows.take_while(|row| row.starts_with('|')).filter_map(|row| row.split('|').nth(1)).skip(1)
+}
+
+#[test]
+fn the_architecture_names_every_crate_and_no_other() {
+    let text = read("docs/architecture.md");
+    let named: BTreeSet<&str> = first_column(&text, "| crate |").flat_map(quoted).collect();
+    let folders = fs::read_dir(root().join("crates")).unwrap();
+    let folders: BTreeSet<String> =
+        folders.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    assert_eq!(named, folders.iter().map(String::as_str).collect());
+}
+
+#[test]
+fn the_files_that_the_architecture_leads_through_are_there() {
+    let text = read("docs/architecture.md");
+    let crates: Vec<PathBuf> =
+        fs::read_dir(root().join("crates")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut files = 0;
+    for file in quoted(&text).filter(|quoted| quoted.ends_with(".rs")) {
+        // Line breaks within a path are the page's.
+        let file: String = file.split_whitespace().collect();
+        let mut places = crates.iter().flat_map(|c| [c.join(&file), c.join("src").join(&file)]);
+        let there = root().join(&file).exists() || root().join("crates").join(&file).exists();
+        assert!(there || places.any(|place| place.exists()), "{file} is nowhere");
+        files += 1;
+    }
+    assert!(files > 30, "only {files} files were found in the text");
+}
+
+#[test]
+fn links_between_the_documents_lead_somewhere() {
+    let docs = fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let documents = docs.filter(|path| path.extension().is_some_and(|ending| ending == "md"));
+    for document in documents.chain([root().join("README.md"), root().join("CHANGELOG.md")]) {
+        let text = fs::read_to_string(&document).unwrap();
+        for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let file = target.split('#').next().unwrap_or_default();
+            if file.is_empty() || file.contains("://") {
+                continue;
+            }
+            let there = document.parent().unwrap().join(file).exists();
+            assert!(there, "{}: {target} leads nowhere", document.display());
+        }
+    }
+}
+
+#[test]
+fn every_command_of_the_readme_exists() {
+    let text = read("README.md");
+    let mut commands = 0;
+    for cell in first_column(&text, "| command |") {
+        let mut before: Vec<&str> = Vec::new();
+        for quoted in quoted(cell) {
+            let plain = |word: &&str| word.chars().all(|c| c.is_ascii_lowercase() || c == '-');
+            let words: Vec<&str> = quoted.split(' ').take_while(plain).collect();
+            // "`braid up`, `down`": the second stands in the first one's place.
+            let words = match words.as_slice() {
+                ["braid", rest @ ..] => rest.to_vec(),
+                rest => [&before[..before.len() - 1], rest].concat(),
+            };
+            let output =
+                Command::new(env!("CARGO_BIN_EXE_braid")).args(&words).arg("--help").output();
+            let help = String::from_utf8(output.unwrap().stdout).unwrap();
+            let usage = format!("Usage: braid {}", words.join(" "));
+            assert!(help.contains(&usage), "{quoted}: {usage} is not in\n{help}");
+            before = words;
+            commands += 1;
+        }
+    }
+    assert!(commands > 40, "only {commands} commands were found in the text");
+}
+
+#[test]
+fn every_metric_is_told_and_none_that_is_not() {
+    fn names(text: &str) -> BTreeSet<&str> {
+        let word = |c: char| c.is_ascii_lowercase() || c == '_';
+        let words = text.split(|c| !word(c));
+        words.filter(|word| word.starts_with("braid_")).collect()
+    }
+    let source = read("crates/control/src/metrics.rs");
+    let text = read("docs/control.md");
+    let table: String = first_column(&text, "| metric |").collect();
+    assert_eq!(names(&table), names(&source));
+}
+
+#[test]
+fn the_keys_of_the_config_are_taken() {
+    let text = read("docs/config.md");
+    let (_, after) = text.split_once("```toml\n").unwrap();
+    let (example, _) = after.split_once("```").unwrap();
+    let file = Path::new("/etc/braid/braid.toml");
+    let parse = |text: &str| braid_control::config::Config::parse(text, file);
+    parse(example).unwrap();
+    // Each key that is commented out, in its place: whatever else it lacks, it
+    // is no unknown one.
+    let lines: Vec<&str> = example.lines().collect();
+    let mut keys = 0;
+    for (number, line) in lines.iter().enumerate() {
+        let Some(key) = line.strip_prefix("# ").filter(|key| key.contains(" = ")) else { continue };
+        let mut with = lines.clone();
+        with[number] = key;
+        if let Err(errors) = parse(&with.join("\n")) {
+            assert!(!errors.to_string().contains("unknown key"), "{key}: {errors}");
+        }
+        keys += 1;
+    }
+    assert!(keys >= 8, "only {keys} keys were found commented out");
+}
+
+#[test]
+fn the_lengths_of_handshake_messages_are_those_of_the_protocol() {
+    let text = read("docs/protocol.md");
+    for (message, length) in [
+        ("handshake initiation", INITIATION_LEN),
+        ("handshake response", RESPONSE_LEN),
+        ("cookie reply", COOKIE_REPLY_LEN),
+    ] {
+        let row = format!("| {message} | {length} |");
+        assert!(text.contains(&row), "no {row:?} in docs/protocol.md");
+    }
+}
