@@ -1,10 +1,12 @@
 //! The concentrator's firewall with real traffic: a host behind the tunnel,
 //! the concentrator, a host outside.
 
+mod namespaces;
+
 use braid_linux::netlink::Netlink;
 use braid_linux::netns::NetNs;
 use braid_linux::nft::{self, Firewall, KillSwitch, PortForward, Transport};
-use std::io;
+use namespaces::namespace;
 use std::net::UdpSocket;
 use std::process::Command;
 use std::time::Duration;
@@ -117,16 +119,4 @@ fn heard(socket: &UdpSocket) -> Option<(String, String)> {
 fn ip(arguments: &str) {
     let status = Command::new("ip").args(arguments.split(' ')).status().unwrap();
     assert!(status.success(), "ip {arguments}");
-}
-
-/// A namespace, or none (with a word) where this user may not make one.
-fn namespace() -> Option<NetNs> {
-    match NetNs::new() {
-        Ok(namespace) => Some(namespace),
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            eprintln!("skipped: network namespaces need root or a user namespace");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
 }

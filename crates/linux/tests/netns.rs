@@ -1,7 +1,9 @@
 //! Namespaces: made, entered, left, gone.
 
+mod namespaces;
+
 use braid_linux::netlink::Netlink;
-use braid_linux::netns::NetNs;
+use namespaces::namespace;
 use std::process::Stdio;
 
 #[test]
@@ -59,16 +61,4 @@ fn a_command_dies_with_the_thread_that_spawned_it() {
     });
     use std::os::unix::process::ExitStatusExt;
     assert_eq!(child.wait().unwrap().signal(), Some(9));
-}
-
-/// A namespace, or none (with a word) where this user may not make one.
-fn namespace() -> Option<NetNs> {
-    match NetNs::new() {
-        Ok(namespace) => Some(namespace),
-        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
-            eprintln!("skipped: network namespaces need root or a user namespace");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
 }

@@ -1,10 +1,13 @@
 //! TUN and TAP devices with the kernel's own traffic.
 
+mod namespaces;
+
 use braid_inner::{InnerPacket, Layer, SegmentationKind};
 use braid_linux::netlink::Netlink;
 use braid_linux::netns::NetNs;
 use braid_linux::poller::{Interest, Poller, Token};
 use braid_linux::tun::{OffloadChoice, Offloads, Tun};
+use namespaces::namespace;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::Command;
@@ -211,16 +214,4 @@ fn accept(listener: &TcpListener) -> TcpStream {
 fn ip(arguments: &str) {
     let status = Command::new("ip").args(arguments.split(' ')).status().unwrap();
     assert!(status.success(), "ip {arguments}");
-}
-
-/// A namespace, or none (with a word) where this user may not make one.
-fn namespace() -> Option<NetNs> {
-    match NetNs::new() {
-        Ok(namespace) => Some(namespace),
-        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
-            eprintln!("skipped: network namespaces need root or a user namespace");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
 }

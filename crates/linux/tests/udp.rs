@@ -1,8 +1,10 @@
 //! UDP between real sockets: batches, addresses, MTU, links.
 
+mod namespaces;
+
 use braid_linux::netlink::Netlink;
-use braid_linux::netns::NetNs;
 use braid_linux::udp::{Family, LinkBind, LinkSocket, ReceiveBuffers, SendError, Transmit};
+use namespaces::namespace;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::process::Command;
@@ -234,17 +236,5 @@ fn set_checksums(socket: &LinkSocket, on: bool) {
 fn in_namespace(test: impl FnOnce() + Send) {
     if let Some(namespace) = namespace() {
         namespace.run(test).unwrap();
-    }
-}
-
-/// A namespace, or none (with a word) where this user may not make one.
-fn namespace() -> Option<NetNs> {
-    match NetNs::new() {
-        Ok(namespace) => Some(namespace),
-        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
-            eprintln!("skipped: network namespaces need root or a user namespace");
-            None
-        }
-        Err(error) => panic!("{error}"),
     }
 }

@@ -1,0 +1,13 @@
+use braid_linux::netns::NetNs;
+
+/// A namespace, or none (with a word) where this user may not make one.
+pub fn namespace() -> Option<NetNs> {
+    match NetNs::new() {
+        Ok(namespace) => Some(namespace),
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            eprintln!("skipped: network namespaces need root or a user namespace");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
