@@ -19,10 +19,13 @@ const TUN_BATCH: usize = 16;
 const COPIED: usize = 8192;
 /// Packets up to this size are merged with their likes.
 const MERGED: usize = 2048;
-/// Batches taken from a socket before the others get their turn.
-const RECEIVE_BATCH: usize = 4;
-/// Batches sent before something is received again.
-const SEND_BATCH: usize = 64;
+/// Bytes sent, or received by a socket, before others get their turn: some
+/// 200 µs of work. What is urgent waits no longer in the kernel, where nobody
+/// sees it.
+const TURN: usize = 256 << 10;
+/// A call to send or to receive counts for this many bytes at least.
+const LEAST_SENT: usize = TURN / 64;
+const LEAST_RECEIVED: usize = TURN / 4;
 
 /// Why the data plane could not start.
 #[derive(Debug, thiserror::Error)]
@@ -122,11 +125,13 @@ impl DataPlane {
 
     /// Sends what the core has to send; true when there may be more.
     fn transmit(&mut self) -> bool {
-        for _ in 0..SEND_BATCH {
+        let mut sent = 0;
+        while sent < TURN {
             let now = self.clock.now();
             let Some(transmit) = self.tunnel.poll_transmit(now, &mut self.datagrams) else {
                 return false;
             };
+            sent += self.datagrams.len().max(LEAST_SENT);
             let Some(link) = self.links.get_mut(&transmit.link) else { continue };
             let waited = link.waits();
             if let Sent::TooLong(size) = link.send(transmit, &self.datagrams) {
@@ -195,15 +200,19 @@ impl DataPlane {
 
     fn receive(&mut self, token: Token) {
         let (id, family) = link_of(token);
-        for _ in 0..RECEIVE_BATCH {
+        let mut taken = 0;
+        while taken < TURN {
             let Some(socket) = self.links.get(&id).and_then(|l| l.sockets.of(family)) else {
                 return;
             };
             let now = self.clock.now();
             let tunnel = &mut self.tunnel;
+            let mut bytes = 0;
             let received = socket.receive(&mut self.buffers, |datagram| {
+                bytes += datagram.bytes.len();
                 tunnel.handle_datagram(now, id, datagram.remote, datagram.local, datagram.bytes);
             });
+            taken += bytes.max(LEAST_RECEIVED);
             self.deliver();
             // An error (a device that went down) is told once and then gone.
             if !received.is_ok_and(|count| count > 0) {
