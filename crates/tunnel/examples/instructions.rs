@@ -4,7 +4,9 @@
 //! instructions SIZE PACKETS_A_TURN TURNS [HOMES [LINKS [BUSY [up|down|both]]]]
 //! ```
 //!
-//! `scenarios/measure/instructions` counts what a packet costs by it.
+//! `scenarios/measure/instructions` counts what a packet costs by it. With `WAIT`
+//! in the environment it says `warm` when all are connected and the load has run
+//! for a while, and waits for a line before the part that is to be counted.
 
 #[path = "../benches/star/mod.rs"]
 mod star;
@@ -28,6 +30,11 @@ fn main() {
     };
     let mut star = Star::new(homes, links as u16);
     star.run(load, TURN * 2_000);
+    if std::env::var_os("WAIT").is_some() {
+        println!("warm");
+        let mut line = String::new();
+        std::io::stdin().read_line(&mut line).expect("a line");
+    }
     let delivered = star.run(load, TURN * turns as u32);
     if std::env::var_os("REPORT").is_some() {
         println!("{}", star.report());
