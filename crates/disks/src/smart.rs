@@ -47,9 +47,21 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(20);
 pub fn ask(path: &str) -> Result<Smart, SmartError> {
     let arguments =
         ["-j", "-n", "standby", "-i", "-H", "-c", "-A", "-l", "selftest", "-l", "scterc", path];
-    let answer = tool::ask("smartctl", &arguments, ANSWER_WITHIN)?;
-    parse(path, &answer.out, answer.status.unwrap_or(CAN_NOT_OPEN))
+    let ask = |arguments: &[&str]| {
+        let answer = tool::ask("smartctl", arguments, ANSWER_WITHIN)?;
+        parse(path, &answer.out, answer.status.unwrap_or(CAN_NOT_OPEN))
+    };
+    match ask(&arguments) {
+        // Most bridges speak SAT, also those that smartctl doesn't know.
+        Err(SmartError::Refused(_, why)) if why.contains(UNKNOWN_BRIDGE) => {
+            ask(&[&["-d", "sat"], &arguments[..]].concat())
+        }
+        answer => answer,
+    }
 }
+
+/// What smartctl says of a disk behind a USB bridge that isn't in its table.
+const UNKNOWN_BRIDGE: &str = "Unknown USB bridge";
 
 /// The bits of smartctl's exit status (smartctl(8), "EXIT STATUS").
 const WRONG_COMMAND_LINE: i32 = 1 << 0;
@@ -93,6 +105,22 @@ struct Report {
     ata_sct_erc: Option<SctErc>,
     nvme_smart_health_information_log: Option<NvmeLog>,
     scsi_grown_defect_list: Option<u64>,
+    #[serde(default)]
+    scsi_error_counter_log: ScsiErrors,
+}
+
+/// Errors of SCSI and SAS disks; those that were corrected say nothing, all disks have many.
+#[derive(Default, Deserialize)]
+struct ScsiErrors {
+    read: Option<ScsiCounters>,
+    write: Option<ScsiCounters>,
+    verify: Option<ScsiCounters>,
+}
+
+#[derive(Deserialize)]
+struct ScsiCounters {
+    #[serde(default)]
+    total_uncorrected_errors: u64,
 }
 
 #[derive(Deserialize)]
@@ -183,6 +211,11 @@ impl Report {
             }
         }
         counted(self.scsi_grown_defect_list.unwrap_or(0), "grown defects");
+        let ScsiErrors { read, write, verify } = &self.scsi_error_counter_log;
+        let uncorrected = [read, write, verify].into_iter().flatten();
+        let uncorrected =
+            uncorrected.fold(0, |sum: u64, of| sum.saturating_add(of.total_uncorrected_errors));
+        counted(uncorrected, "uncorrected errors");
         if let Some(nvme) = &self.nvme_smart_health_information_log {
             counted(nvme.media_errors, "media errors");
             if nvme.critical_warning != 0 {

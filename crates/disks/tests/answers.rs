@@ -113,8 +113,36 @@ fn flash_wears_out() {
 }
 
 #[test]
+fn disks_of_every_kind_and_age_of_smartctl_are_understood() {
+    for (name, status, expected) in [
+        ("7.0-ata-ssd-good", 0, "good"),
+        ("7.4-sas-good", 0, "good"),
+        ("7.3-sas-defects", 0, "11 grown defects, 4 uncorrected errors"),
+        ("7.1-sas-failing", 8, "failing"),
+        ("7.1-nvme-failing", 8, "failing"),
+        ("7.5-nvme-spare-low", 0, "good"),
+        // Bit 2: a command to the disk failed; nothing is known, and it is no error.
+        ("7.3-usb-no-smart", 4, "unknown"),
+    ] {
+        let found = match smart_says(name, status).health {
+            Health::Good => "good".to_owned(),
+            Health::Unknown => "unknown".to_owned(),
+            Health::Failing { .. } => "failing".to_owned(),
+            Health::Doubtful { why } => why,
+        };
+        assert_eq!(found, expected, "{name}");
+    }
+    let erc = smart_says("7.0-ata-ssd-good", 0).error_recovery.unwrap();
+    assert_eq!((erc.limit, erc.can_limit), (None, true));
+    let bridge = smart::parse("/dev/sdf", &fixture("smart/7.2-usb-unknown-bridge.json"), 1);
+    assert!(matches!(bridge, Err(SmartError::Refused(_, why)) if why.contains("USB bridge")));
+}
+
+#[test]
 fn a_sleeping_disk_is_no_broken_one() {
     let asleep = smart::parse("/dev/sda", &fixture("smart/7.3-standby.json"), 2);
+    assert!(matches!(asleep, Err(SmartError::Asleep(_))));
+    let asleep = smart::parse("/dev/sdk", &fixture("smart/7.4-sas-standby.json"), 2);
     assert!(matches!(asleep, Err(SmartError::Asleep(_))));
     let gone = smart::parse("/dev/sdz", &fixture("smart/7.3-no-device.json"), 2).unwrap_err();
     assert!(gone.to_string().contains("No such device"), "{gone}");

@@ -128,14 +128,22 @@ fn change(
             let by = Box::new(fresh.swap_remove(0));
             return Ok(Some(Change::Replace { member: MemberName(old.name.clone()), by, erase }));
         }
-        (false, None) => return Ok(Some(Change::Add { disks: fresh, erase })),
-        (true, _) => {}
+        // What md becomes depends on the disks that come with it.
+        (false, None) if has_layout(desired.layout, pool) || is_btrfs(pool) => {
+            return Ok(Some(Change::Add { disks: fresh, erase }));
+        }
+        _ => {}
     }
     if !has_layout(desired.layout, pool) {
         let accept_unstable = desired.accept_unstable;
-        return Ok(Some(Change::Convert { to: desired.layout, accept_unstable }));
+        let to = desired.layout;
+        return Ok(Some(Change::Convert { to, accept_unstable, disks: fresh, erase }));
     }
     Ok(surplus.map(|member| Change::Remove { member: MemberName(member.name.clone()) }))
+}
+
+fn is_btrfs(pool: &ObservedPool) -> bool {
+    matches!(pool, ObservedPool::Btrfs(_))
 }
 
 fn present(desired: &DesiredPool, (name, disk): &Named<'_>) -> Result<Disk, Refused> {

@@ -77,6 +77,8 @@ pub enum Code {
     Nodatacow,
     /// It is mounted with `degraded` although it is complete, or fstab says so.
     DegradedOption,
+    /// A change of a pool was interrupted.
+    Interrupted,
     /// An operation is paused.
     Paused,
     /// Mounted read-only although not asked for.
@@ -101,6 +103,36 @@ pub enum Code {
     Timeout,
     /// btrfs-progs too old for send protocol 2.
     OldBtrfsProgs,
+}
+
+/// A change of a pool that was begun and is neither done nor being done.
+#[derive(Clone, Copy, Debug)]
+pub struct Interrupted<'a> {
+    /// The pool's name.
+    pub pool: &'a str,
+    /// The plan's title.
+    pub title: &'a str,
+    /// How many of its steps are done.
+    pub done: usize,
+    /// How many it has.
+    pub steps: usize,
+    /// It was being undone, or is only there to be undone.
+    pub to_be_undone: bool,
+}
+
+impl Interrupted<'_> {
+    /// What is wrong with that.
+    pub fn finding(&self) -> Finding {
+        let Interrupted { pool, title, done, steps, to_be_undone } = self;
+        let verb = if *to_be_undone { "abandon" } else { "resume" };
+        Finding {
+            code: Code::Interrupted,
+            severity: Severity::Attention,
+            pool: Some((*pool).to_owned()),
+            what: format!("this was interrupted after {done} of {steps} steps: {title}"),
+            mend: format!("braid pool {verb} {}", quoted(pool)),
+        }
+    }
 }
 
 /// What the doctor goes by.

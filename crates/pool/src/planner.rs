@@ -9,7 +9,7 @@ mod md;
 mod name;
 mod refused;
 
-pub(crate) use host_files::array_line;
+pub(crate) use host_files::{array_line, fstab_place};
 pub use name::{PoolName, PoolNameError};
 pub use refused::Refused;
 
@@ -73,6 +73,10 @@ pub enum Change {
         to: Layout,
         /// The user asked for an unstable layout a second time.
         accept_unstable: bool,
+        /// Disks that it takes in for that.
+        disks: Vec<Disk>,
+        /// Which of them may lose what they carry.
+        erase: ErasePermission,
     },
     /// Give back what half empty chunks occupy, and spread data evenly.
     Rebalance,

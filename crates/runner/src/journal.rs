@@ -163,6 +163,14 @@ impl StateDir {
         Ok(found)
     }
 
+    /// Those of [`StateDir::unfinished`] that nobody is carrying out now.
+    pub fn interrupted(&self) -> Result<Vec<(String, Record)>, JournalError> {
+        let mut found = self.unfinished()?;
+        // Who carries one out holds its lock.
+        found.retain(|(pool, _)| self.folder(pool).and_then(|folder| lock(&folder, pool)).is_ok());
+        Ok(found)
+    }
+
     fn folder(&self, pool: &str) -> Result<PathBuf, JournalError> {
         if pool.is_empty() || pool.starts_with('.') || pool.contains(['/', '\0']) {
             return Err(JournalError::Name(pool.to_owned()));

@@ -121,7 +121,12 @@ fn layouts_are_converted() {
         let sums = write_files(&ground, 50);
         for (name, data) in [("btrfs-raid1", Profile::Raid1), ("btrfs-raid1c3", Profile::Raid1c3)] {
             let to: Layout = name.parse().unwrap();
-            let convert = Change::Convert { to, accept_unstable: false };
+            let convert = Change::Convert {
+                to,
+                accept_unstable: false,
+                disks: Vec::new(),
+                erase: ErasePermission::default(),
+            };
             ground.change(&convert);
             assert_eq!(ground.btrfs().profiles(Purpose::Data), [data]);
             assert_eq!(file_sums(&ground), sums);

@@ -13,8 +13,7 @@ const WITHIN: f64 = 0.03;
 #[test]
 fn a_pool_holds_what_the_plan_says() {
     in_private_mounts("a_pool_holds_what_the_plan_says", || {
-        // Sparse, and filled by reserving, which writes nothing. Not smaller: where mkfs puts the
-        // first chunk of metadata, a GiB, would count for too much.
+        // Sparse, and filled by reserving, which writes nothing.
         for (layout, gib) in [
             ("btrfs-raid1", &[400, 100, 100][..]),
             ("btrfs-raid1", &[120, 110, 100]),
@@ -22,6 +21,13 @@ fn a_pool_holds_what_the_plan_says() {
             ("btrfs-raid0", &[200, 100, 100]),
             ("btrfs-raid10", &[200, 200, 100, 100]),
             ("btrfs-raid1c3", &[200, 150, 100, 100]),
+            // Small ones, where a single chunk counts: mkfs has to place the first ones well.
+            ("btrfs-raid1", &[4, 2, 1]),
+            ("btrfs-raid1", &[10, 5, 5]),
+            ("btrfs-raid1", &[40, 10, 10]),
+            ("btrfs-raid10", &[4, 4, 2, 2]),
+            ("btrfs-single", &[4]),
+            ("btrfs-raid1", &[10_000, 5000, 2500]),
         ] {
             let sizes: Vec<u64> = gib.iter().map(|gib| gib * 1024).collect();
             let ground = Ground::new(&sizes);
@@ -42,7 +48,7 @@ fn a_pool_holds_what_the_plan_says() {
 fn fill(ground: &Ground) -> f64 {
     const SCRIPT: &str = r#"
 n=0
-for size in 1G 128M 16M 4M; do
+for size in 64G 1G 128M 16M 4M; do
     while fallocate -l $size f$n 2> /dev/null; do n=$((n + 1)); done
     # What the last one got of its piece is free again once it is committed.
     rm -f f$n

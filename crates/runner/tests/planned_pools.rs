@@ -57,6 +57,11 @@ fn carry_out(before: &World, plan: &Plan) -> World {
     whole
 }
 
+fn convert(to: Layout, disks: &[Disk]) -> Change {
+    let erase = ErasePermission::default();
+    Change::Convert { to, accept_unstable: false, disks: disks.to_vec(), erase }
+}
+
 fn world() -> World {
     World::with_disks(LETTERS, 500_000_000_000)
 }
@@ -228,14 +233,25 @@ fn every_btrfs_layout_becomes_every_other_and_back() {
     for from in &all {
         let world = with_pool(&from.to_string(), 4);
         for to in &all {
-            let wanted = Change::Convert { to: *to, accept_unstable: false };
+            let wanted = convert(*to, &[]);
             assert_eq!(shape(&change(&world, &wanted)), (to.to_string(), 4, true), "{from}");
         }
     }
     let raid5 = "md-raid5".parse().unwrap();
-    let wanted = Change::Convert { to: raid5, accept_unstable: false };
+    let wanted = convert(raid5, &[]);
     let after = change(&with_pool("md-raid1", 2), &wanted);
     assert_eq!(shape(&after), ("md-raid5".to_owned(), 2, true));
+    for (from, members, to, more) in [
+        ("md-raid1", 2, "md-raid5", 1),
+        ("md-raid5", 3, "md-raid6", 1),
+        ("md-raid0", 2, "md-raid10-n2", 2),
+        ("btrfs-raid1", 2, "btrfs-raid1c3", 1),
+    ] {
+        let world = with_pool(from, members);
+        let disks = &world.disks[members..members + more];
+        let after = change(&world, &convert(to.parse().unwrap(), disks));
+        assert_eq!(shape(&after), (to.to_owned(), members + more, true));
+    }
 }
 
 #[test]

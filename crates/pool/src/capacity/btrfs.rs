@@ -56,7 +56,12 @@ fn fill_bytes(profile: Profile, free: &[u64]) -> u64 {
     const GLOBAL_RESERVE: u64 = 512 << 20;
     let metadata = profile.metadata_beside(free.len());
     let mut allocator = Allocator::new(free);
-    let metadata_stripe = if allocator.total > 50 * GIB { GIB } else { 256 * MIB };
+    let metadata_chunk = if allocator.total > 50 * GIB { GIB } else { 256 * MIB };
+    // Of striped metadata the limit is for all stripes together.
+    let metadata_stripe = match metadata {
+        Profile::Raid10 => metadata_chunk / width(metadata, free.len()).unwrap_or(1) as u64,
+        _ => metadata_chunk,
+    };
     let _system = allocator.take(metadata, 8 * MIB);
     let Some(mut metadata_room) = allocator.take(metadata, metadata_stripe) else { return 0 };
     let mut data = 0;

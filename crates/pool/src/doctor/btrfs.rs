@@ -89,10 +89,16 @@ fn errors(ward: &Ward<'_>, pool: &ObservedBtrfs, findings: &mut Vec<Finding>) {
     // While mounted the superblocks on disk lag behind by the running transaction.
     for member in pool.present().filter(behind).filter(|_| pool.mounts.is_empty()) {
         let what = format!(
-            "device {} missed writes; until a scrub it gives what is out of date",
+            "device {} was away while the others were written to: what it missed is out of date until a scrub",
             member.devid
         );
-        findings.push(ward.finding(Code::StaleMember, Severity::Danger, what, ward.scrub()));
+        let mount = match (crate::planner::fstab_place(ward.host, pool.uuid), &member.path) {
+            (Some(at), _) => format!("mount {}", quoted(at)),
+            (None, Some(path)) => format!("mount {} /mnt", quoted(path)),
+            (None, None) => continue,
+        };
+        let mend = format!("{mount} && {}", ward.scrub());
+        findings.push(ward.finding(Code::StaleMember, Severity::Danger, what, mend));
     }
 }
 
@@ -110,7 +116,7 @@ fn profiles(ward: &Ward<'_>, pool: &ObservedBtrfs, findings: &mut Vec<Finding>) 
         let purpose = format!("{purpose:?}").to_lowercase();
         let finding = if single && meant.losses_survived() > 0 {
             let what = format!(
-                "{purpose} is {}: some was written with one copy only, as a degraded mount does",
+                "{purpose} is {}: some was written with one copy only, while a member was away; what that member missed is out of date",
                 words.join(" and ")
             );
             ward.finding(Code::LeftoverSingle, Severity::Danger, what, mend.clone())

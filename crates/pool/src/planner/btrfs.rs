@@ -44,8 +44,9 @@ impl Engine for Btrfs {
         at: &Place<'_, ObservedBtrfs>,
         to: Layout,
         accept_unstable: bool,
+        disks: Vec<NewMember>,
     ) -> Result<Draft, Refused> {
-        convert::draft(at, to, accept_unstable)
+        convert::draft(at, to, accept_unstable, disks)
     }
     fn rebalance(at: &Place<'_, ObservedBtrfs>) -> Result<Draft, Refused> {
         balance::rebalance(at)

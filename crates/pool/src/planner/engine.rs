@@ -24,6 +24,7 @@ pub(super) trait Engine {
         at: &Place<'_, Self::Pool>,
         to: Layout,
         accept_unstable: bool,
+        disks: Vec<NewMember>,
     ) -> Result<Draft, Refused>;
     fn rebalance(at: &Place<'_, Self::Pool>) -> Result<Draft, Refused>;
 }
@@ -69,7 +70,10 @@ pub(super) fn change<E: Engine>(
             let new = super::erase::stake_one(by, erase)?;
             E::replace(&at, member, new)?
         }
-        Change::Convert { to, accept_unstable } => E::convert(&at, *to, *accept_unstable)?,
+        Change::Convert { to, accept_unstable, disks, erase } => {
+            let disks = super::erase::stake(disks, erase)?;
+            E::convert(&at, *to, *accept_unstable, disks)?
+        }
         Change::Rebalance => E::rebalance(&at)?,
     };
     let Draft { title, warnings, claims, steps } = draft;

@@ -42,8 +42,9 @@ impl Engine for Md {
         at: &Place<'_, ObservedMd>,
         to: Layout,
         _accept_unstable: bool,
+        disks: Vec<NewMember>,
     ) -> Result<Draft, Refused> {
-        convert::draft(at, to)
+        convert::draft(at, to, disks)
     }
     fn rebalance(at: &Place<'_, ObservedMd>) -> Result<Draft, Refused> {
         Err(Refused::Impossible {

@@ -5,7 +5,7 @@ use crate::layout::{MdLayout, Profile};
 use crate::observed::{
     ExclusiveOperation, MdMemberState, ObservedBtrfs, ObservedMd, Purpose, SpaceUse,
 };
-use crate::step::Undo;
+use crate::step::{Condition, Undo};
 
 fn ext4() -> Content {
     Content::Filesystem { kind: "ext4".into(), label: Some("photos".into()), uuid: None }

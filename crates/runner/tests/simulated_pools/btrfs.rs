@@ -96,7 +96,7 @@ pub fn command(world: &mut World, args: &[&str]) -> Result<(), String> {
                 disk.contents.clear();
             }
         }
-        ["filesystem", "resize", ..] => {}
+        ["filesystem", "resize", ..] | ["scrub", "start", "-B", _] => {}
         ["balance", "start", filters @ .., _] => balance(&mut pool, filters)?,
         other => return Err(format!("not simulated: {other:?}")),
     }

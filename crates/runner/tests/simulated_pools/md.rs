@@ -121,7 +121,7 @@ fn stop(world: &mut World, device: &str) -> Result<(), String> {
 
 fn grow(world: &mut World, device: &str, rest: &[&str]) -> Result<(), String> {
     let (what, new) = rest.split_first().ok_or("nothing to grow")?;
-    if let ["--add", paths @ ..] = new {
+    if let ["--add", paths @ ..] | [_, "--add", paths @ ..] = new {
         for path in paths {
             let disk = taken(world, path)?;
             add(of(world, device)?, &disk);
@@ -132,7 +132,8 @@ fn grow(world: &mut World, device: &str, rest: &[&str]) -> Result<(), String> {
     if let Some(level) = what.strip_prefix("--level=") {
         pool.layout = Some(level.parse().map_err(|_| "level")?);
     }
-    if let Some(disks) = what.strip_prefix("--raid-devices=") {
+    let devices = rest.iter().find_map(|word| word.strip_prefix("--raid-devices="));
+    if let Some(disks) = devices {
         if matches!(pool.layout, Some(MdLayout::Raid10 { spread: Spread::Far, .. })) {
             return Err("Cannot reshape RAID10 in far-mode".to_owned());
         }

@@ -6,13 +6,21 @@ use braid_pool::planner::Change;
 use clap::Args;
 
 #[derive(Args)]
-#[command(after_help = "Example:\n  braid pool convert data --layout btrfs-raid1c3")]
+#[command(
+    after_help = "Examples:\n  braid pool convert data --layout btrfs-raid1c3\n  braid pool convert films --layout md-raid6 /dev/sde"
+)]
 pub struct Convert {
     #[command(flatten)]
     target: Target,
     /// The new layout, such as btrfs-raid1c3
     #[arg(long)]
     layout: Layout,
+    /// Disks that it takes in for that: path, link or serial number
+    #[arg(value_name = "DISK")]
+    disks: Vec<String>,
+    /// Lose for good what the disk of this serial number carries (again for each disk)
+    #[arg(long, value_name = "SERIAL")]
+    erase: Vec<String>,
     /// Take a layout that its own makers call unstable
     #[arg(long)]
     accept_unstable: bool,
@@ -20,7 +28,11 @@ pub struct Convert {
 
 impl Convert {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
-        let change = Change::Convert { to: self.layout, accept_unstable: self.accept_unstable };
-        self.target.change(global, |_| Ok(change))
+        self.target.change(global, |seen| {
+            let disks = seen.disks(&self.disks)?;
+            let erase = seen.permission(&self.erase, &disks)?;
+            let (to, accept_unstable) = (self.layout, self.accept_unstable);
+            Ok(Change::Convert { to, accept_unstable, disks, erase })
+        })
     }
 }

@@ -1,3 +1,4 @@
+use super::carry_out::Place;
 use super::examined::{Examined, render};
 use super::watch_memory;
 use crate::cli::failure::Failure;
@@ -24,13 +25,15 @@ pub struct Doctor {
     /// What `braid pool watch` remembers: error counters are compared with those in it
     #[arg(long, value_name = "FILE", default_value = watch_memory::DEFAULT)]
     state: PathBuf,
+    #[command(flatten)]
+    place: Place,
 }
 
 impl Doctor {
     pub fn run(&self, global: &Global) -> Result<ExitCode, Failure> {
         let ask_smart = if self.no_smart { AskSmart::No } else { AskSmart::Yes };
         let memory = watch_memory::read(&self.state)?;
-        let examined = Examined::now(&self.names, ask_smart, &memory.errors)?;
+        let examined = Examined::now(&self.names, ask_smart, &memory.errors, &self.place)?;
         global.print(&json!({ "findings": examined.findings }), || {
             match (examined.findings.as_slice(), examined.pools.len()) {
                 ([], 0) => "no pools".to_owned(),

@@ -1,11 +1,13 @@
 //! What the doctor finds on this host.
 
+use super::carry_out::Place;
 use super::named::choose;
 use super::verdict::Verdict;
 use crate::cli::failure::Failure;
+use braid_diskbench::temporary_pool;
 use braid_disks::{AskSmart, HostRoot, Inventory, host, pools};
 use braid_pool::disk::Disk;
-use braid_pool::doctor::{self, Baseline, Finding, Limits, Severity};
+use braid_pool::doctor::{self, Baseline, Finding, Interrupted, Limits, Severity};
 use braid_pool::observed::ObservedPool;
 
 pub struct Examined {
@@ -17,13 +19,20 @@ pub struct Examined {
 
 impl Examined {
     /// Examines the pools with these names, or all; error counters are compared with `before`.
-    pub fn now(names: &[String], ask_smart: AskSmart, before: &Baseline) -> Result<Self, Failure> {
+    pub fn now(
+        names: &[String],
+        ask_smart: AskSmart,
+        before: &Baseline,
+        place: &Place,
+    ) -> Result<Self, Failure> {
         let root = HostRoot::real();
         let inventory = Inventory::take(&root, ask_smart);
         let pools = choose(pools::observe(&root, &inventory), names)?;
         let host = host::observe(&root, &inventory);
         let disks = inventory.disks;
-        let findings = doctor::examine(&pools, &disks, &host, before, Limits::default());
+        let mut findings = doctor::examine(&pools, &disks, &host, before, Limits::default());
+        findings.extend(interrupted(names, place)?);
+        findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
         Ok(Examined { pools, disks, findings })
     }
 
@@ -32,6 +41,23 @@ impl Examined {
         let worst = self.findings.iter().map(|finding| verdict(finding.severity)).max();
         worst.unwrap_or(Verdict::Well)
     }
+}
+
+/// Changes of these pools, or all, that a crash or a reboot interrupted.
+fn interrupted(names: &[String], place: &Place) -> Result<Vec<Finding>, Failure> {
+    let mut found = place.state().interrupted()?;
+    found.retain(|(pool, _)| names.is_empty() || names.contains(pool));
+    let finding = |(pool, record): &(String, braid_runner::journal::Record)| {
+        let change = Interrupted {
+            pool,
+            title: &record.plan.title,
+            done: record.done(),
+            steps: record.steps.len(),
+            to_be_undone: record.abandoning || pool == temporary_pool::NAME,
+        };
+        change.finding()
+    };
+    Ok(found.iter().map(finding).collect())
 }
 
 fn verdict(severity: Severity) -> Verdict {

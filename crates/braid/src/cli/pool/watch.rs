@@ -1,3 +1,4 @@
+use super::carry_out::Place;
 use super::examined::{Examined, render};
 use super::watch_memory;
 use crate::cli::failure::{Failure, print_line, tell};
@@ -36,6 +37,8 @@ pub struct Watch {
     /// Don't ask the disks for their health, which takes a while
     #[arg(long)]
     no_smart: bool,
+    #[command(flatten)]
+    place: Place,
 }
 
 const HOOK_ENDS_WITHIN: Duration = Duration::from_secs(60);
@@ -56,7 +59,7 @@ impl Watch {
     fn look(&self, global: &Global) -> Result<ExitCode, Failure> {
         let ask_smart = if self.no_smart { AskSmart::No } else { AskSmart::Yes };
         let mut memory = watch_memory::read(&self.state)?;
-        let examined = Examined::now(&[], ask_smart, &memory.errors)?;
+        let examined = Examined::now(&[], ask_smart, &memory.errors, &self.place)?;
         if let Some(file) = &self.prometheus {
             watch_memory::replace(file, &metrics(&examined))?;
         }

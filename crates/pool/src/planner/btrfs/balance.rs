@@ -87,15 +87,7 @@ pub(super) fn rebalance(place: &Place<'_, ObservedBtrfs>) -> Result<Draft, Refus
         ..Draft::default()
     };
     let at = mounted.at.as_str();
-    for usage in [0, 25, 50, 75] {
-        let says = match usage {
-            0 => "give back chunks that hold nothing".to_owned(),
-            _ => format!("empty data chunks that are less than {usage} % full into others"),
-        };
-        // Metadata chunks stay: their slack is what a full pool lives on.
-        let filters = [format!("-dusage={usage}")];
-        draft.steps.push(step(&format!("usage {usage}"), says, pool, at, &filters, vec![]));
-    }
+    draft.steps.extend(compact(pool, at, &[0, 25, 50, 75]));
     let Some((data, metadata)) = pool.meant_profiles() else { return Ok(draft) };
     let (free, sizes) = space::free_and_sizes(pool);
     let (total, used) = pool.space_of(Purpose::Data);
@@ -112,6 +104,20 @@ pub(super) fn rebalance(place: &Place<'_, ObservedBtrfs>) -> Result<Draft, Refus
         draft.steps.push(spread(pool, at, data));
     }
     Ok(draft)
+}
+
+/// Gives back what half empty data chunks occupy: those less full than each of these percentages, one after the other.
+pub(super) fn compact(pool: &ObservedBtrfs, at: &str, percentages: &[u8]) -> Vec<Step> {
+    let below = |usage: &u8| {
+        let says = match usage {
+            0 => "give back chunks that hold nothing".to_owned(),
+            _ => format!("empty data chunks that are less than {usage} % full into others"),
+        };
+        // Metadata chunks stay: their slack is what a full pool lives on.
+        let filters = [format!("-dusage={usage}")];
+        step(&format!("usage {usage}"), says, pool, at, &filters, vec![])
+    };
+    percentages.iter().map(below).collect()
 }
 
 /// All data is written anew, so that it spreads over all devices.

@@ -40,8 +40,21 @@ pub(super) fn draft(
     draft.steps.extend(mounted.steps);
     draft.steps.extend(erase::steps(&draft.claims));
     if by.claim.size_bytes() >= old.size_bytes {
-        check_metadata_room(pool, old)?;
-        draft.steps.push(replace(pool, at, old, &by));
+        let mut copy = replace(pool, at, old, &by);
+        match metadata_room(pool, old) {
+            Room::Enough => {}
+            Room::InDataChunks { needs } => {
+                draft.steps.extend(balance::compact(pool, at, &[0, 25, 50, 75, 90]));
+                let uuid = pool.uuid;
+                copy.before.push(Condition::BtrfsUnallocated { uuid, at_least_bytes: needs });
+            }
+            Room::Lacking { needs, has } => {
+                let what = "the survivors are full: what a replace needs to begin, in new chunks,"
+                    .to_owned();
+                return Err(Refused::NoSpace { what, needs, has });
+            }
+        }
+        draft.steps.push(copy);
         draft.steps.push(resize(pool, at, old.devid, &by));
     } else {
         // `replace` takes no smaller disk; adding one and removing the old comes to the same.
@@ -70,24 +83,37 @@ pub(super) fn draft(
     Ok(draft)
 }
 
-/// `replace` writes metadata before it has copied anything; on a survivor that a degraded mount filled up there is no
-/// room for that and it fails with ENOSPC.
-fn check_metadata_room(pool: &ObservedBtrfs, old: &BtrfsMember) -> Result<(), Refused> {
-    const ENOUGH: u64 = 64 << 20;
+/// Whether a replace can begin.
+enum Room {
+    /// Yes.
+    Enough,
+    /// Once half empty data chunks have given back so much.
+    InDataChunks { needs: u64 },
+    /// Not before files are deleted.
+    Lacking { needs: u64, has: u64 },
+}
+
+/// A replace makes each chunk read-only while it copies it, so there has to be another one of its kind, or room for it:
+/// on a survivor that a degraded mount filled up there is none for metadata, and it fails with ENOSPC.
+fn metadata_room(pool: &ObservedBtrfs, old: &BtrfsMember) -> Room {
     if !old.missing || pool.space.is_empty() {
-        return Ok(());
+        return Room::Enough;
     }
-    let unallocated: u64 = pool.present().map(BtrfsMember::unallocated_bytes).sum();
+    let (free, sizes) = space::free_and_sizes(pool);
+    let needs = space::metadata_chunk_bytes(&sizes);
+    let unallocated: u64 = free.iter().sum();
     let (total, used) = pool.space_of(Purpose::Metadata);
-    let has = unallocated + total.saturating_sub(used);
-    if has >= ENOUGH {
-        return Ok(());
+    // What one chunk has to spare is no help while that very chunk is copied.
+    let has = unallocated + total.saturating_sub(used).saturating_sub(needs);
+    let (total, used) = pool.space_of(Purpose::Data);
+    let slack = total.saturating_sub(used);
+    if has >= needs {
+        Room::Enough
+    } else if slack >= needs + space::chunk_bytes(&sizes) {
+        Room::InDataChunks { needs }
+    } else {
+        Room::Lacking { needs: needs + space::chunk_bytes(&sizes), has: has + slack }
     }
-    Err(Refused::NoSpace {
-        what: "the survivors are full: metadata that a replace writes".to_owned(),
-        needs: ENOUGH,
-        has,
-    })
 }
 
 fn replace(pool: &ObservedBtrfs, at: &str, old: &BtrfsMember, by: &NewMember) -> Step {

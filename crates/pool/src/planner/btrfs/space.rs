@@ -65,6 +65,15 @@ pub(super) fn chunk_bytes(sizes: &[u64]) -> u64 {
     (sizes.iter().sum::<u64>() / 10).min(GIB)
 }
 
+/// A metadata chunk's part on one device, with the system chunk that may come with it: 256 MiB, a gibibyte from 50 GiB
+/// on, or a tenth of a small filesystem.
+pub(super) fn metadata_chunk_bytes(sizes: &[u64]) -> u64 {
+    const SYSTEM_CHUNK: u64 = 32 << 20;
+    let all: u64 = sizes.iter().sum();
+    let chunk = if all > 50 * GIB { GIB } else { 256 << 20 };
+    (all / 10).min(chunk) + SYSTEM_CHUNK.min(all / 50)
+}
+
 /// What each member that is there has unallocated, and the sizes of all.
 pub(super) fn free_and_sizes(pool: &ObservedBtrfs) -> (Vec<u64>, Vec<u64>) {
     let free = pool.present().map(|member| member.unallocated_bytes()).collect();

@@ -36,14 +36,27 @@ pub(super) fn draft(
         ..Draft::default()
     };
     draft.steps.extend(erase::steps(&draft.claims));
+    widen(place, level, &device, &disks, &mut draft)?;
+    Ok(draft)
+}
+
+/// The steps from disks that are free to an array and a filesystem on all of them.
+pub(super) fn widen(
+    place: &Place<'_, ObservedMd>,
+    level: MdLayout,
+    device: &str,
+    disks: &[NewMember],
+    draft: &mut Draft,
+) -> Result<(), Refused> {
+    let pool = place.pool;
     let wants = pool.wants_disks + disks.len();
     if level == MdLayout::Raid0 {
         // Without redundancy there are no spares: the disks come with the reshape itself, by way of raid4.
         draft.warnings.push("md reshapes a raid0 by way of raid4; have a backup".to_owned());
-        draft.steps.push(grow_raid0(pool, &device, &disks, wants));
+        draft.steps.push(grow_raid0(pool, device, disks, wants));
     } else {
-        draft.steps.extend(disks.iter().map(|disk| join(pool, &device, disk)));
-        draft.steps.push(grow(pool, level, &device, wants));
+        draft.steps.extend(disks.iter().map(|disk| join(pool, device, disk)));
+        draft.steps.push(grow(pool, level, device, wants));
     }
     let until = idle(
         pool,
@@ -54,16 +67,12 @@ pub(super) fn draft(
         draft
             .warnings
             .push("a further disk of a raid1 is another copy and gives no room".to_owned());
-    } else {
-        draft.steps.push(settled(
-            "size",
-            "the array has its new size",
-            pool,
-            larger(pool, level, &disks),
-        ));
-        draft.steps.extend(filesystem::grow(place, &device)?);
+        return Ok(());
     }
-    Ok(draft)
+    let size = larger(pool, level, disks);
+    draft.steps.push(settled("size", "the array has its new size", pool, size));
+    draft.steps.extend(filesystem::grow(place, device)?);
+    Ok(())
 }
 
 /// The new number of members. It begins a reshape that goes on by itself, over a reboot too.
@@ -78,8 +87,18 @@ pub(super) fn grow(pool: &ObservedMd, level: MdLayout, device: &str, wants: usiz
                 .with_progress(Progress::MdSync { uuid: pool.uuid }),
         ),
         after: vec![Condition::ArrayIs { uuid: pool.uuid, layout: level, disks: wants }],
-        undo: Undo::Never("a reshape that has begun has to end".to_owned()),
+        undo: reshape_stays(pool, device),
     }
+}
+
+/// A reshape in use goes on to its end; mdadm takes one back only while it assembles an array.
+pub(super) fn reshape_stays(pool: &ObservedMd, device: &str) -> Undo {
+    let members: Vec<&str> =
+        pool.members.iter().filter_map(|member| member.path.as_deref()).collect();
+    Undo::Never(format!(
+        "a reshape that has begun goes on to its end; while it runs, only this takes it back: unmount, `mdadm --stop {device}`, `mdadm --assemble --update=revert-reshape {device} {} NEW…`",
+        members.join(" ")
+    ))
 }
 
 fn grow_raid0(pool: &ObservedMd, device: &str, disks: &[NewMember], wants: usize) -> Step {

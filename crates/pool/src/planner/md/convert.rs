@@ -1,60 +1,151 @@
-use super::{Md, check_complete, check_idle, device, idle, layout, settled};
+use super::{
+    Md, add, check_apart, check_complete, check_idle, check_size, device, idle, join, layout,
+    settled,
+};
 use crate::layout::{Layout, MdLayout};
 use crate::observed::ObservedMd;
-use crate::planner::Refused;
-use crate::planner::engine::{Draft, Engine, Place};
+use crate::planner::engine::{Draft, Engine, NewMember, Place};
+use crate::planner::{Refused, erase};
 use crate::step::{Action, Argv, Condition, Progress, Step, SyncWanted, Undo};
 
-/// md can take over few layouts as others without a second set of disks: those that keep their room and their members.
-pub(super) fn draft(place: &Place<'_, ObservedMd>, to: Layout) -> Result<Draft, Refused> {
+/// md takes over few layouts as others in place: those whose stripes stay, or for which a reshape is known to go well.
+pub(super) fn draft(
+    place: &Place<'_, ObservedMd>,
+    to: Layout,
+    disks: Vec<NewMember>,
+) -> Result<Draft, Refused> {
     let pool = place.pool;
     let from = layout(pool)?;
-    let mut draft =
-        Draft { title: format!("convert pool {} to {to}", Md::name(pool)), ..Draft::default() };
-    if to == Layout::Md(from) {
+    let mut draft = Draft {
+        title: format!("convert pool {} to {to}", Md::name(pool)),
+        claims: disks.iter().map(|disk| disk.claim.clone()).collect(),
+        ..Draft::default()
+    };
+    if to == Layout::Md(from) && disks.is_empty() {
         return Ok(draft);
     }
     check_idle(pool)?;
     check_complete(pool)?;
-    let step = match (from, to, pool.wants_disks) {
+    check_apart(pool, &disks)?;
+    disks.iter().try_for_each(|disk| check_size(pool, disk))?;
+    let device = device(place)?;
+    draft.steps.extend(erase::steps(&draft.claims));
+    let members = pool.wants_disks;
+    match (from, to, members, disks.len()) {
         // Two members of a raid1 are a raid5 of two: data and parity are the same then.
-        (MdLayout::Raid1, Layout::Md(MdLayout::Raid5), 2) => take_over(place, MdLayout::Raid5)?,
-        (MdLayout::Raid5, Layout::Md(MdLayout::Raid1), 2) => take_over(place, MdLayout::Raid1)?,
-        _ => {
-            return Err(Refused::Impossible {
-                what: format!("md can't turn md-{from} of {} disks into {to} in place", pool.wants_disks),
-                instead: "create a new pool on other disks and copy; of layouts in place md only turns raid1 of two disks into raid5, which can take further disks, and back".to_owned(),
-            });
+        (MdLayout::Raid1, Layout::Md(MdLayout::Raid5), 2, more) => {
+            draft.steps.push(take_over(pool, &device, MdLayout::Raid5));
+            if more == 0 {
+                draft.warnings.push(
+                    "a raid5 of two disks has no more room than a raid1; add a disk next"
+                        .to_owned(),
+                );
+            } else {
+                let five = ObservedMd { layout: Some(MdLayout::Raid5), ..pool.clone() };
+                let grown = Place { pool: &five, mount_at: place.mount_at, host: place.host };
+                add::widen(&grown, MdLayout::Raid5, &device, &disks, &mut draft)?;
+            }
         }
-    };
-    draft
-        .warnings
-        .push("a raid5 of two disks has no more room than a raid1; add a disk next".to_owned());
-    draft.steps.push(step);
-    draft.steps.push(settled(
-        "reshape",
-        "wait until the array has its new shape",
-        pool,
-        idle(pool, SyncWanted::Reshape),
-    ));
+        (MdLayout::Raid5, Layout::Md(MdLayout::Raid1), 2, 0) => {
+            draft.steps.push(take_over(pool, &device, MdLayout::Raid1));
+        }
+        // The second parity goes where the new disk is; the room stays.
+        (MdLayout::Raid5, Layout::Md(MdLayout::Raid6), 3.., 1) => {
+            draft.steps.extend(disks.iter().map(|disk| join(pool, &device, disk)));
+            draft.steps.push(second_parity(pool, &device));
+            draft.steps.push(settled(
+                "reshape",
+                "wait until the array has its new shape",
+                pool,
+                idle(pool, SyncWanted::Anything),
+            ));
+        }
+        // Each member gets a copy beside it.
+        (MdLayout::Raid0, Layout::Md(MdLayout::NEAR2), n, more) if n == more => {
+            draft.steps.push(mirror(pool, &device, &disks));
+            let complete = Condition::ArrayComplete { uuid: pool.uuid };
+            draft.steps.push(settled("copies", "wait until the copies are made", pool, complete));
+        }
+        (MdLayout::Raid5, Layout::Md(MdLayout::Raid6), ..) => {
+            return Err(with_disks(to, "3 disks at least, and 1 more named behind the layout"));
+        }
+        (MdLayout::Raid0, Layout::Md(MdLayout::NEAR2), n, _) => {
+            return Err(with_disks(to, &format!("{n} more, named behind the layout")));
+        }
+        _ => return Err(impossible(pool, from, to)),
+    }
     Ok(draft)
 }
 
-fn take_over(place: &Place<'_, ObservedMd>, to: MdLayout) -> Result<Step, Refused> {
-    let pool = place.pool;
-    let device = device(place)?;
-    let from = layout(pool)?;
+fn take_over(pool: &ObservedMd, device: &str, to: MdLayout) -> Step {
+    let from = pool.layout.unwrap_or(to);
     let level = |level: MdLayout| {
         let word = format!("--level={}", level.level());
         let progress = Progress::MdSync { uuid: pool.uuid };
-        Action::Run(Argv::new("mdadm", ["--grow", &device, &word]).with_progress(progress))
+        Action::Run(Argv::new("mdadm", ["--grow", device, &word]).with_progress(progress))
     };
-    Ok(Step {
+    Step {
         name: "level".to_owned(),
         says: format!("the array becomes {to}"),
         before: vec![idle(pool, SyncWanted::Anything)],
         action: level(to),
         after: vec![Condition::ArrayIs { uuid: pool.uuid, layout: to, disks: 2 }],
         undo: Undo::By(vec![level(from)]),
-    })
+    }
+}
+
+fn second_parity(pool: &ObservedMd, device: &str) -> Step {
+    let wants = pool.wants_disks + 1;
+    let devices = format!("--raid-devices={wants}");
+    let argv = Argv::new("mdadm", ["--grow", device, "--level=raid6", &devices]);
+    Step {
+        name: "level".to_owned(),
+        says: format!("the array becomes raid6 over {wants} disks"),
+        before: vec![idle(pool, SyncWanted::Anything)],
+        action: Action::Run(argv.with_progress(Progress::MdSync { uuid: pool.uuid })),
+        after: vec![Condition::ArrayIs { uuid: pool.uuid, layout: MdLayout::Raid6, disks: wants }],
+        undo: add::reshape_stays(pool, device),
+    }
+}
+
+fn mirror(pool: &ObservedMd, device: &str, disks: &[NewMember]) -> Step {
+    let wants = pool.wants_disks + disks.len();
+    let devices = format!("--raid-devices={wants}");
+    let mut args: Vec<String> =
+        ["--grow", device, "--level=raid10", &devices, "--add"].map(str::to_owned).to_vec();
+    args.extend(disks.iter().map(|disk| disk.claim.path().to_owned()));
+    Step {
+        name: "level".to_owned(),
+        says: format!("the array becomes raid10 over {wants} disks"),
+        before: disks.iter().map(|disk| erase::ready(&disk.claim)).collect(),
+        action: Action::Run(
+            Argv::new("mdadm", args).with_progress(Progress::MdSync { uuid: pool.uuid }),
+        ),
+        after: vec![Condition::ArrayIs { uuid: pool.uuid, layout: MdLayout::NEAR2, disks: wants }],
+        undo: Undo::Never(
+            "every member has a copy beside it now, and Braid takes none away".to_owned(),
+        ),
+    }
+}
+
+fn with_disks(to: Layout, needs: &str) -> Refused {
+    Refused::Impossible {
+        what: format!("for {to} in place md needs {needs}"),
+        instead: "`braid pool convert NAME --layout LAYOUT DISK…`".to_owned(),
+    }
+}
+
+fn impossible(pool: &ObservedMd, from: MdLayout, to: Layout) -> Refused {
+    let why = match (from, to) {
+        (MdLayout::Raid10 { spread, .. }, Layout::Md(MdLayout::Raid10 { .. }))
+            if spread != crate::layout::Spread::Far =>
+        {
+            ": its reshape to other copies was seen to throw members out at its end (Linux 6.1)"
+        }
+        _ => "",
+    };
+    Refused::Impossible {
+        what: format!("md-{from} of {} disks doesn't become {to} in place{why}", pool.wants_disks),
+        instead: "create a new pool on other disks and copy; in place go raid1 of two disks to raid5 (with further disks) and back, raid5 to raid6 with a disk more, raid0 to raid10-n2 with as many more".to_owned(),
+    }
 }

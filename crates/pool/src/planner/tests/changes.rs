@@ -12,6 +12,11 @@ fn replace(member: &str, by: Disk) -> Change {
     }
 }
 
+fn convert(to: &str, disks: Vec<Disk>) -> Change {
+    let (to, erase) = (to.parse().unwrap(), ErasePermission::default());
+    Change::Convert { to, accept_unstable: false, disks, erase }
+}
+
 fn plan(pool: &ObservedPool, wanted: &Change) -> Result<Plan, String> {
     change(pool, wanted, None, &host()).map_err(|refused| refused.to_string())
 }
@@ -96,8 +101,20 @@ fn full_survivors_are_refused_before_replace_fails_with_enospc() {
     pool.members[1].missing = true;
     pool.members[0].allocated_bytes = pool.members[0].size_bytes;
     pool.space.iter_mut().for_each(|space| space.used_bytes = space.total_bytes);
-    let refused = on_btrfs(pool, &replace("missing", disk('d', 500 * GB))).unwrap_err();
+    let by = replace("missing", disk('d', 500 * GB));
+    let refused = on_btrfs(pool.clone(), &by).unwrap_err();
     assert!(refused.contains("survivors are full"), "{refused}");
+    // What one metadata chunk has to spare doesn't help while it is copied.
+    pool.space[1].used_bytes = 0;
+    assert!(on_btrfs(pool.clone(), &by).is_err());
+    // Chunks that are half empty do.
+    pool.space[0].used_bytes = pool.space[0].total_bytes / 2;
+    let plan = on_btrfs(pool, &by).unwrap();
+    let done = commands(&plan);
+    assert!(done[..5].iter().all(|line| line.starts_with("btrfs balance start -dusage=")));
+    assert_eq!(done[5], "btrfs replace start -B 2 /dev/disk/by-id/ata-Sd /srv/data");
+    let enough = |condition: &Condition| matches!(condition, Condition::BtrfsUnallocated { .. });
+    assert!(plan.steps[5].before.iter().any(enough), "{plan}");
 }
 
 #[test]
@@ -138,7 +155,7 @@ fn removing_asks_whether_the_rest_is_enough() {
 
 #[test]
 fn converting_asks_whether_it_fits_and_is_nothing_when_it_is_so() {
-    let to = |layout: &str| Change::Convert { to: layout.parse().unwrap(), accept_unstable: false };
+    let to = |layout: &str| convert(layout, vec![]);
     let four = || btrfs(Profile::Raid1, Profile::Raid1, "bcde", 500 * GB, 700 * GB);
     let done = commands(&on_btrfs(four(), &to("btrfs-raid10")).unwrap());
     assert_eq!(done, ["btrfs balance start -dconvert=raid10,soft -mconvert=raid1,soft /srv/data"]);
@@ -149,8 +166,50 @@ fn converting_asks_whether_it_fits_and_is_nothing_when_it_is_so() {
     assert!(
         on_md(md(MdLayout::FAR2, "bc", GB), &to("md-raid10-n2"))
             .unwrap_err()
-            .contains("can't turn")
+            .contains("doesn't become md-raid10-n2 in place")
     );
+}
+
+#[test]
+fn what_a_member_missed_while_it_was_away_is_mended_by_the_same_convert() {
+    let mut pool = btrfs(Profile::Raid1, Profile::Raid1, "bc", 500 * GB, 100 * GB);
+    let single = SpaceUse { profile: Profile::Single, total_bytes: 1 << 20, ..pool.space[0] };
+    pool.space.push(SpaceUse { used_bytes: 1000, ..single });
+    let done = commands(&on_btrfs(pool, &convert("btrfs-raid1", vec![])).unwrap());
+    assert_eq!(
+        done,
+        [
+            "btrfs balance start -dconvert=raid1,soft -mconvert=raid1,soft /srv/data",
+            "btrfs scrub start -B /srv/data"
+        ]
+    );
+}
+
+#[test]
+fn md_becomes_what_its_kernel_can_reshape_it_to() {
+    let new = |letters: &str| letters.chars().map(|letter| disk(letter, 500 * GB)).collect();
+    let done = |from, letters, to: &str, more| {
+        let plan = on_md(md(from, letters, 500 * GB), &convert(to, new(more)));
+        plan.map(|plan| commands(&plan))
+    };
+    let five = done(MdLayout::Raid1, "bc", "md-raid5", "d").unwrap();
+    assert_eq!(five[0], "mdadm --grow /dev/md127 --level=raid5");
+    assert_eq!(five[2], "mdadm --grow /dev/md127 --raid-devices=3");
+    assert_eq!(five.last().unwrap(), "resize2fs /dev/md127");
+    let six = done(MdLayout::Raid5, "bcd", "md-raid6", "e").unwrap();
+    assert_eq!(six[0], "mdadm /dev/md127 --add /dev/disk/by-id/ata-Se");
+    assert_eq!(six[1], "mdadm --grow /dev/md127 --level=raid6 --raid-devices=4");
+    let mirrored = done(MdLayout::Raid0, "bc", "md-raid10-n2", "de").unwrap();
+    assert!(mirrored[0].contains("--level=raid10 --raid-devices=4 --add"), "{mirrored:?}");
+    for (from, letters, to, more, says) in [
+        (MdLayout::Raid5, "bcd", "md-raid6", "", "1 more"),
+        (MdLayout::Raid0, "bc", "md-raid10-n2", "d", "2 more"),
+        (MdLayout::NEAR2, "bcde", "md-raid10-o2", "", "throw members out"),
+        (MdLayout::Raid6, "bcde", "md-raid5", "", "in place"),
+    ] {
+        let refused = done(from, letters, to, more).unwrap_err();
+        assert!(refused.contains(says), "{refused}");
+    }
 }
 
 #[test]

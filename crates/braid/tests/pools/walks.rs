@@ -1,10 +1,10 @@
 //! The articles' walks with disks (docs/walks.md), and `braid pool bench` which they are made with.
 
-use braid_loop_disks::{LoopDisk, fast_folder, in_private_mounts};
-use braid_units::ByteSize;
+use crate::BRAID;
+use crate::host::{Host, mib};
+use braid_loop_disks::{LoopDisk, in_private_mounts};
 use braid_vm::{DiskImage, Vm};
 use std::path::Path;
-use std::process::{Command, Output};
 use std::time::Duration;
 
 /// Walk 1: three disks as btrfs raid0, as md raid0 with ext4, and one alone; and walk 2: far2 and raid1 on two rotating
@@ -14,7 +14,7 @@ fn three_disks_striped_and_two_rotating_disks_mirrored() {
     let Ok(vm) = Vm::find().inspect_err(|why| println!("skipped: {why}")) else { return };
     let disks = [(); 3].map(|()| DiskImage::temporary(mib(300)).unwrap());
     let vm = disks.iter().fold(vm, |vm, disk| vm.disk(disk));
-    let programs = Path::new(env!("CARGO_BIN_EXE_braid")).parent().unwrap();
+    let programs = Path::new(BRAID).parent().unwrap();
     let script = r#"
 set -e
 export PATH=$PROGRAMS:$PATH
@@ -58,9 +58,9 @@ echo "left: $(wipefs --noheadings $1 $2 $3)$(cat /proc/mdstat | grep -c active)"
 /// Walk 3: one more disk in a btrfs pool, by hand and by one command; both end with the data on all disks.
 #[test]
 fn a_disk_is_added_by_hand_and_by_one_command() {
-    in_private_mounts("a_disk_is_added_by_hand_and_by_one_command", || {
+    in_private_mounts("walks::a_disk_is_added_by_hand_and_by_one_command", || {
         let host = Host::new();
-        let by_hand = host.pool_of_two("hand");
+        let by_hand = pool_of_two(&host, "hand");
         let third = host.disk("hand-3");
         let steps = [
             // Nothing may be on it; by hand that is yours to see.
@@ -69,7 +69,7 @@ fn a_disk_is_added_by_hand_and_by_one_command() {
             "btrfs balance start --full-balance hand".to_owned(),
         ];
         steps.iter().for_each(|step| drop(host.sh(step)));
-        let by_braid = host.pool_of_two("braid");
+        let by_braid = pool_of_two(&host, "braid");
         let other = host.disk("braid-3");
         host.works(&["add", "braid", other.path(), "--yes"]);
         for name in ["hand", "braid"] {
@@ -87,7 +87,7 @@ fn a_disk_is_added_by_hand_and_by_one_command() {
 
 #[test]
 fn bench_measures_pools_and_leaves_disks_as_it_must() {
-    in_private_mounts("bench_measures_pools_and_leaves_disks_as_it_must", || {
+    in_private_mounts("walks::bench_measures_pools_and_leaves_disks_as_it_must", || {
         let host = Host::new();
         let quick =
             ["--runs", "1", "--seconds", "0.3", "--size", "16MiB", "--profile", "sequential"];
@@ -102,8 +102,8 @@ fn bench_measures_pools_and_leaves_disks_as_it_must() {
         assert!(all(&["--erase", &serial, "--dry-run"]).status.success());
         assert_eq!(host.sh(&format!("blkid -p -s LABEL -o value {}", a.path())), "tax");
 
-        let page = host.folder.path().join("page.html");
-        let speeds = host.folder.path().join("speeds.json");
+        let page = host.path("page.html");
+        let speeds = host.path("speeds.json");
         let files = ["--html", page.to_str().unwrap(), "--speeds", speeds.to_str().unwrap()];
         let done = all(&[&files[..], &["--erase", &serial, "--yes", "--json"]].concat());
         let said = String::from_utf8_lossy(&done.stderr);
@@ -127,7 +127,7 @@ fn bench_measures_pools_and_leaves_disks_as_it_must() {
         ]);
         assert!(plan.contains("\"measured\""), "{plan}");
 
-        let pool = host.pool_of_two("photos");
+        let pool = pool_of_two(&host, "photos");
         let table = host.works(&[&["bench", "photos"], &quick[..]].concat());
         assert!(table.contains("photos (btrfs-raid1)  read, one"), "{table}");
         assert_eq!(host.sh("ls -A photos"), "file");
@@ -153,71 +153,12 @@ fn shares(report: &serde_json::Value, layout: &str) -> Vec<f64> {
     bytes.into_iter().map(|bytes| bytes / all).collect()
 }
 
-struct Host {
-    folder: tempfile::TempDir,
-}
-
-impl Host {
-    fn new() -> Host {
-        let folder = tempfile::tempdir_in(fast_folder()).unwrap();
-        std::fs::create_dir_all(folder.path().join("root/etc")).unwrap();
-        let host = Host { folder };
-        std::fs::write(host.fstab(), "# empty\n").unwrap();
-        host
-    }
-
-    fn fstab(&self) -> std::path::PathBuf {
-        self.folder.path().join("root/etc/fstab")
-    }
-
-    fn disk(&self, name: &str) -> LoopDisk {
-        LoopDisk::new(self.folder.path(), name, mib(400)).unwrap()
-    }
-
-    /// A raid1 made by hand, mounted at its name, with a file in it.
-    fn pool_of_two(&self, name: &str) -> [LoopDisk; 2] {
-        let disks = [1, 2].map(|number| self.disk(&format!("{name}-{number}")));
-        let [first, second] = disks.each_ref().map(LoopDisk::path);
-        self.sh(&format!("mkfs.btrfs -q -L {name} -d raid1 -m raid1 {first} {second}"));
-        self.sh(&format!("mkdir {name} && mount {first} {name}"));
-        self.sh(&format!("head -c 30M /dev/urandom > {name}/file && sync -f {name}"));
-        disks
-    }
-
-    fn braid(&self, args: &[&str]) -> Output {
-        let folder = self.folder.path();
-        Command::new(env!("CARGO_BIN_EXE_braid"))
-            .arg("pool")
-            .args(args)
-            .env("BRAID_POOL_STATE_DIR", folder.join("state"))
-            .env("BRAID_POOL_CONFIG_ROOT", folder.join("root"))
-            .output()
-            .unwrap()
-    }
-
-    fn works(&self, args: &[&str]) -> String {
-        let output = self.braid(args);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{args:?}: {}: {said}", output.status);
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    }
-
-    fn sh(&self, command: &str) -> String {
-        let mut shell = Command::new("sh");
-        let output = shell.args(["-c", command]).current_dir(self.folder.path()).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "`{command}`: {}: {said}", output.status);
-        String::from_utf8_lossy(&output.stdout).trim().to_owned()
-    }
-}
-
-impl Drop for Host {
-    fn drop(&mut self) {
-        let places = ["hand", "braid", "photos"].map(|name| self.folder.path().join(name));
-        let _ = Command::new("umount").arg("--quiet").args(places).output();
-    }
-}
-
-fn mib(count: u64) -> ByteSize {
-    ByteSize::from_bytes(count << 20)
+/// A raid1 made by hand, mounted at its name, with a file in it.
+fn pool_of_two(host: &Host, name: &str) -> [LoopDisk; 2] {
+    let disks = [1, 2].map(|number| host.disk(&format!("{name}-{number}")));
+    let [first, second] = disks.each_ref().map(LoopDisk::path);
+    host.sh(&format!("mkfs.btrfs -q -L {name} -d raid1 -m raid1 {first} {second}"));
+    host.sh(&format!("mkdir {name} && mount {first} {name}"));
+    host.sh(&format!("head -c 30M /dev/urandom > {name}/file && sync -f {name}"));
+    disks
 }

@@ -1,9 +1,6 @@
 //! Pools on md arrays, in a second kernel, since this one may have no md; and its power is cut.
 
-use braid_units::ByteSize;
-use braid_vm::{DiskImage, Running, Vm};
-use std::path::Path;
-use std::time::Duration;
+use crate::machine::{Ground, cut_at};
 
 #[test]
 fn arrays_keep_their_names_on_this_host_and_on_another() {
@@ -128,62 +125,102 @@ braid pool resume
     }
 }
 
-/// Disks that outlive their machines, and a folder for the journal.
-struct Ground {
-    disks: Vec<DiskImage>,
-    folder: tempfile::TempDir,
-}
-
-impl Ground {
-    fn new(sizes_mib: &[u64]) -> Option<Ground> {
-        if let Err(why) = Vm::find() {
-            println!("skipped: {why}");
-            return None;
-        }
-        let disk = |mib: &u64| DiskImage::temporary(ByteSize::from_bytes(mib << 20)).unwrap();
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::create_dir_all(folder.path().join("root/etc/mdadm")).unwrap();
-        Some(Ground { disks: sizes_mib.iter().map(disk).collect(), folder })
-    }
-
-    /// Runs a script in a machine of this name; what it printed.
-    fn works(&self, host_name: &str, script: &str) -> String {
-        let output = self.starts(host_name, script).wait().unwrap();
-        assert!(output.success(), "status {}:\n{}", output.status, output.console);
-        output.console
-    }
-
-    /// Starts a script, which finds the disks as `$1`, `$2`…, `braid`, and `program NAME TEXT` to
-    /// make a program that is found before the real one.
-    fn starts(&self, host_name: &str, script: &str) -> Running {
-        let programs = Path::new(env!("CARGO_BIN_EXE_braid")).parent().unwrap();
-        let text = format!("set -e\n{PRELUDE}\nset -- $VM_DISKS\n{script}");
-        let mut vm = Vm::find()
-            .unwrap()
-            .host_name(host_name)
-            .time_limit(Duration::from_secs(300))
-            .writable(self.folder.path())
-            .writable(programs)
-            .variable("PROGRAMS", programs)
-            .variable("BRAID_POOL_STATE_DIR", self.folder.path().join("state"));
-        if !script.contains("initramfs") {
-            vm = vm.variable("BRAID_POOL_CONFIG_ROOT", self.folder.path().join("root"));
-        }
-        let vm = self.disks.iter().fold(vm, |vm, disk| vm.disk(disk));
-        vm.start(["bash", "-c", &text]).unwrap()
+#[test]
+fn levels_change_in_place() {
+    let Some(ground) = Ground::new(&[64; 6]) else { return };
+    let told = ground.works(
+        "alpha",
+        r#"
+level() { cat /sys/block/$(readlink /dev/md/$1 | xargs basename)/md/level; }
+braid pool create data --layout md-raid1 $1 $2 --yes
+head -c 20M /dev/urandom > /srv/data/file
+sum=$(sha256sum < /srv/data/file)
+before=$(stat -fc %b /srv/data)
+braid pool convert data --layout md-raid5 $3 --yes
+echo "now $(level data), $(($(stat -fc %b /srv/data) * 10 / before)) tenths"
+braid pool convert data --layout md-raid6 $4 --yes
+echo "now $(level data), $(cat /sys/block/md*/md/degraded) lacking"
+echo 3 > /proc/sys/vm/drop_caches
+[ "$sum" = "$(sha256sum < /srv/data/file)" ] && echo "same in the end"
+braid pool create fast --layout md-raid0 $5 $6 --yes
+head -c 20M /dev/urandom > /srv/fast/file
+sum=$(sha256sum < /srv/fast/file)
+umount /srv/data && mdadm --stop /dev/md/data && mdadm --zero-superblock $1 $2 $3 $4
+sed -i '/data/d' $BRAID_POOL_CONFIG_ROOT/etc/*tab $BRAID_POOL_CONFIG_ROOT/etc/mdadm/mdadm.conf
+braid pool convert fast --layout md-raid10-n2 $1 $2 --yes
+echo "now $(level fast), $(cat /sys/block/md*/md/degraded) lacking"
+[ "$sum" = "$(sha256sum < /srv/fast/file)" ] && echo "same with copies"
+"#,
+    );
+    for line in [
+        "now raid5, 2",
+        "now raid6, 0 lacking",
+        "same in the end",
+        "now raid10, 0 lacking",
+        "same with copies",
+    ] {
+        assert!(told.contains(line), "{line:?} is missing in\n{told}");
     }
 }
 
-const PRELUDE: &str = r#"
-mkdir -p /tmp/bin
-export PATH=/tmp/bin:$PROGRAMS:$PATH
-program() { printf '#!/bin/sh\n%s\n' "$2" > /tmp/bin/$1; chmod +x /tmp/bin/$1; }
-"#;
+#[test]
+fn a_member_that_fails_or_returns_stale_or_with_wrong_bytes_is_named_and_mended() {
+    let Some(ground) = Ground::new(&[64; 4]) else { return };
+    let told = ground.works(
+        "alpha",
+        r#"
+finding() { braid pool doctor data --no-smart --json | tr -d '\n' | tr '{' '\n' | grep "\"$1\"" || { echo "no $1:"; braid pool doctor data --no-smart; false; }; }
+mend() { finding "$1" | sed 's/.*"mend": "//; s/"[ }\],]*$//; s/\\"/"/g'; }
+modprobe dm-mod
+sectors=$(blockdev --getsz $2)
+table() { dmsetup suspend bad; dmsetup load bad --table "0 $sectors $1"; dmsetup resume bad; }
+dmsetup create bad --table "0 $sectors linear $2 0"
+mdadm --create --run --homehost=any --bitmap=internal /dev/md/data --name=data --level=1 -n 2 $1 /dev/mapper/bad
+mdadm --wait /dev/md/data || true
+mkfs.ext4 -q /dev/md/data; mkdir -p /srv/data; mount /dev/md/data /srv/data
+head -c 10M /dev/urandom > /srv/data/file; sync; sum=$(sha256sum < /srv/data/file)
 
-/// Cuts the power when this is printed; what was printed until then.
-fn cut_at(vm: Running, text: &str) -> String {
-    if let Err(error) = vm.wait_for(text, Duration::from_secs(120)) {
-        panic!("{error}");
+# Gone while it is written to, with the filesystem full.
+table error
+dd if=/dev/zero of=/srv/data/fill bs=1M 2> /dev/null || echo "full"; sync
+command=$(mend faulty-member); echo "mending: $command"
+$command --yes
+rm /srv/data/fill
+finding faulty-member > /dev/null 2>&1 || echo "vanished: mended"
+braid pool status data
+
+# Away for some writes.
+umount /srv/data; mdadm --stop /dev/md/data
+mdadm --assemble --run /dev/md/data $1
+mount /dev/md/data /srv/data
+head -c 10M /dev/urandom > /srv/data/second; sync; second=$(sha256sum < /srv/data/second)
+command=$(mend stale-member); echo "mending: $command"
+sh -c "$command"
+mdadm --wait /dev/md/data || true
+finding stale-member > /dev/null 2>&1 || echo "stale: mended"
+
+# Wrong bytes beneath: which copy is right nobody knows, but that they differ.
+umount /srv/data
+start=$(cat /sys/block/md*/md/dev-ubdc/offset)
+dd if=/dev/urandom of=$3 bs=512 seek=$((start + 60000)) count=64 conv=notrunc 2> /dev/null; sync
+mount /dev/md/data /srv/data
+braid pool scrub start --wait data || echo "scrub: $?"
+command=$(mend uncorrectable); echo "mending: $command"
+sh -c "$command"
+while ! grep -q idle /sys/block/md*/md/sync_action; do sleep 0.2; done
+braid pool scrub start --wait data && echo "wrong bytes: mended"
+echo 3 > /proc/sys/vm/drop_caches
+[ "$sum$second" = "$(sha256sum < /srv/data/file)$(sha256sum < /srv/data/second)" ] && echo "same in the end"
+"#,
+    );
+    for line in [
+        "full",
+        "vanished: mended",
+        "stale: mended",
+        "scrub: 11",
+        "wrong bytes: mended",
+        "same in the end",
+    ] {
+        assert!(told.contains(line), "{line:?} is missing in\n{told}");
     }
-    vm.power_cut()
 }

@@ -1,15 +1,12 @@
 //! `braid pool create`, `add`, `resume`… as a user types them, on loop devices.
 
-use braid_loop_disks::{LoopDisk, fast_folder, in_private_mounts};
-use braid_units::ByteSize;
+use crate::host::{Host, mib, serial};
+use braid_loop_disks::in_private_mounts;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
-use std::process::{Command, Output};
 
 #[test]
 fn the_whole_disk_in_place_of_its_partition_is_refused() {
-    in_private_mounts("the_whole_disk_in_place_of_its_partition_is_refused", || {
+    in_private_mounts("changes::the_whole_disk_in_place_of_its_partition_is_refused", || {
         let host = Host::new();
         let (disk, other) = (host.disk("a"), host.disk("b"));
         let [first, second] = disk.partition(mib(130)).unwrap();
@@ -44,7 +41,7 @@ fn the_whole_disk_in_place_of_its_partition_is_refused() {
 
 #[test]
 fn a_disk_in_use_is_refused_even_with_erase() {
-    in_private_mounts("a_disk_in_use_is_refused_even_with_erase", || {
+    in_private_mounts("changes::a_disk_in_use_is_refused_even_with_erase", || {
         let host = Host::new();
         let (disk, other) = (host.disk("a"), host.disk("b"));
         let refused = |says: &[&str]| {
@@ -76,7 +73,7 @@ fn a_disk_in_use_is_refused_even_with_erase() {
 
 #[test]
 fn data_is_lost_only_by_its_serial_number() {
-    in_private_mounts("data_is_lost_only_by_its_serial_number", || {
+    in_private_mounts("changes::data_is_lost_only_by_its_serial_number", || {
         let host = Host::new();
         let (disk, other) = (host.disk("a"), host.disk("b"));
         host.sh(&format!("mkfs.xfs -q -f -L tax {0} || mkfs.ext4 -q -L tax {0}", disk.path()));
@@ -97,7 +94,7 @@ fn data_is_lost_only_by_its_serial_number() {
 
 #[test]
 fn a_disk_that_changed_after_the_plan_was_made_is_refused() {
-    in_private_mounts("a_disk_that_changed_after_the_plan_was_made_is_refused", || {
+    in_private_mounts("changes::a_disk_that_changed_after_the_plan_was_made_is_refused", || {
         let host = Host::new();
         let (disk, other) = (host.disk("a"), host.disk("b"));
         host.sh(&format!("mkfs.ext4 -q -L old {}", disk.path()));
@@ -123,7 +120,7 @@ fn a_disk_that_changed_after_the_plan_was_made_is_refused() {
 
 #[test]
 fn killed_in_mkfs_it_is_resumed_or_abandoned() {
-    in_private_mounts("killed_in_mkfs_it_is_resumed_or_abandoned", || {
+    in_private_mounts("changes::killed_in_mkfs_it_is_resumed_or_abandoned", || {
         let host = Host::new();
         let (a, b) = (host.disk("a"), host.disk("b"));
         let create = ["create", "data", "--layout", "btrfs-raid1", a.path(), b.path(), "--yes"];
@@ -136,18 +133,18 @@ fn killed_in_mkfs_it_is_resumed_or_abandoned() {
         host.works(&["abandon", "data"]);
         assert_eq!(host.sh(&format!("wipefs --noheadings {} {}", a.path(), b.path())), "");
         assert!(!host.braid(&create).status.success());
-        fs::remove_file(host.folder.path().join("bin/mkfs.btrfs")).unwrap();
+        fs::remove_file(host.path("bin/mkfs.btrfs")).unwrap();
         let resumed = host.works(&["resume", "data", "--json"]);
         assert!(resumed.contains("\"done\": true"), "{resumed}");
         host.fails(&["resume", "data"], 1, &["nothing was interrupted"]);
-        let fstab = fs::read_to_string(host.folder.path().join("root/etc/fstab")).unwrap();
+        let fstab = fs::read_to_string(host.fstab()).unwrap();
         assert!(fstab.contains(" btrfs "), "{fstab}");
     });
 }
 
 #[test]
 fn disks_come_and_go() {
-    in_private_mounts("disks_come_and_go", || {
+    in_private_mounts("changes::disks_come_and_go", || {
         let host = Host::new();
         let (a, b, c) = (host.disk("a"), host.disk("b"), host.disk("c"));
         host.works(&["create", "data", "--layout", "btrfs-raid1", a.path(), b.path(), "--yes"]);
@@ -167,88 +164,4 @@ fn disks_come_and_go() {
         host.fails(&["add", "data", "/dev/null", "--yes"], 1, &["/dev/null is no disk"]);
         host.fails(&["add", "nope", b.path(), "--yes"], 1, &["there is no pool nope", "data"]);
     });
-}
-
-struct Host {
-    folder: tempfile::TempDir,
-}
-
-impl Host {
-    fn new() -> Host {
-        let folder = tempfile::tempdir_in(fast_folder()).unwrap();
-        fs::create_dir_all(folder.path().join("root/etc")).unwrap();
-        fs::create_dir(folder.path().join("bin")).unwrap();
-        fs::write(folder.path().join("root/etc/fstab"), "# empty\n").unwrap();
-        Host { folder }
-    }
-
-    fn disk(&self, name: &str) -> LoopDisk {
-        LoopDisk::new(self.folder.path(), name, mib(400)).unwrap()
-    }
-
-    /// A program that is found before the real one.
-    fn program(&self, name: &str, text: &str) {
-        let path = self.folder.path().join("bin").join(name);
-        fs::write(&path, text).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-    }
-
-    fn braid(&self, args: &[&str]) -> Output {
-        let folder = self.folder.path();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_braid"));
-        command.arg("pool").args(args).env("PATH", path_with(&folder.join("bin")));
-        if args[0] == "create" {
-            command.arg("--mount").arg(folder.join("data"));
-        }
-        let output = command
-            .env("BRAID_POOL_STATE_DIR", folder.join("state"))
-            .env("BRAID_POOL_CONFIG_ROOT", folder.join("root"))
-            .output();
-        output.unwrap()
-    }
-
-    fn works(&self, args: &[&str]) -> String {
-        let output = self.braid(args);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{args:?}: {}: {said}", output.status);
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    }
-
-    fn fails(&self, args: &[&str], code: i32, says: &[&str]) {
-        let output = self.braid(args);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(code), "{args:?}: {said}");
-        for word in says {
-            assert!(said.contains(word), "{args:?}: {word:?} isn't in: {said}");
-        }
-    }
-
-    fn sh(&self, command: &str) -> String {
-        let mut shell = Command::new("sh");
-        let output = shell.args(["-c", command]).current_dir(self.folder.path()).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "`{command}`: {}: {said}", output.status);
-        String::from_utf8_lossy(&output.stdout).trim().to_owned()
-    }
-}
-
-impl Drop for Host {
-    fn drop(&mut self) {
-        let places = ["data", "m"].map(|name| self.folder.path().join(name));
-        let _ = Command::new("umount").arg("--quiet").args(places).output();
-    }
-}
-
-fn path_with(folder: &Path) -> String {
-    let path = std::env::var("PATH").unwrap_or_default();
-    format!("{}:{path}:/usr/sbin:/sbin", folder.display())
-}
-
-/// How a loop device is known: by the file behind it.
-fn serial(disk: &LoopDisk) -> String {
-    format!("loop:{}", disk.file().display())
-}
-
-fn mib(count: u64) -> ByteSize {
-    ByteSize::from_bytes(count << 20)
 }

@@ -1,0 +1,14 @@
+//! `braid pool` as a user types it: on loop devices, and in a second kernel for what this one may lack (md) and where
+//! the power is cut.
+
+mod changes;
+mod faults;
+mod host;
+mod machine;
+mod md_in_vm;
+mod power_cuts;
+mod stale;
+mod walks;
+
+/// The program.
+const BRAID: &str = env!("CARGO_BIN_EXE_braid");
