@@ -7,6 +7,7 @@ mod transactions;
 
 use crate::account::Account;
 use crate::error::BenchError;
+use crate::remains;
 use braid_disks::tool::{self, ToolError};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
@@ -102,11 +103,10 @@ impl Running {
     /// [`ToolError::Missing`] when it isn't installed; nothing was made then.
     pub fn start(server: Server, folder: &Path) -> Result<Running, BenchError> {
         let user = server.account()?;
-        let prefix = ".braid-bench-";
         // Checked first, so that nothing is made for a server that isn't there.
         server.commands(folder, folder, &user)?;
         let make = |at: &Path| {
-            let made = tempfile::Builder::new().prefix(prefix).tempdir_in(at).and_then(|made| {
+            let made = remains::folder_in(at).and_then(|made| {
                 fs::set_permissions(made.path(), fs::Permissions::from_mode(0o700))?;
                 chown(made.path(), Some(user.uid), Some(user.gid))?;
                 Ok(made)
@@ -224,6 +224,8 @@ fn as_user(user: &Account, words: &[OsString]) -> Vec<OsString> {
         format!("--reuid={}", user.uid).into(),
         format!("--regid={}", user.gid).into(),
         "--clear-groups".into(),
+        // Both then end at once, and so without their bench.
+        "--pdeathsig=QUIT".into(),
         "--".into(),
     ];
     all.extend(words.iter().cloned());

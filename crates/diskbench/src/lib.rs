@@ -5,6 +5,7 @@ pub mod database;
 pub mod fio;
 pub mod measure;
 pub mod profile;
+pub mod remains;
 pub mod report;
 pub mod sectors;
 pub mod statistic;

@@ -4,6 +4,7 @@ use crate::database::{self, Server};
 use crate::error::BenchError;
 use crate::fio::{self, Extent, Target};
 use crate::profile::Profile;
+use crate::remains;
 use crate::sectors::{self, Moved};
 use crate::statistic::Statistic;
 use crate::workload::{Unit, Workload};
@@ -164,9 +165,7 @@ pub fn files(
 ) -> Result<Vec<Measurement>, BenchError> {
     let programs = |workload: &Workload| workload.programs(place.disks.len());
     let Some(most) = workloads.iter().map(programs).max() else { return Ok(Vec::new()) };
-    let folder = tempfile::Builder::new()
-        .prefix(".braid-bench-")
-        .tempdir_in(&place.folder)
+    let folder = remains::folder_in(&place.folder)
         .map_err(BenchError::io(format!("making a folder in {}", place.folder.display())))?;
     let size = file_size(folder.path(), method.size, most)?;
     if let Some(read) = workloads.iter().filter(|each| each.reads()).map(programs).max() {

@@ -70,6 +70,8 @@ pub enum PoolCommand {
     Apply(apply::Apply),
     /// Measure a pool, or several layouts on the same disks
     Bench(bench::Bench),
+    #[command(hide = true)]
+    BenchGuardian(bench::BenchGuardian),
     /// Go on with what was interrupted
     Resume(resume::Resume),
     /// Undo what was interrupted
@@ -108,6 +110,7 @@ impl PoolCommand {
             PoolCommand::Rebalance(command) => command.run(global)?,
             PoolCommand::Apply(command) => command.run(global)?,
             PoolCommand::Bench(command) => command.run(global)?,
+            PoolCommand::BenchGuardian(command) => command.run()?,
             PoolCommand::Resume(command) => command.run(global)?,
             PoolCommand::Abandon(command) => command.run(global)?,
             PoolCommand::Snapshot(command) => command.run(global)?,

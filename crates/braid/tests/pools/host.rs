@@ -4,7 +4,8 @@ use crate::BRAID;
 use braid_loop_disks::{LoopDisk, fast_folder};
 use braid_units::ByteSize;
 use serde_json::Value;
-use std::fs;
+use std::fs::{self, File};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -12,6 +13,7 @@ use std::process::{Command, Output};
 /// Gone with all its mounts when dropped.
 pub struct Host {
     pub folder: tempfile::TempDir,
+    _alone: File,
 }
 
 impl Host {
@@ -20,7 +22,7 @@ impl Host {
         for made in ["root/etc", "bin", "data"] {
             fs::create_dir_all(folder.path().join(made)).unwrap();
         }
-        let host = Host { folder };
+        let host = Host { folder, _alone: alone() };
         fs::write(host.fstab(), "# empty\n").unwrap();
         host
     }
@@ -146,6 +148,15 @@ impl Drop for Host {
             let _ = Command::new("umount").arg("--quiet").arg(place).output();
         }
     }
+}
+
+/// Held while there are pools called `data`: a test in another process would find two of them.
+fn alone() -> File {
+    let file = File::create(std::env::temp_dir().join("braid-test-pool-data.lock")).unwrap();
+    // SAFETY: a system call on a descriptor that `file` keeps open; it touches no memory of ours.
+    let locked = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) };
+    assert_eq!(locked, 0);
+    file
 }
 
 /// How a loop device is known: by the file behind it.

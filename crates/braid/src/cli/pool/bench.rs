@@ -1,6 +1,9 @@
+mod guardian;
 mod on_disks;
 mod on_pool;
 mod progress;
+
+pub use guardian::BenchGuardian;
 
 use super::carry_out::Consent;
 use crate::cli::Global;

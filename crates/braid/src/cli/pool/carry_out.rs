@@ -12,6 +12,7 @@ use braid_runner::{Happening, Remains, RunError};
 use clap::Args;
 use serde_json::json;
 use std::path::PathBuf;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -56,6 +57,14 @@ impl Consent {
 impl Place {
     pub fn state(&self) -> StateDir {
         StateDir::new(&self.state_dir)
+    }
+
+    /// Has another `braid pool` use the same.
+    pub fn pass_on(&self, command: &mut Command) {
+        command.arg("--state-dir").arg(&self.state_dir);
+        if let Some(root) = &self.config_root {
+            command.arg("--config-root").arg(root);
+        }
     }
 
     pub fn config(&self) -> ConfigRoot {

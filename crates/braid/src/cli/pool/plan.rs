@@ -93,9 +93,10 @@ fn read_speeds(file: &Path) -> Result<Speeds, Failure> {
     Ok(speeds)
 }
 
-const HEAD: [&str; 11] = [
+const HEAD: [&str; 12] = [
     "LAYOUT",
     "USABLE",
+    "FILL",
     "UNUSED PER DISK",
     "LOSSES",
     "READ 1",
@@ -113,7 +114,7 @@ fn render(ranking: &Ranking) -> String {
     let mut lines = columns(&rows);
     lines.push(String::new());
     lines.push(
-        "LOSSES: disks that may fail, data/metadata (+ what else may be survived). Speeds per second."
+        "USABLE: before metadata; FILL: what large files get. LOSSES: disks that may fail, data/metadata (+ what else may be survived). Speeds per second."
             .to_owned(),
     );
     lines.push(String::new());
@@ -139,6 +140,7 @@ fn row(offer: &Offer) -> Vec<String> {
     vec![
         offer.layout.to_string(),
         bytes(offer.usable_bytes),
+        bytes(offer.fill_bytes),
         if offer.wasted_bytes.iter().all(|wasted| *wasted == 0) {
             "-".to_owned()
         } else {

@@ -1,5 +1,6 @@
 //! Several layouts on the same disks: each is made, measured and taken down; then each disk is measured alone.
 
+use super::guardian::{Guarded, take_down};
 use super::progress::BenchProgress;
 use super::{Bench, kernel, stop_flag};
 use crate::cli::Global;
@@ -30,6 +31,10 @@ pub fn measure(
     layouts: &[Layout],
     global: &Global,
 ) -> Result<Option<Report>, Failure> {
+    if !bench.consent.dry_run() {
+        // What one left that was killed together with its guardian.
+        take_down(&bench.consent.place)?;
+    }
     let seen = Seen::now(&bench.consent.place.config());
     let disks = seen.disks(&bench.names)?;
     let permission = seen.permission(&bench.erase, &disks)?;
@@ -46,6 +51,7 @@ pub fn measure(
     }
     failure::tell(&described(bench, &plans, &method));
     bench.consent.confirmed(confirm)?;
+    let _guarded = Guarded::start(bench, MOUNT_AT.as_ref(), true)?;
     let mut work = Work {
         bench,
         stop: stop_flag()?,

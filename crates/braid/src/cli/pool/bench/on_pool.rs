@@ -1,11 +1,13 @@
 //! A pool that there is: files are made in it and removed again.
 
+use super::guardian::Guarded;
 use super::progress::BenchProgress;
 use super::{Bench, kernel, stop_flag};
 use crate::cli::Global;
 use crate::cli::failure::Failure;
 use crate::cli::pool::seen::Seen;
 use braid_diskbench::measure::{self, Place, Watcher};
+use braid_diskbench::remains;
 use braid_diskbench::report::{DiskReport, LayoutReport, Report};
 use braid_pool::layout::Layout;
 use braid_pool::observed::ObservedPool;
@@ -27,6 +29,9 @@ pub fn measure(bench: &Bench, name: &str, global: &Global) -> Result<Option<Repo
         global.print(&json!({ "plan": plan, "done": false }), || plan.clone())?;
         return Ok(None);
     }
+    // What one left that was killed together with its guardian.
+    remains::remove(&place.folder, remains::has_ended)?;
+    let _guarded = Guarded::start(bench, &place.folder, false)?;
     let stop = stop_flag()?;
     let method = bench.method();
     let mut progress = BenchProgress::new(method.announcements());
