@@ -52,11 +52,12 @@ fn through(ground: &Ground, kind: &str, cuts: &[(&str, &str)]) -> String {
 
 /// After the reboot: what the doctor says is done as it stands.
 const AGAIN: &str = r#"
+boot
 mend=$(braid pool doctor --no-smart --json | tr '{' '\n' | grep '"interrupted"' -A9 | grep -o 'braid pool resume data')
 echo "doctor: $mend"
 $mend
 braid pool resume
-in_place
+mountpoint -q /srv/data
 [ ! -e $SUM ] || sha256sum --check --quiet $SUM
 "#;
 
@@ -66,7 +67,12 @@ fn prelude(kind: &str) -> String {
         r#"
 SUM=$BRAID_POOL_STATE_DIR/sum
 written() {{ head -c 20M /dev/urandom > /srv/data/file; sync; sha256sum /srv/data/file > $SUM; sync; }}
-in_place() {{ mountpoint -q /srv/data || {{ mkdir -p /srv/data; btrfs device scan > /dev/null 2>&1; mount {device} /srv/data; }}; }}
+# What a boot does by mdadm.conf and fstab, as far as they were written.
+boot() {{
+    btrfs device scan > /dev/null 2>&1; mdadm --assemble --scan > /dev/null 2>&1 || true
+    mkdir -p /srv/data
+    if grep -q /srv/data $BRAID_POOL_CONFIG_ROOT/etc/fstab; then mount {device} /srv/data; fi
+}}
 "#
     )
 }

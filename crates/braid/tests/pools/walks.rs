@@ -136,6 +136,52 @@ fn bench_measures_pools_and_leaves_disks_as_it_must() {
     });
 }
 
+#[test]
+fn a_bench_that_is_killed_leaves_nothing() {
+    in_private_mounts("walks::a_bench_that_is_killed_leaves_nothing", || {
+        let host = Host::new();
+        let (a, b) = (host.disk("a"), host.disk("b"));
+        let layouts = ["bench", "--layouts", "btrfs-raid1", a.path(), b.path(), "--yes"];
+        let long = ["--profile", "sequential", "--seconds", "600", "--size", "16MiB"];
+        let mut bench = host.command(&[&layouts[..], &long].concat()).spawn().unwrap();
+        let pid = bench.id();
+        let files = format!(".braid-bench-{pid}-");
+        let measures = || {
+            let there = std::fs::read_dir("/run/braid-bench").into_iter().flatten().flatten();
+            there.into_iter().any(|each| each.file_name().to_string_lossy().starts_with(&files))
+        };
+        wait_until("it measures", measures);
+        assert!(host.sh("wipefs --noheadings a b").contains("btrfs"));
+        bench.kill().unwrap();
+        bench.wait().unwrap();
+        let clean = || {
+            let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+            !mounts.contains("/run/braid-bench")
+                && host.sh("wipefs --noheadings a b").is_empty()
+                && host.works(&["resume"]).contains("nothing was interrupted")
+                && programs_about(&files) == 0
+        };
+        wait_until("all is as before", clean);
+    });
+}
+
+/// How many programs have this in their command line.
+fn programs_about(word: &str) -> usize {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let lines = processes.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
+    lines.filter(|line| String::from_utf8_lossy(line).contains(word)).count()
+}
+
+fn wait_until(what: &str, holds: impl Fn() -> bool) {
+    for _ in 0..600 {
+        if holds() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    panic!("waited in vain until {what}");
+}
+
 /// Each disk's part of what one reader of a layout read.
 fn shares(report: &serde_json::Value, layout: &str) -> Vec<f64> {
     let layouts = report["layouts"].as_array().unwrap();
