@@ -166,7 +166,7 @@ echo "now $(level fast), $(cat /sys/block/md*/md/degraded) lacking"
 }
 
 #[test]
-fn a_member_that_fails_or_has_wrong_bytes_is_named_and_mended() {
+fn a_member_that_fails_or_returns_stale_or_with_wrong_bytes_is_named_and_mended() {
     let Some(ground) = Ground::new(&[64; 4]) else { return };
     let told = ground.works(
         "alpha",
@@ -188,8 +188,19 @@ dd if=/dev/zero of=/srv/data/fill bs=1M 2> /dev/null || echo "full"; sync
 command=$(mend faulty-member); echo "mending: $command"
 $command --yes
 rm /srv/data/fill
+dmsetup --noudevsync remove bad
 finding faulty-member > /dev/null 2>&1 || echo "vanished: mended"
 braid pool status data
+
+# Away for some writes.
+umount /srv/data; mdadm --stop /dev/md/data
+mdadm --assemble --run /dev/md/data $1
+mount /dev/md/data /srv/data
+head -c 10M /dev/urandom > /srv/data/second; sync; second=$(sha256sum < /srv/data/second)
+command=$(mend stale-member); echo "mending: $command"
+sh -c "$command"
+mdadm --wait /dev/md/data || true
+finding stale-member > /dev/null 2>&1 || echo "stale: mended"
 
 # Wrong bytes beneath: which copy is right nobody knows, but that they differ.
 umount /srv/data
@@ -202,11 +213,17 @@ sh -c "$command"
 while ! grep -q idle /sys/block/md*/md/sync_action; do sleep 0.2; done
 braid pool scrub start --wait data && echo "wrong bytes: mended"
 echo 3 > /proc/sys/vm/drop_caches
-[ "$sum" = "$(sha256sum < /srv/data/file)" ] && echo "same in the end"
+[ "$sum$second" = "$(sha256sum < /srv/data/file)$(sha256sum < /srv/data/second)" ] && echo "same in the end"
 "#,
     );
-    for line in ["full", "vanished: mended", "scrub: 10", "wrong bytes: mended", "same in the end"]
-    {
+    for line in [
+        "full",
+        "vanished: mended",
+        "stale: mended",
+        "scrub: 10",
+        "wrong bytes: mended",
+        "same in the end",
+    ] {
         assert!(told.contains(line), "{line:?} is missing in\n{told}");
     }
 }

@@ -18,14 +18,34 @@ pub fn add(host: &HostRoot, inventory: &Inventory, all: &mut Vec<ObservedMd>) {
         };
         by_array.entry(found.array).or_default().push((disk, found));
     }
-    for (uuid, members) in by_array {
-        if all.iter().any(|running| running.uuid == uuid) {
+    for (uuid, mut members) in by_array {
+        // The one that missed least stands for its place.
+        members.sort_by_key(|(_, found)| std::cmp::Reverse(found.events));
+        if let Some(running) = all.iter_mut().find(|running| running.uuid == uuid) {
+            members.iter().for_each(|(disk, found)| left_out(running, disk, found));
             continue;
         }
         let Some((_, newest)) = members.iter().max_by_key(|(_, found)| found.events) else {
             continue;
         };
         all.push(of_superblocks(host, &members, newest));
+    }
+}
+
+/// A disk whose superblock says that it belongs to a running array, which runs without it: it has a missing member's
+/// place, and mostly came too late or missed writes.
+fn left_out(running: &mut ObservedMd, disk: &Disk, found: &MdSuper) {
+    if running.members.iter().any(|member| member.path.as_deref() == Some(disk.path.as_str())) {
+        return;
+    }
+    let Role::Active(slot) = found.role else { return };
+    let empty = |member: &&mut MdMember| {
+        member.state == MdMemberState::Missing
+            && member.path.is_none()
+            && member.slot == Some(slot as usize)
+    };
+    if let Some(place) = running.members.iter_mut().find(empty) {
+        *place = MdMember { state: MdMemberState::Missing, ..member(disk, found) };
     }
 }
 

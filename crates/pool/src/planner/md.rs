@@ -106,10 +106,11 @@ fn check_size(pool: &ObservedMd, new: &NewMember) -> Result<(), Refused> {
 fn check_apart(pool: &ObservedMd, new: &[NewMember]) -> Result<(), Refused> {
     for disk in new {
         let on = |member: &&MdMember| {
-            member
-                .path
-                .as_deref()
-                .is_some_and(|path| path == disk.physical_disk || path == disk.path)
+            member.state != MdMemberState::Missing
+                && member
+                    .path
+                    .as_deref()
+                    .is_some_and(|path| path == disk.physical_disk || path == disk.path)
         };
         if let Some(member) = pool.members.iter().find(on) {
             let first = member.path.clone().unwrap_or_default();

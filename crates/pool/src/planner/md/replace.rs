@@ -48,7 +48,10 @@ pub(super) fn draft(
             draft.steps.push(remove::let_go(pool, &device, old, path, false));
         }
         dead => {
-            if let Some((old, path)) = dead {
+            // One that the array runs without is not in it.
+            if let Some((old, path)) = dead
+                && old.state != MdMemberState::Missing
+            {
                 draft.steps.push(remove::let_go(pool, &device, old, path, false));
             }
             draft.steps.push(join(pool, &device, &by));
