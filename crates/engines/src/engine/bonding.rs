@@ -234,7 +234,7 @@ pub(crate) fn operations(bonding: &Bonding, group: &Group, ports: &[Port]) -> Ve
     // carrier it saw first.
     let primary = match preferred {
         Some(name) => ports.iter().find(|port| port.link == name),
-        None if bonding.mode == BondMode::ActiveBackup => {
+        None if bonding.mode.has_active_port() => {
             ports.iter().find(|port| !port.standby).or(ports.first())
         }
         None => None,

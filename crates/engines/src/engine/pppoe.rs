@@ -112,9 +112,11 @@ fn session(pppoe: &Pppoe, group: &Group, port: &Port) -> Operation {
         argv.extend(["rp_pppoe_sess".into(), format!("{}:{mac}", port.number)]);
     }
     argv.extend(options(pppoe, group, port.mtu).concat());
-    argv.extend(
-        ["nodetach", "persist", "maxfail", "0", "holdoff", "1", "linkname"].map(str::to_owned),
-    );
+    // Without `persist`, since a pppd that calls again does not find its way back
+    // into the bundle (2.4.9): it ends with its link, and is started again. The one
+    // whose link made the bundle has to keep that; by `master_detach` it does so as
+    // another process, which ends after the last link.
+    argv.extend(["nodetach", "master_detach", "linkname"].map(str::to_owned));
     argv.push(format!("{}-{}", group.name, port.number));
     Operation::Process {
         name: "pppd".into(),

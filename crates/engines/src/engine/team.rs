@@ -126,10 +126,16 @@ pub(crate) fn configuration(team: &Team, group: &Group, ports: &[Port]) -> Strin
             "target_host": target.to_string(),
         }),
     };
-    let settings = |port: &Port| match (team.runner, port.standby) {
-        // Higher is preferred; 0 is the others'.
-        (Runner::ActiveBackup, true) => json!({ "prio": -10 }),
-        _ => json!({}),
+    // Over plain cables both ends have to agree on the active port: the first.
+    let first = ports.iter().find(|port| !port.standby).or(ports.first());
+    let settings = |port: &Port| {
+        let is_first = first.is_some_and(|first| first.number == port.number);
+        match (team.runner, port.standby) {
+            // Higher is preferred; 0 is the others'.
+            (Runner::ActiveBackup, _) if is_first => json!({ "prio": 10 }),
+            (Runner::ActiveBackup, true) => json!({ "prio": -10 }),
+            _ => json!({}),
+        }
     };
     let ports: Map<String, Value> =
         ports.iter().map(|port| (port.device.to_string(), settings(port))).collect();

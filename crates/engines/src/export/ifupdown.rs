@@ -64,11 +64,15 @@ fn bond(group: &Group, bonding: &Bonding) -> Vec<Exported> {
     match bonding.mode {
         BondMode::Ieee8023ad => {
             let rate = if bonding.lacp_rate == LacpRate::Fast { "fast" } else { "slow" };
-            let _ = writeln!(
-                text,
-                "    bond-lacp-rate {rate}\n    bond-min-links {}",
-                bonding.min_links
-            );
+            let _ = writeln!(text, "    bond-lacp-rate {rate}");
+            if bonding.min_links > 0 {
+                // ifenslave has no word for it.
+                let _ = writeln!(
+                    text,
+                    "    up echo {} > /sys/class/net/{}/bonding/min_links",
+                    bonding.min_links, group.name
+                );
+            }
         }
         BondMode::BalanceRr => {
             let _ = writeln!(text, "    bond-packets-per-slave {}", bonding.packets_per_port);

@@ -159,8 +159,15 @@ fn lines(operation: &Operation, of: &Group) -> (Vec<String>, Vec<String>) {
         Operation::Process { argv, pid_file, .. } => {
             let command: Vec<String> = argv.iter().map(|word| quoted(word)).collect();
             let file = quoted(&pid_file.display().to_string());
+            let mut command = command.join(" ");
+            if argv.first().is_some_and(|program| program == "pppd") {
+                // It ends with its link.
+                command = format!(
+                    "(trap 'kill $pid; wait $pid; exit' TERM; while :; do {command} & pid=$!; wait $pid; sleep 1; done)"
+                );
+            }
             one(
-                format!("{} & echo $! > {file}\nsleep 1", command.join(" ")),
+                format!("{command} & echo $! > {file}\nsleep 1"),
                 format!("kill \"$(cat {file})\"; rm -f {file}; sleep 1"),
             )
         }

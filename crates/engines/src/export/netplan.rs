@@ -14,6 +14,7 @@ pub(super) fn export(group: &Group) -> Result<Vec<Exported>, Inexpressible> {
         return Err(Format::Netplan.lacks("Ethernet in GRE in WireGuard as ports of a bond"));
     }
     let mut text = head(group, "#");
+    text.push_str("# chmod 600: netplan warns of files that others may read.\n");
     text.push_str("network:\n  version: 2\n  renderer: networkd\n");
     if group.over == Over::Direct {
         text.push_str("  ethernets:\n");
@@ -22,6 +23,12 @@ pub(super) fn export(group: &Group) -> Result<Vec<Exported>, Inexpressible> {
             let _ = writeln!(text, "    {}:\n      dhcp4: false\n      dhcp6: false", link.device);
         }
     } else {
+        if matches!(group.over, Over::Vxlan { .. }) {
+            // A VXLAN names its link, which must be defined; what other files say of
+            // it counts too.
+            text.push_str("  ethernets:\n");
+            text.extend(group.links.iter().map(|link| format!("    {}: {{}}\n", link.device)));
+        }
         text.push_str("  tunnels:\n");
         for operation in &group.setup().operations {
             if let Operation::Create { device, kind } = operation {

@@ -48,8 +48,9 @@ fn bond(group: &Group, bonding: &Bonding) -> Result<Vec<Exported>, Inexpressible
     });
     for (link, port) in group.links.iter().zip(&ports) {
         if port.device != link.device {
+            let word = if matches!(group.over, Over::Vxlan { .. }) { "VXLAN" } else { "Tunnel" };
             let contents = format!(
-                "[Match]\nName={}\n\n[Network]\n# Beside its own addresses and routes.\nTunnel={}\n",
+                "[Match]\nName={}\n\n[Network]\n# Beside its own addresses and routes.\n{word}={}\n",
                 link.device, port.device
             );
             files.push(named(group, &format!("20-{}.network", link.device), &contents));

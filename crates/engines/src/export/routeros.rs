@@ -4,6 +4,7 @@
 use super::{Exported, Format, Inexpressible, head};
 use crate::carrier;
 use crate::engine::pppoe::{Pppoe, PppoeRole};
+use crate::operation::Operation;
 use crate::{
     BondMode, Bonding, Classifier, Ecmp, EcmpHash, Engine, Group, GroupLink, LacpRate, Monitor,
     Over, Pcc, WireGuard, XmitHash,
@@ -78,11 +79,15 @@ impl Script<'_> {
             let rate = if bonding.lacp_rate == LacpRate::Fast { "1sec" } else { "30secs" };
             let _ = write!(line, " lacp-rate={rate} min-links={}", bonding.min_links);
         }
-        if let Some(primary) = bonding.primary.as_ref().map(|device| device.as_str()) {
-            let links = group.links.iter().zip(&ports);
-            let port = links.into_iter().find(|(link, _)| link.name == primary);
-            line.extend(port.map(|(_, port)| format!(" primary={port}")));
-        }
+        let primary = group.setup().operations.into_iter().find_map(|operation| match operation {
+            Operation::Primary { port, .. } => Some(port),
+            _ => None,
+        });
+        // By its place, since RouterOS' tunnels have names of their own.
+        let ours = carrier::carry(group).ports;
+        let place = ours.iter().position(|port| Some(&port.device) == primary.as_ref());
+        let primary = place.and_then(|place| ports.get(place));
+        line.extend(primary.map(|port| format!(" primary={port}")));
         line.extend(group.mtu.map(|mtu| format!(" mtu={mtu}")));
         self.line(line);
         self.part("Addresses and routes through the bond");
@@ -151,11 +156,11 @@ impl Script<'_> {
 
     fn wireguard(&mut self, settings: &WireGuard) -> Result<(), Inexpressible> {
         let group = self.group;
-        self.part("WireGuard over each link; put the private key between the quotes");
-        self.line(format!(
-            ":local privateKey \"\"; # what is in {}",
+        self.part(&format!(
+            "WireGuard over each link; between the quotes: what is in {}",
             settings.private_key_file.display()
         ));
+        self.line(":local privateKey \"\"");
         for link in &group.links {
             let name = format!("wg-{}", link.name);
             let port = settings.port.saturating_add(link.number.saturating_sub(1) as u16);

@@ -1,3 +1,5 @@
+mod tools;
+
 use super::*;
 use crate::*;
 use std::path::PathBuf;
@@ -50,13 +52,26 @@ fn over(mut group: Group, over: Over) -> Group {
     group
 }
 
-fn wireguard() -> Over {
+/// The other end.
+fn second(mut group: Group) -> Group {
+    group.addresses = vec!["10.9.0.2/24".parse().unwrap()];
+    group.gateway = "10.9.0.1".parse().ok();
+    group.routes = vec!["192.168.1.0/24".parse().unwrap()];
+    for link in &mut group.links {
+        link.ways[0].source = format!("203.0.113.{}/24", link.number).parse().unwrap();
+        link.ways[0].gateway = "203.0.113.254".parse().ok();
+        link.remote = format!("192.0.{}.7", link.number).parse().ok();
+    }
+    group
+}
+
+fn wireguard(end: End) -> Over {
     let settings = WireGuard {
         private_key_file: "/etc/braid/wg.key".into(),
         peer_public_key: "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=".into(),
         port: 51821,
     };
-    Over::WireGuard { end: End::First, settings }
+    Over::WireGuard { end, settings }
 }
 
 /// What is exported in the tests: every engine, and every carrier.
@@ -96,7 +111,8 @@ fn groups() -> Vec<(&'static str, Group)> {
             "bond-vxlan",
             over(bond(BondMode::BalanceXor), Over::Vxlan { end: End::First, port: 4789 }),
         ),
-        ("bond-wireguard", over(bond(BondMode::BalanceRr), wireguard())),
+        ("bond-wireguard", over(bond(BondMode::BalanceRr), wireguard(End::First))),
+        ("bond-wireguard-second", second(over(bond(BondMode::BalanceRr), wireguard(End::Second)))),
         ("team", group(Engine::Team(Team { runner: Runner::LoadBalance, ..Team::default() }))),
         ("teql", group(Engine::Teql)),
         ("ecmp", group(Engine::Ecmp(Ecmp::default()))),
@@ -165,7 +181,7 @@ fn what_a_format_cant_say_it_names() {
 
 #[test]
 fn the_routeros_walk_has_all_its_steps_in_order() {
-    let group = over(bond(BondMode::BalanceRr), wireguard());
+    let group = over(bond(BondMode::BalanceRr), wireguard(End::First));
     let files = export(&group, Format::Routeros).unwrap();
     let text = &files[0].contents;
     let steps = [
@@ -182,5 +198,54 @@ fn the_routeros_walk_has_all_its_steps_in_order() {
     for step in steps {
         let found = text[from..].find(step);
         from += found.unwrap_or_else(|| panic!("{step} is missing after {from} in\n{text}"));
+    }
+}
+
+#[test]
+fn both_ends_of_the_routeros_walk_fit_each_other() {
+    let walk = |group: &Group| export(group, Format::Routeros).unwrap()[0].contents.clone();
+    // Values of a key, of all lines of a command, in order.
+    let values = |text: &str, command: &str, key: &str| -> Vec<String> {
+        let lines = text.lines().filter(|line| line.starts_with(command));
+        let key = format!(" {key}=");
+        lines
+            .map(|line| {
+                let from = line.find(&key).unwrap_or_else(|| panic!("{key} in {line}")) + key.len();
+                line[from..].split(' ').next().unwrap().to_owned()
+            })
+            .collect()
+    };
+    let gretap = |end| over(bond(BondMode::BalanceRr), Over::Gretap { end });
+    for (first, other) in [
+        (gretap(End::First), second(gretap(End::Second))),
+        (
+            over(bond(BondMode::BalanceRr), wireguard(End::First)),
+            second(over(bond(BondMode::BalanceRr), wireguard(End::Second))),
+        ),
+    ] {
+        let (one, two) = (walk(&first), walk(&other));
+        let eoip = "/interface eoip add";
+        assert_eq!(values(&one, eoip, "tunnel-id"), values(&two, eoip, "tunnel-id"));
+        assert_eq!(values(&one, eoip, "mtu"), values(&two, eoip, "mtu"));
+        if let Over::WireGuard { .. } = first.over {
+            assert_eq!(
+                values(&one, eoip, "local-address"),
+                values(&two, eoip, "remote-address"),
+                "EoIP is between the tunnels' inner addresses"
+            );
+            let peer = "/interface wireguard peers add";
+            let wireguard = "/interface wireguard add";
+            assert_eq!(values(&one, peer, "endpoint-port"), values(&two, wireguard, "listen-port"));
+            assert_eq!(values(&one, peer, "endpoint-address"), ["203.0.113.9"; 2]);
+            assert_eq!(values(&two, peer, "endpoint-address"), ["192.0.1.7", "192.0.2.7"]);
+        }
+        for text in [&one, &two] {
+            let routers = text.matches(" check-gateway=ping routing-table=by-").count();
+            assert_eq!(routers, 2, "a table a link, as long as its router answers");
+            assert!(text.contains("/interface bonding add name=all0"), "{text}");
+            assert_eq!(text.matches("new-mss=clamp-to-pmtu").count(), 2);
+            // A comment has its line.
+            assert!(text.lines().all(|line| !line.trim_start_matches('#').contains('#')));
+        }
     }
 }

@@ -6,9 +6,11 @@ use braid_lab::emulator::{Carrier, LinkChange};
 use braid_lab::engines::{self, Bench, EngineName, Running, missing};
 use braid_lab::scenario::Scenario;
 use braid_lab::topology::{InKernel, Topology, TopologyOptions, has_netem};
+use braid_lab::traffic::Streams;
 use braid_linux::netns::NetNs;
 use braid_linux::routing::Journal;
-use std::io::{Read, Write};
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::PathBuf;
 use std::thread;
@@ -20,23 +22,36 @@ const BYTES: usize = 3_000_000;
 /// Part of them, to see that something passes.
 const SOME_BYTES: usize = 100_000;
 const FLOWS: usize = 16;
-/// PPP notices a dead link by four echoes a second apart.
-const RECOVERED_WITHIN: Duration = Duration::from_secs(20);
+/// PPP notices a dead link by four echoes a second apart, and calls again.
+const RECOVERED_WITHIN: Duration = Duration::from_secs(60);
+const GONE_WITHIN: Duration = Duration::from_secs(10);
 const DATAGRAMS: u32 = 400;
 
-/// What it takes for an engine to use both links.
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// What the links' counters show of a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spread {
-    /// A single connection.
+    /// Both links carry a good part of a single connection.
     OneFlow,
-    /// Several.
+    /// Both carry a good part of several.
     ManyFlows,
+    /// So, once teamd has dealt them out, which it does each second by their load.
+    DealtFlows,
+    /// A single connection by both, once it has its second subflow.
+    Subflows,
+    /// Both carry all of it.
+    Copies,
+    /// One carries all of it.
+    OneLink,
+    /// Something passes.
+    Any,
 }
 
 /// Both ends and the links.
 pub struct Network {
     scenario: Scenario,
     topology: Topology,
+    /// The link that is lost.
+    pulled: usize,
     folder: TempDir,
     cancel: Cancel,
 }
@@ -46,6 +61,8 @@ pub struct Up<'a> {
     network: &'a Network,
     engine: String,
     running: Running,
+    /// What was there before.
+    before: String,
 }
 
 impl Network {
@@ -65,7 +82,8 @@ impl Network {
 
     /// Two routed lines.
     pub fn of_lines() -> Self {
-        Self::build("", ["2ms", "2ms"])
+        // MPTCP opens its connections by the host's own route, the first link's.
+        Network { pulled: 1, ..Self::build("", ["2ms", "2ms"]) }
     }
 
     fn build(kind: &str, delays: [&str; 2]) -> Self {
@@ -82,7 +100,9 @@ impl Network {
         let models: Vec<_> = scenario.links.iter().map(|link| link.model.clone()).collect();
         let options = TopologyOptions { in_kernel: scenario.in_kernel, ..Default::default() };
         let topology = Topology::build(&models, &options).unwrap();
-        Network { scenario, topology, folder: tempfile::tempdir().unwrap(), cancel: Cancel::new() }
+        let folder = tempfile::tempdir().unwrap();
+        // The first is the one that active-backup prefers.
+        Network { scenario, topology, pulled: 0, folder, cancel: Cancel::new() }
     }
 
     /// What this kernel lacks for an engine.
@@ -91,6 +111,7 @@ impl Network {
     }
 
     pub fn up(&self, engine: &str) -> Up<'_> {
+        let before = self.snapshot();
         let name: EngineName = engine.parse().unwrap();
         let program = std::env::current_exe().unwrap();
         let bench = Bench {
@@ -102,23 +123,44 @@ impl Network {
         };
         let running =
             engines::bring_up(&name, &bench).unwrap_or_else(|error| panic!("{engine}: {error}"));
-        Up { network: self, engine: engine.to_owned(), running }
+        Up { network: self, engine: engine.to_owned(), running, before }
     }
 
-    /// What ip(8) and nft(8) show of both ends, without what is never the same.
-    pub fn snapshot(&self) -> String {
-        // GRE's module brings three devices to every namespace, for good.
-        let script = "for device in $(ip -o link show | cut -d: -f2 | cut -d@ -f1 | \
-             grep -vxE ' *(gre0|gretap0|erspan0)' | sort); do \
-             echo $device $(ip -o link show dev $device | grep -o 'master [^ ]*') \
-             $(ip -o -4 address show dev $device | awk '{print $4}') \
-             $(tc qdisc show dev $device | awk '{print $2}'); done; \
-             ip -4 route show table all | sort; ip rule; ip nexthop; nft list ruleset 2>/dev/null";
+    /// What ip(8), tc(8) and nft(8) show of both ends, without what is never the
+    /// same. Few processes: each costs much in a VM.
+    fn snapshot(&self) -> String {
+        let script = "printf '%s\\n' 'link show' 'addr show' 'route show table all' rule nexthop | \
+             ip -o -4 -batch -; tc qdisc show; nft list ruleset 2>/dev/null";
         let shown = |namespace: &NetNs| {
             let output = namespace.command("sh").args(["-c", script]).output().unwrap();
-            String::from_utf8_lossy(&output.stdout).into_owned()
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            let mut lines: Vec<String> = text.lines().filter_map(lasting).collect();
+            lines.sort();
+            lines.join("\n")
         };
-        shown(self.topology.home()) + "---\n" + &shown(self.topology.concentrator())
+        shown(self.topology.home()) + "\n---\n" + &shown(self.topology.concentrator())
+    }
+
+    /// What the engine's programs said.
+    fn logs(&self) -> String {
+        let files = std::fs::read_dir(self.folder.path()).unwrap().map(|file| file.unwrap().path());
+        let logs = files.filter(|file| file.extension().is_some_and(|end| end == "log"));
+        let told = logs.map(|log| {
+            format!(
+                "\n--- {}\n{}",
+                log.display(),
+                std::fs::read_to_string(&log).unwrap_or_default()
+            )
+        });
+        told.collect()
+    }
+
+    pub fn pull_a_link(&self) {
+        self.topology.apply(self.pulled, &LinkChange::Carrier(Carrier::Down)).unwrap();
+    }
+
+    pub fn put_it_back(&self) {
+        self.topology.apply(self.pulled, &LinkChange::Carrier(Carrier::Up)).unwrap();
     }
 
     /// As cables have none before an engine gives them some.
@@ -144,6 +186,35 @@ impl Network {
     }
 }
 
+/// Of a line of a snapshot what stays the same; `None` for what the module of GRE
+/// or TEQL brings to a namespace for good.
+fn lasting(line: &str) -> Option<String> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let after = |word: &str| {
+        words.iter().position(|found| *found == word).and_then(|at| words.get(at + 1)).copied()
+    };
+    let of_a_module = |device: &str| {
+        let name = device.trim_end_matches(':').split('@').next().unwrap_or_default();
+        ["gre0", "gretap0", "erspan0", "teql0", "teql1"].contains(&name)
+    };
+    match words.as_slice() {
+        // "3: one@if2: <BROADCAST,UP> mtu 1500 qdisc netem master bond0 state UP …"
+        [number, device, flags, ..] if number.ends_with(':') && flags.starts_with('<') => {
+            (!of_a_module(device))
+                .then(|| format!("{device} mtu {:?} master {:?}", after("mtu"), after("master")))
+        }
+        // "3: one    inet 192.0.2.1/24 scope global one …"
+        [number, device, "inet", net, ..] if number.ends_with(':') => {
+            Some(format!("{device} {net}"))
+        }
+        ["qdisc", kind, ..] => {
+            let device = after("dev")?;
+            (!of_a_module(device)).then(|| format!("{device} {kind}"))
+        }
+        _ => Some(line.to_owned()),
+    }
+}
+
 impl Up<'_> {
     /// A transfer, and the bytes that each link carried of it.
     fn transfer(&self, flows: usize, bytes: usize) -> Result<[u64; 2], String> {
@@ -152,7 +223,12 @@ impl Up<'_> {
             .network
             .topology
             .concentrator()
-            .run(|| TcpListener::bind(("0.0.0.0", 0)))
+            .run(|| -> io::Result<TcpListener> {
+                let socket = self.socket()?;
+                socket.bind(&SocketAddr::from(([0, 0, 0, 0], 0)).into())?;
+                socket.listen(FLOWS as i32)?;
+                Ok(socket.into())
+            })
             .unwrap()
             .unwrap();
         let server = SocketAddr::new(self.running.server, listener.local_addr().unwrap().port());
@@ -190,19 +266,15 @@ impl Up<'_> {
 
     fn fetch(&self, server: SocketAddr, bytes: usize) -> Result<(), String> {
         let home = self.network.topology.home();
-        let connect = || -> std::io::Result<TcpStream> {
-            let socket = socket2::Socket::new(
-                socket2::Domain::IPV4,
-                socket2::Type::STREAM,
-                Some(socket2::Protocol::TCP),
-            )?;
+        let connect = || -> io::Result<TcpStream> {
+            let socket = self.socket()?;
             if let Some(source) = self.running.source {
                 socket.bind(&SocketAddr::new(source, 0).into())?;
             }
             socket.connect_timeout(&server.into(), Duration::from_secs(3))?;
             Ok(socket.into())
         };
-        let told = |error: std::io::Error| error.to_string();
+        let told = |error: io::Error| error.to_string();
         let mut stream = home.run(connect).and_then(|stream| stream).map_err(told)?;
         stream.set_read_timeout(Some(Duration::from_secs(5))).map_err(told)?;
         let mut data = Vec::new();
@@ -212,40 +284,57 @@ impl Up<'_> {
         if right { Ok(()) } else { Err(format!("{} of {bytes} bytes came", data.len())) }
     }
 
-    /// Something passes.
-    pub fn carries(&self) {
-        self.transfer(1, SOME_BYTES).unwrap_or_else(|error| panic!("{}: {error}", self.engine));
+    fn socket(&self) -> io::Result<Socket> {
+        let protocol = match self.running.streams {
+            Streams::Tcp => libc::IPPROTO_TCP,
+            Streams::Mptcp => libc::IPPROTO_MPTCP,
+        };
+        Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::from(protocol)))
     }
 
-    /// Both links carry a good part of a transfer.
-    pub fn carries_over_both(&self, spread: Spread) {
-        let flows = if spread == Spread::OneFlow { 1 } else { FLOWS };
-        let carried =
-            self.transfer(flows, BYTES).unwrap_or_else(|error| panic!("{}: {error}", self.engine));
-        let least = (BYTES / 10) as u64;
-        assert!(carried.iter().all(|bytes| *bytes > least), "{}: {carried:?}", self.engine);
+    /// The links carry a transfer as `spread` says.
+    pub fn carries(&self, spread: Spread) {
+        // These take their time, on a busy machine more than a transfer has.
+        if matches!(spread, Spread::DealtFlows | Spread::Subflows) {
+            return self.recovers(spread, "at first");
+        }
+        self.attempt(spread).unwrap_or_else(|error| panic!("{}: {error}", self.engine));
     }
 
-    /// The first cable is pulled and put back; traffic goes on both times.
-    pub fn survives_a_pulled_cable(&self) {
-        let topology = &self.network.topology;
-        topology.apply(0, &LinkChange::Carrier(Carrier::Down)).unwrap();
-        self.recovers("without the first cable");
-        topology.apply(0, &LinkChange::Carrier(Carrier::Up)).unwrap();
-        self.recovers("with the first cable back");
-    }
-
-    fn recovers(&self, when: &str) {
+    /// So at some time from now.
+    pub fn recovers(&self, spread: Spread, when: &str) {
         let deadline = Instant::now() + RECOVERED_WITHIN;
         loop {
-            match self.transfer(1, SOME_BYTES) {
-                Ok(_) => return,
+            match self.attempt(spread) {
+                Ok(()) => return,
                 Err(error) if Instant::now() >= deadline => {
-                    panic!("{} {when}: {error}", self.engine)
+                    panic!("{} {when}: {error}{}", self.engine, self.network.logs())
                 }
                 Err(_) => thread::sleep(Duration::from_millis(200)),
             }
         }
+    }
+
+    fn attempt(&self, spread: Spread) -> Result<(), String> {
+        let (flows, bytes) = match spread {
+            Spread::OneFlow | Spread::Copies | Spread::OneLink => (1, BYTES),
+            Spread::ManyFlows => (FLOWS, BYTES),
+            Spread::DealtFlows => (FLOWS, 4 * BYTES),
+            Spread::Subflows => (1, 4 * BYTES),
+            Spread::Any => (1, SOME_BYTES),
+        };
+        let carried = self.transfer(flows, bytes)?;
+        let [less, more] = [carried[0].min(carried[1]), carried[0].max(carried[1])];
+        let (part, all) = ((bytes / 10) as u64, bytes as u64);
+        let right = match spread {
+            Spread::OneFlow | Spread::ManyFlows | Spread::DealtFlows | Spread::Subflows => {
+                less > part
+            }
+            Spread::Copies => less >= all,
+            Spread::OneLink => more >= all && less < part,
+            Spread::Any => true,
+        };
+        if right { Ok(()) } else { Err(format!("by each link {carried:?}: not {spread:?}")) }
     }
 
     /// Of numbered datagrams sent down at a pace that the links can bear, how
@@ -294,17 +383,28 @@ impl Up<'_> {
         })
     }
 
-    /// Ends its programs and takes its set-up back.
+    /// Ends its programs and takes its set-up back; nothing is left then.
     pub fn down(self) {
-        let Up { network, engine, running } = self;
+        let Up { network, engine, running, before } = self;
         drop(running);
+        let mut set_up = false;
         for (side, namespace) in
             [("home", network.topology.home()), ("concentrator", network.topology.concentrator())]
         {
             let journal: PathBuf = network.folder.path().join(side).join("journal");
+            set_up |= journal.exists();
             let failures =
                 namespace.run(|| Journal::open(journal).unwrap().undo().unwrap()).unwrap();
             assert!(failures.is_empty(), "{engine}, {side}: {failures:?}");
+        }
+        // The lab's own engines go with its network.
+        if set_up {
+            // The process that keeps a PPP bundle ends after its last link.
+            let deadline = Instant::now() + GONE_WITHIN;
+            while network.snapshot() != before && Instant::now() < deadline {
+                thread::sleep(Duration::from_millis(200));
+            }
+            assert_eq!(network.snapshot(), before, "{engine}: nothing is left behind");
         }
     }
 }

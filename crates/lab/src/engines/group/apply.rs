@@ -15,6 +15,9 @@ use std::time::{Duration, Instant};
 
 /// One command that is to end.
 const COMMAND_LIMIT: Duration = Duration::from_secs(20);
+/// Runs a program that ends when its link is lost, as `braid up`'s keeper does.
+const STARTED_AGAIN: &str = "trap 'kill $pid; wait $pid; exit' TERM; \
+     while :; do \"$@\" & pid=$!; wait $pid; sleep 1; done";
 /// A program has made its device by then.
 const DEVICE_WITHIN: Duration = Duration::from_secs(10);
 
@@ -139,7 +142,8 @@ impl End<'_> {
         let free = (1..100).map(|number| self.log(name, number)).find(|log| !log.exists());
         let mut command = self.namespace.command("unshare");
         command.args(["-m", "sh", "-c"]);
-        command.arg("mkdir -p \"$0/lock\" && mount --bind \"$0\" /run && exec \"$@\"");
+        let run = if name == "pppd" { STARTED_AGAIN } else { "exec \"$@\"" };
+        command.arg(format!("mkdir -p \"$0/lock\" && mount --bind \"$0\" /run || exit; {run}"));
         command.arg(group.state_dir.join("run")).args(argv);
         Process::start(self.side, command, free.unwrap_or_else(|| self.log(name, 0)))
     }

@@ -8,7 +8,7 @@
 use super::super::process::Side;
 use super::super::{Bench, EngineError, Running};
 use super::apply::namespace;
-use braid_engines::{BondMode, Engine, Group};
+use braid_engines::{BondMode, Engine, Group, Runner};
 use braid_linux::netns::NetNs;
 use serde::Deserialize;
 use std::io;
@@ -47,20 +47,23 @@ fn first_missing(
                 let lacp = bonding.mode == BondMode::Ieee8023ad;
                 let ports = ports(namespace(*side, bench), group)?;
                 let up = ports.iter().filter(|port| port.carries(lacp)).count();
-                short_of("ports that carry traffic", up, group)
+                short_of("ports that carry traffic", up, group.links.len())
             }
-            Engine::Team(_) => {
+            Engine::Team(team) => {
                 let namespace = namespace(*side, bench);
                 let mut enabled = 0;
                 for port in ports(namespace, group)? {
                     enabled += usize::from(is_enabled(namespace, group, &port.ifname)?);
                 }
-                short_of("ports that teamd has enabled", enabled, group)
+                // Those that wait are not.
+                let one = team.runner == Runner::ActiveBackup;
+                let wanted = if one { 1 } else { group.links.len() };
+                short_of("ports that teamd has enabled", enabled, wanted)
             }
             Engine::PppoeMultilink(_) => {
                 let own = running.processes.iter().filter(|process| process.side() == *side);
                 let joined = own.filter(|process| process.has_said(&IN_THE_BUNDLE)).count();
-                short_of("PPP sessions in the bundle", joined, group)
+                short_of("PPP sessions in the bundle", joined, group.links.len())
             }
             Engine::Teql | Engine::Ecmp(_) | Engine::Mptcp(_) | Engine::Pcc(_) => None,
         };
@@ -71,8 +74,7 @@ fn first_missing(
     Ok(None)
 }
 
-fn short_of(what: &str, found: usize, group: &Group) -> Option<String> {
-    let wanted = group.links.len();
+fn short_of(what: &str, found: usize, wanted: usize) -> Option<String> {
     (found < wanted).then(|| format!("{found} of {wanted} {what}"))
 }
 
