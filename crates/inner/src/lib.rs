@@ -4,6 +4,7 @@
 //!
 //! Everything starts from [`Headers::parse`], which walks a packet once.
 
+mod ack;
 pub mod checksum;
 mod clamp;
 mod class;
@@ -15,6 +16,7 @@ mod packet;
 mod segment;
 mod validate;
 
+pub use ack::PureAck;
 pub use clamp::clamp_mss;
 pub use class::{Class, ClassIndex, ClassRule, ClassRules};
 pub use coalesce::{Checksums, Coalescer, join};

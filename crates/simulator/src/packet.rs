@@ -64,9 +64,22 @@ pub(crate) fn tcp_data(
     finish(bytes, offload, ends, 6, 16, layer)
 }
 
-/// A TCP acknowledgement; its number is the timestamp.
-pub(crate) fn tcp_ack(ends: Ends, number: u32, layer: Layer) -> InnerPacket {
-    let bytes = tcp_headers(ends, 1, number, 0x10, 0);
+/// A TCP acknowledgement of all segments before `next`; its number is the
+/// timestamp. With `holes` it has a SACK option, of which only the presence
+/// means anything here.
+pub(crate) fn tcp_ack(
+    ends: Ends,
+    number: u32,
+    next: u32,
+    holes: bool,
+    layer: Layer,
+) -> InnerPacket {
+    const SACK: [u8; 12] = [1, 1, 5, 10, 0, 0, 0, 0, 0, 0, 0, 0];
+    let options = if holes { &SACK[..] } else { &[] };
+    let mut bytes = tcp_headers(ends, 1, number, 0x10, options.len());
+    bytes.extend_from_slice(options);
+    bytes[28..32].copy_from_slice(&next.wrapping_mul(MSS as u32).to_be_bytes());
+    bytes[32] += options.len() as u8 / 4 * 16;
     finish(bytes, Offload::default(), ends, 6, 16, layer)
 }
 
@@ -145,7 +158,10 @@ fn read_single(mut single: InnerPacket, layer: Layer) -> Result<Segment, String>
     let t = ip.transport;
     let short = || "too short".to_string();
     let (payload, ports) = match ip.protocol {
-        6 => (t + 32, (word(t).ok_or_else(short)?, word(t + 2).ok_or_else(short)?)),
+        6 => (
+            headers.payload_start(bytes).ok_or_else(short)?,
+            (word(t).ok_or_else(short)?, word(t + 2).ok_or_else(short)?),
+        ),
         17 => (t + 8, (word(t).ok_or_else(short)?, word(t + 2).ok_or_else(short)?)),
         _ => {
             let id = word(t + 4).ok_or_else(short)?;
@@ -271,7 +287,10 @@ mod tests {
                 read(&tcp_data(ENDS, 9, 1, 7, &[7], layer), layer).unwrap(),
                 [segment(9, 7)]
             );
-            assert_eq!(read(&tcp_ack(ENDS, 70_000, layer), layer).unwrap(), [segment(70_000, 0)]);
+            assert_eq!(
+                read(&tcp_ack(ENDS, 70_000, 7, true, layer), layer).unwrap(),
+                [segment(70_000, 0)]
+            );
             assert_eq!(read(&udp(ENDS, 3, 333, layer), layer).unwrap(), [segment(3, 333)]);
             let echo = read(&ping(ENDS, 4, false, layer), layer).unwrap();
             assert_eq!((echo[0].number, echo[0].dst_port), (4, 2000));

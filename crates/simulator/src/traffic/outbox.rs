@@ -47,11 +47,11 @@ impl Outbox<'_> {
         self.out.push((self.lane, packet));
     }
 
-    /// An acknowledgement back.
-    pub fn tcp_ack(&mut self, note: u32) {
+    /// An acknowledgement of all segments before `next` back.
+    pub fn tcp_ack(&mut self, note: u32, next: u32, holes: bool) {
         let lane = self.lane.back();
         let number = self.ledgers[lane.index()].send(0, note);
-        let packet = tcp_ack(self.ends_along(lane), number, self.layer);
+        let packet = tcp_ack(self.ends_along(lane), number, next, holes, self.layer);
         self.out.push((lane, packet));
     }
 

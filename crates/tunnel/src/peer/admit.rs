@@ -3,7 +3,7 @@
 use super::{Peer, REPAIR_DATAGRAM, REPAIR_REALTIME, REPAIR_STREAM};
 use crate::entry::{EntryQueue, FLOWS, Queued};
 use crate::outgoing::PacketKey;
-use braid_inner::{Class, ClassRules, Headers, InnerPacket, flow_key, join};
+use braid_inner::{Class, ClassRules, Headers, InnerPacket, PureAck, flow_key, join};
 use braid_units::Time;
 
 /// IP protocol number of TCP.
@@ -27,11 +27,37 @@ impl Peer {
             return;
         }
         let class = Class::of(&packet.bytes, &headers);
-        let flow = EntryQueue::flow_of(flow_key(&packet.bytes, &headers).hash(&self.hash_key));
-        let stream =
-            headers.ip.is_some_and(|ip| ip.protocol == TCP) || matches!(class, Class::Precious);
+        let key = flow_key(&packet.bytes, &headers);
+        let flow = EntryQueue::flow_of(key.hash(&self.hash_key));
+        let tcp = headers.ip.is_some_and(|ip| ip.protocol == TCP);
+        let stream = tcp || matches!(class, Class::Precious);
         let at = self.working.at(now);
-        self.entry.push(flow, Queued { packet, class, stream, rule, at }, &self.entry_parameters);
+        let ack = if tcp { PureAck::read(&packet.bytes, &headers) } else { None };
+        let queued = Queued { packet, class, stream, rule, at };
+        let Some(ack) = ack else {
+            let held = self.acks.interrupt(flow, now);
+            self.queue(flow, held.into_iter().chain([queued]));
+            return;
+        };
+        let offered = self.acks.offer(flow, key, ack, queued, now);
+        if let Some(replaced) = offered.replaced {
+            self.counters.thinned += 1;
+            self.recycle(replaced.packet.bytes);
+        }
+        self.queue(flow, offered.before.into_iter().chain(offered.now));
+    }
+
+    /// Acknowledgements that were held back long enough go on.
+    pub(super) fn release_acks(&mut self, now: Time) {
+        while let Some((flow, queued)) = self.acks.poll(now) {
+            self.queue(flow, [queued]);
+        }
+    }
+
+    fn queue(&mut self, flow: u16, packets: impl IntoIterator<Item = Queued>) {
+        for queued in packets {
+            self.entry.push(flow, queued, &self.entry_parameters);
+        }
         self.freed.extend(self.entry.drain_dropped());
     }
 

@@ -20,7 +20,7 @@ pub use transmit::Transmit;
 use crate::buffers::Buffers;
 use crate::clock::{PausingClock, PeerClock};
 use crate::config::{LinkConfig, LinkId, Mode, PeerConfig, PeerId, TunnelConfig};
-use crate::entry::{EntryQueue, Parameters};
+use crate::entry::{AckFilter, EntryQueue, Parameters};
 use crate::exit::{Patience, Reordering};
 use crate::index_map::IndexMap;
 use crate::outgoing::{OutgoingPackets, PacketKey};
@@ -73,6 +73,8 @@ const UNSTEADY: Duration = Duration::from_millis(15);
 pub struct PeerCounters {
     /// Inner packets accepted for it.
     pub accepted: u64,
+    /// Acknowledgements of TCP not sent since a later one says the same.
+    pub thinned: u64,
     /// Inner bytes accepted for it.
     pub accepted_bytes: u64,
     /// Inner bytes delivered from it.
@@ -115,6 +117,7 @@ pub struct Peer {
     hash_key: HashKey,
     memory: u64,
 
+    acks: AckFilter,
     entry: EntryQueue,
     entry_parameters: Parameters,
     bonding: BondingQueue,
@@ -186,6 +189,7 @@ impl Peer {
             class_modes: tunnel.class_modes.clone(),
             hash_key: key,
             memory,
+            acks: AckFilter::default(),
             entry: EntryQueue::new(tunnel.layer),
             entry_parameters: parameters,
             bonding: BondingQueue::default(),
@@ -431,6 +435,7 @@ impl Peer {
         self.settled = settled;
         self.update_clocks(now);
         self.give_up_late(now);
+        self.release_acks(now);
         self.rest_if_idle(now);
         self.tune(now);
         let heard = self.hearing.at(now);
@@ -447,6 +452,8 @@ impl Peer {
         let elapsed = (now - self.budget_at).min(Duration::from_secs(1));
         self.budget_at = now;
         self.budget.earn(Rate::from_bytes_per_sec(capacity).bytes_in(elapsed));
+        let first = up().filter(|p| !p.wish.standby).map(|p| p.rtt.base()).max();
+        self.acks.set_round_trip(first.unwrap_or_default());
         if now < self.coding_at {
             return;
         }

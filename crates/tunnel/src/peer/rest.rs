@@ -17,6 +17,7 @@ impl Peer {
     pub(super) fn rest_if_idle(&mut self, now: Time) {
         let idle = now - self.last_used >= IN_USE
             && self.entry.is_empty()
+            && self.acks.is_empty()
             && self.outgoing.bytes() == 0
             && self.repairs.is_empty()
             && self.duplicates.is_empty();
@@ -25,6 +26,7 @@ impl Peer {
         }
         self.rests = true;
         self.entry.rest();
+        self.acks.rest();
         self.cutting = Vec::new();
         self.elastic_until = Vec::new();
         self.deadlines = Default::default();

@@ -59,6 +59,7 @@ impl Peer {
             .chain(repairs)
             .chain(holes)
             .chain(self.encoder.next_deadline())
+            .chain(self.acks.release_at())
             .chain(self.next_departure(now))
             .chain(self.next_rest(now))
             .min()

@@ -42,8 +42,9 @@ impl Tcp {
 
     pub fn poll(&mut self, now: Time, stopped: bool, outbox: &mut Outbox<'_>, m: &mut Measured) {
         if self.receiver.ack_at().is_some_and(|at| at <= now) {
-            self.said.push(self.receiver.acknowledge());
-            outbox.tcp_ack(self.said.len() as u32 - 1);
+            let said = self.receiver.acknowledge();
+            outbox.tcp_ack(self.said.len() as u32, said.next, !said.ranges.is_empty());
+            self.said.push(said);
         }
         if now < self.started_at {
             return;
