@@ -8,7 +8,7 @@ use braid_units::Time;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Flows are hashed into this many queues (RFC 8290: 1024).
+/// So many queues for flows (RFC 8290: 1024).
 pub const FLOWS: usize = 1024;
 /// Bytes a flow may send in its turn (RFC 8290, section 5.2.2: one MTU).
 const QUANTUM: i64 = 1514;
@@ -131,11 +131,6 @@ impl EntryQueue {
             cutting: 0,
             dropped: Vec::new(),
         }
-    }
-
-    /// The queue that a flow of this hash belongs to.
-    pub fn flow_of(hash: u64) -> u16 {
-        (hash % FLOWS as u64) as u16
     }
 
     /// Appends a packet. When the queue is full, packets of the longest flow
@@ -315,6 +310,12 @@ impl EntryQueue {
         if let Some(Some(entry)) = self.flows.get_mut(usize::from(flow)) {
             entry.deficit -= bytes as i64;
         }
+    }
+
+    /// Whether something of this flow waits.
+    pub fn waits(&self, flow: u16) -> bool {
+        let entry = self.flows.get(usize::from(flow)).and_then(|entry| entry.as_deref());
+        entry.is_some_and(|entry| !entry.is_empty())
     }
 
     /// Nothing waits, nor is any packet half sent.

@@ -4,7 +4,9 @@
 mod ack_filter;
 mod codel;
 mod fair_queue;
+mod flow_places;
 
 pub use ack_filter::AckFilter;
 pub use codel::{CoDel, Verdict};
 pub use fair_queue::{EntryQueue, EntryStatus, FLOWS, Head, Parameters, Queued};
+pub use flow_places::FlowPlaces;

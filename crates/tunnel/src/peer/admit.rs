@@ -1,7 +1,7 @@
 //! Inner packets from our side enter the queue.
 
 use super::{Peer, REPAIR_DATAGRAM, REPAIR_REALTIME, REPAIR_STREAM};
-use crate::entry::{EntryQueue, FLOWS, Queued};
+use crate::entry::{FLOWS, Queued};
 use crate::outgoing::PacketKey;
 use braid_inner::{Class, ClassRules, Headers, InnerPacket, PureAck, flow_key, join};
 use braid_units::Time;
@@ -28,10 +28,12 @@ impl Peer {
         }
         let class = Class::of(&packet.bytes, &headers);
         let key = flow_key(&packet.bytes, &headers);
-        let flow = EntryQueue::flow_of(key.hash(&self.hash_key));
         let tcp = headers.ip.is_some_and(|ip| ip.protocol == TCP);
         let stream = tcp || matches!(class, Class::Precious);
         let at = self.working.at(now);
+        let entry = &self.entry;
+        let hash = key.hash(&self.hash_key);
+        let flow = self.places.place(hash, at, |flow| entry.waits(flow));
         let ack = if tcp { PureAck::read(&packet.bytes, &headers) } else { None };
         let queued = Queued { packet, class, stream, rule, at };
         let Some(ack) = ack else {

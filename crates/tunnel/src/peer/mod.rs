@@ -20,7 +20,7 @@ pub use transmit::Transmit;
 use crate::buffers::Buffers;
 use crate::clock::{PausingClock, PeerClock};
 use crate::config::{LinkConfig, LinkId, Mode, PeerConfig, PeerId, TunnelConfig};
-use crate::entry::{AckFilter, EntryQueue, Parameters};
+use crate::entry::{AckFilter, EntryQueue, FlowPlaces, Parameters};
 use crate::exit::{Patience, Reordering};
 use crate::index_map::IndexMap;
 use crate::outgoing::{OutgoingPackets, PacketKey};
@@ -117,6 +117,7 @@ pub struct Peer {
     hash_key: HashKey,
     memory: u64,
 
+    places: FlowPlaces,
     acks: AckFilter,
     entry: EntryQueue,
     entry_parameters: Parameters,
@@ -189,6 +190,7 @@ impl Peer {
             class_modes: tunnel.class_modes.clone(),
             hash_key: key,
             memory,
+            places: FlowPlaces::default(),
             acks: AckFilter::default(),
             entry: EntryQueue::new(tunnel.layer),
             entry_parameters: parameters,

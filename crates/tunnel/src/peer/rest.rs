@@ -27,6 +27,7 @@ impl Peer {
         self.rests = true;
         self.entry.rest();
         self.acks.rest();
+        self.places.rest();
         self.cutting = Vec::new();
         self.elastic_until = Vec::new();
         self.deadlines = Default::default();
