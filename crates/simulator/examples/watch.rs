@@ -1,7 +1,8 @@
-//! Prints a scenario second by second: `watch NAME [SEED] [up] [reno] [udp]`.
+//! Prints a scenario second by second: `watch NAME [SEED] [up] [reno] [udp]
+//! [plain] [shifted]`.
 
 use braid_simulator::{
-    Congestion, EndId, Lane, NAMES, Scenario, Simulation, Traffic, TrafficKind, named,
+    Capacity, Congestion, EndId, Lane, NAMES, Scenario, Simulation, Traffic, TrafficKind, named,
 };
 use braid_tunnel::PeerReport;
 use std::time::Duration;
@@ -17,6 +18,17 @@ fn main() {
         std::process::exit(2);
     };
     let has = |word: &str| arguments.iter().any(|a| a == word);
+    // Another part of the recordings for each seed.
+    if arguments.iter().any(|a| a == "shifted") {
+        let seed: u32 = arguments.get(1).and_then(|s| s.parse().ok()).unwrap_or(1);
+        for link in &mut scenario.links {
+            for direction in [&mut link.down, &mut link.up] {
+                if let Capacity::Trace(_, offset) = &mut direction.capacity {
+                    *offset += Duration::from_secs(9) * seed;
+                }
+            }
+        }
+    }
     scenario.seed = arguments.get(1).and_then(|s| s.parse().ok()).unwrap_or(1);
     if let Some(flow) = scenario.traffic.first_mut() {
         if has("up") {
