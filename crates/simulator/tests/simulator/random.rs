@@ -108,7 +108,7 @@ fn every_loss_has_a_reason(scenario: &Scenario, outcome: &Outcome) -> Result<(),
     for report in outcome.homes.iter().chain(&outcome.concentrator) {
         let packets = report.entry.overflowed + report.counters.gave_up + report.exit.missed;
         // A super-packet has up to 44 segments.
-        reasons += report.entry.dropped + 44 * packets;
+        reasons += report.entry.dropped + report.counters.thinned + 44 * packets;
         inside += 44 * report.entry.packets + report.unacknowledged_bytes.div_ceil(50);
         if report.counters.inner_refused > 0 {
             return Err(format!("{} inner packets refused", report.counters.inner_refused));

@@ -99,7 +99,7 @@ mod tests {
         let taken: Vec<u16> = (0..8).map(|n| places.place(colliding(n), now, NONE)).collect();
         let shared = places.place(colliding(8), now, NONE);
         assert!(taken.contains(&shared));
-        let later = now + UNUSED - Duration::from_millis(1);
+        let later = now + (UNUSED - Duration::from_millis(1));
         for n in (0..8).filter(|n| *n != 3) {
             places.place(colliding(n), later, NONE);
         }

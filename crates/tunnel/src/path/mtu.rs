@@ -169,6 +169,8 @@ impl MtuSearch {
         if size > self.current && size <= self.ceiling {
             self.current = size;
             self.failed = self.failed.split_off(&(size + 1));
+            // A smaller one under way says nothing new, whatever becomes of it.
+            self.outstanding = self.outstanding.filter(|probe| probe.size > size);
             self.losses = None;
         }
     }

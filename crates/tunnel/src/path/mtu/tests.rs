@@ -219,3 +219,23 @@ fn an_unanswered_probe_times_out() {
     search.on_datagram_acked(100, Time::from_millis(10));
     assert_eq!(search.poll_probe(at), Some(1464));
 }
+
+#[test]
+fn a_probe_that_a_larger_one_has_made_needless_may_be_lost() {
+    let mut search = MtuSearch::new(1200, 1500 - HEADERS, HEADERS);
+    let mut now = Time::from_millis(5);
+    // The largest is lost, for now, while others arrive.
+    let first = search.poll_probe(now).unwrap();
+    search.on_datagram_acked(60, now);
+    search.on_probe_lost(first, now);
+    now += ROUND_TRIP;
+    let second = search.poll_probe(now).unwrap();
+    assert!(second < first);
+    search.on_datagram_acked(60, now);
+    // The first was only late.
+    search.on_probe_acked(first, now);
+    assert_eq!(search.current(), first);
+    // It was the ceiling: nothing is left to be searched.
+    search.on_probe_lost(second, now);
+    assert_eq!((search.poll_probe(now), search.next_deadline()), (None, None));
+}
