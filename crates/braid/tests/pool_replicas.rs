@@ -434,3 +434,86 @@ fn over_ssh_a_broken_connection_is_made_anew() {
         scene.verify();
     });
 }
+
+/// On a filesystem that isn't btrfs the streams themselves are kept: cut and gone on with, verified,
+/// thinned out without losing what others build on, restored, and replicated back.
+#[test]
+fn a_folder_without_btrfs_keeps_the_streams() {
+    in_private_mounts("a_folder_without_btrfs_keeps_the_streams", || {
+        let scene = Scene::new(30 << 20);
+        let archive = scene.folder.path().join("plain");
+        fs::create_dir(&archive).unwrap();
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "none", text(&archive)]).status();
+        assert!(mounted.unwrap().success());
+        let first = scene.snapshot();
+
+        // Killed in the middle; the same command goes on.
+        let part = archive.join(".braid-archive/part");
+        let mut sender = Process(
+            Command::new(BRAID)
+                .args(["pool", "replicate", "--limit", "100Mbit"])
+                .args([&scene.snapshots, &archive])
+                .spawn()
+                .unwrap(),
+        );
+        let until = Instant::now() + Duration::from_secs(60);
+        while fs::metadata(&part).map_or(0, |about| about.len()) < 5 << 20 {
+            assert!(Instant::now() < until, "it doesn't get on");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        sender.end();
+        let to_archive = ["replicate", text(&scene.snapshots), text(&archive)];
+        let report = json(&to_archive);
+        assert!(report["snapshots"][0]["resumed_at"].as_u64().unwrap() >= 4 << 20, "{report}");
+        for seed in 1..4 {
+            change(&scene.data, seed, 1 << 20);
+            scene.snapshot();
+            let report = json(&to_archive);
+            assert_eq!(report["snapshots"].as_array().unwrap().len(), 1, "{report}");
+            assert!(report["snapshots"][0]["stream_bytes"].as_u64().unwrap() < 3 << 20, "{report}");
+        }
+        let last = json(&["snapshot", "--list", "--into", text(&scene.snapshots)]);
+        let names: Vec<&str> =
+            (0..4).map(|number| last["snapshots"][number]["name"].as_str().unwrap()).collect();
+        let stored = |number: usize| archive.join(format!("{}.btrfs-stream", names[number]));
+
+        // By the files' own hashes, and against the originals.
+        assert_eq!(json(&["verify", text(&archive)])["same"], true);
+        let found = json(&["verify", text(&scene.snapshots), text(&archive)]);
+        assert_eq!(
+            (&found["same"], found["compared"].as_array().unwrap().len()),
+            (&true.into(), 4)
+        );
+
+        // Nothing goes that the newest builds on.
+        let retain = ["retain", text(&archive), "--policy", "1x1s(keep=1)", "--yes"];
+        let kept = json(&retain);
+        assert_eq!(kept["deleted"], 0, "{kept}");
+        assert!(kept.to_string().contains("base-of"), "{kept}");
+
+        // Back, as one subvolume and as replicas.
+        let back = scene.replicas.with_file_name("back");
+        let restored = json(&["restore", text(&stored(3)), "--to", text(&back)]);
+        assert_eq!(restored["way"], "streams");
+        let newest = scene.snapshots.join(names[3]);
+        assert_eq!(json(&["verify", text(&newest), text(&back)])["same"], true);
+        assert_eq!(fs::read_dir(back.parent().unwrap()).unwrap().count(), 1);
+        json(&["replicate", text(&archive), text(&scene.replicas)]);
+        scene.verify();
+
+        // A bit that rotted is found.
+        let rotten = stored(1);
+        let mut bytes = fs::read(&rotten).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        fs::write(&rotten, bytes).unwrap();
+        let output = braid(&["verify", text(&archive), "--json"]);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(first.exists());
+        // A base that is lost is found too.
+        fs::remove_file(stored(0)).unwrap();
+        let output = braid(&["restore", text(&stored(3)), "--to", text(&back.with_file_name("x"))]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains("isn't there"), "{said}");
+    });
+}

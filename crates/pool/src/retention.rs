@@ -57,6 +57,11 @@ pub enum Reason {
         /// The replica.
         replica: String,
     },
+    /// Stays: another that stays is stored as the difference to it.
+    BaseOf {
+        /// That other one.
+        snapshot: String,
+    },
     /// Goes: its interval has enough older ones.
     IntervalFull {
         /// The stage as it is written.
@@ -154,6 +159,9 @@ impl fmt::Display for Reason {
             Reason::Stage { stage, interval } => write!(f, "{stage}, interval {interval}"),
             Reason::LastCommonParent { replica } => {
                 write!(f, "replica {replica} needs it for the next incremental")
+            }
+            Reason::BaseOf { snapshot } => {
+                write!(f, "{snapshot} is stored as the difference to it")
             }
             Reason::IntervalFull { stage, interval, kept } => {
                 write!(f, "{stage}, interval {interval} is kept by {kept}")

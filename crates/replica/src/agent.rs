@@ -6,7 +6,7 @@ use crate::exact_path::ExactPath;
 use crate::manifest::{self, Manifest};
 use crate::sink;
 use crate::source::{self, Manner, Watch};
-use crate::wire::{Frame, LONGEST, Link, Message, Open, PROTOCOL, Work, unexpected};
+use crate::wire::{Frame, LONGEST, Link, Message, Open, PROTOCOL, Selection, Work, unexpected};
 use braid_units::Rate;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
@@ -22,6 +22,8 @@ pub enum Allowed {
     All,
     /// To receive below this folder, and to tell what is there.
     Into(PathBuf),
+    /// To send what is below this folder, and to tell what is there.
+    From(PathBuf),
 }
 
 /// Does what the other end asks for.
@@ -41,17 +43,24 @@ pub fn serve(mut link: Link, allowed: &Allowed) -> Result<(), Error> {
         other => return refuse(&mut link, unexpected(&Frame::Message(other))),
     };
     match work {
+        Work::Sink { .. } if matches!(allowed, Allowed::From(_)) => {
+            refuse(&mut link, allowed.refusal())
+        }
         Work::Sink { folder } => match allowed.place(&folder) {
             Ok(folder) => sink::serve(&mut link, &folder, &Watch::default()).map(drop),
             Err(error) => refuse(&mut link, error),
         },
-        Work::Source { selection, limit } => match allowed {
-            Allowed::All => {
+        Work::Source { .. } if matches!(allowed, Allowed::Into(_)) => {
+            refuse(&mut link, allowed.refusal())
+        }
+        Work::Source { selection, limit } => match allowed.place(&selection.path) {
+            Ok(path) => {
+                let selection = Selection { path: path.into(), ..selection };
                 let limit = limit.map(Rate::from_bytes_per_sec);
                 let manner = Manner { limit, ..Manner::default() };
                 source::serve(link, &selection, &manner).map(drop)
             }
-            Allowed::Into(_) => refuse(&mut link, not_allowed()),
+            Err(error) => refuse(&mut link, error),
         },
         Work::Manifest { folder } => match allowed.place(&folder) {
             Ok(folder) => tell_manifest(&mut link, &folder),
@@ -66,20 +75,24 @@ impl Allowed {
         let asked = asked.as_path();
         match self {
             Allowed::All => Ok(asked.to_owned()),
-            Allowed::Into(folder) => {
+            Allowed::Into(folder) | Allowed::From(folder) => {
                 let inside = asked.strip_prefix("/").unwrap_or(asked);
                 let is_plain = |part| matches!(part, std::path::Component::Normal(_));
                 match inside.components().all(is_plain) {
                     true => Ok(folder.join(inside)),
-                    false => Err(not_allowed()),
+                    false => Err(self.refusal()),
                 }
             }
         }
     }
-}
 
-fn not_allowed() -> Error {
-    Error::Refused("this listener only takes replicas into its folder".to_owned())
+    fn refusal(&self) -> Error {
+        let text = match self {
+            Allowed::From(_) => "this listener only sends what is in its folder",
+            _ => "this listener only takes replicas into its folder",
+        };
+        Error::Refused(text.to_owned())
+    }
 }
 
 fn refuse(link: &mut Link, error: Error) -> Result<(), Error> {

@@ -1,6 +1,7 @@
 //! Snapshots, and their replicas elsewhere.
 
 pub mod agent;
+pub mod archive;
 pub mod chain;
 pub mod clone;
 mod error;

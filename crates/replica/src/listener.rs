@@ -5,11 +5,14 @@
 use crate::agent::{self, Allowed};
 use crate::error::Error;
 use crate::wire::Link;
+use socket2::{Domain, Socket, Type};
+use std::ffi::CStr;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::time::Duration;
 
 /// A key that both ends know.
@@ -31,6 +34,29 @@ impl Key {
             )));
         }
         Ok(Key(blake3::derive_key("braid 2026 replication listener key", secret)))
+    }
+
+    /// As [`Key::load`]; where there is no such file a new key is made and written
+    /// there, for its owner only. Says whether it is new.
+    ///
+    /// # Errors
+    /// As of [`Key::load`]; the file can't be written.
+    pub fn load_or_make(path: &Path) -> Result<(Key, bool), Error> {
+        let writing = |error| Error::io("writing the key", path, error);
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder).map_err(writing)?;
+        }
+        let new = File::options().write(true).create_new(true).mode(0o600).open(path);
+        let is_new = match new {
+            Ok(mut file) => {
+                let text = blake3::Hash::from_bytes(random().map_err(writing)?).to_hex();
+                writeln!(file, "{text}").and_then(|()| file.sync_all()).map_err(writing)?;
+                true
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
+            Err(error) => return Err(writing(error)),
+        };
+        Ok((Key::load(path)?, is_new))
     }
 
     /// What proves that who says it knows the key; `role` keeps one end's proof
@@ -58,36 +84,166 @@ const LISTENER: u8 = 1;
 const CALLER: u8 = 2;
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Takes replicas into `folder` from whoever calls and knows the key, one
+/// Does what is `allowed` for whoever calls at `address` and knows the key, one
 /// caller a thread; ends only with an error.
+///
+/// Only calls that come in by the device which has the address are heard, so one
+/// in the tunnel can't be reached from outside. While no device has it (the
+/// tunnel is down), or when it comes back on another, this waits and listens again.
 ///
 /// # Errors
 /// The address can't be listened on.
 pub fn serve(
-    listener: &TcpListener,
-    folder: &Path,
+    address: SocketAddr,
+    allowed: &Allowed,
     key: &Key,
     told: impl Fn(&str) + Send + Sync,
 ) -> Result<(), Error> {
+    if address.ip().is_unspecified() {
+        return Err(Error::Refused(format!(
+            "{address} is every address of this computer, and what is sent isn't encrypted: name \
+             the tunnel's own"
+        )));
+    }
     let told = &told;
     std::thread::scope(|scope| {
-        for socket in listener.incoming() {
-            let failed = |error| Error::Io { doing: "taking a call".to_owned(), error };
-            let socket = socket.map_err(failed)?;
-            let (folder, key) = (PathBuf::from(folder), key.clone());
-            scope.spawn(move || {
-                let caller = socket.peer_addr().map_or_else(|e| e.to_string(), |a| a.to_string());
-                notice_death(socket.as_raw_fd());
-                let outcome = shake_hands(socket, LISTENER, &key)
-                    .and_then(|link| agent::serve(link, &Allowed::Into(folder)));
-                match outcome {
-                    Ok(()) => told(&format!("{caller}: done")),
-                    Err(error) => told(&format!("{caller}: {error}")),
+        let mut waits = false;
+        loop {
+            let Some(device) = Device::with(address.ip())? else {
+                if !std::mem::replace(&mut waits, true) {
+                    told(&format!("waiting until this computer has the address {}", address.ip()));
                 }
+                std::thread::sleep(LOOK_AGAIN);
+                continue;
+            };
+            let socket = match listen(address, &device) {
+                // It went away just now.
+                Err(error) if error.raw_os_error() == Some(libc::ENODEV) => continue,
+                other => other.map_err(|error| Error::Io {
+                    doing: format!("listening on {address}"),
+                    error,
+                })?,
+            };
+            waits = false;
+            told(&format!("listening on {address} ({})", device.name));
+            while Device::with(address.ip())?.as_ref() == Some(&device) {
+                let Some(caller) = next_caller(&socket)? else { continue };
+                scope.spawn(move || attend(caller, allowed, key, told));
+            }
+        }
+    })
+}
+
+fn attend(socket: TcpStream, allowed: &Allowed, key: &Key, told: &(impl Fn(&str) + Sync)) {
+    let caller = socket.peer_addr().map_or_else(|e| e.to_string(), |a| a.to_string());
+    notice_death(socket.as_raw_fd());
+    match shake_hands(socket, LISTENER, key).and_then(|link| agent::serve(link, allowed)) {
+        Ok(()) => told(&format!("{caller}: done")),
+        Err(error) => told(&format!("{caller}: {error}")),
+    }
+}
+
+/// How often the address is looked for.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// Callers who wait for being taken.
+const BACKLOG: libc::c_int = 16;
+
+fn listen(address: SocketAddr, device: &Device) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    socket.set_reuse_address(true)?;
+    socket.bind_device(Some(device.name.as_bytes()))?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+/// Who calls within a moment.
+fn next_caller(socket: &Socket) -> Result<Option<TcpStream>, Error> {
+    let failed = |error| Error::Io { doing: "taking a call".to_owned(), error };
+    let mut wait = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one structure, which outlives the call.
+    if unsafe { libc::poll(&raw mut wait, 1, LOOK_AGAIN.as_millis() as libc::c_int) } <= 0 {
+        return Ok(None);
+    }
+    let caller = match socket.accept() {
+        Ok((caller, _)) => caller,
+        // Who hung up before being heard is no reason to stop.
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::WouldBlock
+                    | io::ErrorKind::Interrupted
+                    | io::ErrorKind::ConnectionAborted
+            ) =>
+        {
+            return Ok(None);
+        }
+        Err(error) => return Err(failed(error)),
+    };
+    // A connection outlives the device: the daemon may be started anew.
+    caller.bind_device(None).map_err(failed)?;
+    caller.set_nonblocking(false).map_err(failed)?;
+    Ok(Some(caller.into()))
+}
+
+/// A network device. The number tells one that was made anew from its namesake.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Device {
+    name: String,
+    index: u32,
+}
+
+impl Device {
+    /// The one that has `address`.
+    fn with(address: IpAddr) -> Result<Option<Device>, Error> {
+        let mut first = std::ptr::null_mut();
+        // SAFETY: `first` is valid for writes.
+        if unsafe { libc::getifaddrs(&raw mut first) } < 0 {
+            let error = io::Error::last_os_error();
+            return Err(Error::Io {
+                doing: "asking for this computer's addresses".to_owned(),
+                error,
             });
         }
-        Ok(())
-    })
+        let mut found = None;
+        let mut next: *const libc::ifaddrs = first;
+        // SAFETY: entries of the list are valid until it is freed.
+        while let (None, Some(entry)) = (&found, unsafe { next.as_ref() }) {
+            next = entry.ifa_next;
+            // SAFETY: as the list says, each address is a sockaddr of its family or null.
+            if unsafe { ip_of(entry.ifa_addr) } == Some(address) {
+                // SAFETY: a device's name ends with zero.
+                let name = unsafe { CStr::from_ptr(entry.ifa_name) };
+                // SAFETY: as above.
+                let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
+                found = Some(Device { name: name.to_string_lossy().into_owned(), index });
+            }
+        }
+        // SAFETY: the list came from getifaddrs and isn't used any more.
+        unsafe { libc::freeifaddrs(first) };
+        Ok(found)
+    }
+}
+
+/// # Safety
+/// `address` is null, or a valid socket address of the family that it names.
+unsafe fn ip_of(address: *const libc::sockaddr) -> Option<IpAddr> {
+    // SAFETY: the caller's promise.
+    let family = unsafe { address.as_ref() }?.sa_family;
+    match libc::c_int::from(family) {
+        libc::AF_INET => {
+            // SAFETY: the family says so.
+            let address = unsafe { &*address.cast::<libc::sockaddr_in>() };
+            Some(Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr)).into())
+        }
+        libc::AF_INET6 => {
+            // SAFETY: the family says so.
+            let address = unsafe { &*address.cast::<libc::sockaddr_in6>() };
+            Some(Ipv6Addr::from(address.sin6_addr.s6_addr).into())
+        }
+        _ => None,
+    }
 }
 
 /// The caller's side of a connection that was just made.

@@ -1,8 +1,11 @@
 //! Back from a snapshot.
 
+use crate::archive;
 use crate::error::Error;
 use crate::exact_path::ExactPath;
 use crate::files::{copy, rename_new};
+use crate::replicate::inside_this_process;
+use crate::source::{self, Manner};
 use crate::subvolume;
 use crate::timestamp;
 use serde::Serialize;
@@ -28,6 +31,8 @@ pub struct Restoration {
 pub enum Way {
     /// As a writable subvolume: at once, and without using space.
     Subvolume,
+    /// As a writable subvolume, made of stored streams.
+    Streams,
     /// As a copy, that shares its data with the snapshot where it can.
     Copy,
 }
@@ -50,7 +55,10 @@ impl Restoration {
     /// The source isn't there, or something is at the target and isn't to be
     /// replaced.
     pub fn plan(&self, now: SystemTime) -> Result<Restored, Error> {
-        fs::symlink_metadata(&self.from).map_err(|e| Error::io("looking at", &self.from, e))?;
+        let stored = archive::entry_at(&self.from);
+        if stored.is_none() {
+            fs::symlink_metadata(&self.from).map_err(|e| Error::io("looking at", &self.from, e))?;
+        }
         let (folder, name) = split(&self.to)?;
         let moved_aside = match fs::symlink_metadata(&self.to) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
@@ -67,9 +75,16 @@ impl Restoration {
                 Some(folder.join(aside))
             }
         };
-        let way = match self.is_subvolume_of(&folder) {
-            true => Way::Subvolume,
-            false => Way::Copy,
+        let way = match stored {
+            Some(_) if !subvolume::is_btrfs(&subvolume::open_folder(&folder)?) => {
+                return Err(Error::Refused(format!(
+                    "{} is not on btrfs, so a stored stream can't be carried out there",
+                    folder.display()
+                )));
+            }
+            Some(_) => Way::Streams,
+            None if self.is_subvolume_of(&folder) => Way::Subvolume,
+            None => Way::Copy,
         };
         Ok(Restored { way, to: self.to.as_path().into(), moved_aside: moved_aside.map(Into::into) })
     }
@@ -99,6 +114,7 @@ impl Restoration {
                 subvolume::snapshot(&root, &into, part, false)
                     .map_err(|e| Error::io("making the subvolume", &unfinished, e))?;
             }
+            Way::Streams => self.carry_out_streams(&folder, &unfinished)?,
             Way::Copy => copy(&self.from, &unfinished)?,
         }
         if let Some(aside) = &plan.moved_aside {
@@ -106,6 +122,33 @@ impl Restoration {
         }
         rename_new(&unfinished, &self.to)?;
         Ok(plan)
+    }
+
+    /// Receives what the stream builds on and itself into a folder beside, from which the result is
+    /// a snapshot; interrupted, that goes on.
+    fn carry_out_streams(&self, folder: &Path, unfinished: &Path) -> Result<(), Error> {
+        let Some((archive, entry)) = archive::entry_at(&self.from) else {
+            return Err(Error::Refused(format!("{} is no stored stream", self.from.display())));
+        };
+        let part = unfinished.file_name().unwrap_or_default();
+        let mut staging = part.to_owned();
+        staging.push(".streams");
+        let staging = folder.join(staging);
+        let choice = source::stored(archive, Some(&[entry.uuid()]))?;
+        let names: Vec<OsString> = choice.wanted.iter().map(|one| one.name.clone()).collect();
+        inside_this_process(&staging, |link| {
+            source::serve_chosen(link, choice, &Manner::default())
+        })?;
+        let (root, _) = subvolume::open(&staging.join(entry.begin.name.as_path()))?;
+        let into = subvolume::open_folder(folder)?;
+        subvolume::snapshot(&root, &into, part, false)
+            .map_err(|e| Error::io("making the subvolume", unfinished, e))?;
+        let inside = subvolume::open_folder(&staging)?;
+        for name in names.iter().rev() {
+            subvolume::delete(&inside, name)
+                .map_err(|e| Error::io("deleting the subvolume", &staging.join(name), e))?;
+        }
+        fs::remove_dir_all(&staging).map_err(|e| Error::io("removing", &staging, e))
     }
 
     fn is_subvolume_of(&self, folder: &Path) -> bool {

@@ -1,9 +1,10 @@
 //! Which snapshots of a folder stay, and the deletion of the others.
 
+use crate::archive;
 use crate::error::Error;
 use crate::exact_path::ExactPath;
 use crate::snapshot::{self, Present};
-use crate::source::Replicas;
+use crate::source::{Replicas, series_of};
 use crate::{sink, subvolume};
 use braid_pool::retention::{CommonParent, Policy, Reason, Snapshot, select};
 use braid_pool::uuid::Uuid;
@@ -30,7 +31,11 @@ pub struct Verdict {
 /// # Errors
 /// The folder or its records can't be read.
 pub fn judge(folder: &Path, policy: &Policy) -> Result<Vec<Verdict>, Error> {
-    let present = snapshot::list(folder)?;
+    let stored = archive::entries(folder)?;
+    let present = match stored.is_empty() {
+        true => snapshot::list(folder)?,
+        false => stored.iter().map(stored_one).collect(),
+    };
     let parents = common_parents(folder, &present)?;
     let mut series: BTreeMap<&ExactPath, Vec<&Present>> = BTreeMap::new();
     for one in &present {
@@ -52,7 +57,40 @@ pub fn judge(folder: &Path, policy: &Policy) -> Result<Vec<Verdict>, Error> {
             }));
         }
     }
+    keep_bases(&mut verdicts, &stored);
     Ok(verdicts)
+}
+
+/// What a stored stream builds on stays as long as it does.
+fn keep_bases(verdicts: &mut [Verdict], stored: &[archive::Entry]) {
+    // Bases come before what builds on them, so backwards each is reached after all that need it.
+    for entry in stored.iter().rev() {
+        let is_it = |verdict: &&Verdict| verdict.uuid == entry.uuid() && verdict.keep;
+        let Some(child) = verdicts.iter().find(is_it).map(|verdict| verdict.name.to_string())
+        else {
+            continue;
+        };
+        let is_base = |verdict: &&mut Verdict| Some(verdict.uuid) == entry.begin.stream.parent;
+        if let Some(base) = verdicts.iter_mut().find(is_base) {
+            let reason = Reason::BaseOf { snapshot: child };
+            match base.keep {
+                true => base.because.push(reason),
+                false => base.because = vec![reason],
+            }
+            base.keep = true;
+        }
+    }
+}
+
+fn stored_one(entry: &archive::Entry) -> Present {
+    let name = entry.begin.name.clone();
+    Present {
+        series: series_of(name.as_name()).to_owned().into(),
+        taken: snapshot::time_in(name.as_name()).unwrap_or_default(),
+        uuid: entry.uuid(),
+        received_uuid: Some(entry.uuid()),
+        name,
+    }
 }
 
 /// Deletes those that don't stay; returns how many that were.
@@ -62,6 +100,17 @@ pub fn judge(folder: &Path, policy: &Policy) -> Result<Vec<Verdict>, Error> {
 pub fn carry_out(folder: &Path, verdicts: &[Verdict]) -> Result<usize, Error> {
     let inside = subvolume::open_folder(folder)?;
     let mut deleted = 0;
+    // Newer streams build on older ones, so the newest goes first.
+    for entry in archive::entries(folder)?.iter().rev() {
+        let goes = |verdict: &Verdict| !verdict.keep && verdict.uuid == entry.uuid();
+        if verdicts.iter().any(goes) {
+            entry.delete(folder)?;
+            deleted += 1;
+        }
+    }
+    if deleted > 0 || archive::is_archive(folder) {
+        return Ok(deleted);
+    }
     for verdict in verdicts.iter().filter(|verdict| !verdict.keep) {
         let path = folder.join(verdict.name.as_path());
         let (_, now) = subvolume::open(&path)?;

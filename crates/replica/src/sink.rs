@@ -1,4 +1,4 @@
-//! The receiving end of a replication: a folder on btrfs.
+//! The receiving end of a replication: a folder on btrfs (on another filesystem: [`archive`]).
 //!
 //! `btrfs receive` can't go on in the middle of a stream, so this carries out
 //! the stream by itself, in a subvolume with a name of its own beside the
@@ -11,11 +11,12 @@ mod lock;
 mod note;
 mod receiving;
 
-use crate::chain::BLOCK;
+use crate::archive;
+use crate::chain::{BLOCK, Chain};
 use crate::error::Error;
 use crate::source::Watch;
 use crate::subvolume::{self, SendKind, Subvolume};
-use crate::wire::{Begin, Frame, Inventory, Link, Message, Present, Unfinished};
+use crate::wire::{Begin, Block, Frame, Inventory, Link, Message, Present, Unfinished};
 use journal::Journal;
 use receiving::{Receiving, Room};
 use std::fs;
@@ -25,10 +26,15 @@ use std::time::Duration;
 
 use journal::WORK;
 pub(crate) use journal::write_durably;
+pub(crate) use lock::Lock;
+pub(crate) use receiving::check_plain_name;
 
 /// A source says something at least every few seconds; one that is silent for
 /// so long is gone, also when the network doesn't say so.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Nobody waits for acknowledgements inside a process; they only tell that the sink lives.
+const ACK_INSIDE: u64 = 64;
 
 /// What came.
 #[derive(Debug, Default)]
@@ -55,15 +61,28 @@ pub fn serve(link: &mut Link, folder: &Path, watch: &Watch) -> Result<Received, 
 }
 
 fn receive_all(link: &mut Link, folder: &Path, watch: &Watch) -> Result<Received, Error> {
+    fs::create_dir_all(folder).map_err(|e| Error::io("making the folder", folder, e))?;
+    if !subvolume::is_btrfs(&subvolume::open_folder(folder)?) {
+        return archive::receive_all(link, folder, watch);
+    }
     let room = Room::enter(folder)?;
     room.tidy()?;
     link.say(Message::Inventory(inventory(&room)?))?;
+    take_all(link, watch, |link, begin| receive(link, &room, begin, watch))
+}
+
+/// Takes one snapshot after the other, until the source has no more.
+pub(crate) fn take_all(
+    link: &mut Link,
+    watch: &Watch,
+    mut receive: impl FnMut(&mut Link, Begin) -> Result<(), Error>,
+) -> Result<Received, Error> {
     let mut received = Received::default();
     loop {
         match link.hear(PATIENCE)? {
             Message::Begin(begin) => {
                 let name = begin.name.clone();
-                receive(link, &room, begin, watch)?;
+                receive(link, begin)?;
                 watch.done.fetch_add(1, Ordering::Relaxed);
                 received.names.push(name);
             }
@@ -78,7 +97,7 @@ fn receive_all(link: &mut Link, folder: &Path, watch: &Watch) -> Result<Received
 
 fn receive(link: &mut Link, room: &Room, begin: Begin, watch: &Watch) -> Result<(), Error> {
     let mut receiving = Receiving::resume_or_begin(room, begin)?;
-    let outcome = carry_out(link, room, &mut receiving, watch);
+    let outcome = carry_out(link, &mut receiving, watch);
     if let Err(error) = &outcome {
         // What is here is kept for the next try, and made to survive a crash.
         if error.is_passing() {
@@ -88,13 +107,25 @@ fn receive(link: &mut Link, room: &Room, begin: Begin, watch: &Watch) -> Result<
     outcome
 }
 
-fn carry_out<'a>(
+/// A stream that is being taken.
+pub(crate) trait Taking {
+    /// Whole blocks that needn't come again, and the chain over them.
+    fn has(&self) -> (u64, Chain);
+    /// Takes the next block; returns how many have come.
+    fn take(&mut self, block: &Block) -> Result<u64, Error>;
+    /// Back to the stream's first byte.
+    fn restart(&mut self) -> Result<(), Error>;
+    /// All has come.
+    fn finish(&mut self, blocks: u64, chain: [u8; 32]) -> Result<(), Error>;
+}
+
+/// One stream, from where it is.
+pub(crate) fn carry_out(
     link: &mut Link,
-    room: &'a Room,
-    receiving: &mut Receiving<'a>,
+    receiving: &mut impl Taking,
     watch: &Watch,
 ) -> Result<(), Error> {
-    let ready = |receiving: &Receiving| {
+    let ready = |receiving: &dyn Taking| {
         let (blocks, chain) = receiving.has();
         Message::Ready { blocks, chain: chain.bytes() }
     };
@@ -103,14 +134,14 @@ fn carry_out<'a>(
         match link.incoming.next(PATIENCE)? {
             Frame::Data(block) => {
                 let blocks = receiving.take(&block)?;
-                link.out.send(Frame::Ack(blocks))?;
-                watch.moved(block.len() as u64, blocks * BLOCK as u64);
+                if !link.is_inside() || blocks % ACK_INSIDE == 0 {
+                    link.out.send(Frame::Ack(blocks))?;
+                }
+                watch.moved(block.bytes.len() as u64, blocks * BLOCK as u64);
             }
             Frame::Ping => {}
             Frame::Message(Message::Restart) => {
-                let begin = receiving.begin().clone();
-                receiving.abandon()?;
-                *receiving = Receiving::begin_afresh(room, begin)?;
+                receiving.restart()?;
                 link.say(ready(receiving))?;
             }
             Frame::Message(Message::End { blocks, chain }) => {
@@ -127,6 +158,9 @@ fn carry_out<'a>(
 /// # Errors
 /// It is being received, or can't be deleted.
 pub fn abandon(folder: &Path) -> Result<Option<Begin>, Error> {
+    if !subvolume::is_btrfs(&subvolume::open_folder(folder)?) {
+        return archive::abandon(folder);
+    }
     let room = Room::enter(folder)?;
     room.tidy()?;
     let Some(journal) = Journal::load(folder)? else { return Ok(None) };
@@ -153,7 +187,13 @@ fn inventory(room: &Room) -> Result<Inventory, Error> {
         })
         .collect();
     let unfinished = Journal::load(room.path())?.map(|journal| journal.begin.stream);
-    Ok(Inventory { place: room.place()?, present, unfinished, accepts: room.accepts() })
+    Ok(Inventory {
+        place: room.place()?,
+        present,
+        unfinished,
+        accepts: room.accepts(),
+        not_to_build_on: vec![],
+    })
 }
 
 /// The read-only subvolumes in a folder, with their names.

@@ -122,9 +122,14 @@ pub fn list(folder: &Path) -> Result<Vec<Present>, Error> {
 }
 
 fn taken(name: &OsStr, about: &Subvolume) -> Duration {
-    let by_name = name.to_str().and_then(|name| name.rsplit_once('.'));
-    let time = by_name.and_then(|(_, time)| timestamp::parse(time)).unwrap_or(about.made_at);
-    time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+    let made = || about.made_at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    time_in(name).unwrap_or_else(made)
+}
+
+/// The time that a snapshot's name tells, since the Unix epoch.
+pub(crate) fn time_in(name: &OsStr) -> Option<Duration> {
+    let (_, time) = name.to_str()?.rsplit_once('.')?;
+    timestamp::parse(time)?.duration_since(SystemTime::UNIX_EPOCH).ok()
 }
 
 /// A subvolume's path as a name. No snapshot's name begins with a dot.

@@ -8,7 +8,9 @@ mod stream;
 mod throttle;
 mod watch;
 
+pub(crate) use choose::stored;
 pub use choose::{Choice, Snapshot, chosen, series_of};
+pub(crate) use kernel::StreamOf;
 pub use records::{Replica, Replicas};
 pub use watch::Watch;
 
@@ -179,6 +181,9 @@ fn send_all(
 
 /// How a snapshot is sent: as it was begun, where that can go on.
 fn plan(snapshot: &Snapshot, nearby: &[Snapshot], inventory: &Inventory) -> Result<Begin, Error> {
+    if let Some(begin) = &snapshot.stored {
+        return Ok(begin.clone());
+    }
     let about = fs::metadata(&snapshot.path)
         .map_err(|error| Error::io("looking at", &snapshot.path, error))?;
     let there = |other: &Snapshot| {
@@ -191,7 +196,9 @@ fn plan(snapshot: &Snapshot, nearby: &[Snapshot], inventory: &Inventory) -> Resu
     };
     let afresh = || Unfinished {
         uuid: snapshot.uuid(),
-        parent: parent_for(snapshot, nearby, there).map(Snapshot::uuid),
+        parent: parent_for(snapshot, nearby, there)
+            .map(Snapshot::uuid)
+            .filter(|parent| !inventory.not_to_build_on.contains(parent)),
         kind,
     };
     let can_go_on = |begun: &Unfinished| {

@@ -1,6 +1,7 @@
 //! Whether a replica is what it should be, file by file.
 
 use crate::agent::threads;
+use crate::archive;
 use crate::error::Error;
 use crate::exact_path::ExactPath;
 use crate::manifest::{self, Difference, Line, Manifest};
@@ -42,6 +43,11 @@ pub fn verify(
     connector: &Connector,
     hashed: &AtomicU64,
 ) -> Result<Vec<Finding>, Error> {
+    if let Place::Local(folder) = copy
+        && archive::is_archive(folder)
+    {
+        return archive::verify(Some(original), folder, hashed);
+    }
     let snapshots = match subvolume::is_subvolume(original) {
         true => vec![],
         false => crate::sink::snapshots_in(original)?,
@@ -53,6 +59,20 @@ pub fn verify(
         verify_one(&original.join(&name), &copy.join(Path::new(&name)), connector, hashed)
     });
     each.collect()
+}
+
+/// Looks whether stored streams are still what was stored, and complete.
+///
+/// # Errors
+/// There are none in `folder`, or they can't be read.
+pub fn verify_stored(folder: &Path, hashed: &AtomicU64) -> Result<Vec<Finding>, Error> {
+    if !archive::is_archive(folder) {
+        return Err(Error::Refused(format!(
+            "{} holds no stored streams; name original and replica",
+            folder.display()
+        )));
+    }
+    archive::verify(None, folder, hashed)
 }
 
 fn verify_one(

@@ -5,7 +5,7 @@ mod frame;
 mod link;
 mod message;
 
-pub use frame::{Frame, FrameError, LONGEST};
+pub use frame::{Block, Frame, FrameError, LONGEST};
 pub(crate) use link::unexpected;
 pub use link::{Incoming, Link, Outgoing};
 pub use message::{

@@ -9,6 +9,7 @@ mod ip_versions;
 mod limits;
 mod modes;
 mod public_prefix;
+mod replication;
 mod restart;
 mod side;
 mod traffic;

@@ -61,7 +61,7 @@ pub fn transfer(
         // difference to the nearest relative.
         let (parent_uuid, made_in) = (Some(family(about)), about.made_in);
         let about = Subvolume { parent_uuid, made_in, ..of_snapshot };
-        wanted.push(Snapshot { name, path, about });
+        wanted.push(Snapshot { name, path, about, stored: None });
     }
     wanted.sort_by_key(|snapshot| snapshot.about.made_in);
     let choice = Choice { folder, nearby: wanted.clone(), wanted };

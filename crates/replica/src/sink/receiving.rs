@@ -1,3 +1,4 @@
+use super::Taking;
 use super::journal::{Checkpoint, FOLDER, Journal, WORK};
 use super::lock::Lock;
 use super::note::{Circumstances, Note, Progress};
@@ -6,7 +7,7 @@ use crate::error::Error;
 use crate::files::rename_new;
 use crate::stream::{Applier, Command, Lenders, Reader, StreamError};
 use crate::subvolume::{self, SendKind, Subvolume};
-use crate::wire::{Begin, Unfinished};
+use crate::wire::{Begin, Block, Unfinished};
 use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -283,24 +284,50 @@ impl<'a> Receiving<'a> {
         })
     }
 
-    /// What is being received.
-    pub fn begin(&self) -> &Begin {
-        &self.journal.begin
+    /// Makes the state so far survive a crash of the system.
+    pub fn checkpoint(&mut self) -> Result<(), Error> {
+        self.checked_at = Instant::now();
+        let before = self.journal.checkpoint.take();
+        if before.as_ref().is_some_and(|checkpoint| checkpoint.progress == self.progress) {
+            self.journal.checkpoint = before;
+            return Ok(());
+        }
+        let number = before.as_ref().map_or(1, |checkpoint| checkpoint.number + 1);
+        let name = Checkpoint::name(number);
+        let path = self.room.path.join(FOLDER).join(&name);
+        subvolume::snapshot(self.applier.root(), &self.room.inside, OsStr::new(&name), true)
+            .map_err(|e| Error::io("making the checkpoint", &path, e))?;
+        let uuid = subvolume::open(&path)?.1.uuid;
+        self.journal.checkpoint = Some(Checkpoint { number, uuid, progress: self.progress });
+        self.journal.save(&self.room.path)?;
+        self.room.delete_checkpoints(Some(number))
     }
 
-    /// Whole blocks that needn't come again, and the chain over them.
-    pub fn has(&self) -> (u64, Chain) {
+    /// The filesystem refused compressed data (another sector size, or an old
+    /// kernel): from now on it is sent unpacked.
+    fn want_plain(&self, error: Error) -> Result<Error, Error> {
+        let Error::Io { error: reason, .. } = &error else { return Ok(error) };
+        if !matches!(reason.raw_os_error(), Some(libc::EINVAL | libc::ENOTTY | libc::ENOSPC)) {
+            return Ok(error);
+        }
+        let path = self.room.path.join(FOLDER).join(PLAIN_ONLY);
+        File::create(&path).map_err(|e| Error::io("writing", &path, e))?;
+        Ok(Error::Connection(format!("{error}; the next try sends without compression")))
+    }
+}
+
+impl Taking for Receiving<'_> {
+    fn has(&self) -> (u64, Chain) {
         (self.blocks, self.chain)
     }
 
-    /// Carries out the commands that the next block completes; returns how many
-    /// blocks have come.
-    pub fn take(&mut self, block: &[u8]) -> Result<u64, Error> {
+    fn take(&mut self, block: &Block) -> Result<u64, Error> {
+        let Block { bytes: block, chain } = block;
         if block.is_empty() || block.len() > BLOCK {
             return Err(Error::Remote(format!("a block of {} bytes came", block.len())));
         }
         self.blocks += 1;
-        self.chain = self.chain.after(block);
+        self.chain = chain.unwrap_or_else(|| self.chain.after(block));
         self.ahead.push_back(self.chain);
         let skip = std::mem::take(&mut self.skip).min(block.len());
         self.reader.feed(block.get(skip..).unwrap_or_default());
@@ -337,27 +364,13 @@ impl<'a> Receiving<'a> {
         Ok(self.blocks)
     }
 
-    /// Makes the state so far survive a crash of the system.
-    pub fn checkpoint(&mut self) -> Result<(), Error> {
-        self.checked_at = Instant::now();
-        let before = self.journal.checkpoint.take();
-        if before.as_ref().is_some_and(|checkpoint| checkpoint.progress == self.progress) {
-            self.journal.checkpoint = before;
-            return Ok(());
-        }
-        let number = before.as_ref().map_or(1, |checkpoint| checkpoint.number + 1);
-        let name = Checkpoint::name(number);
-        let path = self.room.path.join(FOLDER).join(&name);
-        subvolume::snapshot(self.applier.root(), &self.room.inside, OsStr::new(&name), true)
-            .map_err(|e| Error::io("making the checkpoint", &path, e))?;
-        let uuid = subvolume::open(&path)?.1.uuid;
-        self.journal.checkpoint = Some(Checkpoint { number, uuid, progress: self.progress });
-        self.journal.save(&self.room.path)?;
-        self.room.delete_checkpoints(Some(number))
+    fn restart(&mut self) -> Result<(), Error> {
+        self.room.clear(&self.journal)?;
+        *self = Receiving::begin_afresh(self.room, self.journal.begin.clone())?;
+        Ok(())
     }
 
-    /// Completes the replica.
-    pub fn finish(&mut self, blocks: u64, chain: [u8; 32]) -> Result<(), Error> {
+    fn finish(&mut self, blocks: u64, chain: [u8; 32]) -> Result<(), Error> {
         if !self.ended {
             return Err(StreamError::Truncated(self.progress.position).into());
         }
@@ -372,23 +385,6 @@ impl<'a> Receiving<'a> {
         syncfs(root).map_err(io)?;
         subvolume::set_received(root, stream.uuid, transaction).map_err(io)?;
         self.room.give_name(root, &self.journal)
-    }
-
-    /// Deletes it.
-    pub fn abandon(&mut self) -> Result<(), Error> {
-        self.room.clear(&self.journal)
-    }
-
-    /// The filesystem refused compressed data (another sector size, or an old
-    /// kernel): from now on it is sent unpacked.
-    fn want_plain(&self, error: Error) -> Result<Error, Error> {
-        let Error::Io { error: reason, .. } = &error else { return Ok(error) };
-        if !matches!(reason.raw_os_error(), Some(libc::EINVAL | libc::ENOTTY | libc::ENOSPC)) {
-            return Ok(error);
-        }
-        let path = self.room.path.join(FOLDER).join(PLAIN_ONLY);
-        File::create(&path).map_err(|e| Error::io("writing", &path, e))?;
-        Ok(Error::Connection(format!("{error}; the next try sends without compression")))
     }
 }
 
@@ -405,7 +401,8 @@ impl Room {
     }
 }
 
-fn check_name(room: &Room, begin: &Begin) -> Result<(), Error> {
+/// A snapshot's name is one name and none of ours.
+pub(crate) fn check_plain_name(begin: &Begin) -> Result<(), Error> {
     let name = begin.name.as_name();
     let is_plain = Path::new(name).components().count() == 1
         && Path::new(name).file_name() == Some(name)
@@ -413,6 +410,12 @@ fn check_name(room: &Room, begin: &Begin) -> Result<(), Error> {
     if !is_plain || name.len() > 255 {
         return Err(Error::Refused(format!("{name:?} can't be a snapshot's name")));
     }
+    Ok(())
+}
+
+fn check_name(room: &Room, begin: &Begin) -> Result<(), Error> {
+    check_plain_name(begin)?;
+    let name = begin.name.as_name();
     let path = room.path.join(name);
     match room.subvolume(name) {
         Some((_, about)) if !about.read_only && about.received_uuid.is_none() => {

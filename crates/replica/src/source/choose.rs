@@ -1,9 +1,10 @@
+use crate::archive;
 use crate::error::Error;
 use crate::sink::snapshots_in;
 use crate::subvolume::{self, Subvolume};
-use crate::wire::Selection;
+use crate::wire::{Begin, Selection};
 use braid_pool::uuid::Uuid;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,8 @@ pub struct Snapshot {
     pub path: PathBuf,
     /// What the filesystem knows of it.
     pub about: Subvolume,
+    /// As what its stream was stored, if it is such a stream.
+    pub stored: Option<Begin>,
 }
 
 impl Snapshot {
@@ -42,14 +45,21 @@ pub struct Choice {
 /// There is no snapshot, or a subvolume that isn't read-only.
 pub fn chosen(selection: &Selection) -> Result<Choice, Error> {
     let path = selection.path.as_path();
+    if let Some((folder, entry)) = archive::entry_at(path) {
+        return stored(folder, Some(&[entry.uuid()]));
+    }
     let path = std::fs::canonicalize(path).map_err(|e| Error::io("looking at", path, e))?;
+    if archive::is_archive(&path) {
+        return newest_stored(path, selection.newest);
+    }
     if let Ok((_, about)) = subvolume::open(&path)
         && about.read_only
     {
         let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
             return Err(none(&path));
         };
-        let wanted = vec![Snapshot { name: name.to_owned(), path: path.clone(), about }];
+        let wanted =
+            vec![Snapshot { name: name.to_owned(), path: path.clone(), about, stored: None }];
         let nearby = all_in(folder)?;
         return Ok(Choice { folder: folder.to_owned(), wanted, nearby });
     }
@@ -59,6 +69,29 @@ pub fn chosen(selection: &Selection) -> Result<Choice, Error> {
     }
     let wanted = if selection.newest { newest_of_each(&nearby) } else { nearby.clone() };
     Ok(Choice { folder: path, wanted, nearby })
+}
+
+/// Stored streams, with all that they build on; all of the folder if none are named.
+pub(crate) fn stored(folder: PathBuf, named: Option<&[Uuid]>) -> Result<Choice, Error> {
+    let entries = archive::entries(&folder)?;
+    let mut needed = BTreeSet::new();
+    for uuid in named.unwrap_or(&entries.iter().map(archive::Entry::uuid).collect::<Vec<_>>()) {
+        needed.extend(archive::with_bases(&entries, *uuid)?.iter().map(archive::Entry::uuid));
+    }
+    let nearby: Vec<Snapshot> = entries.iter().map(|entry| entry.as_snapshot(&folder)).collect();
+    let is_needed = |snapshot: &&Snapshot| needed.contains(&snapshot.uuid());
+    let wanted = nearby.iter().filter(is_needed).cloned().collect();
+    Ok(Choice { folder, wanted, nearby })
+}
+
+fn newest_stored(folder: PathBuf, newest: bool) -> Result<Choice, Error> {
+    if !newest {
+        return stored(folder, None);
+    }
+    let mut all = stored(folder.clone(), None)?.nearby;
+    all.sort_by_key(|snapshot| snapshot.about.made_in);
+    let named: Vec<Uuid> = newest_of_each(&all).iter().map(Snapshot::uuid).collect();
+    stored(folder, Some(&named))
 }
 
 fn none(path: &Path) -> Error {
@@ -72,7 +105,7 @@ fn all_in(folder: &Path) -> Result<Vec<Snapshot>, Error> {
     let found = snapshots_in(folder)?;
     let with_path = |(name, about): (OsString, Subvolume)| {
         let path = folder.join(&name);
-        Snapshot { name, path, about }
+        Snapshot { name, path, about, stored: None }
     };
     Ok(found.into_iter().map(with_path).collect())
 }
@@ -140,7 +173,7 @@ mod tests {
             sent_in: 0,
             made_at: SystemTime::UNIX_EPOCH,
         };
-        Snapshot { name: name.into(), path: name.into(), about }
+        Snapshot { name: name.into(), path: name.into(), about, stored: None }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use super::PATIENCE;
 use crate::error::Error;
-use crate::wire::{Frame, Incoming, Message, Outgoing, unexpected};
+use crate::wire::{Block, Frame, Incoming, Message, Outgoing, unexpected};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -16,6 +16,8 @@ pub(super) struct Conversation<'a> {
     acked: Condvar,
     ended: Condvar,
     counter: Arc<AtomicU64>,
+    /// The channel inside a process bounds by itself what is underway.
+    unbounded: bool,
 }
 
 struct State {
@@ -52,6 +54,7 @@ impl<'a> Conversation<'a> {
     pub fn new(out: &'a mut Outgoing, blocks: u64) -> Conversation<'a> {
         Conversation {
             counter: out.sent(),
+            unbounded: out.is_inside(),
             out: Mutex::new(out),
             state: Mutex::new(State {
                 sent: blocks,
@@ -75,9 +78,9 @@ impl<'a> Conversation<'a> {
     }
 
     /// Sends the next block when the window lets it.
-    pub fn send_block(&self, block: Vec<u8>) -> Result<(), Error> {
+    pub fn send_block(&self, block: Block) -> Result<(), Error> {
         let mut state = self.state();
-        while !state.heard && state.sent - state.acked >= state.window() {
+        while !self.unbounded && !state.heard && state.sent - state.acked >= state.window() {
             state = self.acked.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         if state.heard {

@@ -3,17 +3,25 @@ use crate::chain::BLOCK;
 use crate::error::Error;
 use crate::stream::{Command, Reader};
 use crate::subvolume::{self, SendOrder};
+use crate::wire::Block;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::path::Path;
 use std::thread::{self, JoinHandle};
 
 /// About how many bytes a stream will have: the lengths of all that it would
 /// carry, without reading the data.
 pub(super) fn estimate(snapshot: &Snapshot, order: &SendOrder) -> Result<u64, Error> {
+    if snapshot.stored.is_some() {
+        let about = std::fs::metadata(&snapshot.path);
+        return about
+            .map(|about| about.len())
+            .map_err(|e| Error::io("looking at", &snapshot.path, e));
+    }
     let kind = subvolume::SendKind { version: 1, compressed: false };
     let order = SendOrder { without_data: true, kind, ..*order };
-    let mut stream = KernelStream::begin(snapshot, &order)?;
+    let mut stream = StreamOf::begin(snapshot, &order)?;
     let mut reader = Reader::new();
     let mut data = 0;
     while let Some(block) = stream.next_block()? {
@@ -27,29 +35,39 @@ pub(super) fn estimate(snapshot: &Snapshot, order: &SendOrder) -> Result<u64, Er
     Ok(reader.position() + data)
 }
 
-/// The kernel writing a stream.
-pub(super) struct KernelStream {
+/// A stream that comes: the kernel writes it, or it was stored.
+pub(crate) struct StreamOf {
     pipe: Option<File>,
     writer: Option<JoinHandle<io::Result<()>>>,
 }
 
-impl KernelStream {
-    pub fn begin(snapshot: &Snapshot, order: &SendOrder) -> Result<KernelStream, Error> {
-        let io = |error| Error::io("sending", &snapshot.path, error);
-        let (root, _) = subvolume::open(&snapshot.path)?;
+impl StreamOf {
+    pub fn begin(snapshot: &Snapshot, order: &SendOrder) -> Result<StreamOf, Error> {
+        if snapshot.stored.is_none() {
+            return StreamOf::subvolume(&snapshot.path, order);
+        }
+        let file = File::open(&snapshot.path)
+            .map_err(|error| Error::io("opening", &snapshot.path, error))?;
+        Ok(StreamOf { pipe: Some(file), writer: None })
+    }
+
+    /// Of the read-only subvolume at `path`.
+    pub fn subvolume(path: &Path, order: &SendOrder) -> Result<StreamOf, Error> {
+        let io = |error| Error::io("sending", path, error);
+        let (root, _) = subvolume::open(path)?;
         let (reader, writer) = pipe().map_err(io)?;
         let order = *order;
         let writer = thread::Builder::new()
             .name("send".to_owned())
             .spawn(move || subvolume::send(&root, &order, &writer))
             .map_err(io)?;
-        Ok(KernelStream { pipe: Some(File::from(reader)), writer: Some(writer) })
+        Ok(StreamOf { pipe: Some(File::from(reader)), writer: Some(writer) })
     }
 
     /// The next block; only the last is shorter than others.
     pub fn next_block(&mut self) -> Result<Option<Vec<u8>>, Error> {
         let Some(pipe) = &mut self.pipe else { return Ok(None) };
-        let mut block = Vec::with_capacity(BLOCK);
+        let mut block = Block::memory();
         pipe.take(BLOCK as u64)
             .read_to_end(&mut block)
             .map_err(|error| Error::Io { doing: "reading the send stream".to_owned(), error })?;
@@ -70,7 +88,7 @@ impl KernelStream {
     }
 }
 
-impl Drop for KernelStream {
+impl Drop for StreamOf {
     fn drop(&mut self) {
         // Without a reader the kernel stops writing.
         self.pipe = None;

@@ -1,12 +1,12 @@
 use super::choose::Snapshot;
 use super::conversation::Conversation;
-use super::kernel::{self, KernelStream};
+use super::kernel::{self, StreamOf};
 use super::throttle::Throttle;
 use super::{Manner, PATIENCE, Watch};
 use crate::chain::{BLOCK, Chain};
 use crate::error::Error;
 use crate::subvolume::SendOrder;
-use crate::wire::{Begin, Frame, Incoming, Link, Message};
+use crate::wire::{Begin, Block, Frame, Incoming, Link, Message};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -69,7 +69,7 @@ fn send_from_where_it_stopped(
     };
     loop {
         let has = ready(link)?;
-        let mut stream = KernelStream::begin(snapshot, &order)?;
+        let mut stream = StreamOf::begin(snapshot, &order)?;
         let conversation = Conversation::new(&mut link.out, has.0);
         manner.watch.resumed_at.store(has.0 * BLOCK as u64, Ordering::Relaxed);
         let incoming = &mut link.incoming;
@@ -95,7 +95,7 @@ fn send_from_where_it_stopped(
 
 /// Reads what the sink has already; says whether it is the same.
 fn discard(
-    stream: &mut KernelStream,
+    stream: &mut StreamOf,
     (blocks, chain): (u64, Chain),
     watch: &Watch,
 ) -> Result<bool, Error> {
@@ -112,7 +112,7 @@ fn discard(
 
 /// Sends the rest while another thread listens; returns how long the stream was.
 fn converse(
-    stream: &mut KernelStream,
+    stream: &mut StreamOf,
     has: (u64, Chain),
     conversation: &Conversation<'_>,
     incoming: &mut Incoming,
@@ -135,7 +135,7 @@ fn converse(
 
 /// Sends the blocks behind those that the sink has; returns how long the stream was.
 fn push(
-    stream: &mut KernelStream,
+    stream: &mut StreamOf,
     (has, mut chain): (u64, Chain),
     conversation: &Conversation<'_>,
     manner: &Manner,
@@ -151,7 +151,7 @@ fn push(
             throttle.pass(block.len());
         }
         let length = block.len() as u64;
-        conversation.send_block(block)?;
+        conversation.send_block(Block { bytes: block, chain: Some(chain) })?;
         manner.watch.moved(length, bytes);
     }
     stream.check()?;

@@ -1,5 +1,7 @@
 use super::Message;
+use crate::chain::{BLOCK, Chain};
 use std::io::{self, Read};
+use std::sync::{Mutex, PoisonError};
 
 /// One thing said. On the wire: a byte for its kind, four for its length
 /// (little endian), and so many bytes.
@@ -8,11 +10,45 @@ pub enum Frame {
     /// Something about the work.
     Message(Message),
     /// A stream's next block.
-    Data(Vec<u8>),
+    Data(Block),
     /// So many blocks of the stream are carried out.
     Ack(u64),
     /// Still here.
     Ping,
+}
+
+/// A piece of a stream.
+#[derive(Debug)]
+pub struct Block {
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// The chain over all up to this, by who sent it. It doesn't go over a wire: there both ends
+    /// hash, so that they notice when they don't have the same; two threads of one process needn't.
+    pub chain: Option<Chain>,
+}
+
+/// Memory of blocks that are done with: memory from the system costs as much as a copy.
+static SPARE: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
+/// No more are underway between two threads.
+const SPARES: usize = 16;
+
+impl Block {
+    /// Empty memory for a block.
+    pub fn memory() -> Vec<u8> {
+        let spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        spare.unwrap_or_else(|| Vec::with_capacity(BLOCK))
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        let mut memory = std::mem::take(&mut self.bytes);
+        let mut spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner);
+        if spare.len() < SPARES && memory.capacity() >= BLOCK {
+            memory.clear();
+            spare.push(memory);
+        }
+    }
 }
 
 /// No frame is longer; who says more is wrong.
@@ -43,7 +79,7 @@ impl Frame {
     pub fn encode(&self) -> io::Result<([u8; HEAD], std::borrow::Cow<'_, [u8]>)> {
         let (kind, body): (u8, std::borrow::Cow<'_, [u8]>) = match self {
             Frame::Message(message) => (MESSAGE, serde_json::to_vec(message)?.into()),
-            Frame::Data(block) => (DATA, block.as_slice().into()),
+            Frame::Data(block) => (DATA, block.bytes.as_slice().into()),
             Frame::Ack(blocks) => (ACK, blocks.to_le_bytes().to_vec().into()),
             Frame::Ping => (PING, (&[][..]).into()),
         };
@@ -67,13 +103,15 @@ impl Frame {
         if length > LONGEST || !matches!(kind, MESSAGE | DATA | ACK | PING) {
             return Err(strange(&head));
         }
-        let mut body = vec![0; length];
-        from.read_exact(&mut body)?;
+        let mut body = if kind == DATA { Block::memory() } else { vec![] };
+        if from.take(length as u64).read_to_end(&mut body)? < length {
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+        }
         match kind {
             MESSAGE => serde_json::from_slice(&body)
                 .map(Frame::Message)
                 .map_err(|error| FrameError::Strange(error.to_string())),
-            DATA => Ok(Frame::Data(body)),
+            DATA => Ok(Frame::Data(Block { bytes: body, chain: None })),
             ACK => match body.try_into() {
                 Ok(bytes) => Ok(Frame::Ack(u64::from_le_bytes(bytes))),
                 Err(body) => Err(strange(&body)),
@@ -100,6 +138,7 @@ mod tests {
 
         #[test]
         fn frames_are_read_as_written(block: Vec<u8>, blocks: u64) {
+            let block = Block { bytes: block, chain: None };
             for frame in [Frame::Data(block), Frame::Ack(blocks), Frame::Ping] {
                 let (head, body) = frame.encode().unwrap();
                 let bytes = [&head[..], &body].concat();

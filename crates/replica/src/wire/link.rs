@@ -65,6 +65,11 @@ impl Link {
         (link(to_second, from_second), link(to_first, from_first))
     }
 
+    /// Whether the other end is a thread of this process.
+    pub fn is_inside(&self) -> bool {
+        self.out.is_inside()
+    }
+
     /// Says a message.
     ///
     /// # Errors
@@ -96,7 +101,10 @@ impl Outgoing {
     pub fn send(&mut self, frame: Frame) -> Result<(), Error> {
         match &mut self.to {
             Out::Channel(channel) => {
-                let bytes = if let Frame::Data(block) = &frame { block.len() as u64 } else { 0 };
+                let bytes = match &frame {
+                    Frame::Data(block) => block.bytes.len() as u64,
+                    _ => 0,
+                };
                 channel.send(frame).map_err(|_| gone())?;
                 self.sent.fetch_add(bytes, Ordering::Relaxed);
             }
@@ -107,6 +115,11 @@ impl Outgoing {
             }
         }
         Ok(())
+    }
+
+    /// Whether the other end is a thread of this process.
+    pub fn is_inside(&self) -> bool {
+        matches!(self.to, Out::Channel(_))
     }
 
     /// Bytes sent so far, with what frames them.

@@ -102,6 +102,9 @@ pub struct Inventory {
     pub unfinished: Option<Unfinished>,
     /// The best kind of stream that can be carried out there.
     pub accepts: SendKind,
+    /// Of those present, the ones that shall be nobody's parent any more.
+    #[serde(default)]
+    pub not_to_build_on: Vec<Uuid>,
 }
 
 /// A snapshot that a sink has.

@@ -1,6 +1,6 @@
-use crate::cli::failure::Failure;
+use crate::cli::failure::{Failure, tell};
 use braid_replica::listener::Key;
-use braid_replica::replicate::Connector;
+use braid_replica::replicate::{Connector, Place};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -14,24 +14,31 @@ pub struct Reach {
     /// How braid is called at the other end
     #[arg(long, default_value = "braid", value_name = "PATH")]
     remote_braid: String,
-    /// File with the key of a listener (tcp://)
-    #[arg(long, value_name = "FILE")]
-    key: Option<PathBuf>,
+    /// File with the key that both ends of tcp:// know; --serve makes it if it isn't there
+    #[arg(long, value_name = "FILE", default_value = "/etc/braid/replica.key")]
+    key: PathBuf,
 }
 
 impl Reach {
-    /// As the library wants it.
-    pub fn connector(&self) -> Result<Connector, Failure> {
+    /// As the library wants it, for reaching `places`.
+    pub fn connector(&self, places: &[&Place]) -> Result<Connector, Failure> {
         let usual = Connector::default();
         let shell = match &self.rsh {
             Some(command) => command.split_whitespace().map(str::to_owned).collect(),
             None => usual.shell,
         };
-        Ok(Connector { shell, braid: self.remote_braid.clone(), key: self.key()? })
+        let wants_key = places.iter().any(|place| matches!(place, Place::Listener { .. }));
+        let key = wants_key.then(|| Key::load(&self.key)).transpose()?;
+        Ok(Connector { shell, braid: self.remote_braid.clone(), key })
     }
 
-    /// The listener's key, if one is named.
-    pub fn key(&self) -> Result<Option<Key>, Failure> {
-        Ok(self.key.as_deref().map(Key::load).transpose()?)
+    /// A listener's key; a new one is told of.
+    pub fn key_to_serve_with(&self) -> Result<Key, Failure> {
+        let (key, is_new) = Key::load_or_make(&self.key)?;
+        if is_new {
+            let path = self.key.display();
+            tell(&format!("made a new key, {path}: copy it to the other computer, by scp for one"));
+        }
+        Ok(key)
     }
 }

@@ -2,8 +2,9 @@ use super::bytes_line::BytesLine;
 use super::reach::Reach;
 use crate::cli::failure::{Failure, FailureKind, tell};
 use crate::cli::{Global, JsonFlag};
+use braid_replica::agent::Allowed;
 use braid_replica::exact_path::ExactPath;
-use braid_replica::listener::{self, Key};
+use braid_replica::listener;
 use braid_replica::replicate::{Outcome, Place, Replication};
 use braid_replica::sink;
 use braid_replica::source::{self, Manner, Sent, Watch};
@@ -13,7 +14,7 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::json;
 use std::io::{IsTerminal, stderr};
-use std::net::TcpListener;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -25,20 +26,23 @@ Examples:
   braid pool replicate /data/.snapshots nas:/backup/data
   braid pool replicate --newest --limit 20Mbit /data/.snapshots ssh://me@nas:2222/backup
   braid pool replicate nas:/backup/data /restored  # pull
-  braid pool replicate --serve 10.9.0.1:7000 --key /etc/braid/replica.key --into /backup
-  braid pool replicate --key /etc/braid/replica.key /data/.snapshots tcp://10.9.0.1:7000/data
+  braid pool replicate --serve 10.9.0.1:7000 --into /backup
+  braid pool replicate /data/.snapshots tcp://10.9.0.1:7000/data
+  braid pool replicate --serve 10.9.0.1:7000 --offer /data/.snapshots
+  braid pool replicate tcp://10.9.0.1:7000 /backup/data  # pull
   braid pool replicate --forget /backup/data
 
 Interrupted at any time, the same command goes on where it stopped. The other
 computer needs braid too, and root there, as here. --serve is for networks that
-are encrypted already, as Braid's tunnel is.")]
+are encrypted already, as Braid's tunnel is: it hears only who calls by the device
+that has its address, and knows the key.")]
 pub struct Replicate {
     #[command(flatten)]
     _json: JsonFlag,
     /// A folder of snapshots, or one snapshot; here or elsewhere
     #[arg(required_unless_present_any = ["serve", "forget"], value_name = "FROM")]
     from: Option<Place>,
-    /// The folder for the replicas, on btrfs; here or elsewhere
+    /// The folder for the replicas, here or elsewhere; where it isn't on btrfs, streams are kept
     #[arg(required_unless_present_any = ["serve", "forget"], value_name = "TO")]
     to: Option<Place>,
     /// Of each subvolume only its newest snapshot
@@ -55,12 +59,15 @@ pub struct Replicate {
     dry_run: bool,
     #[command(flatten)]
     reach: Reach,
-    /// Listen here for replicas instead
-    #[arg(long, value_name = "ADDRESS:PORT", requires = "into", requires = "key", conflicts_with_all = ["from", "to"])]
-    serve: Option<String>,
+    /// Listen at this address for who calls with tcp://
+    #[arg(long, value_name = "ADDRESS:PORT", requires = "served", conflicts_with_all = ["from", "to"])]
+    serve: Option<SocketAddr>,
     /// The folder below which --serve keeps replicas
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(long, value_name = "FOLDER", group = "served", requires = "serve")]
     into: Option<PathBuf>,
+    /// The folder below which --serve has snapshots to send
+    #[arg(long, value_name = "FOLDER", group = "served", requires = "serve")]
+    offer: Option<PathBuf>,
     /// Delete what was begun in this folder and not completed
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["from", "to", "serve"])]
     forget: Option<PathBuf>,
@@ -71,8 +78,15 @@ impl Replicate {
         if let Some(folder) = &self.forget {
             return forget(folder, global);
         }
-        if let (Some(address), Some(folder)) = (&self.serve, &self.into) {
-            return serve(address, folder, self.reach.key()?.as_ref());
+        if let Some(address) = self.serve {
+            let allowed = match (&self.into, &self.offer) {
+                (Some(folder), _) => Allowed::Into(folder.clone()),
+                (_, Some(folder)) => Allowed::From(folder.clone()),
+                _ => {
+                    return Err(Failure::new(FailureKind::Usage, "--into or --offer which folder?"));
+                }
+            };
+            return Ok(listener::serve(address, &allowed, &self.reach.key_to_serve_with()?, tell)?);
         }
         let (Some(from), Some(to)) = (self.from.clone(), self.to.clone()) else {
             return Err(Failure::new(FailureKind::Usage, "from where, and to where?"));
@@ -81,12 +95,13 @@ impl Replicate {
             return self.show_what_would_be_sent(&from, global);
         }
         let watch = Arc::new(Watch::default());
+        let connector = self.reach.connector(&[&from, &to])?;
         let replication = Replication {
             from,
             to,
             newest: self.newest,
             retries: self.retries,
-            connector: self.reach.connector()?,
+            connector,
             manner: Manner {
                 limit: self.limit,
                 estimate: stderr().is_terminal(),
@@ -121,13 +136,6 @@ impl Replicate {
             format!("those of these that aren't there yet would be sent:\n{}", names.join("\n"))
         })
     }
-}
-
-fn serve(address: &str, folder: &std::path::Path, key: Option<&Key>) -> Result<(), Failure> {
-    let key = key.ok_or_else(|| Failure::new(FailureKind::Usage, "--serve needs --key"))?;
-    let listener = TcpListener::bind(address)
-        .map_err(|error| Failure::io(&format!("listening on {address}"), &error))?;
-    Ok(listener::serve(&listener, folder, key, tell)?)
 }
 
 fn forget(folder: &std::path::Path, global: &Global) -> Result<(), Failure> {

@@ -43,6 +43,7 @@ impl Restore {
         global.print(&restored, || {
             let way = match restored.way {
                 Way::Subvolume => "a writable subvolume",
+                Way::Streams => "a writable subvolume, made of stored streams",
                 Way::Copy => "a copy",
             };
             let word = if self.dry_run { "would be" } else { "is" };

@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 Examples:
   braid pool verify /data/.snapshots/home.20261121T235646Z nas:/backup/home.20261121T235646Z
   braid pool verify /data/.snapshots nas:/backup  # every snapshot in the folder
+  braid pool verify /mnt/usb/streams  # stored streams by themselves
 
 Compared are type, contents (BLAKE3), mode, owner, modification time, extended
 attributes, link targets and hard links. Exit code 1 if anything differs.")]
@@ -25,9 +26,10 @@ pub struct Verify {
     _json: JsonFlag,
     /// A snapshot, a folder of snapshots, or any folder, on this computer
     original: PathBuf,
-    /// Its replica, here or elsewhere
+    /// Its replica, here or elsewhere; without it ORIGINAL holds stored streams, which are
+    /// compared with their own hashes
     #[arg(value_name = "REPLICA")]
-    copy: Place,
+    copy: Option<Place>,
     #[command(flatten)]
     reach: Reach,
 }
@@ -46,8 +48,13 @@ impl Verify {
             let bytes = ByteSize::from_bytes(counted.load(Ordering::Relaxed));
             (format!("{bytes} read"), None)
         });
-        let connector = self.reach.connector()?;
-        let compared = verify::verify(&self.original, &self.copy, &connector, &hashed);
+        let compared = match &self.copy {
+            Some(copy) => {
+                let connector = self.reach.connector(&[copy])?;
+                verify::verify(&self.original, copy, &connector, &hashed)
+            }
+            None => verify::verify_stored(&self.original, &hashed),
+        };
         line.end();
         let compared = compared?;
         let differences = compared.iter().map(|one| one.differences.len()).sum::<usize>();

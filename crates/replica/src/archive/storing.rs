@@ -1,0 +1,274 @@
+use super::{Entry, STREAM, ends_of_chains, entries, named, sync_folder};
+use crate::chain::{BLOCK, Chain};
+use crate::error::Error;
+use crate::files::rename_new;
+use crate::sink::{self, Lock, Received, Taking, write_durably};
+use crate::source::Watch;
+use crate::stream::{Command, Reader, StreamError};
+use crate::subvolume::SendKind;
+use crate::wire::{Begin, Block, Inventory, Link, Message, Present};
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+/// Holds what isn't complete.
+const INSIDE: &str = ".braid-archive";
+const PART: &str = "part";
+const BEGUN: &str = "begun.json";
+
+/// A folder that stores streams, locked against others.
+struct Room {
+    folder: PathBuf,
+    _lock: Lock,
+}
+
+/// Stores what the source at the other end of `link` sends.
+///
+/// # Errors
+/// As of [`sink::serve`].
+pub(crate) fn receive_all(
+    link: &mut Link,
+    folder: &Path,
+    watch: &Watch,
+) -> Result<Received, Error> {
+    let inside = folder.join(INSIDE);
+    fs::create_dir_all(&inside).map_err(|e| Error::io("making the folder", &inside, e))?;
+    let room = Room { folder: folder.to_owned(), _lock: Lock::take(&inside.join("lock"))? };
+    room.tidy()?;
+    link.say(Message::Inventory(room.inventory()?))?;
+    sink::take_all(link, watch, |link, begin| {
+        let mut storing = Storing::resume_or_begin(&room, begin)?;
+        sink::carry_out(link, &mut storing, watch)
+    })
+}
+
+/// Deletes what was begun in `folder` and not completed; says what that was.
+///
+/// # Errors
+/// It is being received, or can't be deleted.
+pub(crate) fn abandon(folder: &Path) -> Result<Option<Begin>, Error> {
+    let inside = folder.join(INSIDE);
+    if !inside.is_dir() {
+        return Ok(None);
+    }
+    let room = Room { folder: folder.to_owned(), _lock: Lock::take(&inside.join("lock"))? };
+    room.tidy()?;
+    let begun = room.begun()?;
+    room.forget()?;
+    Ok(begun)
+}
+
+impl Room {
+    fn part(&self) -> PathBuf {
+        self.folder.join(INSIDE).join(PART)
+    }
+
+    fn begun_file(&self) -> PathBuf {
+        self.folder.join(INSIDE).join(BEGUN)
+    }
+
+    fn begun(&self) -> Result<Option<Begin>, Error> {
+        let path = self.begun_file();
+        match fs::read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Error::io("reading", &path, error)),
+            Ok(text) => serde_json::from_slice(&text)
+                .map(Some)
+                .map_err(|error| Error::Refused(format!("{}: {error}", path.display()))),
+        }
+    }
+
+    /// Ends what a killed process had all but completed.
+    fn tidy(&self) -> Result<(), Error> {
+        let Some(begin) = self.begun()? else { return Ok(()) };
+        let complete = entries(&self.folder)?.iter().any(|entry| entry.begin == begin);
+        if complete { self.forget() } else { Ok(()) }
+    }
+
+    fn forget(&self) -> Result<(), Error> {
+        for path in [self.begun_file(), self.part()] {
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(Error::io("removing", &path, error));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn inventory(&self) -> Result<Inventory, Error> {
+        let io = |error| Error::io("looking at", &self.folder, error);
+        let full = fs::canonicalize(&self.folder).map_err(io)?;
+        let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let there = entries(&self.folder)?;
+        let present = there.iter().map(|entry| Present {
+            name: entry.begin.name.clone(),
+            uuid: entry.uuid(),
+            received: Some(entry.uuid()),
+        });
+        Ok(Inventory {
+            place: format!("{}:{} (streams)", host.trim(), full.display()),
+            present: present.collect(),
+            unfinished: self.begun()?.map(|begin| begin.stream),
+            // Nothing is unpacked here; who restores has a kernel like that which sends.
+            accepts: SendKind { version: 2, compressed: true },
+            not_to_build_on: ends_of_chains(&there),
+        })
+    }
+}
+
+/// A stream that is being stored.
+struct Storing<'a> {
+    room: &'a Room,
+    begin: Begin,
+    file: File,
+    blocks: u64,
+    bytes: u64,
+    chain: Chain,
+    hasher: blake3::Hasher,
+    reader: Reader,
+    ended: bool,
+}
+
+impl<'a> Storing<'a> {
+    fn resume_or_begin(room: &'a Room, begin: Begin) -> Result<Storing<'a>, Error> {
+        sink::check_plain_name(&begin)?;
+        let path = room.folder.join(named(begin.name.as_name(), STREAM));
+        if path.symlink_metadata().is_ok() && room.begun()?.as_ref() != Some(&begin) {
+            return Err(Error::Refused(format!(
+                "{} is there already, and is no stream of this snapshot; move it away",
+                path.display()
+            )));
+        }
+        if room.begun()?.as_ref() != Some(&begin) {
+            return Storing::begin_afresh(room, begin);
+        }
+        let mut storing = Storing::at_start(room, begin, false)?;
+        match storing.read_again() {
+            Ok(()) => Ok(storing),
+            // What rotted on the disk comes again.
+            Err(Error::Stream(_)) => Storing::begin_afresh(room, storing.begin),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn begin_afresh(room: &'a Room, begin: Begin) -> Result<Storing<'a>, Error> {
+        let path = room.begun_file();
+        let text =
+            serde_json::to_vec_pretty(&begin).map_err(|e| Error::io("writing", &path, e.into()))?;
+        write_durably(&path, &text)?;
+        Storing::at_start(room, begin, true)
+    }
+
+    fn at_start(room: &'a Room, begin: Begin, empty: bool) -> Result<Storing<'a>, Error> {
+        let path = room.part();
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(empty)
+            .open(&path)
+            .map_err(|e| Error::io("opening", &path, e))?;
+        Ok(Storing {
+            room,
+            begin,
+            file,
+            blocks: 0,
+            bytes: 0,
+            chain: Chain::default(),
+            hasher: blake3::Hasher::new(),
+            reader: Reader::new(),
+            ended: false,
+        })
+    }
+
+    /// Takes in what an earlier process wrote; half a block at its end is cut off.
+    fn read_again(&mut self) -> Result<(), Error> {
+        let io = |error| Error::io("reading", &self.room.part(), error);
+        let whole = self.file.metadata().map_err(io)?.len() / BLOCK as u64;
+        self.file.set_len(whole * BLOCK as u64).map_err(io)?;
+        for _ in 0..whole {
+            let mut bytes = vec![0; BLOCK];
+            self.file.read_exact(&mut bytes).map_err(io)?;
+            self.note(&bytes, None)?;
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, bytes: &[u8], chain: Option<Chain>) -> Result<(), Error> {
+        self.blocks += 1;
+        self.bytes += bytes.len() as u64;
+        self.chain = chain.unwrap_or_else(|| self.chain.after(bytes));
+        self.hasher.update(bytes);
+        self.reader.feed(bytes);
+        while let Some(command) = self.reader.next_command()? {
+            let stream = self.begin.stream;
+            match command {
+                _ if self.ended => return Err(StreamError::Order.into()),
+                Command::End => self.ended = true,
+                Command::Subvolume { uuid, .. } if (uuid, None) != (stream.uuid, stream.parent) => {
+                    return Err(another());
+                }
+                Command::Snapshot { uuid, parent, .. }
+                    if (uuid, Some(parent)) != (stream.uuid, stream.parent) =>
+                {
+                    return Err(another());
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+fn another() -> Error {
+    Error::Remote("the stream is of another snapshot than was said".to_owned())
+}
+
+impl Taking for Storing<'_> {
+    fn has(&self) -> (u64, Chain) {
+        (self.blocks, self.chain)
+    }
+
+    fn take(&mut self, block: &Block) -> Result<u64, Error> {
+        let bytes = &block.bytes;
+        if bytes.is_empty() || bytes.len() > BLOCK {
+            return Err(Error::Remote(format!("a block of {} bytes came", bytes.len())));
+        }
+        self.file.write_all(bytes).map_err(|e| Error::io("writing", &self.room.part(), e))?;
+        self.note(bytes, block.chain)?;
+        Ok(self.blocks)
+    }
+
+    fn restart(&mut self) -> Result<(), Error> {
+        *self = Storing::begin_afresh(self.room, self.begin.clone())?;
+        Ok(())
+    }
+
+    fn finish(&mut self, blocks: u64, chain: [u8; 32]) -> Result<(), Error> {
+        if !self.ended {
+            return Err(StreamError::Truncated(self.reader.position()).into());
+        }
+        if (self.blocks, self.chain.bytes()) != (blocks, chain) {
+            return Err(Error::Differs("what came is not what was sent".to_owned()));
+        }
+        let folder = &self.room.folder;
+        let entry = Entry {
+            begin: self.begin.clone(),
+            bytes: self.bytes,
+            blake3: self.hasher.finalize().to_hex().to_string(),
+        };
+        let path = entry.file(folder);
+        let io = |error| Error::io("completing", &path, error);
+        self.file.sync_all().map_err(io)?;
+        // The name of a stream that was renamed, but whose manifest wasn't written, is free again.
+        if path.exists() {
+            fs::remove_file(&path).map_err(io)?;
+        }
+        rename_new(&self.room.part(), &path)?;
+        sync_folder(folder).map_err(io)?;
+        entry.save(folder)?;
+        self.room.forget()
+    }
+}
