@@ -8,10 +8,12 @@ mod host_files;
 mod md;
 mod name;
 mod refused;
+mod system_disk;
 
 pub(crate) use host_files::{array_line, fstab_place};
 pub use name::{PoolName, PoolNameError};
 pub use refused::Refused;
+pub use system_disk::{CopyArg, NewPartition, NewSystemDisk, PartitionKind, system_disk};
 
 use crate::disk::{Disk, ErasePermission};
 use crate::layout::{Layout, MdFilesystem};

@@ -6,6 +6,7 @@
 //! that will boot. The old system isn't changed, and the two filesystems never
 //! have the same UUID.
 
+mod beside;
 mod boot;
 mod fstab;
 mod layout;
@@ -13,15 +14,17 @@ mod mount;
 mod nest;
 mod transfer;
 
+pub use beside::OldBeside;
 pub use boot::BootStep;
 pub use layout::{Layout, Part};
+pub use mount::mount_privately;
 
 use crate::error::Error;
 use crate::exact_path::ExactPath;
 use crate::source::Manner;
 use crate::subvolume;
 use braid_pool::uuid::Uuid;
-use mount::TopLevel;
+use mount::{Beside, TopLevel, is_encrypted};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -29,15 +32,20 @@ use std::path::{Path, PathBuf};
 pub struct SystemClone {
     /// Any path on the old filesystem: `/`.
     pub from: PathBuf,
-    /// Where the new filesystem, an empty btrfs, is mounted.
+    /// Where the new filesystem, an empty btrfs, is mounted, or its device.
     pub to: PathBuf,
     /// The subvolume that holds the system, by its path from the top level, if
     /// it can't be found out.
     pub root: Option<PathBuf>,
     /// Subvolumes that stay behind, with all below them.
     pub skip: Vec<PathBuf>,
-    /// The old and the new EFI system partition, where they are mounted.
-    pub esp: Option<(PathBuf, PathBuf)>,
+    /// Filesystems of other kinds that belong to the system (the ESP, `/boot`), old and new: where
+    /// they are mounted, or their devices.
+    pub beside: Vec<(PathBuf, PathBuf)>,
+    /// The disk that a BIOS shall be able to start.
+    pub boot_disk: Option<PathBuf>,
+    /// Whether to run what makes the new system boot, inside it.
+    pub finish: bool,
     /// How fast, and who watches.
     pub manner: Manner,
 }
@@ -57,6 +65,21 @@ pub struct Plan {
     pub default: ExactPath,
     /// What has to be run in the new system, once all is there.
     pub boot: Vec<BootStep>,
+    /// The old filesystem is on an encrypted device. The new one is what its device is.
+    pub encrypted: bool,
+}
+
+/// What a system needs of a new disk.
+#[derive(Clone, Debug)]
+pub struct OldSide {
+    /// Its filesystems of other kinds that take part in booting.
+    pub beside: Vec<OldBeside>,
+    /// What its fstab names and that doesn't go over.
+    pub warnings: Vec<String>,
+    /// How full the btrfs is.
+    pub used_bytes: u64,
+    /// The btrfs is on an encrypted device.
+    pub encrypted: bool,
 }
 
 /// What was done.
@@ -84,16 +107,6 @@ impl SystemClone {
         self.plan_between(&from, &to)
     }
 
-    /// Runs what makes the new system boot, inside it.
-    ///
-    /// # Errors
-    /// A command fails; the message has its output.
-    pub fn finish(&self, plan: &Plan) -> Result<(), Error> {
-        let to = TopLevel::mount(&self.to)?;
-        let esp = self.esp.as_ref().map(|(_, new)| new.as_path());
-        boot::finish(&to.path().join(plan.root.as_path()), esp, &plan.boot)
-    }
-
     fn plan_between(&self, from: &TopLevel, to: &TopLevel) -> Result<Plan, Error> {
         if from.filesystem == to.filesystem {
             return Err(Error::Refused(format!(
@@ -118,7 +131,9 @@ impl SystemClone {
             }
         }
         let root = layout.root(from, self.root.as_deref())?;
-        let boot = boot::steps(&from.path().join(root.as_path()), self.esp.is_some());
+        let has_esp = !self.beside.is_empty();
+        let system = from.path().join(root.as_path());
+        let boot = boot::steps(&system, has_esp, self.boot_disk.as_deref());
         let default = layout.default_path();
         Ok(Plan {
             from: from.filesystem,
@@ -127,16 +142,38 @@ impl SystemClone {
             root,
             default,
             boot,
+            encrypted: is_encrypted(from.filesystem),
+        })
+    }
+
+    /// What the system in the old filesystem has beside it, and how many bytes are in it.
+    ///
+    /// # Errors
+    /// It isn't btrfs, or the system's subvolume can't be found.
+    pub fn old_side(&self) -> Result<OldSide, Error> {
+        let from = TopLevel::mount(&self.from)?;
+        let root = Layout::read(&from, &self.skip)?.root(&from, self.root.as_deref())?;
+        let system = from.path().join(root.as_path());
+        Ok(OldSide {
+            beside: beside::of_system(&system)?,
+            warnings: beside::left_behind(&system, from.filesystem)?,
+            used_bytes: beside::used_bytes(from.path())?,
+            encrypted: is_encrypted(from.filesystem),
         })
     }
 
     /// Does it; interrupted, it goes on when it is done again.
     ///
     /// # Errors
-    /// As of [`SystemClone::plan`]; something can't be read or written.
+    /// As of [`SystemClone::plan`]; something can't be read or written; a command that makes it
+    /// boot fails.
     pub fn carry_out(&self) -> Result<Cloned, Error> {
         let (from, to) = (TopLevel::mount(&self.from)?, TopLevel::mount(&self.to)?);
         let plan = self.plan_between(&from, &to)?;
+        let mut beside = vec![];
+        for (old, new) in &self.beside {
+            beside.push((Beside::open(old)?, Beside::open(new)?));
+        }
         let stream_bytes = transfer::transfer(&from, &to, &plan.parts, &self.manner)?;
         let ids = nest::nest(&to, &plan.parts)?;
         let new_id = |path: &ExactPath| {
@@ -145,21 +182,38 @@ impl SystemClone {
         };
         subvolume::set_default(to.file(), new_id(&plan.default))
             .map_err(|e| Error::io("setting the default subvolume of", &self.to, e))?;
-        let mut changes = boot::Changes::new(plan.from, plan.to, ids);
-        if let Some((old, new)) = &self.esp {
-            changes.copy_esp(old, new)?;
-        }
         let system = to.path().join(plan.root.as_path());
+        let places = beside::places(&system, &beside)?;
+        let mut changes = boot::Changes::new(plan.from, plan.to, ids);
+        changes.note_partitions(&from.device()?, &to.device()?)?;
+        for (old, new) in &beside {
+            changes.copy_beside(old, new)?;
+        }
         changes.rewrite_system(&system)?;
         for part in plan.parts.iter().filter(|part| part.is_for_boot(plan.root.as_path())) {
             changes.rewrite_boot(&to.path().join(part.path.as_path()))?;
         }
-        if let Some((_, new)) = &self.esp {
-            changes.rewrite_boot(new)?;
+        for (_, new) in &beside {
+            changes.rewrite_boot(new.path())?;
+            boot::be_found(new.path())?;
+        }
+        if self.finish {
+            let mounted: Vec<(&Path, &Path)> = beside
+                .iter()
+                .zip(&places)
+                .map(|((_, new), at)| (new.path(), at.as_path()))
+                .collect();
+            boot::finish(&system, &mounted, &plan.boot)?;
         }
         nest::make_read_only(&to, &plan.parts)?;
+        for top in [&from, &to] {
+            subvolume::sync(top.file()).map_err(|e| Error::io("writing out", top.path(), e))?;
+        }
+        for (_, new) in &beside {
+            new.sync()?;
+        }
+        // What was staged tells a second try that the first one began: it goes last.
         transfer::clean(&from, &to)?;
-        subvolume::sync(to.file()).map_err(|e| Error::io("writing out", &self.to, e))?;
         let top = to.path().to_owned();
         let shown = |path: &Path| ExactPath::from(path.strip_prefix(&top).unwrap_or(path));
         Ok(Cloned {

@@ -24,7 +24,9 @@ fn clone(from: &Path, to: &Path) -> SystemClone {
         to: to.to_owned(),
         root: None,
         skip: vec![],
-        esp: None,
+        beside: vec![],
+        boot_disk: None,
+        finish: false,
         manner: Manner::default(),
     }
 }

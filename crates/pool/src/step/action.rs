@@ -72,6 +72,9 @@ pub struct Argv {
     pub program: String,
     /// Its arguments.
     pub args: Vec<String>,
+    /// What it reads on its standard input.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub input: String,
     /// Where to see how far it is while it runs, if it takes long.
     pub progress: Option<Progress>,
 }
@@ -110,7 +113,13 @@ impl Argv {
     /// A program that is soon done.
     pub fn new(program: &str, args: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let args = args.into_iter().map(Into::into).collect();
-        Argv { program: program.to_owned(), args, progress: None }
+        Argv { program: program.to_owned(), args, input: String::new(), progress: None }
+    }
+
+    /// The same, with something to read.
+    pub fn with_input(mut self, text: String) -> Self {
+        self.input = text;
+        self
     }
 
     /// The same, with a place to see how far it is.
@@ -124,7 +133,11 @@ impl fmt::Display for Argv {
     /// As one would type it into a shell.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.program)?;
-        self.args.iter().try_for_each(|arg| write!(f, " {}", quoted(arg)))
+        self.args.iter().try_for_each(|arg| write!(f, " {}", quoted(arg)))?;
+        if self.input.is_empty() {
+            return Ok(());
+        }
+        write!(f, " <<'END'\n{}\nEND", self.input.trim_end())
     }
 }
 
@@ -161,5 +174,7 @@ mod tests {
     fn a_command_can_be_pasted_into_a_shell() {
         let argv = Argv::new("mount", ["/dev/sda", "/mnt/it's mine", ""]);
         assert_eq!(argv.to_string(), r"mount /dev/sda '/mnt/it'\''s mine' ''");
+        let argv = Argv::new("sfdisk", ["/dev/sda"]).with_input("label: gpt\n".to_owned());
+        assert_eq!(argv.to_string(), "sfdisk /dev/sda <<'END'\nlabel: gpt\nEND");
     }
 }

@@ -24,6 +24,15 @@ pub enum Condition {
         /// Its UUID.
         uuid: Uuid,
     },
+    /// The device has this tag, as blkid(8) finds it by looking at the disk.
+    Tagged {
+        /// Device path.
+        device: String,
+        /// `UUID` of a filesystem, `PART_ENTRY_UUID` of a partition.
+        tag: String,
+        /// As blkid writes it.
+        value: String,
+    },
     /// The filesystem with this UUID fills its device (or all members) but for what rounding leaves.
     FilesystemFillsDevice {
         /// Its UUID.
@@ -206,6 +215,7 @@ impl fmt::Display for Condition {
             Condition::Filesystem { device, kind, uuid } => {
                 write!(f, "{device} has the {kind} {uuid}")
             }
+            Condition::Tagged { device, tag, value } => write!(f, "{device} has the {tag} {value}"),
             Condition::FilesystemFillsDevice { at, .. } => {
                 write!(f, "the filesystem at {at} fills its device")
             }

@@ -1,12 +1,14 @@
 //! What makes the new system boot: UUIDs in its files, and commands to run in it.
 
 use super::fstab;
+use super::mount::Beside;
 use crate::error::Error;
-use crate::files::copy_plain;
+use crate::files::{copy, copy_plain};
 use braid_pool::uuid::Uuid;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -19,8 +21,10 @@ pub struct BootStep {
     pub argv: Vec<String>,
 }
 
-/// The commands that the system in `root` wants, by which tools it has.
-pub fn steps(root: &Path, has_esp: bool) -> Vec<BootStep> {
+/// The commands that the system in `root` wants, by which tools it has. None of them writes into
+/// this computer's firmware: GRUB goes onto the ESP, also under the name that a firmware looks for
+/// on a disk it doesn't know, and with `disk` to where a BIOS starts that disk.
+pub fn steps(root: &Path, has_esp: bool, disk: Option<&Path>) -> Vec<BootStep> {
     let has = |tool: &str| {
         ["usr/sbin", "usr/bin", "sbin", "bin"].iter().any(|at| root.join(at).join(tool).exists())
     };
@@ -36,10 +40,20 @@ pub fn steps(root: &Path, has_esp: bool) -> Vec<BootStep> {
     } else if has("mkinitcpio") {
         steps.push(step("initramfs", &["mkinitcpio", "-P"]));
     }
-    if has("update-bootloader") && has_esp {
-        steps.push(step("boot loader on the ESP", &["update-bootloader", "--reinit"]));
-    } else if has("grub-install") && has_esp {
-        steps.push(step("boot loader on the ESP", &["grub-install"]));
+    if let Some(grub) = ["grub2-install", "grub-install"].into_iter().find(|tool| has(tool)) {
+        let can = |target: &str| {
+            let homes = ["usr/lib/grub", "usr/share/grub2", "usr/lib/grub2"];
+            homes.iter().any(|home| root.join(home).join(target).join("modinfo.sh").exists())
+        };
+        for target in ["x86_64-efi", "arm64-efi"].into_iter().filter(|one| has_esp && can(one)) {
+            let target = format!("--target={target}");
+            steps.push(step("boot loader on the ESP", &[grub, &target, "--no-nvram"]));
+            let removable = [grub, &target, "--no-nvram", "--removable"];
+            steps.push(step("boot loader on the ESP, for any computer", &removable));
+        }
+        if let Some(disk) = disk.and_then(Path::to_str).filter(|_| can("i386-pc")) {
+            steps.push(step("boot loader for a BIOS", &[grub, "--target=i386-pc", disk]));
+        }
     }
     if has("update-grub") {
         steps.push(step("boot menu", &["update-grub"]));
@@ -54,8 +68,8 @@ pub fn steps(root: &Path, has_esp: bool) -> Vec<BootStep> {
 /// Makes a system's folder look as when it has booted, and runs a command in it.
 /// It runs in a mount namespace of its own, so nothing stays mounted.
 const CHROOT: &str = r#"
-root=$1 esp=$2
-shift 2
+root=$1
+shift
 mount --bind "$root" "$root"
 for name in dev proc sys run; do
     mkdir -p "$root/$name"
@@ -63,19 +77,28 @@ for name in dev proc sys run; do
 done
 # What of it is on the new filesystem; the rest isn't needed.
 chroot "$root" mount -a -t btrfs || :
-if [ -n "$esp" ]; then
-    mkdir -p "$root/boot/efi"
-    mount --bind "$esp" "$root/boot/efi"
-fi
+while [ "$1" != -- ]; do
+    mkdir -p "$root$2"
+    mount --bind "$1" "$root$2"
+    shift 2
+done
+shift
 exec chroot "$root" "$@"
 "#;
 
-/// Runs the steps in the system in `root`, a folder of the new filesystem's top level.
-pub(super) fn finish(root: &Path, esp: Option<&Path>, steps: &[BootStep]) -> Result<(), Error> {
+/// Runs the steps in the system in `root`, a folder of the new filesystem's top level. `beside` are
+/// other filesystems of it, and where in it they are mounted.
+pub(super) fn finish(
+    root: &Path,
+    beside: &[(&Path, &Path)],
+    steps: &[BootStep],
+) -> Result<(), Error> {
     for step in steps {
         let output = Command::new("unshare")
             .args(["--mount", "--propagation", "private", "sh", "-eu", "-c", CHROOT, "sh"])
-            .args([root, esp.unwrap_or(Path::new(""))])
+            .arg(root)
+            .args(beside.iter().flat_map(|(new, at)| [new, at]))
+            .arg("--")
             .args(&step.argv)
             .env("LC_ALL", "C")
             .output()
@@ -93,10 +116,37 @@ pub(super) fn finish(root: &Path, esp: Option<&Path>, steps: &[BootStep]) -> Res
     Ok(())
 }
 
+/// Lets a firmware that knows nothing of the disk find the boot loader that was copied to the ESP:
+/// it looks for EFI/BOOT/BOOTX64.EFI.
+pub(super) fn be_found(esp: &Path) -> Result<Option<PathBuf>, Error> {
+    const LOADERS: [(&str, &str, &str); 4] = [
+        ("shimx64.efi", "grubx64.efi", "BOOTX64.EFI"),
+        ("shimaa64.efi", "grubaa64.efi", "BOOTAA64.EFI"),
+        ("systemd-bootx64.efi", "systemd-bootx64.efi", "BOOTX64.EFI"),
+        ("grubx64.efi", "grubx64.efi", "BOOTX64.EFI"),
+    ];
+    let vendors = matching(esp, "EFI/*");
+    let found = LOADERS.iter().find_map(|(first, second, name)| {
+        let has = |folder: &&PathBuf| folder.join(first).exists() && folder.join(second).exists();
+        Some((vendors.iter().find(has)?, first, second, name))
+    });
+    let Some((folder, first, second, name)) = found else { return Ok(None) };
+    let boot = esp.join("EFI/BOOT");
+    let loader = boot.join(name);
+    if loader.exists() {
+        return Ok(None);
+    }
+    fs::create_dir_all(&boot).map_err(|e| Error::io("making the folder", &boot, e))?;
+    for (from, to) in [(second, boot.join(second)), (first, loader.clone())] {
+        fs::copy(folder.join(from), &to).map_err(|e| Error::io("writing", &to, e))?;
+    }
+    Ok(Some(loader))
+}
+
 /// Rewrites files of the new system.
 pub struct Changes {
+    /// Old and new; the btrfs' own first.
     uuids: Vec<(String, String)>,
-    filesystems: (Uuid, Uuid),
     ids: BTreeMap<u64, u64>,
     /// Which files changed.
     pub rewritten: Vec<PathBuf>,
@@ -128,26 +178,38 @@ impl Changes {
     pub fn new(from: Uuid, to: Uuid, ids: BTreeMap<u64, u64>) -> Changes {
         Changes {
             uuids: vec![(from.to_string(), to.to_string())],
-            filesystems: (from, to),
             ids,
             rewritten: vec![],
             warnings: vec![],
         }
     }
 
-    /// Copies what is on the old ESP to the new one and notes their serial numbers.
-    pub fn copy_esp(&mut self, old: &Path, new: &Path) -> Result<(), Error> {
-        copy_plain(old, new)?;
-        match (filesystem_id(old)?, filesystem_id(new)?) {
-            (Some(old), Some(new)) if old != new => self.uuids.push((old, new)),
-            (Some(old), Some(_)) => self.warnings.push(format!(
-                "both EFI system partitions have the serial number {old}; one of them needs another"
-            )),
-            _ => self.warnings.push(
-                "the serial numbers of the EFI system partitions are unknown: look at etc/fstab"
-                    .to_owned(),
-            ),
+    /// Copies what is on a filesystem beside the btrfs and notes both sides' UUIDs.
+    pub fn copy_beside(&mut self, old: &Beside, new: &Beside) -> Result<(), Error> {
+        match new.has_owners() {
+            true => copy(old.path(), new.path())?,
+            false => copy_plain(old.path(), new.path())?,
         }
+        let (from, to) = (Identity::of(old.path())?, Identity::of(new.path())?);
+        match (from.filesystem, to.filesystem) {
+            (Some(old), Some(new)) if old != new => self.uuids.push((old, new)),
+            (Some(id), Some(_)) => self.warnings.push(format!(
+                "{} and its copy both have the UUID {id}; one of them needs another",
+                old.path().display()
+            )),
+            _ => self.warnings.push(format!(
+                "the UUIDs of {} and its copy are unknown: look at etc/fstab",
+                old.path().display()
+            )),
+        }
+        self.uuids.extend(from.partition.zip(to.partition).filter(|(old, new)| old != new));
+        Ok(())
+    }
+
+    /// Notes the UUIDs of the partitions that hold the btrfs, where there is one on each side.
+    pub fn note_partitions(&mut self, old: &Path, new: &Path) -> Result<(), Error> {
+        let (from, to) = (Identity::of(old)?, Identity::of(new)?);
+        self.uuids.extend(from.partition.zip(to.partition).filter(|(old, new)| old != new));
         Ok(())
     }
 
@@ -155,11 +217,8 @@ impl Changes {
     pub fn rewrite_system(&mut self, root: &Path) -> Result<(), Error> {
         let path = root.join("etc/fstab");
         let text = fs::read_to_string(&path).map_err(|e| Error::io("reading", &path, e))?;
-        let (mut new, warnings) = fstab::moved(&text, self.filesystems, &self.ids);
+        let (new, warnings) = fstab::moved(&text, &self.uuids, &self.ids);
         self.warnings.extend(warnings);
-        for (old, other) in self.uuids.iter().skip(1) {
-            new = new.replace(&format!("UUID={old}"), &format!("UUID={other}"));
-        }
         if new != text {
             fs::write(&path, new).map_err(|e| Error::io("writing", &path, e))?;
             self.rewritten.push(path);
@@ -230,20 +289,39 @@ fn replaced(bytes: &[u8], old: &[u8], new: &[u8]) -> Vec<u8> {
     out
 }
 
-/// What `UUID=` in fstab means for the filesystem mounted at `path`: blkid(8)
-/// is asked, since FAT's number is nowhere in sysfs.
-fn filesystem_id(path: &Path) -> Result<Option<String>, Error> {
-    use std::os::unix::fs::MetadataExt;
-    let about = fs::metadata(path).map_err(|e| Error::io("looking at", path, e))?;
-    let (major, minor) = (libc::major(about.dev()), libc::minor(about.dev()));
-    let Ok(link) = fs::read_link(format!("/sys/dev/block/{major}:{minor}")) else {
-        return Ok(None);
-    };
-    let Some(name) = link.file_name() else { return Ok(None) };
+/// By what a filesystem's device is named.
+#[derive(Default)]
+pub(super) struct Identity {
+    /// What `UUID=` in fstab means.
+    pub filesystem: Option<String>,
+    /// What `PARTUUID=` means.
+    pub partition: Option<String>,
+}
+
+impl Identity {
+    /// Of the device mounted at `path`, or `path` itself: blkid(8) is asked, since FAT's number is
+    /// nowhere in sysfs.
+    pub fn of(path: &Path) -> Result<Identity, Error> {
+        let about = fs::metadata(path).map_err(|e| Error::io("looking at", path, e))?;
+        let device = if about.file_type().is_block_device() { about.rdev() } else { about.dev() };
+        let (major, minor) = (libc::major(device), libc::minor(device));
+        let Ok(link) = fs::read_link(format!("/sys/dev/block/{major}:{minor}")) else {
+            return Ok(Identity::default());
+        };
+        let Some(name) = link.file_name() else { return Ok(Identity::default()) };
+        let device = Path::new("/dev").join(name);
+        Ok(Identity {
+            filesystem: probed(&device, "UUID")?,
+            partition: probed(&device, "PART_ENTRY_UUID")?,
+        })
+    }
+}
+
+fn probed(device: &Path, tag: &str) -> Result<Option<String>, Error> {
     let output = Command::new("blkid")
         .env("LC_ALL", "C")
-        .args(["--probe", "--match-tag", "UUID", "--output", "value"])
-        .arg(Path::new("/dev").join(name))
+        .args(["--probe", "--match-tag", tag, "--output", "value"])
+        .arg(device)
         .output()
         .map_err(|error| Error::Io { doing: "starting blkid".to_owned(), error })?;
     let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
@@ -253,6 +331,22 @@ fn filesystem_id(path: &Path) -> Result<Option<String>, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_copied_boot_loader_is_where_a_firmware_looks() {
+        let esp = tempfile::tempdir().unwrap();
+        let vendor = esp.path().join("EFI/fedora");
+        fs::create_dir_all(&vendor).unwrap();
+        assert_eq!(be_found(esp.path()).unwrap(), None);
+        fs::write(vendor.join("shimx64.efi"), "shim").unwrap();
+        fs::write(vendor.join("grubx64.efi"), "grub").unwrap();
+        let made = be_found(esp.path()).unwrap().unwrap();
+        assert_eq!(fs::read(&made).unwrap(), b"shim");
+        assert_eq!(fs::read(made.with_file_name("grubx64.efi")).unwrap(), b"grub");
+        // What is there already is the system's own.
+        fs::write(&made, "other").unwrap();
+        assert_eq!(be_found(esp.path()).unwrap(), None);
+    }
 
     #[test]
     fn bytes_are_replaced_everywhere_and_nothing_else() {

@@ -1,44 +1,92 @@
 //! fstab(5) of a system that moved to another filesystem.
 
-use braid_pool::uuid::Uuid;
 use std::collections::BTreeMap;
 
-/// The text with the new filesystem's UUID and subvolumes' numbers in the lines
-/// that name the old one, and what couldn't be settled. Nothing else changes.
+/// A line that mounts something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry<'a> {
+    /// `UUID=…`, a device, …
+    pub what: &'a str,
+    /// Where.
+    pub at: &'a str,
+    /// The filesystem's kind.
+    pub kind: &'a str,
+    options: &'a str,
+}
+
+impl<'a> Entry<'a> {
+    /// What a line says; nothing for comments and blank lines.
+    pub fn of(line: &'a str) -> Option<Entry<'a>> {
+        let mut words = line.split_ascii_whitespace();
+        let what = words.next().filter(|what| !what.starts_with('#'))?;
+        let (at, kind) = (words.next()?, words.next()?);
+        Some(Entry { what, at, kind, options: words.next().unwrap_or_default() })
+    }
+
+    /// Whether it names the filesystem or partition with this UUID.
+    pub fn names(&self, id: &str) -> bool {
+        const KEYS: [&str; 4] =
+            ["UUID=", "PARTUUID=", "/dev/disk/by-uuid/", "/dev/disk/by-partuuid/"];
+        let value = KEYS.iter().find_map(|key| self.what.strip_prefix(key));
+        value.is_some_and(|value| value.trim_matches('"').eq_ignore_ascii_case(id))
+    }
+
+    /// Whether a system that lacks it waits for it in vain.
+    pub fn is_waited_for(&self) -> bool {
+        let is_local = self.what.starts_with("/dev/") || self.what.contains('=');
+        let optional = |option: &str| matches!(option, "nofail" | "noauto");
+        is_local && !self.options.split(',').any(optional)
+    }
+}
+
+/// The text with the new UUIDs in the lines that name old ones, the btrfs' own first among `ids`,
+/// with its subvolumes' new numbers, and what couldn't be settled. Nothing else changes.
 pub fn moved(
     text: &str,
-    (from, to): (Uuid, Uuid),
-    ids: &BTreeMap<u64, u64>,
+    ids: &[(String, String)],
+    subvolumes: &BTreeMap<u64, u64>,
 ) -> (String, Vec<String>) {
     let mut warnings = vec![];
     let mut out = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {
-        let content = line.trim_start();
-        let device = content.split_ascii_whitespace().next().unwrap_or_default();
-        if content.starts_with('#') || device.is_empty() {
+        let Some(entry) = Entry::of(line) else {
             out.push_str(line);
-        } else if names(device, from) {
-            out.push_str(&with_new_ids(&line.replace(&from.to_string(), &to.to_string()), ids));
-        } else {
-            if is_local(device) && content.split_ascii_whitespace().nth(2) == Some("btrfs") {
-                warnings.push(format!(
-                    "etc/fstab mounts {device}: if that is the old filesystem, write UUID={to}"
-                ));
+            continue;
+        };
+        match ids.iter().find(|(old, _)| entry.names(old)) {
+            Some((old, new)) => {
+                let moved = with_new_id(line, entry.what, old, new);
+                out.push_str(&match entry.kind {
+                    "btrfs" => with_new_ids(&moved, subvolumes),
+                    _ => moved,
+                });
             }
-            out.push_str(line);
+            None => {
+                if entry.is_waited_for() {
+                    warnings.push(stays_behind(&entry));
+                }
+                out.push_str(line);
+            }
         }
     }
     (out, warnings)
 }
 
-fn names(device: &str, filesystem: Uuid) -> bool {
-    let bare = device.trim_matches('"');
-    let value = bare.strip_prefix("UUID=").or_else(|| bare.strip_prefix("/dev/disk/by-uuid/"));
-    value.is_some_and(|value| value.trim_matches('"') == filesystem.to_string())
+/// What to tell of a line whose filesystem doesn't go over.
+pub fn stays_behind(entry: &Entry<'_>) -> String {
+    format!(
+        "etc/fstab names {} (for {}), which isn't part of the clone: where the old disk isn't, \
+         give that line the option nofail, or take it out",
+        entry.what, entry.at
+    )
 }
 
-fn is_local(device: &str) -> bool {
-    device.starts_with("/dev/") || device.starts_with("LABEL=") || device.starts_with("PARTUUID=")
+/// The line with another UUID in what it mounts, written in whatever case.
+fn with_new_id(line: &str, what: &str, old: &str, new: &str) -> String {
+    let key = what.trim_end_matches('"').len().saturating_sub(old.len());
+    let (key, behind) = what.split_at_checked(key).unwrap_or((what, ""));
+    let rest = behind.get(old.len()..).unwrap_or_default();
+    line.replacen(what, &format!("{key}{new}{rest}"), 1)
 }
 
 /// `subvolid=` among the options, with the new number.
@@ -67,28 +115,36 @@ mod tests {
 
     #[test]
     fn only_lines_of_the_old_filesystem_change() {
-        let from: Uuid = "3aaa0122-2982-7cfa-5331-ad66ca767371".parse().unwrap();
-        let to: Uuid = "11112222-3333-4444-5555-666677778888".parse().unwrap();
+        let from = "3aaa0122-2982-7cfa-5331-ad66ca767371";
+        let to = "11112222-3333-4444-5555-666677778888";
+        let pairs = [(from, to), ("AAAA-BBBB", "CCCC-DDDD")];
+        let pairs = pairs.map(|(old, new)| (old.to_owned(), new.to_owned()));
         let ids = BTreeMap::from([(256, 300), (257, 301)]);
         let text = format!(
             "# UUID={from} was here\n\
              UUID={from}  /      btrfs  defaults,subvolid=256,subvol=/@ 0 0\n\
              UUID={from}  /home  btrfs  subvol=/@/my\\040home,subvolid=999  0 0\n\
              /dev/disk/by-uuid/{from} /var btrfs subvolid=257 0 0\n\
-             UUID=AAAA-BBBB /boot/efi vfat umask=0077 0 2\n\
+             UUID=\"aaaa-bbbb\" /boot/efi vfat umask=0077 0 2\n\
+             UUID=other none swap sw 0 0\n\
+             UUID=third /backup ext4 nofail 0 0\n\
+             tmpfs /tmp tmpfs defaults 0 0\n\
              /dev/sda2 /data btrfs defaults 0 0"
         );
-        let (new, warnings) = moved(&text, (from, to), &ids);
+        let (new, warnings) = moved(&text, &pairs, &ids);
         let expected = format!(
             "# UUID={from} was here\n\
              UUID={to}  /      btrfs  defaults,subvolid=300,subvol=/@ 0 0\n\
              UUID={to}  /home  btrfs  subvol=/@/my\\040home,subvolid=999  0 0\n\
              /dev/disk/by-uuid/{to} /var btrfs subvolid=301 0 0\n\
-             UUID=AAAA-BBBB /boot/efi vfat umask=0077 0 2\n\
+             UUID=\"CCCC-DDDD\" /boot/efi vfat umask=0077 0 2\n\
+             UUID=other none swap sw 0 0\n\
+             UUID=third /backup ext4 nofail 0 0\n\
+             tmpfs /tmp tmpfs defaults 0 0\n\
              /dev/sda2 /data btrfs defaults 0 0"
         );
         assert_eq!(new, expected);
-        assert_eq!(warnings.len(), 1);
-        assert!(warnings[0].contains("/dev/sda2"));
+        assert_eq!(warnings.len(), 2);
+        assert!(warnings[0].contains("UUID=other") && warnings[1].contains("/dev/sda2"));
     }
 }

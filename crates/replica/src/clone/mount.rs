@@ -4,14 +4,16 @@ use braid_pool::uuid::Uuid;
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A filesystem's top level, mounted where nobody else looks; unmounted when dropped.
+/// A btrfs' top level, mounted where nobody else looks; unmounted when dropped.
 pub struct TopLevel {
-    path: PathBuf,
+    at: Mounted,
     file: File,
     /// The filesystem's UUID.
     pub filesystem: Uuid,
@@ -21,28 +23,69 @@ pub struct TopLevel {
 static MOUNTED: AtomicU32 = AtomicU32::new(0);
 
 impl TopLevel {
-    /// Mounts the top level of the btrfs that holds `path`.
+    /// Mounts the top level of the btrfs that holds `path`, or is on the device `path`.
     pub fn mount(path: &Path) -> Result<TopLevel, Error> {
         let path = fs::canonicalize(path).map_err(|e| Error::io("looking at", path, e))?;
-        let folder = subvolume::open_folder(&path)?;
-        if !subvolume::is_btrfs(&folder) {
-            return Err(Error::Refused(format!("{} is not on btrfs", path.display())));
-        }
+        let device = match is_device(&path) {
+            true => path.clone(),
+            false => {
+                let folder = subvolume::open_folder(&path)?;
+                if !subvolume::is_btrfs(&folder) {
+                    return Err(Error::Refused(format!("{} is not on btrfs", path.display())));
+                }
+                let filesystem = subvolume::filesystem(&folder)
+                    .map_err(|e| Error::io("asking about", &path, e))?;
+                device_of(filesystem)?
+            }
+        };
+        let at = Mounted::new(|at| mount(&device, at))
+            .map_err(|e| Error::io("mounting the top level of", &path, e))?;
+        let file = subvolume::open_folder(at.path())?;
         let filesystem =
-            subvolume::filesystem(&folder).map_err(|e| Error::io("asking about", &path, e))?;
-        let device = device_of(filesystem)?;
-        let number = MOUNTED.fetch_add(1, Ordering::Relaxed);
-        let name = format!("/run/braid-clone.{}.{number}", std::process::id());
-        let at = PathBuf::from(name);
-        fs::create_dir_all(&at).map_err(|e| Error::io("making the folder", &at, e))?;
-        let mounted = mount(&device, &at);
-        if mounted.is_err() {
-            // It is empty; who can't mount can't do more about it.
-            let _ = fs::remove_dir(&at);
+            subvolume::filesystem(&file).map_err(|e| Error::io("asking about", &path, e))?;
+        Ok(TopLevel { at, file, filesystem })
+    }
+
+    /// Where it is mounted.
+    pub fn path(&self) -> &Path {
+        self.at.path()
+    }
+
+    /// Its root.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// A device of it.
+    pub fn device(&self) -> Result<PathBuf, Error> {
+        device_of(self.filesystem)
+    }
+}
+
+/// A filesystem of another kind, that belongs to a system: `/boot`, the ESP.
+pub struct Beside {
+    path: PathBuf,
+    _mounted: Option<Mounted>,
+}
+
+impl Beside {
+    /// The one mounted at the folder `path`, or on the device `path`.
+    pub fn open(path: &Path) -> Result<Beside, Error> {
+        if !is_device(path) {
+            return Ok(Beside { path: path.to_owned(), _mounted: None });
         }
-        mounted.map_err(|e| Error::io("mounting the top level of", &path, e))?;
-        let file = subvolume::open_folder(&at)?;
-        Ok(TopLevel { path: at, file, filesystem })
+        let mounted = Mounted::new(|at| {
+            // What is it? mount(8) knows.
+            let output = Command::new("mount").env("LC_ALL", "C").args([path, at]).output()?;
+            match output.status.success() {
+                true => Ok(()),
+                false => {
+                    Err(io::Error::other(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
+                }
+            }
+        });
+        let mounted = mounted.map_err(|e| Error::io("mounting", path, e))?;
+        Ok(Beside { path: mounted.path().to_owned(), _mounted: Some(mounted) })
     }
 
     /// Where it is mounted.
@@ -50,13 +93,82 @@ impl TopLevel {
         &self.path
     }
 
-    /// Its root.
-    pub fn file(&self) -> &File {
-        &self.file
+    /// Writes out what is in memory.
+    pub fn sync(&self) -> Result<(), Error> {
+        let failed = |e| Error::io("writing out", &self.path, e);
+        let folder = File::open(&self.path).map_err(failed)?;
+        // SAFETY: no pointers, and the descriptor is open.
+        match unsafe { libc::syncfs(folder.as_raw_fd()) } {
+            0 => Ok(()),
+            _ => Err(failed(io::Error::last_os_error())),
+        }
+    }
+
+    /// Whether it knows owners and modes; FAT doesn't.
+    pub fn has_owners(&self) -> bool {
+        const FAT: libc::c_long = 0x4d44;
+        let Ok(path) = CString::new(self.path.as_os_str().as_bytes()) else { return true };
+        // SAFETY: a structure of integers may be zero.
+        let mut about: libc::statfs = unsafe { std::mem::zeroed() };
+        // SAFETY: a zero-terminated path, and `about` is valid for writes.
+        let done = unsafe { libc::statfs(path.as_ptr(), &raw mut about) };
+        done < 0 || about.f_type != FAT
     }
 }
 
-impl Drop for TopLevel {
+/// From here on nobody else sees what this process mounts, and all of it goes with the process.
+///
+/// # Errors
+/// The process may not do that.
+pub fn mount_privately() -> Result<(), Error> {
+    // SAFETY: no pointers but constant texts that end with zero.
+    let done = unsafe {
+        match libc::unshare(libc::CLONE_NEWNS) {
+            0 => libc::mount(
+                std::ptr::null(),
+                c"/".as_ptr(),
+                std::ptr::null(),
+                libc::MS_REC | libc::MS_PRIVATE,
+                std::ptr::null(),
+            ),
+            failed => failed,
+        }
+    };
+    match done {
+        0 => Ok(()),
+        _ => Err(Error::Io {
+            doing: "making a mount namespace (are you root?)".to_owned(),
+            error: io::Error::last_os_error(),
+        }),
+    }
+}
+
+/// Something mounted in a folder of its own; unmounted when dropped.
+struct Mounted {
+    path: PathBuf,
+}
+
+impl Mounted {
+    fn new(mount: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<Mounted> {
+        let number = MOUNTED.fetch_add(1, Ordering::Relaxed);
+        let at = PathBuf::from(format!("/run/braid-clone.{}.{number}", std::process::id()));
+        fs::create_dir_all(&at)?;
+        match mount(&at) {
+            Ok(()) => Ok(Mounted { path: at }),
+            Err(error) => {
+                // It is empty; who can't mount can't do more about it.
+                let _ = fs::remove_dir(&at);
+                Err(error)
+            }
+        }
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Mounted {
     fn drop(&mut self) {
         if let Ok(path) = CString::new(self.path.as_os_str().as_bytes()) {
             // Detached at once, gone when the last open file is closed.
@@ -66,6 +178,21 @@ impl Drop for TopLevel {
             }
         }
     }
+}
+
+fn is_device(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|about| about.file_type().is_block_device())
+}
+
+/// Whether a device below the filesystem is encrypted (dm-crypt).
+pub fn is_encrypted(filesystem: Uuid) -> bool {
+    let Ok(devices) = fs::read_dir(format!("/sys/fs/btrfs/{filesystem}/devices")) else {
+        return false;
+    };
+    devices.flatten().any(|device| {
+        let kind = fs::read_to_string(device.path().join("dm/uuid"));
+        kind.is_ok_and(|kind| kind.starts_with("CRYPT-"))
+    })
 }
 
 /// A device of the filesystem, by the kernel's list.

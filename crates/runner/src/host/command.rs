@@ -65,8 +65,8 @@ pub enum CommandError {
     },
 }
 
-/// Runs a program to its end: C locale, nothing on stdin, its own process group (Ctrl-C reaches
-/// only us), what it says appended to `output`. `tick` is called while it runs.
+/// Runs a program to its end: C locale, on stdin what its step says, its own process group (Ctrl-C
+/// reaches only us), what it says appended to `output`. `tick` is called while it runs.
 pub fn run(
     argv: &Argv,
     output: &Path,
@@ -101,7 +101,7 @@ fn start(argv: &Argv, log: &File, when_killed: WhenKilled) -> Result<Child, Comm
         .args(&argv.args)
         .envs([("LC_ALL", "C"), ("LANGUAGE", "C")])
         .env("PATH", search_path())
-        .stdin(Stdio::null())
+        .stdin(if argv.input.is_empty() { Stdio::null() } else { Stdio::piped() })
         .stdout(log.try_clone().map_err(failed)?)
         .stderr(log.try_clone().map_err(failed)?)
         .process_group(0);
@@ -119,7 +119,12 @@ fn start(argv: &Argv, log: &File, when_killed: WhenKilled) -> Result<Child, Comm
             });
         }
     }
-    command.spawn().map_err(failed)
+    let mut child = command.spawn().map_err(failed)?;
+    if let Some(mut input) = child.stdin.take() {
+        // Inputs are far smaller than a pipe, so this doesn't wait. Who reads none of it says why.
+        let _ = input.write_all(argv.input.as_bytes());
+    }
+    Ok(child)
 }
 
 /// The caller's, and where administration programs are: `sudo` and `cron` often leave these out.
@@ -195,6 +200,9 @@ mod tests {
         run(&shell(script), &output, WhenKilled::Dies, &mut || Tick::GoOn).unwrap();
         let text = std::fs::read_to_string(&output).unwrap();
         assert!(text.ends_with("C\nleads\n"), "{text}");
+        let reads = Argv::new("cat", [""; 0]).with_input("given".to_owned());
+        run(&reads, &output, WhenKilled::Dies, &mut || Tick::GoOn).unwrap();
+        assert!(std::fs::read_to_string(&output).unwrap().ends_with("given"));
     }
 
     #[test]

@@ -99,6 +99,7 @@ impl Observation {
                 })
             }),
             C::FilesystemFillsDevice { .. }
+            | C::Tagged { .. }
             | C::NotMounted { .. }
             | C::Directory { .. }
             | C::FileHasLine { .. }

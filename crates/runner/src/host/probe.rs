@@ -3,12 +3,14 @@
 use super::condition::Observation;
 use super::{ConfigRoot, Host, exclusive, filesystem_size};
 use crate::system::{LeftBehind, SystemError, Verdict};
+use braid_disks::tool::ask;
 use braid_disks::{AskSmart, HostRoot, Inventory};
 use braid_pool::disk::{Claim, Content};
 use braid_pool::observed::{ObservedHost, ObservedPool};
 use braid_pool::step::Condition;
 use braid_pool::uuid::Uuid;
 use std::path::Path;
+use std::time::Duration;
 
 /// Less than that of a device may be left over: filesystems grow by whole groups.
 const UNFILLED_PERCENT: u64 = 2;
@@ -49,6 +51,7 @@ pub fn check(
         Condition::FilesystemFillsDevice { uuid, at } => {
             fills_device(host.observation(), *uuid, at)
         }
+        Condition::Tagged { device, tag, value } => tagged(device, tag, value),
         Condition::Empty { .. } => {
             observe().check(condition, left).ok_or_else(|| unknown(condition))
         }
@@ -71,6 +74,20 @@ fn claimed(
     let verdict = seen.check(condition, left).ok_or_else(|| unknown(condition))?;
     drop(held);
     Ok(verdict)
+}
+
+/// How long a disk may take to answer.
+const BLKID_LIMIT: Duration = Duration::from_secs(30);
+
+fn tagged(device: &str, tag: &str, value: &str) -> Result<Verdict, SystemError> {
+    let arguments = ["-p", "-s", tag, "-o", "value", device];
+    let answer = ask("blkid", &arguments, BLKID_LIMIT)
+        .map_err(|error| SystemError::Failed(error.to_string()))?;
+    let found = answer.out.trim();
+    Ok(Verdict::when(found.eq_ignore_ascii_case(value), || match found {
+        "" => format!("{device} has none, or isn't there"),
+        other => format!("it is {other}"),
+    }))
 }
 
 fn fills_device(seen: &Observation, uuid: Uuid, at: &str) -> Result<Verdict, SystemError> {

@@ -1,8 +1,11 @@
+mod to_disk;
+
 use super::bytes_line::BytesLine;
+use super::carry_out::Consent;
+use crate::cli::Global;
 use crate::cli::confirm::confirm;
-use crate::cli::failure::{Failure, print_line, tell};
-use crate::cli::{Global, JsonFlag};
-use braid_replica::clone::{Cloned, Plan, SystemClone};
+use crate::cli::failure::{Failure, FailureKind, print_line, tell};
+use braid_replica::clone::{Cloned, Plan, SystemClone, mount_privately};
 use braid_replica::source::{Manner, Watch};
 use braid_units::{ByteSize, Rate};
 use clap::Args;
@@ -13,76 +16,78 @@ use std::sync::atomic::Ordering;
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  braid pool clone / /mnt/new --dry-run
-  braid pool clone / /mnt/new --esp /boot/efi /mnt/new-esp --finish
-  braid pool clone / /mnt/new --skip @/var/lib/docker --yes
+  braid pool clone / --to-disk /dev/sdb --finish --dry-run
+  braid pool clone / --to-disk /dev/sdb --finish --erase WD-WCC4E1
+  braid pool clone / /mnt/new --beside /boot/efi /mnt/new-esp --skip @/var/lib/docker
 
-The new filesystem is an empty btrfs with its own UUID (`braid pool create`),
-mounted anywhere. All subvolumes go over with what they share; the default
+With --to-disk the disk is partitioned (GPT, started by EFI or BIOS) and gets
+filesystems with UUIDs of their own; else the new filesystem is an empty btrfs of
+yours, mounted anywhere. All subvolumes go over with what they share; the default
 subvolume, etc/fstab and the boot loader's files then name the new filesystem.
-The old system isn't changed. Interrupted, the same command goes on.")]
+The old system isn't changed. Interrupted, the same command goes on (with
+--to-disk: `braid pool resume`).")]
 pub struct Clone {
     #[command(flatten)]
-    _json: JsonFlag,
+    consent: Consent,
     /// Any path on the old filesystem
     from: PathBuf,
-    /// Where the new filesystem is mounted
-    to: PathBuf,
+    /// Where the new filesystem is mounted, or its device
+    #[arg(required_unless_present = "to_disk")]
+    to: Option<PathBuf>,
+    /// Make this disk a bootable copy: path, link or serial number
+    #[arg(long, value_name = "DISK", conflicts_with_all = ["to", "beside", "boot_disk"])]
+    to_disk: Option<String>,
+    /// Lose for good what the disk of this serial number carries
+    #[arg(long, value_name = "SERIAL", requires = "to_disk")]
+    erase: Vec<String>,
+    /// The old system is encrypted, and the new one may lie there in the clear
+    #[arg(long, requires = "to_disk")]
+    unencrypted: bool,
     /// The subvolume with the system, if not the default one, @ or root
     #[arg(long, value_name = "SUBVOLUME")]
     root: Option<PathBuf>,
     /// Leave this subvolume behind, and all below it
     #[arg(long, value_name = "SUBVOLUME")]
     skip: Vec<PathBuf>,
-    /// Copy the EFI system partition too: where the old and the new are mounted
-    #[arg(long, num_args = 2, value_names = ["OLD", "NEW"])]
-    esp: Vec<PathBuf>,
+    /// Copy a filesystem of another kind too (the ESP, /boot): where the old and the new one are
+    /// mounted, or their devices
+    #[arg(long, alias = "esp", num_args = 2, value_names = ["OLD", "NEW"])]
+    beside: Vec<PathBuf>,
+    /// With --finish: install GRUB for a BIOS on this disk
+    #[arg(long, value_name = "DISK")]
+    boot_disk: Option<PathBuf>,
     /// Run the boot steps (initramfs, boot loader, boot menu) in the new system
     #[arg(long)]
     finish: bool,
     /// Copy at most so fast
     #[arg(long, value_name = "RATE")]
     limit: Option<Rate>,
-    /// Only show what would be done
-    #[arg(long)]
-    dry_run: bool,
-    /// Don't ask
-    #[arg(short, long)]
-    yes: bool,
 }
 
 impl Clone {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
-        let watch = Arc::new(Watch::default());
-        let clone = SystemClone {
-            from: self.from.clone(),
-            to: self.to.clone(),
-            root: self.root.clone(),
-            skip: self.skip.clone(),
-            esp: match self.esp.as_slice() {
-                [old, new] => Some((old.clone(), new.clone())),
-                _ => None,
-            },
-            manner: Manner { limit: self.limit, estimate: false, watch: Arc::clone(&watch) },
+        mount_privately()?;
+        if let Some(disk) = &self.to_disk {
+            return to_disk::run(self, disk, global);
+        }
+        let Some(to) = &self.to else {
+            return Err(Failure::new(FailureKind::Usage, "to where?"));
         };
+        let watch = Arc::new(Watch::default());
+        let clone = self.system_clone(to.clone(), Arc::clone(&watch));
         let plan = clone.plan()?;
-        if self.dry_run {
+        if self.consent.dry_run() {
             return global.print(&plan, || describe(&plan, self.finish));
         }
-        if !self.yes {
+        self.consent.confirmed(|| {
             print_line(&describe(&plan, self.finish))?;
-            confirm()?;
-        }
+            confirm()
+        })?;
         let line = BytesLine::start(move || {
             let moved = ByteSize::from_bytes(watch.moved.load(Ordering::Relaxed));
-            let done = watch.done.load(Ordering::Relaxed);
-            (
-                format!(
-                    "{done} of {} subvolumes, {moved}",
-                    watch.snapshots.load(Ordering::Relaxed)
-                ),
-                None,
-            )
+            let (done, all) = (&watch.done, &watch.snapshots);
+            let (done, all) = (done.load(Ordering::Relaxed), all.load(Ordering::Relaxed));
+            (format!("{done} of {all} subvolumes, {moved}"), None)
         });
         let cloned = clone.carry_out();
         line.end();
@@ -90,10 +95,24 @@ impl Clone {
         for warning in &cloned.warnings {
             tell(warning);
         }
-        if self.finish {
-            clone.finish(&cloned.plan)?;
-        }
         global.print(&cloned, || summary(&cloned, self.finish))
+    }
+
+    fn system_clone(&self, to: PathBuf, watch: Arc<Watch>) -> SystemClone {
+        let pair = |pair: &[PathBuf]| match pair {
+            [old, new] => Some((old.clone(), new.clone())),
+            _ => None,
+        };
+        SystemClone {
+            from: self.from.clone(),
+            to,
+            root: self.root.clone(),
+            skip: self.skip.clone(),
+            beside: self.beside.chunks(2).filter_map(pair).collect(),
+            boot_disk: self.boot_disk.clone(),
+            finish: self.finish,
+            manner: Manner { limit: self.limit, estimate: false, watch },
+        }
     }
 }
 

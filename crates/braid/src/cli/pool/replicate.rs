@@ -83,7 +83,10 @@ impl Replicate {
                 (Some(folder), _) => Allowed::Into(folder.clone()),
                 (_, Some(folder)) => Allowed::From(folder.clone()),
                 _ => {
-                    return Err(Failure::new(FailureKind::Usage, "--into or --offer which folder?"));
+                    return Err(Failure::new(
+                        FailureKind::Usage,
+                        "--into or --offer which folder?",
+                    ));
                 }
             };
             return Ok(listener::serve(address, &allowed, &self.reach.key_to_serve_with()?, tell)?);

@@ -1,0 +1,132 @@
+//! A clone onto a disk of its own: the plan, whose last step is this command once more.
+
+use super::Clone;
+use crate::cli::Global;
+use crate::cli::failure::Failure;
+use crate::cli::pool::carry_out::carry_out;
+use crate::cli::pool::create::random_uuid;
+use crate::cli::pool::seen::Seen;
+use braid_pool::planner::{self, CopyArg, NewPartition, NewSystemDisk, PartitionKind};
+use braid_replica::clone::OldBeside;
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+const MIB: u64 = 1 << 20;
+/// As large as GRUB needs it.
+const BIOS_BOOT: u64 = MIB;
+/// Room for several kernels, where they lie on it.
+const ESP: u64 = 512 * MIB;
+
+pub fn run(clone: &Clone, disk: &str, global: &Global) -> Result<(), Failure> {
+    let seen = Seen::now(&clone.consent.place.config());
+    let mut disks = seen.disks(&[disk.to_owned()])?;
+    let erase = seen.permission(&clone.erase, &disks)?;
+    let Some(disk) = disks.pop() else { return Ok(()) };
+    let old = clone.system_clone(PathBuf::new(), Arc::default()).old_side()?;
+    if old.encrypted && !clone.unencrypted {
+        return Err(Failure::failed(
+            "the old system is on an encrypted device, and the new disk would not be encrypted: \
+             make an encrypted btrfs there yourself and clone to it, or add --unencrypted",
+        ));
+    }
+    let mut warnings = old.warnings;
+    if old.encrypted {
+        warnings.push("the new disk is NOT encrypted, as the old one is".to_owned());
+    }
+    if !clone.finish {
+        warnings.push(
+            "without --finish boot loader and initramfs are copied as they are, and a BIOS can't \
+             start the disk"
+                .to_owned(),
+        );
+    }
+    let (partitions, beside) = partitions(&old.beside)?;
+    let copy = copy(clone, &beside, partitions.len())?;
+    let plan = planner::system_disk(&NewSystemDisk {
+        disk,
+        erase,
+        table: random_uuid()?,
+        partitions,
+        needs_bytes: old.used_bytes,
+        warnings,
+        from: clone.from.display().to_string(),
+        copy,
+    })?;
+    carry_out(plan, &clone.consent, global)
+}
+
+/// What the old system has beside its btrfs, and the number of the partition that takes it.
+type Taken<'a> = (&'a OldBeside, usize);
+
+/// What the disk is divided into: for EFI and for BIOS, so that it starts in any computer; then for
+/// what the old system has.
+fn partitions(old: &[OldBeside]) -> Result<(Vec<NewPartition>, Vec<Taken<'_>>), Failure> {
+    let mut partitions = vec![];
+    let mut add = |kind, size_bytes| -> Result<usize, Failure> {
+        let (id, filesystem) = (random_uuid()?, random_uuid()?);
+        partitions.push(NewPartition { kind, size_bytes, id, filesystem });
+        Ok(partitions.len())
+    };
+    add(PartitionKind::BiosBoot, Some(BIOS_BOOT))?;
+    let is_fat = |one: &&OldBeside| one.kind == "vfat";
+    let fat_size = old.iter().find(is_fat).map_or(0, |one| one.size_bytes.next_multiple_of(MIB));
+    let esp = add(PartitionKind::Esp, Some(fat_size.max(ESP)))?;
+    let mut beside = vec![];
+    for one in old {
+        match one.kind.as_str() {
+            "vfat" if !beside.iter().any(|(_, number)| *number == esp) => beside.push((one, esp)),
+            "ext2" | "ext3" | "ext4" | "xfs" => {
+                let size = one.size_bytes.next_multiple_of(MIB);
+                beside.push((one, add(PartitionKind::Ext4, Some(size))?));
+            }
+            other => {
+                return Err(Failure::failed(format!(
+                    "the old system has a {other} at {}, for which --to-disk makes no place: \
+                     prepare the disk yourself, and name both with --beside",
+                    one.at
+                )));
+            }
+        }
+    }
+    add(PartitionKind::Btrfs, None)?;
+    Ok((partitions, beside))
+}
+
+/// This command, from and to devices.
+fn copy(
+    clone: &Clone,
+    beside: &[Taken<'_>],
+    system: usize,
+) -> Result<(String, Vec<CopyArg>), Failure> {
+    let text = |text: &OsStr| match text.to_str() {
+        Some(text) => Ok(CopyArg::Text(text.to_owned())),
+        None => Err(Failure::failed(format!("{text:?} can't be written into a plan"))),
+    };
+    let word = |word: &str| CopyArg::Text(word.to_owned());
+    let from = std::fs::canonicalize(&clone.from)
+        .map_err(|error| Failure::io(&clone.from.display().to_string(), &error))?;
+    let mut args = ["pool", "clone", "--yes"].map(word).to_vec();
+    args.extend([text(from.as_os_str())?, CopyArg::Partition(system)]);
+    for (old, number) in beside {
+        args.push(word("--beside"));
+        args.extend([text(old.device.as_os_str())?, CopyArg::Partition(*number)]);
+    }
+    for (option, value) in clone
+        .root
+        .iter()
+        .map(|root| ("--root", root))
+        .chain(clone.skip.iter().map(|skip| ("--skip", skip)))
+    {
+        args.extend([word(option), text(value.as_os_str())?]);
+    }
+    if let Some(limit) = clone.limit {
+        args.extend([word("--limit"), word(&limit.to_string())]);
+    }
+    if clone.finish {
+        args.extend([word("--finish"), word("--boot-disk"), CopyArg::Disk]);
+    }
+    // In a chroot or after an update it may not be where the kernel says.
+    let this = std::env::current_exe().ok().filter(|path| path.exists());
+    Ok((this.map_or("braid".to_owned(), |path| path.display().to_string()), args))
+}

@@ -1,0 +1,114 @@
+//! Filesystems of other kinds that take part in booting a system: the ESP, `/boot`.
+
+use super::boot::Identity;
+use super::fstab::{Entry, stays_behind};
+use super::mount::Beside;
+use crate::error::Error;
+use braid_pool::uuid::Uuid;
+use std::fs::{self, File};
+use std::io::{Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// One of the old system's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OldBeside {
+    /// Where the system mounts it.
+    pub at: String,
+    /// The filesystem's kind, as fstab has it.
+    pub kind: String,
+    /// Its device.
+    pub device: PathBuf,
+    /// The device's size.
+    pub size_bytes: u64,
+}
+
+fn takes_part(entry: &Entry<'_>) -> bool {
+    let at = Path::new(entry.at);
+    entry.kind != "btrfs" && (at.starts_with("/boot") || at.starts_with("/efi"))
+}
+
+/// What to tell of all that the fstab of the system in `root` names and that is neither on the
+/// btrfs nor takes part in booting.
+pub fn left_behind(root: &Path, filesystem: Uuid) -> Result<Vec<String>, Error> {
+    let stays = |entry: &Entry<'_>| {
+        !entry.names(&filesystem.to_string()) && !takes_part(entry) && entry.is_waited_for()
+    };
+    let text = read_fstab(root)?;
+    let entries = text.lines().filter_map(Entry::of).filter(stays);
+    Ok(entries.map(|entry| stays_behind(&entry)).collect())
+}
+
+/// What the fstab of the system in `root` mounts at `/boot`, `/efi` or below.
+pub fn of_system(root: &Path) -> Result<Vec<OldBeside>, Error> {
+    let text = read_fstab(root)?;
+    let mut found = vec![];
+    for entry in text.lines().filter_map(Entry::of).filter(takes_part) {
+        let Some(device) = device_of(entry.what)? else {
+            return Err(Error::Refused(format!(
+                "etc/fstab mounts {} at {}, and there is no such device here: without it the new \
+                 system would not boot",
+                entry.what, entry.at
+            )));
+        };
+        let io = |error| Error::io("asking for the size of", &device, error);
+        let size_bytes =
+            File::open(&device).and_then(|mut file| file.seek(SeekFrom::End(0))).map_err(io)?;
+        found.push(OldBeside {
+            at: entry.at.to_owned(),
+            kind: entry.kind.to_owned(),
+            device,
+            size_bytes,
+        });
+    }
+    Ok(found)
+}
+
+/// Where the system in `root` mounts each of these.
+pub fn places(root: &Path, beside: &[(Beside, Beside)]) -> Result<Vec<PathBuf>, Error> {
+    let text = read_fstab(root)?;
+    let mut places = vec![];
+    for (old, new) in beside {
+        let id = Identity::of(old.path())?;
+        let is_it = |entry: &Entry<'_>| {
+            [&id.filesystem, &id.partition].into_iter().flatten().any(|id| entry.names(id))
+        };
+        let at = text.lines().filter_map(Entry::of).find(is_it).map(|entry| entry.at.to_owned());
+        let usual = if new.has_owners() { "/boot" } else { "/boot/efi" };
+        places.push(PathBuf::from(at.unwrap_or_else(|| usual.to_owned())));
+    }
+    Ok(places)
+}
+
+/// Bytes that are in use in the filesystem mounted at `path`.
+pub fn used_bytes(path: &Path) -> Result<u64, Error> {
+    use std::os::unix::ffi::OsStrExt;
+    let io = |error| Error::io("asking how full it is:", path, error);
+    let c_path = std::ffi::CString::new(path.as_os_str().as_bytes()).map_err(|e| io(e.into()))?;
+    // SAFETY: a structure of integers may be zero.
+    let mut about: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: a zero-terminated path, and `about` is valid for writes.
+    if unsafe { libc::statvfs(c_path.as_ptr(), &raw mut about) } < 0 {
+        return Err(io(std::io::Error::last_os_error()));
+    }
+    Ok(about.f_blocks.saturating_sub(about.f_bfree) * about.f_frsize)
+}
+
+fn read_fstab(root: &Path) -> Result<String, Error> {
+    let path = root.join("etc/fstab");
+    fs::read_to_string(&path).map_err(|e| Error::io("reading", &path, e))
+}
+
+/// The device that fstab means; findfs(8) knows UUIDs and labels.
+fn device_of(what: &str) -> Result<Option<PathBuf>, Error> {
+    if what.starts_with('/') {
+        return Ok(fs::canonicalize(what).ok());
+    }
+    let output = Command::new("findfs")
+        .env("LC_ALL", "C")
+        .arg(what.replace('"', ""))
+        .output()
+        .map_err(|error| Error::Io { doing: "starting findfs".to_owned(), error })?;
+    let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    Ok((output.status.success() && !text.is_empty()).then(|| text.into()))
+}
