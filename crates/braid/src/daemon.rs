@@ -76,7 +76,8 @@ pub fn run(config: AnyConfig) -> Result<(), DaemonError> {
                 live(&name, &control, metrics, |ended| RunningTunnel::start(*config, ended)).await
             }
             AnyConfig::Group(config) => {
-                live(&name, &control, None, |ended| RunningGroup::start(*config, ended)).await
+                let metrics = config.metrics;
+                live(&name, &control, metrics, |ended| RunningGroup::start(*config, ended)).await
             }
         }
     })

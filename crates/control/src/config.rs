@@ -68,6 +68,14 @@ impl AnyConfig {
         }
     }
 
+    /// The file it was read from.
+    pub fn file(&self) -> &Path {
+        match self {
+            AnyConfig::Tunnel(config) => &config.file,
+            AnyConfig::Group(config) => &config.file,
+        }
+    }
+
     /// The control socket's path.
     pub fn control(&self) -> &Path {
         match self {

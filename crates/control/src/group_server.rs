@@ -1,20 +1,26 @@
-//! The control socket of a group of links: `GET /v1/status`, `POST /v1/down`.
+//! The control socket of a group of links: `GET /v1/status`, `GET /metrics`,
+//! `POST /v1/reload`, `POST /v1/down`.
 
+use crate::group_metrics;
 use crate::group_status::GroupStatus;
+use crate::request::Refusal;
 use axum::Router;
 use axum::extract::{Json, State};
-use axum::http::StatusCode;
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
-use tokio::net::UnixListener;
+use tokio::net::{TcpListener, UnixListener};
 
 /// A group that can be asked and told.
 pub trait ControlledGroup: Send + Sync + 'static {
     /// How things are.
     fn status(&self) -> GroupStatus;
+
+    /// Reads the config file again and takes it over. May block for a moment.
+    fn reload(&self) -> Result<(), Refusal>;
 
     /// Begins to go down.
     fn down(&self);
@@ -29,14 +35,36 @@ pub async fn serve(
 ) -> io::Result<()> {
     let router = Router::new()
         .route("/v1/status", get(status))
+        .route("/metrics", get(metrics))
+        .route("/v1/reload", post(reload))
         .route("/v1/down", post(down))
         .fallback(unknown)
         .with_state(group);
     axum::serve(listener, router).with_graceful_shutdown(stop).await
 }
 
+/// Serves `/metrics` alone on a TCP port.
+pub async fn serve_metrics(
+    listener: TcpListener,
+    group: Arc<dyn ControlledGroup>,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<()> {
+    let router = Router::new().route("/metrics", get(metrics)).with_state(group);
+    axum::serve(listener, router).with_graceful_shutdown(stop).await
+}
+
 async fn status(State(group): State<Arc<dyn ControlledGroup>>) -> Json<GroupStatus> {
     Json(group.status())
+}
+
+async fn metrics(State(group): State<Arc<dyn ControlledGroup>>) -> Response {
+    let content_type = [(header::CONTENT_TYPE, crate::metrics::CONTENT_TYPE)];
+    (content_type, group_metrics::render(&group.status())).into_response()
+}
+
+async fn reload(State(group): State<Arc<dyn ControlledGroup>>) -> Response {
+    let done = tokio::task::spawn_blocking(move || group.reload()).await;
+    crate::server::answer(done)
 }
 
 async fn down(State(group): State<Arc<dyn ControlledGroup>>) -> StatusCode {
@@ -45,7 +73,7 @@ async fn down(State(group): State<Arc<dyn ControlledGroup>>) -> StatusCode {
 }
 
 async fn unknown() -> Response {
-    let text = "a group of the kernel's can only tell its status and go down; to change it, edit \
-                its config, then `braid down` and `braid up`";
+    let text = "a group of the kernel's can only tell its status and metrics, reload and go down; \
+                to change it, edit its config, then `braid reload`";
     crate::server::error(StatusCode::NOT_FOUND, text).into_response()
 }

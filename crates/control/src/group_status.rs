@@ -56,7 +56,11 @@ pub struct GroupLinkStatus {
     pub interface: String,
     /// Whether it takes part now.
     pub used: bool,
-    /// Why not, in words.
+    /// Whether it carries traffic now, as far as the kernel tells: it takes part,
+    /// has a carrier, and is not kept for when another one fails.
+    #[serde(default)]
+    pub active: bool,
+    /// Why it takes no part, in words.
     pub trouble: Option<String>,
     /// Its share of the flows.
     pub weight: u8,

@@ -3,6 +3,7 @@
 
 pub mod client;
 pub mod config;
+pub mod group_metrics;
 pub mod group_server;
 pub mod group_status;
 pub mod join_line;

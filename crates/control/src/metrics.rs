@@ -125,22 +125,23 @@ fn path_labels(peer: &PeerStatus, path: &PathStatus) -> String {
     format!("peer=\"{}\",link=\"{}\"", escape(&peer.name), escape(&path.link))
 }
 
-fn flag(value: bool) -> f64 {
+pub(crate) fn flag(value: bool) -> f64 {
     if value { 1.0 } else { 0.0 }
 }
 
-fn escape(label: &str) -> String {
+pub(crate) fn escape(label: &str) -> String {
     label.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
+/// A text under construction.
 #[derive(Default)]
-struct Text(String);
+pub(crate) struct Text(pub(crate) String);
 
 impl Text {
     /// A metric's head and its samples. Two paths of one link to one peer (IPv4
     /// and IPv6) have the same labels: their values are added up, save that the
     /// larger of two gauges counts.
-    fn family(
+    pub(crate) fn family(
         &mut self,
         name: &str,
         kind: &str,

@@ -17,6 +17,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use tokio::net::{TcpListener, UnixListener, UnixStream};
+use tokio::task::JoinError;
 
 /// No request needs more.
 const MAX_BODY: usize = 64 * 1024;
@@ -134,7 +135,11 @@ async fn down(state: Shared) -> Response {
 }
 
 async fn execute(State(controlled): Shared, request: Request) -> Response {
-    let done = tokio::task::spawn_blocking(move || controlled.execute(request)).await;
+    answer(tokio::task::spawn_blocking(move || controlled.execute(request)).await)
+}
+
+/// What became of a request.
+pub(crate) fn answer(done: Result<Result<(), Refusal>, JoinError>) -> Response {
     match done {
         Ok(Ok(())) => StatusCode::NO_CONTENT.into_response(),
         Ok(Err(refusal)) => {

@@ -13,9 +13,9 @@ pub struct Reload {
 impl Reload {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
         // The daemon would say it too, but here the exit code tells.
-        let config = global.load_config()?;
+        let config = global.load_any_config()?;
         global.client()?.reload()?;
-        let file = config.file.display().to_string();
+        let file = config.file().display().to_string();
         global.print(&json!({ "reloaded": file }), || format!("{file}: taken over"))
     }
 }

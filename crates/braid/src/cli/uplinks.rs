@@ -62,6 +62,7 @@ mod tests {
             kind: kind.map(str::to_owned),
             received_dropped: 0,
             sent_dropped: 0,
+            is_backup: false,
             received_packets: 0,
             sent_packets: 0,
             received_bytes: 0,

@@ -8,22 +8,24 @@ mod proxy;
 mod watcher;
 
 use super::{DaemonError, Running, clean_journal, until_stopped};
-use braid_control::config::GroupConfig;
+use braid_control::config::{AnyConfig, GroupConfig};
 use braid_control::group_server::{self, ControlledGroup};
 use braid_control::group_status::GroupStatus;
+use braid_control::request::Refusal;
 use braid_engines::Engine;
 use keeper::KeeperHandle;
 pub use observe::observed;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
-use tokio::net::UnixListener;
+use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 /// The group as the control socket sees it.
 pub struct RunningGroup {
-    config: GroupConfig,
+    /// Taken over last.
+    config: Mutex<Arc<GroupConfig>>,
     started: Instant,
     keeper: KeeperHandle,
     /// Told when the daemon shall end.
@@ -39,7 +41,12 @@ impl RunningGroup {
         proxy::start(&config).map_err(DaemonError::system("starting the MPTCP proxy"))?;
         let keeper = KeeperHandle::start(config.clone(), journal)
             .map_err(DaemonError::system(format!("setting up {}", config.group.name)))?;
+        let config = Mutex::new(Arc::new(config));
         Ok(RunningGroup { config, started: Instant::now(), keeper, ended })
+    }
+
+    fn config(&self) -> Arc<GroupConfig> {
+        self.config.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -52,6 +59,10 @@ impl Running for RunningGroup {
         tokio::spawn(group_server::serve(socket, self.clone(), until_stopped(stopped)))
     }
 
+    fn serve_metrics(self: &Arc<Self>, listener: TcpListener, stopped: watch::Receiver<bool>) {
+        tokio::spawn(group_server::serve_metrics(listener, self.clone(), until_stopped(stopped)));
+    }
+
     fn stop(&self) -> Result<(), DaemonError> {
         self.keeper.stop().map_err(DaemonError::system("taking the group down"))
     }
@@ -59,9 +70,10 @@ impl Running for RunningGroup {
 
 impl ControlledGroup for RunningGroup {
     fn status(&self) -> GroupStatus {
-        let group = &self.config.group;
+        let config = self.config();
+        let group = &config.group;
         let view = self.keeper.view();
-        let (device, links) = observe::devices(&self.config, &view);
+        let (device, links) = observe::devices(&config, &view);
         GroupStatus {
             version: env!("CARGO_PKG_VERSION").into(),
             interface: group.name.to_string(),
@@ -76,8 +88,45 @@ impl ControlledGroup for RunningGroup {
         }
     }
 
+    fn reload(&self) -> Result<(), Refusal> {
+        // One after the other: the second would compare with what is gone.
+        let mut running = self.config.lock().unwrap_or_else(PoisonError::into_inner);
+        let read = AnyConfig::load(&running.file)
+            .map_err(|errors| Refusal::Invalid(errors.to_string()))?;
+        let AnyConfig::Group(config) = read else {
+            return Err(Refusal::Invalid(format!(
+                "it has become a tunnel's config; {TO_CHANGE_MORE}"
+            )));
+        };
+        can_take_over(&running, &config).map_err(Refusal::Invalid)?;
+        self.keeper
+            .reload((*config).clone())
+            .map_err(|error| Refusal::Failed(error.to_string()))?;
+        *running = Arc::from(config);
+        Ok(())
+    }
+
     fn down(&self) {
         self.ended.notify_one();
+    }
+}
+
+const TO_CHANGE_MORE: &str = "that needs `braid down` and `braid up`";
+
+/// Whether a running group can become that of `new`: what it is known by, and what
+/// was begun once for as long as it runs, stays.
+fn can_take_over(running: &GroupConfig, new: &GroupConfig) -> Result<(), String> {
+    let changed = [
+        ("interface.name", running.group.name != new.group.name),
+        ("interface.engine", running.group.engine.kind() != new.group.engine.kind()),
+        ("interface.control", running.control != new.control),
+        ("interface.state_dir", running.state_dir != new.state_dir),
+        ("interface.metrics", running.metrics != new.metrics),
+        ("the MPTCP proxy in [engine]", running.proxy != new.proxy),
+    ];
+    match changed.into_iter().find(|(_, changed)| *changed) {
+        Some((key, _)) => Err(format!("{key} has changed; {TO_CHANGE_MORE}")),
+        None => Ok(()),
     }
 }
 

@@ -169,6 +169,7 @@ mod tests {
             kind: None,
             received_dropped: 0,
             sent_dropped: 0,
+            is_backup: false,
             received_packets: 0,
             sent_packets: 0,
             received_bytes: 0,

@@ -70,6 +70,46 @@ fn a_link_that_goes_and_returns_is_taken_in_again_and_a_crash_is_taken_back() {
 }
 
 #[test]
+fn a_changed_config_is_taken_over_and_the_metrics_tell_of_each_link() {
+    let Some(host) = Host::new() else { return };
+    let before = host.snapshot();
+    let settings = "routes = [\"0.0.0.0/0\"]\nmasquerade = true";
+    host.write("ecmp", settings);
+    host.braid(&["up"]);
+    let pid = host.status()["pid"].clone();
+    let metrics = || host.sh("curl -s --unix-socket c.sock http://braid/metrics");
+    for line in [
+        r#"braid_group_up{interface="all0",engine="ecmp",mode="layer3+4"} 1"#,
+        "braid_group_members 2",
+        r#"braid_group_link_active{link="b"} 1"#,
+    ] {
+        let text = metrics();
+        assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
+    }
+
+    // The second link waits from now on.
+    let whole = std::fs::read_to_string(host.config()).unwrap();
+    std::fs::write(host.config(), format!("{whole}standby = true\n")).unwrap();
+    host.braid(&["reload"]);
+    assert_eq!(host.status()["pid"], pid, "it is the same daemon");
+    assert!(metrics().contains(r#"braid_group_link_active{link="b"} 0"#), "{}", metrics());
+    let [first, second] = host.spread();
+    assert!(first >= DATAGRAMS - 20 && second < 20, "{first} and {second} by the links");
+
+    // What can't be taken over changes nothing.
+    std::fs::write(host.config(), whole.replace("name = \"all0\"", "name = \"all1\"")).unwrap();
+    let refused = host.run(&["reload"]);
+    assert!(!refused.status.success());
+    let told = String::from_utf8(refused.stderr).unwrap();
+    assert!(told.contains("interface.name") && told.contains("braid down"), "{told}");
+    std::fs::write(host.config(), whole).unwrap();
+    host.braid(&["reload"]);
+    host.wait_until("both links take flows", || host.spread().iter().all(|&sent| sent > 50));
+    host.braid(&["down"]);
+    assert_eq!(host.snapshot(), before, "nothing is left behind");
+}
+
+#[test]
 fn the_script_that_is_exported_does_the_same_and_takes_it_back() {
     let Some(host) = Host::new() else { return };
     let before = host.snapshot();

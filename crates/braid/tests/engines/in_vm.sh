@@ -109,6 +109,16 @@ spread() {
     esac
 }
 
+# carries EXPECTED CONNECTIONS: after some tries, since LACP and PPP take their links in
+# one by one.
+carries() {
+    for ((attempt = 0; attempt < 6; attempt++)); do
+        traffic "$2" && spread "$1" && return 0
+        sleep 1
+    done
+    return 1
+}
+
 # unequal none|some check NAME …: with links of different delay, do packets overtake
 # each other?
 unequal() {
@@ -131,7 +141,7 @@ check() {
     up
     if ! reach 60; then
         why="the far end can't be reached"
-    elif ! { sleep "${settle:-0}" && traffic "$3" && spread "$2"; }; then
+    elif ! { sleep "${settle:-0}" && carries "$2" "$3"; }; then
         why="traffic by each link: ${moved:-none} MB; $(tail -n 1 "$scratch/iperf3")"
     elif [ "${4:-}" ]; then
         far ip link set far1 down
@@ -141,7 +151,7 @@ check() {
         fi
         far ip link set far1 up
         sleep "${notice:-0.5}"
-        [ "$why" ] || { reach 40 && sleep "${return:-1}" && traffic "$3" && spread "$2"; } ||
+        [ "$why" ] || { reach 40 && sleep "${return:-1}" && carries "$2" "$3"; } ||
             why="after the link was back: ${moved:-none} MB"
     fi
     [ "$why" ] || "$braid" status -c "$scratch/near.toml" --json >"$scratch/status" 2>&1 ||
@@ -220,7 +230,7 @@ pppoe() { # NAME LINK1 LINK2 of near, LINK1 LINK2 of far
     { printf '[engine]\nrole = "server"\nserver = "%s"\nclient = "%s"\n' $far_address $near_address
       links far "$4" "$5"; } | config far ppp9 pppoe-multilink ""
     settle=3
-    unequal none check "$1" both 1
+    unequal none check "$1" both 1 ${6:+loss}
 }
 
 pppoe pppoe-multilink \

@@ -9,7 +9,7 @@ use braid_engines::{Device, EngineKind, Group, GroupLink, MacAddress, Numbers};
 use ipnet::IpNet;
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU8;
 use std::path::{Path, PathBuf};
 use toml::de::DeTable;
@@ -30,6 +30,8 @@ pub struct GroupConfig {
     pub control: PathBuf,
     /// Undo journal, files of programs.
     pub state_dir: PathBuf,
+    /// TCP address that serves `/metrics`.
+    pub metrics: Option<SocketAddr>,
     /// Where each link is asked whether it works.
     pub watch: Option<Watch>,
     /// The proxy that gives MPTCP to programs that don't know it.
@@ -118,6 +120,7 @@ struct Head {
     mtu: Option<u16>,
     control: PathBuf,
     state_dir: PathBuf,
+    metrics: Option<SocketAddr>,
 }
 
 fn read<'t>(
@@ -145,7 +148,7 @@ fn read<'t>(
     let (head, settings) = (head?, settings?);
     let link_places: Vec<Places> = links.iter().map(|link| link.places.clone()).collect();
     let (group_links, ways) = links.into_iter().map(|link| link.value).unzip();
-    let Head { name, addresses, mtu, control, state_dir, .. } = head.value;
+    let Head { name, addresses, mtu, control, state_dir, metrics, .. } = head.value;
     let group = Group {
         numbers: Numbers::of(name.as_str()),
         state_dir: state_dir.clone(),
@@ -162,7 +165,8 @@ fn read<'t>(
     let sections = [&head.places, &settings.places];
     check(&group, &sections, &link_places, &mut found);
     let (watch, proxy) = (settings.value.watch, settings.value.proxy);
-    Some(GroupConfig { file: file.to_owned(), group, ways, control, state_dir, watch, proxy })
+    let file = file.to_owned();
+    Some(GroupConfig { file, group, ways, control, state_dir, metrics, watch, proxy })
 }
 
 fn read_head(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<Head>> {
@@ -179,6 +183,7 @@ fn read_head(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<Head>> 
     }
     let addresses = section.list::<IpNet>("addresses").unwrap_or_default();
     let mtu = section.integer("mtu", 576..=65535);
+    let metrics = section.parsed("metrics");
     let control = section.parsed::<PathBuf>("control");
     let state_dir =
         base.join(section.parsed("state_dir").unwrap_or_else(|| PathBuf::from("/var/lib/braid")));
@@ -188,7 +193,8 @@ fn read_head(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<Head>> 
     let places = section.finish();
     let (name, kind) = (name?, kind?);
     let control = control.unwrap_or_else(|| PathBuf::from(format!("/run/braid/{name}.sock")));
-    let value = Head { control: base.join(control), name, kind, addresses, mtu, state_dir };
+    let value =
+        Head { control: base.join(control), name, kind, addresses, mtu, state_dir, metrics };
     Some(Placed { value, places })
 }
 

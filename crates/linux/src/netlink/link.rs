@@ -11,6 +11,11 @@ const VETH_INFO_PEER: u16 = 1;
 /// `IFLA_INFO_KIND`, `IFLA_INFO_DATA` of linux/if_link.h.
 pub(super) const INFO_KIND: u16 = 1;
 pub(super) const INFO_DATA: u16 = 2;
+const INFO_SLAVE_KIND: u16 = 4;
+const INFO_SLAVE_DATA: u16 = 5;
+/// `IFLA_BOND_SLAVE_STATE`, and its value for a port that waits.
+const BOND_SLAVE_STATE: u16 = 1;
+const BACKUP: u8 = 1;
 /// Positions in `struct rtnl_link_stats64`, in 64-bit words.
 const STATS64_RX_PACKETS: usize = 0;
 const STATS64_TX_PACKETS: usize = 1;
@@ -40,6 +45,8 @@ pub struct Link {
     pub master: Option<u32>,
     /// Its Ethernet address.
     pub hardware: Option<[u8; 6]>,
+    /// A port that its bond keeps for later (`BOND_STATE_BACKUP`).
+    pub is_backup: bool,
     /// Driver kind (`veth`, `bridge`, `tun`, `wireguard`…); none for hardware.
     pub kind: Option<String>,
     /// Received packets that were dropped.
@@ -216,6 +223,7 @@ pub(super) fn parse(body: &[u8]) -> Option<Link> {
         point_to_point: flags & libc::IFF_POINTOPOINT != 0,
         master: None,
         hardware: None,
+        is_backup: false,
         kind: None,
         received_dropped: 0,
         sent_dropped: 0,
@@ -231,8 +239,15 @@ pub(super) fn parse(body: &[u8]) -> Option<Link> {
             libc::IFLA_ADDRESS => link.hardware = payload.try_into().ok(),
             libc::IFLA_MASTER => link.master = u32_at(payload, 0).filter(|&index| index != 0),
             libc::IFLA_LINKINFO => {
-                let info = attributes(payload).find(|(kind, _)| *kind == INFO_KIND);
-                link.kind = info.map(|(_, name)| string(name));
+                let info = |wanted| {
+                    attributes(payload).find(|(kind, _)| *kind == wanted).map(|(_, info)| info)
+                };
+                link.kind = info(INFO_KIND).map(string);
+                link.is_backup = info(INFO_SLAVE_KIND).is_some_and(|name| string(name) == "bond")
+                    && info(INFO_SLAVE_DATA).is_some_and(|data| {
+                        attributes(data)
+                            .any(|(kind, state)| kind == BOND_SLAVE_STATE && state == [BACKUP])
+                    });
             }
             libc::IFLA_STATS64 => {
                 link.received_dropped = counter(payload, STATS64_RX_DROPPED);

@@ -25,9 +25,15 @@ pub struct View {
 
 /// Asks the keeper, from other threads.
 pub struct KeeperHandle {
-    stop: Mutex<Sender<Sender<io::Result<()>>>>,
+    questions: Mutex<Sender<Question>>,
     waker: Waker,
     view: Arc<Mutex<View>>,
+}
+
+/// What it can be asked; each has where the answer goes.
+enum Question {
+    Reload(Box<GroupConfig>, Sender<io::Result<()>>),
+    Stop(Sender<io::Result<()>>),
 }
 
 struct Keeper {
@@ -36,7 +42,7 @@ struct Keeper {
     netlink: Netlink,
     monitor: Monitor,
     poller: Poller,
-    stop: Receiver<Sender<io::Result<()>>>,
+    questions: Receiver<Question>,
     watcher: Watcher,
     view: Arc<Mutex<View>>,
 }
@@ -55,7 +61,7 @@ impl KeeperHandle {
         let waker = poller.waker(QUESTION)?;
         let monitor = Monitor::open()?;
         poller.add(&monitor, MONITOR, Interest::Read)?;
-        let (stop, stopped) = channel();
+        let (questions, asked) = channel();
         let view = Arc::new(Mutex::new(View::default()));
         let mut keeper = Keeper {
             watcher: Watcher::start(&config, poller.waker(QUESTION)?)?,
@@ -64,24 +70,36 @@ impl KeeperHandle {
             netlink: Netlink::open()?,
             monitor,
             poller,
-            stop: stopped,
+            questions: asked,
             view: view.clone(),
         };
         keeper.begin()?;
         std::thread::Builder::new().name("braid-group".into()).spawn(move || keeper.run())?;
-        Ok(KeeperHandle { stop: Mutex::new(stop), waker, view })
+        Ok(KeeperHandle { questions: Mutex::new(questions), waker, view })
+    }
+
+    /// Makes the host as another config says; on an error it is as before.
+    pub fn reload(&self, config: GroupConfig) -> io::Result<()> {
+        let ended = || Err(io::Error::other("the group is going down"));
+        self.ask(|done| Question::Reload(Box::new(config), done)).unwrap_or_else(ended)
     }
 
     /// Takes back all that was set on the host.
     pub fn stop(&self) -> io::Result<()> {
+        // If it has ended it is done as well.
+        self.ask(Question::Stop).unwrap_or(Ok(()))
+    }
+
+    /// `None` if it has ended.
+    fn ask(
+        &self,
+        question: impl FnOnce(Sender<io::Result<()>>) -> Question,
+    ) -> Option<io::Result<()>> {
         let (done, is_done) = channel();
-        let stop = self.stop.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if stop.send(done).is_err() {
-            return Ok(());
-        }
+        let questions = self.questions.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        questions.send(question(done)).ok()?;
         self.waker.wake();
-        // An error means that it has ended: then it is done as well.
-        is_done.recv().unwrap_or(Ok(()))
+        is_done.recv().ok()
     }
 
     /// What it shows now.
@@ -92,6 +110,34 @@ impl KeeperHandle {
 
 impl Keeper {
     fn begin(&mut self) -> io::Result<()> {
+        let Some(told) = self.fatal()? else { return Ok(()) };
+        for failure in self.journal.undo()? {
+            tracing::warn!("taking it back: {failure}");
+        }
+        Err(io::Error::other(told))
+    }
+
+    /// Makes the host as `config` says, by changing what differs.
+    fn reload(&mut self, config: GroupConfig) -> io::Result<()> {
+        let watcher = match config.watch == self.config.watch {
+            true => None,
+            false => Some(Watcher::start(&config, self.poller.waker(QUESTION)?)?),
+        };
+        let config = std::mem::replace(&mut self.config, config);
+        let watcher = watcher.map(|watcher| std::mem::replace(&mut self.watcher, watcher));
+        let Some(told) = self.fatal()? else { return Ok(()) };
+        self.config = config;
+        if let Some(before) = watcher {
+            self.watcher = before;
+        }
+        for failure in self.follow()? {
+            tracing::warn!("back to what was: {failure}");
+        }
+        Err(io::Error::other(told))
+    }
+
+    /// Follows, and says what an engine can't be up without.
+    fn fatal(&mut self) -> io::Result<Option<String>> {
         let failures = self.follow()?;
         // PPP's device comes with the other end, so its routes may have to wait.
         let patient = matches!(self.config.group.engine, Engine::PppoeMultilink(_));
@@ -99,14 +145,8 @@ impl Keeper {
             .iter()
             .filter(|failure| !patient || matches!(failure.item, Item::Operation(_)))
             .collect();
-        if fatal.is_empty() {
-            return Ok(());
-        }
         let told: Vec<String> = fatal.iter().map(ToString::to_string).collect();
-        for failure in self.journal.undo()? {
-            tracing::warn!("taking it back: {failure}");
-        }
-        Err(io::Error::other(told.join("; ")))
+        Ok((!told.is_empty()).then(|| told.join("; ")))
     }
 
     fn run(mut self) {
@@ -119,10 +159,16 @@ impl Keeper {
                 tracing::error!(%error, "waiting for changes of the host's network");
                 std::thread::sleep(TICK);
             }
-            if let Ok(done) = self.stop.try_recv() {
-                // An asker that went away needs no answer.
-                let _ = done.send(self.end());
-                return;
+            // An asker that went away needs no answer.
+            match self.questions.try_recv() {
+                Ok(Question::Stop(done)) => {
+                    let _ = done.send(self.end());
+                    return;
+                }
+                Ok(Question::Reload(config, done)) => {
+                    let _ = done.send(self.reload(*config));
+                }
+                Err(_) => {}
             }
             if self.drain_monitor() || self.watcher.has_changed() {
                 settling.get_or_insert_with(|| Instant::now() + SETTLE);

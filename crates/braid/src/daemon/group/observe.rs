@@ -71,7 +71,16 @@ fn present(
 pub fn devices(config: &GroupConfig, view: &View) -> (Option<DeviceStatus>, Vec<GroupLinkStatus>) {
     let found = Netlink::open().and_then(|mut netlink| netlink.links()).unwrap_or_default();
     let status = |name: &str| found.iter().find(|link| link.name == name).map(device_status);
+    let own = config.group.engine.kind().has_device();
+    let usable = |link: &GroupLink| {
+        let left_out = view.left_out.iter().any(|(number, _)| *number == link.number);
+        let device = found.iter().find(|device| device.name == link.device.as_str());
+        !left_out && device.is_some_and(|device| device.up && device.carrier && !device.is_backup)
+    };
+    // Where routes join the links, one on standby has none beside another.
+    let others = config.group.links.iter().any(|link| !link.standby && usable(link));
     let links = config.group.links.iter().map(|link| {
+        let waits = !own && link.standby && others;
         let trouble = view.left_out.iter().find(|(number, _)| *number == link.number);
         let device = status(link.device.as_str());
         let no_carrier = device.as_ref().is_some_and(|device| !device.carrier);
@@ -82,13 +91,13 @@ pub fn devices(config: &GroupConfig, view: &View) -> (Option<DeviceStatus>, Vec<
             name: link.name.clone(),
             interface: link.device.to_string(),
             used: trouble.is_none(),
+            active: trouble.is_none() && usable(link) && !waits,
             trouble,
             weight: link.weight.get(),
             standby: link.standby,
             device,
         }
     });
-    let own = config.group.engine.kind().has_device();
     let device = own.then(|| status(config.group.name.as_str())).flatten();
     (device, links.collect())
 }
