@@ -10,6 +10,7 @@ mod datagram;
 mod measured;
 mod ping;
 mod smb;
+mod stamp;
 pub mod statistics;
 mod tcp;
 mod udp;

@@ -1,5 +1,5 @@
 use super::datagram::nanos;
-use super::{GRACE, LOOK, Measured, Pings, Setting, only_waited};
+use super::{GRACE, LOOK, Measured, Pings, Setting, only_waited, stamp};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::collections::HashSet;
 use std::io::{self, Read};
@@ -19,6 +19,7 @@ const MESSAGE: usize = 8 + 56;
 /// Echo requests from the home to the concentrator's kernel.
 pub(super) fn run(interval: Duration, setting: &Setting<'_>) -> io::Result<Measured> {
     let socket = setting.home.run(|| open(setting.server, setting.source, setting.device))??;
+    stamp::note_arrivals(&socket)?;
     let identifier = fresh_identifier();
     let mut pings = Pings::default();
     let mut answered = HashSet::new();
@@ -45,9 +46,9 @@ pub(super) fn run(interval: Duration, setting: &Setting<'_>) -> io::Result<Measu
         let wait = if sending { next.saturating_duration_since(now) } else { LOOK };
         socket.set_read_timeout(Some(wait.clamp(Duration::from_micros(100), LOOK)))?;
         let mut buffer = [0; 2048];
-        match (&socket).read(&mut buffer) {
-            Ok(length) => {
-                let arrival = nanos(Instant::now());
+        match stamp::receive(&socket, &mut buffer) {
+            Ok((length, arrival)) => {
+                let arrival = nanos(arrival);
                 let message = buffer.get(..length).unwrap_or_default();
                 if let Some((number, sent)) = reply(setting.server, identifier, message)
                     && number < pings.sent
