@@ -1,6 +1,7 @@
 //! Between the daemon's words (names, config, status) and the data plane's
 //! (numbers, the core's types). Runs on a thread of its own: [`start`].
 
+mod order;
 mod report;
 mod translate;
 
@@ -80,6 +81,8 @@ struct Bridge {
 struct BridgedLink {
     id: LinkId,
     link: Link,
+    /// When it is used, by its tier and its price.
+    tier: u8,
     quota: Option<Quota>,
     /// Bytes of the link's paths when they were last added to the quota.
     counted: u64,
@@ -129,7 +132,10 @@ impl Bridge {
     fn carry_out(&mut self, command: Command) -> Result<(), braid_dataplane::Stopped> {
         use braid_dataplane::Command as Plane;
         match command {
-            Command::AddLink { link, used } => self.add_link(link, used),
+            Command::AddLink { link, used } => {
+                self.add_link(link, used);
+                return self.order_links();
+            }
             Command::SetLink(link) => {
                 if let Some(known) = self.links.get_mut(&link.name) {
                     let quota = link.quota.as_ref().map(translate::quota);
@@ -140,12 +146,14 @@ impl Bridge {
                     known.link = link;
                     let config = known.config();
                     let id = known.id;
-                    return self.plane.send(Plane::TuneLink { id, config });
+                    self.plane.send(Plane::TuneLink { id, config })?;
+                    return self.order_links();
                 }
             }
             Command::RemoveLink(name) => {
                 if let Some(link) = self.links.remove(&name) {
-                    return self.plane.send(Plane::RemoveLink(link.id));
+                    self.plane.send(Plane::RemoveLink(link.id))?;
+                    return self.order_links();
                 }
             }
             Command::AttachSocket { link, socket, device_mtu } => {
@@ -193,8 +201,23 @@ impl Bridge {
         if let (Some(quota), Some(used)) = (&mut quota, used) {
             quota.restore(ByteSize::from_bytes(used.used_bytes), used.period_start_unix);
         }
-        let known = BridgedLink { id, link, quota, counted: 0, exhausted: false, device_mtu: 1500 };
+        let tier = link.tier;
+        let known =
+            BridgedLink { id, link, tier, quota, counted: 0, exhausted: false, device_mtu: 1500 };
         self.links.insert(known.link.name.clone(), known);
+    }
+
+    /// One link's price may change the turn of others.
+    fn order_links(&mut self) -> Result<(), braid_dataplane::Stopped> {
+        let links: Vec<&Link> = self.links.values().map(|known| &known.link).collect();
+        let tiers = order::tiers(&links);
+        for (known, tier) in self.links.values_mut().zip(tiers) {
+            if std::mem::replace(&mut known.tier, tier) != tier {
+                let (id, config) = (known.id, known.config());
+                self.plane.send(braid_dataplane::Command::TuneLink { id, config })?;
+            }
+        }
+        Ok(())
     }
 
     fn detach(&self, name: &Name, family: Family) -> Result<(), braid_dataplane::Stopped> {
@@ -280,7 +303,7 @@ impl Bridge {
 
 impl BridgedLink {
     fn config(&self) -> LinkConfig {
-        translate::link(&self.link, self.exhausted, self.device_mtu)
+        translate::link(&self.link, self.tier, self.exhausted, self.device_mtu)
     }
 }
 

@@ -16,7 +16,8 @@ pub struct Link {
     pub tier: u8,
     /// Probed, but used only when no other link works.
     pub standby: bool,
-    /// Price of a gigabyte, in any currency.
+    /// Price of a gigabyte, in any currency: the dearer links of a tier come
+    /// after the cheaper ones.
     pub price: Option<f64>,
     /// Rates never to be exceeded; the true rates are found without it.
     pub cap: Cap,

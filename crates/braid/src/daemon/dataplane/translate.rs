@@ -70,9 +70,9 @@ pub fn peer(peer: &Peer, preshared_key: Option<PresharedKey>) -> PeerConfig {
     }
 }
 
-pub fn link(link: &Link, exhausted: bool, device_mtu: u16) -> LinkConfig {
+pub fn link(link: &Link, tier: u8, exhausted: bool, device_mtu: u16) -> LinkConfig {
     LinkConfig {
-        tier: link.tier,
+        tier,
         standby: link.standby || exhausted,
         cap_up: link.cap.up,
         cap_down: link.cap.down,
