@@ -26,7 +26,7 @@ const TRANSACTIONS: u32 = 500;
 
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  braid pool bench photos\n  braid pool bench --layouts btrfs-raid1,md-raid10-n2,md-raid10-f2 /dev/sdb /dev/sdc --html bench.html --speeds speeds.json\n  braid pool plan --speeds speeds.json /dev/sdb /dev/sdc\n\nWith --layouts the disks are made a pool of each layout in turn, measured, and emptied again; then each disk is measured alone. They must be empty or named with --erase."
+    after_help = "Examples:\n  braid pool bench photos\n  braid pool bench --layouts btrfs-raid1,md-raid10-f2 /dev/sdb /dev/sdc --speeds speeds.json\n  braid pool plan --speeds speeds.json /dev/sdb /dev/sdc\n\nWith --layouts the disks are made a pool of each layout in turn, measured, and emptied again; then each disk is measured alone. They must be empty or named with --erase."
 )]
 pub struct Bench {
     #[command(flatten)]
