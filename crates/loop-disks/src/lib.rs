@@ -11,6 +11,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 /// Set in the process that is in its own mount namespace.
 const INSIDE: &str = "BRAID_TEST_IN_PRIVATE_MOUNTS";
@@ -41,17 +42,27 @@ pub fn in_private_mounts(name: &str, body: impl FnOnce()) {
     assert!(status.success(), "{name} failed in its mount namespace: {status}");
 }
 
-/// Runs a program.
+/// Another test that looks at all disks has each open for less than this.
+const LOOKED_AT: Duration = Duration::from_secs(5);
+/// What mount(8) says of a device that somebody has open for himself.
+const BUSY: &str = "already mounted or mount point busy";
+
+/// Runs a program. A mount is tried again while another process looks at the device.
 ///
 /// # Panics
 /// When it fails; with what it said.
 pub fn run(program: &str, arguments: &[&str]) {
-    let output = Command::new(program).args(arguments).output().unwrap();
-    assert!(
-        output.status.success(),
-        "{program} {arguments:?}: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    let deadline = Instant::now() + LOOKED_AT;
+    loop {
+        let output = Command::new(program).args(arguments).output().unwrap();
+        if output.status.success() {
+            return;
+        }
+        let said = String::from_utf8_lossy(&output.stderr);
+        let again = program == "mount" && said.contains(BUSY) && Instant::now() < deadline;
+        assert!(again, "{program} {arguments:?}: {said}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }
 
 /// Where the disks' files lie best: in memory, where there is such a folder.

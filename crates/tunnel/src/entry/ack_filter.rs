@@ -20,8 +20,9 @@ use std::time::Duration;
 /// An acknowledgement waits until it is new for one part in this of all bytes
 /// acknowledged so far, or [`AckFilter::set_round_trip`]'s time is over.
 const ROUND_SHARE: u64 = 6;
-/// The beginning of a stream isn't thinned: a web page ends before.
-const BEGINNING: u64 = 48 << 10;
+/// The first window (ten segments, RFC 6928) isn't thinned; HyStart begins to
+/// judge soon after, at 16 segments.
+const BEGINNING: u64 = 14 << 10;
 /// A sender that has paused so long starts anew.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Not worth a timer below.
@@ -237,8 +238,8 @@ mod tests {
         }
         let beginning = passed.iter().filter(|&&acked| u64::from(acked) < BEGINNING).count();
         assert_eq!(beginning, BEGINNING.div_ceil(1448) as usize);
-        // From 48 KB to 579 KB in steps of at least a sixth: 579 / 48 = 1.2 ^ 13.6.
-        assert!((10..=14).contains(&(passed.len() - beginning)), "{passed:?}");
+        // From 14 KB to 579 KB in steps of at least a sixth: 579 / 14 = 1.2 ^ 20.4.
+        assert!((16..=21).contains(&(passed.len() - beginning)), "{passed:?}");
         assert!(passed.windows(2).all(|pair| pair[0] < pair[1]));
     }
 
