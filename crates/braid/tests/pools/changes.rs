@@ -12,29 +12,19 @@ fn the_whole_disk_in_place_of_its_partition_is_refused() {
         let [first, second] = disk.partition(mib(130)).unwrap();
         host.sh(&format!("mkfs.ext4 -q -L photos {first}"));
         host.fails(
-            &["create", "data", "--layout", "btrfs-raid1", disk.path(), other.path(), "--yes"],
+            &mirror([disk.path(), other.path()], &["--yes"]),
             1,
             &["partition table", &first, &second, "--erase"],
         );
         // Permission for a partition is none for its disk.
         let erase = format!("{}-part1", serial(&disk));
         host.fails(
-            &[
-                "create",
-                "data",
-                "--layout",
-                "btrfs-raid1",
-                disk.path(),
-                other.path(),
-                "--yes",
-                "--erase",
-                &erase,
-            ],
+            &mirror([disk.path(), other.path()], &["--yes", "--erase", &erase]),
             2,
             &[&erase, "none of the disks named"],
         );
         // The empty partition can be had without any.
-        host.works(&["create", "data", "--layout", "btrfs-raid1", &second, other.path(), "--yes"]);
+        host.works(&mirror([&second, other.path()], &["--yes"]));
         assert_eq!(host.sh(&format!("blkid -p -s LABEL -o value {first}")), "photos");
     });
 }
@@ -46,17 +36,7 @@ fn a_disk_in_use_is_refused_even_with_erase() {
         let (disk, other) = (host.disk("a"), host.disk("b"));
         let refused = |says: &[&str]| {
             let erase = serial(&disk);
-            let args = [
-                "create",
-                "data",
-                "--layout",
-                "btrfs-raid1",
-                disk.path(),
-                other.path(),
-                "--yes",
-                "--erase",
-                &erase,
-            ];
+            let args = mirror([disk.path(), other.path()], &["--yes", "--erase", &erase]);
             host.fails(&args, 1, says);
         };
         host.sh(&format!("mkfs.ext4 -q {} && mkdir m && mount {0} m", disk.path()));
@@ -77,7 +57,7 @@ fn data_is_lost_only_by_its_serial_number() {
         let host = Host::new();
         let (disk, other) = (host.disk("a"), host.disk("b"));
         host.sh(&format!("mkfs.xfs -q -f -L tax {0} || mkfs.ext4 -q -L tax {0}", disk.path()));
-        let create = ["create", "data", "--layout", "btrfs-raid1", disk.path(), other.path()];
+        let create = mirror([disk.path(), other.path()], &[]);
         host.fails(&[&create[..], &["--yes"]].concat(), 1, &["tax", "--erase", &serial(&disk)]);
         let erase = serial(&disk);
         let with = [&create[..], &["--erase", &erase]].concat();
@@ -105,12 +85,11 @@ fn a_disk_that_changed_after_the_plan_was_made_is_refused() {
             other.path()
         );
         host.program("wipefs-once", &text);
-        let plan = ["create", "data", "--layout", "btrfs-raid1", disk.path(), other.path()];
         let erase = serial(&disk);
         let once = "#!/bin/sh\ncase \"$*\" in *--all*) exec wipefs-once \"$@\";; \
                     *) exec /usr/sbin/wipefs \"$@\";; esac\n";
         host.program("wipefs", once);
-        let args = [&plan[..], &["--erase", &erase, "--yes"]].concat();
+        let args = mirror([disk.path(), other.path()], &["--erase", &erase, "--yes"]);
         host.fails(&args, 1, &["sudden", "braid pool resume data", "braid pool abandon data"]);
         assert_eq!(host.sh(&format!("blkid -p -s LABEL -o value {}", other.path())), "sudden");
         let answer = host.works(&["abandon", "data"]);
@@ -123,7 +102,7 @@ fn killed_in_mkfs_it_is_resumed_or_abandoned() {
     in_private_mounts("changes::killed_in_mkfs_it_is_resumed_or_abandoned", || {
         let host = Host::new();
         let (a, b) = (host.disk("a"), host.disk("b"));
-        let create = ["create", "data", "--layout", "btrfs-raid1", a.path(), b.path(), "--yes"];
+        let create = mirror([a.path(), b.path()], &["--yes"]);
         host.program("mkfs.btrfs", "#!/bin/sh\n/sbin/mkfs.btrfs \"$@\"\nkill -9 $PPID\nsleep 9\n");
         let killed = host.braid(&create);
         assert_eq!(killed.status.code(), None, "{killed:?}");
@@ -147,7 +126,7 @@ fn disks_come_and_go() {
     in_private_mounts("changes::disks_come_and_go", || {
         let host = Host::new();
         let (a, b, c) = (host.disk("a"), host.disk("b"), host.disk("c"));
-        host.works(&["create", "data", "--layout", "btrfs-raid1", a.path(), b.path(), "--yes"]);
+        host.create("btrfs-raid1", &[&a, &b]);
         host.works(&["add", "data", c.path(), "--yes"]);
         let plan =
             host.works(&["convert", "data", "--layout", "btrfs-raid1c3", "--dry-run", "--json"]);
@@ -164,4 +143,9 @@ fn disks_come_and_go() {
         host.fails(&["add", "data", "/dev/null", "--yes"], 1, &["/dev/null is no disk"]);
         host.fails(&["add", "nope", b.path(), "--yes"], 1, &["there is no pool nope", "data"]);
     });
+}
+
+/// The words that make the pool `data`, mirrored by btrfs, of two devices.
+fn mirror<'a>(devices: [&'a str; 2], more: &[&'a str]) -> Vec<&'a str> {
+    [&["create", "data", "--layout", "btrfs-raid1"], &devices[..], more].concat()
 }

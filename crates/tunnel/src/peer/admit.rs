@@ -28,13 +28,13 @@ impl Peer {
         }
         let class = Class::of(&packet.bytes, &headers);
         let key = flow_key(&packet.bytes, &headers);
-        let tcp = headers.ip.is_some_and(|ip| ip.protocol == TCP);
-        let stream = tcp || matches!(class, Class::Precious);
+        let stream =
+            headers.ip.is_some_and(|ip| ip.protocol == TCP) || matches!(class, Class::Precious);
         let at = self.working.at(now);
         let entry = &self.entry;
         let hash = key.hash(&self.hash_key);
         let flow = self.places.place(hash, at, |flow| entry.waits(flow));
-        let ack = if tcp { PureAck::read(&packet.bytes, &headers) } else { None };
+        let ack = PureAck::read(&packet.bytes, &headers);
         let queued = Queued { packet, class, stream, rule, at };
         let Some(ack) = ack else {
             let held = self.acks.interrupt(flow, now);
