@@ -22,6 +22,7 @@ mod section;
 mod suggest;
 #[cfg(test)]
 mod tests;
+mod upkeep;
 
 pub use class::{Class, ClassMatch, Dscp, PortRange, Protocol};
 pub use diagnostic::{ConfigErrors, Diagnostic};

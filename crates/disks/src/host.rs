@@ -4,7 +4,7 @@ use crate::block_device;
 use crate::host_root::HostRoot;
 use crate::inventory::Inventory;
 use crate::tool;
-use braid_pool::observed::{DriveTimeout, ObservedHost};
+use braid_pool::observed::{DriveTimeout, ObservedHost, ObservedSystemd};
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -23,7 +23,26 @@ pub fn observe(host: &HostRoot, inventory: &Inventory) -> ObservedHost {
         kernel: kernel(host).unwrap_or_default(),
         send_stream_version: host.number("sys/fs/btrfs/features/send_stream_version"),
         timeouts: timeouts(host, inventory),
+        systemd: systemd(host),
     }
+}
+
+/// Only where it runs: else nobody would begin what its units say.
+fn systemd(host: &HostRoot) -> Option<ObservedSystemd> {
+    const UNITS: &str = "etc/systemd/system";
+    if !host.has("run/systemd/system") {
+        return None;
+    }
+    let units = host.names(UNITS).into_iter().filter(|name| name.starts_with("braid-pool-"));
+    let read = |name: String| {
+        let text = host.bytes(Path::new(UNITS).join(&name)).ok()?;
+        Some((name, String::from_utf8_lossy(&text).into_owned()))
+    };
+    let enabled = host.names(Path::new(UNITS).join("timers.target.wants"));
+    Some(ObservedSystemd {
+        units: units.filter_map(read).collect(),
+        enabled: enabled.into_iter().collect(),
+    })
 }
 
 /// Debian's place first.

@@ -5,6 +5,7 @@ use crate::layout::{Layout, MdFilesystem};
 use crate::observed::{MdMemberState, ObservedHost, ObservedPool, Purpose};
 use crate::planner::{self, Change, MemberName, NewPool, PoolName, Refused};
 use crate::step::Plan;
+use crate::upkeep::Upkeep;
 use crate::uuid::Uuid;
 
 /// `[[pool]]`.
@@ -22,6 +23,8 @@ pub struct DesiredPool {
     pub mount_at: String,
     /// An unstable layout is meant.
     pub accept_unstable: bool,
+    /// What is done for it regularly.
+    pub upkeep: Upkeep,
 }
 
 /// A disk that the config names, if it is there.
@@ -50,7 +53,12 @@ pub fn next(desired: &DesiredPool, reality: &Reality<'_>) -> Result<Option<Plan>
         (None, _) => create(desired, reality)?,
         (Some(pool), None) => match change(desired, pool, reality)? {
             Some(change) => planner::change(pool, &change, Some(&desired.mount_at), reality.host)?,
-            None => planner::bring_up(pool, &desired.mount_at, reality.host)?,
+            None => match planner::bring_up(pool, &desired.mount_at, reality.host)? {
+                plan if plan.is_empty() => {
+                    planner::upkeep(pool, &desired.upkeep, &desired.mount_at, reality.host)?
+                }
+                plan => plan,
+            },
         },
         (Some(_), Some(_)) => {
             return Err(Refused::Impossible {
@@ -234,6 +242,7 @@ mod tests {
             disks: letters.chars().map(|letter| format!("S{letter}")).collect(),
             mount_at: "/srv/data".into(),
             accept_unstable: false,
+            upkeep: Upkeep::default(),
         }
     }
 

@@ -7,7 +7,7 @@ mod md;
 pub use btrfs::{
     BtrfsErrors, BtrfsMember, ExclusiveOperation, ObservedBtrfs, Purpose, Scrub, SpaceUse,
 };
-pub use host::{DriveTimeout, ObservedHost};
+pub use host::{DriveTimeout, ObservedHost, ObservedSystemd};
 pub use md::{MdMember, MdMemberState, ObservedMd, OnArray, Sync, SyncAction};
 
 use crate::uuid::Uuid;

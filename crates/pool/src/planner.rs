@@ -9,6 +9,7 @@ mod md;
 mod name;
 mod refused;
 mod system_disk;
+mod upkeep;
 
 pub(crate) use host_files::{array_line, fstab_place};
 pub use name::{PoolName, PoolNameError};
@@ -19,6 +20,7 @@ use crate::disk::{Disk, ErasePermission};
 use crate::layout::{Layout, MdFilesystem};
 use crate::observed::{ObservedHost, ObservedPool};
 use crate::step::Plan;
+use crate::upkeep::Upkeep;
 use crate::uuid::Uuid;
 use engine::Engine;
 
@@ -113,6 +115,17 @@ pub fn change(
 /// Plans that `pool` is mounted at `at`, now and after every boot.
 pub fn bring_up(pool: &ObservedPool, at: &str, host: &ObservedHost) -> Result<Plan, Refused> {
     bring_up::plan(pool, at, host)
+}
+
+/// Plans that systemd begins what `wanted` says for `pool`, which is mounted at `at`, and nothing more of what an earlier
+/// config said. What was set by hand and the config doesn't speak of stays.
+pub fn upkeep(
+    pool: &ObservedPool,
+    wanted: &Upkeep,
+    at: &str,
+    host: &ObservedHost,
+) -> Result<Plan, Refused> {
+    upkeep::plan(pool, wanted, at, host)
 }
 
 fn check_new(new: &NewPool, host: &ObservedHost) -> Result<(), Refused> {

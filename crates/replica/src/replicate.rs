@@ -2,10 +2,9 @@
 //! breaks in between.
 
 mod connect;
-mod place;
 
+pub use braid_pool::place::{Place, PlaceError};
 pub use connect::{Connected, Connector};
-pub use place::{Place, PlaceError};
 
 use crate::error::Error;
 use crate::exact_path::ExactPath;

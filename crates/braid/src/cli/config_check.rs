@@ -1,10 +1,11 @@
 use super::failure::{Failure, FailureKind, print_line};
 use super::{Global, JsonFlag};
 use braid_control::config::{
-    AnyConfig, Config, ConfigErrors, read_preshared_key, read_private_key,
+    AnyConfig, Config, ConfigErrors, PoolsConfig, read_preshared_key, read_private_key,
 };
 use clap::{Args, Subcommand};
 use serde_json::json;
+use std::fs;
 use std::path::PathBuf;
 
 #[derive(Subcommand)]
@@ -26,7 +27,12 @@ impl ConfigCommand {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
         let ConfigCommand::Check(check) = self;
         let file = check.file.clone().unwrap_or_else(|| global.config_file());
-        let config = match AnyConfig::load(&file) {
+        let is_of_pools = fs::read_to_string(&file).is_ok_and(|text| PoolsConfig::is_all_of(&text));
+        let read = match is_of_pools {
+            true => PoolsConfig::load(&file).map(|_| None),
+            false => AnyConfig::load(&file).map(Some),
+        };
+        let config = match read {
             Ok(config) => config,
             Err(errors) if global.json => {
                 print_line(&as_json(&errors).to_string())?;
@@ -34,7 +40,7 @@ impl ConfigCommand {
             }
             Err(errors) => return Err(errors.into()),
         };
-        if let AnyConfig::Tunnel(config) = config {
+        if let Some(AnyConfig::Tunnel(config)) = config {
             check_keys(&config)?;
         }
         global.print(&json!({ "file": file, "errors": [] }), || format!("{}: good", file.display()))

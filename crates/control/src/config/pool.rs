@@ -2,12 +2,16 @@
 
 use super::diagnostic::{ConfigErrors, Diagnostics};
 use super::section::{Placed, Section};
+use super::upkeep;
 use braid_pool::desired::DesiredPool;
 use braid_pool::layout::{Layout, MdFilesystem};
 use braid_pool::planner::PoolName;
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use toml::de::DeTable;
+
+/// Sections of tunnels and groups.
+const OTHERS: [&str; 6] = ["interface", "engine", "link", "peer", "class", "routing"];
 
 /// The pools that a config asks for; the rest of the file, if there is any, is a tunnel's or a group's.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +28,13 @@ impl PoolsConfig {
         PoolsConfig::parse(&super::read_file(file)?, file)
     }
 
+    /// Whether `text` is of pools and nothing else, so that there is no tunnel or group to be read.
+    pub fn is_all_of(text: &str) -> bool {
+        let (table, _) = DeTable::parse_recoverable(text);
+        let has = |name: &str| table.get_ref().contains_key(name);
+        has("pool") && !OTHERS.into_iter().any(has)
+    }
+
     /// Reads and checks the pools in `text`; `file` is named in errors.
     pub fn parse(text: &str, file: &Path) -> Result<PoolsConfig, ConfigErrors> {
         let diagnostics = RefCell::new(Diagnostics::new(text));
@@ -34,7 +45,7 @@ impl PoolsConfig {
         }
         let mut root = Section::new("", table, &diagnostics);
         let pools = read_all(&mut root, &diagnostics);
-        for other in ["interface", "engine", "link", "peer", "class", "routing"] {
+        for other in OTHERS {
             root.leave(other);
         }
         if !root.has("pool") {
@@ -97,6 +108,7 @@ fn read(mut section: Section<'_, '_>) -> Option<Placed<DesiredPool>> {
     let mount: Option<String> = section.parsed("mount");
     let filesystem: Option<MdFilesystem> = section.parsed("filesystem");
     let accept_unstable = section.boolean("accept_unstable").unwrap_or(false);
+    let upkeep = upkeep::read(&mut section, layout);
     if let Some(layout) = layout {
         check(&section, layout, &disks, filesystem, accept_unstable);
     }
@@ -113,6 +125,7 @@ fn read(mut section: Section<'_, '_>) -> Option<Placed<DesiredPool>> {
         filesystem: filesystem.unwrap_or_default(),
         disks,
         accept_unstable,
+        upkeep,
     };
     Some(Placed { value, places })
 }
@@ -165,6 +178,29 @@ mod tests {
     }
 
     #[test]
+    fn what_is_done_regularly_has_its_times() {
+        let text = GOOD.replacen(
+            "[[pool]]\nname = \"fast\"",
+            "[pool.scrub]\n[pool.snapshot]\non = \"*:0/15\"\nof = [\".\", \"my photos\"]\ninto = \"snaps\"\n\
+             [pool.retain]\npolicy = \"24x1h | 14x1d\"\njitter = \"10min\"\n\
+             [pool.replicate]\nto = \"nas:/backup\"\nlimit = \"20Mbit\"\n\
+             [[pool]]\nscrub = { on = \"weekly\" }\nname = \"fast\"",
+            1,
+        );
+        let config = PoolsConfig::parse(&text, Path::new("braid.toml")).unwrap();
+        let [data, fast] = config.pools.as_slice() else { panic!("{config:?}") };
+        let scrub = |pool: &DesiredPool| pool.upkeep.scrub.clone().unwrap().on.to_string();
+        assert_eq!((scrub(data), scrub(fast)), ("monthly".to_owned(), "weekly".to_owned()));
+        let snapshot = data.upkeep.snapshot.as_ref().unwrap();
+        assert_eq!((snapshot.of.len(), snapshot.when.on.as_str()), (2, "*:0/15"));
+        let retain = data.upkeep.retain.as_ref().unwrap();
+        assert_eq!((retain.folder.as_str(), retain.when.jitter.as_secs()), ("snaps", 600));
+        assert_eq!(data.upkeep.replicate.as_ref().unwrap().to.to_string(), "nas:/backup");
+        assert_eq!(fast.upkeep.snapshot, None);
+        assert!(PoolsConfig::is_all_of(&text) && !PoolsConfig::is_all_of("[interface]\n[[pool]]"));
+    }
+
+    #[test]
     fn what_is_wrong_is_said_with_its_line() {
         for (text, expected) in [
             ("[interface]\nname = 1\n", "braid.toml:1: [[pool]] is missing"),
@@ -197,6 +233,38 @@ mod tests {
             (
                 &GOOD.replace("mount", "mout"),
                 "braid.toml:10: unknown key \"mout\" in [pool]; did you mean \"mount\"?",
+            ),
+            (
+                &format!("{GOOD}snapshot = {{}}\n"),
+                "braid.toml:11: pool.snapshot: snapshots are btrfs', and md-raid10-f2",
+            ),
+            (
+                &GOOD.replacen("disks", "scrub.on = \"sometimes\"\ndisks", 1),
+                "braid.toml:4: pool.scrub.on: \"sometimes\" begins with no word",
+            ),
+            (
+                &GOOD.replacen("disks", "snapshot = { of = [\"../etc\"] }\ndisks", 1),
+                "braid.toml:4: \"../etc\" is no path inside the pool",
+            ),
+            (
+                &GOOD.replacen("disks", "retain = {}\ndisks", 1),
+                "braid.toml:4: [pool.retain] lacks policy",
+            ),
+            (
+                &GOOD.replacen("disks", "retain.policy = \"24 hours\"\ndisks", 1),
+                "braid.toml:4: pool.retain.policy: \"24 hours\" has no x",
+            ),
+            (
+                &GOOD.replacen("disks", "replicate = { to = \"nas:\" }\ndisks", 1),
+                "braid.toml:4: pool.replicate.to: \"nas:\": the path is missing",
+            ),
+            (
+                &GOOD.replacen("disks", "replicate = { to = \"backup\" }\ndisks", 1),
+                "braid.toml:4: pool.replicate.to: \"backup\" is no absolute path",
+            ),
+            (
+                &GOOD.replacen("disks", "scrub = { every = \"day\" }\ndisks", 1),
+                "unknown key \"every\" in [pool.scrub]",
             ),
             ("[[pool]]\n", "braid.toml:1: [pool] lacks name"),
             ("[[pol]]\nname = \"x\"\n", "did you mean \"pool\"?"),

@@ -1,5 +1,6 @@
 use crate::uuid::Uuid;
 use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// What the host around the pools is like; the doctor needs it.
@@ -23,6 +24,17 @@ pub struct ObservedHost {
     pub send_stream_version: Option<u32>,
     /// Error recovery of the disks, by path of the whole disk.
     pub timeouts: Vec<DriveTimeout>,
+    /// Braid's units for pools; `None` where systemd doesn't run.
+    pub systemd: Option<ObservedSystemd>,
+}
+
+/// What systemd has of Braid's units for pools.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ObservedSystemd {
+    /// Texts of those in `/etc/systemd/system`, by name.
+    pub units: BTreeMap<String, String>,
+    /// Names of the timers that are begun at boot.
+    pub enabled: BTreeSet<String>,
 }
 
 /// How long a disk tries to read a bad sector, and how long the kernel waits for it: when the disk takes longer, the

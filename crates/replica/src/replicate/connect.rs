@@ -1,6 +1,6 @@
-use super::place::Place;
 use crate::error::Error;
 use crate::wire::Link;
+use braid_pool::place::Place;
 use std::fs::File;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::{AsRawFd, OwnedFd};

@@ -36,6 +36,7 @@ pub fn observe_host(config: &ConfigRoot) -> ObservedHost {
         mdadm_conf: configured.mdadm_conf,
         initramfs_stale: configured.initramfs_stale,
         initramfs_command: configured.initramfs_command,
+        systemd: configured.systemd,
         ..real
     }
 }

@@ -2,6 +2,7 @@ use super::PoolNames;
 use crate::cli::failure::{Failure, FailureKind, print_line};
 use crate::cli::{Global, JsonFlag};
 use braid_pool::observed::ObservedPool;
+use braid_pool::upkeep::{Calendar, MadeBy, ScheduledPool, Unit, When, scrub_service, scrub_timer};
 use clap::Args;
 use serde_json::json;
 use std::fs;
@@ -19,7 +20,7 @@ pub struct Schedule {
     pools: PoolNames,
     /// When: systemd's calendar expressions
     #[arg(long, default_value = "monthly", value_name = "CALENDAR")]
-    on: String,
+    on: Calendar,
     /// Begin up to so much later, so that not all pools and computers begin at once
     #[arg(long, default_value = "24h", value_name = "TIME", value_parser = braid_units::parse_duration)]
     jitter: std::time::Duration,
@@ -34,17 +35,11 @@ pub struct Schedule {
     units: PathBuf,
 }
 
-/// A unit's file.
-struct Unit {
-    name: String,
-    text: String,
-}
-
 impl Schedule {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
         let pools = self.pools.required()?;
         let timers: Vec<Unit> = pools.iter().map(|pool| self.timer(pool)).collect();
-        let mut units = vec![service()];
+        let mut units = vec![scrub_service()];
         units.extend(timers);
         if self.dry_run {
             return show(&units, global);
@@ -68,18 +63,9 @@ impl Schedule {
     }
 
     fn timer(&self, pool: &ObservedPool) -> Unit {
-        let (name, on) = (one_line(&pool.name()), one_line(&self.on));
-        let jitter = self.jitter.as_secs();
-        Unit {
-            name: format!("braid-pool-scrub@{}.timer", pool.uuid()),
-            text: format!(
-                "# Made by `braid pool scrub schedule`.\n\
-                 [Unit]\nDescription=Scrub of the pool {name}\n\n\
-                 [Timer]\nOnCalendar={on}\nRandomizedDelaySec={jitter}\n\
-                 # A computer that was off makes up for it.\nPersistent=true\n\n\
-                 [Install]\nWantedBy=timers.target\n"
-            ),
-        }
+        let when = When { on: self.on.clone(), jitter: self.jitter };
+        let scheduled = ScheduledPool { name: &pool.name(), uuid: pool.uuid() };
+        scrub_timer(&scheduled, &when, MadeBy::Schedule)
     }
 
     fn put(&self, units: &[Unit], enable: bool) -> Result<(), Failure> {
@@ -112,26 +98,8 @@ impl Schedule {
     }
 }
 
-/// One for all pools: the instance is the pool's UUID, in which nothing needs an escape.
-fn service() -> Unit {
-    Unit {
-        name: "braid-pool-scrub@.service".to_owned(),
-        text: "# Made by `braid pool scrub schedule`.\n\
-               [Unit]\nDescription=Scrub of the pool %i\n\n\
-               [Service]\nType=oneshot\nExecStart=/usr/bin/braid pool scrub start --wait %i\n\
-               # Errors that were corrected are no failure of the service.\nSuccessExitStatus=10\n\
-               Nice=19\nIOSchedulingClass=idle\n"
-            .to_owned(),
-    }
-}
-
 fn timers(units: &[Unit]) -> impl Iterator<Item = &str> {
-    units.iter().map(|unit| unit.name.as_str()).filter(|name| name.ends_with(".timer"))
-}
-
-/// A label may have a newline in it, a unit's line may not; `%` begins a specifier.
-fn one_line(text: &str) -> String {
-    text.replace(|c: char| c.is_control(), " ").replace('%', "%%")
+    units.iter().filter(|unit| unit.is_timer()).map(|unit| unit.name.as_str())
 }
 
 fn show(units: &[Unit], global: &Global) -> Result<(), Failure> {
@@ -154,17 +122,4 @@ fn systemctl(arguments: &[&str]) -> Result<(), Failure> {
     let said = String::from_utf8_lossy(&output.stderr);
     let message = format!("systemctl {}: {}", arguments.join(" "), said.trim());
     Err(Failure::new(FailureKind::Failed, message))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_label_can_not_write_lines_of_its_own_into_a_unit() {
-        assert_eq!(
-            one_line("a\n[Service]\nExecStart=/bin/sh 100%"),
-            "a [Service] ExecStart=/bin/sh 100%%"
-        );
-    }
 }

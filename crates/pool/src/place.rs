@@ -1,3 +1,5 @@
+//! Where snapshots are, as users write it.
+
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;

@@ -1,0 +1,171 @@
+//! The systemd units that a pool's upkeep needs, and those that it needs no more.
+
+use super::Refused;
+use crate::observed::{ObservedHost, ObservedPool, ObservedSystemd};
+use crate::step::{Action, Argv, Condition, Plan, Step, Undo};
+use crate::upkeep::{ScheduledPool, Unit, Upkeep};
+use crate::uuid::Uuid;
+
+const UNITS: &str = "/etc/systemd/system";
+const MODE: u32 = 0o644;
+
+pub(super) fn plan(
+    pool: &ObservedPool,
+    wanted: &Upkeep,
+    at: &str,
+    host: &ObservedHost,
+) -> Result<Plan, Refused> {
+    let (name, uuid) = (pool.name(), pool.uuid());
+    let units = wanted.units(&ScheduledPool { name: &name, uuid }, at);
+    let steps = match &host.systemd {
+        Some(there) => steps(&units, there, uuid),
+        None if units.is_empty() => vec![],
+        None => {
+            return Err(Refused::Impossible {
+                what: format!(
+                    "systemd doesn't run here, so nothing would begin what the config wants for \
+                     pool {name} regularly"
+                ),
+                instead: "take scrub, snapshot, retain and replicate out of its section, and let \
+                          cron do `braid pool scrub start --wait`, `snapshot`, `retain`, \
+                          `replicate`"
+                    .to_owned(),
+            });
+        }
+    };
+    let title = format!("set what is done regularly for pool {name}");
+    Ok(Plan { title, pool: name, claims: vec![], warnings: vec![], steps })
+}
+
+fn steps(units: &[Unit], there: &ObservedSystemd, uuid: Uuid) -> Vec<Step> {
+    let is_wanted = |name: &str| units.iter().any(|unit| unit.name == name);
+    let goes: Vec<(&str, &str)> = there
+        .units
+        .iter()
+        .map(|(name, text)| (name.as_str(), text.as_str()))
+        .filter(|(name, text)| {
+            Unit::is_for(name, uuid) && Unit::is_of_config(text) && !is_wanted(name)
+        })
+        .collect();
+    let differs = |unit: &&Unit| there.units.get(&unit.name) != Some(&unit.text);
+    let written: Vec<&Unit> = units.iter().filter(differs).collect();
+    let mut steps = vec![];
+    // A timer whose file is gone could be stopped no more.
+    let stopped: Vec<String> = goes
+        .iter()
+        .filter(|(name, _)| name.ends_with(".timer"))
+        .map(|(name, _)| (*name).to_owned())
+        .collect();
+    if !stopped.is_empty() {
+        steps.push(begin_no_more(&stopped));
+    }
+    steps.extend(goes.iter().map(|(name, text)| remove(name, text)));
+    steps.extend(written.iter().map(|unit| write(unit, there)));
+    if !steps.is_empty() {
+        steps.push(reload());
+    }
+    let timers = units.iter().filter(|unit| unit.is_timer());
+    let (known, new): (Vec<&Unit>, Vec<&Unit>) =
+        timers.partition(|unit| there.enabled.contains(&unit.name));
+    let names = |units: &[&Unit]| units.iter().map(|unit| unit.name.clone()).collect::<Vec<_>>();
+    let changed: Vec<&Unit> = known.into_iter().filter(|unit| written.contains(unit)).collect();
+    if !changed.is_empty() {
+        steps.push(restart(&names(&changed)));
+    }
+    if !new.is_empty() {
+        steps.push(begin(&names(&new)));
+    }
+    steps
+}
+
+fn write(unit: &Unit, there: &ObservedSystemd) -> Step {
+    let path = format!("{UNITS}/{}", unit.name);
+    let put =
+        |text: &str| Action::WriteFile { path: path.clone(), text: text.to_owned(), mode: MODE };
+    let mut undo = match there.units.get(&unit.name) {
+        Some(old) => vec![put(old), systemctl(&["daemon-reload"], &[])],
+        None => vec![Action::RemoveFile { path: path.clone() }, systemctl(&["daemon-reload"], &[])],
+    };
+    if there.enabled.contains(&unit.name) {
+        undo.push(systemctl(&["restart"], std::slice::from_ref(&unit.name)));
+    }
+    Step {
+        name: format!("write {}", unit.name),
+        says: match unit.is_timer() {
+            true => format!("a timer: {}", line_of(&unit.text, "OnCalendar=")),
+            false => format!("what it begins: {}", line_of(&unit.text, "ExecStart=")),
+        },
+        before: vec![],
+        action: put(&unit.text),
+        after: vec![Condition::FileHolds { path: path.clone(), text: unit.text.clone() }],
+        undo: Undo::By(undo),
+    }
+}
+
+fn remove(name: &str, text: &str) -> Step {
+    let path = format!("{UNITS}/{name}");
+    let put = Action::WriteFile { path: path.clone(), text: text.to_owned(), mode: MODE };
+    Step {
+        name: format!("remove {name}"),
+        says: "the config doesn't speak of it any more".to_owned(),
+        before: vec![],
+        action: Action::RemoveFile { path: path.clone() },
+        after: vec![Condition::FileHolds { path, text: text.to_owned() }.negated()],
+        undo: Undo::By(vec![put, systemctl(&["daemon-reload"], &[])]),
+    }
+}
+
+fn reload() -> Step {
+    Step {
+        name: "reload".to_owned(),
+        says: "systemd reads its units anew".to_owned(),
+        before: vec![],
+        action: systemctl(&["daemon-reload"], &[]),
+        after: vec![],
+        undo: Undo::Nothing,
+    }
+}
+
+fn begin(timers: &[String]) -> Step {
+    Step {
+        name: "enable".to_owned(),
+        says: "these timers run now and after every boot".to_owned(),
+        before: vec![],
+        action: systemctl(&["enable", "--now"], timers),
+        after: vec![],
+        undo: Undo::By(vec![systemctl(&["disable", "--now"], timers)]),
+    }
+}
+
+/// Their files' undoing does the same with the old times.
+fn restart(timers: &[String]) -> Step {
+    Step {
+        name: "restart".to_owned(),
+        says: "timers that run take their new times".to_owned(),
+        before: vec![],
+        action: systemctl(&["restart"], timers),
+        after: vec![],
+        undo: Undo::Nothing,
+    }
+}
+
+fn begin_no_more(timers: &[String]) -> Step {
+    Step {
+        name: "disable".to_owned(),
+        says: "these timers run no more".to_owned(),
+        before: vec![],
+        action: systemctl(&["disable", "--now"], timers),
+        after: vec![],
+        undo: Undo::By(vec![systemctl(&["enable", "--now"], timers)]),
+    }
+}
+
+fn systemctl(verb: &[&str], units: &[String]) -> Action {
+    let words = verb.iter().map(|word| (*word).to_owned()).chain(units.iter().cloned());
+    Action::Run(Argv::new("systemctl", words))
+}
+
+/// What a unit says behind `key`.
+fn line_of<'a>(text: &'a str, key: &str) -> &'a str {
+    text.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default()
+}

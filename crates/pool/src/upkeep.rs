@@ -1,0 +1,95 @@
+//! What is done for a pool at regular times: scrubs, snapshots, retention, replication; and the systemd units that do it.
+
+mod calendar;
+mod unit;
+
+pub use calendar::{Calendar, CalendarError};
+pub use unit::{MadeBy, ScheduledPool, Unit, scrub_service, scrub_timer};
+
+use crate::place::Place;
+use crate::retention::Policy;
+use braid_units::Rate;
+use std::time::Duration;
+
+/// What of it is wanted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Upkeep {
+    /// Everything is read and compared with its checksums or copies.
+    pub scrub: Option<When>,
+    /// Snapshots are taken.
+    pub snapshot: Option<Snapshots>,
+    /// Old ones are deleted.
+    pub retain: Option<Retention>,
+    /// They are sent elsewhere.
+    pub replicate: Option<Replication>,
+}
+
+/// When something is done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct When {
+    /// At these times,
+    pub on: Calendar,
+    /// or up to so much later: not all pools and computers begin at once.
+    pub jitter: Duration,
+}
+
+/// Snapshots of subvolumes of the pool. All paths are relative to where it is mounted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshots {
+    /// When they are taken.
+    pub when: When,
+    /// Of what; at least one.
+    pub of: Vec<String>,
+    /// Into which folder.
+    pub into: String,
+}
+
+/// What becomes of old snapshots.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// When it is looked.
+    pub when: When,
+    /// Which stay.
+    pub policy: Policy,
+    /// In which folder.
+    pub folder: String,
+}
+
+/// A copy of the snapshots elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replication {
+    /// When those that aren't there yet are sent.
+    pub when: When,
+    /// From which folder.
+    pub folder: String,
+    /// To where.
+    pub to: Place,
+    /// At most so fast.
+    pub limit: Option<Rate>,
+    /// Of each subvolume only the newest.
+    pub newest: bool,
+}
+
+/// Where snapshots are when nobody says.
+pub const SNAPSHOTS: &str = ".snapshots";
+
+impl Upkeep {
+    /// The timers and services for the pool, which is mounted at `at`.
+    pub fn units(&self, pool: &ScheduledPool<'_>, at: &str) -> Vec<Unit> {
+        let by = MadeBy::Apply;
+        let mut units = vec![];
+        if let Some(when) = &self.scrub {
+            units.extend([scrub_service(), scrub_timer(pool, when, by)]);
+        }
+        if let Some(snapshot) = &self.snapshot {
+            units.extend(unit::snapshot(pool, snapshot, at));
+        }
+        if let Some(retain) = &self.retain {
+            units.extend(unit::retain(pool, retain, at));
+        }
+        if let Some(replicate) = &self.replicate {
+            units.extend(unit::replicate(pool, replicate, at));
+        }
+        units
+    }
+}

@@ -1,0 +1,235 @@
+use super::{Replication, Retention, Snapshots, When};
+use crate::uuid::Uuid;
+
+/// A unit's file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unit {
+    /// As in `systemctl start NAME`.
+    pub name: String,
+    /// What the file holds.
+    pub text: String,
+}
+
+/// A pool that something is done for.
+#[derive(Clone, Copy, Debug)]
+pub struct ScheduledPool<'a> {
+    /// Its name, for people.
+    pub name: &'a str,
+    /// By this its units are named: nothing in it needs an escape.
+    pub uuid: Uuid,
+}
+
+/// Who made a unit. What was made by hand isn't taken away when the config doesn't speak of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MadeBy {
+    /// `braid pool scrub schedule`.
+    Schedule,
+    /// `braid pool apply`.
+    Apply,
+}
+
+const BY_SCHEDULE: &str = "# Made by `braid pool scrub schedule`.";
+const BY_APPLY: &str = "# Made by `braid pool apply`, of the config's [[pool]].";
+const BRAID: &str = "/usr/bin/braid pool";
+/// Nobody waits for it.
+const IDLE: &str = "Nice=19\nIOSchedulingClass=idle\n";
+
+impl Unit {
+    /// Whether it is one that systemd begins something by.
+    pub fn is_timer(&self) -> bool {
+        self.name.ends_with(".timer")
+    }
+
+    /// Whether a file with this text was made of a config.
+    pub fn is_of_config(text: &str) -> bool {
+        text.starts_with(BY_APPLY)
+    }
+
+    /// Whether the unit of this name is for the pool with this UUID alone.
+    pub fn is_for(name: &str, uuid: Uuid) -> bool {
+        let kind_and_rest = name.strip_prefix("braid-pool-").and_then(|rest| rest.split_once('@'));
+        kind_and_rest.is_some_and(|(_, instance)| instance.starts_with(&uuid.to_string()))
+    }
+}
+
+/// Begins scrubs of the pool.
+pub fn scrub_timer(pool: &ScheduledPool<'_>, when: &When, by: MadeBy) -> Unit {
+    timer(pool, "scrub", "Scrub of", when, by)
+}
+
+/// One for all pools: the instance is the pool's UUID.
+pub fn scrub_service() -> Unit {
+    let text = format!(
+        "{BY_SCHEDULE}\n\
+         [Unit]\nDescription=Scrub of the pool %i\n\n\
+         [Service]\nType=oneshot\nExecStart={BRAID} scrub start --wait %i\n\
+         # Errors that were corrected are no failure of the service.\nSuccessExitStatus=10\n{IDLE}"
+    );
+    Unit { name: "braid-pool-scrub@.service".to_owned(), text }
+}
+
+pub(super) fn snapshot(pool: &ScheduledPool<'_>, wanted: &Snapshots, at: &str) -> [Unit; 2] {
+    let place = |path: &str| inside(at, path);
+    let mut words = vec!["snapshot".to_owned(), "--into".to_owned(), place(&wanted.into)];
+    words.push("--".to_owned());
+    words.extend(wanted.of.iter().map(|path| place(path)));
+    [
+        service(pool, "snapshot", "Snapshots of", at, &words, ""),
+        timer(pool, "snapshot", "Snapshots of", &wanted.when, MadeBy::Apply),
+    ]
+}
+
+pub(super) fn retain(pool: &ScheduledPool<'_>, wanted: &Retention, at: &str) -> [Unit; 2] {
+    let (folder, policy) = (inside(at, &wanted.folder), wanted.policy.to_string());
+    let words = ["retain", "--yes", "--policy", &policy, "--", &folder].map(str::to_owned);
+    [
+        service(pool, "retain", "Old snapshots of", at, &words, IDLE),
+        timer(pool, "retain", "Old snapshots of", &wanted.when, MadeBy::Apply),
+    ]
+}
+
+pub(super) fn replicate(pool: &ScheduledPool<'_>, wanted: &Replication, at: &str) -> [Unit; 2] {
+    let mut words = vec!["replicate".to_owned()];
+    if wanted.newest {
+        words.push("--newest".to_owned());
+    }
+    if let Some(limit) = wanted.limit {
+        words.extend(["--limit".to_owned(), format!("{}bit", limit.bytes_per_sec() * 8)]);
+    }
+    words.push("--".to_owned());
+    words.extend([inside(at, &wanted.folder), wanted.to.to_string()]);
+    [
+        service(pool, "replicate", "Replication of", at, &words, IDLE),
+        timer(pool, "replicate", "Replication of", &wanted.when, MadeBy::Apply),
+    ]
+}
+
+fn timer(pool: &ScheduledPool<'_>, kind: &str, what: &str, when: &When, by: MadeBy) -> Unit {
+    let (name, on, jitter) = (one_line(pool.name), when.on.as_str(), when.jitter.as_secs());
+    let by = if by == MadeBy::Apply { BY_APPLY } else { BY_SCHEDULE };
+    Unit {
+        name: format!("braid-pool-{kind}@{}.timer", pool.uuid),
+        text: format!(
+            "{by}\n\
+             [Unit]\nDescription={what} the pool {name}\n\n\
+             [Timer]\nOnCalendar={on}\nRandomizedDelaySec={jitter}\n\
+             # A computer that was off makes up for it.\nPersistent=true\n\n\
+             [Install]\nWantedBy=timers.target\n"
+        ),
+    }
+}
+
+/// What the timer of the same name starts. Where the pool isn't mounted it fails, rather than work on the filesystem
+/// below.
+fn service(
+    pool: &ScheduledPool<'_>,
+    kind: &str,
+    what: &str,
+    at: &str,
+    words: &[String],
+    how: &str,
+) -> Unit {
+    let name = one_line(pool.name);
+    let words: Vec<String> = words.iter().map(|each| word(each)).collect();
+    let online = match kind {
+        "replicate" => "Wants=network-online.target\nAfter=network-online.target\n",
+        _ => "",
+    };
+    Unit {
+        name: format!("braid-pool-{kind}@{}.service", pool.uuid),
+        text: format!(
+            "{BY_APPLY}\n\
+             [Unit]\nDescription={what} the pool {name}\nRequiresMountsFor={}\n\
+             AssertPathIsMountPoint={}\n{online}\n\
+             [Service]\nType=oneshot\nExecStart={BRAID} {}\n{how}",
+            word(at),
+            one_line(at),
+            words.join(" ")
+        ),
+    }
+}
+
+/// A label may have a newline in it, a unit's line may not; `%` begins a specifier.
+fn one_line(text: &str) -> String {
+    text.replace(|c: char| c.is_control(), " ").replace('%', "%%")
+}
+
+/// One word of a unit's command, as systemd.service(5) says: it knows quotes, specifiers and variables.
+fn word(text: &str) -> String {
+    let escaped = one_line(text).replace('\\', r"\\").replace('"', r#"\""#).replace('$', "$$");
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%=,+".contains(c);
+    if !escaped.is_empty() && escaped.chars().all(plain) {
+        return escaped;
+    }
+    format!("\"{escaped}\"")
+}
+
+/// A path in the pool; `.` is the pool itself.
+fn inside(at: &str, path: &str) -> String {
+    match path {
+        "." => at.to_owned(),
+        path => format!("{}/{path}", at.trim_end_matches('/')),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    const POOL: ScheduledPool<'_> = ScheduledPool { name: "data", uuid: Uuid::from_bytes([2; 16]) };
+
+    fn when(on: &str) -> When {
+        When { on: on.parse().unwrap(), jitter: Duration::from_secs(60) }
+    }
+
+    #[test]
+    fn a_label_can_not_write_lines_of_its_own_into_a_unit() {
+        assert_eq!(
+            one_line("a\n[Service]\nExecStart=/bin/sh 100%"),
+            "a [Service] ExecStart=/bin/sh 100%%"
+        );
+    }
+
+    #[test]
+    fn words_mean_themselves() {
+        for (text, written) in [
+            ("/srv/data/.snapshots", "/srv/data/.snapshots"),
+            ("my photos", r#""my photos""#),
+            ("100% $HOME", r#""100%% $$HOME""#),
+            (r#"a"b\"#, r#""a\"b\\""#),
+            (";", r#"";""#),
+            ("", r#""""#),
+        ] {
+            assert_eq!(word(text), written, "{text}");
+        }
+    }
+
+    #[test]
+    fn each_service_works_on_its_pool_and_only_while_it_is_mounted() {
+        let snapshots = Snapshots {
+            when: when("hourly"),
+            of: vec![".".into(), "my photos".into()],
+            into: ".snapshots".into(),
+        };
+        let [service, timer] = snapshot(&POOL, &snapshots, "/srv/data");
+        let line = "ExecStart=/usr/bin/braid pool snapshot --into /srv/data/.snapshots -- /srv/data \"/srv/data/my photos\"\n";
+        assert!(service.text.contains(line), "{}", service.text);
+        assert!(service.text.contains("AssertPathIsMountPoint=/srv/data\n"));
+        assert!(timer.text.contains("OnCalendar=hourly\nRandomizedDelaySec=60\n"));
+        assert_eq!(timer.name.strip_suffix(".timer"), service.name.strip_suffix(".service"));
+        let replication = Replication {
+            when: when("daily"),
+            folder: ".snapshots".into(),
+            to: "nas:/backup".parse().unwrap(),
+            limit: Some("2.5Mbit".parse().unwrap()),
+            newest: true,
+        };
+        let [service, _] = replicate(&POOL, &replication, "/srv/data");
+        let line = "replicate --newest --limit 2500000bit -- /srv/data/.snapshots nas:/backup\n";
+        assert!(service.text.contains(line), "{}", service.text);
+        assert!(Unit::is_for(&service.name, POOL.uuid) && Unit::is_of_config(&service.text));
+        assert!(!Unit::is_for("braid-pool-watch.timer", POOL.uuid));
+        assert!(!Unit::is_for(&scrub_service().name, POOL.uuid));
+    }
+}
