@@ -1,7 +1,7 @@
 //! `braid pool create`, `add`, `resume`… as a user types them, on loop devices.
 
 use crate::host::{Host, mib, serial};
-use braid_loop_disks::in_private_mounts;
+use braid_loop_disks::{LoopDisk, in_private_mounts};
 use std::fs;
 
 #[test]
@@ -142,6 +142,53 @@ fn disks_come_and_go() {
         assert!(!usage.contains(c.path()), "{usage}");
         host.fails(&["add", "data", "/dev/null", "--yes"], 1, &["/dev/null is no disk"]);
         host.fails(&["add", "nope", b.path(), "--yes"], 1, &["there is no pool nope", "data"]);
+    });
+}
+
+/// After a reboot a pool that isn't in fstab is mounted by nobody else.
+#[test]
+fn what_was_mounted_by_hand_is_mounted_again_to_go_on() {
+    in_private_mounts("changes::what_was_mounted_by_hand_is_mounted_again_to_go_on", || {
+        let host = Host::new();
+        let (a, b, c) = (host.disk("a"), host.disk("b"), host.disk("c"));
+        host.create("btrfs-raid1", &[&a, &b]);
+        fs::write(host.fstab(), "# nothing\n").unwrap();
+        let killed = |step: &str, args: &[&str]| {
+            let killer = format!(
+                "#!/bin/sh\ncase \"$*\" in \"{step}\"*) kill -9 $PPID; sleep 9;; *) exec /usr/bin/btrfs \"$@\";; esac\n"
+            );
+            host.program("btrfs", &killer);
+            assert_eq!(host.braid(args).status.code(), None);
+            fs::remove_file(host.path("bin/btrfs")).unwrap();
+            host.sh("umount data");
+        };
+        killed("balance start", &["add", "data", c.path(), "--yes"]);
+        // Somebody else's is not taken away.
+        host.sh("mount -t tmpfs none data");
+        host.fails(&["resume", "data"], 1, &["something else is mounted there"]);
+        host.sh("umount data && rmdir data");
+        host.fails(&["resume", "data"], 1, &["no such folder"]);
+        host.sh("mkdir data");
+        host.works(&["resume", "data"]);
+        assert_eq!(host.sh("btrfs filesystem show data | grep -c devid"), "3");
+
+        // One that the plan keeps is missing: nothing is written beside it.
+        killed("balance start", &["convert", "data", "--layout", "btrfs-raid1c3", "--yes"]);
+        let file = c.unplug();
+        host.fails(&["resume", "data"], 1, &["its member 3 isn't there", "degraded"]);
+        host.sh("! mountpoint -q data");
+        let c = LoopDisk::plug_in(&file).unwrap();
+        host.works(&["resume", "data"]);
+
+        // One that leaves may be missing.
+        let d = host.disk("d");
+        host.sh("umount data");
+        c.unplug();
+        host.sh(&format!("mount -o degraded {} data", a.path()));
+        killed("replace start", &["replace", "data", "missing", d.path(), "--yes"]);
+        host.works(&["resume", "data"]);
+        let usage = host.sh("btrfs filesystem show data");
+        assert!(usage.contains(d.path()) && !usage.contains("missing"), "{usage}");
     });
 }
 

@@ -1,14 +1,15 @@
-//! After a reboot: making the kernel know again what an unfinished plan is about.
+//! After a reboot: making the kernel know again what an unfinished plan is about, and mounting it.
 
-use super::{Host, probe};
+use super::{Host, file_condition, probe};
 use crate::system::SystemError;
 use braid_pool::observed::ObservedPool;
 use braid_pool::step::{Argv, Condition, Plan};
 use braid_pool::uuid::Uuid;
+use std::path::Path;
 
 /// Assembles the plan's arrays whose members are there and lets them go on with what they were at,
 /// and tells the kernel of all btrfs devices: udev does so at boot, but not everywhere, and not
-/// for an array that mdadm.conf doesn't know yet.
+/// for an array that mdadm.conf doesn't know yet. Then mounts what was mounted by hand.
 pub fn wake(host: &mut Host, plan: &Plan) -> Result<(), SystemError> {
     let seen = probe::observe();
     let arrays = seen.pools.iter().filter_map(|pool| match pool {
@@ -28,7 +29,111 @@ pub fn wake(host: &mut Host, plan: &Plan) -> Result<(), SystemError> {
     if seen.pools.iter().any(|pool| matches!(pool, ObservedPool::Btrfs(_))) {
         host.run(&Argv::new("btrfs", ["device", "scan"]), &mut |_| {})?;
     }
+    let needed = mounts_of(plan);
+    if needed.is_empty() {
+        return Ok(());
+    }
+    let seen = probe::observe();
+    for (uuid, at) in needed {
+        mount_again(host, plan, &seen.pools, uuid, at)?;
+    }
     Ok(())
+}
+
+/// Mounts a pool where it was when the plan was made, if fstab hasn't.
+fn mount_again(
+    host: &mut Host,
+    plan: &Plan,
+    pools: &[ObservedPool],
+    uuid: Uuid,
+    at: &str,
+) -> Result<(), SystemError> {
+    let Some((pool, device, kind)) = pools.iter().find_map(|pool| carrier(pool, uuid)) else {
+        // The step that needs it says so.
+        return Ok(());
+    };
+    if pool.mounts().iter().any(|mount| mount.at == at) {
+        return Ok(());
+    }
+    let stuck = |what: String| {
+        let name = pool.name();
+        Err(SystemError::Failed(format!("pool {name} was mounted at {at}, and now {what}")))
+    };
+    if file_condition::is_mount_point(at)? {
+        return stuck("something else is mounted there: unmount it, and again".to_owned());
+    }
+    if !Path::new(at).is_dir() {
+        return stuck(
+            "there is no such folder: make it, or mount what it lies on, and again".to_owned(),
+        );
+    }
+    let mut options = "noatime".to_owned();
+    if let ObservedPool::Btrfs(btrfs) = pool {
+        let leaving = leaving(plan, uuid);
+        if let Some(member) = btrfs.missing().find(|member| !leaving.contains(&member.devid)) {
+            return stuck(format!(
+                "its member {} isn't there: attach that disk, and again; or, if it is dead, first \
+                 `mount -o degraded,noatime {device} {at}`",
+                member.devid
+            ));
+        }
+        if btrfs.missing().next().is_some() {
+            options.push_str(",degraded");
+        }
+        for path in btrfs.present().filter_map(|member| member.path.as_deref()) {
+            options.push_str(&format!(",device={path}"));
+        }
+    }
+    host.run(&Argv::new("mount", ["-t", &kind, "-o", &options, &device, at]), &mut |_| {})
+}
+
+/// The pool that is or carries the filesystem, a device of it, and its kind.
+fn carrier(pool: &ObservedPool, uuid: Uuid) -> Option<(&ObservedPool, String, String)> {
+    match pool {
+        ObservedPool::Btrfs(btrfs) if btrfs.uuid == uuid => {
+            let device = btrfs.present().find_map(|member| member.path.clone())?;
+            Some((pool, device, "btrfs".to_owned()))
+        }
+        ObservedPool::Md(md) => {
+            let on = md.carries.as_ref().filter(|on| on.uuid == Some(uuid))?;
+            Some((pool, md.path()?, on.kind.clone()))
+        }
+        ObservedPool::Btrfs(_) => None,
+    }
+}
+
+/// What must be mounted where, and no step of the plan mounts it.
+fn mounts_of(plan: &Plan) -> Vec<(Uuid, &str)> {
+    fn place(condition: &Condition) -> Option<(Uuid, &str)> {
+        match condition {
+            Condition::Mounted { uuid, at } => Some((*uuid, at)),
+            _ => None,
+        }
+    }
+    let made: Vec<(Uuid, &str)> =
+        plan.steps.iter().flat_map(|step| &step.after).filter_map(place).collect();
+    let mut needed: Vec<(Uuid, &str)> =
+        plan.steps.iter().flat_map(|step| &step.before).filter_map(place).collect();
+    needed.retain(|each| !made.contains(each));
+    needed.sort_unstable();
+    needed.dedup();
+    needed
+}
+
+/// Numbers of the devices that the plan takes out of the btrfs: these may be missing.
+fn leaving(plan: &Plan, btrfs: Uuid) -> Vec<u64> {
+    let conditions = plan.steps.iter().flat_map(|step| step.before.iter().chain(&step.after));
+    conditions
+        .filter_map(|condition| match condition {
+            Condition::BtrfsDevid { uuid, devid } => Some((*uuid, *devid)),
+            Condition::Not(inner) => match **inner {
+                Condition::BtrfsDevid { uuid, devid } => Some((uuid, devid)),
+                _ => None,
+            },
+            _ => None,
+        })
+        .filter_map(|(uuid, devid)| (uuid == btrfs).then_some(devid))
+        .collect()
 }
 
 /// Runs what needn't work: an array that was half made can't be assembled (the step that makes it

@@ -119,6 +119,8 @@ fn metadata_room(pool: &ObservedBtrfs, old: &BtrfsMember) -> Room {
 fn replace(pool: &ObservedBtrfs, at: &str, old: &BtrfsMember, by: &NewMember) -> Step {
     let (uuid, devid) = (pool.uuid, old.devid);
     let mut before = ready(pool, at);
+    // After a reboot the pool is mounted without it, if it must be.
+    before.push(Condition::BtrfsDevid { uuid, devid });
     before.push(erase::ready(&by.claim));
     let mut args: Vec<String> = ["replace", "start", "-B"].map(str::to_owned).to_vec();
     if old.errors.sum() > 0 && !old.missing {
