@@ -11,7 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const BRAID: &str = env!("CARGO_BIN_EXE_braid");
@@ -151,6 +151,8 @@ fn free_port() -> u16 {
 struct Wire {
     passed: AtomicU64,
     cut_at: AtomicU64,
+    /// The first connection to be cut isn't ended: what is said on it goes nowhere.
+    hangs: AtomicBool,
 }
 
 impl Wire {
@@ -163,21 +165,36 @@ impl Wire {
             for caller in listener.incoming().flatten() {
                 let Ok(called) = TcpStream::connect(("127.0.0.1", to)) else { continue };
                 let back = (called.try_clone().unwrap(), caller.try_clone().unwrap());
-                std::thread::spawn(move || std::io::copy(&mut &back.0, &mut &back.1));
-                let shared = Arc::clone(&shared);
-                std::thread::spawn(move || shared.forward(caller, called));
+                let hung = Arc::new(AtomicBool::new(false));
+                let (shared, both) = (Arc::clone(&shared), Arc::clone(&hung));
+                std::thread::spawn(move || forward_back(back.0, back.1, &both));
+                std::thread::spawn(move || shared.forward(caller, called, &hung));
             }
         });
         (wire, port)
     }
 
-    fn forward(&self, mut from: TcpStream, mut to: TcpStream) {
+    fn forward(&self, mut from: TcpStream, mut to: TcpStream, hung: &AtomicBool) {
         let mut buffer = vec![0; 16 << 10];
         while let Ok(read @ 1..) = from.read(&mut buffer) {
+            if hung.load(Ordering::SeqCst) {
+                continue;
+            }
+            if self.is_cut() && self.hangs.swap(false, Ordering::SeqCst) {
+                self.cut_at.store(u64::MAX, Ordering::SeqCst);
+                hung.store(true, Ordering::SeqCst);
+                continue;
+            }
             self.passed.fetch_add(read as u64, Ordering::SeqCst);
-            if self.is_cut() || to.write_all(&buffer[..read]).is_err() {
+            let is_cut = self.is_cut() && !self.hangs.load(Ordering::SeqCst);
+            if is_cut || to.write_all(&buffer[..read]).is_err() {
                 break;
             }
+        }
+        if hung.load(Ordering::SeqCst) {
+            // What one end does is not told to the other.
+            std::mem::forget((from, to));
+            return;
         }
         let _ = from.shutdown(Shutdown::Both);
         let _ = to.shutdown(Shutdown::Both);
@@ -185,6 +202,15 @@ impl Wire {
 
     fn is_cut(&self) -> bool {
         self.passed.load(Ordering::SeqCst) >= self.cut_at.load(Ordering::SeqCst)
+    }
+}
+
+fn forward_back(mut from: TcpStream, mut to: TcpStream, hung: &AtomicBool) {
+    let mut buffer = vec![0; 16 << 10];
+    while let Ok(read @ 1..) = from.read(&mut buffer) {
+        if !hung.load(Ordering::SeqCst) && to.write_all(&buffer[..read]).is_err() {
+            break;
+        }
     }
 }
 
@@ -248,6 +274,28 @@ fn a_replication_that_is_cut_again_and_again_completes() {
         println!("stream {stream}, over the wire {sent}: {:.4}", sent as f64 / stream as f64);
         assert!(sent * 10 <= stream * 11, "{sent} bytes for a stream of {stream}");
         drop(listener);
+        scene.verify();
+    });
+}
+
+/// A connection that hangs, with nobody told of its death: both ends notice by the other's silence,
+/// and go on over a new one.
+#[test]
+fn a_replication_outlives_a_connection_that_hangs() {
+    in_private_mounts("a_replication_outlives_a_connection_that_hangs", || {
+        let scene = Scene::new(60 << 20);
+        let name = scene.snapshot();
+        let port = free_port();
+        let _listener = scene.listen(port);
+        let (wire, wire_port) = Wire::open(port);
+        wire.cut_at.store(20 << 20, Ordering::SeqCst);
+        wire.hangs.store(true, Ordering::SeqCst);
+        let to = format!("tcp://127.0.0.1:{wire_port}");
+        let report = json(&["replicate", "--key", text(&scene.key()), text(&scene.snapshots), &to]);
+        assert_eq!(report["reconnects"], 1, "{report}");
+        let sent = &report["snapshots"][0];
+        assert!(sent["resumed_at"].as_u64().unwrap() >= 10 << 20, "{report}");
+        assert!(scene.replicas.join(name.file_name().unwrap()).exists());
         scene.verify();
     });
 }
@@ -487,6 +535,18 @@ fn a_folder_without_btrfs_keeps_the_streams() {
             (&true.into(), 4)
         );
 
+        // The same from another computer, which hashes its files itself.
+        let shell = scene.shell();
+        let far = format!("elsewhere:{}", text(&archive));
+        let reach = ["--rsh", &shell, "--remote-braid", BRAID];
+        let remote = [&["verify"], &reach[..], &[text(&scene.snapshots), &far]].concat();
+        let found = json(&remote);
+        assert_eq!(
+            (&found["same"], found["compared"].as_array().unwrap().len()),
+            (&true.into(), 4)
+        );
+        assert_eq!(json(&[&["verify"], &reach[..], &[&far]].concat())["same"], true);
+
         // Nothing goes that the newest builds on.
         let retain = ["retain", text(&archive), "--policy", "1x1s(keep=1)", "--yes"];
         let kept = json(&retain);
@@ -509,8 +569,17 @@ fn a_folder_without_btrfs_keeps_the_streams() {
         let middle = bytes.len() / 2;
         bytes[middle] ^= 1;
         fs::write(&rotten, bytes).unwrap();
-        let output = braid(&["verify", text(&archive), "--json"]);
-        assert_eq!(output.status.code(), Some(1));
+        for args in [&["verify", text(&archive)][..], &remote] {
+            let output = braid(&[args, &["--json"]].concat());
+            assert_eq!(output.status.code(), Some(1));
+            let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+            let bad = found["compared"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .filter(|one| !one["differences"].as_array().unwrap().is_empty());
+            assert_eq!(bad.count(), 1, "{found}");
+        }
         assert!(first.exists());
         // A base that is lost is found too.
         fs::remove_file(stored(0)).unwrap();

@@ -1,12 +1,14 @@
 //! The other end of a replication, as a program that somebody at a distance
 //! starts: it speaks the protocol on its standard input and output.
 
+use crate::archive;
 use crate::error::Error;
 use crate::exact_path::ExactPath;
 use crate::manifest::{self, Manifest};
 use crate::sink;
 use crate::source::{self, Manner, Watch};
 use crate::wire::{Frame, LONGEST, Link, Message, Open, PROTOCOL, Selection, Work, unexpected};
+use braid_pool::uuid::Uuid;
 use braid_units::Rate;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
@@ -66,6 +68,10 @@ pub fn serve(mut link: Link, allowed: &Allowed) -> Result<(), Error> {
             Ok(folder) => tell_manifest(&mut link, &folder),
             Err(error) => refuse(&mut link, error),
         },
+        Work::Stored { folder, read } => match allowed.place(&folder) {
+            Ok(folder) => tell_stored(&mut link, &folder, read.as_deref()),
+            Err(error) => refuse(&mut link, error),
+        },
     }
 }
 
@@ -105,6 +111,7 @@ fn refuse(link: &mut Link, error: Error) -> Result<(), Error> {
 const CHUNK: usize = LONGEST / 8;
 
 fn tell_manifest(link: &mut Link, folder: &Path) -> Result<(), Error> {
+    let _lives = link.out.ping_while_silent();
     let Manifest { lines, .. } = match manifest::read(folder, threads(), &AtomicU64::new(0)) {
         Ok(manifest) => manifest,
         Err(error) => return refuse(link, error),
@@ -121,6 +128,23 @@ fn tell_manifest(link: &mut Link, folder: &Path) -> Result<(), Error> {
         }
     }
     link.say(Message::Lines(chunk))?;
+    link.say(Message::Bye)
+}
+
+/// So many streams are told in a message.
+const STREAMS: usize = 100;
+
+fn tell_stored(link: &mut Link, folder: &Path, read: Option<&[Uuid]>) -> Result<(), Error> {
+    let _lives = link.out.ping_while_silent();
+    if archive::is_archive(folder) {
+        let stored = match archive::look(folder, read, &AtomicU64::new(0)) {
+            Ok(stored) => stored,
+            Err(error) => return refuse(link, error),
+        };
+        for some in stored.chunks(STREAMS) {
+            link.say(Message::Stored(some.to_vec()))?;
+        }
+    }
     link.say(Message::Bye)
 }
 

@@ -7,7 +7,8 @@
 mod check;
 mod storing;
 
-pub(crate) use check::verify;
+pub use check::StoredNow;
+pub(crate) use check::{compare, look};
 pub(crate) use storing::{abandon, receive_all};
 
 use crate::error::Error;

@@ -16,22 +16,17 @@ use crate::chain::{BLOCK, Chain};
 use crate::error::Error;
 use crate::source::Watch;
 use crate::subvolume::{self, SendKind, Subvolume};
-use crate::wire::{Begin, Block, Frame, Inventory, Link, Message, Present, Unfinished};
+use crate::wire::{Begin, Block, Frame, Inventory, Link, Message, Present, SILENCE, Unfinished};
 use journal::Journal;
 use receiving::{Receiving, Room};
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use journal::WORK;
 pub(crate) use journal::write_durably;
 pub(crate) use lock::Lock;
 pub(crate) use receiving::check_plain_name;
-
-/// A source says something at least every few seconds; one that is silent for
-/// so long is gone, also when the network doesn't say so.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Nobody waits for acknowledgements inside a process; they only tell that the sink lives.
 const ACK_INSIDE: u64 = 64;
@@ -51,6 +46,7 @@ pub struct Received {
 /// The folder isn't fit for it, another is receiving there, the connection
 /// broke, or a stream can't be carried out.
 pub fn serve(link: &mut Link, folder: &Path, watch: &Watch) -> Result<Received, Error> {
+    let _lives = link.out.ping_while_silent();
     let outcome = receive_all(link, folder, watch);
     if let Err(error) = &outcome {
         let told = Message::Failed { why: error.to_string(), passing: error.is_passing() };
@@ -79,7 +75,7 @@ pub(crate) fn take_all(
 ) -> Result<Received, Error> {
     let mut received = Received::default();
     loop {
-        match link.hear(PATIENCE)? {
+        match link.hear(SILENCE)? {
             Message::Begin(begin) => {
                 let name = begin.name.clone();
                 receive(link, begin)?;
@@ -131,7 +127,7 @@ pub(crate) fn carry_out(
     };
     link.say(ready(receiving))?;
     loop {
-        match link.incoming.next(PATIENCE)? {
+        match link.incoming.next(SILENCE)? {
             Frame::Data(block) => {
                 let blocks = receiving.take(&block)?;
                 if !link.is_inside() || blocks % ACK_INSIDE == 0 {

@@ -17,17 +17,13 @@ pub use watch::Watch;
 use crate::error::Error;
 use crate::exact_path::ExactPath;
 use crate::sink;
-use crate::wire::{Begin, Inventory, Link, Message, Selection, Unfinished};
+use crate::wire::{Begin, Inventory, Link, Message, SILENCE, Selection, Unfinished};
 use braid_units::Rate;
 use choose::parent_for;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
-use std::time::Duration;
-
-/// A sink may be busy with writing out for so long.
-const PATIENCE: Duration = Duration::from_secs(600);
 
 /// How to send.
 #[derive(Clone, Default)]
@@ -96,6 +92,7 @@ fn converse(
     manner: &Manner,
     choose: impl FnOnce() -> Result<Choice, Error>,
 ) -> Result<Report, Error> {
+    let _lives = link.out.ping_while_silent();
     let outcome = send_all(&mut link, choose, manner);
     match &outcome {
         Ok(report) => {
@@ -117,7 +114,7 @@ fn send_all(
     choose: impl FnOnce() -> Result<Choice, Error>,
     manner: &Manner,
 ) -> Result<Report, Error> {
-    let mut inventory = match link.hear(PATIENCE)? {
+    let mut inventory = match link.hear(SILENCE)? {
         Message::Inventory(inventory) => inventory,
         other => return Err(crate::wire::unexpected(&crate::wire::Frame::Message(other))),
     };

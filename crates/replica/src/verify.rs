@@ -1,18 +1,18 @@
 //! Whether a replica is what it should be, file by file.
 
 use crate::agent::threads;
-use crate::archive;
+use crate::archive::{self, StoredNow};
 use crate::error::Error;
 use crate::exact_path::ExactPath;
 use crate::manifest::{self, Difference, Line, Manifest};
 use crate::replicate::{Connector, Place};
 use crate::subvolume;
-use crate::wire::{Frame, Message, Open, PROTOCOL, Work, unexpected};
+use crate::wire::{Frame, Message, Open, PROTOCOL, SILENCE, Work, unexpected};
+use braid_pool::uuid::Uuid;
 use serde::Serialize;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::thread;
-use std::time::Duration;
 
 /// What a comparison found.
 #[derive(Clone, Debug, Serialize)]
@@ -33,7 +33,8 @@ pub struct Finding {
 
 /// Compares each original with its copy. The original is a snapshot or any
 /// folder; a folder of snapshots stands for all of them, whose copies are in
-/// the other folder under the same names. `hashed` counts bytes on this side.
+/// the other folder under the same names, or stored there as streams. `hashed`
+/// counts bytes on this side.
 ///
 /// # Errors
 /// One side can't be read.
@@ -43,17 +44,17 @@ pub fn verify(
     connector: &Connector,
     hashed: &AtomicU64,
 ) -> Result<Vec<Finding>, Error> {
-    if let Place::Local(folder) = copy
-        && archive::is_archive(folder)
-    {
-        return archive::verify(Some(original), folder, hashed);
-    }
     let snapshots = match subvolume::is_subvolume(original) {
         true => vec![],
         false => crate::sink::snapshots_in(original)?,
     };
-    if snapshots.is_empty() {
+    if snapshots.is_empty() && !may_be_archive(copy) {
         return Ok(vec![verify_one(original, copy, connector, hashed)?]);
+    }
+    let wanted: Vec<Uuid> = snapshots.iter().map(|(_, about)| about.series_uuid()).collect();
+    let stored = stored_at(copy, Some(wanted), connector, hashed)?;
+    if !stored.is_empty() {
+        return archive::compare(Some(original), copy, &stored, hashed);
     }
     let each = snapshots.into_iter().map(|(name, _)| {
         verify_one(&original.join(&name), &copy.join(Path::new(&name)), connector, hashed)
@@ -65,14 +66,47 @@ pub fn verify(
 ///
 /// # Errors
 /// There are none in `folder`, or they can't be read.
-pub fn verify_stored(folder: &Path, hashed: &AtomicU64) -> Result<Vec<Finding>, Error> {
-    if !archive::is_archive(folder) {
+pub fn verify_stored(
+    folder: &Place,
+    connector: &Connector,
+    hashed: &AtomicU64,
+) -> Result<Vec<Finding>, Error> {
+    let stored = stored_at(folder, None, connector, hashed)?;
+    if stored.is_empty() {
         return Err(Error::Refused(format!(
-            "{} holds no stored streams; name original and replica",
-            folder.display()
+            "{folder} holds no stored streams; name original and replica"
         )));
     }
-    archive::verify(None, folder, hashed)
+    archive::compare(None, folder, &stored, hashed)
+}
+
+/// Without asking another computer.
+fn may_be_archive(place: &Place) -> bool {
+    matches!(place, Place::Local(folder) if archive::is_archive(folder))
+}
+
+/// The streams stored at a place, if there are any.
+fn stored_at(
+    place: &Place,
+    read: Option<Vec<Uuid>>,
+    connector: &Connector,
+    hashed: &AtomicU64,
+) -> Result<Vec<StoredNow>, Error> {
+    if let Place::Local(folder) = place {
+        return match archive::is_archive(folder) {
+            true => archive::look(folder, read.as_deref(), hashed),
+            false => Ok(vec![]),
+        };
+    }
+    let mut all = vec![];
+    ask(place, Work::Stored { folder: place.path().into(), read }, connector, |message| {
+        match message {
+            Message::Stored(some) => all.extend(some),
+            other => return Err(unexpected(&Frame::Message(other))),
+        }
+        Ok(())
+    })?;
+    Ok(all)
 }
 
 fn verify_one(
@@ -99,29 +133,40 @@ fn verify_one(
     })
 }
 
-/// Reading everything there may take hours.
-const PATIENCE: Duration = Duration::from_secs(7 * 24 * 3600);
-
 fn lines_of(place: &Place, connector: &Connector, hashed: &AtomicU64) -> Result<Vec<Line>, Error> {
     if let Place::Local(path) = place {
         let Manifest { lines, .. } = manifest::read(path, threads(), hashed)?;
         return Ok(lines);
     }
-    let (mut link, guard) = connector.connect(place)?.split();
-    let work = Work::Manifest { folder: place.path().into() };
     let mut all = vec![];
+    ask(place, Work::Manifest { folder: place.path().into() }, connector, |message| {
+        match message {
+            Message::Lines(lines) => all.extend(lines),
+            other => return Err(unexpected(&Frame::Message(other))),
+        }
+        Ok(())
+    })?;
+    Ok(all)
+}
+
+/// Has something told at another place, until there is no more.
+fn ask(
+    place: &Place,
+    work: Work,
+    connector: &Connector,
+    mut take: impl FnMut(Message) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let (mut link, guard) = connector.connect(place)?.split();
     let mut listen = || -> Result<(), Error> {
         link.say(Message::Open(Open { protocol: PROTOCOL, work: work.clone() }))?;
         loop {
-            match link.hear(PATIENCE)? {
-                Message::Lines(lines) => all.extend(lines),
+            match link.hear(SILENCE)? {
                 Message::Bye => return Ok(()),
-                other => return Err(unexpected(&Frame::Message(other))),
+                other => take(other)?,
             }
         }
     };
     let outcome = listen();
     drop(link);
-    guard.finish(outcome)?;
-    Ok(all)
+    guard.finish(outcome)
 }

@@ -7,7 +7,7 @@ mod message;
 
 pub use frame::{Block, Frame, FrameError, LONGEST};
 pub(crate) use link::unexpected;
-pub use link::{Incoming, Link, Outgoing};
+pub use link::{Incoming, Link, Outgoing, Pinger, SILENCE};
 pub use message::{
     Begin, Inventory, Message, Open, PROTOCOL, Present, Selection, Unfinished, Work,
 };

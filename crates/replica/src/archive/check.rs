@@ -6,37 +6,66 @@ use crate::sink::snapshots_in;
 use crate::source::StreamOf;
 use crate::subvolume::SendOrder;
 use crate::verify::Finding;
+use braid_pool::place::Place;
+use braid_pool::uuid::Uuid;
+use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Compares the streams in `folder` with their manifests, looks whether all that they build on is
+/// A stored stream, and what its file holds now.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct StoredNow {
+    /// As its manifest has it.
+    pub entry: Entry,
+    /// BLAKE3 of the file, if it was read.
+    pub blake3_now: Option<String>,
+}
+
+/// The streams in `folder`; the files of those in `read` are read, or of all.
+///
+/// # Errors
+/// One can't be read.
+pub(crate) fn look(
+    folder: &Path,
+    read: Option<&[Uuid]>,
+    hashed: &AtomicU64,
+) -> Result<Vec<StoredNow>, Error> {
+    let one = |entry: Entry| {
+        let is_read = read.is_none_or(|read| read.contains(&entry.uuid()));
+        let blake3_now = is_read.then(|| hash_of(&entry.file(folder), hashed)).transpose()?;
+        Ok(StoredNow { entry, blake3_now })
+    };
+    entries(folder)?.into_iter().map(one).collect()
+}
+
+/// Compares streams stored at `place` with their manifests, looks whether all that they build on is
 /// there, and, with the folder of the originals, whether the kernel still makes the very same
 /// streams of these: that they say the same.
 ///
 /// # Errors
-/// One side can't be read.
-pub(crate) fn verify(
+/// The originals can't be read.
+pub(crate) fn compare(
     originals: Option<&Path>,
-    folder: &Path,
+    place: &Place,
+    stored: &[StoredNow],
     hashed: &AtomicU64,
 ) -> Result<Vec<Finding>, Error> {
-    let stored = entries(folder)?;
+    let entries: Vec<Entry> = stored.iter().map(|one| one.entry.clone()).collect();
     let here = match originals {
         Some(originals) => snapshots_in(originals)?,
         None => vec![],
     };
     let mut findings = vec![];
-    for entry in &stored {
+    for StoredNow { entry, blake3_now } in stored {
         let found = here.iter().find(|(_, about)| about.series_uuid() == entry.uuid());
         if originals.is_some() && found.is_none() {
             // Deleted by its retention, which has rules of its own.
             continue;
         }
-        let file = entry.file(folder);
-        let mut differs = hash_of(&file, hashed)? != entry.blake3;
-        let base_lost = with_bases(&stored, entry.uuid()).is_err();
+        let mut differs = blake3_now.as_ref() != Some(&entry.blake3);
+        let base_lost = with_bases(&entries, entry.uuid()).is_err();
         if let (Some(originals), Some((name, _))) = (originals, found)
             && let Some(hash) = hash_anew(&originals.join(name), originals, entry, hashed)?
         {
@@ -45,14 +74,14 @@ pub(crate) fn verify(
         let aspects = [(differs, Aspect::Content), (base_lost, Aspect::Missing)];
         let what: Vec<Aspect> =
             aspects.into_iter().filter(|(so, _)| *so).map(|(_, aspect)| aspect).collect();
-        findings.push(finding(entry, originals.unwrap_or(folder), &file, what));
+        findings.push(finding(entry, originals.unwrap_or(place.path()), place, what));
     }
     for (name, about) in &here {
-        if !stored.iter().any(|entry| entry.uuid() == about.series_uuid()) {
+        if !entries.iter().any(|entry| entry.uuid() == about.series_uuid()) {
             let missing = Difference { path: name.clone().into(), what: vec![Aspect::Missing] };
             findings.push(Finding {
-                original: ExactPath::from(originals.unwrap_or(folder).join(name)),
-                copy: folder.display().to_string(),
+                original: ExactPath::from(originals.unwrap_or(place.path()).join(name)),
+                copy: place.to_string(),
                 files: 0,
                 bytes: 0,
                 nested: vec![],
@@ -63,14 +92,14 @@ pub(crate) fn verify(
     Ok(findings)
 }
 
-fn finding(entry: &Entry, original: &Path, file: &Path, what: Vec<Aspect>) -> Finding {
+fn finding(entry: &Entry, original: &Path, place: &Place, what: Vec<Aspect>) -> Finding {
     let differences = match what.is_empty() {
         true => vec![],
         false => vec![Difference { path: entry.begin.name.clone(), what }],
     };
     Finding {
         original: original.join(entry.begin.name.as_path()).into(),
-        copy: file.display().to_string(),
+        copy: place.join(&entry.file(Path::new(""))).to_string(),
         files: 1,
         bytes: entry.bytes,
         nested: vec![],

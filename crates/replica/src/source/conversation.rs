@@ -1,21 +1,16 @@
-//! The talk with a sink while a stream goes out: blocks and pings out,
-//! acknowledgements in.
+//! The talk with a sink while a stream goes out: blocks out, acknowledgements in.
 
-use super::PATIENCE;
 use crate::error::Error;
-use crate::wire::{Block, Frame, Incoming, Message, Outgoing, unexpected};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use crate::wire::{Block, Frame, Incoming, Message, Outgoing, SILENCE, unexpected};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// One stream's talk; shared by the threads that send, listen and ping.
+/// One stream's talk; shared by the threads that send and listen.
 pub(super) struct Conversation<'a> {
-    out: Mutex<&'a mut Outgoing>,
+    out: &'a Outgoing,
     state: Mutex<State>,
     /// The window may have opened.
     acked: Condvar,
-    ended: Condvar,
-    counter: Arc<AtomicU64>,
     /// The channel inside a process bounds by itself what is underway.
     unbounded: bool,
 }
@@ -34,11 +29,8 @@ struct State {
     /// The listener has stopped: an answer or an error came.
     heard: bool,
     given_up: bool,
-    ended: bool,
 }
 
-/// The sink takes silence for death after 20 s.
-const PING_EVERY: Duration = Duration::from_secs(3);
 /// How soon the listener notices that the sender gave up.
 const LISTEN_STEP: Duration = Duration::from_millis(200);
 
@@ -51,11 +43,10 @@ const WINDOW_SHARE: u64 = 512;
 
 impl<'a> Conversation<'a> {
     /// With a sink that has so many blocks.
-    pub fn new(out: &'a mut Outgoing, blocks: u64) -> Conversation<'a> {
+    pub fn new(out: &'a Outgoing, blocks: u64) -> Conversation<'a> {
         Conversation {
-            counter: out.sent(),
             unbounded: out.is_inside(),
-            out: Mutex::new(out),
+            out,
             state: Mutex::new(State {
                 sent: blocks,
                 acked: blocks,
@@ -65,16 +56,14 @@ impl<'a> Conversation<'a> {
                 timed: None,
                 heard: false,
                 given_up: false,
-                ended: false,
             }),
             acked: Condvar::new(),
-            ended: Condvar::new(),
         }
     }
 
     /// Sends a frame.
     pub fn send(&self, frame: Frame) -> Result<(), Error> {
-        self.out.lock().unwrap_or_else(PoisonError::into_inner).send(frame)
+        self.out.send(frame)
     }
 
     /// Sends the next block when the window lets it.
@@ -97,6 +86,9 @@ impl<'a> Conversation<'a> {
     /// Takes acknowledgements until the sink says that it is done.
     pub fn listen(&self, incoming: &mut Incoming) -> Result<(), Error> {
         let outcome = self.take_acknowledgements(incoming);
+        if let Err(Error::Connection(_)) = &outcome {
+            incoming.hang_up();
+        }
         self.state().heard = true;
         self.acked.notify_all();
         outcome
@@ -114,7 +106,7 @@ impl<'a> Conversation<'a> {
                 Some(Frame::Ping) => {}
                 Some(other) => return Err(unexpected(&other)),
                 None if self.state().given_up => return Ok(()),
-                None if silent_since.elapsed() > PATIENCE => {
+                None if silent_since.elapsed() > SILENCE => {
                     return Err(Error::Connection("the sink is silent".to_owned()));
                 }
                 None => continue,
@@ -123,35 +115,9 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// Tells the sink now and then that this end lives.
-    pub fn ping_while_silent(&self) {
-        let mut last = self.counter.load(Ordering::Relaxed);
-        let mut state = self.state();
-        while !state.ended {
-            let waited = self.ended.wait_timeout_while(state, PING_EVERY, |state| !state.ended);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
-            if self.counter.load(Ordering::Relaxed) == last && !state.ended {
-                drop(state);
-                // When somebody is sending, nobody needs a ping; when it
-                // fails, the sender will see why.
-                if let Ok(mut out) = self.out.try_lock() {
-                    let _ = out.send(Frame::Ping);
-                }
-                state = self.state();
-            }
-            last = self.counter.load(Ordering::Relaxed);
-        }
-    }
-
     /// The sender failed: nothing will be answered any more.
     pub fn give_up(&self) {
         self.state().given_up = true;
-    }
-
-    /// All is said.
-    pub fn end(&self) {
-        self.state().ended = true;
-        self.ended.notify_all();
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

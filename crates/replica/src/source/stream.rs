@@ -2,11 +2,11 @@ use super::choose::Snapshot;
 use super::conversation::Conversation;
 use super::kernel::{self, StreamOf};
 use super::throttle::Throttle;
-use super::{Manner, PATIENCE, Watch};
+use super::{Manner, Watch};
 use crate::chain::{BLOCK, Chain};
 use crate::error::Error;
 use crate::subvolume::SendOrder;
-use crate::wire::{Begin, Block, Frame, Incoming, Link, Message};
+use crate::wire::{Begin, Block, Frame, Incoming, Link, Message, SILENCE};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -63,26 +63,20 @@ fn send_from_where_it_stopped(
         });
     }
     link.say(Message::Begin(begin.clone()))?;
-    let ready = |link: &mut Link| match link.hear(PATIENCE)? {
+    let ready = |link: &mut Link| match link.hear(SILENCE)? {
         Message::Ready { blocks, chain } => Ok((blocks, Chain::from_bytes(chain))),
         other => Err(crate::wire::unexpected(&Frame::Message(other))),
     };
     loop {
         let has = ready(link)?;
         let mut stream = StreamOf::begin(snapshot, &order)?;
-        let conversation = Conversation::new(&mut link.out, has.0);
+        let conversation = Conversation::new(&link.out, has.0);
         manner.watch.resumed_at.store(has.0 * BLOCK as u64, Ordering::Relaxed);
         let incoming = &mut link.incoming;
-        let stream_bytes = thread::scope(|scope| {
-            scope.spawn(|| conversation.ping_while_silent());
-            let pushed = match discard(&mut stream, has, &manner.watch) {
-                Ok(false) => Ok(None),
-                Ok(true) => converse(&mut stream, has, &conversation, incoming, manner),
-                Err(error) => Err(error),
-            };
-            conversation.end();
-            pushed
-        })?;
+        let stream_bytes = match discard(&mut stream, has, &manner.watch)? {
+            false => None,
+            true => converse(&mut stream, has, &conversation, incoming, manner)?,
+        };
         match stream_bytes {
             Some(stream_bytes) => {
                 let resumed_at = has.0 * BLOCK as u64;

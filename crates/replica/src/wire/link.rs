@@ -2,11 +2,12 @@ use super::frame::{Frame, FrameError};
 use super::message::Message;
 use crate::error::Error;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 /// Both directions to the other end.
@@ -19,8 +20,14 @@ pub struct Link {
 
 /// What goes to the other end.
 pub struct Outgoing {
-    to: Out,
+    to: Arc<Mutex<Out>>,
+    is_inside: bool,
     sent: Arc<AtomicU64>,
+}
+
+/// Tells the other end now and then that this one lives, until it is dropped.
+pub struct Pinger {
+    ended: Arc<(Mutex<bool>, Condvar)>,
 }
 
 /// What comes from the other end.
@@ -32,9 +39,17 @@ enum Out {
 }
 
 enum In {
-    Wire(io::BufReader<File>),
+    Wire(io::BufReader<Impatient>),
     Channel(Receiver<Frame>),
 }
+
+/// Reads what comes, and doesn't wait for ever: a connection may hang in the middle of a frame.
+struct Impatient(File);
+
+/// How often an end that is busy says that it lives.
+const PING_EVERY: Duration = Duration::from_secs(3);
+/// An end that is silent for so long is gone, also when the network doesn't say so.
+pub const SILENCE: Duration = Duration::from_secs(20);
 
 /// Blocks that may wait between two threads of one process.
 const CHANNEL_DEPTH: usize = 8;
@@ -49,8 +64,8 @@ impl Link {
             unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETPIPE_SZ, PIPE_SIZE) };
         }
         Link {
-            out: Outgoing { to: Out::Wire(out), sent: Arc::default() },
-            incoming: Incoming(In::Wire(io::BufReader::with_capacity(4096, incoming))),
+            out: Outgoing::new(Out::Wire(out)),
+            incoming: Incoming(In::Wire(io::BufReader::with_capacity(4096, Impatient(incoming)))),
         }
     }
 
@@ -59,7 +74,7 @@ impl Link {
         let (to_second, from_first) = mpsc::sync_channel(CHANNEL_DEPTH);
         let (to_first, from_second) = mpsc::sync_channel(CHANNEL_DEPTH);
         let link = |to, from| Link {
-            out: Outgoing { to: Out::Channel(to), sent: Arc::default() },
+            out: Outgoing::new(Out::Channel(to)),
             incoming: Incoming(In::Channel(from)),
         };
         (link(to_second, from_second), link(to_first, from_first))
@@ -94,12 +109,17 @@ impl Link {
 }
 
 impl Outgoing {
+    fn new(to: Out) -> Outgoing {
+        let is_inside = matches!(to, Out::Channel(_));
+        Outgoing { to: Arc::new(Mutex::new(to)), is_inside, sent: Arc::default() }
+    }
+
     /// Sends a frame; waits while the other end doesn't take it.
     ///
     /// # Errors
     /// The other end is gone.
-    pub fn send(&mut self, frame: Frame) -> Result<(), Error> {
-        match &mut self.to {
+    pub fn send(&self, frame: Frame) -> Result<(), Error> {
+        match &mut *self.to.lock().unwrap_or_else(PoisonError::into_inner) {
             Out::Channel(channel) => {
                 let bytes = match &frame {
                     Frame::Data(block) => block.bytes.len() as u64,
@@ -119,7 +139,28 @@ impl Outgoing {
 
     /// Whether the other end is a thread of this process.
     pub fn is_inside(&self) -> bool {
-        matches!(self.to, Out::Channel(_))
+        self.is_inside
+    }
+
+    /// From now on the other end hears something every few seconds, however busy this one is.
+    pub fn ping_while_silent(&self) -> Pinger {
+        let ended = Arc::new((Mutex::new(false), Condvar::new()));
+        let pinger = Pinger { ended: Arc::clone(&ended) };
+        let (to, sent) = (Arc::clone(&self.to), Arc::clone(&self.sent));
+        thread::spawn(move || {
+            let mut last = sent.load(Ordering::Relaxed);
+            while !is_over(&ended) {
+                let now = sent.load(Ordering::Relaxed);
+                // When somebody is sending, nobody needs a ping; when it fails, the sender will
+                // see why.
+                if now == std::mem::replace(&mut last, now)
+                    && let Ok(mut to) = to.try_lock()
+                {
+                    to.ping();
+                }
+            }
+        });
+        pinger
     }
 
     /// Bytes sent so far, with what frames them.
@@ -128,7 +169,44 @@ impl Outgoing {
     }
 }
 
+impl Out {
+    fn ping(&mut self) {
+        match self {
+            Out::Channel(channel) => drop(channel.try_send(Frame::Ping)),
+            Out::Wire(file) => {
+                if let Ok((head, body)) = Frame::Ping.encode() {
+                    let _ = write_both(file, &head, &body);
+                }
+            }
+        }
+    }
+}
+
+/// Waits for a while; whether the pinger was dropped meanwhile.
+fn is_over((ended, changed): &(Mutex<bool>, Condvar)) -> bool {
+    let ended = ended.lock().unwrap_or_else(PoisonError::into_inner);
+    let waited = changed.wait_timeout_while(ended, PING_EVERY, |ended| !*ended);
+    *waited.unwrap_or_else(PoisonError::into_inner).0
+}
+
+impl Drop for Pinger {
+    fn drop(&mut self) {
+        let (ended, changed) = &*self.ended;
+        *ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        changed.notify_all();
+    }
+}
+
 impl Incoming {
+    /// Ends a connection whose other end is gone, so that nobody waits in vain for room to write to
+    /// it. A pipe ends with the program behind it.
+    pub fn hang_up(&self) {
+        if let In::Wire(reader) = &self.0 {
+            // SAFETY: no pointers; it fails harmlessly where it is no socket.
+            unsafe { libc::shutdown(reader.get_ref().0.as_raw_fd(), libc::SHUT_RDWR) };
+        }
+    }
+
     /// The next frame, waiting for its beginning `patience` at most. A message
     /// that the other end failed becomes the error it is.
     ///
@@ -151,7 +229,10 @@ impl Incoming {
                 Err(RecvTimeoutError::Disconnected) => return Err(gone()),
             },
             In::Wire(reader) => {
-                if reader.buffer().is_empty() && !is_readable(reader.get_ref(), patience)? {
+                let broke = |error: io::Error| Error::Connection(error.to_string());
+                if reader.buffer().is_empty()
+                    && !is_readable(&reader.get_ref().0, patience).map_err(broke)?
+                {
                     return Ok(None);
                 }
                 Frame::read(reader).map_err(|error| match error {
@@ -199,7 +280,16 @@ fn write_both(file: &mut File, head: &[u8], body: &[u8]) -> io::Result<()> {
     }
 }
 
-fn is_readable(file: &File, patience: Duration) -> Result<bool, Error> {
+impl Read for Impatient {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match is_readable(&self.0, SILENCE)? {
+            true => self.0.read(into),
+            false => Err(io::Error::other(format!("nothing came for {} s", SILENCE.as_secs()))),
+        }
+    }
+}
+
+fn is_readable(file: &File, patience: Duration) -> io::Result<bool> {
     let millis = libc::c_int::try_from(patience.as_millis()).unwrap_or(libc::c_int::MAX);
     let mut wait = libc::pollfd { fd: file.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     loop {
@@ -210,7 +300,7 @@ fn is_readable(file: &File, patience: Duration) -> Result<bool, Error> {
             _ => {
                 let error = io::Error::last_os_error();
                 if error.kind() != io::ErrorKind::Interrupted {
-                    return Err(Error::Connection(error.to_string()));
+                    return Err(error);
                 }
             }
         }

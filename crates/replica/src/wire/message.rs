@@ -1,3 +1,4 @@
+use crate::archive::StoredNow;
 use crate::exact_path::ExactPath;
 use crate::manifest::Line;
 use crate::subvolume::SendKind;
@@ -5,7 +6,7 @@ use braid_pool::uuid::Uuid;
 use serde::{Deserialize, Serialize};
 
 /// The version of what is said here; both ends must have the same.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 
 /// Everything but the stream itself.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -39,6 +40,8 @@ pub enum Message {
     Report(String),
     /// Some lines of a manifest, sorted by path.
     Lines(Vec<Line>),
+    /// Some stored streams.
+    Stored(Vec<StoredNow>),
     /// The source (or a manifest) has no more.
     Bye,
     /// Why it can't go on. With `passing`, trying again may help.
@@ -79,6 +82,13 @@ pub enum Work {
     Manifest {
         /// Which.
         folder: ExactPath,
+    },
+    /// Tell the stored streams in a folder, which may have none.
+    Stored {
+        /// Which.
+        folder: ExactPath,
+        /// Read the files of these snapshots' streams; `None` for all.
+        read: Option<Vec<Uuid>>,
     },
 }
 

@@ -1,6 +1,6 @@
 use super::bytes_line::BytesLine;
 use super::reach::Reach;
-use crate::cli::failure::{Failure, tell};
+use crate::cli::failure::{Failure, FailureKind, tell};
 use crate::cli::{Global, JsonFlag};
 use braid_replica::manifest::{Aspect, Difference};
 use braid_replica::replicate::Place;
@@ -8,7 +8,6 @@ use braid_replica::verify::{self, Finding};
 use braid_units::ByteSize;
 use clap::Args;
 use serde::Serialize;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,6 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 Examples:
   braid pool verify /data/.snapshots/home.20261121T235646Z nas:/backup/home.20261121T235646Z
   braid pool verify /data/.snapshots nas:/backup  # every snapshot in the folder
+  braid pool verify /data/.snapshots nas:/streams  # also where streams are stored
   braid pool verify /mnt/usb/streams  # stored streams by themselves
 
 Compared are type, contents (BLAKE3), mode, owner, modification time, extended
@@ -25,9 +25,9 @@ pub struct Verify {
     #[command(flatten)]
     _json: JsonFlag,
     /// A snapshot, a folder of snapshots, or any folder, on this computer
-    original: PathBuf,
-    /// Its replica, here or elsewhere; without it ORIGINAL holds stored streams, which are
-    /// compared with their own hashes
+    original: Place,
+    /// Its replica, here or elsewhere; without it ORIGINAL, which may be elsewhere too, holds
+    /// stored streams, which are compared with their own hashes
     #[arg(value_name = "REPLICA")]
     copy: Option<Place>,
     #[command(flatten)]
@@ -48,12 +48,19 @@ impl Verify {
             let bytes = ByteSize::from_bytes(counted.load(Ordering::Relaxed));
             (format!("{bytes} read"), None)
         });
-        let compared = match &self.copy {
-            Some(copy) => {
+        let compared = match (&self.original, &self.copy) {
+            (Place::Local(original), Some(copy)) => {
                 let connector = self.reach.connector(&[copy])?;
-                verify::verify(&self.original, copy, &connector, &hashed)
+                verify::verify(original, copy, &connector, &hashed)
             }
-            None => verify::verify_stored(&self.original, &hashed),
+            (_, Some(_)) => {
+                let text = "the original is on another computer: compare there, or name it second";
+                return Err(Failure::new(FailureKind::Usage, text));
+            }
+            (stored, None) => {
+                let connector = self.reach.connector(&[stored])?;
+                verify::verify_stored(stored, &connector, &hashed)
+            }
         };
         line.end();
         let compared = compared?;
