@@ -11,6 +11,8 @@ mod monitor;
 mod mptcp;
 mod next_hop;
 mod qdisc;
+#[cfg(test)]
+mod requests;
 mod route;
 mod rule;
 mod socket;

@@ -33,6 +33,10 @@ const GRE_OKEY: u16 = 5;
 const GRE_LOCAL: u16 = 6;
 const GRE_REMOTE: u16 = 7;
 const GRE_TTL: u16 = 8;
+const GRE_FLAGS: u16 = 13;
+/// `IP6_TNL_F_IGN_ENCAP_LIMIT` of linux/ip6_tunnel.h. Else each packet has an option
+/// (RFC 2473, 4.1.1) that costs 8 bytes, and with a limit of 0 forbids further tunnels.
+const NO_ENCAPSULATION_LIMIT: u32 = 1;
 /// `GRE_KEY`: the header has a key.
 const GRE_HAS_KEY: u16 = 0x2000;
 
@@ -162,6 +166,10 @@ fn gretap(data: Request, local: IpAddr, remote: IpAddr, key: u32, via: Option<u3
         .attribute(GRE_OFLAGS, &GRE_HAS_KEY.to_be_bytes())
         .attribute(GRE_IKEY, &key.to_be_bytes())
         .attribute(GRE_OKEY, &key.to_be_bytes());
+    let data = match local.is_ipv6() {
+        true => data.u32(GRE_FLAGS, NO_ENCAPSULATION_LIMIT),
+        false => data,
+    };
     match via {
         Some(index) => data.u32(GRE_LINK, index),
         None => data,

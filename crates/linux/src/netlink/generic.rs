@@ -26,7 +26,11 @@ impl Generic {
     /// # Errors
     /// `NotFound` (ENOENT) when the kernel has none of this name.
     pub(super) fn open(name: &str, version: u8) -> io::Result<Generic> {
-        let mut netlink = Netlink::speaking(libc::NETLINK_GENERIC)?;
+        Generic::by(Netlink::speaking(libc::NETLINK_GENERIC)?, name, version)
+    }
+
+    /// So by a socket that is there.
+    pub(super) fn by(mut netlink: Netlink, name: &str, version: u8) -> io::Result<Generic> {
         let request = Request::new(CONTROL, 0)
             .fixed(&[CONTROL_GET_FAMILY, 1, 0, 0])
             .string(FAMILY_NAME, name);

@@ -48,6 +48,12 @@ impl Netlink {
         Ok(Netlink { fd, sequence: 0, buffer: vec![0; RECEIVE_BUFFER] })
     }
 
+    /// Speaks by a socket of the caller's.
+    #[cfg(test)]
+    pub(super) fn over(fd: OwnedFd) -> Netlink {
+        Netlink { fd, sequence: 0, buffer: vec![0; RECEIVE_BUFFER] }
+    }
+
     /// Sends a request that changes something and waits for the kernel's word.
     pub(crate) fn change(&mut self, request: Request) -> io::Result<()> {
         self.exchange(request, |_| {})
