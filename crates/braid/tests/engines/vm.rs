@@ -1,5 +1,6 @@
-//! In a second kernel: bonding, team, TEQL, PPPoE multilink, GRETAP. One
-//! machine for all of them; the script tells how each one went.
+//! In a second kernel: bonding, team, TEQL, PPPoE multilink, GRETAP, by `braid up` and
+//! by the scripts that `braid export` writes. One machine for all of them; the script
+//! tells how each one went.
 
 use super::BRAID;
 use braid_vm::Vm;
@@ -10,15 +11,20 @@ const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/engines/in_vm.s
 /// One of each kind: a boot with all of the script's takes minutes
 /// (`braid lab vm -- bash crates/braid/tests/engines/in_vm.sh $(which braid)`),
 /// and the lab's tests bring up the other modes.
-const ENGINES: [&str; 8] = [
+const ENGINES: [&str; 13] = [
     "bonding-balance-rr",
+    "bonding-balance-rr-script",
     "bonding-balance-rr-unequal",
     "bonding-active-backup",
     "bonding-802.3ad",
     "team-lacp",
+    "team-lacp-script",
     "teql",
+    "teql-script",
     "pppoe-multilink",
+    "pppoe-multilink-script",
     "bonding-over-gretap",
+    "bonding-over-gretap-script",
 ];
 /// What those tell besides: whether packets overtook each other.
 const ORDERS: [&str; 2] = ["bonding-balance-rr-unequal-order", "pppoe-multilink-order"];
@@ -26,7 +32,7 @@ const ORDERS: [&str; 2] = ["bonding-balance-rr-unequal-order", "pppoe-multilink-
 #[test]
 fn engines_that_a_kernel_may_lack_work_at_both_ends() {
     let vm = match Vm::find() {
-        Ok(vm) => vm.time_limit(Duration::from_secs(300)),
+        Ok(vm) => vm.time_limit(Duration::from_secs(420)),
         Err(unavailable) => {
             eprintln!("SKIPPED: no second kernel here: {unavailable}");
             return;

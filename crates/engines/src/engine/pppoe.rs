@@ -115,9 +115,10 @@ fn session(pppoe: &Pppoe, group: &Group, port: &Port) -> Operation {
     // Without `persist`, since a pppd that calls again does not find its way back
     // into the bundle (2.4.9): it ends with its link, and is started again. The one
     // whose link made the bundle has to keep that; by `master_detach` it does so as
-    // another process, which ends after the last link.
-    argv.extend(["nodetach", "master_detach", "linkname"].map(str::to_owned));
-    argv.push(format!("{}-{}", group.name, port.number));
+    // another process, which ends after the last link. Never with `linkname`: the
+    // process that ends writes that into pppd's database, and with it, at times after
+    // its heir, its own number as the bundle's keeper; who joins later finds it dead.
+    argv.extend(["nodetach", "master_detach"].map(str::to_owned));
     Operation::Process {
         name: "pppd".into(),
         argv,

@@ -167,7 +167,7 @@ fn lines(operation: &Operation, of: &Group) -> (Vec<String>, Vec<String>) {
                 );
             }
             one(
-                format!("{command} & echo $! > {file}\nsleep 1"),
+                format!("mkdir -p \"$(dirname {file})\"\n{command} & echo $! > {file}\nsleep 1"),
                 format!("kill \"$(cat {file})\"; rm -f {file}; sleep 1"),
             )
         }
@@ -192,7 +192,8 @@ fn kind_words(kind: &DeviceKind) -> String {
         DeviceKind::Bond(bonding) => format!("bond {}", bond_words(bonding)),
         DeviceKind::Gretap { local, remote, key, via } => {
             let via = via.as_ref().map(|device| format!(" dev {device}")).unwrap_or_default();
-            format!("{} local {local} remote {remote} key {key} ttl 64{via}", kind.word())
+            let limit = if local.is_ipv6() { " encaplimit none" } else { "" };
+            format!("{} local {local} remote {remote} key {key} ttl 64{limit}{via}", kind.word())
         }
         DeviceKind::Vxlan { id, local, remote, port, via } => {
             format!("vxlan id {id} local {local} remote {remote} dstport {port} ttl 64 dev {via}")

@@ -82,9 +82,6 @@ enum Lost {
     /// So; but two such ends want a switch between them: over cables what leaves by
     /// one port may come to one that is not active, until one is left.
     NoticedOnSwitches,
-    /// So, but the link does not surely come back: in 2 of 9 runs a pppd (2.4.9)
-    /// that was started again did not find its bundle.
-    NoticedForGood,
     /// It does not look at the carrier (or, of the lab's static set-ups, nobody
     /// does): part of the packets is lost until the link is back.
     Unnoticed,
@@ -109,7 +106,6 @@ impl Case {
         network.put_it_back();
         match self.lost {
             Lost::NoticedOnSwitches => {}
-            Lost::NoticedForGood => up.recovers(Spread::Any, "with the link back"),
             Lost::Noticed | Lost::Unnoticed => up.recovers(self.spread, "with the link back"),
         }
         up.down();
@@ -119,7 +115,7 @@ impl Case {
 
 /// Engines of drivers that the host's kernel may lack.
 fn in_the_vm(only: &[String]) {
-    use Lost::{Noticed, NoticedForGood, NoticedOnSwitches, Unnoticed};
+    use Lost::{Noticed, NoticedOnSwitches, Unnoticed};
     for case in [
         // One connection over both cables, which one of them can't carry alone.
         Case::new("bonding:balance-rr", Spread::OneFlow, Noticed),
@@ -136,7 +132,7 @@ fn in_the_vm(only: &[String]) {
         Case::new("team:lacp", Spread::DealtFlows, Noticed),
         Case::new("team:broadcast", Spread::Copies, Noticed),
         Case::new("team:random", Spread::OneFlow, Noticed),
-        Case::new("pppoe-multilink", Spread::OneFlow, NoticedForGood),
+        Case::new("pppoe-multilink", Spread::OneFlow, Noticed),
         Case::new("teql", Spread::OneFlow, Unnoticed),
     ] {
         if only.is_empty() || only.iter().any(|engine| engine == case.engine) {
@@ -183,6 +179,7 @@ fn on_this_kernel() {
         Case::new("pcc", Spread::ManyFlows, Unnoticed),
         Case::new("pcc:flow", Spread::ManyFlows, Unnoticed),
         Case::new("round-robin", Spread::OneFlow, Unnoticed),
+        Case::new("mptcp", Spread::Subflows, Noticed),
         Case::new("mptcp:proxy", Spread::Subflows, Noticed),
     ] {
         let network = Network::of_lines();
