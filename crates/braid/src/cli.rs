@@ -166,6 +166,11 @@ impl Global {
         }
     }
 
+    /// Nobody named one, and the usual one isn't there.
+    fn has_no_config(&self) -> bool {
+        self.args.config.is_none() && !self.config_file().exists()
+    }
+
     /// The config, of a tunnel or of a group of links.
     fn load_any_config(&self) -> Result<AnyConfig, Failure> {
         Ok(AnyConfig::load(&self.config_file())?)

@@ -13,6 +13,7 @@ mod endpoints;
 mod group;
 mod host_routing;
 mod keeper;
+pub mod links_now;
 pub mod log;
 mod quota;
 mod reconfigure;

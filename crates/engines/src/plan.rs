@@ -10,7 +10,7 @@ mod model;
 mod rank;
 
 pub use candidate::Candidate;
-pub use facts::{Adjacency, Facts, LinkFacts, Peer};
+pub use facts::{Adjacency, Facts, LinkFacts, Peer, UNKNOWN_RATE};
 pub use model::{Estimate, Stall};
 pub use rank::{Row, rank};
 

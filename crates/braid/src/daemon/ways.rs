@@ -84,7 +84,8 @@ impl HostNetwork {
         }
     }
 
-    fn device_of(&self, binding: &LinkBinding) -> Result<Option<&Link>, String> {
+    /// The device of a link; none where only a mark or the host's routes decide.
+    pub fn device_of(&self, binding: &LinkBinding) -> Result<Option<&Link>, String> {
         let by_index = |index: u32| self.links.iter().find(|link| link.index == index);
         if let Some(name) = &binding.interface {
             let link = self.links.iter().find(|link| link.name == name.as_str());
@@ -106,6 +107,17 @@ impl HostNetwork {
                 .ok_or_else(|| format!("no device is in the network of the gateway {gateway}"));
         }
         Ok(None)
+    }
+
+    /// The same with each address' network; what has no address is left out.
+    pub fn with_networks(&self, ways: Vec<Way>) -> Vec<braid_engines::Way> {
+        let network = |way: Way| {
+            let source = way.source?;
+            let mut nets = self.addresses.iter().map(|address| address.net);
+            let net = nets.find(|net| net.addr() == source)?;
+            Some(braid_engines::Way { source: net, gateway: way.gateway })
+        };
+        ways.into_iter().filter_map(network).collect()
     }
 
     /// Only a mark: the host's own rules decide.

@@ -228,6 +228,61 @@ fn the_plan_ranks_the_configs_links_and_given_ones() {
     );
 }
 
+#[test]
+fn the_plan_sees_loss_a_link_that_is_away_and_links_of_one_network() {
+    let Some(host) = Host::new() else { return };
+    let plan = |arguments: &[&str]| -> Value {
+        serde_json::from_slice(&host.braid(&[&["link", "plan", "--json"], arguments].concat()))
+            .unwrap()
+    };
+    let usable = |plan: &Value| -> Vec<String> {
+        let rows = plan["engines"].as_array().unwrap();
+        let usable = rows.iter().filter(|row| row["possible"] == true);
+        usable.map(|row| row["engine"].as_str().unwrap().to_owned()).collect()
+    };
+    host.write("pcc", "routes = [\"0.0.0.0/0\"]");
+    // A third of what comes to the first router is lost.
+    host.far("nft 'add table netdev hole; add chain netdev hole in { type filter hook ingress device far1 priority 0; }; \
+              add rule netdev hole in numgen random mod 100 < 33 drop'");
+    let lossy = plan(&[]);
+    let loss = |at: usize| lossy["links"][at]["loss"].as_f64().unwrap();
+    assert!(loss(0) > 0.05 && loss(1) == 0.0, "{} and {}", loss(0), loss(1));
+    host.far("nft delete table netdev hole");
+
+    // Nobody there: that is said, and nothing else is made of it.
+    host.far("ip addr del 10.0.1.1/24 dev far1");
+    let silent = plan(&[]);
+    assert!(silent["notes"].to_string().contains("10.0.1.1 answers no ping by a"), "{silent}");
+    assert_eq!(silent["links"][0]["loss"], Value::Null);
+    host.far("ip addr add 10.0.1.1/24 dev far1");
+
+    // Two links into one network.
+    host.sh("ip addr del 10.0.2.2/24 dev link2; ip addr add 10.0.1.3/24 dev link2");
+    host.far("ip addr add 10.0.1.4/24 dev far2");
+    host.write_links("pcc", "routes = [\"0.0.0.0/0\"]", ["10.0.1.1", "10.0.1.4"]);
+    let near = plan(&[]);
+    assert!(
+        near["notes"].to_string().contains("a and b are in one network, 10.0.1.0/24"),
+        "{near}"
+    );
+
+    // A link whose other end is down is none to reckon with.
+    host.far("ip link set far2 down");
+    let away = plan(&[]);
+    assert_eq!(away["left_out"][0]["link"], "b");
+    assert_eq!(away["left_out"][0]["why"], "link2 has no carrier");
+    assert_eq!(away["links"].as_array().unwrap().len(), 1);
+    assert_eq!(usable(&away), ["best link alone"], "one link is nothing to join");
+    host.far("ip link set far1 down");
+    let none = host.run(&["link", "plan"]);
+    let told = String::from_utf8(none.stderr).unwrap();
+    assert!(told.contains("no link can be used now: a: link1 has no carrier"), "{told}");
+
+    for wrong in ["=5Mbit", "a=0Mbit", "a=fast"] {
+        assert_eq!(host.run(&["link", "plan", "--link", wrong]).status.code(), Some(2), "{wrong}");
+    }
+}
+
 /// A host with two links to another one, which has the address of a server.
 struct Host {
     near: NetNs,
@@ -265,12 +320,16 @@ impl Host {
     }
 
     fn write(&self, engine: &str, settings: &str) {
+        self.write_links(engine, settings, ["10.0.1.1", "10.0.2.1"]);
+    }
+
+    fn write_links(&self, engine: &str, settings: &str, routers: [&str; 2]) {
         let mut text = format!(
             "[interface]\nname = \"all0\"\nengine = \"{engine}\"\ncontrol = \"c.sock\"\nstate_dir = \"state\"\n[engine]\n{settings}\n"
         );
-        for (name, number) in [("a", 1), ("b", 2)] {
+        for ((name, number), router) in [("a", 1), ("b", 2)].into_iter().zip(routers) {
             text.push_str(&format!(
-                "[[link]]\nname = \"{name}\"\ninterface = \"link{number}\"\ngateway = \"10.0.{number}.1\"\n"
+                "[[link]]\nname = \"{name}\"\ninterface = \"link{number}\"\ngateway = \"{router}\"\n"
             ));
         }
         std::fs::write(self.config(), text).unwrap();

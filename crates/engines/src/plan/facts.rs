@@ -62,7 +62,7 @@ pub struct Facts {
 }
 
 /// A link whose rate nobody knows counts as this, so that links compare.
-const UNKNOWN_RATE: Rate = Rate::from_mbit(100);
+pub const UNKNOWN_RATE: Rate = Rate::from_mbit(100);
 /// A round-trip time that nobody knows: that of an Ethernet.
 const UNKNOWN_RTT: Duration = Duration::from_micros(500);
 

@@ -1,7 +1,7 @@
 //! What each engine makes of links: a rough model, each number with its source.
 
 use super::candidate::Candidate;
-use super::facts::Facts;
+use super::facts::{Facts, LinkFacts, Peer};
 use crate::{BondMode, Runner};
 use braid_units::Rate;
 use std::time::Duration;
@@ -112,10 +112,9 @@ fn tunnel(facts: &Facts) -> Estimate {
 }
 
 fn best_link(facts: &Facts) -> Estimate {
-    let one = facts.links.iter().map(|link| tcp(link.rate(), link.round_trip(), link.loss()));
     Estimate {
-        one: one.max().unwrap_or(Rate::ZERO),
-        many: facts.fastest(),
+        one: facts.links.iter().map(alone).max().unwrap_or(Rate::ZERO),
+        many: facts.links.iter().map(several).max().unwrap_or(Rate::ZERO),
         udp: facts.fastest(),
         stall: Stall::Never,
         reasons: vec!["what the others are measured by".into()],
@@ -131,11 +130,15 @@ fn bonding(mode: BondMode, facts: &Facts) -> Estimate {
         BondMode::BalanceTlb => {
             // Only what is sent is spread; what comes has one link.
             let flows = by_flow(facts);
-            let reasons = vec!["sends by load, receives by one link; any switch".into()];
-            Estimate { many: facts.fastest(), reasons, ..flows }
+            let mut reasons = vec!["sends by load, receives by one link; any switch".into()];
+            reasons.extend(wants_a_switch(facts));
+            let many = facts.links.iter().map(several).max().unwrap_or(Rate::ZERO);
+            Estimate { many, reasons, ..flows }
         }
         BondMode::BalanceAlb => {
-            let reasons = vec!["as balance-tlb, and steers what comes by ARP: IPv4 only".into()];
+            let mut reasons =
+                vec!["as balance-tlb, and steers what comes by ARP: IPv4 only".into()];
+            reasons.extend(wants_a_switch(facts));
             Estimate { reasons, ..by_flow(facts) }
         }
     };
@@ -157,6 +160,14 @@ fn bonding(mode: BondMode, facts: &Facts) -> Estimate {
     estimate
 }
 
+/// Seen in the lab: what leaves by one port came to one that isn't active, and was
+/// dropped.
+fn wants_a_switch(facts: &Facts) -> Option<String> {
+    matches!(facts.peer, Peer::Linux | Peer::Braid | Peer::RouterOs).then(|| {
+        "two such ends want a switch between them: over plain cables part of it is dropped".into()
+    })
+}
+
 fn team(runner: Runner, facts: &Facts) -> Estimate {
     let like = match runner {
         Runner::RoundRobin | Runner::Random => BondMode::BalanceRr,
@@ -171,11 +182,10 @@ fn team(runner: Runner, facts: &Facts) -> Estimate {
 }
 
 fn mptcp(facts: &Facts) -> Estimate {
-    let subflows = facts.links.iter().map(|link| tcp(link.rate(), link.round_trip(), link.loss()));
-    let one = subflows.fold(Rate::ZERO, Rate::saturating_add).scaled(MULTIPATH);
+    let sum = |rates: Vec<Rate>| rates.into_iter().fold(Rate::ZERO, Rate::saturating_add);
     Estimate {
-        one,
-        many: facts.sum().scaled(MULTIPATH),
+        one: sum(facts.links.iter().map(alone).collect()).scaled(MULTIPATH),
+        many: sum(facts.links.iter().map(several).collect()).scaled(MULTIPATH),
         udp: facts.fastest(),
         stall: Stall::GoesOn(MPTCP_STALL),
         reasons: vec![
@@ -239,13 +249,8 @@ fn turns(facts: &Facts) -> Estimate {
     }
     // Out of order beyond a place or so, a flow that must be in order has one link.
     let udp = if displaced < 1.0 { even } else { facts.slowest() };
-    Estimate {
-        one,
-        many: even.scaled(kept.max(0.5)),
-        udp,
-        stall: Stall::GoesOn(ARP_STALL),
-        reasons,
-    }
+    let many = even.scaled(kept.max(0.5)).min(tcp(even, rtt, loss).scaled(MANY));
+    Estimate { one, many, udp, stall: Stall::GoesOn(ARP_STALL), reasons }
 }
 
 /// Flows by their hash.
@@ -255,8 +260,7 @@ fn by_flow(facts: &Facts) -> Estimate {
     let mean = |rates: Vec<Rate>| {
         rates.into_iter().fold(Rate::ZERO, Rate::saturating_add).scaled(1.0 / links)
     };
-    let tcp_rates: Vec<Rate> =
-        facts.links.iter().map(|link| tcp(link.rate(), link.round_trip(), link.loss())).collect();
+    let tcp_rates: Vec<Rate> = facts.links.iter().map(alone).collect();
     let per_link = MANY / links;
     let many = facts
         .links
@@ -273,7 +277,16 @@ fn by_flow(facts: &Facts) -> Estimate {
     }
 }
 
-/// What one TCP connection (cubic) gets of a link.
+/// What one TCP connection gets of a link, and what many do.
+fn alone(link: &LinkFacts) -> Rate {
+    tcp(link.rate(), link.round_trip(), link.loss())
+}
+
+fn several(link: &LinkFacts) -> Rate {
+    link.rate().min(alone(link).scaled(MANY))
+}
+
+/// What one TCP connection (cubic) gets of a rate.
 fn tcp(rate: Rate, rtt: Duration, loss: f64) -> Rate {
     if loss <= 0.0 || rtt.is_zero() {
         return rate;

@@ -1,17 +1,17 @@
 //! `braid link plan`: which engine fits these links.
 
+mod look;
+
 use super::super::failure::{Failure, FailureKind};
 use super::super::status_table::columns;
 use super::super::{Global, JsonFlag};
-use braid_control::client::Client;
-use braid_control::config::{AnyConfig, Config, GroupConfig};
-use braid_engines::plan::{Adjacency, Facts, LinkFacts, Peer, Row, Wish, rank};
-use braid_engines::{Feature, GroupLink, Over};
-use braid_linux::{icmp, probe};
+use braid_engines::Feature;
+use braid_engines::plan::{Adjacency, Facts, LinkFacts, Peer, Row, UNKNOWN_RATE, Wish, rank};
+use braid_linux::probe;
 use braid_units::{Rate, Ratio, parse_duration};
 use clap::Args;
+use look::{Found, look};
 use serde_json::{Value, json};
-use std::time::Duration;
 
 #[derive(Args)]
 #[command(
@@ -33,30 +33,51 @@ pub struct Plan {
 
 impl Plan {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
-        let (links, usual_peer) = match self.link.is_empty() {
+        let Found { links, left_out, mut notes, peer } = match self.link.is_empty() {
             true => look(global)?,
-            false => (self.link.clone(), Peer::Nobody),
+            false => Found {
+                links: self.link.clone(),
+                left_out: Vec::new(),
+                notes: Vec::new(),
+                peer: Peer::Nobody,
+            },
         };
         if links.is_empty() {
-            let message = "there are no links; name some with --link dsl=50Mbit,25ms, or write [[link]] into the config";
-            return Err(Failure::new(FailureKind::Usage, message));
+            let none = "there are no links; name some with --link dsl=50Mbit,25ms, or write [[link]] into the config";
+            let broken = left_out.iter().map(|(name, why)| format!("{name}: {why}"));
+            return Err(match left_out.is_empty() {
+                true => Failure::new(FailureKind::Usage, none),
+                false => Failure::failed(format!(
+                    "no link can be used now: {}",
+                    broken.collect::<Vec<_>>().join("; ")
+                )),
+            });
         }
+        let unknown = links.iter().filter(|link| link.down.is_none() && link.up.is_none());
+        notes.extend(unknown.map(|link| {
+            format!("the rate of {} is unknown and counts as {UNKNOWN_RATE}", link.name)
+        }));
         let (lacks, unprobed) = match probe::lacking() {
             Ok(lacks) => (lacks, None),
             Err(error) => (Vec::new(), Some(error.to_string())),
         };
-        let facts = Facts { links, peer: self.peer.unwrap_or(usual_peer), lacks };
+        let facts = Facts { links, peer: self.peer.unwrap_or(peer), lacks };
         let rows = rank(&facts, self.wish);
         let value = json!({
             "wish": self.wish.as_str(),
             "peer": facts.peer.as_str(),
             "links": facts.links.iter().map(link_json).collect::<Vec<_>>(),
             "lacks": facts.lacks.iter().map(|feature: &Feature| feature.as_str()).collect::<Vec<_>>(),
+            "left_out": left_out.iter().map(|(link, why)| json!({ "link": link, "why": why })).collect::<Vec<_>>(),
+            "notes": notes,
             "unprobed": unprobed,
             "engines": rows.iter().map(row_json).collect::<Vec<_>>(),
         });
         global.print(&value, || {
-            let mut lines = vec![facts_table(&facts), String::new()];
+            let mut lines = vec![facts_table(&facts)];
+            lines.extend(left_out.iter().map(|(name, why)| format!("{name} is left out: {why}")));
+            lines.extend(notes.iter().map(|note| format!("note: {note}")));
+            lines.push(String::new());
             lines.push(format!("wish: {}, other end: {}", self.wish, facts.peer));
             lines.extend(
                 unprobed.map(|why| format!("what this kernel has could not be tried: {why}")),
@@ -68,90 +89,12 @@ impl Plan {
     }
 }
 
-/// The config's links, as config, system and running tunnel know them.
-fn look(global: &Global) -> Result<(Vec<LinkFacts>, Peer), Failure> {
-    match global.load_any_config()? {
-        AnyConfig::Group(config) => {
-            let links = group_links(&config)?;
-            let routed = config.group.engine.kind().routes() && config.group.over == Over::Direct;
-            Ok((links, if routed { Peer::Nobody } else { Peer::Linux }))
-        }
-        AnyConfig::Tunnel(config) => Ok((tunnel_links(&config), Peer::Braid)),
-    }
-}
-
-fn tunnel_links(config: &Config) -> Vec<LinkFacts> {
-    let status = Client::new(&config.interface.control).status().ok();
-    let paths = || status.iter().flat_map(|status| &status.peers).flat_map(|peer| &peer.paths);
-    let rate = |mbps: Option<f64>| mbps.map(|mbps| Rate::from_bits_per_sec((mbps * 1e6) as u64));
-    let facts = config.links.iter().map(|link| {
-        let path = paths().find(|path| path.link == link.name.as_str());
-        let device = link.binding.interface.as_ref().map(ToString::to_string);
-        let wire = device.as_deref().and_then(wire_speed);
-        LinkFacts {
-            name: link.name.to_string(),
-            down: link.cap.down.or(wire),
-            up: link.cap.up.or(path.and_then(|path| rate(path.rate_tx_mbps))).or(wire),
-            rtt: path.and_then(|path| path.min_rtt_ms).map(|ms| Duration::from_secs_f64(ms / 1e3)),
-            loss: path.map(|path| Ratio::from_fraction(path.loss)),
-            mtu: 1500,
-            adjacency: Adjacency::Routed,
-        }
-    });
-    facts.collect()
-}
-
-fn group_links(config: &GroupConfig) -> Result<Vec<LinkFacts>, Failure> {
-    let group = crate::daemon::observed_group(config)
-        .map_err(|error| Failure::io("looking at the host's network", &error))?;
-    let facts = group.links.iter().map(|link| {
-        let wire = wire_speed(link.device.as_str());
-        let adjacency = match (&group.over, group.engine.kind().routes()) {
-            (Over::Direct, false) => Adjacency::Ethernet,
-            _ if is_near(link) => Adjacency::Ethernet,
-            _ => Adjacency::Routed,
-        };
-        LinkFacts {
-            name: link.name.clone(),
-            down: wire,
-            up: wire,
-            rtt: round_trip(link),
-            loss: None,
-            mtu: link.mtu,
-            adjacency,
-        }
-    });
-    Ok(facts.collect())
-}
-
-/// Whether the other end is in the link's own network.
-fn is_near(link: &GroupLink) -> bool {
-    let remote = link.remote;
-    link.ways.iter().any(|way| remote.is_some_and(|remote| way.source.contains(&remote)))
-}
-
-/// The least of three pings to the other end, or else to the link's router.
-fn round_trip(link: &GroupLink) -> Option<Duration> {
-    let way = link.ways.first()?;
-    let host = link.remote.or(way.gateway)?;
-    let source = way.source.addr();
-    let patience = Duration::from_millis(700);
-    let pings = (0..3).filter_map(|number| {
-        icmp::ping(link.device.as_str(), source, host, number, patience).ok().flatten()
-    });
-    pings.min()
-}
-
-/// What the network card says, where it says something.
-fn wire_speed(device: &str) -> Option<Rate> {
-    let text = std::fs::read_to_string(format!("/sys/class/net/{device}/speed")).ok()?;
-    let megabits: i64 = text.trim().parse().ok()?;
-    u64::try_from(megabits).ok().filter(|megabits| *megabits > 0).map(Rate::from_mbit)
-}
-
 fn parse_link(text: &str) -> Result<LinkFacts, String> {
     let form = "write it as dsl=50Mbit,25ms,0.1%,routed";
     let (name, facts) = text.split_once('=').ok_or_else(|| format!("no \"=\"; {form}"))?;
+    if name.is_empty() {
+        return Err(format!("a link without a name; {form}"));
+    }
     let mut link = LinkFacts {
         name: name.to_owned(),
         down: None,
@@ -167,6 +110,9 @@ fn parse_link(text: &str) -> Result<LinkFacts, String> {
         } else if let Ok(loss) = fact.parse::<Ratio>() {
             link.loss = Some(loss);
         } else if let Ok(rate) = fact.parse::<Rate>() {
+            if rate == Rate::ZERO {
+                return Err(format!("a link that carries nothing; {form}"));
+            }
             (link.down, link.up) = (Some(rate), Some(rate));
         } else if let Ok(rtt) = parse_duration(fact) {
             link.rtt = Some(rtt);

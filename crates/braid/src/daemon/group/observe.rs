@@ -57,14 +57,8 @@ fn present(
         gateway: given.gateway,
         fwmark: None,
     };
-    let ways = host.ways(&binding)?;
-    let ways = ways.into_iter().filter_map(|way| {
-        let source = way.source?;
-        let net = host.addresses.iter().map(|address| address.net);
-        let net = net.into_iter().find(|net| net.addr() == source)?;
-        Some(Way { source: net, gateway: way.gateway })
-    });
-    Ok(GroupLink { ways: ways.collect(), ..link })
+    let ways = host.with_networks(host.ways(&binding)?);
+    Ok(GroupLink { ways, ..link })
 }
 
 /// The group's device and its links, as they are now.

@@ -73,6 +73,26 @@ fn loss_holds_connections_back_but_not_the_tunnel() {
 }
 
 #[test]
+fn loss_holds_many_connections_back_too() {
+    let facts = |loss| Facts {
+        links: vec![link(1000, 50, loss, Adjacency::Routed); 2],
+        peer: Peer::Linux,
+        lacks: Vec::new(),
+    };
+    for candidate in [
+        Candidate::BestLink,
+        Candidate::Mptcp,
+        Candidate::Ecmp,
+        Candidate::Bonding(BondMode::BalanceRr),
+        Candidate::Bonding(BondMode::BalanceTlb),
+        Candidate::PppoeMultilink,
+    ] {
+        let many = |loss| of(&rank(&facts(loss), Wish::Many), candidate).estimate.many;
+        assert!(many(0.05) < many(0.0).scaled(0.1), "{candidate}: {}", many(0.05));
+    }
+}
+
+#[test]
 fn without_a_peer_only_routing_by_flow_is_left() {
     for wish in Wish::ALL {
         let rows = rank(&mix(Peer::Nobody), *wish);
