@@ -10,7 +10,7 @@ use crate::topology::{CONCENTRATOR_V4, HOME_V4, InKernel};
 use crate::traffic::Streams;
 use braid_engines::{
     BondMode, Bonding, Classifier, Device, Ecmp, End, Engine, Feature, Group, GroupLink, LacpRate,
-    Numbers, Over, Pcc, Pppoe, PppoeRole, Resilient, Runner, Team, Way, XmitHash,
+    Mptcp, Numbers, Over, Pcc, Pppoe, PppoeRole, Resilient, Runner, Team, Way, XmitHash,
 };
 use ipnet::{IpNet, Ipv4Net};
 use std::fmt;
@@ -116,6 +116,22 @@ pub(super) fn bring_up(engine: &GroupEngine, bench: &Bench<'_>) -> Result<Runnin
         apply::no_super_packets(bench)?;
     }
     settle::settle(&groups, bench, &mut running)?;
+    Ok(running)
+}
+
+/// Multipath TCP with a subflow over each link. The home opens the connections and all
+/// subflows, so it works through NAT; the other end just lets them. What isn't TCP
+/// takes the first link.
+pub(super) fn mptcp(bench: &Bench<'_>) -> Result<Running, EngineError> {
+    let engine = GroupEngine { word: "mptcp".to_owned(), engine: Engine::Mptcp(Mptcp::default()) };
+    let mut running = Running::kernel(CONCENTRATOR_V4.into(), Streams::Mptcp);
+    for side in [Side::Concentrator, Side::Home] {
+        let mut group = group(&engine, Over::Direct, side, bench)?;
+        if side == Side::Concentrator {
+            group.links.clear();
+        }
+        apply::apply(&group, side, bench, &mut running)?;
+    }
     Ok(running)
 }
 

@@ -15,13 +15,6 @@ pub(super) fn single_link(name: &str, bench: &Bench<'_>) -> Result<Running, Engi
     Ok(running)
 }
 
-/// Multipath TCP with a subflow over each link. What isn't TCP takes the first
-/// link.
-pub(super) fn mptcp(bench: &Bench<'_>) -> Result<Running, EngineError> {
-    bench.topology.mptcp()?;
-    Ok(Running::kernel(CONCENTRATOR_V4.into(), Streams::Mptcp))
-}
-
 /// Flows spread over the links by the kernel's hash of addresses and ports.
 pub(super) fn ecmp(bench: &Bench<'_>) -> Result<Running, EngineError> {
     let setup = bench.topology.ecmp()?;

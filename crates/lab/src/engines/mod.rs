@@ -153,7 +153,7 @@ pub fn bring_up(engine: &EngineName, bench: &Bench<'_>) -> Result<Running, Engin
     let mut running = match engine {
         EngineName::Tunnel { mode } => tunnel::bring_up(mode.as_deref(), bench)?,
         EngineName::Link(name) => kernel::single_link(name, bench)?,
-        EngineName::Mptcp => kernel::mptcp(bench)?,
+        EngineName::Mptcp => group::mptcp(bench)?,
         EngineName::Ecmp => kernel::ecmp(bench)?,
         EngineName::MptcpProxy => mptcp_proxy::bring_up(bench)?,
         EngineName::RoundRobin => round_robin::bring_up(bench)?,

@@ -2,7 +2,8 @@
 //! counters, a link lost and back, down leaves nothing. What this kernel lacks
 //! is tested in a VM, all in one boot. This test has no harness, since the lab
 //! must start with a single thread and starts itself: as `lab …` it is the
-//! program, as `inside [ENGINE|lines]…` the test in the VM, without arguments the test.
+//! program, as `inside [ENGINE|lines]…` the test in the VM, as `here [ENGINE]…` that on this
+//! kernel, without arguments the test.
 
 mod network;
 
@@ -36,6 +37,11 @@ fn main() -> ExitCode {
             in_the_vm(&std::env::args().skip(2).collect::<Vec<_>>());
             return ExitCode::SUCCESS;
         }
+        Some("here") => {
+            braid_lab::topology::prepare_process().expect("a network of its own");
+            on_this_kernel(&std::env::args().skip(2).collect::<Vec<_>>());
+            return ExitCode::SUCCESS;
+        }
         Some("--list") => {
             println!("kernel_engines: test");
             return ExitCode::SUCCESS;
@@ -58,7 +64,7 @@ fn main() -> ExitCode {
         println!("skipped: {error}");
         return ExitCode::SUCCESS;
     }
-    on_this_kernel();
+    on_this_kernel(&[]);
     match vm {
         Ok(_) => what_this_kernel_lacks_is_measured_in_a_vm(),
         Err(missing) => println!("skipped in a VM: {missing}"),
@@ -113,6 +119,11 @@ impl Case {
     }
 }
 
+/// Whether it is one of `only`, or all are.
+fn is_wanted(case: &Case, only: &[String]) -> bool {
+    only.is_empty() || only.iter().any(|engine| engine == case.engine)
+}
+
 /// Engines of drivers that the host's kernel may lack.
 fn in_the_vm(only: &[String]) {
     use Lost::{Noticed, NoticedOnSwitches, Unnoticed};
@@ -135,7 +146,7 @@ fn in_the_vm(only: &[String]) {
         Case::new("pppoe-multilink", Spread::OneFlow, Noticed),
         Case::new("teql", Spread::OneFlow, Unnoticed),
     ] {
-        if only.is_empty() || only.iter().any(|engine| engine == case.engine) {
+        if is_wanted(&case, only) {
             case.check(&Network::of_cables());
         }
     }
@@ -171,7 +182,7 @@ fn multilink_keeps_the_order_where_turns_do_not() {
 
 /// Engines of routes, marks and MPTCP. That `braid up` follows a link that falls
 /// silent is tested where that is: `crates/braid/tests/engines`.
-fn on_this_kernel() {
+fn on_this_kernel(only: &[String]) {
     use Lost::{Noticed, Unnoticed};
     for case in [
         Case::new("ecmp:nexthop", Spread::ManyFlows, Unnoticed),
@@ -182,6 +193,9 @@ fn on_this_kernel() {
         Case::new("mptcp", Spread::Subflows, Noticed),
         Case::new("mptcp:proxy", Spread::Subflows, Noticed),
     ] {
+        if !is_wanted(&case, only) {
+            continue;
+        }
         let network = Network::of_lines();
         match network.lacks(case.engine) {
             Some(lacking) => println!("skipped: {}: this kernel has no {lacking}", case.engine),

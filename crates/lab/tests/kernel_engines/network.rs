@@ -130,7 +130,8 @@ impl Network {
     /// same. Few processes: each costs much in a VM.
     fn snapshot(&self) -> String {
         let script = "printf '%s\\n' 'link show' 'addr show' 'route show table all' rule nexthop | \
-             ip -o -4 -batch -; tc qdisc show; nft list ruleset 2>/dev/null";
+             ip -o -4 -batch -; tc qdisc show; nft list ruleset 2>/dev/null; \
+             ! [ -e /proc/sys/net/mptcp ] || printf 'mptcp %s\n' endpoint limits | ip -batch -";
         let shown = |namespace: &NetNs| {
             let output = namespace.command("sh").args(["-c", script]).output().unwrap();
             let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -233,6 +234,8 @@ impl Up<'_> {
             .unwrap();
         let server = SocketAddr::new(self.running.server, listener.local_addr().unwrap().port());
         let each = bytes / flows;
+        // It listens until the end: MPTCP's further subflows come to it, too.
+        let listener = &listener;
         let failed = thread::scope(|scope| {
             scope.spawn(move || {
                 listener.set_nonblocking(true).unwrap();
