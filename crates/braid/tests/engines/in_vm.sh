@@ -286,19 +286,39 @@ pppoe pppoe-multilink \
     'peer_mac = "02:00:00:00:00:01"' 'peer_mac = "02:00:00:00:00:02"'
 pppoe pppoe-multilink-discovery '' '' '' ''
 
-# Links that are routed: their own addresses, and Ethernet in GRE for the bond.
-if either bonding-over-gretap; then
+# Links that are routed: their own addresses, and Ethernet in a tunnel for the bond.
+# tunnelled NAME SETTINGS OF near, OF far
+tunnelled() {
+    either "$1" || return
     for number in 1 2; do
-        ip addr add 10.1.$number.1/24 dev near$number
-        far ip addr add 10.1.$number.2/24 dev far$number
+        ip addr replace 10.1.$number.1/24 dev near$number
+        far ip addr replace 10.1.$number.2/24 dev far$number
     done
     before=$(snapshot)
-    { printf '[engine]\nmode = "balance-rr"\nover = "gretap"\n'
+    { printf '[engine]\nmode = "balance-rr"\n%s\n' "$2"
       links near 'remote = "10.1.1.2"' 'remote = "10.1.2.2"'; } |
         config near bond0 bonding $near_address
-    { printf '[engine]\nmode = "balance-rr"\nover = "gretap"\nend = "second"\n'
+    { printf '[engine]\nmode = "balance-rr"\nend = "second"\n%s\n' "$3"
       links far 'remote = "10.1.1.1"' 'remote = "10.1.2.1"'; } |
         config far bond0 bonding $far_address
-    both bonding-over-gretap both 1
+    both "$1" both 1
+}
+
+tunnelled bonding-over-gretap 'over = "gretap"' 'over = "gretap"'
+tunnelled bonding-over-vxlan 'over = "vxlan"' 'over = "vxlan"'
+
+# wireguard FILE OF THE PRIVATE KEY, THE OTHER'S PUBLIC KEY
+wireguard() {
+    printf 'over = "wireguard"\nport = 51821\nprivate_key_file = "%s"\npeer_public_key = "%s"\n' "$@"
+}
+if ip link add probe0 type wireguard 2>/dev/null; then
+    ip link del probe0
+    echo EIyNr7QtbkGUis8wOdLWwQw3EBQNiHnBGwj7EU9B5Uk= >"$scratch/near.key"
+    echo AAx8J4FHJ17EgPsphipsHLL6BzFkqJQ23CzbOYoJz0A= >"$scratch/far.key"
+    tunnelled bonding-over-wireguard \
+        "$(wireguard "$scratch/near.key" Y4FiIvkVlJZvw6W6CnwJLAkWkANT70fUmBR8SRtIaV0=)" \
+        "$(wireguard "$scratch/far.key" yRePzHZ7KI3Xg5Nu1gifJ1ObgtymXtaWApMhDgt4IA8=)"
+else
+    echo "skipped: bonding-over-wireguard: this kernel has no WireGuard"
 fi
 echo finished
