@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The names that [`named`] knows.
-pub const NAMES: [&str; 9] = [
+pub const NAMES: [&str; 10] = [
     "six-3g",
     "cable-dsl-lte",
     "starlink-lte",
@@ -19,6 +19,7 @@ pub const NAMES: [&str; 9] = [
     "blackout-all",
     "gigabit",
     "single",
+    "mixed-N",
 ];
 
 /// Recordings; `recorded-3g` needs them.
@@ -53,7 +54,7 @@ pub fn named(name: &str) -> Option<Scenario> {
             Scenario::new(vec![link.clone(), link]).lasting(secs(4))
         }
         "single" => Scenario::new(vec![six_3g().swap_remove(0)]).lasting(secs(20)),
-        _ => return None,
+        _ => mixed(name.strip_prefix("mixed-")?.parse().ok()?),
     };
     Some(scenario.traffic(Traffic::tcp(Lane::Down)).traffic(Traffic::ping()))
 }
@@ -98,6 +99,32 @@ fn cable_dsl_lte() -> Vec<LinkSpec> {
             }
         })
         .into()
+}
+
+/// The `number`th random set of two to five steady links, as homes have them.
+fn mixed(number: u64) -> Scenario {
+    let mut rng = fastrand::Rng::with_seed(number);
+    let mut between = |low: f64, high: f64| low * (high / low).powf(rng.f64());
+    let links = (0..between(2.0, 6.0) as usize).map(|_| {
+        let down = Rate::from_bits_per_sec(between(2e6, 300e6) as u64);
+        let up = Rate::from_bits_per_sec(down.bits_per_sec() / between(1.0, 10.0) as u64);
+        let delay = Duration::from_secs_f64(between(0.003, 0.080));
+        let jitter = delay.mul_f64(between(0.03, 0.4));
+        let loss = Loss::Random(between(1e-5, 5e-3));
+        let queue = Duration::from_secs_f64(between(0.03, 0.3));
+        let direction = |rate: Rate| DirectionSpec {
+            jitter,
+            loss,
+            queue: rate.bytes_in(queue).max(32_000),
+            ..DirectionSpec::clean(rate, delay)
+        };
+        LinkSpec {
+            down: direction(down),
+            up: direction(up),
+            ..LinkSpec::clean(Rate::ZERO, Rate::ZERO, Duration::ZERO)
+        }
+    });
+    Scenario::new(links.collect()).lasting(Duration::from_secs(10))
 }
 
 fn starlink_lte() -> Scenario {

@@ -30,6 +30,13 @@ const ROUNDS_BEFORE_PROBE: u32 = 3;
 /// Startup ends when the rate grew less than this in three rounds (BBR).
 const FULL_GROWTH: f64 = 1.25;
 const FULL_ROUNDS: u32 = 3;
+/// In startup so much may be in flight beyond what the pipe is known to hold, as
+/// a multiple of that. BBR has one; here the estimate is a round trip old. With
+/// two, a slow path queued more than the others could wait for.
+const STARTUP_SLACK: f64 = 1.5;
+/// Arrivals spread over no more than this times the time in which they were sent
+/// came as they were sent: nothing on the way was too narrow for them.
+const AS_SENT: f64 = 1.1;
 /// The standing queue that is tolerated, unless the link's nature asks for
 /// more.
 const GUARD: Duration = Duration::from_millis(10);
@@ -39,6 +46,8 @@ const GUARD_MAX: Duration = Duration::from_millis(150);
 const SHORTEST_ROUND: Duration = Duration::from_millis(10);
 /// So many drains without effect on the delay show that it isn't a queue.
 const FUTILE_DRAINS: u32 = 2;
+/// A drain has had an effect when less than this part of the delay is left.
+const UNDRAINED: f64 = 0.7;
 /// One-way base delay window, as BBR's min RTT filter.
 const BASE_WINDOW: Duration = Duration::from_secs(10);
 /// Before anything is known.
@@ -101,6 +110,8 @@ enum Phase {
 struct Delivery {
     /// Receive time, peer's clock.
     at_us: i64,
+    /// When the newest of them was sent, our clock.
+    sent_at: Time,
     /// Bytes delivered by then.
     bytes: u64,
     /// The least queue since the entry before.
@@ -134,6 +145,8 @@ pub struct Congestion {
     /// changes slowly.
     noise: Duration,
     recent: VecDeque<(Time, i64)>,
+    /// The queue when the drain began.
+    drained_from: Duration,
     /// Drains in a row that left the delay as it was.
     futile_drains: u32,
     base_rtt: Duration,
@@ -174,6 +187,7 @@ impl Congestion {
             wobble: Duration::ZERO,
             noise: Duration::ZERO,
             recent: VecDeque::new(),
+            drained_from: Duration::ZERO,
             futile_drains: 0,
             base_rtt: Duration::from_millis(100),
             feedback: Duration::from_millis(20),
@@ -216,7 +230,7 @@ impl Congestion {
     fn bytes_to_hold(&self) -> u64 {
         let hold = self.base_rtt + self.feedback;
         let slack = match self.phase {
-            Phase::Startup { .. } => hold.max(GUARD) * 2,
+            Phase::Startup { .. } => hold.max(GUARD).mul_f64(STARTUP_SLACK),
             Phase::Probe { .. } => self.guard() * 2 + hold,
             Phase::Cruise { .. } => self.guard() * 3,
             Phase::Drain { .. } => self.guard(),
@@ -295,8 +309,12 @@ impl Congestion {
         self.feedback = ack.feedback;
         self.base_delay.update(ack.min_delay_us, now);
         let queue = self.queue_of(Some(ack.min_delay_us));
-        let delivery = Delivery { at_us: ack.received_us, bytes: ack.delivered, queue };
-        self.history.push_back(delivery);
+        self.history.push_back(Delivery {
+            at_us: ack.received_us,
+            sent_at: ack.sent_at,
+            bytes: ack.delivered,
+            queue,
+        });
         if self.history.len() > HISTORY {
             self.history.pop_front();
         }
@@ -318,6 +336,10 @@ impl Congestion {
         self.round_lost += ack.lost;
         self.round_app_limited |= ack.app_limited;
 
+        if self.in_startup() {
+            let rising = self.rising_rate(self.base_rtt / 2).unwrap_or(Rate::ZERO);
+            self.bandwidth = self.bandwidth.max(rising);
+        }
         self.react_to_queue(ack);
         let long_enough = now - self.round_started >= SHORTEST_ROUND;
         if ack.delivered_before >= self.round_ends_at && long_enough {
@@ -338,7 +360,11 @@ impl Congestion {
             {
                 // Nothing of ours can be queued, yet the delay stays: it has
                 // another cause, such as a new route or satellite.
-                let futile = enough && queue > self.guard() + self.noise;
+                // Jitter that can't reorder packets is one: the denser they
+                // are, the more of them wait behind a late one.
+                let undrained = queue > self.drained_from.mul_f64(UNDRAINED);
+                let allowed = if undrained { Duration::ZERO } else { self.noise };
+                let futile = enough && queue > self.guard() + allowed;
                 self.futile_drains = if futile { self.futile_drains + 1 } else { 0 };
                 if self.futile_drains >= FUTILE_DRAINS {
                     self.rebase(ack);
@@ -385,7 +411,9 @@ impl Congestion {
             Phase::Startup { best, flat_rounds } => {
                 let measured = measured.unwrap_or(self.bandwidth);
                 self.bandwidth = self.bandwidth.max(measured);
-                if standing || shallow {
+                // The few packets of a beginning may all have met some jitter.
+                let queued = standing && !self.came_as_sent(length.max(self.base_rtt));
+                if queued || shallow {
                     self.yield_to_queue(ack, length);
                 } else if app_limited {
                     // Nothing learnt.
@@ -462,6 +490,7 @@ impl Congestion {
             // One noisy measurement must not halve a good estimate twice.
             self.bandwidth = measured.max(self.bandwidth.scaled(0.3)).max(MIN_RATE);
         }
+        self.drained_from = self.queue();
         self.phase = Phase::Drain { since: ack.now, rounds: 0 };
         self.start_round(ack.now, ack.delivered);
     }
@@ -503,19 +532,41 @@ impl Congestion {
 
     /// The rate of arrivals over the last `span` of the peer's clock.
     fn arrival_rate(&self, span: Duration) -> Option<Rate> {
-        let Delivery { at_us: last_us, bytes: last_bytes, .. } = *self.history.back()?;
-        let span_us = span.as_micros() as i64;
-        let Delivery { at_us: first_us, bytes: first_bytes, .. } = *self
-            .history
-            .iter()
-            .rev()
-            .find(|d| last_us - d.at_us >= span_us)
-            .or_else(|| self.history.front())?;
-        let elapsed = u64::try_from(last_us - first_us).ok().filter(|&us| us > 0)?;
-        if elapsed * 2 < span.as_micros() as u64 {
+        let (first, last) = self.lately(span)?;
+        let elapsed = arrived_within(&first, &last)?;
+        if elapsed * 2 < span {
             return None;
         }
-        Rate::from_bytes_in(last_bytes - first_bytes, Duration::from_micros(elapsed))
+        Rate::from_bytes_in(last.bytes - first.bytes, elapsed)
+    }
+
+    /// The rate of what was sent and arrived in `span`, not less than that; the
+    /// lower of both, so that a burst that jitter pressed together is no rate
+    /// (draft-cheng-iccrg-delivery-rate-estimation).
+    fn rising_rate(&self, span: Duration) -> Option<Rate> {
+        let (first, last) = self.lately(span)?;
+        let sent_within = last.sent_at - first.sent_at;
+        let arrived_within = arrived_within(&first, &last)?;
+        if sent_within.min(arrived_within) < span {
+            return None;
+        }
+        Rate::from_bytes_in(last.bytes - first.bytes, sent_within.max(arrived_within))
+    }
+
+    /// Over the last `span` packets arrived as far apart as they were sent.
+    fn came_as_sent(&self, span: Duration) -> bool {
+        let Some((first, last)) = self.lately(span) else { return true };
+        let sent_within = last.sent_at - first.sent_at;
+        arrived_within(&first, &last).is_none_or(|arrived| arrived <= sent_within.mul_f64(AS_SENT))
+    }
+
+    /// The newest delivery, and the newest one at least `span` before it, or the
+    /// oldest known.
+    fn lately(&self, span: Duration) -> Option<(Delivery, Delivery)> {
+        let last = *self.history.back()?;
+        let span_us = span.as_micros() as i64;
+        let before = self.history.iter().rev().find(|d| last.at_us - d.at_us >= span_us);
+        Some((*before.or_else(|| self.history.front())?, last))
     }
 
     fn queue_of(&self, delay_us: Option<i64>) -> Duration {
@@ -539,4 +590,10 @@ impl Congestion {
         let over = self.base_rtt.max(Duration::from_millis(30)).as_secs_f64();
         (1.0 - excess / over).clamp(*DRAIN_GAINS.start(), *DRAIN_GAINS.end())
     }
+}
+
+/// Time between two deliveries by the peer's clock; `None` when there is none.
+fn arrived_within(first: &Delivery, last: &Delivery) -> Option<Duration> {
+    let micros = u64::try_from(last.at_us - first.at_us).ok().filter(|&micros| micros > 0)?;
+    Some(Duration::from_micros(micros))
 }

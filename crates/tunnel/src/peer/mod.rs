@@ -64,6 +64,9 @@ const MAX_JOINED: usize = 65_535;
 /// A path that loses more than this holds flows up noticeably.
 const LOSSY: f64 = 0.0005;
 
+/// Round trips that a packet may wait for while capacities are being found.
+const PATIENCE_IN_STARTUP: u32 = 3;
+
 /// A path whose delay changes by more than this from round to round has a
 /// capacity that changes as quickly: a flow needs a longer queue to use it.
 const UNSTEADY: Duration = Duration::from_millis(15);
@@ -119,6 +122,8 @@ pub struct Peer {
 
     places: FlowPlaces,
     acks: AckFilter,
+    /// CoDel's target when all paths' capacities are known.
+    steady_target: Duration,
     entry: EntryQueue,
     entry_parameters: Parameters,
     bonding: BondingQueue,
@@ -192,6 +197,7 @@ impl Peer {
             memory,
             places: FlowPlaces::default(),
             acks: AckFilter::default(),
+            steady_target: Parameters::default().target,
             entry: EntryQueue::new(tunnel.layer),
             entry_parameters: parameters,
             bonding: BondingQueue::default(),
@@ -455,7 +461,13 @@ impl Peer {
         self.budget_at = now;
         self.budget.earn(Rate::from_bytes_per_sec(capacity).bytes_in(elapsed));
         let first = up().filter(|p| !p.wish.standby).map(|p| p.rtt.base()).max();
-        self.acks.set_round_trip(first.unwrap_or_default());
+        let first = first.unwrap_or_default();
+        self.acks.set_round_trip(first);
+        // While a path's capacity is still being found the queue is ours, not the
+        // sender's fault: a signal would halve it long before the links are full.
+        let finding = up().any(|p| p.congestion.in_startup() && p.sent.in_flight_bytes() > 0);
+        let patience = if finding { first * PATIENCE_IN_STARTUP } else { Duration::ZERO };
+        self.entry_parameters.target = self.steady_target.max(patience);
         if now < self.coding_at {
             return;
         }
@@ -473,7 +485,7 @@ impl Peer {
             (false, true) => slowest * 5 / 2,
             (false, false) => slowest / 2,
         };
-        self.entry_parameters.target = bridged.max(Duration::from_millis(5));
+        self.steady_target = bridged.max(Duration::from_millis(5));
         let joined = Rate::from_bytes_per_sec(capacity).bytes_in(JOINED_TIME);
         self.join_limit = usize::try_from(joined).unwrap_or(MAX_JOINED).min(MAX_JOINED);
         self.entry_parameters.interval = (slowest * 4).max(Duration::from_millis(100));
