@@ -401,6 +401,13 @@ impl PopDue for BTreeSet<(Time, usize)> {
     }
 }
 impl Star {
+    /// Chunks that were sent again, by all ends.
+    pub fn repaired(&self) -> u64 {
+        let ends = self.homes.iter().chain([&self.concentrator]);
+        let reports = ends.flat_map(|end| end.report(self.now));
+        reports.map(|(_, report)| report.counters.repaired).sum()
+    }
+
     /// How things are at the concentrator.
     pub fn report(&self) -> String {
         format!("{:#?} {:#?}", self.concentrator.report(self.now), self.homes[0].report(self.now))

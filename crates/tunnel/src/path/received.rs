@@ -30,6 +30,8 @@ pub struct ReceivedPackets {
     gap_seen: bool,
     last_report_at: Time,
     received: u64,
+    /// What there is to report is in a datagram, of which a copy may follow.
+    written: bool,
     scratch_ranges: Vec<(u64, u64)>,
     scratch_arrivals: Vec<(u64, u32)>,
 }
@@ -90,6 +92,11 @@ impl ReceivedPackets {
         self.oldest_unacknowledged_at.is_some()
     }
 
+    /// A report was written since the last one that was sent.
+    pub fn is_written(&self) -> bool {
+        self.written
+    }
+
     /// Appends the acknowledgement of `path` to a datagram's plaintext. Nothing
     /// is appended when nothing was received or when it could exceed `room`.
     pub fn write_report(&mut self, path: u8, now: Time, room: usize, out: &mut Vec<u8>) -> bool {
@@ -131,11 +138,13 @@ impl ReceivedPackets {
             arrivals: &self.scratch_arrivals,
         }
         .write(out);
+        self.written = true;
         true
     }
 
     /// The report was sent (by all the paths that it should go by).
     pub fn on_reported(&mut self, now: Time) {
+        self.written = false;
         if let Some(largest) = self.largest() {
             self.reported.push_back(largest);
             if self.reported.len() > REPEATS {

@@ -8,7 +8,7 @@ use braid_units::Time;
 impl Peer {
     /// One datagram with the reports of all paths, by the path that gets them
     /// there soonest, and a copy by the second: feedback must not die with a
-    /// path.
+    /// path. What it has no room for follows at once in another.
     pub(super) fn poll_feedback(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Transmit> {
         if let Some(index) = self.feedback_copy.take() {
             if self.paths.get(index).is_some_and(|p| p.liveness.is_up())
@@ -45,16 +45,19 @@ impl Peer {
                 second = new;
             }
         }
-        let Some((_, _, first)) = first else {
-            self.feedback_sent(now);
+        let first = first.map(|(_, _, index)| index);
+        let Some(transmit) = first.and_then(|first| self.send_feedback(first, now, out)) else {
+            // There's no way: the next report will say it.
+            for path in self.paths.iter_mut().filter(|p| p.received.has_news()) {
+                path.received.on_reported(now);
+            }
             return None;
         };
-        let transmit = self.send_feedback(first, now, out);
         match second {
-            Some((_, _, second)) if transmit.is_some() => self.feedback_copy = Some(second),
-            _ => self.feedback_sent(now),
+            Some((_, _, second)) => self.feedback_copy = Some(second),
+            None => self.feedback_sent(now),
         }
-        transmit
+        Some(transmit)
     }
 
     fn send_feedback(&mut self, index: usize, now: Time, out: &mut Vec<u8>) -> Option<Transmit> {
@@ -75,10 +78,8 @@ impl Peer {
     }
 
     fn feedback_sent(&mut self, now: Time) {
-        for path in &mut self.paths {
-            if path.received.has_news() {
-                path.received.on_reported(now);
-            }
+        for path in self.paths.iter_mut().filter(|p| p.received.is_written()) {
+            path.received.on_reported(now);
         }
     }
 }
