@@ -27,11 +27,13 @@ impl<'a> Reader<'a> {
     /// RFC 9000, section 16.
     pub fn varint(&mut self) -> Result<u64, Malformed> {
         let first = self.u8()?;
-        let mut value = u64::from(first & 0x3f);
-        for &byte in self.bytes((1 << (first >> 6)) - 1)? {
-            value = value << 8 | u64::from(byte);
-        }
-        Ok(value)
+        let high = u64::from(first & 0x3f);
+        Ok(match first >> 6 {
+            0 => high,
+            1 => high << 8 | u64::from(self.u8()?),
+            2 => high << 24 | u64::from(self.u24()?),
+            _ => high << 56 | u64::from(self.u24()?) << 32 | u64::from(self.u32()?),
+        })
     }
 }
 

@@ -87,6 +87,24 @@ impl Assembly {
         Ok(self.is_complete())
     }
 
+    /// Takes bytes in that follow on those that have come and aren't the last
+    /// ones; false, and nothing is taken, if that isn't so, or if there's no room
+    /// for them yet.
+    pub fn append(&mut self, offset: u32, data: &[u8]) -> bool {
+        let high = self.bytes.len() + data.len();
+        let follows = self.bytes.len() == offset as usize
+            && high <= self.bytes.capacity()
+            && self.total.is_some_and(|total| high < total as usize);
+        match self.have.as_mut_slice() {
+            [(0, end)] if follows && *end == offset => {
+                self.bytes.extend_from_slice(data);
+                *end = high as u32;
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// Every byte is there.
     pub fn is_complete(&self) -> bool {
         self.total.is_some_and(|t| self.have.first() == Some(&(0, t))) && self.offload.is_some()

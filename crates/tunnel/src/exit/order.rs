@@ -148,7 +148,7 @@ impl Reordering {
         buffer: impl FnOnce(usize) -> Vec<u8>,
     ) -> Result<(), Rejected> {
         let known = self.flows.len();
-        let flow = self.flows.entry(chunk.flow).or_default();
+        let mut flow = self.flows.entry(chunk.flow).or_default();
         let created = flow.next == 0 && flow.is_empty();
         let number = expand(chunk.sequence, 24, flow.next);
         let otherwise = flow.realtime != chunk.realtime;
@@ -156,8 +156,8 @@ impl Reordering {
         if otherwise && flow.blocked_since.is_some() {
             self.holes.note(chunk.flow, flow);
             self.holes.prune(&self.flows);
+            flow = self.flows.entry(chunk.flow).or_default();
         }
-        let Some(flow) = self.flows.get_mut(&chunk.flow) else { return Ok(()) };
         if number < flow.next || number > flow.next + (1 << 22) {
             self.status.late += 1;
             return Err(Rejected::Duplicate);
@@ -176,6 +176,16 @@ impl Reordering {
             if created {
                 self.status.held_bytes += FLOW_COST * (self.flows.len() - known) as u64;
             }
+            return Ok(());
+        }
+        // Nearly as common: the next part of the large packet that is waited for.
+        if number == flow.next
+            && let ChunkPosition::Middle { offset } = chunk.position
+            && let Some((first, Held { state: State::Partial(assembly), .. })) =
+                flow.held.first_mut()
+            && first == number
+            && assembly.append(offset, chunk.data)
+        {
             return Ok(());
         }
         self.status.held_bytes += FLOW_COST * (self.flows.len() - known) as u64;

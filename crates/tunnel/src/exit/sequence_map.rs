@@ -71,6 +71,12 @@ impl<T> SequenceMap<T> {
         Some((number, self.places.get(place as usize)?.as_ref()?))
     }
 
+    /// As [`Self::first`].
+    pub fn first_mut(&mut self) -> Option<(u64, &mut T)> {
+        let &(number, place) = self.order.front()?;
+        Some((number, self.places.get_mut(place as usize)?.as_mut()?))
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.order.len()
@@ -124,6 +130,7 @@ mod tests {
                 prop_assert_eq!(map.is_empty(), tree.is_empty());
                 let first = tree.first_key_value().map(|(n, v)| (*n, v));
                 prop_assert_eq!(map.first(), first);
+                prop_assert_eq!(map.first_mut().map(|(n, v)| (n, *v)), first.map(|(n, v)| (n, *v)));
                 prop_assert_eq!(map.get_mut(number), tree.get_mut(&number));
                 prop_assert_eq!(map.values().count(), tree.len());
             }

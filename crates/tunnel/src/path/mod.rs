@@ -314,7 +314,8 @@ impl Path {
             if high < oldest {
                 break;
             }
-            for number in (low.max(oldest)..=high).rev() {
+            // Upwards, as the chunks of a packet went.
+            for number in low.max(oldest)..=high {
                 let Some(packet) = self.sent.get(number).copied() else { continue };
                 match packet.fate {
                     Fate::Acked => continue,

@@ -97,8 +97,7 @@ impl Peer {
         now: Time,
     ) -> bool {
         let mut eliciting = false;
-        let mut settled = std::mem::take(&mut self.settled);
-        settled.clear();
+        let mut settled = None;
         for frame in Frames::new(payload) {
             let Ok(frame) = frame else {
                 self.counters.refused += 1;
@@ -107,7 +106,13 @@ impl Peer {
             eliciting |= !matches!(frame, Frame::Ack(_) | Frame::Close(_));
             match frame {
                 Frame::Ping => {}
-                Frame::Ack(ack) => self.on_ack(&ack, now, &mut settled),
+                Frame::Ack(ack) => {
+                    let settled = settled.get_or_insert_with(|| {
+                        self.settled.clear();
+                        std::mem::take(&mut self.settled)
+                    });
+                    self.on_ack(&ack, now, settled);
+                }
                 Frame::Chunk(chunk) => self.on_chunk(&chunk, buffers, now),
                 Frame::GaveUp(gave_up) => {
                     self.exit.on_gave_up(&gave_up);
@@ -127,8 +132,10 @@ impl Peer {
         if !self.paths[index].liveness.is_up() {
             self.paths[index].liveness.probe_soon_after_heard(now);
         }
-        self.take_settled(&mut settled);
-        self.settled = settled;
+        if let Some(mut settled) = settled {
+            self.take_settled(&mut settled);
+            self.settled = settled;
+        }
         eliciting
     }
 
@@ -213,6 +220,7 @@ impl Peer {
         if !self.config.endpoints.is_empty() {
             return; // Ours to say.
         }
+        self.chores_at = Time::ZERO;
         for path in self.paths.iter_mut().filter(|p| p.id == status.path) {
             path.wish = Wish { tier: status.tier, standby: status.standby, cap: status.cap };
             path.set_cap(status.cap);
