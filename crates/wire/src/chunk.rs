@@ -7,6 +7,9 @@ use std::num::NonZeroU16;
 /// VLAN tags.
 pub const MAX_PACKET_LEN: usize = 65_535 + 22;
 
+/// No header is longer: kind, flow and number, two lengths, the offload.
+const LONGEST_HEADER: usize = 6 + 2 * 8 + 9;
+
 pub(crate) const CHUNK: u8 = 0x80;
 const FIRST: u8 = 0x01;
 const LAST: u8 = 0x02;
@@ -90,6 +93,12 @@ impl ChunkPosition {
 }
 
 impl<'a> Chunk<'a> {
+    /// Bytes of the header of a middle part at `offset` that is the datagram's
+    /// last frame.
+    pub fn middle_header_len(offset: u32) -> usize {
+        6 + varint_len(u64::from(offset))
+    }
+
     /// Appends the chunk; `to_end` leaves its length out since it's the
     /// datagram's last frame.
     pub fn write(&self, out: &mut Vec<u8>, to_end: bool) {
@@ -104,16 +113,11 @@ impl<'a> Chunk<'a> {
             ChunkPosition::Middle { .. } => 0,
             ChunkPosition::Last { .. } => LAST,
         };
-        for (flag, set) in [
-            (TO_END, to_end),
-            (UNORDERED, self.unordered),
-            (REALTIME, self.realtime),
-            (OFFLOAD, offload != Offload::default()),
-        ] {
-            if set {
-                kind |= flag;
-            }
-        }
+        kind |= if to_end { TO_END } else { 0 };
+        kind |= if self.unordered { UNORDERED } else { 0 };
+        kind |= if self.realtime { REALTIME } else { 0 };
+        kind |= if offload != Offload::default() { OFFLOAD } else { 0 };
+        out.reserve(LONGEST_HEADER + self.data.len());
         let [high, low] = self.flow.to_be_bytes();
         let [_, first, second, third] = self.sequence.to_be_bytes();
         out.extend_from_slice(&[kind, high, low, first, second, third]);

@@ -312,6 +312,21 @@ impl EntryQueue {
         }
     }
 
+    /// The flow in turn, if there is just one and it isn't sparse.
+    pub fn only_old_flow(&self) -> Option<u16> {
+        self.only_flow().filter(|_| self.new.is_empty())
+    }
+
+    /// As [`Self::charge`] where there is no other flow: its turn comes again.
+    pub fn charge_alone(&mut self, flow: u16, bytes: u64) {
+        if let Some(Some(entry)) = self.flows.get_mut(usize::from(flow)) {
+            entry.deficit -= bytes as i64;
+            while entry.deficit <= 0 {
+                entry.deficit += QUANTUM;
+            }
+        }
+    }
+
     /// Whether something of this flow waits.
     pub fn waits(&self, flow: u16) -> bool {
         let entry = self.flows.get(usize::from(flow)).and_then(|entry| entry.as_deref());

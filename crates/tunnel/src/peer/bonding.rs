@@ -51,6 +51,11 @@ impl BondingQueue {
         }
     }
 
+    /// Nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.packets.is_empty()
+    }
+
     /// The peer restarted: numbers begin anew.
     pub fn restart(&mut self) {
         self.sequence = 0;

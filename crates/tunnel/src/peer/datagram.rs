@@ -29,6 +29,16 @@ pub(super) struct Datagram {
     pub mtu_probe: bool,
 }
 
+/// A packet that fills datagram after datagram of a batch: its flow takes what
+/// it gets.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run {
+    /// Its flow.
+    pub flow: u16,
+    /// The packet.
+    pub key: PacketKey,
+}
+
 impl Datagram {
     /// Begins a datagram of at most `room` plaintext bytes at the end of `out`.
     pub fn begin(path: usize, room: usize, out: &mut Vec<u8>) -> Self {
@@ -52,8 +62,16 @@ impl Datagram {
 }
 
 impl Peer {
-    /// Control frames that ride on datagrams of the path.
+    /// Control frames that ride on datagrams of the path, if there are any.
+    #[inline]
     pub(super) fn write_control(&mut self, datagram: &mut Datagram, out: &mut Vec<u8>) {
+        let untold = self.mode_untold || self.paths[datagram.path].wish_untold;
+        if untold && self.tells_wishes() || !self.gave_ups.is_empty() {
+            self.write_news(datagram, out);
+        }
+    }
+
+    fn write_news(&mut self, datagram: &mut Datagram, out: &mut Vec<u8>) {
         let index = datagram.path;
         if self.paths[index].wish_untold
             && self.tells_wishes()
@@ -167,6 +185,40 @@ impl Peer {
         datagram.frames += 1;
         self.paths[datagram.path].sent.push_frame(SentFrame::Chunk { key, offset, len: take });
         take
+    }
+
+    /// Fills a datagram with what follows in a packet that has enough left, of
+    /// the only flow; false if that isn't so. What was found out for the
+    /// datagram before isn't asked again.
+    pub(super) fn write_more_of(
+        &mut self,
+        run: Run,
+        datagram: &mut Datagram,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        if !self.repairs.is_empty()
+            || !datagram.is_empty(out)
+            || self.outgoing.bytes() > self.memory / 4
+            || self.entry.only_old_flow() != Some(run.flow)
+        {
+            return false;
+        }
+        let Some(outgoing) = self.outgoing.get_mut(run.key) else { return false };
+        let offset = outgoing.cut;
+        let room = datagram.room.saturating_sub(Chunk::middle_header_len(offset)) as u32;
+        // The packet's end may have to wait for more.
+        if room < LEAST_CHUNK || u64::from(outgoing.len() - offset) < datagram.room as u64 {
+            return false;
+        }
+        chunk_of(outgoing, offset, room).write(out, true);
+        outgoing.cut += room;
+        datagram.closed = true;
+        datagram.eliciting = true;
+        datagram.frames += 1;
+        let frame = SentFrame::Chunk { key: run.key, offset, len: room };
+        self.paths[datagram.path].sent.push_frame(frame);
+        self.entry.charge_alone(run.flow, u64::from(room));
+        true
     }
 
     /// Takes back the frames noted for a datagram that isn't sent.

@@ -352,6 +352,7 @@ impl Peer {
         }
         let gone = self.paths.extract_if(.., |p| p.link == link);
         self.closed_paths.extend(gone);
+        self.chores_at = Time::ZERO;
         self.take_settled(&mut settled);
         self.settled = settled;
     }

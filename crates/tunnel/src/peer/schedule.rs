@@ -41,6 +41,42 @@ pub enum Item {
     },
 }
 
+/// A path that was chosen.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Choice {
+    /// Its place.
+    pub path: usize,
+    /// What is sent by the best of the others.
+    rival: Arrival,
+}
+
+/// When what is sent by the path of this place would arrive: earlier ones are
+/// better, of equals the one of the first path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Arrival {
+    us: i64,
+    place: usize,
+}
+
+/// By no path.
+const NEVER: Arrival = Arrival { us: i64::MAX, place: usize::MAX };
+
+/// Paths by their places, of which there are [`MAX_PATHS`](super::MAX_PATHS) at
+/// the most.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Candidates(u64);
+
+impl Candidates {
+    fn of(self, paths: &[Path]) -> impl Iterator<Item = (usize, &Path)> {
+        let mut left = self.0;
+        std::iter::from_fn(move || {
+            let place = left.trailing_zeros() as usize;
+            left &= left.wrapping_sub(1);
+            Some((place, paths.get(place)?))
+        })
+    }
+}
+
 impl Peer {
     /// Whether `flow` counts as elastic, from its backlog.
     pub(super) fn is_elastic(&mut self, flow: u16, waited: Duration, now: Time) -> bool {
@@ -59,59 +95,78 @@ impl Peer {
         except: Option<u8>,
         now: Time,
     ) -> Option<usize> {
+        self.choose(item, bytes, except, now).map(|choice| choice.path)
+    }
+
+    /// As [`Self::choose_path`], and who comes next.
+    pub(super) fn choose(
+        &self,
+        item: Item,
+        bytes: u64,
+        except: Option<u8>,
+        now: Time,
+    ) -> Option<Choice> {
         let waited = match item {
             Item::Bulk { waited, .. } => waited,
             _ => Duration::ZERO,
         };
-        let allowed = |path: &Path| match item {
-            Item::Urgent => path.sent.in_flight_bytes() < path.congestion.window() * URGENT_WINDOWS,
-            _ => path.is_available(now),
+        let candidates = match (except, self.mode) {
+            (None, mode) if mode != Mode::Overflow => self.survey.candidates,
+            _ => self.find_candidates(except, self.tier_limit(waited, now)),
         };
-        let tier_limit = self.tier_limit(waited, now);
-        // By estimated arrival: the best path, and the best that may send now.
-        let (mut best, mut choice) = (None, None);
-        for (index, path) in self.candidates(except, tier_limit) {
-            let order = (path.arrival_us(bytes, now), index);
-            if best.is_none_or(|best| order < best) {
-                best = Some(order);
+        // By estimated arrival: the best path, the second, and the best that may
+        // send now. Of equals the first one, as they come in order.
+        let (mut best, mut second, mut choice) = (NEVER, NEVER, NEVER);
+        for (place, path) in candidates.of(&self.paths) {
+            let arrival = Arrival { us: path.arrival_us(bytes, now), place };
+            if arrival.us < best.us {
+                (best, second) = (arrival, best);
+            } else if arrival.us < second.us {
+                second = arrival;
             }
-            if choice.is_none_or(|choice| order < choice) && allowed(path) {
-                choice = Some(order);
+            if arrival.us < choice.us && may_take(path, item, now) {
+                choice = arrival;
             }
         }
-        let (best_arrival, best) = best?;
-        let (arrival, choice) = choice?;
+        let path = Some(choice.place).filter(|_| choice != NEVER)?;
         if choice == best {
-            return Some(choice);
+            return Some(Choice { path, rival: second });
         }
-        match item {
-            Item::Bulk { elastic: true, .. } | Item::Urgent | Item::Repair => Some(choice),
+        let waits = match item {
+            Item::Bulk { elastic: true, .. } | Item::Urgent | Item::Repair => false,
             // Waiting for the best path brings all that waits there by then.
             Item::Bulk { backlog, .. } => {
-                let drain = self.paths[best].congestion.bandwidth().time_for(backlog);
-                (arrival <= best_arrival + drain.as_micros() as i64).then_some(choice)
+                let drain = self.paths[best.place].congestion.bandwidth().time_for(backlog);
+                choice.us > best.us + drain.as_micros() as i64
             }
-        }
+        };
+        (!waits).then_some(Choice { path, rival: best })
     }
 
-    /// The paths to choose from, with their places: those that work, but no
-    /// standby beside others, no tier above the limit, none that is far too late.
-    fn candidates(
-        &self,
-        except: Option<u8>,
-        tier_limit: u8,
-    ) -> impl Iterator<Item = (usize, &Path)> {
-        let usable = move |p: &Path| p.liveness.is_up() && Some(p.id) != except;
+    /// Whether `item` still goes by the path chosen at this moment, of which only
+    /// that path has changed: it's compared with its rival alone.
+    pub(super) fn remains(&self, choice: Choice, item: Item, bytes: u64, now: Time) -> bool {
+        let Some(path) = self.paths.get(choice.path) else { return false };
+        let arrival = Arrival { us: path.arrival_us(bytes, now), place: choice.path };
+        arrival < choice.rival && self.mode != Mode::Overflow && may_take(path, item, now)
+            || self.choose_path(item, bytes, None, now) == Some(choice.path)
+    }
+
+    /// The paths to choose from: those that work, but no standby beside others,
+    /// no tier above the limit, none that is far too late.
+    pub(super) fn find_candidates(&self, except: Option<u8>, tier_limit: u8) -> Candidates {
+        let usable = |p: &Path| p.liveness.is_up() && Some(p.id) != except;
         let primary = self.paths.iter().any(|p| usable(p) && !p.wish.standby);
-        let wished =
-            move |p: &Path| usable(p) && p.wish.standby != primary && p.wish.tier <= tier_limit;
+        let wished = |p: &Path| usable(p) && p.wish.standby != primary && p.wish.tier <= tier_limit;
         let delays = self.paths.iter().filter(|p| wished(p));
         let quickest = delays.filter_map(|p| p.congestion.base_delay_us()).min();
-        let late = move |p: &Path| {
+        let late = |p: &Path| {
             let behind = p.congestion.base_delay_us().zip(quickest).map(|(own, best)| own - best);
             behind.is_some_and(|behind| behind > LATEST_BEHIND.as_micros() as i64)
         };
-        self.paths.iter().enumerate().filter(move |(_, p)| wished(p) && !late(p))
+        let places = self.paths.iter().zip(0..);
+        let fit = places.filter(|(p, _)| wished(p) && !late(p));
+        Candidates(fit.fold(0, |set, (_, place): (_, u32)| set | 1 << place))
     }
 
     /// The highest tier that may be used now.
@@ -141,8 +196,16 @@ impl Peer {
         if self.entry.is_empty() && self.repairs.is_empty() {
             return None;
         }
-        let paths = self.candidates(None, u8::MAX);
+        let paths = self.survey.candidates.of(&self.paths);
         let free = paths.filter_map(|(_, path)| path.release_at(now)).min()?;
         Some(self.waits_for_more(now).map_or(free, |until| until.max(free)))
+    }
+}
+
+/// Whether what is sent by the path now leaves now.
+fn may_take(path: &Path, item: Item, now: Time) -> bool {
+    match item {
+        Item::Urgent => path.sent.in_flight_bytes() < path.congestion.window() * URGENT_WINDOWS,
+        _ => path.is_available(now),
     }
 }

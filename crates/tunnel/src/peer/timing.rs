@@ -2,6 +2,7 @@
 //! and looked for again when it may have changed, not with every packet: what a
 //! packet costs must not grow with the number of links.
 
+use super::schedule::Candidates;
 use super::{IN_USE, Peer};
 use braid_units::Time;
 use std::time::Duration;
@@ -17,11 +18,13 @@ pub(super) struct Survey {
     feedback: Duration,
     /// Plaintext bytes of the shortest datagrams; none when no path works.
     pub least_room: Option<usize>,
+    /// The paths to choose from, whatever their tier.
+    pub candidates: Candidates,
 }
 
 impl Default for Survey {
     fn default() -> Self {
-        Self { feedback: *FEEDBACK.end() / 2, least_room: None }
+        Self { feedback: *FEEDBACK.end() / 2, least_room: None, candidates: Candidates::default() }
     }
 }
 
@@ -37,12 +40,26 @@ impl Peer {
             // What was noted of the paths' timers may be too late now.
             self.losses_at = Time::ZERO;
         }
-        self.survey = Survey { feedback, least_room };
+        let candidates = self.find_candidates(None, u8::MAX);
+        self.survey = Survey { feedback, least_room, candidates };
     }
 
     /// How often feedback is sent, from the paths' round-trip times.
     pub(crate) fn feedback_interval(&self) -> Duration {
         self.survey.feedback
+    }
+
+    /// [`Self::poll_transmit`] would find nothing: with many peers most have one
+    /// datagram at a time, and asking twice costs as much as sending.
+    pub(crate) fn is_done(&self, now: Time) -> bool {
+        now < self.chores_at
+            && self.feedback_copy.is_none()
+            && self.entry.is_empty()
+            && self.repairs.is_empty()
+            && self.duplicates.is_empty()
+            && self.parities.is_empty()
+            && self.bonded.is_none()
+            && self.bonding.is_empty()
     }
 
     /// Earliest moment at which something is due. To be asked when

@@ -2,8 +2,8 @@
 //! copies, then the queue.
 
 use super::Peer;
-use super::datagram::{Datagram, LEAST_CHUNK};
-use super::schedule::Item;
+use super::datagram::{Datagram, LEAST_CHUNK, Run};
+use super::schedule::{Choice, Item};
 use crate::config::LinkId;
 use crate::path::sent::SentFrame;
 use braid_units::{Rate, Time};
@@ -17,9 +17,19 @@ const BATCH: usize = 44;
 const BATCH_TIME: Duration = Duration::from_micros(600);
 /// How long a remainder waits for more to go with it.
 const FILL_WAIT: Duration = Duration::from_millis(2);
+/// What is sent next has about so many bytes: paths are chosen for that.
+const LIKELY: u64 = 1400;
 /// So little room in a datagram can't be used: a chunk of [`LEAST_CHUNK`] with
 /// its header needs more.
 const NEARLY_FULL: usize = LEAST_CHUNK as usize + 18;
+
+/// What a datagram may be filled with.
+struct Ask {
+    /// Its path was just chosen for what comes next.
+    first: bool,
+    /// The pacer holds all else back.
+    only_urgent: bool,
+}
 
 /// Datagrams to be sent by one socket, all of `segment` bytes but the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,21 +77,31 @@ impl Peer {
     /// Repairs and the queue, as many datagrams for one path as it may send at
     /// once.
     fn poll_data(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Transmit> {
-        let index = self.next_data_path(now)?;
+        let choice = self.next_data_path(now)?;
+        let index = choice.path;
         let rate = self.paths[index].congestion.pacing_rate();
         let most = self.batch_size(index, rate);
         let room = self.paths[index].room();
         let mut segment = 0;
+        let mut run = None;
         for count in 0..most {
-            if count > 0 && !self.paths[index].is_available(now) {
-                break;
-            }
+            // What is urgent doesn't ask the pacer.
+            let paced = count > 0 && !self.paths[index].is_available(now);
             let start = out.len();
             // None may be longer than the first: the kernel cuts by its size.
             let room = if count == 0 { room } else { segment - HEADER_LEN - TAG_LEN };
             let mut datagram = Datagram::begin(index, room, out);
-            self.write_control(&mut datagram, out);
-            self.fill(&mut datagram, count > 0, now, out);
+            if !paced {
+                self.write_control(&mut datagram, out);
+            }
+            let follows = match run {
+                Some(run) if !paced => self.write_more_of(run, &mut datagram, out),
+                _ => false,
+            };
+            if !follows {
+                let ask = Ask { first: count == 0, only_urgent: paced };
+                run = self.fill(&mut datagram, choice, ask, now, out);
+            }
             if datagram.is_empty(out) {
                 out.truncate(start);
                 break;
@@ -107,11 +127,11 @@ impl Peer {
 
     /// The path for what is to be sent next; the queue's flow that it's for is
     /// at the head then.
-    fn next_data_path(&mut self, now: Time) -> Option<usize> {
+    fn next_data_path(&mut self, now: Time) -> Option<Choice> {
         if !self.repairs.is_empty() {
             self.drop_settled_repairs();
             if !self.repairs.is_empty() {
-                let chosen = self.choose_path(Item::Repair, 1400, None, now);
+                let chosen = self.choose(Item::Repair, LIKELY, None, now);
                 if chosen.is_some() {
                     return chosen;
                 }
@@ -122,7 +142,7 @@ impl Peer {
         }
         for _ in 0..=self.entry.active_flows() {
             let (flow, item) = self.next_item(now)?;
-            let chosen = self.choose_path(item, 1400, None, now);
+            let chosen = self.choose(item, LIKELY, None, now);
             if chosen.is_some() {
                 return chosen;
             }
@@ -170,17 +190,26 @@ impl Peer {
         }
     }
 
-    /// Fills a datagram with what may go by its path.
-    fn fill(&mut self, datagram: &mut Datagram, same_path: bool, now: Time, out: &mut Vec<u8>) {
-        let mut first = !same_path;
+    /// Fills a datagram with what may go by its path. If it ends in the midst of
+    /// a packet that could go on so: that.
+    fn fill(
+        &mut self,
+        datagram: &mut Datagram,
+        choice: Choice,
+        Ask { mut first, only_urgent }: Ask,
+        now: Time,
+        out: &mut Vec<u8>,
+    ) -> Option<Run> {
         // Items for which the path was chosen: others like them don't differ
         // by enough to ask again for the same datagram.
         let (mut urgent_chosen, mut bulk_chosen) = (false, false);
         while datagram.left(out) > 16 {
             self.drop_settled_repairs();
             if let Some(&SentFrame::Chunk { key, offset, len }) = self.repairs.front() {
-                let chosen =
-                    first || self.choose_path(Item::Repair, 1400, None, now) == Some(datagram.path);
+                if only_urgent {
+                    break;
+                }
+                let chosen = first || self.remains(choice, Item::Repair, LIKELY, now);
                 if chosen {
                     let written = self.write_chunk(datagram, key, offset, len, out);
                     if written == 0 {
@@ -210,16 +239,15 @@ impl Peer {
             }
             let Some((flow, item)) = self.next_item(now) else { break };
             let urgent = item == Item::Urgent;
+            if only_urgent && !urgent {
+                break;
+            }
             // What fills whatever it gets fills a batch too: a choice for each
             // datagram would make as many system calls.
             let stays = matches!(item, Item::Bulk { elastic: true, .. });
             let chosen = if urgent { &mut urgent_chosen } else { &mut bulk_chosen };
             let asked = std::mem::replace(chosen, true);
-            if !first
-                && !stays
-                && !asked
-                && self.choose_path(item, 1400, None, now) != Some(datagram.path)
-            {
+            if !first && !stays && !asked && !self.remains(choice, item, LIKELY, now) {
                 break;
             }
             first = false;
@@ -240,9 +268,12 @@ impl Peer {
                 if outgoing.cut >= total {
                     self.cutting[usize::from(flow)] = None;
                     self.entry.cut(flow);
+                } else if stays && datagram.closed {
+                    return Some(Run { flow, key });
                 }
             }
         }
+        None
     }
 
     /// Repairs whose bytes have arrived meanwhile are not sent.

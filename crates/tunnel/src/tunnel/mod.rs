@@ -304,15 +304,20 @@ impl Tunnel {
             };
             let transmit = entry.peer.poll_transmit(now, out);
             entry.peer.give_back(&mut self.buffers);
-            if let Some(transmit) = transmit {
-                // Peers take turns.
-                self.active.rotate_left(1);
-                return Some(transmit);
+            let done = transmit.is_none() || entry.peer.is_done(now);
+            if done {
+                entry.is_active = false;
+                self.active.pop_front();
+                self.reschedule(id, now);
+            }
+            if transmit.is_some() {
+                if !done {
+                    // Peers take turns.
+                    self.active.rotate_left(1);
+                }
+                return transmit;
             }
             out.clear();
-            entry.is_active = false;
-            self.active.pop_front();
-            self.reschedule(id, now);
         }
         None
     }
