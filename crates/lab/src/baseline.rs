@@ -62,6 +62,11 @@ impl Baselines {
         Baselines { kinds, repetitions }
     }
 
+    /// How many kinds are measured.
+    pub(crate) fn kinds(&self) -> usize {
+        self.kinds.len()
+    }
+
     /// Measures each kind once more.
     pub(crate) fn repeat(
         &mut self,
@@ -69,7 +74,9 @@ impl Baselines {
         around: Surroundings<'_>,
     ) -> Result<(), RunFailure> {
         for (kind, repetitions) in self.kinds.iter().zip(&mut self.repetitions) {
-            let links = each_alone(scenario, kind, &format!("links alone, {kind}"), around)?;
+            let label = format!("links alone, {kind}");
+            around.live.prepare(&label);
+            let links = each_alone(scenario, kind, &label, around)?;
             repetitions.push(links.iter().map(Alone::mbps).collect());
         }
         Ok(())

@@ -8,9 +8,9 @@ pub use vm_command::VmArgs;
 
 use crate::cancel::Cancel;
 use crate::demo;
-use crate::engines::EngineName;
 use crate::engines::mptcp_proxy::{self, MptcpProxyArgs};
 use crate::engines::null_loop::{self, NullLoopArgs};
+use crate::engines::{self, EngineName};
 use crate::live::{self, Live};
 use crate::report::{bars, markdown, page};
 use crate::run::{Findings, Plan, run};
@@ -221,14 +221,18 @@ fn execute_run(args: &RunArgs) -> ExitCode {
         Ok(scenario) => scenario,
         Err(error) => return usage(&error),
     };
-    let engines = match expand(&args.engines, &scenario) {
+    let default = ["each".to_owned(), "tunnel".to_owned()];
+    let texts = if args.engines.is_empty() { &default } else { &args.engines[..] };
+    let engines = match engines::named(texts, &scenario) {
         Ok(engines) => engines,
         Err(error) => return usage(&error),
     };
     let outputs = [&args.json, &args.report, &args.keep_logs];
-    for output in [&args.json, &args.report].into_iter().flatten() {
+    let files = [&args.json, &args.report].into_iter().flatten().map(|file| (file, writable(file)));
+    let folder = args.keep_logs.iter().map(|folder| (folder, std::fs::create_dir_all(folder)));
+    for (output, result) in files.chain(folder) {
         // Better now than after an hour of measuring.
-        if let Err(error) = writable(output) {
+        if let Err(error) = result {
             return usage(&format!("{}: can't write there: {error}", output.display()));
         }
     }
@@ -328,7 +332,11 @@ fn execute_calibrate(args: &CalibrateArgs) -> ExitCode {
     if let Err(code) = prepare(&[]) {
         return code;
     }
-    match topology::calibrate(CALIBRATION_TIME) {
+    let live = if args.json { Live::silent() } else { Live::new() };
+    live.expect(topology::CALIBRATION_PARTS);
+    let calibrated = topology::calibrate(CALIBRATION_TIME, &|part| live.prepare(part));
+    live.end();
+    match calibrated {
         Ok(sets) => {
             let good = sets.iter().all(topology::Calibration::is_true);
             if args.json {
@@ -368,7 +376,7 @@ fn load_for_run(args: &RunArgs) -> Result<Scenario, String> {
     };
     let own = args.seconds.map(Duration::from_secs);
     if let Some(duration) = args.inside.milliseconds.map(Duration::from_millis).or(own) {
-        scenario.last(duration);
+        scenario.last(duration).map_err(|error| format!("{}: {error}", args.scenario.display()))?;
     }
     if args.inside.handover.is_some() {
         second_kernel::prepare_inside(&mut scenario);
@@ -378,27 +386,6 @@ fn load_for_run(args: &RunArgs) -> Result<Scenario, String> {
 
 fn load(file: &Path, seed: Option<u64>) -> Result<Scenario, String> {
     Scenario::load_with_seed(file, seed).map_err(|error| error.to_string())
-}
-
-fn expand(texts: &[String], scenario: &Scenario) -> Result<Vec<EngineName>, String> {
-    let links: Vec<&str> = scenario.links.iter().map(|link| link.model.name.as_str()).collect();
-    let default = ["each".to_owned(), "tunnel".to_owned()];
-    let texts = if texts.is_empty() { &default } else { texts };
-    let mut engines = Vec::new();
-    for text in texts {
-        for engine in EngineName::expand(text, &links).map_err(|error| error.to_string())? {
-            if let EngineName::Link(name) = &engine
-                && !links.contains(&name.as_str())
-            {
-                let names = links.join(", ");
-                return Err(format!("there is no link {name:?}; the links are: {names}"));
-            }
-            if !engines.contains(&engine) {
-                engines.push(engine);
-            }
-        }
-    }
-    Ok(engines)
 }
 
 /// Tries to open without changing what is there.

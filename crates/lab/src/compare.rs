@@ -8,7 +8,7 @@ pub use page::page;
 pub use text::markdown;
 
 use crate::cancel::Cancel;
-use crate::engines::EngineName;
+use crate::engines;
 use crate::live::Live;
 use crate::report::Results;
 use crate::run::{Findings, Plan, run};
@@ -103,7 +103,8 @@ impl Case {
         if let Some(seconds) = seconds
             && scenario.events.is_empty()
         {
-            scenario.last(Duration::from_secs(seconds));
+            // None of the cases has traffic that starts later.
+            let _ = scenario.last(Duration::from_secs(seconds));
         }
         Ok(scenario)
     }
@@ -163,13 +164,9 @@ impl Comparison {
 
     fn plan(&self, case: Case) -> Result<Plan, String> {
         let scenario = case.load(self.seconds).map_err(|error| error.to_string())?;
-        let links: Vec<&str> = scenario.links.iter().map(|link| link.model.name.as_str()).collect();
         let default: Vec<String> = ENGINES.map(str::to_owned).to_vec();
         let texts = if self.engines.is_empty() { &default } else { &self.engines };
-        let mut engines = Vec::new();
-        for text in texts {
-            engines.extend(EngineName::expand(text, &links).map_err(|error| error.to_string())?);
-        }
+        let engines = engines::named(texts, &scenario)?;
         Ok(Plan {
             scenario,
             engines,

@@ -7,7 +7,7 @@ use crate::engines::EngineName;
 use crate::live::Live;
 use crate::report::Record;
 use crate::run::{Findings, Plan, record};
-use crate::scenario::Scenario;
+use crate::scenario::{Scenario, TunnelMode};
 use crate::scratch::Scratch;
 use std::path::Path;
 
@@ -22,7 +22,7 @@ pub(crate) fn run(
     let plan = Plan {
         scenario,
         engines: vec![
-            EngineName::Tunnel { mode: Some("balance-rr".to_owned()) },
+            EngineName::Tunnel { mode: Some(TunnelMode::BALANCE_RR) },
             EngineName::Mptcp,
             EngineName::Tunnel { mode: None },
         ],

@@ -2,7 +2,7 @@
 
 use crate::measure::{Latest, LinkRates, WireLog};
 use crate::scenario::Scenario;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
 
@@ -16,6 +16,8 @@ const OVER: usize = 5;
 pub struct Live {
     form: Form,
     state: RefCell<State>,
+    /// Which part it is at, and of how many.
+    part: Cell<(usize, usize)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -37,17 +39,21 @@ impl Live {
     /// As standard output is: a terminal or not.
     pub fn new() -> Self {
         let form = if std::io::stdout().is_terminal() { Form::Terminal } else { Form::Lines };
-        Live { form, state: RefCell::default() }
+        Live::of(form)
     }
 
     /// A line a run, whatever standard output is.
     pub fn lines() -> Self {
-        Live { form: Form::Lines, state: RefCell::default() }
+        Live::of(Form::Lines)
     }
 
     /// Shows nothing.
     pub fn silent() -> Self {
-        Live { form: Form::Silent, state: RefCell::default() }
+        Live::of(Form::Silent)
+    }
+
+    fn of(form: Form) -> Self {
+        Live { form, state: RefCell::default(), part: Cell::default() }
     }
 
     /// Whether it shows anything.
@@ -55,8 +61,32 @@ impl Live {
         self.form != Form::Silent
     }
 
+    /// There will be so many parts.
+    pub fn expect(&self, parts: usize) {
+        self.part.set((0, parts));
+    }
+
+    /// The next part begins, and takes a while until there is more to show.
+    pub fn prepare(&self, label: &str) {
+        let (part, parts) = self.part.get();
+        self.part.set((part + 1, parts));
+        if self.form == Form::Terminal {
+            self.erase();
+            println!("{}\x1b[1m{label}\x1b[0m  …", self.position());
+            self.state.borrow_mut().drawn = 1;
+        }
+    }
+
+    fn position(&self) -> String {
+        match self.part.get() {
+            (0, _) | (_, 0 | 1) => String::new(),
+            (part, parts) => format!("[{}/{parts}] ", part.min(parts)),
+        }
+    }
+
     /// A run begins.
     pub fn begin(&self, label: &str) {
+        self.erase();
         let mut state = self.state.borrow_mut();
         *state = State { label: label.to_owned(), ..State::default() };
         if self.form == Form::Lines {
@@ -95,7 +125,8 @@ impl Live {
         let label = &self.state.borrow().label.clone();
         let _ = writeln!(
             text,
-            "\x1b[1m{label}\x1b[0m  {at_s:.1} of {seconds:.0} s, {megabytes:.1} MB delivered"
+            "{}\x1b[1m{label}\x1b[0m  {at_s:.1} of {seconds:.0} s, {megabytes:.1} MB delivered",
+            self.position()
         );
         let capacity = |link: usize| {
             scenario.links.get(link).map_or(1.0, |link| link.model.down.capacity.mean_rate().mbit())

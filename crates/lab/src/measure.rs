@@ -1,7 +1,7 @@
 //! One run: traffic over a network with its events, all on one clock.
 
 use crate::cancel::Cancel;
-use crate::engines::{Running, cpu_seconds};
+use crate::engines::{PING_BYTES, Running, cpu_seconds};
 use crate::live::Live;
 use crate::report::{CpuSeconds, LinkSeries};
 use crate::scenario::{Scenario, Traffic, TrafficDirection, TrafficKind};
@@ -21,8 +21,6 @@ const SMB_LEAD: Duration = Duration::from_secs(2);
 const SAMPLE: Duration = Duration::from_millis(100);
 /// The concentrator's first port for traffic.
 const FIRST_PORT: u16 = 20_000;
-/// An echo request or reply of the lab as an IPv4 packet.
-const PING_BYTES: f64 = 84.0;
 /// IP bytes for a payload byte of plain TCP: MTU 1500, timestamps on.
 const PLAIN_TCP: f64 = 1500.0 / 1448.0;
 
@@ -207,7 +205,7 @@ impl Outcome {
             TrafficDirection::Up => (up, 1.0),
             TrafficDirection::Both => (down + up, 2.0),
         };
-        let data = wire - pings as f64 * PING_BYTES * ways;
+        let data = wire - (pings as u64 * PING_BYTES) as f64 * ways;
         (payload > 0.0 && data > 0.0).then(|| data / payload / PLAIN_TCP)
     }
 }
@@ -247,9 +245,12 @@ impl WireLog {
         let (then, first) = self.samples.iter().rev().nth(samples)?;
         let seconds = (now - then).max(1e-3);
         let mbps = |bytes: u64| bytes as f64 * 8.0 / 1e6 / seconds;
-        let links = self.names.iter().zip(last.iter().zip(first)).map(|(name, (last, first))| {
-            LinkRates { name, down: mbps(last.0 - first.0), up: mbps(last.1 - first.1) }
-        });
+        let links =
+            self.names.iter().zip(last.iter().zip(first)).map(|(name, (last, first))| LinkRates {
+                name,
+                down: mbps(last.0.saturating_sub(first.0)),
+                up: mbps(last.1.saturating_sub(first.1)),
+            });
         Some(Latest { at_s: *now, links: links.collect() })
     }
 
@@ -260,8 +261,11 @@ impl WireLog {
                 let (before, after) = (before.get(link)?, after.get(link)?);
                 let seconds = to - from;
                 let mbps = |bytes: u64| bytes as f64 * 8.0 / 1e6 / seconds;
-                (seconds > 1e-3)
-                    .then(|| (*from, mbps(after.0 - before.0), mbps(after.1 - before.1)))
+                (seconds > 1e-3).then(|| {
+                    let (down, up) =
+                        (after.0.saturating_sub(before.0), after.1.saturating_sub(before.1));
+                    (*from, mbps(down), mbps(up))
+                })
             })
         };
         let links = self.names.iter().enumerate();

@@ -100,6 +100,8 @@ fn run_here(plan: &Plan, scratch: &Scratch, cancel: &Cancel, live: &Live) -> Fin
     let scenario = &plan.scenario;
     let mut baselines = Baselines::of(scenario);
     let mut findings = Findings::none(scenario);
+    let links_alone = if plan.baseline { baselines.kinds() } else { 0 };
+    live.expect(plan.repeat as usize * (links_alone + plan.engines.len()));
     for repetition in 1..=plan.repeat {
         if plan.baseline && !cancel.is_cancelled() {
             let result = scratch.folder("links").map_err(RunFailure::from).and_then(|folder| {
@@ -198,7 +200,9 @@ fn run_engine(
         1 => engine.to_string(),
         repeat => format!("{engine} ({repetition} of {repeat})"),
     };
+    live.prepare(&label);
     let running = engines::bring_up(engine, &bench);
+    live.end();
     let names = scenario.traffic_names();
     let records = running.map_err(RunFailure::from).and_then(|running| {
         let traffic: Vec<(&Traffic, &String)> = scenario.traffic.iter().zip(&names).collect();

@@ -68,17 +68,24 @@ fn mistakes_are_status_2(folder: &Path) {
     let broken = folder.join("broken.toml");
     std::fs::write(&broken, SCENARIO.replace("20Mbit", "20")).unwrap();
     std::fs::write(folder.join("short.toml"), SCENARIO).unwrap();
+    let late = SCENARIO.replace("\"1s\"", "\"9s\"") + "start = \"5s\"\n";
+    std::fs::write(folder.join("late.toml"), late).unwrap();
     for (arguments, expected) in [
         (&["run", "broken.toml"][..], "broken.toml:5: link[1].down.rate"),
         (&["run", "absent.toml"], "can't read the scenario"),
         (&["run", "short.toml", "--engine", "warp"], "there is no engine \"warp\""),
         (&["run", "short.toml", "--engine", "link:three"], "there is no link \"three\""),
         (&["run", "short.toml", "--engine", "tunnel:fast"], "the tunnel has no mode"),
+        (&["run", "short.toml", "--engine", "external:absent.toml"], "can't read the engine"),
+        (&["run", "short.toml", "--engine", "external:broken.toml"], "broken.toml:1: server"),
         (&["run", "short.toml", "--json", "no/such/folder.json"], "can't write there"),
+        (&["run", "short.toml", "--keep-logs", "short.toml"], "can't write there"),
+        (&["run", "late.toml", "--seconds", "1"], "nothing runs within 1s"),
         (&["run", "short.toml", "--repeat", "0"], "repeat"),
         (&["scenarios", "seven-3g"], "no shipped scenario"),
         (&["compare", "--suite", "wan", "--only", "sunny"], "there is no case \"sunny\""),
         (&["compare", "--suite", "wan", "--engine", "warp"], "there is no engine \"warp\""),
+        (&["compare", "--suite", "wan", "--engine", "link:x"], "there is no link \"x\""),
         (&["vm", "-d", "10", "--", "true"], "no unit"),
     ] {
         let output = output(folder, arguments);

@@ -413,7 +413,7 @@ fn calibration_measures_rate_and_delay() {
     if unprivileged() {
         return println!("skipped: no namespaces");
     }
-    let sets = braid_lab::topology::calibrate(Duration::from_secs(1)).unwrap();
+    let sets = braid_lab::topology::calibrate(Duration::from_secs(1), &|_| {}).unwrap();
     assert_eq!(sets.iter().map(|set| set.links.len()).collect::<Vec<_>>(), [6, 3]);
     for set in sets {
         println!("{set}");

@@ -128,6 +128,7 @@ fn every_kind_of_traffic_is_read() {
 
 #[test]
 fn mistakes_are_told_with_line_key_and_hint() {
+    let many_flows = "flows = 1000\n[[traffic]]\nkind = \"tcp\"\n".repeat(4);
     // (what is replaced, by what, line, what the message contains)
     let cases = [
         ("rate = \"6Mbit\"", "rate = 6", 5, "link[1].down.rate: \"6\" has no unit"),
@@ -173,7 +174,14 @@ fn mistakes_are_told_with_line_key_and_hint() {
         ("link = \"3g-1\"", "links = []", 12, "the list of links is empty"),
         ("blackout = \"10s\"", "blackout = \"0s\"", 15, "no time"),
         ("blackout = \"10s\"", "", 12, "nothing happens"),
-        ("blackout = \"10s\"", "blackout = \"10s\"\nrebind = true", 12, "does one thing"),
+        (
+            "blackout = \"10s\"",
+            "blackout = \"10s\"\nfor = \"1s\"",
+            16,
+            "nothing in this event that",
+        ),
+        ("blackout = \"10s\"", "carrier = \"down\"\nfor = \"0s\"", 16, "no time"),
+        ("nat = true", "nat = false", 15, "no NAT that could be rebound"),
         ("blackout = \"10s\"", "carrier = \"sideways\"", 15, "one of: down, up"),
         ("blackout = \"10s\"", "rebind = false", 15, "does nothing"),
         ("blackout = \"10s\"", "blackout = \"1s\"\nevery = \"0s\"", 16, "at most each 10ms"),
@@ -187,6 +195,13 @@ fn mistakes_are_told_with_line_key_and_hint() {
         ("congestion = \"cubic\"", "rate = \"1Mbit\"", 25, "there is no such key"),
         ("congestion = \"cubic\"", "stop = \"30s\"", 25, "within the duration"),
         ("congestion = \"cubic\"", "start = \"20s\"", 25, "starts when the run is over"),
+        (
+            "congestion = \"cubic\"",
+            "[tunnel]\nmode = \"warp\"",
+            26,
+            "tunnel.mode: the tunnel has no",
+        ),
+        ("flows = 1\n", &many_flows, 0, "traffic[5]: with this there are more than 4000 flows"),
         ("duration = \"20s\"", "duration = \"20\"", 2, "duration: \"20\" has no unit"),
         ("duration = \"20s\"", "duration = \"0s\"", 2, "between 100 ms and 24 hours"),
         ("duration = \"20s\"", "", 1, "duration: this key is missing"),
@@ -196,6 +211,10 @@ fn mistakes_are_told_with_line_key_and_hint() {
     ];
     for (from, to, line, expected) in cases {
         let text = EXAMPLE.replacen(from, to, 1);
+        let text = match expected.contains("rebound") {
+            true => text.replace("blackout = \"10s\"", "rebind = true"),
+            false => text,
+        };
         assert_ne!(text, EXAMPLE, "{from}");
         let error = parse(&text).map(|_| ()).expect_err(to);
         let message = error.to_string();
@@ -264,6 +283,75 @@ for = "1s"
         })
         .collect();
     assert_eq!(rates, [(2, 1.0), (3, 6.0)]);
+}
+
+#[test]
+fn figures_that_overlap_end_one_by_one() {
+    let set = |at: &str, figures: &str, rest: &str| {
+        format!("[[event]]\nat = \"{at}\"\nlink = \"3g-1\"\nset = {{ {figures} }}\n{rest}\n")
+    };
+    let (head, _) = EXAMPLE.split_once("[[event]]").unwrap();
+    let text = [
+        head,
+        &set("1s", "down = { rate = \"1Mbit\", delay = \"0ms\" }", "for = \"4s\""),
+        &set("2s", "down = { rate = \"2Mbit\" }", "for = \"6s\""),
+        &set("0s", "up = { rate = \"unlimited\" }", ""),
+        &set("4s", "mtu = 1300", ""),
+        "[[traffic]]\nkind = \"tcp\"\n",
+    ]
+    .concat();
+    let mut model = parse(&text).unwrap().links[0].model.clone();
+    let (mut seen, unlimited) = (Vec::new(), Capacity::Unlimited);
+    for step in parse(&text).unwrap().timeline() {
+        let LinkChange::Set { down, up, mtu } = step.change else { panic!("{step:?}") };
+        down.iter().for_each(|change| model.down.apply(change));
+        up.iter().for_each(|change| model.up.apply(change));
+        model.mtu = mtu.unwrap_or(model.mtu);
+        assert_eq!(model.up.capacity, unlimited);
+        let rate = model.down.capacity.mean_rate().mbit();
+        seen.push((step.at.as_secs(), rate, model.down.delay.as_millis(), model.mtu));
+    }
+    let expected = [
+        (0, 6.0, 30, 1492),
+        (1, 1.0, 0, 1492),
+        (2, 2.0, 0, 1492),
+        (4, 2.0, 0, 1300),
+        (5, 2.0, 30, 1300),
+        (8, 6.0, 30, 1300),
+    ];
+    assert_eq!(seen, expected);
+}
+
+#[test]
+fn one_event_may_do_several_things() {
+    let several =
+        "carrier = \"down\"\nset = { up = { delay = \"5ms\" } }\nrebind = true\nfor = \"2s\"";
+    let scenario = parse(&EXAMPLE.replace("blackout = \"10s\"", several)).unwrap();
+    let steps = scenario.timeline();
+    let of = |second: u64| {
+        steps.iter().filter(move |step| step.link == 0 && step.at.as_secs() == second)
+    };
+    assert_eq!(of(8).count(), 3, "{steps:?}");
+    assert!(of(8).any(|step| matches!(step.change, LinkChange::Rebind)));
+    let back: Vec<_> = of(10).map(|step| &step.change).collect();
+    assert!(
+        back.iter().any(|change| matches!(change, LinkChange::Carrier(Carrier::Up)))
+            && back.iter().any(|change| matches!(change, LinkChange::Set { up: Some(up), .. }
+                if up.delay == Some(Duration::from_millis(30)))),
+        "{back:?}"
+    );
+}
+
+#[test]
+fn a_shorter_run_leaves_out_what_would_come_later() {
+    let late = "[[traffic]]\nkind = \"ping\"\nstart = \"10s\"\n";
+    let mut scenario = parse(&format!("{EXAMPLE}{late}")).unwrap();
+    scenario.last(Duration::from_secs(9)).unwrap();
+    assert_eq!(scenario.traffic_names(), ["tcp-down-1-cubic"]);
+    assert_eq!(scenario.traffic[0].stop, Duration::from_secs(9));
+    let mut scenario = parse(&EXAMPLE.replace("flows = 1\n", "start = \"10s\"\n")).unwrap();
+    let error = scenario.last(Duration::from_secs(9)).unwrap_err();
+    assert!(error.to_string().contains("the first traffic starts at 10s"), "{error}");
 }
 
 proptest! {

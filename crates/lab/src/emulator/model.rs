@@ -72,7 +72,7 @@ impl DirectionModel {
 }
 
 /// How fast a direction serialises packets.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Capacity {
     /// At once.
     Unlimited,
@@ -193,7 +193,7 @@ pub enum Carrier {
 }
 
 /// New figures for a direction; what is `None` stays.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct DirectionChange {
     /// See [`DirectionModel::capacity`]. A trace starts at its offset when the
     /// change is applied.

@@ -19,6 +19,7 @@ pub use name::{EngineName, EngineNameError};
 pub use process::{Process, Side, cpu_seconds};
 
 use crate::cancel::Cancel;
+use crate::emulator::DirectionModel;
 use crate::scenario::Scenario;
 use crate::topology::{Topology, TopologyError};
 use crate::traffic::{Streams, answers};
@@ -27,10 +28,13 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long an engine may take until something passes it.
+/// How long an engine may take until something passes it, besides some round
+/// trips.
 const READY_WITHIN: Duration = Duration::from_secs(20);
 /// Between two looks at how far it is.
 const LOOK: Duration = Duration::from_millis(50);
+/// An echo request or reply of the lab as an IPv4 packet.
+pub(crate) const PING_BYTES: u64 = 84;
 
 /// What engines are brought up with.
 pub struct Bench<'a> {
@@ -113,10 +117,12 @@ pub enum EngineError {
         log: String,
     },
     /// Nothing passed in time.
-    #[error("{server} did not answer through the engine within {} s{logs}", READY_WITHIN.as_secs())]
+    #[error("{server} did not answer through the engine within {seconds} s{logs}")]
     NotReady {
         /// Who didn't answer.
         server: IpAddr,
+        /// How long it was waited for.
+        seconds: u64,
         /// The ends of the processes' outputs.
         logs: String,
     },
@@ -145,13 +151,41 @@ impl EngineError {
     }
 }
 
+/// The engines that `texts` name, each once, in their order. What a name refers
+/// to is there: a link of the scenario, a file that can be read as an engine.
+///
+/// # Errors
+/// What is wrong with the first that can't be used.
+pub fn named(texts: &[String], scenario: &Scenario) -> Result<Vec<EngineName>, String> {
+    let links: Vec<&str> = scenario.links.iter().map(|link| link.model.name.as_str()).collect();
+    let mut engines = Vec::new();
+    for text in texts {
+        for engine in EngineName::expand(text, &links).map_err(|error| error.to_string())? {
+            match &engine {
+                EngineName::Link(name) if !links.contains(&name.as_str()) => {
+                    let names = links.join(", ");
+                    return Err(format!("there is no link {name:?}; the links are: {names}"));
+                }
+                EngineName::External(file) => {
+                    External::load(file).map_err(|error| error.to_string())?;
+                }
+                _ => {}
+            }
+            if !engines.contains(&engine) {
+                engines.push(engine);
+            }
+        }
+    }
+    Ok(engines)
+}
+
 /// Brings `engine` up and waits until something passes it.
 ///
 /// # Errors
 /// With the end of the engine's own output where it has some.
 pub fn bring_up(engine: &EngineName, bench: &Bench<'_>) -> Result<Running, EngineError> {
     let mut running = match engine {
-        EngineName::Tunnel { mode } => tunnel::bring_up(mode.as_deref(), bench)?,
+        EngineName::Tunnel { mode } => tunnel::bring_up(*mode, bench)?,
         EngineName::Link(name) => kernel::single_link(name, bench)?,
         EngineName::Mptcp => group::mptcp(bench)?,
         EngineName::Ecmp => kernel::ecmp(bench)?,
@@ -161,8 +195,24 @@ pub fn bring_up(engine: &EngineName, bench: &Bench<'_>) -> Result<Running, Engin
         EngineName::External(file) => external::bring_up(&External::load(file)?, bench)?,
         EngineName::Null => null::bring_up(bench)?,
     };
-    running.wait_until_ready(bench)?;
+    match (running.wait_until_ready(bench), engine) {
+        // A link that carries nothing now is measured as it is.
+        (Err(EngineError::NotReady { .. }), EngineName::Link(_)) => {}
+        (result, _) => result?,
+    }
     Ok(running)
+}
+
+/// The longest that a ping of the lab takes over any of the links while they
+/// are idle.
+fn slowest_round_trip(scenario: &Scenario) -> Duration {
+    let one_way = |direction: &DirectionModel| {
+        let serialised = direction.capacity.mean_rate().time_for(PING_BYTES);
+        direction.delay + direction.jitter + serialised
+    };
+    let round_trips =
+        scenario.links.iter().map(|link| one_way(&link.model.down) + one_way(&link.model.up));
+    round_trips.max().unwrap_or_default()
 }
 
 impl Running {
@@ -204,7 +254,11 @@ impl Running {
     }
 
     fn wait_until_ready(&mut self, bench: &Bench<'_>) -> Result<(), EngineError> {
-        let deadline = Instant::now() + READY_WITHIN;
+        let round_trip = slowest_round_trip(bench.scenario);
+        let patience = Duration::from_millis(500) + round_trip;
+        // Handshakes take some of them.
+        let within = READY_WITHIN + round_trip * 4;
+        let deadline = Instant::now() + within;
         loop {
             for process in &mut self.processes {
                 process.check()?;
@@ -212,7 +266,6 @@ impl Running {
             if bench.cancel.is_cancelled() {
                 return Err(EngineError::Cancelled);
             }
-            let patience = Duration::from_millis(500);
             let answered = bench
                 .topology
                 .home()
@@ -224,7 +277,11 @@ impl Running {
             }
             if Instant::now() >= deadline {
                 let logs = self.processes.iter().map(Process::log_tail).collect();
-                return Err(EngineError::NotReady { server: self.server, logs });
+                return Err(EngineError::NotReady {
+                    server: self.server,
+                    seconds: within.as_secs(),
+                    logs,
+                });
             }
         }
     }

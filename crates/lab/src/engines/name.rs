@@ -1,4 +1,5 @@
 use super::group::GroupEngine;
+use crate::scenario::{TunnelMode, UnknownMode};
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -9,7 +10,7 @@ pub enum EngineName {
     /// `tunnel` or `tunnel:MODE`: Braid.
     Tunnel {
         /// The scheduler's mode; `None` is the scenario's or the default.
-        mode: Option<String>,
+        mode: Option<TunnelMode>,
     },
     /// `link:NAME`: that link alone, no tunnel.
     Link(String),
@@ -31,10 +32,6 @@ pub enum EngineName {
     Null,
 }
 
-/// The modes of the tunnel.
-const MODES: [&str; 6] =
-    ["adaptive", "balance-rr", "balance-xor", "active-backup", "broadcast", "overflow"];
-
 /// A name that means no engine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EngineNameError {
@@ -46,11 +43,8 @@ pub enum EngineNameError {
     )]
     Unknown(String),
     /// Not a mode of the tunnel.
-    #[error("the tunnel has no mode {mode:?}; write one of: {}", MODES.join(", "))]
-    UnknownMode {
-        /// What was written.
-        mode: String,
-    },
+    #[error(transparent)]
+    UnknownMode(#[from] UnknownMode),
 }
 
 impl EngineName {
@@ -76,15 +70,7 @@ impl FromStr for EngineName {
         };
         match (kind, argument) {
             ("tunnel", None) => Ok(EngineName::Tunnel { mode: None }),
-            // A mode may have arguments of its own, as balance-xor:layer3+4.
-            ("tunnel", Some(mode)) => {
-                let word = mode.split(':').next().unwrap_or(mode);
-                if MODES.contains(&word) {
-                    Ok(EngineName::Tunnel { mode: Some(mode.to_owned()) })
-                } else {
-                    Err(EngineNameError::UnknownMode { mode: mode.to_owned() })
-                }
-            }
+            ("tunnel", Some(mode)) => Ok(EngineName::Tunnel { mode: Some(mode.parse()?) }),
             ("link", Some(name)) if !name.is_empty() => Ok(EngineName::Link(name.to_owned())),
             ("external", Some(file)) if !file.is_empty() => {
                 Ok(EngineName::External(PathBuf::from(file)))
@@ -130,7 +116,10 @@ mod tests {
         {
             assert_eq!(name.parse::<EngineName>().map(|n| n.to_string()).as_deref(), Ok(name));
         }
-        for name in ["", "tunel", "tunnel:fast", "link", "link:", "external", "mptcp:2"] {
+        for name in ["", "tunel", "tunnel:fast", "link", "link:", "external", "mptcp:2"]
+            .into_iter()
+            .chain(["tunnel:", "tunnel:balance-xor:layer9", "tunnel:adaptive:layer2"])
+        {
             assert!(name.parse::<EngineName>().is_err(), "{name}");
         }
         let each = EngineName::expand("each", &["a", "b"]).unwrap();

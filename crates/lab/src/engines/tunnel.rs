@@ -1,5 +1,6 @@
 use super::process::{Process, Side};
 use super::{Bench, EngineError, Running};
+use crate::scenario::TunnelMode;
 use crate::topology::CONCENTRATOR_V4;
 use crate::traffic::Streams;
 use braid_handshake::{PrivateKey, os_random};
@@ -24,25 +25,24 @@ const SETTLE: Duration = Duration::from_secs(2);
 const SOCKET_WITHIN: Duration = Duration::from_secs(3);
 
 /// Braid itself: the running program, once at each end.
-pub(super) fn bring_up(mode: Option<&str>, bench: &Bench<'_>) -> Result<Running, EngineError> {
+pub(super) fn bring_up(
+    mode: Option<TunnelMode>,
+    bench: &Bench<'_>,
+) -> Result<Running, EngineError> {
     let keys = [PrivateKey::generate(&mut os_random()), PrivateKey::generate(&mut os_random())];
     let [home_key, concentrator_key] = &keys;
-    let mode = mode.or(bench.scenario.tunnel.mode.as_deref()).unwrap_or("adaptive");
-    // balance-xor:layer3+4 names the hash too.
-    let (mode, xor_hash) = match mode.split_once(':') {
-        Some((mode, hash)) => (mode, Some(hash)),
-        None => (mode, None),
-    };
+    let mode = mode.or(bench.scenario.tunnel.mode).unwrap_or(TunnelMode::ADAPTIVE);
     let shared = |name: &str, address: Ipv4Addr, last: u8| {
         let mut text = format!(
             "[interface]\nname = \"braid0\"\nprivate_key_file = {}\n\
-             addresses = [\"{address}/24\", \"fd77::{last}/64\"]\nmode = \"{mode}\"\n\
+             addresses = [\"{address}/24\", \"fd77::{last}/64\"]\nmode = \"{}\"\n\
              control = {}\nstate_dir = {}\n",
             quoted(&bench.scratch.join(format!("{name}.key"))),
+            mode.word(),
             quoted(&bench.scratch.join(format!("{name}.sock"))),
             quoted(&bench.scratch.join(format!("{name}.state"))),
         );
-        if let Some(hash) = xor_hash {
+        if let Some(hash) = mode.xor_hash() {
             let _ = writeln!(text, "xor_hash = \"{hash}\"");
         }
         if let Some(mtu) = bench.scenario.tunnel.mtu {

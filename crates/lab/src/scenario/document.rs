@@ -69,6 +69,11 @@ impl<T> Field<'_, T> {
 }
 
 impl<'d> Section<'d> {
+    /// Where the table stands, for errors that show when it has been read.
+    pub(crate) fn place(&self) -> Field<'d, ()> {
+        Field { source: self.source, path: self.path.clone(), span: self.span.clone(), value: () }
+    }
+
     /// An error that points at the table as a whole.
     pub(crate) fn error(&self, message: impl Into<String>) -> ScenarioError {
         self.source.error(self.span.clone(), &self.path, message)

@@ -1,7 +1,7 @@
 use super::document::Section;
 use super::link::{Link, read_change};
 use super::{ScenarioError, document::closest};
-use crate::emulator::{Capacity, Carrier, DirectionChange, DirectionModel, LinkChange, LinkModel};
+use crate::emulator::{Carrier, DirectionChange, DirectionModel, LinkChange, LinkModel};
 use std::fmt;
 use std::time::Duration;
 
@@ -94,11 +94,12 @@ impl Event {
     }
 }
 
+/// One event for each thing that the section says happens.
 pub(super) fn read(
     section: Section<'_>,
     links: &[Link],
     end: Duration,
-) -> Result<Event, ScenarioError> {
+) -> Result<Vec<Event>, ScenarioError> {
     let at = section.duration("at")?.ok_or_else(|| section.missing("at"))?;
     if at.value >= end {
         return Err(at
@@ -111,68 +112,63 @@ pub(super) fn read(
     {
         return Err(every.error("an event is repeated at most each 10ms"));
     }
-    let all = links;
-    let mut links = read_links(&section, all)?;
-    let lasting = section.duration("for")?;
-    let actions = ["blackout", "carrier", "rebind", "set"];
-    let written: Vec<&str> = actions.into_iter().filter(|key| section.has(key)).collect();
-    let [action] = written.as_slice() else {
-        let message = if written.is_empty() {
-            "nothing happens in this event".to_owned()
-        } else {
-            format!("an event does one thing; this one has {}", written.join(" and "))
+    let named = read_links(&section, links)?;
+    let lasting = read_lasting(&section)?;
+    let mut happening = Vec::new();
+    if let Some(time) = section.duration("blackout")? {
+        if time.value.is_zero() {
+            return Err(time.error("a blackout can't last for no time"));
+        }
+        happening.push((named.clone(), Action::Blackout(time.value)));
+    }
+    let states = [("down", Carrier::Down), ("up", Carrier::Up)];
+    if let Some(state) = section.choice("carrier", &states)? {
+        let action = match state.value {
+            Carrier::Down => Action::CarrierDown(lasting),
+            Carrier::Up => Action::CarrierUp,
         };
-        return Err(section.error(message).hint(
-            "write one of: blackout = \"10s\", carrier = \"down\", rebind = true, \
+        happening.push((named.clone(), action));
+    }
+    if let Some(flag) = section.flag("rebind")? {
+        if !flag.value {
+            return Err(flag.error("false does nothing").hint("write rebind = true"));
+        }
+        let mut translated = named.clone();
+        translated.retain(|link| links.get(*link).is_some_and(|link| link.model.nat));
+        if translated.is_empty() {
+            return Err(flag
+                .error("the link has no NAT that could be rebound")
+                .hint("give the link nat = true"));
+        }
+        happening.push((translated, Action::Rebind));
+    }
+    if section.has("set") {
+        happening.push((named, read_set(&section, lasting)?));
+    }
+    if happening.is_empty() {
+        return Err(section.error("nothing happens in this event").hint(
+            "write one or more of: blackout = \"10s\", carrier = \"down\", rebind = true, \
              set = { down = { rate = \"1Mbit\" } }",
         ));
-    };
-    let takes_for = matches!(*action, "carrier" | "set");
-    if let Some(lasting) = &lasting {
-        if !takes_for {
-            return Err(lasting.error(format!("{action} takes no \"for\"")));
-        }
-        if lasting.value.is_zero() {
-            return Err(lasting.error("it can't last for no time"));
-        }
     }
-    let lasting = lasting.map(|lasting| lasting.value);
-    let action = match *action {
-        "blackout" => {
-            let time = section.duration("blackout")?.ok_or_else(|| section.missing("blackout"))?;
-            if time.value.is_zero() {
-                return Err(time.error("a blackout can't last for no time"));
-            }
-            Action::Blackout(time.value)
-        }
-        "carrier" => {
-            let states = [("down", Carrier::Down), ("up", Carrier::Up)];
-            match section.choice("carrier", &states)?.map(|state| state.value) {
-                Some(Carrier::Up) => Action::CarrierUp,
-                _ => Action::CarrierDown(lasting),
-            }
-        }
-        "rebind" => match section.flag("rebind")? {
-            Some(flag) if !flag.value => {
-                return Err(flag.error("false does nothing").hint("write rebind = true"));
-            }
-            flag => {
-                links.retain(|link| all.get(*link).is_some_and(|link| link.model.nat));
-                if let Some(flag) = flag
-                    && links.is_empty()
-                {
-                    return Err(flag
-                        .error("the link has no NAT that could be rebound")
-                        .hint("give the link nat = true"));
-                }
-                Action::Rebind
-            }
-        },
-        _ => read_set(&section, lasting)?,
-    };
-    let event = Event { at: at.value, every: every.map(|every| every.value), links, action };
+    let (at, every) = (at.value, every.map(|every| every.value));
     section.finish()?;
-    Ok(event)
+    let event = |(links, action)| Event { at, every, links, action };
+    Ok(happening.into_iter().map(event).collect())
+}
+
+/// `for`: how long the carrier is down, or new figures hold.
+fn read_lasting(section: &Section<'_>) -> Result<Option<Duration>, ScenarioError> {
+    let Some(lasting) = section.duration("for")? else { return Ok(None) };
+    if !section.has("carrier") && !section.has("set") {
+        return Err(lasting
+            .error("there is nothing in this event that it could put back")
+            .hint("it goes with carrier = \"down\" and with set = { … }"));
+    }
+    if lasting.value.is_zero() {
+        return Err(lasting.error("it can't last for no time"));
+    }
+    Ok(Some(lasting.value))
 }
 
 fn read_links(section: &Section<'_>, links: &[Link]) -> Result<Vec<usize>, ScenarioError> {
@@ -224,12 +220,14 @@ fn read_set(section: &Section<'_>, lasting: Option<Duration>) -> Result<Action, 
 }
 
 /// The events as single changes in the order of time. Blackouts of a link that
-/// overlap become one, so that the end of the first doesn't end the second.
+/// overlap become one, so that the end of the first doesn't end the second; so
+/// do outages. Of figures that overlap the later ones count, until they end.
 pub(super) fn timeline(events: &[Event], links: &[Link], end: Duration) -> Vec<Step> {
     let mut steps = Vec::new();
     for (link, base) in links.iter().enumerate() {
         let mut blackouts = Vec::new();
         let mut outages = Vec::new();
+        let mut figured = Vec::new();
         for event in events.iter().filter(|event| event.links.contains(&link)) {
             for at in event.times(end) {
                 match &event.action {
@@ -242,16 +240,16 @@ pub(super) fn timeline(events: &[Event], links: &[Link], end: Duration) -> Vec<S
                     }
                     Action::CarrierUp => {}
                     Action::Rebind => steps.push(Step { at, link, change: LinkChange::Rebind }),
-                    Action::Set { figures, lasting } => {
-                        let change = figures.change();
-                        steps.push(Step { at, link, change });
-                        if let Some(lasting) = lasting {
-                            let change = figures.restored(&base.model);
-                            steps.push(Step { at: at.saturating_add(*lasting), link, change });
-                        }
-                    }
+                    Action::Set { figures, lasting } => figured.push(Spell {
+                        begin: at,
+                        finish: lasting.map_or(end, |lasting| at.saturating_add(lasting)),
+                        figures,
+                    }),
                 }
             }
+        }
+        for (at, change) in figure_changes(&base.model, figured) {
+            steps.push(Step { at, link, change });
         }
         for (begin, finish) in merged(blackouts) {
             steps.push(Step { at: begin, link, change: LinkChange::Blackout(true) });
@@ -276,30 +274,59 @@ fn next_carrier_up(events: &[Event], link: usize, after: Duration, end: Duration
         .unwrap_or(end)
 }
 
-impl Figures {
-    fn change(&self) -> LinkChange {
-        LinkChange::Set { down: self.down.clone(), up: self.up.clone(), mtu: self.mtu }
-    }
+/// Figures that hold for a time.
+struct Spell<'a> {
+    begin: Duration,
+    finish: Duration,
+    figures: &'a Figures,
+}
 
-    /// The change that undoes it.
-    fn restored(&self, base: &LinkModel) -> LinkChange {
-        LinkChange::Set {
-            down: self.down.as_ref().map(|change| restored(change, &base.down)),
-            up: self.up.as_ref().map(|change| restored(change, &base.up)),
-            mtu: self.mtu.map(|_| base.mtu),
+/// What changes in a link's figures when, with `spells` over those of `base`.
+fn figure_changes(base: &LinkModel, mut spells: Vec<Spell<'_>>) -> Vec<(Duration, LinkChange)> {
+    spells.sort_by_key(|spell| spell.begin);
+    let mut moments: Vec<Duration> =
+        spells.iter().flat_map(|spell| [spell.begin, spell.finish]).collect();
+    moments.sort_unstable();
+    moments.dedup();
+    let mut before = base.clone();
+    let mut changes = Vec::new();
+    for at in moments {
+        let mut after = base.clone();
+        for spell in spells.iter().filter(|spell| spell.begin <= at && at < spell.finish) {
+            spell.figures.overlay(&mut after);
         }
+        let down = difference(&before.down, &after.down);
+        let up = difference(&before.up, &after.up);
+        let mtu = (after.mtu != before.mtu).then_some(after.mtu);
+        if down.is_some() || up.is_some() || mtu.is_some() {
+            changes.push((at, LinkChange::Set { down, up, mtu }));
+        }
+        before = after;
+    }
+    changes
+}
+
+impl Figures {
+    fn overlay(&self, model: &mut LinkModel) {
+        self.down.iter().for_each(|change| model.down.apply(change));
+        self.up.iter().for_each(|change| model.up.apply(change));
+        model.mtu = self.mtu.unwrap_or(model.mtu);
     }
 }
 
-/// The figures that `change` replaced, as `base` has them.
-fn restored(change: &DirectionChange, base: &DirectionModel) -> DirectionChange {
-    DirectionChange {
-        capacity: change.capacity.as_ref().map(|_: &Capacity| base.capacity.clone()),
-        delay: change.delay.map(|_| base.delay),
-        jitter: change.jitter.map(|_| base.jitter),
-        loss: change.loss.map(|_| base.loss),
-        queue: change.queue.map(|_| base.queue),
+/// The change that makes `after` of `before`, if there is any.
+fn difference(before: &DirectionModel, after: &DirectionModel) -> Option<DirectionChange> {
+    fn new<T: Clone + PartialEq>(before: &T, after: &T) -> Option<T> {
+        (before != after).then(|| after.clone())
     }
+    let change = DirectionChange {
+        capacity: new(&before.capacity, &after.capacity),
+        delay: new(&before.delay, &after.delay),
+        jitter: new(&before.jitter, &after.jitter),
+        loss: new(&before.loss, &after.loss),
+        queue: new(&before.queue, &after.queue),
+    };
+    (change != DirectionChange::default()).then_some(change)
 }
 
 /// The union of time spans, in order.

@@ -45,8 +45,8 @@ pub(super) fn read(
     number: usize,
 ) -> Result<Link, ScenarioError> {
     let name = section.text("name")?.ok_or_else(|| section.missing("name"))?;
-    let usable = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    if name.value.is_empty() || name.value.len() > 64 || !name.value.chars().all(usable) {
+    let usable = |c: char| c.is_alphanumeric() || "-_.".contains(c);
+    if name.value.is_empty() || name.value.chars().count() > 64 || !name.value.chars().all(usable) {
         return Err(name
             .error(format!("{:?} can't be a link's name", name.value))
             .hint("use letters, digits, '-', '_' and '.', at most 64 of them"));
@@ -89,7 +89,7 @@ pub(super) fn read(
 /// Reads the figures of a direction that an event changes.
 pub(super) fn read_change(section: Section<'_>) -> Result<DirectionChange, ScenarioError> {
     let change = DirectionChange {
-        capacity: rate(&section, "rate")?.map(Capacity::Rate),
+        capacity: constant(&section)?,
         delay: delay(&section, "delay")?,
         jitter: delay(&section, "jitter")?,
         loss: loss(&section)?,
@@ -111,12 +111,7 @@ fn read_direction(
     section: Section<'_>,
     traces: &Traces<'_>,
 ) -> Result<DirectionModel, ScenarioError> {
-    let unlimited = section.as_written("rate")?.is_some_and(|rate| rate.value == UNLIMITED);
-    let rate = match unlimited {
-        true => Some(Capacity::Unlimited),
-        false => rate(&section, "rate")?.map(Capacity::Rate),
-    };
-    let capacity = match (rate, section.text("trace")?) {
+    let capacity = match (constant(&section)?, section.text("trace")?) {
         (Some(_), Some(trace)) => {
             return Err(trace
                 .error("a direction has either a rate or a trace, not both")
@@ -168,6 +163,7 @@ fn read_trace(
                 traces.stand_in.set(Some(fallback.name()));
                 fallback.trace(traces.seed)
             }
+            (Err(error), _) if file.exists() => return Err(path.error(error.to_string())),
             (Err(error), _) => {
                 return Err(path.error(error.to_string()).hint(format!(
                     "paths are relative to the scenario's folder; a synthetic trace is written \
@@ -185,6 +181,14 @@ fn synthetic(field: &Field<'_, &str>, name: &str) -> Result<Synthetic, ScenarioE
         field
             .error(format!("there is no synthetic trace {name:?}"))
             .hint(format!("write one of: {}", Synthetic::names().join(", ")))
+    })
+}
+
+fn constant(section: &Section<'_>) -> Result<Option<Capacity>, ScenarioError> {
+    let unlimited = section.as_written("rate")?.is_some_and(|rate| rate.value == UNLIMITED);
+    Ok(match unlimited {
+        true => Some(Capacity::Unlimited),
+        false => rate(section, "rate")?.map(Capacity::Rate),
     })
 }
 

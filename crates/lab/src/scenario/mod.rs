@@ -8,6 +8,7 @@ mod link;
 mod shipped;
 mod synthetic;
 mod traffic;
+mod tunnel_mode;
 
 pub use error::ScenarioError;
 pub use event::{Action, Event, Figures, Step};
@@ -15,10 +16,12 @@ pub use link::Link;
 pub use shipped::{SHIPPED, Shipped};
 pub use synthetic::Synthetic;
 pub use traffic::{CongestionControl, OfferedRate, Traffic, TrafficDirection, TrafficKind};
+pub use tunnel_mode::{TunnelMode, UnknownMode};
 
 pub(crate) use document::{Section, Source};
 
 use crate::topology::InKernel;
+use braid_units::format_duration;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -26,6 +29,8 @@ use std::time::Duration;
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 /// As many links as a home may have here.
 const MOST_LINKS: usize = 64;
+/// Flows of all traffic together: each has threads, and ports of its own.
+const MOST_FLOWS: u32 = 4_000;
 
 /// A scenario, ready to be run.
 #[derive(Clone, Debug)]
@@ -70,9 +75,21 @@ pub struct ScenarioText {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TunnelSettings {
     /// Mode where the engine's name gives none (`tunnel:balance-rr` does).
-    pub mode: Option<String>,
+    pub mode: Option<TunnelMode>,
     /// MTU of the tunnel's device.
     pub mtu: Option<u16>,
+}
+
+/// A run that would be over before anything starts.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "nothing runs within {}: the first traffic starts at {}",
+    format_duration(*.duration),
+    format_duration(*.first)
+)]
+pub struct NothingRuns {
+    duration: Duration,
+    first: Duration,
 }
 
 impl Scenario {
@@ -101,7 +118,8 @@ impl Scenario {
             line: None,
             key: String::new(),
             message: format!("can't read the scenario: {error}"),
-            hint: Some(format!("shipped scenarios: {}", Shipped::names().join(", "))),
+            hint: (!name.exists())
+                .then(|| format!("shipped scenarios: {}", Shipped::names().join(", "))),
         })?;
         let folder = name.parent().map(Path::to_path_buf).unwrap_or_default();
         Self::parse_with_seed(&file, &text, &folder, seed)
@@ -147,11 +165,18 @@ impl Scenario {
         let links = read_links(&root, folder, seed)?;
         let mut events = Vec::new();
         for section in root.sections("event")? {
-            events.push(event::read(section, &links, duration.value)?);
+            events.extend(event::read(section, &links, duration.value)?);
         }
         let mut traffic = Vec::new();
         for section in root.sections("traffic")? {
+            let place = section.place();
             traffic.push(traffic::read(section, duration.value)?);
+            let flows: u32 = traffic.iter().map(|traffic| u32::from(traffic.flows)).sum();
+            if flows > MOST_FLOWS {
+                return Err(
+                    place.error(format!("with this there are more than {MOST_FLOWS} flows"))
+                );
+            }
         }
         if traffic.is_empty() {
             return Err(root.missing("traffic").hint(
@@ -184,17 +209,25 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// Lets a run take `duration`: traffic stops then, events after it are left
-    /// out.
-    pub fn last(&mut self, duration: Duration) {
+    /// Lets a run take `duration`: traffic stops then, what would come after it,
+    /// events and traffic, is left out.
+    ///
+    /// # Errors
+    /// No traffic would start within it.
+    pub fn last(&mut self, duration: Duration) -> Result<(), NothingRuns> {
         let before = self.duration;
+        let first = self.traffic.iter().map(|traffic| traffic.start).min().unwrap_or_default();
+        if first >= duration {
+            return Err(NothingRuns { duration, first });
+        }
         self.duration = duration;
+        self.traffic.retain(|traffic| traffic.start < duration);
         for traffic in &mut self.traffic {
             if traffic.stop >= before || traffic.stop > duration {
                 traffic.stop = duration;
             }
-            traffic.start = traffic.start.min(traffic.stop);
         }
+        Ok(())
     }
 
     /// The position of the link called `name`.
@@ -259,7 +292,12 @@ fn read_links(
 }
 
 fn read_tunnel(section: document::Section<'_>) -> Result<TunnelSettings, ScenarioError> {
-    let mode = section.text("mode")?.map(|mode| mode.value.to_owned());
+    let mode = match section.text("mode")? {
+        Some(text) => Some(
+            text.value.parse().map_err(|unknown: UnknownMode| text.error(unknown.to_string()))?,
+        ),
+        None => None,
+    };
     let mtu = section.count("mtu", 576..=65_535)?.map(|mtu| mtu.value as u16);
     section.finish()?;
     Ok(TunnelSettings { mode, mtu })

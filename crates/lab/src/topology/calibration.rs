@@ -108,15 +108,23 @@ impl fmt::Display for Calibration {
 
 /// Measures 6 links of 8 Mbit/s and 3 of 50 Mbit/s, each set with all links
 /// loaded; `time` is how long each of the two measurements of a set takes (two
-/// seconds are enough).
+/// seconds are enough). `begins` hears what is measured next.
 ///
 /// # Errors
 /// The links can't be built, or the sockets on them fail.
-pub fn calibrate(time: Duration) -> Result<Vec<Calibration>, TopologyError> {
-    SETS.into_iter().map(|(count, rate)| calibrate_set(count, rate, time)).collect()
+pub fn calibrate(time: Duration, begins: &dyn Fn(&str)) -> Result<Vec<Calibration>, TopologyError> {
+    SETS.into_iter().map(|(count, rate)| calibrate_set(count, rate, time, begins)).collect()
 }
 
-fn calibrate_set(count: usize, rate: Rate, time: Duration) -> Result<Calibration, TopologyError> {
+/// How often [`calibrate`] tells what begins.
+pub const CALIBRATION_PARTS: usize = 2 * SETS.len();
+
+fn calibrate_set(
+    count: usize,
+    rate: Rate,
+    time: Duration,
+    begins: &dyn Fn(&str),
+) -> Result<Calibration, TopologyError> {
     let direction = DirectionModel {
         capacity: Capacity::Rate(rate),
         delay: DELAY,
@@ -135,7 +143,9 @@ fn calibrate_set(count: usize, rate: Rate, time: Duration) -> Result<Calibration
     let failed =
         |source| TopologyError::Device { link: "calibration's sockets".to_owned(), source };
 
+    begins(&format!("the delays of {count} links of {rate}"));
     let delays = send_over_all(&topology, rate.scaled(0.8), time).map_err(failed)?;
+    begins(&format!("the rates of {count} links of {rate}"));
     let before = topology.emulator_cpu_time();
     let started = std::time::Instant::now();
     let rates = send_over_all(&topology, rate.scaled(1.3), time).map_err(failed)?;

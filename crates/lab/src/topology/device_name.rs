@@ -29,9 +29,16 @@ fn replace(c: char) -> char {
     if c.is_ascii_alphanumeric() || matches!(c, '_' | '.') { c } else { '-' }
 }
 
-/// Names with a meaning of their own in the namespace or in ip(8).
+/// Names with a meaning of their own in the namespace or in ip(8), and such as
+/// engines give their devices.
 fn is_reserved(name: &str) -> bool {
+    let engine = name.trim_end_matches(|c: char| c.is_ascii_digit());
     matches!(name, "lo" | "." | ".." | "all" | "default" | "dev" | "group" | "up" | "name")
+        || name != engine
+            && matches!(
+                engine,
+                "braid" | "joined" | "bond" | "team" | "teql" | "ppp" | "gre" | "gretap"
+            )
 }
 
 #[cfg(test)]
@@ -47,11 +54,18 @@ mod tests {
     #[test]
     fn bad_names_become_good_ones() {
         let long = "a-very-long-name-of-a-link";
-        let names = device_names([long, long, "lo", "a b/c", "é", "-x", ""]);
-        assert_eq!(
-            names,
-            ["a-very-long-nam", "a-very-long-n-2", "lo-2", "a-b-c", "link", "x", "link-2"]
-        );
+        let names = device_names([long, long, "lo", "a b/c", "é", "-x", "", "braid0"]);
+        let expected = [
+            "a-very-long-nam",
+            "a-very-long-n-2",
+            "lo-2",
+            "a-b-c",
+            "link",
+            "x",
+            "link-2",
+            "braid0-2",
+        ];
+        assert_eq!(names, expected);
     }
 
     proptest! {

@@ -23,7 +23,7 @@ mod routing;
 
 pub use address::{CONCENTRATOR_V4, CONCENTRATOR_V6, HOME_V4, HOME_V6, LinkAddresses};
 pub use backend::{Backend, InKernel};
-pub use calibration::{Calibration, LinkAccuracy, calibrate};
+pub use calibration::{CALIBRATION_PARTS, Calibration, LinkAccuracy, calibrate};
 pub use ecmp::EcmpSetup;
 pub use error::TopologyError;
 pub use netem::has_netem;
