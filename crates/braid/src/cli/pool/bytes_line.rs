@@ -1,5 +1,6 @@
+use crate::cli::progress_wanted;
 use braid_units::format_duration;
-use std::io::{IsTerminal, Write, stderr};
+use std::io::{Write, stderr};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -16,7 +17,7 @@ const FIRST: Duration = Duration::from_secs(1);
 impl BytesLine {
     /// Asks `doing` now and then for what is done and which share of all that is.
     pub fn start(doing: impl Fn() -> (String, Option<f64>) + Send + 'static) -> BytesLine {
-        if !stderr().is_terminal() {
+        if !progress_wanted::is_wanted() {
             return BytesLine { showing: None };
         }
         let (end, ended) = mpsc::channel();

@@ -1,6 +1,7 @@
+use crate::cli::progress_wanted;
 use braid_runner::Happening;
 use braid_runner::progress::Progress;
-use std::io::{IsTerminal, Write, stderr};
+use std::io::{Write, stderr};
 
 /// Width of the bar, in characters.
 const BAR: usize = 24;
@@ -20,7 +21,7 @@ impl ProgressLine {
         ProgressLine {
             steps: Some(steps),
             seen: 0,
-            terminal: stderr().is_terminal(),
+            terminal: progress_wanted::is_wanted(),
             bar_shown: false,
         }
     }

@@ -1,6 +1,7 @@
 use super::bytes_line::BytesLine;
 use super::reach::Reach;
 use crate::cli::failure::{Failure, FailureKind, tell};
+use crate::cli::progress_wanted;
 use crate::cli::{Global, JsonFlag};
 use braid_replica::agent::Allowed;
 use braid_replica::exact_path::ExactPath;
@@ -13,7 +14,6 @@ use braid_units::{ByteSize, Rate, format_duration};
 use clap::Args;
 use serde::Serialize;
 use serde_json::json;
-use std::io::{IsTerminal, stderr};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -107,7 +107,7 @@ impl Replicate {
             connector,
             manner: Manner {
                 limit: self.limit,
-                estimate: stderr().is_terminal(),
+                estimate: progress_wanted::is_wanted(),
                 watch: Arc::clone(&watch),
             },
         };
