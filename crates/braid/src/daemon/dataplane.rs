@@ -60,6 +60,7 @@ pub fn start(
         links: BTreeMap::new(),
         peers: BTreeMap::new(),
         numbers: BTreeMap::new(),
+        counted: BTreeMap::new(),
         reporter: Reporter::new(setup.mode),
     };
     std::thread::Builder::new()
@@ -75,6 +76,9 @@ struct Bridge {
     /// Numbers once given stay with the name: a link that comes back goes on
     /// with its path.
     numbers: BTreeMap<Name, LinkId>,
+    /// Bytes of each link's paths when they were last added to its quota. A link
+    /// that comes back goes on with its paths' counters.
+    counted: BTreeMap<LinkId, u64>,
     reporter: Reporter,
 }
 
@@ -84,8 +88,6 @@ struct BridgedLink {
     /// When it is used, by its tier and its price.
     tier: u8,
     quota: Option<Quota>,
-    /// Bytes of the link's paths when they were last added to the quota.
-    counted: u64,
     exhausted: bool,
     /// Largest IP packet that its device takes, bytes.
     device_mtu: u16,
@@ -181,6 +183,10 @@ impl Bridge {
             Command::RemovePeer(key) => {
                 if let Some(id) = self.peer_of(&key) {
                     self.peers.remove(&id);
+                    if self.peers.is_empty() {
+                        // Another's paths count from 0.
+                        self.counted.clear();
+                    }
                     return self.plane.send(Plane::RemovePeer(id));
                 }
             }
@@ -202,8 +208,7 @@ impl Bridge {
             quota.restore(ByteSize::from_bytes(used.used_bytes), used.period_start_unix);
         }
         let tier = link.tier;
-        let known =
-            BridgedLink { id, link, tier, quota, counted: 0, exhausted: false, device_mtu: 1500 };
+        let known = BridgedLink { id, link, tier, quota, exhausted: false, device_mtu: 1500 };
         self.links.insert(known.link.name.clone(), known);
     }
 
@@ -270,8 +275,11 @@ impl Bridge {
                 .filter(|p| p.link == link.id)
                 .map(|p| p.counters.sent_bytes + p.counters.received_bytes)
                 .sum();
-            let news = total.saturating_sub(link.counted);
-            link.counted = total;
+            let news = match total {
+                // It may be back, and its paths not yet.
+                0 => 0,
+                total => total.saturating_sub(self.counted.insert(link.id, total).unwrap_or(0)),
+            };
             let Some(quota) = &mut link.quota else { continue };
             quota.charge(news, now);
             let exhausted = quota.exhausted(now);

@@ -350,7 +350,7 @@ impl Keeper {
             tracing::info!(working, "peers");
             self.route();
         }
-        self.parts.quotas.keep(&snapshot, Instant::now());
+        self.parts.quotas.keep(&snapshot, &self.parts.config.links, Instant::now());
     }
 
     fn execute(&mut self, request: Request) -> Result<(), Refusal> {
@@ -413,6 +413,8 @@ impl Keeper {
                 self.parts.data_plane.send(Command::SetLink(link)).map_err(ended)
             }
             Change::RemoveLink(name) => {
+                // It may come back in the same period.
+                self.parts.quotas.save(&self.parts.data_plane.snapshot());
                 self.links.remove(&name);
                 self.parts.data_plane.send(Command::RemoveLink(name)).map_err(ended)
             }

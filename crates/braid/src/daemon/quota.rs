@@ -1,5 +1,5 @@
 use super::data_channel::Snapshot;
-use braid_control::config::Interface;
+use braid_control::config::{Interface, Link};
 use braid_control::quota_file::{self, QuotaCounters};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -8,11 +8,13 @@ use std::time::{Duration, Instant};
 pub struct QuotaKeeper {
     file: PathBuf,
     written: QuotaCounters,
-    next: Instant,
+    saved_at: Instant,
 }
 
-/// A crash forgets at most this much; flash is not worn.
+/// A crash forgets at most this much, or one hundredth of a quota; flash is not
+/// worn.
 const EVERY: Duration = Duration::from_secs(60);
+const LEAST_PAUSE: Duration = Duration::from_secs(1);
 
 impl QuotaKeeper {
     /// Reads what earlier runs counted. A damaged file counts as none.
@@ -22,7 +24,7 @@ impl QuotaKeeper {
             tracing::warn!(file = %file.display(), %error, "quota counters begin at 0");
             QuotaCounters::new()
         });
-        QuotaKeeper { file, written, next: Instant::now() + EVERY }
+        QuotaKeeper { file, written, saved_at: Instant::now() }
     }
 
     /// The counters of earlier runs and of links that are away.
@@ -31,11 +33,22 @@ impl QuotaKeeper {
     }
 
     /// Writes when it is time and something changed.
-    pub fn keep(&mut self, snapshot: &Snapshot, now: Instant) {
-        if now >= self.next {
-            self.next = now + EVERY;
+    pub fn keep(&mut self, snapshot: &Snapshot, links: &[Link], now: Instant) {
+        let passed = now.duration_since(self.saved_at);
+        if passed >= EVERY || passed >= LEAST_PAUSE && self.lacks_much(snapshot, links) {
+            self.saved_at = now;
             self.save(snapshot);
         }
+    }
+
+    /// Whether what isn't written yet is a hundredth of a link's quota.
+    fn lacks_much(&self, snapshot: &Snapshot, links: &[Link]) -> bool {
+        links.iter().any(|link| {
+            let name = link.name.as_str();
+            let used = |counters: &QuotaCounters| counters.get(name).map_or(0, |c| c.used_bytes);
+            let news = used(&snapshot.quotas).saturating_sub(used(&self.written));
+            link.quota.is_some_and(|quota| news > 0 && news >= quota.bytes.bytes() / 100)
+        })
     }
 
     /// Writes if something changed. Counters of links that aren't there now stay.

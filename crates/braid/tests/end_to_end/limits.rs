@@ -35,6 +35,42 @@ fn a_link_whose_allowance_is_used_up_rests() {
 }
 
 #[test]
+fn an_allowance_outlives_a_crash_and_the_links_absence() {
+    let Some(mut world) = World::new(&[link("dsl"), link("lte")]) else { return };
+    world.start(&Tunnel::default());
+    world.home.braid_ok(&["link", "set", "lte", "--quota", "3MB/day"]);
+    download(&world, 3 * MEGABYTE);
+    assert_eq!(state(&world.home, "lte"), "active");
+    let before = used(&world.home);
+    assert!(before > MEGABYTE as u64 / 4, "{before}");
+
+    world.home.braid_ok(&["link", "remove", "lte"]);
+    world.home.wait_until("it is gone", || world.home.paths().len() == 1);
+    let again = ["link", "add", "lte", "--interface", "lte", "--quota", "3MB/day"];
+    world.home.braid_ok(&again);
+    world.home.wait_for_active_paths(2);
+    let after = used(&world.home);
+    // Handshakes and probes take some bytes too.
+    assert!((before..before + MEGABYTE as u64 / 4).contains(&after), "{before}, then {after}");
+
+    download(&world, 12 * MEGABYTE);
+    let rests = || state(&world.home, "lte") == "over_quota";
+    world.home.wait_until("the link rests", rests);
+    let file = world.scratch.path().join("home/state/braid0.quota.json");
+    let written = || -> u64 {
+        let text = std::fs::read_to_string(&file).unwrap_or_default();
+        let counters: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+        counters["lte"]["used_bytes"].as_u64().unwrap_or(0)
+    };
+    world.home.wait_until("it's written", || written() >= 3 * MEGABYTE as u64);
+    world.home.kill();
+    world.home.start();
+    world.home.wait_until("it still rests", || state(&world.home, "lte") == "over_quota");
+    assert_eq!(state(&world.home, "dsl"), "active");
+    download(&world, MEGABYTE);
+}
+
+#[test]
 fn a_standby_link_waits_until_nothing_else_works() {
     let Some(mut world) = World::new(&[link("dsl"), link("lte")]) else { return };
     world.start(&Tunnel::default());
@@ -98,6 +134,11 @@ fn path(home: &Side, link: &str) -> serde_json::Value {
 
 fn state(home: &Side, link: &str) -> String {
     path(home, link)["state"].as_str().unwrap_or_default().to_owned()
+}
+
+/// Of the allowance of `lte`.
+fn used(home: &Side) -> u64 {
+    home.status()["links"][1]["quota"]["used_bytes"].as_u64().unwrap()
 }
 
 /// Bytes in both directions so far.
