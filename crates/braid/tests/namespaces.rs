@@ -13,13 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 #[test]
 fn a_home_joins_survives_a_dead_link_and_leaves_no_trace() {
-    let Some(mut world) = World::new() else { return };
-    let before = world.snapshot();
-    world.start_concentrator();
-    let line = world.line.clone();
-    world.home_ok(&["home", "join", &line, "--yes", "--no-start"]);
-    world.keep_in_scratch("home");
-    world.home_ok(&["up"]);
+    let Some((mut world, before)) = World::with_home_up() else { return };
     world.wait_for("both paths work", |status| {
         paths(status).iter().filter(|path| path["state"] == "active").count() == 2
     });
@@ -52,13 +46,7 @@ fn a_home_joins_survives_a_dead_link_and_leaves_no_trace() {
 
 #[test]
 fn what_a_crash_leaves_is_taken_back_by_the_next_start() {
-    let Some(mut world) = World::new() else { return };
-    let before = world.snapshot();
-    world.start_concentrator();
-    let line = world.line.clone();
-    world.home_ok(&["home", "join", &line, "--yes", "--no-start"]);
-    world.keep_in_scratch("home");
-    world.home_ok(&["up"]);
+    let Some((mut world, before)) = World::with_home_up() else { return };
     let pid = world.status()["pid"].as_u64().unwrap();
     world.sh(&format!("kill -9 {pid}; while kill -0 {pid} 2>/dev/null; do sleep 0.05; done"));
     assert_ne!(world.snapshot(), before, "a crash leaves rules behind");
@@ -79,6 +67,19 @@ struct World {
 }
 
 impl World {
+    /// Both ends up, and what the hosts were like before. None where namespaces
+    /// can't be made.
+    fn with_home_up() -> Option<(World, String)> {
+        let mut world = World::new()?;
+        let before = world.snapshot();
+        world.start_concentrator();
+        let line = world.line.clone();
+        world.home_ok(&["home", "join", &line, "--yes", "--no-start"]);
+        world.keep_in_scratch("home");
+        world.home_ok(&["up"]);
+        Some((world, before))
+    }
+
     /// None where namespaces can't be made.
     fn new() -> Option<World> {
         let (home, concentrator) = match (NetNs::new(), NetNs::new()) {

@@ -1,6 +1,6 @@
 //! The modes do what their names say.
 
-use crate::support::{constant, link, millis, pings, play, secs};
+use crate::support::{constant, link, millis, play, secs, two_homes};
 use braid_inner::{BondingHash, Layer};
 use braid_simulator::{Action, EndId, Lane, Loss, Scenario, Simulation, Traffic, TrafficKind};
 use braid_tunnel::Mode;
@@ -102,14 +102,7 @@ fn overflow_uses_a_higher_tier_only_when_it_must() {
 
 #[test]
 fn ethernet_is_bridged_and_learnt() {
-    let mut links = vec![link(10, 5, 10), link(5, 5, 30), link(8, 4, 15)];
-    links[2].home = 1;
-    let mut scenario = Scenario::new(links)
-        .traffic(pings())
-        .traffic(pings().of_home(1))
-        .traffic(Traffic::tcp(Lane::Down))
-        .lasting(secs(5));
-    scenario.homes = 2;
+    let mut scenario = two_homes().lasting(secs(5));
     scenario.layer = Layer::L2;
     let mut simulation = Simulation::new(scenario);
     simulation.run_until(secs(9));

@@ -20,6 +20,19 @@ pub fn three_links() -> Vec<LinkSpec> {
     vec![link(30, 6, 8), link(20, 4, 20), link(10, 4, 40)]
 }
 
+/// A home with two links and one with a third, which both ping while the first
+/// downloads.
+pub fn two_homes() -> Scenario {
+    let mut links = vec![link(10, 5, 10), link(5, 5, 30), link(8, 4, 15)];
+    links[2].home = 1;
+    let mut scenario = Scenario::new(links)
+        .traffic(pings())
+        .traffic(pings().of_home(1))
+        .traffic(Traffic::tcp(Lane::Down));
+    scenario.homes = 2;
+    scenario
+}
+
 /// 50 pings a second from the home.
 pub fn pings() -> Traffic {
     Traffic::new(Lane::Up, TrafficKind::Ping { interval: millis(20) })
