@@ -12,6 +12,7 @@ mod keys;
 mod link;
 mod mode;
 mod pool;
+mod progress_wanted;
 mod reload;
 mod status;
 mod status_table;
@@ -35,6 +36,9 @@ pub fn run() -> ExitCode {
         Err(error) => error.exit(),
     };
     let options = Global { args: cli.global, json: asks_for_json(&matches) };
+    if options.json {
+        progress_wanted::not_any_more();
+    }
     match cli.command.run(&options) {
         Ok(code) => code,
         Err(failure) => failure.report(options.json),

@@ -40,6 +40,19 @@ impl ReplayWindow {
         Self::default()
     }
 
+    /// A window for packet numbers above `largest`: that one and all below count
+    /// as received.
+    pub fn up_to(largest: u64) -> Self {
+        let (block, bit) = position(largest);
+        let mut window = Self {
+            blocks: VecDeque::from([bit | (bit - 1)]),
+            first_block: block,
+            end: u128::from(largest) + 1,
+        };
+        window.drop_complete();
+        window
+    }
+
     /// Whether a packet with this number may be taken, if it is authentic.
     /// Changes nothing, so it can be asked before the packet is opened.
     ///
@@ -76,9 +89,7 @@ impl ReplayWindow {
         if let Some(received) = index.and_then(|index| self.blocks.get_mut(index)) {
             *received |= bit;
         }
-        while self.blocks.front() == Some(&u64::MAX) {
-            self.drop_first();
-        }
+        self.drop_complete();
         Ok(())
     }
 
@@ -100,6 +111,12 @@ impl ReplayWindow {
         let wanted = (block - self.first_block) as usize + 1;
         if self.blocks.len() < wanted {
             self.blocks.resize(wanted, 0);
+        }
+    }
+
+    fn drop_complete(&mut self) {
+        while self.blocks.front() == Some(&u64::MAX) {
+            self.drop_first();
         }
     }
 

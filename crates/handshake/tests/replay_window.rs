@@ -35,6 +35,21 @@ fn step() -> impl Strategy<Value = i64> {
 
 proptest! {
     #[test]
+    fn a_window_up_to_a_number_takes_only_what_is_above(
+        largest in prop_oneof![0u64..300, any::<u64>()],
+        steps in proptest::collection::vec(0u64..200, 1..40),
+    ) {
+        let mut window = ReplayWindow::up_to(largest);
+        let mut above = BTreeSet::new();
+        for step in steps {
+            for number in [largest.saturating_sub(step), largest.saturating_add(step)] {
+                let fresh = number > largest && above.insert(number);
+                prop_assert_eq!(window.mark(number).is_ok(), fresh, "{}", number);
+            }
+        }
+    }
+
+    #[test]
     fn the_window_agrees_with_the_model(
         start in prop_oneof![Just(0u64), Just(u64::MAX), any::<u64>()],
         steps in proptest::collection::vec((step(), 1usize..200), 1..60),

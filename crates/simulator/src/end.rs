@@ -62,6 +62,7 @@ impl End {
         config.layer = scenario.layer;
         config.mode = scenario.mode;
         config.memory_per_peer = scenario.memory;
+        config.path_expiry = scenario.path_expiry;
         config.seed = scenario.seed
             ^ match self.id {
                 EndId::Home(home) => (home as u64 + 1) << 32 | self.starts << 16,

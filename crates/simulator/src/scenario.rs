@@ -30,6 +30,8 @@ pub struct Scenario {
     pub layer: Layer,
     /// Memory for one peer in bytes.
     pub memory: u64,
+    /// How long nothing may come by a path before the concentrator closes it.
+    pub path_expiry: Duration,
     /// Peers share a further secret.
     pub preshared_key: bool,
     /// The homes' clock.
@@ -90,6 +92,7 @@ impl Scenario {
             mode: Mode::Adaptive,
             layer: Layer::L3,
             memory: 32 << 20,
+            path_expiry: Duration::from_secs(600),
             preshared_key: false,
             home_clock: ClockSpec { offset: Duration::from_secs(77), drift_ppm: 20 },
             concentrator_clock: ClockSpec { offset: Duration::from_secs(5000), drift_ppm: -30 },

@@ -72,6 +72,9 @@ impl Mode {
     }
 }
 
+/// Longer than a train is in a tunnel or a modem takes to start.
+const PATH_EXPIRY: Duration = Duration::from_secs(600);
+
 /// The whole tunnel.
 #[derive(Debug)]
 pub struct TunnelConfig {
@@ -96,6 +99,9 @@ pub struct TunnelConfig {
     pub epoch_unix_nanos: u64,
     /// Most peers may shake hands at once without being asked for a cookie.
     pub handshakes_per_second: u32,
+    /// How long nothing may come by a path that a peer opened and that doesn't
+    /// work, before it's closed. The peer may open it again.
+    pub path_expiry: Duration,
 }
 
 impl TunnelConfig {
@@ -112,6 +118,7 @@ impl TunnelConfig {
             seed: 0,
             epoch_unix_nanos: 0,
             handshakes_per_second: 50,
+            path_expiry: PATH_EXPIRY,
         }
     }
 }

@@ -253,19 +253,22 @@ fn weather() -> impl Strategy<Value = Scenario> {
             proptest::collection::vec(traffic(), 1..5),
             proptest::collection::vec(trouble(links.len(), until), 0..5),
             (clocks(), clocks()),
-            2u64..32,
+            (2u64..32, prop_oneof![Just(600_000u64), 500u64..3000]),
         )
-            .prop_map(|((links, duration), seed, traffic, troubles, clocks, memory)| {
-                let mut scenario = Scenario::new(links).lasting(millis(duration));
-                scenario.seed = seed;
-                scenario.traffic = traffic;
-                scenario.memory = memory << 20;
-                (scenario.home_clock, scenario.concentrator_clock) = clocks;
-                for (at, action) in troubles.into_iter().flatten() {
-                    scenario = scenario.event(at, action);
-                }
-                scenario
-            })
+            .prop_map(
+                |((links, duration), seed, traffic, troubles, clocks, (memory, expiry))| {
+                    let mut scenario = Scenario::new(links).lasting(millis(duration));
+                    scenario.seed = seed;
+                    scenario.traffic = traffic;
+                    scenario.memory = memory << 20;
+                    scenario.path_expiry = millis(expiry);
+                    (scenario.home_clock, scenario.concentrator_clock) = clocks;
+                    for (at, action) in troubles.into_iter().flatten() {
+                        scenario = scenario.event(at, action);
+                    }
+                    scenario
+                },
+            )
     })
 }
 

@@ -1,7 +1,10 @@
 //! Handshakes, keys, restarts, addresses that change.
 
-use crate::support::{constant, link, millis, pings, play, play_without_loss, secs, three_links};
+use crate::support::{
+    constant, link, millis, pings, play, play_without_loss, secs, three_links, two_homes,
+};
 use braid_simulator::{Action, ClockSpec, EndId, Lane, Scenario, Simulation, Traffic};
+use braid_tunnel::PathState;
 
 fn two_links() -> Scenario {
     Scenario::new(vec![link(10, 5, 10), link(5, 5, 30)])
@@ -135,15 +138,9 @@ fn a_link_may_go_and_come() {
 
 #[test]
 fn two_homes_share_a_concentrator() {
-    let mut links = vec![link(10, 5, 10), link(5, 5, 30), link(8, 4, 15)];
-    links[2].home = 1;
-    let mut scenario = Scenario::new(links)
-        .traffic(pings())
-        .traffic(pings().of_home(1))
-        .traffic(Traffic::tcp(Lane::Down))
+    let scenario = two_homes()
         .traffic(Traffic::tcp(Lane::Down).of_home(1))
         .event(secs(5), Action::RestartHome(1));
-    scenario.homes = 2;
     let mut simulation = Simulation::new(scenario.clone());
     simulation.run_until(scenario.duration + scenario.drain);
     assert_eq!(simulation.report(EndId::Concentrator).len(), 2);
@@ -152,4 +149,121 @@ fn two_homes_share_a_concentrator() {
     assert_eq!(outcome.flows[0].lost(), 0, "the other home's restart must not matter");
     assert!(outcome.flows[2].mbit(secs(3), secs(10)) > 9.0);
     assert!(outcome.flows[3].mbit(secs(7), secs(10)) > 4.0);
+}
+
+#[test]
+fn a_path_silent_for_long_is_closed_and_opens_again() {
+    let mut scenario = Scenario::new(three_links())
+        .traffic(pings())
+        .traffic(constant(Lane::Down, 5000, 1200))
+        .traffic(constant(Lane::Up, 2000, 1200))
+        .event(secs(3), Action::Blackout(1, true))
+        .event(secs(9), Action::Blackout(1, false))
+        .lasting(secs(12));
+    scenario.path_expiry = secs(3);
+    let mut simulation = Simulation::new(scenario.clone());
+    let paths = |simulation: &Simulation| {
+        let report = simulation.report(EndId::Concentrator).remove(0);
+        report.paths.iter().map(|path| path.id).collect::<Vec<_>>()
+    };
+    simulation.run_until(millis(5500));
+    assert_eq!(paths(&simulation), [0, 1, 2]);
+    simulation.run_until(millis(6500));
+    assert_eq!(paths(&simulation), [0, 2]);
+    simulation.run_until(scenario.duration + scenario.drain);
+    assert_eq!(paths(&simulation), [0, 2, 1]);
+    let outcome = simulation.finish();
+    assert_eq!(outcome.violations, Vec::<String>::new());
+    for flow in &outcome.flows {
+        assert_eq!(flow.sent, flow.delivered, "{:?} lost something", flow.kind);
+    }
+    let report = &outcome.concentrator[0];
+    assert!(report.paths.iter().all(|path| path.state == PathState::Up), "{:?}", report.paths);
+    let (_, up) = outcome.link_bytes[1];
+    let counted = report.paths.iter().find(|path| path.id == 1).unwrap().counters.received_bytes;
+    assert!(counted > up / 2, "the path's counters go on: {counted} of {up}");
+}
+
+#[test]
+fn the_last_path_stays_however_long_it_is_silent() {
+    let mut scenario = dark(two_links().traffic(pings()).lasting(secs(14)), 2, 9);
+    scenario.path_expiry = secs(2);
+    let mut simulation = Simulation::new(scenario.clone());
+    simulation.run_until(millis(8500));
+    assert_eq!(simulation.report(EndId::Concentrator)[0].paths.len(), 1);
+    simulation.run_until(scenario.duration + scenario.drain);
+    let outcome = simulation.finish();
+    assert_eq!(outcome.violations, Vec::<String>::new());
+    let flow = &outcome.flows[0];
+    assert_eq!(flow.sent, flow.delivered, "what waits at home is kept");
+    assert_eq!(outcome.concentrator[0].paths.len(), 2);
+}
+
+#[test]
+fn packets_of_a_closed_path_are_not_taken_again() {
+    let mut scenario = two_links()
+        .traffic(pings())
+        .traffic(constant(Lane::Up, 1000, 500))
+        .event(secs(3), Action::Blackout(1, true))
+        .lasting(secs(8));
+    scenario.path_expiry = secs(2);
+    let mut simulation = Simulation::new(scenario.clone());
+    simulation.run_until(secs(1));
+    simulation.record();
+    simulation.run_until(secs(7));
+    assert_eq!(simulation.report(EndId::Concentrator)[0].paths.len(), 1);
+    let old: Vec<_> = simulation
+        .captured()
+        .iter()
+        .filter(|c| c.link == 1 && c.lane == Lane::Up && c.at < secs(2))
+        .map(|c| c.datagram.clone())
+        .collect();
+    assert!(old.len() > 10);
+    for datagram in &old {
+        simulation.inject(EndId::Concentrator, 1, datagram.from, &datagram.bytes);
+    }
+    assert_eq!(simulation.report(EndId::Concentrator)[0].paths.len(), 1);
+    simulation.run_until(scenario.duration + scenario.drain);
+    let outcome = simulation.finish();
+    assert_eq!(outcome.violations, Vec::<String>::new());
+    let replayed: u64 = outcome.counters.iter().map(|counters| counters.replayed).sum();
+    assert!(replayed >= old.len() as u64, "{replayed} of {}", old.len());
+}
+
+#[test]
+fn a_home_may_have_any_number_of_links_one_after_the_other() {
+    let mut scenario = Scenario::new(vec![link(1, 1, 10); 80]).traffic(pings()).lasting(secs(6));
+    for gone in 0..74 {
+        scenario = scenario.event(secs(2), Action::Remove(gone));
+    }
+    for new in 64..74 {
+        scenario = scenario.event(secs(3), Action::Add(new));
+    }
+    let outcome = play_without_loss(scenario);
+    let up = |report: &braid_tunnel::PeerReport| {
+        report.paths.iter().filter(|path| path.state == PathState::Up).count()
+    };
+    assert_eq!((up(&outcome.homes[0]), up(&outcome.concentrator[0])), (10, 10));
+    assert!(outcome.concentrator[0].paths.len() <= 64);
+}
+
+/// A NAT that takes another address costs less than the silence that makes a
+/// path suspect: the home notices first.
+#[test]
+fn roaming_under_load_holds_nothing_up_for_long() {
+    for moved in 0..3 {
+        for at in [3500, 3792, 4303, 4376] {
+            let scenario = Scenario::new(three_links())
+                .traffic(pings())
+                .traffic(Traffic::tcp(Lane::Down))
+                .event(millis(at), Action::Roam(moved))
+                .lasting(secs(6));
+            let outcome = play(scenario);
+            assert_eq!(outcome.flows[0].lost(), 0);
+            let times = &outcome.flows[1].delivery_times;
+            let near = times.windows(2).filter(|pair| pair[1] > millis(at) && pair[0] < secs(6));
+            let stall = near.map(|pair| pair[1] - pair[0]).max().unwrap();
+            assert!(stall < millis(100), "link {moved} at {at} ms: {stall:?}");
+        }
+    }
 }

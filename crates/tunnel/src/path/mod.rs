@@ -1,7 +1,9 @@
 //! One path: one of our links to one address of the peer, with its own packet
 //! numbers, acknowledgements, model and liveness.
 
+pub mod closed;
 pub mod congestion;
+pub mod hearing;
 pub mod liveness;
 pub mod mtu;
 pub mod pacing;
@@ -14,6 +16,7 @@ use braid_handshake::ReplayWindow;
 use braid_units::{Rate, Time};
 use braid_wire::{Ack, HEADER_LEN, TAG_LEN, expand};
 use congestion::{AckSample, Congestion};
+use hearing::Hearing;
 use liveness::{Liveness, PathState, Return};
 use mtu::MtuSearch;
 use pacing::Pacer;
@@ -99,6 +102,8 @@ pub struct Path {
     pub counters: PathCounters,
     /// When the last datagram that asks for feedback left.
     pub last_eliciting: Time,
+    /// Datagrams that come by it.
+    pub hearing: Hearing,
     reorder_packets: u64,
     largest_acked: Option<u64>,
     delivered: u64,
@@ -174,6 +179,7 @@ impl Path {
             liveness: Liveness::new(now),
             counters: PathCounters::default(),
             last_eliciting: now,
+            hearing: Hearing::new(now),
             reorder_packets: REORDER_PACKETS,
             largest_acked: None,
             delivered: 0,
@@ -187,24 +193,18 @@ impl Path {
         new
     }
 
-    /// Takes over the packet numbers of the path that had this id before.
-    pub fn continue_from(&mut self, old: Path) {
-        self.sent = SentPackets::starting_at(old.sent.next_number());
-        self.received = old.received;
-        self.replay = old.replay;
-        self.counters = old.counters;
-    }
-
     /// Plaintext bytes that a datagram has room for.
     pub fn room(&self) -> usize {
         usize::from(self.mtu.current()).saturating_sub(HEADER_LEN + TAG_LEN)
     }
 
-    /// The peer's packets come from elsewhere now.
-    pub fn move_to(&mut self, arrival: crate::peer::receive::Arrival, now: Time) {
+    /// The peer's newest packet came from here. True if that's another address
+    /// than before.
+    pub fn move_to(&mut self, arrival: crate::peer::receive::Arrival, now: Time) -> bool {
         self.local = arrival.local;
         self.link = arrival.link;
-        if self.remote != arrival.remote {
+        let moves = self.remote != arrival.remote;
+        if moves {
             if self.remote.ip() != arrival.remote.ip() {
                 // Another network: what was learnt doesn't hold. A new port
                 // alone is a NAT's doing.
@@ -215,6 +215,7 @@ impl Path {
             self.remote = arrival.remote;
             self.liveness.probe_soon(now);
         }
+        moves
     }
 
     /// Share of the datagrams lost lately, 0 to 1.
@@ -490,6 +491,21 @@ impl Path {
         settled.lost.extend(self.sent.frames(&packet));
         if let Some(packet) = self.sent.get_mut(number) {
             packet.reinjected = true;
+        }
+    }
+
+    /// All that is in flight is to be sent by others too. It may have arrived
+    /// though: that it's lost is for acknowledgements to tell.
+    pub fn reinject_flight(&mut self, settled: &mut Settled) {
+        for number in self.sent.numbers() {
+            let Some(packet) = self.sent.get(number).copied() else { continue };
+            if packet.fate != Fate::InFlight || packet.reinjected {
+                continue;
+            }
+            settled.lost.extend(self.sent.frames(&packet));
+            if let Some(packet) = self.sent.get_mut(number) {
+                packet.reinjected = true;
+            }
         }
     }
 

@@ -37,6 +37,11 @@ pub struct ReceivedPackets {
 }
 
 impl ReceivedPackets {
+    /// As if `largest` had been received, and nobody asked for more news of it.
+    pub fn up_to(largest: u64) -> Self {
+        Self { ranges: VecDeque::from([(largest, largest)]), ..Self::default() }
+    }
+
     /// Notes a packet that authenticated and wasn't a replay. `eliciting`: it
     /// wants to be acknowledged.
     pub fn on_packet(&mut self, number: u64, now: Time, eliciting: bool) {

@@ -3,6 +3,7 @@
 
 mod admit;
 mod bonding;
+mod closing;
 mod copies;
 mod datagram;
 mod feedback;
@@ -24,6 +25,7 @@ use crate::entry::{AckFilter, EntryQueue, FlowPlaces, Parameters};
 use crate::exit::{Patience, Reordering};
 use crate::index_map::IndexMap;
 use crate::outgoing::{OutgoingPackets, PacketKey};
+use crate::path::closed::ClosedPath;
 use crate::path::{Path, Settled, Wish, liveness::PathState, sent::SentFrame};
 use crate::redundancy::budget::{Budget, ErasureConditions, erasure_rate};
 use crate::redundancy::erasure::{Decoder, Encoder};
@@ -105,9 +107,13 @@ pub struct Peer {
     pub(crate) sessions: Sessions,
     remote_instance: Option<u64>,
     pub(crate) paths: Vec<Path>,
-    /// Paths whose link is gone: their numbers are used up until the keys are
-    /// others.
-    closed_paths: Vec<Path>,
+    /// Paths that are no more, those closed last at the end; one for a number at
+    /// the most.
+    closed_paths: Vec<ClosedPath>,
+    /// How long nothing may come by a path that doesn't work before it's closed.
+    path_expiry: Duration,
+    /// When to look for such paths again.
+    next_closing: Option<Time>,
     pub(crate) last_heard: Option<Time>,
     pub(crate) counters: PeerCounters,
     /// The peer said goodbye.
@@ -185,6 +191,8 @@ impl Peer {
             remote_instance: None,
             paths: Vec::new(),
             closed_paths: Vec::new(),
+            path_expiry: tunnel.path_expiry,
+            next_closing: None,
             last_heard: None,
             counters: PeerCounters::default(),
             closed: false,
@@ -309,27 +317,45 @@ impl Peer {
         if self.paths.len() >= MAX_PATHS || self.paths.iter().any(|p| p.link == link) {
             return;
         }
-        let mut path = match self.closed_paths.iter().position(|p| p.link == link) {
-            // The peer knows the path still, and no nonce may be used twice:
-            // it goes on with its numbers.
-            Some(index) => {
-                let old = self.closed_paths.swap_remove(index);
-                let mut path = Path::new(old.id, link, remote, config.device_mtu, now);
-                path.continue_from(old);
-                path
-            }
-            None => {
-                let taken = |id| self.paths.iter().chain(&self.closed_paths).any(|p| p.id == id);
-                let Some(id) = (0..=u8::MAX).find(|&id| !taken(id)) else { return };
-                Path::new(id, link, remote, config.device_mtu, now)
-            }
+        let taken = |id| {
+            self.paths.iter().any(|p| p.id == id) || self.closed_paths.iter().any(|p| p.id == id)
         };
+        let same_link = self.closed_paths.iter().position(|p| p.link == link);
+        let id = match same_link {
+            Some(index) => self.closed_paths[index].id,
+            // The peer has room for so many: then for it a path has moved that
+            // was closed long ago.
+            None => match (0..MAX_PATHS as u8).find(|&id| !taken(id)) {
+                Some(id) => id,
+                None => match self.closed_paths.first() {
+                    Some(oldest) => oldest.id,
+                    None => return,
+                },
+            },
+        };
+        let mut path = self.new_path(id, link, remote, config.device_mtu, now);
         path.wish = Wish { tier: config.tier, standby: config.standby, cap: config.cap_up };
         path.wish_untold = true;
         path.cap_down = config.cap_down;
         path.set_cap(config.cap_up);
         self.paths.push(path);
         self.chores_at = Time::ZERO;
+    }
+
+    /// A path of this number, which goes on where one that had it before ended.
+    fn new_path(
+        &mut self,
+        id: u8,
+        link: LinkId,
+        remote: SocketAddr,
+        device_mtu: u16,
+        now: Time,
+    ) -> Path {
+        let mut path = Path::new(id, link, remote, device_mtu, now);
+        if let Some(index) = self.closed_paths.iter().position(|p| p.id == id) {
+            path.continue_from(&self.closed_paths.remove(index));
+        }
+        path
     }
 
     /// The link's wishes changed.
@@ -345,16 +371,8 @@ impl Peer {
 
     /// The link is gone for good.
     pub(crate) fn close_paths(&mut self, link: LinkId) {
-        let mut settled = std::mem::take(&mut self.settled);
-        settled.clear();
-        for path in self.paths.iter_mut().filter(|p| p.link == link) {
-            path.abandon_flight(&mut settled);
-        }
-        let gone = self.paths.extract_if(.., |p| p.link == link);
-        self.closed_paths.extend(gone);
-        self.chores_at = Time::ZERO;
-        self.take_settled(&mut settled);
-        self.settled = settled;
+        let paths = self.paths.iter().filter(|p| p.link == link);
+        self.close(&paths.map(|p| p.id).collect::<Vec<_>>());
     }
 
     /// The link's carrier or address went or came.
@@ -442,6 +460,7 @@ impl Peer {
         self.losses_at = losses.min().unwrap_or(Time::FAR_FUTURE);
         self.take_settled(&mut settled);
         self.settled = settled;
+        self.close_left_paths(now);
         self.update_clocks(now);
         self.give_up_late(now);
         self.release_acks(now);

@@ -18,6 +18,13 @@ impl Peer {
             }
         }
         for index in 0..self.paths.len() {
+            if self.ask_at(&self.paths[index]).is_some_and(|at| at <= now) {
+                let path = &mut self.paths[index];
+                path.hearing.on_asked();
+                let mut datagram = Datagram::begin(index, path.room(), out);
+                self.write_ping(&mut datagram, out);
+                return self.send_single(datagram, false, now, out);
+            }
             let path = &mut self.paths[index];
             let due = path.liveness.probe_at(path.last_eliciting, idle).is_some_and(|at| at <= now);
             let tell =

@@ -3,7 +3,7 @@
 use super::Peer;
 use crate::buffers::Buffers;
 use crate::config::{LinkId, Mode};
-use crate::path::{Path, Settled, Wish};
+use crate::path::{Settled, Wish};
 use crate::redundancy::erasure::{Member, Parity, Recovered, SourceId};
 use braid_units::Time;
 use braid_wire::{Chunk, DataHeader, ErasureFrame, Frame, Frames, HEADER_LEN, PathStatus, expand};
@@ -36,11 +36,19 @@ impl Peer {
         now: Time,
     ) -> Result<Received, Refused> {
         let known = self.path_of(header.path);
-        let expected =
-            known.and_then(|i| self.paths[i].received.largest()).map_or(0, |largest| largest + 1);
-        let number = expand(header.packet_number, 24, expected);
-        if let Some(index) = known {
-            self.paths[index].replay.check(number).map_err(|_| Refused::Replayed)?;
+        let largest = match known {
+            Some(index) => self.paths[index].received.largest(),
+            None => self.largest_of_closed(header.path),
+        };
+        let number = expand(header.packet_number, 24, largest.map_or(0, |largest| largest + 1));
+        match known {
+            Some(index) => {
+                self.paths[index].replay.check(number).map_err(|_| Refused::Replayed)?;
+            }
+            None if largest.is_some_and(|largest| number <= largest) => {
+                return Err(Refused::Replayed);
+            }
+            None => {}
         }
         let len = datagram.len() as u64;
         let (head, payload) = datagram.split_at_mut(HEADER_LEN);
@@ -59,7 +67,7 @@ impl Peer {
                 if self.paths.len() >= super::MAX_PATHS {
                     return Err(Refused::TooManyPaths);
                 }
-                let path = Path::new(header.path, arrival.link, arrival.remote, 1500, now);
+                let path = self.new_path(header.path, arrival.link, arrival.remote, 1500, now);
                 self.paths.push(path);
                 self.paths.len() - 1
             }
@@ -69,7 +77,14 @@ impl Peer {
         let newest = path.received.largest().is_none_or(|largest| number > largest);
         if newest && self.config.endpoints.is_empty() {
             // Roaming: the peer is where its newest authentic packet came from.
-            path.move_to(arrival, now);
+            if path.move_to(arrival, now) {
+                self.send_flight_again(index);
+            }
+        }
+        let pause = self.pause();
+        let path = &mut self.paths[index];
+        if path.hearing.on_datagram(now, pause) {
+            self.chores_at = self.chores_at.min(now + pause);
         }
         path.counters.received_bytes += len;
         path.counters.received_datagrams += 1;
@@ -87,6 +102,15 @@ impl Peer {
             self.chores_at = Time::ZERO;
         }
         Ok(Received { gone })
+    }
+
+    /// What is in flight by a path went astray, most likely: by others too.
+    fn send_flight_again(&mut self, index: usize) {
+        let mut settled = std::mem::take(&mut self.settled);
+        settled.clear();
+        self.paths[index].reinject_flight(&mut settled);
+        self.take_settled(&mut settled);
+        self.settled = settled;
     }
 
     fn on_frames(
@@ -214,6 +238,12 @@ impl Peer {
             Some(path) if path.id == id => Some(index),
             _ => self.paths.iter().position(|p| p.id == id),
         }
+    }
+
+    /// The largest packet number that came by a path of this number, if there
+    /// was one that is closed.
+    fn largest_of_closed(&self, id: u8) -> Option<u64> {
+        self.closed_paths.iter().find(|p| p.id == id)?.largest_received
     }
 
     fn on_path_status(&mut self, status: &PathStatus) {

@@ -43,8 +43,7 @@ impl Peer {
             path.congestion.rest();
         }
         // Keys that are remembered somewhere must not come to mean others.
-        let mut paths = self.paths.iter().chain(&self.closed_paths);
-        if paths.all(|path| path.sent.has_no_frames()) {
+        if self.paths.iter().all(|path| path.sent.has_no_frames()) {
             self.outgoing = OutgoingPackets::default();
         }
     }

@@ -30,6 +30,8 @@ pub struct PeerReport {
     pub exit: ExitStatus,
     /// Counters.
     pub counters: PeerCounters,
+    /// Datagrams that were lost on any path, closed ones too.
+    pub lost: u64,
     /// Bytes sent and not acknowledged, with what they are packets of.
     pub unacknowledged_bytes: u64,
 }
@@ -112,6 +114,11 @@ impl Peer {
             entry: self.entry.status(),
             exit: self.exit.status(),
             counters: self.counters,
+            lost: {
+                let lost = |c: &PathCounters| c.lost.saturating_sub(c.spurious);
+                self.paths.iter().map(|p| lost(&p.counters)).sum::<u64>()
+                    + self.closed_paths.iter().map(|p| p.lost()).sum::<u64>()
+            },
             unacknowledged_bytes: self.outgoing.bytes(),
         }
     }

@@ -4,6 +4,7 @@
 
 use super::schedule::Candidates;
 use super::{IN_USE, Peer};
+use crate::path::Path;
 use braid_units::Time;
 use std::time::Duration;
 
@@ -11,6 +12,10 @@ use std::time::Duration;
 /// cost little.
 const FEEDBACK: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(1)..=Duration::from_millis(20);
+
+/// Shorter pauses in what comes by a path say nothing: links have as much
+/// jitter.
+const LEAST_PAUSE: Duration = Duration::from_millis(20);
 
 /// What the paths have in common.
 #[derive(Clone, Copy, Debug)]
@@ -79,6 +84,7 @@ impl Peer {
             .chain(self.acks.release_at())
             .chain(self.next_departure(now))
             .chain(self.next_rest(now))
+            .chain(self.next_closing)
             .min()
     }
 
@@ -96,10 +102,23 @@ impl Peer {
             [
                 p.received.report_at(interval),
                 p.liveness.probe_at(p.last_eliciting, idle),
+                self.ask_at(p),
                 if p.liveness.is_up() { p.mtu.next_deadline() } else { None },
             ]
         });
         chores.flatten().min().unwrap_or(Time::FAR_FUTURE)
+    }
+
+    /// A stream that comes by a path is missed after this.
+    pub(super) fn pause(&self) -> Duration {
+        (self.feedback_interval() * 3).max(LEAST_PAUSE)
+    }
+
+    /// When to ask whether a path by which a stream came still works: the peer
+    /// doesn't know where we are when our address has changed.
+    pub(super) fn ask_at(&self, path: &Path) -> Option<Time> {
+        let behind_nat = !self.config.endpoints.is_empty();
+        path.hearing.ask_at(self.pause()).filter(|_| behind_nat && path.liveness.is_up())
     }
 
     /// Idle paths are probed: often enough to keep a NAT's mapping, and while

@@ -51,9 +51,6 @@ impl Reporter {
     ) -> PeerStatus {
         let paths = peer.paths.iter().map(|path| self.path(id, path, links)).collect();
         let newest = peer.paths.iter().max_by_key(|p| p.counters.received_datagrams);
-        // Datagrams that really were lost; what they carried was sent again.
-        let lost: u64 =
-            peer.paths.iter().map(|p| p.counters.lost.saturating_sub(p.counters.spurious)).sum();
         let (entry, exit, counters) = (peer.entry, peer.exit, peer.counters);
         PeerStatus {
             name: known.name.as_str().to_owned(),
@@ -74,7 +71,8 @@ impl Reporter {
             memory_bytes: entry.bytes + exit.held_bytes + peer.unacknowledged_bytes,
             repair: RepairStatus {
                 retransmitted: counters.repaired,
-                repaired: lost,
+                // What the lost datagrams carried was sent again.
+                repaired: peer.lost,
                 duplicated: counters.duplicated,
                 recovered: counters.recovered,
                 parity_sent: counters.parities,
