@@ -39,6 +39,34 @@ fn md_goes_on_after_a_power_cut_in_create_convert_add_and_replace() {
     }
 }
 
+/// Mounted by hand, not by fstab: `resume` does it, also without the member that leaves.
+#[test]
+fn a_pool_that_fstab_does_not_know_is_mounted_by_resume() {
+    let Some(ground) = Ground::new(&[320; 3]) else { return };
+    let add = format!("{}; braid pool add data $3 --yes", by_hand("btrfs-raid1 $1 $2"));
+    let replace = "braid pool remove data $3 --yes; umount /srv/data; wipefs -qa $1; \
+        btrfs device scan --forget; mount -o degraded $2 /srv/data; \
+        braid pool replace data missing $3 --yes";
+    let cuts = [(add.as_str(), "… spread data over"), (replace, "… copy what belongs on device 1")];
+    let last = through(&ground, "btrfs", &cuts);
+    assert!(words(&last).contains("raid1 whole 2"), "{last}");
+
+    let Some(ground) = Ground::new(&[64; 3]) else { return };
+    let convert = format!(
+        "{}; echo 500 > /proc/sys/dev/raid/speed_limit_max; \
+         braid pool convert data --layout md-raid5 $3 --yes",
+        by_hand("md-raid1 $1 $2")
+    );
+    let cuts = [(convert.as_str(), "… wait until the array has its new shape")];
+    let last = through(&ground, "md", &cuts);
+    assert!(words(&last).contains("raid5 whole 3"), "{last}");
+}
+
+fn by_hand(what: &str) -> String {
+    let forget = "sed -i /srv.data/d $BRAID_POOL_CONFIG_ROOT/etc/fstab";
+    format!("braid pool create data --layout {what} --yes; {forget}; written")
+}
+
 /// Boots once for each cut, and once more; what was said after the last one.
 fn through(ground: &Ground, kind: &str, cuts: &[(&str, &str)]) -> String {
     for (number, (command, at)) in cuts.iter().enumerate() {
