@@ -21,7 +21,12 @@ if [ "${BRAID_STAGE:-}" != inside ]; then
     [ -n "$groups" ] || skip "there is no cgroup2"
     group=$groups/braid-test-$$
     mkdir "$group" 2>/dev/null || skip "control groups can't be made"
-    trap 'find "$group" -depth -type d -exec rmdir {} + 2>/dev/null' EXIT
+    trap 'find "$group" -depth -type d -exec rmdir {} + 2>/dev/null; forget_disk' EXIT
+    forget_disk() { [ ! -s "$scratch/disk" ] || losetup -d "$(cat "$scratch/disk")"; }
+    # A pool, for its timers; without, that part is left out. Its name is seen by all of the host.
+    truncate -s 300M "$scratch/file"
+    losetup --find --show "$scratch/file" >"$scratch/disk" 2>/dev/null &&
+        mkfs.btrfs -q -L timed "$(cat "$scratch/disk")" 2>/dev/null || true
     export BRAID_STAGE=inside
     # shellcheck disable=SC2016
     (echo $BASHPID >"$group/cgroup.procs" &&
@@ -55,6 +60,9 @@ for device in null zero full random urandom tty; do
     mount --bind "/dev/$device" "$root/dev/$device"
 done
 mknod "$root/dev/net/tun" c 10 200
+disk=$(cat "$scratch/disk")
+# shellcheck disable=SC2046
+[ -z "$disk" ] || mknod "$root$disk" b $(stat -c '0x%t 0x%T' "$disk")
 mount --bind "$scratch" "$root/test"
 
 # Nothing else than our units shall start.

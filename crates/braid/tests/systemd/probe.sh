@@ -12,22 +12,52 @@ main() {
     tell table "$(nft list tables | tr '\n' ';')"
     tell settings "$(cat /proc/sys/net/ipv4/ip_forward /proc/sys/net/ipv4/conf/wan0/proxy_arp | tr '\n' ' ')"
     # Neighbours are answered by a raw socket.
+    for _ in {1..50}; do [ "$(awk 'NR > 1' /proc/net/packet)" ] && break || sleep 0.1; done
     tell packet_sockets "$(awk 'NR > 1' /proc/net/packet | wc -l)"
     systemctl reload $unit
     tell reloaded "$? $(state)"
-    local before
-    before=$(pid)
-    kill -9 "$before"
-    until [ "$(state)" = active/running ] && [ "$(pid)" != "$before" ]; do sleep 0.2; done
+    kill -9 "$(pid)"
+    until [ "$(systemctl show -p NRestarts --value $unit)" != 0 ] && [ "$(state)" = active/running ]; do
+        sleep 0.2
+    done
     tell restarted "$(systemctl show -p NRestarts --value $unit)"
     systemctl stop $unit
     tell stopped "$? $(state)"
     tell left "$(ip -br link show dev braid0 2>/dev/null)$(nft list tables)$(cat /proc/sys/net/ipv4/ip_forward)"
+    [ ! -s /test/disk ] || pool
     # A config with an error ends it for good.
     echo nonsense >>/etc/braid/braid.toml
     systemctl start $unit
     tell broken "$(state) $(systemctl show -p ExecMainStatus --value $unit)"
     tell units "$(systemd-analyze verify /etc/systemd/system/braid* 2>&1 | grep braid | tr '\n' ';')"
+}
+
+# What the config of a pool wants regularly is begun by systemd, and no more when it wants it no more.
+pool() {
+    wants 'scrub = {}' 'snapshot = { of = ["."] }' 'retain = { policy = "2x1d" }'
+    tell applied "$? $(timers)"
+    local uuid
+    uuid=$(blkid -p -s UUID -o value "$(cat /test/disk)")
+    systemctl start "braid-pool-snapshot@$uuid.service" "braid-pool-retain@$uuid.service"
+    tell services "$? $(find /srv/timed/.snapshots -mindepth 1 -maxdepth 1 | wc -l)"
+    wants 'scrub = { on = "weekly" }'
+    tell changed "$? $(timers) $(systemctl show -p TimersCalendar --value "braid-pool-scrub@$uuid.timer" | grep -om1 'Mon' | head -n 1)"
+    tell kept "$(wants 'scrub = { on = "weekly" }')"
+    wants
+    tell gone "$? $(timers)"
+    umount /srv/timed
+}
+
+wants() {
+    {
+        printf '[[pool]]\nname = "timed"\nlayout = "btrfs-single"\ndisks = ["%s"]\n' "$(cat /test/disk)"
+        printf '%s\n' "$@"
+    } >/etc/braid/pools.toml
+    braid pool apply --config /etc/braid/pools.toml --yes
+}
+
+timers() {
+    systemctl list-units --type=timer --state=active --plain --no-legend 'braid-pool-*@*' | wc -l
 }
 
 tell() {

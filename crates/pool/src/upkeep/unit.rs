@@ -131,6 +131,11 @@ fn service(
 ) -> Unit {
     let name = one_line(pool.name);
     let words: Vec<String> = words.iter().map(|each| word(each)).collect();
+    // What is there is sent and judged once what is due has been taken.
+    let order = match kind {
+        "snapshot" => String::new(),
+        _ => format!("After=braid-pool-snapshot@{}.service\n", pool.uuid),
+    };
     let online = match kind {
         "replicate" => "Wants=network-online.target\nAfter=network-online.target\n",
         _ => "",
@@ -140,7 +145,7 @@ fn service(
         text: format!(
             "{BY_APPLY}\n\
              [Unit]\nDescription={what} the pool {name}\nRequiresMountsFor={}\n\
-             AssertPathIsMountPoint={}\n{online}\n\
+             AssertPathIsMountPoint={}\n{order}{online}\n\
              [Service]\nType=oneshot\nExecStart={BRAID} {}\n{how}",
             word(at),
             one_line(at),
