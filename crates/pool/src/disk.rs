@@ -138,6 +138,24 @@ impl fmt::Display for DiskId {
 }
 
 impl Disk {
+    /// An empty one that can be written to, of which no more is known.
+    pub fn empty(path: String, identity: Identity, size_bytes: u64, kind: DiskKind) -> Disk {
+        Disk {
+            path,
+            identity,
+            size_bytes,
+            kind,
+            rotational: kind == DiskKind::Hdd,
+            sector_bytes: 512,
+            physical_sector_bytes: 4096,
+            partition: None,
+            read_only: false,
+            removable: false,
+            health: Health::Unknown,
+            contents: Vec::new(),
+        }
+    }
+
     /// By what the user names it.
     pub fn id(&self) -> DiskId {
         let whole = self.identity.serial.as_ref().or(self.identity.wwn.as_ref());

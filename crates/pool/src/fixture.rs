@@ -1,6 +1,6 @@
 //! Disks and pools that are well, for tests.
 
-use crate::disk::{Disk, DiskKind, Health, Identity};
+use crate::disk::{Disk, DiskKind, Identity};
 use crate::layout::{MdLayout, Profile};
 use crate::observed::{
     BtrfsMember, ExclusiveOperation, MdMember, MdMemberState, Mount, ObservedBtrfs, ObservedMd,
@@ -12,24 +12,12 @@ pub(crate) const GB: u64 = 1_000_000_000;
 
 /// An empty `/dev/sdX` with serial `SX`.
 pub(crate) fn disk(letter: char, size_bytes: u64) -> Disk {
-    Disk {
-        path: format!("/dev/sd{letter}"),
-        identity: Identity {
-            serial: Some(format!("S{letter}")),
-            by_id: Some(format!("/dev/disk/by-id/ata-S{letter}")),
-            ..Identity::default()
-        },
-        size_bytes,
-        kind: DiskKind::Hdd,
-        rotational: true,
-        sector_bytes: 512,
-        physical_sector_bytes: 4096,
-        partition: None,
-        read_only: false,
-        removable: false,
-        health: Health::Unknown,
-        contents: Vec::new(),
-    }
+    let identity = Identity {
+        serial: Some(format!("S{letter}")),
+        by_id: Some(format!("/dev/disk/by-id/ata-S{letter}")),
+        ..Identity::default()
+    };
+    Disk::empty(format!("/dev/sd{letter}"), identity, size_bytes, DiskKind::Hdd)
 }
 
 /// A mounted btrfs on `/dev/sdX…` with so much data, each a chunk more than it uses.

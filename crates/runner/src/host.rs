@@ -65,26 +65,10 @@ impl Host {
 }
 
 impl System for Host {
-    fn check(&mut self, condition: &Condition, left: &LeftBehind) -> Result<Verdict, SystemError> {
-        match condition {
-            Condition::Not(inner) => {
-                let holds = self.check(inner, left)?.holds();
-                Ok(Verdict::when(!holds, || format!("{inner}")))
-            }
-            Condition::Any(some) => {
-                let mut instead = Vec::new();
-                for each in some {
-                    match self.check(each, left)? {
-                        Verdict::Holds => return Ok(Verdict::Holds),
-                        Verdict::Fails(why) => instead.push(why),
-                    }
-                }
-                Ok(Verdict::Fails(instead.join("; ")))
-            }
-            of_files => match file_condition::check(&self.config, of_files)? {
-                Some(verdict) => Ok(verdict),
-                None => probe::check(self, of_files, left),
-            },
+    fn look(&mut self, condition: &Condition, left: &LeftBehind) -> Result<Verdict, SystemError> {
+        match file_condition::check(&self.config, condition)? {
+            Some(verdict) => Ok(verdict),
+            None => probe::check(self, condition, left),
         }
     }
 

@@ -136,21 +136,13 @@ impl SimulatedHost {
 }
 
 impl System for SimulatedHost {
-    fn check(&mut self, condition: &Condition, _left: &LeftBehind) -> Result<Verdict, SystemError> {
+    fn look(&mut self, condition: &Condition, _left: &LeftBehind) -> Result<Verdict, SystemError> {
         self.alive()?;
         let so = match condition {
             Condition::Directory { path } => self.folders.contains(path),
             Condition::FileHasLine { file, line } => self.has_line(file, line),
             Condition::FileHolds { path, text } => self.files.get(path) == Some(text),
             Condition::KernelHas { path, value } => self.kernel.get(path) == Some(value),
-            Condition::Not(inner) => !self.check(inner, &LeftBehind::Nothing)?.holds(),
-            Condition::Any(some) => {
-                let mut any = false;
-                for each in some {
-                    any |= self.check(each, &LeftBehind::Nothing)?.holds();
-                }
-                any
-            }
             other => return Err(SystemError::Failed(format!("not simulated: {other}"))),
         };
         Ok(Verdict::when(so, || "it is not so".to_owned()))
@@ -199,24 +191,8 @@ impl System for SimulatedHost {
         self.alive()
     }
 
-    fn follow(
-        &mut self,
-        _action: &Action,
-        _tell: &mut dyn FnMut(&Progress),
-    ) -> Result<bool, SystemError> {
-        Ok(false)
-    }
-
-    fn cancel(&mut self, _action: &Action) -> Result<bool, SystemError> {
-        Ok(false)
-    }
-
     fn wake(&mut self, _plan: &Plan) -> Result<(), SystemError> {
         self.alive()
-    }
-
-    fn settle(&mut self, _tries: u32) -> bool {
-        false
     }
 }
 

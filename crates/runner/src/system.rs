@@ -7,8 +7,29 @@ use braid_pool::uuid::Uuid;
 /// A host that steps are performed on: the real one ([`crate::host`]) or a simulated one
 /// ([`crate::simulated`]).
 pub trait System {
+    /// Whether the condition, which is made of no others, holds now.
+    fn look(&mut self, condition: &Condition, left: &LeftBehind) -> Result<Verdict, SystemError>;
+
     /// Whether the condition holds now.
-    fn check(&mut self, condition: &Condition, left: &LeftBehind) -> Result<Verdict, SystemError>;
+    fn check(&mut self, condition: &Condition, left: &LeftBehind) -> Result<Verdict, SystemError> {
+        match condition {
+            Condition::Not(inner) => {
+                let holds = self.check(inner, left)?.holds();
+                Ok(Verdict::when(!holds, || format!("{inner}")))
+            }
+            Condition::Any(some) => {
+                let mut instead = Vec::new();
+                for each in some {
+                    match self.check(each, left)? {
+                        Verdict::Holds => return Ok(Verdict::Holds),
+                        Verdict::Fails(why) => instead.push(why),
+                    }
+                }
+                Ok(Verdict::Fails(instead.join("; ")))
+            }
+            simple => self.look(simple, left),
+        }
+    }
 
     /// Does it, to its end.
     fn perform(
@@ -22,21 +43,29 @@ pub trait System {
     /// its end and returns `true`; else `false` at once.
     fn follow(
         &mut self,
-        action: &Action,
-        tell: &mut dyn FnMut(&Progress),
-    ) -> Result<bool, SystemError>;
+        _action: &Action,
+        _tell: &mut dyn FnMut(&Progress),
+    ) -> Result<bool, SystemError> {
+        Ok(false)
+    }
 
     /// When the host is still at the action: stops it, so that all is as if it had never been
     /// begun but for what was moved already, and returns `true`; else `false`.
-    fn cancel(&mut self, action: &Action) -> Result<bool, SystemError>;
+    fn cancel(&mut self, _action: &Action) -> Result<bool, SystemError> {
+        Ok(false)
+    }
 
     /// Called before a plan goes on or is undone that an earlier run left: after a reboot the
     /// arrays and filesystems that it made may not be known to the kernel.
-    fn wake(&mut self, plan: &Plan) -> Result<(), SystemError>;
+    fn wake(&mut self, _plan: &Plan) -> Result<(), SystemError> {
+        Ok(())
+    }
 
     /// Gives the host a moment to show what was done to it (device nodes come a little later);
     /// `false` when there was time enough.
-    fn settle(&mut self, tries: u32) -> bool;
+    fn settle(&mut self, _tries: u32) -> bool {
+        false
+    }
 }
 
 /// The answer to a condition.

@@ -4,10 +4,10 @@
 mod btrfs;
 mod md;
 
-use braid_pool::disk::{Content, Disk, DiskKind, Health, Identity};
+use braid_pool::disk::{Content, Disk, DiskKind, Identity};
 use braid_pool::layout::MdLayout;
 use braid_pool::observed::{Mount, ObservedHost, ObservedPool};
-use braid_pool::step::{Action, Argv, Condition, Plan};
+use braid_pool::step::{Action, Argv, Condition};
 use braid_runner::host::{Observation, with_line, without_line};
 use braid_runner::progress::Progress;
 use braid_runner::simulated::Fate;
@@ -30,19 +30,9 @@ pub type State = (Vec<(String, Vec<String>)>, Vec<String>, BTreeMap<String, Vec<
 impl World {
     /// Empty disks `/dev/sdX`.
     pub fn with_disks(letters: &str, size_bytes: u64) -> World {
-        let disk = |letter: char| Disk {
-            path: format!("/dev/sd{letter}"),
-            identity: Identity { serial: Some(format!("S{letter}")), ..Identity::default() },
-            size_bytes,
-            kind: DiskKind::Hdd,
-            rotational: true,
-            sector_bytes: 512,
-            physical_sector_bytes: 4096,
-            partition: None,
-            read_only: false,
-            removable: false,
-            health: Health::Unknown,
-            contents: Vec::new(),
+        let disk = |letter: char| {
+            let identity = Identity { serial: Some(format!("S{letter}")), ..Identity::default() };
+            Disk::empty(format!("/dev/sd{letter}"), identity, size_bytes, DiskKind::Hdd)
         };
         World {
             disks: letters.chars().map(disk).collect(),
@@ -198,7 +188,7 @@ fn without_places(pool: &ObservedPool) -> ObservedPool {
 }
 
 impl System for World {
-    fn check(&mut self, condition: &Condition, left: &LeftBehind) -> Result<Verdict, SystemError> {
+    fn look(&mut self, condition: &Condition, left: &LeftBehind) -> Result<Verdict, SystemError> {
         self.alive()?;
         let so = match condition {
             Condition::Directory { path } => self.folders.contains(path),
@@ -211,12 +201,6 @@ impl System for World {
             Condition::Filesystem { device, kind, uuid } => {
                 let on = md::of(self, device).ok().and_then(|pool| pool.carries.clone());
                 on.is_some_and(|on| on.kind == *kind && on.uuid == Some(*uuid))
-            }
-            Condition::Not(inner) => !self.check(inner, left)?.holds(),
-            Condition::Any(some) => {
-                let all: Result<Vec<bool>, SystemError> =
-                    some.iter().map(|each| Ok(self.check(each, left)?.holds())).collect();
-                all?.contains(&true)
             }
             of_pools => {
                 let seen = Observation { disks: self.disks.clone(), pools: self.pools.clone() };
@@ -252,25 +236,5 @@ impl System for World {
             other => return Err(SystemError::Failed(format!("not simulated: {other}"))),
         }
         self.alive()
-    }
-
-    fn follow(
-        &mut self,
-        _action: &Action,
-        _tell: &mut dyn FnMut(&Progress),
-    ) -> Result<bool, SystemError> {
-        Ok(false)
-    }
-
-    fn cancel(&mut self, _action: &Action) -> Result<bool, SystemError> {
-        Ok(false)
-    }
-
-    fn wake(&mut self, _plan: &Plan) -> Result<(), SystemError> {
-        Ok(())
-    }
-
-    fn settle(&mut self, _tries: u32) -> bool {
-        false
     }
 }
