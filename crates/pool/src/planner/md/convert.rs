@@ -140,7 +140,8 @@ fn impossible(pool: &ObservedMd, from: MdLayout, to: Layout) -> Refused {
         (MdLayout::Raid10 { spread, .. }, Layout::Md(MdLayout::Raid10 { .. }))
             if spread != crate::layout::Spread::Far =>
         {
-            ": its reshape to other copies was seen to throw members out at its end (Linux 6.1)"
+            ": in a reshape to other copies md writes behind the members' ends, throws them out, and \
+             the data is lost (tried on Linux 6.1)"
         }
         _ => "",
     };

@@ -204,7 +204,7 @@ fn md_becomes_what_its_kernel_can_reshape_it_to() {
     for (from, letters, to, more, says) in [
         (MdLayout::Raid5, "bcd", "md-raid6", "", "1 more"),
         (MdLayout::Raid0, "bc", "md-raid10-n2", "d", "2 more"),
-        (MdLayout::NEAR2, "bcde", "md-raid10-o2", "", "throw members out"),
+        (MdLayout::NEAR2, "bcde", "md-raid10-o2", "", "the data is lost"),
         (MdLayout::Raid6, "bcde", "md-raid5", "", "in place"),
     ] {
         let refused = done(from, letters, to, more).unwrap_err();
