@@ -117,25 +117,42 @@ umount /tmp/esp
 sync
 "#;
 
-/// Clones, interrupted once; then nothing of the old disk's may be named on the new one.
+/// Clones: one system after a clone that was interrupted and abandoned, one with an interruption, one as from another
+/// computer. Then nothing of the old disk's may be named on the new one.
 const CLONE: &str = r#"
 state=/tmp/state-$NAME
-clone() { braid pool clone $top --to-disk $new --state-dir $state "$@"; }
-clone --dry-run > /tmp/plan
-grep -q 'mkfs.btrfs' /tmp/plan
-[ -z "$(blkid -p $new)" ]
-if [ "$NAME" = Ubuntu ]; then
+[ "$NAME" = Fedora ] && from="elsewhere:$top --rsh /tmp/far" || from=$top
+printf '#!/bin/sh\nshift\nexec $*\n' > /tmp/far
+chmod +x /tmp/far
+clone() { braid pool clone $from --to-disk $new --state-dir $state "$@"; }
+interrupted() {
     # Not by the function: its shell would be killed instead.
-    braid pool clone $top --to-disk $new --state-dir $state --yes --limit 20Mbit >/dev/null 2>&1 &
-    until [ -e /run/braid-clone.*.3 ]; do sleep 0.1; done
+    braid pool clone $from --to-disk $new --state-dir $state --yes --limit 20Mbit >/dev/null 2>&1 &
+    until ls -d /run/braid-clone.*.3 >/dev/null 2>&1; do sleep 0.1; done
     sleep 0.5
     kill -9 $!
     wait $! || true
+    rmdir /run/braid-clone.*
     name=$(braid pool resume --state-dir $state --json | grep -o '"pool": *"[^"]*"' | cut -d'"' -f4)
-    braid pool resume $name --state-dir $state
-else
+}
+clone --dry-run > /tmp/plan
+grep -q 'mkfs.btrfs' /tmp/plan
+[ -z "$(blkid -p $new)" ]
+case $NAME in
+openSUSE)
+    interrupted
+    btrfs subvolume list $top | grep -q braid
+    braid pool abandon $name --state-dir $state
+    [ -z "$(blkid -p $new)" ]
+    [ -z "$(btrfs subvolume list $top | grep braid)" ]
     clone --yes
-fi
+    ;;
+Ubuntu)
+    interrupted
+    braid pool resume $name --state-dir $state
+    ;;
+*) clone --yes ;;
+esac
 clone --yes 2>&1 | grep -q -- --erase
 for part in ${old}[0-9]; do id $part; blkid -p -s PART_ENTRY_UUID -o value $part; done > /tmp/ids
 umount $top

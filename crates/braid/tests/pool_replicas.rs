@@ -50,6 +50,38 @@ struct Scene {
     _there: Btrfs,
 }
 
+/// A remote shell that stays on this computer.
+fn shell_in(folder: &Path) -> String {
+    let path = folder.join("shell");
+    fs::write(&path, "#!/bin/sh\nshift\nexec $*\n").unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    text(&path).to_owned()
+}
+
+fn key_in(folder: &Path) -> PathBuf {
+    let path = folder.join("key");
+    fs::write(&path, "a key of enough characters\n").unwrap();
+    path
+}
+
+/// A listener in a process of its own, once it hears.
+fn listening(port: u16, key: &Path, arguments: &[&str]) -> Process {
+    let address = format!("127.0.0.1:{port}");
+    let listener = Command::new(BRAID)
+        .arg("pool")
+        .args(arguments)
+        .args(["--serve", &address, "--key", text(key)])
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let until = Instant::now() + Duration::from_secs(20);
+    while TcpStream::connect(&address).is_err() {
+        assert!(Instant::now() < until, "nobody listens");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Process(listener)
+}
+
 impl Scene {
     fn new(big: usize) -> Scene {
         let folder = tempfile::tempdir().unwrap();
@@ -69,38 +101,16 @@ impl Scene {
         taken["snapshots"][0]["snapshot"].as_str().unwrap().into()
     }
 
-    /// A remote shell that stays on this computer.
     fn shell(&self) -> String {
-        let path = self.folder.path().join("shell");
-        fs::write(&path, "#!/bin/sh\nshift\nexec $*\n").unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-        text(&path).to_owned()
+        shell_in(self.folder.path())
     }
 
     fn key(&self) -> PathBuf {
-        let path = self.folder.path().join("key");
-        fs::write(&path, "a key of enough characters\n").unwrap();
-        path
+        key_in(self.folder.path())
     }
 
-    /// A listener in a process of its own.
     fn listen(&self, port: u16) -> Process {
-        let address = format!("127.0.0.1:{port}");
-        let key = self.key();
-        let arguments = ["--serve", &address, "--key", text(&key), "--into"];
-        let listener = Command::new(BRAID)
-            .args(["pool", "replicate"])
-            .args(arguments)
-            .arg(&self.replicas)
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let until = Instant::now() + Duration::from_secs(20);
-        while TcpStream::connect(&address).is_err() {
-            assert!(Instant::now() < until, "nobody listens");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        Process(listener)
+        listening(port, &self.key(), &["replicate", "--into", text(&self.replicas)])
     }
 
     /// As after a crash of the system: only the checkpoint that was made when
@@ -586,5 +596,78 @@ fn a_folder_without_btrfs_keeps_the_streams() {
         let output = braid(&["restore", text(&stored(3)), "--to", text(&back.with_file_name("x"))]);
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && said.contains("isn't there"), "{said}");
+    });
+}
+
+/// A system of another computer: fetched by ssh with a break, and from a listener that gives nothing
+/// else.
+#[test]
+fn a_system_comes_from_another_computer() {
+    in_private_mounts("a_system_comes_from_another_computer", || {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = |name| Btrfs::new(folder.path(), name, ByteSize::from_bytes(2 << 30));
+        let (old, new, other) = (disk("old"), disk("new"), disk("other"));
+        let root = old.subvolume("@");
+        let home = old.subvolume("@/my home");
+        fill(&home, 5, 30 << 20);
+        fs::create_dir(root.join("etc")).unwrap();
+        let id =
+            |btrfs: &Btrfs| json(&["clone", text(&btrfs.path), text(&other.path), "--dry-run"]);
+        fs::write(root.join("etc/fstab"), "UUID=x / btrfs subvol=@ 0 0\n").unwrap();
+        let uuid = id(&old)["from"].as_str().unwrap().to_owned();
+        fs::write(root.join("etc/fstab"), format!("UUID={uuid} / btrfs subvol=@ 0 0\n")).unwrap();
+        let (boot, new_boot) = (folder.path().join("boot"), folder.path().join("new boot"));
+        for path in [&boot, &new_boot] {
+            fs::create_dir(path).unwrap();
+        }
+        fs::write(boot.join("kernel"), "x").unwrap();
+
+        let shell = shell_in(folder.path());
+        let from = format!("elsewhere:{}", text(&old.path));
+        let clone = ["clone", "--rsh", &shell, "--remote-braid", BRAID, &from, text(&new.path)];
+        let beside = ["--beside", text(&boot), text(&new_boot)];
+        let to_new = [&clone[..], &beside].concat();
+        assert_eq!(json(&[&to_new[..], &["--dry-run"]].concat())["from"], uuid.as_str());
+        let mut killed = Process(
+            Command::new(BRAID)
+                .arg("pool")
+                .args(&to_new)
+                .args(["--yes", "--limit", "60Mbit"])
+                .stdout(Stdio::null())
+                .spawn()
+                .unwrap(),
+        );
+        let part = new.path.join(".braid-clone/.braid-replica.part/big");
+        let until = Instant::now() + Duration::from_secs(60);
+        while fs::metadata(&part).map_or(0, |about| about.len()) < 8 << 20 {
+            assert!(Instant::now() < until, "it doesn't get on");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        killed.end();
+        let cloned = json(&[&to_new[..], &["--yes"]].concat());
+        assert_eq!(cloned["rewritten"], serde_json::json!(["@/etc/fstab"]), "{cloned}");
+        let is_same = |new: &Btrfs| {
+            let copy = new.path.join("@/my home");
+            assert_eq!(json(&["verify", text(&home), text(&copy)])["same"], true);
+            let fstab = fs::read_to_string(new.path.join("@/etc/fstab")).unwrap();
+            assert!(fstab.contains(" / btrfs") && !fstab.contains(&uuid), "{fstab}");
+        };
+        is_same(&new);
+        assert_eq!(fs::read_to_string(new_boot.join("kernel")).unwrap(), "x");
+        assert!(!old.path.join(".braid-clone").exists(), "the old system is changed");
+
+        let (port, key) = (free_port(), key_in(folder.path()));
+        let _listener = listening(port, &key, &["clone", text(&old.path)]);
+        let from = format!("tcp://127.0.0.1:{port}");
+        let clone = ["clone", &from, text(&other.path), "--key", text(&key), "--yes"];
+        let refused = failure(&[&clone[..], &beside].concat());
+        assert!(refused.contains("takes no part in booting"), "{refused}");
+        let refused = failure(&["replicate", "--key", text(&key), &from, text(&new.path)]);
+        assert!(refused.contains("only offers its system"), "{refused}");
+        // What the refused one began is gone on with.
+        json(&clone);
+        is_same(&other);
+        let again = failure(&clone);
+        assert!(again.contains("isn't empty"), "{again}");
     });
 }

@@ -130,21 +130,21 @@ impl Signatures {
         if !partitions.is_empty()
             && !contents.iter().any(|content| matches!(content, Content::PartitionTable { .. }))
         {
-            contents.push(table("unknown", partitions));
+            contents.push(table("unknown", partitions, None));
         }
         contents
     }
 }
 
-fn table(kind: &str, partitions: &[String]) -> Content {
-    Content::PartitionTable { kind: kind.to_owned(), partitions: partitions.to_vec() }
+fn table(kind: &str, partitions: &[String], uuid: Option<String>) -> Content {
+    Content::PartitionTable { kind: kind.to_owned(), partitions: partitions.to_vec(), uuid }
 }
 
 impl Signature {
     fn content(&self, partitions: &[String]) -> Content {
         let (label, uuid) = (self.label.clone(), self.uuid.clone());
         match Meaning::of(&self.kind, self.usage.as_deref()) {
-            Meaning::Table(kind) => table(kind, partitions),
+            Meaning::Table(kind) => table(kind, partitions, uuid),
             Meaning::Swap => Content::Swap { label },
             Meaning::Member(family) => Content::Member { family, name: label, uuid },
             Meaning::Filesystem => Content::Filesystem { kind: self.kind.clone(), label, uuid },
@@ -223,13 +223,13 @@ mod tests {
             &[("gpt", Some(blkid::PARTITION_TABLE)), ("gpt", None), ("PMBR", None)],
             &partitions,
         );
-        assert_eq!(found, [table("gpt", &partitions)]);
+        assert_eq!(found, [table("gpt", &partitions, None)]);
     }
 
     #[test]
     fn partitions_that_the_kernel_sees_make_a_table_whatever_the_tools_say() {
         let partitions = ["/dev/sda1".to_owned()];
-        assert_eq!(contents(&[], &partitions), [table("unknown", &partitions)]);
+        assert_eq!(contents(&[], &partitions), [table("unknown", &partitions, None)]);
     }
 
     #[test]

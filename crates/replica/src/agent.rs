@@ -2,6 +2,7 @@
 //! starts: it speaks the protocol on its standard input and output.
 
 use crate::archive;
+use crate::clone;
 use crate::error::Error;
 use crate::exact_path::ExactPath;
 use crate::manifest::{self, Manifest};
@@ -26,6 +27,8 @@ pub enum Allowed {
     Into(PathBuf),
     /// To send what is below this folder, and to tell what is there.
     From(PathBuf),
+    /// To clone the system that this path is of, and nothing else.
+    System(PathBuf),
 }
 
 /// Does what the other end asks for.
@@ -45,14 +48,14 @@ pub fn serve(mut link: Link, allowed: &Allowed) -> Result<(), Error> {
         other => return refuse(&mut link, unexpected(&Frame::Message(other))),
     };
     match work {
-        Work::Sink { .. } if matches!(allowed, Allowed::From(_)) => {
+        Work::Sink { .. } if matches!(allowed, Allowed::From(_) | Allowed::System(_)) => {
             refuse(&mut link, allowed.refusal())
         }
         Work::Sink { folder } => match allowed.place(&folder) {
             Ok(folder) => sink::serve(&mut link, &folder, &Watch::default()).map(drop),
             Err(error) => refuse(&mut link, error),
         },
-        Work::Source { .. } if matches!(allowed, Allowed::Into(_)) => {
+        Work::Source { .. } if matches!(allowed, Allowed::Into(_) | Allowed::System(_)) => {
             refuse(&mut link, allowed.refusal())
         }
         Work::Source { selection, limit } => match allowed.place(&selection.path) {
@@ -68,6 +71,11 @@ pub fn serve(mut link: Link, allowed: &Allowed) -> Result<(), Error> {
             Ok(folder) => tell_manifest(&mut link, &folder),
             Err(error) => refuse(&mut link, error),
         },
+        Work::Clone(work) => match allowed {
+            Allowed::All => clone::serve(link, work, None),
+            Allowed::System(path) => clone::serve(link, work, Some(path)),
+            _ => refuse(&mut link, allowed.refusal()),
+        },
         Work::Stored { folder, read } => match allowed.place(&folder) {
             Ok(folder) => tell_stored(&mut link, &folder, read.as_deref()),
             Err(error) => refuse(&mut link, error),
@@ -81,6 +89,7 @@ impl Allowed {
         let asked = asked.as_path();
         match self {
             Allowed::All => Ok(asked.to_owned()),
+            Allowed::System(_) => Err(self.refusal()),
             Allowed::Into(folder) | Allowed::From(folder) => {
                 let inside = asked.strip_prefix("/").unwrap_or(asked);
                 let is_plain = |part| matches!(part, std::path::Component::Normal(_));
@@ -95,6 +104,7 @@ impl Allowed {
     fn refusal(&self) -> Error {
         let text = match self {
             Allowed::From(_) => "this listener only sends what is in its folder",
+            Allowed::System(_) => "this listener only offers its system to be cloned",
             _ => "this listener only takes replicas into its folder",
         };
         Error::Refused(text.to_owned())

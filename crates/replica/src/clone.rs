@@ -4,34 +4,47 @@
 //! stays shared; then they are put where they were, the default subvolume is
 //! set, and what names the old filesystem's UUID is rewritten in the system
 //! that will boot. The old system isn't changed, and the two filesystems never
-//! have the same UUID.
+//! have the same UUID. The old one may be on another computer: all that is
+//! written is written here.
 
 mod beside;
 mod boot;
+mod forget;
 mod fstab;
 mod layout;
 mod mount;
 mod nest;
+mod old;
 mod transfer;
 
 pub use beside::OldBeside;
-pub use boot::BootStep;
+pub use boot::{BootStep, Identity};
+pub use forget::{Forgotten, forget};
 pub use layout::{Layout, Part};
 pub use mount::mount_privately;
+pub(crate) use old::serve;
+pub use old::{Asked, CloneWork, OldSystem};
 
 use crate::error::Error;
 use crate::exact_path::ExactPath;
+use crate::replicate::{Connector, Place};
 use crate::source::Manner;
 use crate::subvolume;
 use braid_pool::uuid::Uuid;
-use mount::{Beside, TopLevel, is_encrypted};
+use mount::{Beside, TopLevel};
+use old::Old;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// What is cloned to where.
 pub struct SystemClone {
-    /// Any path on the old filesystem: `/`.
-    pub from: PathBuf,
+    /// Any path on the old filesystem: `/`; here or on another computer.
+    pub from: Place,
+    /// How that is reached.
+    pub connector: Connector,
+    /// How often in a row a broken connection is made anew without getting on.
+    pub retries: u32,
     /// Where the new filesystem, an empty btrfs, is mounted, or its device.
     pub to: PathBuf,
     /// The subvolume that holds the system, by its path from the top level, if
@@ -40,7 +53,7 @@ pub struct SystemClone {
     /// Subvolumes that stay behind, with all below them.
     pub skip: Vec<PathBuf>,
     /// Filesystems of other kinds that belong to the system (the ESP, `/boot`), old and new: where
-    /// they are mounted, or their devices.
+    /// they are mounted, or their devices, each at its end.
     pub beside: Vec<(PathBuf, PathBuf)>,
     /// The disk that a BIOS shall be able to start.
     pub boot_disk: Option<PathBuf>,
@@ -69,19 +82,6 @@ pub struct Plan {
     pub encrypted: bool,
 }
 
-/// What a system needs of a new disk.
-#[derive(Clone, Debug)]
-pub struct OldSide {
-    /// Its filesystems of other kinds that take part in booting.
-    pub beside: Vec<OldBeside>,
-    /// What its fstab names and that doesn't go over.
-    pub warnings: Vec<String>,
-    /// How full the btrfs is.
-    pub used_bytes: u64,
-    /// The btrfs is on an encrypted device.
-    pub encrypted: bool,
-}
-
 /// What was done.
 #[derive(Clone, Debug, Serialize)]
 pub struct Cloned {
@@ -103,25 +103,40 @@ impl SystemClone {
     /// One isn't btrfs, both are the same, the new one isn't empty, or the
     /// system's subvolume can't be found.
     pub fn plan(&self) -> Result<Plan, Error> {
-        let (from, to) = (TopLevel::mount(&self.from)?, TopLevel::mount(&self.to)?);
-        self.plan_between(&from, &to)
+        let to = TopLevel::mount(&self.to)?;
+        self.plan_between(self.old()?.look(&self.asked(false))?, &to).map(|(plan, _)| plan)
     }
 
-    fn plan_between(&self, from: &TopLevel, to: &TopLevel) -> Result<Plan, Error> {
-        if from.filesystem == to.filesystem {
+    fn old(&self) -> Result<Old<'_>, Error> {
+        Old::at(&self.from, &self.connector)
+    }
+
+    fn asked(&self, find_beside: bool) -> Asked {
+        let exact = |path: &PathBuf| ExactPath::from(path.as_path());
+        Asked {
+            from: self.from.path().into(),
+            root: self.root.as_ref().map(exact),
+            skip: self.skip.iter().map(exact).collect(),
+            beside: self.beside.iter().map(|(old, _)| exact(old)).collect(),
+            find_beside,
+            boot_disk: self.boot_disk.as_ref().map(exact),
+        }
+    }
+
+    fn plan_between(&self, old: OldSystem, to: &TopLevel) -> Result<(Plan, OldSystem), Error> {
+        if old.filesystem == to.filesystem {
             return Err(Error::Refused(format!(
                 "{} and {} are the same filesystem {}; if one is a copy of the other's disk, give \
                  it its own UUID first: btrfstune -u",
-                self.from.display(),
+                self.from,
                 self.to.display(),
-                from.filesystem
+                old.filesystem
             )));
         }
-        let layout = Layout::read(from, &self.skip)?;
         let there = Layout::read(to, &[])?;
         let is_ours = |part: &Part| part.path.as_path().starts_with(transfer::STAGING);
         if let Some(part) = there.parts.iter().find(|part| !is_ours(part) && part.id != 5) {
-            let same = layout.parts.iter().any(|ours| ours.path == part.path);
+            let same = old.parts.iter().any(|ours| ours.path == part.path);
             if !same || !to.path().join(transfer::STAGING).exists() {
                 return Err(Error::Refused(format!(
                     "{} isn't empty: the subvolume {} is there",
@@ -130,51 +145,42 @@ impl SystemClone {
                 )));
             }
         }
-        let root = layout.root(from, self.root.as_deref())?;
-        let has_esp = !self.beside.is_empty();
-        let system = from.path().join(root.as_path());
-        let boot = boot::steps(&system, has_esp, self.boot_disk.as_deref());
-        let default = layout.default_path();
-        Ok(Plan {
-            from: from.filesystem,
+        let plan = Plan {
+            from: old.filesystem,
             to: to.filesystem,
-            parts: layout.parts,
-            root,
-            default,
-            boot,
-            encrypted: is_encrypted(from.filesystem),
-        })
+            parts: old.parts.clone(),
+            root: old.root.clone(),
+            default: old.default.clone(),
+            boot: old.boot.clone(),
+            encrypted: old.encrypted,
+        };
+        Ok((plan, old))
     }
 
-    /// What the system in the old filesystem has beside it, and how many bytes are in it.
+    /// What the system in the old filesystem has beside it, how many bytes are in it, and so on.
     ///
     /// # Errors
-    /// It isn't btrfs, or the system's subvolume can't be found.
-    pub fn old_side(&self) -> Result<OldSide, Error> {
-        let from = TopLevel::mount(&self.from)?;
-        let root = Layout::read(&from, &self.skip)?.root(&from, self.root.as_deref())?;
-        let system = from.path().join(root.as_path());
-        Ok(OldSide {
-            beside: beside::of_system(&system)?,
-            warnings: beside::left_behind(&system, from.filesystem)?,
-            used_bytes: beside::used_bytes(from.path())?,
-            encrypted: is_encrypted(from.filesystem),
-        })
+    /// It isn't btrfs, can't be reached, or the system's subvolume can't be found.
+    pub fn old_side(&self) -> Result<OldSystem, Error> {
+        self.old()?.look(&self.asked(true))
     }
 
-    /// Does it; interrupted, it goes on when it is done again.
+    /// Does it; interrupted, it goes on when it is done again. `broke` is told of each connection
+    /// that broke before it is made anew.
     ///
     /// # Errors
     /// As of [`SystemClone::plan`]; something can't be read or written; a command that makes it
     /// boot fails.
-    pub fn carry_out(&self) -> Result<Cloned, Error> {
-        let (from, to) = (TopLevel::mount(&self.from)?, TopLevel::mount(&self.to)?);
-        let plan = self.plan_between(&from, &to)?;
+    pub fn carry_out(&self, mut broke: impl FnMut(&Error, Duration)) -> Result<Cloned, Error> {
+        let (old, to) = (self.old()?, TopLevel::mount(&self.to)?);
+        let (plan, system) = self.plan_between(old.look(&self.asked(false))?, &to)?;
         let mut beside = vec![];
-        for (old, new) in &self.beside {
-            beside.push((Beside::open(old)?, Beside::open(new)?));
+        for (_, new) in &self.beside {
+            beside.push(Beside::open(new)?);
         }
-        let stream_bytes = transfer::transfer(&from, &to, &plan.parts, &self.manner)?;
+        let staging = to.path().join(transfer::STAGING);
+        let stream_bytes =
+            old.send(&plan.parts, &staging, &self.manner, self.retries, &mut broke)?;
         let ids = nest::nest(&to, &plan.parts)?;
         let new_id = |path: &ExactPath| {
             let part = plan.parts.iter().find(|part| part.path == *path);
@@ -182,38 +188,35 @@ impl SystemClone {
         };
         subvolume::set_default(to.file(), new_id(&plan.default))
             .map_err(|e| Error::io("setting the default subvolume of", &self.to, e))?;
-        let system = to.path().join(plan.root.as_path());
-        let places = beside::places(&system, &beside)?;
+        let root = to.path().join(plan.root.as_path());
+        let places = beside::places(&root, &system.beside, &beside)?;
         let mut changes = boot::Changes::new(plan.from, plan.to, ids);
-        changes.note_partitions(&from.device()?, &to.device()?)?;
-        for (old, new) in &beside {
-            changes.copy_beside(old, new)?;
+        changes.note_partitions(system.partition, Identity::of(&to.device()?)?.partition);
+        for (((path, _), id), new) in self.beside.iter().zip(&system.beside).zip(&beside) {
+            old.copy_beside(path, new)?;
+            changes.note_beside(path, id, new)?;
         }
-        changes.rewrite_system(&system)?;
+        changes.rewrite_system(&root)?;
         for part in plan.parts.iter().filter(|part| part.is_for_boot(plan.root.as_path())) {
             changes.rewrite_boot(&to.path().join(part.path.as_path()))?;
         }
-        for (_, new) in &beside {
+        for new in &beside {
             changes.rewrite_boot(new.path())?;
             boot::be_found(new.path())?;
         }
         if self.finish {
-            let mounted: Vec<(&Path, &Path)> = beside
-                .iter()
-                .zip(&places)
-                .map(|((_, new), at)| (new.path(), at.as_path()))
-                .collect();
-            boot::finish(&system, &mounted, &plan.boot)?;
+            let mounted: Vec<(&Path, &Path)> =
+                beside.iter().zip(&places).map(|(new, at)| (new.path(), at.as_path())).collect();
+            boot::finish(&root, &mounted, &plan.boot)?;
         }
         nest::make_read_only(&to, &plan.parts)?;
-        for top in [&from, &to] {
-            subvolume::sync(top.file()).map_err(|e| Error::io("writing out", top.path(), e))?;
-        }
-        for (_, new) in &beside {
+        subvolume::sync(to.file()).map_err(|e| Error::io("writing out", to.path(), e))?;
+        for new in &beside {
             new.sync()?;
         }
         // What was staged tells a second try that the first one began: it goes last.
-        transfer::clean(&from, &to)?;
+        old.clean()?;
+        transfer::clean(&to)?;
         let top = to.path().to_owned();
         let shown = |path: &Path| ExactPath::from(path.strip_prefix(&top).unwrap_or(path));
         Ok(Cloned {

@@ -2,10 +2,10 @@
 
 use crate::error::Error;
 use std::ffi::CString;
-use std::io;
+use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 
 /// Copies a file or folder; `to` becomes what `from` is. cp(1) keeps all that
 /// a file has: owners, times, attributes, holes and hard links, and shares data
@@ -32,6 +32,80 @@ fn cp(options: &[&str], from: &Path, to: &Path) -> Result<(), Error> {
     }
     let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     Err(Error::Refused(format!("{why}; what was copied is in {}", to.display())))
+}
+
+/// Gives what is in a folder piece by piece, as tar(1) packs it; without what is mounted inside.
+pub(crate) fn pack(
+    folder: &Path,
+    mut take: impl FnMut(Vec<u8>) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let options = ["--create", "--file=-", "--one-file-system", "--xattrs", "--acls", "--sparse"];
+    let mut tar = tar(&options, folder).arg(".").stdout(Stdio::piped()).spawn().map_err(started)?;
+    let io = |error| Error::io("packing", folder, error);
+    let mut packed = match tar.stdout.take() {
+        Some(out) => out,
+        None => return Err(io(io::ErrorKind::BrokenPipe.into())),
+    };
+    let mut all = || loop {
+        let mut piece = vec![0; PIECE];
+        match packed.read(&mut piece).map_err(io)? {
+            0 => return Ok(()),
+            length => piece.truncate(length),
+        }
+        take(piece)?;
+    };
+    let taken = all();
+    drop(packed);
+    ended(tar, taken, folder)
+}
+
+/// The opposite: `fill` gives the pieces. A filesystem without owners (FAT) gets none.
+pub(crate) fn unpack(
+    folder: &Path,
+    has_owners: bool,
+    fill: impl FnOnce(&mut dyn FnMut(&[u8]) -> Result<(), Error>) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let kept =
+        ["--preserve-permissions", "--same-owner", "--xattrs", "--xattrs-include=*", "--acls"];
+    let dropped = ["--no-same-permissions", "--no-same-owner", "--no-xattrs", "--no-acls"];
+    let manner = if has_owners { &kept[..] } else { &dropped };
+    let options = [&["--extract", "--file=-"], manner].concat();
+    let mut tar = tar(&options, folder).stdin(Stdio::piped()).spawn().map_err(started)?;
+    let io = |error| Error::io("unpacking into", folder, error);
+    let mut into = tar.stdin.take();
+    let filled = fill(&mut |piece| match &mut into {
+        Some(into) => into.write_all(piece).map_err(io),
+        None => Err(io(io::ErrorKind::BrokenPipe.into())),
+    });
+    drop(into);
+    ended(tar, filled, folder)
+}
+
+/// A pipe's size.
+const PIECE: usize = 64 << 10;
+
+fn tar(options: &[&str], folder: &Path) -> Command {
+    let mut command = Command::new("tar");
+    command.env("LC_ALL", "C").args(options).arg("--numeric-owner").arg("--directory").arg(folder);
+    command.stdin(Stdio::null());
+    command
+}
+
+fn started(error: io::Error) -> Error {
+    Error::Io { doing: "starting tar".to_owned(), error }
+}
+
+/// Waits for it; what broke the talk with it tells more than its own end.
+fn ended(mut tar: Child, talk: Result<(), Error>, folder: &Path) -> Result<(), Error> {
+    if let Err(Error::Connection(_) | Error::Remote(_)) = &talk {
+        let _ = tar.kill();
+    }
+    let status = tar.wait().map_err(|e| Error::io("waiting for tar in", folder, e))?;
+    talk?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(Error::Refused(format!("tar failed in {} ({status})", folder.display()))),
+    }
 }
 
 /// rename(2) that replaces nothing.

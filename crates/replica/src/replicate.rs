@@ -52,33 +52,15 @@ impl Replication {
     /// # Errors
     /// Both ends are remote; as of [`source::serve`] and [`sink::serve`].
     pub fn run(&self, mut broke: impl FnMut(&Error, Duration)) -> Result<Outcome, Error> {
-        let (mut reconnects, mut in_vain) = (0, 0);
-        let mut pause = PAUSE.0;
-        loop {
-            let before = self.manner.watch.moved.load(Ordering::Relaxed);
-            match self.once() {
-                Ok(mut report) => {
-                    let completed = self.manner.watch.sent();
-                    if !completed.is_empty() {
-                        // Some in tries whose connection broke later.
-                        report.snapshots = completed;
-                    }
-                    return Ok(Outcome { report, reconnects });
-                }
-                Err(error) if error.is_passing() => {
-                    let got_on = self.manner.watch.moved.load(Ordering::Relaxed) != before;
-                    (in_vain, pause) = if got_on { (0, PAUSE.0) } else { (in_vain + 1, pause) };
-                    if in_vain > self.retries || self.retries == 0 {
-                        return Err(error);
-                    }
-                    reconnects += 1;
-                    broke(&error, pause);
-                    thread::sleep(pause);
-                    pause = (pause * 2).min(PAUSE.1);
-                }
-                Err(error) => return Err(error),
-            }
+        let watch = &self.manner.watch;
+        let (mut report, reconnects) =
+            while_it_gets_on(self.retries, watch, &mut broke, || self.once())?;
+        let completed = watch.sent();
+        if !completed.is_empty() {
+            // Some in tries whose connection broke later.
+            report.snapshots = completed;
         }
+        Ok(Outcome { report, reconnects })
     }
 
     fn once(&self) -> Result<Report, Error> {
@@ -124,6 +106,36 @@ impl Replication {
         let mut connected = self.connector.connect(place)?;
         connected.link.say(Message::Open(Open { protocol: PROTOCOL, work }))?;
         Ok(connected)
+    }
+}
+
+/// Tries again as long as the connection breaks, and not `retries` times in a row without getting
+/// on; `broke` is told of each before. Says how often it was made anew.
+pub(crate) fn while_it_gets_on<T>(
+    retries: u32,
+    watch: &Watch,
+    broke: &mut dyn FnMut(&Error, Duration),
+    mut once: impl FnMut() -> Result<T, Error>,
+) -> Result<(T, u32), Error> {
+    let (mut reconnects, mut in_vain) = (0, 0);
+    let mut pause = PAUSE.0;
+    loop {
+        let before = watch.moved.load(Ordering::Relaxed);
+        match once() {
+            Ok(done) => return Ok((done, reconnects)),
+            Err(error) if error.is_passing() => {
+                let got_on = watch.moved.load(Ordering::Relaxed) != before;
+                (in_vain, pause) = if got_on { (0, PAUSE.0) } else { (in_vain + 1, pause) };
+                if in_vain > retries || retries == 0 {
+                    return Err(error);
+                }
+                reconnects += 1;
+                broke(&error, pause);
+                thread::sleep(pause);
+                pause = (pause * 2).min(PAUSE.1);
+            }
+            Err(error) => return Err(error),
+        }
     }
 }
 

@@ -2,7 +2,8 @@
 
 use braid_loop_disks::{Btrfs, fill, in_private_mounts, run};
 use braid_pool::uuid::Uuid;
-use braid_replica::clone::{Cloned, SystemClone};
+use braid_replica::clone::{Cloned, SystemClone, forget};
+use braid_replica::replicate::{Connector, Place};
 use braid_replica::source::Manner;
 use braid_replica::{manifest, subvolume};
 use braid_units::ByteSize;
@@ -20,7 +21,9 @@ fn filesystem(path: &Path) -> Uuid {
 
 fn clone(from: &Path, to: &Path) -> SystemClone {
     SystemClone {
-        from: from.to_owned(),
+        from: Place::Local(from.to_owned()),
+        connector: Connector::default(),
+        retries: 0,
         to: to.to_owned(),
         root: None,
         skip: vec![],
@@ -121,7 +124,7 @@ fn opensuse_boots_from_its_snapshot_and_keeps_its_others() {
         }
         run("btrfs", &["subvolume", "set-default", root.to_str().unwrap()]);
 
-        let cloned = clone(&old.path, &new.path).carry_out().unwrap();
+        let cloned = clone(&old.path, &new.path).carry_out(|_, _| {}).unwrap();
         assert_cloned(&old.path, &new.path, &cloned);
         // Snapshots share their data: it didn't go over three times.
         assert!(cloned.stream_bytes < 25 << 20, "{}", cloned.stream_bytes);
@@ -176,7 +179,7 @@ fn ubuntu_and_fedora_go_over_and_a_clone_is_refused_where_it_would_harm() {
             let path = first.path.join(format!("s{number}"));
             run("btrfs", &["-q", "subvolume", "delete", path.to_str().unwrap()]);
         }
-        let cloned = clone(&ubuntu.path, &first.path).carry_out().unwrap();
+        let cloned = clone(&ubuntu.path, &first.path).carry_out(|_, _| {}).unwrap();
         assert_cloned(&ubuntu.path, &first.path, &cloned);
         let new_id = subvolume::open(&first.path.join("@")).unwrap().1.id;
         assert_ne!(new_id, id);
@@ -185,13 +188,78 @@ fn ubuntu_and_fedora_go_over_and_a_clone_is_refused_where_it_would_harm() {
         assert!(!ubuntu.path.join(".braid-clone").exists());
 
         let second = btrfs(folder.path(), "second");
-        let cloned = clone(&fedora.path, &second.path).carry_out().unwrap();
+        let cloned = clone(&fedora.path, &second.path).carry_out(|_, _| {}).unwrap();
         assert_cloned(&fedora.path, &second.path, &cloned);
         assert_eq!(cloned.rewritten.len(), 3, "{:?}", cloned.rewritten);
 
-        let full = clone(&ubuntu.path, &second.path).carry_out().unwrap_err().to_string();
+        let full = clone(&ubuntu.path, &second.path).carry_out(|_, _| {}).unwrap_err().to_string();
         assert!(full.contains("isn't empty"), "{full}");
-        let same = clone(&ubuntu.path, &root).carry_out().unwrap_err().to_string();
+        let same = clone(&ubuntu.path, &root).carry_out(|_, _| {}).unwrap_err().to_string();
         assert!(same.contains("the same filesystem"), "{same}");
+    });
+}
+
+/// The boot steps run in the new system, which sees itself as when it has booted; where one fails, all that was put into
+/// the new filesystem can be taken back, and nothing else is.
+#[test]
+fn boot_steps_run_in_the_new_system_and_what_failed_is_taken_back() {
+    const NAME: &str = "boot_steps_run_in_the_new_system_and_what_failed_is_taken_back";
+    in_private_mounts(NAME, || {
+        let folder = tempfile::tempdir().unwrap();
+        let (old, new) = (btrfs(folder.path(), "old"), btrfs(folder.path(), "new"));
+        let uuid = filesystem(&old.path);
+        let root = old.subvolume("@");
+        old.subvolume("@/home");
+        let install_shell = "for program in /bin/bash /bin/mount /bin/cat /bin/ls; do \
+            cp -L --parents $program $(ldd $program | grep -o '/[^ )]*') $0; done; ln -s bash $0/bin/sh";
+        run("bash", &["-c", install_shell, root.to_str().unwrap()]);
+        let fstab = "UUID=@ / btrfs subvol=@ 0 1\nUUID=@ /home btrfs subvol=@/home 0 2\n";
+        install(&root, uuid, fstab, &["boot/grub/grub.cfg"], &[]);
+        let tool = |text: &str| {
+            let path = root.join("usr/sbin/update-initramfs");
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, format!("#!/bin/bash\n{text}\n")).unwrap();
+            run("chmod", &["+x", path.to_str().unwrap()]);
+        };
+        let esp = folder.path().join("esp");
+        let new_esp = folder.path().join("new esp");
+        for path in [&esp, &new_esp] {
+            fs::create_dir(path).unwrap();
+        }
+        fs::write(esp.join("loader"), "x").unwrap();
+        let mut to_new = clone(&old.path, &new.path);
+        to_new.beside = vec![(esp, new_esp.clone())];
+        to_new.finish = true;
+
+        tool("exit 3");
+        let default = default_path(&new.path);
+        let failed = to_new.carry_out(|_, _| {}).unwrap_err().to_string();
+        assert!(failed.contains("update-initramfs -u -k all (initramfs) failed"), "{failed}");
+        assert!(old.path.join(".braid-clone").exists() && new.path.join("@/home").exists());
+        let mine = new.subvolume("mine");
+        let (from, connector) = (Place::Local(old.path.clone()), Connector::default());
+        let take_back = |carry_out| forget(&from, Some(&new.path), &connector, carry_out).unwrap();
+        assert_eq!(take_back(false).deleted.len(), 2);
+        assert!(new.path.join("@/home").exists());
+        assert_eq!(take_back(true).deleted.len(), 2);
+        assert_eq!(subvolumes(&new.path), [(PathBuf::from("mine"), false)]);
+        assert_eq!(default_path(&new.path), default);
+        assert!(!old.path.join(".braid-clone").exists() && !new.path.join(".braid-clone").exists());
+        assert_eq!(subvolumes(&old.path).len(), 2, "the old system is changed");
+        run("btrfs", &["-q", "subvolume", "delete", mine.to_str().unwrap()]);
+
+        tool("{ echo $*; cat /proc/self/comm; ls /dev/null /home /boot; } > /told");
+        fs::write(old.path.join("@/home/me"), "x").unwrap();
+        let cloned = to_new.carry_out(|_, _| {}).unwrap();
+        let told = text(new.path.join("@/told"));
+        assert!(told.starts_with("-u -k all\ncat\n"), "{told}");
+        assert!(
+            told.contains("/dev/null") && told.contains("loader") && told.contains("me"),
+            "{told}"
+        );
+        assert!(!root.join("told").exists() && cloned.plan.boot.len() == 1);
+        // A complete one stays.
+        assert_eq!(take_back(true).deleted, []);
+        assert!(new.path.join("@/home/me").exists());
     });
 }

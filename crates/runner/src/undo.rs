@@ -51,6 +51,9 @@ fn collect(condition: &Condition, made: &mut Vec<Uuid>) {
         | Condition::BtrfsMember { uuid, .. }
         | Condition::ArrayIs { uuid, .. }
         | Condition::ArrayMember { uuid, .. } => made.push(*uuid),
+        Condition::Tagged { tag, value, .. } if tag == "PTUUID" => {
+            made.extend(value.parse::<Uuid>())
+        }
         Condition::Any(some) => some.iter().for_each(|each| collect(each, made)),
         _ => {}
     }

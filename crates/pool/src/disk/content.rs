@@ -20,6 +20,9 @@ pub enum Content {
         kind: String,
         /// Paths of the partitions in it.
         partitions: Vec<String>,
+        /// By what it is told from others, if it has that.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        uuid: Option<String>,
     },
     /// A member of something that several devices make.
     Member {
@@ -118,10 +121,10 @@ impl fmt::Display for Content {
                 write!(f, "{kind} filesystem")?;
                 named(f, label, uuid)
             }
-            Content::PartitionTable { kind, partitions } if partitions.is_empty() => {
+            Content::PartitionTable { kind, partitions, .. } if partitions.is_empty() => {
                 write!(f, "empty {kind} partition table")
             }
-            Content::PartitionTable { kind, partitions } => {
+            Content::PartitionTable { kind, partitions, .. } => {
                 write!(f, "{kind} partition table with {}", partitions.join(", "))
             }
             Content::Member { family, name, uuid } => {

@@ -26,6 +26,8 @@ pub struct NewSystemDisk {
     pub from: String,
     /// The program that copies the system, and its arguments.
     pub copy: (String, Vec<CopyArg>),
+    /// What the same program is told to take away what an interrupted copy left in the old system.
+    pub forget: Vec<String>,
 }
 
 /// An argument of the program that copies the system.
@@ -236,13 +238,14 @@ fn copy(new: &NewSystemDisk, claim: &Claim) -> Step {
         CopyArg::Disk => claim.path().to_owned(),
         CopyArg::Partition(number) => node(claim.path(), *number),
     });
+    let forget = Action::Run(Argv::new(program, new.forget.iter().cloned()));
     Step {
         name: "copy".to_owned(),
         says: "copy the system, and make it name the new disk".to_owned(),
         before: vec![],
         action: Action::Run(Argv::new(program, args)),
         after: vec![],
-        undo: Undo::Nothing,
+        undo: Undo::By(vec![forget]),
     }
 }
 
@@ -271,6 +274,7 @@ mod tests {
             needs_bytes,
             warnings: vec![],
             from: "/".to_owned(),
+            forget: vec!["--forget".to_owned()],
             copy: ("copy".to_owned(), vec![CopyArg::Partition(3), CopyArg::Text("{1}".to_owned())]),
         }
     }

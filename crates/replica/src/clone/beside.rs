@@ -5,13 +5,14 @@ use super::fstab::{Entry, stays_behind};
 use super::mount::Beside;
 use crate::error::Error;
 use braid_pool::uuid::Uuid;
+use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// One of the old system's.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OldBeside {
     /// Where the system mounts it.
     pub at: String,
@@ -64,12 +65,11 @@ pub fn of_system(root: &Path) -> Result<Vec<OldBeside>, Error> {
     Ok(found)
 }
 
-/// Where the system in `root` mounts each of these.
-pub fn places(root: &Path, beside: &[(Beside, Beside)]) -> Result<Vec<PathBuf>, Error> {
+/// Where the system in `root`, whose fstab is still the old one's, mounts each of these.
+pub fn places(root: &Path, old: &[Identity], new: &[Beside]) -> Result<Vec<PathBuf>, Error> {
     let text = read_fstab(root)?;
     let mut places = vec![];
-    for (old, new) in beside {
-        let id = Identity::of(old.path())?;
+    for (id, new) in old.iter().zip(new) {
         let is_it = |entry: &Entry<'_>| {
             [&id.filesystem, &id.partition].into_iter().flatten().any(|id| entry.names(id))
         };

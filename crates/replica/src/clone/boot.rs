@@ -3,9 +3,8 @@
 use super::fstab;
 use super::mount::Beside;
 use crate::error::Error;
-use crate::files::{copy, copy_plain};
 use braid_pool::uuid::Uuid;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -13,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A command to run in the new system (chroot).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BootStep {
     /// What it is for.
     pub says: String,
@@ -184,33 +183,27 @@ impl Changes {
         }
     }
 
-    /// Copies what is on a filesystem beside the btrfs and notes both sides' UUIDs.
-    pub fn copy_beside(&mut self, old: &Beside, new: &Beside) -> Result<(), Error> {
-        match new.has_owners() {
-            true => copy(old.path(), new.path())?,
-            false => copy_plain(old.path(), new.path())?,
-        }
-        let (from, to) = (Identity::of(old.path())?, Identity::of(new.path())?);
-        match (from.filesystem, to.filesystem) {
-            (Some(old), Some(new)) if old != new => self.uuids.push((old, new)),
+    /// Notes both sides' UUIDs of a filesystem beside the btrfs, whose old one is at `path`.
+    pub fn note_beside(&mut self, path: &Path, from: &Identity, new: &Beside) -> Result<(), Error> {
+        let to = Identity::of(new.path())?;
+        match (&from.filesystem, &to.filesystem) {
+            (Some(old), Some(new)) if old != new => self.uuids.push((old.clone(), new.clone())),
             (Some(id), Some(_)) => self.warnings.push(format!(
                 "{} and its copy both have the UUID {id}; one of them needs another",
-                old.path().display()
+                path.display()
             )),
             _ => self.warnings.push(format!(
                 "the UUIDs of {} and its copy are unknown: look at etc/fstab",
-                old.path().display()
+                path.display()
             )),
         }
-        self.uuids.extend(from.partition.zip(to.partition).filter(|(old, new)| old != new));
+        self.note_partitions(from.partition.clone(), to.partition);
         Ok(())
     }
 
-    /// Notes the UUIDs of the partitions that hold the btrfs, where there is one on each side.
-    pub fn note_partitions(&mut self, old: &Path, new: &Path) -> Result<(), Error> {
-        let (from, to) = (Identity::of(old)?, Identity::of(new)?);
-        self.uuids.extend(from.partition.zip(to.partition).filter(|(old, new)| old != new));
-        Ok(())
+    /// Notes the UUIDs of the partitions that hold a filesystem, where there is one on each side.
+    pub fn note_partitions(&mut self, old: Option<String>, new: Option<String>) {
+        self.uuids.extend(old.zip(new).filter(|(old, new)| old != new));
     }
 
     /// The files of the system in `root`.
@@ -290,8 +283,8 @@ fn replaced(bytes: &[u8], old: &[u8], new: &[u8]) -> Vec<u8> {
 }
 
 /// By what a filesystem's device is named.
-#[derive(Default)]
-pub(super) struct Identity {
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
     /// What `UUID=` in fstab means.
     pub filesystem: Option<String>,
     /// What `PARTUUID=` means.

@@ -3,7 +3,7 @@ use super::transfer::STAGING;
 use crate::error::Error;
 use crate::exact_path::ExactPath;
 use crate::subvolume::{self, TOP_LEVEL};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
 /// The subvolumes of a system.
@@ -14,7 +14,7 @@ pub struct Layout {
 }
 
 /// One subvolume.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
     /// Its number on the old filesystem.
     pub id: u64,

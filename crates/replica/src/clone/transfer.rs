@@ -1,12 +1,11 @@
-//! Snapshots of all subvolumes over to the new filesystem.
+//! Snapshots of all subvolumes, on their way to the new filesystem.
 
 use super::layout::Part;
 use super::mount::TopLevel;
 use crate::error::Error;
-use crate::replicate::inside_this_process;
-use crate::source::{self, Choice, Manner, Snapshot};
+use crate::source::{Choice, Snapshot};
 use crate::subvolume::{self, Subvolume};
-use std::collections::BTreeSet;
+use braid_pool::uuid::Uuid;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,13 +18,8 @@ pub fn staged(top: &TopLevel, part: &Part) -> PathBuf {
     top.path().join(STAGING).join(part.id.to_string())
 }
 
-/// Sends all; returns the bytes of the streams.
-pub fn transfer(
-    from: &TopLevel,
-    to: &TopLevel,
-    parts: &[Part],
-    manner: &Manner,
-) -> Result<u64, Error> {
+/// Takes snapshots of all, to be sent. What a first try took is what was begun with.
+pub fn stage(from: &TopLevel, parts: &[Part]) -> Result<Choice, Error> {
     let folder = from.path().join(STAGING);
     fs::create_dir_all(&folder).map_err(|e| Error::io("making the folder", &folder, e))?;
     let into = subvolume::open_folder(&folder)?;
@@ -49,7 +43,6 @@ pub fn transfer(
         let name = OsString::from(part.id.to_string());
         let path = folder.join(&name);
         let io = |error| Error::io("taking a snapshot as", &path, error);
-        // What a first try took is what was begun with.
         if !subvolume::is_subvolume(&path) {
             // Writable first: that takes away a Received UUID, by which the
             // stream would be taken for the original's.
@@ -64,38 +57,37 @@ pub fn transfer(
         wanted.push(Snapshot { name, path, about, stored: None });
     }
     wanted.sort_by_key(|snapshot| snapshot.about.made_in);
-    let choice = Choice { folder, nearby: wanted.clone(), wanted };
-    let report = inside_this_process(&to.path().join(STAGING), |link| {
-        source::serve_chosen(link, choice, manner)
-    })?;
-    Ok(report.snapshots.iter().map(|sent| sent.stream_bytes).sum())
+    Ok(Choice { folder, nearby: wanted.clone(), wanted })
 }
 
-/// Deletes what was staged.
-pub fn clean(from: &TopLevel, to: &TopLevel) -> Result<(), Error> {
-    for top in [from, to] {
-        let folder = top.path().join(STAGING);
-        let entries: BTreeSet<OsString> = match fs::read_dir(&folder) {
-            Ok(entries) => entries.flatten().map(|entry| entry.file_name()).collect(),
-            Err(_) => continue,
-        };
-        let inside = subvolume::open_folder(&folder)?;
-        for name in entries {
-            let path = folder.join(&name);
-            if is_number(&name) && subvolume::is_subvolume(&path) {
-                subvolume::delete(&inside, &name)
-                    .map_err(|e| Error::io("deleting the snapshot", &path, e))?;
-            }
-        }
-        remove(&folder)?;
+/// Deletes what was staged on a filesystem.
+pub fn clean(top: &TopLevel) -> Result<(), Error> {
+    let folder = top.path().join(STAGING);
+    let Some(staged) = numbered(&folder) else { return Ok(()) };
+    let inside = subvolume::open_folder(&folder)?;
+    for name in staged {
+        subvolume::delete(&inside, &name)
+            .map_err(|e| Error::io("deleting the snapshot", &folder.join(&name), e))?;
     }
-    Ok(())
+    fs::remove_dir_all(&folder).map_err(|e| Error::io("removing", &folder, e))
+}
+
+/// The UUIDs of what was staged there, if a clone was begun and isn't complete.
+pub fn staged_uuids(top: &TopLevel) -> Result<Option<Vec<Uuid>>, Error> {
+    let folder = top.path().join(STAGING);
+    let Some(staged) = numbered(&folder) else { return Ok(None) };
+    let uuid = |name: OsString| Ok(subvolume::open(&folder.join(name))?.1.uuid);
+    staged.into_iter().map(uuid).collect::<Result<_, Error>>().map(Some)
+}
+
+/// The subvolumes that are named by a number; nothing where there is no such folder.
+fn numbered(folder: &Path) -> Option<Vec<OsString>> {
+    let entries = fs::read_dir(folder).ok()?.flatten().map(|entry| entry.file_name());
+    let is_staged =
+        |name: &OsString| is_number(name) && subvolume::is_subvolume(&folder.join(name));
+    Some(entries.filter(is_staged).collect())
 }
 
 fn is_number(name: &OsString) -> bool {
     name.to_str().is_some_and(|name| name.parse::<u64>().is_ok())
-}
-
-fn remove(folder: &Path) -> Result<(), Error> {
-    fs::remove_dir_all(folder).map_err(|e| Error::io("removing", folder, e))
 }

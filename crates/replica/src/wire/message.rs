@@ -1,4 +1,5 @@
 use crate::archive::StoredNow;
+use crate::clone::{CloneWork, OldSystem};
 use crate::exact_path::ExactPath;
 use crate::manifest::Line;
 use crate::subvolume::SendKind;
@@ -42,6 +43,8 @@ pub enum Message {
     Lines(Vec<Line>),
     /// Some stored streams.
     Stored(Vec<StoredNow>),
+    /// The system that is cloned.
+    OldSystem(Box<OldSystem>),
     /// The source (or a manifest) has no more.
     Bye,
     /// Why it can't go on. With `passing`, trying again may help.
@@ -90,6 +93,8 @@ pub enum Work {
         /// Read the files of these snapshots' streams; `None` for all.
         read: Option<Vec<Uuid>>,
     },
+    /// Help to clone the system.
+    Clone(CloneWork),
 }
 
 /// Which snapshots are meant.

@@ -282,9 +282,9 @@ fn is_check(action: SyncAction) -> bool {
 
 fn content_uuid(content: &Content) -> Option<Uuid> {
     match content {
-        Content::Filesystem { uuid, .. } | Content::Member { uuid, .. } => {
-            uuid.as_ref().and_then(|uuid| uuid.parse().ok())
-        }
+        Content::Filesystem { uuid, .. }
+        | Content::Member { uuid, .. }
+        | Content::PartitionTable { uuid, .. } => uuid.as_ref().and_then(|uuid| uuid.parse().ok()),
         _ => None,
     }
 }

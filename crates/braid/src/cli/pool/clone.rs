@@ -2,13 +2,18 @@ mod to_disk;
 
 use super::bytes_line::BytesLine;
 use super::carry_out::Consent;
+use super::reach::Reach;
 use crate::cli::Global;
 use crate::cli::confirm::confirm;
 use crate::cli::failure::{Failure, FailureKind, print_line, tell};
-use braid_replica::clone::{Cloned, Plan, SystemClone, mount_privately};
+use braid_replica::agent::Allowed;
+use braid_replica::clone::{self, Cloned, Plan, SystemClone, mount_privately};
+use braid_replica::listener;
+use braid_replica::replicate::Place;
 use braid_replica::source::{Manner, Watch};
-use braid_units::{ByteSize, Rate};
+use braid_units::{ByteSize, Rate, format_duration};
 use clap::Args;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,20 +24,25 @@ Examples:
   braid pool clone / --to-disk /dev/sdb --finish --dry-run
   braid pool clone / --to-disk /dev/sdb --finish --erase WD-WCC4E1
   braid pool clone / /mnt/new --beside /boot/efi /mnt/new-esp --skip @/var/lib/docker
+  braid pool clone root@old:/ --to-disk /dev/sda --finish  # from another computer
+  braid pool clone --serve 10.9.0.1:7000 /                 # there, without ssh
+  braid pool clone tcp://10.9.0.1:7000 --to-disk /dev/sda --finish
+  braid pool clone --forget / /mnt/new
 
 With --to-disk the disk is partitioned (GPT, started by EFI or BIOS) and gets
 filesystems with UUIDs of their own; else the new filesystem is an empty btrfs of
 yours, mounted anywhere. All subvolumes go over with what they share; the default
 subvolume, etc/fstab and the boot loader's files then name the new filesystem.
 The old system isn't changed. Interrupted, the same command goes on (with
---to-disk: `braid pool resume`).")]
+--to-disk: `braid pool resume`). To clone to another computer run it there, in a
+live system: the old one needs braid and root too, by ssh or with --serve.")]
 pub struct Clone {
     #[command(flatten)]
     consent: Consent,
-    /// Any path on the old filesystem
-    from: PathBuf,
+    /// Any path on the old filesystem, here or on another computer
+    from: Place,
     /// Where the new filesystem is mounted, or its device
-    #[arg(required_unless_present = "to_disk")]
+    #[arg(required_unless_present_any = ["to_disk", "serve", "forget"])]
     to: Option<PathBuf>,
     /// Make this disk a bootable copy: path, link or serial number
     #[arg(long, value_name = "DISK", conflicts_with_all = ["to", "beside", "boot_disk"])]
@@ -62,11 +72,35 @@ pub struct Clone {
     /// Copy at most so fast
     #[arg(long, value_name = "RATE")]
     limit: Option<Rate>,
+    /// How often a broken connection is made anew without getting on; 0 for never
+    #[arg(long, default_value_t = 20, value_name = "N")]
+    retries: u32,
+    #[command(flatten)]
+    reach: Reach,
+    /// Offer the system of FROM to who calls this address with tcp:// and knows the key
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with_all = ["to", "to_disk", "forget"])]
+    serve: Option<SocketAddr>,
+    /// Delete what an interrupted clone left in the system of FROM, and in the filesystem TO
+    #[arg(long, conflicts_with = "to_disk")]
+    forget: bool,
 }
 
 impl Clone {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
+        if let Some(address) = self.serve {
+            let Place::Local(path) = &self.from else {
+                return Err(Failure::new(
+                    FailureKind::Usage,
+                    "--serve offers a system of this computer",
+                ));
+            };
+            let (allowed, key) = (Allowed::System(path.clone()), self.reach.key_to_serve_with()?);
+            return Ok(listener::serve(address, &allowed, &key, tell)?);
+        }
         mount_privately()?;
+        if self.forget {
+            return self.forget(global);
+        }
         if let Some(disk) = &self.to_disk {
             return to_disk::run(self, disk, global);
         }
@@ -74,7 +108,7 @@ impl Clone {
             return Err(Failure::new(FailureKind::Usage, "to where?"));
         };
         let watch = Arc::new(Watch::default());
-        let clone = self.system_clone(to.clone(), Arc::clone(&watch));
+        let clone = self.system_clone(to.clone(), Arc::clone(&watch))?;
         let plan = clone.plan()?;
         if self.consent.dry_run() {
             return global.print(&plan, || describe(&plan, self.finish));
@@ -89,7 +123,9 @@ impl Clone {
             let (done, all) = (done.load(Ordering::Relaxed), all.load(Ordering::Relaxed));
             (format!("{done} of {all} subvolumes, {moved}"), None)
         });
-        let cloned = clone.carry_out();
+        let cloned = clone.carry_out(|error, pause| {
+            tell(&format!("{error}; trying again in {}", format_duration(pause)));
+        });
         line.end();
         let cloned = cloned?;
         for warning in &cloned.warnings {
@@ -98,13 +134,35 @@ impl Clone {
         global.print(&cloned, || summary(&cloned, self.finish))
     }
 
-    fn system_clone(&self, to: PathBuf, watch: Arc<Watch>) -> SystemClone {
+    fn forget(&self, global: &Global) -> Result<(), Failure> {
+        let connector = self.reach.connector(&[&self.from])?;
+        let forget =
+            |carry_out| clone::forget(&self.from, self.to.as_deref(), &connector, carry_out);
+        let found = forget(false)?;
+        let text = |word: &str| {
+            let lines = found.deleted.iter().map(|path| format!("{word} {path}"));
+            let staged = [format!("{word} the snapshots that are on their way")];
+            lines.chain(staged).collect::<Vec<_>>().join("\n")
+        };
+        if self.consent.dry_run() {
+            return global.print(&found, || text("would delete"));
+        }
+        self.consent.confirmed(|| {
+            print_line(&text("delete"))?;
+            confirm()
+        })?;
+        global.print(&forget(true)?, || text("deleted"))
+    }
+
+    fn system_clone(&self, to: PathBuf, watch: Arc<Watch>) -> Result<SystemClone, Failure> {
         let pair = |pair: &[PathBuf]| match pair {
             [old, new] => Some((old.clone(), new.clone())),
             _ => None,
         };
-        SystemClone {
+        Ok(SystemClone {
             from: self.from.clone(),
+            connector: self.reach.connector(&[&self.from])?,
+            retries: self.retries,
             to,
             root: self.root.clone(),
             skip: self.skip.clone(),
@@ -112,7 +170,7 @@ impl Clone {
             boot_disk: self.boot_disk.clone(),
             finish: self.finish,
             manner: Manner { limit: self.limit, estimate: false, watch },
-        }
+        })
     }
 }
 

@@ -32,6 +32,14 @@ impl Reach {
         Ok(Connector { shell, braid: self.remote_braid.clone(), key })
     }
 
+    /// The options that say the same once more.
+    pub fn words(&self) -> Vec<String> {
+        let mut words = vec!["--remote-braid".to_owned(), self.remote_braid.clone()];
+        words.extend(self.rsh.iter().flat_map(|shell| ["--rsh".to_owned(), shell.clone()]));
+        words.extend(["--key".to_owned(), self.key.display().to_string()]);
+        words
+    }
+
     /// A listener's key; a new one is told of.
     pub fn key_to_serve_with(&self) -> Result<Key, Failure> {
         let (key, is_new) = Key::load_or_make(&self.key)?;

@@ -8,6 +8,7 @@ use crate::cli::pool::create::random_uuid;
 use crate::cli::pool::seen::Seen;
 use braid_pool::planner::{self, CopyArg, NewPartition, NewSystemDisk, PartitionKind};
 use braid_replica::clone::OldBeside;
+use braid_replica::replicate::Place;
 use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ pub fn run(clone: &Clone, disk: &str, global: &Global) -> Result<(), Failure> {
     let mut disks = seen.disks(&[disk.to_owned()])?;
     let erase = seen.permission(&clone.erase, &disks)?;
     let Some(disk) = disks.pop() else { return Ok(()) };
-    let old = clone.system_clone(PathBuf::new(), Arc::default()).old_side()?;
+    let old = clone.system_clone(PathBuf::new(), Arc::default())?.old_side()?;
     if old.encrypted && !clone.unencrypted {
         return Err(Failure::failed(
             "the old system is on an encrypted device, and the new disk would not be encrypted: \
@@ -41,8 +42,12 @@ pub fn run(clone: &Clone, disk: &str, global: &Global) -> Result<(), Failure> {
                 .to_owned(),
         );
     }
-    let (partitions, beside) = partitions(&old.beside)?;
+    let (partitions, beside) = partitions(&old.found)?;
     let copy = copy(clone, &beside, partitions.len())?;
+    let mut forget: Vec<String> =
+        ["pool", "clone", "--yes", "--forget"].map(str::to_owned).to_vec();
+    forget.push(source(clone)?);
+    forget.extend(clone.reach.words());
     let plan = planner::system_disk(&NewSystemDisk {
         disk,
         erase,
@@ -50,8 +55,9 @@ pub fn run(clone: &Clone, disk: &str, global: &Global) -> Result<(), Failure> {
         partitions,
         needs_bytes: old.used_bytes,
         warnings,
-        from: clone.from.display().to_string(),
+        from: clone.from.to_string(),
         copy,
+        forget,
     })?;
     carry_out(plan, &clone.consent, global)
 }
@@ -93,6 +99,15 @@ fn partitions(old: &[OldBeside]) -> Result<(Vec<NewPartition>, Vec<Taken<'_>>), 
     Ok((partitions, beside))
 }
 
+/// Where the old system is, wherever the plan is carried out from.
+fn source(clone: &Clone) -> Result<String, Failure> {
+    let Place::Local(path) = &clone.from else { return Ok(clone.from.to_string()) };
+    let real = std::fs::canonicalize(path)
+        .map_err(|error| Failure::io(&path.display().to_string(), &error))?;
+    let text = real.to_str().map(str::to_owned);
+    text.ok_or_else(|| Failure::failed(format!("{real:?} can't be written into a plan")))
+}
+
 /// This command, from and to devices.
 fn copy(
     clone: &Clone,
@@ -104,10 +119,9 @@ fn copy(
         None => Err(Failure::failed(format!("{text:?} can't be written into a plan"))),
     };
     let word = |word: &str| CopyArg::Text(word.to_owned());
-    let from = std::fs::canonicalize(&clone.from)
-        .map_err(|error| Failure::io(&clone.from.display().to_string(), &error))?;
     let mut args = ["pool", "clone", "--yes"].map(word).to_vec();
-    args.extend([text(from.as_os_str())?, CopyArg::Partition(system)]);
+    args.extend([CopyArg::Text(source(clone)?), CopyArg::Partition(system)]);
+    args.extend(clone.reach.words().into_iter().map(CopyArg::Text));
     for (old, number) in beside {
         args.push(word("--beside"));
         args.extend([text(old.device.as_os_str())?, CopyArg::Partition(*number)]);

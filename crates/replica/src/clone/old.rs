@@ -1,0 +1,320 @@
+//! The old system, on this computer or on another one, which is asked over a connection as
+//! replications have it.
+
+use super::beside::{self, OldBeside};
+use super::boot::{self, BootStep, Identity};
+use super::layout::{Layout, Part};
+use super::mount::{Beside, TopLevel, is_encrypted, mount_privately};
+use super::transfer;
+use crate::error::Error;
+use crate::exact_path::ExactPath;
+use crate::files::{copy, copy_plain, pack, unpack};
+use crate::replicate::{Connected, Connector, inside_this_process, while_it_gets_on};
+use crate::sink;
+use crate::source::{self, Manner, Report};
+use crate::wire::{Block, Frame, Link, Message, Open, PROTOCOL, SILENCE, Work, unexpected};
+use braid_pool::place::Place;
+use braid_pool::uuid::Uuid;
+use braid_units::Rate;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+use std::time::Duration;
+
+/// What the new end wants to know of the old system.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Asked {
+    /// Any path on its filesystem.
+    pub from: ExactPath,
+    /// The subvolume that holds it, if it can't be found out.
+    pub root: Option<ExactPath>,
+    /// Subvolumes that stay behind.
+    pub skip: Vec<ExactPath>,
+    /// Filesystems of other kinds that go over: where they are mounted, or their devices.
+    pub beside: Vec<ExactPath>,
+    /// Whether those that its fstab names are to be found.
+    pub find_beside: bool,
+    /// The disk, at the new end, that a BIOS shall be able to start.
+    pub boot_disk: Option<ExactPath>,
+}
+
+/// The old system, as far as the new end needs to know it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct OldSystem {
+    /// Its filesystem.
+    pub filesystem: Uuid,
+    /// What `PARTUUID=` names it by.
+    pub partition: Option<String>,
+    /// The subvolumes that go over, holders first.
+    pub parts: Vec<Part>,
+    /// The one that holds it.
+    pub root: ExactPath,
+    /// The one that is mounted when none is named.
+    pub default: ExactPath,
+    /// What has to be run in it to make it boot.
+    pub boot: Vec<BootStep>,
+    /// It is on an encrypted device.
+    pub encrypted: bool,
+    /// How full the btrfs is.
+    pub used_bytes: u64,
+    /// The filesystems of other kinds that were asked for, in their order.
+    pub beside: Vec<Identity>,
+    /// Those that its fstab names, if that was asked.
+    pub found: Vec<OldBeside>,
+    /// What its fstab names and that doesn't go over.
+    pub warnings: Vec<String>,
+}
+
+/// Work for the end where the old system is.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CloneWork {
+    /// Tell what it is.
+    Look(Asked),
+    /// Snapshot these subvolumes and send the snapshots.
+    Send {
+        /// Any path on its filesystem.
+        from: ExactPath,
+        /// Which.
+        parts: Vec<Part>,
+        /// At most so many bytes a second.
+        limit: Option<u64>,
+    },
+    /// Send what is in a filesystem of another kind, as tar(1) packs it.
+    Files {
+        /// Any path on the system's filesystem.
+        from: ExactPath,
+        /// Where the other one is mounted, or its device.
+        path: ExactPath,
+    },
+    /// Delete the snapshots that were made for it.
+    Clean {
+        /// Any path on its filesystem.
+        from: ExactPath,
+    },
+}
+
+/// Where the old system is.
+pub(super) enum Old<'a> {
+    Here(TopLevel),
+    There(&'a Place, &'a Connector),
+}
+
+impl<'a> Old<'a> {
+    pub(super) fn at(place: &'a Place, connector: &'a Connector) -> Result<Old<'a>, Error> {
+        match place {
+            Place::Local(path) => Ok(Old::Here(TopLevel::mount(path)?)),
+            place => Ok(Old::There(place, connector)),
+        }
+    }
+
+    pub(super) fn look(&self, asked: &Asked) -> Result<OldSystem, Error> {
+        let Old::There(place, connector) = self else { return look(self.here()?, asked) };
+        let mut system = None;
+        ask(place, connector, CloneWork::Look(asked.clone()), |frame| match frame {
+            Frame::Message(Message::OldSystem(told)) => {
+                system = Some(*told);
+                Ok(())
+            }
+            other => Err(unexpected(&other)),
+        })?;
+        system.ok_or_else(|| Error::Remote("it told nothing of its system".to_owned()))
+    }
+
+    /// Sends the subvolumes to a folder at the new end; returns the bytes of the streams.
+    pub(super) fn send(
+        &self,
+        parts: &[Part],
+        into: &Path,
+        manner: &Manner,
+        retries: u32,
+        broke: &mut dyn FnMut(&Error, Duration),
+    ) -> Result<u64, Error> {
+        let report = match self {
+            Old::Here(from) => {
+                let choice = transfer::stage(from, parts)?;
+                inside_this_process(into, |link| source::serve_chosen(link, choice, manner))?
+            }
+            Old::There(place, connector) => {
+                let work = CloneWork::Send {
+                    from: place.path().into(),
+                    parts: parts.to_vec(),
+                    limit: manner.limit.map(Rate::bytes_per_sec),
+                };
+                let once = || pull(place, connector, work.clone(), into, manner);
+                while_it_gets_on(retries, &manner.watch, broke, once)?.0
+            }
+        };
+        Ok(report.snapshots.iter().map(|sent| sent.stream_bytes).sum())
+    }
+
+    /// Copies what is in a filesystem of another kind to the new one.
+    pub(super) fn copy_beside(&self, path: &Path, new: &Beside) -> Result<(), Error> {
+        let Old::There(place, connector) = self else {
+            let old = Beside::open(path)?;
+            return match new.has_owners() {
+                true => copy(old.path(), new.path()),
+                false => copy_plain(old.path(), new.path()),
+            };
+        };
+        let work = CloneWork::Files { from: place.path().into(), path: path.into() };
+        unpack(new.path(), new.has_owners(), |write| {
+            ask(place, connector, work, |frame| match frame {
+                Frame::Data(block) => write(&block.bytes),
+                other => Err(unexpected(&other)),
+            })
+        })
+    }
+
+    /// Deletes what was staged.
+    pub(super) fn clean(&self) -> Result<(), Error> {
+        match self {
+            Old::Here(from) => transfer::clean(from),
+            Old::There(place, connector) => {
+                let work = CloneWork::Clean { from: place.path().into() };
+                ask(place, connector, work, |frame| Err(unexpected(&frame)))
+            }
+        }
+    }
+
+    fn here(&self) -> Result<&TopLevel, Error> {
+        match self {
+            Old::Here(top) => Ok(top),
+            Old::There(place, _) => Err(Error::Refused(format!("{place} isn't on this computer"))),
+        }
+    }
+}
+
+/// Does what the new end asks for. With `only` it gets the system of that path, and nothing else.
+///
+/// # Errors
+/// It asks for nothing that can be done, or that failed. It was told, too.
+pub(crate) fn serve(mut link: Link, work: CloneWork, only: Option<&Path>) -> Result<(), Error> {
+    let _lives = link.out.ping_while_silent();
+    let place = |asked: &ExactPath| only.map_or_else(|| asked.clone(), ExactPath::from);
+    let outcome = match work {
+        CloneWork::Send { from, parts, limit } => {
+            let staged = mount_privately()
+                .and_then(|()| TopLevel::mount(place(&from).as_path()))
+                .and_then(|from| Ok((transfer::stage(&from, &parts)?, from)));
+            match staged {
+                Ok((choice, _mounted)) => {
+                    let limit = limit.map(Rate::from_bytes_per_sec);
+                    let manner = Manner { limit, ..Manner::default() };
+                    return source::serve_chosen(link, choice, &manner).map(drop);
+                }
+                Err(error) => Err(error),
+            }
+        }
+        CloneWork::Look(asked) => {
+            let asked = Asked { from: place(&asked.from), ..asked };
+            answer(&mut link, &asked)
+        }
+        CloneWork::Files { from, path } => {
+            send_files(&mut link, place(&from).as_path(), path.as_path(), only.is_some())
+        }
+        CloneWork::Clean { from } => mount_privately()
+            .and_then(|()| transfer::clean(&TopLevel::mount(place(&from).as_path())?)),
+    };
+    match outcome {
+        Ok(()) => link.say(Message::Bye),
+        Err(error) => {
+            // Who is gone can't be told.
+            let _ = link.say(Message::Failed { why: error.to_string(), passing: false });
+            Err(error)
+        }
+    }
+}
+
+fn answer(link: &mut Link, asked: &Asked) -> Result<(), Error> {
+    mount_privately()?;
+    let system = look(&TopLevel::mount(asked.from.as_path())?, asked)?;
+    link.say(Message::OldSystem(Box::new(system)))
+}
+
+fn send_files(link: &mut Link, from: &Path, path: &Path, is_bound: bool) -> Result<(), Error> {
+    mount_privately()?;
+    if is_bound {
+        let top = TopLevel::mount(from)?;
+        let root = Layout::read(&top, &[])?.root(&top, None)?;
+        let known = beside::of_system(&top.path().join(root.as_path()))?;
+        if !known.iter().any(|one| one.device == path || Path::new(&one.at) == path) {
+            return Err(Error::Refused(format!(
+                "{} takes no part in booting the system that is offered",
+                path.display()
+            )));
+        }
+    }
+    let beside = Beside::open(path)?;
+    pack(beside.path(), |bytes| link.out.send(Frame::Data(Block { bytes, chain: None })))
+}
+
+fn look(top: &TopLevel, asked: &Asked) -> Result<OldSystem, Error> {
+    let skip: Vec<_> = asked.skip.iter().map(|path| path.as_path().to_owned()).collect();
+    let layout = Layout::read(top, &skip)?;
+    let root = layout.root(top, asked.root.as_ref().map(ExactPath::as_path))?;
+    let system = top.path().join(root.as_path());
+    let boot_disk = asked.boot_disk.as_ref().map(ExactPath::as_path);
+    let mut identities = vec![];
+    for path in &asked.beside {
+        identities.push(Identity::of(Beside::open(path.as_path())?.path())?);
+    }
+    Ok(OldSystem {
+        filesystem: top.filesystem,
+        partition: Identity::of(&top.device()?)?.partition,
+        boot: boot::steps(&system, !asked.beside.is_empty(), boot_disk),
+        encrypted: is_encrypted(top.filesystem),
+        used_bytes: beside::used_bytes(top.path())?,
+        beside: identities,
+        found: match asked.find_beside {
+            true => beside::of_system(&system)?,
+            false => vec![],
+        },
+        warnings: beside::left_behind(&system, top.filesystem)?,
+        default: layout.default_path(),
+        parts: layout.parts,
+        root,
+    })
+}
+
+/// Receives the snapshots once.
+fn pull(
+    place: &Place,
+    connector: &Connector,
+    work: CloneWork,
+    into: &Path,
+    manner: &Manner,
+) -> Result<Report, Error> {
+    let (mut link, guard) = open(place, connector, work)?.split();
+    let outcome = sink::serve(&mut link, into, &manner.watch);
+    drop(link);
+    let received = guard.finish(outcome)?;
+    let report = received.report.unwrap_or_default();
+    serde_json::from_str(&report).map_err(|error| Error::Remote(error.to_string()))
+}
+
+/// Asks, and gives all that is said to `take`.
+fn ask(
+    place: &Place,
+    connector: &Connector,
+    work: CloneWork,
+    mut take: impl FnMut(Frame) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let (mut link, guard) = open(place, connector, work)?.split();
+    let mut listen = || loop {
+        match link.incoming.next(SILENCE)? {
+            Frame::Message(Message::Bye) => return Ok(()),
+            Frame::Ping => {}
+            frame => take(frame)?,
+        }
+    };
+    let outcome = listen();
+    drop(link);
+    guard.finish(outcome)
+}
+
+fn open(place: &Place, connector: &Connector, work: CloneWork) -> Result<Connected, Error> {
+    let mut connected = connector.connect(place)?;
+    let open = Open { protocol: PROTOCOL, work: Work::Clone(work) };
+    connected.link.say(Message::Open(open))?;
+    Ok(connected)
+}
