@@ -422,11 +422,24 @@ impl Path {
         if self.suspect_at(oldest.as_ref(), feedback).is_some_and(|at| now >= at) {
             self.liveness.suspect(now);
             self.counters.suspected += 1;
+            self.blame_sizes(now);
             self.abandon_flight(settled);
         } else if self.overdue_at(oldest.as_ref(), feedback).is_some_and(|at| now >= at) {
             self.reinject(settled);
         }
         self.sent.forget_settled(now);
+    }
+
+    /// If small datagrams pass from now on, it was the flight's sizes that didn't.
+    fn blame_sizes(&mut self, now: Time) {
+        for number in self.sent.numbers() {
+            if let Some(packet) = self.sent.get(number)
+                && packet.fate == Fate::InFlight
+                && !packet.mtu_probe
+            {
+                self.mtu.on_datagram_lost(packet.size, now);
+            }
+        }
     }
 
     /// The next deadline of loss detection.

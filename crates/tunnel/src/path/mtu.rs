@@ -195,10 +195,11 @@ impl MtuSearch {
     /// A datagram of `size` bytes that was not a probe arrived at the peer.
     pub fn on_datagram_acked(&mut self, size: u16, now: Time) {
         self.on_alive(now);
+        let refuge = self.refuge();
         if let Some(run) = &mut self.losses {
             if size >= run.smallest {
                 self.losses = None;
-            } else if size <= self.base {
+            } else if size <= refuge {
                 run.small_acked += 1;
                 self.check_black_hole(now);
             }
@@ -208,7 +209,7 @@ impl MtuSearch {
     /// A datagram of `size` bytes that was not a probe was lost.
     pub fn on_datagram_lost(&mut self, size: u16, now: Time) {
         // Larger than `current`: sent before the last fall, nothing new.
-        if size <= self.base || size > self.current {
+        if size <= self.refuge() || size > self.current {
             return;
         }
         let run = self.losses.get_or_insert(LossRun {
@@ -254,18 +255,26 @@ impl MtuSearch {
 
     fn check_black_hole(&mut self, now: Time) {
         let Some(run) = self.losses else { return };
-        let fast = run.count >= BLACK_HOLE_LOSSES && run.small_acked >= BLACK_HOLE_SMALL_ACKED;
+        let small_pass = run.small_acked >= BLACK_HOLE_SMALL_ACKED;
+        let fast = run.count >= BLACK_HOLE_LOSSES && small_pass;
         let slow = run.count >= BLACK_HOLE_SLOW_LOSSES && now.since(run.since) >= BLACK_HOLE_TIME;
-        if !(fast || slow) {
+        // That the base itself doesn't pass is rare: time alone says nothing.
+        if !(fast || slow && (small_pass || self.current > self.base)) {
             return;
         }
         // A burst of congestion looks the same. So what worked last is tried
         // first, and a false alarm costs one round trip of smaller datagrams.
         self.hint = Some(self.current);
-        self.current = self.current.min(self.base);
+        self.current = self.current.min(self.refuge());
         self.outstanding = None;
         self.raise_at = None;
         self.losses = None;
+    }
+
+    /// The size to fall back to when that of now doesn't pass: links that can't
+    /// carry the base are rare.
+    fn refuge(&self) -> u16 {
+        if self.current > self.base { self.base } else { FLOOR }
     }
 
     /// The size to probe next; `None` when the search is complete.

@@ -129,6 +129,22 @@ fn a_shrunk_mtu_is_found_by_its_black_hole() {
 }
 
 #[test]
+fn a_link_below_the_base_is_found_by_its_black_hole() {
+    for mtu in [600, 900, 1200] {
+        let mut path = Path::new(mtu, 0, 1);
+        path.round_trips(60);
+        path.assert_converged("from the start");
+        path.mtu = 1500;
+        path.now += RAISE_INTERVAL;
+        path.round_trips(5);
+        path.assert_converged("grown");
+        path.mtu = mtu;
+        path.round_trips(60);
+        path.assert_converged("shrunk");
+    }
+}
+
+#[test]
 fn a_grown_mtu_is_found_by_the_raise_timer() {
     let mut path = Path::new(1400, 0, 3);
     path.round_trips(60);
