@@ -115,7 +115,7 @@ impl Group {
         self.over.check(self, &mut found);
         match &self.engine {
             Engine::Bonding(bonding) => bonding::check(bonding, self, &mut found),
-            Engine::Team(team) => team::check(team, &mut found),
+            Engine::Team(team) => team::check(team, self, &mut found),
             Engine::Teql => teql::check(self, &mut found),
             Engine::Ecmp(ecmp) => ecmp::check(ecmp, self, &mut found),
             Engine::Mptcp(mptcp) => mptcp::check(mptcp, self, &mut found),

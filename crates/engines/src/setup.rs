@@ -27,7 +27,7 @@ impl Group {
     /// What sets it up.
     pub fn setup(&self) -> Setup {
         let Carried { mut operations, ports, notes } = carrier::carry(self);
-        let (engine, mut needs) = match &self.engine {
+        let (mut engine, mut needs) = match &self.engine {
             Engine::Bonding(settings) => {
                 (bonding::operations(settings, self, &ports), bonding::needs())
             }
@@ -50,23 +50,39 @@ impl Group {
             operations.extend(self.own_addresses("lo"));
             operations.extend(engine);
         } else {
+            // A bond sets its ports' MTU to its own, which a VXLAN device refuses if it
+            // is too large: so before it has any.
+            let created = |operation: &Operation| match operation {
+                Operation::Create { device, .. } => *device == self.name,
+                _ => false,
+            };
+            let first = engine.iter().position(created).map_or(engine.len(), |at| at + 1);
+            let ports_follow = engine.split_off(first);
             operations.extend(engine);
-            operations.extend(self.own_device(&ports));
+            let mtu = self.own_mtu(&ports);
+            operations.extend(mtu.map(|mtu| Operation::Mtu { device: self.name.clone(), mtu }));
+            operations.extend(ports_follow);
+            operations.extend(self.own_device());
         }
         Setup { operations, needs, notes }
     }
 
-    /// MTU, addresses and routes of the device that the engine made.
-    fn own_device(&self, ports: &[carrier::Port]) -> Vec<Operation> {
-        let device = self.name.clone();
-        let mut operations = Vec::new();
-        let pppoe = matches!(self.engine, Engine::PppoeMultilink(_));
+    /// What the group's device has to have, so that its packets fit what carries the links;
+    /// PPP settles its own.
+    pub(crate) fn own_mtu(&self, ports: &[carrier::Port]) -> Option<u32> {
         let narrowest = match self.over {
             Over::Direct => None,
             _ => ports.iter().map(|port| port.mtu).min(),
         };
-        let mtu = self.mtu.map(u32::from).or(narrowest).filter(|_| !pppoe);
-        operations.extend(mtu.map(|mtu| Operation::Mtu { device: device.clone(), mtu }));
+        let pppoe = matches!(self.engine, Engine::PppoeMultilink(_));
+        self.mtu.map(u32::from).or(narrowest).filter(|_| !pppoe)
+    }
+
+    /// Addresses and routes of the device that the engine made.
+    fn own_device(&self) -> Vec<Operation> {
+        let device = self.name.clone();
+        let mut operations = Vec::new();
+        let pppoe = matches!(self.engine, Engine::PppoeMultilink(_));
         operations.extend(self.own_addresses(device.as_str()));
         if !pppoe {
             operations.push(Operation::Up { device: device.clone() });

@@ -11,7 +11,7 @@ const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/engines/in_vm.s
 /// One of each kind: a boot with all of the script's takes minutes
 /// (`braid lab vm -- bash crates/braid/tests/engines/in_vm.sh $(which braid)`),
 /// and the lab's tests bring up the other modes.
-const ENGINES: [&str; 13] = [
+const ENGINES: [&str; 14] = [
     "bonding-balance-rr",
     "bonding-balance-rr-script",
     "bonding-balance-rr-unequal",
@@ -25,6 +25,7 @@ const ENGINES: [&str; 13] = [
     "pppoe-multilink-script",
     "bonding-over-gretap",
     "bonding-over-gretap-script",
+    "bonding-over-vxlan",
 ];
 /// What those tell besides: whether packets overtook each other.
 const ORDERS: [&str; 2] = ["bonding-balance-rr-unequal-order", "pppoe-multilink-order"];

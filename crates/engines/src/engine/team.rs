@@ -4,7 +4,7 @@ use crate::carrier::Port;
 use crate::group::{Group, Trouble};
 use crate::operation::Operation;
 use crate::words::words;
-use crate::{Feature, XmitHash};
+use crate::{Feature, Over, XmitHash};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::net::Ipv4Addr;
@@ -66,7 +66,14 @@ impl Runner {
     }
 }
 
-pub(crate) fn check(team: &Team, found: &mut Vec<Trouble>) {
+pub(crate) fn check(team: &Team, group: &Group, found: &mut Vec<Trouble>) {
+    if matches!(group.over, Over::Vxlan { .. }) {
+        found.push(Trouble::new(
+            "over",
+            "teamd gives its ports an MTU of 1500 first, which VXLAN refuses",
+            "write over = \"gretap\", or engine = \"bonding\"",
+        ));
+    }
     if team.runner.hashes() && matches!(team.hash, XmitHash::VlanSrcmac) {
         found.push(Trouble::new(
             "hash",

@@ -38,6 +38,13 @@ fn bond(group: &Group, bonding: &Bonding) -> Vec<Exported> {
     // Writing to a String can't fail.
     let _ = write!(text, "auto {0}\niface {0} inet {method}\n", group.name);
     text.extend(v4.map(|net| format!("    address {net}\n")));
+    if group.over != Over::Direct {
+        // Before ifenslave gives it ports, whose MTU it sets.
+        text.extend(group.own_mtu(&ports).map(|mtu| {
+            let name = &group.name;
+            format!("    pre-up ip link add {name} mtu {mtu} type bond || ip link set {name} mtu {mtu}\n")
+        }));
+    }
     let _ = write!(text, "    bond-slaves {}\n    bond-mode {}\n", names.join(" "), bonding.mode);
     match &bonding.monitor {
         Monitor::Carrier { interval_ms, up_delay_ms, down_delay_ms } => {

@@ -112,7 +112,7 @@ fn bond(group: &Group, bonding: &Bonding) -> String {
         "        resend-igmp: {}\n        gratuitous-arp: {}\n",
         bonding.resend_igmp, bonding.peer_notifications
     );
-    text.extend(group.mtu.map(|mtu| format!("      mtu: {mtu}\n")));
+    text.extend(group.own_mtu(&ports).map(|mtu| format!("      mtu: {mtu}\n")));
     if !group.addresses.is_empty() {
         let addresses: Vec<String> =
             group.addresses.iter().map(|net| format!("\"{net}\"")).collect();

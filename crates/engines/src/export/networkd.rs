@@ -31,7 +31,8 @@ fn bond(group: &Group, bonding: &Bonding) -> Result<Vec<Exported>, Inexpressible
     if matches!(group.over, Over::WireGuard { .. }) {
         return Err(Format::Networkd.lacks("Ethernet in GRE in WireGuard in one device"));
     }
-    let mut files = vec![file(group, "10", "netdev", &bond_netdev(group, bonding))];
+    let ports = carrier::carry(group).ports;
+    let mut files = vec![file(group, "10", "netdev", &bond_netdev(group, bonding, &ports))];
     let setup = group.setup();
     for operation in &setup.operations {
         if let Operation::Create { device, kind } = operation
@@ -41,7 +42,6 @@ fn bond(group: &Group, bonding: &Bonding) -> Result<Vec<Exported>, Inexpressible
             files.push(named(group, &format!("11-{device}.netdev"), &contents));
         }
     }
-    let ports = carrier::carry(group).ports;
     let primary = setup.operations.iter().find_map(|operation| match operation {
         Operation::Primary { port, .. } => Some(port),
         _ => None,
@@ -66,9 +66,9 @@ fn bond(group: &Group, bonding: &Bonding) -> Result<Vec<Exported>, Inexpressible
     Ok(files)
 }
 
-fn bond_netdev(group: &Group, bonding: &Bonding) -> String {
+fn bond_netdev(group: &Group, bonding: &Bonding, ports: &[Port]) -> String {
     let mut text = format!("[NetDev]\nName={}\nKind=bond\n", group.name);
-    text.extend(group.mtu.map(|mtu| format!("MTUBytes={mtu}\n")));
+    text.extend(group.own_mtu(ports).map(|mtu| format!("MTUBytes={mtu}\n")));
     // Writing to a String can't fail.
     let _ = write!(text, "\n[Bond]\nMode={}\n", bonding.mode);
     match &bonding.monitor {

@@ -88,7 +88,8 @@ impl Script<'_> {
         let place = ours.iter().position(|port| Some(&port.device) == primary.as_ref());
         let primary = place.and_then(|place| ports.get(place));
         line.extend(primary.map(|port| format!(" primary={port}")));
-        line.extend(group.mtu.map(|mtu| format!(" mtu={mtu}")));
+        // What the clamp below goes by, too.
+        line.extend(group.own_mtu(&ours).map(|mtu| format!(" mtu={mtu}")));
         self.line(line);
         self.part("Addresses and routes through the bond");
         for net in &group.addresses {
