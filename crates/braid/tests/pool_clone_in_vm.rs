@@ -128,11 +128,12 @@ clone() { braid pool clone $from --to-disk $new --state-dir $state "$@"; }
 interrupted() {
     # Not by the function: its shell would be killed instead.
     braid pool clone $from --to-disk $new --state-dir $state --yes --limit 20Mbit >/dev/null 2>&1 &
-    until ls -d /run/braid-clone.*.3 >/dev/null 2>&1; do sleep 0.1; done
+    until btrfs subvolume list $top | grep -q braid-clone/5; do sleep 0.1; done
     sleep 0.5
     kill -9 $!
     wait $! || true
-    rmdir /run/braid-clone.*
+    # What it ran is gone a moment later.
+    until rmdir /run/braid-clone.* 2>/dev/null; do sleep 0.1; done
     name=$(braid pool resume --state-dir $state --json | grep -o '"pool": *"[^"]*"' | cut -d'"' -f4)
 }
 clone --dry-run > /tmp/plan
