@@ -33,6 +33,7 @@ pub struct Journal {
     folder: PathBuf,
     file: File,
     record: Record,
+    is_reopened: bool,
     _lock: File,
 }
 
@@ -40,6 +41,10 @@ pub struct Journal {
 pub trait Log {
     /// The plan and how far it is.
     fn record(&self) -> &Record;
+    /// Whether an earlier run wrote some of it: the host may have been started anew since.
+    fn is_of_earlier_run(&self) -> bool {
+        self.record().steps.iter().any(|state| *state != StepState::Untouched)
+    }
     /// Writes an event; it is safe from a power cut when this returns.
     fn write(&mut self, event: Event) -> Result<(), JournalError>;
 }
@@ -126,7 +131,8 @@ impl StateDir {
         fs::rename(&begun, &path).map_err(at(&path))?;
         sync_folder(&folder)?;
         let file = OpenOptions::new().append(true).open(&path).map_err(at(&path))?;
-        Ok(Journal { folder, file, record: Record::new(plan), _lock: lock })
+        let record = Record::new(plan);
+        Ok(Journal { folder, file, record, is_reopened: false, _lock: lock })
     }
 
     /// Takes up the pool's unfinished journal.
@@ -142,7 +148,7 @@ impl StateDir {
         };
         let file = OpenOptions::new().append(true).open(&path).map_err(at(&path))?;
         file.set_len(whole as u64).map_err(at(&path))?;
-        Ok(Journal { folder, file, record, _lock: lock })
+        Ok(Journal { folder, file, record, is_reopened: true, _lock: lock })
     }
 
     /// The pools with an unfinished plan, and how far it is. Takes no lock.
@@ -182,6 +188,11 @@ impl StateDir {
 impl Log for Journal {
     fn record(&self) -> &Record {
         &self.record
+    }
+
+    /// Also where nothing was begun yet.
+    fn is_of_earlier_run(&self) -> bool {
+        self.is_reopened
     }
 
     /// The journal's end renames the file, so that the pool is free for the next plan.

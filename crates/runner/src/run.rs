@@ -83,7 +83,7 @@ pub fn run(
     if log.record().abandoning {
         return Err(RunError::BeingAbandoned { title: plan.title, pool: plan.pool });
     }
-    if log.record().steps.iter().any(|state| *state != StepState::Untouched) {
+    if log.is_of_earlier_run() {
         wake(system, &plan)?;
     }
     for (index, step) in plan.steps.iter().enumerate() {

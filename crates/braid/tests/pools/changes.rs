@@ -163,6 +163,8 @@ fn what_was_mounted_by_hand_is_mounted_again_to_go_on() {
             host.sh("umount data");
         };
         killed("balance start", &["add", "data", c.path(), "--yes"]);
+        // As if killed before the first step was begun.
+        host.sh("sed -i 1q state/data/journal");
         // Somebody else's is not taken away.
         host.sh("mount -t tmpfs none data");
         host.fails(&["resume", "data"], 1, &["something else is mounted there"]);
