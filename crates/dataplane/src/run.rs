@@ -215,7 +215,7 @@ impl DataPlane {
             taken += bytes.max(LEAST_RECEIVED);
             self.deliver();
             // An error (a device that went down) is told once and then gone.
-            if !received.is_ok_and(|count| count > 0) {
+            if !received.is_ok_and(|received| received.more) {
                 break;
             }
         }

@@ -6,7 +6,7 @@ mod control;
 mod receive;
 mod send;
 
-pub use receive::{Datagram, ReceiveBuffers};
+pub use receive::{Datagram, ReceiveBuffers, Received};
 pub use send::{SendError, Transmit};
 
 use crate::sys;

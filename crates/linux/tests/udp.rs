@@ -170,7 +170,7 @@ fn receive(socket: &LinkSocket, expected: usize) -> Vec<Got> {
     let deadline = Instant::now() + Duration::from_secs(10);
     while got.iter().map(|datagram| datagram.bytes.len()).sum::<usize>() < expected {
         assert!(Instant::now() < deadline, "only {} datagrams arrived", got.len());
-        let count = socket
+        let received = socket
             .receive(&mut buffers, |datagram| {
                 got.push(Got {
                     remote: datagram.remote,
@@ -180,7 +180,7 @@ fn receive(socket: &LinkSocket, expected: usize) -> Vec<Got> {
                 });
             })
             .unwrap();
-        if count == 0 {
+        if received.datagrams == 0 {
             std::thread::sleep(Duration::from_millis(1));
         }
     }

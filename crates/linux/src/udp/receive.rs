@@ -26,6 +26,17 @@ pub struct Datagram<'a> {
     pub bytes: &'a mut [u8],
 }
 
+/// What a call brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// Datagrams that could be used.
+    pub datagrams: usize,
+    /// The batch was full: more may wait. Else nothing did, and to ask once more
+    /// would be a system call for nothing; what has come since is told by the
+    /// poller.
+    pub more: bool,
+}
+
 /// Memory to receive into, of fixed size; one serves any number of sockets of
 /// a thread, one after another.
 pub struct ReceiveBuffers {
@@ -52,8 +63,7 @@ impl ReceiveBuffers {
 }
 
 impl LinkSocket {
-    /// Takes one batch of what waits and gives each datagram to `each`. Returns
-    /// how many there were: 0 when nothing waits any more.
+    /// Takes one batch of what waits and gives each datagram to `each`.
     ///
     /// # Errors
     /// Those of recvmmsg(2), never `WouldBlock`.
@@ -61,11 +71,11 @@ impl LinkSocket {
         &self,
         buffers: &mut ReceiveBuffers,
         mut each: impl FnMut(Datagram<'_>),
-    ) -> io::Result<usize> {
+    ) -> io::Result<Received> {
         // SAFETY: all-zero is a valid mmsghdr.
         let mut headers: [libc::mmsghdr; BATCH] = unsafe { std::mem::zeroed() };
         let filled = self.fill(&mut headers, buffers)?;
-        let mut count = 0;
+        let mut datagrams = 0;
         let places = buffers.bytes.chunks_mut(BUFFER_LEN);
         let beside = buffers.names.iter().zip(&buffers.controls);
         for ((header, place), (name, control)) in
@@ -82,11 +92,10 @@ impl LinkSocket {
             for bytes in bytes.chunks_mut(stride) {
                 let (local, traffic_class) = (found.local, found.traffic_class);
                 each(Datagram { remote, local, traffic_class, bytes });
-                count += 1;
+                datagrams += 1;
             }
         }
-        // What could not be used must not look like the end.
-        Ok(if filled > 0 { count.max(1) } else { 0 })
+        Ok(Received { datagrams, more: filled == BATCH })
     }
 
     fn fill(
