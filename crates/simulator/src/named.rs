@@ -4,17 +4,21 @@ use crate::network::{Capacity, DirectionSpec, LinkSpec, Loss, Trace};
 use crate::scenario::{Action, Scenario};
 use crate::traffic::{Lane, Traffic};
 use braid_units::Rate;
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// The names that [`named`] knows.
-pub const NAMES: [&str; 10] = [
+pub const NAMES: [&str; 13] = [
     "six-3g",
     "cable-dsl-lte",
     "starlink-lte",
     "step",
     "recorded-3g",
+    "recorded-4g",
+    "recorded-mix",
+    "swinging",
     "blackout-best",
     "blackout-all",
     "gigabit",
@@ -22,8 +26,12 @@ pub const NAMES: [&str; 10] = [
     "mixed-N",
 ];
 
-/// Recordings; `recorded-3g` needs them.
-const TRACE: &str = "../shared/traces/TMobile-UMTS-driving.down.gz";
+/// Recordings; the scenarios named after them need them.
+const TRACES: &str = "../shared/traces";
+const UMTS: &str = "TMobile-UMTS-driving";
+const ATT: &str = "ATT-LTE-driving-2016";
+const TMOBILE: &str = "TMobile-LTE-short";
+const VERIZON: &str = "Verizon-LTE-short";
 
 /// The scenario of this name: one TCP download (cubic) and pings. `None` if
 /// there is none, or its recording can't be read.
@@ -34,7 +42,12 @@ pub fn named(name: &str) -> Option<Scenario> {
         "cable-dsl-lte" => Scenario::new(cable_dsl_lte()).lasting(secs(20)),
         "starlink-lte" => starlink_lte(),
         "step" => step(),
-        "recorded-3g" => recorded_3g()?,
+        "recorded-3g" => recorded(&[10, 130, 250, 370, 490, 610].map(|at| (UMTS, at)))?,
+        "recorded-4g" => {
+            recorded(&[(ATT, 0), (ATT, 55), (VERIZON, 5), (VERIZON, 75), (TMOBILE, 30)])?
+        }
+        "recorded-mix" => recorded(&[(UMTS, 10), (UMTS, 610), (ATT, 30), (VERIZON, 40)])?,
+        "swinging" => swinging()?,
         "blackout-best" => Scenario::new(cable_dsl_lte())
             .lasting(secs(20))
             .event(secs(6), Action::Blackout(0, true))
@@ -169,15 +182,67 @@ fn step() -> Scenario {
     scenario
 }
 
-fn recorded_3g() -> Option<Scenario> {
-    let trace = Arc::new(Trace::read(Path::new(TRACE)).ok()?);
-    let links = [10, 130, 250, 370, 490, 610].map(|offset| LinkSpec {
-        down: DirectionSpec {
-            capacity: Capacity::Trace(Arc::clone(&trace), Duration::from_secs(offset)),
-            queue: 200_000,
+/// Links that play recordings, each from an offset in seconds.
+fn recorded(links: &[(&str, u64)]) -> Option<Scenario> {
+    let mut read: BTreeMap<PathBuf, Arc<Trace>> = BTreeMap::new();
+    let mut direction = |name: &str, way: &str, offset, queue| {
+        let file = Path::new(TRACES).join(format!("{name}.{way}.gz"));
+        let trace = match read.get(&file) {
+            Some(trace) => Arc::clone(trace),
+            None => Arc::new(Trace::read(&file).ok()?),
+        };
+        read.insert(file, Arc::clone(&trace));
+        Some(DirectionSpec {
+            capacity: Capacity::Trace(trace, Duration::from_secs(offset)),
+            queue,
             ..DirectionSpec::clean(Rate::ZERO, Duration::from_millis(30))
-        },
-        ..LinkSpec::clean(Rate::ZERO, Rate::from_mbit(1), Duration::from_millis(30))
+        })
+    };
+    let links = links.iter().map(|&(name, offset)| {
+        Some(LinkSpec {
+            down: direction(name, "down", offset, 200_000)?,
+            up: direction(name, "up", offset, 64_000)?,
+            mtu: 1492,
+            ..LinkSpec::clean(Rate::ZERO, Rate::ZERO, Duration::ZERO)
+        })
     });
-    Some(Scenario::new(links.into()).lasting(Duration::from_secs(40)))
+    let links = links.collect::<Option<Vec<_>>>()?;
+    Some(Scenario::new(links).lasting(Duration::from_secs(40)))
+}
+
+/// Three fast mobile links whose capacities swing, each at its own pace: from a
+/// tenth to the whole, some of them in a second, as on a train.
+fn swinging() -> Option<Scenario> {
+    let links = [(40.0, 1.3, 15), (20.0, 2.9, 25), (60.0, 0.7, 10)];
+    let links = links.into_iter().map(|(mbit, period, delay)| {
+        let delay = Duration::from_millis(delay);
+        Some(LinkSpec {
+            down: DirectionSpec {
+                capacity: Capacity::Trace(swing(mbit, period)?, Duration::ZERO),
+                queue: 500_000,
+                ..DirectionSpec::clean(Rate::ZERO, delay)
+            },
+            ..LinkSpec::clean(Rate::ZERO, Rate::from_mbit(8), delay)
+        })
+    });
+    let links = links.collect::<Option<Vec<_>>>()?;
+    Some(Scenario::new(links).lasting(Duration::from_secs(40)))
+}
+
+/// Opportunities whose rate is swept through a decade, log-linearly, up and
+/// down again in `period` seconds (times one to two, by turns).
+fn swing(mbit: f64, period: f64) -> Option<Arc<Trace>> {
+    let mut millis = Vec::new();
+    let (mut due, mut phase) = (0.0, 0.0f64);
+    for ms in 0..120_000u64 {
+        let turn = phase.floor();
+        phase += 0.001 / (period * (1.0 + (turn * 0.618).fract()));
+        let swept = (phase.fract() * 2.0 - 1.0).abs();
+        due += mbit * 10f64.powf(swept - 1.0) * 1e6 / 8.0 / 1000.0 / 1500.0;
+        while due >= 1.0 {
+            millis.push(ms);
+            due -= 1.0;
+        }
+    }
+    Trace::new(millis).ok().map(Arc::new)
 }

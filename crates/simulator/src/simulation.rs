@@ -188,6 +188,13 @@ impl Simulation {
         self.flows.iter().map(Flow::outcome).collect()
     }
 
+    /// IP bytes that a link has serialised so far, towards the home or from it.
+    pub fn served(&mut self, link: usize, to_home: bool) -> u64 {
+        let link = &mut self.links[link];
+        let direction = if to_home { &mut link.down } else { &mut link.up };
+        direction.served(self.now)
+    }
+
     /// Ends it here.
     pub fn finish(self) -> Outcome {
         let reports = |end: &End| -> Vec<PeerReport> {

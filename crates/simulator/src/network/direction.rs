@@ -26,6 +26,8 @@ pub(crate) struct Direction {
     sent: u64,
     bad: bool,
     dark: bool,
+    /// IP bytes that were serialised.
+    served_bytes: u64,
     /// IP bytes that were delivered.
     pub delivered_bytes: u64,
 }
@@ -54,6 +56,7 @@ impl Direction {
             sent: 0,
             bad: false,
             dark: false,
+            served_bytes: 0,
             delivered_bytes: 0,
         };
         direction.restart_trace(Time::ZERO);
@@ -84,6 +87,12 @@ impl Direction {
         let datagram = entry.remove();
         self.delivered_bytes += ip_bytes(&datagram);
         Some(datagram)
+    }
+
+    /// IP bytes that were serialised until now.
+    pub fn served(&mut self, now: Time) -> u64 {
+        self.advance(now);
+        self.served_bytes
     }
 
     /// When something happens next.
@@ -163,6 +172,7 @@ impl Direction {
     }
 
     fn launch(&mut self, now: Time, mut datagram: Datagram) {
+        self.served_bytes += ip_bytes(&datagram);
         if self.loses_next() {
             return;
         }

@@ -1,11 +1,15 @@
 //! Prints a scenario second by second: `watch NAME [SEED] [up] [reno] [udp]
-//! [plain] [shifted]`.
+//! [plain] [shifted] [why]`. `shifted` takes other parts of recordings for each
+//! seed, `why` tells what kept the links from carrying more.
+
+mod unused;
 
 use braid_simulator::{
     Capacity, Congestion, EndId, Lane, NAMES, Scenario, Simulation, Traffic, TrafficKind, named,
 };
 use braid_tunnel::PeerReport;
 use std::time::Duration;
+use unused::Unused;
 
 /// Payload's share of a full plain TCP packet.
 const PLAIN_TCP: f64 = 1448.0 / 1500.0;
@@ -13,7 +17,7 @@ const PLAIN_TCP: f64 = 1448.0 / 1500.0;
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let Some(mut scenario) = arguments.first().and_then(|name| named(name)) else {
-        eprintln!("usage: watch NAME [SEED] [up] [reno] [udp] [plain]");
+        eprintln!("usage: watch NAME [SEED] [up] [reno] [udp] [plain] [shifted] [why]");
         eprintln!("names: {}", NAMES.join(", "));
         std::process::exit(2);
     };
@@ -41,20 +45,24 @@ fn main() {
             flow.kind = TrafficKind::Tcp { congestion, super_packets: !has("plain") };
         }
     }
-    watch(scenario);
+    watch(scenario, has("why"));
 }
 
-fn watch(scenario: Scenario) {
+fn watch(scenario: Scenario, why: bool) {
     let lane = scenario.traffic[0].lane;
     let sender = if lane == Lane::Up { EndId::Home(0) } else { EndId::Concentrator };
     let seconds = scenario.duration.as_secs();
     let mut simulation = Simulation::new(scenario.clone());
+    let mut unused = why.then(|| Unused::new(&scenario, lane == Lane::Down));
     let best_idle = best_idle_rtt(&scenario);
     println!("w: TCP window, x: cuts of it, q: entry queue");
     println!("each path: rate estimate Mbit/s (capacity) in flight KB / queue ms / srtt ms state");
     for second in 1..=seconds {
         let (from, to) = (Duration::from_secs(second - 1), Duration::from_secs(second));
-        simulation.run_until(to);
+        match &mut unused {
+            Some(unused) => unused.run(&mut simulation, &scenario, sender, to),
+            None => simulation.run_until(to),
+        }
         let flow = &simulation.flows()[0];
         let Some(report) = simulation.report(sender).into_iter().next() else { continue };
         let sum = scenario.capacity(lane == Lane::Down, from, to) as f64 * 8e-6;
@@ -77,6 +85,9 @@ fn watch(scenario: Scenario) {
             to.as_secs(),
             share(got, sum) * 100.0
         );
+    }
+    if let Some(unused) = unused {
+        unused.print(flow.bytes_between(Duration::ZERO, scenario.duration));
     }
     println!(
         "longest stall {:.0} ms, TCP timeouts {}, lost {} dup {} reordered {}",
