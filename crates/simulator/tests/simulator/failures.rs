@@ -1,6 +1,6 @@
 //! Links that die, narrow, and come back.
 
-use crate::support::{constant, link, millis, pings, play, secs, three_links};
+use crate::support::{constant, link, millis, pings, play, secs, three_links, traced};
 use braid_simulator::{Action, Lane, Scenario, Traffic, TrafficKind};
 
 #[test]
@@ -111,4 +111,19 @@ fn a_voice_call_survives_the_death_of_any_link() {
             assert!(latest <= millis(150), "link {dead} died, {:?}: {latest:?}", call.lane);
         }
     }
+}
+
+#[test]
+fn a_capacity_that_changes_all_the_time_is_followed() {
+    // 6 and 1 Mbit/s in turn, for 700 ms each.
+    let changing =
+        traced((0..40_000).filter(|ms| ms % if ms / 700 % 2 == 0 { 2 } else { 12 } == 0), 30);
+    let scenario = Scenario::new(vec![changing])
+        .traffic(Traffic::new(Lane::Down, TrafficKind::Greedy { backlog: 200_000, size: 1400 }))
+        .traffic(pings())
+        .lasting(secs(30));
+    let capacity = scenario.capacity(true, secs(5), secs(30));
+    let outcome = play(scenario);
+    let got = outcome.flows[0].bytes_between(secs(5), secs(30));
+    assert!(got * 100 > capacity * 80, "{got} of {capacity}");
 }

@@ -1,5 +1,8 @@
-use braid_simulator::{Lane, LinkSpec, Outcome, Scenario, Simulation, Traffic, TrafficKind};
+use braid_simulator::{
+    Capacity, Lane, LinkSpec, Outcome, Scenario, Simulation, Trace, Traffic, TrafficKind,
+};
 use braid_units::Rate;
+use std::sync::Arc;
 use std::time::Duration;
 
 pub fn secs(secs: u64) -> Duration {
@@ -13,6 +16,16 @@ pub fn millis(millis: u64) -> Duration {
 /// A clean link: Mbit/s down and up, delay in milliseconds one way.
 pub fn link(down: u64, up: u64, delay: u64) -> LinkSpec {
     LinkSpec::clean(Rate::from_mbit(down), Rate::from_mbit(up), millis(delay))
+}
+
+/// A link that carries 1500 bytes down at each of these milliseconds; 2 Mbit/s
+/// up, delay in milliseconds one way.
+pub fn traced(opportunities: impl Iterator<Item = u64>, delay: u64) -> LinkSpec {
+    let trace = Arc::new(Trace::new(opportunities.collect()).unwrap());
+    let mut link = link(1, 2, delay);
+    link.down.capacity = Capacity::Trace(trace, Duration::ZERO);
+    link.down.queue = 200_000;
+    link
 }
 
 /// Three links as a house may have them, all below 80 ms one way.

@@ -72,12 +72,18 @@ impl Liveness {
         self.since
     }
 
+    /// When something was acknowledged last, or it became what it is.
+    pub fn last_progress(&self) -> Time {
+        self.last_progress
+    }
+
     /// It works.
     pub fn is_up(&self) -> bool {
         self.state == PathState::Up
     }
 
-    /// A packet sent at `sent_at` was acknowledged.
+    /// A packet was acknowledged that was sent at `sent_at`, or could have been
+    /// by when it arrived.
     pub fn on_acked(&mut self, sent_at: Time, now: Time) -> Return {
         self.last_progress = now;
         match self.state {

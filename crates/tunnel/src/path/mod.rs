@@ -35,6 +35,10 @@ const REORDER_PACKETS_MAX: u64 = 128;
 /// What a path may be slower than at its best before it's thought silent.
 const SLOWNESS: Duration = Duration::from_millis(100);
 
+/// Feedback is late when it's overdue by this: timers and scheduling of both
+/// ends.
+const OVERDUE_MARGIN: Duration = Duration::from_millis(10);
+
 /// What the home wants of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wish {
@@ -131,6 +135,17 @@ impl Outlook {
     fn nanos_for(&self, bytes: u64) -> u64 {
         bytes.saturating_mul(self.nanos_per_kib) >> 10
     }
+}
+
+/// Whether other paths can send again what is late on one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Others {
+    /// No other works.
+    None,
+    /// Other data waits for them.
+    Busy,
+    /// All that waited has gone: they have room to spare.
+    Free,
 }
 
 /// What an acknowledgement or a timer settled.
@@ -360,7 +375,15 @@ impl Path {
             self.rtt.on_sample(sample, now);
         }
         let lost = self.detect_losses(now, settled);
-        match self.liveness.on_acked(packet.sent_at, now) {
+        // What was held up by a link that stood still, and came by it after all,
+        // shows that it moves again: as if sent when it could have been.
+        let moves = match self.congestion.base_delay_us() {
+            Some(base) if number == largest => {
+                Time::from_micros(u64::try_from(received_us - base).unwrap_or(0))
+            }
+            _ => packet.sent_at,
+        };
+        match self.liveness.on_acked(packet.sent_at.max(moves), now) {
             Return::None => {}
             Return::Short => settled.returned = true,
             Return::Long => {
@@ -414,7 +437,13 @@ impl Path {
     }
 
     /// Timers of loss detection that are due.
-    pub fn on_timeout(&mut self, now: Time, feedback: Duration, settled: &mut Settled) {
+    pub fn on_timeout(
+        &mut self,
+        now: Time,
+        feedback: Duration,
+        others: Others,
+        settled: &mut Settled,
+    ) {
         if self.loss_at.is_some_and(|at| now >= at) {
             self.detect_losses(now, settled);
         }
@@ -424,8 +453,10 @@ impl Path {
             self.counters.suspected += 1;
             self.blame_sizes(now);
             self.abandon_flight(settled);
-        } else if self.overdue_at(oldest.as_ref(), feedback).is_some_and(|at| now >= at) {
-            self.reinject(settled);
+        } else {
+            while self.overdue_at(feedback, others).is_some_and(|at| now >= at) {
+                self.reinject(settled);
+            }
         }
         self.sent.forget_settled(now);
     }
@@ -443,9 +474,9 @@ impl Path {
     }
 
     /// The next deadline of loss detection.
-    pub fn deadline(&self, feedback: Duration) -> Option<Time> {
+    pub fn deadline(&self, feedback: Duration, others: Others) -> Option<Time> {
         let oldest = self.sent.oldest_watched().map(|(_, packet)| packet);
-        [self.loss_at, self.suspect_at(oldest, feedback), self.overdue_at(oldest, feedback)]
+        [self.loss_at, self.suspect_at(oldest, feedback), self.overdue_at(feedback, others)]
             .into_iter()
             .flatten()
             .min()
@@ -486,25 +517,39 @@ impl Path {
         self.rtt.variation().min(SLOWNESS / 4)
     }
 
-    /// When the oldest packet's feedback is late enough to send its frames by
-    /// another path too (the probe timeout of RFC 9002, section 6.2, spent on
-    /// another path).
-    fn overdue_at(&self, oldest: Option<&SentPacket>, feedback: Duration) -> Option<Time> {
-        let oldest = oldest?;
-        if oldest.reinjected || !self.liveness.is_up() {
+    /// When a packet's feedback is late enough to send its frames by another
+    /// path too (the probe timeout of RFC 9002, section 6.2, spent on another
+    /// path). While the others are busy, only the oldest packet's; what is sent
+    /// twice by others with room costs nothing, and may be just what the flow's
+    /// window is stuck on (Raiciu et al., NSDI 2012, section 4.2).
+    fn overdue_at(&self, feedback: Duration, others: Others) -> Option<Time> {
+        if !self.liveness.is_up() {
             return None;
         }
-        let margin = (self.bounded_variation() * 4).max(Duration::from_millis(10));
-        Some(oldest.sent_at + self.expected_rtt() + feedback + margin)
+        let (_, packet) = self.sent.oldest_sent_once()?;
+        let oldest_again = self.sent.oldest_watched().is_some_and(|(_, p)| p.reinjected);
+        if others != Others::Free && oldest_again {
+            return None;
+        }
+        // A link that stands still for a moment is seen sooner than jitter would
+        // allow on another.
+        let margin = match others {
+            Others::Free if self.congestion.follows() => OVERDUE_MARGIN,
+            _ => (self.bounded_variation() * 4).max(OVERDUE_MARGIN),
+        };
+        let overdue = packet.sent_at + self.expected_rtt() + feedback + margin;
+        Some(match others {
+            // By this path again: of no use while what it holds is arriving.
+            Others::None => overdue.max(self.liveness.last_progress() + feedback * 2 + margin),
+            Others::Busy | Others::Free => overdue,
+        })
     }
 
     fn reinject(&mut self, settled: &mut Settled) {
-        let Some((number, packet)) = self.sent.oldest_watched() else { return };
+        let Some((number, packet)) = self.sent.oldest_sent_once() else { return };
         let packet = *packet;
         settled.lost.extend(self.sent.frames(&packet));
-        if let Some(packet) = self.sent.get_mut(number) {
-            packet.reinjected = true;
-        }
+        self.sent.note_reinjected(number);
     }
 
     /// All that is in flight is to be sent by others too. It may have arrived

@@ -82,6 +82,8 @@ pub struct SentPackets {
     in_flight: usize,
     /// No packet before this one is in flight.
     oldest_hint: u64,
+    /// All before this one were sent again by another path, as far as needed.
+    reinjected_below: u64,
 }
 
 impl SentPackets {
@@ -207,6 +209,22 @@ impl SentPackets {
         self.in_flight().find(|(_, p)| !p.mtu_probe)
     }
 
+    /// The oldest of these that wasn't sent again by another path.
+    pub fn oldest_sent_once(&self) -> Option<(u64, &SentPacket)> {
+        let from = self.oldest_hint.max(self.first).max(self.reinjected_below);
+        (from..self.next_number())
+            .filter_map(|n| Some((n, self.get(n)?)))
+            .find(|(_, p)| p.fate == Fate::InFlight && !p.mtu_probe)
+    }
+
+    /// All up to this one were sent again by another path.
+    pub fn note_reinjected(&mut self, number: u64) {
+        self.reinjected_below = number + 1;
+        if let Some(packet) = self.get_mut(number) {
+            packet.reinjected = true;
+        }
+    }
+
     fn in_flight(&self) -> impl Iterator<Item = (u64, &SentPacket)> {
         let from = if self.in_flight == 0 { self.next_number() } else { self.oldest_hint };
         (from.max(self.first)..self.next_number())
@@ -230,5 +248,27 @@ impl SentPacket {
             app_limited: false,
             frames: (0, 0),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_packet_is_sent_again_once_and_those_that_arrived_are_not() {
+        let mut sent = SentPackets::default();
+        for ms in 0..4 {
+            sent.push(SentPacket::new(Time::from_millis(ms), 1000, Fate::InFlight), 0);
+        }
+        let next = |sent: &SentPackets| sent.oldest_sent_once().map(|(number, _)| number);
+        assert_eq!(next(&sent), Some(0));
+        sent.note_reinjected(0);
+        sent.settle(1, Fate::Acked);
+        assert_eq!(next(&sent), Some(2));
+        assert!(sent.oldest_watched().is_some_and(|(n, packet)| n == 0 && packet.reinjected));
+        sent.note_reinjected(2);
+        sent.settle(3, Fate::Lost);
+        assert_eq!(next(&sent), None);
     }
 }

@@ -172,6 +172,8 @@ pub struct Peer {
     chores_at: Time,
     /// No path takes anything for lost before.
     losses_at: Time,
+    /// All that waited has gone: the paths have room to spare.
+    spare: bool,
     survey: Survey,
     /// It has given memory back since it was used last.
     rests: bool,
@@ -238,6 +240,7 @@ impl Peer {
             last_admitted: Time::ZERO,
             chores_at: Time::ZERO,
             losses_at: Time::ZERO,
+            spare: false,
             survey: Survey::default(),
             rests: false,
             freed: Vec::new(),
@@ -453,11 +456,12 @@ impl Peer {
         let mut settled = std::mem::take(&mut self.settled);
         settled.clear();
         self.chores_at = Time::ZERO;
+        self.spare &= self.entry.is_empty() && self.repairs.is_empty();
+        let others = self.other_paths();
         for path in &mut self.paths {
-            path.on_timeout(now, feedback, &mut settled);
+            path.on_timeout(now, feedback, others, &mut settled);
         }
-        let losses = self.paths.iter().filter_map(|path| path.deadline(feedback));
-        self.losses_at = losses.min().unwrap_or(Time::FAR_FUTURE);
+        self.look_for_losses();
         self.take_settled(&mut settled);
         self.settled = settled;
         self.close_left_paths(now);

@@ -172,6 +172,7 @@ impl Peer {
         let path = &mut self.paths[index];
         path.on_ack(ack, now, feedback, |us| clock.unwrap(us), settled);
         self.note_losses_of(index);
+        self.note_spare();
         if settled.returned {
             settled.returned = false;
             self.update_clocks(now);

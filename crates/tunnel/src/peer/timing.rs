@@ -4,7 +4,7 @@
 
 use super::schedule::Candidates;
 use super::{IN_USE, Peer};
-use crate::path::Path;
+use crate::path::{Others, Path};
 use braid_units::Time;
 use std::time::Duration;
 
@@ -23,13 +23,20 @@ pub(super) struct Survey {
     feedback: Duration,
     /// Plaintext bytes of the shortest datagrams; none when no path works.
     pub least_room: Option<usize>,
+    /// More than one works.
+    several: bool,
     /// The paths to choose from, whatever their tier.
     pub candidates: Candidates,
 }
 
 impl Default for Survey {
     fn default() -> Self {
-        Self { feedback: *FEEDBACK.end() / 2, least_room: None, candidates: Candidates::default() }
+        Self {
+            feedback: *FEEDBACK.end() / 2,
+            least_room: None,
+            several: false,
+            candidates: Candidates::default(),
+        }
     }
 }
 
@@ -45,8 +52,9 @@ impl Peer {
             // What was noted of the paths' timers may be too late now.
             self.losses_at = Time::ZERO;
         }
+        let several = up().nth(1).is_some();
         let candidates = self.find_candidates(None, u8::MAX);
-        self.survey = Survey { feedback, least_room, candidates };
+        self.survey = Survey { feedback, least_room, several, candidates };
     }
 
     /// How often feedback is sent, from the paths' round-trip times.
@@ -88,10 +96,27 @@ impl Peer {
             .min()
     }
 
+    /// What other paths are to one of several.
+    pub(super) fn other_paths(&self) -> Others {
+        match (self.survey.several, self.spare) {
+            (false, _) => Others::None,
+            (true, true) => Others::Free,
+            (true, false) => Others::Busy,
+        }
+    }
+
+    /// Notes when a path next takes something for lost or late.
+    pub(super) fn look_for_losses(&mut self) {
+        let (feedback, others) = (self.survey.feedback, self.other_paths());
+        let losses = self.paths.iter().filter_map(|path| path.deadline(feedback, others));
+        self.losses_at = losses.min().unwrap_or(Time::FAR_FUTURE);
+    }
+
     /// What was just sent or acknowledged by this path may be lost earlier than
     /// anything else.
     pub(super) fn note_losses_of(&mut self, index: usize) {
-        let at = self.paths.get(index).and_then(|path| path.deadline(self.survey.feedback));
+        let (feedback, others) = (self.survey.feedback, self.other_paths());
+        let at = self.paths.get(index).and_then(|path| path.deadline(feedback, others));
         self.losses_at = at.map_or(self.losses_at, |at| at.min(self.losses_at));
     }
 

@@ -1,9 +1,9 @@
 //! What is sent to the peer, and in which order: feedback, probes, repairs,
 //! copies, then the queue.
 
-use super::Peer;
 use super::datagram::{Datagram, LEAST_CHUNK, Run};
 use super::schedule::{Choice, Item};
+use super::{LOSSY, Peer};
 use crate::config::LinkId;
 use crate::path::sent::SentFrame;
 use braid_units::{Rate, Time};
@@ -77,7 +77,10 @@ impl Peer {
     /// Repairs and the queue, as many datagrams for one path as it may send at
     /// once.
     fn poll_data(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Transmit> {
-        let choice = self.next_data_path(now)?;
+        let Some(choice) = self.next_data_path(now) else {
+            self.note_spare();
+            return None;
+        };
         let index = choice.path;
         let rate = self.paths[index].congestion.pacing_rate();
         let most = self.batch_size(index, rate);
@@ -123,6 +126,14 @@ impl Peer {
             }
         }
         if out.is_empty() { None } else { self.transmit(index, segment) }
+    }
+
+    /// When all that waited has gone, what is late is sent again sooner.
+    pub(super) fn note_spare(&mut self) {
+        if !self.spare && self.entry.is_empty() && self.repairs.is_empty() {
+            self.spare = true;
+            self.look_for_losses();
+        }
     }
 
     /// The path for what is to be sent next; the queue's flow that it's for is
@@ -218,9 +229,12 @@ impl Peer {
                     self.repairs.pop_front();
                     self.counters.repaired += 1;
                     // Losing the repair too would hold the flow up for another
-                    // round trip.
-                    let copy = SentFrame::Chunk { key, offset, len: written };
-                    self.duplicates.push_back((copy, self.paths[datagram.path].id));
+                    // round trip. Where nothing is lost, only late, a copy would
+                    // be a third of the same.
+                    if self.paths.iter().any(|path| path.loss_share() > LOSSY) {
+                        let copy = SentFrame::Chunk { key, offset, len: written };
+                        self.duplicates.push_back((copy, self.paths[datagram.path].id));
+                    }
                     if written < len {
                         let (offset, len) = (offset + written, len - written);
                         self.repairs.push_front(SentFrame::Chunk { key, offset, len });
