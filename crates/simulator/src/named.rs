@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The names that [`named`] knows.
-pub const NAMES: [&str; 13] = [
+pub const NAMES: [&str; 14] = [
     "six-3g",
     "cable-dsl-lte",
     "starlink-lte",
@@ -24,6 +24,7 @@ pub const NAMES: [&str; 13] = [
     "gigabit",
     "single",
     "mixed-N",
+    "slow-N",
 ];
 
 /// Recordings; the scenarios named after them need them.
@@ -67,7 +68,11 @@ pub fn named(name: &str) -> Option<Scenario> {
             Scenario::new(vec![link.clone(), link]).lasting(secs(4))
         }
         "single" => Scenario::new(vec![six_3g().swap_remove(0)]).lasting(secs(20)),
-        _ => mixed(name.strip_prefix("mixed-")?.parse().ok()?),
+        _ => match name.split_once('-')? {
+            ("mixed", number) => mixed(number.parse().ok()?, 300e6),
+            ("slow", number) => mixed(number.parse().ok()?, 40e6),
+            _ => return None,
+        },
     };
     Some(scenario.traffic(Traffic::tcp(Lane::Down)).traffic(Traffic::ping()))
 }
@@ -114,14 +119,15 @@ fn cable_dsl_lte() -> Vec<LinkSpec> {
         .into()
 }
 
-/// The `number`th random set of two to five steady links, as homes have them.
-fn mixed(number: u64) -> Scenario {
+/// The `number`th random set of two to five steady links, as homes have them,
+/// the fastest with `most` bits a second.
+fn mixed(number: u64, most: f64) -> Scenario {
     let mut rng = fastrand::Rng::with_seed(number);
     let mut between = |low: f64, high: f64| low * (high / low).powf(rng.f64());
     let links = (0..between(2.0, 6.0) as usize).map(|_| {
-        let down = Rate::from_bits_per_sec(between(2e6, 300e6) as u64);
+        let down = Rate::from_bits_per_sec(between(most / 40.0, most) as u64);
         let up = Rate::from_bits_per_sec(down.bits_per_sec() / between(1.0, 10.0) as u64);
-        let delay = Duration::from_secs_f64(between(0.003, 0.080));
+        let delay = Duration::from_secs_f64(between(0.004, 0.100));
         let jitter = delay.mul_f64(between(0.03, 0.4));
         let loss = Loss::Random(between(1e-5, 5e-3));
         let queue = Duration::from_secs_f64(between(0.03, 0.3));

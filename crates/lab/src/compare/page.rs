@@ -1,4 +1,4 @@
-use super::text::{READING, cells, kernel, shape};
+use super::text::{READING, cells, kernel, left_out, shape};
 use super::{Compared, Suite};
 use crate::report::{Report, html};
 use std::fmt::Write;
@@ -8,9 +8,10 @@ use std::fmt::Write;
 pub fn page(suite: Suite, compared: &[Compared], command: &str) -> String {
     let escape = html::escape;
     let mut body = format!(
-        "<p class=\"host\">Made by <code>{}</code>. {}</p>\n",
+        "<p class=\"host\">Made by <code>{}</code>. {} {}</p>\n",
         escape(command),
-        escape(READING)
+        escape(READING),
+        escape(&left_out(suite))
     );
     for Compared { findings, .. } in compared {
         let scenario = &findings.report.scenario;

@@ -8,7 +8,7 @@ use std::fmt::Write;
 pub fn markdown(suite: Suite, compared: &[Compared], command: &str) -> String {
     let mut text = format!("# {}\n\n", suite.title());
     // Writing to a String can't fail.
-    let _ = writeln!(text, "Made by `{command}`.\n\n{READING}");
+    let _ = writeln!(text, "Made by `{command}`.\n\n{READING} {}", left_out(suite));
     for Compared { findings, .. } in compared {
         let scenario = &findings.report.scenario;
         let _ = writeln!(text, "\n## {}\n", scenario.description);
@@ -39,6 +39,12 @@ pub(super) const READING: &str = "Mbit/s of payload, in brackets the share of wh
     compared: in the VM (User Mode Linux) system calls are a hundred times slower, so that Samba \
     is limited by the CPU there. Engines of Ethernet take cables as they are, and cross routed \
     lines by GRETAP.";
+
+/// What isn't compared, and why.
+pub(super) fn left_out(suite: Suite) -> String {
+    let (names, why) = suite.left_out();
+    format!("Left out: {}: {why}.", names.join(", "))
+}
 
 /// The name of a report's kernel.
 pub(super) fn kernel(host: &Host) -> String {

@@ -64,6 +64,8 @@ const FOLLOW_GAIN: f64 = 2.0;
 /// A round trip shorter than this is no measure: on a busy machine the delays
 /// of both ends' scheduling exceed it.
 const SHORTEST_ROUND: Duration = Duration::from_millis(10);
+/// A sender that sends less than this part of the known capacity hurries no link.
+const UNHURRIED: f64 = 0.9;
 /// So many drains without effect on the delay show that it isn't a queue.
 const FUTILE_DRAINS: u32 = 2;
 /// A drain has had an effect when less than this part of the delay is left.
@@ -548,7 +550,12 @@ impl Congestion {
         let measured = self.busy_rate(over).or_else(|| {
             self.arrival_rate(over).filter(|m| !self.round_app_limited || *m > self.bandwidth)
         });
-        if let Some(measured) = measured {
+        // So is what came as it was sent, and less was sent than the link is known
+        // to take: the delay was jitter.
+        let unhurried = self.came_as_sent(over)
+            && self.sent_rate(over).is_some_and(|sent| sent < self.bandwidth.scaled(UNHURRIED));
+        if let Some(measured) = measured.filter(|measured| !unhurried || *measured > self.bandwidth)
+        {
             // One noisy measurement must not halve a good estimate twice.
             self.bandwidth = measured.max(self.bandwidth.scaled(0.3)).max(MIN_RATE);
         }
@@ -613,6 +620,12 @@ impl Congestion {
             return None;
         }
         Rate::from_bytes_in(last.bytes - first.bytes, sent_within.max(arrived_within))
+    }
+
+    /// The rate at which what arrived in the last `span` was sent.
+    fn sent_rate(&self, span: Duration) -> Option<Rate> {
+        let (first, last) = self.lately(span)?;
+        Rate::from_bytes_in(last.bytes - first.bytes, last.sent_at - first.sent_at)
     }
 
     /// Over the last `span` packets arrived as far apart as they were sent.

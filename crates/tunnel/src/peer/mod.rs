@@ -7,6 +7,7 @@ mod closing;
 mod copies;
 mod datagram;
 mod feedback;
+mod narrowing;
 mod probes;
 pub(crate) mod receive;
 mod rest;
@@ -18,6 +19,7 @@ mod transmit;
 pub use status::{PathReport, PeerReport};
 pub use transmit::Transmit;
 
+use self::narrowing::Narrowing;
 use crate::buffers::Buffers;
 use crate::clock::{PausingClock, PeerClock};
 use crate::config::{LinkConfig, LinkId, Mode, PeerConfig, PeerId, TunnelConfig};
@@ -128,6 +130,7 @@ pub struct Peer {
 
     places: FlowPlaces,
     acks: AckFilter,
+    narrowing: Narrowing,
     /// CoDel's target when all paths' capacities are known.
     steady_target: Duration,
     entry: EntryQueue,
@@ -207,6 +210,7 @@ impl Peer {
             memory,
             places: FlowPlaces::default(),
             acks: AckFilter::default(),
+            narrowing: Narrowing::default(),
             steady_target: Parameters::default().target,
             entry: EntryQueue::new(tunnel.layer),
             entry_parameters: parameters,
@@ -469,6 +473,7 @@ impl Peer {
         self.give_up_late(now);
         self.release_acks(now);
         self.rest_if_idle(now);
+        self.watch_for_slow_paths(now);
         self.tune(now);
         let heard = self.hearing.at(now);
         self.exit.expire(heard, self.patience());

@@ -6,6 +6,7 @@
 //! has shown that it fills whatever it gets.
 
 use super::Peer;
+use super::narrowing::PathFacts;
 use crate::config::Mode;
 use crate::path::Path;
 use braid_units::Time;
@@ -67,7 +68,7 @@ const NEVER: Arrival = Arrival { us: i64::MAX, place: usize::MAX };
 pub(super) struct Candidates(u64);
 
 impl Candidates {
-    fn of(self, paths: &[Path]) -> impl Iterator<Item = (usize, &Path)> {
+    fn of(self, paths: &[Path]) -> impl Iterator<Item = (usize, &Path)> + Clone {
         let mut left = self.0;
         std::iter::from_fn(move || {
             let place = left.trailing_zeros() as usize;
@@ -110,8 +111,9 @@ impl Peer {
             Item::Bulk { waited, .. } => waited,
             _ => Duration::ZERO,
         };
-        let candidates = match (except, self.mode) {
-            (None, mode) if mode != Mode::Overflow => self.survey.candidates,
+        let candidates = match (except, self.mode, item) {
+            (None, mode, Item::Bulk { .. }) if mode != Mode::Overflow => self.survey.bulk,
+            (None, mode, _) if mode != Mode::Overflow => self.survey.candidates,
             _ => self.find_candidates(except, self.tier_limit(waited, now)),
         };
         // By estimated arrival: the best path, the second, and the best that may
@@ -169,6 +171,26 @@ impl Peer {
         Candidates(fit.fold(0, |set, (_, place): (_, u32)| set | 1 << place))
     }
 
+    /// Those of `candidates` that bulk data takes: it leaves paths alone that are
+    /// slower than what was found best, unless no other works.
+    pub(super) fn quick_enough(&self, candidates: Candidates) -> Candidates {
+        let Some(limit) = self.narrowing.limit() else { return candidates };
+        let quick = candidates.of(&self.paths).filter(|(_, path)| path.rtt.base() <= limit);
+        let quick = Candidates(quick.fold(0, |set, (place, _)| set | 1 << place));
+        if quick.0 == 0 { candidates } else { quick }
+    }
+
+    /// Looks whether slow paths make the whole slower.
+    pub(super) fn watch_for_slow_paths(&mut self, now: Time) {
+        let mut narrowing = std::mem::take(&mut self.narrowing);
+        let facts = self.survey.candidates.of(&self.paths).map(|(_, path)| PathFacts {
+            base_rtt: path.rtt.base(),
+            rate: path.congestion.bandwidth(),
+        });
+        narrowing.look(now, self.entry.is_empty(), self.counters.accepted_bytes, facts);
+        self.narrowing = narrowing;
+    }
+
     /// The highest tier that may be used now.
     fn tier_limit(&self, waited: Duration, now: Time) -> u8 {
         if self.mode != Mode::Overflow {
@@ -196,7 +218,9 @@ impl Peer {
         if self.entry.is_empty() && self.repairs.is_empty() {
             return None;
         }
-        let paths = self.survey.candidates.of(&self.paths);
+        let only_bulk = self.repairs.is_empty();
+        let places = if only_bulk { self.survey.bulk } else { self.survey.candidates };
+        let paths = places.of(&self.paths);
         let free = paths.filter_map(|(_, path)| path.release_at(now)).min()?;
         Some(self.waits_for_more(now).map_or(free, |until| until.max(free)))
     }

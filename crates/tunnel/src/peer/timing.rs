@@ -27,6 +27,8 @@ pub(super) struct Survey {
     several: bool,
     /// The paths to choose from, whatever their tier.
     pub candidates: Candidates,
+    /// Those of them that bulk data takes.
+    pub bulk: Candidates,
 }
 
 impl Default for Survey {
@@ -36,6 +38,7 @@ impl Default for Survey {
             least_room: None,
             several: false,
             candidates: Candidates::default(),
+            bulk: Candidates::default(),
         }
     }
 }
@@ -54,7 +57,8 @@ impl Peer {
         }
         let several = up().nth(1).is_some();
         let candidates = self.find_candidates(None, u8::MAX);
-        self.survey = Survey { feedback, least_room, several, candidates };
+        let bulk = self.quick_enough(candidates);
+        self.survey = Survey { feedback, least_room, several, candidates, bulk };
     }
 
     /// How often feedback is sent, from the paths' round-trip times.
