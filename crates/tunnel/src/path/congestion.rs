@@ -36,9 +36,9 @@ const ROUNDS_BEFORE_PROBE: u32 = 3;
 const FULL_GROWTH: f64 = 1.25;
 const FULL_ROUNDS: u32 = 3;
 /// In startup so much may be in flight beyond what the pipe is known to hold, as
-/// a multiple of that, as in BBR. With two, a slow path queued more than the
-/// others could wait for.
-const STARTUP_SLACK: f64 = 1.0;
+/// a multiple of that. BBR has one; here the estimate is a round trip old. With
+/// two, a slow path queued more than the others could wait for.
+const STARTUP_SLACK: f64 = 1.5;
 /// Arrivals spread over no more than this times the time in which they were sent
 /// came as they were sent: nothing on the way was too narrow for them.
 const AS_SENT: f64 = 1.1;
