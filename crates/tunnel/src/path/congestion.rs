@@ -576,7 +576,7 @@ impl Congestion {
             .rev()
             .take_while(|d| d.queue > least && last.at_us - d.at_us <= span_us)
             .last()?;
-        let elapsed = Duration::from_micros(u64::try_from(last.at_us - first.at_us).ok()?);
+        let elapsed = arrived_within(first, last)?;
         if elapsed < self.base_rtt / 3 || last.bytes - first.bytes < 8 * self.datagram {
             return None;
         }

@@ -463,13 +463,8 @@ impl Path {
 
     /// If small datagrams pass from now on, it was the flight's sizes that didn't.
     fn blame_sizes(&mut self, now: Time) {
-        for number in self.sent.numbers() {
-            if let Some(packet) = self.sent.get(number)
-                && packet.fate == Fate::InFlight
-                && !packet.mtu_probe
-            {
-                self.mtu.on_datagram_lost(packet.size, now);
-            }
+        for (_, packet) in self.sent.in_flight().filter(|(_, packet)| !packet.mtu_probe) {
+            self.mtu.on_datagram_lost(packet.size, now);
         }
     }
 
@@ -555,15 +550,8 @@ impl Path {
     /// All that is in flight is to be sent by others too. It may have arrived
     /// though: that it's lost is for acknowledgements to tell.
     pub fn reinject_flight(&mut self, settled: &mut Settled) {
-        for number in self.sent.numbers() {
-            let Some(packet) = self.sent.get(number).copied() else { continue };
-            if packet.fate != Fate::InFlight || packet.reinjected {
-                continue;
-            }
-            settled.lost.extend(self.sent.frames(&packet));
-            if let Some(packet) = self.sent.get_mut(number) {
-                packet.reinjected = true;
-            }
+        while self.sent.oldest_sent_once().is_some() {
+            self.reinject(settled);
         }
     }
 

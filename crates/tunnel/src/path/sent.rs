@@ -225,7 +225,8 @@ impl SentPackets {
         }
     }
 
-    fn in_flight(&self) -> impl Iterator<Item = (u64, &SentPacket)> {
+    /// All that are in flight, oldest first, with their numbers.
+    pub fn in_flight(&self) -> impl Iterator<Item = (u64, &SentPacket)> {
         let from = if self.in_flight == 0 { self.next_number() } else { self.oldest_hint };
         (from.max(self.first)..self.next_number())
             .filter_map(|n| Some((n, self.get(n)?)))

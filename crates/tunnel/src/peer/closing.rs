@@ -11,12 +11,12 @@ impl Peer {
         if ids.is_empty() {
             return;
         }
-        let mut settled = std::mem::take(&mut self.settled);
-        settled.clear();
-        for mut path in self.paths.extract_if(.., |p| ids.contains(&p.id)) {
-            path.abandon_flight(&mut settled);
-            self.closed_paths.push(ClosedPath::from(path));
-        }
+        self.settle(|peer, settled| {
+            for mut path in peer.paths.extract_if(.., |p| ids.contains(&p.id)) {
+                path.abandon_flight(settled);
+                peer.closed_paths.push(ClosedPath::from(path));
+            }
+        });
         self.chores_at = Time::ZERO;
         // They name paths by their places, which are others now. Modes of the
         // kernel's bonding repair nothing.
@@ -24,8 +24,6 @@ impl Peer {
         if let Some(bonded) = self.bonded.take() {
             self.recycle(bonded.packet.bytes);
         }
-        self.take_settled(&mut settled);
-        self.settled = settled;
     }
 
     /// Closes the paths that the peer seems to have left: they don't work, and

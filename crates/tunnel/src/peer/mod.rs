@@ -384,18 +384,16 @@ impl Peer {
 
     /// The link's carrier or address went or came.
     pub(crate) fn on_link(&mut self, link: LinkId, up: bool, now: Time) {
-        let mut settled = std::mem::take(&mut self.settled);
-        settled.clear();
         self.chores_at = Time::ZERO;
-        for path in self.paths.iter_mut().filter(|p| p.link == link) {
-            path.liveness.on_link(up, now);
-            path.liveness.probe_soon(now);
-            if !up {
-                path.abandon_flight(&mut settled);
+        self.settle(|peer, settled| {
+            for path in peer.paths.iter_mut().filter(|p| p.link == link) {
+                path.liveness.on_link(up, now);
+                path.liveness.probe_soon(now);
+                if !up {
+                    path.abandon_flight(settled);
+                }
             }
-        }
-        self.take_settled(&mut settled);
-        self.settled = settled;
+        });
         self.update_clocks(now);
     }
 
@@ -457,17 +455,15 @@ impl Peer {
     pub(crate) fn on_timeout(&mut self, now: Time) {
         self.look_at_paths();
         let feedback = self.feedback_interval();
-        let mut settled = std::mem::take(&mut self.settled);
-        settled.clear();
         self.chores_at = Time::ZERO;
         self.spare &= self.entry.is_empty() && self.repairs.is_empty();
         let others = self.other_paths();
-        for path in &mut self.paths {
-            path.on_timeout(now, feedback, others, &mut settled);
-        }
-        self.look_for_losses();
-        self.take_settled(&mut settled);
-        self.settled = settled;
+        self.settle(|peer, settled| {
+            for path in &mut peer.paths {
+                path.on_timeout(now, feedback, others, settled);
+            }
+            peer.look_for_losses();
+        });
         self.close_left_paths(now);
         self.update_clocks(now);
         self.give_up_late(now);
@@ -544,6 +540,15 @@ impl Peer {
         for path in self.paths.iter_mut().filter(|p| p.link == link) {
             path.mtu.on_local_emsgsize(limit);
         }
+    }
+
+    /// Asks paths, and applies what they report.
+    fn settle(&mut self, ask: impl FnOnce(&mut Self, &mut Settled)) {
+        let mut settled = std::mem::take(&mut self.settled);
+        settled.clear();
+        ask(self, &mut settled);
+        self.take_settled(&mut settled);
+        self.settled = settled;
     }
 
     /// Applies what paths report: frames that arrived, frames to send again.

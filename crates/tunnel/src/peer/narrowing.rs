@@ -99,9 +99,12 @@ impl Narrowing {
         if was_idle {
             self.idle += now - before;
         }
+        let elapsed = now - self.began;
+        if elapsed < SHORTEST_WINDOW {
+            return; // Most looks end here: the paths aren't asked.
+        }
         let slowest = paths.clone().map(|path| path.base_rtt).max().unwrap_or_default();
         let window = (slowest * WINDOW_ROUND_TRIPS).max(SHORTEST_WINDOW);
-        let elapsed = now - self.began;
         if elapsed < window {
             return;
         }

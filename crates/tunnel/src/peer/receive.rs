@@ -106,11 +106,7 @@ impl Peer {
 
     /// What is in flight by a path went astray, most likely: by others too.
     fn send_flight_again(&mut self, index: usize) {
-        let mut settled = std::mem::take(&mut self.settled);
-        settled.clear();
-        self.paths[index].reinject_flight(&mut settled);
-        self.take_settled(&mut settled);
-        self.settled = settled;
+        self.settle(|peer, settled| peer.paths[index].reinject_flight(settled));
     }
 
     fn on_frames(
