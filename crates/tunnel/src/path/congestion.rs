@@ -15,6 +15,7 @@
 //! queue is kept in the link, so that it can take more at once when it can take
 //! more, and what arrives meanwhile is the estimate.
 
+use super::deliveries::{Deliveries, Delivery};
 use super::rtt::WindowedMin;
 use braid_units::{Rate, Time};
 use std::collections::VecDeque;
@@ -39,9 +40,6 @@ const FULL_ROUNDS: u32 = 3;
 /// a multiple of that. BBR has one; here the estimate is a round trip old. With
 /// two, a slow path queued more than the others could wait for.
 const STARTUP_SLACK: f64 = 1.5;
-/// Arrivals spread over no more than this times the time in which they were sent
-/// came as they were sent: nothing on the way was too narrow for them.
-const AS_SENT: f64 = 1.1;
 /// The standing queue that is tolerated, unless the link's nature asks for
 /// more.
 const GUARD: Duration = Duration::from_millis(10);
@@ -76,8 +74,6 @@ const BASE_WINDOW: Duration = Duration::from_secs(10);
 const INITIAL_WINDOW_PACKETS: u64 = 16;
 const INITIAL_RATE: Rate = Rate::from_bits_per_sec(1_500_000);
 const MIN_RATE: Rate = Rate::from_bits_per_sec(24_000);
-/// History of deliveries kept for rate measurement.
-const HISTORY: usize = 4096;
 /// Loss above this in a round, with fewer bytes arriving than sent, means a
 /// buffer too short to show a queue (BBRv3 uses 2 %; links here lose more by
 /// themselves).
@@ -129,19 +125,6 @@ enum Phase {
     Drain { since: Time, rounds: u32 },
 }
 
-/// How much had been delivered at a moment.
-#[derive(Clone, Copy, Debug)]
-struct Delivery {
-    /// Receive time, peer's clock.
-    at_us: i64,
-    /// When the newest of them was sent, our clock.
-    sent_at: Time,
-    /// Bytes delivered by then.
-    bytes: u64,
-    /// The least queue since the entry before.
-    queue: Duration,
-}
-
 /// The model of one path.
 #[derive(Debug)]
 pub struct Congestion {
@@ -151,7 +134,7 @@ pub struct Congestion {
     datagram: u64,
     base_delay: WindowedMin,
     /// One entry an acknowledgement, oldest first.
-    history: VecDeque<Delivery>,
+    history: Deliveries,
     round_ends_at: u64,
     round_started: Time,
     rounds: u64,
@@ -199,7 +182,7 @@ impl Congestion {
             cap: None,
             datagram,
             base_delay: WindowedMin::new(BASE_WINDOW),
-            history: VecDeque::new(),
+            history: Deliveries::default(),
             round_ends_at: 0,
             round_started: Time::ZERO,
             rounds: 0,
@@ -317,7 +300,7 @@ impl Congestion {
 
     /// The path is idle: forgets what says nothing of it any more.
     pub fn rest(&mut self) {
-        self.history = VecDeque::new();
+        self.history = Deliveries::default();
         self.recent.shrink_to_fit();
     }
 
@@ -343,15 +326,12 @@ impl Congestion {
         self.feedback = ack.feedback;
         self.base_delay.update(ack.min_delay_us, now);
         let queue = self.queue_of(Some(ack.min_delay_us));
-        self.history.push_back(Delivery {
+        self.history.push(Delivery {
             at_us: ack.received_us,
             sent_at: ack.sent_at,
             bytes: ack.delivered,
             queue,
         });
-        if self.history.len() > HISTORY {
-            self.history.pop_front();
-        }
         self.recent.push_back((now, ack.min_delay_us));
         let span = (self.feedback * 3).max(Duration::from_millis(2));
         while self.recent.front().is_some_and(|r| now - r.0 > span) {
@@ -371,7 +351,7 @@ impl Congestion {
         self.round_app_limited |= ack.app_limited;
 
         if self.in_startup() {
-            let rising = self.rising_rate(self.base_rtt / 2).unwrap_or(Rate::ZERO);
+            let rising = self.history.rising_rate(self.base_rtt / 2).unwrap_or(Rate::ZERO);
             self.bandwidth = self.bandwidth.max(rising);
         }
         if self.phase == Phase::Follow {
@@ -442,7 +422,7 @@ impl Congestion {
         let shallow = self.round_lost > 4 * self.datagram
             && self.round_lost as f64 > SHALLOW_LOSS * (arrived + self.round_lost) as f64;
         let app_limited = self.round_app_limited;
-        let measured = self.arrival_rate(length.max(self.base_rtt));
+        let measured = self.history.arrival_rate(length.max(self.base_rtt));
 
         if !self.in_startup() && self.wobbles_beyond(VOLATILE) {
             self.phase = Phase::Follow;
@@ -455,7 +435,7 @@ impl Congestion {
                 let measured = measured.unwrap_or(self.bandwidth);
                 self.bandwidth = self.bandwidth.max(measured);
                 // The few packets of a beginning may all have met some jitter.
-                let queued = standing && !self.came_as_sent(length.max(self.base_rtt));
+                let queued = standing && !self.history.came_as_sent(length.max(self.base_rtt));
                 if queued || shallow {
                     self.yield_to_queue(ack, length);
                 } else if app_limited {
@@ -524,7 +504,9 @@ impl Congestion {
     fn follow(&mut self, ack: &AckSample) {
         let elapsed = ack.now - self.followed_at;
         self.followed_at = ack.now;
-        let Some(arrived) = self.arrival_rate(self.base_rtt + self.feedback) else { return };
+        let Some(arrived) = self.history.arrival_rate(self.base_rtt + self.feedback) else {
+            return;
+        };
         // What arrives of a trickle says nothing, unless it had to queue.
         let says = !ack.app_limited || self.queue() > self.guard();
         if arrived > self.bandwidth {
@@ -548,12 +530,17 @@ impl Congestion {
         let over = over.max(self.base_rtt);
         // What arrives of a trickle says nothing, unless it had to queue.
         let measured = self.busy_rate(over).or_else(|| {
-            self.arrival_rate(over).filter(|m| !self.round_app_limited || *m > self.bandwidth)
+            self.history
+                .arrival_rate(over)
+                .filter(|m| !self.round_app_limited || *m > self.bandwidth)
         });
         // So is what came as it was sent, and less was sent than the link is known
         // to take: the delay was jitter.
-        let unhurried = self.came_as_sent(over)
-            && self.sent_rate(over).is_some_and(|sent| sent < self.bandwidth.scaled(UNHURRIED));
+        let unhurried = self.history.came_as_sent(over)
+            && self
+                .history
+                .sent_rate(over)
+                .is_some_and(|sent| sent < self.bandwidth.scaled(UNHURRIED));
         if let Some(measured) = measured.filter(|measured| !unhurried || *measured > self.bandwidth)
         {
             // One noisy measurement must not halve a good estimate twice.
@@ -567,16 +554,8 @@ impl Congestion {
     /// The rate of arrivals while there was a queue all the time, up to now and
     /// over at most `span`; `None` if that wasn't long enough to tell.
     fn busy_rate(&self, span: Duration) -> Option<Rate> {
-        let last = self.history.back()?;
-        let least = self.guard() / 2;
-        let span_us = span.as_micros() as i64;
-        let first = self
-            .history
-            .iter()
-            .rev()
-            .take_while(|d| d.queue > least && last.at_us - d.at_us <= span_us)
-            .last()?;
-        let elapsed = arrived_within(first, last)?;
+        let (first, last) = self.history.busy(span, self.guard() / 2)?;
+        let elapsed = first.arrived_before(&last)?;
         if elapsed < self.base_rtt / 3 || last.bytes - first.bytes < 8 * self.datagram {
             return None;
         }
@@ -584,7 +563,7 @@ impl Congestion {
     }
 
     fn grow(&mut self, over: Duration) {
-        if let Some(measured) = self.arrival_rate(over.max(self.base_rtt)) {
+        if let Some(measured) = self.history.arrival_rate(over.max(self.base_rtt)) {
             self.bandwidth = self.bandwidth.max(measured);
         }
     }
@@ -597,51 +576,6 @@ impl Congestion {
         self.round_delays = (0, 0);
         self.round_lost = 0;
         self.round_app_limited = false;
-    }
-
-    /// The rate of arrivals over the last `span` of the peer's clock.
-    fn arrival_rate(&self, span: Duration) -> Option<Rate> {
-        let (first, last) = self.lately(span)?;
-        let elapsed = arrived_within(&first, &last)?;
-        if elapsed * 2 < span {
-            return None;
-        }
-        Rate::from_bytes_in(last.bytes - first.bytes, elapsed)
-    }
-
-    /// The rate of what was sent and arrived in `span`, not less than that; the
-    /// lower of both, so that a burst that jitter pressed together is no rate
-    /// (draft-cheng-iccrg-delivery-rate-estimation).
-    fn rising_rate(&self, span: Duration) -> Option<Rate> {
-        let (first, last) = self.lately(span)?;
-        let sent_within = last.sent_at - first.sent_at;
-        let arrived_within = arrived_within(&first, &last)?;
-        if sent_within.min(arrived_within) < span {
-            return None;
-        }
-        Rate::from_bytes_in(last.bytes - first.bytes, sent_within.max(arrived_within))
-    }
-
-    /// The rate at which what arrived in the last `span` was sent.
-    fn sent_rate(&self, span: Duration) -> Option<Rate> {
-        let (first, last) = self.lately(span)?;
-        Rate::from_bytes_in(last.bytes - first.bytes, last.sent_at - first.sent_at)
-    }
-
-    /// Over the last `span` packets arrived as far apart as they were sent.
-    fn came_as_sent(&self, span: Duration) -> bool {
-        let Some((first, last)) = self.lately(span) else { return true };
-        let sent_within = last.sent_at - first.sent_at;
-        arrived_within(&first, &last).is_none_or(|arrived| arrived <= sent_within.mul_f64(AS_SENT))
-    }
-
-    /// The newest delivery, and the newest one at least `span` before it, or the
-    /// oldest known.
-    fn lately(&self, span: Duration) -> Option<(Delivery, Delivery)> {
-        let last = *self.history.back()?;
-        let span_us = span.as_micros() as i64;
-        let before = self.history.iter().rev().find(|d| last.at_us - d.at_us >= span_us);
-        Some((*before.or_else(|| self.history.front())?, last))
     }
 
     fn queue_of(&self, delay_us: Option<i64>) -> Duration {
@@ -665,10 +599,4 @@ impl Congestion {
         let over = self.base_rtt.max(Duration::from_millis(30)).as_secs_f64();
         (1.0 - excess / over).clamp(*DRAIN_GAINS.start(), *DRAIN_GAINS.end())
     }
-}
-
-/// Time between two deliveries by the peer's clock; `None` when there is none.
-fn arrived_within(first: &Delivery, last: &Delivery) -> Option<Duration> {
-    let micros = u64::try_from(last.at_us - first.at_us).ok().filter(|&micros| micros > 0)?;
-    Some(Duration::from_micros(micros))
 }

@@ -3,6 +3,7 @@
 
 pub mod closed;
 pub mod congestion;
+mod deliveries;
 pub mod hearing;
 pub mod liveness;
 pub mod mtu;

@@ -1,0 +1,107 @@
+//! What a path has delivered and when: the rates that its model is made of.
+
+use braid_units::{Rate, Time};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// History of deliveries kept for rate measurement.
+const HISTORY: usize = 4096;
+/// Arrivals spread over no more than this times the time in which they were sent
+/// came as they were sent: nothing on the way was too narrow for them.
+const AS_SENT: f64 = 1.1;
+
+/// How much had been delivered at a moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Delivery {
+    /// Receive time, peer's clock.
+    pub at_us: i64,
+    /// When the newest of them was sent, our clock.
+    pub sent_at: Time,
+    /// Bytes delivered by then.
+    pub bytes: u64,
+    /// The least queue since the entry before.
+    pub queue: Duration,
+}
+
+impl Delivery {
+    /// How long before `later` it arrived, by the peer's clock; `None` if it didn't.
+    pub fn arrived_before(&self, later: &Delivery) -> Option<Duration> {
+        let micros = u64::try_from(later.at_us - self.at_us).ok().filter(|&micros| micros > 0)?;
+        Some(Duration::from_micros(micros))
+    }
+}
+
+/// The last ones, oldest first.
+#[derive(Debug, Default)]
+pub struct Deliveries(VecDeque<Delivery>);
+
+impl Deliveries {
+    /// Takes the newest one in.
+    pub fn push(&mut self, delivery: Delivery) {
+        self.0.push_back(delivery);
+        if self.0.len() > HISTORY {
+            self.0.pop_front();
+        }
+    }
+
+    /// Forgets all.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// The newest one, and the oldest since which there was a queue longer than
+    /// `least` all the time, at most `span` before it.
+    pub fn busy(&self, span: Duration, least: Duration) -> Option<(Delivery, Delivery)> {
+        let last = *self.0.back()?;
+        let span_us = span.as_micros() as i64;
+        let busy = self.0.iter().rev();
+        let first =
+            busy.take_while(|d| d.queue > least && last.at_us - d.at_us <= span_us).last()?;
+        Some((*first, last))
+    }
+
+    /// The rate of arrivals over the last `span` of the peer's clock.
+    pub fn arrival_rate(&self, span: Duration) -> Option<Rate> {
+        let (first, last) = self.lately(span)?;
+        let elapsed = first.arrived_before(&last)?;
+        if elapsed * 2 < span {
+            return None;
+        }
+        Rate::from_bytes_in(last.bytes - first.bytes, elapsed)
+    }
+
+    /// The rate of what was sent and arrived in `span`, not less than that; the
+    /// lower of both, so that a burst that jitter pressed together is no rate
+    /// (draft-cheng-iccrg-delivery-rate-estimation).
+    pub fn rising_rate(&self, span: Duration) -> Option<Rate> {
+        let (first, last) = self.lately(span)?;
+        let sent_within = last.sent_at - first.sent_at;
+        let arrived_within = first.arrived_before(&last)?;
+        if sent_within.min(arrived_within) < span {
+            return None;
+        }
+        Rate::from_bytes_in(last.bytes - first.bytes, sent_within.max(arrived_within))
+    }
+
+    /// The rate at which what arrived in the last `span` was sent.
+    pub fn sent_rate(&self, span: Duration) -> Option<Rate> {
+        let (first, last) = self.lately(span)?;
+        Rate::from_bytes_in(last.bytes - first.bytes, last.sent_at - first.sent_at)
+    }
+
+    /// Over the last `span` packets arrived as far apart as they were sent.
+    pub fn came_as_sent(&self, span: Duration) -> bool {
+        let Some((first, last)) = self.lately(span) else { return true };
+        let sent_within = last.sent_at - first.sent_at;
+        first.arrived_before(&last).is_none_or(|arrived| arrived <= sent_within.mul_f64(AS_SENT))
+    }
+
+    /// The newest delivery, and the newest one at least `span` before it, or the
+    /// oldest known.
+    fn lately(&self, span: Duration) -> Option<(Delivery, Delivery)> {
+        let last = *self.0.back()?;
+        let span_us = span.as_micros() as i64;
+        let before = self.0.iter().rev().find(|d| last.at_us - d.at_us >= span_us);
+        Some((*before.or_else(|| self.0.front())?, last))
+    }
+}
