@@ -83,6 +83,17 @@ impl Side {
         serde_json::from_slice(&self.braid_ok(&["status", "--json"])).unwrap()
     }
 
+    /// A status that was counted after the call: the daemon counts now and then,
+    /// and what it counts while it's asked may have been begun before.
+    pub fn fresh_status(&self) -> Value {
+        let counted = || self.status()["peers"][0]["last_handshake_s"].clone();
+        for _ in 0..2 {
+            let before = counted();
+            self.wait_until("it counts again", || counted() != before);
+        }
+        self.status()
+    }
+
     /// The paths to the first peer.
     pub fn paths(&self) -> Vec<Value> {
         self.status()["peers"][0]["paths"].as_array().cloned().unwrap_or_default()
