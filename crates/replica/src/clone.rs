@@ -27,7 +27,7 @@ pub use old::{Asked, CloneWork, OldSystem};
 
 use crate::error::Error;
 use crate::exact_path::ExactPath;
-use crate::replicate::{Connector, Place};
+use crate::replicate::{Connector, Place, while_it_gets_on};
 use crate::source::Manner;
 use crate::subvolume;
 use braid_pool::uuid::Uuid;
@@ -193,7 +193,10 @@ impl SystemClone {
         let mut changes = boot::Changes::new(plan.from, plan.to, ids);
         changes.note_partitions(system.partition, Identity::of(&to.device()?)?.partition);
         for (((path, _), id), new) in self.beside.iter().zip(&system.beside).zip(&beside) {
-            old.copy_beside(path, new)?;
+            // From the beginning, when the connection breaks.
+            while_it_gets_on(self.retries, &self.manner.watch, &mut broke, || {
+                old.copy_beside(path, new)
+            })?;
             changes.note_beside(path, id, new)?;
         }
         changes.rewrite_system(&root)?;
@@ -215,7 +218,7 @@ impl SystemClone {
             new.sync()?;
         }
         // What was staged tells a second try that the first one began: it goes last.
-        old.clean()?;
+        while_it_gets_on(self.retries, &self.manner.watch, &mut broke, || old.clean())?;
         transfer::clean(&to)?;
         let top = to.path().to_owned();
         let shown = |path: &Path| ExactPath::from(path.strip_prefix(&top).unwrap_or(path));

@@ -77,6 +77,10 @@ pub(crate) fn unpack(
         Some(into) => into.write_all(piece).map_err(io),
         None => Err(io(io::ErrorKind::BrokenPipe.into())),
     });
+    if filled.is_err() {
+        // It would complain of what it lacks.
+        let _ = tar.kill();
+    }
     drop(into);
     ended(tar, filled, folder)
 }
@@ -97,9 +101,6 @@ fn started(error: io::Error) -> Error {
 
 /// Waits for it; what broke the talk with it tells more than its own end.
 fn ended(mut tar: Child, talk: Result<(), Error>, folder: &Path) -> Result<(), Error> {
-    if let Err(Error::Connection(_) | Error::Remote(_)) = &talk {
-        let _ = tar.kill();
-    }
     let status = tar.wait().map_err(|e| Error::io("waiting for tar in", folder, e))?;
     talk?;
     match status.success() {

@@ -1,5 +1,8 @@
 //! `braid pool replicate` and its neighbours as a user has them, on real btrfs.
 
+mod over_ssh;
+mod sshd;
+
 use braid_loop_disks::{Btrfs, change, fill, in_private_mounts};
 use braid_units::ByteSize;
 use serde_json::Value;
@@ -384,113 +387,6 @@ fn the_life_of_snapshots() {
         assert!(!first.exists() && second.exists() && third.exists());
         let report = json(&push);
         assert_eq!(report["snapshots"][0]["parent"], second.file_name().unwrap().to_str().unwrap());
-        scene.verify();
-    });
-}
-
-/// An sshd of the test's own; `None` where that isn't possible.
-fn sshd(folder: &Path) -> Option<(Process, String)> {
-    let port = free_port();
-    for name in ["host", "user"] {
-        let key = folder.join(name);
-        let made = Command::new("ssh-keygen")
-            .args(["-q", "-t", "ed25519", "-N", "", "-f", text(&key)])
-            .status();
-        if !made.is_ok_and(|status| status.success()) {
-            return None;
-        }
-    }
-    // Where Debian's sshd drops its privileges.
-    let _ = fs::create_dir_all("/run/sshd");
-    let config = folder.join("sshd_config");
-    let lines = format!(
-        "ListenAddress 127.0.0.1:{port}\nHostKey {0}/host\nAuthorizedKeysFile {0}/user.pub\n\
-         StrictModes no\nUsePAM no\nPermitRootLogin yes\nPidFile none\n",
-        text(folder)
-    );
-    fs::write(&config, lines).unwrap();
-    let server = Command::new("/usr/sbin/sshd")
-        .args(["-D", "-f", text(&config)])
-        .stderr(Stdio::null())
-        .spawn()
-        .ok()?;
-    let server = Process(server);
-    let shell = format!(
-        "ssh -F none -p {port} -i {}/user -oIdentitiesOnly=yes -oStrictHostKeyChecking=no \
-         -oUserKnownHostsFile=/dev/null -oLogLevel=ERROR -oBatchMode=yes",
-        text(folder)
-    );
-    let words: Vec<&str> = shell.split_whitespace().collect();
-    let until = Instant::now() + Duration::from_secs(10);
-    while Instant::now() < until {
-        let there = Command::new(words[0])
-            .args(&words[1..])
-            .args(["root@127.0.0.1", "true"])
-            .stderr(Stdio::null())
-            .status();
-        if there.is_ok_and(|status| status.success()) {
-            return Some((server, shell));
-        }
-        std::thread::sleep(Duration::from_millis(200));
-    }
-    None
-}
-
-/// The processes whose parent is `parent`.
-fn children(parent: u32) -> Vec<libc::pid_t> {
-    let is_child = |pid: &libc::pid_t| {
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        status
-            .lines()
-            .any(|line| line.strip_prefix("PPid:").map(str::trim) == Some(&parent.to_string()))
-    };
-    let all = fs::read_dir("/proc").unwrap().flatten();
-    all.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_child).collect()
-}
-
-/// One command outlives connections that break.
-#[test]
-fn over_ssh_a_broken_connection_is_made_anew() {
-    in_private_mounts("over_ssh_a_broken_connection_is_made_anew", || {
-        let scene = Scene::new(40 << 20);
-        scene.snapshot();
-        let Some((server, shell)) = sshd(scene.folder.path()) else {
-            println!("over_ssh_a_broken_connection_is_made_anew: skipped: no sshd can be run here");
-            return;
-        };
-        let to = format!("root@127.0.0.1:{}", text(&scene.replicas));
-        let reach = ["--rsh", &shell, "--remote-braid", BRAID, "--limit", "100Mbit"];
-        let mut sender = Process(
-            Command::new(BRAID)
-                .args(["pool", "replicate", "--json"])
-                .args(reach)
-                .args([text(&scene.snapshots), &to])
-                .stdout(Stdio::piped())
-                .spawn()
-                .unwrap(),
-        );
-        let part = scene.replicas.join(".braid-replica.part/big");
-        let mut has = 0;
-        for _ in 0..2 {
-            let until = Instant::now() + Duration::from_secs(60);
-            while fs::metadata(&part).map_or(0, |about| about.len()) < has + (4 << 20) {
-                assert!(Instant::now() < until, "it doesn't get on");
-                std::thread::sleep(Duration::from_millis(20));
-            }
-            has = fs::metadata(&part).map_or(0, |about| about.len());
-            for session in children(server.0.id()) {
-                // SAFETY: no pointers. The test's own sshd started it.
-                unsafe { libc::kill(session, libc::SIGKILL) };
-            }
-        }
-        let mut out = String::new();
-        sender.0.stdout.take().unwrap().read_to_string(&mut out).unwrap();
-        assert!(sender.0.wait().unwrap().success(), "{out}");
-        let report: Value = serde_json::from_str(&out).unwrap();
-        assert!(report["reconnects"].as_u64().unwrap() >= 2, "{report}");
-        let (sent, stream) =
-            (&report["snapshots"][0]["sent_bytes"], &report["snapshots"][0]["stream_bytes"]);
-        assert!(sent.as_f64().unwrap() < 1.1 * stream.as_f64().unwrap(), "{report}");
         scene.verify();
     });
 }
