@@ -42,6 +42,8 @@ pub struct Reality<'a> {
     pub erase: &'a ErasePermission,
     /// For a new array and a new filesystem.
     pub new_uuids: (Uuid, Uuid),
+    /// The absolute path of the file that says what is desired.
+    pub config: &'a str,
 }
 
 /// The next plan on the way from `reality` to `desired`; `None` when it is as desired. After carrying it out, look and
@@ -55,7 +57,8 @@ pub fn next(desired: &DesiredPool, reality: &Reality<'_>) -> Result<Option<Plan>
             Some(change) => planner::change(pool, &change, Some(&desired.mount_at), reality.host)?,
             None => match planner::bring_up(pool, &desired.mount_at, reality.host)? {
                 plan if plan.is_empty() => {
-                    planner::upkeep(pool, &desired.upkeep, &desired.mount_at, reality.host)?
+                    let (upkeep, at) = (&desired.upkeep, &desired.mount_at);
+                    planner::upkeep(pool, upkeep, at, reality.config, reality.host)?
                 }
                 plan => plan,
             },
@@ -266,6 +269,7 @@ mod tests {
             host: &host,
             erase: &ErasePermission::default(),
             new_uuids: (Uuid::from_bytes([1; 16]), Uuid::from_bytes([2; 16])),
+            config: "/etc/braid/braid.toml",
         };
         next(desired, &reality).map_err(|refused| refused.to_string())
     }

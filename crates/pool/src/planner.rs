@@ -119,13 +119,26 @@ pub fn bring_up(pool: &ObservedPool, at: &str, host: &ObservedHost) -> Result<Pl
 
 /// Plans that systemd begins what `wanted` says for `pool`, which is mounted at `at`, and nothing more of what an earlier
 /// config said. What was set by hand and the config doesn't speak of stays.
+///
+/// `config` is the file that says so.
 pub fn upkeep(
     pool: &ObservedPool,
     wanted: &Upkeep,
     at: &str,
+    config: &str,
     host: &ObservedHost,
 ) -> Result<Plan, Refused> {
-    upkeep::plan(pool, wanted, at, host)
+    upkeep::plan(pool, wanted, at, config, host)
+}
+
+/// Plans, one for each pool, that systemd begins nothing more for those that `config` named once and doesn't name any
+/// more. `named` are the pools that it names, with the UUIDs of those that are there.
+pub fn forgotten_upkeep(
+    config: &str,
+    named: &[(&PoolName, Option<Uuid>)],
+    host: &ObservedHost,
+) -> Vec<Plan> {
+    upkeep::forgotten(config, named, host)
 }
 
 fn check_new(new: &NewPool, host: &ObservedHost) -> Result<(), Refused> {

@@ -76,10 +76,9 @@ pub const SNAPSHOTS: &str = ".snapshots";
 impl Upkeep {
     /// The timers and services for the pool, which is mounted at `at`.
     pub fn units(&self, pool: &ScheduledPool<'_>, at: &str) -> Vec<Unit> {
-        let by = MadeBy::Apply;
         let mut units = vec![];
         if let Some(when) = &self.scrub {
-            units.extend([scrub_service(), scrub_timer(pool, when, by)]);
+            units.extend([scrub_service(), scrub_timer(pool, when)]);
         }
         if let Some(snapshot) = &self.snapshot {
             units.extend(unit::snapshot(pool, snapshot, at));

@@ -21,7 +21,7 @@ mkdir -p root/etc/systemd/system/timers.target.wants
 for unit; do
     case $verb in
     enable) ln -sf ../$unit root/etc/systemd/system/timers.target.wants/$unit ;;
-    disable) rm root/etc/systemd/system/timers.target.wants/$unit ;;
+    disable) rm -f root/etc/systemd/system/timers.target.wants/$unit ;;
     esac
 done
 "#;
@@ -109,6 +109,81 @@ fn what_the_config_wants_regularly_is_set_changed_and_taken_back() {
         host.works(&["scrub", "schedule", "data", "--units", unit_folder.to_str().unwrap()]);
         assert!(apply(&["--yes"]).contains("as it should be"));
         assert_eq!(units(&host).len(), 2);
+    });
+}
+
+/// A whole section goes: so do the timers that were made of it, and nothing else.
+#[test]
+fn a_section_that_goes_out_of_the_config_takes_its_timers_with_it() {
+    let name = "upkeep::a_section_that_goes_out_of_the_config_takes_its_timers_with_it";
+    in_private_mounts(name, || {
+        let host = Host::new();
+        let disk = host.disk("a");
+        host.create("btrfs-single", &[&disk]);
+        fs::create_dir_all(host.path("root/run/systemd/system")).unwrap();
+        let systemctl = SYSTEMCTL.replace("FOLDER", host.folder.path().to_str().unwrap());
+        host.program("systemctl", &systemctl);
+        let section = format!(
+            "[[pool]]\nname = \"data\"\nlayout = \"btrfs-single\"\ndisks = [{:?}]\nmount = {:?}\n",
+            disk.path(),
+            host.path("data")
+        );
+        let upkeep = "scrub = {}\nsnapshot = {}\nretain = { policy = \"2x1d\" }\n";
+        let files = ["one.toml", "other.toml"].map(|file| host.path(file));
+        let write = |text: &str| fs::write(&files[0], text).unwrap();
+        let config = files.each_ref().map(|file| file.to_str().unwrap());
+        let apply = |config: &str, more: &[&str]| {
+            host.works(&[&["apply", "--config", config], more].concat())
+        };
+        let told = || fs::read_to_string(host.path("told")).unwrap_or_default();
+        write(&format!("{section}{upkeep}"));
+        apply(config[0], &["--yes"]);
+        assert_eq!(units(&host).len(), 6);
+        // What others made: a program that isn't Braid, somebody by hand, another config for its pool.
+        let theirs = ["braid-pool-watch.timer", "backup.timer", "braid-pool-scrub@somewhere.timer"];
+        let of_other = "braid-pool-retain@03030303-0303-0303-0303-030303030303.timer";
+        let ours = units(&host).into_iter().find(|unit| unit.to_str().unwrap().contains("retain"));
+        let text = read(&host, &ours.unwrap()).replace(config[0], config[1]);
+        for unit in theirs.into_iter().chain([of_other]) {
+            fs::write(host.path(UNITS).join(unit), &text).unwrap();
+        }
+
+        // Asked about other pools only, or with the section there, nothing goes.
+        apply(config[0], &["--yes", "data"]);
+        apply(config[0], &["--yes"]);
+        assert_eq!(units(&host).len(), 10);
+
+        write("");
+        let shown = apply(config[0], &["--dry-run"]);
+        assert!(shown.contains("these timers run no more"), "{shown}");
+        assert!(shown.contains("pool data") && !shown.contains(of_other), "{shown}");
+        let json = apply(config[0], &["--dry-run", "--json"]);
+        assert!(
+            json.contains("braid-pool-snapshot@") && json.contains("\"done\": false"),
+            "{json}"
+        );
+        assert_eq!(units(&host).len(), 10);
+        // Interrupted on its way.
+        host.program("systemctl", "#!/bin/sh\nkill -9 $PPID\nsleep 9\n");
+        assert_eq!(host.braid(&["apply", "--config", config[0], "--yes"]).status.code(), None);
+        host.program("systemctl", &systemctl);
+        host.works(&["resume", "data"]);
+        let mut left: Vec<String> = units(&host)
+            .iter()
+            .map(|unit| unit.file_name().unwrap().to_str().unwrap().to_owned())
+            .collect();
+        left.sort();
+        let mut expected = [&theirs[..], &[of_other, "braid-pool-scrub@.service"]].concat();
+        expected.sort_unstable();
+        assert_eq!(left, expected);
+        assert_eq!(told().matches("disable --now").count(), 1, "{}", told());
+        // The pool itself is as it was; and now there is nothing that this config is of.
+        assert!(snapshots(&host).parent().unwrap().exists());
+        host.fails(&["apply", "--config", config[0]], 3, &["[[pool]] is missing"]);
+        // The other config's goes with the other config's section.
+        fs::write(&files[1], "").unwrap();
+        apply(config[1], &["--yes"]);
+        assert_eq!(units(&host).len(), 4);
     });
 }
 

@@ -30,7 +30,7 @@ if [ "${BRAID_STAGE:-}" != inside ]; then
     export BRAID_STAGE=inside
     # shellcheck disable=SC2016
     (echo $BASHPID >"$group/cgroup.procs" &&
-        exec timeout -k 5 120 unshare --mount --net --uts --ipc --cgroup --pid --fork --kill-child \
+        exec timeout -k 5 400 unshare --mount --net --uts --ipc --cgroup --pid --fork --kill-child \
             "$0" "$program" "$units" "$scratch") </dev/null && status=0 || status=$?
     # The last processes of a killed namespace are gone a moment later.
     for _ in {1..50}; do

@@ -43,7 +43,9 @@ fn the_unit_starts_confined_restarts_and_leaves_nothing() {
         assert_eq!(of("services"), "0 1", "{told}\n{errors}");
         assert!(of("changed").ends_with("0 1 Mon"), "{told}\n{errors}");
         assert!(of("kept").contains("pool timed is as it should be"), "{told}");
+        assert_eq!(of("replicated"), format!("success {}", of("taken")), "{told}\n{errors}");
         assert!(of("gone").ends_with("0 0"), "{told}\n{errors}");
+        assert_eq!(of("forgotten"), "0 0 0", "{told}\n{errors}");
     } else {
         eprintln!("skipped: timers of a pool: there is no disk of a file here");
     }

@@ -43,9 +43,33 @@ pool() {
     wants 'scrub = { on = "weekly" }'
     tell changed "$? $(timers) $(systemctl show -p TimersCalendar --value "braid-pool-scrub@$uuid.timer" | grep -om1 'Mon' | head -n 1)"
     tell kept "$(wants 'scrub = { on = "weekly" }')"
+    replicates
     wants
     tell gone "$? $(timers)"
+    wants 'scrub = {}'
+    : >/etc/braid/pools.toml
+    apply
+    tell forgotten "$? $(timers) $(find /etc/systemd/system -name 'braid-pool-*@?*.timer' | wc -l)"
     umount /srv/timed
+}
+
+# The timer itself begins it, and a snapshot arrives.
+replicates() {
+    local timer=braid-pool-replicate@$uuid
+    wants 'replicate = { to = "/srv/timed/replicas", on = "*:*:*", jitter = "0s" }'
+    # Else it may be a minute late.
+    mkdir -p "/run/systemd/system/$timer.timer.d"
+    printf '[Timer]\nAccuracySec=1s\n' >"/run/systemd/system/$timer.timer.d/soon.conf"
+    systemctl daemon-reload
+    systemctl restart "$timer.timer"
+    for _ in {1..1000}; do
+        compgen -G '/srv/timed/replicas/*Z' >/dev/null && break || sleep 0.1
+    done
+    systemctl stop "$timer.timer"
+    while [ "$(systemctl show -p ActiveState --value "$timer.service")" = activating ]; do sleep 0.1; done
+    tell replicated "$(systemctl show -p Result --value "$timer.service") $(cd /srv/timed/replicas && echo *Z)"
+    tell taken "$(cd /srv/timed/.snapshots && echo *Z)"
+    rm -r "/run/systemd/system/$timer.timer.d"
 }
 
 wants() {
@@ -53,6 +77,10 @@ wants() {
         printf '[[pool]]\nname = "timed"\nlayout = "btrfs-single"\ndisks = ["%s"]\n' "$(cat /test/disk)"
         printf '%s\n' "$@"
     } >/etc/braid/pools.toml
+    apply
+}
+
+apply() {
     braid pool apply --config /etc/braid/pools.toml --yes
 }
 

@@ -28,6 +28,11 @@ impl PoolsConfig {
         PoolsConfig::parse(&super::read_file(file)?, file)
     }
 
+    /// The same, where a file without pools is right too.
+    pub fn load_if_any(file: &Path) -> Result<PoolsConfig, ConfigErrors> {
+        PoolsConfig::parse_if_any(&super::read_file(file)?, file)
+    }
+
     /// Whether `text` is of pools and nothing else, so that there is no tunnel or group to be read.
     pub fn is_all_of(text: &str) -> bool {
         let (table, _) = DeTable::parse_recoverable(text);
@@ -35,8 +40,17 @@ impl PoolsConfig {
         has("pool") && !OTHERS.into_iter().any(has)
     }
 
-    /// Reads and checks the pools in `text`; `file` is named in errors.
+    /// Reads and checks the pools in `text`, of which there has to be one; `file` is named in errors.
     pub fn parse(text: &str, file: &Path) -> Result<PoolsConfig, ConfigErrors> {
+        PoolsConfig::read(text, file, true)
+    }
+
+    /// Reads and checks what pools there are in `text`.
+    pub fn parse_if_any(text: &str, file: &Path) -> Result<PoolsConfig, ConfigErrors> {
+        PoolsConfig::read(text, file, false)
+    }
+
+    fn read(text: &str, file: &Path, wants_pools: bool) -> Result<PoolsConfig, ConfigErrors> {
         let diagnostics = RefCell::new(Diagnostics::new(text));
         let (table, syntax_errors) = DeTable::parse_recoverable(text);
         for error in &syntax_errors {
@@ -48,7 +62,7 @@ impl PoolsConfig {
         for other in OTHERS {
             root.leave(other);
         }
-        if !root.has("pool") {
+        if wants_pools && !root.has("pool") {
             root.missing("[[pool]]", "write [[pool]] with name, layout and disks");
         }
         root.finish();
@@ -198,6 +212,13 @@ mod tests {
         assert_eq!(data.upkeep.replicate.as_ref().unwrap().to.to_string(), "nas:/backup");
         assert_eq!(fast.upkeep.snapshot, None);
         assert!(PoolsConfig::is_all_of(&text) && !PoolsConfig::is_all_of("[interface]\n[[pool]]"));
+    }
+
+    #[test]
+    fn a_config_without_pools_is_right_where_the_last_one_may_have_gone() {
+        let file = Path::new("braid.toml");
+        assert_eq!(PoolsConfig::parse_if_any("[interface]\n", file).unwrap().pools, []);
+        assert!(PoolsConfig::parse_if_any("[[pool]]\n", file).is_err());
     }
 
     #[test]

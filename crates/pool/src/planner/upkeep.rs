@@ -1,10 +1,11 @@
 //! The systemd units that a pool's upkeep needs, and those that it needs no more.
 
-use super::Refused;
+use super::{PoolName, Refused};
 use crate::observed::{ObservedHost, ObservedPool, ObservedSystemd};
 use crate::step::{Action, Argv, Condition, Plan, Step, Undo};
-use crate::upkeep::{ScheduledPool, Unit, Upkeep};
+use crate::upkeep::{MadeBy, ScheduledPool, Unit, Upkeep};
 use crate::uuid::Uuid;
+use std::collections::BTreeMap;
 
 const UNITS: &str = "/etc/systemd/system";
 const MODE: u32 = 0o644;
@@ -13,10 +14,12 @@ pub(super) fn plan(
     pool: &ObservedPool,
     wanted: &Upkeep,
     at: &str,
+    config: &str,
     host: &ObservedHost,
 ) -> Result<Plan, Refused> {
     let (name, uuid) = (pool.name(), pool.uuid());
-    let units = wanted.units(&ScheduledPool { name: &name, uuid }, at);
+    let by = MadeBy::Apply(config);
+    let units = wanted.units(&ScheduledPool { name: &name, uuid, by }, at);
     let steps = match &host.systemd {
         Some(there) => steps(&units, there, uuid),
         None if units.is_empty() => vec![],
@@ -37,6 +40,40 @@ pub(super) fn plan(
     Ok(Plan { title, pool: name, claims: vec![], warnings: vec![], steps })
 }
 
+pub(super) fn forgotten(
+    config: &str,
+    named: &[(&PoolName, Option<Uuid>)],
+    host: &ObservedHost,
+) -> Vec<Plan> {
+    let Some(there) = &host.systemd else { return vec![] };
+    // A pool whose disks can't be found now may come back, and is known by its name until then.
+    let is_named = |uuid: Uuid, name: &str| {
+        named.iter().any(|(known, found)| match found {
+            Some(found) => *found == uuid,
+            None => known.as_str() == name,
+        })
+    };
+    let mut pools: BTreeMap<Uuid, (&str, ObservedSystemd)> = BTreeMap::new();
+    for (unit, text) in &there.units {
+        let (Some(uuid), Some(name)) = (Unit::pool_of(unit), Unit::pool_name_of(text)) else {
+            continue;
+        };
+        if Unit::config_of(text) == Some(config) && !is_named(uuid, name) {
+            let (_, units) = pools.entry(uuid).or_insert((name, ObservedSystemd::default()));
+            units.units.insert(unit.clone(), text.clone());
+        }
+    }
+    let plan = |(uuid, (name, units)): (Uuid, (&str, ObservedSystemd))| Plan {
+        title: format!("end what was done regularly for pool {name}, which isn't in {config}"),
+        // The journal has a file's name, which a label of somebody else's needn't be.
+        pool: name.parse::<PoolName>().map_or(uuid.to_string(), |name| name.to_string()),
+        claims: vec![],
+        warnings: vec![],
+        steps: steps(&[], &units, uuid),
+    };
+    pools.into_iter().map(plan).collect()
+}
+
 fn steps(units: &[Unit], there: &ObservedSystemd, uuid: Uuid) -> Vec<Step> {
     let is_wanted = |name: &str| units.iter().any(|unit| unit.name == name);
     let goes: Vec<(&str, &str)> = there
@@ -44,7 +81,8 @@ fn steps(units: &[Unit], there: &ObservedSystemd, uuid: Uuid) -> Vec<Step> {
         .iter()
         .map(|(name, text)| (name.as_str(), text.as_str()))
         .filter(|(name, text)| {
-            Unit::is_for(name, uuid) && Unit::is_of_config(text) && !is_wanted(name)
+            let is_of_config = Unit::config_of(text).is_some();
+            Unit::pool_of(name) == Some(uuid) && is_of_config && !is_wanted(name)
         })
         .collect();
     let differs = |unit: &&Unit| there.units.get(&unit.name) != Some(&unit.text);
@@ -168,4 +206,46 @@ fn systemctl(verb: &[&str], units: &[String]) -> Action {
 /// What a unit says behind `key`.
 fn line_of<'a>(text: &'a str, key: &str) -> &'a str {
     text.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::upkeep::When;
+    use std::time::Duration;
+
+    #[test]
+    fn timers_of_a_pool_go_once_no_pool_in_the_config_may_be_it() {
+        const CONFIG: &str = "/etc/braid/braid.toml";
+        let (uuid, other) = (Uuid::from_bytes([2; 16]), Uuid::from_bytes([3; 16]));
+        let scrub = When { on: "weekly".parse().unwrap(), jitter: Duration::ZERO };
+        let wanted = Upkeep { scrub: Some(scrub), ..Upkeep::default() };
+        let by = MadeBy::Apply(CONFIG);
+        let units = wanted.units(&ScheduledPool { name: "data", uuid, by }, "/srv/data");
+        let there = ObservedSystemd {
+            units: units.into_iter().map(|unit| (unit.name, unit.text)).collect(),
+            ..ObservedSystemd::default()
+        };
+        let host = ObservedHost { systemd: Some(there), ..ObservedHost::default() };
+        let (data, films): (PoolName, PoolName) =
+            ("data".parse().unwrap(), "films".parse().unwrap());
+        for (config, named, plans) in [
+            (CONFIG, vec![], 1),
+            ("/etc/braid/other.toml", vec![], 0),
+            (CONFIG, vec![(&data, Some(uuid))], 0),
+            // It has got another name.
+            (CONFIG, vec![(&films, Some(uuid))], 0),
+            // Its disks are away.
+            (CONFIG, vec![(&data, None)], 0),
+            (CONFIG, vec![(&films, None)], 1),
+            // A new one has its name.
+            (CONFIG, vec![(&data, Some(other))], 1),
+        ] {
+            let found = forgotten(config, &named, &host);
+            assert_eq!(found.len(), plans, "{config} {named:?}");
+            for plan in found {
+                assert_eq!((plan.pool.as_str(), plan.steps.len()), ("data", 3), "{plan}");
+            }
+        }
+    }
 }

@@ -17,19 +17,22 @@ pub struct ScheduledPool<'a> {
     pub name: &'a str,
     /// By this its units are named: nothing in it needs an escape.
     pub uuid: Uuid,
+    /// Who wants it done.
+    pub by: MadeBy<'a>,
 }
 
-/// Who made a unit. What was made by hand isn't taken away when the config doesn't speak of it.
+/// Who made a unit. What was made by hand, or of another config, isn't taken away when a config doesn't speak of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MadeBy {
+pub enum MadeBy<'a> {
     /// `braid pool scrub schedule`.
     Schedule,
-    /// `braid pool apply`.
-    Apply,
+    /// `braid pool apply`, of this config.
+    Apply(&'a str),
 }
 
 const BY_SCHEDULE: &str = "# Made by `braid pool scrub schedule`.";
-const BY_APPLY: &str = "# Made by `braid pool apply`, of the config's [[pool]].";
+const BY_APPLY: &str = "# Made by `braid pool apply`, of ";
+const OF_POOL: &str = " the pool ";
 const BRAID: &str = "/usr/bin/braid pool";
 /// Nobody waits for it.
 const IDLE: &str = "Nice=19\nIOSchedulingClass=idle\n";
@@ -40,21 +43,39 @@ impl Unit {
         self.name.ends_with(".timer")
     }
 
-    /// Whether a file with this text was made of a config.
-    pub fn is_of_config(text: &str) -> bool {
-        text.starts_with(BY_APPLY)
+    /// The config that a file with this text was made of, if it was made of one.
+    pub fn config_of(text: &str) -> Option<&str> {
+        text.lines().next()?.strip_prefix(BY_APPLY)?.strip_suffix('.')
     }
 
-    /// Whether the unit of this name is for the pool with this UUID alone.
-    pub fn is_for(name: &str, uuid: Uuid) -> bool {
-        let kind_and_rest = name.strip_prefix("braid-pool-").and_then(|rest| rest.split_once('@'));
-        kind_and_rest.is_some_and(|(_, instance)| instance.starts_with(&uuid.to_string()))
+    /// The UUID of the pool that the unit of this name is for, if it is for one alone.
+    pub fn pool_of(name: &str) -> Option<Uuid> {
+        let (_, instance) = name.strip_prefix("braid-pool-")?.split_once('@')?;
+        instance.strip_suffix(".timer").or(instance.strip_suffix(".service"))?.parse().ok()
+    }
+
+    /// What the pool was called when a file with this text was made.
+    pub fn pool_name_of(text: &str) -> Option<&str> {
+        let description = text.lines().find_map(|line| line.strip_prefix("Description="))?;
+        description.split_once(OF_POOL).map(|(_, name)| name)
+    }
+}
+
+impl MadeBy<'_> {
+    /// A file's first line.
+    fn line(self) -> String {
+        match self {
+            MadeBy::Schedule => BY_SCHEDULE.to_owned(),
+            MadeBy::Apply(config) => {
+                format!("{BY_APPLY}{}.", config.replace(|c: char| c.is_control(), " "))
+            }
+        }
     }
 }
 
 /// Begins scrubs of the pool.
-pub fn scrub_timer(pool: &ScheduledPool<'_>, when: &When, by: MadeBy) -> Unit {
-    timer(pool, "scrub", "Scrub of", when, by)
+pub fn scrub_timer(pool: &ScheduledPool<'_>, when: &When) -> Unit {
+    timer(pool, "scrub", "Scrub of", when)
 }
 
 /// One for all pools: the instance is the pool's UUID.
@@ -75,7 +96,7 @@ pub(super) fn snapshot(pool: &ScheduledPool<'_>, wanted: &Snapshots, at: &str) -
     words.extend(wanted.of.iter().map(|path| place(path)));
     [
         service(pool, "snapshot", "Snapshots of", at, &words, ""),
-        timer(pool, "snapshot", "Snapshots of", &wanted.when, MadeBy::Apply),
+        timer(pool, "snapshot", "Snapshots of", &wanted.when),
     ]
 }
 
@@ -84,7 +105,7 @@ pub(super) fn retain(pool: &ScheduledPool<'_>, wanted: &Retention, at: &str) -> 
     let words = ["retain", "--yes", "--policy", &policy, "--", &folder].map(str::to_owned);
     [
         service(pool, "retain", "Old snapshots of", at, &words, IDLE),
-        timer(pool, "retain", "Old snapshots of", &wanted.when, MadeBy::Apply),
+        timer(pool, "retain", "Old snapshots of", &wanted.when),
     ]
 }
 
@@ -100,18 +121,18 @@ pub(super) fn replicate(pool: &ScheduledPool<'_>, wanted: &Replication, at: &str
     words.extend([inside(at, &wanted.folder), wanted.to.to_string()]);
     [
         service(pool, "replicate", "Replication of", at, &words, IDLE),
-        timer(pool, "replicate", "Replication of", &wanted.when, MadeBy::Apply),
+        timer(pool, "replicate", "Replication of", &wanted.when),
     ]
 }
 
-fn timer(pool: &ScheduledPool<'_>, kind: &str, what: &str, when: &When, by: MadeBy) -> Unit {
+fn timer(pool: &ScheduledPool<'_>, kind: &str, what: &str, when: &When) -> Unit {
     let (name, on, jitter) = (one_line(pool.name), when.on.as_str(), when.jitter.as_secs());
-    let by = if by == MadeBy::Apply { BY_APPLY } else { BY_SCHEDULE };
+    let by = pool.by.line();
     Unit {
         name: format!("braid-pool-{kind}@{}.timer", pool.uuid),
         text: format!(
             "{by}\n\
-             [Unit]\nDescription={what} the pool {name}\n\n\
+             [Unit]\nDescription={what}{OF_POOL}{name}\n\n\
              [Timer]\nOnCalendar={on}\nRandomizedDelaySec={jitter}\n\
              # A computer that was off makes up for it.\nPersistent=true\n\n\
              [Install]\nWantedBy=timers.target\n"
@@ -129,7 +150,7 @@ fn service(
     words: &[String],
     how: &str,
 ) -> Unit {
-    let name = one_line(pool.name);
+    let (name, by) = (one_line(pool.name), pool.by.line());
     let words: Vec<String> = words.iter().map(|each| word(each)).collect();
     // What is there is sent and judged once what is due has been taken.
     let order = match kind {
@@ -143,8 +164,8 @@ fn service(
     Unit {
         name: format!("braid-pool-{kind}@{}.service", pool.uuid),
         text: format!(
-            "{BY_APPLY}\n\
-             [Unit]\nDescription={what} the pool {name}\nRequiresMountsFor={}\n\
+            "{by}\n\
+             [Unit]\nDescription={what}{OF_POOL}{name}\nRequiresMountsFor={}\n\
              AssertPathIsMountPoint={}\n{order}{online}\n\
              [Service]\nType=oneshot\nExecStart={BRAID} {}\n{how}",
             word(at),
@@ -182,7 +203,11 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    const POOL: ScheduledPool<'_> = ScheduledPool { name: "data", uuid: Uuid::from_bytes([2; 16]) };
+    const POOL: ScheduledPool<'_> = ScheduledPool {
+        name: "data",
+        uuid: Uuid::from_bytes([2; 16]),
+        by: MadeBy::Apply("/etc/braid/my pools.toml"),
+    };
 
     fn when(on: &str) -> When {
         When { on: on.parse().unwrap(), jitter: Duration::from_secs(60) }
@@ -233,8 +258,11 @@ mod tests {
         let [service, _] = replicate(&POOL, &replication, "/srv/data");
         let line = "replicate --newest --limit 2500000bit -- /srv/data/.snapshots nas:/backup\n";
         assert!(service.text.contains(line), "{}", service.text);
-        assert!(Unit::is_for(&service.name, POOL.uuid) && Unit::is_of_config(&service.text));
-        assert!(!Unit::is_for("braid-pool-watch.timer", POOL.uuid));
-        assert!(!Unit::is_for(&scrub_service().name, POOL.uuid));
+        assert_eq!(Unit::pool_of(&service.name), Some(POOL.uuid));
+        assert_eq!(Unit::config_of(&service.text), Some("/etc/braid/my pools.toml"));
+        assert_eq!(Unit::pool_name_of(&service.text), Some("data"));
+        assert_eq!(Unit::pool_of("braid-pool-watch.timer"), None);
+        assert_eq!(Unit::pool_of(&scrub_service().name), None);
+        assert_eq!(Unit::config_of(&scrub_service().text), None);
     }
 }

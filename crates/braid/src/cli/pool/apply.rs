@@ -6,13 +6,17 @@ use crate::cli::failure::{Failure, FailureKind, tell};
 use braid_control::config::PoolsConfig;
 use braid_pool::desired::{DesiredPool, Named, Reality, next};
 use braid_pool::disk::{Disk, DiskId, ErasePermission};
+use braid_pool::observed::ObservedPool;
+use braid_pool::planner::{PoolName, forgotten_upkeep};
 use braid_pool::step::Plan;
+use braid_pool::uuid::Uuid;
 use clap::Args;
 use serde_json::json;
+use std::fs;
 
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  braid pool apply --dry-run\n  braid pool apply data --erase WD-WCC4E1 --yes\n\nThe config's [[pool]] sections say what should be; what is so already is left alone."
+    after_help = "Examples:\n  braid pool apply --dry-run\n  braid pool apply data --erase WD-WCC4E1 --yes\n\nThe config's [[pool]] sections say what should be; what is so already is left alone.\nA pool whose section is gone stays as it is, but for its timers, unless pools are named."
 )]
 pub struct Apply {
     #[command(flatten)]
@@ -29,16 +33,41 @@ const MOST_CHANGES: usize = 64;
 
 impl Apply {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
-        let config = PoolsConfig::load(&global.config_file())?;
+        let file = global.config_file();
+        let config = PoolsConfig::load_if_any(&file)?;
         self.check_names(&config)?;
+        // Units say of which config they were made, however it is called.
+        let path = fs::canonicalize(&file)
+            .map_err(|error| Failure::io(&file.display().to_string(), &error))?;
+        let path = path.to_string_lossy();
         let erase = ErasePermission::for_disks(self.erase.iter().map(DiskId::new));
         let wanted = |pool: &&DesiredPool| {
             self.pools.is_empty() || self.pools.iter().any(|name| name == pool.name.as_str())
         };
         for desired in config.pools.iter().filter(wanted) {
-            self.bring_about(desired, &erase, global)?;
+            self.bring_about(desired, &erase, &path, global)?;
         }
-        Ok(())
+        if !self.pools.is_empty() {
+            return Ok(());
+        }
+        let forgotten = self.forgotten(&config, &path);
+        if config.pools.is_empty() && forgotten.is_empty() {
+            // That is an error, in its usual words.
+            PoolsConfig::load(&file)?;
+        }
+        forgotten.into_iter().try_for_each(|plan| carry_out(plan, &self.consent, global))
+    }
+
+    /// What ends the upkeep of pools whose sections are gone from the config.
+    fn forgotten(&self, config: &PoolsConfig, path: &str) -> Vec<Plan> {
+        let seen = Seen::now(&self.consent.place.config());
+        let found = |name: &PoolName| {
+            let found = seen.pools.iter().find(|pool| pool.name() == name.as_str());
+            found.map(ObservedPool::uuid)
+        };
+        let named: Vec<(&PoolName, Option<Uuid>)> =
+            config.pools.iter().map(|pool| (&pool.name, found(&pool.name))).collect();
+        forgotten_upkeep(path, &named, &seen.host)
     }
 
     /// Carries out one plan after the other, each made from what is there then.
@@ -46,10 +75,11 @@ impl Apply {
         &self,
         desired: &DesiredPool,
         erase: &ErasePermission,
+        config: &str,
         global: &Global,
     ) -> Result<(), Failure> {
         for changes in 0..MOST_CHANGES {
-            let Some(plan) = self.plan(desired, erase)? else {
+            let Some(plan) = self.plan(desired, erase, config)? else {
                 if changes > 0 {
                     return Ok(());
                 }
@@ -72,6 +102,7 @@ impl Apply {
         &self,
         desired: &DesiredPool,
         erase: &ErasePermission,
+        config: &str,
     ) -> Result<Option<Plan>, Failure> {
         let seen = Seen::now(&self.consent.place.config());
         let find = |name: &str| -> Option<&Disk> { seen.inventory.find(name).ok() };
@@ -83,6 +114,7 @@ impl Apply {
             host: &seen.host,
             erase,
             new_uuids: (random_uuid()?, random_uuid()?),
+            config,
         };
         Ok(next(desired, &reality)?)
     }

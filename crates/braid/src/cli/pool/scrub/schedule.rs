@@ -64,8 +64,9 @@ impl Schedule {
 
     fn timer(&self, pool: &ObservedPool) -> Unit {
         let when = When { on: self.on.clone(), jitter: self.jitter };
-        let scheduled = ScheduledPool { name: &pool.name(), uuid: pool.uuid() };
-        scrub_timer(&scheduled, &when, MadeBy::Schedule)
+        let scheduled =
+            ScheduledPool { name: &pool.name(), uuid: pool.uuid(), by: MadeBy::Schedule };
+        scrub_timer(&scheduled, &when)
     }
 
     fn put(&self, units: &[Unit], enable: bool) -> Result<(), Failure> {
