@@ -47,14 +47,15 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(20);
 pub fn ask(path: &str) -> Result<Smart, SmartError> {
     let arguments =
         ["-j", "-n", "standby", "-i", "-H", "-c", "-A", "-l", "selftest", "-l", "scterc", path];
-    let ask = |arguments: &[&str]| {
+    type Parse = fn(&str, &str, i32) -> Result<Smart, SmartError>;
+    let ask = |arguments: &[&str], parse: Parse| {
         let answer = tool::ask("smartctl", arguments, ANSWER_WITHIN)?;
         parse(path, &answer.out, answer.status.unwrap_or(CAN_NOT_OPEN))
     };
-    match ask(&arguments) {
+    match ask(&arguments, parse) {
         // Most bridges speak SAT, also those that smartctl doesn't know.
         Err(SmartError::Refused(_, why)) if why.contains(UNKNOWN_BRIDGE) => {
-            ask(&[&["-d", "sat"], &arguments[..]].concat())
+            ask(&[&["-d", "sat"], &arguments[..]].concat(), parse_by_sat)
         }
         answer => answer,
     }
@@ -62,6 +63,9 @@ pub fn ask(path: &str) -> Result<Smart, SmartError> {
 
 /// What smartctl says of a disk behind a USB bridge that isn't in its table.
 const UNKNOWN_BRIDGE: &str = "Unknown USB bridge";
+
+/// What it says when the command that asks for the power mode fails.
+const ANSWERS_NOTHING: &str = "Device is in SLEEP mode";
 
 /// The bits of smartctl's exit status (smartctl(8), "EXIT STATUS").
 const WRONG_COMMAND_LINE: i32 = 1 << 0;
@@ -94,6 +98,18 @@ pub fn parse(path: &str, text: &str, status: i32) -> Result<Smart, SmartError> {
         });
     }
     Ok(Smart { health: report.health(status), error_recovery: report.error_recovery() })
+}
+
+/// Parses an answer of a disk that was only supposed to speak SAT. Where no ATA command is answered at all, as by USB
+/// sticks, smartctl says that it is in SLEEP mode.
+pub fn parse_by_sat(path: &str, text: &str, status: i32) -> Result<Smart, SmartError> {
+    match parse(path, text, status) {
+        Err(SmartError::Asleep(_)) if text.contains(ANSWERS_NOTHING) => {
+            let why = format!("{UNKNOWN_BRIDGE}, and it doesn't speak SAT");
+            Err(SmartError::Refused(path.to_owned(), why))
+        }
+        answer => answer,
+    }
 }
 
 #[derive(Deserialize)]
@@ -183,11 +199,33 @@ struct NvmeLog {
     percentage_used: u64,
 }
 
+/// The bits of an NVMe disk's critical warning (NVM Express Base Specification, SMART / Health Information log).
+const CRITICAL: [(u64, &str); 6] = [
+    (1 << 0, "too few spare blocks"),
+    (1 << 1, "too hot or too cold"),
+    (1 << 2, "not reliable any more"),
+    (1 << 3, "read-only"),
+    (1 << 4, "its memory's backup has failed"),
+    (1 << 5, "its persistent memory is unreliable"),
+];
+
+impl NvmeLog {
+    fn warnings(&self) -> impl Iterator<Item = &'static str> + '_ {
+        CRITICAL.iter().filter(|(bit, _)| self.critical_warning & bit != 0).map(|(_, what)| *what)
+    }
+}
+
 impl Report {
     fn health(&self, status: i32) -> Health {
         let passed = self.smart_status.as_ref().and_then(|status| status.passed);
         if passed == Some(false) || status & DISK_FAILING != 0 {
-            return Health::Failing { why: "SMART's own verdict is FAILED".to_owned() };
+            let reasons: Vec<&str> =
+                self.nvme_smart_health_information_log.iter().flat_map(NvmeLog::warnings).collect();
+            let mut why = "SMART's own verdict is FAILED".to_owned();
+            if !reasons.is_empty() {
+                why = format!("{why}: {}", reasons.join(", "));
+            }
+            return Health::Failing { why };
         }
         let doubts = self.doubts(status);
         match (doubts.is_empty(), passed) {
@@ -218,8 +256,10 @@ impl Report {
         counted(uncorrected, "uncorrected errors");
         if let Some(nvme) = &self.nvme_smart_health_information_log {
             counted(nvme.media_errors, "media errors");
-            if nvme.critical_warning != 0 {
-                doubts.push(format!("critical warning {:#04x}", nvme.critical_warning));
+            match nvme.warnings().collect::<Vec<_>>() {
+                named if !named.is_empty() => doubts.extend(named.into_iter().map(str::to_owned)),
+                _ if nvme.critical_warning == 0 => {}
+                _ => doubts.push(format!("critical warning {:#04x}", nvme.critical_warning)),
             }
             if nvme.percentage_used >= 100 {
                 doubts.push(format!("{} % of its rated life used", nvme.percentage_used));

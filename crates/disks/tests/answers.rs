@@ -138,6 +138,41 @@ fn disks_of_every_kind_and_age_of_smartctl_are_understood() {
     assert!(matches!(bridge, Err(SmartError::Refused(_, why)) if why.contains("USB bridge")));
 }
 
+/// Real answers, recorded with QEMU 7.2's emulated disks by smartctl of Debian 11, 12, 13 and sid: ATA with and without a
+/// self-test, NVMe, the same with critical warnings 0x09 (spare, read-only), SCSI without SMART, a USB stick.
+#[test]
+fn what_real_disks_answered_is_understood() {
+    let recorded = |name: &str| {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recorded/smart");
+        fs::read_to_string(folder.join(format!("{name}.json"))).unwrap()
+    };
+    let says = |name: &str, status: i32| smart::parse("/dev/sda", &recorded(name), status).unwrap();
+    for name in ["7.2-ata", "7.3-ata", "7.4-ata", "7.5-ata", "7.5-ata-tested"] {
+        let smart = says(name, 0);
+        assert_eq!((smart.health, smart.error_recovery), (Health::Good, None), "{name}");
+    }
+    for name in ["7.2-nvme", "7.5-nvme"] {
+        assert_eq!(says(name, 0).health, Health::Good, "{name}");
+    }
+    for name in ["7.2-nvme-warns", "7.3-nvme-warns", "7.4-nvme-warns", "7.5-nvme-warns"] {
+        let why = "SMART's own verdict is FAILED: too few spare blocks, read-only".to_owned();
+        assert_eq!(says(name, 8).health, Health::Failing { why }, "{name}");
+    }
+    for version in ["7.2", "7.5"] {
+        assert_eq!(says(&format!("{version}-scsi"), 4).health, Health::Unknown);
+        // smartctl takes the stick for a sleeping disk when it is told to speak SAT.
+        let first = smart::parse("/dev/sdd", &recorded(&format!("{version}-usb")), 1);
+        assert!(
+            matches!(&first, Err(SmartError::Refused(_, why)) if why.contains("USB bridge")),
+            "{first:?}"
+        );
+        let by_sat = recorded(&format!("{version}-usb-by-sat"));
+        let second = smart::parse_by_sat("/dev/sdd", &by_sat, 2).unwrap_err().to_string();
+        assert!(second.contains("doesn't speak SAT"), "{second}");
+        assert!(matches!(smart::parse("/dev/sdd", &by_sat, 2), Err(SmartError::Asleep(_))));
+    }
+}
+
 #[test]
 fn a_sleeping_disk_is_no_broken_one() {
     let asleep = smart::parse("/dev/sda", &fixture("smart/7.3-standby.json"), 2);
