@@ -1,6 +1,7 @@
 //! Prints a scenario second by second: `watch NAME [SEED] [up] [reno] [udp]
-//! [plain] [shifted] [why]`. `shifted` takes other parts of recordings for each
-//! seed, `why` tells what kept the links from carrying more.
+//! [plain] [shifted] [why] [only=LINK]`. `shifted` takes other parts of recordings
+//! for each seed, `why` tells what kept the links from carrying more, `only`
+//! leaves one link, counted from 0.
 
 mod unused;
 
@@ -17,7 +18,9 @@ const PLAIN_TCP: f64 = 1448.0 / 1500.0;
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let Some(mut scenario) = arguments.first().and_then(|name| named(name)) else {
-        eprintln!("usage: watch NAME [SEED] [up] [reno] [udp] [plain] [shifted] [why]");
+        eprintln!(
+            "usage: watch NAME [SEED] [up] [reno] [udp] [plain] [shifted] [why] [only=LINK]"
+        );
         eprintln!("names: {}", NAMES.join(", "));
         std::process::exit(2);
     };
@@ -34,6 +37,11 @@ fn main() {
         }
     }
     scenario.seed = arguments.get(1).and_then(|s| s.parse().ok()).unwrap_or(1);
+    let only = arguments.iter().find_map(|a| a.strip_prefix("only=")?.parse().ok());
+    if let Some(link) = only.filter(|&link: &usize| link < scenario.links.len()) {
+        scenario.links = vec![scenario.links.swap_remove(link)];
+        scenario.events.clear();
+    }
     if let Some(flow) = scenario.traffic.first_mut() {
         if has("up") {
             *flow = Traffic::tcp(Lane::Up);
@@ -55,6 +63,18 @@ fn watch(scenario: Scenario, why: bool) {
     let mut simulation = Simulation::new(scenario.clone());
     let mut unused = why.then(|| Unused::new(&scenario, lane == Lane::Down));
     let best_idle = best_idle_rtt(&scenario);
+    for (index, link) in scenario.links.iter().enumerate() {
+        let down = &link.down;
+        let mbit = scenario.link_capacity(index, true, Duration::ZERO, Duration::from_secs(1));
+        println!(
+            "link {index}: {:.2} Mbit/s down, delay {:?}, jitter {:?}, {:?}, queue {} KB",
+            mbit as f64 * 8e-6,
+            down.delay,
+            down.jitter,
+            down.loss,
+            down.queue / 1000
+        );
+    }
     println!("w: TCP window, x: cuts of it, q: entry queue");
     println!("each path: rate estimate Mbit/s (capacity) in flight KB / queue ms / srtt ms state");
     for second in 1..=seconds {
