@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The names that [`named`] knows.
-pub const NAMES: [&str; 14] = [
+pub const NAMES: [&str; 15] = [
     "six-3g",
     "cable-dsl-lte",
     "starlink-lte",
@@ -25,6 +25,7 @@ pub const NAMES: [&str; 14] = [
     "single",
     "mixed-N",
     "slow-N",
+    "harsh-N",
 ];
 
 /// Recordings; the scenarios named after them need them.
@@ -71,6 +72,7 @@ pub fn named(name: &str) -> Option<Scenario> {
         _ => match name.split_once('-')? {
             ("mixed", number) => mixed(number.parse().ok()?, 300e6),
             ("slow", number) => mixed(number.parse().ok()?, 40e6),
+            ("harsh", number) => harsh(number.parse().ok()?),
             _ => return None,
         },
     };
@@ -144,6 +146,35 @@ fn mixed(number: u64, most: f64) -> Scenario {
         }
     });
     Scenario::new(links.collect()).lasting(Duration::from_secs(10))
+}
+
+/// The `number`th random set of one to five steady links that may each be as odd
+/// as links are: from a modem's 9600 bits a second to a cable's hundred million,
+/// a jitter of up to 200 ms, queues from one packet on. One is no modem.
+fn harsh(number: u64) -> Scenario {
+    let mut rng = fastrand::Rng::with_seed(number);
+    let mut between = |low: f64, high: f64| low * (high / low).powf(rng.f64());
+    let links = (0..between(1.0, 6.0) as usize).map(|link| {
+        let slowest = if link == 0 { 2e6 } else { 9600.0 };
+        let down = between(slowest, 100e6);
+        let up = (down / between(1.0, 10.0)).max(9600.0);
+        let delay = Duration::from_secs_f64(between(0.002, 0.300));
+        let jitter = Duration::from_secs_f64(between(0.0005, 0.200));
+        let loss = Loss::Random(between(1e-5, 0.03));
+        let queue = between(1500.0, down / 8.0 * 0.5 + 1500.0) as u64;
+        let direction = |rate: f64| DirectionSpec {
+            jitter,
+            loss,
+            queue,
+            ..DirectionSpec::clean(Rate::from_bits_per_sec(rate as u64), delay)
+        };
+        LinkSpec {
+            down: direction(down),
+            up: direction(up),
+            ..LinkSpec::clean(Rate::ZERO, Rate::ZERO, Duration::ZERO)
+        }
+    });
+    Scenario::new(links.collect()).lasting(Duration::from_secs(12))
 }
 
 fn starlink_lte() -> Scenario {

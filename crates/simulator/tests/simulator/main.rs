@@ -6,4 +6,5 @@ mod hostile;
 mod modes;
 mod random;
 mod sessions;
+mod steady;
 mod support;

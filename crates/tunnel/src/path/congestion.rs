@@ -68,6 +68,10 @@ const UNHURRIED: f64 = 0.9;
 const FUTILE_DRAINS: u32 = 2;
 /// A drain has had an effect when less than this part of the delay is left.
 const UNDRAINED: f64 = 0.7;
+/// Acknowledgements over which the mean of their way back is taken.
+const BACK_MEAN: i64 = 16;
+/// More than this isn't taken for jitter.
+const MOST_JITTER: Duration = Duration::from_millis(300);
 /// One-way base delay window, as BBR's min RTT filter.
 const BASE_WINDOW: Duration = Duration::from_secs(10);
 /// Before anything is known.
@@ -101,6 +105,9 @@ pub struct AckSample {
     pub delay_above_min_us: i64,
     /// How many samples.
     pub delay_samples: u32,
+    /// How long the acknowledgement took from the peer to us (the same offset,
+    /// negative), if it was the first to tell of its newest packet.
+    pub back_us: Option<i64>,
     /// Bytes newly taken for lost.
     pub lost: u64,
     /// Bytes still in flight.
@@ -133,6 +140,12 @@ pub struct Congestion {
     cap: Option<Rate>,
     datagram: u64,
     base_delay: WindowedMin,
+    /// Mean of the acknowledgements' way back.
+    back_us: Option<i64>,
+    least_back: WindowedMin,
+    /// What a round trip takes without a queue of ours, jitter on the way back
+    /// included.
+    loop_time: Duration,
     /// One entry an acknowledgement, oldest first.
     history: Deliveries,
     round_ends_at: u64,
@@ -182,6 +195,9 @@ impl Congestion {
             cap: None,
             datagram,
             base_delay: WindowedMin::new(BASE_WINDOW),
+            back_us: None,
+            least_back: WindowedMin::new(BASE_WINDOW),
+            loop_time: Duration::from_millis(100),
             history: Deliveries::default(),
             round_ends_at: 0,
             round_started: Time::ZERO,
@@ -239,7 +255,7 @@ impl Congestion {
     }
 
     fn bytes_to_hold(&self) -> u64 {
-        let hold = self.base_rtt + self.feedback;
+        let hold = self.loop_time + self.feedback;
         let slack = match self.phase {
             Phase::Startup { .. } => hold.max(GUARD).mul_f64(STARTUP_SLACK),
             Phase::Probe { .. } => self.guard() * 2 + hold,
@@ -325,6 +341,7 @@ impl Congestion {
         self.base_rtt = ack.base_rtt;
         self.feedback = ack.feedback;
         self.base_delay.update(ack.min_delay_us, now);
+        self.loop_time = self.loop_time(ack);
         let queue = self.queue_of(Some(ack.min_delay_us));
         self.history.push(Delivery {
             at_us: ack.received_us,
@@ -362,6 +379,19 @@ impl Congestion {
         if ack.delivered_before >= self.round_ends_at && long_enough {
             self.end_round(ack);
         }
+    }
+
+    /// The least round trip is one without jitter: more must be in flight to keep
+    /// the link busy. Only the way back is looked at, where no queue is ours.
+    fn loop_time(&mut self, ack: &AckSample) -> Duration {
+        if let Some(sample) = ack.back_us {
+            self.least_back.update(sample, ack.now);
+            let mean = self.back_us.map_or(sample, |mean| mean + (sample - mean) / BACK_MEAN);
+            self.back_us = Some(mean);
+        }
+        let above = self.back_us.zip(self.least_back.get()).map(|(mean, least)| mean - least);
+        let above = above.and_then(|us| u64::try_from(us).ok()).unwrap_or(0);
+        ack.base_rtt + Duration::from_micros(above).min(MOST_JITTER)
     }
 
     /// Between rounds: a queue that grew far beyond the guard, or has drained.

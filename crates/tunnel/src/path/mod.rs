@@ -370,10 +370,12 @@ impl Path {
         self.largest_acked = Some(self.largest_acked.map_or(number, |l| l.max(number)));
         self.delivered += acked_bytes;
 
+        let mut back_us = None;
         if number == largest {
             let sample = (now - packet.sent_at)
                 .saturating_sub(Duration::from_micros(u64::from(ack.delay_us)));
             self.rtt.on_sample(sample, now);
+            back_us = Some((packet.sent_at + sample).as_micros() as i64 - received_us);
         }
         let lost = self.detect_losses(now, settled);
         // What was held up by a link that stood still, and came by it after all,
@@ -423,6 +425,7 @@ impl Path {
                 min_delay_us: min_delay,
                 delay_above_min_us: sum - min_delay * i64::from(samples),
                 delay_samples: samples,
+                back_us,
                 lost,
                 in_flight: self.sent.in_flight_bytes(),
                 base_rtt: self.rtt.base(),
