@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 /// History of deliveries kept for rate measurement.
-const HISTORY: usize = 4096;
+const HISTORY: usize = 2048;
 /// Arrivals spread over no more than this times the time in which they were sent
 /// came as they were sent: nothing on the way was too narrow for them.
 const AS_SENT: f64 = 1.1;
@@ -38,10 +38,11 @@ pub struct Deliveries(VecDeque<Delivery>);
 impl Deliveries {
     /// Takes the newest one in.
     pub fn push(&mut self, delivery: Delivery) {
-        self.0.push_back(delivery);
-        if self.0.len() > HISTORY {
+        // First, or the memory for one more would double it.
+        if self.0.len() >= HISTORY {
             self.0.pop_front();
         }
+        self.0.push_back(delivery);
     }
 
     /// Forgets all.

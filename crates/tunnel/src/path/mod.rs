@@ -112,8 +112,6 @@ pub struct Path {
     reorder_packets: u64,
     largest_acked: Option<u64>,
     delivered: u64,
-    delivered_at_us: Option<u32>,
-    delivered_sent_at: Time,
     loss_at: Option<Time>,
     loss_share: f64,
     outlook: Outlook,
@@ -199,8 +197,6 @@ impl Path {
             reorder_packets: REORDER_PACKETS,
             largest_acked: None,
             delivered: 0,
-            delivered_at_us: None,
-            delivered_sent_at: now,
             loss_at: None,
             loss_share: 0.0,
             outlook: Outlook::default(),
@@ -292,13 +288,7 @@ impl Path {
     pub fn on_sent(&mut self, mut packet: SentPacket, frames: u16, paced: bool, now: Time) {
         let size = u64::from(packet.size);
         if packet.fate == Fate::InFlight {
-            if !self.sent.any_in_flight() {
-                // A new flight: elapsed time before it isn't the path's.
-                self.delivered_sent_at = now;
-            }
             packet.delivered = self.delivered;
-            packet.delivered_at_us = self.delivered_at_us;
-            packet.delivered_sent_at = self.delivered_sent_at;
             self.last_eliciting = now;
         }
         self.sent.push(packet, frames);
@@ -431,8 +421,6 @@ impl Path {
                 base_rtt: self.rtt.base(),
                 feedback,
             });
-            self.delivered_at_us = Some(ack.largest_received_us);
-            self.delivered_sent_at = packet.sent_at;
             self.pacer.clamp(now, Duration::from_millis(100));
         }
         self.congestion.set_datagram(u64::from(self.mtu.current()));

@@ -62,13 +62,12 @@ pub struct SentPacket {
     /// Bytes delivered by the path when it was sent (draft-cheng-iccrg-
     /// delivery-rate-estimation).
     pub delivered: u64,
-    /// The receive time of the last delivered packet then, peer's clock.
-    pub delivered_at_us: Option<u32>,
-    /// When that packet had been sent.
-    pub delivered_sent_at: Time,
     /// There was less to send than the path could take.
     pub app_limited: bool,
-    frames: (u64, u16),
+    /// The number of its first frame; as all frames' numbers it wraps around.
+    first_frame: u32,
+    /// How many frames it has.
+    frames: u16,
 }
 
 /// A path's packets between the oldest that isn't settled and the newest.
@@ -76,7 +75,7 @@ pub struct SentPacket {
 pub struct SentPackets {
     first: u64,
     packets: VecDeque<SentPacket>,
-    frames_first: u64,
+    frames_first: u32,
     frames: VecDeque<SentFrame>,
     in_flight_bytes: u64,
     in_flight: usize,
@@ -109,8 +108,9 @@ impl SentPackets {
 
     /// Notes the datagram with the last `frames` frames pushed.
     pub fn push(&mut self, mut packet: SentPacket, frames: u16) {
-        let start = self.frames_first + self.frames.len() as u64 - u64::from(frames);
-        packet.frames = (start, frames);
+        let before = self.frames.len() as u32 - u32::from(frames);
+        packet.first_frame = self.frames_first.wrapping_add(before);
+        packet.frames = frames;
         if packet.fate == Fate::InFlight {
             self.in_flight_bytes += u64::from(packet.size);
             self.in_flight += 1;
@@ -130,8 +130,8 @@ impl SentPackets {
 
     /// The frames of a packet.
     pub fn frames(&self, packet: &SentPacket) -> impl Iterator<Item = SentFrame> + '_ {
-        let start = packet.frames.0.saturating_sub(self.frames_first) as usize;
-        let end = (start + usize::from(packet.frames.1)).min(self.frames.len());
+        let start = packet.first_frame.wrapping_sub(self.frames_first) as usize;
+        let end = (start + usize::from(packet.frames)).min(self.frames.len());
         self.frames.range(start.min(end)..end).copied()
     }
 
@@ -162,11 +162,11 @@ impl SentPackets {
             if !settled {
                 break;
             }
-            let frames = front.frames.1;
+            let frames = front.frames;
             for _ in 0..frames {
                 self.frames.pop_front();
             }
-            self.frames_first += u64::from(frames);
+            self.frames_first = self.frames_first.wrapping_add(u32::from(frames));
             self.first += 1;
             self.packets.pop_front();
         }
@@ -244,10 +244,9 @@ impl SentPacket {
             mtu_probe: false,
             reinjected: false,
             delivered: 0,
-            delivered_at_us: None,
-            delivered_sent_at: sent_at,
             app_limited: false,
-            frames: (0, 0),
+            first_frame: 0,
+            frames: 0,
         }
     }
 }
