@@ -5,6 +5,7 @@
 
 use super::FLOWS;
 use braid_units::Time;
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 /// Places that a flow can have.
@@ -16,13 +17,14 @@ const UNUSED: Duration = Duration::from_secs(2);
 /// The places of all flows.
 #[derive(Debug, Default)]
 pub struct FlowPlaces {
-    sets: Vec<Set>,
+    /// Made when a flow first comes to them: most peers have few flows.
+    sets: Vec<Option<Box<Set>>>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug, Default)]
 struct Set {
     /// The flows' hashes; what has never been used has none.
-    hashes: [Option<u64>; WAYS],
+    hashes: [Option<NonZeroU64>; WAYS],
     used: [Time; WAYS],
 }
 
@@ -32,11 +34,11 @@ impl FlowPlaces {
     /// packets waiting isn't given to another flow.
     pub fn place(&mut self, hash: u64, now: Time, waiting: impl Fn(u16) -> bool) -> u16 {
         if self.sets.is_empty() {
-            let empty = Set { hashes: [None; WAYS], used: [Time::ZERO; WAYS] };
-            self.sets = vec![empty; FLOWS / WAYS];
+            self.sets.resize_with(FLOWS / WAYS, || None);
         }
         let number = hash as usize % (FLOWS / WAYS);
         let Some(set) = self.sets.get_mut(number) else { return 0 };
+        let set = set.get_or_insert_default();
         let first = number * WAYS;
         let way = set.way(hash, now, |way| waiting((first + way) as u16));
         (first + way) as u16
@@ -50,7 +52,9 @@ impl FlowPlaces {
 
 impl Set {
     fn way(&mut self, hash: u64, now: Time, waiting: impl Fn(usize) -> bool) -> usize {
-        let known = self.hashes.iter().position(|&other| other == Some(hash));
+        // Two of all hashes are taken for one.
+        let name = NonZeroU64::new(hash).or(Some(NonZeroU64::MAX));
+        let known = self.hashes.iter().position(|&other| other == name);
         let free = || {
             let unused = |way: &usize| {
                 self.hashes[*way].is_none() || now - self.used[*way] >= UNUSED && !waiting(*way)
@@ -59,7 +63,7 @@ impl Set {
         };
         match known.or_else(free) {
             Some(way) => {
-                (self.hashes[way], self.used[way]) = (Some(hash), now);
+                (self.hashes[way], self.used[way]) = (name, now);
                 way
             }
             // All are busy: it shares one.
