@@ -1,9 +1,10 @@
 //! A load through the whole core, for `callgrind` and other profilers:
 //!
 //! ```text
-//! instructions SIZE PACKETS_A_TURN TURNS [HOMES [LINKS [BUSY [up|down|both]]]]
+//! instructions SIZE PACKETS_A_TURN TURNS [HOMES [LINKS [BUSY [up|down|both [ROW]]]]]
 //! ```
 //!
+//! Busy homes get ROW packets one after another, then the next home does.
 //! `scenarios/measure/instructions` counts what a packet costs by it. With `WAIT`
 //! in the environment it says `warm` when all are connected and the load has run
 //! for a while, and waits for a line before the part that is to be counted.
@@ -28,16 +29,26 @@ fn main() {
         down: direction != "up",
         busy,
     };
-    let mut star = Star::new(homes, links as u16);
+    let mut star = Star::new(homes, links as u16).with_rows(number(7, 1));
     star.run(load, TURN * 2_000);
     if std::env::var_os("WAIT").is_some() {
         println!("warm");
         let mut line = String::new();
         std::io::stdin().read_line(&mut line).expect("a line");
     }
+    let before = processor_time();
     let delivered = star.run(load, TURN * turns as u32);
+    let time = processor_time() - before;
     if std::env::var_os("REPORT").is_some() {
         println!("{}", star.report());
     }
     println!("{} packets, {} bytes", delivered.packets, delivered.bytes);
+    println!("{:.1} ns a packet, both ends together", time as f64 / delivered.packets as f64);
+}
+
+/// Nanoseconds that this thread has had a processor (proc_pid_schedstat in the
+/// kernel's Documentation/scheduler/sched-stats.rst).
+fn processor_time() -> u64 {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    stat.split(' ').next().and_then(|time| time.parse().ok()).unwrap_or(0)
 }

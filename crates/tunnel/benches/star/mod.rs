@@ -68,6 +68,9 @@ pub struct Star {
     touched: Vec<usize>,
     template: InnerPacket,
     next_home: usize,
+    /// Packets that are for a home one after another.
+    row: usize,
+    in_row: usize,
     flows: u16,
     delivered: Delivered,
 }
@@ -138,6 +141,8 @@ impl Star {
             touched: Vec::new(),
             template: packet(64),
             next_home: 0,
+            row: 1,
+            in_row: 0,
             flows: 1,
             delivered: Delivered::default(),
         };
@@ -149,6 +154,12 @@ impl Star {
     /// So many flows a home, from now on.
     pub fn with_flows(mut self, flows: u16) -> Self {
         self.flows = flows;
+        self
+    }
+
+    /// So many packets for a home one after another, from now on.
+    pub fn with_rows(mut self, row: usize) -> Self {
+        self.row = row;
         self
     }
 
@@ -173,7 +184,11 @@ impl Star {
     pub fn turn(&mut self, load: Load) {
         for _ in 0..load.packets {
             let home = self.next_home;
-            self.next_home = (self.next_home + 1) % load.busy.max(1);
+            self.in_row += 1;
+            if self.in_row >= self.row {
+                self.in_row = 0;
+                self.next_home = (home + 1) % load.busy.max(1);
+            }
             if load.up {
                 let packet = self.packet(inside(home), CONCENTRATOR_INSIDE, self.delivered.packets);
                 self.touched.push(home);
