@@ -16,6 +16,7 @@ mod progress_wanted;
 mod reload;
 mod status;
 mod status_table;
+mod terminal_line;
 mod up;
 mod uplinks;
 

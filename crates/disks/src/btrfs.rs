@@ -59,6 +59,13 @@ pub fn open(host: &HostRoot, uuid: Uuid) -> Option<File> {
     mounts.into_iter().find_map(|mounted| File::open(&mounted.reach).ok())
 }
 
+/// Bytes that are in use on all devices of a filesystem that is mounted anywhere, with their copies.
+pub fn used_on_devices(host: &HostRoot, uuid: Uuid) -> Option<u64> {
+    let used =
+        |kind: &str| host.number::<u64>(format!("sys/fs/btrfs/{uuid}/allocation/{kind}/disk_used"));
+    ["data", "metadata", "system"].into_iter().map(used).sum()
+}
+
 /// How far a scrub that runs is, per device; empty when none runs.
 pub fn running_scrub(host: &HostRoot, uuid: Uuid) -> Vec<ioctl::ScrubProgress> {
     let Some(directory) = open(host, uuid) else { return Vec::new() };

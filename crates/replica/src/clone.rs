@@ -210,7 +210,12 @@ impl SystemClone {
         if self.finish {
             let mounted: Vec<(&Path, &Path)> =
                 beside.iter().zip(&places).map(|(new, at)| (new.path(), at.as_path())).collect();
-            boot::finish(&root, &mounted, &plan.boot)?;
+            let mut devices = vec![(plan.to.to_string(), to.device()?)];
+            for new in &beside {
+                let uuid = Identity::of(new.path())?.filesystem;
+                devices.extend(uuid.zip(boot::device_at(new.path())?));
+            }
+            boot::finish(&root, &devices, &mounted, &plan.boot)?;
         }
         nest::make_read_only(&to, &plan.parts)?;
         subvolume::sync(to.file()).map_err(|e| Error::io("writing out", to.path(), e))?;

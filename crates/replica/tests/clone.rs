@@ -248,7 +248,9 @@ fn boot_steps_run_in_the_new_system_and_what_failed_is_taken_back() {
         assert_eq!(subvolumes(&old.path).len(), 2, "the old system is changed");
         run("btrfs", &["-q", "subvolume", "delete", mine.to_str().unwrap()]);
 
-        tool("{ echo $*; cat /proc/self/comm; ls /dev/null /home /boot; } > /told");
+        tool(
+            "{ echo $*; cat /proc/self/comm; ls /dev/null /home /boot /dev/disk/by-uuid; } > /told",
+        );
         fs::write(old.path.join("@/home/me"), "x").unwrap();
         let cloned = to_new.carry_out(|_, _| {}).unwrap();
         let told = text(new.path.join("@/told"));
@@ -257,6 +259,8 @@ fn boot_steps_run_in_the_new_system_and_what_failed_is_taken_back() {
             told.contains("/dev/null") && told.contains("loader") && told.contains("me"),
             "{told}"
         );
+        // grub-mkconfig wants it, whether udev is here or not.
+        assert!(told.contains(&filesystem(&new.path).to_string()), "{told}");
         assert!(!root.join("told").exists() && cloned.plan.boot.len() == 1);
         // A complete one stays.
         assert_eq!(take_back(true).deleted, []);

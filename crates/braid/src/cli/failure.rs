@@ -1,3 +1,4 @@
+use crate::cli::terminal_line;
 use braid_control::client::ClientError;
 use braid_control::config::{ConfigErrors, EditError, SecretError};
 use braid_control::join_line::JoinLineError;
@@ -141,6 +142,5 @@ impl From<braid_replica::Error> for Failure {
 
 /// Tells the user something besides the result, on stderr.
 pub fn tell(text: &str) {
-    // With stderr closed nobody can be told.
-    let _ = writeln!(io::stderr(), "{text}");
+    terminal_line::say(text);
 }

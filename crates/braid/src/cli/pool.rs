@@ -29,6 +29,7 @@ mod scrub;
 mod seen;
 mod snapshot;
 mod status;
+mod time_left;
 mod verdict;
 mod verify;
 mod watch;

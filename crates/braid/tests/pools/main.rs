@@ -8,6 +8,7 @@ mod machine;
 mod md_in_vm;
 mod power_cuts;
 mod stale;
+mod terminal;
 mod upkeep;
 mod walks;
 

@@ -2,7 +2,7 @@
 
 use super::{Refused, erase};
 use crate::disk::{Claim, Disk, ErasePermission};
-use crate::step::{Action, Argv, Condition, Plan, Step, Undo};
+use crate::step::{Action, Argv, Condition, Plan, Progress, Step, Undo};
 use crate::uuid::Uuid;
 use braid_units::ByteSize;
 use std::fmt::Write;
@@ -239,11 +239,18 @@ fn copy(new: &NewSystemDisk, claim: &Claim) -> Step {
         CopyArg::Partition(number) => node(claim.path(), *number),
     });
     let forget = Action::Run(Argv::new(program, new.forget.iter().cloned()));
+    let copy = Argv::new(program, args);
+    let system = new.partitions.iter().find(|part| part.kind == PartitionKind::Btrfs);
+    let copy = match system {
+        Some(part) => copy
+            .with_progress(Progress::BtrfsFill { uuid: part.filesystem, bytes: new.needs_bytes }),
+        None => copy,
+    };
     Step {
         name: "copy".to_owned(),
         says: "copy the system, and make it name the new disk".to_owned(),
         before: vec![],
-        action: Action::Run(Argv::new(program, args)),
+        action: Action::Run(copy),
         after: vec![],
         undo: Undo::By(vec![forget]),
     }

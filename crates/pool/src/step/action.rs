@@ -105,6 +105,13 @@ pub enum Progress {
         /// The array.
         uuid: Uuid,
     },
+    /// Bytes used on the devices of a filesystem that a program fills; unlike what is above it ends with the program.
+    BtrfsFill {
+        /// The filesystem.
+        uuid: Uuid,
+        /// So many will be used.
+        bytes: u64,
+    },
     /// Nothing says it.
     Unknown,
 }

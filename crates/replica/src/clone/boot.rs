@@ -66,6 +66,9 @@ pub fn steps(root: &Path, has_esp: bool, disk: Option<&Path>) -> Vec<BootStep> {
 
 /// Makes a system's folder look as when it has booted, and runs a command in it.
 /// It runs in a mount namespace of its own, so nothing stays mounted.
+///
+/// grub-mkconfig and others name a filesystem by its UUID only where udev has made the link for it, else by the disk's name
+/// of today. Where there is no udev, or it isn't through with the new disk, they see links of our own.
 const CHROOT: &str = r#"
 root=$1
 shift
@@ -74,6 +77,21 @@ for name in dev proc sys run; do
     mkdir -p "$root/$name"
     mount --rbind "/$name" "$root/$name"
 done
+links=/dev/disk/by-uuid
+own=
+while [ "$1" != -- ]; do
+    if [ "$(readlink -f "$links/$1")" != "$(readlink -f "$2")" ]; then
+        if [ -z "$own" ]; then
+            mkdir -p "$links"
+            own=$root$links
+            mount -t tmpfs none "$own"
+            cp -P "$links"/* "$own" 2>/dev/null || :
+        fi
+        ln -sfn "$(readlink -f "$2")" "$own/$1"
+    fi
+    shift 2
+done
+shift
 # What of it is on the new filesystem; the rest isn't needed.
 chroot "$root" mount -a -t btrfs || :
 while [ "$1" != -- ]; do
@@ -86,16 +104,21 @@ exec chroot "$root" "$@"
 "#;
 
 /// Runs the steps in the system in `root`, a folder of the new filesystem's top level. `beside` are
-/// other filesystems of it, and where in it they are mounted.
+/// other filesystems of it, and where in it they are mounted; `devices` are the UUIDs of all of them with their devices.
 pub(super) fn finish(
     root: &Path,
+    devices: &[(String, PathBuf)],
     beside: &[(&Path, &Path)],
     steps: &[BootStep],
 ) -> Result<(), Error> {
+    // Without udev there is nothing to wait for.
+    let _ = Command::new("udevadm").args(["settle", "--timeout=30"]).output();
     for step in steps {
         let output = Command::new("unshare")
             .args(["--mount", "--propagation", "private", "sh", "-eu", "-c", CHROOT, "sh"])
             .arg(root)
+            .args(devices.iter().flat_map(|(uuid, device)| [Path::new(uuid), device]))
+            .arg("--")
             .args(beside.iter().flat_map(|(new, at)| [new, at]))
             .arg("--")
             .args(&step.argv)
@@ -295,19 +318,21 @@ impl Identity {
     /// Of the device mounted at `path`, or `path` itself: blkid(8) is asked, since FAT's number is
     /// nowhere in sysfs.
     pub fn of(path: &Path) -> Result<Identity, Error> {
-        let about = fs::metadata(path).map_err(|e| Error::io("looking at", path, e))?;
-        let device = if about.file_type().is_block_device() { about.rdev() } else { about.dev() };
-        let (major, minor) = (libc::major(device), libc::minor(device));
-        let Ok(link) = fs::read_link(format!("/sys/dev/block/{major}:{minor}")) else {
-            return Ok(Identity::default());
-        };
-        let Some(name) = link.file_name() else { return Ok(Identity::default()) };
-        let device = Path::new("/dev").join(name);
+        let Some(device) = device_at(path)? else { return Ok(Identity::default()) };
         Ok(Identity {
             filesystem: probed(&device, "UUID")?,
             partition: probed(&device, "PART_ENTRY_UUID")?,
         })
     }
+}
+
+/// The device mounted at `path`, or `path` itself; nothing where it isn't on a single one, as a btrfs isn't.
+pub(super) fn device_at(path: &Path) -> Result<Option<PathBuf>, Error> {
+    let about = fs::metadata(path).map_err(|e| Error::io("looking at", path, e))?;
+    let device = if about.file_type().is_block_device() { about.rdev() } else { about.dev() };
+    let (major, minor) = (libc::major(device), libc::minor(device));
+    let link = fs::read_link(format!("/sys/dev/block/{major}:{minor}"));
+    Ok(link.ok().and_then(|link| Some(Path::new("/dev").join(link.file_name()?))))
 }
 
 fn probed(device: &Path, tag: &str) -> Result<Option<String>, Error> {

@@ -26,8 +26,8 @@ impl Host {
         tell: &mut dyn FnMut(&Progress),
     ) -> Result<(), SystemError> {
         let when_killed = match argv.progress {
+            Some(Source::BtrfsFill { .. }) | None => WhenKilled::Dies,
             Some(_) => WhenKilled::GoesOn,
-            None => WhenKilled::Dies,
         };
         let mut watch = argv.progress.as_ref().map(Watch::new);
         let result = command::run(argv, &self.outputs, when_killed, &mut || {
@@ -100,7 +100,7 @@ impl Host {
             Source::BtrfsBalance { .. } => &["balance", "cancel"],
             Source::BtrfsReplace { .. } => &["replace", "cancel"],
             Source::BtrfsRemove { .. } => &["device", "remove", "cancel"],
-            Source::MdSync { .. } | Source::Unknown => return Ok(false),
+            Source::MdSync { .. } | Source::BtrfsFill { .. } | Source::Unknown => return Ok(false),
         };
         let mount = match work_of(source) {
             Work::None => return Ok(false),
@@ -146,7 +146,7 @@ fn work_of(source: &Source) -> Work {
             let syncs = array(*uuid).is_some_and(|md| md.sync.is_some());
             return if syncs { Work::Runs { mount: String::new() } } else { Work::None };
         }
-        Source::Unknown => return Work::None,
+        Source::BtrfsFill { .. } | Source::Unknown => return Work::None,
     };
     let seen = probe::observe();
     let Some(btrfs) = seen.btrfs(*uuid) else { return Work::None };
@@ -221,6 +221,12 @@ impl Watch {
                 Some(1.0 - now as f64 / first as f64)
             }
             Source::MdSync { uuid } => array(*uuid)?.sync.map(|sync| sync.done),
+            Source::BtrfsFill { uuid, bytes } => {
+                let share = btrfs::used_on_devices(&HostRoot::real(), *uuid)? as f64
+                    / (*bytes).max(1) as f64;
+                // What comes when all is there takes as long as it takes.
+                (share < 1.0).then_some(share)
+            }
             Source::Unknown => None,
         }
     }
@@ -232,6 +238,7 @@ fn doing(source: &Source) -> &'static str {
         Source::BtrfsReplace { .. } => "replace",
         Source::BtrfsRemove { .. } => "moving data away",
         Source::MdSync { .. } => "sync",
+        Source::BtrfsFill { .. } => "copying",
         Source::Unknown => "working",
     }
 }

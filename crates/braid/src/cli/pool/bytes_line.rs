@@ -1,11 +1,10 @@
-use crate::cli::progress_wanted;
-use braid_units::format_duration;
-use std::io::{Write, stderr};
+use super::time_left::time_left;
+use crate::cli::{progress_wanted, terminal_line};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// A line on a terminal's stderr that tells how far something is, until ended.
+/// A line on a terminal's stderr that tells how far something is, until ended or dropped.
 pub struct BytesLine {
     showing: Option<(Sender<()>, JoinHandle<()>)>,
 }
@@ -28,17 +27,21 @@ impl BytesLine {
                 wait = EVERY;
                 let (text, share) = doing();
                 let rest = share.map_or(String::new(), |share| left(share, began.elapsed()));
-                // With stderr closed nobody can be told.
-                let _ = write!(stderr(), "\r\x1b[K  {text}{rest}");
-                let _ = stderr().flush();
+                terminal_line::show(&format!("  {text}{rest}"));
             }
-            let _ = write!(stderr(), "\r\x1b[K");
+            terminal_line::clear();
         };
         BytesLine { showing: Some((end, thread::spawn(show))) }
     }
 
     /// Leaves the terminal clean.
-    pub fn end(mut self) {
+    pub fn end(self) {
+        drop(self);
+    }
+}
+
+impl Drop for BytesLine {
+    fn drop(&mut self) {
         if let Some((end, thread)) = self.showing.take() {
             drop(end);
             let _ = thread.join();
@@ -51,8 +54,8 @@ fn left(share: f64, took: Duration) -> String {
     if share < 0.005 {
         return format!(" ({:.1} %)", share * 100.0);
     }
-    let left = Duration::from_secs((took.as_secs_f64() * (1.0 - share) / share) as u64);
-    format!(" ({:.1} %, {} left)", share * 100.0, format_duration(left))
+    let left = took.mul_f64((1.0 - share) / share);
+    format!(" ({:.1} %, {})", share * 100.0, time_left(left))
 }
 
 #[cfg(test)]
@@ -61,8 +64,8 @@ mod tests {
 
     #[test]
     fn the_time_left_is_what_it_took_for_as_much() {
-        assert_eq!(left(0.25, Duration::from_secs(10)), " (25.0 %, 30s left)");
+        assert_eq!(left(0.25, Duration::from_secs(10)), " (25.0 %, 30 s left)");
         assert_eq!(left(0.001, Duration::from_secs(10)), " (0.1 %)");
-        assert_eq!(left(7.0, Duration::from_secs(10)), " (100.0 %, 0s left)");
+        assert_eq!(left(7.0, Duration::from_secs(10)), " (100.0 %, 0 s left)");
     }
 }

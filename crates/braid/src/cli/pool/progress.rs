@@ -1,7 +1,7 @@
-use crate::cli::progress_wanted;
+use super::time_left::time_left;
+use crate::cli::{progress_wanted, terminal_line};
 use braid_runner::Happening;
 use braid_runner::progress::Progress;
-use std::io::{Write, stderr};
 
 /// Width of the bar, in characters.
 const BAR: usize = 24;
@@ -12,18 +12,12 @@ pub struct ProgressLine {
     steps: Option<usize>,
     seen: usize,
     terminal: bool,
-    bar_shown: bool,
 }
 
 impl ProgressLine {
     /// For a plan of so many steps.
     pub fn new(steps: usize) -> ProgressLine {
-        ProgressLine {
-            steps: Some(steps),
-            seen: 0,
-            terminal: progress_wanted::is_wanted(),
-            bar_shown: false,
-        }
+        ProgressLine { steps: Some(steps), seen: 0, terminal: progress_wanted::is_wanted() }
     }
 
     /// For undoing.
@@ -34,51 +28,37 @@ impl ProgressLine {
     /// Shows what happens.
     pub fn show(&mut self, happening: &Happening) {
         match happening {
-            Happening::Begun(step) => self.line(&format!("… {}", step.says)),
-            Happening::Goes(_, progress) if self.terminal => self.bar(progress),
-            Happening::Goes(..) => {}
+            Happening::Begun(step) => terminal_line::say(&format!("… {}", step.says)),
+            Happening::Goes(_, progress) => self.shows(progress),
             Happening::Kept(step) => {
                 self.seen += 1;
-                self.line(&format!("= {} (so already)", step.says));
+                terminal_line::say(&format!("= {} (so already)", step.says));
             }
             Happening::Done(step) => {
                 self.seen += 1;
                 let count = self.steps.map_or(String::new(), |all| format!(" {}/{all}", self.seen));
                 let word = if self.steps.is_some() { "done" } else { "undone" };
-                self.line(&format!("✓{count} {word}: {}", step.says));
+                terminal_line::say(&format!("✓{count} {word}: {}", step.says));
             }
         }
     }
 
     /// Shows how far something is that is no step of a plan.
-    pub fn shows(&mut self, progress: &Progress) {
+    pub fn shows(&self, progress: &Progress) {
         if self.terminal {
-            self.bar(progress);
+            terminal_line::show(&text(progress));
         }
     }
 
     /// Leaves the terminal clean.
-    pub fn end(&mut self) {
-        self.clear();
+    pub fn end(&self) {
+        terminal_line::clear();
     }
+}
 
-    fn line(&mut self, text: &str) {
-        self.clear();
-        // With stderr closed nobody can be told.
-        let _ = writeln!(stderr(), "{text}");
-    }
-
-    fn bar(&mut self, progress: &Progress) {
-        let _ = write!(stderr(), "\r\x1b[K{}", text(progress));
-        let _ = stderr().flush();
-        self.bar_shown = true;
-    }
-
-    fn clear(&mut self) {
-        if std::mem::take(&mut self.bar_shown) {
-            let _ = write!(stderr(), "\r\x1b[K");
-            let _ = stderr().flush();
-        }
+impl Drop for ProgressLine {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 
@@ -87,9 +67,7 @@ fn text(progress: &Progress) -> String {
     let share = share.clamp(0.0, 1.0);
     let full = (share * BAR as f64).round() as usize;
     let bar = format!("{}{}", "█".repeat(full), "░".repeat(BAR.saturating_sub(full)));
-    let left = progress
-        .left
-        .map_or(String::new(), |left| format!(", {} left", braid_units::format_duration(left)));
+    let left = progress.left.map_or(String::new(), |left| format!(", {}", time_left(left)));
     format!("  {bar} {:.1} % {}{left}", share * 100.0, progress.doing)
 }
 
@@ -100,10 +78,10 @@ mod tests {
 
     #[test]
     fn a_bar_says_how_much_and_how_long() {
-        let left = Some(Duration::from_secs(90));
+        let left = Some(Duration::from_millis(89_700));
         let half = Progress { doing: "balance".to_owned(), share: Some(0.5), left };
         let text = text(&half);
-        assert!(text.contains("50.0 % balance, "), "{text}");
+        assert!(text.ends_with("50.0 % balance, 90 s left"), "{text}");
         assert_eq!(text.matches('█').count(), BAR / 2);
     }
 }

@@ -80,7 +80,7 @@ impl Start {
 fn wait(host: &HostRoot, pool: &ObservedPool) -> std::result::Result<Outcome, Failure> {
     tell(&format!("{}: scrub started", pool.name()));
     let mut running = scrub::start(host, pool)?;
-    let mut line = ProgressLine::new(0);
+    let line = ProgressLine::new(0);
     let mut eta = Eta::default();
     let begun = Instant::now();
     loop {
