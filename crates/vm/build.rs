@@ -1,28 +1,36 @@
-//! Builds `preload/ptrace.rs`, a library of its own, for [`parts`] to carry.
+//! Builds the libraries of `preload/`, each on its own, for [`parts`] to carry.
 //!
 //! [`parts`]: src/parts.rs
 
 use std::env::var_os;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn main() {
-    println!("cargo::rerun-if-changed=preload/ptrace.rs");
-    let library = PathBuf::from(var_os("OUT_DIR").unwrap_or_default()).join("ptrace.so");
     let is = |name: &str, value: &str| var_os(name).is_some_and(|found| found == value);
     let wanted = is("CARGO_CFG_TARGET_ARCH", "x86_64")
         && is("CARGO_CFG_TARGET_OS", "linux")
         && is("CARGO_CFG_TARGET_ENV", "gnu");
-    if !wanted {
-        // User Mode Linux runs on x86 only; and without it there is nothing to
-        // preload.
-        write_empty(&library);
-        return;
+    for name in ["ptrace", "record"] {
+        let source = format!("preload/{name}.rs");
+        println!("cargo::rerun-if-changed={source}");
+        let library =
+            PathBuf::from(var_os("OUT_DIR").unwrap_or_default()).join(format!("{name}.so"));
+        if wanted {
+            build(name, &source, &library);
+        } else {
+            // User Mode Linux runs on x86 only; and without it there is nothing to
+            // preload.
+            write_empty(&library);
+        }
     }
+}
+
+fn build(name: &str, source: &str, library: &Path) {
     let mut compiler = Command::new(var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
     compiler.args(["--edition", "2024", "--crate-type", "cdylib", "-C", "panic=abort"]);
-    compiler.args(["-C", "opt-level=2", "--crate-name", "ptrace", "preload/ptrace.rs", "-o"]);
-    compiler.arg(&library);
+    compiler.args(["-C", "opt-level=2", "--crate-name", name, source, "-o"]);
+    compiler.arg(library);
     if let Some(target) = var_os("TARGET") {
         compiler.arg("--target").arg(target);
     }
@@ -35,11 +43,11 @@ fn main() {
     }
     match compiler.status() {
         Ok(status) if status.success() => {}
-        problem => panic!("can't build preload/ptrace.rs: {problem:?}"),
+        problem => panic!("can't build {source}: {problem:?}"),
     }
 }
 
-fn write_empty(library: &std::path::Path) {
+fn write_empty(library: &Path) {
     if let Err(error) = std::fs::write(library, []) {
         panic!("{}: {error}", library.display());
     }

@@ -25,10 +25,12 @@ mod error;
 mod guard;
 mod guest;
 mod parts;
+mod recording;
 mod running;
 mod vm;
 
 pub use disk::DiskImage;
 pub use error::{Unavailable, VmError};
+pub use recording::{DiskEvent, DiskEventKind, Recording};
 pub use running::{Output, Running};
 pub use vm::Vm;

@@ -18,6 +18,9 @@ const MOUNT_POINT: &str = "/mnt";
 /// The library that `preload/ptrace.rs` becomes; empty where none is needed.
 pub(crate) const PTRACE_LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/ptrace.so"));
 
+/// The library that `preload/record.rs` becomes; empty where there is no machine.
+pub(crate) const RECORD_LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/record.so"));
+
 /// The kernel and its modules.
 #[derive(Clone, Debug)]
 pub(crate) struct Parts {

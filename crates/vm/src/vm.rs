@@ -30,6 +30,7 @@ pub struct Vm {
     host_name: String,
     time_limit: Duration,
     echo: bool,
+    record: Option<PathBuf>,
 }
 
 impl Vm {
@@ -49,6 +50,7 @@ impl Vm {
             host_name: "vm".to_owned(),
             time_limit: DEFAULT_TIME_LIMIT,
             echo: false,
+            record: None,
         })
     }
 
@@ -99,6 +101,13 @@ impl Vm {
     /// Shows on standard output what the command prints, while it does.
     pub fn echo(mut self) -> Self {
         self.echo = true;
+        self
+    }
+
+    /// Writes down all that it does to its disks in this file, which is made anew, for
+    /// [`Recording`](crate::Recording).
+    pub fn record(mut self, to: &Path) -> Self {
+        self.record = Some(to.to_path_buf());
         self
     }
 
@@ -213,16 +222,32 @@ impl Vm {
         command.args(&self.kernel_arguments);
         command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
         command.env("TMPDIR", parts::memory_folder(self.memory));
-        if !parts::PTRACE_LIBRARY.is_empty() {
-            let library = share.join("ptrace.so");
-            fs::write(&library, parts::PTRACE_LIBRARY)
-                .map_err(VmError::io(format!("can't write {}", library.display())))?;
-            command.env("LD_PRELOAD", library);
+        let mut libraries = vec![("ptrace.so", parts::PTRACE_LIBRARY)];
+        if let Some(record) = &self.record {
+            File::create(record)
+                .map_err(VmError::io(format!("can't record in {}", record.display())))?;
+            command.env("BRAID_VM_RECORD", record);
+            libraries.push(("record.so", parts::RECORD_LIBRARY));
         }
+        command.env("LD_PRELOAD", preloaded(share, &libraries)?);
         // A group of its own, which its many processes share and end with.
         command.process_group(0);
         Ok(command)
     }
+}
+
+/// Writes the libraries that there are to `share`; returns what ld.so(8) preloads.
+fn preloaded(share: &Path, libraries: &[(&str, &[u8])]) -> Result<OsString, VmError> {
+    let mut paths = OsString::new();
+    for (name, bytes) in libraries.iter().filter(|(_, bytes)| !bytes.is_empty()) {
+        let path = share.join(name);
+        fs::write(&path, bytes).map_err(VmError::io(format!("can't write {}", path.display())))?;
+        if !paths.is_empty() {
+            paths.push(":");
+        }
+        paths.push(path);
+    }
+    Ok(paths)
 }
 
 fn has_space(path: &Path) -> bool {

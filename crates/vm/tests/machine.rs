@@ -1,7 +1,7 @@
 //! Real machines: each boots in some seconds, so few do much.
 
 use braid_units::ByteSize;
-use braid_vm::{DiskImage, Vm, VmError};
+use braid_vm::{DiskEvent, DiskImage, Recording, Vm, VmError};
 use std::time::{Duration, Instant};
 
 /// A machine, or `None` and a word where there can be none.
@@ -120,4 +120,32 @@ fn no_process_of(group: u32) -> bool {
         std::thread::sleep(Duration::from_millis(20));
     }
     !alive()
+}
+
+#[test]
+fn what_it_wrote_to_its_disks_can_be_written_again_up_to_any_moment() {
+    let Some(vm) = machine() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let size = ByteSize::from_bytes(64 << 20);
+    let disk = || [DiskImage::temporary(size).unwrap()];
+    let (first, again, early) = (disk(), disk(), disk());
+    let record = folder.path().join("record");
+    let script = "set -e; mkfs.ext4 -q /dev/ubda; mount /dev/ubda /media; \
+                  echo one of them >/media/one; sync; echo the other >/media/two; sync";
+    let recorded = vm.clone().disk(&first[0]).record(&record);
+    let output = recorded.run(["sh", "-c", script]).unwrap();
+    assert!(output.success(), "{}", output.console);
+
+    let recording = Recording::read(&record, &first).unwrap();
+    recording.replay(&again, recording.events().len()).unwrap();
+    let bytes = |disk: &[DiskImage; 1]| std::fs::read(disk[0].path()).unwrap();
+    assert!(bytes(&first) == bytes(&again), "the same in the end");
+
+    let is_other = |event: &DiskEvent| recording.data(event).unwrap().starts_with(b"the other");
+    let other = recording.events().iter().position(is_other).unwrap();
+    recording.replay(&early, other).unwrap();
+    let script = "mount /dev/ubda /media; cat /media/one /media/two";
+    let output = vm.disk(&early[0]).run(["sh", "-c", script]).unwrap();
+    assert!(output.console.contains("one of them"), "{}", output.console);
+    assert!(!output.console.contains("the other"), "{}", output.console);
 }
