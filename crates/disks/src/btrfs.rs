@@ -128,6 +128,7 @@ fn observe_one(
         .collect();
     let members: Vec<BtrfsMember> = devids(host, uuid)
         .into_iter()
+        .filter(|devid| !directory.as_ref().is_some_and(|directory| is_removed(directory, *devid)))
         .map(|devid| {
             let seen = superblocks.get(&devid);
             member(host, inventory, &sysfs, devid, seen, directory.as_ref())
@@ -216,6 +217,12 @@ fn devids(host: &HostRoot, uuid: Uuid) -> Vec<u64> {
         .collect();
     devids.sort_unstable();
     devids
+}
+
+/// Linux 6.1 still lists a missing device in sysfs after it was removed.
+fn is_removed(directory: &File, devid: u64) -> bool {
+    let info = ioctl::device_info(directory, devid);
+    info.is_err_and(|error| error.raw_os_error() == Some(libc::ENODEV))
 }
 
 /// Of `/dev/mapper/…` and by-id links, the node's own name.

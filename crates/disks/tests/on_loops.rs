@@ -254,6 +254,33 @@ fn a_btrfs_that_ran_without_a_member_shows_it_and_what_it_left_behind() {
     });
 }
 
+/// What a power cut leaves of a replace: the new disk has a superblock with the number 0.
+#[test]
+fn the_target_of_an_interrupted_replace_is_no_member() {
+    in_private_mounts("the_target_of_an_interrupted_replace_is_no_member", || {
+        let mut pool = Pool::new("raid1", "raid1");
+        drop(pool.disks.pop());
+        let target = LoopDisk::new(pool.dir.path(), "target", SIZE).unwrap();
+        let mut superblock = devices::superblock(Path::new(pool.disks[0].path())).unwrap();
+        const DEVID: usize = 0xc9;
+        superblock[DEVID..][..8].fill(0);
+        let sum = crc32c(&superblock[32..]);
+        superblock[..4].copy_from_slice(&sum.to_le_bytes());
+        let device = File::options().write(true).open(target.path()).unwrap();
+        device.write_all_at(&superblock, 64 << 10).unwrap();
+        drop(device);
+
+        let seen = pool.observe();
+        let members: Vec<_> = seen.members.iter().map(|m| (m.devid, m.missing)).collect();
+        assert_eq!(members, [(1, false), (2, true)]);
+    });
+}
+
+fn crc32c(bytes: &[u8]) -> u32 {
+    let step = |sum: u32, _| if sum & 1 == 0 { sum >> 1 } else { sum >> 1 ^ 0x82f6_3b78 };
+    !bytes.iter().fold(!0, |sum, byte| (0..8).fold(sum ^ u32::from(*byte), step))
+}
+
 #[test]
 fn wrong_bytes_on_a_member_are_counted() {
     in_private_mounts("wrong_bytes_on_a_member_are_counted", || {

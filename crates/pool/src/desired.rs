@@ -128,6 +128,7 @@ fn change(
         return Ok(Some(Change::Replace {
             member: MemberName(dead.name.clone()),
             by: Box::new(by),
+            lent: None,
             erase,
         }));
     }
@@ -137,7 +138,8 @@ fn change(
     match (fresh.is_empty(), surplus) {
         (false, Some(old)) => {
             let by = Box::new(fresh.swap_remove(0));
-            return Ok(Some(Change::Replace { member: MemberName(old.name.clone()), by, erase }));
+            let member = MemberName(old.name.clone());
+            return Ok(Some(Change::Replace { member, by, lent: None, erase }));
         }
         // What md becomes depends on the disks that come with it.
         (false, None) if has_layout(desired.layout, pool) || is_btrfs(pool) => {

@@ -235,11 +235,23 @@ impl Ward<'_> {
 
     /// An empty disk of the host with so much room, the smallest; else `NEW`.
     fn new_disk(&self, at_least_bytes: u64) -> String {
+        self.smallest_free(at_least_bytes, None).unwrap_or_else(|| "NEW".to_owned())
+    }
+
+    /// One more, beside the one that was named already.
+    fn new_disk_but(&self, named: &str, at_least_bytes: u64) -> String {
+        let lent = self.smallest_free(at_least_bytes, Some(named));
+        lent.unwrap_or_else(|| "ANOTHER".to_owned())
+    }
+
+    fn smallest_free(&self, at_least_bytes: u64, but: Option<&str>) -> Option<String> {
         let fits = |disk: &&Disk| {
-            disk.usability() == crate::disk::Usability::Free && disk.size_bytes >= at_least_bytes
+            disk.usability() == crate::disk::Usability::Free
+                && disk.size_bytes >= at_least_bytes
+                && but != Some(disk.stable_path())
         };
         let smallest = self.disks.iter().filter(fits).min_by_key(|disk| disk.size_bytes);
-        smallest.map_or("NEW".to_owned(), |disk| disk.stable_path().to_owned())
+        smallest.map(|disk| disk.stable_path().to_owned())
     }
 }
 

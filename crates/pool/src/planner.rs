@@ -11,14 +11,15 @@ mod refused;
 mod system_disk;
 mod upkeep;
 
-pub(crate) use host_files::{array_line, fstab_place};
+pub(crate) use host_files::array_line;
+pub use host_files::fstab_place;
 pub use name::{PoolName, PoolNameError};
 pub use refused::Refused;
 pub use system_disk::{CopyArg, NewPartition, NewSystemDisk, PartitionKind, system_disk};
 
 use crate::disk::{Disk, ErasePermission};
 use crate::layout::{Layout, MdFilesystem};
-use crate::observed::{ObservedHost, ObservedPool};
+use crate::observed::{BtrfsMember, ObservedBtrfs, ObservedHost, ObservedPool};
 use crate::step::Plan;
 use crate::upkeep::Upkeep;
 use crate::uuid::Uuid;
@@ -68,7 +69,9 @@ pub enum Change {
         member: MemberName,
         /// The new disk.
         by: Box<Disk>,
-        /// Whether it may lose what it carries.
+        /// A further disk that takes part meanwhile, where the survivors are full.
+        lent: Option<Box<Disk>>,
+        /// Which of them may lose what they carry.
         erase: ErasePermission,
     },
     /// Give it another layout.
@@ -110,6 +113,11 @@ pub fn change(
         ObservedPool::Btrfs(pool) => engine::change::<btrfs::Btrfs>(pool, change, mount_at, host),
         ObservedPool::Md(pool) => engine::change::<md::Md>(pool, change, mount_at, host),
     }
+}
+
+/// How large a disk the pool has to be lent before this missing member is replaced, in bytes; nothing if none.
+pub(crate) fn to_be_lent(pool: &ObservedBtrfs, old: &BtrfsMember) -> Option<u64> {
+    btrfs::to_be_lent(pool, old)
 }
 
 /// Plans that `pool` is mounted at `at`, now and after every boot.

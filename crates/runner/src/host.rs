@@ -15,7 +15,7 @@ mod wake;
 pub use condition::Observation;
 pub use config_root::ConfigRoot;
 pub use file_action::{with_line, without_line};
-pub use probe::{observe, observe_host};
+pub use probe::{observe, observe_host, observe_host_of};
 
 use crate::progress::Progress;
 use crate::system::{LeftBehind, System, SystemError, Verdict};

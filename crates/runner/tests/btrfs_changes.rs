@@ -98,7 +98,12 @@ fn a_vanished_disk_is_replaced_and_nothing_stays_with_one_copy() {
         ground.plug_in_new(640);
         let by = Box::new(ground.disk(1));
         let member = MemberName("missing".to_owned());
-        ground.change(&Change::Replace { member, by, erase: ErasePermission::default() });
+        ground.change(&Change::Replace {
+            member,
+            by,
+            lent: None,
+            erase: ErasePermission::default(),
+        });
         let btrfs = ground.btrfs();
         for purpose in [Purpose::Data, Purpose::Metadata, Purpose::System] {
             assert_eq!(btrfs.profiles(purpose), [Profile::Raid1], "{purpose:?}");
@@ -182,6 +187,7 @@ fn a_replace_is_followed_after_its_parent_was_killed() {
         let (ground, sums) = killed_in_a_long_operation(|ground| Change::Replace {
             member: MemberName(ground.disks[0].path().to_owned()),
             by: Box::new(ground.disk(2)),
+            lent: None,
             erase: ErasePermission::default(),
         });
         ground.resume().unwrap();

@@ -105,6 +105,7 @@ fn replace(member: &str, by: &Disk) -> Change {
     Change::Replace {
         member: MemberName(member.to_owned()),
         by: Box::new(by.clone()),
+        lent: None,
         erase: ErasePermission::default(),
     }
 }

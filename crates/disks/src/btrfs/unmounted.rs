@@ -24,6 +24,8 @@ pub fn add(host: &HostRoot, inventory: &Inventory, all: &mut Vec<ObservedBtrfs>)
             (found.devid, disk.contents.iter().any(Content::is_in_use))
         });
         members.dedup_by_key(|(_, found)| found.devid);
+        // The target of a replace that was interrupted: no member yet, and no help in reading the others' tree.
+        members.retain(|(_, found)| found.devid != 0);
         let Some((_, newest)) = members.iter().max_by_key(|(_, found)| found.generation) else {
             continue;
         };

@@ -2,6 +2,7 @@ use super::{Code, Finding, Severity, Ward, describe_errors};
 use crate::layout::{Layout, Profile};
 use crate::observed::{BtrfsMember, ExclusiveOperation, ObservedBtrfs, Purpose};
 use crate::step::quoted;
+use braid_units::ByteSize;
 
 pub(super) fn examine(ward: &Ward<'_>, pool: &ObservedBtrfs, findings: &mut Vec<Finding>) {
     missing(ward, pool, findings);
@@ -49,12 +50,22 @@ fn missing(ward: &Ward<'_>, pool: &ObservedBtrfs, findings: &mut Vec<Finding>) {
         return;
     }
     for member in gone {
-        let what = format!(
+        let mut what = format!(
             "device {} of the filesystem is missing: what it held has a copy less",
             member.devid
         );
-        let new = ward.new_disk(member.size_bytes);
-        let mend = ward.braid("replace", &[&member.devid.to_string(), &new]);
+        let (devid, new) = (member.devid.to_string(), ward.new_disk(member.size_bytes));
+        let mend = match crate::planner::to_be_lent(pool, member) {
+            None => ward.braid("replace", &[&devid, &new]),
+            Some(bytes) => {
+                what.push_str(&format!(
+                    "; the others are full, so besides the new disk another of at least {} has to be lent, or files deleted",
+                    ByteSize::from_bytes(bytes)
+                ));
+                let lent = ward.new_disk_but(&new, bytes);
+                ward.braid("replace", &[&devid, &new, "--lend", &lent])
+            }
+        };
         findings.push(ward.finding(Code::MissingMember, Severity::Danger, what, mend));
     }
 }

@@ -20,28 +20,8 @@ fn degraded(ward: &Ward<'_>, pool: &ObservedMd) -> Option<Finding> {
         return None;
     }
     let survives = pool.layout.map_or(0, |layout| layout.losses_survived(pool.wants_disks));
-    if let Some(path) = pool.path().filter(|_| !pool.runs()) {
-        let what = format!(
-            "the array was assembled but not started: {} of {} members are not there",
-            pool.degraded, pool.wants_disks
-        );
-        return Some(ward.finding(
-            Code::TooManyLost,
-            Severity::Lost,
-            what,
-            format!("mdadm --run {path}"),
-        ));
-    }
-    if pool.device.is_none() {
-        let paths: Vec<String> =
-            pool.members.iter().filter_map(|m| m.path.as_deref()).map(quoted).collect();
-        let what = format!(
-            "the array isn't running: {} of {} members are not there",
-            pool.degraded, pool.wants_disks
-        );
-        let mend =
-            format!("mdadm --assemble --run /dev/md/{} {}", pool.short_name(), paths.join(" "));
-        return Some(ward.finding(Code::TooManyLost, Severity::Lost, what, mend));
+    if !pool.runs() {
+        return Some(not_started(ward, pool, survives));
     }
     let filling = pool.sync.is_some_and(|sync| sync.action == SyncAction::Recover)
         || pool.members.iter().any(|member| member.state == MdMemberState::Recovering);
@@ -60,6 +40,30 @@ fn degraded(ward: &Ward<'_>, pool: &ObservedMd) -> Option<Finding> {
     let new = ward.new_disk(pool.member_bytes + (1 << 20));
     let mend = ward.braid("replace", &["missing", &new]);
     Some(ward.finding(Code::Degraded, Severity::Danger, what, mend))
+}
+
+/// md doesn't start by itself what lacks members, and a raid5 or raid6 that was written to when the power went not even
+/// with `--run`. Forced, it takes no member that missed writes as long as there are enough others.
+fn not_started(ward: &Ward<'_>, pool: &ObservedMd, survives: usize) -> Finding {
+    let stop = match pool.path() {
+        Some(path) => format!("mdadm --stop {path} && "),
+        None => String::new(),
+    };
+    let paths: Vec<String> =
+        pool.members.iter().filter_map(|m| m.path.as_deref()).map(quoted).collect();
+    let assemble = |how: &str| {
+        format!("{stop}mdadm --assemble {how} /dev/md/{} {}", pool.short_name(), paths.join(" "))
+    };
+    let lacks = format!("{} of {} members are not there", pool.degraded, pool.wants_disks);
+    if pool.degraded > survives {
+        let what = format!("the array doesn't run: {lacks}, which is more than it can be without");
+        return ward.finding(Code::TooManyLost, Severity::Lost, what, assemble("--run"));
+    }
+    let what = format!(
+        "the array was not started: {lacks}; if the power went while it was written to, what was just being written \
+         may be damaged, so look at such files"
+    );
+    ward.finding(Code::Degraded, Severity::Danger, what, assemble("--force --run"))
 }
 
 fn members(ward: &Ward<'_>, pool: &ObservedMd, findings: &mut Vec<Finding>) {

@@ -37,8 +37,9 @@ impl Engine for Btrfs {
         at: &Place<'_, ObservedBtrfs>,
         member: &MemberName,
         by: NewMember,
+        lent: Option<NewMember>,
     ) -> Result<Draft, Refused> {
-        replace::draft(at, member, by)
+        replace::draft(at, member, by, lent)
     }
     fn convert(
         at: &Place<'_, ObservedBtrfs>,
@@ -51,6 +52,11 @@ impl Engine for Btrfs {
     fn rebalance(at: &Place<'_, ObservedBtrfs>) -> Result<Draft, Refused> {
         balance::rebalance(at)
     }
+}
+
+/// How large a disk the pool has to be lent before this missing member is replaced, in bytes; nothing if none.
+pub(super) fn to_be_lent(pool: &ObservedBtrfs, old: &BtrfsMember) -> Option<u64> {
+    replace::to_be_lent(pool, old)
 }
 
 /// Nothing else runs that would keep this out.

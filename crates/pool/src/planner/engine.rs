@@ -1,7 +1,7 @@
 //! What an engine has to know. Engines make drafts: steps and what goes with them; the rest is the same for all.
 
 use super::{Change, MemberName, NewPool, Refused};
-use crate::disk::Claim;
+use crate::disk::{Claim, Disk};
 use crate::layout::Layout;
 use crate::observed::ObservedHost;
 use crate::step::{Plan, Step};
@@ -19,6 +19,7 @@ pub(super) trait Engine {
         at: &Place<'_, Self::Pool>,
         member: &MemberName,
         by: NewMember,
+        lent: Option<NewMember>,
     ) -> Result<Draft, Refused>;
     fn convert(
         at: &Place<'_, Self::Pool>,
@@ -66,9 +67,16 @@ pub(super) fn change<E: Engine>(
     let draft = match change {
         Change::Add { disks, erase } => E::add(&at, super::erase::stake(disks, erase)?)?,
         Change::Remove { member } => E::remove(&at, member)?,
-        Change::Replace { member, by, erase } => {
+        Change::Replace { member, by, lent, erase } => {
+            let both: Vec<Disk> = [Some(by), lent.as_ref()]
+                .into_iter()
+                .flatten()
+                .map(|disk| (**disk).clone())
+                .collect();
+            super::erase::check_distinct(&both)?;
+            let lent = lent.as_ref().map(|lent| super::erase::stake_one(lent, erase));
             let new = super::erase::stake_one(by, erase)?;
-            E::replace(&at, member, new)?
+            E::replace(&at, member, new, lent.transpose()?)?
         }
         Change::Convert { to, accept_unstable, disks, erase } => {
             let disks = super::erase::stake(disks, erase)?;

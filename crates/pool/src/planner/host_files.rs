@@ -22,7 +22,7 @@ pub(super) fn check_mount_point_free(host: &ObservedHost, at: &str) -> Result<()
 }
 
 /// Where fstab mounts the filesystem of this UUID.
-pub(crate) fn fstab_place(host: &ObservedHost, uuid: Uuid) -> Option<&str> {
+pub fn fstab_place(host: &ObservedHost, uuid: Uuid) -> Option<&str> {
     host.fstab.lines().filter_map(fields).find_map(|(what, at)| {
         let is_it = what
             .strip_prefix("UUID=")

@@ -35,8 +35,9 @@ impl Engine for Md {
         at: &Place<'_, ObservedMd>,
         member: &MemberName,
         by: NewMember,
+        lent: Option<NewMember>,
     ) -> Result<Draft, Refused> {
-        replace::draft(at, member, by)
+        replace::draft(at, member, by, lent)
     }
     fn convert(
         at: &Place<'_, ObservedMd>,

@@ -116,6 +116,22 @@ pub enum Refused {
         /// What there would be, in bytes.
         has: u64,
     },
+    /// A member is lost and the others have no room for the chunks that a replace needs to begin.
+    #[error("the survivors are full: a replace needs {} in new chunks to begin and there would be {}; free {} first, or lend the pool a further disk of at least {} meanwhile: `--lend DISK`", ByteSize::from_bytes(*needs), ByteSize::from_bytes(*has), ByteSize::from_bytes(needs.saturating_sub(*has)), ByteSize::from_bytes(*lend))]
+    SurvivorsFull {
+        /// What it takes, in bytes.
+        needs: u64,
+        /// What there would be, in bytes.
+        has: u64,
+        /// How large a disk would help, in bytes.
+        lend: u64,
+    },
+    /// A disk was lent to a pool that doesn't need it.
+    #[error("the pool needs no disk lent: leave out `--lend {disk}`")]
+    NotLent {
+        /// The disk.
+        disk: String,
+    },
     /// The engine can't do it, or it would not be safe.
     #[error("{what}; {instead}")]
     Impossible {

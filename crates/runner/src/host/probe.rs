@@ -25,7 +25,12 @@ pub fn observe() -> Observation {
 
 /// What the host around the pools is like; its configuration is looked for below `config`.
 pub fn observe_host(config: &ConfigRoot) -> ObservedHost {
-    let real = braid_disks::host::observe(&HostRoot::real(), &Inventory::default());
+    observe_host_of(config, &Inventory::default())
+}
+
+/// The same, with what is known of its disks.
+pub fn observe_host_of(config: &ConfigRoot, inventory: &Inventory) -> ObservedHost {
+    let real = braid_disks::host::observe(&HostRoot::real(), inventory);
     if config.is_host() {
         return real;
     }

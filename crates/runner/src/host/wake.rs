@@ -2,7 +2,8 @@
 
 use super::{Host, file_condition, probe};
 use crate::system::SystemError;
-use braid_pool::observed::ObservedPool;
+use braid_pool::observed::{ObservedMd, ObservedPool};
+use braid_pool::planner;
 use braid_pool::step::{Argv, Condition, Plan};
 use braid_pool::uuid::Uuid;
 use std::path::Path;
@@ -16,11 +17,12 @@ pub fn wake(host: &mut Host, plan: &Plan) -> Result<(), SystemError> {
         ObservedPool::Md(md) => Some(md),
         ObservedPool::Btrfs(_) => None,
     });
+    let mut assembled = Vec::new();
     for md in arrays.filter(|md| arrays_of(plan).contains(&md.uuid)) {
         let node = md.path().unwrap_or_else(|| format!("/dev/md/{}", md.short_name()));
-        if md.device.is_none() {
-            let uuid = format!("--uuid={}", md.uuid.in_mdadm_form());
-            attempt(host, &Argv::new("mdadm", ["--assemble", &node, &uuid]))?;
+        if !md.runs() {
+            assemble(host, md, &node)?;
+            assembled.push(md.uuid);
         }
         // After assembling it is "auto-read-only" until the first write, and as long as it is, no
         // recovery or reshape goes on (md(4)).
@@ -29,6 +31,9 @@ pub fn wake(host: &mut Host, plan: &Plan) -> Result<(), SystemError> {
     if seen.pools.iter().any(|pool| matches!(pool, ObservedPool::Btrfs(_))) {
         host.run(&Argv::new("btrfs", ["device", "scan"]), &mut |_| {})?;
     }
+    if !assembled.is_empty() {
+        mount_as_at_boot(host, &assembled)?;
+    }
     let needed = mounts_of(plan);
     if needed.is_empty() {
         return Ok(());
@@ -36,6 +41,37 @@ pub fn wake(host: &mut Host, plan: &Plan) -> Result<(), SystemError> {
     let seen = probe::observe();
     for (uuid, at) in needed {
         mount_again(host, plan, &seen.pools, uuid, at)?;
+    }
+    Ok(())
+}
+
+/// Assembles an array that doesn't run. md starts none by itself that lacks members; and a raid5 or
+/// raid6 that lacks some and was written to when the power went only if it is forced to: what
+/// was just being written may be damaged, and nothing else can bring it back. As long as enough
+/// members have missed no write, forcing takes none that has.
+fn assemble(host: &mut Host, md: &ObservedMd, node: &str) -> Result<(), SystemError> {
+    if md.device.is_some() {
+        attempt(host, &Argv::new("mdadm", ["--stop", node]))?;
+    }
+    let uuid = format!("--uuid={}", md.uuid.in_mdadm_form());
+    let mut args = vec!["--assemble", node, uuid.as_str()];
+    let survives = md.layout.map_or(0, |layout| layout.losses_survived(md.wants_disks));
+    if (1..=survives).contains(&md.degraded) {
+        args.extend(["--force", "--run"]);
+    }
+    attempt(host, &Argv::new("mdadm", args))
+}
+
+/// Mounts what these arrays carry where fstab says: at boot they weren't there.
+fn mount_as_at_boot(host: &mut Host, arrays: &[Uuid]) -> Result<(), SystemError> {
+    let configured = probe::observe_host(&host.config);
+    for md in arrays.iter().filter_map(|array| probe::observe().array(*array).cloned()) {
+        let Some(on) = md.carries.as_ref().filter(|on| on.mounts.is_empty()) else { continue };
+        let (Some(device), Some(uuid)) = (md.path(), on.uuid) else { continue };
+        if let Some(at) = planner::fstab_place(&configured, uuid) {
+            let argv = Argv::new("mount", ["-t", &on.kind, "-o", "noatime", &device, at]);
+            attempt(host, &argv)?;
+        }
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use super::named::choose;
 use super::verdict::Verdict;
 use crate::cli::failure::Failure;
 use braid_diskbench::temporary_pool;
-use braid_disks::{AskSmart, HostRoot, Inventory, host, pools};
+use braid_disks::{AskSmart, HostRoot, Inventory, pools};
 use braid_pool::disk::Disk;
 use braid_pool::doctor::{self, Baseline, Finding, Interrupted, Limits, Severity};
 use braid_pool::observed::ObservedPool;
@@ -28,7 +28,7 @@ impl Examined {
         let root = HostRoot::real();
         let inventory = Inventory::take(&root, ask_smart);
         let pools = choose(pools::observe(&root, &inventory), names)?;
-        let host = host::observe(&root, &inventory);
+        let host = braid_runner::host::observe_host_of(&place.config(), &inventory);
         let disks = inventory.disks;
         let mut findings = doctor::examine(&pools, &disks, &host, before, Limits::default());
         findings.extend(interrupted(names, place)?);

@@ -6,7 +6,7 @@ use clap::Args;
 
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  braid pool replace data missing /dev/sdd\n  braid pool replace data /dev/sdb /dev/sdd"
+    after_help = "Examples:\n  braid pool replace data missing /dev/sdd\n  braid pool replace data /dev/sdb /dev/sdd\n  braid pool replace data missing /dev/sdd --lend /dev/sde"
 )]
 pub struct Replace {
     #[command(flatten)]
@@ -15,6 +15,10 @@ pub struct Replace {
     old: String,
     /// The disk that comes: path, link or serial number
     new: String,
+    /// A disk that takes part meanwhile, where the survivors of a btrfs are full: it leaves again as soon as there is
+    /// room without it
+    #[arg(long, value_name = "DISK")]
+    lend: Option<String>,
     /// Lose for good what the disk of this serial number carries
     #[arg(long, value_name = "SERIAL")]
     erase: Vec<String>,
@@ -24,8 +28,11 @@ impl Replace {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
         self.target.change(global, |seen| {
             let by = Box::new(seen.inventory.find(&self.new)?.clone());
-            let erase = seen.permission(&self.erase, std::slice::from_ref(&by))?;
-            Ok(Change::Replace { member: MemberName(self.old.clone()), by, erase })
+            let lent = self.lend.as_ref().map(|name| seen.inventory.find(name)).transpose()?;
+            let both: Vec<_> = std::iter::once(&*by).chain(lent).cloned().collect();
+            let erase = seen.permission(&self.erase, &both)?;
+            let lent = lent.cloned().map(Box::new);
+            Ok(Change::Replace { member: MemberName(self.old.clone()), by, lent, erase })
         })
     }
 }

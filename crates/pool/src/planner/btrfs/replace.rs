@@ -11,6 +11,7 @@ pub(super) fn draft(
     place: &Place<'_, ObservedBtrfs>,
     name: &MemberName,
     by: NewMember,
+    lent: Option<NewMember>,
 ) -> Result<Draft, Refused> {
     let pool = place.pool;
     check_idle(pool)?;
@@ -34,26 +35,29 @@ pub(super) fn draft(
     let at = mounted.at.as_str();
     let mut draft = Draft {
         title: format!("replace {} in pool {} by {}", describe(old), Btrfs::name(pool), by.path),
-        claims: vec![by.claim.clone()],
+        claims: std::iter::once(&by).chain(&lent).map(|disk| disk.claim.clone()).collect(),
         ..Draft::default()
     };
+    let room = room(pool, old, by.claim.size_bytes());
+    match (&room, &lent) {
+        (Room::Lacking(full), None) => return Err(full.refused()),
+        (Room::Lacking(full), Some(lent)) if lent.claim.size_bytes() < full.lend => {
+            let (disk, has) = (lent.path.clone(), lent.claim.size_bytes());
+            return Err(Refused::DiskTooSmall { disk, has, needs: full.lend });
+        }
+        (Room::Lacking(_), Some(_)) | (_, None) => {}
+        (_, Some(lent)) => return Err(Refused::NotLent { disk: lent.path.clone() }),
+    }
     draft.steps.extend(mounted.steps);
     draft.steps.extend(erase::steps(&draft.claims));
     if by.claim.size_bytes() >= old.size_bytes {
         let mut copy = replace(pool, at, old, &by);
-        match metadata_room(pool, old) {
-            Room::Enough => {}
-            Room::InDataChunks { needs } => {
-                draft.steps.extend(balance::compact(pool, at, &[0, 25, 50, 75, 90]));
-                let uuid = pool.uuid;
-                copy.before.push(Condition::BtrfsUnallocated { uuid, at_least_bytes: needs });
-            }
-            Room::Lacking { needs, has } => {
-                let what = "the survivors are full: what a replace needs to begin, in new chunks,"
-                    .to_owned();
-                return Err(Refused::NoSpace { what, needs, has });
-            }
+        if let Room::InDataChunks { needs } = room {
+            draft.steps.extend(balance::compact(pool, at, &[0, 25, 50, 75, 90]));
+            let uuid = pool.uuid;
+            copy.before.push(Condition::BtrfsUnallocated { uuid, at_least_bytes: needs });
         }
+        draft.steps.extend(lent.iter().map(|lent| super::add::add(pool, at, lent)));
         draft.steps.push(copy);
         draft.steps.push(resize(pool, at, old.devid, &by));
     } else {
@@ -80,7 +84,38 @@ pub(super) fn draft(
     {
         draft.steps.push(balance::convert("convert", pool, at, data, metadata, Undo::Nothing));
     }
+    if let Some(lent) = lent {
+        give_back(pool, at, &lent, &mut draft);
+    }
     Ok(draft)
+}
+
+/// What only one disk holds gets its copy with the help of the lent one, and then there is no room to be without it.
+fn give_back(pool: &ObservedBtrfs, at: &str, lent: &NewMember, draft: &mut Draft) {
+    if pool.profiles(Purpose::Data).contains(&Profile::Single) {
+        let (name, path) = (Btrfs::name(pool), &lent.path);
+        draft.warnings.push(format!(
+            "{path} stays in the pool, which is too full to be without it; once files are deleted: \
+             `braid pool remove {name} {path}`"
+        ));
+        return;
+    }
+    // A new device has the next number.
+    let devid = pool.members.iter().map(|member| member.devid).max().unwrap_or(0) + 1;
+    let remove = remove::remove(pool, at, devid);
+    draft.steps.push(Step {
+        name: "give back".to_owned(),
+        says: format!("give the lent disk {} back", lent.claim.id()),
+        ..remove
+    });
+}
+
+/// How large a disk this pool has to be lent before this missing member is replaced, if the others are full.
+pub(in crate::planner) fn to_be_lent(pool: &ObservedBtrfs, old: &BtrfsMember) -> Option<u64> {
+    match room(pool, old, old.size_bytes) {
+        Room::Lacking(full) => Some(full.lend),
+        Room::Enough | Room::InDataChunks { .. } => None,
+    }
 }
 
 /// Whether a replace can begin.
@@ -89,13 +124,26 @@ enum Room {
     Enough,
     /// Once half empty data chunks have given back so much.
     InDataChunks { needs: u64 },
-    /// Not before files are deleted.
-    Lacking { needs: u64, has: u64 },
+    /// Not before files are deleted, or with a disk lent.
+    Lacking(Full),
+}
+
+/// What a full pool lacks, in bytes.
+struct Full {
+    needs: u64,
+    has: u64,
+    lend: u64,
+}
+
+impl Full {
+    fn refused(&self) -> Refused {
+        Refused::SurvivorsFull { needs: self.needs, has: self.has, lend: self.lend }
+    }
 }
 
 /// A replace makes each chunk read-only while it copies it, so there has to be another one of its kind, or room for it:
 /// on a survivor that a degraded mount filled up there is none for metadata, and it fails with ENOSPC.
-fn metadata_room(pool: &ObservedBtrfs, old: &BtrfsMember) -> Room {
+fn room(pool: &ObservedBtrfs, old: &BtrfsMember, new_bytes: u64) -> Room {
     if !old.missing || pool.space.is_empty() {
         return Room::Enough;
     }
@@ -112,7 +160,12 @@ fn metadata_room(pool: &ObservedBtrfs, old: &BtrfsMember) -> Room {
     } else if slack >= needs + space::chunk_bytes(&sizes) {
         Room::InDataChunks { needs }
     } else {
-        Room::Lacking { needs: needs + space::chunk_bytes(&sizes), has: has + slack }
+        let mut sizes = sizes;
+        let needs = needs + space::chunk_bytes(&sizes);
+        sizes.push(new_bytes);
+        // Half of what is unallocated counts for chunks with two copies.
+        let lend = 2 * (space::chunk_bytes(&sizes) + space::metadata_chunk_bytes(&sizes));
+        Room::Lacking(Full { needs, has: has + slack, lend })
     }
 }
 

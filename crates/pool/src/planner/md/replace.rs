@@ -13,8 +13,12 @@ pub(super) fn draft(
     place: &Place<'_, ObservedMd>,
     name: &MemberName,
     by: NewMember,
+    lent: Option<NewMember>,
 ) -> Result<Draft, Refused> {
     let pool = place.pool;
+    if let Some(lent) = lent {
+        return Err(Refused::NotLent { disk: lent.path });
+    }
     let level = layout(pool)?;
     let old = match member(pool, name) {
         Ok(member) => Some(member),

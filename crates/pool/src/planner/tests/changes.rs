@@ -8,6 +8,7 @@ fn replace(member: &str, by: Disk) -> Change {
     Change::Replace {
         member: MemberName(member.into()),
         by: Box::new(by),
+        lent: None,
         erase: ErasePermission::default(),
     }
 }
@@ -104,17 +105,46 @@ fn full_survivors_are_refused_before_replace_fails_with_enospc() {
     let by = replace("missing", disk('d', 500 * GB));
     let refused = on_btrfs(pool.clone(), &by).unwrap_err();
     assert!(refused.contains("survivors are full"), "{refused}");
+    assert!(refused.contains("at least 4.36GB meanwhile: `--lend DISK`"), "{refused}");
+    lent_a_disk_the_pool_gives_it_back(&pool);
     // What one metadata chunk has to spare doesn't help while it is copied.
     pool.space[1].used_bytes = 0;
     assert!(on_btrfs(pool.clone(), &by).is_err());
     // Chunks that are half empty do.
     pool.space[0].used_bytes = pool.space[0].total_bytes / 2;
-    let plan = on_btrfs(pool, &by).unwrap();
+    let plan = on_btrfs(pool.clone(), &by).unwrap();
+    let refused = on_btrfs(pool, &lending(disk('e', 64 * GB))).unwrap_err();
+    assert!(refused.contains("needs no disk lent"), "{refused}");
     let done = commands(&plan);
     assert!(done[..5].iter().all(|line| line.starts_with("btrfs balance start -dusage=")));
     assert_eq!(done[5], "btrfs replace start -B 2 /dev/disk/by-id/ata-Sd /srv/data");
     let enough = |condition: &Condition| matches!(condition, Condition::BtrfsUnallocated { .. });
     assert!(plan.steps[5].before.iter().any(enough), "{plan}");
+}
+
+fn lending(lent: Disk) -> Change {
+    let mut change = replace("missing", disk('d', 500 * GB));
+    if let Change::Replace { lent: place, .. } = &mut change {
+        *place = Some(Box::new(lent));
+    }
+    change
+}
+
+fn lent_a_disk_the_pool_gives_it_back(full: &ObservedBtrfs) {
+    let refused = on_btrfs(full.clone(), &lending(disk('e', 2 * GB))).unwrap_err();
+    assert!(refused.contains("4.36GB"), "{refused}");
+    let plan = on_btrfs(full.clone(), &lending(disk('e', 8 * GB))).unwrap();
+    let done = commands(&plan);
+    assert_eq!(done[0], "btrfs device add /dev/disk/by-id/ata-Se /srv/data");
+    assert_eq!(done[1], "btrfs replace start -B 2 /dev/disk/by-id/ata-Sd /srv/data");
+    assert_eq!(done.last().unwrap(), "btrfs device remove 3 /srv/data");
+    // What a degraded mount wrote lies on one disk only, and with its copy all is too full.
+    let mut single = full.clone();
+    let one_copy = SpaceUse { profile: Profile::Single, ..single.space[0] };
+    single.space.push(one_copy);
+    let plan = on_btrfs(single, &lending(disk('e', 8 * GB))).unwrap();
+    assert!(commands(&plan).last().unwrap().starts_with("btrfs balance"), "{plan}");
+    assert!(plan.warnings[0].contains("braid pool remove data /dev/sde"), "{plan}");
 }
 
 #[test]
