@@ -2,11 +2,13 @@
 //! the power is cut.
 
 mod changes;
+mod every_cut;
 mod faults;
 mod host;
 mod machine;
 mod md_in_vm;
 mod power_cuts;
+mod recorded;
 mod stale;
 mod terminal;
 mod upkeep;

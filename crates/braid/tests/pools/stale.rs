@@ -52,7 +52,7 @@ fn a_dead_disk_is_replaced_beside_a_survivor_that_was_full() {
         );
         let new = host.disk("new");
         let replace = ["replace", "data", "missing", new.path(), "--yes"];
-        host.fails(&replace, 1, &["survivors are full", "free "]);
+        host.fails(&replace, 1, &["survivors are full", "free ", "--lend"]);
         // Every chunk keeps something: nothing becomes unallocated by itself.
         host.sh("rm data/*[02468]; sync -f data");
         let sums = host.sums();
@@ -67,3 +67,73 @@ fn a_dead_disk_is_replaced_beside_a_survivor_that_was_full() {
         assert_eq!(host.sums(), sums);
     });
 }
+
+#[test]
+fn a_survivor_that_was_full_when_the_disk_died_is_lent_one() {
+    in_private_mounts("stale::a_survivor_that_was_full_when_the_disk_died_is_lent_one", || {
+        let survivor = Survivor::full(FILL, ":");
+        let lent = survivor.is_lent_a_disk();
+        let shown = survivor.host.sh("btrfs filesystem show data");
+        assert!(!shown.contains(lent.path()), "{shown}");
+        survivor.goes_and_nothing_is_lost();
+    });
+}
+
+/// With its copies all is too much for two disks: the lent one leaves when files were deleted.
+#[test]
+fn a_survivor_that_was_filled_while_it_was_alone_is_lent_one() {
+    in_private_mounts("stale::a_survivor_that_was_filled_while_it_was_alone_is_lent_one", || {
+        let survivor = Survivor::full(":", FILL);
+        let lent = survivor.is_lent_a_disk();
+        survivor.host.sh("rm data/[12]*; sync -f data");
+        survivor.host.works(&["remove", "data", lent.path(), "--yes"]);
+        survivor.goes_and_nothing_is_lost();
+    });
+}
+
+/// Of two disks the one that is left, and the one that comes.
+struct Survivor {
+    new: LoopDisk,
+    old: LoopDisk,
+    host: Host,
+}
+
+impl Survivor {
+    /// Filled before the other one died, and after.
+    fn full(before: &str, after: &str) -> Survivor {
+        let host = Host::new();
+        let (old, dies) = (host.disk("a"), host.disk("b"));
+        host.create("btrfs-raid1", &[&old, &dies]);
+        host.sh(&format!("head -c 20M /dev/urandom > data/first; {before}; umount data"));
+        drop(dies);
+        host.sh(&format!("mount -o degraded {} data; {after}", old.path()));
+        Survivor { new: host.disk("new"), old, host }
+    }
+
+    fn is_lent_a_disk(&self) -> LoopDisk {
+        let host = &self.host;
+        let sums = host.sums();
+        let found = host.findings();
+        let missing = found.iter().find(|finding| finding["code"] == "missing-member");
+        let mend = format!("braid pool replace data 2 {} --lend ANOTHER", self.new.path());
+        assert_eq!(missing.unwrap()["mend"], mend);
+        let lent = host.disk("lent");
+        host.mend("missing-member", "has to be lent");
+        let codes: Vec<_> = host.findings().into_iter().map(|each| each["code"].clone()).collect();
+        assert_eq!(codes, ["degraded-option"]);
+        assert_eq!(host.sums(), sums);
+        lent
+    }
+
+    fn goes_and_nothing_is_lost(self) {
+        let Survivor { new, old, host } = self;
+        let sums = host.sums();
+        host.sh("umount data");
+        drop(old);
+        host.sh(&format!("mount -o degraded,ro {} data", new.path()));
+        assert_eq!(host.sums(), sums);
+    }
+}
+
+/// All chunks, to the last block.
+const FILL: &str = "n=0; while head -c 4M /dev/urandom > data/$n 2> /dev/null; do n=$((n + 1)); done; sync -f data";
