@@ -12,6 +12,9 @@ use std::time::Duration;
 pub const FLOWS: usize = 1024;
 /// Bytes a flow may send in its turn (RFC 8290, section 5.2.2: one MTU).
 const QUANTUM: i64 = 1514;
+/// When a stream is signalled to, what waits in front is dropped down to this
+/// part of the time that it waited.
+const SHORTENED: u32 = 4;
 /// What a queued packet costs besides its bytes.
 const OVERHEAD: u64 = 128;
 
@@ -24,6 +27,8 @@ pub struct Parameters {
     pub interval: Duration,
     /// Most bytes that wait.
     pub limit: u64,
+    /// So long a stream's packets may wait still after it was signalled to.
+    pub floor: Duration,
 }
 
 impl Default for Parameters {
@@ -32,6 +37,7 @@ impl Default for Parameters {
             target: Duration::from_millis(20),
             interval: Duration::from_millis(100),
             limit: 8 << 20,
+            floor: Duration::from_millis(20),
         }
     }
 }
@@ -95,6 +101,33 @@ struct Flow {
 impl Flow {
     fn is_empty(&self) -> bool {
         self.packets.is_empty() && !self.cutting
+    }
+
+    /// Drops what waits in front of a stream's queue for longer than `most`; false
+    /// if nothing does.
+    ///
+    /// A stream stands still from the loss that signals congestion until it's
+    /// made good, behind all that came since: a round trip and the whole queue.
+    /// Its sender halves its window once for all losses of a round trip, and what
+    /// is dropped here costs no link anything: so the queue is shortened at once.
+    fn shorten(
+        &mut self,
+        most: Duration,
+        now: Time,
+        status: &mut EntryStatus,
+        dropped: &mut Vec<Vec<u8>>,
+    ) -> bool {
+        let before = self.packets.len();
+        while self.packets.front().is_some_and(|next| next.stream && now - next.at > most) {
+            let Some(queued) = self.packets.pop_front() else { break };
+            let cost = queued.packet.bytes.len() as u64 + OVERHEAD;
+            self.bytes -= cost;
+            status.bytes -= cost;
+            status.packets -= 1;
+            status.dropped += 1;
+            dropped.push(queued.packet.bytes);
+        }
+        self.packets.len() < before
     }
 }
 
@@ -273,6 +306,13 @@ impl EntryQueue {
                 return Some(queued);
             }
             self.status.dropped += 1;
+            if queued.stream {
+                let most = parameters.floor.max(sojourn / SHORTENED);
+                if entry.shorten(most, now, &mut self.status, &mut self.dropped) {
+                    self.dropped.push(queued.packet.bytes);
+                    continue;
+                }
+            }
             if drop_first_segment(&mut queued.packet, self.layer) {
                 self.cutting += usize::from(!std::mem::replace(&mut entry.cutting, true));
                 return Some(queued);
@@ -434,6 +474,30 @@ mod tests {
         }
         assert!(q.status().bytes <= p.limit && q.status().overflowed > 0);
         assert!(q.take(2, Time::ZERO, &p).is_some());
+    }
+
+    #[test]
+    fn a_stream_that_is_signalled_to_waits_for_a_short_time_only() {
+        let (mut q, p) = queue();
+        let arrive = |q: &mut EntryQueue, stream: bool| {
+            for ms in 0..400 {
+                let packet = Queued { stream, ..packet(1400, Time::from_millis(ms)) };
+                q.push(1 + u16::from(stream), packet, &p);
+            }
+        };
+        arrive(&mut q, true);
+        arrive(&mut q, false);
+        for (flow, waits) in [(2, p.floor), (1, Duration::from_millis(399))] {
+            // Above the target, and an interval later still.
+            assert!(q.take(flow, Time::from_millis(300), &p).is_some());
+            q.cut(flow);
+            let now = Time::from_millis(400);
+            let taken = q.take(flow, now, &p).unwrap();
+            q.cut(flow);
+            let waited = now - taken.at;
+            assert!(waited <= waits.max(Duration::from_millis(100)), "{flow}: {waited:?}");
+            assert_eq!(waited < Duration::from_millis(300), flow == 2, "{flow}: {waited:?}");
+        }
     }
 
     #[test]

@@ -513,6 +513,7 @@ impl Peer {
         self.steady_target = bridged.max(Duration::from_millis(5));
         let joined = Rate::from_bytes_per_sec(capacity).bytes_in(JOINED_TIME);
         self.join_limit = usize::try_from(joined).unwrap_or(MAX_JOINED).min(MAX_JOINED);
+        self.entry_parameters.floor = (slowest / 2).max(Duration::from_millis(5));
         self.entry_parameters.interval = (slowest * 4).max(Duration::from_millis(100));
         let size = erasure_rate(&ErasureConditions {
             loss: Ratio::from_fraction(loss),

@@ -30,6 +30,8 @@ pub(super) struct Sender {
     variation: Duration,
     backoff: u32,
     rto_at: Option<Time>,
+    /// What is made good was lost by a timeout.
+    timed_out: bool,
     rack_sent: Time,
 }
 
@@ -60,6 +62,7 @@ impl Sender {
             variation: Duration::ZERO,
             backoff: 0,
             rto_at: None,
+            timed_out: false,
             rack_sent: Time::ZERO,
         }
     }
@@ -152,13 +155,15 @@ impl Sender {
         }
         if self.recover.is_some_and(|r| self.first >= r) {
             self.recover = None;
+            self.timed_out = false;
         }
         if self.detect_losses() && self.recover.is_none() {
             self.recover = Some(self.first + self.board.len() as u32);
             self.window.on_loss();
             m.cuts += 1;
         }
-        if acked > 0 && self.recover.is_none() {
+        // After a timeout it begins with slow start (RFC 5681, section 3.1).
+        if acked > 0 && (self.recover.is_none() || self.timed_out) {
             self.window.on_acked(acked, rtt, self.srtt.unwrap_or_default(), now);
         }
         m.window = self.window.segments();
@@ -182,6 +187,7 @@ impl Sender {
             }
         }
         self.recover = Some(self.first + self.board.len() as u32);
+        self.timed_out = true;
         self.backoff = (self.backoff + 1).min(10);
         self.rto_at = Some(now + self.rto());
     }
