@@ -3,7 +3,7 @@
 //! 64 KB super-packet of one flow doesn't hold up another's ping.
 
 use super::codel::{CoDel, Verdict};
-use braid_inner::{Class, Ecn, InnerPacket, Layer, drop_first_segment, ecn, set_ce};
+use braid_inner::{Class, Ecn, InnerPacket, Layer, drop_first_segment, ecn, segment_count, set_ce};
 use braid_units::Time;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -78,7 +78,7 @@ pub struct EntryStatus {
     pub bytes: u64,
     /// Packets waiting.
     pub packets: u64,
-    /// Packets or segments dropped to signal congestion.
+    /// Segments dropped to signal congestion.
     pub dropped: u64,
     /// Packets dropped because the queue was full.
     pub overflowed: u64,
@@ -124,7 +124,7 @@ impl Flow {
             self.bytes -= cost;
             status.bytes -= cost;
             status.packets -= 1;
-            status.dropped += 1;
+            status.dropped += segment_count(&queued.packet) as u64;
             dropped.push(queued.packet.bytes);
         }
         self.packets.len() < before
@@ -305,14 +305,15 @@ impl EntryQueue {
                 self.cutting += usize::from(!std::mem::replace(&mut entry.cutting, true));
                 return Some(queued);
             }
-            self.status.dropped += 1;
             if queued.stream {
                 let most = parameters.floor.max(sojourn / SHORTENED);
                 if entry.shorten(most, now, &mut self.status, &mut self.dropped) {
+                    self.status.dropped += segment_count(&queued.packet) as u64;
                     self.dropped.push(queued.packet.bytes);
                     continue;
                 }
             }
+            self.status.dropped += 1;
             if drop_first_segment(&mut queued.packet, self.layer) {
                 self.cutting += usize::from(!std::mem::replace(&mut entry.cutting, true));
                 return Some(queued);
