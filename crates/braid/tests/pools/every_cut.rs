@@ -2,8 +2,9 @@
 //! After the reboot the doctor says what was interrupted, the command that it names completes it, nothing that was on
 //! the disks is lost, and the layout is what was promised.
 //!
-//! That are some 300 machines. `BRAID_EVERY_CUT=1` starts them all, `BRAID_EVERY_CUT=7/20` every 20th from the 7th on;
-//! without it there are the cuts of `power_cuts` only.
+//! That are some 300 machines. `BRAID_EVERY_CUT=1` starts them all, `BRAID_EVERY_CUT=7/20` every 20th from the 7th on,
+//! `BRAID_EVERY_CUT='remove data|missing'` those of which a line of the report says one of these; without it there
+//! are the cuts of `power_cuts` only.
 
 use crate::recorded::{Moment, Recorded};
 use std::sync::Mutex;
@@ -86,13 +87,20 @@ fn survives(sizes_mib: &[u64], changes: &[Change]) {
 /// Cuts the power at the chosen moments.
 fn cut(
     recorded: &Recorded,
-    (first, step): (usize, usize),
+    chosen: Chosen,
     script: impl Fn(&Moment) -> String + Sync,
     named: impl Fn(&Moment) -> String + Sync,
 ) {
     let moments = recorded.moments();
     let all = moments.len();
-    let some = Mutex::new(moments.into_iter().skip(first).step_by(step));
+    let chosen = moments.into_iter().enumerate().filter(|(number, moment)| match &chosen {
+        Chosen::Every { first, step } => *number >= *first && (number - first) % step == 0,
+        Chosen::Of(words) => {
+            let says = format!("{}: {}", named(moment), moment.says);
+            words.split('|').any(|words| says.contains(words))
+        }
+    });
+    let some = Mutex::new(chosen.map(|(_, moment)| moment));
     let results = Mutex::new(Vec::new());
     let work = || {
         loop {
@@ -118,8 +126,16 @@ fn cut(
     assert_eq!(failed, Vec::<&str>::new());
 }
 
-/// Which moments: the first, and how many further the next; nothing if none are asked for.
-fn chosen() -> Option<(usize, usize)> {
+/// Which moments.
+enum Chosen {
+    /// The first, and how many further the next.
+    Every { first: usize, step: usize },
+    /// Those whose command and moment have one of these words, between `|`.
+    Of(String),
+}
+
+/// Nothing if none are asked for.
+fn chosen() -> Option<Chosen> {
     let Ok(word) = std::env::var("BRAID_EVERY_CUT") else {
         println!(
             "skipped: takes an hour; BRAID_EVERY_CUT=1 does it, BRAID_EVERY_CUT=7/20 a part of it"
@@ -127,8 +143,11 @@ fn chosen() -> Option<(usize, usize)> {
         return None;
     };
     Some(match word.split_once('/') {
-        Some((first, step)) => (first.parse().unwrap(), step.parse().unwrap()),
-        None => (0, 1),
+        Some((first, step)) => {
+            Chosen::Every { first: first.parse().unwrap(), step: step.parse().unwrap() }
+        }
+        None if word == "1" => Chosen::Every { first: 0, step: 1 },
+        None => Chosen::Of(word),
     })
 }
 
@@ -152,14 +171,14 @@ const MEND: &str = r#"
 fail() {
     echo "$*"
     braid pool status || true; braid pool doctor --no-smart || true
-    tail -n 5 /own/pools/data/output.log || true; dmesg | tail -n 20
+    tail -n 5 /own/pools/data/output.log || true; cat /tmp/boot /proc/mdstat || true; dmesg | tail -n 20
     exit 1
 }
 # What a boot does, as far as fstab and mdadm.conf were written.
 btrfs device scan > /dev/null 2>&1 || true
-mdadm --assemble --scan > /dev/null 2>&1 || true
+mdadm --assemble --scan > /tmp/boot 2>&1 || true
 what=$(awk '$2 == "/own/data" { print $1 }' /own/root/etc/fstab 2> /dev/null || true)
-if [ "$what" ]; then mkdir -p /own/data; mount -o noatime $what /own/data 2> /dev/null || true; fi
+if [ "$what" ]; then mkdir -p /own/data; mount -o noatime $what /own/data >> /tmp/boot 2>&1 || true; fi
 
 # By the journals: a line that was torn counts as none.
 finished=$(cat /own/pools/data/*.ended.jsonl 2> /dev/null | grep -c '"event":"finished"' || true)

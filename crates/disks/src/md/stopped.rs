@@ -38,7 +38,7 @@ fn left_out(running: &mut ObservedMd, disk: &Disk, found: &MdSuper) {
     if running.members.iter().any(|member| member.path.as_deref() == Some(disk.path.as_str())) {
         return;
     }
-    let Role::Active(slot) = found.role else { return };
+    let (Role::Active(slot) | Role::Recovering(slot)) = found.role else { return };
     let empty = |member: &&mut MdMember| {
         member.state == MdMemberState::Missing
             && member.path.is_none()
@@ -96,6 +96,7 @@ fn holder(disk: &Disk) -> Option<String> {
 fn member(disk: &Disk, found: &MdSuper) -> MdMember {
     let (slot, state) = match found.role {
         Role::Active(slot) => (Some(slot as usize), MdMemberState::InSync),
+        Role::Recovering(slot) => (Some(slot as usize), MdMemberState::Recovering),
         Role::Spare | Role::Journal => (None, MdMemberState::Spare),
         Role::Faulty => (None, MdMemberState::Faulty),
     };

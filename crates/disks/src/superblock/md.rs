@@ -40,6 +40,8 @@ pub struct MdSuper {
 pub enum Role {
     /// Holds data, at this place.
     Active(u32),
+    /// Is to hold data at this place, and so far holds a part of it.
+    Recovering(u32),
     /// Waits for another to fail.
     Spare,
     /// Was kicked out.
@@ -57,6 +59,8 @@ const FAULTY: u16 = 0xfffe;
 const JOURNAL: u16 = 0xfffd;
 /// `mdp_superblock_1.feature_map`: a bitmap is present.
 const FEATURE_BITMAP: u32 = 1;
+/// A member that was still being filled.
+const FEATURE_RECOVERY_OFFSET: u32 = 1 << 1;
 /// `mdp_super_t.state`: a bitmap is present.
 const STATE_BITMAP_0: u32 = 1 << 8;
 /// `mdp_disk_t.state` bits of 0.90.
@@ -97,10 +101,12 @@ fn parse_1(bytes: &[u8], version: &'static str) -> Option<(MdSuper, Option<u64>)
         return None;
     }
     let number = block.u32(160)? as usize;
+    let features = block.u32(8)?;
     let role = match block.u16(256 + number.checked_mul(2)?).unwrap_or(SPARE) {
         SPARE => Role::Spare,
         FAULTY => Role::Faulty,
         JOURNAL => Role::Journal,
+        place if features & FEATURE_RECOVERY_OFFSET != 0 => Role::Recovering(u32::from(place)),
         place => Role::Active(u32::from(place)),
     };
     let superblock = MdSuper {
@@ -114,7 +120,7 @@ fn parse_1(bytes: &[u8], version: &'static str) -> Option<(MdSuper, Option<u64>)
         chunk_bytes: u64::from(block.u32(88)?) * SECTOR,
         raid_disks: block.u32(92)?,
         events: block.u64(200)?,
-        bitmap: block.u32(8)? & FEATURE_BITMAP != 0,
+        bitmap: features & FEATURE_BITMAP != 0,
         role,
     };
     Some((superblock, Some(block.u64(144)?)))
@@ -179,4 +185,22 @@ fn read_page(device: &Path, place: u64) -> io::Result<Vec<u8>> {
     let mut bytes = read_at(device, start, 2 * LENGTH)?;
     bytes.drain(..((place - start) as usize).min(bytes.len()));
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_member_that_was_still_being_filled_is_not_yet_one_with_data() {
+        let mut bytes = vec![0; LENGTH];
+        let mut put =
+            |at: usize, value: u32| bytes[at..][..4].copy_from_slice(&value.to_le_bytes());
+        put(0, MAGIC);
+        put(4, 1);
+        put(256, 3);
+        assert_eq!(parse_1(&bytes, "1.2").unwrap().0.role, Role::Active(3));
+        bytes[8] = 2;
+        assert_eq!(parse_1(&bytes, "1.2").unwrap().0.role, Role::Recovering(3));
+    }
 }

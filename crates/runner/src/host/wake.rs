@@ -17,13 +17,13 @@ pub fn wake(host: &mut Host, plan: &Plan) -> Result<(), SystemError> {
         ObservedPool::Md(md) => Some(md),
         ObservedPool::Btrfs(_) => None,
     });
-    let mut assembled = Vec::new();
+    let mut awake = Vec::new();
     for md in arrays.filter(|md| arrays_of(plan).contains(&md.uuid)) {
         let node = md.path().unwrap_or_else(|| format!("/dev/md/{}", md.short_name()));
         if !md.runs() {
             assemble(host, md, &node)?;
-            assembled.push(md.uuid);
         }
+        awake.push(md.uuid);
         // After assembling it is "auto-read-only" until the first write, and as long as it is, no
         // recovery or reshape goes on (md(4)).
         attempt(host, &Argv::new("mdadm", ["--readwrite", &node]))?;
@@ -31,8 +31,8 @@ pub fn wake(host: &mut Host, plan: &Plan) -> Result<(), SystemError> {
     if seen.pools.iter().any(|pool| matches!(pool, ObservedPool::Btrfs(_))) {
         host.run(&Argv::new("btrfs", ["device", "scan"]), &mut |_| {})?;
     }
-    if !assembled.is_empty() {
-        mount_as_at_boot(host, &assembled)?;
+    if !awake.is_empty() {
+        mount_as_at_boot(host, &awake)?;
     }
     let needed = mounts_of(plan);
     if needed.is_empty() {

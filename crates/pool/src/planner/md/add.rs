@@ -78,13 +78,17 @@ pub(super) fn widen(
 /// The new number of members. It begins a reshape that goes on by itself, over a reboot too.
 pub(super) fn grow(pool: &ObservedMd, level: MdLayout, device: &str, wants: usize) -> Step {
     let devices = format!("--raid-devices={wants}");
+    let mut args = vec!["--grow", device, &devices];
+    if level == MdLayout::Raid6 {
+        // One that was a raid5 has its second parity on one disk; mdadm wants to be told that it stays so.
+        args.push("--layout=preserve");
+    }
     Step {
         name: "grow".to_owned(),
         says: format!("spread the array over {wants} disks"),
         before: vec![idle(pool, SyncWanted::Anything)],
         action: Action::Run(
-            Argv::new("mdadm", ["--grow", device, &devices])
-                .with_progress(Progress::MdSync { uuid: pool.uuid }),
+            Argv::new("mdadm", args).with_progress(Progress::MdSync { uuid: pool.uuid }),
         ),
         after: vec![Condition::ArrayIs { uuid: pool.uuid, layout: level, disks: wants }],
         undo: reshape_stays(pool, device),

@@ -49,15 +49,16 @@ pub(super) fn draft(
         (MdLayout::Raid5, Layout::Md(MdLayout::Raid1), 2, 0) => {
             draft.steps.push(take_over(pool, &device, MdLayout::Raid1));
         }
-        // The second parity goes where the new disk is; the room stays.
+        // The second parity goes to the new disk; the room stays.
         (MdLayout::Raid5, Layout::Md(MdLayout::Raid6), 3.., 1) => {
             draft.steps.extend(disks.iter().map(|disk| join(pool, &device, disk)));
             draft.steps.push(second_parity(pool, &device));
+            let complete = Condition::ArrayComplete { uuid: pool.uuid };
             draft.steps.push(settled(
-                "reshape",
-                "wait until the array has its new shape",
+                "parity",
+                "wait until the second parity is written",
                 pool,
-                idle(pool, SyncWanted::Anything),
+                complete,
             ));
         }
         // Each member gets a copy beside it.
@@ -94,17 +95,20 @@ fn take_over(pool: &ObservedMd, device: &str, to: MdLayout) -> Step {
     }
 }
 
+/// No data moves: it is only the new disk that is written to. In the usual layout each disk holds some
+/// of it; md moves all data in place for that, and after a power cut meanwhile nothing of it could be read.
 fn second_parity(pool: &ObservedMd, device: &str) -> Step {
     let wants = pool.wants_disks + 1;
     let devices = format!("--raid-devices={wants}");
-    let argv = Argv::new("mdadm", ["--grow", device, "--level=raid6", &devices]);
+    let argv =
+        Argv::new("mdadm", ["--grow", device, "--level=raid6", &devices, "--layout=preserve"]);
     Step {
         name: "level".to_owned(),
         says: format!("the array becomes raid6 over {wants} disks"),
         before: vec![idle(pool, SyncWanted::Anything)],
         action: Action::Run(argv.with_progress(Progress::MdSync { uuid: pool.uuid })),
         after: vec![Condition::ArrayIs { uuid: pool.uuid, layout: MdLayout::Raid6, disks: wants }],
-        undo: add::reshape_stays(pool, device),
+        undo: Undo::Never("it is a raid6 now, and Braid makes no raid5 of one".to_owned()),
     }
 }
 

@@ -228,7 +228,7 @@ fn md_becomes_what_its_kernel_can_reshape_it_to() {
     assert_eq!(five.last().unwrap(), "resize2fs /dev/md127");
     let six = done(MdLayout::Raid5, "bcd", "md-raid6", "e").unwrap();
     assert_eq!(six[0], "mdadm /dev/md127 --add /dev/disk/by-id/ata-Se");
-    assert_eq!(six[1], "mdadm --grow /dev/md127 --level=raid6 --raid-devices=4");
+    assert_eq!(six[1], "mdadm --grow /dev/md127 --level=raid6 --raid-devices=4 --layout=preserve");
     let mirrored = done(MdLayout::Raid0, "bc", "md-raid10-n2", "de").unwrap();
     assert!(mirrored[0].contains("--level=raid10 --raid-devices=4 --add"), "{mirrored:?}");
     for (from, letters, to, more, says) in [
