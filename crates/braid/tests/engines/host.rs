@@ -244,9 +244,15 @@ fn the_plan_sees_loss_a_link_that_is_away_and_links_of_one_network() {
     // A third of what comes to the first router is lost.
     host.far("nft 'add table netdev hole; add chain netdev hole in { type filter hook ingress device far1 priority 0; }; \
               add rule netdev hole in numgen random mod 100 < 33 drop'");
-    let lossy = plan(&[]);
-    let loss = |at: usize| lossy["links"][at]["loss"].as_f64().unwrap();
-    assert!(loss(0) > 0.05 && loss(1) == 0.0, "{} and {}", loss(0), loss(1));
+    // Few pings are sent: now and then none of them is lost, or nearly all are.
+    let mut seen = Vec::new();
+    let found = (0..5).any(|_| {
+        let plan = plan(&[]);
+        let [lossy, whole] = [0, 1].map(|at| plan["links"][at]["loss"].as_f64().unwrap_or(1.0));
+        seen.push((lossy, whole));
+        (0.05..1.0).contains(&lossy) && whole == 0.0
+    });
+    assert!(found, "{seen:?}");
     host.far("nft delete table netdev hole");
 
     // Nobody there: that is said, and nothing else is made of it.

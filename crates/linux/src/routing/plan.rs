@@ -97,9 +97,16 @@ pub enum Otherwise {
 }
 
 impl HostRouting {
-    /// Everything that has to be set, in order.
+    /// Everything that has to be set, in order. The firewall comes first: what is
+    /// forwarded before it is would go out untranslated, or around the tunnel, and
+    /// stay so while its connection lasts.
     pub fn desired(&self) -> Vec<Item> {
-        let mut items = self.sysctls();
+        let firewall = self
+            .firewall
+            .ruleset()
+            .map(|ruleset| Item::Firewall { interface: self.firewall.interface.clone(), ruleset });
+        let mut items = Vec::from_iter(firewall);
+        items.extend(self.sysctls());
         items.extend(
             self.addresses
                 .iter()
@@ -108,12 +115,6 @@ impl HostRouting {
         items.extend(self.links.iter().flat_map(|link| self.link_routes(link)));
         items.extend(self.tunnel_routes());
         items.extend(self.rules());
-        items.extend(
-            self.firewall.ruleset().map(|ruleset| Item::Firewall {
-                interface: self.firewall.interface.clone(),
-                ruleset,
-            }),
-        );
         items
     }
 
@@ -325,6 +326,16 @@ mod tests {
         routing.links.clear();
         routing.addresses.clear();
         assert_eq!(routing.desired(), []);
+    }
+
+    #[test]
+    fn nothing_is_forwarded_before_the_firewall_is_there() {
+        let mut routing = host(Through::Nothing);
+        routing.forward = true;
+        routing.firewall.mss = Some(crate::nft::MssClamp::ToMtu);
+        let desired = routing.desired();
+        assert!(matches!(desired.first(), Some(Item::Firewall { .. })), "{desired:#?}");
+        assert_eq!(desired.iter().filter(|i| matches!(i, Item::Firewall { .. })).count(), 1);
     }
 
     #[test]
