@@ -153,10 +153,13 @@ impl End<'_> {
     }
 
     fn wait_for(&self, device: &Device) -> Result<(), EngineError> {
+        self.run_until_it_works(&format!("ip link show dev {device}"))
+    }
+
+    fn run_until_it_works(&self, text: &str) -> Result<(), EngineError> {
         let deadline = Instant::now() + DEVICE_WITHIN;
-        let text = format!("ip link show dev {device}");
         loop {
-            match self.run(&text) {
+            match self.run(text) {
                 Ok(()) => return Ok(()),
                 Err(error) if Instant::now() >= deadline => return Err(error),
                 Err(_) => thread::sleep(Duration::from_millis(50)),
@@ -166,8 +169,9 @@ impl End<'_> {
 
     /// Takes a device that a module makes from the machine's own namespace.
     fn fetch(&self, module: &str, device: &Device) -> Result<(), EngineError> {
-        // The shell stays where it is; `$$` names its namespace.
-        self.run(&format!(
+        // The shell stays where it is; `$$` names its namespace. A device that a
+        // namespace had which has just gone comes back a while later.
+        self.run_until_it_works(&format!(
             "nsenter -t 1 -n sh -c 'ip link show dev {device} || modprobe {module} \
              max_equalizers=8' && nsenter -t 1 -n ip link set dev {device} netns $$ && true"
         ))
