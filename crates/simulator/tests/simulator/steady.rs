@@ -1,4 +1,4 @@
-//! Links that never change, of kinds that once came out badly.
+//! Links that never change, but are of kinds that are easily misread.
 
 use crate::support::{millis, secs};
 use braid_simulator::{DirectionSpec, Lane, LinkSpec, Scenario, Simulation, Traffic};
@@ -7,7 +7,7 @@ use braid_units::Rate;
 
 #[test]
 fn jitter_many_times_the_delay_is_no_queue() {
-    // A window made of the least round trip held this link to a fiftieth.
+    // By a window made of the least round trip it would carry 1 Mbit/s.
     for jitter in [110, 150] {
         let direction = |mbit| DirectionSpec {
             jitter: millis(jitter),
@@ -30,7 +30,7 @@ fn jitter_many_times_the_delay_is_no_queue() {
 
 #[test]
 fn jitter_on_one_link_of_four_leaves_that_link_in_use() {
-    // "slow-13" had 57 % of the sum then.
+    // Without that link it has 57 % of the sum.
     let mut scenario = named("slow-13").expect("a set without recordings");
     scenario.seed = 13;
     let (from, to) = (secs(2), secs(10));

@@ -381,8 +381,15 @@ impl Congestion {
         }
     }
 
+    /// The path leads by another network: how long feedback takes is to be seen.
+    pub fn forget_the_way_back(&mut self) {
+        self.back_us = None;
+        self.least_back = WindowedMin::new(BASE_WINDOW);
+    }
+
     /// The least round trip is one without jitter: more must be in flight to keep
-    /// the link busy. Only the way back is looked at, where no queue is ours.
+    /// the link busy. Only the way back is looked at: a queue that this end makes
+    /// isn't there.
     fn loop_time(&mut self, ack: &AckSample) -> Duration {
         if let Some(sample) = ack.back_us {
             self.least_back.update(sample, ack.now);

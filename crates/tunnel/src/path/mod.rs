@@ -222,6 +222,7 @@ impl Path {
                 // alone is a NAT's doing.
                 self.mtu.on_path_changed();
                 self.rtt.reset();
+                self.congestion.forget_the_way_back();
                 self.foresee();
             }
             self.remote = arrival.remote;
