@@ -56,7 +56,8 @@ fn not_started(ward: &Ward<'_>, pool: &ObservedMd, survives: usize) -> Finding {
     };
     let lacks = format!("{} of {} members are not there", pool.degraded, pool.wants_disks);
     if pool.degraded > survives {
-        let what = format!("the array doesn't run: {lacks}, which is more than it can be without");
+        let what =
+            format!("the array doesn't run: {lacks}, which may be more than it can be without");
         return ward.finding(Code::TooManyLost, Severity::Lost, what, assemble("--run"));
     }
     let what = format!(

@@ -117,14 +117,14 @@ pub enum Refused {
         has: u64,
     },
     /// A member is lost and the others have no room for the chunks that a replace needs to begin.
-    #[error("the survivors are full: a replace needs {} in new chunks to begin and there would be {}; free {} first, or lend the pool a further disk of at least {} meanwhile: `--lend DISK`", ByteSize::from_bytes(*needs), ByteSize::from_bytes(*has), ByteSize::from_bytes(needs.saturating_sub(*has)), ByteSize::from_bytes(*lend))]
+    #[error("the survivors are full: a replace needs {} in new chunks to begin and there would be {}; free {} first{}", ByteSize::from_bytes(*needs), ByteSize::from_bytes(*has), ByteSize::from_bytes(needs.saturating_sub(*has)), or_lend(*lend))]
     SurvivorsFull {
         /// What it takes, in bytes.
         needs: u64,
         /// What there would be, in bytes.
         has: u64,
-        /// How large a disk would help, in bytes.
-        lend: u64,
+        /// How large a disk would help that is lent, in bytes; nothing where none can be lent.
+        lend: Option<u64>,
     },
     /// A disk was lent to a pool that doesn't need it.
     #[error("the pool needs no disk lent: leave out `--lend {disk}`")]
@@ -140,6 +140,14 @@ pub enum Refused {
         /// What can.
         instead: String,
     },
+}
+
+/// The other way out of full survivors.
+fn or_lend(lend: Option<u64>) -> String {
+    lend.map_or_else(String::new, |bytes| {
+        let size = ByteSize::from_bytes(bytes);
+        format!(", or lend the pool a further disk of at least {size} meanwhile: `--lend DISK`")
+    })
 }
 
 /// A path as fstab holds it: absolute, normal, without blanks and backslashes, which would need its octal escapes.

@@ -15,8 +15,8 @@ pub struct Replace {
     old: String,
     /// The disk that comes: path, link or serial number
     new: String,
-    /// A disk that takes part meanwhile, where the survivors of a btrfs are full: it leaves again as soon as there is
-    /// room without it
+    /// A disk that takes part meanwhile, where the survivors of a btrfs are full: it leaves at the end, or stays until
+    /// you remove it, as the plan says
     #[arg(long, value_name = "DISK")]
     lend: Option<String>,
     /// Lose for good what the disk of this serial number carries

@@ -5,6 +5,7 @@ use crate::observed::{BtrfsMember, ObservedBtrfs, Purpose};
 use crate::planner::engine::{Draft, Engine, NewMember, Place};
 use crate::planner::{MemberName, Refused, erase};
 use crate::step::{Action, Argv, Condition, Progress, Step, Undo};
+use braid_units::ByteSize;
 
 /// Replace, resize to the new disk, and the convert of what a degraded mount wrote with one copy only.
 pub(super) fn draft(
@@ -38,9 +39,26 @@ pub(super) fn draft(
         claims: std::iter::once(&by).chain(&lent).map(|disk| disk.claim.clone()).collect(),
         ..Draft::default()
     };
+    let is_smaller = by.claim.size_bytes() < old.size_bytes;
     let room = room(pool, old, by.claim.size_bytes());
     match (&room, &lent) {
-        (Room::Lacking(full), None) => return Err(full.refused()),
+        (Room::Lacking(full), None) => return Err(full.refused(is_smaller)),
+        // What the missing one held would go to the lent disk, and stay there.
+        (Room::Lacking(full), Some(lent)) if is_smaller => {
+            return Err(Refused::Impossible {
+                what: format!(
+                    "with {} lent, the new disk has to be as large as the missing one: {} has {}, it had {}",
+                    lent.path,
+                    by.path,
+                    ByteSize::from_bytes(by.claim.size_bytes()),
+                    ByteSize::from_bytes(old.size_bytes)
+                ),
+                instead: format!(
+                    "take a larger one, or leave out `--lend` and free {}",
+                    ByteSize::from_bytes(full.needs.saturating_sub(full.has))
+                ),
+            });
+        }
         (Room::Lacking(full), Some(lent)) if lent.claim.size_bytes() < full.lend => {
             let (disk, has) = (lent.path.clone(), lent.claim.size_bytes());
             return Err(Refused::DiskTooSmall { disk, has, needs: full.lend });
@@ -50,7 +68,7 @@ pub(super) fn draft(
     }
     draft.steps.extend(mounted.steps);
     draft.steps.extend(erase::steps(&draft.claims));
-    if by.claim.size_bytes() >= old.size_bytes {
+    if !is_smaller {
         let mut copy = replace(pool, at, old, &by);
         if let Room::InDataChunks { needs } = room {
             draft.steps.extend(balance::compact(pool, at, &[0, 25, 50, 75, 90]));
@@ -100,12 +118,18 @@ fn give_back(pool: &ObservedBtrfs, at: &str, lent: &NewMember, draft: &mut Draft
         ));
         return;
     }
-    // A new device has the next number.
+    let (uuid, disk) = (pool.uuid, lent.claim.id().clone());
+    // A new device has the next number; the progress only is told by it.
     let devid = pool.members.iter().map(|member| member.devid).max().unwrap_or(0) + 1;
     let remove = remove::remove(pool, at, devid);
     draft.steps.push(Step {
         name: "give back".to_owned(),
-        says: format!("give the lent disk {} back", lent.claim.id()),
+        says: format!("give the lent disk {disk} back"),
+        action: Action::Run(
+            Argv::new("btrfs", ["device", "remove", lent.claim.path(), at])
+                .with_progress(Progress::BtrfsRemove { uuid, devid }),
+        ),
+        after: vec![Condition::BtrfsMember { uuid, disk }.negated()],
         ..remove
     });
 }
@@ -136,8 +160,10 @@ struct Full {
 }
 
 impl Full {
-    fn refused(&self) -> Refused {
-        Refused::SurvivorsFull { needs: self.needs, has: self.has, lend: self.lend }
+    /// A disk is lent only where the new one isn't smaller than the missing one.
+    fn refused(&self, is_smaller: bool) -> Refused {
+        let lend = (!is_smaller).then_some(self.lend);
+        Refused::SurvivorsFull { needs: self.needs, has: self.has, lend }
     }
 }
 

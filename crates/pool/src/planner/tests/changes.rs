@@ -137,7 +137,7 @@ fn lent_a_disk_the_pool_gives_it_back(full: &ObservedBtrfs) {
     let done = commands(&plan);
     assert_eq!(done[0], "btrfs device add /dev/disk/by-id/ata-Se /srv/data");
     assert_eq!(done[1], "btrfs replace start -B 2 /dev/disk/by-id/ata-Sd /srv/data");
-    assert_eq!(done.last().unwrap(), "btrfs device remove 3 /srv/data");
+    assert_eq!(done.last().unwrap(), "btrfs device remove /dev/disk/by-id/ata-Se /srv/data");
     // What a degraded mount wrote lies on one disk only, and with its copy all is too full.
     let mut single = full.clone();
     let one_copy = SpaceUse { profile: Profile::Single, ..single.space[0] };
@@ -145,6 +145,24 @@ fn lent_a_disk_the_pool_gives_it_back(full: &ObservedBtrfs) {
     let plan = on_btrfs(single, &lending(disk('e', 8 * GB))).unwrap();
     assert!(commands(&plan).last().unwrap().starts_with("btrfs balance"), "{plan}");
     assert!(plan.warnings[0].contains("braid pool remove data /dev/sde"), "{plan}");
+}
+
+#[test]
+fn no_disk_is_lent_where_the_new_one_is_smaller_than_the_missing_one() {
+    let mut full = btrfs(Profile::Raid1, Profile::Raid1, "bc", 500 * GB, 400 * GB);
+    full.members[1].missing = true;
+    full.members[0].allocated_bytes = full.members[0].size_bytes;
+    full.space.iter_mut().for_each(|space| space.used_bytes = space.total_bytes);
+    let mut by = replace("missing", disk('d', 450 * GB));
+    let refused = on_btrfs(full.clone(), &by).unwrap_err();
+    assert!(refused.contains("survivors are full"), "{refused}");
+    assert!(!refused.contains("--lend"), "{refused}");
+    if let Change::Replace { lent, .. } = &mut by {
+        *lent = Some(Box::new(disk('e', 64 * GB)));
+    }
+    let refused = on_btrfs(full, &by).unwrap_err();
+    assert!(refused.contains("has to be as large as the missing one"), "{refused}");
+    assert!(refused.contains("/dev/sdd has 450GB, it had 500GB; take a larger one"), "{refused}");
 }
 
 #[test]
