@@ -12,7 +12,7 @@ mod system_disk;
 mod upkeep;
 
 pub(crate) use host_files::array_line;
-pub use host_files::fstab_place;
+pub use host_files::{BootMount, boot_mount, fstab_place};
 pub use name::{PoolName, PoolNameError};
 pub use refused::Refused;
 pub use system_disk::{CopyArg, NewPartition, NewSystemDisk, PartitionKind, system_disk};

@@ -2,7 +2,7 @@
 
 use crate::journal::{Event, Log, StepState};
 use crate::run::{Happening, RunError, unmet, wake};
-use crate::system::{LeftBehind, System};
+use crate::system::{LeftBehind, System, Waking};
 use crate::undo::{claims, made_by, undo};
 use braid_pool::step::{Step, Undo};
 
@@ -26,7 +26,7 @@ pub fn abandon(
         log.write(Event::Abandoning)?;
     }
     let plan = log.record().plan.clone();
-    wake(system, &plan)?;
+    wake(system, &plan, Waking::Undo)?;
     let mut remains: Vec<Remains> = Vec::new();
     for (index, step) in plan.steps.iter().enumerate().rev() {
         let state = log.record().steps[index];

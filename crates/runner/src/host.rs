@@ -18,7 +18,7 @@ pub use file_action::{with_line, without_line};
 pub use probe::{observe, observe_host, observe_host_of};
 
 use crate::progress::Progress;
-use crate::system::{LeftBehind, System, SystemError, Verdict};
+use crate::system::{LeftBehind, System, SystemError, Verdict, Waking};
 use braid_pool::step::{Action, Argv, Condition, Plan};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -111,8 +111,8 @@ impl System for Host {
         }
     }
 
-    fn wake(&mut self, plan: &Plan) -> Result<(), SystemError> {
-        wake::wake(self, plan)
+    fn wake(&mut self, plan: &Plan, waking: Waking) -> Result<(), SystemError> {
+        wake::wake(self, plan, waking)
     }
 
     fn settle(&mut self, tries: u32) -> bool {

@@ -2,7 +2,7 @@
 
 use crate::journal::{Event, JournalError, Log, StepState};
 use crate::progress::Progress;
-use crate::system::{LeftBehind, System, SystemError, Verdict};
+use crate::system::{LeftBehind, System, SystemError, Verdict, Waking};
 use crate::undo::{claims, made_by, undo};
 use braid_pool::step::{Action, Condition, Plan, Step, Undo};
 
@@ -84,7 +84,7 @@ pub fn run(
         return Err(RunError::BeingAbandoned { title: plan.title, pool: plan.pool });
     }
     if log.is_of_earlier_run() {
-        wake(system, &plan)?;
+        wake(system, &plan, Waking::GoOn)?;
     }
     for (index, step) in plan.steps.iter().enumerate() {
         let begun = match log.record().steps[index] {
@@ -182,9 +182,9 @@ fn is_volatile(condition: &Condition) -> bool {
     }
 }
 
-/// Tells the host that it goes on with a plan.
-pub(crate) fn wake(system: &mut dyn System, plan: &Plan) -> Result<(), RunError> {
-    system.wake(plan).map_err(|error| RunError::System { step: plan.title.clone(), error })
+/// Tells the host that a plan goes on or is undone.
+pub(crate) fn wake(system: &mut dyn System, plan: &Plan, waking: Waking) -> Result<(), RunError> {
+    system.wake(plan, waking).map_err(|error| RunError::System { step: plan.title.clone(), error })
 }
 
 /// Performs one action of the step.

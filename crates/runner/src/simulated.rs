@@ -2,7 +2,7 @@
 
 use crate::journal::{Event, JournalError, Log, Record, bytes_of};
 use crate::progress::Progress;
-use crate::system::{LeftBehind, System, SystemError, Verdict};
+use crate::system::{LeftBehind, System, SystemError, Verdict, Waking};
 use braid_pool::step::{Action, Condition, Plan};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -191,7 +191,7 @@ impl System for SimulatedHost {
         self.alive()
     }
 
-    fn wake(&mut self, _plan: &Plan) -> Result<(), SystemError> {
+    fn wake(&mut self, _plan: &Plan, _waking: Waking) -> Result<(), SystemError> {
         self.alive()
     }
 }

@@ -57,7 +57,7 @@ pub trait System {
 
     /// Called before a plan goes on or is undone that an earlier run left: after a reboot the
     /// arrays and filesystems that it made may not be known to the kernel.
-    fn wake(&mut self, _plan: &Plan) -> Result<(), SystemError> {
+    fn wake(&mut self, _plan: &Plan, _waking: Waking) -> Result<(), SystemError> {
         Ok(())
     }
 
@@ -66,6 +66,15 @@ pub trait System {
     fn settle(&mut self, _tries: u32) -> bool {
         false
     }
+}
+
+/// What becomes of the plan that a host is woken for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waking {
+    /// It goes on.
+    GoOn,
+    /// It is undone.
+    Undo,
 }
 
 /// The answer to a condition.

@@ -23,12 +23,32 @@ pub(super) fn check_mount_point_free(host: &ObservedHost, at: &str) -> Result<()
 
 /// Where fstab mounts the filesystem of this UUID.
 pub fn fstab_place(host: &ObservedHost, uuid: Uuid) -> Option<&str> {
-    host.fstab.lines().filter_map(fields).find_map(|(what, at)| {
-        let is_it = what
-            .strip_prefix("UUID=")
-            .is_some_and(|text| text.trim_matches('"').eq_ignore_ascii_case(&uuid.to_string()));
-        is_it.then_some(at)
+    host.fstab.lines().filter_map(fields).find_map(|(what, at)| is_uuid(what, uuid).then_some(at))
+}
+
+/// Where and how fstab mounts a filesystem at boot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BootMount<'a> {
+    /// The mount point as the file has it: a blank is `\040` (fstab(5)).
+    pub at: &'a str,
+    /// Its options, between commas.
+    pub options: &'a str,
+}
+
+/// How fstab mounts the filesystem of this UUID at boot; nothing if it does not, or only when told to (`noauto`).
+pub fn boot_mount(host: &ObservedHost, uuid: Uuid) -> Option<BootMount<'_>> {
+    host.fstab.lines().find_map(|line| {
+        let (what, at) = fields(line).filter(|(_, at)| at.starts_with('/'))?;
+        // fstab(5): what, where, kind, options.
+        let options = line.split_whitespace().nth(3).unwrap_or("defaults");
+        let is_mounted = !options.split(',').any(|option| option == "noauto");
+        (is_uuid(what, uuid) && is_mounted).then_some(BootMount { at, options })
     })
+}
+
+fn is_uuid(what: &str, uuid: Uuid) -> bool {
+    what.strip_prefix("UUID=")
+        .is_some_and(|text| text.trim_matches('"').eq_ignore_ascii_case(&uuid.to_string()))
 }
 
 /// What and where of a line, unless it is a comment.
@@ -131,5 +151,27 @@ fn ensured(
         action: Action::EnsureLine { file: file.clone(), line: line.clone(), instead_of },
         after: vec![Condition::FileHasLine { file, line }],
         undo: Undo::By(undo),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_boot_mounts_with_the_options_of_the_line_unless_it_says_noauto() {
+        let uuid = Uuid::from_bytes([2; 16]);
+        let boot = |rest: &str| {
+            let fstab = format!(
+                "# UUID={uuid} /no ext4 rw\nUUID=other /other ext4 rw\nUUID={uuid} {rest}\n"
+            );
+            let host = ObservedHost { fstab, ..ObservedHost::default() };
+            boot_mount(&host, uuid).map(|found| (found.at.to_owned(), found.options.to_owned()))
+        };
+        let found = |at: &str, options: &str| Some((at.to_owned(), options.to_owned()));
+        assert_eq!(boot("/srv/a\\040b ext4 ro,noexec 0 2"), found("/srv/a\\040b", "ro,noexec"));
+        assert_eq!(boot("/srv/data ext4"), found("/srv/data", "defaults"));
+        assert_eq!(boot("/srv/data ext4 noatime,noauto 0 2"), None);
+        assert_eq!(boot("none swap sw 0 0"), None);
     }
 }

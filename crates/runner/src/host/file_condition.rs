@@ -38,7 +38,7 @@ pub fn check(config: &ConfigRoot, condition: &Condition) -> Result<Option<Verdic
 /// Whether something is mounted at this path, in our mount namespace.
 pub fn is_mount_point(at: &str) -> Result<bool, SystemError> {
     let table = read(Path::new("/proc/self/mountinfo"))?;
-    // The fifth field; blanks and backslashes in it are written as octal numbers (proc(5)).
+    // The fifth field.
     Ok(table.lines().filter_map(|line| line.split(' ').nth(4)).any(|field| unescaped(field) == at))
 }
 
@@ -49,7 +49,8 @@ fn read(path: &Path) -> Result<String, SystemError> {
     }
 }
 
-fn unescaped(field: &str) -> String {
+/// A path of a table of mounts or of fstab: blanks and backslashes in it are octal numbers (proc(5), fstab(5)).
+pub fn unescaped(field: &str) -> String {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field.as_bytes();
     while let Some((first, after)) = rest.split_first() {

@@ -1,7 +1,7 @@
 //! After a reboot: making the kernel know again what an unfinished plan is about, and mounting it.
 
 use super::{Host, file_condition, probe};
-use crate::system::SystemError;
+use crate::system::{SystemError, Waking};
 use braid_pool::observed::{ObservedMd, ObservedPool};
 use braid_pool::planner;
 use braid_pool::step::{Argv, Condition, Plan};
@@ -11,7 +11,7 @@ use std::path::Path;
 /// Assembles the plan's arrays whose members are there and lets them go on with what they were at,
 /// and tells the kernel of all btrfs devices: udev does so at boot, but not everywhere, and not
 /// for an array that mdadm.conf doesn't know yet. Then mounts what was mounted by hand.
-pub fn wake(host: &mut Host, plan: &Plan) -> Result<(), SystemError> {
+pub fn wake(host: &mut Host, plan: &Plan, waking: Waking) -> Result<(), SystemError> {
     let seen = probe::observe();
     let arrays = seen.pools.iter().filter_map(|pool| match pool {
         ObservedPool::Md(md) => Some(md),
@@ -31,7 +31,8 @@ pub fn wake(host: &mut Host, plan: &Plan) -> Result<(), SystemError> {
     if seen.pools.iter().any(|pool| matches!(pool, ObservedPool::Btrfs(_))) {
         host.run(&Argv::new("btrfs", ["device", "scan"]), &mut |_| {})?;
     }
-    if !awake.is_empty() {
+    // What is to be undone would be in use.
+    if waking == Waking::GoOn && !awake.is_empty() {
         mount_as_at_boot(host, &awake)?;
     }
     let needed = mounts_of(plan);
@@ -68,8 +69,10 @@ fn mount_as_at_boot(host: &mut Host, arrays: &[Uuid]) -> Result<(), SystemError>
     for md in arrays.iter().filter_map(|array| probe::observe().array(*array).cloned()) {
         let Some(on) = md.carries.as_ref().filter(|on| on.mounts.is_empty()) else { continue };
         let (Some(device), Some(uuid)) = (md.path(), on.uuid) else { continue };
-        if let Some(at) = planner::fstab_place(&configured, uuid) {
-            let argv = Argv::new("mount", ["-t", &on.kind, "-o", "noatime", &device, at]);
+        let Some(boot) = planner::boot_mount(&configured, uuid) else { continue };
+        let at = file_condition::unescaped(boot.at);
+        if !file_condition::is_mount_point(&at)? {
+            let argv = Argv::new("mount", ["-t", &on.kind, "-o", boot.options, &device, &at]);
             attempt(host, &argv)?;
         }
     }
