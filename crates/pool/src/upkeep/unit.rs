@@ -21,7 +21,8 @@ pub struct ScheduledPool<'a> {
     pub by: MadeBy<'a>,
 }
 
-/// Who made a unit. What was made by hand, or of another config, isn't taken away when a config doesn't speak of it.
+/// Who made a unit. No config takes away what was made by hand. What another config made stays while the pool isn't named
+/// here; a config that names it takes over all of its upkeep, so that a file that moved leaves no timers behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MadeBy<'a> {
     /// `braid pool scrub schedule`.
