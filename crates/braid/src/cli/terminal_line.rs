@@ -17,8 +17,9 @@ const WRAP: &str = "\x1b[?7h";
 /// Shows this instead of what it showed.
 pub fn show(text: &str) {
     let mut shown = shown();
-    // With stderr closed nobody can be told, here and below.
-    let _ = write!(stderr(), "{CLEAR}{NO_WRAP}{text}{WRAP}");
+    // At once: killed between two writes, it would leave a terminal that doesn't wrap. With stderr closed nobody can be
+    // told, here and below.
+    let _ = stderr().write_all(format!("{CLEAR}{NO_WRAP}{text}{WRAP}").as_bytes());
     let _ = stderr().flush();
     *shown = true;
 }
