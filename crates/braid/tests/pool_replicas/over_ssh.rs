@@ -16,13 +16,14 @@ fn sshd(test: &str, folder: &Path) -> Option<Sshd> {
     Sshd::start(folder).map_err(|why| println!("{test}: skipped: {why}")).ok()
 }
 
-/// Runs a command that writes `file` and should outlive two cuts, each after some more of the file; its JSON.
+/// Runs a command that writes `file`, of 40 MiB, and should outlive two cuts, each after some more of it; its JSON. It is so
+/// slow that seconds are left for each cut.
 fn cut_twice(sshd: &Sshd, arguments: &[&str], file: &Path) -> Value {
     let mut command = Process(
         Command::new(BRAID)
             .arg("pool")
             .args(arguments)
-            .args(["--json", "--limit", "100Mbit"])
+            .args(["--json", "--limit", "50Mbit"])
             .stdout(Stdio::piped())
             .spawn()
             .unwrap(),
@@ -31,7 +32,7 @@ fn cut_twice(sshd: &Sshd, arguments: &[&str], file: &Path) -> Value {
     let mut has = 0;
     for _ in 0..2 {
         let until = Instant::now() + Duration::from_secs(120);
-        while size() < has + (4 << 20) {
+        while size() < has + (8 << 20) {
             assert!(Instant::now() < until, "{arguments:?} doesn't get on");
             assert!(command.0.try_wait().unwrap().is_none(), "{arguments:?} ended early");
             std::thread::sleep(Duration::from_millis(20));
@@ -61,7 +62,8 @@ fn a_broken_connection_is_made_anew_and_replicas_come_back() {
             assert!(report["reconnects"].as_u64().unwrap() >= 2, "{report}");
             let sent = &report["snapshots"][0];
             let (sent, stream) = (&sent["sent_bytes"], &sent["stream_bytes"]);
-            assert!(sent.as_f64().unwrap() < 1.1 * stream.as_f64().unwrap(), "{report}");
+            // What ssh and pipes held is sent again, some 2 MB a cut; all that there was would be 1.6 times.
+            assert!(sent.as_f64().unwrap() < 1.4 * stream.as_f64().unwrap(), "{report}");
         };
 
         // Who isn't let in, or finds no braid, hears of it.

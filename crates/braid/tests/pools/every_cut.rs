@@ -123,6 +123,7 @@ fn cut(
     let failed: Vec<&str> =
         results.iter().filter(|(_, ok)| !ok).map(|(says, _)| says.as_str()).collect();
     println!("{} of {all} cuts made, {} failed", results.len(), failed.len());
+    assert!(!results.is_empty(), "BRAID_EVERY_CUT chooses none of the {all} cuts");
     assert_eq!(failed, Vec::<&str>::new());
 }
 
@@ -144,7 +145,9 @@ fn chosen() -> Option<Chosen> {
     };
     Some(match word.split_once('/') {
         Some((first, step)) => {
-            Chosen::Every { first: first.parse().unwrap(), step: step.parse().unwrap() }
+            let step = step.parse().unwrap();
+            assert!(step > 0, "BRAID_EVERY_CUT={word}: every cut is /1");
+            Chosen::Every { first: first.parse().unwrap(), step }
         }
         None if word == "1" => Chosen::Every { first: 0, step: 1 },
         None => Chosen::Of(word),
