@@ -47,6 +47,30 @@ cat /mnt/file
     }
 }
 
+/// fstab has its line already: were it mounted first, as for `resume`, the array couldn't be cleared.
+#[test]
+fn an_array_whose_initramfs_could_not_be_made_is_abandoned() {
+    let Some(ground) = Ground::new(&[64; 2]) else { return };
+    let told = ground.works(
+        "alpha",
+        r#"
+mount -t tmpfs boot /boot
+touch -d yesterday /boot/initrd.img-$(uname -r)
+program update-initramfs '[ -e /tmp/once ] || { touch /tmp/once; exit 1; }; touch /boot/initrd.img-*'
+[ -e /usr/sbin/update-initramfs ] || cp /tmp/bin/update-initramfs /usr/sbin/
+mkdir -p /srv/data
+if braid pool create data --layout md-raid1 $1 $2 --yes; then exit 1; fi
+grep -q ' /srv/data ' /etc/fstab && echo "fstab: written"
+braid pool abandon data
+if grep -q ' /srv/data ' /etc/fstab; then exit 1; fi
+echo "signatures: $(wipefs $1 $2 | wc -l), arrays: $(grep -c ^md /proc/mdstat)"
+"#,
+    );
+    for told_too in ["fstab: written", "all is as it was before", "signatures: 0, arrays: 0"] {
+        assert!(told.contains(told_too), "{told_too:?} is missing in\n{told}");
+    }
+}
+
 #[test]
 fn arrays_grow_and_change_their_disks() {
     let Some(ground) = Ground::new(&[64, 64, 64, 64, 600, 600, 64]) else { return };
