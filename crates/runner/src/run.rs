@@ -115,10 +115,18 @@ fn advance(
     let done = |system: &mut dyn System| -> Result<bool, RunError> {
         Ok(!step.after.is_empty() && unmet(system, step, &step.after, &left)?.is_none())
     };
-    let followed = |system: &mut dyn System, tell: &mut dyn FnMut(Happening)| {
-        Ok::<bool, RunError>(begun && follow(system, tell, step)?)
-    };
-    if done(system)? || (followed(system, tell)? && (step.after.is_empty() || done(system)?)) {
+    let mut reached = done(system)?;
+    if begun && !reached {
+        let followed = follow(system, tell, step)?;
+        // Also what wasn't to be followed any more may have ended since the last look.
+        reached = (followed && step.after.is_empty()) || done(system)?;
+        let mut tries = 0;
+        while followed && !reached && system.settle(tries) {
+            reached = done(system)?;
+            tries += 1;
+        }
+    }
+    if reached {
         let event = if begun { Event::Done { step: index } } else { Event::Kept { step: index } };
         log.write(event)?;
         tell(if begun { Happening::Done(step) } else { Happening::Kept(step) });
