@@ -66,7 +66,8 @@ fn assemble(host: &mut Host, md: &ObservedMd, node: &str) -> Result<(), SystemEr
 /// Mounts what these arrays carry where fstab says: at boot they weren't there.
 fn mount_as_at_boot(host: &mut Host, arrays: &[Uuid]) -> Result<(), SystemError> {
     let configured = probe::observe_host(&host.config);
-    for md in arrays.iter().filter_map(|array| probe::observe().array(*array).cloned()) {
+    let seen = probe::observe();
+    for md in arrays.iter().filter_map(|array| seen.array(*array)) {
         let Some(on) = md.carries.as_ref().filter(|on| on.mounts.is_empty()) else { continue };
         let (Some(device), Some(uuid)) = (md.path(), on.uuid) else { continue };
         let Some(boot) = planner::boot_mount(&configured, uuid) else { continue };

@@ -109,6 +109,16 @@ impl Flow {
         self.packets.is_empty() && !self.cutting
     }
 
+    /// Takes out what waits in front, also from the counters.
+    fn pop(&mut self, status: &mut EntryStatus) -> Option<Queued> {
+        let queued = self.packets.pop_front()?;
+        let cost = queued.cost();
+        self.bytes -= cost;
+        status.bytes -= cost;
+        status.packets -= 1;
+        Some(queued)
+    }
+
     /// Drops what waits in front of a stream's queue for longer than `most`, but
     /// leaves the part of it by which its sender sees what is gone; false if there
     /// is nothing to drop. Packets that could be marked stay.
@@ -126,11 +136,7 @@ impl Flow {
             && self.bytes - next.cost() >= least
             && !is_markable(&next.packet, layer)
         {
-            let Some(queued) = self.packets.pop_front() else { break };
-            let cost = queued.cost();
-            self.bytes -= cost;
-            gone.status.bytes -= cost;
-            gone.status.packets -= 1;
+            let Some(queued) = self.pop(gone.status) else { break };
             gone.note(queued.packet);
         }
         self.packets.len() < before
@@ -298,11 +304,7 @@ impl EntryQueue {
     pub fn take(&mut self, flow: u16, now: Time, parameters: &Parameters) -> Option<Queued> {
         let entry = self.flows.get_mut(usize::from(flow))?.as_mut()?;
         loop {
-            let mut queued = entry.packets.pop_front()?;
-            let cost = queued.cost();
-            entry.bytes -= cost;
-            self.status.bytes -= cost;
-            self.status.packets -= 1;
+            let mut queued = entry.pop(&mut self.status)?;
             let sojourn = now - queued.at;
             let verdict = entry.codel.judge(
                 now,
@@ -347,11 +349,7 @@ impl EntryQueue {
         while let Some(next) = entry.packets.front()
             && join(&next.packet)
         {
-            let Some(queued) = entry.packets.pop_front() else { return };
-            let cost = queued.cost();
-            entry.bytes -= cost;
-            self.status.bytes -= cost;
-            self.status.packets -= 1;
+            let Some(queued) = entry.pop(&mut self.status) else { return };
             self.dropped.push(queued.packet.bytes);
         }
     }
@@ -415,11 +413,7 @@ impl EntryQueue {
         };
         let Some(longest) = waiting.max_by_key(bytes) else { return };
         let Some(Some(entry)) = self.flows.get_mut(usize::from(longest)) else { return };
-        let Some(queued) = entry.packets.pop_front() else { return };
-        let cost = queued.cost();
-        entry.bytes -= cost;
-        self.status.bytes -= cost;
-        self.status.packets -= 1;
+        let Some(queued) = entry.pop(&mut self.status) else { return };
         self.status.overflowed += 1;
         self.dropped.push(queued.packet.bytes);
     }
