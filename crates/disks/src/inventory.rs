@@ -77,7 +77,8 @@ impl Inventory {
         for device in &devices {
             let signatures = signature::look(host, device);
             inventory.disks.push(disk(host, device, &identities, &signatures));
-            inventory.notes.extend(signatures.trouble);
+            let notes = signatures.trouble.iter().map(|why| format!("{}: {why}", device.path()));
+            inventory.notes.extend(notes);
         }
         let uses = uses_of(host, &devices);
         spread_to_relatives(&mut inventory.disks, uses);
@@ -238,7 +239,7 @@ fn uses_of(host: &HostRoot, devices: &[BlockDevice]) -> Vec<Vec<Content>> {
 }
 
 /// Whatever uses a partition uses its disk, and the other way round: neither can be erased without the other. The same
-/// goes for members of managers that are left alone.
+/// goes for members of managers that are left alone. A disk also carries what is on its partitions.
 fn spread_to_relatives(disks: &mut [Disk], uses: Vec<Vec<Content>>) {
     let mut of_disk: BTreeMap<String, Vec<Content>> = BTreeMap::new();
     let mut of_partitions: BTreeMap<String, Vec<Content>> = BTreeMap::new();
@@ -246,8 +247,13 @@ fn spread_to_relatives(disks: &mut [Disk], uses: Vec<Vec<Content>>) {
         let left_alone = disk.contents.iter().filter(|content| content.is_left_alone());
         match &disk.partition {
             Some(partition) => {
+                let data = disk.contents.iter().filter(|content| content.is_data());
+                let data = data.map(|content| Content::OnPartition {
+                    partition: disk.path.clone(),
+                    what: Box::new(content.clone()),
+                });
                 let all = of_partitions.entry(partition.disk.clone()).or_default();
-                all.extend(uses.iter().chain(left_alone).cloned());
+                all.extend(uses.iter().chain(left_alone).cloned().chain(data));
             }
             None => of_disk.entry(disk.path.clone()).or_default().extend(uses.iter().cloned()),
         }

@@ -30,7 +30,7 @@ pub struct Signature {
 pub struct Signatures {
     /// Each once.
     pub found: Vec<Signature>,
-    /// What kept us from looking; then `found` may lack something.
+    /// What kept us from looking; then `found` may lack something, and [`Signatures::contents`] say so.
     pub trouble: Vec<String>,
 }
 
@@ -41,8 +41,8 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 pub fn look(host: &HostRoot, device: &BlockDevice) -> Signatures {
     let path = host.path(device.path());
     let mut seen = Signatures::default();
-    seen.listen(&path, blkid(&path));
-    seen.listen(&path, wipefs(&path));
+    seen.listen(blkid(&path));
+    seen.listen(wipefs(&path));
     seen.read_superblocks(&path, device);
     seen
 }
@@ -72,10 +72,10 @@ fn say(error: ToolError) -> String {
 }
 
 impl Signatures {
-    fn listen(&mut self, path: &Path, heard: Result<Vec<Signature>, String>) {
+    fn listen(&mut self, heard: Result<Vec<Signature>, String>) {
         match heard {
             Ok(found) => found.into_iter().for_each(|signature| self.add(signature)),
-            Err(why) => self.trouble.push(format!("{}: {why}", path.display())),
+            Err(why) => self.trouble.push(why),
         }
     }
 
@@ -89,7 +89,10 @@ impl Signatures {
         match superblock::btrfs::read(path) {
             Ok(Some(found)) => self.add(member("btrfs", found.label, found.filesystem)),
             Ok(None) => {}
-            Err(error) => self.trouble.push(format!("{}: {error}", path.display())),
+            Err(error) => self.trouble.push(error.to_string()),
+        }
+        if let Ok(Some(filesystem)) = superblock::bcachefs::read(path) {
+            self.add(member("bcachefs", None, filesystem));
         }
         if let Ok(Some(found)) = superblock::md::read(path, device.size_bytes) {
             self.add(member("linux_raid_member", Some(found.name), found.array));
@@ -131,6 +134,9 @@ impl Signatures {
             && !contents.iter().any(|content| matches!(content, Content::PartitionTable { .. }))
         {
             contents.push(table("unknown", partitions, None));
+        }
+        if !self.trouble.is_empty() {
+            contents.push(Content::Unseen { why: self.trouble.join("; ") });
         }
         contents
     }

@@ -182,6 +182,11 @@ impl Disk {
         self.contents.is_empty()
     }
 
+    /// What kept us from seeing what is on it.
+    pub fn unseen(&self) -> Option<&Content> {
+        self.contents.iter().find(|content| matches!(content, Content::Unseen { .. }))
+    }
+
     /// Whether it can become a member, and why not.
     pub fn usability(&self) -> Usability {
         if self.size_bytes == 0 {
@@ -197,6 +202,9 @@ impl Disk {
             return Usability::No {
                 why: format!("{foreign}: Braid leaves those alone; use their own tools"),
             };
+        }
+        if let Some(unseen) = self.unseen() {
+            return Usability::No { why: unseen.to_string() };
         }
         if self.is_empty() {
             return Usability::Free;

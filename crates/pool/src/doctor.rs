@@ -5,7 +5,7 @@ mod disk;
 mod host;
 mod md;
 
-use crate::disk::Disk;
+use crate::disk::{Disk, Usability};
 use crate::observed::{BtrfsErrors, ObservedHost, ObservedPool};
 use crate::step::quoted;
 use serde::{Deserialize, Serialize};
@@ -244,9 +244,18 @@ impl Ward<'_> {
         lent.unwrap_or_else(|| "ANOTHER".to_owned())
     }
 
+    /// So many empty disks of the host, the smallest first; `NEW` for each that there isn't.
+    fn new_disks(&self, count: usize) -> Vec<String> {
+        let mut free: Vec<&Disk> =
+            self.disks.iter().filter(|disk| disk.usability() == Usability::Free).collect();
+        free.sort_by_key(|disk| disk.size_bytes);
+        let named = free.into_iter().map(|disk| disk.stable_path().to_owned());
+        named.chain(std::iter::repeat("NEW".to_owned())).take(count).collect()
+    }
+
     fn smallest_free(&self, at_least_bytes: u64, but: Option<&str>) -> Option<String> {
         let fits = |disk: &&Disk| {
-            disk.usability() == crate::disk::Usability::Free
+            disk.usability() == Usability::Free
                 && disk.size_bytes >= at_least_bytes
                 && but != Some(disk.stable_path())
         };

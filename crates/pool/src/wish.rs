@@ -143,7 +143,7 @@ impl FromStr for Candidate {
             why: why.to_owned(),
         };
         let (size, kind) = text.split_once(':').ok_or_else(|| error("there is no ':'"))?;
-        let (kind, rotational) = match kind {
+        let (kind, rotational) = match kind.to_ascii_lowercase().as_str() {
             "hdd" => (DiskKind::Hdd, true),
             "ssd" => (DiskKind::Ssd, false),
             "nvme" => (DiskKind::Nvme, false),
@@ -172,6 +172,7 @@ mod tests {
             ("500G:ssd", 500_000_000_000, DiskKind::Ssd),
             ("2TiB:nvme", 2 << 40, DiskKind::Nvme),
             ("3.64T:hdd", 3_640_000_000_000, DiskKind::Hdd),
+            ("4tb:HDD", 4_000_000_000_000, DiskKind::Hdd),
         ] {
             let disk: Candidate = text.parse().unwrap();
             assert_eq!((disk.size_bytes, disk.kind), (bytes, kind), "{text}");

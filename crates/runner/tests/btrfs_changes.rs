@@ -51,6 +51,30 @@ fn a_disk_is_added_and_used() {
     });
 }
 
+/// Its balance would end with ENOSPC before it has moved anything, were half empty chunks not emptied first.
+#[test]
+fn a_pool_that_is_all_allocated_takes_a_disk_in() {
+    in_private_mounts("a_pool_that_is_all_allocated_takes_a_disk_in", || {
+        let mut ground = Ground::new(&[512, 512]);
+        ground.create("btrfs-raid1", &[0, 1]);
+        let at = ground.mount_point().display().to_string();
+        sh(&format!(
+            "i=0; while dd if=/dev/urandom of={at}/$i bs=1M count=10 status=none 2>&1; do i=$((i+1)); done; sync"
+        ));
+        ground.plug_in_new(512);
+        let refused = ground.change_plan(&add(&ground, 2)).unwrap_err().to_string();
+        assert!(refused.contains("too full") && refused.contains("delete"), "{refused}");
+        // Of every chunk some.
+        sh(&format!("cd {at}; for i in *; do test $((i % 4)) = 0 || rm $i; done; sync"));
+        let sums = file_sums(&ground);
+        ground.change(&add(&ground, 2));
+        let btrfs = ground.btrfs();
+        assert!(btrfs.members[2].allocated_bytes > 64 << 20, "{:?}", btrfs.members);
+        assert_eq!(btrfs.profiles(Purpose::Data), [Profile::Raid1]);
+        assert_eq!(file_sums(&ground), sums);
+    });
+}
+
 #[test]
 fn a_disk_is_removed_when_the_rest_has_room() {
     in_private_mounts("a_disk_is_removed_when_the_rest_has_room", || {

@@ -14,7 +14,7 @@ fn the_whole_disk_in_place_of_its_partition_is_refused() {
         host.fails(
             &mirror([disk.path(), other.path()], &["--yes"]),
             1,
-            &["partition table", &first, &second, "--erase"],
+            &["partition table", &first, &second, "ext4", "photos", "--erase"],
         );
         // Permission for a partition is none for its disk.
         let erase = format!("{}-part1", serial(&disk));
@@ -72,6 +72,26 @@ fn data_is_lost_only_by_its_serial_number() {
     });
 }
 
+/// mkfs.btrfs would refuse an ext4, but mdadm doesn't: what can't be seen must not count as nothing.
+#[test]
+fn a_disk_that_cannot_be_looked_at_is_not_taken_for_empty() {
+    in_private_mounts("changes::a_disk_that_cannot_be_looked_at_is_not_taken_for_empty", || {
+        let host = Host::new();
+        let (disk, other) = (host.disk("a"), host.disk("b"));
+        host.sh(&format!("mkfs.ext4 -q -L tax {}", disk.path()));
+        let broken = "#!/bin/sh\necho 'probing failed: Input/output error' >&2\nexit 1\n";
+        host.program("blkid", broken);
+        host.program("wipefs", broken);
+        let erase = serial(&disk);
+        for more in [&["--yes"][..], &["--yes", "--erase", &erase]] {
+            let create = mirror([disk.path(), other.path()], more);
+            host.fails(&create, 1, &["could not be seen", "Input/output error"]);
+        }
+        let plan = host.works(&["plan", disk.path()]);
+        assert!(plan.contains("could not be seen"), "{plan}");
+    });
+}
+
 #[test]
 fn a_disk_that_changed_after_the_plan_was_made_is_refused() {
     in_private_mounts("changes::a_disk_that_changed_after_the_plan_was_made_is_refused", || {
@@ -109,7 +129,13 @@ fn killed_in_mkfs_it_is_resumed_or_abandoned() {
         host.fails(&create, 1, &["carries", "btrfs"]);
         let listed = host.works(&["resume"]);
         assert!(listed.contains("data: create pool data"), "{listed}");
-        host.works(&["abandon", "data"]);
+        let left = host.works(&["resume", "data", "--dry-run"]);
+        assert!(left.contains("mkfs.btrfs") && left.contains("fstab"), "{left}");
+        let undone = host.works(&["abandon", "data", "--dry-run", "--json"]);
+        let undone: serde_json::Value = serde_json::from_str(&undone).unwrap();
+        assert_eq!(undone["steps_to_undo"].as_array().unwrap().len(), 1, "{undone}");
+        assert_ne!(host.sh(&format!("wipefs --noheadings {}", a.path())), "", "it is still there");
+        host.works(&["abandon", "data", "--yes"]);
         assert_eq!(host.sh(&format!("wipefs --noheadings {} {}", a.path(), b.path())), "");
         assert!(!host.braid(&create).status.success());
         fs::remove_file(host.path("bin/mkfs.btrfs")).unwrap();

@@ -57,6 +57,18 @@ pub enum Content {
         /// What was seen.
         what: String,
     },
+    /// What is on one of its partitions.
+    OnPartition {
+        /// Path of the partition.
+        partition: String,
+        /// What is on that.
+        what: Box<Content>,
+    },
+    /// It could not be seen what is there, so nobody may believe that there is nothing.
+    Unseen {
+        /// What stood in the way.
+        why: String,
+    },
 }
 
 /// What makes one thing of many devices.
@@ -83,6 +95,18 @@ impl Content {
         matches!(
             self,
             Content::Mounted { .. } | Content::Holder { .. } | Content::SwapActive | Content::Busy
+        )
+    }
+
+    /// Whether it is data, rather than somebody who uses it, or a table whose partitions tell for themselves.
+    pub fn is_data(&self) -> bool {
+        matches!(
+            self,
+            Content::Filesystem { .. }
+                | Content::Member { .. }
+                | Content::Swap { .. }
+                | Content::Unknown { .. }
+                | Content::Unseen { .. }
         )
     }
 
@@ -140,6 +164,8 @@ impl fmt::Display for Content {
             Content::Holder { device } => write!(f, "used by {device}"),
             Content::Busy => f.write_str("held open by some program"),
             Content::Unknown { what } => f.write_str(what),
+            Content::OnPartition { partition, what } => write!(f, "{what} on {partition}"),
+            Content::Unseen { why } => write!(f, "what is there could not be seen: {why}"),
         }
     }
 }

@@ -153,8 +153,11 @@ fn unallocated(ward: &Ward<'_>, pool: &ObservedBtrfs) -> Option<Finding> {
     let (data, metadata) = pool.meant_profiles()?;
     let sizes: u64 = pool.present().map(|member| member.size_bytes).sum();
     let chunk = (sizes / 10).min(1 << 30);
-    // Degraded, chunks are made on what is left.
-    let needs = data.min_disks().max(metadata.min_disks()).min(pool.present().count());
+    // Nothing but a new disk in the missing one's place helps there, as is said of that.
+    if pool.missing().next().is_some() {
+        return None;
+    }
+    let needs = data.min_disks().max(metadata.min_disks());
     let with_room = pool.present().filter(|member| member.unallocated_bytes() >= chunk).count();
     if with_room >= needs {
         return None;
@@ -170,7 +173,9 @@ fn unallocated(ward: &Ward<'_>, pool: &ObservedBtrfs) -> Option<Finding> {
     let mend = if slack >= 2 * chunk {
         ward.braid("rebalance", &[])
     } else {
-        ward.braid("add", &[&ward.new_disk(0)])
+        // With fewer, the balance that spreads data over the new ones could not begin.
+        let disks = ward.new_disks(needs - with_room);
+        ward.braid("add", &disks.iter().map(String::as_str).collect::<Vec<_>>())
     };
     Some(ward.finding(Code::LowUnallocated, Severity::Attention, what, mend))
 }

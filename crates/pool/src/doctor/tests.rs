@@ -180,6 +180,13 @@ fn little_unallocated_is_mended_by_a_rebalance_or_by_a_disk() {
     let mend = only(Code::LowUnallocated, Severity::Attention, full(100 * GB));
     assert_eq!(mend, "braid pool rebalance data");
     let mend = only(Code::LowUnallocated, Severity::Attention, full(GB));
+    // One disk alone would have no room beside it for a second copy.
+    assert_eq!(mend, "braid pool add data NEW NEW");
+    let with_one = |case: &mut Case| {
+        full(GB)(case);
+        case.btrfs.members[0].allocated_bytes = 0;
+    };
+    let mend = only(Code::LowUnallocated, Severity::Attention, with_one);
     assert_eq!(mend, "braid pool add data NEW");
 }
 

@@ -210,9 +210,17 @@ fn only(disk: &Disk, contents: &[Content], left: &LeftBehind) -> bool {
     let is_ours =
         |content: &Content| content_uuid(content).is_some_and(|uuid| made.contains(&uuid));
     let carries_ours = disk.contents.iter().any(is_ours);
+    // Partitions of our own table hold what we put there, or what lay at that place before the table.
+    let in_our_table = |content: &Content| {
+        matches!(content, Content::OnPartition { .. })
+            && disk.contents.iter().any(|content| {
+                matches!(content, Content::PartitionTable { .. }) && is_ours(content)
+            })
+    };
     disk.contents.iter().all(|content| {
         contents.contains(content)
             || is_ours(content)
+            || in_our_table(content)
             || (in_use_allowed && carries_ours && content.is_in_use())
     })
 }

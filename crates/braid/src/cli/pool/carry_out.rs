@@ -31,6 +31,21 @@ pub struct Consent {
     pub place: Place,
 }
 
+/// Options of the commands that end what was interrupted: the plan was confirmed when it was begun.
+#[derive(Args)]
+pub struct Ending {
+    #[command(flatten)]
+    _json: JsonFlag,
+    /// Show what would be done, change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Nothing is asked; taken so that scripts can give it to every command
+    #[arg(long, short, hide = true)]
+    _yes: bool,
+    #[command(flatten)]
+    pub place: Place,
+}
+
 /// Where journals and the host's configuration are.
 #[derive(Args)]
 pub struct Place {

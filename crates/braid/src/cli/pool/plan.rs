@@ -66,6 +66,10 @@ fn note_on(disk: &Disk) -> Result<Option<String>, Failure> {
         let message = format!("{} has less than 100 MB, too little for a pool", disk.path);
         return Err(Failure::failed(message));
     }
+    // Who may not look may plan; `create` refuses.
+    if let Some(unseen) = disk.unseen() {
+        return Ok(Some(format!("{}: {unseen}", disk.path)));
+    }
     match disk.usability() {
         Usability::Free => Ok(None),
         Usability::AfterErase { why } => Ok(Some(format!(

@@ -1,36 +1,37 @@
-use super::carry_out::{Place, go_on};
+use super::carry_out::{Ending, go_on};
+use crate::cli::Global;
 use crate::cli::failure::{self, Failure};
-use crate::cli::{Global, JsonFlag};
-use braid_runner::journal::Log;
+use braid_runner::journal::{Log, Record, StepState};
 use clap::Args;
 use serde_json::json;
 
 #[derive(Args)]
 #[command(
-    after_help = "Example:\n  braid pool resume data\n\nWithout a name: lists what was interrupted."
+    after_help = "Examples:\n  braid pool resume\n  braid pool resume data --dry-run\n  braid pool resume data\n\nWithout a name: lists what was interrupted."
 )]
 pub struct Resume {
-    #[command(flatten)]
-    _json: JsonFlag,
     /// The pool's name
     name: Option<String>,
     #[command(flatten)]
-    place: Place,
+    ending: Ending,
 }
 
 impl Resume {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
         let Some(name) = &self.name else { return self.list(global) };
-        let mut journal = self.place.state().reopen(name)?;
+        let mut journal = self.ending.place.state().reopen(name)?;
+        if self.ending.dry_run {
+            return show(journal.record(), global);
+        }
         let title = journal.record().plan.title.clone();
         failure::tell(&format!("going on with: {title}"));
-        go_on(&mut journal, &self.place)?;
+        go_on(&mut journal, &self.ending.place)?;
         let value = json!({ "plan": journal.record().plan, "done": true });
         global.print(&value, || format!("done: {title}"))
     }
 
     fn list(&self, global: &Global) -> Result<(), Failure> {
-        let unfinished = self.place.state().unfinished()?;
+        let unfinished = self.ending.place.state().unfinished()?;
         let value: Vec<serde_json::Value> = unfinished
             .iter()
             .map(|(pool, record)| {
@@ -54,4 +55,17 @@ impl Resume {
             }
         })
     }
+}
+
+/// What is left of the plan; each step is looked at again before it is done.
+fn show(record: &Record, global: &Global) -> Result<(), Failure> {
+    let plan = &record.plan;
+    let is_left = |state: &StepState| !matches!(state, StepState::Done | StepState::Kept);
+    let left = plan.steps.iter().zip(&record.steps).filter(|(_, state)| is_left(state));
+    let left: Vec<_> = left.map(|(step, _)| step).collect();
+    let value = json!({ "plan": plan, "steps_left": left, "done": false });
+    global.print(&value, || {
+        let lines = left.iter().map(|step| format!("  {}\n       {}", step.says, step.action));
+        format!("{}\nstill to do:\n{}", plan.title, lines.collect::<Vec<_>>().join("\n"))
+    })
 }

@@ -1,7 +1,7 @@
 use super::place::{mounted, ready};
 use super::{Btrfs, balance, check_complete, check_idle, space};
 use crate::layout::Profile;
-use crate::observed::ObservedBtrfs;
+use crate::observed::{ObservedBtrfs, Purpose};
 use crate::planner::engine::{Draft, Engine, NewMember, Place};
 use crate::planner::{Refused, erase};
 use crate::step::{Action, Argv, Condition, Progress, Step, Undo};
@@ -15,12 +15,7 @@ pub(super) fn draft(
     check_idle(pool)?;
     check_complete(pool)?;
     let (data, metadata) = profiles_after(pool, disks.len());
-    let (mut free, mut sizes) = space::free_and_sizes(pool);
-    free.extend(disks.iter().map(|disk| disk.claim.size_bytes()));
-    sizes.extend(disks.iter().map(|disk| disk.claim.size_bytes()));
-    if data != Profile::Single {
-        space::check_chunk(data, &free, &sizes)?;
-    }
+    let room = if data == Profile::Single { Room::Enough } else { room(pool, data, &disks)? };
     let mounted = mounted(place)?;
     let at = mounted.at.as_str();
     let paths: Vec<&str> = disks.iter().map(|disk| disk.path.as_str()).collect();
@@ -31,6 +26,9 @@ pub(super) fn draft(
     };
     draft.steps.extend(mounted.steps);
     draft.steps.extend(erase::steps(&draft.claims));
+    if let Room::InDataChunks = room {
+        draft.steps.extend(balance::compact(pool, at, &[0, 25, 50, 75, 90]));
+    }
     draft.steps.extend(disks.iter().map(|disk| add(pool, at, disk)));
     if pool.meant_profiles().is_some_and(|now| now != (data, metadata)) {
         let undo = balance::convert_back(pool, at);
@@ -42,6 +40,44 @@ pub(super) fn draft(
         _ => draft.steps.push(balance::spread(&with_more(pool, disks.len()), at, data)),
     }
     Ok(draft)
+}
+
+/// Whether the balance can begin.
+enum Room {
+    /// Yes.
+    Enough,
+    /// Once half empty data chunks have given back what they hold.
+    InDataChunks,
+}
+
+/// A balance empties one chunk after the other, so the old disks, or enough new ones, must have room for one to begin.
+fn room(pool: &ObservedBtrfs, data: Profile, disks: &[NewMember]) -> Result<Room, Refused> {
+    let (mut free, sizes) = space::free_and_sizes(pool);
+    // Those that there are were made before the disks came.
+    let chunk = space::chunk_bytes(&sizes);
+    let lacking = space::lacking(data, &free, chunk);
+    free.extend(disks.iter().map(|disk| disk.claim.size_bytes()));
+    if space::lacking(data, &free, chunk) == 0 {
+        return Ok(Room::Enough);
+    }
+    let (total, used) = pool.space_of(Purpose::Data);
+    let slack = total.saturating_sub(used);
+    if slack >= space::GIVES_BACK_CHUNKS * chunk {
+        return Ok(Room::InDataChunks);
+    }
+    let bytes = braid_units::ByteSize::from_bytes;
+    Err(Refused::Impossible {
+        what: format!(
+            "the pool is too full to be spread over one more disk: a {} chunk needs {} unallocated on {} disks",
+            data.as_str(),
+            bytes(chunk),
+            data.min_disks()
+        ),
+        instead: format!(
+            "delete {} of files or snapshots and do the same again, or add {lacking} disks at a time",
+            bytes(space::GIVES_BACK_CHUNKS * chunk - slack)
+        ),
+    })
 }
 
 /// Adds one device; a smaller or larger one is as good.

@@ -92,7 +92,7 @@ pub(super) fn rebalance(place: &Place<'_, ObservedBtrfs>) -> Result<Draft, Refus
     let (free, sizes) = space::free_and_sizes(pool);
     let (total, used) = pool.space_of(Purpose::Data);
     // Moving anything takes one free chunk, unless whole chunks' worth of slack can be squeezed out first.
-    if total.saturating_sub(used) < 2 * space::chunk_bytes(&sizes) {
+    if total.saturating_sub(used) < space::GIVES_BACK_CHUNKS * space::chunk_bytes(&sizes) {
         space::check_chunk(data, &free, &sizes)?;
     }
     let mixed =

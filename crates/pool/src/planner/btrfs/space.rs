@@ -44,9 +44,9 @@ pub(super) fn check_chunk(
     sizes: &[u64],
 ) -> Result<(), Refused> {
     let chunk = chunk_bytes(sizes);
-    let with_room = unallocated.iter().filter(|free| **free >= chunk).count();
     let needs = profile.min_disks();
-    if with_room >= needs {
+    let with_room = needs - lacking(profile, unallocated, chunk);
+    if with_room == needs {
         return Ok(());
     }
     Err(Refused::Impossible {
@@ -59,6 +59,16 @@ pub(super) fn check_chunk(
             .to_owned(),
     })
 }
+
+/// On how many disks more a chunk of this profile would need so much unallocated.
+pub(in crate::planner) fn lacking(profile: Profile, unallocated: &[u64], chunk: u64) -> usize {
+    let with_room = unallocated.iter().filter(|free| **free >= chunk).count();
+    profile.min_disks().saturating_sub(with_room)
+}
+
+/// How many chunks' worth of free room data chunks must have before emptying some into others surely gives a whole one
+/// back.
+pub(in crate::planner) const GIVES_BACK_CHUNKS: u64 = 2;
 
 /// A chunk's part on one device: a gibibyte, or a tenth of a small filesystem.
 pub(super) fn chunk_bytes(sizes: &[u64]) -> u64 {

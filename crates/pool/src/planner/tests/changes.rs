@@ -55,8 +55,17 @@ fn a_balance_that_could_not_even_begin_is_refused_before() {
     let mut full = btrfs(Profile::Raid1, Profile::Raid1, "bc", 500 * GB, 400 * GB);
     full.members.iter_mut().for_each(|member| member.allocated_bytes = member.size_bytes);
     let refused = on_btrfs(full.clone(), &add(vec![disk('d', 500 * GB)])).unwrap_err();
-    assert!(refused.contains("unallocated on 2 disks, and 1"), "{refused}");
-    assert!(on_btrfs(full, &add(vec![disk('d', 500 * GB), disk('e', 500 * GB)])).is_ok());
+    assert!(refused.contains("unallocated on 2 disks; delete 1.07GB"), "{refused}");
+    assert!(refused.contains("or add 2 disks at a time"), "{refused}");
+    let two = commands(
+        &on_btrfs(full.clone(), &add(vec![disk('d', 500 * GB), disk('e', 500 * GB)])).unwrap(),
+    );
+    assert!(two[0].contains("device add") && two.len() == 3, "{two:?}");
+    // What half empty chunks hold is enough to begin with.
+    full.space[0].total_bytes += 1 << 30;
+    let compacted = commands(&on_btrfs(full, &add(vec![disk('d', 500 * GB)])).unwrap());
+    assert_eq!(compacted[0], "btrfs balance start -dusage=0 /srv/data");
+    assert!(compacted[5].contains("device add") && compacted.len() == 7, "{compacted:?}");
 }
 
 #[test]
