@@ -1,6 +1,7 @@
 //! What is mounted, and what is swapped to.
 
 use crate::host_root::HostRoot;
+use braid_pool::fstab::decoded;
 use braid_pool::observed::Mount;
 use std::path::{Path, PathBuf};
 
@@ -77,7 +78,7 @@ impl Mounted {
 /// Nodes that are swapped to, of `/proc/swaps`.
 pub fn active_swaps(host: &HostRoot) -> Vec<String> {
     let text = host.text("proc/swaps").unwrap_or_default();
-    text.lines().skip(1).filter_map(|line| line.split_whitespace().next()).map(unescape).collect()
+    text.lines().skip(1).filter_map(|line| line.split_whitespace().next()).map(decoded).collect()
 }
 
 fn parse(text: &str) -> Vec<Mounted> {
@@ -95,41 +96,20 @@ fn parse_line(line: &str) -> Option<Mounted> {
     let of_filesystem = filesystem.next().unwrap_or_default();
     let mut options: Vec<String> = Vec::new();
     for option in mount_options.split(',').chain(of_filesystem.split(',')) {
-        let option = unescape(option);
+        let option = decoded(option);
         if !option.is_empty() && !options.contains(&option) {
             options.push(option);
         }
     }
     Some(Mounted {
         number: (major.parse().ok()?, minor.parse().ok()?),
-        root: unescape(root),
-        at: unescape(at),
+        root: decoded(root),
+        at: decoded(at),
         kind: kind.to_owned(),
-        source: unescape(source),
+        source: decoded(source),
         options,
         reach: PathBuf::new(),
     })
-}
-
-/// The kernel writes space, tab, newline and backslash as three octal digits.
-fn unescape(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&first, behind)) = rest.split_first() {
-        let digits = behind.get(..3).filter(|_| first == b'\\');
-        let value = digits.and_then(|d| u8::from_str_radix(std::str::from_utf8(d).ok()?, 8).ok());
-        match value {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = &behind[3..];
-            }
-            None => {
-                bytes.push(first);
-                rest = behind;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 #[cfg(test)]
@@ -149,12 +129,6 @@ mod tests {
         assert_eq!(model.subvolume.as_deref(), Some("/@home"));
         assert!(model.has("degraded") && model.has("nodatacow") && model.has("relatime"));
         assert_eq!(model.options.iter().filter(|option| *option == "rw").count(), 1);
-    }
-
-    #[test]
-    fn broken_escapes_stay_as_they_are() {
-        assert_eq!(unescape("a\\04"), "a\\04");
-        assert_eq!(unescape("a\\999b\\134"), "a\\999b\\");
     }
 
     #[test]

@@ -7,6 +7,7 @@ pub mod disk;
 pub mod doctor;
 #[cfg(test)]
 mod fixture;
+pub mod fstab;
 pub mod growth;
 pub mod layout;
 pub mod observed;

@@ -1,4 +1,5 @@
 use super::{Code, Finding, Severity, Ward, describe_errors};
+use crate::fstab;
 use crate::layout::{Layout, Profile};
 use crate::observed::{BtrfsMember, ExclusiveOperation, ObservedBtrfs, Purpose};
 use crate::step::quoted;
@@ -104,7 +105,7 @@ fn errors(ward: &Ward<'_>, pool: &ObservedBtrfs, findings: &mut Vec<Finding>) {
             member.devid
         );
         let mount = match (crate::planner::fstab_place(ward.host, pool.uuid), &member.path) {
-            (Some(at), _) => format!("mount {}", quoted(at)),
+            (Some(at), _) => format!("mount {}", quoted(&at)),
             (None, Some(path)) => format!("mount {} /mnt", quoted(path)),
             (None, None) => continue,
         };
@@ -246,8 +247,9 @@ fn mounts(ward: &Ward<'_>, pool: &ObservedBtrfs, findings: &mut Vec<Finding>) {
             let mend = format!("umount {at} && mount {at}");
             findings.push(ward.finding(Code::DegradedOption, Severity::Attention, what, mend));
         }
-        let meant = fstab_options(&ward.host.fstab, &mount.at);
-        if mount.has("ro") && meant.is_some_and(|options| !options.split(',').any(|o| o == "ro")) {
+        let meant = fstab::entries(&ward.host.fstab).find(|entry| entry.at == mount.at);
+        let Some(meant) = meant else { continue };
+        if mount.has("ro") && !meant.has("ro") {
             let what = format!(
                 "{} is read-only though fstab says otherwise: btrfs stopped at an error",
                 mount.at
@@ -259,25 +261,20 @@ fn mounts(ward: &Ward<'_>, pool: &ObservedBtrfs, findings: &mut Vec<Finding>) {
                 "journalctl -k --grep BTRFS",
             ));
         }
-        if meant.is_some_and(|options| options.split(',').any(|o| o == "degraded")) {
+        if meant.has("degraded") {
             let what = "fstab mounts it with degraded always: a disk that comes late at boot then misses writes";
-            let mend = format!(
-                "sed -i '\\|[[:space:]]{}[[:space:]]|s/,degraded\\|degraded,//' /etc/fstab",
-                mount.at
+            let script = format!(
+                r"\|[[:space:]]{}[[:space:]]|s/,degraded\|degraded,//",
+                as_sed_pattern(meant.at_as_written)
             );
+            let mend = format!("sed -i {} /etc/fstab", quoted(&script));
             findings.push(ward.finding(Code::DegradedOption, Severity::Danger, what, mend));
         }
     }
 }
 
-fn fstab_options<'a>(fstab: &'a str, at: &str) -> Option<&'a str> {
-    fstab.lines().find_map(|line| {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        match words.as_slice() {
-            [what, place, _, options, ..] if !what.starts_with('#') && *place == at => {
-                Some(*options)
-            }
-            _ => None,
-        }
-    })
+/// Means just this text in a basic regular expression between `|`.
+fn as_sed_pattern(text: &str) -> String {
+    let is_special = |c: char| r"\.*[]^$|".contains(c);
+    text.chars().flat_map(|c| is_special(c).then_some('\\').into_iter().chain([c])).collect()
 }

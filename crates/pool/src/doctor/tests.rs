@@ -218,8 +218,21 @@ fn habits_that_hurt() {
     only(Code::DegradedOption, Severity::Danger, |case| {
         case.host.fstab = "UUID=x /srv/data btrfs noatime,degraded 0 0".into();
     });
+    let mend = only(Code::DegradedOption, Severity::Danger, |case| {
+        case.host.fstab = r"UUID=x /srv/my\040data.1 btrfs noatime,degraded 0 0".into();
+        case.btrfs.mounts[0].at = "/srv/my data.1".into();
+    });
+    assert_eq!(
+        mend,
+        r"sed -i '\|[[:space:]]/srv/my\\040data\.1[[:space:]]|s/,degraded\|degraded,//' /etc/fstab"
+    );
     only(Code::ReadOnly, Severity::Danger, |case| {
         case.host.fstab = "UUID=x /srv/data btrfs noatime 0 0".into();
+        case.btrfs.mounts[0].options = vec!["ro".into()];
+    });
+    only(Code::ReadOnly, Severity::Danger, |case| {
+        case.host.fstab = r"UUID=x /srv/my\040data btrfs noatime 0 0".into();
+        case.btrfs.mounts[0].at = "/srv/my data".into();
         case.btrfs.mounts[0].options = vec!["ro".into()];
     });
     only(Code::Paused, Severity::Attention, |case| {

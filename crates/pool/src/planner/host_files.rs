@@ -1,6 +1,7 @@
 //! fstab, mdadm.conf, initramfs, mount points: what makes a pool come up again after a reboot.
 
 use super::Refused;
+use crate::fstab;
 use crate::observed::ObservedHost;
 use crate::step::{Action, Argv, Condition, Step, Undo};
 use crate::uuid::Uuid;
@@ -13,49 +14,38 @@ const OPTIONS: &str = "noatime,nofail";
 
 /// Nothing else is to be mounted at `at`.
 pub(super) fn check_mount_point_free(host: &ObservedHost, at: &str) -> Result<(), Refused> {
-    let taken =
-        host.fstab.lines().position(|line| fields(line).is_some_and(|(_, place)| place == at));
-    match taken {
-        Some(index) => Err(Refused::MountPointTaken { at: at.to_owned(), line: index + 1 }),
+    match fstab::entries(&host.fstab).find(|entry| entry.at == at) {
+        Some(taken) => Err(Refused::MountPointTaken { at: at.to_owned(), line: taken.line }),
         None => Ok(()),
     }
 }
 
 /// Where fstab mounts the filesystem of this UUID.
-pub fn fstab_place(host: &ObservedHost, uuid: Uuid) -> Option<&str> {
-    host.fstab.lines().filter_map(fields).find_map(|(what, at)| is_uuid(what, uuid).then_some(at))
+pub fn fstab_place(host: &ObservedHost, uuid: Uuid) -> Option<String> {
+    fstab::entries(&host.fstab).find(|entry| is_uuid(&entry.what, uuid)).map(|entry| entry.at)
 }
 
 /// Where and how fstab mounts a filesystem at boot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BootMount<'a> {
-    /// The mount point as the file has it: a blank is `\040` (fstab(5)).
-    pub at: &'a str,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BootMount {
+    /// The mount point.
+    pub at: String,
     /// Its options, between commas.
-    pub options: &'a str,
+    pub options: String,
 }
 
 /// How fstab mounts the filesystem of this UUID at boot; nothing if it does not, or only when told to (`noauto`).
-pub fn boot_mount(host: &ObservedHost, uuid: Uuid) -> Option<BootMount<'_>> {
-    host.fstab.lines().find_map(|line| {
-        let (what, at) = fields(line).filter(|(_, at)| at.starts_with('/'))?;
-        // fstab(5): what, where, kind, options.
-        let options = line.split_whitespace().nth(3).unwrap_or("defaults");
-        let is_mounted = !options.split(',').any(|option| option == "noauto");
-        (is_uuid(what, uuid) && is_mounted).then_some(BootMount { at, options })
-    })
+pub fn boot_mount(host: &ObservedHost, uuid: Uuid) -> Option<BootMount> {
+    let is_meant = |entry: &fstab::Entry| {
+        is_uuid(&entry.what, uuid) && entry.at.starts_with('/') && !entry.has("noauto")
+    };
+    let found = fstab::entries(&host.fstab).find(is_meant);
+    found.map(|fstab::Entry { at, options, .. }| BootMount { at, options })
 }
 
 fn is_uuid(what: &str, uuid: Uuid) -> bool {
     what.strip_prefix("UUID=")
         .is_some_and(|text| text.trim_matches('"').eq_ignore_ascii_case(&uuid.to_string()))
-}
-
-/// What and where of a line, unless it is a comment.
-fn fields(line: &str) -> Option<(&str, &str)> {
-    let mut words = line.split_whitespace();
-    let what = words.next().filter(|what| !what.starts_with('#'))?;
-    Some((what, words.next()?))
 }
 
 /// A line in fstab, by UUID.
@@ -166,10 +156,10 @@ mod tests {
                 "# UUID={uuid} /no ext4 rw\nUUID=other /other ext4 rw\nUUID={uuid} {rest}\n"
             );
             let host = ObservedHost { fstab, ..ObservedHost::default() };
-            boot_mount(&host, uuid).map(|found| (found.at.to_owned(), found.options.to_owned()))
+            boot_mount(&host, uuid).map(|found| (found.at, found.options))
         };
         let found = |at: &str, options: &str| Some((at.to_owned(), options.to_owned()));
-        assert_eq!(boot("/srv/a\\040b ext4 ro,noexec 0 2"), found("/srv/a\\040b", "ro,noexec"));
+        assert_eq!(boot("/srv/a\\040b ext4 ro,noexec 0 2"), found("/srv/a b", "ro,noexec"));
         assert_eq!(boot("/srv/data ext4"), found("/srv/data", "defaults"));
         assert_eq!(boot("/srv/data ext4 noatime,noauto 0 2"), None);
         assert_eq!(boot("none swap sw 0 0"), None);

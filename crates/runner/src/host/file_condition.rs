@@ -3,6 +3,7 @@
 use super::probe::observe_host;
 use super::{ConfigRoot, file};
 use crate::system::{SystemError, Verdict};
+use braid_pool::fstab::decoded;
 use braid_pool::step::Condition;
 use std::path::Path;
 
@@ -39,7 +40,7 @@ pub fn check(config: &ConfigRoot, condition: &Condition) -> Result<Option<Verdic
 pub fn is_mount_point(at: &str) -> Result<bool, SystemError> {
     let table = read(Path::new("/proc/self/mountinfo"))?;
     // The fifth field.
-    Ok(table.lines().filter_map(|line| line.split(' ').nth(4)).any(|field| unescaped(field) == at))
+    Ok(table.lines().filter_map(|line| line.split(' ').nth(4)).any(|field| decoded(field) == at))
 }
 
 fn read(path: &Path) -> Result<String, SystemError> {
@@ -49,35 +50,9 @@ fn read(path: &Path) -> Result<String, SystemError> {
     }
 }
 
-/// A path of a table of mounts or of fstab: blanks and backslashes in it are octal numbers (proc(5), fstab(5)).
-pub fn unescaped(field: &str) -> String {
-    let mut bytes = Vec::with_capacity(field.len());
-    let mut rest = field.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        let octal = |digits: &[u8]| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok();
-        match (first, after.get(..3).and_then(octal)) {
-            (b'\\', Some(byte)) => {
-                bytes.push(byte);
-                rest = &after[3..];
-            }
-            _ => {
-                bytes.push(*first);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn blanks_in_mount_points_are_understood() {
-        assert_eq!(unescaped(r"/mnt/my\040disk\134x"), r"/mnt/my disk\x");
-        assert_eq!(unescaped(r"/mnt/\04"), r"/mnt/\04");
-    }
 
     #[test]
     fn the_root_is_a_mount_point_and_a_folder_is_not() {

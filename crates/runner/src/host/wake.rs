@@ -3,7 +3,7 @@
 use super::{Host, file_condition, probe};
 use crate::system::{SystemError, Waking};
 use braid_pool::observed::{ObservedMd, ObservedPool};
-use braid_pool::planner;
+use braid_pool::planner::{self, BootMount};
 use braid_pool::step::{Argv, Condition, Plan};
 use braid_pool::uuid::Uuid;
 use std::path::Path;
@@ -71,9 +71,9 @@ fn mount_as_at_boot(host: &mut Host, arrays: &[Uuid]) -> Result<(), SystemError>
         let Some(on) = md.carries.as_ref().filter(|on| on.mounts.is_empty()) else { continue };
         let (Some(device), Some(uuid)) = (md.path(), on.uuid) else { continue };
         let Some(boot) = planner::boot_mount(&configured, uuid) else { continue };
-        let at = file_condition::unescaped(boot.at);
+        let BootMount { at, options } = boot;
         if !file_condition::is_mount_point(&at)? {
-            let argv = Argv::new("mount", ["-t", &on.kind, "-o", boot.options, &device, &at]);
+            let argv = Argv::new("mount", ["-t", &on.kind, "-o", &options, &device, &at]);
             attempt(host, &argv)?;
         }
     }

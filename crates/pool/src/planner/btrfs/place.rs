@@ -23,7 +23,8 @@ pub(super) fn mounted(place: &Place<'_, ObservedBtrfs>) -> Result<Mounted, Refus
             instead: format!("look why (`dmesg`), then `mount -o remount,rw {at}`"),
         });
     }
-    let at = place.mount_at.or_else(|| host_files::fstab_place(place.host, pool.uuid));
+    let said = place.mount_at.map(str::to_owned);
+    let at = said.or_else(|| host_files::fstab_place(place.host, pool.uuid));
     let at = at.ok_or_else(|| Refused::NotMounted { pool: Btrfs::name(pool) })?;
     let paths: Vec<&str> = pool.present().filter_map(|member| member.path.as_deref()).collect();
     let Some((first, others)) = paths.split_first() else {
@@ -34,10 +35,10 @@ pub(super) fn mounted(place: &Place<'_, ObservedBtrfs>) -> Result<Mounted, Refus
         options.push("degraded".to_owned());
     }
     let steps = vec![
-        host_files::mount_point(at),
-        host_files::mount(first, "btrfs", &options, pool.uuid, at),
+        host_files::mount_point(&at),
+        host_files::mount(first, "btrfs", &options, pool.uuid, &at),
     ];
-    Ok(Mounted { at: at.to_owned(), steps })
+    Ok(Mounted { at, steps })
 }
 
 /// What must hold before any long operation.

@@ -83,12 +83,13 @@ pub(super) fn grow(place: &Place<'_, ObservedMd>, device: &str) -> Result<Vec<St
     let at = match on.mounts.first() {
         Some(mount) => mount.at.clone(),
         None => {
-            let place = place.mount_at.or_else(|| host_files::fstab_place(place.host, uuid));
+            let said = place.mount_at.map(str::to_owned);
+            let place = said.or_else(|| host_files::fstab_place(place.host, uuid));
             let at =
                 place.ok_or_else(|| Refused::NotMounted { pool: pool.short_name().to_owned() })?;
-            steps.push(host_files::mount_point(at));
-            steps.push(host_files::mount(device, &on.kind, &[], uuid, at));
-            at.to_owned()
+            steps.push(host_files::mount_point(&at));
+            steps.push(host_files::mount(device, &on.kind, &[], uuid, &at));
+            at
         }
     };
     let argv = match on.kind.as_str() {

@@ -102,6 +102,9 @@ fn a_dead_btrfs_disk_is_replaced_by_number_and_leftover_single_chunks_converted(
     let by = replace("missing", disk('d', 600 * GB));
     let done = commands(&change(&unmounted, &by, None, &host).unwrap());
     assert_eq!(done[1], "mount -t btrfs -o noatime,degraded /dev/sdb /srv/data");
+    host.fstab = format!("UUID={} /srv/my\\040data btrfs noatime 0 0\n", pool.uuid);
+    let done = commands(&change(&unmounted, &by, None, &host).unwrap());
+    assert_eq!(done[1], "mount -t btrfs -o noatime,degraded /dev/sdb '/srv/my data'");
     assert!(plan(&unmounted, &by).unwrap_err().contains("--mount"));
 }
 
