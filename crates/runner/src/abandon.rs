@@ -4,7 +4,8 @@ use crate::journal::{Event, Log, StepState};
 use crate::run::{Happening, RunError, unmet, wake};
 use crate::system::{LeftBehind, System, Waking};
 use crate::undo::{claims, made_by, undo};
-use braid_pool::step::{Step, Undo};
+use braid_pool::step::{Condition, Plan, Step, Undo};
+use braid_pool::uuid::Uuid;
 
 /// A step that was done and stays.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -30,7 +31,9 @@ pub fn abandon(
     let mut remains: Vec<Remains> = Vec::new();
     for (index, step) in plan.steps.iter().enumerate().rev() {
         let state = log.record().steps[index];
-        if matches!(state, StepState::Untouched | StepState::Kept | StepState::Undone) {
+        if matches!(state, StepState::Kept | StepState::Undone)
+            || state == StepState::Untouched && !mounted_by_boot(system, &plan, step)?
+        {
             continue;
         }
         let cancelled = cancelled(system, step, state)?;
@@ -54,6 +57,18 @@ pub fn abandon(
     log.write(Event::Abandoned)?;
     remains.reverse();
     Ok(remains)
+}
+
+/// Whether the step, which was never begun, would mount what this plan made, and that is mounted: then a boot did it, by
+/// the line that is in fstab already, and what is to be taken away would be in use.
+fn mounted_by_boot(system: &mut dyn System, plan: &Plan, step: &Step) -> Result<bool, RunError> {
+    let mounts = |conditions: &[Condition], of: Uuid| {
+        conditions.iter().any(|each| matches!(each, Condition::Mounted { uuid, .. } if *uuid == of))
+    };
+    let was_there = |uuid: &Uuid| plan.steps.iter().any(|step| mounts(&step.before, *uuid));
+    let mut made = plan.steps.iter().flat_map(made_by).filter(|uuid| !was_there(uuid));
+    Ok(made.any(|uuid| mounts(&step.after, uuid))
+        && unmet(system, step, &step.after, &LeftBehind::Nothing)?.is_none())
 }
 
 /// Whether the kernel was still at the step and could be stopped: then it is as good as undone,

@@ -72,6 +72,20 @@ fn after_a_reboot_it_is_mounted_again_before_it_goes_on() {
 }
 
 #[test]
+fn what_a_boot_mounted_by_the_new_line_in_fstab_is_abandoned_too() {
+    in_private_mounts("what_a_boot_mounted_by_the_new_line_in_fstab_is_abandoned_too", || {
+        let ground = Ground::new(&MIB);
+        let plan = ground.create_plan("btrfs-raid1", &[0, 1]).unwrap();
+        let before_the_last = plan.steps.len() as u32 - 1;
+        assert!(ground.run_killed(&plan, Death::AtMoment(4 * before_the_last)));
+        assert!(ground.fstab().contains("UUID=") && !ground.is_mounted());
+        sh(&format!("mount {} {}", ground.disks[0].path(), ground.mount_point().display()));
+        assert_eq!(ground.abandon().unwrap(), []);
+        ground.assert_untouched("a boot mounted it");
+    });
+}
+
+#[test]
 fn half_of_a_filesystem_is_cleared_away() {
     in_private_mounts("half_of_a_filesystem_is_cleared_away", || {
         let ground = Ground::new(&MIB);
