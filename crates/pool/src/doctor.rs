@@ -8,6 +8,7 @@ mod md;
 use crate::disk::{Disk, Usability};
 use crate::observed::{BtrfsErrors, ObservedHost, ObservedPool};
 use crate::step::quoted;
+use braid_units::ByteSize;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -79,6 +80,8 @@ pub enum Code {
     DegradedOption,
     /// A change of a pool was interrupted.
     Interrupted,
+    /// A replication was interrupted.
+    UnfinishedReplication,
     /// An operation is paused.
     Paused,
     /// Mounted read-only although not asked for.
@@ -133,6 +136,70 @@ impl Interrupted<'_> {
             mend: format!("braid pool {verb} {}", quoted(pool)),
         }
     }
+}
+
+/// A replication that was begun and is neither done nor being done.
+#[derive(Clone, Copy, Debug)]
+pub struct UnfinishedReplication<'a> {
+    /// The pool here that it is from or to.
+    pub pool: Option<&'a str>,
+    /// From where, as it was ordered.
+    pub from: &'a str,
+    /// To where.
+    pub to: &'a str,
+    /// What follows `braid pool replicate` when it is ordered again.
+    pub words: &'a [String],
+    /// The other computer on which it was ordered; none for this one.
+    pub ordered_on: Option<&'a str>,
+    /// What has come of a snapshot that isn't complete, if it comes to this computer.
+    pub half: Option<HalfReceived<'a>>,
+}
+
+/// A part of a snapshot's stream.
+#[derive(Clone, Copy, Debug)]
+pub struct HalfReceived<'a> {
+    /// The snapshot's name.
+    pub name: &'a str,
+    /// The folder that it comes to.
+    pub folder: &'a str,
+    /// From which byte of the stream it can go on.
+    pub bytes: u64,
+}
+
+impl UnfinishedReplication<'_> {
+    /// What is wrong with that.
+    pub fn finding(&self) -> Finding {
+        let UnfinishedReplication { pool, from, to, words, ordered_on, half } = self;
+        let mut what = format!("a replication from {from} to {to}");
+        if let Some(host) = ordered_on {
+            what += &format!(", ordered on {},", plain(host));
+        }
+        what += " was interrupted";
+        what += &match half {
+            None => "; every replica that has its name is complete".to_owned(),
+            Some(HalfReceived { name, folder, bytes: 0 }) => {
+                format!("; of {name} nothing has come to {folder} that could be used")
+            }
+            Some(HalfReceived { name, folder, bytes }) => format!(
+                "; of {name} {} are in {folder}, and it goes on from there",
+                ByteSize::from_bytes(*bytes)
+            ),
+        };
+        let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
+        let there = ordered_on.map_or_else(String::new, |host| format!("  # on {}", plain(host)));
+        Finding {
+            code: Code::UnfinishedReplication,
+            severity: Severity::Attention,
+            pool: pool.map(str::to_owned),
+            what,
+            mend: format!("braid pool replicate {}{there}", words.join(" ")),
+        }
+    }
+}
+
+/// Another computer's name for itself, in which anything could be.
+fn plain(host: &str) -> String {
+    host.chars().filter(|c| c.is_ascii_alphanumeric() || "-._".contains(*c)).collect()
 }
 
 /// What the doctor goes by.

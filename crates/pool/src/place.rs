@@ -132,13 +132,21 @@ fn check_host(host: &str) -> Result<(), &'static str> {
     }
 }
 
+/// An address with colons is told from what follows by its brackets.
+fn bracketed(host: &str) -> String {
+    let (user, bare) = host.split_at(host.rfind('@').map_or(0, |at| at + 1));
+    if bare.contains(':') { format!("{user}[{bare}]") } else { host.to_owned() }
+}
+
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Place::Local(path) => write!(f, "{}", path.display()),
-            Place::Shell { host, port: None, path } => write!(f, "{host}:{}", path.display()),
+            Place::Shell { host, port: None, path } => {
+                write!(f, "{}:{}", bracketed(host), path.display())
+            }
             Place::Shell { host, port: Some(port), path } => {
-                write!(f, "ssh://{host}:{port}{}", path.display())
+                write!(f, "ssh://{}:{port}{}", bracketed(host), path.display())
             }
             Place::Listener { address, path } => write!(f, "tcp://{address}/{}", path.display()),
         }
@@ -169,7 +177,8 @@ mod tests {
                 Place::Listener { address: "10.9.0.1:7000".to_owned(), path: "a".into() },
             ),
         ] {
-            assert_eq!(text.parse(), Ok(place), "{text}");
+            assert_eq!(text.parse().as_ref(), Ok(&place), "{text}");
+            assert_eq!(place.to_string().parse(), Ok(place), "{text}");
         }
     }
 

@@ -6,13 +6,15 @@ use crate::clone;
 use crate::error::Error;
 use crate::exact_path::ExactPath;
 use crate::manifest::{self, Manifest};
+use crate::register::{Begun, Order, Register};
 use crate::sink;
 use crate::source::{self, Manner, Watch};
 use crate::wire::{Frame, LONGEST, Link, Message, Open, PROTOCOL, Selection, Work, unexpected};
 use braid_pool::uuid::Uuid;
 use braid_units::Rate;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicU64;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Whoever connects says at once what is wanted.
@@ -31,13 +33,13 @@ pub enum Allowed {
     System(PathBuf),
 }
 
-/// Does what the other end asks for.
+/// Does what the other end asks for; a replication is in `register` meanwhile.
 ///
 /// # Errors
 /// It asks for nothing that can be done, or that failed. It was told, too.
-pub fn serve(mut link: Link, allowed: &Allowed) -> Result<(), Error> {
-    let work = match link.hear(PATIENCE)? {
-        Message::Open(Open { protocol: PROTOCOL, work }) => work,
+pub fn serve(mut link: Link, allowed: &Allowed, register: &Register) -> Result<(), Error> {
+    let (work, order) = match link.hear(PATIENCE)? {
+        Message::Open(Open { protocol: PROTOCOL, work, order }) => (work, order),
         Message::Open(Open { protocol, .. }) => {
             let error = Error::Refused(format!(
                 "one end speaks version {protocol} of the protocol, the other {PROTOCOL}: \
@@ -52,7 +54,12 @@ pub fn serve(mut link: Link, allowed: &Allowed) -> Result<(), Error> {
             refuse(&mut link, allowed.refusal())
         }
         Work::Sink { folder } => match allowed.place(&folder) {
-            Ok(folder) => sink::serve(&mut link, &folder, &Watch::default()).map(drop),
+            Ok(folder) => {
+                let begun = Begun::receives(order, &folder);
+                remembered(register, begun, |watch| {
+                    sink::serve(&mut link, &folder, watch).map(drop)
+                })
+            }
             Err(error) => refuse(&mut link, error),
         },
         Work::Source { .. } if matches!(allowed, Allowed::Into(_) | Allowed::System(_)) => {
@@ -60,10 +67,13 @@ pub fn serve(mut link: Link, allowed: &Allowed) -> Result<(), Error> {
         }
         Work::Source { selection, limit } => match allowed.place(&selection.path) {
             Ok(path) => {
+                let begun = Begun::sends(order, &path);
                 let selection = Selection { path: path.into(), ..selection };
                 let limit = limit.map(Rate::from_bytes_per_sec);
-                let manner = Manner { limit, ..Manner::default() };
-                source::serve(link, &selection, &manner).map(drop)
+                remembered(register, begun, |watch| {
+                    let manner = Manner { limit, watch: Arc::clone(watch), ..Manner::default() };
+                    source::serve(link, &selection, &manner).map(drop)
+                })
             }
             Err(error) => refuse(&mut link, error),
         },
@@ -80,6 +90,38 @@ pub fn serve(mut link: Link, allowed: &Allowed) -> Result<(), Error> {
             Ok(folder) => tell_stored(&mut link, &folder, read.as_deref()),
             Err(error) => refuse(&mut link, error),
         },
+    }
+}
+
+/// Does the work with an entry in the register, if somebody said who wants it.
+fn remembered(
+    register: &Register,
+    begun: Option<Begun>,
+    work: impl FnOnce(&Arc<Watch>) -> Result<(), Error>,
+) -> Result<(), Error> {
+    // To remember it serves only to tell of it.
+    let entry = begun.and_then(|begun| register.begin(&begun).ok());
+    let watch = Arc::new(Watch::default());
+    let outcome = work(&watch);
+    let Some(entry) = entry else { return outcome };
+    match outcome {
+        Ok(()) => entry.end(),
+        Err(error) => {
+            let _ = entry.stop(watch.moved.load(Ordering::Relaxed) > 0);
+            Err(error)
+        }
+    }
+}
+
+impl Begun {
+    fn receives(order: Option<Order>, folder: &Path) -> Option<Begun> {
+        let receives = Some(ExactPath::from(folder));
+        order.map(|order| Begun { order, elsewhere: true, sends: None, receives })
+    }
+
+    fn sends(order: Option<Order>, folder: &Path) -> Option<Begun> {
+        let sends = Some(ExactPath::from(folder));
+        order.map(|order| Begun { order, elsewhere: true, sends, receives: None })
     }
 }
 

@@ -9,7 +9,7 @@ mod storing;
 
 pub use check::StoredNow;
 pub(crate) use check::{compare, look};
-pub(crate) use storing::{abandon, receive_all};
+pub(crate) use storing::{abandon, half_received, receive_all};
 
 use crate::error::Error;
 use crate::exact_path::ExactPath;

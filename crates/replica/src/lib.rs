@@ -9,6 +9,7 @@ pub mod exact_path;
 mod files;
 pub mod listener;
 pub mod manifest;
+pub mod register;
 pub mod replicate;
 pub mod restore;
 pub mod retain;

@@ -4,6 +4,7 @@
 
 use crate::agent::{self, Allowed};
 use crate::error::Error;
+use crate::register::Register;
 use crate::wire::Link;
 use socket2::{Domain, Socket, Type};
 use std::ffi::CStr;
@@ -85,7 +86,7 @@ const CALLER: u8 = 2;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Does what is `allowed` for whoever calls at `address` and knows the key, one
-/// caller a thread; ends only with an error.
+/// caller a thread, with replications in `register` meanwhile; ends only with an error.
 ///
 /// Only calls that come in by the device which has the address are heard, so one
 /// in the tunnel can't be reached from outside. While no device has it (the
@@ -97,6 +98,7 @@ pub fn serve(
     address: SocketAddr,
     allowed: &Allowed,
     key: &Key,
+    register: &Register,
     told: impl Fn(&str) + Send + Sync,
 ) -> Result<(), Error> {
     if address.ip().is_unspecified() {
@@ -128,16 +130,23 @@ pub fn serve(
             told(&format!("listening on {address} ({})", device.name));
             while Device::with(address.ip())?.as_ref() == Some(&device) {
                 let Some(caller) = next_caller(&socket)? else { continue };
-                scope.spawn(move || attend(caller, allowed, key, told));
+                scope.spawn(move || attend(caller, allowed, key, register, told));
             }
         }
     })
 }
 
-fn attend(socket: TcpStream, allowed: &Allowed, key: &Key, told: &(impl Fn(&str) + Sync)) {
+fn attend(
+    socket: TcpStream,
+    allowed: &Allowed,
+    key: &Key,
+    register: &Register,
+    told: &(impl Fn(&str) + Sync),
+) {
     let caller = socket.peer_addr().map_or_else(|e| e.to_string(), |a| a.to_string());
     notice_death(socket.as_raw_fd());
-    match shake_hands(socket, LISTENER, key).and_then(|link| agent::serve(link, allowed)) {
+    match shake_hands(socket, LISTENER, key).and_then(|link| agent::serve(link, allowed, register))
+    {
         Ok(()) => told(&format!("{caller}: done")),
         Err(error) => told(&format!("{caller}: {error}")),
     }

@@ -8,6 +8,7 @@ pub use connect::{Connected, Connector};
 
 use crate::error::Error;
 use crate::exact_path::ExactPath;
+use crate::register::{Begun, Entry, Order, Register};
 use crate::sink;
 use crate::source::{self, Manner, Report, Watch};
 use crate::wire::{Link, Message, Open, PROTOCOL, Selection, Work};
@@ -31,6 +32,10 @@ pub struct Replication {
     pub connector: Connector,
     /// Rate limit, and who watches.
     pub manner: Manner,
+    /// As which order the other end remembers it.
+    pub order: Order,
+    /// Where this end does.
+    pub register: Register,
 }
 
 /// How a replication went.
@@ -53,14 +58,40 @@ impl Replication {
     /// Both ends are remote; as of [`source::serve`] and [`sink::serve`].
     pub fn run(&self, mut broke: impl FnMut(&Error, Duration)) -> Result<Outcome, Error> {
         let watch = &self.manner.watch;
-        let (mut report, reconnects) =
-            while_it_gets_on(self.retries, watch, &mut broke, || self.once())?;
+        // Where it can't be remembered it is done all the same: the entry serves only to tell of it.
+        let entry = self.register.begin(&self.begun()).ok();
+        let outcome = while_it_gets_on(self.retries, watch, &mut broke, || self.once());
+        let (mut report, reconnects) = match outcome {
+            Ok(done) => {
+                entry.map_or(Ok(()), Entry::end)?;
+                done
+            }
+            Err(error) => {
+                let something = watch.moved.load(Ordering::Relaxed) > 0;
+                // What is told is why it failed.
+                let _ = entry.map(|entry| entry.stop(something));
+                return Err(error);
+            }
+        };
         let completed = watch.sent();
         if !completed.is_empty() {
             // Some in tries whose connection broke later.
             report.snapshots = completed;
         }
         Ok(Outcome { report, reconnects })
+    }
+
+    fn begun(&self) -> Begun {
+        let here = |place: &Place| match place {
+            Place::Local(path) => Some(ExactPath::from(path.as_path())),
+            _ => None,
+        };
+        Begun {
+            order: self.order.clone(),
+            elsewhere: false,
+            sends: here(&self.from),
+            receives: here(&self.to),
+        }
     }
 
     fn once(&self) -> Result<Report, Error> {
@@ -104,7 +135,11 @@ impl Replication {
 
     fn open(&self, place: &Place, work: Work) -> Result<Connected, Error> {
         let mut connected = self.connector.connect(place)?;
-        connected.link.say(Message::Open(Open { protocol: PROTOCOL, work }))?;
+        connected.link.say(Message::Open(Open {
+            protocol: PROTOCOL,
+            work,
+            order: Some(self.order.clone()),
+        }))?;
         Ok(connected)
     }
 }

@@ -14,6 +14,7 @@ mod receiving;
 use crate::archive;
 use crate::chain::{BLOCK, Chain};
 use crate::error::Error;
+use crate::exact_path::ExactPath;
 use crate::source::Watch;
 use crate::subvolume::{self, SendKind, Subvolume};
 use crate::wire::{Begin, Block, Frame, Inventory, Link, Message, Present, SILENCE, Unfinished};
@@ -35,7 +36,7 @@ const ACK_INSIDE: u64 = 64;
 #[derive(Debug, Default)]
 pub struct Received {
     /// The names of the replicas that were completed.
-    pub names: Vec<crate::exact_path::ExactPath>,
+    pub names: Vec<ExactPath>,
     /// What the source reported, as JSON.
     pub report: Option<String>,
 }
@@ -157,12 +158,40 @@ pub fn abandon(folder: &Path) -> Result<Option<Begin>, Error> {
     if !subvolume::is_btrfs(&subvolume::open_folder(folder)?) {
         return archive::abandon(folder);
     }
+    if !folder.join(journal::FOLDER).is_dir() {
+        return Ok(None);
+    }
     let room = Room::enter(folder)?;
     room.tidy()?;
     let Some(journal) = Journal::load(folder)? else { return Ok(None) };
     let begin = journal.begin.clone();
     room.clear(&journal)?;
     Ok(Some(begin))
+}
+
+/// What of a snapshot has come to a folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Half {
+    /// The snapshot's name.
+    pub name: ExactPath,
+    /// From which byte of its stream it can go on.
+    pub bytes: u64,
+}
+
+/// What is half received in a folder, which this only looks at.
+///
+/// # Errors
+/// The folder's journal can't be read.
+pub fn half_received(folder: &Path) -> Result<Option<Half>, Error> {
+    let Ok(opened) = subvolume::open_folder(folder) else { return Ok(None) };
+    if !subvolume::is_btrfs(&opened) {
+        return archive::half_received(folder);
+    }
+    let half = |journal: Journal| {
+        let bytes = receiving::reached(folder, &opened, &journal);
+        Half { name: journal.begin.name, bytes }
+    };
+    Ok(Journal::load(folder)?.map(half))
 }
 
 /// The stream that is unfinished in a folder, if there is one.

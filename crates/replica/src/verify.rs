@@ -158,7 +158,7 @@ fn ask(
 ) -> Result<(), Error> {
     let (mut link, guard) = connector.connect(place)?.split();
     let mut listen = || -> Result<(), Error> {
-        link.say(Message::Open(Open { protocol: PROTOCOL, work: work.clone() }))?;
+        link.say(Message::Open(Open { protocol: PROTOCOL, work: work.clone(), order: None }))?;
         loop {
             match link.hear(SILENCE)? {
                 Message::Bye => return Ok(()),

@@ -1,6 +1,7 @@
 //! Replication inside one computer, on real btrfs.
 
 use braid_loop_disks::{Btrfs, change, fill, in_private_mounts, run};
+use braid_replica::register::{Order, Register};
 use braid_replica::replicate::{Connector, Place, Replication};
 use braid_replica::source::Manner;
 use braid_replica::{manifest, subvolume};
@@ -20,6 +21,13 @@ fn replicate(from: &Path, to: &Path) -> Result<braid_replica::replicate::Outcome
         retries: 0,
         connector: Connector::default(),
         manner: Manner::default(),
+        order: Order {
+            host: String::new(),
+            from: from.display().to_string(),
+            to: to.display().to_string(),
+            words: vec![],
+        },
+        register: Register::new(to.parent().unwrap().join("register")),
     };
     replication.run(|_, _| {}).map_err(|error| error.to_string())
 }

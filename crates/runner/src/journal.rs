@@ -151,6 +151,11 @@ impl StateDir {
         Ok(Journal { folder, file, record, is_reopened: true, _lock: lock })
     }
 
+    /// Where replications are remembered that aren't through; no pool's name begins with a dot.
+    pub fn replications(&self) -> PathBuf {
+        self.0.join(".replications")
+    }
+
     /// The pools with an unfinished plan, and how far it is. Takes no lock.
     pub fn unfinished(&self) -> Result<Vec<(String, Record)>, JournalError> {
         let entries = match fs::read_dir(&self.0) {

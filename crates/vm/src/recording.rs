@@ -40,6 +40,11 @@ pub enum DiskEventKind {
 }
 
 impl DiskEvent {
+    /// Where it begins on the disk, in bytes.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
     /// Whether something was discarded or zeroed, and nothing written.
     pub fn is_emptying(&self) -> bool {
         self.kind == DiskEventKind::Emptied

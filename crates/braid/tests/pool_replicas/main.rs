@@ -19,8 +19,47 @@ use std::time::{Duration, Instant};
 
 const BRAID: &str = env!("CARGO_BIN_EXE_braid");
 
+/// `braid`, which remembers what is interrupted for this test only.
+fn program() -> Command {
+    let mut command = Command::new(BRAID);
+    command.env("BRAID_POOL_STATE_DIR", register());
+    command
+}
+
+fn register() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("register")
+}
+
+/// What the doctor says of interrupted replications of these snapshots: here, and ordered elsewhere.
+fn told_of(snapshots: &Path) -> [Vec<Value>; 2] {
+    // Its exit status is that of the worst finding.
+    let output = braid(&["doctor", "--no-smart", "--json"]);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let findings = report["findings"].as_array().unwrap().iter().filter(|finding| {
+        finding["code"] == "unfinished-replication"
+            && finding["what"].as_str().unwrap().contains(text(snapshots))
+    });
+    let (elsewhere, here) = findings
+        .cloned()
+        .partition(|finding| finding["what"].as_str().unwrap().contains(", ordered on "));
+    [here, elsewhere]
+}
+
+/// Does what the doctor says, as it stands.
+fn mend(finding: &Value) {
+    let path = format!(
+        "{}:{}",
+        Path::new(BRAID).parent().unwrap().display(),
+        std::env::var("PATH").unwrap_or_default()
+    );
+    let mend = finding["mend"].as_str().unwrap();
+    let mut shell = Command::new("sh");
+    shell.args(["-c", mend]).env("PATH", path).env("BRAID_POOL_STATE_DIR", register());
+    assert!(shell.status().unwrap().success(), "{mend}");
+}
+
 fn braid(arguments: &[&str]) -> Output {
-    Command::new(BRAID).arg("pool").args(arguments).output().unwrap()
+    program().arg("pool").args(arguments).output().unwrap()
 }
 
 /// Its JSON; it must succeed.
@@ -70,7 +109,7 @@ fn key_in(folder: &Path) -> PathBuf {
 /// A listener in a process of its own, once it hears.
 fn listening(port: u16, key: &Path, arguments: &[&str]) -> Process {
     let address = format!("127.0.0.1:{port}");
-    let listener = Command::new(BRAID)
+    let listener = program()
         .arg("pool")
         .args(arguments)
         .args(["--serve", &address, "--key", text(key)])
@@ -242,7 +281,7 @@ fn a_replication_that_is_cut_again_and_again_completes() {
         let key = scene.key();
         let send = || {
             let arguments = ["replicate", "--json", "--retries", "0", "--key", text(&key)];
-            let sender = Command::new(BRAID)
+            let sender = program()
                 .arg("pool")
                 .args(arguments)
                 .args([text(&scene.snapshots), &to])
@@ -276,6 +315,20 @@ fn a_replication_that_is_cut_again_and_again_completes() {
             }
         }
         assert!(!scene.replicas.join(first.file_name().unwrap()).exists());
+        // Both ends tell of it, once the other one has noticed.
+        let until = Instant::now() + Duration::from_secs(120);
+        loop {
+            let [sent, received] = told_of(&scene.snapshots);
+            if let ([sent], [received]) = (&sent[..], &received[..]) {
+                let what = received["what"].as_str().unwrap();
+                assert!(what.contains("and it goes on from there"), "{received}");
+                let again = sent["mend"].as_str().unwrap();
+                assert!(received["mend"].as_str().unwrap().starts_with(again), "{received}");
+                break;
+            }
+            assert!(Instant::now() < until, "{sent:?}, {received:?}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
         wire.cut_at.store(u64::MAX, Ordering::SeqCst);
         let mut sender = send();
         let mut out = String::new();
@@ -286,6 +339,12 @@ fn a_replication_that_is_cut_again_and_again_completes() {
         let sent = wire.passed.load(Ordering::SeqCst);
         println!("stream {stream}, over the wire {sent}: {:.4}", sent as f64 / stream as f64);
         assert!(sent * 10 <= stream * 11, "{sent} bytes for a stream of {stream}");
+        // The listener's last word to itself may come a little later.
+        let until = Instant::now() + Duration::from_secs(60);
+        while told_of(&scene.snapshots).iter().any(|told| !told.is_empty()) {
+            assert!(Instant::now() < until, "{:?}", told_of(&scene.snapshots));
+            std::thread::sleep(Duration::from_millis(100));
+        }
         drop(listener);
         scene.verify();
     });
@@ -391,6 +450,44 @@ fn the_life_of_snapshots() {
     });
 }
 
+/// The doctor's command completes what was killed; what is forgotten isn't told any more.
+#[test]
+fn a_killed_replication_is_told_and_mended_or_forgotten() {
+    in_private_mounts("a_killed_replication_is_told_and_mended_or_forgotten", || {
+        let scene = Scene::new(20 << 20);
+        scene.snapshot();
+        let part = scene.replicas.join(".braid-replica.part/big");
+        let killed = || {
+            let mut sender = Process(
+                program()
+                    .args(["pool", "replicate", "--limit", "40Mbit"])
+                    .args([&scene.snapshots, &scene.replicas])
+                    .spawn()
+                    .unwrap(),
+            );
+            let until = Instant::now() + Duration::from_secs(60);
+            while fs::metadata(&part).map_or(0, |about| about.len()) < 2 << 20 {
+                assert!(Instant::now() < until, "it doesn't get on");
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            assert!(told_of(&scene.snapshots).iter().all(Vec::is_empty), "somebody is at work");
+            sender.end();
+            let [told, none] = told_of(&scene.snapshots);
+            assert_eq!((told.len(), none.len()), (1, 0), "{told:?} {none:?}");
+            told[0].clone()
+        };
+        killed();
+        let forgotten = json(&["replicate", "--forget", text(&scene.replicas)]);
+        assert_eq!(forgotten["forgotten"], 1, "{forgotten}");
+        assert!(!part.exists());
+        assert!(told_of(&scene.snapshots).iter().all(Vec::is_empty), "it is told still");
+
+        mend(&killed());
+        assert!(told_of(&scene.snapshots).iter().all(Vec::is_empty), "it is told still");
+        scene.verify();
+    });
+}
+
 /// On a filesystem that isn't btrfs the streams themselves are kept: cut and gone on with, verified,
 /// thinned out without losing what others build on, restored, and replicated back.
 #[test]
@@ -406,7 +503,7 @@ fn a_folder_without_btrfs_keeps_the_streams() {
         // Killed in the middle; the same command goes on.
         let part = archive.join(".braid-archive/part");
         let mut sender = Process(
-            Command::new(BRAID)
+            program()
                 .args(["pool", "replicate", "--limit", "100Mbit"])
                 .args([&scene.snapshots, &archive])
                 .spawn()
@@ -418,6 +515,8 @@ fn a_folder_without_btrfs_keeps_the_streams() {
             std::thread::sleep(Duration::from_millis(10));
         }
         sender.end();
+        let [told, _] = told_of(&scene.snapshots);
+        assert!(told[0]["what"].as_str().unwrap().contains("it goes on from there"), "{told:?}");
         let to_archive = ["replicate", text(&scene.snapshots), text(&archive)];
         let report = json(&to_archive);
         assert!(report["snapshots"][0]["resumed_at"].as_u64().unwrap() >= 4 << 20, "{report}");
@@ -525,7 +624,7 @@ fn a_system_comes_from_another_computer() {
         let to_new = [&clone[..], &beside].concat();
         assert_eq!(json(&[&to_new[..], &["--dry-run"]].concat())["from"], uuid.as_str());
         let mut killed = Process(
-            Command::new(BRAID)
+            program()
                 .arg("pool")
                 .args(&to_new)
                 .args(["--yes", "--limit", "60Mbit"])

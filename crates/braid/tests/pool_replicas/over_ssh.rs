@@ -1,14 +1,14 @@
 //! The same by a real ssh and sshd, whose connections are cut.
 
 use crate::sshd::Sshd;
-use crate::{BRAID, Process, Scene, braid, failure, json, text};
+use crate::{BRAID, Process, Scene, braid, failure, json, program, register, text};
 use braid_loop_disks::{Btrfs, change, fill, in_private_mounts};
 use braid_units::ByteSize;
 use serde_json::Value;
 use std::fs;
 use std::io::Read;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 /// The server, or nothing after saying why there is none.
@@ -20,7 +20,7 @@ fn sshd(test: &str, folder: &Path) -> Option<Sshd> {
 /// slow that seconds are left for each cut.
 fn cut_twice(sshd: &Sshd, arguments: &[&str], file: &Path) -> Value {
     let mut command = Process(
-        Command::new(BRAID)
+        program()
             .arg("pool")
             .args(arguments)
             .args(["--json", "--limit", "50Mbit"])
@@ -55,7 +55,8 @@ fn a_broken_connection_is_made_anew_and_replicas_come_back() {
         let first = scene.snapshot();
         let Some(sshd) = sshd(NAME, scene.folder.path()) else { return };
         let shell = sshd.shell("user");
-        let reach = ["--rsh", &shell, "--remote-braid", BRAID];
+        let remote_braid = format!("env BRAID_POOL_STATE_DIR={} {BRAID}", register().display());
+        let reach = ["--rsh", &shell, "--remote-braid", &remote_braid];
         let replicas = sshd.place(&scene.replicas);
         let push = [&["replicate"], &reach[..], &[text(&scene.snapshots), &replicas]].concat();
         let is_cheap = |report: &Value| {
@@ -136,7 +137,8 @@ fn a_system_is_cloned_over_connections_that_break() {
         let Some(sshd) = sshd(NAME, folder.path()) else { return };
         let shell = sshd.shell("user");
         let (from, to) = (sshd.place(&old.path), text(&new.path));
-        let reach = ["--rsh", &shell, "--remote-braid", BRAID];
+        let remote_braid = format!("env BRAID_POOL_STATE_DIR={} {BRAID}", register().display());
+        let reach = ["--rsh", &shell, "--remote-braid", &remote_braid];
         let clone = [&["clone"], &reach[..], &[&from, to]].concat();
         let uuid = json(&[&clone[..], &["--dry-run"]].concat())["from"].clone();
         let fstab = format!("UUID={} / btrfs subvol=@ 0 0\n", uuid.as_str().unwrap());
@@ -147,7 +149,7 @@ fn a_system_is_cloned_over_connections_that_break() {
         // Begun, and not wanted any more.
         let part = new.path.join(".braid-clone/.braid-replica.part/big");
         let mut begun = Process(
-            Command::new(BRAID)
+            program()
                 .arg("pool")
                 .args(&whole)
                 .args(["--retries", "0", "--limit", "100Mbit"])

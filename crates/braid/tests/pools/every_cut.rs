@@ -163,7 +163,7 @@ enum Way {
     Abandon,
 }
 
-struct Cut<'a> {
+pub struct Cut<'a> {
     moment: &'a Moment,
     way: Way,
     /// What had been synced may be damaged by no fault of ours.
@@ -172,8 +172,15 @@ struct Cut<'a> {
     script: String,
 }
 
+impl<'a> Cut<'a> {
+    /// One after which all that was promised is expected.
+    pub fn new(moment: &'a Moment, says: String, script: String) -> Cut<'a> {
+        Cut { moment, way: Way::Resume, may_lose: false, says, script }
+    }
+}
+
 /// Cuts the power at these moments.
-fn cut(recorded: &Recorded, cuts: Vec<Cut>, all: usize) {
+pub fn cut(recorded: &Recorded, cuts: Vec<Cut>, all: usize) {
     let some = Mutex::new(cuts.into_iter());
     let results = Mutex::new(Vec::new());
     let work = || {
@@ -198,13 +205,14 @@ fn cut(recorded: &Recorded, cuts: Vec<Cut>, all: usize) {
     let failed: Vec<&str> =
         results.iter().filter(|(_, ok)| !ok).map(|(says, _)| says.as_str()).collect();
     println!("{} of {all} cuts made, {} failed", results.len(), failed.len());
+    assert!(!results.is_empty(), "{ASKED} chooses none of the {all} cuts");
     assert_eq!(failed, Vec::<&str>::new());
 }
 
 const ASKED: &str = "BRAID_EVERY_CUT";
 
 /// Which cuts.
-enum Chosen {
+pub enum Chosen {
     /// In each change that loses nothing one, in the midst of its moments; gone on with and abandoned in turns.
     OneEach,
     /// The first, and how many further the next.
@@ -214,7 +222,7 @@ enum Chosen {
 }
 
 impl Chosen {
-    fn by_the_user() -> Chosen {
+    pub fn by_the_user() -> Chosen {
         let Ok(word) = std::env::var(ASKED) else { return Chosen::OneEach };
         match word.split_once('/') {
             Some((first, step)) => {
@@ -227,7 +235,7 @@ impl Chosen {
         }
     }
 
-    fn of(self, cuts: Vec<Cut>) -> Vec<Cut> {
+    pub fn of(self, cuts: Vec<Cut>) -> Vec<Cut> {
         match self {
             Chosen::OneEach => one_each(cuts),
             Chosen::Every { first, step } => cuts.into_iter().skip(first).step_by(step).collect(),
@@ -246,7 +254,8 @@ fn one_each(cuts: Vec<Cut>) -> Vec<Cut> {
         let (of_this, others): (Vec<Cut>, Vec<Cut>) =
             rest.into_iter().partition(|cut| cut.moment.command == command);
         rest = others;
-        let way = if command % 2 == 0 { Way::Resume } else { Way::Abandon };
+        let has_both = of_this.iter().any(|cut| cut.way == Way::Abandon);
+        let way = if has_both && command % 2 == 1 { Way::Abandon } else { Way::Resume };
         let fit: Vec<Cut> =
             of_this.into_iter().filter(|cut| cut.way == way && !cut.may_lose).collect();
         let middle = fit.len() / 2;

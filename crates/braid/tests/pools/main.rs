@@ -9,6 +9,7 @@ mod machine;
 mod md_in_vm;
 mod power_cuts;
 mod recorded;
+mod replicate_cuts;
 mod stale;
 mod terminal;
 mod upkeep;

@@ -11,6 +11,8 @@ use std::time::Duration;
 /// Holds the host's own files: journal, fstab, mount point. On a disk as the others, so that they are of the same
 /// moment.
 const OWN_DISK_MIB: u64 = 24;
+/// Where a btrfs has its first superblock; what was written before is found by it only.
+const SUPERBLOCK: u64 = 64 << 10;
 /// A machine on a busy host is slow.
 const TIME_LIMIT: Duration = Duration::from_secs(3600);
 
@@ -72,6 +74,28 @@ impl Recorded {
             });
             let moment = move |(writes, says)| Moment { command, writes, says };
             parts.map(moment).collect::<Vec<_>>()
+        };
+        self.commands.iter().enumerate().flat_map(of).collect()
+    }
+
+    /// After each write that changes what a crash would leave: a btrfs' superblock, or the last of some writes to another
+    /// disk. `is_btrfs` is asked for disks from 0, the own one.
+    pub fn states(&self, is_btrfs: impl Fn(usize) -> bool) -> Vec<Moment> {
+        let events = self.recording.events();
+        let changes = |number: &usize| {
+            let event = &events[*number];
+            match is_btrfs(event.disk) {
+                true => event.offset() == SUPERBLOCK,
+                false => events.get(number + 1).is_none_or(|next| next.disk != event.disk),
+            }
+        };
+        let of = |(command, range): (usize, &Range<usize>)| {
+            let moment = move |(number, after): (usize, usize)| {
+                let disk = events[after].disk;
+                let says = format!("state {number}, after a write to disk {disk}");
+                Moment { command, writes: after + 1, says }
+            };
+            range.clone().filter(changes).enumerate().map(moment).collect::<Vec<_>>()
         };
         self.commands.iter().enumerate().flat_map(of).collect()
     }
@@ -192,5 +216,5 @@ set -- $VM_DISKS
 mkdir -p /own
 mount $1 /own
 shift
-at() { sync; echo "now at $1;" > /own/at; sync; }
+at() { sync; echo "now at $1;" > /own/at; sync; echo "at $1 after $SECONDS s"; }
 "#;

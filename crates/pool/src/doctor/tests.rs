@@ -307,3 +307,25 @@ fn the_worst_comes_first() {
     let severities: Vec<Severity> = found.iter().map(|finding| finding.severity).collect();
     assert_eq!(severities, [Severity::Danger, Severity::Attention, Severity::Note]);
 }
+
+#[test]
+fn an_interrupted_replication_is_told_at_either_end() {
+    let words = ["--newest", "/data/my snapshots", "nas:/backup"].map(str::to_owned);
+    let mut replication = UnfinishedReplication {
+        pool: Some("data"),
+        from: "/data/my snapshots",
+        to: "nas:/backup",
+        words: &words,
+        ordered_on: None,
+        half: None,
+    };
+    let finding = replication.finding();
+    assert_eq!(finding.mend, "braid pool replicate --newest '/data/my snapshots' nas:/backup");
+    assert!(finding.what.ends_with("every replica that has its name is complete"));
+
+    replication.ordered_on = Some("alpha; rm\nx");
+    replication.half = Some(HalfReceived { name: "data.1", folder: "/backup", bytes: 12_000_000 });
+    let finding = replication.finding();
+    assert!(finding.mend.ends_with(" nas:/backup  # on alpharmx"), "{}", finding.mend);
+    assert!(finding.what.ends_with("of data.1 12MB are in /backup, and it goes on from there"));
+}

@@ -2,7 +2,7 @@ use super::{Entry, STREAM, ends_of_chains, entries, named, sync_folder};
 use crate::chain::{BLOCK, Chain};
 use crate::error::Error;
 use crate::files::rename_new;
-use crate::sink::{self, Lock, Received, Taking, write_durably};
+use crate::sink::{self, Half, Lock, Received, Taking, write_durably};
 use crate::source::Watch;
 use crate::stream::{Command, Reader, StreamError};
 use crate::subvolume::SendKind;
@@ -58,6 +58,26 @@ pub(crate) fn abandon(folder: &Path) -> Result<Option<Begin>, Error> {
     Ok(begun)
 }
 
+/// What is half received in `folder`.
+pub(crate) fn half_received(folder: &Path) -> Result<Option<Half>, Error> {
+    let inside = folder.join(INSIDE);
+    let Some(begin) = begun_in(&inside)? else { return Ok(None) };
+    let bytes = fs::metadata(inside.join(PART)).map_or(0, |about| about.len());
+    // Half a block at the end is cut off.
+    Ok(Some(Half { name: begin.name, bytes: bytes / BLOCK as u64 * BLOCK as u64 }))
+}
+
+fn begun_in(inside: &Path) -> Result<Option<Begin>, Error> {
+    let path = inside.join(BEGUN);
+    match fs::read(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Error::io("reading", &path, error)),
+        Ok(text) => serde_json::from_slice(&text)
+            .map(Some)
+            .map_err(|error| Error::Refused(format!("{}: {error}", path.display()))),
+    }
+}
+
 impl Room {
     fn part(&self) -> PathBuf {
         self.folder.join(INSIDE).join(PART)
@@ -68,14 +88,7 @@ impl Room {
     }
 
     fn begun(&self) -> Result<Option<Begin>, Error> {
-        let path = self.begun_file();
-        match fs::read(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(Error::io("reading", &path, error)),
-            Ok(text) => serde_json::from_slice(&text)
-                .map(Some)
-                .map_err(|error| Error::Refused(format!("{}: {error}", path.display()))),
-        }
+        begun_in(&self.folder.join(INSIDE))
     }
 
     /// Ends what a killed process had all but completed.

@@ -314,7 +314,7 @@ fn ask(
 
 fn open(place: &Place, connector: &Connector, work: CloneWork) -> Result<Connected, Error> {
     let mut connected = connector.connect(place)?;
-    let open = Open { protocol: PROTOCOL, work: Work::Clone(work) };
+    let open = Open { protocol: PROTOCOL, work: Work::Clone(work), order: None };
     connected.link.say(Message::Open(open))?;
     Ok(connected)
 }

@@ -401,6 +401,18 @@ impl Room {
     }
 }
 
+/// From which byte of its stream a replica can go on.
+pub(super) fn reached(path: &Path, folder: &File, journal: &Journal) -> u64 {
+    let here = Circumstances::of(folder);
+    if here.is_some() && journal.note == here {
+        let note = Journal::note_file(path).and_then(|file| {
+            Note::open(&file).map_err(|e| Error::io("mapping the note in", path, e))
+        });
+        return note.map_or(0, |note| note.read().position);
+    }
+    journal.checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.progress.position)
+}
+
 /// A snapshot's name is one name and none of ours.
 pub(crate) fn check_plain_name(begin: &Begin) -> Result<(), Error> {
     let name = begin.name.as_name();

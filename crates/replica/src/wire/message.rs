@@ -2,6 +2,7 @@ use crate::archive::StoredNow;
 use crate::clone::{CloneWork, OldSystem};
 use crate::exact_path::ExactPath;
 use crate::manifest::Line;
+use crate::register::Order;
 use crate::subvolume::SendKind;
 use braid_pool::uuid::Uuid;
 use serde::{Deserialize, Serialize};
@@ -63,6 +64,9 @@ pub struct Open {
     pub protocol: u32,
     /// The work.
     pub work: Work,
+    /// Who wants it, where that is to be remembered.
+    #[serde(default)]
+    pub order: Option<Order>,
 }
 
 /// A kind of work.

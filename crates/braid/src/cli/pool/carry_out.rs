@@ -5,6 +5,7 @@ use crate::cli::confirm::confirm;
 use crate::cli::failure::{self, Failure, FailureKind};
 use crate::cli::{Global, JsonFlag};
 use braid_pool::step::Plan;
+use braid_replica::register::Register;
 use braid_runner::host::{ConfigRoot, Host};
 use braid_runner::journal::{DEFAULT_STATE_DIR, Journal, JournalError, Log, StateDir};
 use braid_runner::system::SystemError;
@@ -72,6 +73,11 @@ impl Consent {
 impl Place {
     pub fn state(&self) -> StateDir {
         StateDir::new(&self.state_dir)
+    }
+
+    /// Which replications aren't through.
+    pub fn register(&self) -> Register {
+        Register::new(self.state().replications())
     }
 
     /// Has another `braid pool` use the same.

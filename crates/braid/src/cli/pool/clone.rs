@@ -95,7 +95,13 @@ impl Clone {
                 ));
             };
             let (allowed, key) = (Allowed::System(path.clone()), self.reach.key_to_serve_with()?);
-            return Ok(listener::serve(address, &allowed, &key, tell)?);
+            return Ok(listener::serve(
+                address,
+                &allowed,
+                &key,
+                &self.consent.place.register(),
+                tell,
+            )?);
         }
         mount_privately()?;
         if self.forget {

@@ -7,8 +7,12 @@ use crate::cli::failure::Failure;
 use braid_diskbench::temporary_pool;
 use braid_disks::{AskSmart, HostRoot, Inventory, pools};
 use braid_pool::disk::Disk;
-use braid_pool::doctor::{self, Baseline, Finding, Interrupted, Limits, Severity};
+use braid_pool::doctor::{
+    self, Baseline, Finding, HalfReceived, Interrupted, Limits, Severity, UnfinishedReplication,
+};
 use braid_pool::observed::ObservedPool;
+use braid_replica::sink;
+use std::path::Path;
 
 pub struct Examined {
     pub pools: Vec<ObservedPool>,
@@ -32,6 +36,7 @@ impl Examined {
         let disks = inventory.disks;
         let mut findings = doctor::examine(&pools, &disks, &host, before, Limits::default());
         findings.extend(interrupted(names, place)?);
+        findings.extend(unfinished_replications(&pools, names, place)?);
         findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
         Ok(Examined { pools, disks, findings })
     }
@@ -58,6 +63,48 @@ fn interrupted(names: &[String], place: &Place) -> Result<Vec<Finding>, Failure>
         change.finding()
     };
     Ok(found.iter().map(finding).collect())
+}
+
+/// Replications from or to these pools, or all, that aren't through, though nobody is at work on them.
+fn unfinished_replications(
+    pools: &[ObservedPool],
+    names: &[String],
+    place: &Place,
+) -> Result<Vec<Finding>, Failure> {
+    let mut found = Vec::new();
+    for begun in place.register().interrupted()? {
+        let folders = [&begun.receives, &begun.sends].into_iter().flatten();
+        let pool = folders.into_iter().find_map(|folder| pool_of(pools, folder.as_path()));
+        if !names.is_empty() && pool.is_none() {
+            continue;
+        }
+        // What can't be looked at, since it isn't mounted, isn't told.
+        let half = begun.receives.as_ref().and_then(|to| {
+            Some((to.to_string(), sink::half_received(to.as_path()).ok().flatten()?))
+        });
+        let half = half.as_ref().map(|(folder, half)| (folder, half.name.to_string(), half.bytes));
+        let finding = UnfinishedReplication {
+            pool: pool.as_deref(),
+            from: &begun.order.from,
+            to: &begun.order.to,
+            words: &begun.order.words,
+            ordered_on: begun.elsewhere.then_some(begun.order.host.as_str()),
+            half: half.as_ref().map(|(folder, name, bytes)| HalfReceived {
+                name,
+                folder,
+                bytes: *bytes,
+            }),
+        };
+        found.push(finding.finding());
+    }
+    Ok(found)
+}
+
+/// The pool on which a folder lies: that which is mounted nearest above it.
+fn pool_of(pools: &[ObservedPool], folder: &Path) -> Option<String> {
+    let mounted = pools.iter().flat_map(|pool| pool.mounts().iter().map(move |at| (pool, at)));
+    let above = mounted.filter(|(_, mount)| folder.starts_with(&mount.at));
+    above.max_by_key(|(_, mount)| mount.at.len()).map(|(pool, _)| pool.name())
 }
 
 fn verdict(severity: Severity) -> Verdict {

@@ -2,7 +2,10 @@ use crate::cli::failure::{Failure, tell};
 use braid_replica::listener::Key;
 use braid_replica::replicate::{Connector, Place};
 use clap::Args;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+const BRAID: &str = "braid";
+const KEY: &str = "/etc/braid/replica.key";
 
 /// How another computer is reached.
 #[derive(Args)]
@@ -12,10 +15,10 @@ pub struct Reach {
     #[arg(long, value_name = "COMMAND")]
     rsh: Option<String>,
     /// How braid is called at the other end
-    #[arg(long, default_value = "braid", value_name = "PATH")]
+    #[arg(long, default_value = BRAID, value_name = "PATH")]
     remote_braid: String,
     /// File with the key that both ends of tcp:// know; --serve makes it if it isn't there
-    #[arg(long, value_name = "FILE", default_value = "/etc/braid/replica.key")]
+    #[arg(long, value_name = "FILE", default_value = KEY)]
     key: PathBuf,
 }
 
@@ -40,6 +43,19 @@ impl Reach {
         words
     }
 
+    /// As [`Reach::words`], without what is usual.
+    pub fn unusual_words(&self) -> Vec<String> {
+        let mut words: Vec<String> = Vec::new();
+        words.extend(self.rsh.iter().flat_map(|shell| ["--rsh".to_owned(), shell.clone()]));
+        if self.remote_braid != BRAID {
+            words.extend(["--remote-braid".to_owned(), self.remote_braid.clone()]);
+        }
+        if self.key != Path::new(KEY) {
+            words.extend(["--key".to_owned(), absolute(&self.key).display().to_string()]);
+        }
+        words
+    }
+
     /// A listener's key; a new one is told of.
     pub fn key_to_serve_with(&self) -> Result<Key, Failure> {
         let (key, is_new) = Key::load_or_make(&self.key)?;
@@ -49,4 +65,9 @@ impl Reach {
         }
         Ok(key)
     }
+}
+
+/// The same from wherever it is said.
+pub fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }

@@ -1,11 +1,13 @@
 use super::bytes_line::BytesLine;
-use super::reach::Reach;
+use super::carry_out;
+use super::reach::{Reach, absolute};
 use crate::cli::failure::{Failure, FailureKind, tell};
 use crate::cli::progress_wanted;
 use crate::cli::{Global, JsonFlag};
 use braid_replica::agent::Allowed;
 use braid_replica::exact_path::ExactPath;
 use braid_replica::listener;
+use braid_replica::register::{Begun, Order, Register};
 use braid_replica::replicate::{Outcome, Place, Replication};
 use braid_replica::sink;
 use braid_replica::source::{self, Manner, Sent, Watch};
@@ -68,15 +70,19 @@ pub struct Replicate {
     /// The folder below which --serve has snapshots to send
     #[arg(long, value_name = "FOLDER", group = "served", requires = "serve")]
     offer: Option<PathBuf>,
-    /// Delete what was begun in this folder and not completed
-    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["from", "to", "serve"])]
-    forget: Option<PathBuf>,
+    /// Delete what was begun in this folder and not completed, and remember no more that anything was; of
+    /// a place elsewhere only that
+    #[arg(long, value_name = "PLACE", conflicts_with_all = ["from", "to", "serve"])]
+    forget: Option<Place>,
+    #[command(flatten)]
+    state: carry_out::Place,
 }
 
 impl Replicate {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
-        if let Some(folder) = &self.forget {
-            return forget(folder, global);
+        let register = self.state.register();
+        if let Some(place) = &self.forget {
+            return forget(place, &register, global);
         }
         if let Some(address) = self.serve {
             let allowed = match (&self.into, &self.offer) {
@@ -89,7 +95,8 @@ impl Replicate {
                     ));
                 }
             };
-            return Ok(listener::serve(address, &allowed, &self.reach.key_to_serve_with()?, tell)?);
+            let key = self.reach.key_to_serve_with()?;
+            return Ok(listener::serve(address, &allowed, &key, &register, tell)?);
         }
         let (Some(from), Some(to)) = (self.from.clone(), self.to.clone()) else {
             return Err(Failure::new(FailureKind::Usage, "from where, and to where?"));
@@ -99,7 +106,10 @@ impl Replicate {
         }
         let watch = Arc::new(Watch::default());
         let connector = self.reach.connector(&[&from, &to])?;
+        let order = self.order(&from, &to);
         let replication = Replication {
+            order,
+            register,
             from,
             to,
             newest: self.newest,
@@ -118,6 +128,24 @@ impl Replicate {
         line.end();
         let outcome = outcome?;
         global.print(&outcome, || text(&outcome))
+    }
+
+    /// As it is given again, from wherever.
+    fn order(&self, from: &Place, to: &Place) -> Order {
+        let [from, to] = [from, to].map(|place| match place {
+            Place::Local(path) => absolute(path).display().to_string(),
+            elsewhere => elsewhere.to_string(),
+        });
+        let mut words = self.reach.unusual_words();
+        if self.newest {
+            words.push("--newest".to_owned());
+        }
+        if let Some(limit) = self.limit {
+            words.extend(["--limit".to_owned(), format!("{}bit", limit.bytes_per_sec() * 8)]);
+        }
+        words.extend([from.clone(), to.clone()]);
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        Order { host: host.trim().to_owned(), from, to, words }
     }
 
     /// What is there is known only by asking there; this shows what is here.
@@ -141,12 +169,28 @@ impl Replicate {
     }
 }
 
-fn forget(folder: &std::path::Path, global: &Global) -> Result<(), Failure> {
-    let begun = sink::abandon(folder)?;
-    let name = begun.map(|begin| begin.name.to_string());
-    global.print(&json!({ "deleted": name }), || match &name {
-        Some(name) => format!("deleted what had come of {name}"),
-        None => "nothing was begun there".to_owned(),
+fn forget(place: &Place, register: &Register, global: &Global) -> Result<(), Failure> {
+    let (name, forgotten) = match place {
+        Place::Local(folder) => {
+            let begun = sink::abandon(folder)?;
+            let here = ExactPath::from(absolute(folder));
+            let is_here = |begun: &Begun| {
+                let folders = [&begun.sends, &begun.receives].into_iter().flatten();
+                folders.into_iter().any(|each| absolute(each.as_path()) == here.as_path())
+            };
+            (begun.map(|begin| begin.name.to_string()), register.forget(is_here)?)
+        }
+        elsewhere => {
+            let elsewhere = elsewhere.to_string();
+            let is_there =
+                |begun: &Begun| [&begun.order.from, &begun.order.to].contains(&&elsewhere);
+            (None, register.forget(is_there)?)
+        }
+    };
+    global.print(&json!({ "deleted": name, "forgotten": forgotten }), || match (&name, forgotten) {
+        (Some(name), _) => format!("deleted what had come of {name}"),
+        (None, 0) => "nothing was begun there".to_owned(),
+        (None, _) => "forgotten; nothing had to be deleted here".to_owned(),
     })
 }
 

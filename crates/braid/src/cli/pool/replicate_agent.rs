@@ -1,3 +1,4 @@
+use super::carry_out::Place;
 use crate::cli::failure::Failure;
 use braid_replica::agent::{self, Allowed};
 use braid_replica::wire::Link;
@@ -9,7 +10,10 @@ use std::os::fd::AsFd;
 /// The other end of `braid pool replicate` and `verify`: speaks their protocol
 /// on standard input and output.
 #[derive(Args)]
-pub struct ReplicateAgent {}
+pub struct ReplicateAgent {
+    #[command(flatten)]
+    place: Place,
+}
 
 impl ReplicateAgent {
     pub fn run(&self) -> Result<(), Failure> {
@@ -18,6 +22,6 @@ impl ReplicateAgent {
         };
         let incoming = own(io::stdin().as_fd().try_clone_to_owned())?;
         let out = own(io::stdout().as_fd().try_clone_to_owned())?;
-        Ok(agent::serve(Link::over(incoming, out), &Allowed::All)?)
+        Ok(agent::serve(Link::over(incoming, out), &Allowed::All, &self.place.register())?)
     }
 }

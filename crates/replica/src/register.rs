@@ -1,0 +1,244 @@
+//! Which replications this computer takes part in and are not through, so that after a crash somebody can say so: a
+//! folder with a file for each, which is there before anything is sent and goes when all is done. Whoever is at work on
+//! one holds its file locked.
+
+use crate::error::Error;
+use crate::exact_path::ExactPath;
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// The folder with the files.
+#[derive(Clone, Debug)]
+pub struct Register(PathBuf);
+
+/// What somebody ordered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Order {
+    /// The computer on which it was ordered.
+    pub host: String,
+    /// From where, as it is called there.
+    pub from: String,
+    /// To where, as it is called there.
+    pub to: String,
+    /// What follows `braid pool replicate` when it is ordered again.
+    pub words: Vec<String>,
+}
+
+/// A replication that was begun.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Begun {
+    /// Who wants it.
+    pub order: Order,
+    /// Whether it was ordered on another computer.
+    pub elsewhere: bool,
+    /// The folder here whose snapshots are sent.
+    pub sends: Option<ExactPath>,
+    /// The folder here that receives.
+    pub receives: Option<ExactPath>,
+}
+
+/// One that is at work; nobody else takes it for interrupted. What isn't [ended](Entry::end) stays in the register.
+#[derive(Debug)]
+pub struct Entry {
+    path: PathBuf,
+    file: File,
+    was_there: bool,
+}
+
+impl Register {
+    /// In this folder, which is made when it is needed.
+    pub fn new(folder: impl Into<PathBuf>) -> Register {
+        Register(folder.into())
+    }
+
+    /// Writes down that this is begun; it is on the disk when this returns.
+    ///
+    /// # Errors
+    /// The file can't be written.
+    pub fn begin(&self, begun: &Begun) -> Result<Entry, Error> {
+        let path = self.0.join(begun.file_name());
+        let write = || -> io::Result<Entry> {
+            fs::create_dir_all(&self.0)?;
+            let was_there = path.exists();
+            let new = path.with_extension("new");
+            let mut file = File::create(&new)?;
+            // Before it has its name: who finds it there unlocked takes it for interrupted.
+            lock(&file, libc::LOCK_EX)?;
+            file.write_all(&serde_json::to_vec_pretty(begun)?)?;
+            file.sync_all()?;
+            fs::rename(&new, &path)?;
+            for folder in self.0.ancestors().take(2) {
+                File::open(folder)?.sync_all()?;
+            }
+            Ok(Entry { path: path.clone(), file, was_there })
+        };
+        write().map_err(|error| Error::io("writing", &path, error))
+    }
+
+    /// Those that nobody is at work on.
+    ///
+    /// # Errors
+    /// The folder can't be read.
+    pub fn interrupted(&self) -> Result<Vec<Begun>, Error> {
+        let all = self.files()?.into_iter().filter_map(|path| {
+            let file = File::open(&path).ok()?;
+            lock(&file, libc::LOCK_SH).ok()?;
+            serde_json::from_reader(&file).ok()
+        });
+        let mut all: Vec<Begun> = all.collect();
+        all.sort_by(|a, b| (&a.order.from, &a.order.to).cmp(&(&b.order.from, &b.order.to)));
+        Ok(all)
+    }
+
+    /// Strikes out what was interrupted and is meant; says how many those were.
+    ///
+    /// # Errors
+    /// The folder can't be read, or a file not be removed.
+    pub fn forget(&self, is_meant: impl Fn(&Begun) -> bool) -> Result<usize, Error> {
+        let meant: Vec<Begun> = self.interrupted()?.into_iter().filter(is_meant).collect();
+        for begun in &meant {
+            let path = self.0.join(begun.file_name());
+            fs::remove_file(&path).map_err(|error| Error::io("removing", &path, error))?;
+        }
+        Ok(meant.len())
+    }
+
+    fn files(&self) -> Result<Vec<PathBuf>, Error> {
+        let io = |error| Error::io("reading", &self.0, error);
+        let entries = match fs::read_dir(&self.0) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(vec![]),
+            other => other.map_err(io)?,
+        };
+        let paths = entries.map(|entry| entry.map(|entry| entry.path()));
+        let mut paths = paths.collect::<io::Result<Vec<PathBuf>>>().map_err(io)?;
+        paths.retain(|path| path.extension().is_some_and(|ending| ending == "json"));
+        Ok(paths)
+    }
+}
+
+impl Begun {
+    /// The same replication has the same name however it is ordered.
+    fn file_name(&self) -> String {
+        let Order { host, from, to, .. } = &self.order;
+        let mut hasher = blake3::Hasher::new();
+        for part in [host, from, to] {
+            hasher.update(&(part.len() as u64).to_le_bytes()).update(part.as_bytes());
+        }
+        let role = [self.elsewhere, self.sends.is_some(), self.receives.is_some()];
+        hasher.update(&role.map(u8::from));
+        let hash = hasher.finalize().to_hex();
+        format!("{}.json", hash.get(..16).unwrap_or_default())
+    }
+}
+
+impl Entry {
+    /// All is done.
+    ///
+    /// # Errors
+    /// The file can't be removed.
+    pub fn end(self) -> Result<(), Error> {
+        let remove = || -> io::Result<()> {
+            // Who began the same meanwhile has a file of its own under this name.
+            let is_ours = match fs::metadata(&self.path) {
+                Ok(there) => (there.dev(), there.ino()) == id(&self.file)?,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+                Err(error) => return Err(error),
+            };
+            if is_ours {
+                fs::remove_file(&self.path)?;
+                File::open(self.path.parent().unwrap_or(Path::new("/")))?.sync_all()?;
+            }
+            Ok(())
+        };
+        remove().map_err(|error| Error::io("removing", &self.path, error))
+    }
+
+    /// It came to an end without being done, and `something` of it was: then, or if an earlier try left it, it stays.
+    ///
+    /// # Errors
+    /// As of [`Entry::end`].
+    pub fn stop(self, something: bool) -> Result<(), Error> {
+        if something || self.was_there { Ok(()) } else { self.end() }
+    }
+}
+
+fn id(file: &File) -> io::Result<(u64, u64)> {
+    file.metadata().map(|about| (about.dev(), about.ino()))
+}
+
+fn lock(file: &File, how: libc::c_int) -> io::Result<()> {
+    // SAFETY: no pointers, and the descriptor is open.
+    match unsafe { libc::flock(file.as_raw_fd(), how | libc::LOCK_NB) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn begun(to: &str) -> Begun {
+        let words = vec!["/data/.snapshots".to_owned(), to.to_owned()];
+        Begun {
+            order: Order {
+                host: "alpha".into(),
+                from: "/data/.snapshots".into(),
+                to: to.into(),
+                words,
+            },
+            elsewhere: false,
+            sends: Some(Path::new("/data/.snapshots").into()),
+            receives: None,
+        }
+    }
+
+    #[test]
+    fn what_is_neither_at_work_nor_ended_is_interrupted() {
+        let folder = tempfile::tempdir().unwrap();
+        let register = Register::new(folder.path().join("register"));
+        assert_eq!(register.interrupted().unwrap(), []);
+        let entry = register.begin(&begun("nas:/a")).unwrap();
+        assert_eq!(register.interrupted().unwrap(), [], "at work");
+        drop(entry);
+        assert_eq!(register.interrupted().unwrap(), [begun("nas:/a")]);
+
+        // Begun again it is the same; failed again, it still is.
+        let mut again = begun("nas:/a");
+        again.order.words.insert(0, "--newest".to_owned());
+        register.begin(&again).unwrap().stop(false).unwrap();
+        assert_eq!(register.interrupted().unwrap(), [again.clone()]);
+        register.begin(&again).unwrap().end().unwrap();
+        assert_eq!(register.interrupted().unwrap(), []);
+
+        // What never came to anything isn't kept.
+        register.begin(&begun("nas:/b")).unwrap().stop(false).unwrap();
+        assert_eq!(register.interrupted().unwrap(), []);
+        register.begin(&begun("nas:/b")).unwrap().stop(true).unwrap();
+        assert_eq!(register.forget(|begun| begun.order.to == "nas:/c").unwrap(), 0);
+        assert_eq!(register.forget(|begun| begun.order.to == "nas:/b").unwrap(), 1);
+        assert_eq!(register.interrupted().unwrap(), []);
+    }
+
+    #[test]
+    fn who_ends_leaves_the_entry_of_who_began_the_same_later() {
+        let folder = tempfile::tempdir().unwrap();
+        let register = Register::new(folder.path());
+        let first = register.begin(&begun("nas:/a")).unwrap();
+        let second = register.begin(&begun("nas:/a")).unwrap();
+        first.end().unwrap();
+        drop(second);
+        assert_eq!(register.interrupted().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_file_that_is_no_entry_is_passed_over() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("x.json"), "{").unwrap();
+        assert_eq!(Register::new(folder.path()).interrupted().unwrap(), []);
+    }
+}
