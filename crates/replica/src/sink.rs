@@ -187,11 +187,12 @@ pub fn half_received(folder: &Path) -> Result<Option<Half>, Error> {
     if !subvolume::is_btrfs(&opened) {
         return archive::half_received(folder);
     }
-    let half = |journal: Journal| {
-        let bytes = receiving::reached(folder, &opened, &journal);
-        Half { name: journal.begin.name, bytes }
-    };
-    Ok(Journal::load(folder)?.map(half))
+    let Some(journal) = Journal::load(folder)? else { return Ok(None) };
+    let bytes = receiving::reached(folder, &opened, &journal);
+    let Begin { name, stream, .. } = journal.begin;
+    let is_complete = subvolume::open(&folder.join(name.as_path()))
+        .is_ok_and(|(_, about)| about.read_only && about.received_uuid == Some(stream.uuid));
+    Ok((!is_complete).then_some(Half { name, bytes }))
 }
 
 /// The stream that is unfinished in a folder, if there is one.

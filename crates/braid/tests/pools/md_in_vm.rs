@@ -1,6 +1,6 @@
-//! Pools on md arrays, in a second kernel, since this one may have no md; and its power is cut.
+//! Pools on md arrays, in a second kernel, since this one may have no md.
 
-use crate::machine::{Ground, cut_at};
+use crate::machine::Ground;
 
 #[test]
 fn arrays_keep_their_names_on_this_host_and_on_another() {
@@ -106,48 +106,6 @@ echo "five: $(cat /sys/block/$(readlink /dev/md/five | xargs basename)/md/level)
         "five: raid5 ext2/ext3",
     ] {
         assert!(told.contains(line), "{line:?} is missing in\n{told}");
-    }
-}
-
-#[test]
-fn after_a_power_cut_in_create_and_in_replace_it_goes_on() {
-    let Some(ground) = Ground::new(&[64; 3]) else { return };
-    let first = ground.starts(
-        "alpha",
-        r#"
-program mkfs.ext4 'touch /tmp/at-mkfs; sleep 1000'
-(while [ ! -e /tmp/at-mkfs ]; do sleep 0.1; done; echo "CUT NOW") &
-braid pool create data --layout md-raid1 $1 $2 --yes
-"#,
-    );
-    cut_at(first, "CUT NOW");
-    let second = ground.starts(
-        "alpha",
-        r#"
-braid pool resume
-braid pool resume data
-head -c 20M /dev/urandom > /srv/data/file
-sha256sum /srv/data/file
-sync
-echo 1000 > /proc/sys/dev/raid/speed_limit_max
-braid pool replace data $1 $3 --yes
-"#,
-    );
-    let told = cut_at(second, "… wait until the copy is complete");
-    let sum = told.lines().find_map(|line| line.strip_suffix("  /srv/data/file")).unwrap();
-    let third = ground.works(
-        "alpha",
-        r#"
-braid pool resume data
-mkdir -p /srv/data
-mount /dev/md/data /srv/data
-sha256sum /srv/data/file
-echo "slaves: $(ls /sys/block/$(readlink /dev/md/data | xargs basename)/slaves | xargs)"
-braid pool resume
-"#,
-    );
-    for line in [sum, "slaves: ubdb ubdc", "nothing was interrupted"] {
-        assert!(third.contains(line), "{line:?} is missing in\n{third}\nbefore:\n{told}");
     }
 }
 

@@ -1,43 +1,7 @@
-//! The power is cut in one change after the other; after each reboot the doctor says what was interrupted, `resume`
-//! completes it, and the file is what it was.
+//! The power is cut in changes of pools that fstab doesn't know; after each reboot the doctor says what was interrupted,
+//! `resume` completes it, and the file is what it was. Those that it knows: `every_cut`.
 
 use crate::machine::{Ground, cut_at};
-
-#[test]
-fn btrfs_goes_on_after_a_power_cut_in_create_add_convert_and_replace() {
-    let Some(ground) = Ground::new(&[320; 4]) else { return };
-    let cuts = [
-        ("braid pool create data --layout btrfs-raid1 $1 $2 --yes", "… make a btrfs of 2 disks"),
-        ("written; braid pool add data $3 --yes", "… take in disk"),
-        // In the rest of what was interrupted.
-        ("", "… spread data over all disks"),
-        ("braid pool convert data --layout btrfs-raid1c3 --yes", "… give data raid1c3"),
-        ("braid pool replace data $1 $4 --yes", "… copy what belongs on device 1"),
-    ];
-    let last = through(&ground, "btrfs", &cuts);
-    for line in ["raid1c3 whole 3", "nothing was interrupted"] {
-        assert!(words(&last).contains(line), "{line:?} is missing in\n{last}");
-    }
-}
-
-#[test]
-fn md_goes_on_after_a_power_cut_in_create_convert_add_and_replace() {
-    let Some(ground) = Ground::new(&[64; 6]) else { return };
-    let slow = "echo 500 > /proc/sys/dev/raid/speed_limit_max";
-    let add = format!("{slow}; braid pool add data $4 --yes");
-    let replace = format!("{slow}; braid pool replace data $1 $6 --yes");
-    let cuts = [
-        ("braid pool create data --layout md-raid1 $1 $2 --yes", "… make ext4 on the array"),
-        ("written; braid pool convert data --layout md-raid5 $3 --yes", "… spread the array over"),
-        (add.as_str(), "… wait until the array has its new shape"),
-        ("braid pool convert data --layout md-raid6 $5 --yes", "… the array becomes raid6"),
-        (replace.as_str(), "… wait until the copy is complete"),
-    ];
-    let last = through(&ground, "md", &cuts);
-    for line in ["md-raid6 whole 5", "nothing was interrupted"] {
-        assert!(words(&last).contains(line), "{line:?} is missing in\n{last}");
-    }
-}
 
 /// Mounted by hand, not by fstab: `resume` does it, also without the member that leaves.
 #[test]

@@ -17,7 +17,7 @@ const COMMANDS: [&str; 4] = [
 
 #[test]
 fn a_replication_survives_a_power_cut_in_every_state_of_either_end() {
-    let commands: Vec<String> = COMMANDS.iter().map(|each| format!("changed; {each}")).collect();
+    let commands: Vec<String> = COMMANDS.iter().map(|each| format!("{each}; changed")).collect();
     let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
     let Some(recorded) = Recorded::new(&[256, 256, 96], BEFORE, &commands) else { return };
     let moments = recorded.states(|disk| disk == 1 || disk == 2);
@@ -49,10 +49,11 @@ changed() {
     mv "/own/a/data/file 7" /own/a/data/moved 2> /dev/null || true
     date > /own/a/data/new
     braid pool snapshot --into /own/a/snapshots /own/a/data > /dev/null
+    # Names have whole seconds.
     sleep 1.1
     sync
 }
-sync
+changed
 "#;
 
 const MEND: &str = r#"
@@ -109,5 +110,5 @@ done
 ! ls $to/.braid-replica 2> /dev/null | grep checkpoint || fail "a checkpoint is left"
 umount /own/a /own/b
 for disk in $1 $2; do btrfs check --readonly $disk > /tmp/said 2>&1 || { cat /tmp/said; fail "btrfs check"; }; done
-echo "it was $was${half:+, $half}; $(grep -o 'went on at .*' /tmp/said || true) $count replicas"
+echo "it was $was${half:+, $half}; $count replicas"
 "#;

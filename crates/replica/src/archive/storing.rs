@@ -62,6 +62,9 @@ pub(crate) fn abandon(folder: &Path) -> Result<Option<Begin>, Error> {
 pub(crate) fn half_received(folder: &Path) -> Result<Option<Half>, Error> {
     let inside = folder.join(INSIDE);
     let Some(begin) = begun_in(&inside)? else { return Ok(None) };
+    if entries(folder)?.iter().any(|entry| entry.begin == begin) {
+        return Ok(None);
+    }
     let bytes = fs::metadata(inside.join(PART)).map_or(0, |about| about.len());
     // Half a block at the end is cut off.
     Ok(Some(Half { name: begin.name, bytes: bytes / BLOCK as u64 * BLOCK as u64 }))
@@ -107,7 +110,8 @@ impl Room {
                 _ => {}
             }
         }
-        Ok(())
+        let inside = self.folder.join(INSIDE);
+        sync_folder(&inside).map_err(|error| Error::io("writing out", &inside, error))
     }
 
     fn inventory(&self) -> Result<Inventory, Error> {

@@ -80,7 +80,7 @@ impl Journal {
         write_durably(&inside.join(JOURNAL), &text)
     }
 
-    /// Nothing is unfinished any more.
+    /// Nothing is unfinished any more, also after a crash.
     ///
     /// # Errors
     /// The journal can't be removed.
@@ -94,7 +94,9 @@ impl Journal {
                 _ => {}
             }
         }
-        Ok(())
+        let inside = folder.join(FOLDER);
+        let synced = File::open(&inside).and_then(|folder| folder.sync_all());
+        synced.map_err(|e| Error::io("writing out", &inside, e))
     }
 
     /// The note's file.

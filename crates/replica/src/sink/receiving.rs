@@ -145,25 +145,30 @@ impl Room {
             .map_err(|e| Error::io("deleting the subvolume", &self.path.join(name), e))
     }
 
-    /// Deletes all checkpoints but one.
+    /// Deletes all checkpoints but one; they are gone after a crash too if none is kept.
     fn delete_checkpoints(&self, keep: Option<u64>) -> Result<(), Error> {
         let path = self.path.join(FOLDER);
         let entries = fs::read_dir(&path).map_err(|e| Error::io("reading the folder", &path, e))?;
+        let mut deleted = false;
         for entry in entries {
             let name = entry.map_err(|e| Error::io("reading the folder", &path, e))?.file_name();
             let is_ours = name.as_bytes().starts_with(b"checkpoint-");
             let kept = keep.is_some_and(|number| name == *Checkpoint::name(number));
             if is_ours && !kept {
                 self.delete(&self.inside, &name)?;
+                deleted = true;
             }
+        }
+        if deleted && keep.is_none() {
+            subvolume::sync(&self.folder).map_err(|e| Error::io("writing out", &path, e))?;
         }
         Ok(())
     }
 
     /// All is where it belongs: nothing of the journal is needed any more.
     fn forget(&self) -> Result<(), Error> {
-        Journal::remove(&self.path)?;
-        self.delete_checkpoints(None)
+        self.delete_checkpoints(None)?;
+        Journal::remove(&self.path)
     }
 
     /// The complete subvolume becomes read-only and gets its name.
