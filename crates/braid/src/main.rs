@@ -4,5 +4,7 @@ mod cli;
 mod daemon;
 
 fn main() -> std::process::ExitCode {
+    // SAFETY: no other thread runs yet.
+    unsafe { std::env::set_var("PATH", braid_disks::tool::search_path()) };
     cli::run()
 }

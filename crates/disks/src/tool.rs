@@ -40,6 +40,7 @@ pub fn ask(program: &str, arguments: &[&str], limit: Duration) -> Result<Answer,
     let mut child = Command::new(program)
         .args(arguments)
         .env("LC_ALL", "C.UTF-8")
+        .env("PATH", search_path())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -67,6 +68,12 @@ pub fn ask(program: &str, arguments: &[&str], limit: Duration) -> Result<Answer,
         ear.and_then(|ear| ear.join().ok()).unwrap_or_default()
     };
     Ok(Answer { status: status.code(), out: heard(out), err: heard(err) })
+}
+
+/// The caller's `PATH`, and where administration programs are: `su`, `sudo` and cron often leave these out.
+pub fn search_path() -> String {
+    let given = std::env::var("PATH").unwrap_or_default();
+    format!("{given}:/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin")
 }
 
 fn listen(from: impl Read + Send + 'static) -> thread::JoinHandle<String> {

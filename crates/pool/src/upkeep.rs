@@ -70,6 +70,15 @@ pub struct Replication {
     pub newest: bool,
 }
 
+/// Reads the bound of a replication's rate: anything but nothing, with which it would wait for ever.
+pub fn rate_limit(text: &str) -> Result<Rate, String> {
+    match text.parse::<Rate>() {
+        Ok(rate) if rate.bits_per_sec() == 0 => Err("nothing would ever be sent".to_owned()),
+        Ok(rate) => Ok(rate),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 /// Where snapshots are when nobody says.
 pub const SNAPSHOTS: &str = ".snapshots";
 

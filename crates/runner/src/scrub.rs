@@ -78,11 +78,17 @@ pub fn start(host: &HostRoot, pool: &ObservedPool) -> Result<Running, ScrubError
             refuse_busy(pool)?;
             let program = Command::new("btrfs")
                 .args(["scrub", "start", "-B", "--", &at])
+                .env("PATH", tool::search_path())
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())
                 .stderr(Stdio::null())
                 .spawn()
-                .map_err(|error| ScrubError::Io("btrfs".to_owned(), error))?;
+                .map_err(|error| match error.kind() {
+                    io::ErrorKind::NotFound => {
+                        ScrubError::Btrfs("btrfs is not installed".to_owned())
+                    }
+                    _ => ScrubError::Io("btrfs".to_owned(), error),
+                })?;
             Ok(Running(Kind::Btrfs { pool: Box::new(btrfs.clone()), program }))
         }
         ObservedPool::Md(md) => {

@@ -518,7 +518,10 @@ fn a_folder_without_btrfs_keeps_the_streams() {
         let [told, _] = told_of(&scene.snapshots);
         assert!(told[0]["what"].as_str().unwrap().contains("it goes on from there"), "{told:?}");
         let to_archive = ["replicate", text(&scene.snapshots), text(&archive)];
+        let dry = [&to_archive[..], &["--dry-run"]].concat();
+        assert_eq!(json(&dry)["snapshots"].as_array().unwrap().len(), 1);
         let report = json(&to_archive);
+        assert_eq!(json(&dry), serde_json::json!({ "snapshots": [], "already_there": 1 }));
         assert!(report["snapshots"][0]["resumed_at"].as_u64().unwrap() >= 4 << 20, "{report}");
         for seed in 1..4 {
             change(&scene.data, seed, 1 << 20);

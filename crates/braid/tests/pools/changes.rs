@@ -89,6 +89,11 @@ fn a_disk_that_cannot_be_looked_at_is_not_taken_for_empty() {
         }
         let plan = host.works(&["plan", disk.path()]);
         assert!(plan.contains("could not be seen"), "{plan}");
+        // blkid and wipefs are where neither `su` nor cron looks.
+        let mut create = host.command(&mirror([disk.path(), other.path()], &["--yes"]));
+        let refused = create.env("PATH", "/usr/bin:/bin").output().unwrap();
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(said.contains("ext4 filesystem \"tax\""), "{said}");
     });
 }
 

@@ -4,6 +4,7 @@
 use crate::BRAID;
 use crate::host::Host;
 use braid_loop_disks::in_private_mounts;
+use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -73,6 +74,9 @@ fn what_the_config_wants_regularly_is_set_changed_and_taken_back() {
         // Again: nothing is to be done.
         let before = told();
         assert!(apply(&["--yes"]).contains("as it should be"));
+        let all: serde_json::Value = serde_json::from_str(&apply(&["--yes", "--json"])).unwrap();
+        let as_it_is = json!({ "pool": "data", "changes": [], "done": true });
+        assert_eq!(all, json!({ "pools": [as_it_is], "forgotten": [] }));
         assert_eq!(told(), before);
 
         // The services do it.

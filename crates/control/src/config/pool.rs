@@ -256,6 +256,14 @@ mod tests {
                 "braid.toml:10: unknown key \"mout\" in [pool]; did you mean \"mount\"?",
             ),
             (
+                &GOOD.replacen(
+                    "[[pool]]\nname = \"fast\"",
+                    "[pool.replicate]\nto = \"nas:/backup\"\nlimit = \"0Mbit\"\n[[pool]]\nname = \"fast\"",
+                    1,
+                ),
+                "braid.toml:7: pool.replicate.limit: nothing would ever be sent",
+            ),
+            (
                 &format!("{GOOD}snapshot = {{}}\n"),
                 "braid.toml:11: pool.snapshot: snapshots are btrfs', and md-raid10-f2",
             ),

@@ -4,8 +4,9 @@ use super::section::Section;
 use braid_pool::layout::Layout;
 use braid_pool::place::Place;
 use braid_pool::retention::Policy;
-use braid_pool::upkeep::{Calendar, Replication, Retention, SNAPSHOTS, Snapshots, Upkeep, When};
-use braid_units::Rate;
+use braid_pool::upkeep::{
+    Calendar, Replication, Retention, SNAPSHOTS, Snapshots, Upkeep, When, rate_limit,
+};
 use std::path::{Component, Path};
 use std::time::Duration;
 
@@ -80,7 +81,7 @@ fn read_replicate(mut section: Section<'_, '_>, snapshots: &str) -> Option<Repli
         }
         _ => {}
     }
-    let limit: Option<Rate> = section.parsed("limit");
+    let limit = section.parsed_by("limit", rate_limit);
     let newest = section.boolean("newest").unwrap_or(false);
     let folder = folder(&mut section, "folder", snapshots);
     section.finish();

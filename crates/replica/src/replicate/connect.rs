@@ -2,6 +2,7 @@ use crate::error::Error;
 use crate::wire::Link;
 use braid_pool::place::Place;
 use std::fs::File;
+use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
@@ -74,7 +75,10 @@ impl Connector {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .map_err(|error| Error::Io { doing: format!("starting {program}"), error })?;
+            .map_err(|error| match error.kind() {
+                io::ErrorKind::NotFound => Error::Refused(format!("{program} is not installed")),
+                _ => Error::Io { doing: format!("starting {program}"), error },
+            })?;
         let (Some(out), Some(incoming)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(Error::Refused(format!("{program} has no input or output")));
         };

@@ -1,5 +1,6 @@
 //! Programs, run without a shell.
 
+use braid_disks::tool::search_path;
 use braid_pool::step::Argv;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -43,7 +44,7 @@ pub enum CommandError {
         error: io::Error,
     },
     /// It ended with an error.
-    #[error("`{argv}` {}{}", ended(status), said(tail))]
+    #[error("`{argv}` {}{}{}", ended(status), said(tail), no_md(argv))]
     Failed {
         /// Program and arguments.
         argv: String,
@@ -127,12 +128,6 @@ fn start(argv: &Argv, log: &File, when_killed: WhenKilled) -> Result<Child, Comm
     Ok(child)
 }
 
-/// The caller's, and where administration programs are: `sudo` and `cron` often leave these out.
-fn search_path() -> String {
-    let given = std::env::var("PATH").unwrap_or_default();
-    format!("{given}:/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin")
-}
-
 fn tail(output: &Path, from: u64) -> io::Result<String> {
     let mut file = File::open(output)?;
     let end = file.seek(SeekFrom::End(0))?;
@@ -152,6 +147,14 @@ fn ended(status: &ExitStatus) -> String {
 
 fn said(tail: &str) -> String {
     if tail.is_empty() { String::new() } else { format!(": {tail}") }
+}
+
+/// mdadm itself speaks of a device that it can't open.
+fn no_md(argv: &str) -> &'static str {
+    match argv.starts_with("mdadm ") && !Path::new("/proc/mdstat").exists() {
+        true => "; this kernel has no md (there is no /proc/mdstat): try `modprobe md_mod`",
+        false => "",
+    }
 }
 
 fn missing(error: &io::Error) -> &'static str {

@@ -1,8 +1,8 @@
-use super::carry_out::{Consent, carry_out};
+use super::carry_out::{Consent, Outcome, outcome_of};
 use super::create::random_uuid;
 use super::seen::Seen;
 use crate::cli::Global;
-use crate::cli::failure::{Failure, FailureKind, tell};
+use crate::cli::failure::{Failure, FailureKind, print_line, tell};
 use braid_control::config::PoolsConfig;
 use braid_pool::desired::{DesiredPool, Named, Reality, next};
 use braid_pool::disk::{Disk, DiskId, ErasePermission};
@@ -11,7 +11,7 @@ use braid_pool::planner::{PoolName, forgotten_upkeep};
 use braid_pool::step::Plan;
 use braid_pool::uuid::Uuid;
 use clap::Args;
-use serde_json::json;
+use serde::Serialize;
 use std::fs;
 
 #[derive(Args)]
@@ -26,6 +26,30 @@ pub struct Apply {
     /// Lose for good what the disk of this serial number carries (again for each disk)
     #[arg(long, value_name = "SERIAL")]
     erase: Vec<String>,
+}
+
+/// What `--json` prints.
+#[derive(Default, Serialize)]
+struct Applied {
+    pools: Vec<AppliedPool>,
+    /// Of pools that the config doesn't name any more.
+    forgotten: Vec<Outcome>,
+}
+
+#[derive(Serialize)]
+struct AppliedPool {
+    pool: String,
+    /// What differed, in turn; nothing where all was as it should be.
+    changes: Vec<Outcome>,
+    /// Whether it is as it should be now.
+    done: bool,
+}
+
+impl Applied {
+    /// Where a person reads, all has been told.
+    fn print(&self, global: &Global) -> Result<(), Failure> {
+        if global.json { global.print(self, String::new) } else { Ok(()) }
+    }
 }
 
 /// Changes of one pool at most; more would mean that one takes another back.
@@ -44,18 +68,31 @@ impl Apply {
         let wanted = |pool: &&DesiredPool| {
             self.pools.is_empty() || self.pools.iter().any(|name| name == pool.name.as_str())
         };
+        let mut applied = Applied::default();
         for desired in config.pools.iter().filter(wanted) {
-            self.bring_about(desired, &erase, &path, global)?;
+            applied.pools.push(self.bring_about(desired, &erase, &path, global)?);
         }
         if !self.pools.is_empty() {
-            return Ok(());
+            return applied.print(global);
         }
         let forgotten = self.forgotten(&config, &path);
         if config.pools.is_empty() && forgotten.is_empty() {
             // That is an error, in its usual words.
             PoolsConfig::load(&file)?;
         }
-        forgotten.into_iter().try_for_each(|plan| carry_out(plan, &self.consent, global))
+        for plan in forgotten {
+            applied.forgotten.push(self.told(plan, global)?);
+        }
+        applied.print(global)
+    }
+
+    /// Carries out one plan; a person is told at once, `--json` has everything at the end in one.
+    fn told(&self, plan: Plan, global: &Global) -> Result<Outcome, Failure> {
+        let outcome = outcome_of(plan, &self.consent)?;
+        if !global.json {
+            print_line(&outcome.text())?;
+        }
+        Ok(outcome)
     }
 
     /// What ends the upkeep of pools whose sections are gone from the config.
@@ -77,21 +114,21 @@ impl Apply {
         erase: &ErasePermission,
         config: &str,
         global: &Global,
-    ) -> Result<(), Failure> {
-        for changes in 0..MOST_CHANGES {
+    ) -> Result<AppliedPool, Failure> {
+        let pool = desired.name.as_str().to_owned();
+        let mut applied = AppliedPool { pool, changes: Vec::new(), done: false };
+        for _ in 0..MOST_CHANGES {
             let Some(plan) = self.plan(desired, erase, config)? else {
-                if changes > 0 {
-                    return Ok(());
+                if applied.changes.is_empty() && !global.json {
+                    print_line(&format!("pool {} is as it should be", desired.name))?;
                 }
-                let value = json!({ "pool": desired.name.as_str(), "done": true });
-                return global
-                    .print(&value, || format!("pool {} is as it should be", desired.name));
+                applied.done = true;
+                return Ok(applied);
             };
-            let only_shown = self.consent.dry_run();
-            carry_out(plan, &self.consent, global)?;
-            if only_shown {
+            applied.changes.push(self.told(plan, global)?);
+            if self.consent.dry_run() {
                 tell("what comes after this is planned when this is done");
-                return Ok(());
+                return Ok(applied);
             }
         }
         let message = format!("pool {} doesn't become as it should be", desired.name);

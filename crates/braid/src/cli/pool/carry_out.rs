@@ -11,7 +11,7 @@ use braid_runner::journal::{DEFAULT_STATE_DIR, Journal, JournalError, Log, State
 use braid_runner::system::SystemError;
 use braid_runner::{Happening, Remains, RunError};
 use clap::Args;
-use serde_json::json;
+use serde::Serialize;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
@@ -93,11 +93,36 @@ impl Place {
     }
 }
 
-/// Shows the plan, asks, carries it out.
+/// Shows the plan, asks, carries it out, tells of it.
 pub fn carry_out(plan: Plan, consent: &Consent, global: &Global) -> Result<(), Failure> {
-    let value = |done: bool| json!({ "plan": plan, "done": done });
+    let outcome = outcome_of(plan, consent)?;
+    global.print(&outcome, || outcome.text())
+}
+
+/// What has become of a plan.
+#[derive(Serialize)]
+pub struct Outcome {
+    plan: Plan,
+    /// Whether all is so now.
+    pub done: bool,
+    #[serde(skip)]
+    shown_only: bool,
+}
+
+impl Outcome {
+    /// As a person is told.
+    pub fn text(&self) -> String {
+        match self.shown_only {
+            true => self.plan.to_string().trim_end().to_owned(),
+            false => format!("done: {}", self.plan.title),
+        }
+    }
+}
+
+/// Shows the plan, asks, carries it out; what came of it is left to the caller to tell.
+pub fn outcome_of(plan: Plan, consent: &Consent) -> Result<Outcome, Failure> {
     if consent.dry_run || plan.is_empty() {
-        return global.print(&value(plan.is_empty()), || plan.to_string().trim_end().to_owned());
+        return Ok(Outcome { done: plan.is_empty(), plan, shown_only: true });
     }
     let state = consent.place.state();
     if let Some((_, record)) = state.unfinished()?.into_iter().find(|(pool, _)| *pool == plan.pool)
@@ -110,7 +135,7 @@ pub fn carry_out(plan: Plan, consent: &Consent, global: &Global) -> Result<(), F
     }
     let mut journal = state.begin(&plan.pool, plan.clone())?;
     go_on(&mut journal, &consent.place)?;
-    global.print(&value(true), || format!("done: {}", plan.title))
+    Ok(Outcome { done: true, plan, shown_only: false })
 }
 
 /// Carries out what the journal says is still to be done.

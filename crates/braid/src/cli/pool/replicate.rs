@@ -4,6 +4,7 @@ use super::reach::{Reach, absolute};
 use crate::cli::failure::{Failure, FailureKind, tell};
 use crate::cli::progress_wanted;
 use crate::cli::{Global, JsonFlag};
+use braid_pool::upkeep::rate_limit;
 use braid_replica::agent::Allowed;
 use braid_replica::exact_path::ExactPath;
 use braid_replica::listener;
@@ -16,6 +17,7 @@ use braid_units::{ByteSize, Rate, format_duration};
 use clap::Args;
 use serde::Serialize;
 use serde_json::json;
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -51,7 +53,7 @@ pub struct Replicate {
     #[arg(long)]
     newest: bool,
     /// Send at most so fast
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", value_parser = rate_limit)]
     limit: Option<Rate>,
     /// How often a broken connection is made anew without getting on; 0 for never
     #[arg(long, default_value_t = 20, value_name = "N")]
@@ -102,7 +104,7 @@ impl Replicate {
             return Err(Failure::new(FailureKind::Usage, "from where, and to where?"));
         };
         if self.dry_run {
-            return self.show_what_would_be_sent(&from, global);
+            return self.show_what_would_be_sent(&from, &to, global);
         }
         let watch = Arc::new(Watch::default());
         let connector = self.reach.connector(&[&from, &to])?;
@@ -148,8 +150,13 @@ impl Replicate {
         Order { host: host.trim().to_owned(), from, to, words }
     }
 
-    /// What is there is known only by asking there; this shows what is here.
-    fn show_what_would_be_sent(&self, from: &Place, global: &Global) -> Result<(), Failure> {
+    /// What another computer has is known only by asking there; of it this shows what is here.
+    fn show_what_would_be_sent(
+        &self,
+        from: &Place,
+        to: &Place,
+        global: &Global,
+    ) -> Result<(), Failure> {
         let Place::Local(path) = from else {
             let text = "--dry-run looks at snapshots on this computer only";
             return Err(Failure::new(FailureKind::Usage, text));
@@ -159,12 +166,33 @@ impl Replicate {
         #[derive(Serialize)]
         struct Wanted {
             snapshots: Vec<ExactPath>,
+            /// Nothing where that isn't known.
+            already_there: Option<usize>,
         }
-        let snapshots = choice.wanted.into_iter().map(|one| one.name.into()).collect();
-        let wanted = Wanted { snapshots };
+        let names = choice.wanted.into_iter().map(|one| one.name);
+        let wanted = match to {
+            // Whatever has a snapshot's name there is complete, also as a stored stream.
+            Place::Local(folder) => {
+                let is_there = |name: &OsString| {
+                    let mut stream = name.clone();
+                    stream.push(".btrfs-stream");
+                    folder.join(name).exists() || folder.join(stream).exists()
+                };
+                let (there, new): (Vec<_>, Vec<_>) = names.partition(is_there);
+                let snapshots = new.into_iter().map(ExactPath::from).collect();
+                Wanted { snapshots, already_there: Some(there.len()) }
+            }
+            _ => Wanted { snapshots: names.map(ExactPath::from).collect(), already_there: None },
+        };
         global.print(&wanted, || {
-            let names: Vec<String> = wanted.snapshots.iter().map(ToString::to_string).collect();
-            format!("those of these that aren't there yet would be sent:\n{}", names.join("\n"))
+            let names: String = wanted.snapshots.iter().map(|name| format!("\n{name}")).collect();
+            match wanted.already_there {
+                None => format!("those of these that aren't there yet would be sent:{names}"),
+                Some(there) if wanted.snapshots.is_empty() => {
+                    format!("nothing would be sent, {there} are there already")
+                }
+                Some(there) => format!("would be sent, {there} others are there already:{names}"),
+            }
         })
     }
 }
