@@ -2,7 +2,7 @@
 
 use braid_inner::{
     Checksum, HashKey, InnerPacket, Layer, Offload, Segmentation, SegmentationKind, Segments,
-    checksum, flow_hash,
+    Ticks, checksum, flow_hash,
 };
 use divan::{Bencher, counter::BytesCount};
 use std::num::NonZeroU16;
@@ -62,6 +62,7 @@ fn super_packet() -> InnerPacket {
                 ecn: false,
                 header_len: 52,
                 segment_size: NonZeroU16::new(1448).unwrap(),
+                ticks: Ticks::NONE,
             }),
         },
     }

@@ -5,6 +5,7 @@ use crate::checksum::{pseudo_header, put16, seal_ipv4, sum, verify};
 use crate::flow::{FlowKey, flow_key};
 use crate::headers::{Fragment, Headers, Ip, IpVersion, Layer, be16, be32, protocol};
 use crate::packet::{Checksum, InnerPacket, Offload, Segmentation, SegmentationKind};
+use crate::ticks::{TIMESTAMPS_LEN, Tick, Ticks, advance, timestamps};
 use std::num::NonZeroU16;
 
 /// Merges consecutive packets of a flow. Packets of one flow leave in the order
@@ -87,7 +88,7 @@ impl Coalescer {
         if let Some(index) = self.open.iter().position(|(open, _)| *open == key) {
             let joined = car.as_ref().and_then(|car| {
                 let (_, train) = self.open.get_mut(index)?;
-                train.accepts(&packet.bytes, car).then(|| {
+                train.accepts(&packet.bytes, car, Timestamps::Stay).then(|| {
                     if !train.merged
                         && let Some(room) = self.room.pop()
                     {
@@ -127,7 +128,8 @@ impl Coalescer {
 }
 
 /// Appends `next` to `head` if they are segments of one TCP stream, follow each
-/// other and would be merged by a [`Coalescer`]; says whether it did. The sum of
+/// other and would be merged by a [`Coalescer`], or differ besides in their
+/// timestamps, which are noted as [`Ticks`]; says whether it did. The sum of
 /// both has at most `limit` bytes. Checksums are verified: joining would hide a
 /// wrong one.
 pub fn join(head: &mut InnerPacket, next: &InnerPacket, layer: Layer, limit: usize) -> bool {
@@ -143,9 +145,10 @@ pub fn join(head: &mut InnerPacket, next: &InnerPacket, layer: Layer, limit: usi
     if first.closes(first.segment_size) {
         return false;
     }
+    let ticks = head.offload.segmentation.map_or(Ticks::NONE, |found| found.ticks);
     let packet = InnerPacket { bytes: std::mem::take(&mut head.bytes), offload: head.offload };
-    let mut train = Train { packet, first, count: first.count, merged: false };
-    let joins = train.accepts(&next.bytes, &car);
+    let mut train = Train { packet, first, count: first.count, merged: false, ticks };
+    let joins = train.accepts(&next.bytes, &car, Timestamps::Advance);
     if joins {
         train.join(&next.bytes, &car);
     }
@@ -255,6 +258,8 @@ struct Train {
     /// Segments.
     count: usize,
     merged: bool,
+    /// Where a packet with other timestamps was joined.
+    ticks: Ticks,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -263,12 +268,22 @@ enum Then {
     Close,
 }
 
+/// Those of TCP in a packet that joins others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Timestamps {
+    /// They are the same, as a device wants it.
+    Stay,
+    /// They may be later, which is noted.
+    Advance,
+}
+
 impl Train {
     fn new(packet: InnerPacket, first: Car) -> Train {
-        Train { packet, first, count: first.count, merged: false }
+        Train { packet, first, count: first.count, merged: false, ticks: Ticks::NONE }
     }
 
-    fn accepts(&self, bytes: &[u8], car: &Car) -> bool {
+    /// Whether it can join; a tick on the way is noted.
+    fn accepts(&mut self, bytes: &[u8], car: &Car, timestamps: Timestamps) -> bool {
         let payload_len = self.packet.bytes.len() - self.first.header_len;
         let size_fits = match car.count {
             1 => car.segment_size <= self.first.segment_size,
@@ -282,11 +297,34 @@ impl Train {
             && room
             && self.packet.bytes.len() - self.first.ip.start + car.payload_len <= MAX_IP_LEN
             && car.flags & CWR == 0
-            && self.same_headers(bytes, car) == Some(true)
+            && match timestamps {
+                Timestamps::Stay => self.same_headers(bytes, car, car.header_len) == Some(true),
+                Timestamps::Advance => self.advances(bytes, car) == Some(true),
+            }
     }
 
-    /// Whether the headers differ only where segmentation writes.
-    fn same_headers(&self, bytes: &[u8], car: &Car) -> Option<bool> {
+    /// As [`Self::same_headers`], but the timestamps may have gone on.
+    fn advances(&mut self, bytes: &[u8], car: &Car) -> Option<bool> {
+        let transport = car.ip.transport;
+        let Some(at) = bytes.get(transport..car.header_len).and_then(timestamps) else {
+            return self.same_headers(bytes, car, car.header_len);
+        };
+        let at = transport + at;
+        if !self.same_headers(bytes, car, at)? {
+            return Some(false);
+        }
+        let (value, echo) = advance(&self.packet.bytes, bytes, at)?;
+        let last = self.ticks.at(usize::MAX);
+        let segment = u8::try_from(self.count).ok()?;
+        Some(
+            (value, echo) == (last.value, last.echo)
+                || self.ticks.push(Tick { segment, value, echo }),
+        )
+    }
+
+    /// Whether the headers differ only where segmentation writes, and in the
+    /// timestamps where these start at `stamped`.
+    fn same_headers(&self, bytes: &[u8], car: &Car, stamped: usize) -> Option<bool> {
         let (ours, theirs) = (&self.packet.bytes, bytes);
         let Car { ip, kind, header_len, .. } = self.first;
         if car.kind != kind || car.header_len != header_len || car.ip.transport != ip.transport {
@@ -316,7 +354,8 @@ impl Train {
                     && same(at + 8, at + 13)
                     && differ & !(FIN | PSH | CWR) == 0
                     && same(at + 14, at + 16)
-                    && same(at + 18, header_len)
+                    && same(at + 18, stamped)
+                    && (stamped == header_len || same(stamped + TIMESTAMPS_LEN, header_len))
             }
         };
         Some(ip_same && transport_same)
@@ -343,7 +382,7 @@ impl Train {
     }
 
     fn finish(self) -> InnerPacket {
-        let Train { mut packet, first, merged, .. } = self;
+        let Train { mut packet, first, merged, ticks, .. } = self;
         if merged {
             finish_headers(&mut packet.bytes, &first);
             packet.offload = Offload {
@@ -356,6 +395,7 @@ impl Train {
                     ecn: first.flags & CWR != 0,
                     header_len: first.header_len as u16,
                     segment_size: first.segment_size,
+                    ticks,
                 }),
             };
         }

@@ -14,6 +14,7 @@ mod flow;
 mod headers;
 mod packet;
 mod segment;
+mod ticks;
 mod validate;
 
 pub use ack::PureAck;
@@ -25,6 +26,8 @@ pub use flow::{BondingHash, FlowKey, HashKey, Selector, flow_hash, flow_key};
 pub use headers::{Ethernet, Fragment, Headers, Ip, IpVersion, Layer};
 pub use packet::{Checksum, InnerPacket, Offload, Segmentation, SegmentationKind};
 pub use segment::{
-    SegmentError, Segments, drop_first_segment, for_each_segment, segment_count, split_all,
+    SegmentError, Segments, cut_at_ticks, drop_first_segment, for_each_segment, segment_count,
+    split_all,
 };
+pub use ticks::{Tick, Ticks};
 pub use validate::{Addresses, Checked, Malformed, check};

@@ -1,3 +1,4 @@
+use crate::ticks::Ticks;
 use std::num::NonZeroU16;
 
 /// A packet as it crosses the TUN/TAP device: an IP packet (L3) or an Ethernet
@@ -47,6 +48,9 @@ pub struct Segmentation {
     pub header_len: u16,
     /// Payload bytes of each segment but the last.
     pub segment_size: NonZeroU16,
+    /// Where the timestamps of TCP change; never on a packet from or to a
+    /// device.
+    pub ticks: Ticks,
 }
 
 /// Transport of a super-packet.

@@ -7,6 +7,7 @@
 use crate::checksum::{add, complete_at, put16, seal_ipv4};
 use crate::headers::{Fragment, Headers, Ip, IpVersion, Layer, be16, be32, protocol};
 use crate::packet::{Checksum, InnerPacket, Offload, Segmentation, SegmentationKind};
+use crate::ticks::{Tick, Ticks, put_forward, timestamps};
 use std::num::NonZeroU16;
 use std::ops::Range;
 
@@ -39,6 +40,7 @@ impl Segmentation {
             ecn,
             header_len,
             segment_size,
+            ticks: Ticks::NONE,
         })
     }
 }
@@ -59,6 +61,9 @@ pub enum SegmentError {
     /// Shorter than its headers or longer than IP can say.
     #[error("impossible length of a super-packet")]
     Length,
+    /// [`Ticks`] of segments that aren't there, or no timestamps to put forward.
+    #[error("the ticks are not those of these segments")]
+    Ticks,
     /// No such segments, or a payload that is not theirs.
     #[error("the payload is not that of the segments asked for")]
     Range,
@@ -112,7 +117,15 @@ impl Segments {
         if packet_len < header_len || packet_len - ip.start - fixed_header > u16::MAX.into() {
             return Err(SegmentError::Length);
         }
-        Ok(Segments { packet_len, ip, segmentation, checksum_offset })
+        let segments = Segments { packet_len, ip, segmentation, checksum_offset };
+        if let Some(last) = segmentation.ticks.as_slice().last()
+            && (segmentation.kind == SegmentationKind::Udp
+                || usize::from(last.segment) >= segments.count()
+                || header.get(ip.transport..).and_then(timestamps).is_none())
+        {
+            return Err(SegmentError::Ticks);
+        }
+        Ok(segments)
     }
 
     /// Number of segments, at least 1.
@@ -136,6 +149,16 @@ impl Segments {
         let header_len = self.header_len();
         let end = (header_len + segments.end * size).min(self.packet_len);
         Some(header_len + segments.start * size..end)
+    }
+
+    /// Runs of segments between [`Ticks`]: all of them when there is none.
+    pub fn runs(&self) -> impl DoubleEndedIterator<Item = Range<usize>> + use<> {
+        let (count, ticks) = (self.count(), self.segmentation.ticks);
+        let start = move |run: usize| match run.checked_sub(1) {
+            None => 0,
+            Some(tick) => ticks.as_slice().get(tick).map_or(count, |tick| tick.segment.into()),
+        };
+        (0..=ticks.as_slice().len()).map(move |run| start(run)..start(run + 1))
     }
 
     /// The segments whose payload lies whole within `bytes` of the
@@ -190,6 +213,7 @@ impl Segments {
     fn offload(&self, segments: Range<usize>) -> Offload {
         let mut segmentation = self.segmentation;
         segmentation.ecn &= segments.start == 0;
+        segmentation.ticks = segmentation.ticks.within(segments.start, segments.end);
         Offload {
             checksum: Checksum::Partial {
                 start: self.ip.transport as u16,
@@ -241,7 +265,11 @@ impl Segments {
         if segments.start > 0 {
             flags &= !CWR;
         }
-        put16(tcp, 12, flags)
+        put16(tcp, 12, flags)?;
+        match self.segmentation.ticks.at(segments.start) {
+            unchanged if unchanged == Tick::default() => Some(()),
+            tick => put_forward(tcp, tick),
+        }
     }
 }
 
@@ -259,6 +287,41 @@ pub fn drop_first_segment(packet: &mut InnerPacket, layer: Layer) -> bool {
     bytes.drain(first);
     *offload = segments.offload(rest.clone());
     segments.rewrite_header(bytes, rest).is_some()
+}
+
+/// Cuts a super-packet at its [`Ticks`] into packets that a device can take,
+/// and gives those behind the first run to `take`, the last one first; the
+/// first one stays in `packet`. `buffer` gives an empty buffer for so many bytes. What has
+/// no ticks stays as it is, and so does what can't be cut, for
+/// [`check`](crate::check) to refuse.
+pub fn cut_at_ticks(
+    packet: &mut InnerPacket,
+    layer: Layer,
+    mut buffer: impl FnMut(usize) -> Vec<u8>,
+    mut take: impl FnMut(InnerPacket),
+) {
+    let InnerPacket { bytes, offload } = packet;
+    if offload.segmentation.is_none_or(|segmentation| segmentation.ticks.is_empty()) {
+        return;
+    }
+    let Ok(segments) = Segments::of(bytes, bytes.len(), *offload, layer) else { return };
+    let mut runs = segments.runs();
+    let Some(first) = runs.next() else { return };
+    for run in runs.rev() {
+        let Some(payload) = segments.payload(run.clone()).and_then(|place| bytes.get(place)) else {
+            return;
+        };
+        let mut piece = buffer(segments.header_len() + payload.len());
+        piece.clear();
+        if let Ok(offload) = segments.extract(bytes, payload, run, &mut piece) {
+            take(InnerPacket { bytes: piece, offload });
+        }
+    }
+    let Some(payload) = segments.payload(first.clone()) else { return };
+    bytes.truncate(payload.end);
+    *offload = segments.offload(first.clone());
+    // Its headers were read above, so they can be written.
+    segments.rewrite_header(bytes, first);
 }
 
 /// Cuts a packet into single ones with complete checksums and gives them to

@@ -142,6 +142,9 @@ fn check_segmentation(
     let segmentation = offload.segmentation.ok_or(SegmentError::NotSuperPacket)?;
     let ip = headers.ip.as_ref().ok_or(Malformed::NotIp)?;
     check_ip_header(bytes, ip)?;
+    if !segmentation.ticks.is_empty() {
+        return Err(SegmentError::Ticks.into());
+    }
     let size = segmentation.segment_size.get();
     let plausible = segments.count() > 1
         && size != SPECIAL_SEGMENT

@@ -1,8 +1,8 @@
 //! Inner packets whose every segment carries a number, and reading it back.
 
 use braid_inner::{
-    Checksum, Headers, InnerPacket, Layer, Offload, Segmentation, SegmentationKind, checksum,
-    split_all,
+    Checksum, Headers, InnerPacket, Layer, Offload, Segmentation, SegmentationKind, Ticks,
+    checksum, split_all,
 };
 use std::net::Ipv4Addr;
 use std::num::NonZeroU16;
@@ -56,6 +56,7 @@ pub(crate) fn tcp_data(
                 ecn: false,
                 header_len: TCP_HEADERS as u16,
                 segment_size: NonZeroU16::new(lens[0] as u16).unwrap_or(NonZeroU16::MIN),
+                ticks: Ticks::NONE,
             }),
         }
     } else {

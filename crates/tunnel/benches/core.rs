@@ -71,7 +71,7 @@ fn reassembly_out_of_order(bencher: Bencher) {
         };
         let take = |size| spare.pop().unwrap_or_else(|| Vec::with_capacity(size));
         let _ = exit.on_chunk(Time::ZERO, &chunk, take);
-        while let Some(InnerPacket { bytes, .. }) = exit.poll() {
+        while let Some(InnerPacket { bytes, .. }) = exit.poll(Vec::with_capacity) {
             spare.push(bytes);
         }
     };

@@ -1,6 +1,6 @@
 use crate::Malformed;
 use crate::integer::{Reader, Sequence, put_varint, varint_len};
-use braid_inner::{Checksum, Offload, Segmentation, SegmentationKind};
+use braid_inner::{Checksum, Offload, Segmentation, SegmentationKind, Tick, Ticks};
 use std::num::NonZeroU16;
 
 /// Longest inner packet: the largest IP packet and an Ethernet header with two
@@ -8,7 +8,7 @@ use std::num::NonZeroU16;
 pub const MAX_PACKET_LEN: usize = 65_535 + 22;
 
 /// No header is longer: kind, flow and number, two lengths, the offload.
-const LONGEST_HEADER: usize = 6 + 2 * 8 + 9;
+const LONGEST_HEADER: usize = 6 + 2 * 8 + 9 + 1 + TICK_LEN * Ticks::MAX;
 
 pub(crate) const CHUNK: u8 = 0x80;
 const FIRST: u8 = 0x01;
@@ -193,13 +193,20 @@ impl<'a> Chunk<'a> {
 const KIND_MASK: u8 = 0x03;
 const ECN: u8 = 0x04;
 const PARTIAL: u8 = 0x08;
+const TICKS: u8 = 0x10;
+/// Bytes of a tick: segment, value, echo.
+const TICK_LEN: usize = 3;
 
 fn offload_len(offload: Offload) -> usize {
     if offload == Offload::default() {
         return 0;
     }
-    1 + if offload.segmentation.is_some() { 4 } else { 0 }
+    1 + offload.segmentation.map_or(0, |segmentation| 4 + ticks_len(&segmentation.ticks))
         + if matches!(offload.checksum, Checksum::Partial { .. }) { 4 } else { 0 }
+}
+
+fn ticks_len(ticks: &Ticks) -> usize {
+    if ticks.is_empty() { 0 } else { 1 + TICK_LEN * ticks.as_slice().len() }
 }
 
 fn write_offload(out: &mut Vec<u8>, offload: Offload) {
@@ -215,6 +222,10 @@ fn write_offload(out: &mut Vec<u8>, offload: Offload) {
     if offload.segmentation.is_some_and(|s| s.ecn) {
         flags |= ECN;
     }
+    let ticks = offload.segmentation.map_or(Ticks::NONE, |segmentation| segmentation.ticks);
+    if !ticks.is_empty() {
+        flags |= TICKS;
+    }
     if matches!(offload.checksum, Checksum::Partial { .. }) {
         flags |= PARTIAL;
     }
@@ -227,11 +238,17 @@ fn write_offload(out: &mut Vec<u8>, offload: Offload) {
         out.extend_from_slice(&start.to_be_bytes());
         out.extend_from_slice(&offset.to_be_bytes());
     }
+    if !ticks.is_empty() {
+        out.push(ticks.as_slice().len() as u8);
+        for &Tick { segment, value, echo } in ticks.as_slice() {
+            out.extend_from_slice(&[segment, value, echo]);
+        }
+    }
 }
 
 fn parse_offload(reader: &mut Reader<'_>) -> Result<Offload, Malformed> {
     let flags = reader.u8()?;
-    if flags & !(KIND_MASK | ECN | PARTIAL) != 0 || flags == 0 {
+    if flags & !(KIND_MASK | ECN | PARTIAL | TICKS) != 0 || flags == 0 {
         return Err(Malformed::Contradiction);
     }
     let kind = match flags & KIND_MASK {
@@ -240,14 +257,16 @@ fn parse_offload(reader: &mut Reader<'_>) -> Result<Offload, Malformed> {
         2 => Some(SegmentationKind::TcpV6),
         _ => Some(SegmentationKind::Udp),
     };
-    let segmentation = match kind {
-        None if flags & ECN != 0 => return Err(Malformed::Contradiction),
+    let mut segmentation = match kind {
+        None if flags & (ECN | TICKS) != 0 => return Err(Malformed::Contradiction),
+        Some(SegmentationKind::Udp) if flags & TICKS != 0 => return Err(Malformed::Contradiction),
         None => None,
         Some(kind) => Some(Segmentation {
             kind,
             ecn: flags & ECN != 0,
             header_len: reader.u16()?,
             segment_size: NonZeroU16::new(reader.u16()?).ok_or(Malformed::Contradiction)?,
+            ticks: Ticks::NONE,
         }),
     };
     let checksum = if flags & PARTIAL != 0 {
@@ -255,5 +274,22 @@ fn parse_offload(reader: &mut Reader<'_>) -> Result<Offload, Malformed> {
     } else {
         Checksum::Complete
     };
+    if let Some(segmentation) = &mut segmentation
+        && flags & TICKS != 0
+    {
+        segmentation.ticks = parse_ticks(reader)?;
+    }
     Ok(Offload { checksum, segmentation })
+}
+
+/// At least one; [`Ticks`] knows which may follow each other.
+fn parse_ticks(reader: &mut Reader<'_>) -> Result<Ticks, Malformed> {
+    let mut ticks = Ticks::NONE;
+    for _ in 0..reader.u8()? {
+        let tick = Tick { segment: reader.u8()?, value: reader.u8()?, echo: reader.u8()? };
+        if !ticks.push(tick) {
+            return Err(Malformed::Contradiction);
+        }
+    }
+    if ticks.is_empty() { Err(Malformed::Contradiction) } else { Ok(ticks) }
 }

@@ -51,6 +51,7 @@ fn offload(flags: u8, input: &mut Input<'_>) -> Offload {
         ecn: flags & 0x10 != 0,
         header_len: input.u16(),
         segment_size: NonZeroU16::new(input.u16()).unwrap_or(NonZeroU16::MIN),
+        ticks: ticks(flags, input),
     });
     let checksum = if flags & 0x20 == 0 {
         Checksum::Complete
@@ -58,6 +59,14 @@ fn offload(flags: u8, input: &mut Input<'_>) -> Offload {
         Checksum::Partial { start: input.u16(), offset: input.u16() }
     };
     Offload { checksum, segmentation }
+}
+
+fn ticks(flags: u8, input: &mut Input<'_>) -> Ticks {
+    let mut ticks = Ticks::NONE;
+    while flags & 0x40 != 0
+        && ticks.push(Tick { segment: input.u8(), value: input.u8(), echo: input.u8() })
+    {}
+    ticks
 }
 
 /// Otherwise no mutated packet would get far.

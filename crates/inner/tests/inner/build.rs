@@ -1,7 +1,7 @@
 //! Packets made by hand, byte after byte and independent of the crate: the
 //! models that it is held against.
 
-use braid_inner::{Checksum, InnerPacket, Layer, Offload, Segmentation, SegmentationKind};
+use braid_inner::{Checksum, InnerPacket, Layer, Offload, Segmentation, SegmentationKind, Ticks};
 use proptest::prelude::*;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::num::NonZeroU16;
@@ -146,6 +146,7 @@ impl Spec {
                     ecn: cwr,
                     header_len: (self.transport_start() + self.transport_header_len()) as u16,
                     segment_size: NonZeroU16::new(segment_size).unwrap(),
+                    ticks: Ticks::NONE,
                 }),
             },
         }

@@ -24,6 +24,7 @@ fn any_offload() -> impl Strategy<Value = Offload> {
             ecn,
             header_len,
             segment_size: NonZeroU16::new(size).unwrap(),
+            ticks: Ticks::NONE,
         },
     );
     (checksum, proptest::option::of(segmentation))

@@ -11,5 +11,6 @@ mod flow;
 mod hostile;
 mod kernel;
 mod segment;
+mod ticks;
 mod tun;
 mod validate;

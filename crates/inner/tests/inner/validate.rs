@@ -1,6 +1,7 @@
 use crate::build::{ACK, Spec, any_spec};
 use braid_inner::{
-    Addresses, Checksum, InnerPacket, Layer, Malformed, Offload, SegmentError, Segmentation, check,
+    Addresses, Checksum, InnerPacket, Layer, Malformed, Offload, SegmentError, Segmentation, Ticks,
+    check,
 };
 use proptest::prelude::*;
 use std::num::NonZeroU16;
@@ -89,6 +90,7 @@ fn super_packets_that_lie() {
     packet.offload.segmentation = Some(Segmentation {
         header_len: 44,
         segment_size: NonZeroU16::new(500).unwrap(),
+        ticks: Ticks::NONE,
         ..segmentation
     });
     let expected = Err(Malformed::Segmentation(SegmentError::Headers));

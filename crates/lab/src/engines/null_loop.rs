@@ -9,7 +9,7 @@
 //! packet:   length u32, offload (OFFLOAD_LEN bytes), contents
 //! ```
 
-use braid_inner::{Checksum, InnerPacket, Layer, Offload, Segmentation, SegmentationKind};
+use braid_inner::{Checksum, InnerPacket, Layer, Offload, Segmentation, SegmentationKind, Ticks};
 use braid_linux::poller::{Interest, Poller, Token};
 use braid_linux::tun::{OffloadChoice, Tun};
 use braid_linux::udp::{Family, LinkBind, LinkSocket, ReceiveBuffers, Transmit};
@@ -261,6 +261,7 @@ fn decode(bytes: &[u8]) -> Option<Offload> {
             ecn: flags & 4 != 0,
             header_len: pair(h0, h1),
             segment_size: NonZeroU16::new(pair(z0, z1))?,
+            ticks: Ticks::NONE,
         }),
     };
     let checksum = match flags & 8 {
@@ -282,6 +283,7 @@ mod tests {
                 ecn: true,
                 header_len: 52,
                 segment_size: NonZeroU16::new(1448).unwrap(),
+                ticks: Ticks::NONE,
             }),
         };
         [(64, Offload::default()), (64_000, super_packet), (1453, Offload::default())]

@@ -1,7 +1,7 @@
 //! The header before each packet: `struct virtio_net_hdr` in the machine's
 //! byte order (virtio 1.2, section 5.1.6; linux/virtio_net.h).
 
-use braid_inner::{Checksum, Offload, Segmentation, SegmentationKind};
+use braid_inner::{Checksum, Offload, Segmentation, SegmentationKind, Ticks};
 use std::num::NonZeroU16;
 
 /// Bytes of the header (the form without `num_buffers`).
@@ -45,7 +45,8 @@ pub(super) fn decode(header: &[u8; HEADER_LEN], packet: &[u8]) -> Option<Offload
     let segment_size = NonZeroU16::new(u16::from_ne_bytes([size_0, size_1]))?;
     let header_len = header_len(kind, start, offset, packet)?;
     let ecn = gso & GSO_ECN != 0;
-    let segmentation = Some(Segmentation { kind, ecn, header_len, segment_size });
+    let segmentation =
+        Some(Segmentation { kind, ecn, header_len, segment_size, ticks: Ticks::NONE });
     Some(Offload { checksum, segmentation })
 }
 
@@ -103,6 +104,7 @@ mod tests {
                 ecn: true,
                 header_len: 52,
                 segment_size: NonZeroU16::new(1448).unwrap(),
+                ticks: Ticks::NONE,
             }),
         };
         (offload, packet)

@@ -6,7 +6,9 @@
 #![allow(dead_code, reason = "each of them uses another part")]
 
 use braid_handshake::{PrivateKey, PublicKey};
-use braid_inner::{Checksum, InnerPacket, Offload, Segmentation, SegmentationKind, checksum};
+use braid_inner::{
+    Checksum, InnerPacket, Offload, Segmentation, SegmentationKind, Ticks, checksum,
+};
 use braid_tunnel::{LinkConfig, LinkId, PeerConfig, Transmit, Tunnel, TunnelConfig};
 use braid_units::Time;
 use std::cell::Cell;
@@ -398,6 +400,7 @@ fn packet(size: usize) -> InnerPacket {
         ecn: false,
         header_len: TCP_HEADERS as u16,
         segment_size: NonZeroU16::new(MSS as u16).unwrap_or(NonZeroU16::MIN),
+        ticks: Ticks::NONE,
     };
     let offload = Offload {
         checksum: Checksum::Partial { start: 20, offset: 16 },

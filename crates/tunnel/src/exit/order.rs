@@ -4,7 +4,7 @@ use super::assembly::{Assembly, Notes, Rejected};
 use super::holes::Holes;
 use super::sequence_map::SequenceMap;
 use crate::index_map::IndexMap;
-use braid_inner::{InnerPacket, Layer};
+use braid_inner::{InnerPacket, Layer, cut_at_ticks};
 use braid_units::Time;
 use braid_wire::{Chunk, ChunkPosition, GaveUp, expand};
 use std::collections::{BTreeSet, VecDeque};
@@ -248,9 +248,12 @@ impl Reordering {
         }
     }
 
-    /// The next packet to deliver.
-    pub fn poll(&mut self) -> Option<InnerPacket> {
-        self.ready.pop_front()
+    /// The next packet to deliver. `buffer` gives an empty buffer of some
+    /// capacity.
+    pub fn poll(&mut self, buffer: impl FnMut(usize) -> Vec<u8>) -> Option<InnerPacket> {
+        let mut packet = self.ready.pop_front()?;
+        cut_at_ticks(&mut packet, self.layer, buffer, |piece| self.ready.push_front(piece));
+        Some(packet)
     }
 
     /// The counters.
@@ -471,7 +474,7 @@ mod tests {
     }
 
     fn delivered(r: &mut Reordering) -> Vec<Vec<u8>> {
-        std::iter::from_fn(|| r.poll()).map(|p| p.bytes).collect()
+        std::iter::from_fn(|| r.poll(Vec::with_capacity)).map(|p| p.bytes).collect()
     }
 
     #[test]

@@ -432,8 +432,8 @@ impl Peer {
     }
 
     /// The next inner packet from the peer.
-    pub(crate) fn poll_inner(&mut self) -> Option<InnerPacket> {
-        self.exit.poll()
+    pub(crate) fn poll_inner(&mut self, buffers: &mut Buffers) -> Option<InnerPacket> {
+        self.exit.poll(|capacity| buffers.take(capacity))
     }
 
     /// A buffer isn't needed any more.

@@ -44,7 +44,10 @@ impl Tunnel {
 
     /// From a peer to our device (or to another peer of the bridge).
     pub(super) fn route_in(&mut self, id: PeerId, now: Time) {
-        while let Some(packet) = self.peers.get_mut(id).and_then(|e| e.peer.poll_inner()) {
+        loop {
+            let buffers = &mut self.buffers;
+            let next = self.peers.get_mut(id).and_then(|e| e.peer.poll_inner(buffers));
+            let Some(packet) = next else { return };
             let layer = self.config.layer;
             let allowed = match check(&packet.bytes, packet.offload, layer) {
                 Err(_) => false,

@@ -1,6 +1,6 @@
 //! Frames of every kind with the values where something changes.
 
-use braid_inner::{Checksum, Offload, Segmentation, SegmentationKind};
+use braid_inner::{Checksum, Offload, Segmentation, SegmentationKind, Tick, Ticks};
 use braid_units::Rate;
 use braid_wire::*;
 use proptest::prelude::*;
@@ -231,6 +231,17 @@ fn any_position() -> impl Strategy<Value = (ChunkPosition, usize)> {
     ]
 }
 
+fn any_ticks() -> impl Strategy<Value = Ticks> {
+    prop::collection::vec(any::<(u8, u8, u8)>(), 0..10).prop_map(|all| {
+        let mut ticks = Ticks::NONE;
+        for (segment, value, echo) in all {
+            // Those that can't follow are left out.
+            ticks.push(Tick { segment, value, echo });
+        }
+        ticks
+    })
+}
+
 fn any_offload() -> impl Strategy<Value = Offload> {
     let checksum = prop_oneof![
         Just(Checksum::Complete),
@@ -241,11 +252,13 @@ fn any_offload() -> impl Strategy<Value = Offload> {
         SegmentationKind::TcpV6,
         SegmentationKind::Udp,
     ]);
-    let segmentation =
-        (kind, any::<bool>(), any::<u16>(), 1u16..).prop_map(|(kind, ecn, header_len, size)| {
+    let segmentation = (kind, any::<bool>(), any::<u16>(), 1u16.., any_ticks()).prop_map(
+        |(kind, ecn, header_len, size, ticks)| {
             let segment_size = NonZeroU16::new(size).unwrap_or(NonZeroU16::MIN);
-            Segmentation { kind, ecn, header_len, segment_size }
-        });
+            let ticks = if kind == SegmentationKind::Udp { Ticks::NONE } else { ticks };
+            Segmentation { kind, ecn, header_len, segment_size, ticks }
+        },
+    );
     (checksum, prop::option::of(segmentation))
         .prop_map(|(checksum, segmentation)| Offload { checksum, segmentation })
 }
