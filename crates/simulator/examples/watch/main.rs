@@ -1,7 +1,7 @@
 //! Prints a scenario second by second: `watch NAME [SEED] [up] [reno] [udp]
-//! [plain] [shifted] [why] [only=LINK]`. `shifted` takes other parts of recordings
-//! for each seed, `why` tells what kept the links from carrying more, `only`
-//! leaves one link, counted from 0.
+//! [plain] [shifted] [why] [only=LINK] [step=MS]`. `shifted` takes other parts of
+//! recordings for each seed, `why` tells what kept the links from carrying more,
+//! `only` leaves one link, counted from 0, `step` prints so often.
 
 mod unused;
 
@@ -18,7 +18,7 @@ const PLAIN_TCP: f64 = 1448.0 / 1500.0;
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let Some(mut scenario) = arguments.first().and_then(|name| named(name)) else {
-        eprintln!("usage: watch NAME [SEED] [up] [reno] [udp] [plain] [shifted] [why] [only=LINK]");
+        eprintln!("usage: watch NAME [SEED] [up] [reno] [udp] [plain] [shifted] [why] [only=LINK] [step=MS]");
         eprintln!("names: {}", NAMES.join(", "));
         std::process::exit(2);
     };
@@ -51,10 +51,11 @@ fn main() {
             flow.kind = TrafficKind::Tcp { congestion, super_packets: !has("plain") };
         }
     }
-    watch(scenario, has("why"));
+    let step = arguments.iter().find_map(|a| a.strip_prefix("step=")?.parse().ok());
+    watch(scenario, has("why"), Duration::from_millis(step.unwrap_or(1000).max(1)));
 }
 
-fn watch(scenario: Scenario, why: bool) {
+fn watch(scenario: Scenario, why: bool, step: Duration) {
     let lane = scenario.traffic[0].lane;
     let sender = if lane == Lane::Up { EndId::Home(0) } else { EndId::Concentrator };
     let seconds = scenario.duration.as_secs();
@@ -75,17 +76,20 @@ fn watch(scenario: Scenario, why: bool) {
     }
     println!("w: TCP window, x: cuts of it, q: entry queue");
     println!("each path: rate estimate Mbit/s (capacity) in flight KB / queue ms / srtt ms state");
-    for second in 1..=seconds {
-        let (from, to) = (Duration::from_secs(second - 1), Duration::from_secs(second));
+    let mut to = Duration::ZERO;
+    while to < scenario.duration {
+        let from = to;
+        to = (from + step).min(scenario.duration);
         match &mut unused {
             Some(unused) => unused.run(&mut simulation, &scenario, sender, to),
             None => simulation.run_until(to),
         }
         let flow = &simulation.flows()[0];
         let Some(report) = simulation.report(sender).into_iter().next() else { continue };
-        let sum = scenario.capacity(lane == Lane::Down, from, to) as f64 * 8e-6;
+        let sum = scenario.capacity(lane == Lane::Down, from, to) as f64 * 8e-6
+            / (to - from).as_secs_f64();
         let got = flow.mbit(from, to);
-        print!("{second:3} {got:6.2} of {sum:6.2} {:3.0}%", share(got, sum) * 100.0);
+        print!("{:6.2} {got:6.2} of {sum:6.2} {:3.0}%", to.as_secs_f64(), share(got, sum) * 100.0);
         print!(" w{:4} x{:2} q{:4}K", flow.window, flow.cuts, report.entry.bytes / 1000);
         print_paths(&report, &scenario, lane, from, to);
         println!();
