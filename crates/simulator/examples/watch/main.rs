@@ -18,7 +18,9 @@ const PLAIN_TCP: f64 = 1448.0 / 1500.0;
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let Some(mut scenario) = arguments.first().and_then(|name| named(name)) else {
-        eprintln!("usage: watch NAME [SEED] [up] [reno] [udp] [plain] [shifted] [why] [only=LINK] [step=MS]");
+        eprintln!(
+            "usage: watch NAME [SEED] [up] [reno] [udp] [plain] [shifted] [why] [only=LINK] [step=MS]"
+        );
         eprintln!("names: {}", NAMES.join(", "));
         std::process::exit(2);
     };
