@@ -16,6 +16,7 @@ pub(crate) struct Ledger {
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     len: u16,
+    timestamp: u32,
     delivered: bool,
     /// What the flow wants to know when it's delivered.
     note: u32,
@@ -35,7 +36,12 @@ pub(crate) struct Delivered {
 impl Ledger {
     /// A segment goes in; returns its number.
     pub fn send(&mut self, len: usize, note: u32) -> u32 {
-        self.sent.push(Entry { len: len as u16, delivered: false, note });
+        self.send_stamped(len, note, 0)
+    }
+
+    /// As [`Self::send`], with a timestamp.
+    pub fn send_stamped(&mut self, len: usize, note: u32, timestamp: u32) -> u32 {
+        self.sent.push(Entry { len: len as u16, timestamp, delivered: false, note });
         self.sent.len() as u32 - 1
     }
 
@@ -54,6 +60,12 @@ impl Ledger {
             return Err(format!(
                 "segment {} has {} bytes instead of {}",
                 segment.number, segment.len, entry.len
+            ));
+        }
+        if entry.timestamp != segment.timestamp {
+            return Err(format!(
+                "segment {} of {} ms says {} ms",
+                segment.number, entry.timestamp, segment.timestamp
             ));
         }
         let first = !std::mem::replace(&mut entry.delivered, true);

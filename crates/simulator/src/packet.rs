@@ -29,6 +29,8 @@ pub(crate) struct Segment {
     pub number: u32,
     /// Payload bytes.
     pub len: usize,
+    /// Milliseconds at which TCP data was sent, else 0.
+    pub timestamp: u32,
     pub src_port: u16,
     pub dst_port: u16,
 }
@@ -170,12 +172,20 @@ fn read_single(mut single: InnerPacket, layer: Layer) -> Result<Segment, String>
         }
     };
     let payload = bytes.get(payload..ip.end).ok_or_else(short)?;
-    let number = if ip.protocol == 6 && payload.is_empty() {
-        u32::from_be_bytes(bytes[t + 24..t + 28].try_into().map_err(|_| short())?)
-    } else {
-        read_payload(payload)?
+    let mut stamp = 0;
+    if ip.protocol == 6 {
+        let field = |at: usize| Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+        stamp = field(t + 24).ok_or_else(short)?;
+        if field(t + 28) != Some(echo_of(stamp)) {
+            return Err(format!("the timestamp that {stamp} answers was altered"));
+        }
+    }
+    let (number, timestamp) = match payload {
+        [] => (stamp, 0),
+        payload => (read_payload(payload)?, stamp),
     };
-    Ok(Segment { number, len: payload.len(), src_port: ports.0, dst_port: ports.1 })
+    let (src_port, dst_port) = ports;
+    Ok(Segment { number, len: payload.len(), timestamp, src_port, dst_port })
 }
 
 fn push_payload(bytes: &mut Vec<u8>, number: u32, len: usize) {
@@ -216,8 +226,14 @@ fn tcp_headers(ends: Ends, seq: u32, timestamp: u32, flags: u8, payload: usize) 
     bytes.extend_from_slice(&[0x80, flags, 0xff, 0xff, 0, 0, 0, 0]);
     bytes.extend_from_slice(&[1, 1, 8, 10]);
     bytes.extend_from_slice(&timestamp.to_be_bytes());
-    bytes.extend_from_slice(&[0; 4]);
+    bytes.extend_from_slice(&echo_of(timestamp).to_be_bytes());
     bytes
+}
+
+/// The timestamp that a packet answers: another pace, so that both change by
+/// themselves.
+fn echo_of(timestamp: u32) -> u32 {
+    timestamp / 3
 }
 
 fn ip_header(ends: Ends, protocol: u8, total: usize) -> Vec<u8> {
@@ -279,14 +295,21 @@ mod tests {
     #[test]
     fn every_kind_reads_back() {
         for layer in [Layer::L3, Layer::L2] {
-            let segment = |number, len| Segment { number, len, src_port: 1000, dst_port: 2000 };
+            let stamped = |number, len, timestamp| Segment {
+                number,
+                len,
+                timestamp,
+                src_port: 1000,
+                dst_port: 2000,
+            };
+            let segment = |number, len| stamped(number, len, 0);
             let data = tcp_data(ENDS, 5, 99, 7, &[MSS, MSS, 100], layer);
-            let expected = [segment(5, MSS), segment(6, MSS), segment(7, 100)];
+            let expected = [stamped(5, MSS, 7), stamped(6, MSS, 7), stamped(7, 100, 7)];
             assert_eq!(read(&data, layer).unwrap(), expected);
             assert!(braid_inner::check(&data.bytes, data.offload, layer).is_ok());
             assert_eq!(
                 read(&tcp_data(ENDS, 9, 1, 7, &[7], layer), layer).unwrap(),
-                [segment(9, 7)]
+                [stamped(9, 7, 7)]
             );
             assert_eq!(
                 read(&tcp_ack(ENDS, 70_000, 7, true, layer), layer).unwrap(),

@@ -36,12 +36,12 @@ impl Outbox<'_> {
     pub fn tcp_data(&mut self, first: u32, lens: &[usize], now: Time) {
         let ledger = &mut self.ledgers[self.lane.index()];
         let number = ledger.next();
-        for (place, &len) in (first..).zip(lens) {
-            ledger.send(len, place);
-        }
-        let seq = first.wrapping_mul(lens.first().copied().unwrap_or(0) as u32);
         // Linux ticks once a millisecond.
         let timestamp = (now.as_micros() / 1000) as u32;
+        for (place, &len) in (first..).zip(lens) {
+            ledger.send_stamped(len, place, timestamp);
+        }
+        let seq = first.wrapping_mul(lens.first().copied().unwrap_or(0) as u32);
         let ends = self.ends_along(self.lane);
         let packet = tcp_data(ends, number, seq, timestamp, lens, self.layer);
         self.out.push((self.lane, packet));
