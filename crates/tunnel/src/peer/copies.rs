@@ -2,7 +2,7 @@
 
 use super::datagram::{Datagram, chunk_of};
 use super::schedule::Item;
-use super::{Peer, Transmit};
+use super::{LOSSY, Peer, Transmit};
 use crate::path::sent::SentFrame;
 use crate::redundancy::erasure::{OutgoingParity, SourceId};
 use braid_inner::Class;
@@ -11,6 +11,9 @@ use braid_wire::{ErasureFrame, HEADER_LEN, SourceRef};
 
 /// Real-time chunks shorter than this are rather copied than coded.
 const LEAST_CODED: u32 = 300;
+/// Repairs of bulk by a path that loses more get copies. Below that a copy of
+/// each costs more than waiting for the few that are lost (six 3G links, 0.5 %).
+const FRAGILE: f64 = 0.008;
 
 impl Peer {
     /// A sparse packet gets a copy by a second path while the budget allows;
@@ -39,6 +42,22 @@ impl Peer {
         self.parity_scratch = coded;
         if let Some(parity) = parity {
             self.queue_parity(parity);
+        }
+    }
+
+    /// Losing a repair too would hold the flow up for another round trip. Where
+    /// nothing is lost, only late, a copy would be a third of the same. Bulk
+    /// waits rather than send all repairs twice, unless its path loses many.
+    pub(super) fn copy_repair(&mut self, repair: SentFrame, index: usize) {
+        let SentFrame::Chunk { key, .. } = repair else { return };
+        let bulk = self.outgoing.get(key).is_none_or(|packet| packet.class == Class::Bulk);
+        let by = &self.paths[index];
+        let risky = match bulk {
+            true => by.loss_share() > FRAGILE,
+            false => self.paths.iter().any(|path| path.loss_share() > LOSSY),
+        };
+        if risky {
+            self.duplicates.push_back((repair, by.id));
         }
     }
 

@@ -1,9 +1,9 @@
 //! What is sent to the peer, and in which order: feedback, probes, repairs,
 //! copies, then the queue.
 
+use super::Peer;
 use super::datagram::{Datagram, LEAST_CHUNK, Run};
 use super::schedule::{Choice, Item};
-use super::{LOSSY, Peer};
 use crate::config::LinkId;
 use crate::path::sent::SentFrame;
 use braid_units::{Rate, Time};
@@ -236,13 +236,8 @@ impl Peer {
                     }
                     self.repairs.pop_front();
                     self.counters.repaired += 1;
-                    // Losing the repair too would hold the flow up for another
-                    // round trip. Where nothing is lost, only late, a copy would
-                    // be a third of the same.
-                    if self.paths.iter().any(|path| path.loss_share() > LOSSY) {
-                        let copy = SentFrame::Chunk { key, offset, len: written };
-                        self.duplicates.push_back((copy, self.paths[datagram.path].id));
-                    }
+                    let repair = SentFrame::Chunk { key, offset, len: written };
+                    self.copy_repair(repair, datagram.path);
                     if written < len {
                         let (offset, len) = (offset + written, len - written);
                         self.repairs.push_front(SentFrame::Chunk { key, offset, len });
