@@ -10,7 +10,10 @@ use std::time::Duration;
 const REPEATS: usize = 8;
 /// After this many packets an acknowledgement doesn't wait for the interval.
 const MAX_UNACKNOWLEDGED: u32 = 256;
-/// A gap is reported at once, but not more often than this: under heavy loss
+/// A gap is reported with this packet behind it: the sender takes none for lost
+/// before (RFC 9002, section 6.1.1), and would have to wait for the report after.
+const GAP_TELLING: u64 = 3;
+/// Gaps are reported at once, but not more often than this: under heavy loss
 /// every packet would be followed by an acknowledgement.
 const GAP_REPORT_SPACING: Duration = Duration::from_millis(3);
 
@@ -27,7 +30,8 @@ pub struct ReceivedPackets {
     reported: VecDeque<u64>,
     unacknowledged: u32,
     oldest_unacknowledged_at: Option<Time>,
-    gap_seen: bool,
+    /// There is a gap, and so far must the numbers have come.
+    gap_tells_at: Option<u64>,
     last_report_at: Time,
     received: u64,
     /// What there is to report is in a datagram, of which a copy may follow.
@@ -48,7 +52,9 @@ impl ReceivedPackets {
         self.received += 1;
         let largest = self.largest();
         if largest.is_none_or(|l| number > l) {
-            self.gap_seen |= largest.is_some_and(|l| number > l + 1) && eliciting;
+            if largest.is_some_and(|l| number > l + 1) && eliciting {
+                self.gap_tells_at.get_or_insert(number + GAP_TELLING - 1);
+            }
             self.largest_at = now;
             if number.is_multiple_of(self.arrival_stride.max(1)) {
                 self.note_arrival(number, now);
@@ -85,7 +91,7 @@ impl ReceivedPackets {
         if self.unacknowledged >= MAX_UNACKNOWLEDGED {
             return Some(oldest);
         }
-        if self.gap_seen {
+        if self.gap_tells_at.is_some_and(|at| self.largest() >= Some(at)) {
             return Some((self.last_report_at + GAP_REPORT_SPACING).max(oldest));
         }
         Some(oldest + interval)
@@ -161,7 +167,7 @@ impl ReceivedPackets {
         self.arrivals.clear();
         self.unacknowledged = 0;
         self.oldest_unacknowledged_at = None;
-        self.gap_seen = false;
+        self.gap_tells_at = self.gap_tells_at.filter(|&at| Some(at) > self.largest());
         self.last_report_at = now;
         if let Some(&floor) = self.reported.front() {
             while self.ranges.len() > 1 && self.ranges.back().is_some_and(|r| r.1 < floor) {
@@ -252,13 +258,20 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_is_reported_at_once_and_the_rest_after_the_interval() {
+    fn a_gap_is_reported_with_three_packets_behind_it_and_the_rest_after_the_interval() {
         let interval = Duration::from_millis(20);
         let mut r = ReceivedPackets::default();
         r.on_packet(0, Time::from_millis(100), true);
         assert_eq!(r.report_at(interval), Some(Time::from_millis(120)));
         r.on_packet(2, Time::from_millis(101), true);
-        assert!(r.report_at(interval) <= Some(Time::from_millis(101)));
+        r.on_packet(3, Time::from_millis(102), true);
+        assert_eq!(r.report_at(interval), Some(Time::from_millis(120)));
+        r.on_packet(4, Time::from_millis(103), true);
+        assert!(r.report_at(interval) <= Some(Time::from_millis(103)));
+        // Reported once, then again after the interval.
+        assert_eq!(reported(&mut r, Time::from_millis(103)), [(2, 4), (0, 0)]);
+        r.on_packet(5, Time::from_millis(104), true);
+        assert_eq!(r.report_at(interval), Some(Time::from_millis(124)));
     }
 
     #[test]
