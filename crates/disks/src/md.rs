@@ -64,7 +64,11 @@ fn observe_one(
     };
     Some(ObservedMd {
         uuid,
-        name: superblock.map(|superblock| superblock.name).unwrap_or_default(),
+        name: superblock
+            .map(|superblock| superblock.name)
+            .filter(|name| !name.is_empty())
+            .or_else(|| name_given_here(host, name))
+            .unwrap_or_default(),
         metadata,
         layout: MdLayout::from_kernel(&level, host.number(format!("{md}/layout")).unwrap_or(0)),
         chunk_bytes: host.number(format!("{md}/chunk_size")).unwrap_or(0),
@@ -79,6 +83,20 @@ fn observe_one(
         device: Some(name.to_owned()),
         members,
     })
+}
+
+/// What /dev/md calls an array whose metadata has no name: by mdadm.conf, or as it was made. Numbers (`127`, `0_0`) are
+/// mdadm's way out and no name.
+fn name_given_here(host: &HostRoot, device: &str) -> Option<String> {
+    let is_name = |link: &String| link.contains(|c: char| !c.is_ascii_digit() && c != '_');
+    let names = host.names("dev/md").into_iter().filter(is_name);
+    let is_it = |link: &String| host.link_name(format!("dev/md/{link}")).as_deref() == Some(device);
+    names.filter(|link| !is_kernel_name(link)).find(is_it)
+}
+
+/// `md127`.
+fn is_kernel_name(name: &str) -> bool {
+    name.strip_prefix("md").is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// With metadata 0.90, sysfs shows the bytes of each word in the order of memory, mdadm and mdadm.conf as a number.

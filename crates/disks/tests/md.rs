@@ -119,6 +119,15 @@ fn the_uuid_of_metadata_0_90_is_mdadms_with_and_without_a_superblock() {
     let with = one(md::observe(&recorded.host, &Inventory::default()));
     assert_eq!(with.uuid.in_mdadm_form(), expected);
     assert_eq!((with.metadata.as_str(), with.name.as_str()), ("0.90", ""));
+    // Only this host calls it something.
+    let device = with.device.unwrap();
+    let names = recorded.host.path("dev/md");
+    std::fs::create_dir_all(&names).unwrap();
+    for name in ["0_0", "md127", "old"] {
+        std::os::unix::fs::symlink(format!("../{device}"), names.join(name)).unwrap();
+    }
+    let named = one(md::observe(&recorded.host, &Inventory::default()));
+    assert_eq!(named.short_name(), "old");
 }
 
 #[test]

@@ -209,3 +209,58 @@ echo 3 > /proc/sys/vm/drop_caches
         assert!(told.contains(line), "{line:?} is missing in\n{told}");
     }
 }
+
+/// Arrays as they were made by hand, by another host, or long ago: what the doctor says of their names is done.
+#[test]
+fn arrays_that_would_be_renamed_at_the_next_boot_are_found_and_mended() {
+    let Some(ground) = Ground::new(&[64; 4]) else { return };
+    let told = ground.works(
+        "alpha",
+        r#"
+mount -t tmpfs boot /boot
+program update-initramfs 'touch /boot/initrd.img-*'
+[ -e /usr/sbin/update-initramfs ] || cp /tmp/bin/update-initramfs /usr/sbin/
+mkdir -p /etc/mdadm
+: > /etc/mdadm/mdadm.conf
+touch -d yesterday /boot/initrd.img-$(uname -r)
+mdadm --create --run --metadata=0.90 /dev/md/old --level=1 -n 2 --assume-clean $1 $2
+mdadm --create --run --homehost=beta --name=theirs /dev/md/theirs --level=1 -n 2 --assume-clean --bitmap=internal $3 $4
+findings() {
+    braid pool doctor --no-smart --json > /tmp/found || true
+    names=$(grep -o '"code": "[a-z-]*"' /tmp/found | cut -d'"' -f4 | grep -v scrub-overdue | sort | xargs)
+    echo "findings $1: $names."
+}
+mend() {
+    braid pool doctor --no-smart > /tmp/found || true
+    grep -A1 "$1" /tmp/found | sed -n 's/^ *mend it: //p' > /tmp/mend
+    while read -r command; do echo "mending by: $command"; bash -ec "$command"; done < /tmp/mend
+}
+findings before
+mend 'has no name'
+findings "with a name"
+mend 'belongs to host'
+findings "of any host"
+mend 'name it by its UUID'
+findings "in mdadm.conf"
+touch -d tomorrow /etc/mdadm/mdadm.conf
+findings "with a newer mdadm.conf"
+touch -d yesterday /etc/mdadm/mdadm.conf
+findings "with a fresh initramfs"
+umount /mnt 2> /dev/null || true
+for array in /sys/block/md*; do mdadm --stop /dev/${array##*/}; done
+mdadm --assemble --scan || true
+echo "arrays: $(ls /dev/md | xargs)"
+"#,
+    );
+    for line in [
+        "findings before: foreign-homehost no-bitmap not-in-mdadm-conf not-in-mdadm-conf old-metadata stale-initramfs.",
+        "findings with a name: foreign-homehost no-bitmap not-in-mdadm-conf not-in-mdadm-conf stale-initramfs.",
+        "findings of any host: no-bitmap not-in-mdadm-conf not-in-mdadm-conf stale-initramfs.",
+        "findings in mdadm.conf: no-bitmap.",
+        "findings with a newer mdadm.conf: no-bitmap stale-initramfs.",
+        "findings with a fresh initramfs: no-bitmap.",
+        "arrays: old theirs",
+    ] {
+        assert!(told.contains(line), "{line:?} is missing in\n{told}");
+    }
+}
