@@ -300,7 +300,8 @@ impl Ward<'_> {
         format!("braid pool scrub start --wait {}", quoted(&self.pool))
     }
 
-    /// An empty disk of the host with so much room, the smallest; else `NEW`.
+    /// A whole empty disk of the host with so much room, the smallest; else `NEW`. An empty partition may lie beside a
+    /// member, or be kept for something.
     fn new_disk(&self, at_least_bytes: u64) -> String {
         self.smallest_free(at_least_bytes, None).unwrap_or_else(|| "NEW".to_owned())
     }
@@ -313,8 +314,7 @@ impl Ward<'_> {
 
     /// So many empty disks of the host, the smallest first; `NEW` for each that there isn't.
     fn new_disks(&self, count: usize) -> Vec<String> {
-        let mut free: Vec<&Disk> =
-            self.disks.iter().filter(|disk| disk.usability() == Usability::Free).collect();
+        let mut free: Vec<&Disk> = self.disks.iter().filter(is_offered).collect();
         free.sort_by_key(|disk| disk.size_bytes);
         let named = free.into_iter().map(|disk| disk.stable_path().to_owned());
         named.chain(std::iter::repeat("NEW".to_owned())).take(count).collect()
@@ -322,13 +322,15 @@ impl Ward<'_> {
 
     fn smallest_free(&self, at_least_bytes: u64, but: Option<&str>) -> Option<String> {
         let fits = |disk: &&Disk| {
-            disk.usability() == Usability::Free
-                && disk.size_bytes >= at_least_bytes
-                && but != Some(disk.stable_path())
+            is_offered(disk) && disk.size_bytes >= at_least_bytes && but != Some(disk.stable_path())
         };
         let smallest = self.disks.iter().filter(fits).min_by_key(|disk| disk.size_bytes);
         smallest.map(|disk| disk.stable_path().to_owned())
     }
+}
+
+fn is_offered(disk: &&Disk) -> bool {
+    disk.partition.is_none() && disk.usability() == Usability::Free
 }
 
 fn describe_errors(errors: BtrfsErrors) -> String {

@@ -4,6 +4,7 @@
 mod changes;
 mod every_cut;
 mod faults;
+mod findings;
 mod host;
 mod machine;
 mod md_in_vm;
