@@ -341,12 +341,13 @@ if [ "$want" ]; then
     # Who hasn't gone on has a pool that lacks a member, which fstab doesn't mount.
     mounted || [ "$was" = finished ] || mounted ,degraded || fail "not mounted"
     mountpoint -q /own/data || fail "not mounted"
-    if [ -e /own/sums ]; then
+    if [ -s /own/sums ]; then
         sha256sum --check --quiet /own/sums || fail "files aren't what they were"
         count=$(wc -l < /own/sums)
     fi
 fi
-bad() { braid pool doctor --no-smart data --json | tr -d '\n' | tr '{' '\n' | grep '"code"' | grep -vE '"(scrub-overdue|low-unallocated|old-btrfs-progs|degraded-option)"' || true; }
+# No bitmap fits on members as small as these that were a raid0's.
+bad() { braid pool doctor --no-smart data --json | tr -d '\n' | tr '{' '\n' | grep '"code"' | grep -vE '"(scrub-overdue|low-unallocated|old-btrfs-progs|degraded-option|no-bitmap)"' || true; }
 if [ "$want" ] && [ "$was" != untouched ]; then
     case $was in abandoned*)
         # What was begun may have left something: what the doctor says against it is done as it stands.
@@ -359,7 +360,9 @@ if [ "$want" ] && [ "$was" != untouched ]; then
             for array in /dev/md/*; do [ ! -e $array ] || mdadm --wait $array || true; done
         done
     esac
-    braid pool scrub start --wait data > /tmp/said 2>&1 || { cat /tmp/said; fail "the scrub found something"; }
+    # A raid0 has nothing to compare.
+    braid pool status data | grep -q md-raid0 || braid pool scrub start --wait data > /tmp/said 2>&1 ||
+        { cat /tmp/said; fail "the scrub found something"; }
     [ "$want" = any ] || braid pool status data | xargs | grep -q "$want" || fail "it isn't $want"
     bad=$(bad)
     [ -z "$bad" ] || fail "the doctor finds $bad"
