@@ -15,6 +15,9 @@ use std::process::ExitCode;
 
 /// What can be done with scrubs.
 #[derive(Subcommand)]
+#[command(
+    after_help = "Examples:\n  braid pool scrub start photos --wait\n  braid pool scrub status\n  braid pool scrub schedule --all"
+)]
 pub enum Scrub {
     /// Start scrubbing
     Start(start::Start),
