@@ -1,4 +1,5 @@
 use super::{Code, Finding, Severity, Ward};
+use crate::layout::MdLayout;
 use crate::observed::{MdMember, MdMemberState, ObservedMd, SyncAction};
 use crate::planner::array_line;
 use crate::step::quoted;
@@ -33,10 +34,13 @@ fn degraded(ward: &Ward<'_>, pool: &ObservedMd) -> Option<Finding> {
         return Some(ward.finding(Code::Degraded, Severity::Attention, what, mend));
     }
     let left = survives.saturating_sub(pool.degraded);
-    let what = format!(
+    let mut what = format!(
         "{} of {} members are not there; {left} more may surely fail",
         pool.degraded, pool.wants_disks
     );
+    if has_write_hole(pool) {
+        what += "; until they are replaced a power cut may damage what lies beside what is being written";
+    }
     let new = ward.new_disk(pool.member_bytes + (1 << 20));
     let mend = ward.braid("replace", &["missing", &new]);
     Some(ward.finding(Code::Degraded, Severity::Danger, what, mend))
@@ -60,11 +64,17 @@ fn not_started(ward: &Ward<'_>, pool: &ObservedMd, survives: usize) -> Finding {
             format!("the array doesn't run: {lacks}, which may be more than it can be without");
         return ward.finding(Code::TooManyLost, Severity::Lost, what, assemble("--run"));
     }
+    let beside = if has_write_hole(pool) { " and what lies beside it" } else { "" };
     let what = format!(
-        "the array was not started: {lacks}; if the power went while it was written to, what was just being written \
-         may be damaged, so look at such files"
+        "the array was not started: {lacks}; if the power went while it was written to, what was just being \
+         written{beside} may be damaged, so look at such files"
     );
     ward.finding(Code::Degraded, Severity::Danger, what, assemble("--force --run"))
+}
+
+/// Without a member what it held is computed from the others and the parity, which a power cut may leave unlike.
+fn has_write_hole(pool: &ObservedMd) -> bool {
+    matches!(pool.layout, Some(MdLayout::Raid5 | MdLayout::Raid6))
 }
 
 fn members(ward: &Ward<'_>, pool: &ObservedMd, findings: &mut Vec<Finding>) {

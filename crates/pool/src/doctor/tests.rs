@@ -309,6 +309,25 @@ fn the_worst_comes_first() {
 }
 
 #[test]
+fn an_array_with_parity_that_lacks_a_member_has_a_write_hole() {
+    let told = |layout| {
+        let mut case = well();
+        (case.md.layout, case.md.degraded) = (Some(layout), 1);
+        let ward = Ward {
+            pool: "fast".into(),
+            disks: &case.disks,
+            host: &case.host,
+            before: &case.before,
+            limits: Limits::default(),
+        };
+        let mut findings = Vec::new();
+        md::examine(&ward, &case.md, &mut findings);
+        findings.iter().any(|finding| finding.what.contains("beside what is being written"))
+    };
+    assert!(told(MdLayout::Raid5) && told(MdLayout::Raid6) && !told(MdLayout::Raid1));
+}
+
+#[test]
 fn an_interrupted_replication_is_told_at_either_end() {
     let words = ["--newest", "/data/my snapshots", "nas:/backup"].map(str::to_owned);
     let mut replication = UnfinishedReplication {
