@@ -3,6 +3,7 @@
 //! and the core, keeps the clock, and decides nothing.
 
 mod clock;
+mod device;
 mod handle;
 mod run;
 mod sockets;

@@ -1,7 +1,8 @@
 use crate::clock::Clock;
+use crate::device::Device;
 use crate::handle::{Command, Handle, Report};
 use crate::sockets::{LinkOutput, Sent};
-use braid_inner::{Checksums, Coalescer, InnerPacket};
+use braid_inner::InnerPacket;
 use braid_linux::poller::{Interest, Poller, Token};
 use braid_linux::tun::{MAX_PACKET, Tun};
 use braid_linux::udp::{Family, LinkSocket, ReceiveBuffers};
@@ -17,12 +18,14 @@ const WAKE: Token = Token(u64::MAX - 1);
 const TUN_BATCH: usize = 16;
 /// Packets up to this size are copied into a buffer of theirs.
 const COPIED: usize = 8192;
-/// Packets up to this size are merged with their likes.
-const MERGED: usize = 2048;
 /// Bytes sent, or received by a socket, before others get their turn: some
 /// 200 µs of work. What is urgent waits no longer in the kernel, where nobody
 /// sees it.
 const TURN: usize = 256 << 10;
+/// After so many bytes have come, the device gets what they held: a call to
+/// receive brings up to 512 KB, and what waited for all of it would no longer be
+/// in the processor's cache.
+const DELIVERED: usize = 128 << 10;
 /// A call to send or to receive counts for this many bytes at least.
 const LEAST_SENT: usize = TURN / 64;
 const LEAST_RECEIVED: usize = TURN / 4;
@@ -40,12 +43,11 @@ pub fn start(tunnel: Tunnel, tun: Tun, clock: Clock) -> Result<Handle, StartErro
     let poller = Poller::new()?;
     poller.add(&tun, TUN, Interest::Read)?;
     let waker = poller.waker(WAKE)?;
-    let layer = tun.layer();
     let (commands, inbox) = channel();
     let (news, events) = channel();
     let plane = DataPlane {
         tunnel,
-        tun,
+        device: Device::new(tun),
         clock,
         poller,
         links: BTreeMap::new(),
@@ -54,8 +56,6 @@ pub fn start(tunnel: Tunnel, tun: Tun, clock: Clock) -> Result<Handle, StartErro
         buffers: ReceiveBuffers::new(),
         datagrams: Vec::with_capacity(1 << 16),
         packet: Vec::new(),
-        coalescer: Coalescer::new(layer, Checksums::Verify),
-        merged: Vec::new(),
         stopping: false,
     };
     let thread =
@@ -65,7 +65,7 @@ pub fn start(tunnel: Tunnel, tun: Tun, clock: Clock) -> Result<Handle, StartErro
 
 struct DataPlane {
     tunnel: Tunnel,
-    tun: Tun,
+    device: Device,
     clock: Clock,
     poller: Poller,
     links: BTreeMap<LinkId, LinkOutput>,
@@ -73,8 +73,6 @@ struct DataPlane {
     news: Sender<Event>,
     buffers: ReceiveBuffers,
     datagrams: Vec<u8>,
-    coalescer: Coalescer,
-    merged: Vec<InnerPacket>,
     /// What is read into from the device; of no capacity while a large packet
     /// has taken it along.
     packet: Vec<u8>,
@@ -92,7 +90,7 @@ impl DataPlane {
                 self.tunnel.handle_timeout(now);
             }
             let more = self.transmit();
-            self.deliver();
+            self.device.deliver(&mut self.tunnel);
             while let Some(event) = self.tunnel.poll_event() {
                 let _ = self.news.send(event);
             }
@@ -144,44 +142,13 @@ impl DataPlane {
         true
     }
 
-    /// Gives the kernel what has arrived. Small packets of a flow go as one
-    /// super-packet, as a network card's receive offload does.
-    fn deliver(&mut self) {
-        let mut merged = std::mem::take(&mut self.merged);
-        let mut waiting = self.tunnel.poll_inner();
-        while let Some(packet) = waiting {
-            waiting = self.tunnel.poll_inner();
-            let (alone, small) = (waiting.is_none(), packet.bytes.len() <= MERGED);
-            if small && !(alone && self.coalescer.is_empty()) {
-                if self.coalescer.wants_room() {
-                    self.coalescer.lend(self.tunnel.take_buffer(MAX_PACKET));
-                }
-                self.coalescer.push(packet, &mut merged);
-                self.coalescer.drain_joined().for_each(|bytes| self.tunnel.recycle(bytes));
-            } else {
-                // Those of its flow that came before go first.
-                self.coalescer.flush(&mut merged);
-                merged.push(packet);
-            }
-            if waiting.is_none() {
-                self.coalescer.flush(&mut merged);
-            }
-            for packet in merged.drain(..) {
-                // What the kernel doesn't take is counted by the device.
-                let _ = self.tun.write(&packet);
-                self.tunnel.recycle(packet.bytes);
-            }
-        }
-        self.merged = merged;
-    }
-
     fn read_device(&mut self) -> io::Result<()> {
         for _ in 0..TUN_BATCH {
             let mut bytes = std::mem::take(&mut self.packet);
             if bytes.capacity() == 0 {
                 bytes = self.tunnel.take_buffer(MAX_PACKET);
             }
-            let Some(offload) = self.tun.read(&mut bytes)? else {
+            let Some(offload) = self.device.tun.read(&mut bytes)? else {
                 self.packet = bytes;
                 break;
             };
@@ -206,14 +173,18 @@ impl DataPlane {
                 return;
             };
             let now = self.clock.now();
-            let tunnel = &mut self.tunnel;
-            let mut bytes = 0;
+            let (tunnel, device) = (&mut self.tunnel, &mut self.device);
+            let (mut bytes, mut delivered) = (0, 0);
             let received = socket.receive(&mut self.buffers, |datagram| {
                 bytes += datagram.bytes.len();
                 tunnel.handle_datagram(now, id, datagram.remote, datagram.local, datagram.bytes);
+                if bytes - delivered >= DELIVERED {
+                    delivered = bytes;
+                    device.deliver(tunnel);
+                }
             });
             taken += bytes.max(LEAST_RECEIVED);
-            self.deliver();
+            self.device.deliver(&mut self.tunnel);
             // An error (a device that went down) is told once and then gone.
             if !received.is_ok_and(|received| received.more) {
                 break;
@@ -281,8 +252,8 @@ impl DataPlane {
                     let _ = answer.send(Report {
                         peers: self.tunnel.report(now),
                         counters: self.tunnel.counters(),
-                        tun: self.tun.counters(),
-                        tun_dropped: self.tun.dropped().unwrap_or(0),
+                        tun: self.device.tun.counters(),
+                        tun_dropped: self.device.tun.dropped().unwrap_or(0),
                         send_drops: self.links.iter().map(|(id, l)| (*id, l.dropped)).collect(),
                     });
                 }

@@ -1,18 +1,21 @@
 //! A load through the whole core, for `callgrind` and other profilers:
 //!
 //! ```text
-//! instructions SIZE PACKETS_A_TURN TURNS [HOMES [LINKS [BUSY [up|down|both [ROW]]]]]
+//! instructions SIZE PACKETS_A_TURN TURNS [HOMES [LINKS [BUSY [up|down|both [ROW [EVERY]]]]]]
 //! ```
 //!
-//! Busy homes get ROW packets one after another, then the next home does.
+//! Busy homes get ROW packets one after another, then the next home does; packets
+//! come in one of EVERY turns only.
 //! `scenarios/measure/instructions` counts what a packet costs by it. With `WAIT`
 //! in the environment it says `warm` when all are connected and the load has run
-//! for a while, and waits for a line before the part that is to be counted.
+//! for a while, and waits for a line before the part that is to be counted. With
+//! `TIME` it says what the concentrator alone took, each call with a look at the
+//! clock; what else runs meanwhile counts too, so take the least of many runs.
 
 #[path = "../benches/star/mod.rs"]
 mod star;
 
-use star::{Load, Star, TURN};
+use star::{CONCENTRATOR_TIME, Load, Star, TIMED, TURN};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -30,12 +33,14 @@ fn main() {
         busy,
     };
     let mut star = Star::new(homes, links as u16).with_rows(number(7, 1));
+    star = star.with_pauses(number(8, 1) as u64);
     star.run(load, TURN * 2_000);
     if std::env::var_os("WAIT").is_some() {
         println!("warm");
         let mut line = String::new();
         std::io::stdin().read_line(&mut line).expect("a line");
     }
+    TIMED.set(std::env::var_os("TIME").is_some());
     let before = processor_time();
     let delivered = star.run(load, TURN * turns as u32);
     let time = processor_time() - before;
@@ -44,6 +49,10 @@ fn main() {
     }
     println!("{} packets, {} bytes", delivered.packets, delivered.bytes);
     println!("{:.1} ns a packet, both ends together", time as f64 / delivered.packets as f64);
+    if TIMED.get() {
+        let time = CONCENTRATOR_TIME.get().as_nanos() as f64;
+        println!("{:.1} ns a packet at the concentrator", time / delivered.packets as f64);
+    }
 }
 
 /// Nanoseconds that this thread has had a processor (proc_pid_schedstat in the

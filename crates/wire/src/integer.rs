@@ -28,8 +28,11 @@ impl<'a> Reader<'a> {
     pub fn varint(&mut self) -> Result<u64, Malformed> {
         let first = self.u8()?;
         let high = u64::from(first & 0x3f);
+        // Most numbers are small.
+        if first < 0x40 {
+            return Ok(high);
+        }
         Ok(match first >> 6 {
-            0 => high,
             1 => high << 8 | u64::from(self.u8()?),
             2 => high << 24 | u64::from(self.u24()?),
             _ => high << 56 | u64::from(self.u24()?) << 32 | u64::from(self.u32()?),

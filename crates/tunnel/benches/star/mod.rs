@@ -16,7 +16,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroU16;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// One way, by any link.
 const DELAY: Duration = Duration::from_micros(100);
@@ -73,6 +73,9 @@ pub struct Star {
     /// Packets that are for a home one after another.
     row: usize,
     in_row: usize,
+    /// Turns from one with packets to the next.
+    every: u64,
+    turns: u64,
     flows: u16,
     delivered: Delivered,
 }
@@ -145,6 +148,8 @@ impl Star {
             next_home: 0,
             row: 1,
             in_row: 0,
+            every: 1,
+            turns: 0,
             flows: 1,
             delivered: Delivered::default(),
         };
@@ -162,6 +167,12 @@ impl Star {
     /// So many packets for a home one after another, from now on.
     pub fn with_rows(mut self, row: usize) -> Self {
         self.row = row;
+        self
+    }
+
+    /// Packets come in one of so many turns only, from now on.
+    pub fn with_pauses(mut self, every: u64) -> Self {
+        self.every = every.max(1);
         self
     }
 
@@ -184,7 +195,9 @@ impl Star {
 
     /// One turn of all ends.
     pub fn turn(&mut self, load: Load) {
-        for _ in 0..load.packets {
+        self.turns += 1;
+        let packets = if self.turns.is_multiple_of(self.every) { load.packets } else { 0 };
+        for _ in 0..packets {
             let home = self.next_home;
             self.in_row += 1;
             if self.in_row >= self.row {
@@ -225,15 +238,14 @@ impl Star {
 
     fn arrive(&mut self, batch: Batch) {
         let Batch { to, link, from, segment, mut bytes, .. } = batch;
-        for datagram in bytes.chunks_mut(segment) {
-            match to {
-                Some(home) => {
-                    self.homes[home].handle_datagram(self.now, link, from, None, datagram);
-                }
-                None => at_concentrator(|| {
-                    self.concentrator.handle_datagram(self.now, link, from, None, datagram);
-                }),
+        let mut take = |tunnel: &mut Tunnel| {
+            for datagram in bytes.chunks_mut(segment) {
+                tunnel.handle_datagram(self.now, link, from, None, datagram);
             }
+        };
+        match to {
+            Some(home) => take(&mut self.homes[home]),
+            None => at_concentrator(|| take(&mut self.concentrator)),
         }
         self.touched.extend(to);
         if self.spare.len() < 4096 {
@@ -337,7 +349,15 @@ impl Star {
 #[inline(never)]
 pub fn at_concentrator<T>(work: impl FnOnce() -> T) -> T {
     AT_CONCENTRATOR.set(true);
-    let result = black_box(work());
+    let result = match TIMED.get() {
+        false => black_box(work()),
+        true => {
+            let began = Instant::now();
+            let result = black_box(work());
+            CONCENTRATOR_TIME.set(CONCENTRATOR_TIME.get() + began.elapsed());
+            result
+        }
+    };
     AT_CONCENTRATOR.set(false);
     result
 }
@@ -345,6 +365,10 @@ pub fn at_concentrator<T>(work: impl FnOnce() -> T) -> T {
 thread_local! {
     /// What runs now is the concentrator's.
     pub static AT_CONCENTRATOR: Cell<bool> = const { Cell::new(false) };
+    /// Its time is measured from now on.
+    pub static TIMED: Cell<bool> = const { Cell::new(false) };
+    /// What it has taken.
+    pub static CONCENTRATOR_TIME: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
 
 fn batch(

@@ -443,7 +443,9 @@ impl Peer {
 
     /// Gives the buffers that aren't needed any more.
     pub(crate) fn give_back(&mut self, buffers: &mut Buffers) {
-        self.freed.drain(..).for_each(|buffer| buffers.give(buffer));
+        while let Some(buffer) = self.freed.pop() {
+            buffers.give(buffer);
+        }
     }
 
     /// How long the exit waits.

@@ -76,6 +76,11 @@ impl Candidates {
             Some((place, paths.get(place)?))
         })
     }
+
+    fn contains(self, place: usize) -> bool {
+        u32::try_from(place)
+            .is_ok_and(|place| self.0.checked_shr(place).is_some_and(|s| s & 1 == 1))
+    }
 }
 
 impl Peer {
@@ -111,9 +116,8 @@ impl Peer {
             Item::Bulk { waited, .. } => waited,
             _ => Duration::ZERO,
         };
-        let candidates = match (except, self.mode, item) {
-            (None, mode, Item::Bulk { .. }) if mode != Mode::Overflow => self.survey.bulk,
-            (None, mode, _) if mode != Mode::Overflow => self.survey.candidates,
+        let candidates = match (except, self.mode) {
+            (None, mode) if mode != Mode::Overflow => self.candidates_for(item),
             _ => self.find_candidates(except, self.tier_limit(waited, now)),
         };
         // By estimated arrival: the best path, the second, and the best that may
@@ -149,9 +153,26 @@ impl Peer {
     /// that path has changed: it's compared with its rival alone.
     pub(super) fn remains(&self, choice: Choice, item: Item, bytes: u64, now: Time) -> bool {
         let Some(path) = self.paths.get(choice.path) else { return false };
-        let arrival = Arrival { us: path.arrival_us(bytes, now), place: choice.path };
-        arrival < choice.rival && self.mode != Mode::Overflow && may_take(path, item, now)
-            || self.choose_path(item, bytes, None, now) == Some(choice.path)
+        if self.mode != Mode::Overflow {
+            let (rival, place) = (choice.rival, choice.path);
+            let leads = Arrival { us: path.arrival_us(bytes, now), place } < rival;
+            if leads && may_take(path, item, now) {
+                return true;
+            }
+            let takes = |place| self.paths.get(place).is_some_and(|p| may_take(p, item, now));
+            if !leads && self.candidates_for(item).contains(rival.place) && takes(rival.place) {
+                return false;
+            }
+        }
+        self.choose_path(item, bytes, None, now) == Some(choice.path)
+    }
+
+    /// The paths to choose from for `item`, where tiers don't count.
+    fn candidates_for(&self, item: Item) -> Candidates {
+        match item {
+            Item::Bulk { .. } => self.survey.bulk,
+            Item::Urgent | Item::Repair => self.survey.candidates,
+        }
     }
 
     /// The paths to choose from: those that work, but no standby beside others,

@@ -82,22 +82,20 @@ impl Peer {
     /// Earliest moment at which something is due. To be asked when
     /// [`Self::poll_transmit`] has nothing more.
     pub(crate) fn deadline(&self, now: Time) -> Option<Time> {
-        let repairs = self.deadlines.iter().filter_map(|d| self.working.when(d.front()?.0));
-        let holes = self.exit.expires_at(self.patience()).and_then(|at| self.hearing.when(at));
+        let mut soonest = self.losses_at;
+        let mut note = |at: Option<Time>| soonest = at.map_or(soonest, |at| at.min(soonest));
         // Without keys nothing can be sent.
-        let chores = self.sessions.can_send(now).then_some(self.chores_at);
-        [Some(self.losses_at), chores]
-            .into_iter()
-            .flatten()
-            .filter(|at| *at < Time::FAR_FUTURE)
-            .chain(repairs)
-            .chain(holes)
-            .chain(self.encoder.next_deadline())
-            .chain(self.acks.release_at())
-            .chain(self.next_departure(now))
-            .chain(self.next_rest(now))
-            .chain(self.next_closing)
-            .min()
+        note(self.sessions.can_send(now).then_some(self.chores_at));
+        for kind in &self.deadlines {
+            note(kind.front().and_then(|(at, _)| self.working.when(*at)));
+        }
+        note(self.exit.expires_at(self.patience()).and_then(|at| self.hearing.when(at)));
+        note(self.encoder.next_deadline());
+        note(self.acks.release_at());
+        note(self.next_departure(now));
+        note(self.next_rest(now));
+        note(self.next_closing);
+        (soonest < Time::FAR_FUTURE).then_some(soonest)
     }
 
     /// What other paths are to one of several.

@@ -28,8 +28,17 @@ const LIKELY: u64 = 1400;
 /// its header needs more.
 const NEARLY_FULL: usize = LEAST_CHUNK as usize + 18;
 
+/// What is to be sent next, and by which path.
+struct Next {
+    choice: Choice,
+    /// Of the queue: the flow and what its next bytes are.
+    queued: Option<(u16, Item)>,
+}
+
 /// What a datagram may be filled with.
 struct Ask {
+    /// What comes first, if that's known already.
+    queued: Option<(u16, Item)>,
     /// Its path was just chosen for what comes next.
     first: bool,
     /// The pacer holds all else back.
@@ -82,7 +91,7 @@ impl Peer {
     /// Repairs and the queue, as many datagrams for one path as it may send at
     /// once.
     fn poll_data(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Transmit> {
-        let Some(choice) = self.next_data_path(now) else {
+        let Some(Next { choice, mut queued }) = self.next_data(now) else {
             self.note_spare();
             return None;
         };
@@ -110,7 +119,8 @@ impl Peer {
                 _ => false,
             };
             if !follows {
-                let ask = Ask { first: count == 0, only_urgent: paced };
+                let queued = queued.take();
+                let ask = Ask { queued, first: count == 0, only_urgent: paced };
                 run = self.fill(&mut datagram, choice, ask, now, out);
             }
             if datagram.is_empty(out) {
@@ -144,15 +154,13 @@ impl Peer {
         }
     }
 
-    /// The path for what is to be sent next; the queue's flow that it's for is
-    /// at the head then.
-    fn next_data_path(&mut self, now: Time) -> Option<Choice> {
+    /// What is to be sent next; if it's the queue's, its flow is at the head then.
+    fn next_data(&mut self, now: Time) -> Option<Next> {
         if !self.repairs.is_empty() {
             self.drop_settled_repairs();
             if !self.repairs.is_empty() {
-                let chosen = self.choose(Item::Repair, LIKELY, None, now);
-                if chosen.is_some() {
-                    return chosen;
+                if let Some(choice) = self.choose(Item::Repair, LIKELY, None, now) {
+                    return Some(Next { choice, queued: None });
                 }
             }
         }
@@ -161,9 +169,8 @@ impl Peer {
         }
         for _ in 0..=self.entry.active_flows() {
             let (flow, item) = self.next_item(now)?;
-            let chosen = self.choose(item, LIKELY, None, now);
-            if chosen.is_some() {
-                return chosen;
+            if let Some(choice) = self.choose(item, LIKELY, None, now) {
+                return Some(Next { choice, queued: Some((flow, item)) });
             }
             self.entry.skip(flow);
         }
@@ -215,7 +222,7 @@ impl Peer {
         &mut self,
         datagram: &mut Datagram,
         choice: Choice,
-        Ask { mut first, only_urgent }: Ask,
+        Ask { mut queued, mut first, only_urgent }: Ask,
         now: Time,
         out: &mut Vec<u8>,
     ) -> Option<Run> {
@@ -246,15 +253,15 @@ impl Peer {
                     continue;
                 }
             }
-            if self.outgoing.bytes() > self.memory / 4 {
-                break;
-            }
-            // The end of a packet goes with what is already here, but a new
-            // datagram for it alone waits a moment.
-            if datagram.is_empty(out) && self.waits_for_more(now).is_some() {
-                break;
-            }
-            let Some((flow, item)) = self.next_item(now) else { break };
+            let next = match queued.take() {
+                Some(known) => Some(known),
+                None if self.outgoing.bytes() > self.memory / 4 => None,
+                // The end of a packet goes with what is already here, but a new
+                // datagram for it alone waits a moment.
+                None if datagram.is_empty(out) && self.waits_for_more(now).is_some() => None,
+                None => self.next_item(now),
+            };
+            let Some((flow, item)) = next else { break };
             let urgent = item == Item::Urgent;
             if only_urgent && !urgent {
                 break;
