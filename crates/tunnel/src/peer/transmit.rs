@@ -158,10 +158,10 @@ impl Peer {
     fn next_data(&mut self, now: Time) -> Option<Next> {
         if !self.repairs.is_empty() {
             self.drop_settled_repairs();
-            if !self.repairs.is_empty() {
-                if let Some(choice) = self.choose(Item::Repair, LIKELY, None, now) {
-                    return Some(Next { choice, queued: None });
-                }
+            if !self.repairs.is_empty()
+                && let Some(choice) = self.choose(Item::Repair, LIKELY, None, now)
+            {
+                return Some(Next { choice, queued: None });
             }
         }
         if self.outgoing.bytes() > self.memory / 4 || self.waits_for_more(now).is_some() {
