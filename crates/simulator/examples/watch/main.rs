@@ -1,7 +1,8 @@
 //! Prints a scenario second by second: `watch NAME [SEED] [up] [reno] [udp]
-//! [plain] [shifted] [why] [only=LINK] [step=MS]`. `shifted` takes other parts of
-//! recordings for each seed, `why` tells what kept the links from carrying more,
-//! `only` leaves one link, counted from 0, `step` prints so often.
+//! [plain] [shifted] [why] [only=LINK] [step=MS] [from=SECONDS]`. `shifted` takes
+//! other parts of recordings for each seed, `why` tells what kept the links from
+//! carrying more, `only` leaves one link, counted from 0, `step` prints so often,
+//! `from` lets the first flow begin so late.
 
 mod unused;
 
@@ -19,7 +20,8 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let Some(mut scenario) = arguments.first().and_then(|name| named(name)) else {
         eprintln!(
-            "usage: watch NAME [SEED] [up] [reno] [udp] [plain] [shifted] [why] [only=LINK] [step=MS]"
+            "usage: watch NAME [SEED] [up] [reno] [udp] [plain] [shifted] [why] [only=LINK] \
+             [step=MS] [from=SECONDS]"
         );
         eprintln!("names: {}", NAMES.join(", "));
         std::process::exit(2);
@@ -52,6 +54,10 @@ fn main() {
             let congestion = if has("reno") { Congestion::Reno } else { Congestion::Cubic };
             flow.kind = TrafficKind::Tcp { congestion, super_packets: !has("plain") };
         }
+    }
+    if let Some(from) = arguments.iter().find_map(|a| a.strip_prefix("from=")?.parse().ok()) {
+        scenario.duration += Duration::from_secs(from);
+        scenario.traffic[0].start = Duration::from_secs(from);
     }
     let step = arguments.iter().find_map(|a| a.strip_prefix("step=")?.parse().ok());
     watch(scenario, has("why"), Duration::from_millis(step.unwrap_or(1000).max(1)));

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 /// Bytes of IPv4 and UDP headers around a payload.
-const HEADERS: u64 = 28;
+pub(crate) const HEADERS: u64 = 28;
 
 /// One direction of a link: a drop-tail queue, a serialiser, then loss, delay
 /// and jitter.

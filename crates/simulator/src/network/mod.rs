@@ -4,7 +4,7 @@ mod direction;
 mod link;
 mod trace;
 
-pub(crate) use direction::Direction;
+pub(crate) use direction::{Direction, HEADERS};
 pub(crate) use link::Link;
 pub use trace::{Trace, TraceError};
 
