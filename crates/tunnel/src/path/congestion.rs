@@ -76,6 +76,9 @@ const MOST_JITTER: Duration = Duration::from_millis(300);
 const BASE_WINDOW: Duration = Duration::from_secs(10);
 /// Before anything is known.
 const INITIAL_WINDOW_PACKETS: u64 = 16;
+/// What is sent in a round of startup, when there's no more to send, shows
+/// nothing of the capacity below this.
+const TRICKLE_PACKETS: u64 = 8;
 const INITIAL_RATE: Rate = Rate::from_bits_per_sec(1_500_000);
 const MIN_RATE: Rate = Rate::from_bits_per_sec(24_000);
 /// Loss above this in a round, with fewer bytes arriving than sent, means a
@@ -427,6 +430,7 @@ impl Congestion {
                 self.start_round(ack.now, ack.delivered);
             }
             Phase::Drain { .. } | Phase::Follow => {}
+            Phase::Startup { .. } if self.trickles(ack) => {}
             _ if enough
                 && queue > self.guard() * 3 + self.noise
                 && ack.now >= self.ignore_queue_until =>
@@ -471,8 +475,12 @@ impl Congestion {
             Phase::Startup { best, flat_rounds } => {
                 let measured = measured.unwrap_or(self.bandwidth);
                 self.bandwidth = self.bandwidth.max(measured);
-                // The few packets of a beginning may all have met some jitter.
-                let queued = standing && !self.history.came_as_sent(length.max(self.base_rtt));
+                // The few packets of a beginning may all have met some jitter, and
+                // the last of them more than the first.
+                let over = length.max(self.base_rtt);
+                let queued = standing
+                    && !self.trickles(ack)
+                    && !self.history.came_as_sent(over, self.noise * 2);
                 if queued || shallow {
                     self.yield_to_queue(ack, length);
                 } else if app_limited {
@@ -532,6 +540,12 @@ impl Congestion {
         self.start_round(now, ack.delivered);
     }
 
+    /// Too little is sent for a queue: what delays the few packets is jitter.
+    fn trickles(&self, ack: &AckSample) -> bool {
+        let sent = ack.delivered - self.round_start_delivered.min(ack.delivered) + ack.in_flight;
+        self.round_app_limited && sent < TRICKLE_PACKETS * self.datagram
+    }
+
     fn wobbles_beyond(&self, limit: Duration) -> bool {
         self.wobble > limit + self.bandwidth.time_for(self.datagram)
     }
@@ -573,7 +587,7 @@ impl Congestion {
         });
         // So is what came as it was sent, and less was sent than the link is known
         // to take: the delay was jitter.
-        let unhurried = self.history.came_as_sent(over)
+        let unhurried = self.history.came_as_sent(over, Duration::ZERO)
             && self
                 .history
                 .sent_rate(over)

@@ -90,11 +90,13 @@ impl Deliveries {
         Rate::from_bytes_in(last.bytes - first.bytes, last.sent_at - first.sent_at)
     }
 
-    /// Over the last `span` packets arrived as far apart as they were sent.
-    pub fn came_as_sent(&self, span: Duration) -> bool {
+    /// Over the last `span` packets arrived as far apart as they were sent, but for
+    /// `slack`.
+    pub fn came_as_sent(&self, span: Duration, slack: Duration) -> bool {
         let Some((first, last)) = self.lately(span) else { return true };
         let sent_within = last.sent_at - first.sent_at;
-        first.arrived_before(&last).is_none_or(|arrived| arrived <= sent_within.mul_f64(AS_SENT))
+        let most = sent_within.mul_f64(AS_SENT) + slack;
+        first.arrived_before(&last).is_none_or(|arrived| arrived <= most)
     }
 
     /// The newest delivery, and the newest one at least `span` before it, or the
