@@ -73,6 +73,6 @@ fn links_as_homes_have_them_are_together_no_slower_than_the_best() {
             after_idling(Scenario { links, ..scenario.clone() })
         });
         let best = alone.fold(0.0, f64::max);
-        assert!(together > 0.85 * best, "{name}: {together} by all, {best} by one");
+        assert!(together > 0.8 * best, "{name}: {together} by all, {best} by one");
     }
 }
