@@ -29,6 +29,10 @@ const FLAT_WINDOWS: u32 = 2;
 /// The quicker paths have to promise so much more than there is now: estimates
 /// err, and a window that still grows will want the others soon.
 const GAIN: f64 = 1.3;
+/// A sender that takes less than this part of what the quicker paths carry gets
+/// them anyway, as its packets arrive there first; a trickle would seem to pause
+/// all the time.
+const USED: f64 = 0.2;
 /// A path that brought back less than this isn't worth its delay.
 const WORTH: f64 = 1.05;
 /// The quicker paths are no more what they were below this part of it.
@@ -113,7 +117,11 @@ impl Narrowing {
         // After a pause the window says nothing.
         let usable = self.looks >= LOOKS && elapsed < window * 2;
         (self.began, self.accepted, self.looks, self.idle) = (now, accepted, 0, Duration::ZERO);
-        let Some(rate) = rate.filter(|rate| usable && *rate > Rate::ZERO) else { return };
+        let Some(rate) = rate.filter(|rate| usable && *rate > Rate::ZERO) else {
+            // What begins now may be another sender.
+            self.state = State::Wide;
+            return;
+        };
         let flat = idle > PAUSES && rate < self.last.scaled(GROWTH);
         self.flat = if flat { self.flat + 1 } else { 0 };
         self.last = rate;
@@ -136,7 +144,8 @@ impl Narrowing {
                 let quick = paths.filter(|path| path.base_rtt <= limit).map(|path| path.rate);
                 let changed = total(quick) < sum.scaled(CHANGED);
                 let worse = idle < BUSY && rate < before;
-                if changed || worse {
+                let over = rate < sum.scaled(USED);
+                if changed || worse || over {
                     self.retry = Duration::ZERO;
                     State::Wide
                 } else if idle < BUSY && now >= until {
@@ -176,12 +185,8 @@ impl Narrowing {
         let (limit, (promised, sum)) = limits
             .map(|limit| (limit, promise(limit)))
             .max_by_key(|(limit, (promised, _))| (*promised, *limit))?;
-        (promised >= rate.scaled(GAIN)).then_some(State::Narrow {
-            limit,
-            sum,
-            before: rate,
-            until: now + self.retry,
-        })
+        let gains = promised >= rate.scaled(GAIN) && rate >= sum.scaled(USED);
+        gains.then_some(State::Narrow { limit, sum, before: rate, until: now + self.retry })
     }
 }
 
@@ -253,6 +258,22 @@ mod tests {
             watch(&mut narrowing, &mut clock, rate, idle, 1);
         }
         assert!((40..58).contains(&narrow), "narrow in {narrow} of 60 windows");
+    }
+
+    #[test]
+    fn a_trickle_keeps_all_paths_and_so_does_what_comes_after_a_pause() {
+        let (mut narrowing, mut clock) = start();
+        watch(&mut narrowing, &mut clock, 1, 9, 20);
+        assert_eq!(narrowing.limit(), None);
+        watch(&mut narrowing, &mut clock, 190, 4, 4);
+        assert!(narrowing.limit().is_some());
+        watch(&mut narrowing, &mut clock, 1, 9, 2);
+        assert_eq!(narrowing.limit(), None);
+        watch(&mut narrowing, &mut clock, 190, 4, 4);
+        assert!(narrowing.limit().is_some());
+        clock.0 += Duration::from_secs(5);
+        watch(&mut narrowing, &mut clock, 190, 0, 1);
+        assert_eq!(narrowing.limit(), None);
     }
 
     #[test]
