@@ -14,7 +14,7 @@ use braid_linux::udp::{Family, LinkBind, LinkSocket};
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{Notify, watch};
 
@@ -147,7 +147,7 @@ fn listen_sockets(config: &Config) -> Result<Vec<LinkSocket>, DaemonError> {
             port: address.port(),
             family: Family::of(address.ip()),
         };
-        LinkSocket::open(&bind)
+        open_when_ready(&bind)
             .map_err(|error| match error.kind() {
                 // AddrInUse would mean another tunnel of the same name.
                 io::ErrorKind::AddrInUse => io::Error::other("the port is taken"),
@@ -156,6 +156,26 @@ fn listen_sockets(config: &Config) -> Result<Vec<LinkSocket>, DaemonError> {
             .map_err(DaemonError::system(format!("listening on {address}")))
     };
     config.interface.listen.iter().map(open).collect()
+}
+
+/// An IPv6 address that was just given can't be used for a second or two, until it
+/// is known that nobody else has it (RFC 4862, section 5.4).
+fn open_when_ready(bind: &LinkBind) -> io::Result<LinkSocket> {
+    const PATIENCE: Duration = Duration::from_secs(5);
+    const PAUSE: Duration = Duration::from_millis(100);
+    let begun = Instant::now();
+    loop {
+        match LinkSocket::open(bind) {
+            Err(error)
+                if error.kind() == io::ErrorKind::AddrNotAvailable
+                    && bind.family == Family::V6
+                    && begun.elapsed() < PATIENCE =>
+            {
+                std::thread::sleep(PAUSE);
+            }
+            opened => return opened,
+        }
+    }
 }
 
 /// The thread given ends with the data plane, and says how that went.

@@ -29,3 +29,18 @@ fn both_versions_pass_a_tunnel_over_ipv6() {
         Transfer::start(home, concentrator, inside, Direction::Down, 2_000_000).finish();
     }
 }
+
+#[test]
+fn an_address_that_was_just_given_is_waited_for() {
+    const NEW: &str = "2001:db8:9::1";
+    let Some(mut world) = World::new(&[link("dsl")]) else { return };
+    // It takes a second or two until a new address can be bound to.
+    world.concentrator.sh(&format!(
+        "ip link add new0 type veth peer name new1 && \
+         echo 1 > /proc/sys/net/ipv6/conf/new0/accept_dad && \
+         ip link set new1 up && ip link set new0 up && ip addr add {NEW}/64 dev new0"
+    ));
+    let endpoint = format!("[{NEW}]:51900");
+    world.write_configs(&Tunnel { endpoint, ..Tunnel::default() });
+    world.concentrator.start();
+}
