@@ -36,6 +36,9 @@ const REORDER_PACKETS_MAX: u64 = 128;
 /// What a path may be slower than at its best before it's thought silent.
 const SLOWNESS: Duration = Duration::from_millis(100);
 
+/// How often a path is asked whose round trip is hardly known.
+const SETTLING: Duration = Duration::from_millis(50);
+
 /// Feedback is late when it's overdue by this: timers and scheduling of both
 /// ends.
 const OVERDUE_MARGIN: Duration = Duration::from_millis(10);
@@ -203,6 +206,13 @@ impl Path {
         };
         new.foresee();
         new
+    }
+
+    /// When to ask whether it works, if nothing else was sent for `idle`; sooner
+    /// while its round trip is hardly known.
+    pub fn probe_at(&self, idle: Option<Duration>) -> Option<Time> {
+        let idle = if self.rtt.is_settled() { idle } else { Some(SETTLING) };
+        self.liveness.probe_at(self.last_eliciting, idle)
     }
 
     /// Plaintext bytes that a datagram has room for.

@@ -5,6 +5,9 @@ use std::time::Duration;
 
 /// Before the first sample.
 const INITIAL_RTT: Duration = Duration::from_millis(200);
+/// A first sample may have met a busy processor at either end, and be a hundred
+/// times the least one.
+const SETTLED: u8 = 4;
 /// How long a minimum counts. As BBR's `MinRTTFilterLen` (draft-ietf-ccwg-bbr,
 /// section 2.10).
 const BASE_WINDOW: Duration = Duration::from_secs(10);
@@ -17,6 +20,7 @@ pub struct RoundTrip {
     variation: Duration,
     latest: Duration,
     base: WindowedMin,
+    samples: u8,
 }
 
 impl Default for RoundTrip {
@@ -26,6 +30,7 @@ impl Default for RoundTrip {
             variation: INITIAL_RTT / 2,
             latest: INITIAL_RTT,
             base: WindowedMin::new(BASE_WINDOW),
+            samples: 0,
         }
     }
 }
@@ -35,6 +40,7 @@ impl RoundTrip {
     /// peer taken out.
     pub fn on_sample(&mut self, sample: Duration, now: Time) {
         self.latest = sample;
+        self.samples = self.samples.saturating_add(1);
         self.base.update(sample.as_micros() as i64, now);
         match self.smoothed {
             None => {
@@ -68,6 +74,11 @@ impl RoundTrip {
     /// A sample has been taken.
     pub fn is_known(&self) -> bool {
         self.smoothed.is_some()
+    }
+    /// So many samples have been taken that one of them was likely not held up
+    /// by anything.
+    pub fn is_settled(&self) -> bool {
+        self.samples >= SETTLED
     }
     /// The least of the last 10 s.
     pub fn base(&self) -> Duration {

@@ -489,7 +489,8 @@ impl Peer {
         self.budget.earn(Rate::from_bytes_per_sec(capacity).bytes_in(elapsed));
         let first = up().filter(|p| !p.wish.standby).map(|p| p.rtt.base()).max();
         let first = first.unwrap_or_default();
-        self.acks.set_round_trip(first);
+        let known = up().filter(|p| !p.wish.standby && p.rtt.is_known());
+        self.acks.set_round_trip(known.map(|p| p.rtt.base()).max().unwrap_or_default());
         // While a path's capacity is still being found the queue is ours, not the
         // sender's fault: a signal would halve it long before the links are full.
         let finding = up().any(|p| p.congestion.in_startup() && p.sent.in_flight_bytes() > 0);

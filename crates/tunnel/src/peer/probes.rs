@@ -26,7 +26,7 @@ impl Peer {
                 return self.send_single(datagram, false, now, out);
             }
             let path = &mut self.paths[index];
-            let due = path.liveness.probe_at(path.last_eliciting, idle).is_some_and(|at| at <= now);
+            let due = path.probe_at(idle).is_some_and(|at| at <= now);
             let tell =
                 path.liveness.is_up() && path.wish_untold && !self.config.endpoints.is_empty();
             if due || tell {

@@ -128,7 +128,7 @@ impl Peer {
         let chores = self.paths.iter().flat_map(|p| {
             [
                 p.received.report_at(interval),
-                p.liveness.probe_at(p.last_eliciting, idle),
+                p.probe_at(idle),
                 self.ask_at(p),
                 if p.liveness.is_up() { p.mtu.next_deadline() } else { None },
             ]
