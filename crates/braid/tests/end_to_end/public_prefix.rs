@@ -36,6 +36,11 @@ fn hosts_at_home_have_public_addresses() {
         ..Tunnel::default()
     });
 
+    // Until the peer is known to work the LAN goes straight out by a link.
+    let route = "ip route get 192.0.2.1 from 192.168.50.10 iif lan0";
+    let enters = || world.home.sh(route).contains("braid0");
+    world.home.wait_until("the LAN's way leads into the tunnel", enters);
+
     for (host, outside) in [("198.51.100.10", "192.0.2.1"), ("2001:db8:7:1::10", "2001:db8:9::1")] {
         // Somebody outside calls...
         assert_eq!(who_calls(&provider, outside, &lan, host), Some(outside.parse().unwrap()));
