@@ -3,6 +3,7 @@
 use crate::checksum::{put16, update};
 use crate::headers::{Fragment, Headers, Layer, be16, protocol};
 use crate::packet::{Checksum, InnerPacket};
+use crate::tcp_option;
 
 /// Lowers the MSS option (RFC 9293, section 3.7.1) of a SYN to `mss` bytes;
 /// never raises it, never adds one. `true` when it changed something.
@@ -23,7 +24,7 @@ pub fn clamp_mss(packet: &mut InnerPacket, layer: Layer, mss: u16) -> bool {
     if flags & SYN == 0 {
         return false;
     }
-    let Some(at) = mss_option(tcp) else { return false };
+    let Some(at) = tcp_option::find(tcp, tcp_option::MSS, 2) else { return false };
     let Some(old) = be16(tcp, at).filter(|&old| old > mss) else { return false };
     put16(tcp, at, mss);
     if packet.offload.checksum == Checksum::Complete {
@@ -33,28 +34,4 @@ pub fn clamp_mss(packet: &mut InnerPacket, layer: Layer, mss: u16) -> bool {
         put16(tcp, CHECKSUM, update(checksum, old, new));
     }
     true
-}
-
-/// Where the value of the MSS option is in a TCP header.
-fn mss_option(tcp: &[u8]) -> Option<usize> {
-    const END: u8 = 0;
-    const PADDING: u8 = 1;
-    const MSS: u8 = 2;
-    let mut at = 20;
-    loop {
-        match *tcp.get(at)? {
-            END => return None,
-            PADDING => at += 1,
-            kind => {
-                let len = usize::from(*tcp.get(at + 1)?);
-                if kind == MSS && len == 4 && at + len <= tcp.len() {
-                    return Some(at + 2);
-                }
-                if len < 2 {
-                    return None;
-                }
-                at += len;
-            }
-        }
-    }
 }

@@ -14,6 +14,7 @@ mod flow;
 mod headers;
 mod packet;
 mod segment;
+mod tcp_option;
 mod ticks;
 mod validate;
 

@@ -1,6 +1,7 @@
 //! How the timestamps of TCP (RFC 7323) go on within a super-packet.
 
 use crate::headers::be32;
+use crate::tcp_option;
 
 /// Where in a super-packet that was joined from several the timestamps of TCP
 /// change, and by how much. A sender's clock ticks every millisecond, so the
@@ -89,23 +90,7 @@ pub(crate) const TIMESTAMPS_LEN: usize = 8;
 
 /// Where the two timestamps are in a TCP header, its options included.
 pub(crate) fn timestamps(tcp: &[u8]) -> Option<usize> {
-    const END: u8 = 0;
-    const PADDING: u8 = 1;
-    const TIMESTAMPS: u8 = 8;
-    let mut at = 20;
-    loop {
-        match *tcp.get(at)? {
-            END => return None,
-            PADDING => at += 1,
-            kind => {
-                let len = usize::from(*tcp.get(at + 1)?);
-                if kind == TIMESTAMPS && len == 10 {
-                    return tcp.get(at + 2..at + 10).map(|_| at + 2);
-                }
-                at += len.max(2);
-            }
-        }
-    }
+    tcp_option::find(tcp, tcp_option::TIMESTAMPS, TIMESTAMPS_LEN)
 }
 
 /// By how much the timestamps at `at` of `later` are ahead of those of

@@ -1,7 +1,9 @@
 //! Packets made by hand, byte after byte and independent of the crate: the
 //! models that it is held against.
 
-use braid_inner::{Checksum, InnerPacket, Layer, Offload, Segmentation, SegmentationKind, Ticks};
+use braid_inner::{
+    Checksum, InnerPacket, Layer, Offload, Segmentation, SegmentationKind, Ticks, join,
+};
 use proptest::prelude::*;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::num::NonZeroU16;
@@ -297,4 +299,11 @@ pub fn any_spec(payload: std::ops::Range<usize>) -> impl Strategy<Value = Spec> 
             payload,
         },
     )
+}
+
+/// `next` doesn't join `head`, which stays as it was.
+pub fn refuses_to_join(head: &InnerPacket, next: &InnerPacket) {
+    let mut after = head.clone();
+    assert!(!join(&mut after, next, Layer::L3, 65_535));
+    assert_eq!(after, *head);
 }

@@ -1,4 +1,4 @@
-use crate::build::{ACK, CWR, FIN, PSH, Spec, Transport, any_spec};
+use crate::build::{ACK, CWR, FIN, PSH, Spec, Transport, any_spec, refuses_to_join};
 use braid_inner::{
     Checksums, Coalescer, FlowKey, Headers, InnerPacket, Layer, check, flow_key, join,
     segment_count, split_all,
@@ -238,18 +238,13 @@ fn a_queue_joins_as_a_coalescer_does_up_to_its_limit() {
 #[test]
 fn a_queue_joins_nothing_that_differs_and_leaves_it_as_it_was() {
     let packets = segments(&Spec::tcp(ACK, vec![5; 3000]));
-    let refuse = |head: &InnerPacket, next: &InnerPacket| {
-        let mut after = head.clone();
-        assert!(!join(&mut after, next, Layer::L3, 65_535));
-        assert_eq!(after, *head);
-    };
-    refuse(&packets[0], &packets[2]);
-    refuse(&packets[1], &packets[0]);
+    refuses_to_join(&packets[0], &packets[2]);
+    refuses_to_join(&packets[1], &packets[0]);
     let mut wrong = packets[1].clone();
     wrong.bytes[100] ^= 1;
-    refuse(&packets[0], &wrong);
+    refuses_to_join(&packets[0], &wrong);
     let pushed = segments(&Spec::tcp(ACK | PSH, vec![5; 1000]));
-    refuse(&pushed[0], &packets[1]);
+    refuses_to_join(&pushed[0], &packets[1]);
     let datagrams = segments(&Spec::udp(vec![1; 3000]));
-    refuse(&datagrams[0], &datagrams[1]);
+    refuses_to_join(&datagrams[0], &datagrams[1]);
 }

@@ -1,7 +1,7 @@
 //! Packets of a stream joined over ticks of its timestamps come apart as they
 //! were, whole or in part.
 
-use crate::build::{ACK, CWR, FIN, PSH, Spec, Transport};
+use crate::build::{ACK, CWR, FIN, PSH, Spec, Transport, refuses_to_join};
 use braid_inner::*;
 use proptest::prelude::*;
 
@@ -101,25 +101,20 @@ proptest! {
 #[test]
 fn what_is_not_a_later_packet_of_the_stream_is_refused() {
     let packets = stream(&[(2, 0, 0), (2, 1, 1), (2, 0, 0)], false);
-    let refuse = |head: &InnerPacket, next: &InnerPacket| {
-        let mut after = head.clone();
-        assert!(!join(&mut after, next, Layer::L3, 65_535));
-        assert_eq!(after, *head);
-    };
     // A hole; earlier; stamps that go back.
-    refuse(&packets[0], &packets[2]);
-    refuse(&packets[1], &packets[0]);
+    refuses_to_join(&packets[0], &packets[2]);
+    refuses_to_join(&packets[1], &packets[0]);
     let (mut head, count) = joined(&packets[..2]);
     assert_eq!(count, 2);
     let back = stream(&[(2, 0, 0), (2, 0, 0), (2, 0, 1)], false);
-    refuse(&head, &back[2]);
+    refuses_to_join(&head, &back[2]);
     // Too late for a tick to say.
     let late = stream(&[(2, 0, 0), (2, 200, 0), (2, 200, 0)], false);
-    refuse(&joined(&late[..2]).0, &late[2]);
+    refuses_to_join(&joined(&late[..2]).0, &late[2]);
     // Other options beside the stamps.
     let mut other = stream(&[(2, 0, 0), (2, 1, 1)], false).remove(1);
     other.bytes[40] = 0;
-    refuse(&packets[0], &other);
+    refuses_to_join(&packets[0], &other);
     // It goes on after all that.
     assert!(join(&mut head, &packets[2], Layer::L3, 65_535));
     // A device never gets it, and a packet of it closes as any does.
@@ -129,9 +124,9 @@ fn what_is_not_a_later_packet_of_the_stream_is_refused() {
         packet.bytes[33] |= flag;
         packet
     };
-    refuse(&with_flag(&packets[0], FIN), &packets[1]);
-    refuse(&with_flag(&packets[0], PSH), &packets[1]);
-    refuse(&packets[0], &with_flag(&packets[1], CWR));
+    refuses_to_join(&with_flag(&packets[0], FIN), &packets[1]);
+    refuses_to_join(&with_flag(&packets[0], PSH), &packets[1]);
+    refuses_to_join(&packets[0], &with_flag(&packets[1], CWR));
 }
 
 #[test]
