@@ -409,11 +409,8 @@ impl Congestion {
         let queue = self.queue();
         let enough = self.recent.len() >= 2;
         match self.phase {
-            // As BBR leaves its drain: when no more is in flight than the pipe
-            // holds (draft-ietf-ccwg-bbr, section 5.3.2).
             Phase::Drain { .. }
-                if queue <= self.guard() / 3
-                    || ack.in_flight <= self.bandwidth.bytes_in(self.base_rtt) =>
+                if queue <= self.guard() / 3 || ack.in_flight <= self.pipe_holds() =>
             {
                 // Nothing of ours can be queued, yet the delay stays: it has
                 // another cause, such as a new route or satellite.
@@ -643,6 +640,14 @@ impl Congestion {
         let floor = GUARD.min((self.base_rtt / 2).max(GUARD / 2));
         let serialisation = self.bandwidth.time_for(self.datagram * 3 / 2);
         (floor.max(serialisation.min(GUARD_MAX)) + self.wobble).min(GUARD_MAX)
+    }
+
+    /// As BBR leaves its drain: when no more is in flight than the pipe holds
+    /// (draft-ietf-ccwg-bbr, section 5.3.2). Without the jitter of both ways the
+    /// link would idle after each drain; of that on the way there a quarter is as
+    /// much as doesn't make the queue longer than pings can bear.
+    fn pipe_holds(&self) -> u64 {
+        self.bandwidth.bytes_in(self.loop_time + self.noise.min(GUARD) / 4)
     }
 
     fn drain_gain(&self) -> f64 {
