@@ -1,7 +1,7 @@
 //! Links that die, narrow, and come back.
 
 use crate::support::{constant, link, millis, pings, play, secs, three_links, traced};
-use braid_simulator::{Action, Lane, Scenario, Traffic, TrafficKind};
+use braid_simulator::{Action, Lane, Scenario, Traffic, TrafficKind, named};
 
 #[test]
 fn any_single_link_may_die_in_a_download() {
@@ -126,4 +126,17 @@ fn a_capacity_that_changes_all_the_time_is_followed() {
     let outcome = play(scenario);
     let got = outcome.flows[0].bytes_between(secs(5), secs(30));
     assert!(got * 100 > capacity * 80, "{got} of {capacity}");
+}
+
+#[test]
+fn a_steady_link_is_not_followed_since_its_sender_pauses() {
+    // A stream by two links of constant capacity and some jitter, whose queue
+    // rises and falls with the sender's window.
+    for seed in 1..4 {
+        let mut scenario = named("starlink-lte").unwrap();
+        scenario.seed = seed;
+        scenario.duration = secs(30);
+        let ping = play(scenario).flows[1].delay_percentile(0.95).unwrap();
+        assert!(ping <= millis(115), "seed {seed}: {ping:?}");
+    }
 }

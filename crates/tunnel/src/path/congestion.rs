@@ -17,6 +17,7 @@
 
 use super::deliveries::{Deliveries, Delivery};
 use super::rtt::WindowedMin;
+use super::volatility::Volatility;
 use braid_units::{Rate, Time};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -45,10 +46,11 @@ const STARTUP_SLACK: f64 = 1.5;
 const GUARD: Duration = Duration::from_millis(10);
 const GUARD_MAX: Duration = Duration::from_millis(150);
 /// A link whose queue, as each round finds it, changes by more than this (and
-/// the time of a datagram) from round to round is followed...
-const VOLATILE: Duration = Duration::from_millis(10);
+/// the time of a datagram) from round to round, and not by what was sent, is
+/// followed...
+const VOLATILE: Duration = Duration::from_millis(6);
 /// ...until it's calmer than this.
-const CALM: Duration = Duration::from_millis(6);
+const CALM: Duration = Duration::from_millis(3);
 /// The queue that a followed link is given beyond what its round trip holds. On
 /// recorded 3G and LTE links 50 ms carry as much as 80 or 120: what more is
 /// sent waits in links that stand still, and is sent again by others.
@@ -161,9 +163,7 @@ pub struct Congestion {
     round_lost: u64,
     round_start_delivered: u64,
     round_app_limited: bool,
-    previous_round_queue: Duration,
-    /// How much the rounds' least queues differ: noise that isn't ours.
-    wobble: Duration,
+    volatility: Volatility,
     /// Mean of a round's delays above its least: jitter, since a queue of ours
     /// changes slowly.
     noise: Duration,
@@ -211,8 +211,7 @@ impl Congestion {
             round_lost: 0,
             round_start_delivered: 0,
             round_app_limited: false,
-            previous_round_queue: Duration::ZERO,
-            wobble: Duration::ZERO,
+            volatility: Volatility::new(INITIAL_RATE),
             noise: Duration::ZERO,
             recent: VecDeque::new(),
             drained_from: Duration::ZERO,
@@ -298,9 +297,9 @@ impl Congestion {
         self.advice.queue
     }
 
-    /// How much the rounds' least queues differ: how unsteady the link is.
+    /// How unsteady the link is, as its queue shows it.
     pub fn wobble(&self) -> Duration {
-        self.wobble
+        self.volatility.wobble()
     }
 
     /// Obey a limit given by the user.
@@ -346,12 +345,13 @@ impl Congestion {
         self.base_delay.update(ack.min_delay_us, now);
         self.loop_time = self.loop_time(ack);
         let queue = self.queue_of(Some(ack.min_delay_us));
-        self.history.push(Delivery {
-            at_us: ack.received_us,
-            sent_at: ack.sent_at,
-            bytes: ack.delivered,
-            queue,
-        });
+        let delivery =
+            Delivery { at_us: ack.received_us, sent_at: ack.sent_at, bytes: ack.delivered, queue };
+        if let Some(before) = self.history.last() {
+            let bytes = delivery.bytes.saturating_sub(before.bytes);
+            self.volatility.on_delivery(bytes, delivery.sent_at - before.sent_at);
+        }
+        self.history.push(delivery);
         self.recent.push_back((now, ack.min_delay_us));
         let span = (self.feedback * 3).max(Duration::from_millis(2));
         while self.recent.front().is_some_and(|r| now - r.0 > span) {
@@ -424,6 +424,7 @@ impl Congestion {
                     self.rebase(ack);
                 }
                 self.phase = Phase::Cruise { quiet_rounds: 0 };
+                self.volatility.on_sudden(queue, self.follows());
                 self.start_round(ack.now, ack.delivered);
             }
             Phase::Drain { .. } | Phase::Follow => {}
@@ -432,6 +433,7 @@ impl Congestion {
                 && queue > self.guard() * 3 + self.noise
                 && ack.now >= self.ignore_queue_until =>
             {
+                self.volatility.on_sudden(queue, self.follows());
                 self.yield_to_queue(ack, queue * 2);
             }
             _ => {}
@@ -451,9 +453,7 @@ impl Congestion {
         // The least of n samples of a jitter (uniform, of this mean) is about
         // 2 mean / (n + 1): three times that is no queue yet.
         let chance = self.noise * 6 / (samples + 1);
-        let difference = queue.abs_diff(self.previous_round_queue);
-        self.wobble = (self.wobble * 7 + difference.min(GUARD_MAX)) / 8;
-        self.previous_round_queue = queue;
+        self.volatility.on_round(queue, self.follows());
         self.rounds += 1;
         let standing = queue > self.guard() + chance && now >= self.ignore_queue_until;
         let arrived = ack.delivered - self.round_start_delivered.min(ack.delivered);
@@ -544,7 +544,7 @@ impl Congestion {
     }
 
     fn wobbles_beyond(&self, limit: Duration) -> bool {
-        self.wobble > limit + self.bandwidth.time_for(self.datagram)
+        self.volatility.wobble() > limit + self.bandwidth.time_for(self.datagram)
     }
 
     /// The estimate is what arrived within the last round trip, or what remains
@@ -620,6 +620,7 @@ impl Congestion {
         self.round_ends_at = delivered;
         self.round_start_delivered = delivered;
         self.round_started = now;
+        self.volatility.start_round(self.bandwidth);
         self.round_min_delay = None;
         self.round_delays = (0, 0);
         self.round_lost = 0;
@@ -639,7 +640,7 @@ impl Congestion {
     pub fn guard(&self) -> Duration {
         let floor = GUARD.min((self.base_rtt / 2).max(GUARD / 2));
         let serialisation = self.bandwidth.time_for(self.datagram * 3 / 2);
-        (floor.max(serialisation.min(GUARD_MAX)) + self.wobble).min(GUARD_MAX)
+        (floor.max(serialisation.min(GUARD_MAX)) + self.volatility.wobble()).min(GUARD_MAX)
     }
 
     /// As BBR leaves its drain: when no more is in flight than the pipe holds

@@ -50,6 +50,11 @@ impl Deliveries {
         self.0.clear();
     }
 
+    /// The newest one.
+    pub fn last(&self) -> Option<&Delivery> {
+        self.0.back()
+    }
+
     /// The newest one, and the oldest since which there was a queue longer than
     /// `least` all the time, at most `span` before it.
     pub fn busy(&self, span: Duration, least: Duration) -> Option<(Delivery, Delivery)> {

@@ -11,6 +11,7 @@ pub mod pacing;
 pub mod received;
 pub mod rtt;
 pub mod sent;
+mod volatility;
 
 use crate::config::LinkId;
 use braid_handshake::ReplayWindow;
