@@ -14,7 +14,8 @@ pub const REJECT_AFTER_TIME: Duration = Duration::from_secs(180);
 #[derive(Clone, Copy, Debug)]
 pub struct KeyLifetime {
     aead: Aead,
-    established: Time,
+    rekey_at: Time,
+    reject_at: Time,
     sealed: u64,
     forged: u64,
 }
@@ -33,7 +34,8 @@ pub enum KeyAge {
 impl KeyLifetime {
     /// For a session established at `now`.
     pub fn new(aead: Aead, now: Time) -> Self {
-        KeyLifetime { aead, established: now, sealed: 0, forged: 0 }
+        let (rekey_at, reject_at) = (now + REKEY_AFTER_TIME, now + REJECT_AFTER_TIME);
+        KeyLifetime { aead, rekey_at, reject_at, sealed: 0, forged: 0 }
     }
 
     /// Counts `packets` sealed, on all paths together.
@@ -47,14 +49,14 @@ impl KeyLifetime {
     }
 
     /// What may be done with the keys at `now`.
+    #[inline]
     pub fn age(&self, now: Time) -> KeyAge {
-        let time = now - self.established;
-        if time >= REJECT_AFTER_TIME
+        if now >= self.reject_at
             || self.sealed >= self.aead.reject_after_packets()
             || self.forged >= self.aead.reject_after_forgeries()
         {
             KeyAge::Expired
-        } else if time >= REKEY_AFTER_TIME || self.sealed >= self.aead.rekey_after_packets() {
+        } else if now >= self.rekey_at || self.sealed >= self.aead.rekey_after_packets() {
             KeyAge::RekeyDue
         } else {
             KeyAge::Fresh

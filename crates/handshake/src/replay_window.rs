@@ -59,6 +59,7 @@ impl ReplayWindow {
     /// # Errors
     ///
     /// [`NotFresh`] if it may not.
+    #[inline]
     pub fn check(&self, packet_number: u64) -> Result<(), NotFresh> {
         if u128::from(packet_number) + u128::from(Self::WIDTH) < self.end {
             return Err(NotFresh::TooOld);
@@ -78,8 +79,24 @@ impl ReplayWindow {
     /// # Errors
     ///
     /// [`NotFresh`], as [`Self::check`]; nothing is changed then.
+    #[inline]
     pub fn mark(&mut self, packet_number: u64) -> Result<(), NotFresh> {
         self.check(packet_number)?;
+        let (block, bit) = position(packet_number);
+        // Nearly always of a block that is there and stays incomplete.
+        let index = usize::try_from(block - self.first_block).ok();
+        match index.and_then(|index| self.blocks.get_mut(index)) {
+            Some(received) if *received | bit != u64::MAX => {
+                *received |= bit;
+                self.end = self.end.max(u128::from(packet_number) + 1);
+            }
+            _ => self.mark_at_an_edge(packet_number),
+        }
+        Ok(())
+    }
+
+    /// As [`Self::mark`], where a block is begun or completed.
+    fn mark_at_an_edge(&mut self, packet_number: u64) {
         let (block, bit) = position(packet_number);
         if u128::from(packet_number) >= self.end {
             self.end = u128::from(packet_number) + 1;
@@ -90,7 +107,6 @@ impl ReplayWindow {
             *received |= bit;
         }
         self.drop_complete();
-        Ok(())
     }
 
     /// Bytes of memory that the window takes beyond its own size.

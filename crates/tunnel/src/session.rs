@@ -71,15 +71,20 @@ pub struct Sessions {
 impl Sessions {
     /// The session of our `index`, if there is one that may still be used.
     pub fn by_index(&mut self, index: u32, now: Time) -> Option<&mut Session> {
-        [&mut self.current, &mut self.previous, &mut self.unproven]
-            .into_iter()
-            .filter_map(Option::as_mut)
-            .find(|s| s.local_index == index)
-            .filter(|s| s.age(now) != KeyAge::Expired)
+        // Nearly always the current one.
+        let session = match self.current.as_ref().is_some_and(|s| s.local_index == index) {
+            true => self.current.as_mut(),
+            false => [&mut self.previous, &mut self.unproven]
+                .into_iter()
+                .filter_map(Option::as_mut)
+                .find(|s| s.local_index == index),
+        };
+        session.filter(|s| s.age(now) != KeyAge::Expired)
     }
 
     /// The initiator has used the unproven session: send with it from now on.
     /// Returns the index of a session that is gone thereby.
+    #[inline]
     pub fn prove(&mut self, index: u32) -> Option<u32> {
         let proven = self.unproven.take_if(|s| s.local_index == index)?;
         self.make_current(proven)

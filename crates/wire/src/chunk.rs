@@ -135,6 +135,48 @@ impl<'a> Chunk<'a> {
         out.extend_from_slice(self.data);
     }
 
+    /// Appends a middle part at `offset` of a packet as the datagram's last frame,
+    /// as [`Self::write`] does: of a large packet nearly all parts are such.
+    #[inline]
+    pub fn write_middle(
+        flow: u16,
+        sequence: Sequence,
+        realtime: bool,
+        offset: u32,
+        data: &[u8],
+        out: &mut Vec<u8>,
+    ) {
+        let kind = CHUNK | TO_END | if realtime { REALTIME } else { 0 };
+        out.reserve(LONGEST_HEADER + data.len());
+        let [high, low] = flow.to_be_bytes();
+        let [_, first, second, third] = sequence.to_be_bytes();
+        out.extend_from_slice(&[kind, high, low, first, second, third]);
+        put_varint(out, u64::from(offset));
+        out.extend_from_slice(data);
+    }
+
+    /// What [`Self::write_middle`] wrote, if that is all of a datagram's plaintext.
+    /// `None` says nothing: [`Frames`](crate::Frames) tells what else it is.
+    #[inline]
+    pub fn only_middle(payload: &'a [u8]) -> Option<Self> {
+        let (&[kind, f0, f1, s0, s1, s2], rest) = payload.split_first_chunk()?;
+        if kind & !REALTIME != CHUNK | TO_END {
+            return None;
+        }
+        let mut reader = Reader(rest);
+        let offset = u32::try_from(reader.varint().ok()?).ok()?;
+        let data = reader.0;
+        let fits = (offset as usize).saturating_add(data.len()) <= MAX_PACKET_LEN;
+        (offset > 0 && !data.is_empty() && fits).then(|| Self {
+            flow: u16::from_be_bytes([f0, f1]),
+            sequence: u32::from_be_bytes([0, s0, s1, s2]),
+            unordered: false,
+            realtime: kind & REALTIME != 0,
+            position: ChunkPosition::Middle { offset },
+            data,
+        })
+    }
+
     pub(crate) fn parse(kind: u8, reader: &mut Reader<'a>) -> Result<Self, Malformed> {
         if kind & 0x40 != 0 {
             return Err(Malformed::UnknownFrame);

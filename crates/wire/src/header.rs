@@ -1,5 +1,5 @@
 use crate::Malformed;
-use crate::integer::{Reader, put_u24};
+use crate::integer::put_u24;
 
 /// Bytes before the sealed frames of a data datagram.
 pub const HEADER_LEN: usize = 8;
@@ -23,6 +23,7 @@ pub enum DatagramKind {
 
 impl DatagramKind {
     /// `None` for what isn't ours.
+    #[inline]
     pub fn of(datagram: &[u8]) -> Option<Self> {
         Some(match datagram.first()? {
             1 => Self::Initiation,
@@ -62,14 +63,21 @@ impl DataHeader {
     }
 
     /// Reads the header of a datagram of kind [`DatagramKind::Data`].
+    #[inline]
     pub fn parse(datagram: &[u8]) -> Result<Self, Malformed> {
         if datagram.len() < HEADER_LEN + TAG_LEN {
             return Err(Malformed::Truncated);
         }
-        let mut reader = Reader(datagram);
-        if reader.u8()? != 4 {
+        let Some(&[kind, r0, r1, r2, path, p0, p1, p2]) = datagram.first_chunk() else {
+            return Err(Malformed::Truncated);
+        };
+        if kind != 4 {
             return Err(Malformed::UnknownFrame);
         }
-        Ok(Self { receiver: reader.u24()?, path: reader.u8()?, packet_number: reader.u24()? })
+        Ok(Self {
+            receiver: u32::from_be_bytes([0, r0, r1, r2]),
+            path,
+            packet_number: u32::from_be_bytes([0, p0, p1, p2]),
+        })
     }
 }

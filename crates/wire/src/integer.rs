@@ -4,27 +4,33 @@ use crate::Malformed;
 pub(crate) struct Reader<'a>(pub &'a [u8]);
 
 impl<'a> Reader<'a> {
+    #[inline]
     pub fn bytes(&mut self, len: usize) -> Result<&'a [u8], Malformed> {
         let (head, tail) = self.0.split_at_checked(len).ok_or(Malformed::Truncated)?;
         self.0 = tail;
         Ok(head)
     }
+    #[inline]
     pub fn u8(&mut self) -> Result<u8, Malformed> {
         Ok(self.bytes(1)?[0])
     }
+    #[inline]
     pub fn u16(&mut self) -> Result<u16, Malformed> {
         let b = self.bytes(2)?;
         Ok(u16::from_be_bytes([b[0], b[1]]))
     }
+    #[inline]
     pub fn u24(&mut self) -> Result<u32, Malformed> {
         let b = self.bytes(3)?;
         Ok(u32::from_be_bytes([0, b[0], b[1], b[2]]))
     }
+    #[inline]
     pub fn u32(&mut self) -> Result<u32, Malformed> {
         let b = self.bytes(4)?;
         Ok(u32::from_be_bytes([b[0], b[1], b[2], b[3]]))
     }
     /// RFC 9000, section 16.
+    #[inline]
     pub fn varint(&mut self) -> Result<u64, Malformed> {
         let first = self.u8()?;
         let high = u64::from(first & 0x3f);
@@ -54,6 +60,7 @@ pub const fn varint_len(value: u64) -> usize {
 pub const MAX_VARINT: u64 = (1 << 62) - 1;
 
 /// RFC 9000, section 16. Values above [`MAX_VARINT`] are written as that.
+#[inline]
 pub(crate) fn put_varint(out: &mut Vec<u8>, value: u64) {
     let value = value.min(MAX_VARINT);
     match varint_len(value) {
@@ -74,6 +81,7 @@ pub type Sequence = u32;
 /// The full number whose low `bits` bits (at most 32) are `truncated` and that
 /// is nearest to `expected`, the larger of two that are equally near (RFC 9000,
 /// appendix A.3).
+#[inline]
 pub const fn expand(truncated: u32, bits: u32, expected: u64) -> u64 {
     let window = 1u64 << bits;
     let half = window / 2;

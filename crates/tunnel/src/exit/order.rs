@@ -147,6 +147,18 @@ impl Reordering {
         chunk: &Chunk<'_>,
         buffer: impl FnOnce(usize) -> Vec<u8>,
     ) -> Result<(), Rejected> {
+        // The common case of large packets: the next part of the one waited for.
+        if let ChunkPosition::Middle { offset } = chunk.position
+            && let Some(flow) = self.flows.get_mut(&chunk.flow)
+            && flow.realtime == chunk.realtime
+            && let Some((first, Held { state: State::Partial(assembly), .. })) =
+                flow.held.first_mut()
+            && first == flow.next
+            && chunk.sequence == (first & 0x00ff_ffff) as u32
+            && assembly.append(offset, chunk.data)
+        {
+            return Ok(());
+        }
         let known = self.flows.len();
         let mut flow = self.flows.entry(chunk.flow).or_default();
         let created = flow.next == 0 && flow.is_empty();
@@ -162,7 +174,7 @@ impl Reordering {
             self.status.late += 1;
             return Err(Rejected::Duplicate);
         }
-        // The common case: in order, whole, nothing waits.
+        // That of others: in order, whole, nothing waits.
         if number == flow.next
             && flow.is_empty()
             && let ChunkPosition::Whole(offload) = chunk.position
@@ -176,16 +188,6 @@ impl Reordering {
             if created {
                 self.status.held_bytes += FLOW_COST * (self.flows.len() - known) as u64;
             }
-            return Ok(());
-        }
-        // Nearly as common: the next part of the large packet that is waited for.
-        if number == flow.next
-            && let ChunkPosition::Middle { offset } = chunk.position
-            && let Some((first, Held { state: State::Partial(assembly), .. })) =
-                flow.held.first_mut()
-            && first == number
-            && assembly.append(offset, chunk.data)
-        {
             return Ok(());
         }
         self.status.held_bytes += FLOW_COST * (self.flows.len() - known) as u64;
@@ -246,6 +248,11 @@ impl Reordering {
                 self.skip_hole(flow);
             }
         }
+    }
+
+    /// [`Self::poll`] has something to deliver.
+    pub fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
     }
 
     /// The next packet to deliver. `buffer` gives an empty buffer of some

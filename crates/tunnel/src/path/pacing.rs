@@ -29,8 +29,11 @@ impl Pacer {
 
     /// `bytes` left at `now`, at `rate`.
     pub fn on_sent(&mut self, bytes: u64, rate: Rate, now: Time) {
-        let catch_up = CATCH_UP.max(rate.time_for(2 * 1500).min(Duration::from_millis(20)));
-        self.next = self.next.max(now.saturating_sub(catch_up)) + rate.time_for(bytes);
+        if self.is_behind(now) {
+            let catch_up = CATCH_UP.max(rate.time_for(2 * 1500).min(Duration::from_millis(20)));
+            self.next = self.next.max(now.saturating_sub(catch_up));
+        }
+        self.next += rate.time_for(bytes);
     }
 
     /// The rate fell: don't wait for what was scheduled at the old one, nor

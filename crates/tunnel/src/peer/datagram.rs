@@ -63,7 +63,7 @@ impl Datagram {
 
 impl Peer {
     /// Control frames that ride on datagrams of the path, if there are any.
-    #[inline]
+    #[inline(always)]
     pub(super) fn write_control(&mut self, datagram: &mut Datagram, out: &mut Vec<u8>) {
         let untold = self.mode_untold || self.paths[datagram.path].wish_untold;
         if untold && self.tells_wishes() || !self.gave_ups.is_empty() {
@@ -71,6 +71,7 @@ impl Peer {
         }
     }
 
+    #[cold]
     fn write_news(&mut self, datagram: &mut Datagram, out: &mut Vec<u8>) {
         let index = datagram.path;
         if self.paths[index].wish_untold
@@ -210,7 +211,12 @@ impl Peer {
         if room < LEAST_CHUNK || u64::from(outgoing.len() - offset) < datagram.room as u64 {
             return false;
         }
-        chunk_of(outgoing, offset, room).write(out, true);
+        let (sequence, realtime) = (outgoing.sequence, outgoing.is_realtime());
+        let Some(data) = outgoing.packet.bytes.get(offset as usize..(offset + room) as usize)
+        else {
+            return false;
+        };
+        Chunk::write_middle(run.flow, sequence, realtime, offset, data, out);
         outgoing.cut += room;
         datagram.closed = true;
         datagram.eliciting = true;

@@ -436,6 +436,11 @@ impl Peer {
         self.exit.poll(|capacity| buffers.take(capacity))
     }
 
+    /// There is something for the tunnel to fetch, or to learn.
+    pub(crate) fn has_news(&self) -> bool {
+        self.exit.has_ready() || !self.freed.is_empty() || self.closed
+    }
+
     /// A buffer isn't needed any more.
     fn recycle(&mut self, buffer: Vec<u8>) {
         self.freed.push(buffer);
@@ -531,7 +536,7 @@ impl Peer {
 
     /// Something passes.
     fn use_now(&mut self, now: Time) {
-        if now - self.last_used >= IN_USE {
+        if now >= self.last_used + IN_USE {
             self.chores_at = Time::ZERO;
         }
         self.last_used = now;

@@ -116,6 +116,13 @@ impl Peer {
         buffers: &mut Buffers,
         now: Time,
     ) -> bool {
+        // Of a large packet most datagrams hold one part and nothing else.
+        if self.paths[index].liveness.is_up()
+            && let Some(chunk) = Chunk::only_middle(payload)
+        {
+            self.on_chunk(&chunk, buffers, now);
+            return true;
+        }
         let mut eliciting = false;
         let mut settled = None;
         for frame in Frames::new(payload) {
@@ -175,6 +182,7 @@ impl Peer {
         }
     }
 
+    #[inline]
     fn on_chunk(&mut self, chunk: &Chunk<'_>, buffers: &mut Buffers, now: Time) {
         self.use_now(now);
         self.take_chunk(chunk, buffers, now);
@@ -195,6 +203,7 @@ impl Peer {
         }
     }
 
+    #[inline]
     fn take_chunk(&mut self, chunk: &Chunk<'_>, buffers: &mut Buffers, now: Time) {
         let heard = self.hearing.at(now);
         let _ = self.exit.on_chunk(heard, chunk, |capacity| buffers.take(capacity));

@@ -21,6 +21,8 @@ const LEAST_PAUSE: Duration = Duration::from_millis(20);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Survey {
     feedback: Duration,
+    /// A stream that comes by a path is missed after this.
+    pause: Duration,
     /// Plaintext bytes of the shortest datagrams; none when no path works.
     pub least_room: Option<usize>,
     /// More than one works.
@@ -33,8 +35,10 @@ pub(super) struct Survey {
 
 impl Default for Survey {
     fn default() -> Self {
+        let feedback = *FEEDBACK.end() / 2;
         Self {
-            feedback: *FEEDBACK.end() / 2,
+            feedback,
+            pause: pause_for(feedback),
             least_room: None,
             several: false,
             candidates: Candidates::default(),
@@ -58,7 +62,8 @@ impl Peer {
         let several = up().nth(1).is_some();
         let candidates = self.find_candidates(None, u8::MAX);
         let bulk = self.quick_enough(candidates);
-        self.survey = Survey { feedback, least_room, several, candidates, bulk };
+        let pause = pause_for(feedback);
+        self.survey = Survey { feedback, pause, least_room, several, candidates, bulk };
     }
 
     /// How often feedback is sent, from the paths' round-trip times.
@@ -138,7 +143,7 @@ impl Peer {
 
     /// A stream that comes by a path is missed after this.
     pub(super) fn pause(&self) -> Duration {
-        (self.feedback_interval() * 3).max(LEAST_PAUSE)
+        self.survey.pause
     }
 
     /// When to ask whether a path by which a stream came still works: the peer
@@ -156,4 +161,8 @@ impl Peer {
         }
         self.config.keepalive
     }
+}
+
+fn pause_for(feedback: Duration) -> Duration {
+    (feedback * 3).max(LEAST_PAUSE)
 }

@@ -383,6 +383,10 @@ impl Tunnel {
         let Some(entry) = self.peers.get_mut(id) else { return };
         match entry.peer.on_datagram(header, datagram, arrival, &mut self.buffers, now) {
             Ok(received) => {
+                // The next part of a large packet, mostly.
+                if received.gone.is_none() && entry.is_active && !entry.peer.has_news() {
+                    return;
+                }
                 if let Some(gone) = received.gone {
                     self.sessions.remove(&gone);
                 }

@@ -45,6 +45,22 @@ proptest! {
     }
 
     #[test]
+    fn the_short_way_of_middle_parts_is_the_same(chunk in any_chunk()) {
+        let chunk = chunk.borrowed();
+        let mut payload = Vec::new();
+        chunk.write(&mut payload, true);
+        let ChunkPosition::Middle { offset } = chunk.position else {
+            prop_assert_eq!(Chunk::only_middle(&payload), None);
+            return Ok(());
+        };
+        prop_assert_eq!(Chunk::only_middle(&payload), (!chunk.unordered).then_some(chunk));
+        let mut short = Vec::new();
+        let Chunk { flow, sequence, realtime, data, .. } = chunk;
+        Chunk::write_middle(flow, sequence, realtime, offset, data, &mut short);
+        prop_assert!(chunk.unordered || short == payload);
+    }
+
+    #[test]
     fn a_chunk_needs_the_room_that_its_position_says(chunk in any_chunk()) {
         let mut payload = Vec::new();
         chunk.borrowed().write(&mut payload, false);

@@ -17,6 +17,10 @@ fn look_at(payload: &[u8], largest: u64) -> Result<(), TestCaseError> {
         prop_assert!(errors == 0 || frame.is_err(), "it went on after an error");
     }
     prop_assert!(count <= payload.len());
+    if let Some(chunk) = Chunk::only_middle(payload) {
+        let frames: Vec<_> = Frames::new(payload).collect();
+        prop_assert_eq!(frames, [Ok(Frame::Chunk(chunk))], "the short way says something else");
+    }
     Ok(())
 }
 
