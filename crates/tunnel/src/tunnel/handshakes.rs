@@ -290,13 +290,14 @@ impl Tunnel {
 
     fn hello(&mut self, id: PeerId, now: Time) -> Hello {
         let clock = self.config.epoch_unix_nanos.saturating_add(now.as_nanos());
-        let mut timestamp = clock;
+        let (mut instance, mut timestamp) = (0, clock);
         if let Some(entry) = self.peers.get_mut(id) {
+            instance = entry.instance;
             timestamp = clock.max(entry.handshaking.last_sent + 1);
             entry.handshaking.last_sent = timestamp;
         }
         Hello {
-            instance: self.instance,
+            instance,
             timestamp,
             aead: AeadOffer::of_this_cpu(),
             parameters: TunnelParameters::default(),

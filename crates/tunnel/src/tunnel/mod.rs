@@ -86,7 +86,8 @@ pub struct Tunnel {
     load: Load,
     random: SplitMix,
     hash_key: HashKey,
-    instance: u64,
+    /// Of the next peer.
+    next_instance: u64,
     /// Peers that may have something to send.
     active: VecDeque<PeerId>,
     timers: Timers,
@@ -106,6 +107,9 @@ struct Link {
 #[derive(Debug)]
 struct Entry {
     peer: Peer,
+    /// What we are to this peer: another one when it was forgotten and is added
+    /// again, since our numbers begin anew then.
+    instance: u64,
     handshaking: Handshaking,
     is_active: bool,
     announced: Vec<(u8, PathState)>,
@@ -121,7 +125,7 @@ impl Tunnel {
         Self {
             responder: Responder::new(&config.private_key),
             load: Load::new(config.handshakes_per_second),
-            instance: random.next(),
+            next_instance: random.next(),
             hash_key: HashKey::new(key),
             random,
             links: BTreeMap::new(),
@@ -147,10 +151,12 @@ impl Tunnel {
         let peer = Peer::new(config, &self.config, self.hash_key);
         let mut entry = Entry {
             peer,
+            instance: self.next_instance,
             handshaking: Handshaking::new(now),
             is_active: false,
             announced: Vec::new(),
         };
+        self.next_instance = self.next_instance.wrapping_add(1);
         for (&link, state) in &self.links {
             open_path(&mut entry.peer, link, state, now);
         }
