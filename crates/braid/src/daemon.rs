@@ -29,7 +29,7 @@ use control::RunningTunnel;
 use group::RunningGroup;
 use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, UnixListener};
@@ -89,6 +89,35 @@ pub fn run(config: AnyConfig) -> Result<(), DaemonError> {
 pub fn observed_group(config: &GroupConfig) -> io::Result<Group> {
     let host = HostNetwork::observe(&mut Netlink::open()?)?;
     Ok(group::observed(config, &host))
+}
+
+/// Whether a daemon that crashed left something set on the host, for [`take_back`].
+pub fn has_left_something(config: &AnyConfig) -> bool {
+    journal_file(config.name(), config.state_dir()).exists()
+}
+
+/// Takes back what a daemon that crashed left set on the host. An error when one
+/// runs, and when something can't be taken back.
+pub fn take_back(config: &AnyConfig) -> Result<(), DaemonError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(DaemonError::system("starting the control side"))?;
+    let control = config.control();
+    // Held meanwhile, so that no daemon starts.
+    let _socket = runtime
+        .block_on(server::bind(control))
+        .map_err(DaemonError::system(format!("making the control socket {}", control.display())))?;
+    let undone = undo_journal(config.name(), config.state_dir());
+    remove_socket(control);
+    let (_, failures) = undone?;
+    match failures.into_iter().next() {
+        Some(failure) => {
+            let error = io::Error::other(failure);
+            Err(DaemonError::System { doing: "taking back what a crash left".into(), error })
+        }
+        None => Ok(()),
+    }
 }
 
 /// Something that was brought up and has a control socket.
@@ -196,13 +225,27 @@ fn remove_socket(path: &std::path::Path) {
 
 /// The journal of what is set on the host, after what a crash left was taken back.
 fn clean_journal(name: &str, state_dir: &Path) -> Result<Journal, DaemonError> {
-    let file = state_dir.join(format!("{name}.journal.json"));
-    let doing = || format!("the journal {}", file.display());
     std::fs::create_dir_all(state_dir)
         .map_err(DaemonError::system(format!("making {}", state_dir.display())))?;
-    let mut journal = Journal::open(&file).map_err(DaemonError::system(doing()))?;
-    for failure in journal.undo().map_err(DaemonError::system(doing()))? {
+    let (journal, failures) = undo_journal(name, state_dir)?;
+    for failure in failures {
         tracing::warn!("taking back what a crash left: {failure}");
     }
     Ok(journal)
+}
+
+/// With what could not be taken back.
+fn undo_journal(
+    name: &str,
+    state_dir: &Path,
+) -> Result<(Journal, Vec<braid_linux::routing::Failure>), DaemonError> {
+    let file = journal_file(name, state_dir);
+    let doing = || format!("the journal {}", file.display());
+    let mut journal = Journal::open(&file).map_err(DaemonError::system(doing()))?;
+    let failures = journal.undo().map_err(DaemonError::system(doing()))?;
+    Ok((journal, failures))
+}
+
+fn journal_file(name: &str, state_dir: &Path) -> PathBuf {
+    state_dir.join(format!("{name}.journal.json"))
 }

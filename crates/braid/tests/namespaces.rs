@@ -57,6 +57,18 @@ fn what_a_crash_leaves_is_taken_back_by_the_next_start() {
     world.stop_concentrator();
 }
 
+#[test]
+fn what_a_crash_leaves_is_taken_back_by_down() {
+    let Some((mut world, before)) = World::with_home_up() else { return };
+    let pid = world.status()["pid"].as_u64().unwrap();
+    world.sh(&format!("kill -9 {pid}; while kill -0 {pid} 2>/dev/null; do sleep 0.05; done"));
+    assert_ne!(world.snapshot(), before, "a crash leaves rules behind");
+    world.home_ok(&["down"]);
+    assert_eq!(world.snapshot(), before, "nothing is left behind");
+    assert_eq!(world.home(&["down"]).status.code(), Some(4), "there is nothing more to take back");
+    world.stop_concentrator();
+}
+
 struct World {
     home: NetNs,
     concentrator: NetNs,

@@ -1,8 +1,10 @@
 use super::failure::Failure;
 use super::{Global, JsonFlag};
-use braid_control::client::Client;
+use crate::daemon;
+use braid_control::client::{Client, ClientError};
 use clap::Args;
 use serde_json::json;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 #[derive(Args)]
@@ -18,10 +20,32 @@ const PATIENCE: Duration = Duration::from_secs(20);
 impl Down {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
         let client = global.client()?;
-        client.down()?;
+        match client.down() {
+            Ok(()) => {}
+            Err(ClientError::NotRunning(socket)) => return after_a_crash(global, socket),
+            Err(error) => return Err(error.into()),
+        }
         wait_until_gone(&client)?;
-        global.print(&json!({ "down": true }), || "the tunnel is down".to_owned())
+        global.print(&json!({ "down": true, "after_crash": false }), || {
+            "the tunnel is down".to_owned()
+        })
     }
+}
+
+/// No daemon runs, but one that crashed may have left rules and routes.
+fn after_a_crash(global: &Global, socket: PathBuf) -> Result<(), Failure> {
+    let config = match &global.args.socket {
+        None => Some(global.load_any_config()?).filter(daemon::has_left_something),
+        // The config may be another tunnel's.
+        Some(_) => None,
+    };
+    let Some(config) = config else {
+        return Err(ClientError::NotRunning(socket).into());
+    };
+    daemon::take_back(&config)?;
+    global.print(&json!({ "down": true, "after_crash": true }), || {
+        "no tunnel was running; what a crash had left is taken back".to_owned()
+    })
 }
 
 fn wait_until_gone(client: &Client) -> Result<(), Failure> {
