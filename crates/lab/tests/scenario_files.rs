@@ -186,6 +186,7 @@ fn mistakes_are_told_with_line_key_and_hint() {
         ("blackout = \"10s\"", "rebind = false", 15, "does nothing"),
         ("blackout = \"10s\"", "blackout = \"1s\"\nevery = \"0s\"", 16, "at most each 10ms"),
         ("blackout = \"10s\"", "set = { }", 15, "nothing is set"),
+        ("blackout = \"10s\"", "set = { rate = \"1Mbit\" }", 15, "set.rate: there is no such key"),
         ("blackout = \"10s\"", "set = { down = { rate = \"1\" } }", 15, "set.down.rate"),
         ("kind = \"tcp\"", "kind = \"ftp\"", 22, "one of: tcp, udp, ping, voip, web"),
         ("kind = \"tcp\"", "", 21, "traffic[1].kind: this key is missing"),

@@ -212,10 +212,13 @@ fn read_set(section: &Section<'_>, lasting: Option<Duration>) -> Result<Action, 
     let direction = |key| set.section(key)?.map(read_change).transpose();
     let (down, up) = (direction("down")?, direction("up")?);
     let mtu = set.count("mtu", 576..=65_535)?.map(|mtu| mtu.value as u16);
-    if down.is_none() && up.is_none() && mtu.is_none() {
-        return Err(set.error("nothing is set").hint("as set = { down = { rate = \"1Mbit\" } }"));
-    }
+    let nothing = (down.is_none() && up.is_none() && mtu.is_none())
+        .then(|| set.error("nothing is set").hint("as set = { down = { rate = \"1Mbit\" } }"));
+    // First what is written there instead.
     set.finish()?;
+    if let Some(nothing) = nothing {
+        return Err(nothing);
+    }
     Ok(Action::Set { figures: Box::new(Figures { down, up, mtu }), lasting })
 }
 
