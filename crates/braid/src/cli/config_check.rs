@@ -1,8 +1,6 @@
 use super::failure::{Failure, FailureKind, print_line};
 use super::{Global, JsonFlag};
-use braid_control::config::{
-    AnyConfig, Config, ConfigErrors, PoolsConfig, read_preshared_key, read_private_key,
-};
+use braid_control::config::{AnyConfig, ConfigErrors, PoolsConfig};
 use clap::{Args, Subcommand};
 use serde_json::json;
 use std::fs;
@@ -41,20 +39,10 @@ impl ConfigCommand {
             Err(errors) => return Err(errors.into()),
         };
         if let Some(AnyConfig::Tunnel(config)) = config {
-            check_keys(&config)?;
+            config.read_keys()?;
         }
         global.print(&json!({ "file": file, "errors": [] }), || format!("{}: good", file.display()))
     }
-}
-
-fn check_keys(config: &Config) -> Result<(), Failure> {
-    read_private_key(&config.interface.private_key_file)?;
-    for peer in &config.peers {
-        if let Some(file) = &peer.preshared_key_file {
-            read_preshared_key(file)?;
-        }
-    }
-    Ok(())
 }
 
 fn as_json(errors: &ConfigErrors) -> serde_json::Value {

@@ -3,7 +3,7 @@ use super::endpoints::EndpointResolver;
 use super::keeper::{KeeperHandle, Parts};
 use super::quota::QuotaKeeper;
 use super::{DaemonError, Running, clean_journal, dataplane, device, host_routing, until_stopped};
-use braid_control::config::{Config, ConfigEditor, read_preshared_key, read_private_key};
+use braid_control::config::{Config, ConfigEditor};
 use braid_control::quota_file::QuotaCounters;
 use braid_control::request::{Controlled, Refusal, Request};
 use braid_control::server;
@@ -34,10 +34,7 @@ impl RunningTunnel {
     /// error, nothing stays.
     pub fn start(config: Config, ended: Arc<Notify>) -> Result<RunningTunnel, DaemonError> {
         let interface = &config.interface;
-        let private_key = read_private_key(&interface.private_key_file)?;
-        for file in config.peers.iter().filter_map(|peer| peer.preshared_key_file.as_ref()) {
-            read_preshared_key(file)?;
-        }
+        let private_key = config.read_keys()?;
         let journal = clean_journal(interface.name.as_str(), &interface.state_dir)?;
         let netlink = Netlink::open().map_err(DaemonError::system("opening netlink"))?;
         let listen = listen_sockets(&config)?;

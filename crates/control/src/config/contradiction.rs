@@ -3,7 +3,7 @@ use super::interface::{IPV6_MIN_MTU, Interface, Layer};
 use super::network::Prefix;
 use super::routing::PlacedRouting;
 use super::section::{Placed, Places};
-use super::{Class, Link, Peer, closest};
+use super::{Class, Link, Peer, Protocol, closest};
 use std::collections::HashMap;
 use std::hash::Hash;
 
@@ -12,6 +12,8 @@ pub(super) struct Sections {
     pub(super) interface: Option<Placed<Interface>>,
     pub(super) classes: Vec<Placed<Class>>,
     pub(super) links: Vec<Placed<Link>>,
+    /// Whether links are written, readable or not.
+    pub(super) has_links: bool,
     pub(super) peers: Vec<Placed<Peer>>,
     pub(super) routing: Option<PlacedRouting>,
 }
@@ -21,6 +23,7 @@ pub(super) fn check(sections: &Sections, found: &mut Diagnostics<'_>) {
     if let Some(interface) = &sections.interface {
         check_interface(interface, found);
         check_reachability(interface, sections, found);
+        check_loops(interface, sections, found);
     }
     check_uniqueness(sections, found);
     if let Some(routing) = &sections.routing {
@@ -88,12 +91,57 @@ fn check_reachability(
         }
     }
     let needs_links = sections.peers.iter().any(|peer| !peer.value.endpoints.is_empty());
-    if needs_links && !listens && sections.links.is_empty() {
+    if needs_links && !listens && !sections.has_links {
         found.add_with_hint(
             interface.places.section,
             "no [[link]]: the peers' endpoints can't be reached over anything",
             "add [[link]] with name = \"dsl\" and interface = \"eth1\" for every way out",
         );
+    }
+}
+
+/// Nothing of the tunnel's outside may lead into the tunnel.
+fn check_loops(interface: &Placed<Interface>, sections: &Sections, found: &mut Diagnostics<'_>) {
+    let own = &interface.value;
+    for link in &sections.links {
+        let binding = &link.value.binding;
+        let at = |key| link.places.key(key).unwrap_or(link.places.section);
+        if binding.interface.as_ref() == Some(&own.name) {
+            found.add_with_hint(
+                at("interface"),
+                format!("a link that leaves by {}, the tunnel itself", own.name),
+                "name the device of an uplink, such as \"eth1\"",
+            );
+        }
+        if let Some(source) = binding.source
+            && own.addresses.iter().any(|net| net.addr() == source)
+        {
+            found.add_with_hint(
+                at("source"),
+                format!("a link that leaves from {source}, the tunnel's own address"),
+                "name the address that an uplink has",
+            );
+        }
+    }
+    let Some(routing) = &sections.routing else { return };
+    for (index, public) in routing.routing.value.public_prefixes.iter().enumerate() {
+        if public.on_link.as_ref() == Some(&own.name) {
+            found.add_with_hint(
+                placed(&routing.public_prefixes, index, "on_link"),
+                format!("on_link = {:?} is the tunnel itself", own.name.as_str()),
+                "name the device towards the provider, such as \"eth0\"",
+            );
+        }
+    }
+    for (index, forward) in routing.routing.value.forward_ports.iter().enumerate() {
+        let homes_call_there = own.listen.iter().any(|listen| listen.port() == forward.public);
+        if forward.protocol == Protocol::Udp && homes_call_there {
+            found.add_with_hint(
+                placed(&routing.forward_ports, index, "public"),
+                format!("udp port {} is where homes call: it can't be forwarded", forward.public),
+                "forward another port, or listen on another",
+            );
+        }
     }
 }
 
@@ -206,16 +254,13 @@ fn check_routing(routing: &PlacedRouting, sections: &Sections, found: &mut Diagn
 
 fn check_forwarding(routing: &PlacedRouting, sections: &Sections, found: &mut Diagnostics<'_>) {
     let value = &routing.routing.value;
-    let place = |places: &[Places], index: usize, key: &str| {
-        places.get(index).map_or(0, |places| places.element(key, 0))
-    };
     for (index, forward) in value.forward_ports.iter().enumerate() {
         let owns = |peer: &Placed<Peer>| {
             peer.value.allowed_ips.iter().any(|prefix| prefix.contains(forward.to.ip()))
         };
         if !sections.peers.iter().any(owns) {
             found.add_with_hint(
-                place(&routing.forward_ports, index, "to"),
+                placed(&routing.forward_ports, index, "to"),
                 format!("{} is in no peer's allowed_ips: nobody can answer there", forward.to.ip()),
                 "add the address to a peer's allowed_ips, or correct it",
             );
@@ -223,7 +268,7 @@ fn check_forwarding(routing: &PlacedRouting, sections: &Sections, found: &mut Di
     }
     report_repeated(
         value.forward_ports.iter().map(|forward| (forward.protocol, forward.public)),
-        |index| place(&routing.forward_ports, index, "public"),
+        |index| placed(&routing.forward_ports, index, "public"),
         |(protocol, port)| format!("{protocol} port {port} is forwarded twice"),
         found,
     );
@@ -235,16 +280,20 @@ fn check_forwarding(routing: &PlacedRouting, sections: &Sections, found: &mut Di
                 Some(close) => format!("did you mean {close:?}?"),
                 None => format!("the peers are: {}", names.join(", ")),
             };
-            let offset = place(&routing.public_prefixes, index, "peer");
+            let offset = placed(&routing.public_prefixes, index, "peer");
             found.add_with_hint(offset, format!("no peer is named {name:?}"), hint);
         }
     }
     report_repeated(
         value.public_prefixes.iter().map(|public| public.prefix),
-        |index| place(&routing.public_prefixes, index, "prefix"),
+        |index| placed(&routing.public_prefixes, index, "prefix"),
         |prefix| format!("{prefix} is routed twice"),
         found,
     );
+}
+
+fn placed(places: &[Places], index: usize, key: &str) -> usize {
+    places.get(index).map_or(0, |places| places.element(key, 0))
 }
 
 fn report_repeated<T: Eq + Hash>(

@@ -2,6 +2,7 @@
 
 use super::diagnostic::{ConfigErrors, Diagnostics};
 use super::engine;
+use super::network::device_address;
 use super::pool;
 use super::section::{Placed, Places, Section};
 use super::suggest::closest;
@@ -181,7 +182,7 @@ fn read_head(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<Head>> 
     if name.is_none() {
         section.missing("name", "write name = \"bond0\": the device, or just the group's name");
     }
-    let addresses = section.list::<IpNet>("addresses").unwrap_or_default();
+    let addresses = section.list_by("addresses", device_address).unwrap_or_default();
     let mtu = section.integer("mtu", 576..=65535);
     let metrics = section.parsed("metrics");
     let control = section.parsed::<PathBuf>("control");

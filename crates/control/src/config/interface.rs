@@ -1,5 +1,6 @@
 use super::keyword::keyword_enum;
 use super::name::DeviceName;
+use super::network::{device_address, socket_address};
 use super::section::{Placed, Section};
 use braid_units::{ByteSize, Ratio};
 use ipnet::IpNet;
@@ -98,15 +99,15 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<I
             "make one with `braid keygen --out FILE` and name it here",
         );
     }
-    let addresses = section.list::<IpNet>("addresses").unwrap_or_default();
+    let addresses = section.list_by("addresses", device_address).unwrap_or_default();
     let mtu = section.integer("mtu", 576..=65535).unwrap_or(1500);
     let layer = section.parsed("layer").unwrap_or(Layer::L3);
     let mode = section.parsed("mode").unwrap_or(Mode::Adaptive);
     let xor_hash = section.parsed("xor_hash").unwrap_or(XorHash::Layer34);
-    let listen = section.list::<SocketAddr>("listen").unwrap_or_default();
+    let listen = section.list_by("listen", socket_address).unwrap_or_default();
     let control = section.parsed::<PathBuf>("control");
     let state_dir = section.parsed("state_dir").unwrap_or_else(|| PathBuf::from("/var/lib/braid"));
-    let metrics = section.parsed("metrics");
+    let metrics = section.parsed_by("metrics", socket_address);
     let bridge = section.parsed("bridge");
     let redundancy_budget =
         section.parsed("redundancy_budget").unwrap_or_else(|| Ratio::from_fraction(0.05));

@@ -1,4 +1,5 @@
 use super::name::{DeviceName, Name};
+use super::network::host_address;
 use super::quota::{self, Quota};
 use super::section::{Placed, Section};
 use braid_units::Rate;
@@ -54,8 +55,8 @@ pub(super) fn read(mut section: Section<'_, '_>) -> Option<Placed<Link>> {
     }
     let binding = LinkBinding {
         interface: section.parsed("interface"),
-        source: section.parsed("source"),
-        gateway: section.parsed("gateway"),
+        source: section.parsed_by("source", host_address),
+        gateway: section.parsed_by("gateway", host_address),
         fwmark: section.integer("fwmark", 1..=i64::from(u32::MAX)),
     };
     check_binding(&binding, &section);

@@ -73,6 +73,36 @@ impl fmt::Display for Prefix {
     }
 }
 
+/// An address of our device with the prefix of its network. A plain address is
+/// alone in its network, as in WireGuard.
+pub(super) fn device_address(text: &str) -> Result<IpNet, String> {
+    let net: IpNet =
+        text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from)).map_err(|_| {
+            format!("{text:?} is not an address; write it as \"10.77.0.2/24\" or \"fd77::2/64\"")
+        })?;
+    let address = net.addr();
+    if address.is_multicast() || address.is_unspecified() || address.is_loopback() {
+        return Err(format!("no device can have the address {address}; name one of its own"));
+    }
+    Ok(net)
+}
+
+/// A host's address.
+pub(super) fn host_address(text: &str) -> Result<IpAddr, String> {
+    text.parse().map_err(|_| {
+        format!("{text:?} is not an address; write it as \"192.0.2.7\" or \"2001:db8::7\"")
+    })
+}
+
+/// A host's address with a port.
+pub(super) fn socket_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        format!(
+            "{text:?} is not an address with a port; write it as \"192.0.2.7:51900\" or \"[2001:db8::7]:51900\""
+        )
+    })
+}
+
 /// Where a peer can be reached: a host name or address, and a UDP port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Endpoint {

@@ -36,10 +36,12 @@ fn read_sections<'t>(
     if interface.is_none() {
         root.missing("[interface]", "begin with [interface] and its private_key_file");
     }
+    let links = root.tables("link");
     let sections = Sections {
         interface: interface.and_then(|section| interface::read(section, base)),
         classes: root.tables("class").into_iter().filter_map(class::read).collect(),
-        links: root.tables("link").into_iter().filter_map(link::read).collect(),
+        has_links: root.has("link"),
+        links: links.into_iter().filter_map(link::read).collect(),
         peers: root
             .tables("peer")
             .into_iter()

@@ -1,7 +1,7 @@
 use super::class::Protocol;
 use super::keyword::keyword_enum;
 use super::name::{DeviceName, Name};
-use super::network::Prefix;
+use super::network::{Prefix, socket_address};
 use super::section::{Placed, Places, Section};
 use std::net::SocketAddr;
 
@@ -117,7 +117,7 @@ pub(super) fn read(mut section: Section<'_, '_>) -> PlacedRouting {
 fn read_forward(mut section: Section<'_, '_>) -> Option<(ForwardPort, Places)> {
     let protocol = section.parsed("protocol");
     let public = section.integer("public", 1..=65535);
-    let to = section.parsed("to");
+    let to = section.parsed_by("to", socket_address);
     if protocol == Some(Protocol::Icmp) {
         section.wrong("protocol", "icmp has no ports to forward", "write \"tcp\" or \"udp\"");
     }

@@ -1,3 +1,4 @@
+use super::Config;
 use braid_handshake::{KeyError, PresharedKey, PrivateKey};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -9,7 +10,7 @@ use std::str::FromStr;
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
     /// The system refused.
-    #[error("{}: can't read the key: {error}", file.display())]
+    #[error("{}: can't read the key: {error}{}", file.display(), hint(file, error))]
     Io {
         /// The key file.
         file: PathBuf,
@@ -32,6 +33,50 @@ pub enum SecretError {
         /// What is wrong with it.
         error: KeyError,
     },
+    /// A peer would be ourselves.
+    #[error(
+        "{}: its public key is that of peer {peer:?}; write there what `braid pubkey` prints on the other end",
+        file.display()
+    )]
+    OwnPeer {
+        /// The file with our private key.
+        file: PathBuf,
+        /// The peer's name.
+        peer: String,
+    },
+}
+
+fn hint(file: &Path, error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => {
+            format!(
+                "; `braid keygen --out {}` makes one, or correct its name in the config",
+                file.display()
+            )
+        }
+        _ => String::new(),
+    }
+}
+
+impl Config {
+    /// Reads the keys that the config names, as [`read_private_key`] does; gives
+    /// our own.
+    ///
+    /// # Errors
+    /// Those of the files; a peer that has our own key.
+    pub fn read_keys(&self) -> Result<PrivateKey, SecretError> {
+        let file = &self.interface.private_key_file;
+        let own = read_private_key(file)?;
+        let public = own.public_key();
+        if let Some(peer) = self.peers.iter().find(|peer| peer.public_key == public) {
+            let peer = peer.name.as_str().to_owned();
+            return Err(SecretError::OwnPeer { file: file.clone(), peer });
+        }
+        for file in self.peers.iter().filter_map(|peer| peer.preshared_key_file.as_ref()) {
+            read_preshared_key(file)?;
+        }
+        Ok(own)
+    }
 }
 
 /// Reads a private key from a file that the world can't read.

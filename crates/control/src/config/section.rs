@@ -93,8 +93,16 @@ impl<'t, 'd> Section<'t, 'd> {
     where
         T: FromStr<Err: Display>,
     {
+        self.list_by(key, |text| text.parse::<T>().map_err(|error| error.to_string()))
+    }
+
+    /// A list of strings that `parse` accepts, as [`Section::list`].
+    pub(super) fn list_by<T>(
+        &mut self,
+        key: &'static str,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> Option<Vec<T>> {
         let (offset, value) = self.take(key)?;
-        let parse = |text: &str| text.parse::<T>().map_err(|error| error.to_string());
         let elements = match value {
             DeValue::Array(array) => array.into_iter().collect(),
             other => vec![Spanned::new(offset..offset, other)],

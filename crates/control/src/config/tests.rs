@@ -150,7 +150,7 @@ fn each_error_names_its_line_and_what_to_do() {
         (
             "\"10.77.0.2/24\"",
             "\"10.77.0.2/33\"",
-            "5: interface.addresses: invalid IP address syntax",
+            "5: interface.addresses: \"10.77.0.2/33\" is not an address; write it as \"10.77.0.2/24\" or \"fd77::2/64\"",
         ),
         (
             "dscp = \"ef\"",
@@ -244,6 +244,47 @@ fn each_error_names_its_line_and_what_to_do() {
             "peer = \"concentator\"",
             "53: no peer is named \"concentator\"; did you mean \"concentrator\"?",
         ),
+        (
+            "\"10.77.0.2/24\"",
+            "\"224.0.0.1/24\"",
+            "5: interface.addresses: no device can have the address 224.0.0.1; name one of its own",
+        ),
+        (
+            "\"[::]:51900\"",
+            "\"[::]\"",
+            "10: interface.listen: \"[::]\" is not an address with a port; write it as \
+             \"192.0.2.7:51900\" or \"[2001:db8::7]:51900\"",
+        ),
+        (
+            "interface = \"wwan0\"",
+            "interface = \"braid7\"",
+            "24: a link that leaves by braid7, the tunnel itself; name the device of an uplink, \
+             such as \"eth1\"",
+        ),
+        (
+            "source = \"192.0.2.7\"",
+            "source = \"10.77.0.2\"",
+            "33: a link that leaves from 10.77.0.2, the tunnel's own address; name the address \
+             that an uplink has",
+        ),
+        (
+            "gateway = \"192.0.2.1\"",
+            "gateway = \"192.0.2\"",
+            "34: link.gateway: \"192.0.2\" is not an address; write it as \"192.0.2.7\" or \
+             \"2001:db8::7\"",
+        ),
+        (
+            "protocol = \"tcp\", public = 8443",
+            "protocol = \"udp\", public = 51900",
+            "52: udp port 51900 is where homes call: it can't be forwarded; forward another port, \
+             or listen on another",
+        ),
+        (
+            "on_link = \"eth9\"",
+            "on_link = \"braid7\"",
+            "53: on_link = \"braid7\" is the tunnel itself; name the device towards the provider, \
+             such as \"eth0\"",
+        ),
         ("[routing]", "[rooting]", "46: unknown section \"rooting\"; did you mean \"routing\"?"),
     ];
     for (from, to, expected) in cases {
@@ -289,6 +330,42 @@ fn whole_configs_that_cannot_work_are_refused() {
         let found = errors(&text);
         assert!(found.iter().any(|line| line == expected), "{text}\n{expected}\n{found:#?}");
     }
+}
+
+/// What is wrong with a link is told, not that there is none.
+#[test]
+fn links_that_cannot_be_read_are_there() {
+    let text = full()
+        .replace("name = \"3g-1\"\n", "")
+        .replace("name = \"fibre\" ", "")
+        .replace("listen = [\"0.0.0.0:51900\", \"[::]:51900\"]\n", "");
+    let found = errors(&text);
+    assert_eq!(found.len(), 2, "{found:#?}");
+    assert!(found.iter().all(|line| line.contains("[link] lacks name")), "{found:#?}");
+}
+
+/// As WireGuard reads it.
+#[test]
+fn an_address_without_a_prefix_is_alone_in_its_network() {
+    let config = parse(&full().replace("10.77.0.2/24", "10.77.0.2")).unwrap();
+    assert_eq!(config.interface.addresses.first(), Some(&"10.77.0.2/32".parse().unwrap()));
+}
+
+#[test]
+fn a_peer_with_our_own_key_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let key: braid_handshake::PrivateKey = OTHER_KEY.parse().unwrap();
+    write_secret(&folder.path().join("k"), OTHER_KEY).unwrap();
+    let text = |peer: &str| {
+        format!(
+            "[interface]\nprivate_key_file = \"k\"\nlisten = \"0.0.0.0:1\"\n[[peer]]\nname = \"p\"\npublic_key = \"{peer}\"\n"
+        )
+    };
+    let file = folder.path().join("braid.toml");
+    let read = |peer: &str| Config::parse(&text(peer), &file).unwrap().read_keys();
+    assert!(read(KEY).is_ok());
+    let error = read(&key.public_key().to_string()).unwrap_err();
+    assert!(matches!(error, SecretError::OwnPeer { ref peer, .. } if peer == "p"), "{error}");
 }
 
 #[test]
