@@ -3,6 +3,7 @@
 use braid_control::config::{Endpoint, Host, Peer};
 use braid_handshake::PublicKey;
 use std::collections::HashMap;
+use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
@@ -10,71 +11,100 @@ use std::time::Duration;
 /// Tells what a peer's endpoints resolve to, whenever that has changed.
 pub type OnChange = Box<dyn Fn(PublicKey, Vec<SocketAddr>) + Send>;
 
+/// Asks the system for a name's addresses.
+type LookUp = Box<dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send>;
+
 /// Resolves on a thread of its own, since look-ups block.
 pub struct EndpointResolver {
-    peers: Sender<Vec<(PublicKey, Vec<Endpoint>)>>,
+    news: Sender<News>,
+}
+
+enum News {
+    Peers(Vec<(PublicKey, Vec<Endpoint>)>),
+    Working(bool),
 }
 
 const EVERY: Duration = Duration::from_secs(60);
 /// While a name was never found: the links may just be coming up.
 const EVERY_MISSING: Duration = Duration::from_secs(3);
+/// While no peer works: it may have another address now.
+const EVERY_IN_VAIN: Duration = Duration::from_secs(5);
 
 impl EndpointResolver {
     /// Starts, without peers. Ends when dropped.
-    pub fn start(on_change: OnChange) -> std::io::Result<EndpointResolver> {
-        let (peers, received) = channel();
+    pub fn start(on_change: OnChange) -> io::Result<EndpointResolver> {
+        let of_system = |name: &str, port| Ok((name, port).to_socket_addrs()?.collect());
+        Self::start_with(Box::new(of_system), on_change)
+    }
+
+    fn start_with(look_up: LookUp, on_change: OnChange) -> io::Result<EndpointResolver> {
+        let (news, received) = channel();
         std::thread::Builder::new()
             .name("braid-resolve".into())
-            .spawn(move || resolve_for_ever(&received, &on_change))?;
-        Ok(EndpointResolver { peers })
+            .spawn(move || resolve_for_ever(&received, &look_up, &on_change))?;
+        Ok(EndpointResolver { news })
     }
 
     /// Resolves these peers from now on, and anew at once.
     pub fn set_peers(&self, peers: &[Peer]) {
         let wanted = peers.iter().map(|peer| (peer.public_key, peer.endpoints.clone())).collect();
         // The thread lives as long as the sender.
-        let _ = self.peers.send(wanted);
+        let _ = self.news.send(News::Peers(wanted));
+    }
+
+    /// Whether some peer works; if none does, they are resolved more often.
+    pub fn set_working(&self, working: bool) {
+        let _ = self.news.send(News::Working(working));
     }
 }
 
-fn resolve_for_ever(received: &Receiver<Vec<(PublicKey, Vec<Endpoint>)>>, on_change: &OnChange) {
+fn resolve_for_ever(received: &Receiver<News>, look_up: &LookUp, on_change: &OnChange) {
     let mut peers: Vec<(PublicKey, Vec<Endpoint>)> = Vec::new();
     let mut known: HashMap<PublicKey, Vec<SocketAddr>> = HashMap::new();
-    let mut wait = EVERY;
+    let (mut wait, mut working) = (EVERY, false);
     loop {
         match received.recv_timeout(wait) {
-            Ok(changed) => {
+            Ok(News::Peers(changed)) => {
                 peers = changed;
                 // Peers that were removed and added again must be told again.
                 known.clear();
             }
+            Ok(News::Working(now)) => working = now,
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
         let mut missing = false;
         for (key, endpoints) in &peers {
             let before = known.get(key).map(Vec::as_slice).unwrap_or_default();
-            let (addresses, complete) = resolve(endpoints, before);
+            let (addresses, complete) = resolve(endpoints, before, look_up);
             missing |= !complete;
             if !addresses.is_empty() && addresses != before {
                 on_change(*key, addresses.clone());
                 known.insert(*key, addresses);
             }
         }
-        wait = if missing { EVERY_MISSING } else { EVERY };
+        wait = match (missing, working) {
+            (true, _) => EVERY_MISSING,
+            (false, false) => EVERY_IN_VAIN,
+            (false, true) => EVERY,
+        };
     }
 }
 
 /// All addresses, in the config's order; and whether every name was found. A
 /// name that isn't found leaves all earlier addresses in place.
-fn resolve(endpoints: &[Endpoint], before: &[SocketAddr]) -> (Vec<SocketAddr>, bool) {
+fn resolve(
+    endpoints: &[Endpoint],
+    before: &[SocketAddr],
+    look_up: &LookUp,
+) -> (Vec<SocketAddr>, bool) {
     let mut addresses: Vec<SocketAddr> = Vec::new();
     let mut complete = true;
     for endpoint in endpoints {
         let found = match &endpoint.host {
             Host::Address(address) => vec![SocketAddr::new(*address, endpoint.port)],
-            Host::Name(name) => match (name.as_str(), endpoint.port).to_socket_addrs() {
-                Ok(found) => found.collect(),
+            Host::Name(name) => match look_up(name, endpoint.port) {
+                Ok(found) => found,
                 Err(error) => {
                     tracing::debug!(%endpoint, %error, "can't look up");
                     complete = false;
@@ -107,8 +137,9 @@ mod tests {
                 .iter()
                 .map(|text| text.parse().unwrap())
                 .collect();
+        let no_names: LookUp = Box::new(|_, _| Err(io::ErrorKind::NotFound.into()));
         let before: Vec<SocketAddr> = vec!["192.0.2.9:1".parse().unwrap()];
-        let (addresses, complete) = resolve(&endpoints, &before);
+        let (addresses, complete) = resolve(&endpoints, &before, &no_names);
         let shown: Vec<String> = addresses.iter().map(ToString::to_string).collect();
         assert_eq!(shown, ["192.0.2.1:1", "192.0.2.2:1", "192.0.2.9:1"]);
         assert!(!complete);
@@ -121,14 +152,39 @@ mod tests {
             told.send((key, addresses)).unwrap();
         }))
         .unwrap();
-        let text = "[interface]\nprivate_key_file = \"k\"\nlisten = \"0.0.0.0:1\"\n[[peer]]\nname = \"p\"\n\
-            public_key = \"hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=\"\nendpoints = [\"192.0.2.1:1\"]";
-        let config = braid_control::config::Config::parse(text, std::path::Path::new("c")).unwrap();
-        resolver.set_peers(&config.peers);
+        resolver.set_peers(&peers("192.0.2.1:1"));
         let (_, addresses) = heard.recv_timeout(Duration::from_secs(20)).unwrap();
         assert_eq!(addresses, ["192.0.2.1:1".parse().unwrap()]);
         drop(resolver);
         // The thread ends and drops its sender: nothing more is told.
         assert!(heard.recv_timeout(Duration::from_secs(20)).is_err());
+    }
+
+    /// A minute later would do for one that works.
+    #[test]
+    fn a_peer_that_does_not_work_is_looked_up_again_soon() {
+        let (told, heard) = channel();
+        let moved = std::sync::atomic::AtomicU8::new(1);
+        let look_up = move |_: &str, port| {
+            let last = moved.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            Ok(vec![SocketAddr::from(([192, 0, 2, last], port))])
+        };
+        let on_change = move |_, addresses: Vec<SocketAddr>| drop(told.send(addresses));
+        let resolver =
+            EndpointResolver::start_with(Box::new(look_up), Box::new(on_change)).unwrap();
+        resolver.set_peers(&peers("vpn.example.org:1"));
+        for last in ["192.0.2.1:1", "192.0.2.2:1"] {
+            let addresses = heard.recv_timeout(Duration::from_secs(40)).unwrap();
+            assert_eq!(addresses, [last.parse().unwrap()]);
+        }
+    }
+
+    fn peers(endpoint: &str) -> Vec<Peer> {
+        let text = format!(
+            "[interface]\nprivate_key_file = \"k\"\nlisten = \"0.0.0.0:1\"\n[[peer]]\nname = \"p\"\n\
+             public_key = \"hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=\"\nendpoints = [\"{endpoint}\"]"
+        );
+        let file = std::path::Path::new("c");
+        braid_control::config::Config::parse(&text, file).unwrap().peers
     }
 }

@@ -348,6 +348,7 @@ impl Keeper {
         if working != self.working {
             self.working = working;
             tracing::info!(working, "peers");
+            self.parts.resolver.set_working(working);
             self.route();
         }
         self.parts.quotas.keep(&snapshot, &self.parts.config.links, Instant::now());
