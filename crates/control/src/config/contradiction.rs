@@ -1,5 +1,5 @@
 use super::diagnostic::Diagnostics;
-use super::interface::{IPV6_MIN_MTU, Interface, Layer};
+use super::interface::{ETHERNET_MAX_MTU, IPV6_MIN_MTU, Interface, Layer};
 use super::network::Prefix;
 use super::routing::PlacedRouting;
 use super::section::{Placed, Places};
@@ -40,6 +40,13 @@ fn check_interface(interface: &Placed<Interface>, found: &mut Diagnostics<'_>) {
             places.element("addresses", index),
             format!("an IPv6 address on a device with MTU {}", value.mtu),
             format!("IPv6 needs mtu = {IPV6_MIN_MTU} or more"),
+        );
+    }
+    if value.layer == Layer::L2 && value.mtu > ETHERNET_MAX_MTU {
+        found.add_with_hint(
+            places.key("mtu").unwrap_or(places.section),
+            format!("an Ethernet device with MTU {}", value.mtu),
+            format!("with layer = \"l2\" the largest is mtu = {ETHERNET_MAX_MTU}"),
         );
     }
     if let (Some(offset), Layer::L3) = (places.key("bridge"), value.layer) {

@@ -85,6 +85,9 @@ keyword_enum! {
 
 /// Smallest MTU of IPv6 links (RFC 8200, section 5).
 pub(super) const IPV6_MIN_MTU: u16 = 1280;
+/// Largest MTU of a TAP device: the longest packet less the Ethernet header
+/// (Linux, drivers/net/tun.c).
+pub(super) const ETHERNET_MAX_MTU: u16 = 65_535 - 14;
 const MIN_MEMORY: u64 = 1 << 20;
 
 pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<Interface>> {

@@ -274,6 +274,11 @@ fn each_error_names_its_line_and_what_to_do() {
              \"2001:db8::7\"",
         ),
         (
+            "mtu = 9000\nlayer = \"l3\"",
+            "mtu = 65522\nlayer = \"l2\"",
+            "6: an Ethernet device with MTU 65522; with layer = \"l2\" the largest is mtu = 65521",
+        ),
+        (
             "protocol = \"tcp\", public = 8443",
             "protocol = \"udp\", public = 51900",
             "52: udp port 51900 is where homes call: it can't be forwarded; forward another port, \
