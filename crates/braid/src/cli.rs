@@ -31,10 +31,9 @@ use std::process::ExitCode;
 
 /// Runs what the command line asks for.
 pub fn run() -> ExitCode {
-    let matches = Cli::command().get_matches();
-    let cli = match Cli::from_arg_matches(&matches) {
-        Ok(cli) => cli,
-        Err(error) => error.exit(),
+    let (matches, cli) = match parse() {
+        Ok(parsed) => parsed,
+        Err(error) => return refuse(&error),
     };
     let options = Global { args: cli.global, json: asks_for_json(&matches) };
     if options.json {
@@ -44,6 +43,26 @@ pub fn run() -> ExitCode {
         Ok(code) => code,
         Err(failure) => failure.report(options.json),
     }
+}
+
+fn parse() -> Result<(ArgMatches, Cli), clap::Error> {
+    let matches = Cli::command().try_get_matches()?;
+    let cli = Cli::from_arg_matches(&matches)?;
+    Ok((matches, cli))
+}
+
+/// Ends with what is wrong with the command line; or with the help that it asks for.
+fn refuse(error: &clap::Error) -> ExitCode {
+    let given: Vec<_> = std::env::args_os().skip(1).collect();
+    let has = |word: &str| given.iter().any(|argument| argument == word);
+    // Nobody knows the flags of a line that can't be read; of `lab` it is no flag.
+    if !error.use_stderr() || !has("--json") || has("lab") {
+        error.exit();
+    }
+    let text = error.to_string();
+    let what = text.split("\n\n").next().unwrap_or(&text);
+    let what = what.strip_prefix("error: ").unwrap_or(what);
+    Failure::new(failure::FailureKind::Usage, what).report(true)
 }
 
 #[derive(Parser)]

@@ -50,6 +50,20 @@ fn home(directory: &Path) -> String {
 }
 
 #[test]
+fn a_wrong_command_line_is_told_as_json_to_who_asks_for_it() {
+    for arguments in [&["status", "--json", "--nosuch"][..], &["mode", "--json", "fastest"]] {
+        let output = braid(arguments);
+        assert_eq!(code(&output), 2);
+        let told: Value = serde_json::from_str(&stderr(&output)).unwrap();
+        assert_eq!(told["exit_code"], 2);
+        let what = told["error"].as_str().unwrap();
+        assert!(what.contains(arguments[2]) && !what.contains('\n'), "{what}");
+    }
+    let output = braid(&["status", "--json", "--help"]);
+    assert_eq!((code(&output), stderr(&output)), (0, String::new()));
+}
+
+#[test]
 fn a_key_pair_is_made_and_its_public_half_found_again() {
     let private = stdout(&braid(&["keygen"]));
     assert_eq!(private.trim().len(), 44);
