@@ -76,3 +76,16 @@ fn links_as_homes_have_them_are_together_no_slower_than_the_best() {
         assert!(together > 0.8 * best, "{name}: {together} by all, {best} by one");
     }
 }
+
+#[test]
+fn a_path_is_not_silent_because_reports_of_it_come_by_a_slower_one() {
+    // A modem's way back is 260 ms quicker than the other link's, until reports fill
+    // it. That link was thought silent 6 to 9 times, and began anew each time.
+    let mut scenario = named("harsh-3").expect("a set without recordings");
+    scenario.traffic[0].start = secs(2);
+    let outcome = Simulation::play(scenario);
+    let paths = &outcome.concentrator[0].paths;
+    let fast = paths.iter().find(|path| path.id == 0).expect("the first link's path");
+    assert!(fast.counters.suspected <= 2, "{:?}", fast.counters);
+    assert!(fast.counters.sent_bytes > 1_000_000, "{:?}", fast.counters);
+}

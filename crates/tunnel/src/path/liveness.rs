@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// A path is suspected when feedback is overdue by this, whatever its
 /// interval.
-const LEAST_SILENCE: Duration = Duration::from_millis(60);
+pub const LEAST_SILENCE: Duration = Duration::from_millis(60);
 /// Feedback intervals that may pass in silence.
 const SILENT_INTERVALS: u32 = 3;
 /// A suspect path is called down after this.
@@ -99,9 +99,9 @@ impl Liveness {
         }
     }
 
-    /// When the silence becomes suspicious, given when the oldest packet in
+    /// When news of a path that works are overdue, given when the oldest packet in
     /// flight was sent and the path's timing.
-    pub fn suspect_at(
+    pub fn overdue_at(
         &self,
         oldest_sent_at: Option<Time>,
         srtt: Duration,

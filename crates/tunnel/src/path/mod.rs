@@ -9,6 +9,7 @@ pub mod liveness;
 pub mod mtu;
 pub mod pacing;
 pub mod received;
+pub mod reports;
 pub mod rtt;
 pub mod sent;
 mod volatility;
@@ -23,6 +24,7 @@ use liveness::{Liveness, PathState, Return};
 use mtu::MtuSearch;
 use pacing::Pacer;
 use received::ReceivedPackets;
+use reports::Reports;
 use rtt::RoundTrip;
 use sent::{Fate, SentFrame, SentPacket, SentPackets};
 use std::net::{IpAddr, SocketAddr};
@@ -149,6 +151,15 @@ pub enum Others {
     Busy,
     /// All that waited has gone: they have room to spare.
     Free,
+}
+
+/// When a path's loss detection next has something to do.
+#[derive(Clone, Copy, Debug)]
+pub struct Deadlines {
+    /// If nothing comes of it until then.
+    pub at: Option<Time>,
+    /// Sooner when a report comes that was written at this moment or later.
+    pub settled_at: Option<Time>,
 }
 
 /// What an acknowledgement or a timer settled.
@@ -446,13 +457,15 @@ impl Path {
         now: Time,
         feedback: Duration,
         others: Others,
+        reports: &Reports,
         settled: &mut Settled,
     ) {
         if self.loss_at.is_some_and(|at| now >= at) {
             self.detect_losses(now, settled);
         }
         let oldest = self.sent.oldest_watched().map(|(_, packet)| *packet);
-        if self.suspect_at(oldest.as_ref(), feedback).is_some_and(|at| now >= at) {
+        let overdue = self.news_overdue_at(oldest.as_ref(), feedback);
+        if overdue.is_some_and(|due| now >= reports.missed_at(due)) {
             self.liveness.suspect(now);
             self.counters.suspected += 1;
             self.blame_sizes(now);
@@ -472,13 +485,16 @@ impl Path {
         }
     }
 
-    /// The next deadline of loss detection.
-    pub fn deadline(&self, feedback: Duration, others: Others) -> Option<Time> {
+    /// When loss detection next has something to do.
+    pub fn deadlines(&self, feedback: Duration, others: Others, reports: &Reports) -> Deadlines {
         let oldest = self.sent.oldest_watched().map(|(_, packet)| packet);
-        [self.loss_at, self.suspect_at(oldest, feedback), self.overdue_at(feedback, others)]
-            .into_iter()
-            .flatten()
-            .min()
+        let overdue = self.news_overdue_at(oldest, feedback);
+        let suspect = overdue.map(|due| reports.missed_at(due));
+        let losses = [self.loss_at, suspect, self.overdue_at(feedback, others)];
+        Deadlines {
+            at: losses.into_iter().flatten().min(),
+            settled_at: overdue.map(|due| reports.settles_at(due)),
+        }
     }
 
     /// All that is in flight is taken for lost: the path is silent, or gone.
@@ -501,9 +517,10 @@ impl Path {
         self.liveness.state()
     }
 
-    fn suspect_at(&self, oldest: Option<&SentPacket>, feedback: Duration) -> Option<Time> {
+    /// When there should have been news of the path.
+    fn news_overdue_at(&self, oldest: Option<&SentPacket>, feedback: Duration) -> Option<Time> {
         let oldest = oldest.map(|packet| packet.sent_at);
-        self.liveness.suspect_at(oldest, self.expected_rtt(), self.bounded_variation(), feedback)
+        self.liveness.overdue_at(oldest, self.expected_rtt(), self.bounded_variation(), feedback)
     }
 
     /// After how long feedback is expected. A path that was slow just now isn't

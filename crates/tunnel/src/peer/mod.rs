@@ -28,6 +28,7 @@ use crate::exit::{Patience, Reordering};
 use crate::index_map::IndexMap;
 use crate::outgoing::{OutgoingPackets, PacketKey};
 use crate::path::closed::ClosedPath;
+use crate::path::reports::Reports;
 use crate::path::{Path, Settled, Wish, liveness::PathState, sent::SentFrame};
 use crate::redundancy::budget::{Budget, ErasureConditions, erasure_rate};
 use crate::redundancy::erasure::{Decoder, Encoder};
@@ -167,6 +168,7 @@ pub struct Peer {
     exit: Reordering,
     hearing: PausingClock,
     peer_clock: PeerClock,
+    reports: Reports,
     settled: Settled,
     coded: Vec<u8>,
     last_used: Time,
@@ -175,6 +177,8 @@ pub struct Peer {
     chores_at: Time,
     /// No path takes anything for lost before.
     losses_at: Time,
+    /// A report written later may show that a path is silent.
+    settled_at: Time,
     /// All that waited has gone: the paths have room to spare.
     spare: bool,
     survey: Survey,
@@ -238,12 +242,14 @@ impl Peer {
             exit: Reordering::new(tunnel.layer, memory / 2),
             hearing: PausingClock::default(),
             peer_clock: PeerClock::default(),
+            reports: Reports::default(),
             settled: Settled::default(),
             coded: Vec::new(),
             last_used: Time::ZERO,
             last_admitted: Time::ZERO,
             chores_at: Time::ZERO,
             losses_at: Time::ZERO,
+            settled_at: Time::FAR_FUTURE,
             spare: false,
             survey: Survey::default(),
             rests: false,
@@ -294,6 +300,7 @@ impl Peer {
         self.deadlines = Default::default();
         self.exit = Reordering::new(self.layer, self.memory / 2);
         self.peer_clock = PeerClock::default();
+        self.reports = Reports::default();
         self.mode_untold = true;
         self.closed_paths.clear();
         self.chores_at = Time::ZERO;
@@ -467,7 +474,7 @@ impl Peer {
         let others = self.other_paths();
         self.settle(|peer, settled| {
             for path in &mut peer.paths {
-                path.on_timeout(now, feedback, others, settled);
+                path.on_timeout(now, feedback, others, &peer.reports, settled);
             }
             peer.look_for_losses();
         });

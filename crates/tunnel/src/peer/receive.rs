@@ -172,9 +172,11 @@ impl Peer {
         // Paths that work again and sizes that pass are followed by probes.
         self.chores_at = Time::ZERO;
         let clock = &mut self.peer_clock;
+        let written_us = clock.unwrap(ack.largest_received_us) + i64::from(ack.delay_us);
         let path = &mut self.paths[index];
         path.on_ack(ack, now, feedback, |us| clock.unwrap(us), settled);
         self.note_losses_of(index);
+        self.note_report(written_us, now);
         self.note_spare();
         if settled.returned {
             settled.returned = false;

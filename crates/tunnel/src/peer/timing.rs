@@ -114,17 +114,30 @@ impl Peer {
 
     /// Notes when a path next takes something for lost or late.
     pub(super) fn look_for_losses(&mut self) {
-        let (feedback, others) = (self.survey.feedback, self.other_paths());
-        let losses = self.paths.iter().filter_map(|path| path.deadline(feedback, others));
-        self.losses_at = losses.min().unwrap_or(Time::FAR_FUTURE);
+        (self.losses_at, self.settled_at) = (Time::FAR_FUTURE, Time::FAR_FUTURE);
+        for index in 0..self.paths.len() {
+            self.note_losses_of(index);
+        }
     }
 
     /// What was just sent or acknowledged by this path may be lost earlier than
     /// anything else.
     pub(super) fn note_losses_of(&mut self, index: usize) {
         let (feedback, others) = (self.survey.feedback, self.other_paths());
-        let at = self.paths.get(index).and_then(|path| path.deadline(feedback, others));
-        self.losses_at = at.map_or(self.losses_at, |at| at.min(self.losses_at));
+        let Some(path) = self.paths.get(index) else { return };
+        let deadlines = path.deadlines(feedback, others, &self.reports);
+        self.losses_at = deadlines.at.map_or(self.losses_at, |at| at.min(self.losses_at));
+        self.settled_at =
+            deadlines.settled_at.map_or(self.settled_at, |at| at.min(self.settled_at));
+    }
+
+    /// A report came that was written at this moment of the peer's clock.
+    pub(super) fn note_report(&mut self, written_us: i64, now: Time) {
+        self.reports.on_report(written_us, now);
+        // Of other paths it may be the last word.
+        if self.reports.has_told(self.settled_at) {
+            self.look_for_losses();
+        }
     }
 
     /// When the next report or probe is due.
