@@ -2,10 +2,9 @@ mod plan;
 
 use super::failure::{Failure, FailureKind};
 use super::status_table::columns;
-use super::uplinks::Uplink;
 use super::{Global, JsonFlag, uplinks};
 use braid_control::client::ClientError;
-use braid_control::config::{ConfigEditor, Link, LinkChange};
+use braid_control::config::{ConfigEditor, Link, LinkBinding, LinkChange};
 use braid_control::request::NewLink;
 use braid_control::status::{PathState, PathStatus};
 use braid_linux::udp::{Family, LinkBind, LinkSocket};
@@ -281,13 +280,9 @@ fn try_socket(link: &Link, family: Family) -> Result<String, String> {
 
 fn list(global: &Global) -> Result<(), Failure> {
     let config = global.load_config()?;
-    let taken = |uplink: &Uplink| {
-        let interfaces = config.links.iter().filter_map(|link| link.binding.interface.as_ref());
-        interfaces.into_iter().any(|interface| interface.as_str() == uplink.interface)
-    };
-    let uplinks = uplinks::find(config.interface.name.as_str())
+    let bindings: Vec<&LinkBinding> = config.links.iter().map(|link| &link.binding).collect();
+    let free = uplinks::find_free(config.interface.name.as_str(), &bindings)
         .map_err(|error| Failure::io("looking for uplinks", &error))?;
-    let free: Vec<&Uplink> = uplinks.iter().filter(|uplink| !taken(uplink)).collect();
     let links: Vec<_> = config
         .links
         .iter()

@@ -1,3 +1,4 @@
+use braid_control::config::LinkBinding;
 use braid_linux::netlink::{Link, Netlink, Route};
 use serde::Serialize;
 use std::io;
@@ -21,6 +22,32 @@ const TUNNELS: &[&str] =
 pub fn find(own: &str) -> io::Result<Vec<Uplink>> {
     let mut netlink = Netlink::open()?;
     Ok(choose(own, &netlink.links()?, &netlink.default_routes()?))
+}
+
+/// The uplinks that no link leaves by; of links by mark it isn't known.
+pub fn find_free(own: &str, links: &[&LinkBinding]) -> io::Result<Vec<Uplink>> {
+    let mut netlink = Netlink::open()?;
+    let (devices, addresses) = (netlink.links()?, netlink.addresses()?);
+    let mut found = choose(own, &devices, &netlink.default_routes()?);
+    found.retain(|uplink| {
+        let device = devices.iter().find(|device| device.name == uplink.interface);
+        let own: Vec<IpAddr> = addresses
+            .iter()
+            .filter(|address| device.is_some_and(|device| device.index == address.interface))
+            .map(|address| address.net.addr())
+            .collect();
+        !links.iter().any(|link| leaves_by(link, uplink, &own))
+    });
+    Ok(found)
+}
+
+fn leaves_by(link: &LinkBinding, uplink: &Uplink, addresses: &[IpAddr]) -> bool {
+    match (&link.interface, link.source, link.gateway) {
+        (Some(interface), ..) => interface.as_str() == uplink.interface,
+        (None, Some(source), _) => addresses.contains(&source),
+        (None, None, Some(gateway)) => uplink.gateways.contains(&gateway),
+        (None, None, None) => false,
+    }
 }
 
 fn choose(own: &str, links: &[Link], routes: &[Route]) -> Vec<Uplink> {
@@ -104,5 +131,26 @@ mod tests {
                 Uplink { interface: "ppp0".into(), gateways: Vec::new() },
             ]
         );
+    }
+
+    #[test]
+    fn a_link_leaves_by_the_uplink_that_its_device_address_or_router_names() {
+        let address = |text: &str| Some(text.parse().unwrap());
+        let uplink =
+            Uplink { interface: "eth0".into(), gateways: vec!["192.0.2.1".parse().unwrap()] };
+        let own = ["192.0.2.7".parse().unwrap()];
+        let nothing = LinkBinding { interface: None, source: None, gateway: None, fwmark: Some(1) };
+        let by = |interface: &str| Some(interface.parse().unwrap());
+        for (binding, leaves) in [
+            (LinkBinding { interface: by("eth0"), ..nothing.clone() }, true),
+            (LinkBinding { interface: by("eth1"), ..nothing.clone() }, false),
+            (LinkBinding { source: address("192.0.2.7"), ..nothing.clone() }, true),
+            (LinkBinding { source: address("192.0.2.8"), ..nothing.clone() }, false),
+            (LinkBinding { gateway: address("192.0.2.1"), ..nothing.clone() }, true),
+            (LinkBinding { gateway: address("192.0.2.2"), ..nothing.clone() }, false),
+            (nothing, false),
+        ] {
+            assert_eq!(leaves_by(&binding, &uplink, &own), leaves, "{binding:?}");
+        }
     }
 }
