@@ -15,6 +15,7 @@ mod host_routing;
 mod keeper;
 pub mod links_now;
 pub mod log;
+mod pathless;
 mod quota;
 mod reconfigure;
 mod ways;

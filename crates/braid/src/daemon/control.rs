@@ -1,6 +1,7 @@
 use super::data_channel::{Command, DataPlaneHandle, Setup, data_channel};
 use super::endpoints::EndpointResolver;
 use super::keeper::{KeeperHandle, Parts};
+use super::pathless::tell_pathless;
 use super::quota::QuotaKeeper;
 use super::{DaemonError, Running, clean_journal, dataplane, device, host_routing, until_stopped};
 use braid_control::config::{Config, ConfigEditor};
@@ -109,6 +110,11 @@ impl Controlled for RunningTunnel {
         let view = self.keeper.view();
         let config = view.config.as_deref().unwrap_or(&self.config);
         let interface = &config.interface;
+        let mut links = with_quotas(view.links, config, &snapshot.quotas);
+        // Of those that call this host it's not known how they could be reached.
+        if config.peers.iter().any(|peer| !peer.endpoints.is_empty()) {
+            tell_pathless(&mut links, &snapshot.peers);
+        }
         Status {
             version: env!("CARGO_PKG_VERSION").into(),
             interface: interface.name.to_string(),
@@ -119,7 +125,7 @@ impl Controlled for RunningTunnel {
             drops: snapshot.drops,
             uptime_s: self.started.elapsed().as_secs_f64(),
             listen: interface.listen.clone(),
-            links: with_quotas(view.links, config, &snapshot.quotas),
+            links,
             peers: snapshot.peers.clone(),
         }
     }

@@ -1,0 +1,50 @@
+//! Links that are there and carry nothing, since no peer can be reached by them.
+
+use braid_control::status::{LinkStatus, PeerStatus};
+
+/// Says so of each link by which no path leads, though others have some: a link's
+/// sockets open a path to each address of their IP version that a peer has.
+pub fn tell_pathless(links: &mut [LinkStatus], peers: &[PeerStatus]) {
+    let mut paths = peers.iter().flat_map(|peer| &peer.paths).peekable();
+    if paths.peek().is_none() {
+        return;
+    }
+    let linked: Vec<&str> = paths.map(|path| path.link.as_str()).collect();
+    let usable = links.iter_mut().filter(|link| link.present && link.trouble.is_none());
+    for link in usable.filter(|link| !linked.contains(&link.name.as_str())) {
+        link.trouble = Some(
+            "carries nothing: no peer has an address of an IP version that this link has".into(),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use braid_control::status::PathStatus;
+
+    fn link(name: &str) -> LinkStatus {
+        LinkStatus {
+            name: name.into(),
+            interface: None,
+            present: true,
+            trouble: None,
+            tier: 0,
+            standby: false,
+            quota: None,
+        }
+    }
+
+    #[test]
+    fn a_link_without_a_path_beside_one_that_has_some_is_told() {
+        let mut links = [link("dsl"), link("six"), link("away")];
+        links[2].present = false;
+        let untouched = links.clone();
+        tell_pathless(&mut links, &[PeerStatus::default()]);
+        assert_eq!(links, untouched, "no peer has a path: it may be known later");
+        let path = PathStatus { link: "dsl".into(), ..PathStatus::default() };
+        tell_pathless(&mut links, &[PeerStatus { paths: vec![path], ..PeerStatus::default() }]);
+        let told: Vec<bool> = links.iter().map(|link| link.trouble.is_some()).collect();
+        assert_eq!(told, [false, true, false]);
+    }
+}
