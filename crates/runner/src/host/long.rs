@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// For so long nothing may run while what is waited for isn't so.
 const IDLE_LIMIT: Duration = Duration::from_secs(10);
+/// A balance that found no room for some chunk is run so often.
+const BALANCES: u32 = 3;
 
 impl Host {
     /// Runs a program to its end. What takes long is the kernel's work and goes on when we are
@@ -29,20 +31,25 @@ impl Host {
             Some(Source::BtrfsFill { .. }) | None => WhenKilled::Dies,
             Some(_) => WhenKilled::GoesOn,
         };
-        let mut watch = argv.progress.as_ref().map(Watch::new);
-        let result = command::run(argv, &self.outputs, when_killed, &mut || {
-            if self.stopped() {
-                return Tick::Stop;
+        let mut tries = 1;
+        loop {
+            let mut watch = argv.progress.as_ref().map(Watch::new);
+            let result = command::run(argv, &self.outputs, when_killed, &mut || {
+                if self.stopped() {
+                    return Tick::Stop;
+                }
+                if let Some(watch) = &mut watch {
+                    watch.look(tell);
+                }
+                Tick::GoOn
+            });
+            match result {
+                Ok(()) => return Ok(()),
+                Err(CommandError::Stopped) => return Err(SystemError::Stopped),
+                Err(error) if tries < BALANCES && may_find_room_now(argv, &error) => tries += 1,
+                Err(error) => return Err(SystemError::Failed(error.to_string())),
             }
-            if let Some(watch) = &mut watch {
-                watch.look(tell);
-            }
-            Tick::GoOn
-        });
-        result.map_err(|error| match error {
-            CommandError::Stopped => SystemError::Stopped,
-            other => SystemError::Failed(other.to_string()),
-        })
+        }
     }
 
     /// Waits for a condition, as long as something runs that may bring it about.
@@ -121,6 +128,15 @@ impl Host {
         std::thread::sleep(LOOK_EVERY);
         Ok(())
     }
+}
+
+/// In a full btrfs the first chunks of a balance may find no room, and the others move:
+/// then there is some (seen on Linux 6.18, with two empty disks just added).
+fn may_find_room_now(argv: &Argv, error: &CommandError) -> bool {
+    let balance = matches!(argv.progress, Some(Source::BtrfsBalance { .. }));
+    let full =
+        |tail: &str| tail.contains("error during balancing") && tail.contains("No space left");
+    balance && matches!(error, CommandError::Failed { tail, .. } if full(tail))
 }
 
 /// What the kernel is at.
@@ -245,4 +261,29 @@ fn doing(source: &Source) -> &'static str {
 
 fn array(uuid: Uuid) -> Option<ObservedMd> {
     probe::observe().array(uuid).cloned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::ExitStatus;
+
+    #[test]
+    fn only_a_balance_without_room_is_run_again() {
+        let failed = |tail: &str| CommandError::Failed {
+            argv: "btrfs balance start -d /mnt".into(),
+            status: ExitStatus::from_raw(1 << 8),
+            tail: tail.into(),
+        };
+        let full = "ERROR: error during balancing '/mnt': No space left on device\n";
+        let plain = Argv::new("btrfs", ["balance", "start", "-d", "/mnt"].map(str::to_owned));
+        let uuid = "12345678-1234-1234-1234-123456789abc".parse().unwrap();
+        let balance = plain.clone().with_progress(Source::BtrfsBalance { uuid });
+        assert!(may_find_room_now(&balance, &failed(full)));
+        assert!(!may_find_room_now(&plain, &failed(full)));
+        let broken = "ERROR: error during balancing '/mnt': Input/output error\n";
+        assert!(!may_find_room_now(&balance, &failed(broken)));
+        assert!(!may_find_room_now(&balance, &CommandError::Stopped));
+    }
 }
