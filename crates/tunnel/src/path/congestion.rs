@@ -425,7 +425,7 @@ impl Congestion {
                     self.rebase(ack);
                 }
                 self.phase = Phase::Cruise { quiet_rounds: 0 };
-                self.volatility.on_sudden(queue, self.follows());
+                self.volatility.on_sudden(queue);
                 self.start_round(ack.now, ack.delivered);
             }
             Phase::Drain { .. } | Phase::Follow => {}
@@ -434,7 +434,7 @@ impl Congestion {
                 && queue > self.guard() * 3 + self.noise
                 && ack.now >= self.ignore_queue_until =>
             {
-                self.volatility.on_sudden(queue, self.follows());
+                self.volatility.on_sudden(queue);
                 self.yield_to_queue(ack, queue * 2);
             }
             _ => {}

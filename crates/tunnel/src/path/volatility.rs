@@ -68,9 +68,10 @@ impl Volatility {
         self.note(queue, self.least_expected.filter(|_| !followed));
     }
 
-    /// The round ends early, since the queue is as it is now.
-    pub fn on_sudden(&mut self, queue: Duration, followed: bool) {
-        self.note(queue, Some(self.expected).filter(|_| !followed));
+    /// The round of a link that isn't followed ends early, since the queue is as it
+    /// is now.
+    pub fn on_sudden(&mut self, queue: Duration) {
+        self.note(queue, Some(self.expected));
     }
 
     fn note(&mut self, queue: Duration, expected: Option<Duration>) {
