@@ -17,6 +17,7 @@ pub struct KeyLifetime {
     rekey_at: Time,
     reject_at: Time,
     sealed: u64,
+    opened: u64,
     forged: u64,
 }
 
@@ -35,12 +36,19 @@ impl KeyLifetime {
     /// For a session established at `now`.
     pub fn new(aead: Aead, now: Time) -> Self {
         let (rekey_at, reject_at) = (now + REKEY_AFTER_TIME, now + REJECT_AFTER_TIME);
-        KeyLifetime { aead, rekey_at, reject_at, sealed: 0, forged: 0 }
+        KeyLifetime { aead, rekey_at, reject_at, sealed: 0, opened: 0, forged: 0 }
     }
 
     /// Counts `packets` sealed, on all paths together.
     pub fn count_sealed(&mut self, packets: u64) {
         self.sealed = self.sealed.saturating_add(packets);
+    }
+
+    /// Counts a packet that opened. The peer's key is as worn, and only the
+    /// initiator of a session may begin the handshake for new ones.
+    #[inline]
+    pub fn count_opened(&mut self) {
+        self.opened = self.opened.saturating_add(1);
     }
 
     /// Counts a packet that did not open.
@@ -56,7 +64,9 @@ impl KeyLifetime {
             || self.forged >= self.aead.reject_after_forgeries()
         {
             KeyAge::Expired
-        } else if now >= self.rekey_at || self.sealed >= self.aead.rekey_after_packets() {
+        } else if now >= self.rekey_at
+            || self.sealed.max(self.opened) >= self.aead.rekey_after_packets()
+        {
             KeyAge::RekeyDue
         } else {
             KeyAge::Fresh
@@ -77,6 +87,18 @@ mod tests {
             [at(0), at(119), at(120), at(179), at(180)],
             [KeyAge::Fresh, KeyAge::Fresh, KeyAge::RekeyDue, KeyAge::RekeyDue, KeyAge::Expired]
         );
+    }
+
+    #[test]
+    fn keys_of_which_the_peer_sealed_much_want_new_ones() {
+        let aead = Aead::Aes256Gcm;
+        let mut keys = KeyLifetime::new(aead, Time::ZERO);
+        for _ in 1..aead.rekey_after_packets() {
+            keys.count_opened();
+        }
+        assert_eq!(keys.age(Time::ZERO), KeyAge::Fresh);
+        keys.count_opened();
+        assert_eq!(keys.age(Time::ZERO), KeyAge::RekeyDue);
     }
 
     #[test]

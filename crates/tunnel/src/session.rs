@@ -45,8 +45,9 @@ impl Session {
         payload: &'a mut [u8],
     ) -> Result<&'a mut [u8], Forged> {
         let result = self.open.open(path, number, header, payload);
-        if result.is_err() {
-            self.lifetime.count_forged();
+        match result {
+            Ok(_) => self.lifetime.count_opened(),
+            Err(_) => self.lifetime.count_forged(),
         }
         result
     }

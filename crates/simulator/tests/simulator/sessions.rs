@@ -47,6 +47,19 @@ fn clocks_may_differ_and_drift() {
 }
 
 #[test]
+fn times_of_32_bits_may_begin_anew() {
+    for (home, concentrator) in [(4_290, 0), (0, 4_290), (4_292, 4_288)] {
+        let mut scenario = two_links().traffic(pings()).traffic(Traffic::tcp(Lane::Down));
+        scenario.home_clock = ClockSpec { offset: secs(home), drift_ppm: 0 };
+        scenario.concentrator_clock = ClockSpec { offset: secs(concentrator), drift_ppm: 0 };
+        let outcome = play(scenario);
+        assert_eq!(outcome.flows[0].lost(), 0);
+        let mbit = outcome.flows[1].mbit(secs(3), secs(10));
+        assert!(mbit > 10.0, "{mbit} of 15: {home}, {concentrator}");
+    }
+}
+
+#[test]
 fn a_rekey_under_load_loses_nothing() {
     let scenario = two_links()
         .traffic(constant(Lane::Down, 6000, 1200).from(secs(117)))
