@@ -139,8 +139,6 @@ pub struct Peer {
     bonding: BondingQueue,
     /// A packet of which copies for further paths are still to be sent.
     bonded: Option<Bonded>,
-    /// The place of the path by which bulk data went last.
-    bulk_path: usize,
     /// The path by which the last report goes a second time.
     feedback_copy: Option<usize>,
     outgoing: OutgoingPackets,
@@ -222,7 +220,6 @@ impl Peer {
             entry_parameters: parameters,
             bonding: BondingQueue::default(),
             bonded: None,
-            bulk_path: 0,
             feedback_copy: None,
             outgoing: OutgoingPackets::default(),
             sequences: Vec::new(),

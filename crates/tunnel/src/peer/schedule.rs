@@ -21,9 +21,6 @@ const OVERFLOW_AFTER: Duration = Duration::from_millis(10);
 /// A path this far behind the quickest is left alone while that works: what it
 /// brings comes when the sender has given it up, or TCP has.
 const LATEST_BEHIND: Duration = Duration::from_millis(500);
-/// Bulk data stays on its path until another is better by this: each change ends
-/// a batch, and costs a system call here and one there.
-const WORTH_A_CHANGE_US: i64 = 200;
 /// Urgent packets and repairs may exceed a path's window by this factor.
 const URGENT_WINDOWS: u64 = 2;
 
@@ -138,10 +135,6 @@ impl Peer {
             }
         }
         let path = Some(choice.place).filter(|_| choice != NEVER)?;
-        if let Some(held) = self.held(item, best, bytes, now) {
-            let rival = if held == best.place { second } else { best };
-            return Some(Choice { path: held, rival });
-        }
         if choice == best {
             return Some(Choice { path, rival: second });
         }
@@ -156,25 +149,13 @@ impl Peer {
         (!waits).then_some(Choice { path, rival: best })
     }
 
-    /// The path that bulk data went by last, if `best` isn't worth a change.
-    fn held(&self, item: Item, best: Arrival, bytes: u64, now: Time) -> Option<usize> {
-        let path = self.paths.get(self.bulk_path)?;
-        let holds = matches!(item, Item::Bulk { .. })
-            && self.mode != Mode::Overflow
-            && self.survey.bulk.contains(self.bulk_path)
-            && may_take(path, item, now)
-            && path.arrival_us(bytes, now) <= best.us + WORTH_A_CHANGE_US;
-        holds.then_some(self.bulk_path)
-    }
-
     /// Whether `item` still goes by the path chosen at this moment, of which only
     /// that path has changed: it's compared with its rival alone.
     pub(super) fn remains(&self, choice: Choice, item: Item, bytes: u64, now: Time) -> bool {
         let Some(path) = self.paths.get(choice.path) else { return false };
         if self.mode != Mode::Overflow {
             let (rival, place) = (choice.rival, choice.path);
-            let handicap = if matches!(item, Item::Bulk { .. }) { WORTH_A_CHANGE_US } else { 0 };
-            let leads = Arrival { us: path.arrival_us(bytes, now) - handicap, place } < rival;
+            let leads = Arrival { us: path.arrival_us(bytes, now), place } < rival;
             if leads && may_take(path, item, now) {
                 return true;
             }

@@ -96,9 +96,6 @@ impl Peer {
             return None;
         };
         let index = choice.path;
-        if queued.is_some_and(|(_, item)| item != Item::Urgent) {
-            self.bulk_path = index;
-        }
         let rate = self.paths[index].congestion.pacing_rate();
         let most = self.batch_size(index, rate);
         let room = match self.paths[index].room() {
