@@ -1,5 +1,6 @@
-//! Where nothing is lost nothing is sent again, by however many links: their
-//! reports don't fit into one datagram then.
+//! Many links cost no more than one. Where nothing is lost nothing is sent again:
+//! their reports don't fit into one datagram then. Where the processor is the
+//! limit a stream keeps to one of them for a while.
 
 #[path = "../benches/star/mod.rs"]
 mod star;
@@ -14,5 +15,19 @@ fn a_stream_by_many_links_is_repaired_nowhere() {
         let delivered = star.run(load, TURN * 2_000);
         assert!(delivered.packets > 10_000, "{links} links: {delivered:?}");
         assert_eq!(star.repaired(), 0, "{links} links");
+    }
+}
+
+#[test]
+fn a_stream_changes_swift_links_seldom() {
+    let stream = Load { size: Load::SUPER, packets: 1, up: false, down: true, busy: 1 };
+    for links in [2, 8] {
+        let mut star = Star::new(1, links);
+        star.run(stream, TURN * 4_000);
+        star.take_streamed();
+        let delivered = star.run(stream, TURN * 8_000);
+        let streamed = star.take_streamed();
+        assert!(delivered.packets > 7_500, "{links} links: {delivered:?}");
+        assert!(streamed.changes * 20 < streamed.batches, "{links} links: {streamed:?}");
     }
 }

@@ -1,9 +1,10 @@
 //! Links that never change, but are of kinds that are easily misread.
 
-use crate::support::{millis, secs};
+use crate::support::{link, millis, play, secs};
 use braid_simulator::{DirectionSpec, Lane, LinkSpec, Scenario, Simulation, Traffic};
 use braid_simulator::{TrafficKind, named};
 use braid_units::Rate;
+use std::time::Duration;
 
 #[test]
 fn jitter_many_times_the_delay_is_no_queue() {
@@ -26,6 +27,24 @@ fn jitter_many_times_the_delay_is_no_queue() {
         assert!(mbit > 5.0, "{mbit} of 48 with a jitter of {jitter} ms");
         assert_eq!(outcome.violations, [] as [String; 0]);
     }
+}
+
+#[test]
+fn links_of_several_gigabits_are_added_up() {
+    // A stream keeps to one of them for a while, but not beyond what it carries.
+    let gigabit = |rate: u64| {
+        let direction = DirectionSpec {
+            queue: 4_000_000,
+            ..DirectionSpec::clean(Rate::from_mbit(rate * 1000), Duration::from_micros(200))
+        };
+        LinkSpec { down: direction.clone(), up: direction, ..link(1, 1, 1) }
+    };
+    let links = vec![gigabit(4), gigabit(6), gigabit(5)];
+    let greedy = TrafficKind::Greedy { backlog: 6_000_000, size: 60_000 };
+    let scenario = Scenario::new(links).lasting(millis(600));
+    let outcome = play(scenario.traffic(Traffic::new(Lane::Down, greedy)));
+    let mbit = outcome.flows[0].mbit(millis(300), millis(600));
+    assert!(mbit > 13_000.0, "{mbit} of 15000");
 }
 
 #[test]

@@ -57,6 +57,15 @@ pub struct Delivered {
     pub bytes: u64,
 }
 
+/// Batches of several datagrams from the concentrator.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Streamed {
+    /// How many.
+    pub batches: u64,
+    /// How many of them went by another link than the one before.
+    pub changes: u64,
+}
+
 /// A concentrator and homes.
 pub struct Star {
     now: Time,
@@ -78,6 +87,8 @@ pub struct Star {
     turns: u64,
     flows: u16,
     delivered: Delivered,
+    streamed: Streamed,
+    last_stream: Option<(usize, LinkId)>,
 }
 
 struct Batch {
@@ -152,6 +163,8 @@ impl Star {
             turns: 0,
             flows: 1,
             delivered: Delivered::default(),
+            streamed: Streamed::default(),
+            last_stream: None,
         };
         let idle = Load { size: 64, packets: 0, up: false, down: false, busy: 0 };
         star.run(idle, Duration::from_secs(8));
@@ -303,6 +316,12 @@ impl Star {
             at_concentrator(|| self.concentrator.poll_transmit(self.now, &mut self.out))
         {
             let (home, link) = home_at(transmit.remote);
+            if self.out.len() > transmit.segment {
+                self.streamed.batches += 1;
+                let by = Some((home, link));
+                self.streamed.changes += u64::from(self.last_stream != by);
+                self.last_stream = by;
+            }
             let batch = batch(
                 self.now,
                 Some(home),
@@ -448,6 +467,11 @@ impl Star {
         let ends = self.homes.iter().chain([&self.concentrator]);
         let reports = ends.flat_map(|end| end.report(self.now));
         reports.map(|(_, report)| report.counters.repaired).sum()
+    }
+
+    /// What the concentrator has sent in batches since this was asked last.
+    pub fn take_streamed(&mut self) -> Streamed {
+        std::mem::take(&mut self.streamed)
     }
 
     /// How things are at the concentrator.

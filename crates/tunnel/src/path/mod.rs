@@ -36,6 +36,9 @@ use std::time::Duration;
 const REORDER_PACKETS: u64 = 3;
 const REORDER_PACKETS_MAX: u64 = 128;
 
+/// A path this quick is held up by the processor and not by the link.
+const SWIFT: Rate = Rate::from_mbit(3_000);
+
 /// What a path may be slower than at its best before it's thought silent.
 const SLOWNESS: Duration = Duration::from_millis(100);
 
@@ -269,6 +272,11 @@ impl Path {
         let full =
             self.sent.in_flight_bytes() + u64::from(self.mtu.current()) > self.congestion.window();
         (self.liveness.is_up() && !full).then(|| self.pacer.release_at().max(now))
+    }
+
+    /// The processor is its limit, not the link.
+    pub fn is_swift(&self) -> bool {
+        self.congestion.pacing_rate() > SWIFT
     }
 
     /// It's given less than it could take: what is measured now says nothing of

@@ -21,6 +21,7 @@ impl Peer {
         // They name paths by their places, which are others now. Modes of the
         // kernel's bonding repair nothing.
         self.feedback_copy = None;
+        self.turn = None;
         if let Some(bonded) = self.bonded.take() {
             self.recycle(bonded.packet.bytes);
         }

@@ -4,6 +4,11 @@ use super::datagram::Datagram;
 use super::{PathState, Peer, Transmit};
 use crate::path::Path;
 use braid_units::Time;
+use std::time::Duration;
+
+/// Swift paths are reported on several times a millisecond: when one is lost
+/// another follows, and copies of all would be half of what is sent back.
+const COPIES_APART: Duration = Duration::from_millis(1);
 
 impl Peer {
     /// One datagram with the reports of all paths, by the path that gets them
@@ -53,9 +58,13 @@ impl Peer {
             }
             return None;
         };
+        let copies = now >= self.copied_at + COPIES_APART;
         match second {
-            Some((_, _, second)) => self.feedback_copy = Some(second),
-            None => self.feedback_sent(now),
+            Some((_, _, second)) if copies => {
+                self.feedback_copy = Some(second);
+                self.copied_at = now;
+            }
+            _ => self.feedback_sent(now),
         }
         Some(transmit)
     }

@@ -15,6 +15,7 @@ mod schedule;
 mod status;
 mod timing;
 mod transmit;
+mod turn;
 
 pub use status::{PathReport, PeerReport};
 pub use transmit::Transmit;
@@ -41,6 +42,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 use timing::Survey;
+use turn::Turn;
 
 /// Most paths of one peer.
 const MAX_PATHS: usize = 64;
@@ -139,8 +141,12 @@ pub struct Peer {
     bonding: BondingQueue,
     /// A packet of which copies for further paths are still to be sent.
     bonded: Option<Bonded>,
+    /// The swift path that bulk data keeps to for now.
+    turn: Option<Turn>,
     /// The path by which the last report goes a second time.
     feedback_copy: Option<usize>,
+    /// When a report last went a second time.
+    copied_at: Time,
     outgoing: OutgoingPackets,
     /// Of each flow: the number of its next packet.
     sequences: Vec<u32>,
@@ -220,7 +226,9 @@ impl Peer {
             entry_parameters: parameters,
             bonding: BondingQueue::default(),
             bonded: None,
+            turn: None,
             feedback_copy: None,
+            copied_at: Time::ZERO,
             outgoing: OutgoingPackets::default(),
             sequences: Vec::new(),
             cutting: Vec::new(),

@@ -48,19 +48,26 @@ pub(super) struct Choice {
     /// Its place.
     pub path: usize,
     /// What is sent by the best of the others.
-    rival: Arrival,
+    pub rival: Arrival,
 }
 
 /// When what is sent by the path of this place would arrive: earlier ones are
 /// better, of equals the one of the first path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Arrival {
-    us: i64,
-    place: usize,
+pub(super) struct Arrival {
+    pub us: i64,
+    pub place: usize,
 }
 
-/// By no path.
-const NEVER: Arrival = Arrival { us: i64::MAX, place: usize::MAX };
+impl Arrival {
+    /// By no path.
+    pub const NEVER: Self = Self { us: i64::MAX, place: usize::MAX };
+
+    /// As if it were later by `by`.
+    pub fn handicapped(self, by: Duration) -> Self {
+        Self { us: self.us.saturating_add(by.as_micros() as i64), ..self }
+    }
+}
 
 /// Paths by their places, of which there are [`MAX_PATHS`](super::MAX_PATHS) at
 /// the most.
@@ -122,7 +129,7 @@ impl Peer {
         };
         // By estimated arrival: the best path, the second, and the best that may
         // send now. Of equals the first one, as they come in order.
-        let (mut best, mut second, mut choice) = (NEVER, NEVER, NEVER);
+        let (mut best, mut second, mut choice) = (Arrival::NEVER, Arrival::NEVER, Arrival::NEVER);
         for (place, path) in candidates.of(&self.paths) {
             let arrival = Arrival { us: path.arrival_us(bytes, now), place };
             if arrival.us < best.us {
@@ -134,7 +141,7 @@ impl Peer {
                 choice = arrival;
             }
         }
-        let path = Some(choice.place).filter(|_| choice != NEVER)?;
+        let path = Some(choice.place).filter(|_| choice != Arrival::NEVER)?;
         if choice == best {
             return Some(Choice { path, rival: second });
         }

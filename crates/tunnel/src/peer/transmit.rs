@@ -15,10 +15,8 @@ use std::time::Duration;
 const BATCH: usize = 44;
 /// A batch lasts no longer than this at the path's rate.
 const BATCH_TIME: Duration = Duration::from_micros(600);
-/// A path this quick is held up by the processor and not by the link: its
-/// datagrams hold whole blocks of the cipher only. The eight bytes that a
-/// datagram of 1472 has beyond them cost as much time as 300 others.
-const SWIFT: Rate = Rate::from_mbit(3_000);
+/// Datagrams of swift paths hold whole blocks of the cipher only: the eight bytes
+/// that one of 1472 has beyond them cost as much time as 300 others.
 const CIPHER_BLOCK: usize = 16;
 /// How long a remainder waits for more to go with it.
 const FILL_WAIT: Duration = Duration::from_millis(2);
@@ -99,7 +97,7 @@ impl Peer {
         let rate = self.paths[index].congestion.pacing_rate();
         let most = self.batch_size(index, rate);
         let room = match self.paths[index].room() {
-            room if rate > SWIFT => room - room % CIPHER_BLOCK,
+            room if self.paths[index].is_swift() => room - room % CIPHER_BLOCK,
             room => room,
         };
         let mut segment = 0;
@@ -169,7 +167,7 @@ impl Peer {
         }
         for _ in 0..=self.entry.active_flows() {
             let (flow, item) = self.next_item(now)?;
-            if let Some(choice) = self.choose(item, LIKELY, None, now) {
+            if let Some(choice) = self.choose_for_queue(item, LIKELY, now) {
                 return Some(Next { choice, queued: Some((flow, item)) });
             }
             self.entry.skip(flow);
