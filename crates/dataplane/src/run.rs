@@ -84,6 +84,7 @@ impl DataPlane {
         // Where it's forbidden packets wait a little longer for the processor.
         let _ = braid_linux::scheduling::run_soon();
         let mut ready = Vec::with_capacity(32);
+        let mut device_was_ready = false;
         loop {
             let now = self.clock.now();
             if self.tunnel.next_timeout().is_some_and(|at| at <= now) {
@@ -104,9 +105,16 @@ impl DataPlane {
             };
             ready.clear();
             ready.extend(self.poller.wait(timeout)?);
+            // Packets come one at a time, or in rows: of the former each leaves
+            // before the device is asked for another.
+            let in_rows = device_was_ready;
+            device_was_ready = false;
             for event in &ready {
                 match event.token {
-                    TUN => self.read_device()?,
+                    TUN => {
+                        device_was_ready = true;
+                        self.read_device(if in_rows { TUN_BATCH } else { 1 })?;
+                    }
                     WAKE => self.obey()?,
                     token => {
                         if event.writable {
@@ -142,8 +150,8 @@ impl DataPlane {
         true
     }
 
-    fn read_device(&mut self) -> io::Result<()> {
-        for _ in 0..TUN_BATCH {
+    fn read_device(&mut self, most: usize) -> io::Result<()> {
+        for _ in 0..most {
             let mut bytes = std::mem::take(&mut self.packet);
             if bytes.capacity() == 0 {
                 bytes = self.tunnel.take_buffer(MAX_PACKET);
