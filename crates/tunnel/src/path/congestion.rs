@@ -67,6 +67,9 @@ const FOLLOW_GAIN: f64 = 2.0;
 const SHORTEST_ROUND: Duration = Duration::from_millis(10);
 /// A sender that sends less than this part of the known capacity hurries no link.
 const UNHURRIED: f64 = 0.9;
+/// On a short link without jitter, delays differ by less than this within a round,
+/// what a changing queue adds included.
+const STEADY: Duration = Duration::from_millis(3);
 /// So many drains without effect on the delay show that it isn't a queue.
 const FUTILE_DRAINS: u32 = 2;
 /// A drain has had an effect when less than this part of the delay is left.
@@ -584,8 +587,11 @@ impl Congestion {
                 .filter(|m| !self.round_app_limited || *m > self.bandwidth)
         });
         // So is what came as it was sent, and less was sent than the link is known
-        // to take: the delay was jitter.
-        let unhurried = self.history.came_as_sent(over, Duration::ZERO)
+        // to take: the delay was jitter. Where there is none, the link takes less
+        // than was thought.
+        let jittery = self.base_rtt >= SHORTEST_ROUND || self.noise > STEADY;
+        let unhurried = jittery
+            && self.history.came_as_sent(over, Duration::ZERO)
             && self
                 .history
                 .sent_rate(over)

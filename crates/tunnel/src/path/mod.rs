@@ -292,7 +292,7 @@ impl Path {
         let outlook = &self.outlook;
         let ahead = outlook.nanos_for(self.sent.in_flight_bytes() + bytes);
         let queue = ahead.saturating_sub(outlook.base_nanos).max(outlook.queue_nanos);
-        let pacing = self.pacer.release_at().as_nanos().saturating_sub(now.as_nanos());
+        let pacing = self.pacer.free_at().as_nanos().saturating_sub(now.as_nanos());
         let wait = queue.max(pacing).saturating_add(outlook.nanos_for(bytes));
         outlook.delay_us.saturating_add((now.as_nanos().saturating_add(wait) / 1000) as i64)
     }

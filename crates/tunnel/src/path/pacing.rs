@@ -9,16 +9,30 @@ const CATCH_UP: Duration = Duration::from_millis(4);
 /// Datagrams may leave this much before their time, so that fast paths send
 /// several by one system call.
 const AHEAD: Duration = Duration::from_micros(500);
+/// Once that is used up, datagrams of so long a time are let go together, if that
+/// is several: one at a time they would cost a wake-up and a system call each.
+const GATHERED: Duration = Duration::from_micros(250);
 
 /// When a path may send next.
 #[derive(Debug, Default)]
 pub struct Pacer {
     next: Time,
+    /// All that may leave early has left.
+    spent: bool,
 }
 
 impl Pacer {
     /// When the next datagram may leave.
     pub fn release_at(&self) -> Time {
+        match self.spent {
+            true => self.next.saturating_sub(AHEAD - GATHERED),
+            false => self.free_at(),
+        }
+    }
+
+    /// When there is room for it, though it may have to wait for others to go
+    /// along with.
+    pub fn free_at(&self) -> Time {
         self.next.saturating_sub(AHEAD)
     }
 
@@ -33,7 +47,9 @@ impl Pacer {
             let catch_up = CATCH_UP.max(rate.time_for(2 * 1500).min(Duration::from_millis(20)));
             self.next = self.next.max(now.saturating_sub(catch_up));
         }
+        self.spent &= now < self.release_at();
         self.next += rate.time_for(bytes);
+        self.spent |= now < self.free_at() && rate.time_for(bytes) * 2 <= GATHERED;
     }
 
     /// The rate fell: don't wait for what was scheduled at the old one, nor

@@ -134,10 +134,12 @@ impl Peer {
             if !self.finish_datagram(datagram, true, now, out) {
                 break;
             }
+            let size = out.len() - start;
             if segment == 0 {
-                segment = out.len() - start;
+                segment = size;
             }
-            if !full {
+            // One that a chunk without a length has closed may have a byte less.
+            if !full || size < segment {
                 break;
             }
         }
