@@ -31,26 +31,46 @@ impl Peer {
         if !matches!(item, Item::Bulk { .. }) || self.mode == Mode::Overflow {
             return self.choose(item, bytes, None, now);
         }
-        if let Some(choice) = self.continue_turn(item, bytes, now) {
+        let holder = self.turn.map(|turn| turn.path);
+        if let Some(Turn { path, rival, until }) = self.turn
+            && now < until
+            && let Some(choice) = self.prefer(path, rival, item, bytes, now)
+        {
             return Some(choice);
         }
-        let Choice { path, rival } = self.choose(item, bytes, None, now)?;
-        if !self.paths.get(path).is_some_and(|path| path.is_swift()) {
-            self.turn = None;
-            return Some(Choice { path, rival });
-        }
-        self.turn = Some(Turn { path, rival: rival.place, until: now + LENGTH });
-        Some(Choice { path, rival: rival.handicapped(WORTH_A_CHANGE) })
+        let best = self.choose(item, bytes, None, now)?;
+        let kept = holder.filter(|&path| path != best.path);
+        let kept = kept.and_then(|path| self.prefer(path, best.path, item, bytes, now));
+        let choice = match kept {
+            Some(kept) => kept,
+            None if self.paths.get(best.path).is_some_and(|path| path.is_swift()) => {
+                Choice { rival: best.rival.handicapped(WORTH_A_CHANGE), ..best }
+            }
+            None => {
+                self.turn = None;
+                return Some(best);
+            }
+        };
+        self.turn =
+            Some(Turn { path: choice.path, rival: choice.rival.place, until: now + LENGTH });
+        Some(choice)
     }
 
-    fn continue_turn(&self, item: Item, bytes: u64, now: Time) -> Option<Choice> {
-        let turn = self.turn.filter(|turn| now < turn.until)?;
-        let path = self.paths.get(turn.path)?;
-        let rival = match self.paths.get(turn.rival) {
-            Some(rival) => Arrival { us: rival.arrival_us(bytes, now), place: turn.rival },
+    /// The path of this place, unless `rival` is worth a change.
+    fn prefer(
+        &self,
+        path: usize,
+        rival: usize,
+        item: Item,
+        bytes: u64,
+        now: Time,
+    ) -> Option<Choice> {
+        let rival = match self.paths.get(rival) {
+            Some(path) => Arrival { us: path.arrival_us(bytes, now), place: rival },
             None => Arrival::NEVER,
         };
-        let choice = Choice { path: turn.path, rival: rival.handicapped(WORTH_A_CHANGE) };
-        (path.is_swift() && self.remains(choice, item, bytes, now)).then_some(choice)
+        let choice = Choice { path, rival: rival.handicapped(WORTH_A_CHANGE) };
+        let swift = self.paths.get(path).is_some_and(|path| path.is_swift());
+        (swift && self.remains(choice, item, bytes, now)).then_some(choice)
     }
 }
