@@ -18,6 +18,7 @@
 use super::deliveries::{Deliveries, Delivery};
 use super::rtt::WindowedMin;
 use super::volatility::Volatility;
+use super::way_back::WayBack;
 use braid_units::{Rate, Time};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -74,10 +75,6 @@ const STEADY: Duration = Duration::from_millis(3);
 const FUTILE_DRAINS: u32 = 2;
 /// A drain has had an effect when less than this part of the delay is left.
 const UNDRAINED: f64 = 0.7;
-/// Acknowledgements over which the mean of their way back is taken.
-const BACK_MEAN: i64 = 16;
-/// More than this isn't taken for jitter.
-const MOST_JITTER: Duration = Duration::from_millis(300);
 /// One-way base delay window, as BBR's min RTT filter.
 const BASE_WINDOW: Duration = Duration::from_secs(10);
 /// Before anything is known.
@@ -149,9 +146,7 @@ pub struct Congestion {
     cap: Option<Rate>,
     datagram: u64,
     base_delay: WindowedMin,
-    /// Mean of the acknowledgements' way back.
-    back_us: Option<i64>,
-    least_back: WindowedMin,
+    way_back: WayBack,
     /// What a round trip takes without a queue of ours, jitter on the way back
     /// included.
     loop_time: Duration,
@@ -202,8 +197,7 @@ impl Congestion {
             cap: None,
             datagram,
             base_delay: WindowedMin::new(BASE_WINDOW),
-            back_us: None,
-            least_back: WindowedMin::new(BASE_WINDOW),
+            way_back: WayBack::new(),
             loop_time: Duration::from_millis(100),
             history: Deliveries::default(),
             round_ends_at: 0,
@@ -347,7 +341,10 @@ impl Congestion {
         self.base_rtt = ack.base_rtt;
         self.feedback = ack.feedback;
         self.base_delay.update(ack.min_delay_us, now);
-        self.loop_time = self.loop_time(ack);
+        if let Some(took_us) = ack.back_us {
+            self.way_back.on_ack(took_us, now);
+        }
+        self.loop_time = ack.base_rtt + self.way_back.jitter();
         let queue = self.queue_of(Some(ack.min_delay_us));
         let delivery =
             Delivery { at_us: ack.received_us, sent_at: ack.sent_at, bytes: ack.delivered, queue };
@@ -390,22 +387,7 @@ impl Congestion {
 
     /// The path leads by another network: how long feedback takes is to be seen.
     pub fn forget_the_way_back(&mut self) {
-        self.back_us = None;
-        self.least_back = WindowedMin::new(BASE_WINDOW);
-    }
-
-    /// The least round trip is one without jitter: more must be in flight to keep
-    /// the link busy. Only the way back is looked at: a queue that this end makes
-    /// isn't there.
-    fn loop_time(&mut self, ack: &AckSample) -> Duration {
-        if let Some(sample) = ack.back_us {
-            self.least_back.update(sample, ack.now);
-            let mean = self.back_us.map_or(sample, |mean| mean + (sample - mean) / BACK_MEAN);
-            self.back_us = Some(mean);
-        }
-        let above = self.back_us.zip(self.least_back.get()).map(|(mean, least)| mean - least);
-        let above = above.and_then(|us| u64::try_from(us).ok()).unwrap_or(0);
-        ack.base_rtt + Duration::from_micros(above).min(MOST_JITTER)
+        self.way_back = WayBack::new();
     }
 
     /// Between rounds: a queue that grew far beyond the guard, or has drained.
@@ -662,5 +644,74 @@ impl Congestion {
         let excess = self.queue().as_secs_f64();
         let over = self.base_rtt.max(Duration::from_millis(30)).as_secs_f64();
         (1.0 - excess / over).clamp(*DRAIN_GAINS.start(), *DRAIN_GAINS.end())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BASE_DELAY_US: i64 = 150;
+
+    /// Reports each millisecond of what arrived in it.
+    struct Reports {
+        congestion: Congestion,
+        now_us: i64,
+        delivered: u64,
+        /// Delivered after each millisecond.
+        history: Vec<u64>,
+    }
+
+    impl Reports {
+        fn new() -> Self {
+            let congestion = Congestion::new(1472);
+            Self { congestion, now_us: 1_000_000, delivered: 0, history: Vec::new() }
+        }
+
+        /// `bytes` more arrived, each after `queue_us` in the link.
+        fn tell(&mut self, bytes: u64, queue_us: i64) {
+            let delay_us = BASE_DELAY_US + queue_us;
+            self.now_us += 1000;
+            self.delivered += bytes;
+            self.history.push(self.delivered);
+            let ago = 1 + delay_us as usize / 1000;
+            let before = self.history.len().checked_sub(ago + 1);
+            let time = |us: i64| Time::from_micros(u64::try_from(us).unwrap());
+            self.congestion.on_ack(&AckSample {
+                now: time(self.now_us + BASE_DELAY_US),
+                delivered: self.delivered,
+                delivered_before: before.map_or(0, |at| self.history[at]),
+                received_us: self.now_us,
+                sent_at: time(self.now_us - delay_us),
+                app_limited: false,
+                min_delay_us: delay_us,
+                delay_above_min_us: 30 * 50,
+                delay_samples: 30,
+                back_us: Some(BASE_DELAY_US),
+                lost: 0,
+                in_flight: bytes * (delay_us as u64 + 1000) / 1000,
+                base_rtt: Duration::from_micros(300),
+                feedback: Duration::from_millis(1),
+            });
+        }
+
+        fn mbit(&self) -> u64 {
+            self.congestion.bandwidth().bytes_per_sec() / 125_000
+        }
+    }
+
+    #[test]
+    fn bursts_that_a_shaper_lets_by_are_not_believed_for_ever() {
+        const MS_OF_GIGABIT: u64 = 121_000;
+        let mut reports = Reports::new();
+        for _ in 0..8 {
+            reports.tell(MS_OF_GIGABIT * 5 / 2, 0);
+        }
+        assert!(reports.mbit() > 2000, "{} Mbit/s of bursts", reports.mbit());
+        // From now on it takes no more, and TCP sends hardly more than it takes.
+        for ms in 0..1500 {
+            reports.tell(MS_OF_GIGABIT, (ms * 10).min(7000));
+        }
+        assert!(reports.mbit() < 1200, "{} Mbit/s by a gigabit link", reports.mbit());
     }
 }

@@ -13,6 +13,7 @@ pub mod reports;
 pub mod rtt;
 pub mod sent;
 mod volatility;
+mod way_back;
 
 use crate::config::LinkId;
 use braid_handshake::ReplayWindow;

@@ -1,8 +1,9 @@
 //! Copies and parities: what goes twice so that nothing waits for a repair.
 
 use super::datagram::{Datagram, chunk_of};
+use super::parameters::LOSSY;
 use super::schedule::Item;
-use super::{LOSSY, Peer, Transmit};
+use super::{Peer, Transmit};
 use crate::path::sent::SentFrame;
 use crate::redundancy::erasure::{OutgoingParity, SourceId};
 use braid_inner::Class;

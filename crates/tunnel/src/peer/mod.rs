@@ -8,6 +8,7 @@ mod copies;
 mod datagram;
 mod feedback;
 mod narrowing;
+mod parameters;
 mod probes;
 pub(crate) mod receive;
 mod rest;
@@ -31,12 +32,12 @@ use crate::outgoing::{OutgoingPackets, PacketKey};
 use crate::path::closed::ClosedPath;
 use crate::path::reports::Reports;
 use crate::path::{Path, Settled, Wish, liveness::PathState, sent::SentFrame};
-use crate::redundancy::budget::{Budget, ErasureConditions, erasure_rate};
+use crate::redundancy::budget::Budget;
 use crate::redundancy::erasure::{Decoder, Encoder};
 use crate::session::Sessions;
 use bonding::{Bonded, BondingQueue};
 use braid_inner::{HashKey, InnerPacket, Layer};
-use braid_units::{ByteSize, Rate, Ratio, Time};
+use braid_units::{ByteSize, Time};
 use braid_wire::GaveUp;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -61,22 +62,6 @@ const REPAIR_REALTIME: Duration = Duration::from_millis(150);
 /// gave up comes before.
 const WAIT_STREAM: Duration = Duration::from_millis(1500);
 const WAIT_REALTIME: Duration = Duration::from_millis(140);
-
-/// Segments are joined to packets that take the paths so long: a packet comes
-/// out when all of it is there, and should not wait for itself.
-const JOINED_TIME: Duration = Duration::from_millis(4);
-/// The longest IP packet.
-const MAX_JOINED: usize = 65_535;
-
-/// A path that loses more than this holds flows up noticeably.
-const LOSSY: f64 = 0.0005;
-
-/// Round trips that a packet may wait for while capacities are being found.
-const PATIENCE_IN_STARTUP: u32 = 3;
-
-/// A path whose delay changes by more than this from round to round has a
-/// capacity that changes as quickly: a flow needs a longer queue to use it.
-const UNSTEADY: Duration = Duration::from_millis(15);
 
 /// Counters of a peer.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
@@ -161,7 +146,7 @@ pub struct Peer {
     deadlines: [VecDeque<(Time, PacketKey)>; 3],
     budget: Budget,
     budget_at: Time,
-    coding_at: Time,
+    parameters_at: Time,
     coding: bool,
     encoder: Encoder,
     decoder: Decoder,
@@ -239,7 +224,7 @@ impl Peer {
             deadlines: Default::default(),
             budget: Budget::new(tunnel.redundancy_budget, ByteSize::from_bytes(64 << 10)),
             budget_at: Time::ZERO,
-            coding_at: Time::ZERO,
+            parameters_at: Time::ZERO,
             coding: false,
             encoder: Encoder::new(Duration::from_millis(20), 2),
             decoder: Decoder::new(ByteSize::from_bytes(128 << 10), Duration::from_millis(500)),
@@ -492,61 +477,12 @@ impl Peer {
         self.release_acks(now);
         self.rest_if_idle(now);
         self.watch_for_slow_paths(now);
-        self.tune(now);
+        self.follow_paths(now);
         let heard = self.hearing.at(now);
         self.exit.expire(heard, self.patience());
         while let Some(parity) = self.encoder.poll(now) {
             self.queue_parity(parity);
         }
-    }
-
-    /// Parameters that follow the paths: redundancy and the entry queue's.
-    fn tune(&mut self, now: Time) {
-        let up = || self.paths.iter().filter(|p| p.liveness.is_up());
-        let capacity: u64 = up().map(|p| p.congestion.bandwidth().bytes_per_sec()).sum();
-        let elapsed = (now - self.budget_at).min(Duration::from_secs(1));
-        self.budget_at = now;
-        self.budget.earn(Rate::from_bytes_per_sec(capacity).bytes_in(elapsed));
-        let first = up().filter(|p| !p.wish.standby).map(|p| p.rtt.base()).max();
-        let first = first.unwrap_or_default();
-        let known = up().filter(|p| !p.wish.standby && p.rtt.is_known());
-        self.acks.set_round_trip(known.map(|p| p.rtt.base()).max().unwrap_or_default());
-        // While a path's capacity is still being found the queue is ours, not the
-        // sender's fault: a signal would halve it long before the links are full.
-        let finding = up().any(|p| p.congestion.in_startup() && p.sent.in_flight_bytes() > 0);
-        let patience = if finding { first * PATIENCE_IN_STARTUP } else { Duration::ZERO };
-        self.entry_parameters.target = self.steady_target.max(patience);
-        if now < self.coding_at {
-            return;
-        }
-        self.coding_at = now + Duration::from_millis(500);
-        let slowest = up().map(|p| p.rtt.base()).max().unwrap_or_default();
-        let loss = up().map(|p| p.loss_share()).fold(0.0, f64::max);
-        // A loss-based sender needs a queue of some part of the round trip to
-        // keep the paths busy while its window recovers from a signal. Where
-        // paths lose, repairs hold the flow up for about a round trip at a
-        // time and its acknowledgements come in bursts: the queue has to bridge
-        // the pauses between them.
-        let unsteady = self.paths.iter().any(|p| p.congestion.wobble() > UNSTEADY);
-        let bridged = match (unsteady, loss > LOSSY) {
-            (true, _) => slowest * 2 + UNSTEADY * 10,
-            (false, true) => slowest * 5 / 2,
-            (false, false) => slowest / 2,
-        };
-        self.steady_target = bridged.max(Duration::from_millis(5));
-        let joined = Rate::from_bytes_per_sec(capacity).bytes_in(JOINED_TIME);
-        self.join_limit = usize::try_from(joined).unwrap_or(MAX_JOINED).min(MAX_JOINED);
-        self.entry_parameters.floor = (slowest / 2).max(Duration::from_millis(5));
-        self.entry_parameters.interval = (slowest * 4).max(Duration::from_millis(100));
-        let size = erasure_rate(&ErasureConditions {
-            loss: Ratio::from_fraction(loss),
-            rtt: slowest,
-            feedback_interval: self.feedback_interval(),
-            deadline: REPAIR_REALTIME,
-            share: self.budget.share(),
-        });
-        self.coding = size.is_some();
-        self.encoder.set_size(size);
     }
 
     /// Something passes.
