@@ -47,9 +47,14 @@ impl Pacer {
             let catch_up = CATCH_UP.max(rate.time_for(2 * 1500).min(Duration::from_millis(20)));
             self.next = self.next.max(now.saturating_sub(catch_up));
         }
-        self.spent &= now < self.release_at();
-        self.next += rate.time_for(bytes);
-        self.spent |= now < self.free_at() && rate.time_for(bytes) * 2 <= GATHERED;
+        let time = rate.time_for(bytes);
+        if self.spent {
+            self.spent = now < self.release_at();
+        }
+        self.next += time;
+        if now < self.free_at() && time <= GATHERED / 2 {
+            self.spent = true;
+        }
     }
 
     /// The rate fell: don't wait for what was scheduled at the old one, nor

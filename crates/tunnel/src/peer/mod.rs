@@ -45,6 +45,9 @@ use std::time::Duration;
 use timing::Survey;
 use turn::Turn;
 
+/// Timers look at everything so often at least, while reports are sent: these
+/// come each millisecond where round trips are short.
+const UPKEEP: Duration = Duration::from_millis(4);
 /// Most paths of one peer.
 const MAX_PATHS: usize = 64;
 /// A tunnel counts as in use for so long after a packet.
@@ -166,6 +169,10 @@ pub struct Peer {
     last_admitted: Time,
     /// No report and no probe is due before.
     chores_at: Time,
+    /// Nothing else is due before.
+    others_at: Time,
+    /// What follows the paths is worked out anew then, with the timers.
+    upkeep_at: Time,
     /// No path takes anything for lost before.
     losses_at: Time,
     /// A report written later may show that a path is silent.
@@ -241,6 +248,8 @@ impl Peer {
             last_used: Time::ZERO,
             last_admitted: Time::ZERO,
             chores_at: Time::ZERO,
+            others_at: Time::ZERO,
+            upkeep_at: Time::ZERO,
             losses_at: Time::ZERO,
             settled_at: Time::FAR_FUTURE,
             spare: false,
@@ -460,9 +469,13 @@ impl Peer {
 
     /// Handles what is due at `now`, apart from sending.
     pub(crate) fn on_timeout(&mut self, now: Time) {
+        self.chores_at = Time::ZERO;
+        if self.only_chores_are_due(now) {
+            return;
+        }
+        self.upkeep_at = now + UPKEEP;
         self.look_at_paths();
         let feedback = self.feedback_interval();
-        self.chores_at = Time::ZERO;
         self.spare &= self.entry.is_empty() && self.repairs.is_empty();
         let others = self.other_paths();
         self.settle(|peer, settled| {

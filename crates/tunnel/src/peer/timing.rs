@@ -86,11 +86,9 @@ impl Peer {
 
     /// Earliest moment at which something is due. To be asked when
     /// [`Self::poll_transmit`] has nothing more.
-    pub(crate) fn deadline(&self, now: Time) -> Option<Time> {
+    pub(crate) fn deadline(&mut self, now: Time) -> Option<Time> {
         let mut soonest = self.losses_at;
         let mut note = |at: Option<Time>| soonest = at.map_or(soonest, |at| at.min(soonest));
-        // Without keys nothing can be sent.
-        note(self.sessions.can_send(now).then_some(self.chores_at));
         for kind in &self.deadlines {
             note(kind.front().and_then(|(at, _)| self.working.when(*at)));
         }
@@ -100,7 +98,17 @@ impl Peer {
         note(self.next_departure(now));
         note(self.next_rest(now));
         note(self.next_closing);
+        self.others_at = soonest;
+        // Without keys nothing can be sent.
+        if self.sessions.can_send(now) {
+            soonest = soonest.min(self.chores_at);
+        }
         (soonest < Time::FAR_FUTURE).then_some(soonest)
+    }
+
+    /// A report or a probe is due, and nothing else.
+    pub(super) fn only_chores_are_due(&self, now: Time) -> bool {
+        now < self.others_at.min(self.losses_at).min(self.upkeep_at)
     }
 
     /// What other paths are to one of several.
