@@ -3,7 +3,7 @@ use crate::device::Device;
 use crate::handle::{Command, Handle, Report};
 use crate::sockets::{LinkOutput, Sent};
 use braid_inner::InnerPacket;
-use braid_linux::poller::{Interest, Poller, Token};
+use braid_linux::poller::{self, Interest, Poller, Token};
 use braid_linux::tun::{MAX_PACKET, Tun};
 use braid_linux::udp::{Family, LinkSocket, ReceiveBuffers};
 use braid_tunnel::{Event, LinkConfig, LinkId, Tunnel};
@@ -83,8 +83,7 @@ impl DataPlane {
     fn run(mut self) -> io::Result<()> {
         // Where it's forbidden packets wait a little longer for the processor.
         let _ = braid_linux::scheduling::run_soon();
-        let mut ready = Vec::with_capacity(32);
-        let mut device_was_ready = false;
+        let mut ready: Vec<poller::Event> = Vec::with_capacity(32);
         loop {
             let now = self.clock.now();
             if self.tunnel.next_timeout().is_some_and(|at| at <= now) {
@@ -103,18 +102,15 @@ impl DataPlane {
             } else {
                 self.tunnel.next_timeout().map(|at| at - self.clock.now())
             };
-            ready.clear();
-            ready.extend(self.poller.wait(timeout)?);
             // Packets come one at a time, or in rows: of the former each leaves
             // before the device is asked for another.
-            let in_rows = device_was_ready;
-            device_was_ready = false;
+            let in_rows = ready.iter().any(|event| event.token == TUN);
+            let most = if in_rows { TUN_BATCH } else { 1 };
+            ready.clear();
+            ready.extend(self.poller.wait(timeout)?);
             for event in &ready {
                 match event.token {
-                    TUN => {
-                        device_was_ready = true;
-                        self.read_device(if in_rows { TUN_BATCH } else { 1 })?;
-                    }
+                    TUN => self.read_device(most)?,
                     WAKE => self.obey()?,
                     token => {
                         if event.writable {

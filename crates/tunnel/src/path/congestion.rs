@@ -16,7 +16,7 @@
 //! more, and what arrives meanwhile is the estimate.
 
 use super::deliveries::{Deliveries, Delivery};
-use super::rtt::WindowedMin;
+use super::rtt::{BASE_WINDOW, WindowedMin};
 use super::volatility::Volatility;
 use super::way_back::WayBack;
 use braid_units::{Rate, Time};
@@ -75,8 +75,6 @@ const STEADY: Duration = Duration::from_millis(3);
 const FUTILE_DRAINS: u32 = 2;
 /// A drain has had an effect when less than this part of the delay is left.
 const UNDRAINED: f64 = 0.7;
-/// One-way base delay window, as BBR's min RTT filter.
-const BASE_WINDOW: Duration = Duration::from_secs(10);
 /// Before anything is known.
 const INITIAL_WINDOW_PACKETS: u64 = 16;
 /// What is sent in a round of startup, when there's no more to send, shows

@@ -10,7 +10,7 @@ const INITIAL_RTT: Duration = Duration::from_millis(200);
 const SETTLED: u8 = 4;
 /// How long a minimum counts. As BBR's `MinRTTFilterLen` (draft-ietf-ccwg-bbr,
 /// section 2.10).
-const BASE_WINDOW: Duration = Duration::from_secs(10);
+pub const BASE_WINDOW: Duration = Duration::from_secs(10);
 
 /// Smoothed round-trip time (RFC 9002, section 5) and the one-way delays of
 /// what the peer received.

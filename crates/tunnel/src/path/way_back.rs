@@ -4,12 +4,10 @@
 //! link busy. Only the way back is looked at: a queue that this end makes isn't
 //! there.
 
-use super::rtt::WindowedMin;
+use super::rtt::{BASE_WINDOW, WindowedMin};
 use braid_units::Time;
 use std::time::Duration;
 
-/// The window of the least one, as that of the base delay.
-const WINDOW: Duration = Duration::from_secs(10);
 /// Acknowledgements over which the mean is taken.
 const MEAN: i64 = 16;
 /// More than this isn't taken for jitter.
@@ -25,7 +23,7 @@ pub struct WayBack {
 impl WayBack {
     /// One of which nothing is known.
     pub fn new() -> Self {
-        Self { mean_us: None, least_us: WindowedMin::new(WINDOW) }
+        Self { mean_us: None, least_us: WindowedMin::new(BASE_WINDOW) }
     }
 
     /// An acknowledgement took so long (with any constant offset, in microseconds).

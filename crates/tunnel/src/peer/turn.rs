@@ -31,29 +31,22 @@ impl Peer {
         if !matches!(item, Item::Bulk { .. }) || self.mode == Mode::Overflow {
             return self.choose(item, bytes, None, now);
         }
-        let holder = self.turn.map(|turn| turn.path);
-        if let Some(Turn { path, rival, until }) = self.turn
-            && now < until
-            && let Some(choice) = self.prefer(path, rival, item, bytes, now)
+        if let Some(turn) = self.turn.filter(|turn| now < turn.until)
+            && let Some(choice) = self.prefer(turn.path, turn.rival, item, bytes, now)
         {
             return Some(choice);
         }
         let best = self.choose(item, bytes, None, now)?;
-        let kept = holder.filter(|&path| path != best.path);
-        let kept = kept.and_then(|path| self.prefer(path, best.path, item, bytes, now));
-        let choice = match kept {
-            Some(kept) => kept,
-            None if self.paths.get(best.path).is_some_and(|path| path.is_swift()) => {
-                Choice { rival: best.rival.handicapped(WORTH_A_CHANGE), ..best }
-            }
-            None => {
-                self.turn = None;
-                return Some(best);
-            }
-        };
-        self.turn =
-            Some(Turn { path: choice.path, rival: choice.rival.place, until: now + LENGTH });
-        Some(choice)
+        let holder = self.turn.filter(|turn| turn.path != best.path);
+        let kept = holder.and_then(|turn| self.prefer(turn.path, best.path, item, bytes, now));
+        let begun = || Choice { rival: best.rival.handicapped(WORTH_A_CHANGE), ..best };
+        let held = kept.or_else(|| self.is_swift(best.path).then(begun));
+        self.turn = held.map(|Choice { path, rival }| Turn {
+            path,
+            rival: rival.place,
+            until: now + LENGTH,
+        });
+        Some(held.unwrap_or(best))
     }
 
     /// The path of this place, unless `rival` is worth a change.
@@ -70,7 +63,10 @@ impl Peer {
             None => Arrival::NEVER,
         };
         let choice = Choice { path, rival: rival.handicapped(WORTH_A_CHANGE) };
-        let swift = self.paths.get(path).is_some_and(|path| path.is_swift());
-        (swift && self.remains(choice, item, bytes, now)).then_some(choice)
+        (self.is_swift(path) && self.remains(choice, item, bytes, now)).then_some(choice)
+    }
+
+    fn is_swift(&self, path: usize) -> bool {
+        self.paths.get(path).is_some_and(|path| path.is_swift())
     }
 }
