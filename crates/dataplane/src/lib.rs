@@ -7,6 +7,7 @@ mod device;
 mod handle;
 mod run;
 mod sockets;
+mod wakefulness;
 
 pub use clock::Clock;
 pub use handle::{Command, Handle, Report, Stopped};

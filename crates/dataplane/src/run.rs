@@ -2,10 +2,12 @@ use crate::clock::Clock;
 use crate::device::Device;
 use crate::handle::{Command, Handle, Report};
 use crate::sockets::{LinkOutput, Sent};
+use crate::wakefulness::Wakefulness;
 use braid_inner::InnerPacket;
 use braid_linux::poller::{self, Interest, Poller, Token};
 use braid_linux::tun::{MAX_PACKET, Tun};
 use braid_linux::udp::{Family, LinkSocket, ReceiveBuffers};
+use braid_linux::wake_latency::WakeLatency;
 use braid_tunnel::{Event, LinkConfig, LinkId, Tunnel};
 use std::collections::BTreeMap;
 use std::io;
@@ -35,11 +37,17 @@ const LEAST_RECEIVED: usize = TURN / 4;
 #[error("the data plane can't start: {0}")]
 pub struct StartError(#[from] io::Error);
 
-/// Starts the data plane on a thread of its own.
+/// Starts the data plane on a thread of its own. Where `wake_latency` is given it
+/// is held while packets come often.
 ///
 /// # Errors
 /// When the kernel gives no epoll or thread.
-pub fn start(tunnel: Tunnel, tun: Tun, clock: Clock) -> Result<Handle, StartError> {
+pub fn start(
+    tunnel: Tunnel,
+    tun: Tun,
+    clock: Clock,
+    wake_latency: Option<WakeLatency>,
+) -> Result<Handle, StartError> {
     let poller = Poller::new()?;
     poller.add(&tun, TUN, Interest::Read)?;
     let waker = poller.waker(WAKE)?;
@@ -56,6 +64,7 @@ pub fn start(tunnel: Tunnel, tun: Tun, clock: Clock) -> Result<Handle, StartErro
         buffers: ReceiveBuffers::new(),
         datagrams: Vec::with_capacity(1 << 16),
         packet: Vec::new(),
+        wake_latency: wake_latency.map(|latency| (latency, Wakefulness::default())),
         stopping: false,
     };
     let thread =
@@ -76,6 +85,7 @@ struct DataPlane {
     /// What is read into from the device; of no capacity while a large packet
     /// has taken it along.
     packet: Vec<u8>,
+    wake_latency: Option<(WakeLatency, Wakefulness)>,
     stopping: bool,
 }
 
@@ -97,17 +107,14 @@ impl DataPlane {
             if self.stopping {
                 return Ok(());
             }
-            let timeout = if more {
-                Some(Duration::ZERO)
-            } else {
-                self.tunnel.next_timeout().map(|at| at - self.clock.now())
-            };
+            let timeout = if more { Some(Duration::ZERO) } else { self.time_to_wait() };
             // Packets come one at a time, or in rows: of the former each leaves
             // before the device is asked for another.
             let in_rows = ready.iter().any(|event| event.token == TUN);
             let most = if in_rows { TUN_BATCH } else { 1 };
             ready.clear();
             ready.extend(self.poller.wait(timeout)?);
+            self.stay_awake(ready.iter().any(|event| event.token != WAKE));
             for event in &ready {
                 match event.token {
                     TUN => self.read_device(most)?,
@@ -123,6 +130,26 @@ impl DataPlane {
                 }
             }
         }
+    }
+
+    fn time_to_wait(&self) -> Option<Duration> {
+        let wakefulness = self.wake_latency.as_ref().map(|(_, wakefulness)| wakefulness);
+        let sleep = wakefulness.and_then(Wakefulness::next_timeout);
+        let next = self.tunnel.next_timeout().into_iter().chain(sleep).min();
+        next.map(|at| at - self.clock.now())
+    }
+
+    /// Lets the processors sleep deep or not, as packets have come of late.
+    fn stay_awake(&mut self, packets: bool) {
+        let Some((latency, wakefulness)) = &mut self.wake_latency else { return };
+        let now = self.clock.now();
+        if packets {
+            wakefulness.on_packets(now);
+        } else {
+            wakefulness.on_time(now);
+        }
+        // Refused it changes nothing: packets wait a little longer.
+        let _ = latency.hold(wakefulness.is_awake());
     }
 
     /// Sends what the core has to send; true when there may be more.

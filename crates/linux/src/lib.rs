@@ -15,5 +15,6 @@ pub mod scheduling;
 pub mod sd;
 pub mod tun;
 pub mod udp;
+pub mod wake_latency;
 
 mod sys;

@@ -12,6 +12,7 @@ use braid_control::status::{LinkStatus, QuotaStatus, Status};
 use braid_linux::netlink::Netlink;
 use braid_linux::routing::Journal;
 use braid_linux::udp::{Family, LinkBind, LinkSocket};
+use braid_linux::wake_latency::WakeLatency;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -48,6 +49,7 @@ impl RunningTunnel {
             classes: config.classes.clone(),
             redundancy_budget: interface.redundancy_budget,
             memory_per_peer: interface.memory_per_peer,
+            wake_latency: interface.wake_latency.and_then(open_wake_latency),
             listen,
         };
         let (data_plane, data_thread) = start_data_plane(setup, ended.clone())
@@ -137,6 +139,19 @@ impl Controlled for RunningTunnel {
         }
         self.keeper.execute(request)
     }
+}
+
+/// A tunnel works without it; the user asked for it, and is told.
+fn open_wake_latency(limit: Duration) -> Option<WakeLatency> {
+    WakeLatency::open(limit)
+        .inspect_err(|error| {
+            tracing::warn!(
+                "interface.wake_latency has no effect: {}: {error}; it takes root, and no \
+                 container in between",
+                WakeLatency::DEVICE
+            );
+        })
+        .ok()
 }
 
 fn listen_sockets(config: &Config) -> Result<Vec<LinkSocket>, DaemonError> {

@@ -7,6 +7,7 @@ use braid_control::status::{DeviceDrops, PeerStatus};
 use braid_handshake::{PresharedKey, PrivateKey, PublicKey};
 use braid_linux::tun::Tun;
 use braid_linux::udp::{Family, LinkSocket};
+use braid_linux::wake_latency::WakeLatency;
 use braid_units::{ByteSize, Ratio};
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -29,6 +30,8 @@ pub struct Setup {
     pub redundancy_budget: Ratio,
     /// Bound of one peer's memory.
     pub memory_per_peer: ByteSize,
+    /// What is asked of the host's processors while packets come often.
+    pub wake_latency: Option<WakeLatency>,
     /// Sockets where peers come to us (concentrator).
     pub listen: Vec<LinkSocket>,
 }

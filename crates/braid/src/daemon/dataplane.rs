@@ -47,8 +47,8 @@ pub fn start(
         epoch_unix_nanos: clock.epoch_unix_nanos(),
         ..TunnelConfig::new(setup.private_key)
     };
-    let plane =
-        braid_dataplane::start(Tunnel::new(config), setup.tun, clock).map_err(io::Error::other)?;
+    let plane = braid_dataplane::start(Tunnel::new(config), setup.tun, clock, setup.wake_latency)
+        .map_err(io::Error::other)?;
     for (number, socket) in (FIRST_LISTENING..).zip(setup.listen) {
         let config = LinkConfig { listens: true, ..LinkConfig::default() };
         let command = braid_dataplane::Command::AttachSocket { id: LinkId(number), config, socket };

@@ -13,6 +13,7 @@ mod replication;
 mod restart;
 mod side;
 mod traffic;
+mod wake_latency;
 mod world;
 
 use std::time::Duration;

@@ -6,6 +6,7 @@ use braid_units::{ByteSize, Ratio};
 use ipnet::IpNet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// `[interface]`: this end of the tunnel.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,6 +40,9 @@ pub struct Interface {
     pub redundancy_budget: Ratio,
     /// Bound of queues and reorder buffers of one peer.
     pub memory_per_peer: ByteSize,
+    /// Within what time the host's processors are to wake up while packets come
+    /// often; `None`: as the host has it.
+    pub wake_latency: Option<Duration>,
 }
 
 keyword_enum! {
@@ -89,6 +93,8 @@ pub(super) const IPV6_MIN_MTU: u16 = 1280;
 /// (Linux, drivers/net/tun.c).
 pub(super) const ETHERNET_MAX_MTU: u16 = 65_535 - 14;
 const MIN_MEMORY: u64 = 1 << 20;
+/// No processor sleeps deeper.
+const MAX_WAKE_LATENCY: Duration = Duration::from_millis(10);
 
 pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<Interface>> {
     // What isn't a tunnel's was told apart before.
@@ -123,6 +129,16 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<I
             "write at least \"1MiB\"",
         );
     }
+    let wake_latency = section.parsed_by("wake_latency", |text| {
+        braid_units::parse_duration(text).map_err(|error| error.to_string())
+    });
+    if wake_latency.is_some_and(|time| time > MAX_WAKE_LATENCY) {
+        section.wrong(
+            "wake_latency",
+            "interface.wake_latency must be 0us to 10ms",
+            "\"20us\" keeps processors from deep sleep, \"0us\" from any",
+        );
+    }
     let places = section.finish();
     let name = name?;
     let value = Interface {
@@ -141,6 +157,7 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<I
         bridge,
         redundancy_budget,
         memory_per_peer,
+        wake_latency,
     };
     Some(Placed { value, places })
 }

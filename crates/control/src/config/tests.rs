@@ -122,7 +122,24 @@ fn the_least_config_gets_the_documented_defaults() {
     assert_eq!(config.interface.control, Path::new("/run/braid/braid0.sock"));
     assert_eq!(config.interface.state_dir, Path::new("/var/lib/braid"));
     assert_eq!((config.interface.mtu, config.interface.mode), (1500, Mode::Adaptive));
+    assert_eq!(config.interface.wake_latency, None);
     assert_eq!(config.routing, Routing::default());
+}
+
+#[test]
+fn no_processor_sleeps_deeper_than_a_wake_latency_may_say() {
+    let with = |latency: &str| {
+        let rest = format!("listen = \"0.0.0.0:1\"\nwake_latency = \"{latency}\"");
+        format!("[interface]\nprivate_key_file = \"k\"\n{rest}")
+    };
+    let read = |latency| parse(&with(latency)).unwrap().interface.wake_latency;
+    assert_eq!(read("0us"), Some(Duration::ZERO));
+    assert_eq!(read("20us"), Some(Duration::from_micros(20)));
+    assert_eq!(
+        errors(&with("11ms")),
+        ["4: interface.wake_latency must be 0us to 10ms; \"20us\" keeps processors from deep \
+          sleep, \"0us\" from any"]
+    );
 }
 
 /// Each is one change of the full config; the error names the line changed.

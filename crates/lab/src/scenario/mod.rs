@@ -78,6 +78,8 @@ pub struct TunnelSettings {
     pub mode: Option<TunnelMode>,
     /// MTU of the tunnel's device.
     pub mtu: Option<u16>,
+    /// The daemons' `wake_latency`.
+    pub wake_latency: Option<Duration>,
 }
 
 /// A run that would be over before anything starts.
@@ -299,8 +301,9 @@ fn read_tunnel(section: document::Section<'_>) -> Result<TunnelSettings, Scenari
         None => None,
     };
     let mtu = section.count("mtu", 576..=65_535)?.map(|mtu| mtu.value as u16);
+    let wake_latency = section.duration("wake_latency")?.map(|latency| latency.value);
     section.finish()?;
-    Ok(TunnelSettings { mode, mtu })
+    Ok(TunnelSettings { mode, mtu, wake_latency })
 }
 
 /// A path written in a scenario, relative to the scenario's folder.
