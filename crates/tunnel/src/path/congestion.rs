@@ -16,6 +16,7 @@
 //! more, and what arrives meanwhile is the estimate.
 
 use super::deliveries::{Deliveries, Delivery};
+use super::round::{Round, SHORTEST_ROUND};
 use super::rtt::{BASE_WINDOW, WindowedMin};
 use super::volatility::Volatility;
 use super::way_back::WayBack;
@@ -63,9 +64,6 @@ const FOLLOWED_MEMORY: Duration = Duration::from_millis(400);
 /// A followed link is governed by its window; pacing only spreads what
 /// acknowledgements let go over the half of a round.
 const FOLLOW_GAIN: f64 = 2.0;
-/// A round trip shorter than this is no measure: on a busy machine the delays
-/// of both ends' scheduling exceed it.
-const SHORTEST_ROUND: Duration = Duration::from_millis(10);
 /// A sender that sends less than this part of the known capacity hurries no link.
 const UNHURRIED: f64 = 0.9;
 /// On a short link without jitter, delays differ by less than this within a round,
@@ -82,10 +80,6 @@ const INITIAL_WINDOW_PACKETS: u64 = 16;
 const TRICKLE_PACKETS: u64 = 8;
 const INITIAL_RATE: Rate = Rate::from_bits_per_sec(1_500_000);
 const MIN_RATE: Rate = Rate::from_bits_per_sec(24_000);
-/// Loss above this in a round, with fewer bytes arriving than sent, means a
-/// buffer too short to show a queue (BBRv3 uses 2 %; links here lose more by
-/// themselves).
-const SHALLOW_LOSS: f64 = 0.10;
 
 /// What an acknowledgement told of a path.
 #[derive(Clone, Copy, Debug)]
@@ -150,16 +144,7 @@ pub struct Congestion {
     loop_time: Duration,
     /// One entry an acknowledgement, oldest first.
     history: Deliveries,
-    round_ends_at: u64,
-    round_started: Time,
-    rounds: u64,
-    round_min_delay: Option<i64>,
-    /// Sum and count of the round's delays, the sum above `round_reference`.
-    round_delays: (i64, u32),
-    round_reference: i64,
-    round_lost: u64,
-    round_start_delivered: u64,
-    round_app_limited: bool,
+    round: Round,
     volatility: Volatility,
     /// Mean of a round's delays above its least: jitter, since a queue of ours
     /// changes slowly.
@@ -198,15 +183,7 @@ impl Congestion {
             way_back: WayBack::new(),
             loop_time: Duration::from_millis(100),
             history: Deliveries::default(),
-            round_ends_at: 0,
-            round_started: Time::ZERO,
-            rounds: 0,
-            round_min_delay: None,
-            round_delays: (0, 0),
-            round_reference: 0,
-            round_lost: 0,
-            round_start_delivered: 0,
-            round_app_limited: false,
+            round: Round::begin(Time::ZERO, 0),
             volatility: Volatility::new(INITIAL_RATE),
             noise: Duration::ZERO,
             recent: VecDeque::new(),
@@ -324,7 +301,7 @@ impl Congestion {
         self.phase = Phase::Startup { best: Rate::ZERO, flat_rounds: 0 };
         self.history.clear();
         self.recent.clear();
-        self.start_round(now, self.round_ends_at);
+        self.start_round(self.round.begin_again(now));
         self.advise();
     }
 
@@ -357,17 +334,7 @@ impl Congestion {
             self.recent.pop_front();
         }
         self.advice.queue = self.queue_of(self.recent.iter().map(|r| r.1).min());
-        if self.round_delays.1 == 0 {
-            self.round_reference = ack.min_delay_us;
-        }
-        let samples = i64::from(ack.delay_samples);
-        let above = (ack.min_delay_us - self.round_reference) * samples + ack.delay_above_min_us;
-        self.round_delays.0 += above;
-        self.round_delays.1 += ack.delay_samples;
-        let least = self.round_min_delay.map_or(ack.min_delay_us, |d| d.min(ack.min_delay_us));
-        self.round_min_delay = Some(least);
-        self.round_lost += ack.lost;
-        self.round_app_limited |= ack.app_limited;
+        self.round.on_ack(ack);
 
         if self.in_startup() {
             let rising = self.history.rising_rate(self.base_rtt / 2).unwrap_or(Rate::ZERO);
@@ -377,8 +344,7 @@ impl Congestion {
             self.follow(ack);
         }
         self.react_to_queue(ack);
-        let long_enough = now - self.round_started >= SHORTEST_ROUND;
-        if ack.delivered_before >= self.round_ends_at && long_enough {
+        if self.round.ends_with(ack) {
             self.end_round(ack);
         }
     }
@@ -409,7 +375,7 @@ impl Congestion {
                 }
                 self.phase = Phase::Cruise { quiet_rounds: 0 };
                 self.volatility.on_sudden(queue);
-                self.start_round(ack.now, ack.delivered);
+                self.start_round(Round::begin(ack.now, ack.delivered));
             }
             Phase::Drain { .. } | Phase::Follow => {}
             Phase::Startup { .. } if self.trickles(ack) => {}
@@ -426,24 +392,18 @@ impl Congestion {
 
     fn end_round(&mut self, ack: &AckSample) {
         let now = ack.now;
-        let length = now - self.round_started;
-        let queue = self.queue_of(self.round_min_delay);
-        let (sum, samples) = self.round_delays;
-        if let (Some(least), true) = (self.round_min_delay, samples > 1) {
-            let mean = sum / i64::from(samples) + self.round_reference - least;
-            let mean = Duration::from_micros(u64::try_from(mean).unwrap_or(0)).min(GUARD_MAX);
-            self.noise = (self.noise * 7 + mean) / 8;
+        let length = self.round.length(ack);
+        let queue = self.queue_of(self.round.least_delay_us());
+        if let Some(jitter) = self.round.jitter() {
+            self.noise = (self.noise * 7 + jitter.min(GUARD_MAX)) / 8;
         }
         // The least of n samples of a jitter (uniform, of this mean) is about
         // 2 mean / (n + 1): three times that is no queue yet.
-        let chance = self.noise * 6 / (samples + 1);
+        let chance = self.noise * 6 / (self.round.delay_samples() + 1);
         self.volatility.on_round(queue, self.follows());
-        self.rounds += 1;
         let standing = queue > self.guard() + chance && now >= self.ignore_queue_until;
-        let arrived = ack.delivered - self.round_start_delivered.min(ack.delivered);
-        let shallow = self.round_lost > 4 * self.datagram
-            && self.round_lost as f64 > SHALLOW_LOSS * (arrived + self.round_lost) as f64;
-        let app_limited = self.round_app_limited;
+        let shallow = self.round.overflows(ack, self.datagram);
+        let app_limited = self.round.app_limited();
         let measured = self.history.arrival_rate(length.max(self.base_rtt));
 
         if !self.in_startup() && self.wobbles_beyond(VOLATILE) {
@@ -518,13 +478,13 @@ impl Congestion {
                 }
             }
         }
-        self.start_round(now, ack.delivered);
+        self.start_round(Round::begin(now, ack.delivered));
     }
 
     /// Too little is sent for a queue: what delays the few packets is jitter.
     fn trickles(&self, ack: &AckSample) -> bool {
-        let sent = ack.delivered - self.round_start_delivered.min(ack.delivered) + ack.in_flight;
-        self.round_app_limited && sent < TRICKLE_PACKETS * self.datagram
+        let sent = self.round.arrived(ack) + ack.in_flight;
+        self.round.app_limited() && sent < TRICKLE_PACKETS * self.datagram
     }
 
     fn wobbles_beyond(&self, limit: Duration) -> bool {
@@ -564,7 +524,7 @@ impl Congestion {
         let measured = self.busy_rate(over).or_else(|| {
             self.history
                 .arrival_rate(over)
-                .filter(|m| !self.round_app_limited || *m > self.bandwidth)
+                .filter(|m| !self.round.app_limited() || *m > self.bandwidth)
         });
         // So is what came as it was sent, and less was sent than the link is known
         // to take: the delay was jitter. Where there is none, the link takes less
@@ -583,7 +543,7 @@ impl Congestion {
         }
         self.drained_from = self.queue();
         self.phase = Phase::Drain { since: ack.now, rounds: 0 };
-        self.start_round(ack.now, ack.delivered);
+        self.start_round(Round::begin(ack.now, ack.delivered));
     }
 
     /// The rate of arrivals while there was a queue all the time, up to now and
@@ -603,15 +563,9 @@ impl Congestion {
         }
     }
 
-    fn start_round(&mut self, now: Time, delivered: u64) {
-        self.round_ends_at = delivered;
-        self.round_start_delivered = delivered;
-        self.round_started = now;
+    fn start_round(&mut self, round: Round) {
+        self.round = round;
         self.volatility.start_round(self.bandwidth);
-        self.round_min_delay = None;
-        self.round_delays = (0, 0);
-        self.round_lost = 0;
-        self.round_app_limited = false;
     }
 
     fn queue_of(&self, delay_us: Option<i64>) -> Duration {

@@ -10,6 +10,7 @@ pub mod mtu;
 pub mod pacing;
 pub mod received;
 pub mod reports;
+mod round;
 pub mod rtt;
 pub mod sent;
 mod volatility;

@@ -2,6 +2,7 @@
 //! large packets are made, and what redundancy may cost.
 
 use super::{Peer, REPAIR_REALTIME};
+use crate::path::Path;
 use crate::redundancy::budget::{ErasureConditions, erasure_rate};
 use braid_units::{Rate, Ratio, Time};
 use std::time::Duration;
@@ -33,16 +34,14 @@ impl Peer {
     pub(super) fn follow_paths(&mut self, now: Time) {
         let capacity = self.capacity();
         self.earn_redundancy(capacity, now);
-        let primary = || self.paths.iter().filter(|p| p.liveness.is_up() && !p.wish.standby);
+        let primary = || self.paths_up().filter(|p| !p.wish.standby);
         let round_trip = primary().map(|p| p.rtt.base()).max().unwrap_or_default();
         let known = primary().filter(|p| p.rtt.is_known()).map(|p| p.rtt.base()).max();
         self.acks.set_round_trip(known.unwrap_or_default());
         // While a path's capacity is still being found the queue is ours, not the
         // sender's fault: a signal would halve it long before the links are full.
-        let finding = |p: &crate::path::Path| {
-            p.liveness.is_up() && p.congestion.in_startup() && p.sent.in_flight_bytes() > 0
-        };
-        let patience = match self.paths.iter().any(finding) {
+        let finding = |p: &Path| p.congestion.in_startup() && p.sent.in_flight_bytes() > 0;
+        let patience = match self.paths_up().any(finding) {
             true => round_trip * PATIENCE_IN_STARTUP,
             false => Duration::ZERO,
         };
@@ -53,10 +52,15 @@ impl Peer {
         }
     }
 
+    /// The paths that work.
+    pub(super) fn paths_up(&self) -> impl Iterator<Item = &Path> {
+        self.paths.iter().filter(|path| path.liveness.is_up())
+    }
+
     /// Of all paths that work.
     fn capacity(&self) -> Rate {
-        let up = self.paths.iter().filter(|p| p.liveness.is_up());
-        Rate::from_bytes_per_sec(up.map(|p| p.congestion.bandwidth().bytes_per_sec()).sum())
+        let rates = self.paths_up().map(|p| p.congestion.bandwidth().bytes_per_sec());
+        Rate::from_bytes_per_sec(rates.sum())
     }
 
     fn earn_redundancy(&mut self, capacity: Rate, now: Time) {
@@ -66,9 +70,8 @@ impl Peer {
     }
 
     fn follow_slowly(&mut self, capacity: Rate) {
-        let up = || self.paths.iter().filter(|p| p.liveness.is_up());
-        let slowest = up().map(|p| p.rtt.base()).max().unwrap_or_default();
-        let loss = up().map(|p| p.loss_share()).fold(0.0, f64::max);
+        let slowest = self.paths_up().map(|p| p.rtt.base()).max().unwrap_or_default();
+        let loss = self.paths_up().map(Path::loss_share).fold(0.0, f64::max);
         // A loss-based sender needs a queue of some part of the round trip to
         // keep the paths busy while its window recovers from a signal. Where
         // paths lose, repairs hold the flow up for about a round trip at a

@@ -50,16 +50,15 @@ impl Default for Survey {
 impl Peer {
     /// Notes what the paths have in common.
     pub(super) fn look_at_paths(&mut self) {
-        let up = || self.paths.iter().filter(|p| p.liveness.is_up());
-        let least = up().filter(|p| p.rtt.is_known()).map(|p| p.rtt.base()).min();
+        let least = self.paths_up().filter(|p| p.rtt.is_known()).map(|p| p.rtt.base()).min();
         let feedback =
             (least.unwrap_or(*FEEDBACK.end()) / 2).clamp(*FEEDBACK.start(), *FEEDBACK.end());
-        let least_room = up().map(|p| p.room()).min();
+        let least_room = self.paths_up().map(|p| p.room()).min();
         if feedback < self.survey.feedback {
             // What was noted of the paths' timers may be too late now.
             self.losses_at = Time::ZERO;
         }
-        let several = up().nth(1).is_some();
+        let several = self.paths_up().nth(1).is_some();
         let candidates = self.find_candidates(None, u8::MAX);
         let bulk = self.quick_enough(candidates);
         let pause = pause_for(feedback);
