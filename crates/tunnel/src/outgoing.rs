@@ -24,7 +24,10 @@ pub struct Outgoing {
     pub class: Class,
     /// Bytes handed out for the first time so far.
     pub cut: u32,
-    /// Bytes that the peer has: disjoint, ascending.
+    /// The peer has all bytes before this one.
+    acked_to: u32,
+    /// Others that it has: disjoint, ascending. Mostly there are none: then no
+    /// memory but the packet's own is looked at.
     acked: Vec<(u32, u32)>,
 }
 
@@ -34,6 +37,7 @@ pub struct Outgoing {
 pub struct OutgoingPackets {
     slots: Vec<Slot>,
     free: Vec<u32>,
+    spare_ranges: Vec<Vec<(u32, u32)>>,
     bytes: u64,
 }
 
@@ -41,7 +45,6 @@ pub struct OutgoingPackets {
 struct Slot {
     generation: u32,
     packet: Option<Outgoing>,
-    spare_ranges: Vec<(u32, u32)>,
 }
 
 impl OutgoingPackets {
@@ -55,12 +58,12 @@ impl OutgoingPackets {
     ) -> PacketKey {
         self.bytes += packet.bytes.len() as u64;
         let slot = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot { generation: 0, packet: None, spare_ranges: Vec::new() });
+            self.slots.push(Slot { generation: 0, packet: None });
             self.slots.len() as u32 - 1
         });
         let entry = &mut self.slots[slot as usize];
-        let acked = std::mem::take(&mut entry.spare_ranges);
-        entry.packet = Some(Outgoing { packet, flow, sequence, class, cut: 0, acked });
+        let acked = self.spare_ranges.pop().unwrap_or_default();
+        entry.packet = Some(Outgoing { packet, flow, sequence, class, cut: 0, acked_to: 0, acked });
         PacketKey { slot, generation: entry.generation }
     }
 
@@ -84,8 +87,10 @@ impl OutgoingPackets {
         }
         let mut outgoing = slot.packet.take()?;
         slot.generation = slot.generation.wrapping_add(1);
-        outgoing.acked.clear();
-        slot.spare_ranges = std::mem::take(&mut outgoing.acked);
+        if outgoing.acked.capacity() > 0 {
+            outgoing.acked.clear();
+            self.spare_ranges.push(outgoing.acked);
+        }
         self.free.push(key.slot);
         self.bytes -= outgoing.packet.bytes.len() as u64;
         Some(outgoing.packet)
@@ -119,15 +124,26 @@ impl Outgoing {
 
     /// The peer has these bytes. True when it has the whole packet now.
     pub fn on_acked(&mut self, offset: u32, len: u32) -> bool {
-        ranges::insert(&mut self.acked, offset, offset + len);
-        self.acked.first() == Some(&(0, self.len()))
+        let end = offset + len;
+        if offset > self.acked_to {
+            ranges::insert(&mut self.acked, offset, end);
+            return false;
+        }
+        self.acked_to = self.acked_to.max(end);
+        while let Some(&(low, high)) = self.acked.first()
+            && low <= self.acked_to
+        {
+            self.acked_to = self.acked_to.max(high);
+            self.acked.remove(0);
+        }
+        self.acked_to == self.len()
     }
 
     /// The first part of `offset..offset + len` that the peer isn't known to
     /// have, as `(offset, len)`.
     pub fn first_missing(&self, offset: u32, len: u32) -> Option<(u32, u32)> {
         let end = (offset + len).min(self.len());
-        let mut start = offset;
+        let mut start = offset.max(self.acked_to);
         for &(low, high) in &self.acked {
             if high <= start {
                 continue;

@@ -170,8 +170,6 @@ pub struct Deadlines {
 /// What an acknowledgement or a timer settled.
 #[derive(Debug, Default)]
 pub struct Settled {
-    /// Frames that have arrived.
-    pub acked: Vec<SentFrame>,
     /// Frames to be sent again.
     pub lost: Vec<SentFrame>,
     /// Datagrams among the lost ones that have arrived after all.
@@ -183,7 +181,6 @@ pub struct Settled {
 impl Settled {
     /// Empties it for reuse.
     pub fn clear(&mut self) {
-        self.acked.clear();
         self.lost.clear();
         self.spurious = 0;
         self.returned = false;
@@ -333,13 +330,14 @@ impl Path {
     }
 
     /// Takes an acknowledgement in. `unwrap` turns the peer's clock into a
-    /// continuous one.
+    /// continuous one; `arrived` is told of each frame that the peer has.
     pub fn on_ack(
         &mut self,
         ack: &Ack<'_>,
         now: Time,
         feedback: Duration,
         mut unwrap: impl FnMut(u32) -> i64,
+        mut arrived: impl FnMut(SentFrame),
         settled: &mut Settled,
     ) {
         let largest = expand32(ack.largest, self.sent.next_number());
@@ -369,7 +367,7 @@ impl Path {
                     }
                     Fate::InFlight | Fate::Unwatched => {}
                 }
-                settled.acked.extend(self.sent.frames(&packet));
+                self.sent.frames(&packet).for_each(&mut arrived);
                 if packet.mtu_probe {
                     self.mtu.on_probe_acked(packet.size, now);
                 } else {

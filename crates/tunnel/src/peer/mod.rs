@@ -524,16 +524,8 @@ impl Peer {
         self.settled = settled;
     }
 
-    /// Applies what paths report: frames that arrived, frames to send again.
+    /// Applies what paths report: frames to send again.
     fn take_settled(&mut self, settled: &mut Settled) {
-        for frame in settled.acked.drain(..) {
-            if let SentFrame::Chunk { key, offset, len } = frame
-                && self.outgoing.get_mut(key).is_some_and(|p| p.on_acked(offset, len))
-                && let Some(packet) = self.outgoing.remove(key)
-            {
-                self.recycle(packet.bytes);
-            }
-        }
         for frame in settled.lost.drain(..) {
             match frame {
                 SentFrame::Chunk { key, .. } if self.outgoing.get(key).is_none() => {}

@@ -3,7 +3,7 @@
 use super::Peer;
 use crate::buffers::Buffers;
 use crate::config::{LinkId, Mode};
-use crate::path::{Settled, Wish};
+use crate::path::{Settled, Wish, sent::SentFrame};
 use crate::redundancy::erasure::{Member, Parity, Recovered, SourceId};
 use braid_units::Time;
 use braid_wire::{Chunk, DataHeader, ErasureFrame, Frame, Frames, HEADER_LEN, PathStatus, expand};
@@ -138,7 +138,7 @@ impl Peer {
                         self.settled.clear();
                         std::mem::take(&mut self.settled)
                     });
-                    self.on_ack(&ack, now, settled);
+                    self.on_ack(&ack, buffers, now, settled);
                 }
                 Frame::Chunk(chunk) => self.on_chunk(&chunk, buffers, now),
                 Frame::GaveUp(gave_up) => {
@@ -166,7 +166,13 @@ impl Peer {
         eliciting
     }
 
-    fn on_ack(&mut self, ack: &braid_wire::Ack<'_>, now: Time, settled: &mut Settled) {
+    fn on_ack(
+        &mut self,
+        ack: &braid_wire::Ack<'_>,
+        buffers: &mut Buffers,
+        now: Time,
+        settled: &mut Settled,
+    ) {
         let feedback = self.feedback_interval();
         let Some(index) = self.path_of(ack.path) else { return };
         // Paths that work again and sizes that pass are followed by probes.
@@ -174,7 +180,16 @@ impl Peer {
         let clock = &mut self.peer_clock;
         let written_us = clock.unwrap(ack.largest_received_us) + i64::from(ack.delay_us);
         let path = &mut self.paths[index];
-        path.on_ack(ack, now, feedback, |us| clock.unwrap(us), settled);
+        let outgoing = &mut self.outgoing;
+        let arrived = |frame| {
+            if let SentFrame::Chunk { key, offset, len } = frame
+                && outgoing.get_mut(key).is_some_and(|p| p.on_acked(offset, len))
+                && let Some(packet) = outgoing.remove(key)
+            {
+                buffers.give(packet.bytes);
+            }
+        };
+        path.on_ack(ack, now, feedback, |us| clock.unwrap(us), arrived, settled);
         self.note_losses_of(index);
         self.note_report(written_us, now);
         self.note_spare();
