@@ -169,7 +169,7 @@ pub struct Peer {
     last_admitted: Time,
     /// No report and no probe is due before.
     chores_at: Time,
-    /// Nothing else is due before.
+    /// Nothing else is due before, but to send what waits.
     others_at: Time,
     /// What follows the paths is worked out anew then, with the timers.
     upkeep_at: Time,
@@ -469,10 +469,10 @@ impl Peer {
 
     /// Handles what is due at `now`, apart from sending.
     pub(crate) fn on_timeout(&mut self, now: Time) {
-        self.chores_at = Time::ZERO;
-        if self.only_chores_are_due(now) {
+        if self.only_sending_is_due(now) {
             return;
         }
+        self.chores_at = Time::ZERO;
         self.upkeep_at = now + UPKEEP;
         self.look_at_paths();
         let feedback = self.feedback_interval();

@@ -94,10 +94,10 @@ impl Peer {
         note(self.exit.expires_at(self.patience()).and_then(|at| self.hearing.when(at)));
         note(self.encoder.next_deadline());
         note(self.acks.release_at());
-        note(self.next_departure(now));
         note(self.next_rest(now));
         note(self.next_closing);
         self.others_at = soonest;
+        soonest = self.next_departure(now).map_or(soonest, |at| at.min(soonest));
         // Without keys nothing can be sent.
         if self.sessions.can_send(now) {
             soonest = soonest.min(self.chores_at);
@@ -105,8 +105,8 @@ impl Peer {
         (soonest < Time::FAR_FUTURE).then_some(soonest)
     }
 
-    /// A report or a probe is due, and nothing else.
-    pub(super) fn only_chores_are_due(&self, now: Time) -> bool {
+    /// A report, a probe or data is to be sent, and nothing else is due.
+    pub(super) fn only_sending_is_due(&self, now: Time) -> bool {
         now < self.others_at.min(self.losses_at).min(self.upkeep_at)
     }
 
