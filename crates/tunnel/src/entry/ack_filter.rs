@@ -68,6 +68,9 @@ pub struct Offered {
     pub before: Option<Queued>,
     /// Goes now.
     pub now: Option<Queued>,
+    /// It says all that the one before says, and more: which need not go if it
+    /// still waits in the queue.
+    pub supersedes_last: bool,
     /// Has been replaced.
     pub replaced: Option<Queued>,
 }
@@ -114,6 +117,8 @@ impl AckFilter {
             flow.acked += u64::from(ack.number.wrapping_sub(flow.newest.number));
             flow.newest = ack;
         }
+        // Where acknowledgements are held back there's nothing left to be gained.
+        offered.supersedes_last = self.hold.is_zero() && ack.supersedes(&flow.passed);
         let until = flow.passed_at + self.hold;
         let new = u64::from(ack.number.wrapping_sub(flow.passed.number));
         let passes = !ack.supersedes(&flow.passed)
@@ -290,14 +295,22 @@ mod tests {
     }
 
     #[test]
-    fn quick_paths_and_paused_senders_are_left_alone() {
+    fn on_quick_paths_nothing_is_held_but_what_waits_may_give_way() {
         let mut filter = filter();
         filter.set_round_trip(Duration::from_millis(3));
         for step in 0..1000 {
-            assert!(
-                offer(&mut filter, 1, step * 1000, Time::from_micros(step.into())).now.is_some()
-            );
+            let offered = offer(&mut filter, 1, step * 1000, Time::from_micros(step.into()));
+            assert!(offered.now.is_some() && offered.supersedes_last == (step > 0));
         }
+        // The same again asks for a retransmission.
+        let again = offer(&mut filter, 1, 999_000, Time::from_micros(1000));
+        assert!(again.now.is_some() && !again.supersedes_last);
+        let other = offer(&mut filter, 2, 1_000_000, Time::from_micros(1001));
+        assert!(other.now.is_some() && !other.supersedes_last);
+    }
+
+    #[test]
+    fn paused_senders_are_left_alone() {
         let mut filter = self::filter();
         offer(&mut filter, 1, 0, Time::from_millis(0));
         offer(&mut filter, 1, 600_000, Time::from_millis(1));

@@ -228,6 +228,29 @@ impl EntryQueue {
         }
     }
 
+    /// As [`Self::push`], but an acknowledgement that waits last in the flow's queue
+    /// gives its place to this one and is returned.
+    pub fn push_superseding(
+        &mut self,
+        flow: u16,
+        queued: Queued,
+        parameters: &Parameters,
+    ) -> Option<Queued> {
+        let place = self.flows.get_mut(usize::from(flow)).and_then(Option::as_mut);
+        let last = place.and_then(|entry| {
+            let last = entry.packets.back_mut().filter(|last| last.class == Class::PureAck)?;
+            Some((last, &mut entry.bytes))
+        });
+        let Some((last, bytes)) = last else {
+            self.push(flow, queued, parameters);
+            return None;
+        };
+        let (old, new) = (last.cost(), queued.cost());
+        *bytes = *bytes - old + new;
+        self.status.bytes = self.status.bytes - old + new;
+        Some(std::mem::replace(last, queued))
+    }
+
     /// Whose turn it is. `None` when nothing waits.
     pub fn head(&mut self) -> Option<Head> {
         loop {
@@ -491,6 +514,23 @@ mod tests {
         }
         assert!(q.status().bytes <= p.limit && q.status().overflowed > 0);
         assert!(q.take(2, Time::ZERO, &p).is_some());
+    }
+
+    #[test]
+    fn only_an_acknowledgement_that_waits_last_gives_way() {
+        let (mut q, p) = queue();
+        let at = Time::from_millis;
+        let ack = |len, ms| Queued { class: Class::PureAck, ..packet(len, at(ms)) };
+        assert!(q.push_superseding(1, ack(52, 1), &p).is_none());
+        assert_eq!(q.push_superseding(1, ack(40, 2), &p).map(|old| old.at), Some(at(1)));
+        assert!(q.push_superseding(2, ack(40, 3), &p).is_none(), "another flow's stays");
+        q.push(1, packet(1400, at(4)), &p);
+        assert!(q.push_superseding(1, ack(40, 5), &p).is_none(), "data stays, and what's before");
+        assert_eq!(q.status().packets, 4);
+        let taken = std::iter::from_fn(|| q.take(1, at(6), &p)).map(|queued| queued.at);
+        assert_eq!(taken.collect::<Vec<_>>(), [at(2), at(4), at(5)]);
+        q.take(2, at(6), &p).unwrap();
+        assert_eq!((q.status().packets, q.status().bytes), (0, 0));
     }
 
     /// Packets of flow 2, a stream's or not, that came one a millisecond from 0 on

@@ -42,11 +42,18 @@ impl Peer {
             return;
         };
         let offered = self.acks.offer(flow, key, ack, queued, now);
-        if let Some(replaced) = offered.replaced {
+        let (next, last) = match offered.supersedes_last {
+            true => (None, offered.now),
+            false => (offered.now, None),
+        };
+        self.queue(flow, offered.before.into_iter().chain(next));
+        let parameters = &self.entry_parameters;
+        let gave_way = last.and_then(|last| self.entry.push_superseding(flow, last, parameters));
+        for gone in offered.replaced.into_iter().chain(gave_way) {
             self.counters.thinned += 1;
-            self.recycle(replaced.packet.bytes);
+            self.recycle(gone.packet.bytes);
         }
-        self.queue(flow, offered.before.into_iter().chain(offered.now));
+        self.freed.extend(self.entry.drain_dropped());
     }
 
     /// Acknowledgements that were held back long enough go on.
