@@ -18,7 +18,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroU16;
 use std::time::{Duration, Instant};
 
-/// One way, by any link.
+/// One way, by any link, unless another is asked for.
 const DELAY: Duration = Duration::from_micros(100);
 /// Between two turns.
 pub const TURN: Duration = Duration::from_micros(50);
@@ -69,6 +69,7 @@ pub struct Streamed {
 /// A concentrator and homes.
 pub struct Star {
     now: Time,
+    delay: Duration,
     concentrator: Tunnel,
     homes: Vec<Tunnel>,
     wire: VecDeque<Batch>,
@@ -104,6 +105,11 @@ struct Batch {
 impl Star {
     /// All connected: `links` a home.
     pub fn new(homes: usize, links: u16) -> Self {
+        Self::with_delay(homes, links, DELAY)
+    }
+
+    /// All connected, by links that take so long one way.
+    pub fn with_delay(homes: usize, links: u16, delay: Duration) -> Self {
         let key = |number: usize| {
             let mut seed = [7; 32];
             // Not the first byte, of which X25519 ignores bits.
@@ -147,6 +153,7 @@ impl Star {
             .collect();
         let mut star = Self {
             now: Time::ZERO,
+            delay,
             concentrator,
             timers: (0..homes.len()).map(|home| (Time::ZERO, home)).collect(),
             timer_of: vec![Some(Time::ZERO); homes.len()],
@@ -284,8 +291,8 @@ impl Star {
                     Ipv4Addr::new(198, 18, (home >> 8) as u8, home as u8),
                     1000 + transmit.link.0,
                 );
-                let batch =
-                    batch(self.now, None, LinkId(0), from, transmit, &self.out, &mut self.spare);
+                let at = self.now + self.delay;
+                let batch = batch(at, None, LinkId(0), from, transmit, &self.out, &mut self.spare);
                 self.wire.push_back(batch);
             }
             while let Some(packet) = tunnel.poll_inner() {
@@ -323,7 +330,7 @@ impl Star {
                 self.last_stream = by;
             }
             let batch = batch(
-                self.now,
+                self.now + self.delay,
                 Some(home),
                 link,
                 CONCENTRATOR,
@@ -391,7 +398,7 @@ thread_local! {
 }
 
 fn batch(
-    now: Time,
+    at: Time,
     to: Option<usize>,
     link: LinkId,
     from: SocketAddr,
@@ -402,7 +409,7 @@ fn batch(
     let mut copy = spare.pop().unwrap_or_default();
     copy.clear();
     copy.extend_from_slice(bytes);
-    Batch { at: now + DELAY, to, link, from, segment: transmit.segment, bytes: copy }
+    Batch { at, to, link, from, segment: transmit.segment, bytes: copy }
 }
 
 const fn address(ip: Ipv4Addr, port: u16) -> SocketAddr {
