@@ -1,6 +1,7 @@
 //! The data plane: one thread that joins the tunnel core with its TUN/TAP
 //! device and the links' sockets. Thin: it moves batches between descriptors
-//! and the core, keeps the clock, and decides nothing.
+//! and the core and keeps the clock; all it decides is whether packets come so often
+//! that processors should stay awake.
 
 mod clock;
 mod device;
