@@ -20,6 +20,9 @@ const STARTED_AGAIN: &str = "trap 'kill $pid; wait $pid; exit' TERM; \
      while :; do \"$@\" & pid=$!; wait $pid; sleep 1; done";
 /// A program has made its device by then.
 const DEVICE_WITHIN: Duration = Duration::from_secs(10);
+/// A device that a namespace had is back by then: connections that nobody closed
+/// at the other end keep the namespace for a while after its last process.
+const DEVICE_BACK_WITHIN: Duration = Duration::from_secs(60);
 
 /// Sets `group` up at one end; programs that stay go to `running`.
 pub(super) fn apply(
@@ -153,15 +156,17 @@ impl End<'_> {
     }
 
     fn wait_for(&self, device: &Device) -> Result<(), EngineError> {
-        self.run_until_it_works(&format!("ip link show dev {device}"))
+        self.run_until_it_works(&format!("ip link show dev {device}"), DEVICE_WITHIN)
     }
 
-    fn run_until_it_works(&self, text: &str) -> Result<(), EngineError> {
-        let deadline = Instant::now() + DEVICE_WITHIN;
+    fn run_until_it_works(&self, text: &str, within: Duration) -> Result<(), EngineError> {
+        let deadline = Instant::now() + within;
         loop {
             match self.run(text) {
                 Ok(()) => return Ok(()),
-                Err(error) if Instant::now() >= deadline => return Err(error),
+                Err(error) if Instant::now() >= deadline || self.bench.cancel.is_cancelled() => {
+                    return Err(error);
+                }
                 Err(_) => thread::sleep(Duration::from_millis(50)),
             }
         }
@@ -171,9 +176,10 @@ impl End<'_> {
     fn fetch(&self, module: &str, device: &Device) -> Result<(), EngineError> {
         // The shell stays where it is; `$$` names its namespace. A device that a
         // namespace had which has just gone comes back a while later.
-        self.run_until_it_works(&format!(
+        let fetch = format!(
             "nsenter -t 1 -n sh -c 'ip link show dev {device} || modprobe {module} \
              max_equalizers=8' && nsenter -t 1 -n ip link set dev {device} netns $$ && true"
-        ))
+        );
+        self.run_until_it_works(&fetch, DEVICE_BACK_WITHIN)
     }
 }
