@@ -11,7 +11,7 @@ use braid_linux::netns::NetNs;
 use braid_linux::routing::Journal;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -252,6 +252,10 @@ impl Up<'_> {
                         connection.set_write_timeout(Some(Duration::from_secs(5))).unwrap();
                         let data: Vec<u8> = (0..each).map(|n| (n / 251) as u8).collect();
                         let _ = connection.write_all(&data);
+                        let _ = connection.shutdown(Shutdown::Write);
+                        // The client ends it.
+                        connection.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+                        let _ = connection.read(&mut [0]);
                     });
                 }
             });
@@ -292,7 +296,11 @@ impl Up<'_> {
             Streams::Tcp => libc::IPPROTO_TCP,
             Streams::Mptcp => libc::IPPROTO_MPTCP,
         };
-        Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::from(protocol)))
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::from(protocol)))?;
+        // Closed, nothing of it stays: what a connection still has to send when its
+        // link is gone keeps its namespace for minutes, and TEQL's devices in it.
+        socket.set_linger(Some(Duration::ZERO))?;
+        Ok(socket)
     }
 
     /// The links carry a transfer as `spread` says.
