@@ -13,8 +13,8 @@ use std::time::Duration;
 const OWN_DISK_MIB: u64 = 24;
 /// Where a btrfs has its first superblock; what was written before is found by it only.
 const SUPERBLOCK: u64 = 64 << 10;
-/// A machine on a busy host is slow; one that stands still (the second kernel may lose its timer, and waits for ever then)
-/// is to fail while there is time to run the test again.
+/// A machine on a busy host is slow; one that stands still (seen once, the second kernel waited in its idle loop) is to
+/// fail while there is time to run the test again.
 const TIME_LIMIT: Duration = Duration::from_secs(600);
 
 pub struct Recorded {

@@ -6,7 +6,6 @@ use braid_engines::{
     Bonding, Ecmp, End, Engine, EngineKind, LinkWatch, Monitor, Mptcp, MptcpRole, Over, Pcc, Pppoe,
     Resilient, Team, WireGuard,
 };
-use braid_units::parse_duration;
 use ipnet::IpNet;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
@@ -179,8 +178,8 @@ fn read_ecmp(section: &mut Section<'_, '_>) -> Ecmp {
     let seconds = |duration: Duration| u32::try_from(duration.as_secs()).unwrap_or(u32::MAX);
     let resilient = section.boolean("resilient").unwrap_or(false).then(|| Resilient {
         buckets: section.integer("buckets", 1..=16384).unwrap_or(BUCKETS),
-        idle_timer_s: seconds(duration(section, "idle_timer").unwrap_or(IDLE_TIMER)),
-        unbalanced_timer_s: duration(section, "unbalanced_timer").map_or(0, seconds),
+        idle_timer_s: seconds(section.duration("idle_timer").unwrap_or(IDLE_TIMER)),
+        unbalanced_timer_s: section.duration("unbalanced_timer").map_or(0, seconds),
     });
     Ecmp {
         hash: section.parsed("hash").unwrap_or(default.hash),
@@ -245,10 +244,6 @@ fn read_pppoe(section: &mut Section<'_, '_>) -> Pppoe {
     }
 }
 
-fn duration(section: &mut Section<'_, '_>, key: &'static str) -> Option<Duration> {
-    section.parsed_by(key, |text| parse_duration(text).map_err(|error| error.to_string()))
-}
-
 fn milliseconds(section: &mut Section<'_, '_>, key: &'static str) -> Option<u32> {
-    duration(section, key).map(|time| u32::try_from(time.as_millis()).unwrap_or(u32::MAX).max(1))
+    section.duration(key).map(|time| u32::try_from(time.as_millis()).unwrap_or(u32::MAX).max(1))
 }

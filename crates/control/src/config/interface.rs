@@ -129,9 +129,7 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<I
             "write at least \"1MiB\"",
         );
     }
-    let wake_latency = section.parsed_by("wake_latency", |text| {
-        braid_units::parse_duration(text).map_err(|error| error.to_string())
-    });
+    let wake_latency = section.duration("wake_latency");
     if wake_latency.is_some_and(|time| time > MAX_WAKE_LATENCY) {
         section.wrong(
             "wake_latency",

@@ -44,9 +44,7 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<P
     let preshared_key_file = section.parsed::<PathBuf>("preshared_key_file");
     let endpoints = section.list::<Endpoint>("endpoints").unwrap_or_default();
     let allowed_ips = section.list::<Prefix>("allowed_ips").unwrap_or_default();
-    let keepalive = section.parsed_by("keepalive", |text| {
-        braid_units::parse_duration(text).map_err(|error| error.to_string())
-    });
+    let keepalive = section.duration("keepalive");
     if keepalive.is_some_and(|time| !(MIN_KEEPALIVE..=MAX_KEEPALIVE).contains(&time)) {
         section.wrong(
             "keepalive",

@@ -1,9 +1,11 @@
 use super::diagnostic::Diagnostics;
 use super::suggest::closest;
+use braid_units::parse_duration;
 use std::cell::RefCell;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
+use std::time::Duration;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -85,6 +87,11 @@ impl<'t, 'd> Section<'t, 'd> {
     ) -> Option<T> {
         let (offset, value) = self.take(key)?;
         self.parse_value(key, offset, value, &parse).map(|at| at.value)
+    }
+
+    /// A length of time with its unit (`"15s"`).
+    pub(super) fn duration(&mut self, key: &'static str) -> Option<Duration> {
+        self.parsed_by(key, |text| parse_duration(text).map_err(|error| error.to_string()))
     }
 
     /// A list of strings that `T` can be parsed from. A single string is a list

@@ -95,8 +95,7 @@ fn when(section: &mut Section<'_, '_>, on: &str, jitter: Duration) -> Option<Whe
         true => given,
         false => on.parse().ok(),
     };
-    let given = section
-        .parsed_by("jitter", |text| braid_units::parse_duration(text).map_err(|e| e.to_string()));
+    let given = section.duration("jitter");
     let jitter = match section.has("jitter") {
         true => given,
         false => Some(jitter),
