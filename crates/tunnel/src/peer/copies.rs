@@ -22,7 +22,7 @@ impl Peer {
     pub(super) fn copy_or_code(&mut self, frame: SentFrame, index: usize, now: Time) {
         let SentFrame::Chunk { key, offset, len } = frame else { return };
         let id = self.paths[index].id;
-        if self.paths.iter().filter(|p| p.liveness.is_up()).nth(1).is_none() {
+        if self.paths_up().nth(1).is_none() {
             return;
         }
         let Some(outgoing) = self.outgoing.get(key) else { return };

@@ -431,13 +431,12 @@ impl Peer {
 
     /// Keys and at least one path that works.
     pub(crate) fn is_connected(&self) -> bool {
-        self.sessions.current.is_some() && self.paths.iter().any(|p| p.liveness.is_up())
+        self.sessions.current.is_some() && self.paths_up().next().is_some()
     }
 
     /// Nothing works, and nothing has been heard for a while.
     pub(crate) fn is_silent(&self, now: Time) -> bool {
-        !self.paths.iter().any(|p| p.liveness.is_up())
-            && self.last_heard.is_none_or(|at| now - at > SILENT)
+        self.paths_up().next().is_none() && self.last_heard.is_none_or(|at| now - at > SILENT)
     }
 
     /// The next inner packet from the peer.
@@ -544,7 +543,7 @@ impl Peer {
     /// The repair clock runs while some path works, the hole clock while
     /// something is heard.
     fn update_clocks(&mut self, now: Time) {
-        if self.paths.iter().any(|p| p.liveness.is_up()) {
+        if self.paths_up().next().is_some() {
             self.working.run(now);
         } else {
             self.working.stop(now);
