@@ -129,7 +129,7 @@ pub struct Peer {
     bonding: BondingQueue,
     /// A packet of which copies for further paths are still to be sent.
     bonded: Option<Bonded>,
-    /// The swift path that bulk data keeps to for now.
+    /// The path that bulk data keeps to for now.
     turn: Option<Turn>,
     /// The path by which the last report goes a second time.
     feedback_copy: Option<usize>,

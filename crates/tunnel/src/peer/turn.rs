@@ -1,14 +1,18 @@
-//! Bulk data keeps to one path for a while where the processor is the limit, and
-//! not the links: which of them takes the next bytes makes no difference then,
-//! but each change costs a batch cut short, a call to send and one to receive,
-//! and a report of its own.
+//! Bulk data keeps to one path for a while where the processor may be the limit,
+//! and not the links: which of them takes the next bytes makes no difference
+//! then, but each change costs a batch cut short, a call to send and one to
+//! receive, and a report of its own. Where the links are the limit the pacer ends
+//! a turn.
 
 use super::Peer;
 use super::schedule::{Arrival, Choice, Item};
 use crate::config::Mode;
-use braid_units::Time;
+use braid_units::{Rate, Time};
 use std::time::Duration;
 
+/// From this on a path keeps its turn: so much is more than a home's links bring
+/// as a rule, and less than a small router's processor can take.
+const KEPT_FROM: Rate = Rate::from_mbit(500);
 /// After this the paths are compared again.
 const LENGTH: Duration = Duration::from_millis(200);
 /// By so much another path may be better meanwhile: more than batches and
@@ -40,7 +44,7 @@ impl Peer {
         let holder = self.turn.filter(|turn| turn.path != best.path);
         let kept = holder.and_then(|turn| self.prefer(turn.path, best.path, item, bytes, now));
         let begun = || Choice { rival: best.rival.handicapped(WORTH_A_CHANGE), ..best };
-        let held = kept.or_else(|| self.is_swift(best.path).then(begun));
+        let held = kept.or_else(|| self.keeps_turns(best.path).then(begun));
         self.turn = held.map(|Choice { path, rival }| Turn {
             path,
             rival: rival.place,
@@ -63,10 +67,10 @@ impl Peer {
             None => Arrival::NEVER,
         };
         let choice = Choice { path, rival: rival.handicapped(WORTH_A_CHANGE) };
-        (self.is_swift(path) && self.remains(choice, item, bytes, now)).then_some(choice)
+        (self.keeps_turns(path) && self.remains(choice, item, bytes, now)).then_some(choice)
     }
 
-    fn is_swift(&self, path: usize) -> bool {
-        self.paths.get(path).is_some_and(|path| path.is_swift())
+    fn keeps_turns(&self, path: usize) -> bool {
+        self.paths.get(path).is_some_and(|path| path.congestion.pacing_rate() > KEPT_FROM)
     }
 }
