@@ -213,7 +213,7 @@ fn a_system_on_another_disk_boots_there() {
             system.name, system.fstab, system.subvolumes
         ));
     }
-    let vm = vm.time_limit(Duration::from_secs(300)).writable(programs);
+    let vm = vm.time_limit(Duration::from_secs(600)).writable(programs);
     let vm = disks.iter().fold(vm, |vm, disk| vm.disk(disk));
     let output = vm.run(["bash", "-c", &script]).unwrap();
     assert!(output.success(), "{}", output.console);
