@@ -17,6 +17,7 @@ use namespaces::namespace;
 use std::fs;
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -230,6 +231,49 @@ fn a_failing_step_is_told_and_the_rest_is_done() {
         fs::remove_file(host.journal_path()).unwrap();
     });
 }
+
+/// As when a service is stopped while it starts: systemd's signal reaches nft, too.
+#[test]
+fn what_a_stopped_program_has_set_is_undone() {
+    const SCRIPTS: &str = "BRAID_TEST_STOPPED_NFT";
+    let Some(scripts) = std::env::var_os(SCRIPTS).map(PathBuf::from) else {
+        let scripts = std::env::temp_dir().join(format!("braid-stopped-{}", std::process::id()));
+        fs::create_dir_all(&scripts).unwrap();
+        fs::write(scripts.join("nft"), STOPPED_NFT).unwrap();
+        fs::set_permissions(scripts.join("nft"), fs::Permissions::from_mode(0o755)).unwrap();
+        let path = std::env::var("PATH").unwrap();
+        let again = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "what_a_stopped_program_has_set_is_undone", "--nocapture"])
+            .env("PATH", format!("{}:{path}", scripts.display()))
+            .env(SCRIPTS, &scripts)
+            .status();
+        fs::remove_dir_all(&scripts).unwrap();
+        return assert!(again.unwrap().success());
+    };
+    in_two_link_host(|host| {
+        let _tun = host.tunnel();
+        let before = settled_state();
+        fs::write(scripts.join("stop"), "").unwrap();
+        let mut journal = host.journal();
+        let failures = journal.reconcile(&host.full_routing().desired()).unwrap();
+        assert_eq!(failures.len(), 1, "{failures:?}");
+        assert!(failures[0].to_string().contains("nft"), "{failures:?}");
+        assert!(state().contains("table inet braid_"));
+        assert_clean(&journal.undo().unwrap());
+        assert_eq!(state(), before);
+    });
+}
+
+/// Once it's told to, it dies of a signal when it has set what it should.
+const STOPPED_NFT: &str = r#"#!/bin/sh
+PATH=${PATH#*:}
+nft "$@"
+status=$?
+if [ "$1" = -f ] && rm "$BRAID_TEST_STOPPED_NFT/stop" 2>/dev/null; then
+    kill $$
+fi
+exit $status
+"#;
 
 /// A host with two links to a server, and what the server hears.
 struct Host {

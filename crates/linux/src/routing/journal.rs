@@ -115,11 +115,11 @@ impl Journal {
     /// Outer error: the journal can't be written. Inner: the item can't be set.
     fn ensure(&mut self, item: &Item) -> io::Result<io::Result<()>> {
         let ours = self.entries.iter().any(|entry| entry.item == *item);
-        match item.is_set(&mut self.netlink) {
+        let of_others = match item.is_set(&mut self.netlink) {
             Ok(true) if ours || !item.is_exclusive() => return Ok(Ok(())),
-            Ok(_) => {}
+            Ok(is_set) => is_set,
             Err(error) => return Ok(Err(error)),
-        }
+        };
         if ours {
             return Ok(item.set(&mut self.netlink));
         }
@@ -132,7 +132,9 @@ impl Journal {
         self.entries.push(Entry { item: item.clone(), prior });
         self.store()?;
         let set = item.set(&mut self.netlink);
-        if set.is_err() {
+        // A program that sets it may have been stopped with us when it was done.
+        let mut took_effect = || item.is_set(&mut self.netlink).unwrap_or(false);
+        if set.is_err() && (of_others || !took_effect()) {
             // Nothing happened, so nothing is to be undone; what may exist in
             // its place belongs to others.
             self.entries = before;
