@@ -7,9 +7,9 @@ use braid_units::Time;
 use std::time::Duration;
 
 /// Quick paths are reported on each millisecond or more often: when a report is
-/// lost others follow, and copies of all would be half of what is sent back. By
-/// eight links without a limit both ends made 4 % more calls to send with one
-/// each millisecond.
+/// lost others follow, and copies of all would be half of what is sent back. With
+/// one each millisecond a sender by eight links without a limit made 4 % more
+/// calls to send.
 const COPIES_APART: Duration = Duration::from_millis(4);
 
 impl Peer {
