@@ -1,7 +1,7 @@
 //! How deep idle processors may sleep: the whole machine's
 //! (Documentation/power/pm_qos_interface.rst, "CPU latency QoS").
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
 use std::time::Duration;
@@ -51,6 +51,19 @@ impl WakeLatency {
         }
         Ok(())
     }
+}
+
+/// Where the kernel says what puts its idle processors to sleep
+/// (Documentation/admin-guide/pm/cpuidle.rst).
+const IDLE_DRIVER: &str = "/sys/devices/system/cpu/cpuidle/current_driver";
+
+/// Whether this is a virtual machine whose host says that the processors are its
+/// own: keeping them from sleep takes nothing from others, and spares each
+/// wake-up the way through the hypervisor. Linux tells by using `haltpoll`, which
+/// it does on that hint alone (`KVM_HINTS_REALTIME`,
+/// Documentation/virt/kvm/x86/cpuid.rst) or when it was told to.
+pub fn processors_are_dedicated() -> bool {
+    fs::read_to_string(IDLE_DRIVER).is_ok_and(|driver| driver.trim_end() == "haltpoll")
 }
 
 #[cfg(test)]

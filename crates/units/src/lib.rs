@@ -7,6 +7,7 @@ mod rate;
 mod ratio;
 mod size;
 mod time;
+mod wake_latency;
 
 pub use duration::{format_duration, parse_duration};
 pub use quantity::QuantityError;
@@ -14,6 +15,7 @@ pub use rate::Rate;
 pub use ratio::Ratio;
 pub use size::ByteSize;
 pub use time::Time;
+pub use wake_latency::{WakeLatency, WakeLatencyError};
 
 #[cfg(test)]
 mod tests {

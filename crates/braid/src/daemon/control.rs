@@ -12,7 +12,7 @@ use braid_control::status::{LinkStatus, QuotaStatus, Status};
 use braid_linux::netlink::Netlink;
 use braid_linux::routing::Journal;
 use braid_linux::udp::{Family, LinkBind, LinkSocket};
-use braid_linux::wake_latency::WakeLatency;
+use braid_linux::wake_latency::{self, WakeLatency};
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -49,7 +49,7 @@ impl RunningTunnel {
             classes: config.classes.clone(),
             redundancy_budget: interface.redundancy_budget,
             memory_per_peer: interface.memory_per_peer,
-            wake_latency: interface.wake_latency.and_then(open_wake_latency),
+            wake_latency: open_wake_latency(interface.wake_latency),
             listen,
         };
         let (data_plane, data_thread) = start_data_plane(setup, ended.clone())
@@ -141,8 +141,15 @@ impl Controlled for RunningTunnel {
     }
 }
 
-/// A tunnel works without it; the user asked for it, and is told.
-fn open_wake_latency(limit: Duration) -> Option<WakeLatency> {
+/// A tunnel works without it; who asked for it is told.
+fn open_wake_latency(setting: braid_units::WakeLatency) -> Option<WakeLatency> {
+    use braid_units::WakeLatency::{Auto, Off, Within};
+    let limit = match setting {
+        Off => return None,
+        Auto if !wake_latency::processors_are_dedicated() => return None,
+        Auto => return WakeLatency::open(Duration::ZERO).ok(),
+        Within(limit) => limit,
+    };
     WakeLatency::open(limit)
         .inspect_err(|error| {
             tracing::warn!(

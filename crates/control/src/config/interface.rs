@@ -2,11 +2,10 @@ use super::keyword::keyword_enum;
 use super::name::DeviceName;
 use super::network::{device_address, socket_address};
 use super::section::{Placed, Section};
-use braid_units::{ByteSize, Ratio};
+use braid_units::{ByteSize, Ratio, WakeLatency};
 use ipnet::IpNet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// `[interface]`: this end of the tunnel.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,8 +40,8 @@ pub struct Interface {
     /// Bound of queues and reorder buffers of one peer.
     pub memory_per_peer: ByteSize,
     /// Within what time the host's processors are to wake up while packets come
-    /// often; `None`: as the host has it.
-    pub wake_latency: Option<Duration>,
+    /// often.
+    pub wake_latency: WakeLatency,
 }
 
 keyword_enum! {
@@ -93,8 +92,6 @@ pub(super) const IPV6_MIN_MTU: u16 = 1280;
 /// (Linux, drivers/net/tun.c).
 pub(super) const ETHERNET_MAX_MTU: u16 = 65_535 - 14;
 const MIN_MEMORY: u64 = 1 << 20;
-/// No processor sleeps deeper.
-const MAX_WAKE_LATENCY: Duration = Duration::from_millis(10);
 
 pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<Interface>> {
     // What isn't a tunnel's was told apart before.
@@ -129,14 +126,7 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<I
             "write at least \"1MiB\"",
         );
     }
-    let wake_latency = section.duration("wake_latency");
-    if wake_latency.is_some_and(|time| time > MAX_WAKE_LATENCY) {
-        section.wrong(
-            "wake_latency",
-            "interface.wake_latency must be 0us to 10ms",
-            "\"20us\" keeps processors from deep sleep, \"0us\" from any",
-        );
-    }
+    let wake_latency = section.parsed("wake_latency").unwrap_or_default();
     let places = section.finish();
     let name = name?;
     let value = Interface {

@@ -1,4 +1,5 @@
 use super::*;
+use braid_units::WakeLatency;
 use proptest::prelude::*;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -122,7 +123,7 @@ fn the_least_config_gets_the_documented_defaults() {
     assert_eq!(config.interface.control, Path::new("/run/braid/braid0.sock"));
     assert_eq!(config.interface.state_dir, Path::new("/var/lib/braid"));
     assert_eq!((config.interface.mtu, config.interface.mode), (1500, Mode::Adaptive));
-    assert_eq!(config.interface.wake_latency, None);
+    assert_eq!(config.interface.wake_latency, WakeLatency::Auto);
     assert_eq!(config.routing, Routing::default());
 }
 
@@ -133,12 +134,14 @@ fn no_processor_sleeps_deeper_than_a_wake_latency_may_say() {
         format!("[interface]\nprivate_key_file = \"k\"\n{rest}")
     };
     let read = |latency| parse(&with(latency)).unwrap().interface.wake_latency;
-    assert_eq!(read("0us"), Some(Duration::ZERO));
-    assert_eq!(read("20us"), Some(Duration::from_micros(20)));
+    assert_eq!(read("0us"), WakeLatency::Within(Duration::ZERO));
+    assert_eq!(read("20us"), WakeLatency::Within(Duration::from_micros(20)));
+    assert_eq!(read("off"), WakeLatency::Off);
     assert_eq!(
         errors(&with("11ms")),
-        ["4: interface.wake_latency must be 0us to 10ms; \"20us\" keeps processors from deep \
-          sleep, \"0us\" from any"]
+        [
+            "4: interface.wake_latency: 11ms is out of 0us to 10ms; \"20us\" keeps processors from deep sleep, \"0us\" from any"
+        ]
     );
 }
 

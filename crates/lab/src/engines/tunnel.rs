@@ -4,7 +4,6 @@ use crate::scenario::TunnelMode;
 use crate::topology::CONCENTRATOR_V4;
 use crate::traffic::Streams;
 use braid_handshake::{PrivateKey, os_random};
-use braid_units::format_duration;
 use std::fmt::Write;
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -50,7 +49,7 @@ pub(super) fn bring_up(
             let _ = writeln!(text, "mtu = {mtu}");
         }
         if let Some(latency) = bench.scenario.tunnel.wake_latency {
-            let _ = writeln!(text, "wake_latency = \"{}\"", format_duration(latency));
+            let _ = writeln!(text, "wake_latency = \"{latency}\"");
         }
         text
     };
