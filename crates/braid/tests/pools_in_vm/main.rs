@@ -1,11 +1,9 @@
-//! `braid pool` in a second kernel: where this one may lack something (md), and where the power is cut.
+//! `braid pool` in a second kernel: where this one may lack something (md), and where the power is cut while a pool isn't
+//! as fstab has it. Cut at any step: `pool_every_cut_in_vm`.
 
-mod every_cut;
 mod machine;
 mod md_in_vm;
 mod power_cuts;
-mod recorded;
-mod replicate_cuts;
 
 /// The program.
 const BRAID: &str = env!("CARGO_BIN_EXE_braid");

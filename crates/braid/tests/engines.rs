@@ -1,7 +1,8 @@
-//! In namespaces of this kernel: routing by next-hop groups, by connections,
-//! and MPTCP's endpoints.
+//! `braid up` with the kernel's engines, for real: up, traffic over both links,
+//! a link lost and back, down leaves nothing. In namespaces of this kernel: routing
+//! by next-hop groups, by connections, and MPTCP's endpoints. The others:
+//! `engines_in_vm`.
 
-use super::BRAID;
 use braid_linux::netlink::Netlink;
 use braid_linux::netns::NetNs;
 use serde_json::Value;
@@ -10,6 +11,8 @@ use std::path::PathBuf;
 use std::process::Output;
 use std::time::{Duration, Instant};
 
+/// The program.
+const BRAID: &str = env!("CARGO_BIN_EXE_braid");
 /// Far more than needed: the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(30);
 const DATAGRAMS: u64 = 300;

@@ -1,15 +1,18 @@
-//! In a second kernel: bonding, team, TEQL, PPPoE multilink, GRETAP, by `braid up` and
-//! by the scripts that `braid export` writes. One machine for all of them; the script
-//! tells how each one went.
+//! `braid up` with those of the kernel's engines that this kernel may lack, in a
+//! second one: bonding, team, TEQL, PPPoE multilink, GRETAP; also by the scripts
+//! that `braid export` writes. One machine for all of them; the script tells how
+//! each one went.
 
-use super::BRAID;
 use braid_vm::Vm;
 use std::time::Duration;
 
-const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/engines/in_vm.sh");
+/// The program.
+const BRAID: &str = env!("CARGO_BIN_EXE_braid");
+
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/engines_in_vm/in_vm.sh");
 
 /// One of each kind: a boot with all of the script's takes minutes
-/// (`braid lab vm -- bash crates/braid/tests/engines/in_vm.sh $(which braid)`),
+/// (`braid lab vm -- bash crates/braid/tests/engines_in_vm/in_vm.sh $(which braid)`),
 /// and the lab's tests bring up the other modes.
 const ENGINES: [&str; 14] = [
     "bonding-balance-rr",
