@@ -36,20 +36,18 @@ pub(super) fn bring_up(
         let mut text = format!(
             "[interface]\nname = \"braid0\"\nprivate_key_file = {}\n\
              addresses = [\"{address}/24\", \"fd77::{last}/64\"]\nmode = \"{}\"\n\
-             control = {}\nstate_dir = {}\n",
+             control = {}\nstate_dir = {}\nwake_latency = \"{}\"\n",
             quoted(&bench.scratch.join(format!("{name}.key"))),
             mode.word(),
             quoted(&bench.scratch.join(format!("{name}.sock"))),
             quoted(&bench.scratch.join(format!("{name}.state"))),
+            bench.scenario.tunnel.wake_latency,
         );
         if let Some(hash) = mode.xor_hash() {
             let _ = writeln!(text, "xor_hash = \"{hash}\"");
         }
         if let Some(mtu) = bench.scenario.tunnel.mtu {
             let _ = writeln!(text, "mtu = {mtu}");
-        }
-        if let Some(latency) = bench.scenario.tunnel.wake_latency {
-            let _ = writeln!(text, "wake_latency = \"{latency}\"");
         }
         text
     };

@@ -1,6 +1,7 @@
 use super::ScenarioError;
-use braid_units::{QuantityError, parse_duration};
+use braid_units::parse_duration;
 use std::cell::RefCell;
+use std::fmt::Display;
 use std::ops::{Range, RangeInclusive};
 use std::str::FromStr;
 use std::time::Duration;
@@ -146,7 +147,7 @@ impl<'d> Section<'d> {
     }
 
     /// A quantity with its unit (`"6Mbit"`, `"200KB"`, `"0.5%"`).
-    pub(crate) fn quantity<T: FromStr<Err = QuantityError>>(
+    pub(crate) fn quantity<T: FromStr<Err: Display>>(
         &self,
         key: &'static str,
     ) -> Result<Option<Field<'d, T>>, ScenarioError> {
@@ -257,10 +258,10 @@ impl<'d> Section<'d> {
     }
 
     /// A value that is a text, or by mistake a bare number, read by `parse`.
-    fn written<T>(
+    fn written<T, E: Display>(
         &self,
         key: &'static str,
-        parse: impl Fn(&str) -> Result<T, QuantityError>,
+        parse: impl Fn(&str) -> Result<T, E>,
     ) -> Result<Option<Field<'d, T>>, ScenarioError> {
         let Some(field) = self.as_written(key)? else { return Ok(None) };
         match parse(field.value) {

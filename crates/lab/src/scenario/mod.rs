@@ -21,7 +21,7 @@ pub use tunnel_mode::{TunnelMode, UnknownMode};
 pub(crate) use document::{Section, Source};
 
 use crate::topology::InKernel;
-use braid_units::{WakeLatency, WakeLatencyError, format_duration};
+use braid_units::{WakeLatency, format_duration};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -79,7 +79,7 @@ pub struct TunnelSettings {
     /// MTU of the tunnel's device.
     pub mtu: Option<u16>,
     /// The daemons' `wake_latency`.
-    pub wake_latency: Option<WakeLatency>,
+    pub wake_latency: WakeLatency,
 }
 
 /// A run that would be over before anything starts.
@@ -301,14 +301,9 @@ fn read_tunnel(section: document::Section<'_>) -> Result<TunnelSettings, Scenari
         None => None,
     };
     let mtu = section.count("mtu", 576..=65_535)?.map(|mtu| mtu.value as u16);
-    let wake_latency = match section.text("wake_latency")? {
-        Some(text) => Some(
-            text.value.parse().map_err(|wrong: WakeLatencyError| text.error(wrong.to_string()))?,
-        ),
-        None => None,
-    };
+    let wake_latency = section.quantity("wake_latency")?.map(|latency| latency.value);
     section.finish()?;
-    Ok(TunnelSettings { mode, mtu, wake_latency })
+    Ok(TunnelSettings { mode, mtu, wake_latency: wake_latency.unwrap_or_default() })
 }
 
 /// A path written in a scenario, relative to the scenario's folder.
