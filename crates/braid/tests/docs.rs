@@ -55,9 +55,13 @@ fn the_files_that_the_architecture_leads_through_are_there() {
 
 #[test]
 fn links_between_the_documents_lead_somewhere() {
-    let docs = fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path());
-    let documents = docs.filter(|path| path.extension().is_some_and(|ending| ending == "md"));
-    for document in documents.chain([root().join("README.md"), root().join("CHANGELOG.md")]) {
+    let mut documents = Vec::new();
+    markdown_below(&root().join("docs"), &mut documents);
+    for name in ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"] {
+        documents.push(root().join(name));
+    }
+    assert!(documents.len() > 20, "only {} documents were found", documents.len());
+    for document in documents {
         let text = fs::read_to_string(&document).unwrap();
         for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
             let file = target.split('#').next().unwrap_or_default();
@@ -66,6 +70,17 @@ fn links_between_the_documents_lead_somewhere() {
             }
             let there = document.parent().unwrap().join(file).exists();
             assert!(there, "{}: {target} leads nowhere", document.display());
+        }
+    }
+}
+
+fn markdown_below(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            markdown_below(&path, found);
+        } else if path.extension().is_some_and(|ending| ending == "md") {
+            found.push(path);
         }
     }
 }
@@ -104,14 +119,14 @@ fn every_metric_is_told_and_none_that_is_not() {
         words.filter(|word| word.starts_with("braid_")).collect()
     }
     let source = read("crates/control/src/metrics.rs");
-    let text = read("docs/control.md");
+    let text = read("docs/reference/control.md");
     let table: String = first_column(&text, "| metric |").collect();
     assert_eq!(names(&table), names(&source));
 }
 
 #[test]
 fn the_keys_of_the_config_are_taken() {
-    let text = read("docs/config.md");
+    let text = read("docs/reference/config.md");
     let (_, after) = text.split_once("```toml\n").unwrap();
     let (example, _) = after.split_once("```").unwrap();
     let file = Path::new("/etc/braid/braid.toml");

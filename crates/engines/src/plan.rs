@@ -1,7 +1,7 @@
 //! Which engine fits given links and a wish: estimates, with reasons.
 //!
 //! The model is simple, and says so: rates from what links and loss allow,
-//! shares from measurements of this project (docs/measurements.md) and of the
+//! shares from measurements of this project (docs/measurements/links.md) and of the
 //! engines side by side. It ranks; it doesn't promise.
 
 mod candidate;

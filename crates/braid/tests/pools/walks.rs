@@ -1,4 +1,4 @@
-//! The articles' walks with disks (docs/walks.md), and `braid pool bench` which they are made with.
+//! The articles' walks with disks (docs/guide/walks.md), and `braid pool bench` which they are made with.
 
 use crate::BRAID;
 use crate::host::{Host, mib};

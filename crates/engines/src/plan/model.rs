@@ -48,7 +48,7 @@ const MULTILINK: f64 = 0.93;
 /// packets → 0.68 of the rate (links of 10 Mbit/s, 15 to 80 ms) and 83 packets
 /// → 0.03 (200 Mbit/s, 5 ms on one).
 const DISPLACEMENT: f64 = 45.0;
-/// Longest stalls in silent blackouts, docs/measurements.md: 119 to 131 ms.
+/// Longest stalls in silent blackouts, docs/measurements/links.md: 119 to 131 ms.
 const TUNNEL_STALL: Duration = Duration::from_millis(150);
 /// Measured 0.5 to 0.7 s.
 const MPTCP_STALL: Duration = Duration::from_millis(700);

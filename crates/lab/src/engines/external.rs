@@ -13,7 +13,7 @@ use std::time::Duration;
 /// How long one command that is to end may run.
 const COMMAND_LIMIT: Duration = Duration::from_secs(30);
 
-/// Another tunnel, described by commands in a TOML file. `docs/lab.md` shows
+/// Another tunnel, described by commands in a TOML file. `docs/reference/lab.md` shows
 /// one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct External {

@@ -44,7 +44,7 @@ pub struct Run {
     /// stop, slow start included, in Mbit/s (10^6).
     pub goodput_mbps: Option<f64>,
     /// Sum over the links of what each carries alone, median of the
-    /// repetitions; see `docs/lab.md`.
+    /// repetitions; see `docs/reference/lab.md`.
     pub sum_of_links_mbps: Option<f64>,
     /// The largest of these.
     pub best_link_mbps: Option<f64>,
@@ -65,7 +65,7 @@ pub struct Run {
     /// CPU time of the engine's processes over the run.
     pub cpu_seconds: Option<CpuSeconds>,
     /// IP bytes on the links for each payload byte, divided by plain TCP's
-    /// 1500 ÷ 1448; see `docs/lab.md`.
+    /// 1500 ÷ 1448; see `docs/reference/lab.md`.
     pub overhead_ratio: Option<f64>,
     /// Seconds since the traffic's start and goodput in the 100 ms from there.
     pub series: Option<Vec<(f64, f64)>>,

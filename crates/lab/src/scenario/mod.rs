@@ -1,5 +1,5 @@
 //! Scenario files: what links there are, what happens to them, what traffic
-//! runs over them. `docs/lab.md` describes the format for its users.
+//! runs over them. `docs/reference/lab.md` describes the format for its users.
 
 mod document;
 mod error;

@@ -1,5 +1,5 @@
 //! Sequential reads: which disks the engines of Linux 6.x really use at a time was counted in sectors per disk while
-//! one file was read (docs/pools.md has the table). B is the slowest disk's speed, n the number of disks.
+//! one file was read (docs/reference/pools.md has the table). B is the slowest disk's speed, n the number of disks.
 
 use super::{DiskSpeed, LayoutSpeed, SpeedSource};
 use crate::layout::{Layout, MdLayout, Profile, Spread};
