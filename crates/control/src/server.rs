@@ -81,7 +81,9 @@ fn router(controlled: Arc<dyn Controlled>) -> Router {
         .route("/v1/reload", post(reload))
         .route("/v1/down", post(down))
         .route("/metrics", get(get_metrics))
-        .fallback(async || error(StatusCode::NOT_FOUND, "no such resource; see docs/reference/control.md"))
+        .fallback(async || {
+            error(StatusCode::NOT_FOUND, "no such resource; see docs/reference/control.md")
+        })
         .layer(DefaultBodyLimit::max(MAX_BODY))
         .with_state(controlled)
 }
