@@ -7,6 +7,7 @@
 //! they influence no timing.
 
 mod clock;
+mod digest;
 mod end;
 mod ledger;
 mod named;

@@ -20,6 +20,11 @@ pub struct Outcome {
     pub counters: Vec<TunnelCounters>,
     /// IP bytes that each link delivered: to the home, to the concentrator.
     pub link_bytes: Vec<(u64, u64)>,
+    /// The same for two plays whose cores did the same: each datagram's time, link,
+    /// length and kind, each packet delivered, each event, all counters.
+    pub digest: u64,
+    /// How often a tunnel's timer was due.
+    pub wakes: u64,
     /// Datagrams recorded, if that was asked for.
     pub captured: Vec<Captured>,
 }

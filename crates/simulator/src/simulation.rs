@@ -1,5 +1,6 @@
 //! Virtual time: what happens next, and to whom.
 
+use crate::digest::Digest;
 use crate::end::{CONCENTRATOR, CONCENTRATOR_LINK, End, EndId, link_id};
 use crate::network::{Datagram, Link};
 use crate::outcome::Outcome;
@@ -7,7 +8,7 @@ use crate::packet;
 use crate::scenario::{Action, Scenario, Timed};
 use crate::traffic::{Flow, Lane, flow_of};
 use braid_inner::InnerPacket;
-use braid_tunnel::{PeerReport, Tunnel};
+use braid_tunnel::{Event, PeerReport, Tunnel};
 use braid_units::Time;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -35,6 +36,9 @@ pub struct Simulation {
     violations: Vec<String>,
     memory_high_water: u64,
     next_sample: Time,
+    digest: Digest,
+    /// Times that an end's timer was due.
+    wakes: u64,
     capture: bool,
     captured: Vec<Captured>,
     strangers: Vec<(EndId, InnerPacket)>,
@@ -79,6 +83,8 @@ impl Simulation {
             violations: Vec::new(),
             memory_high_water: 0,
             next_sample: Time::ZERO,
+            digest: Digest::default(),
+            wakes: 0,
             capture: false,
             captured: Vec::new(),
             strangers: Vec::new(),
@@ -196,21 +202,24 @@ impl Simulation {
     }
 
     /// Ends it here.
-    pub fn finish(self) -> Outcome {
+    pub fn finish(mut self) -> Outcome {
         let reports = |end: &End| -> Vec<PeerReport> {
             end.tunnel.report(end.local(self.now)).into_iter().map(|(_, r)| r).collect()
         };
+        let homes: Vec<PeerReport> = self.homes.iter().flat_map(reports).collect();
+        let concentrator = reports(&self.concentrator);
+        let ends = self.homes.iter().chain([&self.concentrator]);
+        let counters: Vec<_> = ends.map(|e| e.tunnel.counters()).collect();
+        homes.iter().chain(&concentrator).for_each(|report| self.digest.on_report(report));
+        counters.iter().for_each(|counters| self.digest.on_counters(counters));
         Outcome {
             flows: self.flows.iter().map(Flow::outcome).collect(),
             memory_high_water: self.memory_high_water,
-            homes: self.homes.iter().flat_map(reports).collect(),
-            concentrator: reports(&self.concentrator),
-            counters: self
-                .homes
-                .iter()
-                .chain([&self.concentrator])
-                .map(|e| e.tunnel.counters())
-                .collect(),
+            homes,
+            concentrator,
+            counters,
+            digest: self.digest.value(),
+            wakes: self.wakes,
             link_bytes: self
                 .links
                 .iter()
@@ -311,6 +320,7 @@ impl Simulation {
     }
 
     fn count_wakes(&mut self, id: EndId) {
+        self.wakes += 1;
         let ms = self.now.as_millis();
         let end = self.end(id);
         if end.woken.0 != ms {
@@ -344,13 +354,15 @@ impl Simulation {
             self.end(id).tunnel.recycle(packet.bytes);
         }
         let end = self.end(id);
-        while end.tunnel.poll_event().is_some() {}
+        let events: Vec<Event> = std::iter::from_fn(|| end.tunnel.poll_event()).collect();
         let due = end.tunnel.next_timeout().map(|at| end.clock.truth(at));
         end.timer = due.map(|at| at.max(now));
+        events.iter().for_each(|event| self.digest.on_event(now, id, event));
     }
 
     fn transmit(&mut self, from: EndId, link: usize, to: SocketAddr, bytes: Vec<u8>) {
         let now = self.now;
+        self.digest.on_datagram(now, from, link, &bytes);
         let (index, lane) = match from {
             EndId::Home(home) => {
                 let known = self.links.get(link).is_some_and(|l| l.spec.home == home);
@@ -395,6 +407,7 @@ impl Simulation {
                 return;
             }
         };
+        self.digest.on_packet(self.now, id, lane, &segments);
         let flow = segments.first().map_or(usize::MAX, flow_of);
         let in_order = self.in_order;
         let now = self.now;

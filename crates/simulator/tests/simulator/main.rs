@@ -8,3 +8,4 @@ mod random;
 mod sessions;
 mod steady;
 mod support;
+mod weather;
