@@ -2,8 +2,10 @@
 //! `1x1h(keep=all) | 24x1h | 14x1d` keeps all of the first hour, then one an hour for a day, then one a day for two
 //! weeks. The grammar is the one that zrepl's users know as "grid".
 
+mod caution;
 mod policy;
 
+pub use caution::{Caution, Fate, caution};
 pub use policy::{Keep, Policy, PolicyError, Stage};
 
 use serde::Serialize;
@@ -45,6 +47,8 @@ pub struct Verdict {
 pub enum Reason {
     /// Stays: it is the newest.
     Newest,
+    /// Stays: it claims to be of a time that hasn't come. A clock was wrong then, or is now; who can tell?
+    Future,
     /// Stays: the stage keeps it.
     Stage {
         /// The stage as it is written, `24x1h`.
@@ -75,18 +79,30 @@ pub enum Reason {
     TooOld,
 }
 
-/// Says for each snapshot whether it stays, newest first. Intervals are laid from the newest snapshot on, so nothing is
-/// lost merely because no snapshot was taken for a while. In an interval the oldest stay: a newer one there would push
+/// Says for each snapshot whether it stays, newest first. Intervals are laid from the newest snapshot that isn't later
+/// than `now` (since the Unix epoch): nothing is lost merely because no snapshot was taken for a while, nor because the
+/// clock is ahead. What is later than `now` stays and doesn't count, so one wrong date makes no other one old. In an interval the oldest stay: a newer one there would push
 /// its elders out again and again, and nothing would ever reach the later stages.
-pub fn select(policy: &Policy, snapshots: &[Snapshot], parents: &[CommonParent]) -> Vec<Verdict> {
-    let mut newest_first: Vec<&Snapshot> = snapshots.iter().collect();
-    newest_first.sort_by(|a, b| b.taken.cmp(&a.taken).then_with(|| b.name.cmp(&a.name)));
+pub fn select(
+    policy: &Policy,
+    snapshots: &[Snapshot],
+    parents: &[CommonParent],
+    now: Duration,
+) -> Vec<Verdict> {
+    let mut all: Vec<&Snapshot> = snapshots.iter().collect();
+    all.sort_by(|a, b| b.taken.cmp(&a.taken).then_with(|| b.name.cmp(&a.name)));
+    let (future, newest_first) = all.split_at(all.partition_point(|one| one.taken > now));
+    let mut verdicts: Vec<Verdict> = Vec::with_capacity(all.len());
+    verdicts.extend(future.iter().map(|one| Verdict {
+        snapshot: one.name.clone(),
+        keep: true,
+        because: vec![Reason::Future],
+    }));
     let Some(newest) = newest_first.first().map(|snapshot| snapshot.taken) else {
-        return Vec::new();
+        return verdicts;
     };
     let places: Vec<Option<Place>> =
         newest_first.iter().map(|one| policy.place_of(newest.saturating_sub(one.taken))).collect();
-    let mut verdicts: Vec<Verdict> = Vec::with_capacity(newest_first.len());
     for (index, snapshot) in newest_first.iter().enumerate() {
         let mut stays = Vec::new();
         let mut goes = Vec::new();
@@ -156,6 +172,7 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Reason::Newest => f.write_str("the newest"),
+            Reason::Future => f.write_str("dated in the future: set aside"),
             Reason::Stage { stage, interval } => write!(f, "{stage}, interval {interval}"),
             Reason::LastCommonParent { replica } => {
                 write!(f, "replica {replica} needs it for the next incremental")

@@ -1,16 +1,22 @@
 //! Which snapshots of a folder stay, and the deletion of the others.
 
+mod known_policy;
+
 use crate::archive;
 use crate::error::Error;
 use crate::exact_path::ExactPath;
 use crate::snapshot::{self, Present};
 use crate::source::{Replicas, series_of};
 use crate::{sink, subvolume};
-use braid_pool::retention::{CommonParent, Policy, Reason, Snapshot, select};
+use braid_pool::retention::{
+    Caution, CommonParent, Fate, Policy, Reason, Snapshot, caution, select,
+};
 use braid_pool::uuid::Uuid;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 /// What becomes of one snapshot, and why.
 #[derive(Clone, Debug, Serialize)]
@@ -23,18 +29,23 @@ pub struct Verdict {
     pub because: Vec<Reason>,
     #[serde(skip)]
     uuid: Uuid,
+    #[serde(skip)]
+    series: ExactPath,
+    #[serde(skip)]
+    taken: Duration,
 }
 
 /// Says what the policy means for each snapshot in the folder; those of each
-/// subvolume are counted for themselves. Newest first.
+/// subvolume are counted for themselves. Newest first; what is later than
+/// `now` is set aside.
 ///
 /// # Errors
 /// The folder or its records can't be read.
-pub fn judge(folder: &Path, policy: &Policy) -> Result<Vec<Verdict>, Error> {
+pub fn judge(folder: &Path, policy: &Policy, now: SystemTime) -> Result<Vec<Verdict>, Error> {
     let stored = archive::entries(folder)?;
     let present = match stored.is_empty() {
         true => snapshot::list(folder)?,
-        false => stored.iter().map(stored_one).collect(),
+        false => stored.iter().map(|one| stored_one(folder, one)).collect::<Result<_, _>>()?,
     };
     let parents = common_parents(folder, &present)?;
     let mut series: BTreeMap<&ExactPath, Vec<&Present>> = BTreeMap::new();
@@ -47,18 +58,46 @@ pub fn judge(folder: &Path, policy: &Policy) -> Result<Vec<Verdict>, Error> {
             .iter()
             .map(|one| Snapshot { name: one.name.to_string(), taken: one.taken })
             .collect();
-        for verdict in select(policy, &snapshots, &parents) {
+        for verdict in select(policy, &snapshots, &parents, since_epoch(now)) {
             let one = of_series.iter().find(|one| one.name.to_string() == verdict.snapshot);
             verdicts.extend(one.map(|one| Verdict {
                 name: one.name.clone(),
                 keep: verdict.keep,
                 because: verdict.because,
                 uuid: one.uuid,
+                series: one.series.clone(),
+                taken: one.taken,
             }));
         }
     }
     keep_bases(&mut verdicts, &stored);
     Ok(verdicts)
+}
+
+/// What is to be told before that is carried out: for each subvolume whose
+/// history would go at once.
+///
+/// # Errors
+/// The record of the last policy can't be read.
+pub fn cautions(
+    folder: &Path,
+    policy: &Policy,
+    verdicts: &[Verdict],
+    now: SystemTime,
+) -> Result<Vec<Caution>, Error> {
+    let is_known = known_policy::is(folder, policy)?;
+    let mut series: BTreeMap<&ExactPath, Vec<(String, &Verdict)>> = BTreeMap::new();
+    for verdict in verdicts {
+        series.entry(&verdict.series).or_default().push((verdict.name.to_string(), verdict));
+    }
+    let of_series = |of: &Vec<(String, &Verdict)>| {
+        let fates: Vec<Fate<'_>> = of
+            .iter()
+            .map(|(name, one)| Fate { snapshot: name, taken: one.taken, keep: one.keep })
+            .collect();
+        caution(&fates, is_known, since_epoch(now))
+    };
+    Ok(series.values().filter_map(of_series).collect())
 }
 
 /// What a stored stream builds on stays as long as it does.
@@ -82,22 +121,41 @@ fn keep_bases(verdicts: &mut [Verdict], stored: &[archive::Entry]) {
     }
 }
 
-fn stored_one(entry: &archive::Entry) -> Present {
+/// By its name, or else by its file's: one of an unknown age is not of the year 1970.
+fn stored_one(folder: &Path, entry: &archive::Entry) -> Result<Present, Error> {
     let name = entry.begin.name.clone();
-    Present {
+    let file = entry.file(folder);
+    let taken = match snapshot::time_in(name.as_name()) {
+        Some(taken) => taken,
+        None => fs::metadata(&file)
+            .and_then(|about| about.modified())
+            .map(since_epoch)
+            .map_err(|e| Error::io("asking about", &file, e))?,
+    };
+    Ok(Present {
         series: series_of(name.as_name()).to_owned().into(),
-        taken: snapshot::time_in(name.as_name()).unwrap_or_default(),
+        taken,
         uuid: entry.uuid(),
         received_uuid: Some(entry.uuid()),
         name,
-    }
+    })
 }
 
-/// Deletes those that don't stay; returns how many that were.
+fn since_epoch(time: SystemTime) -> Duration {
+    time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+}
+
+/// Deletes those that don't stay, and notes that the policy is known here from now on; returns how many that were.
 ///
 /// # Errors
 /// One can't be deleted, or its name now means another subvolume.
-pub fn carry_out(folder: &Path, verdicts: &[Verdict]) -> Result<usize, Error> {
+pub fn carry_out(folder: &Path, policy: &Policy, verdicts: &[Verdict]) -> Result<usize, Error> {
+    let deleted = delete(folder, verdicts)?;
+    known_policy::note(folder, policy)?;
+    Ok(deleted)
+}
+
+fn delete(folder: &Path, verdicts: &[Verdict]) -> Result<usize, Error> {
     let inside = subvolume::open_folder(folder)?;
     let mut deleted = 0;
     // Newer streams build on older ones, so the newest goes first.

@@ -1,6 +1,7 @@
 //! `braid pool replicate` and its neighbours as a user has them, on real btrfs.
 
 mod over_ssh;
+mod retention;
 mod sshd;
 
 use braid_loop_disks::{Btrfs, change, fill, in_private_mounts};

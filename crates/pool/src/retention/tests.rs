@@ -3,6 +3,9 @@ use proptest::prelude::*;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
+/// Later than all that is taken here.
+const LATER: Duration = Duration::from_secs(3600 * 24 * 365 * 10);
+
 fn policy(text: &str) -> Policy {
     text.parse().unwrap()
 }
@@ -47,7 +50,7 @@ fn what_is_no_policy_says_what_is_wrong() {
 
 #[test]
 fn the_oldest_of_an_interval_stays_and_the_verdict_says_by_which_rule() {
-    let verdicts = select(&policy("2x4h"), &at_hours(0..=8), &[]);
+    let verdicts = select(&policy("2x4h"), &at_hours(0..=8), &[], LATER);
     // Intervals from hour 8 back: 8..5, 4..1; hour 0 is too old.
     assert_eq!(kept(&verdicts), ["h8", "h5", "h1"]);
     assert_eq!(verdicts[0].because, [Reason::Newest]);
@@ -64,7 +67,7 @@ fn a_replicas_last_common_parent_stays_however_old_it_is() {
     let snapshots = at_hours([0, 100, 101]);
     let common = last_common(&snapshots, |name| name == "h0").unwrap();
     let parents = [CommonParent { snapshot: common.name.clone(), replica: "attic".to_owned() }];
-    let verdicts = select(&policy("1x1h"), &snapshots, &parents);
+    let verdicts = select(&policy("1x1h"), &snapshots, &parents, LATER);
     assert!(kept(&verdicts).contains(&"h0"), "{verdicts:?}");
 }
 
@@ -75,7 +78,7 @@ fn applied_again_and_again_every_stage_is_filled() {
     let mut alive = Vec::new();
     for hour in 0..40 * 24 {
         alive.extend(at_hours([hour]));
-        let verdicts = select(&policy, &alive, &[]);
+        let verdicts = select(&policy, &alive, &[], LATER);
         let keep = kept(&verdicts);
         alive.retain(|snapshot| keep.contains(&snapshot.name.as_str()));
     }
@@ -90,7 +93,57 @@ fn applied_again_and_again_every_stage_is_filled() {
     }
 }
 
+/// 129 snapshots of every three hours, and one of a clock that was wrong: it stays, and so does all else that would.
+#[test]
+fn a_snapshot_from_the_future_makes_no_other_one_old() {
+    let policy = policy("24x1h | 14x1d | 12x30d");
+    let recent = at_hours((0..129).map(|at| at * 3));
+    let now = recent.last().unwrap().taken + HOUR;
+    let without = select(&policy, &recent, &[], now);
+    for years in [1, 3, 7000] {
+        let ahead = Snapshot { name: "wrong".into(), taken: now + HOUR * 24 * 365 * years };
+        let with: Vec<Snapshot> = recent.iter().cloned().chain([ahead]).collect();
+        let verdicts = select(&policy, &with, &[], now);
+        assert_eq!((verdicts[0].keep, &verdicts[0].because[..]), (true, &[Reason::Future][..]));
+        assert_eq!(verdicts[1..], without);
+    }
+}
+
 proptest! {
+    /// Whatever the clock says now, and whatever the dates of others that are later than it: what the policy keeps of
+    /// those that aren't is the same, and none of the later ones goes.
+    #[test]
+    fn dates_of_the_future_decide_nothing(
+        past in proptest::collection::btree_set(0u64..3000, 0..60),
+        future in proptest::collection::btree_set(3001u64..90_000_000, 0..60),
+    ) {
+        let policy = policy("1x1h(keep=all) | 24x1h | 14x1d");
+        let now = HOUR * 3000;
+        let alone = select(&policy, &at_hours(past.iter().copied()), &[], now);
+        let all = select(&policy, &at_hours(past.into_iter().chain(future.iter().copied())), &[], now);
+        prop_assert!(all[..future.len()].iter().all(|v| v.keep && v.because == [Reason::Future]));
+        prop_assert_eq!(&all[future.len()..], &alone[..]);
+    }
+
+    /// A clock that is behind, by however much, deletes nothing that it wouldn't have deleted then.
+    #[test]
+    fn a_clock_ahead_decides_nothing_and_one_behind_deletes_nothing_newer(
+        hours in proptest::collection::btree_set(0u64..3000, 1..60),
+        ahead in 0u64..90_000_000,
+        behind in 0u64..3000,
+    ) {
+        let policy = policy("1x1h(keep=all) | 24x1h | 14x1d");
+        let snapshots = at_hours(hours);
+        let newest = snapshots.last().unwrap().taken;
+        let right = select(&policy, &snapshots, &[], newest);
+        prop_assert_eq!(&select(&policy, &snapshots, &[], newest + HOUR * ahead as u32), &right);
+        let early = HOUR * behind as u32;
+        for verdict in select(&policy, &snapshots, &[], early) {
+            let taken = snapshots.iter().find(|one| one.name == verdict.snapshot).unwrap().taken;
+            prop_assert!(verdict.keep || taken < early);
+        }
+    }
+
     #[test]
     fn the_newest_and_parents_always_stay_and_a_second_run_changes_nothing(
         hours in proptest::collection::btree_set(0u64..3000, 1..60),
@@ -105,7 +158,7 @@ proptest! {
         let snapshots = at_hours(hours.iter().copied());
         let parent = &snapshots[parent % snapshots.len()];
         let parents = [CommonParent { snapshot: parent.name.clone(), replica: "r".to_owned() }];
-        let verdicts = select(&policy, &snapshots, &parents);
+        let verdicts = select(&policy, &snapshots, &parents, LATER);
         prop_assert_eq!(verdicts.len(), snapshots.len());
         prop_assert!(verdicts[0].keep);
         prop_assert!(verdicts.iter().all(|v| !v.because.is_empty()));
@@ -113,7 +166,7 @@ proptest! {
         prop_assert!(keep.contains(&parent.name.as_str()));
         let left: Vec<Snapshot> =
             snapshots.iter().filter(|one| keep.contains(&one.name.as_str())).cloned().collect();
-        let again = select(&policy, &left, &parents);
+        let again = select(&policy, &left, &parents, LATER);
         prop_assert!(again.iter().all(|v| v.keep), "{:?}", again);
     }
 }

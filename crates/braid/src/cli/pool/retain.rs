@@ -1,12 +1,13 @@
 use crate::cli::confirm::confirm;
-use crate::cli::failure::{Failure, print_line};
+use crate::cli::failure::{Failure, FailureKind, print_line, tell};
 use crate::cli::status_table::columns;
 use crate::cli::{Global, JsonFlag};
-use braid_pool::retention::Policy;
+use braid_pool::retention::{Policy, Reason};
 use braid_replica::retain::{self, Verdict};
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
+use std::time::SystemTime;
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -15,7 +16,9 @@ Examples:
   braid pool retain /data/.snapshots --policy '24x1h | 14x1d | 12x30d' --yes
 
 The newest snapshot of each subvolume stays, and so does the one that the next
-difference to a replica is made against.")]
+difference to a replica is made against. Ages are counted from the newest one;
+what is dated in the future is set aside. With --yes alone nothing is deleted
+when that would take most at once by a new policy, or by a leap of the clock.")]
 pub struct Retain {
     #[command(flatten)]
     _json: JsonFlag,
@@ -30,33 +33,67 @@ pub struct Retain {
     /// Don't ask
     #[arg(short, long)]
     yes: bool,
+    /// With --yes: also when most would go at once
+    #[arg(long)]
+    allow_mass_deletion: bool,
 }
 
 #[derive(Serialize)]
 struct Report {
     deleted: usize,
+    /// Why nothing is deleted without `--allow-mass-deletion`.
+    cautions: Vec<String>,
     snapshots: Vec<Verdict>,
 }
 
 impl Retain {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
-        let snapshots = retain::judge(&self.folder, &self.policy)?;
+        let now = SystemTime::now();
+        let (folder, policy) = (&self.folder, &self.policy);
+        let snapshots = retain::judge(folder, policy, now)?;
+        let cautions = retain::cautions(folder, policy, &snapshots, now)?;
+        let cautions: Vec<String> = cautions.iter().map(ToString::to_string).collect();
         let going = snapshots.iter().filter(|verdict| !verdict.keep).count();
+        let future: Vec<&Verdict> =
+            snapshots.iter().filter(|one| one.because.contains(&Reason::Future)).collect();
         if !global.json && !snapshots.is_empty() {
             print_line(&table(&snapshots))?;
         }
+        if let Some(first) = future.first() {
+            tell(&format!(
+                "{} dated in the future ({}) and set aside: delete by hand what a wrong clock made, or mend the clock",
+                counted(future.len()),
+                first.name
+            ));
+        }
+        let is_refused = !cautions.is_empty() && !self.allow_mass_deletion;
+        if is_refused && self.yes && !self.dry_run {
+            let message = format!(
+                "nothing was deleted: {}; if that is meant, say --allow-mass-deletion",
+                cautions.join("; ")
+            );
+            return Err(Failure::new(FailureKind::Declined, message));
+        }
+        cautions.iter().for_each(|caution| tell(caution));
         if going > 0 && !self.dry_run && !self.yes {
             confirm()?;
         }
         let deleted = match self.dry_run {
             true => 0,
-            false => retain::carry_out(&self.folder, &snapshots)?,
+            false => retain::carry_out(folder, policy, &snapshots)?,
         };
-        let report = Report { deleted, snapshots };
+        let report = Report { deleted, cautions, snapshots };
         global.print(&report, || match self.dry_run {
             true => format!("{going} would be deleted"),
             false => format!("{deleted} deleted"),
         })
+    }
+}
+
+fn counted(snapshots: usize) -> String {
+    match snapshots {
+        1 => "1 snapshot is".to_owned(),
+        many => format!("{many} snapshots are"),
     }
 }
 
