@@ -3,24 +3,21 @@
 
 pub mod closed;
 pub mod congestion;
-mod deliveries;
 pub mod hearing;
 pub mod liveness;
 pub mod mtu;
 pub mod pacing;
 pub mod received;
 pub mod reports;
-mod round;
 pub mod rtt;
 pub mod sent;
-mod volatility;
-mod way_back;
 
 use crate::config::LinkId;
 use braid_handshake::ReplayWindow;
 use braid_units::{Rate, Time};
 use braid_wire::{Ack, HEADER_LEN, TAG_LEN, expand};
-use congestion::{AckSample, Congestion};
+pub use congestion::Controller;
+use congestion::{AckSample, DelayModel};
 use hearing::Hearing;
 use liveness::{Liveness, PathState, Return};
 use mtu::MtuSearch;
@@ -107,7 +104,7 @@ pub struct Path {
     /// Delays.
     pub rtt: RoundTrip,
     /// Capacity.
-    pub congestion: Congestion,
+    pub congestion: DelayModel,
     /// Departures.
     pub pacer: Pacer,
     /// Datagram size.
@@ -204,7 +201,7 @@ impl Path {
             received: ReceivedPackets::default(),
             replay: ReplayWindow::new(),
             rtt: RoundTrip::default(),
-            congestion: Congestion::new(datagram),
+            congestion: DelayModel::new(datagram),
             pacer: Pacer::default(),
             mtu,
             liveness: Liveness::new(now),
@@ -246,7 +243,7 @@ impl Path {
                 // alone is a NAT's doing.
                 self.mtu.on_path_changed();
                 self.rtt.reset();
-                self.congestion.forget_the_way_back();
+                self.congestion.on_path_moved();
                 self.foresee();
             }
             self.remote = arrival.remote;
@@ -558,7 +555,7 @@ impl Path {
         // A link that stands still for a moment is seen sooner than jitter would
         // allow on another.
         let margin = match others {
-            Others::Free if self.congestion.follows() => OVERDUE_MARGIN,
+            Others::Free if self.congestion.is_tracking() => OVERDUE_MARGIN,
             _ => (self.bounded_variation() * 4).max(OVERDUE_MARGIN),
         };
         let overdue = packet.sent_at + self.expected_rtt() + feedback + margin;

@@ -2,7 +2,7 @@
 //! large packets are made, and what redundancy may cost.
 
 use super::{Peer, REPAIR_REALTIME};
-use crate::path::Path;
+use crate::path::{Controller, Path};
 use crate::redundancy::budget::{ErasureConditions, erasure_rate};
 use braid_units::{Rate, Ratio, Time};
 use std::time::Duration;
@@ -77,7 +77,7 @@ impl Peer {
         // paths lose, repairs hold the flow up for about a round trip at a
         // time and its acknowledgements come in bursts: the queue has to bridge
         // the pauses between them.
-        let unsteady = self.paths.iter().any(|p| p.congestion.wobble() > UNSTEADY);
+        let unsteady = self.paths.iter().any(|p| p.congestion.queue_innovation() > UNSTEADY);
         let bridged = match (unsteady, loss > LOSSY) {
             (true, _) => slowest * 2 + UNSTEADY * 10,
             (false, true) => slowest * 5 / 2,

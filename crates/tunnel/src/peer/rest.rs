@@ -3,6 +3,7 @@
 
 use super::{IN_USE, Peer};
 use crate::outgoing::OutgoingPackets;
+use crate::path::Controller;
 use braid_units::Time;
 
 impl Peer {
@@ -40,7 +41,7 @@ impl Peer {
         for path in &mut self.paths {
             path.sent.rest();
             path.received.rest();
-            path.congestion.rest();
+            path.congestion.on_idle();
         }
         // Keys that are remembered somewhere must not come to mean others.
         if self.paths.iter().all(|path| path.sent.has_no_frames()) {

@@ -8,7 +8,7 @@
 use super::Peer;
 use super::narrowing::PathFacts;
 use crate::config::Mode;
-use crate::path::Path;
+use crate::path::{Controller, Path};
 use braid_units::Time;
 use std::time::Duration;
 

@@ -5,6 +5,7 @@ use super::Peer;
 use super::datagram::{Datagram, LEAST_CHUNK, Run};
 use super::schedule::{Choice, Item};
 use crate::config::LinkId;
+use crate::path::Controller;
 use crate::path::sent::SentFrame;
 use braid_units::{Rate, Time};
 use braid_wire::{Close, HEADER_LEN, TAG_LEN};

@@ -7,6 +7,7 @@
 use super::Peer;
 use super::schedule::{Arrival, Choice, Item};
 use crate::config::Mode;
+use crate::path::Controller;
 use braid_units::{Rate, Time};
 use std::time::Duration;
 

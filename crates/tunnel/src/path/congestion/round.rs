@@ -1,6 +1,6 @@
 //! What the acknowledgements of one round trip tell together.
 
-use super::congestion::AckSample;
+use super::controller::AckSample;
 use braid_units::Time;
 use std::time::Duration;
 

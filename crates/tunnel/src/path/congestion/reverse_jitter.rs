@@ -4,7 +4,7 @@
 //! link busy. Only the way back is looked at: a queue that this end makes isn't
 //! there.
 
-use super::rtt::{BASE_WINDOW, WindowedMin};
+use crate::path::rtt::{BASE_WINDOW, WindowedMin};
 use braid_units::Time;
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ const MOST_JITTER: Duration = Duration::from_millis(300);
 
 /// What acknowledgements told of their way.
 #[derive(Debug)]
-pub struct WayBack {
+pub struct ReverseJitter {
     mean_us: Option<i64>,
     least_us: WindowedMin,
 }
 
-impl WayBack {
+impl ReverseJitter {
     /// One of which nothing is known.
     pub fn new() -> Self {
         Self { mean_us: None, least_us: WindowedMin::new(BASE_WINDOW) }
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     fn told(samples: impl IntoIterator<Item = i64>) -> Duration {
-        let mut way = WayBack::new();
+        let mut way = ReverseJitter::new();
         for (number, sample) in (0..).zip(samples) {
             way.on_ack(sample, Time::from_micros(number * 1000));
         }

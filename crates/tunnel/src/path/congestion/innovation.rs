@@ -15,8 +15,8 @@ const MEAN: u32 = 8;
 
 /// What the rounds' queues told so far.
 #[derive(Debug)]
-pub struct Volatility {
-    wobble: Duration,
+pub struct QueueInnovation {
+    mean: Duration,
     /// The queue when it was noted before.
     noted: Duration,
     /// The queue that would be now.
@@ -29,11 +29,11 @@ pub struct Volatility {
     estimate_before: Rate,
 }
 
-impl Volatility {
+impl QueueInnovation {
     /// A link of which nothing is known but a first guess of its rate.
     pub fn new(estimate: Rate) -> Self {
         Self {
-            wobble: Duration::ZERO,
+            mean: Duration::ZERO,
             noted: Duration::ZERO,
             expected: Duration::ZERO,
             least_expected: None,
@@ -43,8 +43,8 @@ impl Volatility {
     }
 
     /// The mean change from round to round that what was sent doesn't explain.
-    pub fn wobble(&self) -> Duration {
-        self.wobble
+    pub fn mean(&self) -> Duration {
+        self.mean
     }
 
     /// A round begins.
@@ -77,7 +77,7 @@ impl Volatility {
     fn note(&mut self, queue: Duration, expected: Option<Duration>) {
         let change = queue.abs_diff(self.noted);
         let unexplained = expected.map_or(change, |e| change.min(queue.abs_diff(e)));
-        self.wobble = (self.wobble * (MEAN - 1) + unexplained.min(MOST)) / MEAN;
+        self.mean = (self.mean * (MEAN - 1) + unexplained.min(MOST)) / MEAN;
         self.noted = queue;
         self.expected = queue;
     }

@@ -1,0 +1,41 @@
+//! Congestion control of one path.
+//!
+//! | file | what |
+//! |---|---|
+//! | `controller` | the interface that the rest of the core sees |
+//! | `signals` | acknowledgements → queueing delay, jitter, rounds |
+//! | `estimator` | signals → the bottleneck's rate |
+//! | `phase` | the state machine: how fast to send, when to probe and to drain |
+//! | `model` | joins the three |
+//!
+//! # Beside BBRv3 (draft-ietf-ccwg-bbr)
+//!
+//! As BBR it paces by an estimate of the bottleneck's rate, and bounds what is
+//! in flight by the estimate's product with the base delay. What differs
+//! follows from one thing: the peer reports receive times, so one-way delay,
+//! and with it our own queue, is measured rather than inferred.
+//!
+//! | BBRv3 | here |
+//! |---|---|
+//! | rate: windowed maximum of delivery rates | rises while there is no queue; measured anew whenever there is one, as packets then arrive at the bottleneck's rate. Jitter that compresses packets can't inflate it |
+//! | Startup until the rate is flat for three rounds | the same, or until a queue stands |
+//! | ProbeBW: Down, Cruise, Refill, Up, on a timer | Cruise; Probe after three quiet rounds, in growing steps while each finds more; Drain whenever a queue stands |
+//! | ProbeRTT each 5 s | none: a drain shows the base delay. One that changes nothing shows a new base delay |
+//! | loss bounds (`inflight_hi`) from 2 % | a round that loses 10 % counts as a buffer too short to show a queue; links here lose more by themselves |
+//! | | Track: links whose rate changes within a few round trips are kept filled with a short queue, and what arrives is the estimate |
+//!
+//! The standing queue at which the sender yields is the *queue target* (as
+//! LEDBAT's, RFC 6817; cf. Copa, NSDI 2018).
+
+mod controller;
+mod deliveries;
+mod estimator;
+mod innovation;
+mod model;
+mod phase;
+mod reverse_jitter;
+mod round;
+mod signals;
+
+pub use controller::{AckSample, Controller};
+pub use model::DelayModel;

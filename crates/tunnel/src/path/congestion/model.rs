@@ -1,0 +1,378 @@
+//! The delay-based model of a path: signals, estimate and phase together.
+
+use super::controller::{AckSample, Controller};
+use super::estimator::Estimator;
+use super::phase::{Phase, RoundEnd, Step};
+use super::round::Round;
+use super::signals::Signals;
+use braid_units::{Rate, Time};
+use std::time::Duration;
+
+/// The queue target, unless the link's nature asks for more: below half of a
+/// video call's usual jitter buffer of 20 ms.
+const TARGET: Duration = Duration::from_millis(10);
+const TARGET_MAX: Duration = Duration::from_millis(150);
+/// A queue of so many targets is yielded to at once, not at the round's end.
+const SUDDEN_TARGETS: u32 = 3;
+/// A drain has come to its end below this part of the target.
+const DRAINED: u32 = 3;
+/// Queue innovation, beyond the time of a datagram, from which a link is
+/// tracked...
+const VOLATILE: Duration = Duration::from_millis(6);
+/// ...until it's calmer than this.
+const CALM: Duration = Duration::from_millis(3);
+/// So many drains without effect on the delay show that it isn't a queue.
+const FUTILE_DRAINS: u32 = 2;
+/// A drain has had an effect when less than this part of the delay is left.
+const UNDRAINED: f64 = 0.7;
+/// The window before anything is known, and the least of all, in datagrams
+/// (RFC 6928 has 10; BBR's `MinPipeCwnd` is 4).
+const INITIAL_WINDOW: u64 = 16;
+const LEAST_WINDOW: u64 = 4;
+/// What is sent in a round of startup, when there's no more to send, shows
+/// nothing of the capacity below so many datagrams.
+const TRICKLE: u64 = 8;
+
+/// The model of one path.
+#[derive(Debug)]
+pub struct DelayModel {
+    phase: Phase,
+    signals: Signals,
+    estimator: Estimator,
+    cap: Option<Rate>,
+    /// The size of datagrams, bytes.
+    datagram: u64,
+    /// The queue when the drain began.
+    drained_from: Duration,
+    /// Drains in a row that left the delay as it was.
+    futile_drains: u32,
+    limits: Limits,
+}
+
+/// What follows from the model, and is asked for with every datagram.
+#[derive(Clone, Copy, Debug, Default)]
+struct Limits {
+    pacing_rate: Rate,
+    window: u64,
+}
+
+impl DelayModel {
+    /// A path of which nothing is known; `datagram` is its datagrams' size in
+    /// bytes.
+    pub fn new(datagram: u64) -> Self {
+        let estimator = Estimator::new();
+        let mut new = Self {
+            phase: Phase::START,
+            signals: Signals::new(estimator.bandwidth()),
+            estimator,
+            cap: None,
+            datagram,
+            drained_from: Duration::ZERO,
+            futile_drains: 0,
+            limits: Limits::default(),
+        };
+        new.limit();
+        new
+    }
+}
+
+impl Controller for DelayModel {
+    fn on_ack(&mut self, ack: &AckSample) {
+        self.signals.on_ack(ack);
+        let queue = self.signals.queue_of(Some(ack.min_delay_us));
+        if let Some((bytes, sent_within)) = self.estimator.on_ack(ack, queue) {
+            self.signals.innovation.on_delivery(bytes, sent_within);
+        }
+        self.signals.round.on_ack(ack);
+        match self.phase {
+            Phase::Startup { .. } => self.estimator.rise(self.signals.base_rtt),
+            Phase::Track => self.estimator.track(ack, &self.signals, self.queue_target()),
+            _ => {}
+        }
+        self.react_to_queue(ack);
+        if self.signals.round.ends_with(ack) {
+            self.end_round(ack);
+        }
+        self.limit();
+    }
+
+    fn on_return(&mut self, now: Time) {
+        self.estimator.on_return();
+        self.signals.on_return();
+        self.phase = Phase::START;
+        self.start_round(self.signals.round.begin_again(now));
+        self.limit();
+    }
+
+    fn on_path_moved(&mut self) {
+        self.signals.on_path_moved();
+    }
+
+    fn on_idle(&mut self) {
+        self.estimator.on_idle();
+        self.signals.on_idle();
+    }
+
+    fn set_cap(&mut self, cap: Option<Rate>) {
+        self.cap = cap;
+        self.limit();
+    }
+
+    fn set_datagram(&mut self, bytes: u64) {
+        if self.datagram != bytes {
+            self.datagram = bytes;
+            self.limit();
+        }
+    }
+
+    fn pacing_rate(&self) -> Rate {
+        self.limits.pacing_rate
+    }
+
+    fn window(&self) -> u64 {
+        self.limits.window
+    }
+
+    fn bandwidth(&self) -> Rate {
+        let bandwidth = self.estimator.bandwidth();
+        self.cap.map_or(bandwidth, |cap| bandwidth.min(cap))
+    }
+
+    fn queue(&self) -> Duration {
+        self.signals.queue()
+    }
+
+    fn base_delay_us(&self) -> Option<i64> {
+        self.signals.base_delay_us()
+    }
+
+    fn in_startup(&self) -> bool {
+        matches!(self.phase, Phase::Startup { .. })
+    }
+
+    fn is_tracking(&self) -> bool {
+        self.phase == Phase::Track
+    }
+
+    fn queue_innovation(&self) -> Duration {
+        self.signals.innovation.mean()
+    }
+}
+
+impl DelayModel {
+    /// Between rounds: a queue that grew far beyond the target, or has drained.
+    fn react_to_queue(&mut self, ack: &AckSample) {
+        let queue = self.queue();
+        match self.phase {
+            Phase::Drain { .. } => {
+                let drained = queue <= self.queue_target() / DRAINED;
+                if drained || ack.in_flight <= self.pipe_holds() {
+                    self.end_drain(ack, queue);
+                }
+            }
+            Phase::Track => {}
+            Phase::Startup { .. } if self.trickles(ack) => {}
+            _ => {
+                let sudden = self.queue_target() * SUDDEN_TARGETS + self.signals.jitter();
+                if self.signals.queue_is_sure() && queue > sudden {
+                    self.signals.innovation.on_sudden(queue);
+                    self.drain(ack, queue * 2);
+                }
+            }
+        }
+    }
+
+    /// The queue has drained, or nothing of ours can be queued any more.
+    fn end_drain(&mut self, ack: &AckSample, queue: Duration) {
+        // If the delay stays though nothing of ours is queued, it has another
+        // cause, such as a new route or satellite. Jitter that can't reorder packets
+        // is one: the denser they are, the more of them wait behind a late one.
+        let undrained = queue > self.drained_from.mul_f64(UNDRAINED);
+        let allowed = if undrained { Duration::ZERO } else { self.signals.jitter() };
+        let futile = self.signals.queue_is_sure() && queue > self.queue_target() + allowed;
+        self.futile_drains = if futile { self.futile_drains + 1 } else { 0 };
+        if self.futile_drains >= FUTILE_DRAINS {
+            self.rebase(ack);
+        }
+        self.phase = Phase::CRUISE;
+        self.signals.innovation.on_sudden(queue);
+        self.start_round(Round::begin(ack.now, ack.delivered));
+    }
+
+    fn end_round(&mut self, ack: &AckSample) {
+        let end = self.round_end(ack);
+        match self.phase.on_round_end(&end) {
+            Step::Go { to, raise } => {
+                self.estimator.raise(raise.unwrap_or(Rate::ZERO));
+                self.phase = to;
+            }
+            Step::Yield { over, raise } => {
+                self.estimator.raise(raise.unwrap_or(Rate::ZERO));
+                self.drain(ack, over);
+            }
+            Step::Rebase { to } => {
+                self.rebase(ack);
+                self.phase = to;
+            }
+        }
+        self.start_round(Round::begin(ack.now, ack.delivered));
+    }
+
+    fn round_end(&mut self, ack: &AckSample) -> RoundEnd {
+        let queue = self.signals.on_round_end();
+        let chance = self.signals.chance();
+        self.signals.innovation.on_round(queue, self.is_tracking());
+        let (round, base_rtt) = (&self.signals.round, self.signals.base_rtt);
+        let length = round.length(ack);
+        let standing = queue > self.queue_target() + chance;
+        // The few packets of a beginning may all have met some jitter, and the last
+        // of them more than the first.
+        let slack = self.signals.jitter() * 2;
+        let ours =
+            || !self.trickles(ack) && !self.estimator.came_as_sent(length.max(base_rtt), slack);
+        RoundEnd {
+            now: ack.now,
+            length,
+            base_rtt,
+            standing,
+            ours: standing && self.in_startup() && ours(),
+            overflow: round.overflows(ack, self.datagram),
+            app_limited: round.app_limited(),
+            volatile: self.innovates_beyond(VOLATILE),
+            restless: self.innovates_beyond(CALM),
+            bandwidth: self.estimator.bandwidth(),
+            measured: self.estimator.arrival_rate(length, base_rtt),
+            measured_over_two: self.estimator.arrival_rate(length * 2, base_rtt),
+        }
+    }
+
+    /// The link is busy: what arrived within `over` is what it can take. Sends
+    /// less until the queue is gone.
+    fn drain(&mut self, ack: &AckSample, over: Duration) {
+        let over = over.max(self.signals.base_rtt);
+        let (target, round) = (self.queue_target(), self.signals.round);
+        self.estimator.on_busy(over, &self.signals, &round, target, self.datagram);
+        self.drained_from = self.queue();
+        self.phase = Phase::Drain { since: ack.now, rounds: 0 };
+        self.start_round(Round::begin(ack.now, ack.delivered));
+    }
+
+    /// The delay as it is now is the path's own.
+    fn rebase(&mut self, ack: &AckSample) {
+        self.signals.rebase(ack);
+        self.futile_drains = 0;
+    }
+
+    fn start_round(&mut self, round: Round) {
+        self.signals.round = round;
+        self.signals.innovation.start_round(self.estimator.bandwidth());
+    }
+
+    /// Works out what is asked for with every datagram; follows every change.
+    fn limit(&mut self) {
+        let gain = self.phase.pacing_gain(self.queue(), self.signals.base_rtt);
+        let rate = self.estimator.scaled(gain);
+        self.limits.pacing_rate = self.cap.map_or(rate, |cap| rate.min(cap));
+        let hold = self.signals.unqueued_rtt() + self.signals.feedback;
+        let slack = self.phase.slack(hold, self.queue_target(), TARGET);
+        let floor = if self.in_startup() { INITIAL_WINDOW } else { LEAST_WINDOW };
+        let window = self.estimator.bandwidth().bytes_in(hold + slack);
+        self.limits.window = window.max(floor * self.datagram);
+    }
+
+    /// The standing queue at which the sender yields.
+    fn queue_target(&self) -> Duration {
+        let floor = TARGET.min((self.signals.base_rtt / 2).max(TARGET / 2));
+        let serialisation = self.estimator.bandwidth().time_for(self.datagram * 3 / 2);
+        (floor.max(serialisation.min(TARGET_MAX)) + self.queue_innovation()).min(TARGET_MAX)
+    }
+
+    /// As BBR leaves its drain: when no more is in flight than the pipe holds
+    /// (draft-ietf-ccwg-bbr, section 5.3.2). Without the jitter of both ways the
+    /// link would idle after each drain; of that on the way there a quarter is as
+    /// much as doesn't make the queue longer than pings can bear.
+    fn pipe_holds(&self) -> u64 {
+        let jitter = self.signals.jitter().min(TARGET) / 4;
+        self.estimator.bandwidth().bytes_in(self.signals.unqueued_rtt() + jitter)
+    }
+
+    /// Too little is sent for a queue: what delays the few packets is jitter.
+    fn trickles(&self, ack: &AckSample) -> bool {
+        let round = &self.signals.round;
+        round.app_limited() && round.arrived(ack) + ack.in_flight < TRICKLE * self.datagram
+    }
+
+    fn innovates_beyond(&self, limit: Duration) -> bool {
+        let datagram = self.estimator.bandwidth().time_for(self.datagram);
+        self.queue_innovation() > limit + datagram
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BASE_DELAY_US: i64 = 150;
+
+    /// Reports each millisecond of what arrived in it.
+    struct Reports {
+        model: DelayModel,
+        now_us: i64,
+        delivered: u64,
+        /// Delivered after each millisecond.
+        history: Vec<u64>,
+    }
+
+    impl Reports {
+        fn new() -> Self {
+            let model = DelayModel::new(1472);
+            Self { model, now_us: 1_000_000, delivered: 0, history: Vec::new() }
+        }
+
+        /// `bytes` more arrived, each after `queue_us` in the link.
+        fn tell(&mut self, bytes: u64, queue_us: i64) {
+            let delay_us = BASE_DELAY_US + queue_us;
+            self.now_us += 1000;
+            self.delivered += bytes;
+            self.history.push(self.delivered);
+            let ago = 1 + delay_us as usize / 1000;
+            let before = self.history.len().checked_sub(ago + 1);
+            let time = |us: i64| Time::from_micros(u64::try_from(us).unwrap());
+            self.model.on_ack(&AckSample {
+                now: time(self.now_us + BASE_DELAY_US),
+                delivered: self.delivered,
+                delivered_before: before.map_or(0, |at| self.history[at]),
+                received_us: self.now_us,
+                sent_at: time(self.now_us - delay_us),
+                app_limited: false,
+                min_delay_us: delay_us,
+                delay_above_min_us: 30 * 50,
+                delay_samples: 30,
+                back_us: Some(BASE_DELAY_US),
+                lost: 0,
+                in_flight: bytes * (delay_us as u64 + 1000) / 1000,
+                base_rtt: Duration::from_micros(300),
+                feedback: Duration::from_millis(1),
+            });
+        }
+
+        fn mbit(&self) -> u64 {
+            self.model.bandwidth().bytes_per_sec() / 125_000
+        }
+    }
+
+    #[test]
+    fn bursts_that_a_shaper_lets_by_are_not_believed_for_ever() {
+        const MS_OF_GIGABIT: u64 = 121_000;
+        let mut reports = Reports::new();
+        for _ in 0..8 {
+            reports.tell(MS_OF_GIGABIT * 5 / 2, 0);
+        }
+        assert!(reports.mbit() > 2000, "{} Mbit/s of bursts", reports.mbit());
+        // From now on it takes no more, and TCP sends hardly more than it takes.
+        for ms in 0..1500 {
+            reports.tell(MS_OF_GIGABIT, (ms * 10).min(7000));
+        }
+        assert!(reports.mbit() < 1200, "{} Mbit/s by a gigabit link", reports.mbit());
+    }
+}
