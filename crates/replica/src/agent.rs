@@ -2,6 +2,7 @@
 //! starts: it speaks the protocol on its standard input and output.
 
 use crate::archive;
+use crate::beneath::{self, Held, Meant, shown};
 use crate::clone;
 use crate::error::Error;
 use crate::exact_path::ExactPath;
@@ -12,6 +13,7 @@ use crate::source::{self, Manner, Watch};
 use crate::wire::{Frame, LONGEST, Link, Message, Open, PROTOCOL, Selection, Work, unexpected};
 use braid_pool::uuid::Uuid;
 use braid_units::Rate;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -53,11 +55,11 @@ pub fn serve(mut link: Link, allowed: &Allowed, register: &Register) -> Result<(
         Work::Sink { .. } if matches!(allowed, Allowed::From(_) | Allowed::System(_)) => {
             refuse(&mut link, allowed.refusal())
         }
-        Work::Sink { folder } => match allowed.place(&folder) {
-            Ok(folder) => {
-                let begun = Begun::receives(order, &folder);
+        Work::Sink { folder } => match allowed.to_receive(&folder) {
+            Ok(place) => {
+                let begun = Begun::receives(order, &shown(&place.path));
                 remembered(register, begun, |watch| {
-                    sink::serve(&mut link, &folder, watch).map(drop)
+                    sink::serve(&mut link, &place.path, watch).map(drop)
                 })
             }
             Err(error) => refuse(&mut link, error),
@@ -65,20 +67,28 @@ pub fn serve(mut link: Link, allowed: &Allowed, register: &Register) -> Result<(
         Work::Source { .. } if matches!(allowed, Allowed::Into(_) | Allowed::System(_)) => {
             refuse(&mut link, allowed.refusal())
         }
-        Work::Source { selection, limit } => match allowed.place(&selection.path) {
-            Ok(path) => {
-                let begun = Begun::sends(order, &path);
-                let selection = Selection { path: path.into(), ..selection };
+        Work::Source { selection, limit } => match allowed.to_send(&selection.path) {
+            Ok(place) => {
+                let named = place.name.as_ref().map_or(place.path.clone(), |n| place.path.join(n));
+                let begun = Begun::sends(order, &shown(&named));
                 let limit = limit.map(Rate::from_bytes_per_sec);
                 remembered(register, begun, |watch| {
                     let manner = Manner { limit, watch: Arc::clone(watch), ..Manner::default() };
-                    source::serve(link, &selection, &manner).map(drop)
+                    let choose = || match &place.name {
+                        Some(name) => source::named(&place.path, name),
+                        None if place.held.is_some() => source::all(&place.path, selection.newest),
+                        None => source::chosen(&Selection {
+                            path: place.path.as_path().into(),
+                            newest: selection.newest,
+                        }),
+                    };
+                    source::serve_choosing(link, &manner, choose).map(drop)
                 })
             }
             Err(error) => refuse(&mut link, error),
         },
-        Work::Manifest { folder } => match allowed.place(&folder) {
-            Ok(folder) => tell_manifest(&mut link, &folder),
+        Work::Manifest { folder } => match allowed.to_read(&folder) {
+            Ok(place) => tell_manifest(&mut link, &place.path),
             Err(error) => refuse(&mut link, error),
         },
         Work::Clone(work) => match allowed {
@@ -86,8 +96,8 @@ pub fn serve(mut link: Link, allowed: &Allowed, register: &Register) -> Result<(
             Allowed::System(path) => clone::serve(link, work, Some(path)),
             _ => refuse(&mut link, allowed.refusal()),
         },
-        Work::Stored { folder, read } => match allowed.place(&folder) {
-            Ok(folder) => tell_stored(&mut link, &folder, read.as_deref()),
+        Work::Stored { folder, read } => match allowed.to_look(&folder) {
+            Ok(place) => tell_stored(&mut link, &place.path, read.as_deref()),
             Err(error) => refuse(&mut link, error),
         },
     }
@@ -125,20 +135,84 @@ impl Begun {
     }
 }
 
+/// What the other end's path means, as a path to work with.
+struct Place {
+    path: PathBuf,
+    /// Of what in it is meant.
+    name: Option<OsString>,
+    /// Keeps the path valid; nothing where the path is one that may be resolved.
+    held: Option<Held>,
+}
+
+impl Place {
+    fn of(path: &Path) -> Place {
+        Place { path: path.to_owned(), name: None, held: None }
+    }
+
+    fn holding(held: Held, name: Option<OsString>) -> Place {
+        Place { path: held.path(), name, held: Some(held) }
+    }
+}
+
 impl Allowed {
-    /// The folder that is meant by `asked`.
-    fn place(&self, asked: &ExactPath) -> Result<PathBuf, Error> {
-        let asked = asked.as_path();
-        match self {
-            Allowed::All => Ok(asked.to_owned()),
-            Allowed::System(_) => Err(self.refusal()),
-            Allowed::Into(folder) | Allowed::From(folder) => {
-                let inside = asked.strip_prefix("/").unwrap_or(asked);
-                let is_plain = |part| matches!(part, std::path::Component::Normal(_));
-                match inside.components().all(is_plain) {
-                    true => Ok(folder.join(inside)),
-                    false => Err(self.refusal()),
+    /// A folder for replicas, which is made if only it is lacking. Not in what was received: what is there is the
+    /// other end's making.
+    fn to_receive(&self, asked: &ExactPath) -> Result<Place, Error> {
+        match self.find(asked)? {
+            (top, Meant::Top) => Ok(Place::of(top)),
+            (_, Meant::Folder(held)) if !held.in_snapshot => Ok(Place::holding(held, None)),
+            (_, Meant::Inside(held, name)) if !held.in_snapshot => {
+                let made = held.make(&name)?;
+                match made.in_snapshot {
+                    true => Err(is_snapshot(asked)),
+                    false => Ok(Place::holding(made, None)),
                 }
+            }
+            _ => Err(is_snapshot(asked)),
+        }
+    }
+
+    /// Snapshots, or one; not what seems to be some inside of one.
+    fn to_send(&self, asked: &ExactPath) -> Result<Place, Error> {
+        match self.find(asked)? {
+            (top, Meant::Top) => Ok(Place::of(top)),
+            (_, Meant::Folder(held)) if !held.in_snapshot => Ok(Place::holding(held, None)),
+            (_, Meant::Inside(held, name)) if !held.in_snapshot => {
+                Ok(Place::holding(held, Some(name)))
+            }
+            _ => Err(is_snapshot(asked)),
+        }
+    }
+
+    /// A folder with stored streams.
+    fn to_look(&self, asked: &ExactPath) -> Result<Place, Error> {
+        match self.find(asked)? {
+            (top, Meant::Top) => Ok(Place::of(top)),
+            (_, Meant::Folder(held)) if !held.in_snapshot => Ok(Place::holding(held, None)),
+            _ => Err(is_snapshot(asked)),
+        }
+    }
+
+    /// Any folder, also in a snapshot.
+    fn to_read(&self, asked: &ExactPath) -> Result<Place, Error> {
+        match self.find(asked)? {
+            (top, Meant::Top) => Ok(Place::of(top)),
+            (_, Meant::Folder(held)) => Ok(Place::holding(held, None)),
+            (_, Meant::Inside(held, name)) => {
+                let inside = held.enter(&name);
+                let inside = inside.map_err(|e| Error::io("opening", asked.as_path(), e))?;
+                Ok(Place::holding(inside, None))
+            }
+        }
+    }
+
+    /// What is asked for, and below what.
+    fn find<'a>(&'a self, asked: &'a ExactPath) -> Result<(&'a Path, Meant), Error> {
+        match self {
+            Allowed::All => Ok((asked.as_path(), Meant::Top)),
+            Allowed::System(_) => Err(self.refusal()),
+            Allowed::Into(top) | Allowed::From(top) => {
+                Ok((top, beneath::find(top, asked.as_path())?))
             }
         }
     }
@@ -151,6 +225,13 @@ impl Allowed {
         };
         Error::Refused(text.to_owned())
     }
+}
+
+fn is_snapshot(asked: &ExactPath) -> Error {
+    Error::Refused(format!(
+        "{} is a snapshot or in one, and that is no folder of replicas or snapshots",
+        asked.as_path().display()
+    ))
 }
 
 fn refuse(link: &mut Link, error: Error) -> Result<(), Error> {

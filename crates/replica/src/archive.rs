@@ -11,8 +11,10 @@ pub use check::StoredNow;
 pub(crate) use check::{compare, look};
 pub(crate) use storing::{abandon, half_received, receive_all};
 
+use crate::beneath::shown;
 use crate::error::Error;
 use crate::exact_path::ExactPath;
+use crate::files::read_own;
 use crate::sink::write_durably;
 use crate::source::Snapshot;
 use crate::subvolume::Subvolume;
@@ -111,10 +113,14 @@ pub fn entries(folder: &Path) -> Result<Vec<Entry>, Error> {
         if !is_manifest {
             continue;
         }
-        let text = fs::read(&path).map_err(|e| Error::io("reading", &path, e))?;
+        // A link is none: who may put one there isn't to have read what it leads to.
+        if !is_file(&path) {
+            continue;
+        }
+        let text = read_own(&path).map_err(|e| Error::io("reading", &path, e))?;
         let entry: Entry = serde_json::from_slice(&text)
-            .map_err(|error| Error::Refused(format!("{}: {error}", path.display())))?;
-        if entry.file(folder).is_file() && entry.manifest(folder) == path {
+            .map_err(|error| Error::Refused(format!("{}: {error}", shown(&path).display())))?;
+        if is_file(&entry.file(folder)) && entry.manifest(folder) == path {
             rest.insert(entry.begin.name.clone(), entry);
         }
     }
@@ -137,6 +143,10 @@ pub fn entries(folder: &Path) -> Result<Vec<Entry>, Error> {
     Ok(sorted)
 }
 
+fn is_file(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|about| about.is_file())
+}
+
 /// Whether the folder holds stored streams.
 pub(crate) fn is_archive(folder: &Path) -> bool {
     entries(folder).is_ok_and(|entries| !entries.is_empty())
@@ -145,11 +155,16 @@ pub(crate) fn is_archive(folder: &Path) -> bool {
 /// The folder and the snapshot's name, if `path` is a stored stream: its file, or that without the
 /// ending.
 pub(crate) fn entry_at(path: &Path) -> Option<(PathBuf, Entry)> {
-    let (folder, name) = (path.parent()?, path.file_name()?.as_bytes());
+    let (folder, name) = (path.parent()?, path.file_name()?);
+    Some((folder.to_owned(), entry_named(folder, name)?))
+}
+
+/// The stored stream in a folder whose file this is, with the ending or without.
+pub(crate) fn entry_named(folder: &Path, name: &OsStr) -> Option<Entry> {
+    let name = name.as_bytes();
     let name = name.strip_suffix(STREAM.as_bytes()).unwrap_or(name);
     let name = ExactPath::from(OsStr::from_bytes(name).to_owned());
-    let found = entries(folder).ok()?.into_iter().find(|entry| entry.begin.name == name)?;
-    Some((folder.to_owned(), found))
+    entries(folder).ok()?.into_iter().find(|entry| entry.begin.name == name)
 }
 
 /// This one and all that it builds on, the first of them first; an error when one is lost.

@@ -1,3 +1,4 @@
+use crate::beneath::shown;
 use std::io;
 use std::path::Path;
 
@@ -32,7 +33,7 @@ pub enum Error {
 impl Error {
     /// What the system said when `doing` something with `path`.
     pub fn io(doing: &str, path: &Path, error: io::Error) -> Error {
-        Error::Io { doing: format!("{doing} {}", path.display()), error }
+        Error::Io { doing: format!("{doing} {}", shown(path).display()), error }
     }
 
     /// Whether trying again may help.

@@ -2,8 +2,10 @@
 
 use crate::error::Error;
 use std::ffi::CString;
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -107,6 +109,18 @@ fn ended(mut tar: Child, talk: Result<(), Error>, folder: &Path) -> Result<(), E
         true => Ok(()),
         false => Err(Error::Refused(format!("tar failed in {} ({status})", folder.display()))),
     }
+}
+
+/// Opens a file that only Braid makes; a link under its name leads elsewhere, and isn't followed.
+pub(crate) fn open_own(path: &Path, options: &mut fs::OpenOptions) -> io::Result<File> {
+    options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)
+}
+
+/// Reads a file that only Braid makes.
+pub(crate) fn read_own(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![];
+    open_own(path, File::options().read(true))?.read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// rename(2) that replaces nothing.

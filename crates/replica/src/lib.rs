@@ -2,6 +2,7 @@
 
 pub mod agent;
 pub mod archive;
+mod beneath;
 pub mod chain;
 pub mod clone;
 mod error;

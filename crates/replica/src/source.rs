@@ -8,8 +8,8 @@ mod stream;
 mod throttle;
 mod watch;
 
-pub(crate) use choose::stored;
 pub use choose::{Choice, Snapshot, chosen, series_of};
+pub(crate) use choose::{all, named, stored};
 pub(crate) use kernel::StreamOf;
 pub use records::{Replica, Replicas};
 pub use watch::Watch;
@@ -76,7 +76,7 @@ pub struct Sent {
 /// # Errors
 /// No snapshot is selected, the sink refuses, or the connection broke.
 pub fn serve(link: Link, selection: &Selection, manner: &Manner) -> Result<Report, Error> {
-    converse(link, manner, || chosen(selection))
+    serve_choosing(link, manner, || chosen(selection))
 }
 
 /// As [`serve`], with snapshots that are chosen already.
@@ -84,10 +84,11 @@ pub fn serve(link: Link, selection: &Selection, manner: &Manner) -> Result<Repor
 /// # Errors
 /// As of [`serve`].
 pub fn serve_chosen(link: Link, choice: Choice, manner: &Manner) -> Result<Report, Error> {
-    converse(link, manner, || Ok(choice))
+    serve_choosing(link, manner, || Ok(choice))
 }
 
-fn converse(
+/// As [`serve`], with what `choose` says.
+pub(crate) fn serve_choosing(
     mut link: Link,
     manner: &Manner,
     choose: impl FnOnce() -> Result<Choice, Error>,

@@ -12,6 +12,7 @@ pub use edit::{
 pub use list::{Listed, default_subvolume, list, path_of};
 pub use send::{SendKind, SendOrder, send};
 
+use crate::beneath::shown;
 use crate::error::Error;
 use braid_pool::uuid::Uuid;
 use std::ffi::OsString;
@@ -124,13 +125,13 @@ pub fn open_folder(path: &Path) -> Result<File, Error> {
 pub fn open(path: &Path) -> Result<(File, Subvolume), Error> {
     let root = open_folder(path)?;
     if !is_btrfs(&root) {
-        return Err(Error::Refused(format!("{} is not on btrfs", path.display())));
+        return Err(Error::Refused(format!("{} is not on btrfs", shown(path).display())));
     }
     let inode = root.metadata().map_err(|e| Error::io("looking at", path, e))?.ino();
     if inode != ROOT_INODE {
         return Err(Error::Refused(format!(
             "{} is a folder, not a subvolume: give the subvolume's own path",
-            path.display()
+            shown(path).display()
         )));
     }
     let subvolume = Subvolume::of(&root)

@@ -1,6 +1,7 @@
 use super::{Entry, entries, with_bases};
 use crate::error::Error;
 use crate::exact_path::ExactPath;
+use crate::files::open_own;
 use crate::manifest::{Aspect, Difference};
 use crate::sink::snapshots_in;
 use crate::source::StreamOf;
@@ -109,7 +110,7 @@ fn finding(entry: &Entry, original: &Path, place: &Place, what: Vec<Aspect>) -> 
 
 fn hash_of(path: &Path, hashed: &AtomicU64) -> Result<String, Error> {
     let io = |error| Error::io("reading", path, error);
-    let mut file = File::open(path).map_err(io)?;
+    let mut file = open_own(path, File::options().read(true)).map_err(io)?;
     let mut hasher = blake3::Hasher::new();
     let mut buffer = vec![0; 256 << 10];
     loop {

@@ -1,11 +1,12 @@
 use super::{Entry, STREAM, ends_of_chains, entries, named, sync_folder};
+use crate::beneath::shown;
 use crate::chain::{BLOCK, Chain};
 use crate::error::Error;
-use crate::files::rename_new;
+use crate::files::{open_own, read_own, rename_new};
 use crate::sink::{self, Half, Lock, Received, Taking, write_durably};
 use crate::source::Watch;
 use crate::stream::{Command, Reader, StreamError};
-use crate::subvolume::SendKind;
+use crate::subvolume::{self, SendKind};
 use crate::wire::{Begin, Block, Inventory, Link, Message, Present};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -33,6 +34,8 @@ pub(crate) fn receive_all(
 ) -> Result<Received, Error> {
     let inside = folder.join(INSIDE);
     fs::create_dir_all(&inside).map_err(|e| Error::io("making the folder", &inside, e))?;
+    // Where a link has this name it leads elsewhere.
+    subvolume::open_folder(&inside)?;
     let room = Room { folder: folder.to_owned(), _lock: Lock::take(&inside.join("lock"))? };
     room.tidy()?;
     link.say(Message::Inventory(room.inventory()?))?;
@@ -72,12 +75,12 @@ pub(crate) fn half_received(folder: &Path) -> Result<Option<Half>, Error> {
 
 fn begun_in(inside: &Path) -> Result<Option<Begin>, Error> {
     let path = inside.join(BEGUN);
-    match fs::read(&path) {
+    match read_own(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(Error::io("reading", &path, error)),
         Ok(text) => serde_json::from_slice(&text)
             .map(Some)
-            .map_err(|error| Error::Refused(format!("{}: {error}", path.display()))),
+            .map_err(|error| Error::Refused(format!("{}: {error}", shown(&path).display()))),
     }
 }
 
@@ -155,7 +158,7 @@ impl<'a> Storing<'a> {
         if path.symlink_metadata().is_ok() && room.begun()?.as_ref() != Some(&begin) {
             return Err(Error::Refused(format!(
                 "{} is there already, and is no stream of this snapshot; move it away",
-                path.display()
+                shown(&path).display()
             )));
         }
         if room.begun()?.as_ref() != Some(&begin) {
@@ -180,13 +183,9 @@ impl<'a> Storing<'a> {
 
     fn at_start(room: &'a Room, begin: Begin, empty: bool) -> Result<Storing<'a>, Error> {
         let path = room.part();
-        let file = File::options()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(empty)
-            .open(&path)
-            .map_err(|e| Error::io("opening", &path, e))?;
+        let mut options = File::options();
+        options.read(true).write(true).create(true).truncate(empty);
+        let file = open_own(&path, &mut options).map_err(|e| Error::io("opening", &path, e))?;
         Ok(Storing {
             room,
             begin,

@@ -207,7 +207,7 @@ pub(crate) fn serve(mut link: Link, work: CloneWork, only: Option<&Path>) -> Res
         }
         CloneWork::Look(asked) => {
             let asked = Asked { from: place(&asked.from), ..asked };
-            answer(&mut link, &asked)
+            answer(&mut link, &asked, only.is_some())
         }
         CloneWork::Files { from, path } => {
             send_files(&mut link, place(&from).as_path(), path.as_path(), only.is_some())
@@ -225,27 +225,38 @@ pub(crate) fn serve(mut link: Link, work: CloneWork, only: Option<&Path>) -> Res
     }
 }
 
-fn answer(link: &mut Link, asked: &Asked) -> Result<(), Error> {
+fn answer(link: &mut Link, asked: &Asked, is_bound: bool) -> Result<(), Error> {
     mount_privately()?;
-    let system = look(&TopLevel::mount(asked.from.as_path())?, asked)?;
+    let top = TopLevel::mount(asked.from.as_path())?;
+    if is_bound {
+        for path in &asked.beside {
+            refuse_others(&top, path.as_path())?;
+        }
+    }
+    let system = look(&top, asked)?;
     link.say(Message::OldSystem(Box::new(system)))
 }
 
 fn send_files(link: &mut Link, from: &Path, path: &Path, is_bound: bool) -> Result<(), Error> {
     mount_privately()?;
     if is_bound {
-        let top = TopLevel::mount(from)?;
-        let root = Layout::read(&top, &[])?.root(&top, None)?;
-        let known = beside::of_system(&top.path().join(root.as_path()))?;
-        if !known.iter().any(|one| one.device == path || Path::new(&one.at) == path) {
-            return Err(Error::Refused(format!(
-                "{} takes no part in booting the system that is offered",
-                path.display()
-            )));
-        }
+        refuse_others(&TopLevel::mount(from)?, path)?;
     }
     let beside = Beside::open(path)?;
     pack(beside.path(), |bytes| link.out.send(Frame::Data(Block { bytes, chain: None })))
+}
+
+/// A listener opens no other filesystem than those that belong to its system.
+fn refuse_others(top: &TopLevel, path: &Path) -> Result<(), Error> {
+    let root = Layout::read(top, &[])?.root(top, None)?;
+    let known = beside::of_system(&top.path().join(root.as_path()))?;
+    match known.iter().any(|one| one.device == path || Path::new(&one.at) == path) {
+        true => Ok(()),
+        false => Err(Error::Refused(format!(
+            "{} takes no part in booting the system that is offered",
+            path.display()
+        ))),
+    }
 }
 
 fn look(top: &TopLevel, asked: &Asked) -> Result<OldSystem, Error> {

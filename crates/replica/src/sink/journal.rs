@@ -1,7 +1,9 @@
 //! What a sink knows of the replica that it has begun, kept on the disk beside it.
 
 use super::note::{Circumstances, Progress};
+use crate::beneath::shown;
 use crate::error::Error;
+use crate::files::{open_own, read_own};
 use crate::wire::Begin;
 use braid_pool::uuid::Uuid;
 use serde::{Deserialize, Serialize};
@@ -56,7 +58,7 @@ impl Journal {
     /// The journal is there but can't be read.
     pub fn load(folder: &Path) -> Result<Option<Journal>, Error> {
         let path = folder.join(FOLDER).join(JOURNAL);
-        let text = match fs::read(&path) {
+        let text = match read_own(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             other => other.map_err(|e| Error::io("reading", &path, e))?,
         };
@@ -64,7 +66,7 @@ impl Journal {
             Error::Refused(format!(
                 "{}: {error}: not written by this version; delete it, the subvolume {WORK} beside \
                  it, and the checkpoints in it to begin afresh",
-                path.display()
+                shown(&path).display()
             ))
         })
     }
@@ -105,13 +107,9 @@ impl Journal {
     /// It can't be opened or made.
     pub fn note_file(folder: &Path) -> Result<File, Error> {
         let path = folder.join(FOLDER).join(NOTE);
-        File::options()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path)
-            .map_err(|e| Error::io("opening", &path, e))
+        let mut options = File::options();
+        options.read(true).write(true).create(true).truncate(false);
+        open_own(&path, &mut options).map_err(|e| Error::io("opening", &path, e))
     }
 }
 
@@ -121,7 +119,9 @@ pub(crate) fn write_durably(path: &Path, text: &[u8]) -> Result<(), Error> {
     beside.push(".new");
     let beside = PathBuf::from(beside);
     let write = || -> io::Result<()> {
-        let mut file = File::create(&beside)?;
+        let mut options = File::options();
+        options.write(true).create(true).truncate(true);
+        let mut file = open_own(&beside, &mut options)?;
         file.write_all(text)?;
         file.sync_all()?;
         fs::rename(&beside, path)?;

@@ -1,4 +1,5 @@
 use crate::error::Error;
+use crate::files::open_own;
 use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::os::fd::AsRawFd;
@@ -21,13 +22,9 @@ impl Lock {
     /// # Errors
     /// It is held all the time.
     pub fn take(path: &Path) -> Result<Lock, Error> {
-        let mut file = File::options()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)
-            .map_err(|e| Error::io("opening", path, e))?;
+        let mut options = File::options();
+        options.read(true).write(true).create(true).truncate(false);
+        let mut file = open_own(path, &mut options).map_err(|e| Error::io("opening", path, e))?;
         let until = Instant::now() + PATIENCE;
         // SAFETY: no pointers, and the descriptor is open.
         while unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } < 0 {

@@ -2,6 +2,7 @@ use super::Taking;
 use super::journal::{Checkpoint, FOLDER, Journal, WORK};
 use super::lock::Lock;
 use super::note::{Circumstances, Note, Progress};
+use crate::beneath::{OWN, shown};
 use crate::chain::{BLOCK, Chain};
 use crate::error::Error;
 use crate::files::rename_new;
@@ -58,7 +59,7 @@ impl Room {
         if !subvolume::is_btrfs(&folder) {
             return Err(Error::Refused(format!(
                 "{} is not on btrfs, so it can't hold replicas of btrfs snapshots",
-                path.display()
+                shown(path).display()
             )));
         }
         let inside = path.join(FOLDER);
@@ -68,9 +69,9 @@ impl Room {
             }
             _ => {}
         }
+        let opened = subvolume::open_folder(&inside)?;
         let lock = Lock::take(&inside.join("lock"))?;
-        let inside = subvolume::open_folder(&inside)?;
-        Ok(Room { path: path.to_owned(), folder, inside, _lock: lock })
+        Ok(Room { path: path.to_owned(), folder, inside: opened, _lock: lock })
     }
 
     /// The folder.
@@ -134,7 +135,7 @@ impl Room {
         if about.read_only || made.is_some_and(|uuid| uuid != about.uuid) {
             return Err(Error::Refused(format!(
                 "{}/{WORK} is not the subvolume that was begun here; move it away",
-                self.path.display()
+                shown(&self.path).display()
             )));
         }
         self.delete(&self.folder, OsStr::new(WORK))
@@ -198,7 +199,7 @@ impl<'a> Receiving<'a> {
             None if room.subvolume(OsStr::new(WORK)).is_some() => {
                 return Err(Error::Refused(format!(
                     "{}/{WORK} is there, but not its journal; delete it",
-                    room.path.display()
+                    shown(&room.path).display()
                 )));
             }
             None => {}
@@ -423,7 +424,7 @@ pub(crate) fn check_plain_name(begin: &Begin) -> Result<(), Error> {
     let name = begin.name.as_name();
     let is_plain = Path::new(name).components().count() == 1
         && Path::new(name).file_name() == Some(name)
-        && !name.as_bytes().starts_with(FOLDER.as_bytes());
+        && !name.as_bytes().starts_with(OWN);
     if !is_plain || name.len() > 255 {
         return Err(Error::Refused(format!("{name:?} can't be a snapshot's name")));
     }
@@ -440,13 +441,13 @@ fn check_name(room: &Room, begin: &Begin) -> Result<(), Error> {
                 "{} is there, writable and not marked as received: it looks like what an \
                  interrupted `btrfs receive` leaves. Braid deletes only what it made; if nobody \
                  needs it: btrfs subvolume delete '{}'",
-                path.display(),
-                path.display()
+                shown(&path).display(),
+                shown(&path).display()
             )))
         }
         _ if path.symlink_metadata().is_ok() => Err(Error::Refused(format!(
             "{} is there already, and is no replica of this snapshot; move it away",
-            path.display()
+            shown(&path).display()
         ))),
         _ => Ok(()),
     }

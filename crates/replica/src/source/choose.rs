@@ -1,4 +1,5 @@
 use crate::archive;
+use crate::beneath::shown;
 use crate::error::Error;
 use crate::sink::snapshots_in;
 use crate::subvolume::{self, Subvolume};
@@ -45,30 +46,52 @@ pub struct Choice {
 /// There is no snapshot, or a subvolume that isn't read-only.
 pub fn chosen(selection: &Selection) -> Result<Choice, Error> {
     let path = selection.path.as_path();
-    if let Some((folder, entry)) = archive::entry_at(path) {
-        return stored(folder, Some(&[entry.uuid()]));
-    }
-    let path = std::fs::canonicalize(path).map_err(|e| Error::io("looking at", path, e))?;
-    if archive::is_archive(&path) {
-        return newest_stored(path, selection.newest);
-    }
-    if let Ok((_, about)) = subvolume::open(&path)
-        && about.read_only
-    {
+    // A stored stream may be named without its ending: then nothing has that name.
+    let Ok(found) = std::fs::canonicalize(path) else {
         let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
-            return Err(none(&path));
+            return Err(none(path));
         };
-        let wanted =
-            vec![Snapshot { name: name.to_owned(), path: path.clone(), about, stored: None }];
-        let nearby = all_in(folder)?;
-        return Ok(Choice { folder: folder.to_owned(), wanted, nearby });
+        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        return named(folder, name);
+    };
+    match (found.parent(), found.file_name()) {
+        (Some(folder), Some(name)) if is_snapshot(&found) || !found.is_dir() => named(folder, name),
+        _ => all(&found, selection.newest),
     }
-    let nearby = all_in(&path)?;
+}
+
+/// The snapshot or stored stream of this name in a folder. A snapshot is one, whatever is in it.
+pub(crate) fn named(folder: &Path, name: &OsStr) -> Result<Choice, Error> {
+    let path = folder.join(name);
+    if is_snapshot(&path) {
+        let (_, about) = subvolume::open(&path)?;
+        let wanted = vec![Snapshot { name: name.to_owned(), path, about, stored: None }];
+        return Ok(Choice { folder: folder.to_owned(), wanted, nearby: all_in(folder)? });
+    }
+    match archive::entry_named(folder, name) {
+        Some(entry) => stored(folder.to_owned(), Some(&[entry.uuid()])),
+        None => {
+            std::fs::symlink_metadata(&path).map_err(|e| Error::io("looking at", &path, e))?;
+            Err(none(&path))
+        }
+    }
+}
+
+/// All snapshots or stored streams in a folder, or of each series the newest.
+pub(crate) fn all(folder: &Path, newest: bool) -> Result<Choice, Error> {
+    if archive::is_archive(folder) {
+        return newest_stored(folder.to_owned(), newest);
+    }
+    let nearby = all_in(folder)?;
     if nearby.is_empty() {
-        return Err(none(&path));
+        return Err(none(folder));
     }
-    let wanted = if selection.newest { newest_of_each(&nearby) } else { nearby.clone() };
-    Ok(Choice { folder: path, wanted, nearby })
+    let wanted = if newest { newest_of_each(&nearby) } else { nearby.clone() };
+    Ok(Choice { folder: folder.to_owned(), wanted, nearby })
+}
+
+fn is_snapshot(path: &Path) -> bool {
+    subvolume::open(path).is_ok_and(|(_, about)| about.read_only)
 }
 
 /// Stored streams, with all that they build on; all of the folder if none are named.
@@ -97,7 +120,7 @@ fn newest_stored(folder: PathBuf, newest: bool) -> Result<Choice, Error> {
 fn none(path: &Path) -> Error {
     Error::Refused(format!(
         "{} is no read-only snapshot and holds none; make one: braid pool snapshot",
-        path.display()
+        shown(path).display()
     ))
 }
 

@@ -1,6 +1,7 @@
 use super::choose::Snapshot;
 use crate::chain::BLOCK;
 use crate::error::Error;
+use crate::files::open_own;
 use crate::stream::{Command, Reader};
 use crate::subvolume::{self, SendOrder};
 use crate::wire::Block;
@@ -46,7 +47,7 @@ impl StreamOf {
         if snapshot.stored.is_none() {
             return StreamOf::subvolume(&snapshot.path, order);
         }
-        let file = File::open(&snapshot.path)
+        let file = open_own(&snapshot.path, File::options().read(true))
             .map_err(|error| Error::io("opening", &snapshot.path, error))?;
         Ok(StreamOf { pipe: Some(file), writer: None })
     }

@@ -1,14 +1,15 @@
 //! What replicas a folder of snapshots has, kept in the folder itself.
 
 use super::choose::{Snapshot, series_of};
+use crate::beneath::shown;
 use crate::error::Error;
 use crate::exact_path::ExactPath;
+use crate::files::read_own;
 use crate::sink::write_durably;
 use crate::wire::Unfinished;
 use braid_pool::uuid::Uuid;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
 use std::path::Path;
 
@@ -62,12 +63,12 @@ impl Replicas {
     /// They are there but can't be read.
     pub fn load(folder: &Path) -> Result<Replicas, Error> {
         let path = folder.join(FILE);
-        let text = match fs::read(&path) {
+        let text = match read_own(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Replicas::default()),
             other => other.map_err(|e| Error::io("reading", &path, e))?,
         };
         serde_json::from_slice(&text)
-            .map_err(|error| Error::Refused(format!("{}: {error}", path.display())))
+            .map_err(|error| Error::Refused(format!("{}: {error}", shown(&path).display())))
     }
 
     /// Writes what changed.
