@@ -39,6 +39,14 @@ pub enum HandshakeError {
     /// What was encrypted is not a [`Hello`](crate::Hello).
     #[error("a handshake message with contents that can't be read")]
     BadHello,
+    /// The peer says that the initiation wasn't newer than one it knows. Start
+    /// another one, with a timestamp above that
+    /// ([`NextTimestamp::catch_up`](crate::NextTimestamp::catch_up)).
+    #[error("the peer has seen later initiations, up to timestamp {latest}; the clock went back")]
+    Stale {
+        /// The latest timestamp that the peer knows.
+        latest: u64,
+    },
     /// The Noise library refused to go on.
     #[error("the Noise handshake failed: {0}")]
     Noise(snow::Error),

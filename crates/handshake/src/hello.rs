@@ -9,11 +9,11 @@ pub struct Hello {
     /// the sender: a different one says that the sender has restarted and
     /// forgotten everything, the same one that this is a rekey.
     pub instance: u64,
-    /// Nanoseconds since 1970 by the sender's clock, higher in every
+    /// Nanoseconds since 1970 by the sender's clock, but higher in every
     /// initiation that the sender makes to this peer: a responder accepts
-    /// only such ([`LatestTimestamp`](crate::LatestTimestamp)). A machine
-    /// whose clock may go back (many routers have none that survives a power
-    /// cut) must save the last one used and go on from there.
+    /// only such ([`LatestTimestamp`](crate::LatestTimestamp)). The clock may
+    /// go back (many routers have none that survives a power cut):
+    /// [`NextTimestamp`](crate::NextTimestamp).
     pub timestamp: u64,
     /// The AEADs that the sender offers for the session.
     pub aead: AeadOffer,
@@ -21,7 +21,8 @@ pub struct Hello {
     pub parameters: TunnelParameters,
 }
 
-/// Bytes of the tunnel, carried unread: 256 at most.
+/// Bytes of the tunnel, 256 at most: [`Extensions`](crate::Extensions), and
+/// whatever else.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TunnelParameters(Vec<u8>);
 
@@ -47,6 +48,12 @@ impl TunnelParameters {
             return Err(TooManyParameters { found: bytes.len() });
         }
         Ok(TunnelParameters(bytes))
+    }
+
+    /// What [`Extensions`](crate::Extensions) write, which always has room.
+    pub(crate) fn of_extensions(bytes: Vec<u8>) -> Self {
+        debug_assert!(bytes.len() <= Self::MAX_LEN);
+        TunnelParameters(bytes)
     }
 
     /// The bytes.

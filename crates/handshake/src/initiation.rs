@@ -5,7 +5,9 @@ use crate::message::{
 };
 use crate::noise::Noise;
 use crate::session::{Established, Side};
-use crate::{AeadOffer, HandshakeError, Hello, PresharedKey, PrivateKey, PublicKey, SessionIndex};
+use crate::{
+    AeadOffer, Extensions, HandshakeError, Hello, PresharedKey, PrivateKey, PublicKey, SessionIndex,
+};
 use braid_units::Time;
 use rand_core::CryptoRng;
 use std::fmt;
@@ -82,8 +84,9 @@ impl Initiation {
     ///
     /// # Errors
     ///
-    /// Says why this is not the response. Once a response was taken, every
-    /// other one is [`HandshakeError::Unexpected`].
+    /// Says why this is not the response. Once a response was taken, or was
+    /// [`HandshakeError::Stale`], every other one is
+    /// [`HandshakeError::Unexpected`].
     pub fn finish(&mut self, datagram: &[u8]) -> Result<Established, HandshakeError> {
         let response = ResponseBytes::parse(datagram)?;
         if response.receiver != self.sender_index {
@@ -94,6 +97,9 @@ impl Initiation {
         }
         let payload = self.noise.read(response.noise)?;
         let (remote_index, hello) = Hello::from_payload(&payload)?;
+        if let Some(latest) = Extensions::read(&hello.parameters).stale {
+            return Err(HandshakeError::Stale { latest });
+        }
         Established::new(&mut self.noise, Side::Initiator, remote_index, self.offer, hello)
     }
 

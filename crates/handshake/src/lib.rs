@@ -10,6 +10,10 @@
 //!   └▶ Established                                     Established
 //! ```
 //!
+//! What was recorded and is sent again gets an answer at most
+//! ([`PendingResponse::answer`]), never a session that counts: the responder
+//! takes one for proved only when a packet that opens with it has come.
+//!
 //! A responder that is under load answers an initiation with a cookie instead
 //! ([`Initiation::handle_cookie_reply`]), and one that has no proof that the
 //! sender knows its public key does not answer at all.
@@ -26,6 +30,7 @@
 mod aead;
 mod cookie;
 mod error;
+mod extensions;
 mod hello;
 mod initiation;
 mod keys;
@@ -42,6 +47,7 @@ mod timestamp;
 pub use aead::{Aead, AeadOffer};
 pub use cookie::{COOKIE_LIFETIME, Cookie};
 pub use error::HandshakeError;
+pub use extensions::Extensions;
 pub use hello::{Hello, TooManyParameters, TunnelParameters};
 pub use initiation::Initiation;
 pub use keys::{KeyError, PresharedKey, PrivateKey, PublicKey};
@@ -49,6 +55,6 @@ pub use lifetime::{KeyAge, KeyLifetime, REJECT_AFTER_TIME, REKEY_AFTER_TIME};
 pub use message::{HandshakeMessage, SessionIndex};
 pub use random::os_random;
 pub use replay_window::{NotFresh, ReplayWindow};
-pub use responder::{PendingResponse, Received, Responder};
+pub use responder::{Answer, PendingResponse, Received, Responder};
 pub use session::{Established, Forged, OpeningKey, SealingKey, TAG_LEN};
-pub use timestamp::{LatestTimestamp, StaleTimestamp};
+pub use timestamp::{LatestTimestamp, NextTimestamp, StaleTimestamp};

@@ -33,12 +33,15 @@
 //! ```text
 //!   0  sender index (4); in an initiation the same as in clear
 //!   4  instance (8)
-//!  12  timestamp, nanoseconds since 1970 (8)
+//!  12  timestamp, nanoseconds since 1970 or more (8)
 //!  20  AEADs offered (1): 0 ChaCha20-Poly1305, 1 also AES-256-GCM
 //!  21  zero (1)
 //!  22  length of the parameters, 0 to 256 (2)
 //!  24  parameters, filled up with zeros (256)
 //! ```
+//!
+//! The parameters are items of a kind (1), a length (1) and a value, such as
+//! those of [`Extensions`](crate::Extensions).
 //!
 //! The Noise handshake is `Noise_IKpsk2_25519_ChaChaPoly_BLAKE2s` with the
 //! prologue `braid tunnel, handshake version 1` and, where no pre-shared key

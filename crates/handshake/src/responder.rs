@@ -3,7 +3,10 @@ use crate::mac::{mac, mac_is_right, mac1_key};
 use crate::message::{InitiationBytes, NOISE_2_LEN, RESPONSE_LEN, TYPE_RESPONSE, header};
 use crate::noise::Noise;
 use crate::session::{Established, Side};
-use crate::{HandshakeError, Hello, PresharedKey, PrivateKey, PublicKey, SessionIndex};
+use crate::{
+    Extensions, HandshakeError, Hello, LatestTimestamp, PresharedKey, PrivateKey, PublicKey,
+    SessionIndex, StaleTimestamp,
+};
 use braid_units::Time;
 use rand_core::CryptoRng;
 use std::fmt;
@@ -30,14 +33,29 @@ pub enum Received {
 
 /// An authentic initiation that is not yet answered.
 ///
-/// Before [`Self::respond`], look the peer up by its key (if it is unknown,
-/// drop this and stay silent) and check that its timestamp is new
-/// ([`LatestTimestamp`](crate::LatestTimestamp)).
+/// Look the peer up by its key (if it is unknown, drop this and stay silent)
+/// and let [`Self::answer`] see whether its timestamp is new.
 pub struct PendingResponse {
     noise: Noise,
     remote_static: PublicKey,
     remote_index: SessionIndex,
     hello: Hello,
+}
+
+/// What an authentic initiation of a known peer gets.
+#[derive(Debug)]
+pub enum Answer {
+    /// Send this response. The session is proved only by the first packet
+    /// that opens with it (WireGuard paper, section 5.4.3): until then nothing
+    /// else may change. Go on with the session before; a newer handshake
+    /// replaces this one.
+    Session(Vec<u8>, Box<Established>),
+    /// Send this: it tells the peer from which timestamp on it is heard. Only
+    /// somebody who has the peer's key can read it, and make an initiation
+    /// with such a timestamp.
+    Stale(Vec<u8>),
+    /// Send nothing: a copy by another path, or a replay.
+    Silence(StaleTimestamp),
 }
 
 impl Responder {
@@ -106,11 +124,42 @@ impl PendingResponse {
         &self.hello
     }
 
-    /// Makes the response; returns the bytes to send, and the session.
+    /// Decides by the `latest` timestamp of this peer what to answer, with
+    /// `hello` and `psk` as in [`Self::respond`].
     ///
-    /// The session is proved only by the first packet that opens with it
-    /// (WireGuard paper, section 5.4.3): until then go on sending with the
-    /// session before, and let a newer handshake replace this one.
+    /// A timestamp that isn't new is that of a copy, of a replay, or of a peer
+    /// whose clock went back. The last has got no answer and asks to be told:
+    /// so what is recorded of others is replayed in silence.
+    ///
+    /// # Errors
+    ///
+    /// Only if the Noise library fails, which it has no reason to.
+    pub fn answer(
+        self: Box<Self>,
+        latest: &mut LatestTimestamp,
+        sender_index: SessionIndex,
+        hello: &Hello,
+        psk: Option<&PresharedKey>,
+    ) -> Result<Answer, HandshakeError> {
+        let asks = Extensions::read(&self.hello.parameters).tell_if_stale;
+        match latest.advance(self.hello.timestamp) {
+            Ok(()) => {
+                let (datagram, session) = self.respond(sender_index, hello, psk)?;
+                Ok(Answer::Session(datagram, Box::new(session)))
+            }
+            // The same one by several paths.
+            Err(stale) if !asks || stale.latest == self.hello.timestamp => {
+                Ok(Answer::Silence(stale))
+            }
+            Err(StaleTimestamp { latest }) => {
+                let said = Extensions { stale: Some(latest), ..Extensions::default() };
+                let hello = Hello { parameters: said.to_parameters(), ..hello.clone() };
+                self.respond(sender_index, &hello, psk).map(|(datagram, _)| Answer::Stale(datagram))
+            }
+        }
+    }
+
+    /// Makes the response; returns the bytes to send, and the session.
     ///
     /// # Errors
     ///

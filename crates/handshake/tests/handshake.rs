@@ -163,9 +163,9 @@ fn a_replayed_initiation_is_refused_by_its_timestamp() {
     let (_, second) = pair.start_with(None, &hello(1_001));
     let mut arrive = |datagram: &[u8]| latest.advance(pair.accept(datagram).hello().timestamp);
     assert_eq!(arrive(&first), Ok(()));
-    assert_eq!(arrive(&first), Err(StaleTimestamp));
+    assert_eq!(arrive(&first), Err(StaleTimestamp { latest: 1_000 }));
     assert_eq!(arrive(&second), Ok(()));
-    assert_eq!(arrive(&first), Err(StaleTimestamp));
+    assert_eq!(arrive(&first), Err(StaleTimestamp { latest: 1_001 }));
 }
 
 #[test]

@@ -35,7 +35,12 @@ pub(crate) struct End {
     /// Times it was woken in the current millisecond.
     pub woken: (u64, u32),
     starts: u64,
+    /// Seconds by which its wall clock is wrong.
+    pub wall_clock_off: i64,
 }
+
+/// What wall clocks show in the beginning: nanoseconds since 1970.
+const EPOCH_UNIX_NANOS: u64 = 1_700_000_000_000_000_000;
 
 impl End {
     pub fn new(id: EndId, scenario: &Scenario) -> Self {
@@ -50,6 +55,7 @@ impl End {
             timer: Some(Time::ZERO),
             woken: (0, 0),
             starts: 0,
+            wall_clock_off: 0,
         };
         end.start(scenario, Time::ZERO);
         end
@@ -68,7 +74,9 @@ impl End {
                 EndId::Home(home) => (home as u64 + 1) << 32 | self.starts << 16,
                 EndId::Concentrator => self.starts << 16 | 0xc,
             };
-        config.epoch_unix_nanos = 1_700_000_000_000_000_000;
+        // The tunnel's own clock goes on over a restart; a machine's too.
+        config.epoch_unix_nanos = EPOCH_UNIX_NANOS
+            .saturating_add_signed(self.wall_clock_off.saturating_mul(1_000_000_000));
         self.tunnel = Tunnel::new(config);
         let local = self.clock.local(now);
         let psk = scenario.preshared_key.then(|| PresharedKey::from_bytes(&[0x5c; 32]));

@@ -72,6 +72,9 @@ pub enum Action {
     Add(usize),
     /// A home's program restarts without a goodbye.
     RestartHome(usize),
+    /// A home's wall clock is wrong by so many seconds: read when the program
+    /// starts, so from the next [`Self::RestartHome`] on.
+    WallClock(usize, i64),
     /// The concentrator's program restarts without a goodbye.
     RestartConcentrator,
     /// A home wants another mode.

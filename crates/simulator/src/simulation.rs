@@ -456,6 +456,7 @@ impl Simulation {
                 self.homes[home].start(&self.scenario, now);
                 self.serve(EndId::Home(home));
             }
+            Action::WallClock(home, seconds) => self.homes[home].wall_clock_off = seconds,
             Action::RestartConcentrator => {
                 self.concentrator.start(&self.scenario, now);
                 self.serve(EndId::Concentrator);

@@ -10,6 +10,8 @@ pub struct Session {
     pub local_index: u32,
     /// The peer's index of it, in what we send.
     pub remote_index: u32,
+    /// Which start of the peer agreed on it.
+    pub remote_instance: u64,
     /// We began the handshake.
     pub initiator: bool,
     seal: SealingKey,
@@ -23,6 +25,7 @@ impl Session {
         Self {
             local_index,
             remote_index: established.remote_index.get(),
+            remote_instance: established.hello.instance,
             initiator,
             lifetime: KeyLifetime::new(established.aead, now),
             seal: established.seal,
@@ -83,12 +86,11 @@ impl Sessions {
         session.filter(|s| s.age(now) != KeyAge::Expired)
     }
 
-    /// The initiator has used the unproven session: send with it from now on.
-    /// Returns the index of a session that is gone thereby.
+    /// The unproven session, if it's that of our `index`: a packet that opens
+    /// with it shows that the initiator has its keys, so it was no replay.
     #[inline]
-    pub fn prove(&mut self, index: u32) -> Option<u32> {
-        let proven = self.unproven.take_if(|s| s.local_index == index)?;
-        self.make_current(proven)
+    pub fn unproven(&self, index: u32) -> Option<&Session> {
+        self.unproven.as_ref().filter(|s| s.local_index == index)
     }
 
     /// Send with `session` from now on. Returns the index of a session that is

@@ -1,6 +1,7 @@
 //! The program at both ends of emulated links, in network namespaces: what a
 //! tunnel must live through, seen from the traffic in it. Needs root.
 
+mod clocks;
 mod ethernet;
 mod failures;
 mod half_working;

@@ -2,6 +2,7 @@ use crate::PATIENCE;
 use braid_handshake::{PrivateKey, os_random};
 use braid_linux::netns::NetNs;
 use serde_json::Value;
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -16,6 +17,7 @@ pub struct Side {
     directory: PathBuf,
     key: PrivateKey,
     daemon: Option<Child>,
+    environment: Vec<(&'static str, OsString)>,
 }
 
 impl Side {
@@ -25,7 +27,13 @@ impl Side {
         let key = PrivateKey::generate(&mut os_random());
         braid_control::config::write_secret(&directory.join("key"), &key.to_base64()).unwrap();
         let namespace = namespace.run(NetNs::current).unwrap().unwrap();
-        Side { namespace, directory: directory.to_owned(), key, daemon: None }
+        Side {
+            namespace,
+            directory: directory.to_owned(),
+            key,
+            daemon: None,
+            environment: Vec::new(),
+        }
     }
 
     pub fn public_key(&self) -> String {
@@ -42,11 +50,17 @@ impl Side {
         fs::write(self.config(), text).unwrap();
     }
 
+    /// What the daemon's environment has besides, from its next start on.
+    pub fn set_environment(&mut self, environment: Vec<(&'static str, OsString)>) {
+        self.environment = environment;
+    }
+
     /// Starts the daemon and waits until it answers.
     pub fn start(&mut self) {
         let log = || File::options().create(true).append(true).open(self.log_file()).unwrap();
         let mut command = self.namespace.command(BRAID);
         command.args(["--log", "info", "up", "--foreground", "-c"]).arg(self.config());
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::null()).stdout(log()).stderr(log());
         self.daemon = Some(command.spawn().unwrap());
         let up = || self.braid(&["status", "--json"]).status.success();

@@ -110,6 +110,29 @@ fn a_restarted_home_is_known_again_at_once() {
     assert!(resumed < secs(6), "{resumed:?}");
 }
 
+/// As with a router that has no clock of its own: wrong until it has asked
+/// somebody by the tunnel.
+#[test]
+fn a_home_whose_clock_went_back_is_known_again() {
+    const DAY: i64 = 86_400;
+    for (before, after) in [(0, -DAY), (DAY, 0), (0, -1_700_000_000), (100 * 365 * DAY, 0)] {
+        let scenario = two_links()
+            .traffic(pings())
+            .traffic(Traffic::tcp(Lane::Down))
+            .event(millis(900), Action::WallClock(0, before))
+            .event(secs(1), Action::RestartHome(0))
+            .event(millis(3900), Action::WallClock(0, after))
+            .event(secs(4), Action::RestartHome(0))
+            .lasting(secs(10));
+        let outcome = play(scenario);
+        for flow in &outcome.flows {
+            let resumed = flow.first_delivery_after(millis(4100));
+            let resumed = resumed.unwrap_or_else(|| panic!("{before}, {after}: locked out"));
+            assert!(resumed < secs(7), "{before}, {after}: {:?} resumed at {resumed:?}", flow.kind);
+        }
+    }
+}
+
 #[test]
 fn a_rebinding_nat_costs_nothing() {
     let scenario = Scenario::new(three_links())

@@ -35,9 +35,13 @@ impl Peer {
         buffers: &mut Buffers,
         now: Time,
     ) -> Result<Received, Refused> {
-        let known = self.path_of(header.path);
+        // Of a peer that restarted all begins anew, if this is authentic.
+        let unproven = self.sessions.unproven(header.receiver).map(|s| s.remote_instance);
+        let anew = unproven.is_some() && unproven != self.remote_instance;
+        let known = self.path_of(header.path).filter(|_| !anew);
         let largest = match known {
             Some(index) => self.paths[index].received.largest(),
+            None if anew => None,
             None => self.largest_of_closed(header.path),
         };
         let number = expand(header.packet_number, 24, largest.map_or(0, |largest| largest + 1));
@@ -55,18 +59,24 @@ impl Peer {
         let session = self.sessions.by_index(header.receiver, now).ok_or(Refused::NoSession)?;
         let payload =
             session.open(header.path, number, head, payload).map_err(|_| Refused::Forged)?;
-        let gone = self.sessions.prove(header.receiver);
+        if known.is_none() {
+            // Only the side that calls opens paths.
+            if !self.config.endpoints.is_empty() && self.path_of(header.path).is_none() {
+                return Err(Refused::NoPath);
+            }
+            if !anew && self.paths.len() >= super::MAX_PATHS {
+                return Err(Refused::TooManyPaths);
+            }
+        }
+        let proven = match unproven {
+            Some(instance) => self.prove(instance, now),
+            None => None,
+        };
+        let known = if anew { self.path_of(header.path) } else { known };
 
         let index = match known {
             Some(index) => index,
             None => {
-                // Only the side that calls opens paths.
-                if !self.config.endpoints.is_empty() {
-                    return Err(Refused::NoPath);
-                }
-                if self.paths.len() >= super::MAX_PATHS {
-                    return Err(Refused::TooManyPaths);
-                }
                 let path = self.new_path(header.path, arrival.link, arrival.remote, 1500, now);
                 self.paths.push(path);
                 self.paths.len() - 1
@@ -101,7 +111,29 @@ impl Peer {
         if !path.liveness.is_up() {
             self.chores_at = Time::ZERO;
         }
-        Ok(Received { gone })
+        Ok(Received { proven })
+    }
+
+    /// The initiator has used the unproven session: send with it from now on.
+    /// If it's another instance than before, or the first, then all keys and
+    /// paths are void.
+    #[cold]
+    fn prove(&mut self, instance: u64, now: Time) -> Option<Proven> {
+        let session = self.sessions.unproven.take()?;
+        let anew = self.remote_instance != Some(instance);
+        if !anew {
+            let gone = self.sessions.make_current(session).into_iter().collect();
+            return Some(Proven { anew, gone });
+        }
+        let gone = self.drop_sessions();
+        self.sessions.current = Some(session);
+        self.remote_instance = Some(instance);
+        self.forget_connection(now);
+        if self.config.endpoints.is_empty() {
+            // The home opens the paths anew; the old ones lead nowhere.
+            self.paths.clear();
+        }
+        Some(Proven { anew, gone })
     }
 
     /// What is in flight by a path went astray, most likely: by others too.
@@ -282,10 +314,19 @@ impl Peer {
 }
 
 /// A datagram that was taken in.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Received {
-    /// Our index of a session that is gone thereby.
-    pub gone: Option<u32>,
+    /// It's the first by a session that the peer began.
+    pub proven: Option<Proven>,
+}
+
+/// The peer has shown that it has the keys of a session it began.
+#[derive(Clone, Debug)]
+pub struct Proven {
+    /// It had restarted, or it's the first time.
+    pub anew: bool,
+    /// Our indices of sessions that are gone thereby.
+    pub gone: Vec<u32>,
 }
 
 /// Why a datagram was not taken in.

@@ -7,8 +7,8 @@ use crate::peer::receive::Arrival;
 use crate::peer::{Peer, Transmit};
 use crate::session::Session;
 use braid_handshake::{
-    AeadOffer, Cookie, HandshakeMessage, Hello, Initiation, KeyAge, LatestTimestamp, Received,
-    SessionIndex, TunnelParameters, os_random,
+    AeadOffer, Answer, Cookie, Extensions, HandshakeError, HandshakeMessage, Hello, Initiation,
+    KeyAge, LatestTimestamp, NextTimestamp, Received, SessionIndex, os_random,
 };
 use braid_units::Time;
 use braid_wire::MAX_SESSION_INDEX;
@@ -37,8 +37,14 @@ pub(super) struct Handshaking {
     attempts: u32,
     next_at: Time,
     cookies: HashMap<LinkId, Cookie>,
+    /// Of the peer's initiations.
     latest: LatestTimestamp,
-    last_sent: u64,
+    /// Of ours.
+    next: NextTimestamp,
+    /// Initiations sent since the last response.
+    unanswered: u32,
+    /// What a stale timestamp led to was done, until there is a session.
+    caught_up: bool,
 }
 
 /// How busy we are with handshakes.
@@ -73,7 +79,9 @@ impl Handshaking {
             next_at: now,
             cookies: HashMap::new(),
             latest: LatestTimestamp::default(),
-            last_sent: 0,
+            next: NextTimestamp::default(),
+            unanswered: 0,
+            caught_up: false,
         }
     }
 
@@ -138,7 +146,7 @@ impl Tunnel {
             }
         }
         let index = self.new_index();
-        let hello = self.hello(id, now);
+        let hello = self.hello_to_start(id, now);
         let Some(entry) = self.peers.get_mut(id) else { return };
         let started = Initiation::start(
             &self.config.private_key,
@@ -199,29 +207,29 @@ impl Tunnel {
             Received::Initiation(pending) => pending,
         };
         let id = *self.by_key.get(pending.remote_static())?;
-        let remote_instance = pending.hello().instance;
-        let timestamp = pending.hello().timestamp;
         let index = self.new_index();
         let hello = self.hello(id, now);
         let entry = self.peers.get_mut(id)?;
-        entry.handshaking.latest.advance(timestamp).ok()?;
         let psk = entry.peer.config.preshared_key.as_ref();
-        let (reply, established) = pending.respond(SessionIndex::new(index), &hello, psk).ok()?;
-
-        let anew = entry.peer.meet(remote_instance, &mut self.sessions, now);
-        if anew && entry.peer.config.endpoints.is_empty() {
-            // The home opens the paths anew; the old ones lead nowhere.
-            entry.peer.paths.clear();
+        let latest = &mut entry.handshaking.latest;
+        match pending.answer(latest, SessionIndex::new(index), &hello, psk).ok()? {
+            Answer::Session(reply, established) => {
+                // What is there stays until a packet proves that this was no
+                // replay: `Peer::prove`.
+                let session = Session::new(index, false, *established, now);
+                if let Some(old) = entry.peer.sessions.unproven.replace(session) {
+                    self.sessions.remove(&old.local_index);
+                }
+                self.sessions.insert(index, id);
+                self.send_to(from, reply);
+                Some(())
+            }
+            Answer::Stale(reply) => {
+                self.send_to(from, reply);
+                None
+            }
+            Answer::Silence(_) => None,
         }
-        let session = Session::new(index, false, established, now);
-        if let Some(old) = entry.peer.sessions.unproven.replace(session) {
-            self.sessions.remove(&old.local_index);
-        }
-        self.sessions.insert(index, id);
-        self.send_to(from, reply);
-        self.events.push_back(Event::Handshake { peer: id, anew });
-        self.activate(id);
-        Some(())
     }
 
     fn on_response(
@@ -233,10 +241,26 @@ impl Tunnel {
     ) -> Option<()> {
         let id = self.initiator_of(receiver)?;
         let entry = self.peers.get_mut(id)?;
-        let established = entry.handshaking.pending.as_mut()?.finish(message).ok()?;
-        entry.handshaking.pending = None;
-        entry.handshaking.attempts = 0;
-        entry.handshaking.next_at = now + AGE_CHECK;
+        let handshaking = &mut entry.handshaking;
+        let established = match handshaking.pending.as_mut()?.finish(message) {
+            Ok(established) => established,
+            Err(HandshakeError::Stale { latest }) => {
+                handshaking.next.catch_up(latest);
+                // Once at once; then as if there was no answer, or two peers
+                // could keep each other busy.
+                if !std::mem::replace(&mut handshaking.caught_up, true) {
+                    handshaking.next_at = now;
+                }
+                self.activate(id);
+                return Some(());
+            }
+            Err(_) => return None,
+        };
+        handshaking.pending = None;
+        handshaking.attempts = 0;
+        handshaking.unanswered = 0;
+        handshaking.caught_up = false;
+        handshaking.next_at = now + AGE_CHECK;
         let anew = entry.peer.meet(established.hello.instance, &mut self.sessions, now);
         let session = Session::new(receiver.get(), true, established, now);
         if let Some(gone) = entry.peer.sessions.make_current(session) {
@@ -288,19 +312,23 @@ impl Tunnel {
         self.handshakes.push_back((transmit, message));
     }
 
+    fn hello_to_start(&mut self, id: PeerId, now: Time) -> Hello {
+        let hello = self.hello(id, now);
+        let Some(entry) = self.peers.get_mut(id) else { return hello };
+        let handshaking = &mut entry.handshaking;
+        let said =
+            Extensions { tell_if_stale: handshaking.unanswered > 0, ..Extensions::default() };
+        handshaking.unanswered = handshaking.unanswered.saturating_add(1);
+        let timestamp = handshaking.next.take(hello.timestamp);
+        Hello { timestamp, parameters: said.to_parameters(), ..hello }
+    }
+
     fn hello(&mut self, id: PeerId, now: Time) -> Hello {
-        let clock = self.config.epoch_unix_nanos.saturating_add(now.as_nanos());
-        let (mut instance, mut timestamp) = (0, clock);
-        if let Some(entry) = self.peers.get_mut(id) {
-            instance = entry.instance;
-            timestamp = clock.max(entry.handshaking.last_sent + 1);
-            entry.handshaking.last_sent = timestamp;
-        }
         Hello {
-            instance,
-            timestamp,
+            instance: self.peers.get_mut(id).map_or(0, |entry| entry.instance),
+            timestamp: self.config.epoch_unix_nanos.saturating_add(now.as_nanos()),
             aead: AeadOffer::of_this_cpu(),
-            parameters: TunnelParameters::default(),
+            parameters: Extensions::default().to_parameters(),
         }
     }
 

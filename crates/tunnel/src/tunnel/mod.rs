@@ -28,7 +28,8 @@ use timers::Timers;
 /// Something worth a line in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Keys were agreed on with the peer (again).
+    /// Keys were agreed on with the peer (again), and it has shown that it has
+    /// them.
     Handshake {
         /// The peer.
         peer: PeerId,
@@ -390,11 +391,14 @@ impl Tunnel {
         match entry.peer.on_datagram(header, datagram, arrival, &mut self.buffers, now) {
             Ok(received) => {
                 // The next part of a large packet, mostly.
-                if received.gone.is_none() && entry.is_active && !entry.peer.has_news() {
+                if received.proven.is_none() && entry.is_active && !entry.peer.has_news() {
                     return;
                 }
-                if let Some(gone) = received.gone {
-                    self.sessions.remove(&gone);
+                if let Some(proven) = received.proven {
+                    for gone in proven.gone {
+                        self.sessions.remove(&gone);
+                    }
+                    self.events.push_back(Event::Handshake { peer: id, anew: proven.anew });
                 }
                 self.after_peer(id, now);
                 self.activate(id);
