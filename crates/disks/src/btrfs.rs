@@ -1,6 +1,7 @@
 //! btrfs filesystems: mounted ones by `/sys/fs/btrfs/UUID` and ioctls, others by their members' superblocks.
 
 pub mod ioctl;
+mod member_fault;
 mod nodatacow;
 mod scrub_record;
 mod unmounted;
@@ -12,7 +13,8 @@ use crate::mount_table::{MountTable, Mounted};
 use crate::superblock::btrfs::{self as superblock, BtrfsSuper};
 use braid_pool::layout::Profile;
 use braid_pool::observed::{
-    BtrfsErrors, BtrfsMember, ExclusiveOperation, ObservedBtrfs, Purpose, Scrub, SpaceUse,
+    BtrfsErrors, BtrfsMember, ExclusiveOperation, MemberFault, ObservedBtrfs, Purpose, Scrub,
+    SpaceUse,
 };
 use braid_pool::uuid::Uuid;
 use std::collections::BTreeMap;
@@ -109,6 +111,15 @@ pub fn scrub_state(host: &HostRoot, uuid: Uuid) -> Scrub {
     scrub
 }
 
+/// Of each device, what the last scrub, or the one that runs, could not correct on it.
+fn uncorrectable(host: &HostRoot, uuid: Uuid) -> BTreeMap<u64, u64> {
+    let mut of = scrub_record::uncorrectable(host, uuid);
+    for progress in running_scrub(host, uuid) {
+        of.insert(progress.devid, progress.uncorrectable);
+    }
+    of
+}
+
 fn observe_one(
     host: &HostRoot,
     inventory: &Inventory,
@@ -134,6 +145,11 @@ fn observe_one(
             member(host, inventory, &sysfs, devid, seen, directory.as_ref())
         })
         .collect();
+    let mut members = members;
+    let uncorrectable = uncorrectable(host, uuid);
+    for member in &mut members {
+        member.uncorrectable = uncorrectable.get(&member.devid).copied().unwrap_or(0);
+    }
     let newest = superblocks.values().map(|(_, found)| found.generation).max();
     ObservedBtrfs {
         uuid,
@@ -164,6 +180,10 @@ fn member(
     // A disk that was pulled out: btrfs still counts on it, but its node is gone.
     let vanished = told.is_some() && device.is_none();
     let path = device.as_ref().map(|device| device.path());
+    let fault = device
+        .as_ref()
+        .filter(|_| seen.is_none())
+        .and_then(|device| member_fault::found(&host.path(device.path()), device.size_bytes));
     let superblock = seen.map(|(_, superblock)| superblock);
     BtrfsMember {
         devid,
@@ -181,8 +201,12 @@ fn member(
             .map(|info| info.allocated_bytes)
             .or(superblock.map(|found| found.allocated_bytes))
             .unwrap_or(0),
-        missing: vanished || host.flag(format!("{sysfs}/devinfo/{devid}/missing")),
+        missing: vanished
+            || fault.is_some_and(MemberFault::is_dead)
+            || host.flag(format!("{sysfs}/devinfo/{devid}/missing")),
+        fault,
         errors: errors(host, sysfs, devid, directory),
+        uncorrectable: 0,
         generation: superblock.map(|found| found.generation),
     }
 }

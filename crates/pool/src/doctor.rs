@@ -48,6 +48,10 @@ pub enum Severity {
 pub enum Code {
     /// A member isn't there.
     MissingMember,
+    /// A member is there by its name, and answers nothing.
+    DeadMember,
+    /// A member's superblock can't be read.
+    UnreadableSuperblock,
     /// An array or filesystem runs with less redundancy than it should.
     Degraded,
     /// More members are gone than the layout survives.

@@ -37,7 +37,9 @@ pub(crate) fn btrfs(
         device_bytes: Some(size),
         allocated_bytes: used * profile.copies() as u64 / letters.len() as u64 + (1 << 30),
         missing: false,
+        fault: None,
         errors: Default::default(),
+        uncorrectable: 0,
         generation: Some(9),
     };
     let space = |purpose, profile, used_bytes| SpaceUse {

@@ -5,7 +5,8 @@ mod host;
 mod md;
 
 pub use btrfs::{
-    BtrfsErrors, BtrfsMember, ExclusiveOperation, ObservedBtrfs, Purpose, Scrub, SpaceUse,
+    BtrfsErrors, BtrfsMember, ExclusiveOperation, MemberFault, ObservedBtrfs, Purpose, Scrub,
+    SpaceUse,
 };
 pub use host::{DriveTimeout, ObservedHost, ObservedSystemd};
 pub use md::{MdMember, MdMemberState, ObservedMd, OnArray, Sync, SyncAction};

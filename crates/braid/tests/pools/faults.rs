@@ -56,13 +56,40 @@ fn rot_failed_writes_and_a_vanished_disk_are_found_and_mended() {
         ground.faulty.set_gone(true);
         ground.write_marked_file("last");
         let sums = host.sums();
-        let found = ground.errors();
-        assert!(found.iter().any(|finding| finding["code"] == "errors"), "{found:?}");
+        ground.is_told_dead(&bad, "answers no read");
         host.works(&["replace", "data", bad.path(), spare.path(), "--yes"]);
         assert_eq!(host.sums(), sums);
         let shown = host.sh("btrfs filesystem show data");
         assert!(shown.contains(spare.path()) && !shown.contains(bad.path()), "{shown}");
         ground.scrub(0);
+    });
+}
+
+/// The disk behind a member is gone, and its device still there with a size of 0: scrubs help nothing, and the other copy
+/// is right.
+#[test]
+fn a_member_whose_device_has_no_size_any_more_is_dead_and_replaced() {
+    let name = "faults::a_member_whose_device_has_no_size_any_more_is_dead_and_replaced";
+    in_private_mounts(name, || {
+        let Some(ground) = Ground::new() else { return };
+        let host = &ground.host;
+        let [dead, good, spare] = ["dead", "good", "spare"].map(|name| ground.disk(name));
+        host.create("btrfs-raid1", &[&dead, &good]);
+        ground.write_marked_file("file");
+        host.sh(&format!(
+            "truncate --size 0 {0}; losetup --set-capacity {1}",
+            dead.file().display(),
+            dead.path()
+        ));
+        ground.write_marked_file("later");
+        let sums = host.sums();
+        ground.is_told_dead(&dead, "has a size of 0");
+        host.braid(&["scrub", "start", "data", "--wait"]);
+        ground.is_told_dead(&dead, "has a size of 0");
+        host.works(&["replace", "data", dead.path(), spare.path(), "--yes"]);
+        assert_eq!(host.sums(), sums);
+        ground.scrub(0);
+        ground.is_well();
     });
 }
 
@@ -113,6 +140,25 @@ impl Ground {
         let mut findings = self.host.findings();
         findings.retain(|finding| finding["code"].as_str().unwrap().contains("error"));
         findings
+    }
+
+    /// By the status, and by the doctor, which says to replace it and nothing of lost files.
+    fn is_told_dead(&self, disk: &LoopDisk, how: &str) {
+        let status: Value =
+            serde_json::from_slice(&self.host.braid(&["status", "data", "--json"]).stdout).unwrap();
+        assert_eq!(status["pools"][0]["summary"]["state"], "degraded", "{status}");
+        let findings = self.host.findings();
+        let told = findings.iter().find(|finding| finding["code"] == "dead-member");
+        let told = told.unwrap_or_else(|| panic!("{findings:?}"));
+        assert_eq!(told["severity"], "danger");
+        let what = told["what"].as_str().unwrap();
+        assert!(what.contains(disk.path()) && what.contains(how), "{what}");
+        assert!(told["mend"].as_str().unwrap().starts_with("braid pool replace data 1 "), "{told}");
+        let others = ["errors", "uncorrectable"];
+        assert!(
+            !findings.iter().any(|one| others.iter().any(|code| one["code"] == *code)),
+            "{findings:?}"
+        );
     }
 
     fn is_well(&self) {

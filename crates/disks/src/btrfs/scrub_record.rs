@@ -1,7 +1,7 @@
 use crate::host_root::HostRoot;
 use braid_pool::observed::Scrub;
 use braid_pool::uuid::Uuid;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The last scrub by btrfs-progs' record, `/var/lib/btrfs/scrub.status.UUID` (cmds/scrub.c). It counts as ended when it
@@ -10,6 +10,13 @@ pub fn read(host: &HostRoot, uuid: Uuid, devids: &[u64]) -> Scrub {
     let text = host.text(format!("var/lib/btrfs/scrub.status.{uuid}")).unwrap_or_default();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     parse(&text, uuid, devids, now)
+}
+
+/// Of each device, what the last scrub by the same record could not correct on it.
+pub fn uncorrectable(host: &HostRoot, uuid: Uuid) -> BTreeMap<u64, u64> {
+    let text = host.text(format!("var/lib/btrfs/scrub.status.{uuid}")).unwrap_or_default();
+    let records = text.lines().filter_map(|line| Record::of(line, uuid));
+    records.map(|(devid, record)| (devid, record.uncorrectable)).collect()
 }
 
 fn parse(text: &str, uuid: Uuid, devids: &[u64], now: Duration) -> Scrub {

@@ -107,7 +107,9 @@ fn of_disk(disk: &Disk, found: &BtrfsSuper) -> BtrfsMember {
         device_bytes: Some(disk.size_bytes),
         allocated_bytes: found.allocated_bytes,
         missing: false,
+        fault: None,
         errors: BtrfsErrors::default(),
+        uncorrectable: 0,
         generation: Some(found.generation),
     }
 }
@@ -122,7 +124,9 @@ fn absent_member(item: DeviceItem) -> BtrfsMember {
         device_bytes: None,
         allocated_bytes: item.allocated_bytes,
         missing: true,
+        fault: None,
         errors: BtrfsErrors::default(),
+        uncorrectable: 0,
         generation: None,
     }
 }

@@ -1,7 +1,7 @@
 use super::{Code, Finding, Severity, Ward, describe_errors};
 use crate::fstab;
 use crate::layout::{Layout, Profile};
-use crate::observed::{BtrfsMember, ExclusiveOperation, ObservedBtrfs, Purpose};
+use crate::observed::{BtrfsMember, ExclusiveOperation, MemberFault, ObservedBtrfs, Purpose};
 use crate::step::quoted;
 use braid_units::ByteSize;
 
@@ -10,7 +10,7 @@ pub(super) fn examine(ward: &Ward<'_>, pool: &ObservedBtrfs, findings: &mut Vec<
     errors(ward, pool, findings);
     profiles(ward, pool, findings);
     findings.extend(unallocated(ward, pool));
-    findings.extend(scrub(ward, pool));
+    scrubs(ward, pool, findings);
     habits(ward, pool, findings);
     mounts(ward, pool, findings);
 }
@@ -51,8 +51,17 @@ fn missing(ward: &Ward<'_>, pool: &ObservedBtrfs, findings: &mut Vec<Finding>) {
         return;
     }
     for member in gone {
+        let (code, how) = match (member.fault, member.path.as_deref()) {
+            (Some(MemberFault::NoSize), Some(path)) => {
+                (Code::DeadMember, format!("is dead ({path} has a size of 0)"))
+            }
+            (Some(_), Some(path)) => {
+                (Code::DeadMember, format!("is dead ({path} answers no read)"))
+            }
+            _ => (Code::MissingMember, "is missing".to_owned()),
+        };
         let mut what = format!(
-            "device {} of the filesystem is missing: what it held has a copy less",
+            "device {} of the filesystem {how}: what it held has a copy less",
             member.devid
         );
         let (devid, new) = (member.devid.to_string(), ward.new_disk(member.size_bytes));
@@ -67,29 +76,47 @@ fn missing(ward: &Ward<'_>, pool: &ObservedBtrfs, findings: &mut Vec<Finding>) {
                 ward.braid("replace", &[&devid, &new, "--lend", &lent])
             }
         };
-        findings.push(ward.finding(Code::MissingMember, Severity::Danger, what, mend));
+        findings.push(ward.finding(code, Severity::Danger, what, mend));
     }
 }
 
 fn errors(ward: &Ward<'_>, pool: &ObservedBtrfs, findings: &mut Vec<Finding>) {
-    for member in pool.members.iter().filter(|member| member.errors.sum() > 0) {
-        let name = member.path.clone().unwrap_or_else(|| format!("devid {}", member.devid));
+    for member in pool.members.iter().filter(|m| m.fault == Some(MemberFault::SuperblockUnreadable))
+    {
+        let what = format!(
+            "the superblock of {} can't be read: the next mount will be without this member",
+            name_of(member)
+        );
+        let mend = replace(ward, member);
+        findings.push(ward.finding(Code::UnreadableSuperblock, Severity::Danger, what, mend));
+    }
+    // Of what is dead, that is said already, and no scrub helps it.
+    let counts = |member: &&BtrfsMember| {
+        member.errors.sum() > 0 && !member.fault.is_some_and(MemberFault::is_dead)
+    };
+    for member in pool.members.iter().filter(counts) {
+        let name = name_of(member);
         let counters = describe_errors(member.errors);
         let finding = match ward.before.rise(&counter_name(pool, member), member.errors.sum()) {
             Some(0) | None => {
-                let what =
-                    format!("{name} has had {counters}; whether they are over shows a scrub");
+                let refused = member.errors.write > 0 || member.errors.flush > 0;
+                let (severity, lacks) = match refused {
+                    true => (Severity::Danger, "what it refused to write lacks there; "),
+                    false => (Severity::Attention, ""),
+                };
+                let what = format!(
+                    "{name} has had {counters}; {lacks}whether they are over shows a scrub"
+                );
                 let mut mend = ward.scrub();
                 if let Some(at) = at(pool) {
                     // 10: errors were found, and all corrected.
                     mend.push_str(&format!(" || test $? = 10 && btrfs device stats --reset {at}"));
                 }
-                ward.finding(Code::Errors, Severity::Attention, what, mend)
+                ward.finding(Code::Errors, severity, what, mend)
             }
             Some(rise) => {
                 let what = format!("{name} has {rise} errors more than last time: {counters}");
-                let new = ward.new_disk(member.size_bytes);
-                let mend = ward.braid("replace", &[&member.devid.to_string(), &new]);
+                let mend = replace(ward, member);
                 ward.finding(Code::RisingErrors, Severity::Danger, what, mend)
             }
         };
@@ -181,10 +208,46 @@ fn unallocated(ward: &Ward<'_>, pool: &ObservedBtrfs) -> Option<Finding> {
     Some(ward.finding(Code::LowUnallocated, Severity::Attention, what, mend))
 }
 
-fn scrub(ward: &Ward<'_>, pool: &ObservedBtrfs) -> Option<Finding> {
+fn name_of(member: &BtrfsMember) -> String {
+    member.path.clone().unwrap_or_else(|| format!("devid {}", member.devid))
+}
+
+fn replace(ward: &Ward<'_>, member: &BtrfsMember) -> String {
+    let new = ward.new_disk(member.size_bytes);
+    ward.braid("replace", &[&member.devid.to_string(), &new])
+}
+
+fn scrubs(ward: &Ward<'_>, pool: &ObservedBtrfs, findings: &mut Vec<Finding>) {
     if pool.mounts.is_empty() {
-        return None;
+        return;
     }
+    let hurt: Vec<&BtrfsMember> = pool.members.iter().filter(|m| m.uncorrectable > 0).collect();
+    let survives = pool.losses_survived().unwrap_or(0);
+    if hurt.is_empty() || hurt.len() > survives {
+        findings.extend(scrub(ward, pool));
+        return;
+    }
+    // With so few of them nothing is lost: an error without any good copy is counted on each member that has one.
+    let alive = |member: &&BtrfsMember| !member.fault.is_some_and(MemberFault::is_dead);
+    for member in hurt.into_iter().filter(alive) {
+        let (name, count) = (name_of(member), member.uncorrectable);
+        let finding = if member.errors.sum() > 0 {
+            let what = format!(
+                "the last scrub found {count} errors on {name} that it could not mend there; other members have the same data right"
+            );
+            ward.finding(Code::Uncorrectable, Severity::Danger, what, replace(ward, member))
+        } else {
+            let what = format!(
+                "the last scrub found {count} errors on {name} that it could not mend there, and no new ones were counted since: whether they are over shows another"
+            );
+            ward.finding(Code::Uncorrectable, Severity::Attention, what, ward.scrub())
+        };
+        findings.push(finding);
+    }
+    findings.extend(super::disk::overdue(ward, &pool.scrub));
+}
+
+fn scrub(ward: &Ward<'_>, pool: &ObservedBtrfs) -> Option<Finding> {
     if pool.scrub.uncorrectable > 0 {
         let what = format!(
             "the last scrub found {} errors that no copy could mend: restore these files",

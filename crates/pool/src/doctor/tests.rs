@@ -3,8 +3,8 @@ use crate::disk::{Content, Health, Partition};
 use crate::fixture::{GB, btrfs, disk, md};
 use crate::layout::{MdLayout, Profile};
 use crate::observed::{
-    BtrfsErrors, DriveTimeout, ExclusiveOperation, MdMemberState, ObservedBtrfs, ObservedMd,
-    Purpose, SpaceUse, Sync, SyncAction,
+    BtrfsErrors, DriveTimeout, ExclusiveOperation, MdMemberState, MemberFault, ObservedBtrfs,
+    ObservedMd, Purpose, SpaceUse, Sync, SyncAction,
 };
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -146,6 +146,57 @@ fn counters_that_rise_are_worse_than_those_that_stand() {
         case.before = Baseline::of(&[ObservedPool::Md(case.md.clone())]);
         case.md.members[0].errors = 2;
     });
+}
+
+#[test]
+fn a_dead_member_is_replaced_and_its_errors_are_nobodys_lost_files() {
+    let die = |fault| {
+        move |case: &mut Case| {
+            let dead = &mut case.btrfs.members[1];
+            (dead.missing, dead.fault) = (true, Some(fault));
+            dead.errors = BtrfsErrors { write: 346_334, ..Default::default() };
+            // What a scrub then says.
+            dead.uncorrectable = 247;
+            case.btrfs.scrub.uncorrectable = 247;
+        }
+    };
+    for fault in [MemberFault::NoSize, MemberFault::NoAnswer] {
+        let mend = only(Code::DeadMember, Severity::Danger, die(fault));
+        assert_eq!(mend, "braid pool replace data 2 NEW");
+    }
+    let mend = only(Code::UnreadableSuperblock, Severity::Danger, |case| {
+        case.btrfs.members[1].fault = Some(MemberFault::SuperblockUnreadable);
+    });
+    assert_eq!(mend, "braid pool replace data 2 NEW");
+}
+
+#[test]
+fn what_a_member_refused_to_write_is_a_danger_and_a_scrub_that_can_not_mend_it_leads_on() {
+    let refuse = |case: &mut Case| {
+        case.btrfs.members[0].errors = BtrfsErrors { flush: 1, ..Default::default() };
+    };
+    let mend = only(Code::Errors, Severity::Danger, refuse);
+    assert!(mend.starts_with("braid pool scrub start"), "{mend}");
+    let mut case = well();
+    refuse(&mut case);
+    case.btrfs.members[0].uncorrectable = 3;
+    case.btrfs.scrub.uncorrectable = 3;
+    let found = findings(&case);
+    let led = found.iter().find(|finding| finding.code == Code::Uncorrectable).unwrap();
+    assert_eq!(led.mend, "braid pool replace data 1 NEW", "{found:?}");
+    assert!(!led.what.contains("restore"), "{}", led.what);
+    // A new disk has its number, and no counts.
+    let mend = only(Code::Uncorrectable, Severity::Attention, |case| {
+        case.btrfs.members[0].uncorrectable = 3;
+        case.btrfs.scrub.uncorrectable = 3;
+    });
+    assert_eq!(mend, "braid pool scrub start --wait data");
+    // On both sides of a mirror: that is lost.
+    let mend = only(Code::Uncorrectable, Severity::Danger, |case| {
+        case.btrfs.members.iter_mut().for_each(|member| member.uncorrectable = 3);
+        case.btrfs.scrub.uncorrectable = 6;
+    });
+    assert!(mend.starts_with("journalctl"), "{mend}");
 }
 
 #[test]

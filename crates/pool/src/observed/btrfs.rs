@@ -48,12 +48,37 @@ pub struct BtrfsMember {
     pub device_bytes: Option<u64>,
     /// What chunks occupy of it; `size_bytes` less this is unallocated.
     pub allocated_bytes: u64,
-    /// It isn't there.
+    /// It isn't there, or by its name only.
     pub missing: bool,
+    /// What is wrong with it, when something is there by its name.
+    #[serde(default)]
+    pub fault: Option<MemberFault>,
     /// Counted since the last reset.
     pub errors: BtrfsErrors,
+    /// Errors on it that the last scrub could not correct there. Other members may have the same data right.
+    #[serde(default)]
+    pub uncorrectable: u64,
     /// Transaction of its superblock; behind the filesystem's when it missed writes.
     pub generation: Option<u64>,
+}
+
+/// Why a member that btrfs counts on, and whose device is there, can't be relied on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MemberFault {
+    /// Its device has a size of 0: the disk behind it is gone.
+    NoSize,
+    /// No read is answered, wherever it is.
+    NoAnswer,
+    /// Its superblock can't be read; other places can.
+    SuperblockUnreadable,
+}
+
+impl MemberFault {
+    /// Whether nothing at all can be read from it or written to it.
+    pub fn is_dead(self) -> bool {
+        matches!(self, MemberFault::NoSize | MemberFault::NoAnswer)
+    }
 }
 
 /// `btrfs device stats`.
@@ -159,6 +184,13 @@ impl ObservedBtrfs {
             .collect();
         of.sort_by_key(|space| std::cmp::Reverse(space.total_bytes));
         of.into_iter().map(|space| space.profile).collect()
+    }
+
+    /// How many members may be lost without anything that is stored being lost: by the weakest profile that any block
+    /// group has. `None` when it isn't mounted and so doesn't tell.
+    pub fn losses_survived(&self) -> Option<usize> {
+        let in_use = self.space.iter().filter(|space| space.total_bytes > 0);
+        in_use.map(|space| space.profile.losses_survived()).min()
     }
 
     /// The profiles that data and metadata should have: the strongest of each that any block group has, since a

@@ -107,6 +107,7 @@ fn member<'a>(pool: &'a ObservedBtrfs, name: &MemberName) -> Result<&'a BtrfsMem
 fn describe(member: &BtrfsMember) -> String {
     match &member.path {
         Some(path) if !member.missing => format!("{} ({path})", member.devid),
+        Some(path) if member.fault.is_some() => format!("{} ({path}, dead)", member.devid),
         _ => format!("{} (missing)", member.devid),
     }
 }

@@ -156,7 +156,9 @@ fn join(pool: &mut ObservedBtrfs, disk: &mut Disk) {
         device_bytes: Some(disk.size_bytes),
         allocated_bytes: 2 * GIB,
         missing: false,
+        fault: None,
         errors: Default::default(),
+        uncorrectable: 0,
         generation: Some(1),
     });
     disk.contents.push(Content::Member {

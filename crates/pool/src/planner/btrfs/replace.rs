@@ -170,7 +170,8 @@ impl Full {
 /// A replace makes each chunk read-only while it copies it, so there has to be another one of its kind, or room for it:
 /// on a survivor that a degraded mount filled up there is none for metadata, and it fails with ENOSPC.
 fn room(pool: &ObservedBtrfs, old: &BtrfsMember, new_bytes: u64) -> Room {
-    if !old.missing || pool.space.is_empty() {
+    // One that is dead, but there by its name, is still given new chunks.
+    if !old.missing || old.fault.is_some() || pool.space.is_empty() {
         return Room::Enough;
     }
     let (free, sizes) = space::free_and_sizes(pool);
@@ -202,7 +203,7 @@ fn replace(pool: &ObservedBtrfs, at: &str, old: &BtrfsMember, by: &NewMember) ->
     before.push(Condition::BtrfsDevid { uuid, devid });
     before.push(erase::ready(&by.claim));
     let mut args: Vec<String> = ["replace", "start", "-B"].map(str::to_owned).to_vec();
-    if old.errors.sum() > 0 && !old.missing {
+    if old.fault.is_some() || old.errors.sum() > 0 && !old.missing {
         // Read from it only what no other has.
         args.push("-r".to_owned());
     }
