@@ -1,0 +1,154 @@
+//! Files that are either as they were or wholly new, also after a power cut or
+//! on a full disk.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::path::{Path, PathBuf};
+
+/// Mode of a file that wasn't there, where none is asked for.
+const NEW_MODE: u32 = 0o644;
+
+/// Replaces the file by one with these contents, or makes it, with its folder.
+/// The owner stays, and the mode if none is given; a symbolic link stays and its
+/// target is replaced. It is on disk when this returns.
+///
+/// # Errors
+/// What the system says. The file is then as it was.
+pub fn replace(path: &Path, contents: &[u8], mode: Option<u32>) -> io::Result<()> {
+    replace_with(path, mode, |file| file.write_all(contents)).map(drop)
+}
+
+/// As [`replace`]; `write` writes the contents, or does what else must be done
+/// to the file before it has its name. Gives the file.
+///
+/// # Errors
+/// As of [`replace`], and those of `write`.
+pub fn replace_with(
+    path: &Path,
+    mode: Option<u32>,
+    write: impl FnOnce(&mut File) -> io::Result<()>,
+) -> io::Result<File> {
+    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let folder = folder_of(&path);
+    fs::create_dir_all(folder)?;
+    let old = match fs::metadata(&path) {
+        Ok(old) => Some(old),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(error),
+    };
+    let beside = beside(&path)?;
+    let mut file = open_alone(&beside)?;
+    let complete = |file: &mut File| {
+        write(file)?;
+        if let Some(old) = &old {
+            fchown(&*file, Some(old.uid()), Some(old.gid()))?;
+        }
+        let mode = mode.unwrap_or_else(|| old.map_or(NEW_MODE, |old| old.mode() & 0o7777));
+        file.set_permissions(Permissions::from_mode(mode))?;
+        file.sync_all()?;
+        fs::rename(&beside, &path)
+    };
+    if let Err(error) = complete(&mut file) {
+        // The error that is told is the first one.
+        let _ = fs::remove_file(&beside);
+        return Err(error);
+    }
+    sync_folder(folder)?;
+    Ok(file)
+}
+
+/// Makes a file that isn't there yet, with just this mode.
+///
+/// # Errors
+/// `AlreadyExists` when something has its name; what the system says: there is
+/// no such file then.
+pub fn create(path: &Path, contents: &[u8], mode: u32) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
+    let complete = |file: &mut File| {
+        file.write_all(contents)?;
+        file.set_permissions(Permissions::from_mode(mode))?;
+        file.sync_all()
+    };
+    if let Err(error) = complete(&mut file) {
+        let _ = fs::remove_file(path);
+        return Err(error);
+    }
+    sync_folder(folder_of(path))
+}
+
+/// Removes the file; that it is gone already is fine.
+///
+/// # Errors
+/// What the system says.
+pub fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Ok(()) => sync_folder(folder_of(path)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Makes what has come into a folder, or left it, durable.
+///
+/// # Errors
+/// What the system says.
+pub fn sync_folder(folder: &Path) -> io::Result<()> {
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    File::open(folder)?.sync_all()
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+fn beside(path: &Path) -> io::Result<PathBuf> {
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    let mut hidden = OsString::from(".");
+    hidden.push(name);
+    hidden.push(".braid-new");
+    Ok(path.with_file_name(hidden))
+}
+
+/// Opens a file for this caller alone, empty: another program that writes the
+/// same one waits. One that was left by a crash is taken over.
+fn open_alone(path: &Path) -> io::Result<File> {
+    loop {
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .custom_flags(libc::O_NOFOLLOW)
+            .open(path)?;
+        lock(&file)?;
+        // Its writer may have given it its name, or removed it, meanwhile.
+        match fs::metadata(path) {
+            Ok(there) if there.ino() == file.metadata()?.ino() => {
+                file.set_len(0)?;
+                return Ok(file);
+            }
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn lock(file: &File) -> io::Result<()> {
+    loop {
+        // SAFETY: an open file, no pointers.
+        if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) } == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
