@@ -1,14 +1,16 @@
 //! The running tunnel: everything around the data plane; or the running group
 //! of links that an engine of the kernel joins (`group`).
 //!
-//! A tunnel has three threads: the *data plane* moves packets; the *keeper* owns the config
-//! and keeps devices, sockets and routes as the config and the host's links
-//! want them; the main thread serves the control socket and waits for the end.
+//! The *data plane* moves packets; the *keeper* owns the config and keeps devices,
+//! sockets and routes as the config and the host's links want them; the main
+//! thread serves the control socket and waits for the end. A thread that fails is
+//! started again or ends the daemon in good order ([`Ending`]); none is just gone.
 
 mod control;
 mod data_channel;
 mod dataplane;
 mod device;
+mod ending;
 mod endpoints;
 mod group;
 mod host_routing;
@@ -18,25 +20,28 @@ pub mod log;
 mod pathless;
 mod quota;
 mod reconfigure;
+mod supervise;
+mod traces;
 mod ways;
 
 use braid_control::config::{AnyConfig, GroupConfig, SecretError};
 use braid_control::server;
 use braid_engines::Group;
 use braid_linux::netlink::Netlink;
-use braid_linux::routing::Journal;
 use braid_linux::sd::ServiceManager;
 use control::RunningTunnel;
+use ending::Ending;
 use group::RunningGroup;
 use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use traces::Traces;
 use ways::HostNetwork;
 
 /// Why the tunnel could not come up, or ended.
@@ -71,7 +76,7 @@ pub fn run(config: AnyConfig) -> Result<(), DaemonError> {
         .build()
         .map_err(DaemonError::system("starting the control side"))?;
     let (name, control) = (config.name().to_owned(), config.control().to_owned());
-    runtime.block_on(async {
+    let outcome = runtime.block_on(async {
         match config {
             AnyConfig::Tunnel(config) => {
                 let metrics = config.interface.metrics;
@@ -82,7 +87,9 @@ pub fn run(config: AnyConfig) -> Result<(), DaemonError> {
                 live(&name, &control, metrics, |ended| RunningGroup::start(*config, ended)).await
             }
         }
-    })
+    });
+    log::flush();
+    outcome
 }
 
 /// A group as it could be set up now: links that are away keep what the config
@@ -94,7 +101,7 @@ pub fn observed_group(config: &GroupConfig) -> io::Result<Group> {
 
 /// Whether a daemon that crashed left something set on the host, for [`take_back`].
 pub fn has_left_something(config: &AnyConfig) -> bool {
-    journal_file(config.name(), config.state_dir()).exists()
+    Traces::of(config).exist()
 }
 
 /// Takes back what a daemon that crashed left set on the host. An error when one
@@ -109,7 +116,7 @@ pub fn take_back(config: &AnyConfig) -> Result<(), DaemonError> {
     let _socket = runtime
         .block_on(server::bind(control))
         .map_err(DaemonError::system(format!("making the control socket {}", control.display())))?;
-    let undone = undo_journal(config.name(), config.state_dir());
+    let undone = Traces::of(config).take_back();
     remove_socket(control);
     let (_, failures) = undone?;
     match failures.into_iter().next() {
@@ -141,7 +148,7 @@ async fn live<T: Running>(
     name: &str,
     control: &Path,
     metrics: Option<SocketAddr>,
-    start: impl FnOnce(Arc<Notify>) -> Result<T, DaemonError>,
+    start: impl FnOnce(Ending) -> Result<T, DaemonError>,
 ) -> Result<(), DaemonError> {
     let manager = ServiceManager::from_environment()
         .map_err(DaemonError::system("finding the service manager"))?;
@@ -157,8 +164,8 @@ async fn live<T: Running>(
         ),
         None => None,
     };
-    let ended = Arc::new(Notify::new());
-    let running = match start(ended.clone()) {
+    let ending = Ending::default();
+    let running = match start(ending.clone()) {
         Ok(running) => Arc::new(running),
         Err(error) => {
             remove_socket(control);
@@ -166,14 +173,14 @@ async fn live<T: Running>(
         }
     };
     let (stop, stopped) = watch::channel(false);
-    let serving = running.serve(socket, stopped.clone());
+    let mut serving = running.serve(socket, stopped.clone());
     if let Some(listener) = metrics {
         running.serve_metrics(listener, stopped);
     }
     manager.ready();
     tracing::info!(interface = name, "up");
 
-    let outcome = wait_for_the_end(&manager, &ended).await;
+    let outcome = wait_for_the_end(&manager, &ending, &mut serving).await;
 
     manager.stopping();
     let undone = tokio::task::spawn_blocking(move || running.stop()).await;
@@ -181,14 +188,23 @@ async fn live<T: Running>(
     remove_socket(control);
     // Receivers that are gone have nothing left to stop.
     let _ = stop.send(true);
-    let _ = tokio::time::timeout(GRACE, serving).await;
+    if !serving.is_finished() {
+        let _ = tokio::time::timeout(GRACE, serving).await;
+    }
     tracing::info!(interface = name, "down");
     outcome?;
     match undone {
-        Ok(result) => result,
+        Ok(result) => result?,
         Err(error) => {
             let error = io::Error::other(error);
-            Err(DaemonError::System { doing: "taking it down".into(), error })
+            return Err(DaemonError::System { doing: "taking it down".into(), error });
+        }
+    }
+    match ending.reason() {
+        None => Ok(()),
+        Some(reason) => {
+            let doing = format!("{name} went down");
+            Err(DaemonError::System { doing, error: io::Error::other(reason) })
         }
     }
 }
@@ -203,7 +219,11 @@ const GRACE: Duration = Duration::from_secs(1);
 /// Without a watchdog nobody needs a sign of life.
 const NO_WATCHDOG: Duration = Duration::from_secs(3600);
 
-async fn wait_for_the_end(manager: &ServiceManager, ended: &Notify) -> Result<(), DaemonError> {
+async fn wait_for_the_end(
+    manager: &ServiceManager,
+    ending: &Ending,
+    serving: &mut JoinHandle<io::Result<()>>,
+) -> Result<(), DaemonError> {
     let on = |kind| signal(kind).map_err(DaemonError::system("catching signals"));
     let (mut terminate, mut interrupt) =
         (on(SignalKind::terminate())?, on(SignalKind::interrupt())?);
@@ -212,7 +232,16 @@ async fn wait_for_the_end(manager: &ServiceManager, ended: &Notify) -> Result<()
         tokio::select! {
             _ = terminate.recv() => return Ok(()),
             _ = interrupt.recv() => return Ok(()),
-            () = ended.notified() => return Ok(()),
+            () = ending.asked() => return Ok(()),
+            served = &mut *serving => {
+                // Nobody could ask it for anything any more, nor see that it runs.
+                ending.because(match served {
+                    Ok(Ok(())) => "the control socket is no longer served".to_owned(),
+                    Ok(Err(error)) => format!("serving the control socket: {error}"),
+                    Err(error) => format!("serving the control socket: {error}"),
+                });
+                return Ok(());
+            }
             _ = alive.tick() => manager.alive(),
         }
     }
@@ -222,31 +251,4 @@ fn remove_socket(path: &std::path::Path) {
     if let Err(error) = std::fs::remove_file(path) {
         tracing::warn!(path = %path.display(), %error, "can't remove the control socket");
     }
-}
-
-/// The journal of what is set on the host, after what a crash left was taken back.
-fn clean_journal(name: &str, state_dir: &Path) -> Result<Journal, DaemonError> {
-    std::fs::create_dir_all(state_dir)
-        .map_err(DaemonError::system(format!("making {}", state_dir.display())))?;
-    let (journal, failures) = undo_journal(name, state_dir)?;
-    for failure in failures {
-        tracing::warn!("taking back what a crash left: {failure}");
-    }
-    Ok(journal)
-}
-
-/// With what could not be taken back.
-fn undo_journal(
-    name: &str,
-    state_dir: &Path,
-) -> Result<(Journal, Vec<braid_linux::routing::Failure>), DaemonError> {
-    let file = journal_file(name, state_dir);
-    let doing = || format!("the journal {}", file.display());
-    let mut journal = Journal::open(&file).map_err(DaemonError::system(doing()))?;
-    let failures = journal.undo().map_err(DaemonError::system(doing()))?;
-    Ok((journal, failures))
-}
-
-fn journal_file(name: &str, state_dir: &Path) -> PathBuf {
-    state_dir.join(format!("{name}.journal.json"))
 }

@@ -7,9 +7,11 @@
 mod discover;
 pub(crate) mod item;
 mod journal;
+mod leftovers;
 mod plan;
 
 pub use discover::{accepts_router_advertisements, checks_reverse_path, discover_link, uplinks};
 pub use item::{Item, RouteItem};
 pub use journal::{Failure, Journal};
+pub use leftovers::Leftovers;
 pub use plan::{FIRST_PRIORITY, FIRST_TABLE, HostRouting, LinkRouting, Otherwise, Through};

@@ -140,7 +140,7 @@ fn tunnels_carry_a_group_over_routed_links() {
         let mut far = host
             .far
             .run(|| {
-                let mut journal = Journal::open(host.scratch.path().join("far.json")).unwrap();
+                let mut journal = Journal::open(&[host.scratch.path().join("far.json")]).unwrap();
                 bring_up(&mut journal, &there.setup());
                 journal
             })
@@ -161,7 +161,7 @@ fn what_this_kernel_lacks_is_named_with_what_brings_it() {
         let kind = DeviceKind::Bond(braid_engines::Bonding::default());
         let bond = Operation::Create { device: device("bond9"), kind };
         let mut journal = host.journal();
-        match journal.reconcile(&[bond.into()]).unwrap().as_slice() {
+        match journal.reconcile(&[bond.into()]).as_slice() {
             [] => eprintln!("this kernel has bonding: nothing is lacking"),
             [Failure { error, .. }] => {
                 let told = error.to_string();
@@ -230,7 +230,7 @@ impl Host {
 
     fn journal(&self) -> Journal {
         let file: PathBuf = self.scratch.path().join("all.journal.json");
-        Journal::open(file).unwrap()
+        Journal::open(&[file]).unwrap()
     }
 
     /// Packets that each link sent while many flows sent one each.
@@ -304,12 +304,12 @@ fn way(source: &str, gateway: Option<&str>) -> Way {
 
 fn bring_up(journal: &mut Journal, setup: &Setup) {
     let items: Vec<Item> = setup.operations.iter().cloned().map(Item::from).collect();
-    let failures = journal.reconcile(&items).unwrap();
+    let failures = journal.reconcile(&items);
     assert!(failures.is_empty(), "{failures:?}");
     assert_eq!(setup.notes, [""; 0]);
 }
 
 fn take_down(journal: &mut Journal) {
-    let failures = journal.undo().unwrap();
+    let failures = journal.undo();
     assert!(failures.is_empty(), "{failures:?}");
 }

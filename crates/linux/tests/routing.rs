@@ -32,7 +32,7 @@ fn each_link_leaves_by_its_own_gateway_and_the_rest_through_the_tunnel() {
         let routing =
             host.routing(Through::Everything { working: true, otherwise: Otherwise::Wait });
         let mut journal = host.journal();
-        assert_clean(&journal.reconcile(&routing.desired()).unwrap());
+        assert_clean(&journal.reconcile(&routing.desired()));
         // The first link has the main table's default route, the second none
         // but its own table's.
         for (family, server) in [(Family::V4, "192.0.2.1"), (Family::V6, "2001:db8::1")] {
@@ -59,7 +59,7 @@ fn without_the_tunnel_traffic_goes_straight_out_or_nowhere() {
         let through = |working, otherwise| Through::Everything { working, otherwise };
         let mut journal = host.journal();
         let mut go = |through| {
-            assert_clean(&journal.reconcile(&host.routing(through).desired()).unwrap());
+            assert_clean(&journal.reconcile(&host.routing(through).desired()));
         };
         let unmarked = || LinkBind { fwmark: None, ..host.any(Family::V4) };
         let straight = |link| Otherwise::Straight { link };
@@ -98,19 +98,19 @@ fn routes_that_the_kernel_dropped_come_back_and_gateways_are_followed() {
         let _tun = host.tunnel();
         let routing = host.routing(Through::Nothing);
         let mut journal = host.journal();
-        assert_clean(&journal.reconcile(&routing.desired()).unwrap());
+        assert_clean(&journal.reconcile(&routing.desired()));
         let table = || ip("route show table 51902");
         let full = table();
         assert!(full.contains("default via 10.0.2.1"), "{full}");
         ip("link set link2 down");
         assert!(!table().contains("default via"), "the kernel drops what leads nowhere");
         ip("link set link2 up");
-        assert_clean(&journal.reconcile(&routing.desired()).unwrap());
+        assert_clean(&journal.reconcile(&routing.desired()));
         assert_eq!(table(), full);
 
         let mut moved = routing.clone();
         moved.links[1].gateways[0] = "10.0.2.77".parse().unwrap();
-        assert_clean(&journal.reconcile(&moved.desired()).unwrap());
+        assert_clean(&journal.reconcile(&moved.desired()));
         assert!(table().contains("default via 10.0.2.77"), "{}", table());
         assert!(!table().contains("10.0.2.1 "), "{}", table());
     });
@@ -133,7 +133,7 @@ fn links_are_found_as_they_are() {
         );
         assert_eq!(before[1].gateways, ["10.0.2.1"].map(|g| g.parse::<IpAddr>().unwrap()));
         assert!(before[0].addresses.contains(&"10.0.1.2/24".parse().unwrap()));
-        assert_clean(&journal.reconcile(&host.routing(everything).desired()).unwrap());
+        assert_clean(&journal.reconcile(&host.routing(everything).desired()));
         assert_eq!([found(1), found(2)], before, "our own routes aren't taken for the provider's");
         assert_eq!(uplinks(&mut netlink).unwrap(), ["link1", "link2"]);
     });
@@ -146,12 +146,12 @@ fn undo_leaves_everything_as_it_was() {
         let before = settled_state();
         let mut journal = host.journal();
         let routing = host.full_routing();
-        assert_clean(&journal.reconcile(&routing.desired()).unwrap());
+        assert_clean(&journal.reconcile(&routing.desired()));
         let during = state();
         assert_ne!(during, before);
-        assert_clean(&journal.reconcile(&routing.desired()).unwrap());
+        assert_clean(&journal.reconcile(&routing.desired()));
         assert_eq!(state(), during, "a second time changes nothing");
-        assert_clean(&journal.undo().unwrap());
+        assert_clean(&journal.undo());
         assert_eq!(state(), before);
         assert!(!host.journal_path().exists());
     });
@@ -166,22 +166,22 @@ fn a_crash_between_any_two_steps_is_undone_at_the_next_start() {
         for steps in 0..desired.len() {
             // Died after the journal was written, before the step was done:
             // the file knows one item more than the host has.
-            assert_clean(&host.journal().reconcile(&desired[..=steps]).unwrap());
+            assert_clean(&host.journal().reconcile(&desired[..=steps]));
             let ahead = fs::read(host.journal_path()).unwrap();
-            assert_clean(&host.journal().undo().unwrap());
-            assert_clean(&host.journal().reconcile(&desired[..steps]).unwrap());
+            assert_clean(&host.journal().undo());
+            assert_clean(&host.journal().reconcile(&desired[..steps]));
             fs::write(host.journal_path(), &ahead).unwrap();
-            assert_clean(&host.journal().undo().unwrap());
+            assert_clean(&host.journal().undo());
             assert_eq!(state(), before, "died before: {}", desired[steps]);
 
             // Died after the step.
-            assert_clean(&host.journal().reconcile(&desired[..=steps]).unwrap());
-            assert_clean(&host.journal().undo().unwrap());
+            assert_clean(&host.journal().reconcile(&desired[..=steps]));
+            assert_clean(&host.journal().undo());
             assert_eq!(state(), before, "died after: {}", desired[steps]);
 
             // Died while undoing, before the journal was written.
             fs::write(host.journal_path(), &ahead).unwrap();
-            assert_clean(&host.journal().undo().unwrap());
+            assert_clean(&host.journal().undo());
             assert_eq!(state(), before, "undone twice: {}", desired[steps]);
         }
     });
@@ -197,11 +197,11 @@ fn what_others_have_set_stays_theirs() {
         fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap();
         let before = settled_state();
         let mut journal = host.journal();
-        assert_clean(&journal.reconcile(&routing.desired()).unwrap());
+        assert_clean(&journal.reconcile(&routing.desired()));
         assert!(!journal.items().any(|item| item.to_string().contains("oif link1 lookup")
             && item.to_string().contains("IPv4")));
         fs::write("/proc/sys/net/ipv4/conf/link1/rp_filter", "0").unwrap();
-        assert_clean(&journal.undo().unwrap());
+        assert_clean(&journal.undo());
         assert_eq!(fs::read_to_string("/proc/sys/net/ipv4/conf/link1/rp_filter").unwrap(), "0\n");
         fs::write("/proc/sys/net/ipv4/conf/link1/rp_filter", "1").unwrap();
         assert_eq!(state(), before);
@@ -218,15 +218,15 @@ fn a_failing_step_is_told_and_the_rest_is_done() {
         routing.links.push(missing);
         routing.addresses.clear();
         let mut journal = host.journal();
-        let failures = journal.reconcile(&routing.desired()).unwrap();
+        let failures = journal.reconcile(&routing.desired());
         assert!(failures.iter().all(|failure| failure.to_string().contains("absent0")));
         assert!(!failures.is_empty());
         assert!(ip("route show table 51902").contains("default via 10.0.2.1"));
-        assert_clean(&journal.undo().unwrap());
+        assert_clean(&journal.undo());
         assert_eq!(state(), before);
 
         fs::write(host.journal_path(), "{ \"version\": 99, \"entries\": [] }").unwrap();
-        let error = Journal::open(host.journal_path()).err().unwrap();
+        let error = Journal::open(&[host.journal_path()]).err().unwrap();
         assert!(error.to_string().contains("version 99"), "{error}");
         fs::remove_file(host.journal_path()).unwrap();
     });
@@ -255,11 +255,11 @@ fn what_a_stopped_program_has_set_is_undone() {
         let before = settled_state();
         fs::write(scripts.join("stop"), "").unwrap();
         let mut journal = host.journal();
-        let failures = journal.reconcile(&host.full_routing().desired()).unwrap();
+        let failures = journal.reconcile(&host.full_routing().desired());
         assert_eq!(failures.len(), 1, "{failures:?}");
         assert!(failures[0].to_string().contains("nft"), "{failures:?}");
         assert!(state().contains("table inet braid_"));
-        assert_clean(&journal.undo().unwrap());
+        assert_clean(&journal.undo());
         assert_eq!(state(), before);
     });
 }
@@ -341,7 +341,7 @@ impl Host {
     }
 
     fn journal(&self) -> Journal {
-        Journal::open(self.journal_path()).unwrap()
+        Journal::open(&[self.journal_path()]).unwrap()
     }
 
     fn journal_path(&self) -> PathBuf {

@@ -8,6 +8,7 @@ use braid_control::client::Client;
 use braid_control::config::AnyConfig;
 use clap::Args;
 use serde_json::json;
+use std::io::Write;
 
 #[derive(Args)]
 #[command(
@@ -19,10 +20,22 @@ pub struct Up {
     /// Stay in the foreground and log to stderr, as a service
     #[arg(short, long)]
     foreground: bool,
+    /// Say on standard output, too, why it failed: the log may be on a full disk
+    #[arg(long, hide = true, requires = "foreground")]
+    reason_on_stdout: bool,
 }
 
 impl Up {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
+        self.start(global).inspect_err(|failure| {
+            if self.reason_on_stdout {
+                // Who started it may have gone.
+                let _ = writeln!(std::io::stdout(), "{failure}");
+            }
+        })
+    }
+
+    fn start(&self, global: &Global) -> Result<(), Failure> {
         let file = global.config_file();
         let mut config = global.load_any_config()?;
         if let Some(socket) = &global.args.socket {
@@ -47,10 +60,10 @@ impl Up {
                 service::systemctl(&["start", &unit])?;
                 format!("started {unit}")
             }
-            None => {
-                let log = background::start(&file, &config, global)?;
-                format!("{interface} is up; its log is {}", log.display())
-            }
+            None => match background::start(&file, &config, global)? {
+                Some(log) => format!("{interface} is up; its log is {}", log.display()),
+                None => format!("{interface} is up, without a log"),
+            },
         };
         global.print(&json!({ "up": interface }), || how.clone())
     }

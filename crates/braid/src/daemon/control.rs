@@ -1,9 +1,11 @@
 use super::data_channel::{Command, DataPlaneHandle, Setup, data_channel};
+use super::ending::{Ending, last_words};
 use super::endpoints::EndpointResolver;
 use super::keeper::{KeeperHandle, Parts};
 use super::pathless::tell_pathless;
 use super::quota::QuotaKeeper;
-use super::{DaemonError, Running, clean_journal, dataplane, device, host_routing, until_stopped};
+use super::traces::Traces;
+use super::{DaemonError, Running, dataplane, device, host_routing, until_stopped};
 use braid_control::config::{Config, ConfigEditor};
 use braid_control::quota_file::QuotaCounters;
 use braid_control::request::{Controlled, Refusal, Request};
@@ -18,7 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 
 /// The tunnel as the control socket sees it.
 pub struct RunningTunnel {
@@ -27,17 +29,16 @@ pub struct RunningTunnel {
     data_plane: Arc<DataPlaneHandle>,
     data_thread: Mutex<Option<JoinHandle<io::Result<()>>>>,
     keeper: KeeperHandle,
-    /// Told when the daemon shall end.
-    ended: Arc<Notify>,
+    ending: Ending,
 }
 
 impl RunningTunnel {
     /// Takes back what a crash left behind, then brings everything up. On an
     /// error, nothing stays.
-    pub fn start(config: Config, ended: Arc<Notify>) -> Result<RunningTunnel, DaemonError> {
+    pub fn start(config: Config, ending: Ending) -> Result<RunningTunnel, DaemonError> {
         let interface = &config.interface;
         let private_key = config.read_keys()?;
-        let journal = clean_journal(interface.name.as_str(), &interface.state_dir)?;
+        let journal = Traces::of_tunnel(&config).clean()?;
         let netlink = Netlink::open().map_err(DaemonError::system("opening netlink"))?;
         let listen = listen_sockets(&config)?;
         let tun = device::create(interface)?;
@@ -52,10 +53,10 @@ impl RunningTunnel {
             wake_latency: open_wake_latency(interface.wake_latency),
             listen,
         };
-        let (data_plane, data_thread) = start_data_plane(setup, ended.clone())
+        let (data_plane, data_thread) = start_data_plane(setup, ending.clone())
             .map_err(DaemonError::system("starting the data plane"))?;
         let data_plane = Arc::new(data_plane);
-        let keeper = start_keeper(&config, journal, netlink, &data_plane);
+        let keeper = start_keeper(&config, journal, netlink, &data_plane, &ending);
         let keeper = match keeper {
             Ok(keeper) => keeper,
             Err(error) => {
@@ -71,7 +72,7 @@ impl RunningTunnel {
             data_plane,
             data_thread: Mutex::new(Some(data_thread)),
             keeper,
-            ended,
+            ending,
         })
     }
 }
@@ -134,7 +135,7 @@ impl Controlled for RunningTunnel {
 
     fn execute(&self, request: Request) -> Result<(), Refusal> {
         if request == Request::Down {
-            self.ended.notify_one();
+            self.ending.ask();
             return Ok(());
         }
         self.keeper.execute(request)
@@ -206,17 +207,19 @@ fn open_when_ready(bind: &LinkBind) -> io::Result<LinkSocket> {
 /// The thread given ends with the data plane, and says how that went.
 fn start_data_plane(
     setup: Setup,
-    ended: Arc<Notify>,
+    ending: Ending,
 ) -> io::Result<(DataPlaneHandle, JoinHandle<io::Result<()>>)> {
     let (handle, commands, published) = data_channel();
     let plane = dataplane::start(setup, commands, published)?;
     let watch = std::thread::Builder::new().name("braid-watch".into()).spawn(move || {
-        let outcome = plane.join().unwrap_or_else(|_| Err(io::Error::other("it panicked")));
-        if let Err(error) = &outcome {
-            tracing::error!(%error, "the data plane has ended");
-        }
+        let outcome = plane.join().unwrap_or_else(|panic| {
+            Err(io::Error::other(format!("it panicked: {}", last_words(&*panic))))
+        });
         // The daemon must not live on without it.
-        ended.notify_one();
+        match &outcome {
+            Ok(()) => ending.ask(),
+            Err(error) => ending.because(format!("the data plane has ended: {error}")),
+        }
         outcome
     })?;
     Ok((handle, watch))
@@ -227,16 +230,20 @@ fn start_keeper(
     journal: Journal,
     netlink: Netlink,
     data_plane: &Arc<DataPlaneHandle>,
+    ending: &Ending,
 ) -> Result<KeeperHandle, DaemonError> {
     let starting = || DaemonError::system("starting the keeper");
     let editor = ConfigEditor::open(&config.file)
         .map_err(|error| starting()(io::Error::other(error.to_string())))?;
     let plane = data_plane.clone();
-    let resolver = EndpointResolver::start(Box::new(move |peer, endpoints| {
-        tracing::debug!(?endpoints, "endpoints resolved");
-        // Without data plane the daemon is ending.
-        let _ = plane.send(Command::SetEndpoints { peer, endpoints });
-    }))
+    let resolver = EndpointResolver::start(
+        ending,
+        Box::new(move |peer, endpoints| {
+            tracing::debug!(?endpoints, "endpoints resolved");
+            // Without data plane the daemon is ending.
+            let _ = plane.send(Command::SetEndpoints { peer, endpoints });
+        }),
+    )
     .map_err(starting())?;
     let parts = Parts {
         editor,
@@ -246,6 +253,7 @@ fn start_keeper(
         data_plane: data_plane.clone(),
         resolver,
         quotas: QuotaKeeper::open(&config.interface),
+        ending: ending.clone(),
     };
     KeeperHandle::start(parts).map_err(starting())
 }

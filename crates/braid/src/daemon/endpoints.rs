@@ -1,5 +1,7 @@
 //! Looking up the peers' endpoints, again and again: addresses change.
 
+use super::ending::Ending;
+use super::supervise::supervise;
 use braid_control::config::{Endpoint, Host, Peer};
 use braid_handshake::PublicKey;
 use std::collections::HashMap;
@@ -32,16 +34,23 @@ const EVERY_IN_VAIN: Duration = Duration::from_secs(5);
 
 impl EndpointResolver {
     /// Starts, without peers. Ends when dropped.
-    pub fn start(on_change: OnChange) -> io::Result<EndpointResolver> {
+    pub fn start(ending: &Ending, on_change: OnChange) -> io::Result<EndpointResolver> {
         let of_system = |name: &str, port| Ok((name, port).to_socket_addrs()?.collect());
-        Self::start_with(Box::new(of_system), on_change)
+        Self::start_with(ending, Box::new(of_system), on_change)
     }
 
-    fn start_with(look_up: LookUp, on_change: OnChange) -> io::Result<EndpointResolver> {
+    fn start_with(
+        ending: &Ending,
+        look_up: LookUp,
+        on_change: OnChange,
+    ) -> io::Result<EndpointResolver> {
         let (news, received) = channel();
+        let (peers, known, working) = (Vec::new(), HashMap::new(), false);
+        let mut resolving = Resolving { received, look_up, on_change, peers, known, working };
+        let ending = ending.clone();
         std::thread::Builder::new()
             .name("braid-resolve".into())
-            .spawn(move || resolve_for_ever(&received, &look_up, &on_change))?;
+            .spawn(move || supervise("braid-resolve", &ending, || resolving.run()))?;
         Ok(EndpointResolver { news })
     }
 
@@ -58,36 +67,52 @@ impl EndpointResolver {
     }
 }
 
-fn resolve_for_ever(received: &Receiver<News>, look_up: &LookUp, on_change: &OnChange) {
-    let mut peers: Vec<(PublicKey, Vec<Endpoint>)> = Vec::new();
-    let mut known: HashMap<PublicKey, Vec<SocketAddr>> = HashMap::new();
-    let (mut wait, mut working) = (EVERY, false);
-    loop {
-        match received.recv_timeout(wait) {
-            Ok(News::Peers(changed)) => {
-                peers = changed;
-                // Peers that were removed and added again must be told again.
-                known.clear();
+struct Resolving {
+    received: Receiver<News>,
+    look_up: LookUp,
+    on_change: OnChange,
+    peers: Vec<(PublicKey, Vec<Endpoint>)>,
+    known: HashMap<PublicKey, Vec<SocketAddr>>,
+    working: bool,
+}
+
+impl Resolving {
+    /// Until nobody asks any more.
+    fn run(&mut self) {
+        let mut wait = EVERY;
+        loop {
+            match self.received.recv_timeout(wait) {
+                Ok(News::Peers(changed)) => {
+                    self.peers = changed;
+                    // Peers that were removed and added again must be told again.
+                    self.known.clear();
+                }
+                Ok(News::Working(now)) => self.working = now,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
             }
-            Ok(News::Working(now)) => working = now,
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return,
+            let missing = self.resolve_all();
+            wait = match (missing, self.working) {
+                (true, _) => EVERY_MISSING,
+                (false, false) => EVERY_IN_VAIN,
+                (false, true) => EVERY,
+            };
         }
+    }
+
+    /// Whether some name was not found.
+    fn resolve_all(&mut self) -> bool {
         let mut missing = false;
-        for (key, endpoints) in &peers {
-            let before = known.get(key).map(Vec::as_slice).unwrap_or_default();
-            let (addresses, complete) = resolve(endpoints, before, look_up);
+        for (key, endpoints) in &self.peers {
+            let before = self.known.get(key).map(Vec::as_slice).unwrap_or_default();
+            let (addresses, complete) = resolve(endpoints, before, &self.look_up);
             missing |= !complete;
             if !addresses.is_empty() && addresses != before {
-                on_change(*key, addresses.clone());
-                known.insert(*key, addresses);
+                (self.on_change)(*key, addresses.clone());
+                self.known.insert(*key, addresses);
             }
         }
-        wait = match (missing, working) {
-            (true, _) => EVERY_MISSING,
-            (false, false) => EVERY_IN_VAIN,
-            (false, true) => EVERY,
-        };
+        missing
     }
 }
 
@@ -129,6 +154,7 @@ fn resolve(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::Ordering;
 
     #[test]
     fn addresses_come_in_order_and_a_failed_look_up_forgets_none() {
@@ -148,9 +174,12 @@ mod tests {
     #[test]
     fn changes_are_told_once() {
         let (told, heard) = channel();
-        let resolver = EndpointResolver::start(Box::new(move |key, addresses| {
-            told.send((key, addresses)).unwrap();
-        }))
+        let resolver = EndpointResolver::start(
+            &Ending::default(),
+            Box::new(move |key, addresses| {
+                told.send((key, addresses)).unwrap();
+            }),
+        )
         .unwrap();
         resolver.set_peers(&peers("192.0.2.1:1"));
         let (_, addresses) = heard.recv_timeout(Duration::from_secs(20)).unwrap();
@@ -166,17 +195,36 @@ mod tests {
         let (told, heard) = channel();
         let moved = std::sync::atomic::AtomicU8::new(1);
         let look_up = move |_: &str, port| {
-            let last = moved.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let last = moved.fetch_add(1, Ordering::Relaxed);
             Ok(vec![SocketAddr::from(([192, 0, 2, last], port))])
         };
         let on_change = move |_, addresses: Vec<SocketAddr>| drop(told.send(addresses));
+        let ending = Ending::default();
         let resolver =
-            EndpointResolver::start_with(Box::new(look_up), Box::new(on_change)).unwrap();
+            EndpointResolver::start_with(&ending, Box::new(look_up), Box::new(on_change)).unwrap();
         resolver.set_peers(&peers("vpn.example.org:1"));
         for last in ["192.0.2.1:1", "192.0.2.2:1"] {
             let addresses = heard.recv_timeout(Duration::from_secs(40)).unwrap();
             assert_eq!(addresses, [last.parse().unwrap()]);
         }
+    }
+
+    #[test]
+    fn a_look_up_that_panics_is_tried_again() {
+        let (told, heard) = channel();
+        let calls = std::sync::atomic::AtomicU8::new(0);
+        let look_up = move |_: &str, port| match calls.fetch_add(1, Ordering::Relaxed) {
+            0 => panic!("in the resolver"),
+            _ => Ok(vec![SocketAddr::from(([192, 0, 2, 1], port))]),
+        };
+        let on_change = move |_, addresses: Vec<SocketAddr>| drop(told.send(addresses));
+        let ending = Ending::default();
+        let resolver =
+            EndpointResolver::start_with(&ending, Box::new(look_up), Box::new(on_change)).unwrap();
+        resolver.set_peers(&peers("vpn.example.org:1"));
+        resolver.set_working(false);
+        heard.recv_timeout(Duration::from_secs(40)).unwrap();
+        assert_eq!(ending.reason(), None);
     }
 
     fn peers(endpoint: &str) -> Vec<Peer> {

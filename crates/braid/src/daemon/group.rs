@@ -7,7 +7,9 @@ mod observe;
 mod proxy;
 mod watcher;
 
-use super::{DaemonError, Running, clean_journal, until_stopped};
+use super::ending::Ending;
+use super::traces::Traces;
+use super::{DaemonError, Running, until_stopped};
 use braid_control::config::{AnyConfig, GroupConfig};
 use braid_control::group_server::{self, ControlledGroup};
 use braid_control::group_status::GroupStatus;
@@ -19,7 +21,7 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 /// The group as the control socket sees it.
@@ -28,21 +30,20 @@ pub struct RunningGroup {
     config: Mutex<Arc<GroupConfig>>,
     started: Instant,
     keeper: KeeperHandle,
-    /// Told when the daemon shall end.
-    ended: Arc<Notify>,
+    ending: Ending,
 }
 
 impl RunningGroup {
     /// Takes back what a crash left behind, then brings everything up. On an
     /// error, nothing stays.
-    pub fn start(config: GroupConfig, ended: Arc<Notify>) -> Result<RunningGroup, DaemonError> {
-        let journal = clean_journal(config.group.name.as_str(), &config.state_dir)?;
+    pub fn start(config: GroupConfig, ending: Ending) -> Result<RunningGroup, DaemonError> {
+        let journal = Traces::of_group(&config).clean()?;
         // Before connections are brought to it.
         proxy::start(&config).map_err(DaemonError::system("starting the MPTCP proxy"))?;
-        let keeper = KeeperHandle::start(config.clone(), journal)
+        let keeper = KeeperHandle::start(config.clone(), journal, ending.clone())
             .map_err(DaemonError::system(format!("setting up {}", config.group.name)))?;
         let config = Mutex::new(Arc::new(config));
-        Ok(RunningGroup { config, started: Instant::now(), keeper, ended })
+        Ok(RunningGroup { config, started: Instant::now(), keeper, ending })
     }
 
     fn config(&self) -> Arc<GroupConfig> {
@@ -107,7 +108,7 @@ impl ControlledGroup for RunningGroup {
     }
 
     fn down(&self) {
-        self.ended.notify_one();
+        self.ending.ask();
     }
 }
 

@@ -5,7 +5,7 @@ use braid_control::config::{Config, Layer, Prefix, Protocol, WhenConcentratorGon
 use braid_engines::slot;
 use braid_linux::nft::{Firewall, KillSwitch, MssClamp, PortForward, Transport};
 use braid_linux::routing::{
-    HostRouting, LinkRouting, Otherwise, Through, accepts_router_advertisements,
+    HostRouting, Leftovers, LinkRouting, Otherwise, Through, accepts_router_advertisements,
     checks_reverse_path,
 };
 use ipnet::IpNet;
@@ -32,6 +32,17 @@ pub fn mark(interface: &str) -> u32 {
 /// Whether a routing table is a tunnel's of this program.
 pub fn is_our_table(table: u32) -> bool {
     (FIRST_TABLE..FIRST_TABLE + SLOTS * LINKS_MAX).contains(&table)
+}
+
+/// What a tunnel sets of what [`plan`] says, known without a plan.
+pub fn leftovers(interface: &str) -> Leftovers {
+    let from = |first: u32| first + slot(interface) * LINKS_MAX;
+    let room = |first: u32| from(first)..from(first) + LINKS_MAX;
+    Leftovers {
+        interface: interface.to_owned(),
+        tables: room(FIRST_TABLE),
+        priorities: room(FIRST_PRIORITY),
+    }
 }
 
 /// How the host should route now. `working` is whether a peer answers.

@@ -3,10 +3,12 @@
 
 use super::data_channel::{Command, DataPlaneEnded, DataPlaneHandle};
 use super::device;
+use super::ending::Ending;
 use super::endpoints::EndpointResolver;
 use super::host_routing::{self, RoutedLink};
 use super::quota::QuotaKeeper;
 use super::reconfigure::{Change, changes};
+use super::supervise::supervise;
 use super::ways::{HostNetwork, Way};
 use braid_control::config::{Config, ConfigEditor, Link, Name, Peer, read_preshared_key};
 use braid_control::request::{Refusal, Request};
@@ -55,6 +57,8 @@ pub struct Parts {
     pub resolver: EndpointResolver,
     /// The quota counters.
     pub quotas: QuotaKeeper,
+    /// Told when the keeper can't go on.
+    pub ending: Ending,
 }
 
 enum Question {
@@ -74,6 +78,14 @@ struct Keeper {
     proxies: Vec<NeighbourProxy>,
     /// Why the device is no port of its bridge, as last told.
     bridge_trouble: Option<String>,
+    /// What of the routing could not be done, as last told.
+    routing_troubles: Vec<String>,
+    /// Why the journal isn't on disk, as last told.
+    journal_trouble: Option<String>,
+    /// When what failed is tried again, if something did.
+    retry_at: Option<Instant>,
+    /// How long after it failed last.
+    retry_after: Duration,
     /// Whether a peer answers, as the routing was last planned for.
     working: bool,
     view: Arc<Mutex<View>>,
@@ -91,11 +103,15 @@ const QUESTION: Token = Token(1);
 const PROXY: Token = Token(2);
 /// How soon a peer that came or went changes the default route.
 const TICK: Duration = Duration::from_millis(500);
+/// How soon what failed is tried again: files, memory or a port may be there now.
+const RETRY: Duration = Duration::from_secs(3);
+const RETRY_MOST: Duration = Duration::from_secs(60);
 /// A DHCP client changes several things one after the other: wait for all.
 const SETTLE: Duration = Duration::from_millis(50);
 
 impl KeeperHandle {
-    /// Sets up peers, links and routing and starts the thread.
+    /// Sets up peers and links and starts the thread, which sets up the routing
+    /// before this returns.
     pub fn start(parts: Parts) -> io::Result<KeeperHandle> {
         let poller = Poller::new()?;
         let waker = poller.waker(QUESTION)?;
@@ -112,18 +128,27 @@ impl KeeperHandle {
             links: BTreeMap::new(),
             proxies: Vec::new(),
             bridge_trouble: None,
+            routing_troubles: Vec::new(),
+            journal_trouble: None,
+            retry_at: None,
+            retry_after: RETRY,
             working: false,
             view: view.clone(),
         };
         keeper.begin()?;
-        std::thread::Builder::new().name("braid-keeper".into()).spawn(move || keeper.run())?;
+        let (looked, has_looked) = channel();
+        std::thread::Builder::new()
+            .name("braid-keeper".into())
+            .spawn(move || keeper.run(looked))?;
+        // Ends with the first look at the host, however that goes.
+        let _ = has_looked.recv();
         Ok(KeeperHandle { questions: asked, waker, view })
     }
 
     /// Carries out a change and waits until it is done.
     pub fn execute(&self, request: Request) -> Result<(), Refusal> {
         let (answer, answered) = channel();
-        let gone = || Refusal::Failed("the tunnel is going down".into());
+        let gone = || Refusal::Failed("not done: the tunnel is going down, or see its log".into());
         self.questions.send(Question::Do(Box::new(request), answer)).map_err(|_| gone())?;
         self.waker.wake();
         answered.recv().map_err(|_| gone())?
@@ -155,11 +180,34 @@ impl Keeper {
             self.add_peer(&peer).map_err(io::Error::other)?;
         }
         self.parts.resolver.set_peers(&self.parts.config.peers);
-        self.follow_host();
         Ok(())
     }
 
-    fn run(mut self) {
+    /// After a panic it looks at everything anew. When that doesn't help the daemon
+    /// ends, and this waits to take all back.
+    fn run(mut self, looked: Sender<()>) {
+        let ending = self.parts.ending.clone();
+        let mut looked = Some(looked);
+        if !supervise("braid-keeper", &ending, || self.follow(&mut looked)) {
+            self.wait_for_the_end();
+        }
+    }
+
+    fn wait_for_the_end(mut self) {
+        while let Ok(question) = self.questions.recv() {
+            if let Question::Stop(done) = question {
+                self.end();
+                let _ = done.send(());
+                return;
+            }
+            // Dropped, an asker hears that the tunnel is going down.
+        }
+    }
+
+    /// Until it is told to stop. `looked` is dropped after the first look.
+    fn follow(&mut self, looked: &mut Option<Sender<()>>) {
+        self.follow_host();
+        *looked = None;
         let mut settling: Option<Instant> = None;
         loop {
             let now = Instant::now();
@@ -172,7 +220,8 @@ impl Keeper {
             if self.drain_monitor() {
                 settling.get_or_insert_with(|| Instant::now() + SETTLE);
             }
-            if settling.is_some_and(|until| Instant::now() >= until) {
+            let due = |at: Option<Instant>| at.is_some_and(|at| Instant::now() >= at);
+            if due(settling) || due(self.retry_at) {
                 settling = None;
                 self.follow_host();
             }
@@ -203,10 +252,12 @@ impl Keeper {
 
     /// Devices, addresses or routes may have changed.
     fn follow_host(&mut self) {
+        self.retry_at = None;
         match HostNetwork::observe(&mut self.parts.netlink) {
             Ok(host) => self.host = host,
             Err(error) => {
                 tracing::warn!(%error, "can't see the host's network");
+                self.retry_soon();
                 return;
             }
         }
@@ -219,6 +270,16 @@ impl Keeper {
         self.follow_proxies();
         self.follow_bridge();
         self.show();
+        if self.retry_at.is_none() {
+            self.retry_after = RETRY;
+        }
+    }
+
+    fn retry_soon(&mut self) {
+        if self.retry_at.is_none() {
+            self.retry_at = Some(Instant::now() + self.retry_after);
+            self.retry_after = (self.retry_after * 2).min(RETRY_MOST);
+        }
     }
 
     /// The bridge that the device is a port of may have been made anew.
@@ -240,6 +301,7 @@ impl Keeper {
         let wanted = host_routing::on_link(&self.parts.config, |net| net.addr().is_ipv6());
         let netlink = &mut self.parts.netlink;
         let mut kept = std::mem::take(&mut self.proxies);
+        let mut failed = false;
         for (device, prefixes) in wanted {
             let prefixes: Vec<Ipv6Net> = prefixes.into_iter().filter_map(v6).collect();
             let same = |proxy: &NeighbourProxy| proxy.is_for(netlink, &device, &prefixes);
@@ -251,8 +313,14 @@ impl Keeper {
                 .and_then(|proxy| self.poller.add(&proxy, PROXY, Interest::Read).map(|()| proxy));
             match opened {
                 Ok(proxy) => self.proxies.push(proxy),
-                Err(error) => tracing::warn!(device, %error, "can't answer for public prefixes"),
+                Err(error) => {
+                    tracing::warn!(device, %error, "can't answer for public prefixes");
+                    failed = true;
+                }
             }
+        }
+        if failed {
+            self.retry_soon();
         }
     }
 
@@ -280,7 +348,8 @@ impl Keeper {
                 None => tracing::info!(link = %link.name, "link usable"),
             }
         }
-        state.trouble = trouble;
+        let before = std::mem::replace(&mut state.trouble, trouble);
+        let mut failed = false;
         for gone in &state.ways {
             if !ways.iter().any(|way| way.family == gone.family) {
                 let (link, family) = (link.name.clone(), gone.family);
@@ -309,12 +378,19 @@ impl Keeper {
                     kept.push(way);
                 }
                 Err(error) => {
-                    tracing::warn!(link = %link.name, %error, "can't open the link's socket");
-                    state.trouble = Some(format!("can't open its socket: {error}"));
+                    let trouble = format!("can't open its socket: {error}");
+                    if before.as_ref() != Some(&trouble) {
+                        tracing::warn!(link = %link.name, "{trouble}");
+                    }
+                    state.trouble = Some(trouble);
+                    failed = true;
                 }
             }
         }
         state.ways = kept;
+        if failed {
+            self.retry_soon();
+        }
         Ok(())
     }
 
@@ -331,14 +407,33 @@ impl Keeper {
             })
             .collect();
         let plan = host_routing::plan(&self.parts.config, &routed, &self.host, self.working);
-        match self.parts.journal.reconcile(&plan.desired()) {
-            Ok(failures) => {
-                for failure in failures {
-                    tracing::warn!("routing: {failure}");
-                }
-            }
-            Err(error) => tracing::error!(%error, "can't write the journal: routing unchanged"),
+        let failures = self.parts.journal.reconcile(&plan.desired());
+        let troubles: Vec<String> = failures.iter().map(ToString::to_string).collect();
+        for trouble in troubles.iter().filter(|it| !self.routing_troubles.contains(it)) {
+            tracing::warn!("routing: {trouble}");
         }
+        self.routing_troubles = troubles;
+        self.follow_journal();
+        if !self.routing_troubles.is_empty() || self.journal_trouble.is_some() {
+            self.retry_soon();
+        }
+    }
+
+    /// The tunnel goes on without it; who has to make room is told.
+    fn follow_journal(&mut self) {
+        self.parts.journal.retry();
+        let trouble = self.parts.journal.trouble().map(str::to_owned);
+        match &trouble {
+            Some(trouble) if self.journal_trouble.is_none() => tracing::warn!(
+                "can't write down what is set on the host ({trouble}): `braid down` takes it back, \
+                 but after a crash changed settings below /proc/sys would stay"
+            ),
+            None if self.journal_trouble.is_some() => {
+                tracing::info!("what is set on the host is written down again");
+            }
+            _ => {}
+        }
+        self.journal_trouble = trouble;
     }
 
     /// Follows what the data plane found of peers and quotas.
@@ -464,13 +559,8 @@ impl Keeper {
 
     fn end(&mut self) {
         self.parts.quotas.save(&self.parts.data_plane.snapshot());
-        match self.parts.journal.undo() {
-            Ok(failures) => {
-                for failure in failures {
-                    tracing::warn!("taking back: {failure}");
-                }
-            }
-            Err(error) => tracing::error!(%error, "can't write the journal"),
+        for failure in self.parts.journal.undo() {
+            tracing::warn!("taking back: {failure}");
         }
     }
 }

@@ -1,6 +1,21 @@
-//! Logs, to stderr.
+//! Logs, to stderr, by a thread of their own: neither a full disk nor a reader
+//! that stands still holds up what logs, or ends it.
 
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
+
+/// Lines that wait at most; a line has some 100 bytes.
+const WAITING: usize = 4096;
+/// How long the last lines may take at the end.
+const LAST_LINES: Duration = Duration::from_secs(1);
+
+/// The process's; none before [`init`].
+static LOG: OnceLock<Log> = OnceLock::new();
 
 /// Starts logging what `filter` (a level, or directives of tracing's
 /// `EnvFilter`) lets through.
@@ -8,10 +23,190 @@ pub fn init(filter: &str, json: bool) -> Result<(), String> {
     let filter = EnvFilter::builder()
         .parse(filter)
         .map_err(|error| format!("--log {filter:?}: {error}; write it as \"info\""))?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let log = Log::start(io::stderr()).map_err(|error| format!("logging: {error}"))?;
+    let log = LOG.get_or_init(|| log);
+    // What can't be written isn't told on stderr, which is where it can't be written.
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(log)
+        .log_internal_errors(false);
     let started = match json {
         true => builder.json().try_init(),
         false => builder.with_ansi(false).with_target(false).try_init(),
     };
     started.map_err(|error| format!("logging: {error}"))
+}
+
+/// Waits a moment until what was logged is written.
+pub fn flush() {
+    if let Some(log) = LOG.get() {
+        log.flush();
+    }
+}
+
+/// Where lines are put that the thread writes.
+struct Log {
+    lines: SyncSender<Line>,
+    /// Lines that found no place.
+    lost: Arc<AtomicU64>,
+}
+
+enum Line {
+    Text(Vec<u8>),
+    /// All before it is written, or lost.
+    Flush(Sender<()>),
+}
+
+/// A line on its way.
+struct Pending<'a>(&'a Log, Vec<u8>);
+
+impl Log {
+    fn start(out: impl Write + Send + 'static) -> io::Result<Log> {
+        let (lines, waiting) = sync_channel(WAITING);
+        let lost = Arc::new(AtomicU64::new(0));
+        let writer = Writer { out, lost: lost.clone(), torn: false };
+        std::thread::Builder::new().name("braid-log".into()).spawn(move || writer.run(&waiting))?;
+        Ok(Log { lines, lost })
+    }
+
+    fn flush(&self) {
+        let (done, is_done) = channel();
+        // Full means that nothing has been written for long.
+        if self.lines.try_send(Line::Flush(done)).is_ok() {
+            let _ = is_done.recv_timeout(LAST_LINES);
+        }
+    }
+}
+
+impl<'a> MakeWriter<'a> for &'static Log {
+    type Writer = Pending<'a>;
+
+    fn make_writer(&'a self) -> Pending<'a> {
+        Pending(self, Vec::new())
+    }
+}
+
+impl Write for Pending<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.1.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for Pending<'_> {
+    fn drop(&mut self) {
+        let Pending(log, text) = self;
+        if text.is_empty() {
+            return;
+        }
+        if log.lines.try_send(Line::Text(std::mem::take(text))).is_err() {
+            log.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+struct Writer<W> {
+    out: W,
+    lost: Arc<AtomicU64>,
+    /// The last line was cut off.
+    torn: bool,
+}
+
+impl<W: Write> Writer<W> {
+    fn run(mut self, waiting: &Receiver<Line>) {
+        for line in waiting {
+            match line {
+                Line::Text(text) => self.write(&text),
+                // An asker that went away needs no answer.
+                Line::Flush(done) => drop(done.send(())),
+            }
+        }
+    }
+
+    /// Tells first how many lines were lost before this one.
+    fn write(&mut self, text: &[u8]) {
+        let lost = self.lost.load(Ordering::Relaxed);
+        let mut whole = Vec::new();
+        if self.torn {
+            whole.push(b'\n');
+        }
+        if lost > 0 {
+            let _ =
+                writeln!(whole, "({lost} lines of the log are lost: they could not be written)");
+        }
+        whole.extend_from_slice(text);
+        match self.out.write_all(&whole).and_then(|()| self.out.flush()) {
+            Ok(()) => {
+                self.torn = false;
+                self.lost.fetch_sub(lost, Ordering::Relaxed);
+            }
+            Err(_) => {
+                self.torn = true;
+                self.lost.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+
+    /// Takes so many more bytes, as a disk does.
+    #[derive(Clone)]
+    struct Disk(Arc<Mutex<(usize, Vec<u8>)>>);
+
+    impl Write for Disk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let mut disk = self.0.lock().unwrap();
+            let taken = bytes.len().min(disk.0);
+            disk.0 -= taken;
+            disk.1.extend_from_slice(&bytes[..taken]);
+            match taken {
+                0 => Err(io::ErrorKind::StorageFull.into()),
+                taken => Ok(taken),
+            }
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn log_line(log: &'static Log, text: &str) {
+        writeln!(log.make_writer(), "{text}").unwrap();
+        log.flush();
+    }
+
+    #[test]
+    fn what_a_full_disk_swallowed_is_counted_and_told_when_there_is_room() {
+        let disk = Disk(Arc::new(Mutex::new((10, Vec::new()))));
+        let log: &'static Log = Box::leak(Box::new(Log::start(disk.clone()).unwrap()));
+        for text in ["first", "second", "third"] {
+            log_line(log, text);
+        }
+        disk.0.lock().unwrap().0 = 1000;
+        log_line(log, "fourth");
+        log_line(log, "fifth");
+        let written = String::from_utf8(disk.0.lock().unwrap().1.clone()).unwrap();
+        let told = "(2 lines of the log are lost: they could not be written)";
+        assert_eq!(written, format!("first\nseco\n{told}\nfourth\nfifth\n"));
+    }
+
+    #[test]
+    fn a_reader_that_stands_still_holds_nobody_up() {
+        let (read, write) = io::pipe().unwrap();
+        let log: &'static Log = Box::leak(Box::new(Log::start(write).unwrap()));
+        // More than the pipe and the queue take.
+        for _ in 0..2 * WAITING {
+            writeln!(log.make_writer(), "{}", "x".repeat(100)).unwrap();
+        }
+        assert!(log.lost.load(Ordering::Relaxed) > 0);
+        drop(read);
+    }
 }

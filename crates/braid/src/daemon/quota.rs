@@ -9,6 +9,8 @@ pub struct QuotaKeeper {
     file: PathBuf,
     written: QuotaCounters,
     saved_at: Instant,
+    /// Told once until it works again.
+    failing: bool,
 }
 
 /// A crash forgets at most this much, or one hundredth of a quota; flash is not
@@ -24,7 +26,7 @@ impl QuotaKeeper {
             tracing::warn!(file = %file.display(), %error, "quota counters begin at 0");
             QuotaCounters::new()
         });
-        QuotaKeeper { file, written, saved_at: Instant::now() }
+        QuotaKeeper { file, written, saved_at: Instant::now(), failing: false }
     }
 
     /// The counters of earlier runs and of links that are away.
@@ -59,9 +61,14 @@ impl QuotaKeeper {
             return;
         }
         match quota_file::write(&self.file, &counters) {
-            Ok(()) => self.written = counters,
+            Ok(()) => {
+                self.written = counters;
+                self.failing = false;
+            }
+            Err(error) if self.failing => tracing::debug!(%error, "can't keep quota counters"),
             Err(error) => {
                 tracing::warn!(file = %self.file.display(), %error, "can't keep quota counters");
+                self.failing = true;
             }
         }
     }

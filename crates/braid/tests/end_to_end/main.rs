@@ -4,6 +4,7 @@
 mod clocks;
 mod ethernet;
 mod failures;
+mod full_disk;
 mod half_working;
 mod homes;
 mod ip_versions;

@@ -24,6 +24,7 @@ impl Side {
     /// A host with its own key and directory, and no tunnel yet.
     pub fn new(namespace: &NetNs, directory: &Path) -> Side {
         fs::create_dir_all(directory.join("state")).unwrap();
+        fs::create_dir_all(directory.join("run")).unwrap();
         let key = PrivateKey::generate(&mut os_random());
         braid_control::config::write_secret(&directory.join("key"), &key.to_base64()).unwrap();
         let namespace = namespace.run(NetNs::current).unwrap().unwrap();
@@ -44,7 +45,7 @@ impl Side {
     /// what `[routing]` has; `rest` is all that follows.
     pub fn write_config(&self, interface: &str, routing: &str, rest: &str) {
         let text = format!(
-            "[interface]\nprivate_key_file = \"key\"\ncontrol = \"sock\"\nstate_dir = \"state\"\n\
+            "[interface]\nprivate_key_file = \"key\"\ncontrol = \"run/sock\"\nstate_dir = \"state\"\n\
              {interface}\n[routing]\n{routing}\n{rest}"
         );
         fs::write(self.config(), text).unwrap();
@@ -160,8 +161,42 @@ impl Side {
         )
     }
 
+    /// What the daemon said, in the foreground and in the background.
     pub fn log(&self) -> String {
-        fs::read_to_string(self.log_file()).unwrap_or_default()
+        let background = fs::read_to_string(self.directory.join("state/braid0.log"));
+        fs::read_to_string(self.log_file()).unwrap_or_default() + &background.unwrap_or_default()
+    }
+
+    /// Where the daemon writes.
+    pub fn folders(&self) -> [PathBuf; 2] {
+        ["state", "run"].map(|name| self.directory.join(name))
+    }
+
+    /// Policy rules, routes in tables as a tunnel takes them, firewall.
+    pub fn rules_and_tables(&self) -> String {
+        self.sh(
+            "ip rule; ip -6 rule; nft list ruleset; \
+             (ip route show table all; ip -6 route show table all) | grep 'table 5[0-9]....' | sort",
+        )
+    }
+
+    /// All that a tunnel changes of a host's routing.
+    pub fn host_settings(&self) -> String {
+        self.rules_and_tables()
+            + &self.sh(
+                "ip -o link | cut -d: -f2; ip -o addr | grep -v fe80: | awk '{print $2, $4}'; \
+                 sysctl net.ipv4.ip_forward net.ipv6.conf.all.forwarding; \
+                 sysctl -a 2>/dev/null | grep -e rp_filter -e src_valid_mark -e 'accept_ra ='",
+            )
+    }
+
+    /// Deletes all journals of what was set; says how many.
+    pub fn forget_journals(&self) -> usize {
+        let found = self.sh(&format!(
+            "find {} -name '*.journal.json' -print -delete",
+            self.directory.display()
+        ));
+        found.lines().count()
     }
 
     fn config(&self) -> PathBuf {
@@ -176,5 +211,11 @@ impl Side {
 impl Drop for Side {
     fn drop(&mut self) {
         self.kill();
+        // One in the background is nobody's child.
+        let status = self.braid(&["status", "--json"]).stdout;
+        let status: Value = serde_json::from_slice(&status).unwrap_or_default();
+        if let Some(pid) = status["pid"].as_u64() {
+            self.sh(&format!("kill -9 {pid}"));
+        }
     }
 }

@@ -38,6 +38,8 @@ pub struct Tunnel<'a> {
 
 /// The host is as the test made it.
 pub const LEAVE_HOST_ALONE: &str = "leave_host_alone = true";
+/// The host's traffic goes through the tunnel, translated.
+pub const CARRIES_ALL: &str = "default_route = true\nmasquerade = true";
 
 impl Default for Tunnel<'_> {
     fn default() -> Self {

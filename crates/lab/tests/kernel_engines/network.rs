@@ -404,8 +404,7 @@ impl Up<'_> {
         {
             let journal: PathBuf = network.folder.path().join(side).join("journal");
             set_up |= journal.exists();
-            let failures =
-                namespace.run(|| Journal::open(journal).unwrap().undo().unwrap()).unwrap();
+            let failures = namespace.run(|| Journal::open(&[journal]).unwrap().undo()).unwrap();
             assert!(failures.is_empty(), "{engine}, {side}: {failures:?}");
         }
         // The lab's own engines go with its network.

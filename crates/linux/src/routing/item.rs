@@ -214,6 +214,12 @@ impl Item {
         }
     }
 
+    /// Whether it is still there when the host has booted anew: what was there
+    /// before then is another host's past.
+    pub(super) fn outlives_boot(&self) -> bool {
+        matches!(self, Item::Operation(Operation::File { .. }))
+    }
+
     /// Whether setting `other` replaces this one at once, without a gap.
     pub(super) fn is_replaced_by(&self, other: &Item) -> bool {
         match (self, other) {

@@ -3,7 +3,7 @@ use super::super::failure::{Failure, FailureKind};
 use braid_control::client::Client;
 use braid_control::config::AnyConfig;
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -12,17 +12,17 @@ use std::time::{Duration, Instant};
 
 /// Name look-ups and slow routers included.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Of a reason, bytes: the errors of a long config.
+const MOST_WORDS: u64 = 64 * 1024;
 
 /// Starts `braid up --foreground` in a process group of its own and waits until
-/// it answers; gives its log file.
-pub fn start(file: &Path, config: &AnyConfig, global: &Global) -> Result<PathBuf, Failure> {
-    let log = config.state_dir().join(format!("{}.log", config.name()));
-    let out = open_log(&log)
-        .map_err(|error| Failure::io(&format!("opening the log file {}", log.display()), &error))?;
+/// it answers; gives its log file, where there is one.
+pub fn start(file: &Path, config: &AnyConfig, global: &Global) -> Result<Option<PathBuf>, Failure> {
+    let (log, out) = open_log(config);
     let program = std::env::current_exe()
         .map_err(|error| Failure::io("finding this program's own file", &error))?;
     let mut command = Command::new(program);
-    command.args(["up", "--foreground", "--config"]).arg(absolute(file));
+    command.args(["up", "--foreground", "--reason-on-stdout", "--config"]).arg(absolute(file));
     command.args(["--log", &global.args.log]);
     if let Some(socket) = &global.args.socket {
         command.arg("--socket").arg(absolute(socket));
@@ -30,19 +30,34 @@ pub fn start(file: &Path, config: &AnyConfig, global: &Global) -> Result<PathBuf
     if global.args.log_json {
         command.arg("--log-json");
     }
-    command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::null()).stderr(out);
+    command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(out);
     let child = command
         .process_group(0)
         .spawn()
         .map_err(|error| Failure::io("starting the daemon", &error))?;
-    wait_until_up(child, &Client::new(config.control()), &log)?;
+    wait_until_up(child, &Client::new(config.control()), log.as_deref())?;
     Ok(log)
 }
 
-fn open_log(log: &Path) -> io::Result<File> {
-    if let Some(directory) = log.parent() {
-        std::fs::create_dir_all(directory)?;
+/// A tunnel is worth more than its log: where none can be opened it comes up
+/// without, and the user is told.
+fn open_log(config: &AnyConfig) -> (Option<PathBuf>, Stdio) {
+    let name = format!("{}.log", config.name());
+    let folders = [Some(config.state_dir()), config.control().parent()];
+    for folder in folders.into_iter().flatten() {
+        let log = folder.join(&name);
+        match open(folder, &log) {
+            Ok(out) => return (Some(log), out.into()),
+            Err(error) => {
+                super::tell(&format!("can't open the log file {}: {error}", log.display()))
+            }
+        }
     }
+    (None, Stdio::null())
+}
+
+fn open(folder: &Path, log: &Path) -> io::Result<File> {
+    std::fs::create_dir_all(folder)?;
     // Only of the last run: a router's flash is small.
     OpenOptions::new().write(true).create(true).truncate(true).mode(0o640).open(log)
 }
@@ -51,14 +66,14 @@ fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
-fn wait_until_up(mut child: Child, client: &Client, log: &Path) -> Result<(), Failure> {
+fn wait_until_up(mut child: Child, client: &Client, log: Option<&Path>) -> Result<(), Failure> {
     let give_up = Instant::now() + PATIENCE;
     while Instant::now() < give_up {
         if matches!(client.is_running(), Ok(true)) {
             return Ok(());
         }
         match child.try_wait() {
-            Ok(Some(status)) => return Err(early_end(status, log)),
+            Ok(Some(status)) => return Err(early_end(status, &mut child)),
             Ok(None) => std::thread::sleep(Duration::from_millis(50)),
             Err(error) => return Err(Failure::io("waiting for the daemon", &error)),
         }
@@ -66,15 +81,18 @@ fn wait_until_up(mut child: Child, client: &Client, log: &Path) -> Result<(), Fa
     // A daemon that nobody can ask must not stay behind.
     let _ = child.kill();
     let _ = child.wait();
-    Err(Failure::failed(format!("the tunnel did not come up within 30 s; see {}", log.display())))
+    let log = log.map_or(String::new(), |log| format!("; see {}", log.display()));
+    Err(Failure::failed(format!("the tunnel did not come up within 30 s{log}")))
 }
 
-/// The daemon's last words, with its exit code.
-fn early_end(status: ExitStatus, log: &Path) -> Failure {
-    let text = std::fs::read_to_string(log).unwrap_or_default();
-    let last = text.lines().last().unwrap_or_default();
-    let words = last.strip_prefix("braid: ").unwrap_or(last);
-    let message = match words {
+/// Why the daemon ended, with its exit code.
+fn early_end(status: ExitStatus, child: &mut Child) -> Failure {
+    let mut words = String::new();
+    if let Some(said) = &mut child.stdout {
+        // What it said before it died is all there is.
+        let _ = said.take(MOST_WORDS).read_to_string(&mut words);
+    }
+    let message = match words.trim() {
         "" => format!("the daemon ended at once ({status})"),
         words => words.to_owned(),
     };

@@ -1,6 +1,8 @@
 //! The thread that keeps the host as the group's set-up says: what the kernel
 //! drops with a link that goes is set again when it is back.
 
+use super::super::ending::Ending;
+use super::super::supervise::supervise;
 use super::super::ways::HostNetwork;
 use super::watcher::Watcher;
 use super::{observe, proxy};
@@ -45,6 +47,9 @@ struct Keeper {
     questions: Receiver<Question>,
     watcher: Watcher,
     view: Arc<Mutex<View>>,
+    /// Why the journal isn't on disk, as last told.
+    journal_trouble: Option<String>,
+    ending: Ending,
 }
 
 const MONITOR: Token = Token(0);
@@ -56,7 +61,11 @@ const SETTLE: Duration = Duration::from_millis(50);
 
 impl KeeperHandle {
     /// Sets the group up and starts the thread. On an error, nothing stays.
-    pub fn start(config: GroupConfig, journal: Journal) -> io::Result<KeeperHandle> {
+    pub fn start(
+        config: GroupConfig,
+        journal: Journal,
+        ending: Ending,
+    ) -> io::Result<KeeperHandle> {
         let poller = Poller::new()?;
         let waker = poller.waker(QUESTION)?;
         let monitor = Monitor::open()?;
@@ -72,6 +81,8 @@ impl KeeperHandle {
             poller,
             questions: asked,
             view: view.clone(),
+            journal_trouble: None,
+            ending,
         };
         keeper.begin()?;
         std::thread::Builder::new().name("braid-group".into()).spawn(move || keeper.run())?;
@@ -111,7 +122,7 @@ impl KeeperHandle {
 impl Keeper {
     fn begin(&mut self) -> io::Result<()> {
         let Some(told) = self.fatal()? else { return Ok(()) };
-        for failure in self.journal.undo()? {
+        for failure in self.journal.undo() {
             tracing::warn!("taking it back: {failure}");
         }
         Err(io::Error::other(told))
@@ -149,8 +160,23 @@ impl Keeper {
         Ok((!told.is_empty()).then(|| told.join("; ")))
     }
 
+    /// After a panic it looks at everything anew. When that doesn't help the daemon
+    /// ends, and this waits to take all back.
     fn run(mut self) {
-        let mut settling: Option<Instant> = None;
+        let ending = self.ending.clone();
+        if supervise("braid-group", &ending, || self.follow_until_stopped()) {
+            return;
+        }
+        while let Ok(question) = self.questions.recv() {
+            if let Question::Stop(done) = question {
+                let _ = done.send(self.end());
+                return;
+            }
+        }
+    }
+
+    fn follow_until_stopped(&mut self) {
+        let mut settling: Option<Instant> = Some(Instant::now());
         let mut next = Instant::now() + TICK;
         loop {
             let until = settling.map_or(next, |settled| settled.min(next));
@@ -200,7 +226,8 @@ impl Keeper {
         let setup = group.setup();
         let mut items: Vec<Item> = setup.operations.into_iter().map(Item::from).collect();
         items.extend(proxy::rules(&self.config));
-        let failures = self.journal.reconcile(&items)?;
+        let failures = self.journal.reconcile(&items);
+        self.follow_journal();
         let troubles: Vec<String> =
             failures.iter().map(ToString::to_string).chain(setup.notes).collect();
         let mut view = self.view.lock().unwrap_or_else(PoisonError::into_inner);
@@ -217,6 +244,23 @@ impl Keeper {
         Ok(failures)
     }
 
+    /// The group goes on without it; who has to make room is told.
+    fn follow_journal(&mut self) {
+        self.journal.retry();
+        let trouble = self.journal.trouble().map(str::to_owned);
+        match &trouble {
+            Some(trouble) if self.journal_trouble.is_none() => tracing::warn!(
+                "can't write down what is set on the host ({trouble}): `braid down` takes it back, \
+                 but a crash would leave it"
+            ),
+            None if self.journal_trouble.is_some() => {
+                tracing::info!("what is set on the host is written down again");
+            }
+            _ => {}
+        }
+        self.journal_trouble = trouble;
+    }
+
     fn leave_out_silent(&self, group: &mut Group, left_out: &mut Vec<(u32, String)>) {
         for link in &mut group.links {
             if let Some(host) = self.watcher.silent(link.number) {
@@ -227,7 +271,7 @@ impl Keeper {
     }
 
     fn end(&mut self) -> io::Result<()> {
-        let failures = self.journal.undo()?;
+        let failures = self.journal.undo();
         if failures.is_empty() {
             return Ok(());
         }

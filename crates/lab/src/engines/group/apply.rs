@@ -117,7 +117,7 @@ impl End<'_> {
         let journal = group.state_dir.join("journal");
         let failures = self
             .namespace
-            .run(|| Journal::open(journal)?.reconcile(items))
+            .run(|| Ok(Journal::open(&[journal])?.reconcile(items)))
             .and_then(|failures| failures)
             .map_err(EngineError::io(format!("{}: the engine's journal", self.side)))?;
         match failures.into_iter().next() {

@@ -1,0 +1,50 @@
+//! Threads that the tunnel needs: one that panics goes on, or ends the daemon in
+//! good order.
+
+use super::ending::{Ending, last_words};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+/// A thread that panics more often than this within [`CALM`] can't be helped.
+const PANICS: usize = 3;
+const CALM: Duration = Duration::from_secs(600);
+
+/// Runs `body` until it returns, again after each panic: it must cope with what it
+/// left half done. When that doesn't help `ending` is told, and this is false.
+pub fn supervise(name: &str, ending: &Ending, mut body: impl FnMut()) -> bool {
+    let mut panics: Vec<Instant> = Vec::new();
+    loop {
+        let Err(panic) = catch_unwind(AssertUnwindSafe(&mut body)) else { return true };
+        let words = last_words(&*panic);
+        panics.retain(|at| at.elapsed() < CALM);
+        panics.push(Instant::now());
+        if panics.len() > PANICS {
+            ending.because(format!("the thread {name} panics again and again: {words}"));
+            return false;
+        }
+        tracing::error!("the thread {name} has panicked and goes on: {words}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_panicked_goes_on() {
+        let (ending, mut runs) = (Ending::default(), 0);
+        let ended = supervise("braid-test", &ending, || {
+            runs += 1;
+            assert!(runs > 2, "not yet");
+        });
+        assert_eq!((ended, runs, ending.reason()), (true, 3, None));
+    }
+
+    #[test]
+    fn one_that_panics_again_and_again_ends_the_daemon_which_says_why() {
+        let ending = Ending::default();
+        assert!(!supervise("braid-test", &ending, || panic!("at step {}", 7)));
+        let reason = ending.reason().unwrap();
+        assert!(reason.contains("braid-test") && reason.contains("at step 7"), "{reason}");
+    }
+}

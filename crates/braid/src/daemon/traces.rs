@@ -1,0 +1,81 @@
+//! What a daemon leaves on the host when it crashes, and how it is taken back.
+
+use super::{DaemonError, host_routing};
+use braid_control::config::{AnyConfig, Config, GroupConfig};
+use braid_linux::routing::{Failure, Journal, Leftovers};
+use std::path::{Path, PathBuf};
+
+/// Where what was set is written down, and what tells it without that.
+pub struct Traces {
+    /// The journal's files, the preferred first.
+    journal: Vec<PathBuf>,
+    /// A tunnel's, which have marks; an engine of the kernel leaves none.
+    marked: Option<Leftovers>,
+}
+
+impl Traces {
+    /// Of a tunnel or group.
+    pub fn of(config: &AnyConfig) -> Traces {
+        match config {
+            AnyConfig::Tunnel(config) => Traces::of_tunnel(config),
+            AnyConfig::Group(config) => Traces::of_group(config),
+        }
+    }
+
+    /// Of a tunnel.
+    pub fn of_tunnel(config: &Config) -> Traces {
+        let interface = &config.interface;
+        let name = interface.name.as_str();
+        Traces {
+            journal: journal_places(name, &interface.control, &interface.state_dir),
+            marked: Some(host_routing::leftovers(name)),
+        }
+    }
+
+    /// Of a group.
+    pub fn of_group(config: &GroupConfig) -> Traces {
+        let name = config.group.name.as_str();
+        Traces { journal: journal_places(name, &config.control, &config.state_dir), marked: None }
+    }
+
+    /// Whether there is something to take back, when no daemon runs.
+    pub fn exist(&self) -> bool {
+        let marked = || self.marked.as_ref().is_some_and(|marked| marked.exist().unwrap_or(false));
+        Journal::holds_something(&self.journal) || marked()
+    }
+
+    /// By the journal, then by the marks: a crash may have come while the journal
+    /// couldn't be written. Gives the journal, empty but for what could not be
+    /// taken back.
+    pub fn take_back(&self) -> Result<(Journal, Vec<Failure>), DaemonError> {
+        let mut journal = Journal::open(&self.journal)
+            .map_err(DaemonError::system("the journal of what was set on the host"))?;
+        let mut failures = journal.undo();
+        if let Some(marked) = &self.marked {
+            let removed = marked.remove();
+            failures.extend(removed.map_err(DaemonError::system("seeing what a crash left"))?);
+        }
+        Ok((journal, failures))
+    }
+
+    /// As [`Traces::take_back`] at a start, which what is left doesn't stop.
+    pub fn clean(&self) -> Result<Journal, DaemonError> {
+        let (journal, failures) = self.take_back()?;
+        for failure in failures {
+            tracing::warn!("taking back what a crash left: {failure}");
+        }
+        Ok(journal)
+    }
+}
+
+/// Beside the control socket first: what is set lasts no longer than that folder,
+/// which is no disk that can be full, worn out or slow.
+fn journal_places(name: &str, control: &Path, state_dir: &Path) -> Vec<PathBuf> {
+    let file = format!("{name}.journal.json");
+    let mut places = Vec::from_iter(control.parent().map(|folder| folder.join(&file)));
+    let in_state = state_dir.join(&file);
+    if !places.contains(&in_state) {
+        places.push(in_state);
+    }
+    places
+}

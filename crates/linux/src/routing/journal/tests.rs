@@ -1,0 +1,88 @@
+use super::*;
+use std::fs;
+use std::path::Path;
+
+fn entry(key: &str) -> Entry {
+    let item = Item::Sysctl { key: key.into(), value: "1".into() };
+    Entry { item, prior: Some("0".into()) }
+}
+
+fn keys(entries: &[Entry]) -> Vec<String> {
+    entries.iter().map(|entry| entry.item.to_string()).collect()
+}
+
+/// Two places, of which the first can't be written until it is mended.
+fn places(folder: &Path) -> Vec<PathBuf> {
+    fs::write(folder.join("disk"), "no folder").unwrap();
+    vec![folder.join("disk/j.json"), folder.join("run/j.json")]
+}
+
+fn mend(folder: &Path) {
+    fs::remove_file(folder.join("disk")).unwrap();
+}
+
+#[test]
+fn where_the_disk_can_not_be_written_the_journal_is_kept_elsewhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let places = places(folder.path());
+    let (mut storage, found) = Storage::open(places.clone()).unwrap();
+    assert_eq!((keys(&found), Storage::holds_something(&places)), (vec![], false));
+    storage.store(&[entry("a")]);
+    assert_eq!(storage.trouble(), None);
+    assert!(Storage::holds_something(&places));
+    let (_, found) = Storage::open(places).unwrap();
+    assert_eq!(keys(&found), ["sysctl a=1"]);
+}
+
+#[test]
+fn the_newest_journal_counts_and_is_the_only_one_that_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let places = places(folder.path());
+    let (mut storage, _) = Storage::open(places.clone()).unwrap();
+    storage.store(&[entry("a")]);
+    mend(folder.path());
+    storage.store(&[entry("b")]);
+    assert!(places[0].exists() && !places[1].exists());
+    // As on a disk that became read-only after the first was written.
+    let stale = fs::read(&places[0]).unwrap();
+    storage.store(&[entry("c")]);
+    fs::rename(&places[0], &places[1]).unwrap();
+    fs::write(&places[0], stale).unwrap();
+    let (_, found) = Storage::open(places).unwrap();
+    assert_eq!(keys(&found), ["sysctl c=1"]);
+}
+
+#[test]
+fn nowhere_to_write_is_told_and_heals() {
+    let folder = tempfile::tempdir().unwrap();
+    let places = vec![places(folder.path())[0].clone()];
+    let (mut storage, _) = Storage::open(places.clone()).unwrap();
+    storage.store(&[entry("a")]);
+    let trouble = storage.trouble().unwrap().to_owned();
+    assert!(trouble.contains("disk/j.json"), "{trouble}");
+    mend(folder.path());
+    storage.store(&[entry("a")]);
+    assert_eq!(storage.trouble(), None);
+    assert!(Storage::holds_something(&places));
+    storage.store(&[]);
+    assert_eq!((storage.trouble(), places[0].exists()), (None, false));
+}
+
+/// Settings are gone with the boot; what was theirs before is another host's past.
+#[test]
+fn of_another_boot_only_files_are_taken_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("j.json");
+    let (mut storage, _) = Storage::open(vec![place.clone()]).unwrap();
+    let (path, contents) = (folder.path().join("team.conf"), String::new());
+    let operation = braid_engines::Operation::File { path, contents, mode: 0o644 };
+    let file = Entry { item: Item::Operation(operation), prior: None };
+    storage.store(&[entry("a"), file]);
+    let text = fs::read_to_string(&place).unwrap();
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    assert!(text.contains(boot.trim()));
+    assert_eq!(Storage::open(vec![place.clone()]).unwrap().1.len(), 2);
+    fs::write(&place, text.replace(boot.trim(), "00000000-0000-0000-0000-000000000000")).unwrap();
+    let (_, found) = Storage::open(vec![place]).unwrap();
+    assert!(matches!(found.as_slice(), [Entry { item: Item::Operation(_), .. }]), "{found:?}");
+}

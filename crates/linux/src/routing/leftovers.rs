@@ -1,0 +1,90 @@
+//! What a tunnel has left on the host, known by its marks alone: for a crash
+//! while no journal could be written.
+
+use super::item::{PROTOCOL, gone};
+use super::journal::Failure;
+use super::{Item, RouteItem};
+use crate::netlink::{MAIN_TABLE, Netlink, Route, Rule, RuleAction};
+use crate::nft;
+use std::io;
+use std::ops::Range;
+
+/// What tells a tunnel's rules, routes and firewall from others'. Settings below
+/// `/proc/sys` have no marks, and the device's addresses and routes go with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leftovers {
+    /// The tunnel's interface, which names its firewall table.
+    pub interface: String,
+    /// Its routing tables.
+    pub tables: Range<u32>,
+    /// The priorities of its rules.
+    pub priorities: Range<u32>,
+}
+
+impl Leftovers {
+    /// Whether there is something of the tunnel's.
+    ///
+    /// # Errors
+    /// Those of netlink's socket.
+    pub fn exist(&self) -> io::Result<bool> {
+        let mut netlink = Netlink::open()?;
+        Ok(!self.rules(&mut netlink)?.is_empty()
+            || !self.routes(&mut netlink)?.is_empty()
+            || nft::exists(&self.interface).unwrap_or(false))
+    }
+
+    /// Takes all of it away. Returns what could not be.
+    ///
+    /// # Errors
+    /// Those of netlink's socket.
+    pub fn remove(&self) -> io::Result<Vec<Failure>> {
+        let mut netlink = Netlink::open()?;
+        let mut failures = Vec::new();
+        for rule in self.rules(&mut netlink)? {
+            if let Err(error) = gone(netlink.delete_rule(&rule)) {
+                failures.push(Failure { item: Item::Rule(rule), error });
+            }
+        }
+        for route in self.routes(&mut netlink)? {
+            if let Err(error) = gone(netlink.delete_route(&route)) {
+                let item = Item::Route(RouteItem {
+                    kind: route.kind,
+                    gateway: route.gateway,
+                    metric: route.metric,
+                    ..RouteItem::new(route.destination, route.table)
+                });
+                failures.push(Failure { item, error });
+            }
+        }
+        // Without nft there is no firewall of ours.
+        if nft::exists(&self.interface).unwrap_or(false)
+            && let Err(error) = nft::delete(&self.interface)
+        {
+            let (interface, ruleset) = (self.interface.clone(), String::new());
+            failures.push(Failure { item: Item::Firewall { interface, ruleset }, error });
+        }
+        Ok(failures)
+    }
+
+    /// Somebody else's rule between ours asks another table.
+    fn rules(&self, netlink: &mut Netlink) -> io::Result<Vec<Rule>> {
+        let mut rules = netlink.rules()?;
+        rules.retain(|rule| {
+            self.priorities.contains(&rule.priority)
+                && match rule.action {
+                    RuleAction::Lookup { table: MAIN_TABLE, suppress_prefix_len } => {
+                        suppress_prefix_len == Some(0)
+                    }
+                    RuleAction::Lookup { table, .. } => self.tables.contains(&table),
+                    RuleAction::Unreachable | RuleAction::Blackhole => false,
+                }
+        });
+        Ok(rules)
+    }
+
+    fn routes(&self, netlink: &mut Netlink) -> io::Result<Vec<Route>> {
+        let mut routes = netlink.routes()?;
+        routes.retain(|route| route.protocol == PROTOCOL && self.tables.contains(&route.table));
+        Ok(routes)
+    }
+}
