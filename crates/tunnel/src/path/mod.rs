@@ -1,18 +1,22 @@
 //! One path: one of our links to one address of the peer, with its own packet
 //! numbers, acknowledgements, model and liveness.
 
+mod arrival;
 pub mod closed;
 pub mod congestion;
 pub mod hearing;
 pub mod liveness;
+mod loss;
 pub mod mtu;
 pub mod pacing;
 pub mod received;
 pub mod reports;
 pub mod rtt;
 pub mod sent;
+mod settled;
 
 use crate::config::LinkId;
+use arrival::ArrivalEstimate;
 use braid_handshake::ReplayWindow;
 use braid_units::{Rate, Time};
 use braid_wire::{Ack, HEADER_LEN, TAG_LEN, expand};
@@ -20,20 +24,16 @@ pub use congestion::Controller;
 use congestion::{AckSample, DelayModel};
 use hearing::Hearing;
 use liveness::{Liveness, PathState, Return};
+use loss::LossDetection;
 use mtu::MtuSearch;
 use pacing::Pacer;
 use received::ReceivedPackets;
 use reports::Reports;
 use rtt::RoundTrip;
 use sent::{Fate, SentFrame, SentPacket, SentPackets};
+pub use settled::Settled;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
-
-/// Packets acknowledged behind a missing one before it's taken for lost (RFC
-/// 9002, section 6.1.1); grows when that was wrong, as RACK's window does (RFC
-/// 8985, section 6.2).
-const REORDER_PACKETS: u64 = 3;
-const REORDER_PACKETS_MAX: u64 = 128;
 
 /// A path this quick is held up by the processor and not by the link.
 const SWIFT: Rate = Rate::from_mbit(3_000);
@@ -47,6 +47,13 @@ const SETTLING: Duration = Duration::from_millis(50);
 /// Feedback is late when it's overdue by this: timers and scheduling of both
 /// ends.
 const OVERDUE_MARGIN: Duration = Duration::from_millis(10);
+
+/// No datagram waits longer for the pacer, whatever the rate fell to.
+const LONGEST_PACING: Duration = Duration::from_millis(100);
+
+/// A path that has carried no more than these has no capacity to be careful
+/// about after an outage.
+const FIRST_PACKETS: u64 = 8;
 
 /// What the home wants of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -117,31 +124,9 @@ pub struct Path {
     pub last_eliciting: Time,
     /// Datagrams that come by it.
     pub hearing: Hearing,
-    reorder_packets: u64,
-    largest_acked: Option<u64>,
     delivered: u64,
-    loss_at: Option<Time>,
-    loss_share: f64,
-    outlook: Outlook,
-}
-
-/// What the models say of arrivals: worked out with every acknowledgement, as
-/// each datagram asks each path for it.
-#[derive(Clone, Copy, Debug, Default)]
-struct Outlook {
-    /// One way, without a queue, on the scale of all paths.
-    delay_us: i64,
-    /// There and back, without a queue.
-    base_nanos: u64,
-    /// What waits in the link.
-    queue_nanos: u64,
-    nanos_per_kib: u64,
-}
-
-impl Outlook {
-    fn nanos_for(&self, bytes: u64) -> u64 {
-        bytes.saturating_mul(self.nanos_per_kib) >> 10
-    }
+    loss: LossDetection,
+    arrival: ArrivalEstimate,
 }
 
 /// Whether other paths can send again what is late on one.
@@ -162,26 +147,6 @@ pub struct Deadlines {
     pub at: Option<Time>,
     /// Sooner when a report comes that was written at this moment or later.
     pub settled_at: Option<Time>,
-}
-
-/// What an acknowledgement or a timer settled.
-#[derive(Debug, Default)]
-pub struct Settled {
-    /// Frames to be sent again.
-    pub lost: Vec<SentFrame>,
-    /// Datagrams among the lost ones that have arrived after all.
-    pub spurious: u64,
-    /// The path came back to life.
-    pub returned: bool,
-}
-
-impl Settled {
-    /// Empties it for reuse.
-    pub fn clear(&mut self) {
-        self.lost.clear();
-        self.spurious = 0;
-        self.returned = false;
-    }
 }
 
 impl Path {
@@ -208,14 +173,11 @@ impl Path {
             counters: PathCounters::default(),
             last_eliciting: now,
             hearing: Hearing::new(now),
-            reorder_packets: REORDER_PACKETS,
-            largest_acked: None,
             delivered: 0,
-            loss_at: None,
-            loss_share: 0.0,
-            outlook: Outlook::default(),
+            loss: LossDetection::new(),
+            arrival: ArrivalEstimate::default(),
         };
-        new.foresee();
+        new.estimate_arrival();
         new
     }
 
@@ -244,7 +206,7 @@ impl Path {
                 self.mtu.on_path_changed();
                 self.rtt.reset();
                 self.congestion.on_path_moved();
-                self.foresee();
+                self.estimate_arrival();
             }
             self.remote = arrival.remote;
             self.liveness.probe_soon(now);
@@ -254,7 +216,7 @@ impl Path {
 
     /// Share of the datagrams lost lately, 0 to 1.
     pub fn loss_share(&self) -> f64 {
-        self.loss_share
+        self.loss.share()
     }
 
     /// It works and has room for another datagram now.
@@ -285,30 +247,19 @@ impl Path {
     /// When `bytes` more would arrive at the peer if they were given to this
     /// path now, in microseconds of a scale that all paths of a peer share.
     pub fn arrival_us(&self, bytes: u64, now: Time) -> i64 {
-        let outlook = &self.outlook;
-        let ahead = outlook.nanos_for(self.sent.in_flight_bytes() + bytes);
-        let queue = ahead.saturating_sub(outlook.base_nanos).max(outlook.queue_nanos);
-        let pacing = self.pacer.free_at().as_nanos().saturating_sub(now.as_nanos());
-        let wait = queue.max(pacing).saturating_add(outlook.nanos_for(bytes));
-        outlook.delay_us.saturating_add((now.as_nanos().saturating_add(wait) / 1000) as i64)
+        let in_flight = self.sent.in_flight_bytes();
+        self.arrival.at_us(bytes, in_flight, self.pacer.free_at(), now)
     }
 
     /// Send no faster.
     pub fn set_cap(&mut self, cap: Option<Rate>) {
         self.congestion.set_cap(cap);
-        self.foresee();
+        self.estimate_arrival();
     }
 
-    /// To be called when the models have changed.
-    fn foresee(&mut self) {
-        let delay = self.congestion.base_delay_us().unwrap_or(i64::MAX / 4);
-        let variation = (self.rtt.variation() / 2).as_micros() as i64;
-        self.outlook = Outlook {
-            delay_us: delay.saturating_add(variation),
-            base_nanos: self.rtt.base().as_nanos() as u64,
-            queue_nanos: (self.congestion.queue() / 2).as_nanos() as u64,
-            nanos_per_kib: self.congestion.bandwidth().time_for(1024).as_nanos() as u64,
-        };
+    /// Refreshes the cached arrival estimate; call after any change of a model.
+    fn estimate_arrival(&mut self) {
+        self.arrival = ArrivalEstimate::new(&self.congestion, &self.rtt);
     }
 
     /// A datagram left. `frames` were pushed to `sent` before.
@@ -334,7 +285,7 @@ impl Path {
         now: Time,
         feedback: Duration,
         mut unwrap: impl FnMut(u32) -> i64,
-        mut arrived: impl FnMut(SentFrame),
+        arrived: impl FnMut(SentFrame),
         settled: &mut Settled,
     ) {
         let largest = expand32(ack.largest, self.sent.next_number());
@@ -342,8 +293,27 @@ impl Path {
             return; // Never sent: a broken peer.
         }
         let received_us = unwrap(ack.largest_received_us);
-        let mut newest: Option<(u64, SentPacket)> = None;
-        let mut acked_bytes = 0;
+        let acked = self.settle_acked(ack, largest, now, arrived, settled);
+        self.loss.on_acked_bytes(acked.bytes);
+        if let Some((number, packet)) = acked.newest {
+            self.loss.on_newest_acked(number);
+            self.delivered += acked.bytes;
+            let news = News { ack, largest, received_us, number, packet };
+            self.update_models(&news, now, feedback, settled);
+        }
+        self.sent.forget_settled(now);
+    }
+
+    /// Notes which packets the peer has.
+    fn settle_acked(
+        &mut self,
+        ack: &Ack<'_>,
+        largest: u64,
+        now: Time,
+        mut arrived: impl FnMut(SentFrame),
+        settled: &mut Settled,
+    ) -> Acked {
+        let mut acked = Acked { bytes: 0, newest: None };
         let oldest = self.sent.numbers().start;
         for (low, high) in ack.ranges(largest) {
             if high < oldest {
@@ -357,10 +327,7 @@ impl Path {
                     Fate::Lost => {
                         settled.spurious += 1;
                         self.counters.spurious += 1;
-                        let distance =
-                            self.largest_acked.unwrap_or(largest).saturating_sub(number) + 1;
-                        self.reorder_packets =
-                            self.reorder_packets.max(distance.min(REORDER_PACKETS_MAX));
+                        self.loss.on_spurious(number, largest);
                     }
                     Fate::InFlight | Fate::Unwatched => {}
                 }
@@ -374,86 +341,98 @@ impl Path {
                 if packet.fate == Fate::Unwatched {
                     continue;
                 }
-                acked_bytes += u64::from(packet.size);
-                if newest.is_none_or(|(n, _)| number > n) {
-                    newest = Some((number, packet));
+                acked.bytes += u64::from(packet.size);
+                if acked.newest.is_none_or(|(n, _)| number > n) {
+                    acked.newest = Some((number, packet));
                 }
             }
         }
-        self.loss_share *= 1.0 - 0.002 * (acked_bytes as f64 / 1400.0).min(100.0);
-        let Some((number, packet)) = newest else {
-            self.sent.forget_settled(now);
-            return;
-        };
-        self.largest_acked = Some(self.largest_acked.map_or(number, |l| l.max(number)));
-        self.delivered += acked_bytes;
+        acked
+    }
 
+    /// What an acknowledgement of new packets says of delay, loss, liveness and
+    /// capacity.
+    fn update_models(
+        &mut self,
+        news: &News<'_>,
+        now: Time,
+        feedback: Duration,
+        settled: &mut Settled,
+    ) {
+        let packet = &news.packet;
         let mut back_us = None;
-        if number == largest {
+        if news.is_of_largest() {
             let sample = (now - packet.sent_at)
-                .saturating_sub(Duration::from_micros(u64::from(ack.delay_us)));
+                .saturating_sub(Duration::from_micros(u64::from(news.ack.delay_us)));
             self.rtt.on_sample(sample, now);
-            back_us = Some((packet.sent_at + sample).as_micros() as i64 - received_us);
+            back_us = Some((packet.sent_at + sample).as_micros() as i64 - news.received_us);
         }
         let lost = self.detect_losses(now, settled);
-        // What was held up by a link that stood still, and came by it after all,
-        // shows that it moves again: as if sent when it could have been.
-        let moves = match self.congestion.base_delay_us() {
-            Some(base) if number == largest => {
-                Time::from_micros(u64::try_from(received_us - base).unwrap_or(0))
-            }
-            _ => packet.sent_at,
-        };
-        match self.liveness.on_acked(packet.sent_at.max(moves), now) {
-            Return::None => {}
-            Return::Short => settled.returned = true,
-            Return::Long => {
-                settled.returned = true;
-                if self.largest_acked.is_some_and(|l| l > 8) {
-                    self.congestion.on_return(now);
-                }
-            }
-        }
-
-        // One-way delays of what this report newly acknowledges.
-        let delay = |sent_at: Time, at_us: i64| at_us - sent_at.as_micros() as i64;
-        let mut min_delay = i64::MAX;
-        let (mut sum, mut samples) = (0i64, 0u32);
-        let mut sample = |delay: i64| {
-            min_delay = min_delay.min(delay);
-            sum += delay;
-            samples += 1;
-        };
-        if number == largest {
-            sample(delay(packet.sent_at, received_us));
-        }
-        for (n, before_us) in ack.arrivals(largest) {
-            if let Some(p) = self.sent.get(n) {
-                sample(delay(p.sent_at, received_us - i64::from(before_us)));
-            }
-        }
-        if samples > 0 {
+        self.note_life(news, now, settled);
+        if let Some(delays) = self.one_way_delays(news) {
             self.congestion.on_ack(&AckSample {
                 now,
                 delivered: self.delivered,
                 delivered_before: packet.delivered,
-                received_us,
+                received_us: news.received_us,
                 sent_at: packet.sent_at,
                 app_limited: packet.app_limited,
-                min_delay_us: min_delay,
-                delay_above_min_us: sum - min_delay * i64::from(samples),
-                delay_samples: samples,
+                min_delay_us: delays.least_us,
+                delay_above_min_us: delays.sum_us - delays.least_us * i64::from(delays.samples),
+                delay_samples: delays.samples,
                 back_us,
                 lost,
                 in_flight: self.sent.in_flight_bytes(),
                 base_rtt: self.rtt.base(),
                 feedback,
             });
-            self.pacer.clamp(now, Duration::from_millis(100));
+            self.pacer.clamp(now, LONGEST_PACING);
         }
         self.congestion.set_datagram(u64::from(self.mtu.current()));
-        self.foresee();
-        self.sent.forget_settled(now);
+        self.estimate_arrival();
+    }
+
+    /// The path works; it may have come back to life.
+    fn note_life(&mut self, news: &News<'_>, now: Time, settled: &mut Settled) {
+        let sent_at = news.packet.sent_at;
+        // What was held up by a link that stood still, and came by it after all,
+        // shows that it moves again: as if sent when it could have been.
+        let moves = match self.congestion.base_delay_us() {
+            Some(base) if news.is_of_largest() => {
+                Time::from_micros(u64::try_from(news.received_us - base).unwrap_or(0))
+            }
+            _ => sent_at,
+        };
+        match self.liveness.on_acked(sent_at.max(moves), now) {
+            Return::None => {}
+            Return::Short => settled.returned = true,
+            Return::Long => {
+                settled.returned = true;
+                if self.loss.largest_acked().is_some_and(|l| l > FIRST_PACKETS) {
+                    self.congestion.on_return(now);
+                }
+            }
+        }
+    }
+
+    /// One-way delays of what a report newly acknowledges.
+    fn one_way_delays(&self, news: &News<'_>) -> Option<Delays> {
+        let mut delays = Delays { least_us: i64::MAX, sum_us: 0, samples: 0 };
+        let mut sample = |sent_at: Time, at_us: i64| {
+            let delay_us = at_us - sent_at.as_micros() as i64;
+            delays.least_us = delays.least_us.min(delay_us);
+            delays.sum_us += delay_us;
+            delays.samples += 1;
+        };
+        if news.is_of_largest() {
+            sample(news.packet.sent_at, news.received_us);
+        }
+        for (number, before_us) in news.ack.arrivals(news.largest) {
+            if let Some(packet) = self.sent.get(number) {
+                sample(packet.sent_at, news.received_us - i64::from(before_us));
+            }
+        }
+        (delays.samples > 0).then_some(delays)
     }
 
     /// Timers of loss detection that are due.
@@ -465,7 +444,7 @@ impl Path {
         reports: &Reports,
         settled: &mut Settled,
     ) {
-        if self.loss_at.is_some_and(|at| now >= at) {
+        if self.loss.timer().is_some_and(|at| now >= at) {
             self.detect_losses(now, settled);
         }
         let oldest = self.sent.oldest_watched().map(|(_, packet)| *packet);
@@ -495,7 +474,7 @@ impl Path {
         let oldest = self.sent.oldest_watched().map(|(_, packet)| packet);
         let overdue = self.news_overdue_at(oldest, feedback);
         let suspect = overdue.map(|due| reports.missed_at(due));
-        let losses = [self.loss_at, suspect, self.overdue_at(feedback, others)];
+        let losses = [self.loss.timer(), suspect, self.overdue_at(feedback, others)];
         Deadlines {
             at: losses.into_iter().flatten().min(),
             settled_at: overdue.map(|due| reports.settles_at(due)),
@@ -514,7 +493,7 @@ impl Path {
             }
             self.sent.settle(number, Fate::Lost);
         }
-        self.loss_at = None;
+        self.loss.clear_timer();
     }
 
     /// What is thought of the path.
@@ -581,40 +560,43 @@ impl Path {
         }
     }
 
-    /// Packets with enough later ones acknowledged, or sent long enough before
-    /// one that was, are lost (RFC 9002, section 6.1). Returns the bytes.
     fn detect_losses(&mut self, now: Time, settled: &mut Settled) -> u64 {
-        let Some(largest) = self.largest_acked else { return 0 };
-        let patience =
-            self.rtt.smoothed().max(self.rtt.latest()) * 9 / 8 + Duration::from_millis(1);
-        self.loss_at = None;
-        let mut bytes = 0;
-        let start = self.sent.oldest_in_flight().map_or(largest, |(n, _)| n);
-        for number in start..largest {
-            let Some(packet) = self.sent.get(number).copied() else { continue };
-            if packet.fate != Fate::InFlight {
-                continue;
-            }
-            let due = packet.sent_at + patience;
-            if largest - number < self.reorder_packets && now < due {
-                self.loss_at = Some(self.loss_at.map_or(due, |at| at.min(due)));
-                continue;
-            }
-            if packet.mtu_probe {
-                self.mtu.on_probe_lost(packet.size, now);
-            } else {
-                self.mtu.on_datagram_lost(packet.size, now);
-                bytes += u64::from(packet.size);
-                self.loss_share = self.loss_share * 0.998 + 0.002;
-            }
-            self.counters.lost += 1;
-            if !packet.reinjected {
-                settled.lost.extend(self.sent.frames(&packet));
-            }
-            self.sent.settle(number, Fate::Lost);
-        }
-        bytes
+        let (sent, mtu, counters) = (&mut self.sent, &mut self.mtu, &mut self.counters);
+        self.loss.detect(sent, mtu, counters, &self.rtt, now, settled)
     }
+}
+
+/// What an acknowledgement newly acknowledged.
+struct Acked {
+    bytes: u64,
+    /// The newest packet, with its number.
+    newest: Option<(u64, SentPacket)>,
+}
+
+/// An acknowledgement of new packets.
+struct News<'a> {
+    ack: &'a Ack<'a>,
+    /// The largest number that the peer has received.
+    largest: u64,
+    /// When, by the peer's clock, unwrapped.
+    received_us: i64,
+    /// The newest packet newly acknowledged.
+    number: u64,
+    packet: SentPacket,
+}
+
+impl News<'_> {
+    /// The newest packet is new: its receive time and the report's delay are its own.
+    fn is_of_largest(&self) -> bool {
+        self.number == self.largest
+    }
+}
+
+/// One-way delays, with the constant offset of both clocks.
+struct Delays {
+    least_us: i64,
+    sum_us: i64,
+    samples: u32,
 }
 
 fn mtu_search(remote: SocketAddr, device_mtu: u16) -> MtuSearch {
