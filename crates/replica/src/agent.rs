@@ -79,10 +79,10 @@ pub fn serve(mut link: Link, allowed: &Allowed, register: &Register) -> Result<(
                         None if place.held.is_some() => source::all(&place.path, selection.newest),
                         None => source::chosen(&Selection {
                             path: place.path.as_path().into(),
-                            newest: selection.newest,
+                            ..selection
                         }),
                     };
-                    source::serve_choosing(link, &manner, choose).map(drop)
+                    source::serve_choosing(link, &manner, selection.anew, choose).map(drop)
                 })
             }
             Err(error) => refuse(&mut link, error),

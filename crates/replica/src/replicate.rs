@@ -26,6 +26,8 @@ pub struct Replication {
     pub to: Place,
     /// Of each subvolume only the newest.
     pub newest: bool,
+    /// Also to a place that had replicas of these snapshots and has none any more.
+    pub anew: bool,
     /// How often in a row a broken connection is made anew without getting on.
     pub retries: u32,
     /// How the other computer is reached.
@@ -106,7 +108,7 @@ impl Replication {
     }
 
     fn selection(&self, path: &Path) -> Selection {
-        Selection { path: ExactPath::from(path), newest: self.newest }
+        Selection { path: ExactPath::from(path), newest: self.newest, anew: self.anew }
     }
 
     fn inside(&self, from: &Path, to: &Path) -> Result<Report, Error> {

@@ -137,7 +137,7 @@ impl Restoration {
         let choice = source::stored(archive, Some(&[entry.uuid()]))?;
         let names: Vec<OsString> = choice.wanted.iter().map(|one| one.name.clone()).collect();
         inside_this_process(&staging, |link| {
-            source::serve_chosen(link, choice, &Manner::default())
+            source::serve_chosen(link, choice, &Manner { passing: true, ..Manner::default() })
         })?;
         let (root, _) = subvolume::open(&staging.join(entry.begin.name.as_path()))?;
         let into = subvolume::open_folder(folder)?;

@@ -6,6 +6,7 @@
 //! minute a snapshot of it is made that survives a crash of the system. Only
 //! what is complete gets the snapshot's name.
 
+mod ground;
 mod journal;
 mod lock;
 mod note;
@@ -58,7 +59,7 @@ pub fn serve(link: &mut Link, folder: &Path, watch: &Watch) -> Result<Received, 
 }
 
 fn receive_all(link: &mut Link, folder: &Path, watch: &Watch) -> Result<Received, Error> {
-    fs::create_dir_all(folder).map_err(|e| Error::io("making the folder", folder, e))?;
+    ground::prepare(folder)?;
     if !subvolume::is_btrfs(&subvolume::open_folder(folder)?) {
         return archive::receive_all(link, folder, watch);
     }

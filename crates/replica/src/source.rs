@@ -11,6 +11,7 @@ mod watch;
 pub use choose::{Choice, Snapshot, chosen, series_of};
 pub(crate) use choose::{all, named, stored};
 pub(crate) use kernel::StreamOf;
+pub(crate) use records::STREAMS;
 pub use records::{Replica, Replicas};
 pub use watch::Watch;
 
@@ -32,6 +33,8 @@ pub struct Manner {
     pub limit: Option<Rate>,
     /// Whether to find out first about how long each stream will be.
     pub estimate: bool,
+    /// To a place for this moment only: nothing is remembered of it.
+    pub passing: bool,
     /// Told how far it is.
     pub watch: Arc<Watch>,
 }
@@ -76,7 +79,7 @@ pub struct Sent {
 /// # Errors
 /// No snapshot is selected, the sink refuses, or the connection broke.
 pub fn serve(link: Link, selection: &Selection, manner: &Manner) -> Result<Report, Error> {
-    serve_choosing(link, manner, || chosen(selection))
+    serve_choosing(link, manner, selection.anew, || chosen(selection))
 }
 
 /// As [`serve`], with snapshots that are chosen already.
@@ -84,17 +87,18 @@ pub fn serve(link: Link, selection: &Selection, manner: &Manner) -> Result<Repor
 /// # Errors
 /// As of [`serve`].
 pub fn serve_chosen(link: Link, choice: Choice, manner: &Manner) -> Result<Report, Error> {
-    serve_choosing(link, manner, || Ok(choice))
+    serve_choosing(link, manner, false, || Ok(choice))
 }
 
 /// As [`serve`], with what `choose` says.
 pub(crate) fn serve_choosing(
     mut link: Link,
     manner: &Manner,
+    anew: bool,
     choose: impl FnOnce() -> Result<Choice, Error>,
 ) -> Result<Report, Error> {
     let _lives = link.out.ping_while_silent();
-    let outcome = send_all(&mut link, choose, manner);
+    let outcome = send_all(&mut link, choose, manner, anew);
     match &outcome {
         Ok(report) => {
             let text = serde_json::to_string(report).unwrap_or_default();
@@ -114,13 +118,32 @@ fn send_all(
     link: &mut Link,
     choose: impl FnOnce() -> Result<Choice, Error>,
     manner: &Manner,
+    anew: bool,
 ) -> Result<Report, Error> {
     let mut inventory = match link.hear(SILENCE)? {
         Message::Inventory(inventory) => inventory,
         other => return Err(crate::wire::unexpected(&crate::wire::Frame::Message(other))),
     };
     let choice = choose()?;
-    let mut records = Replicas::load(&choice.folder)?;
+    let mut records = match manner.passing {
+        true => Replicas::default(),
+        false => Replicas::load(&choice.folder)?,
+    };
+    let has_some = || {
+        let mut nearby = choice.nearby.iter();
+        nearby.any(|one| inventory.present.iter().any(|there| there.is_known_as(one.uuid())))
+    };
+    if let Some(lost) = records.lost(&inventory).filter(|_| !anew && !has_some()) {
+        return Err(Error::Refused(format!(
+            "{} had replicas of these snapshots ({lost} was the newest) and has none any more. Is what belongs there \
+             mounted? If all shall be sent anew, add --anew",
+            inventory.place
+        )));
+    }
+    let save = |records: &mut Replicas| match manner.passing {
+        true => Ok(()),
+        false => records.save(&choice.folder),
+    };
     let mut report = Report { place: inventory.place.clone(), ..Report::default() };
     let mut wanted = vec![];
     for snapshot in choice.wanted {
@@ -147,12 +170,12 @@ fn send_all(
         let done = match sent.outcome {
             Ok(done) => done,
             Err(error) => {
-                records.save(&choice.folder)?;
+                save(&mut records)?;
                 return Err(error);
             }
         };
         records.common(&inventory.place, &snapshot);
-        records.save(&choice.folder)?;
+        save(&mut records)?;
         inventory.unfinished = None;
         inventory.present.push(crate::wire::Present {
             name: snapshot.name.clone().into(),
@@ -173,7 +196,7 @@ fn send_all(
         manner.watch.completed(sent.clone());
         report.snapshots.push(sent);
     }
-    records.save(&choice.folder)?;
+    save(&mut records)?;
     Ok(report)
 }
 

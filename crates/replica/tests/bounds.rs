@@ -59,14 +59,14 @@ impl Scene {
 
     fn push(&self, snapshot: &Path, folder: &str) -> Result<Report, Error> {
         let work = Work::Sink { folder: exact(folder) };
-        let selection = Selection { path: snapshot.into(), newest: false };
+        let selection = Selection { path: snapshot.into(), newest: false, anew: false };
         self.attend(&Allowed::Into(self.into.clone()), work, |link| {
             source::serve(link, &selection, &Manner::default())
         })
     }
 
     fn pull(&self, path: &str, to: &Path) -> Result<usize, Error> {
-        let selection = Selection { path: exact(path), newest: false };
+        let selection = Selection { path: exact(path), newest: false, anew: false };
         let work = Work::Source { selection, limit: None };
         self.attend(&Allowed::From(self.into.clone()), work, |mut link| {
             sink::serve(&mut link, to, &Watch::default()).map(|received| received.names.len())
@@ -264,7 +264,7 @@ fn store(scene: &Scene, folder: &Path) {
     let first = scene.snapshot("first");
     let allowed = Allowed::Into(folder.to_owned());
     let work = Work::Sink { folder: exact("/") };
-    let selection = Selection { path: first.as_path().into(), newest: false };
+    let selection = Selection { path: first.as_path().into(), newest: false, anew: false };
     scene
         .attend(&allowed, work, |link| source::serve(link, &selection, &Manner::default()))
         .unwrap();

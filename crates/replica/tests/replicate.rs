@@ -18,6 +18,7 @@ fn replicate(from: &Path, to: &Path) -> Result<braid_replica::replicate::Outcome
         from: Place::Local(from.to_owned()),
         to: Place::Local(to.to_owned()),
         newest: false,
+        anew: false,
         retries: 0,
         connector: Connector::default(),
         manner: Manner::default(),

@@ -1,4 +1,5 @@
 use super::{Replication, Retention, Snapshots, When};
+use crate::place::Place;
 use crate::uuid::Uuid;
 
 /// A unit's file.
@@ -96,7 +97,7 @@ pub(super) fn snapshot(pool: &ScheduledPool<'_>, wanted: &Snapshots, at: &str) -
     words.push("--".to_owned());
     words.extend(wanted.of.iter().map(|path| place(path)));
     [
-        service(pool, "snapshot", "Snapshots of", at, &words, ""),
+        service(pool, "snapshot", "Snapshots of", &[at], &words, ""),
         timer(pool, "snapshot", "Snapshots of", &wanted.when),
     ]
 }
@@ -105,7 +106,7 @@ pub(super) fn retain(pool: &ScheduledPool<'_>, wanted: &Retention, at: &str) -> 
     let (folder, policy) = (inside(at, &wanted.folder), wanted.policy.to_string());
     let words = ["retain", "--yes", "--policy", &policy, "--", &folder].map(str::to_owned);
     [
-        service(pool, "retain", "Old snapshots of", at, &words, IDLE),
+        service(pool, "retain", "Old snapshots of", &[at], &words, IDLE),
         timer(pool, "retain", "Old snapshots of", &wanted.when),
     ]
 }
@@ -120,8 +121,12 @@ pub(super) fn replicate(pool: &ScheduledPool<'_>, wanted: &Replication, at: &str
     }
     words.push("--".to_owned());
     words.extend([inside(at, &wanted.folder), wanted.to.to_string()]);
+    let mut on = vec![at];
+    if let Place::Local(to) = &wanted.to {
+        on.extend(to.to_str());
+    }
     [
-        service(pool, "replicate", "Replication of", at, &words, IDLE),
+        service(pool, "replicate", "Replication of", &on, &words, IDLE),
         timer(pool, "replicate", "Replication of", &wanted.when),
     ]
 }
@@ -141,13 +146,13 @@ fn timer(pool: &ScheduledPool<'_>, kind: &str, what: &str, when: &When) -> Unit 
     }
 }
 
-/// What the timer of the same name starts. Where the pool isn't mounted it fails, rather than work on the filesystem
-/// below.
+/// What the timer of the same name starts. What it works `on` is mounted first: the pool, and where it is on this
+/// computer the place for replicas. Where the pool isn't mounted it fails, rather than work on the filesystem below.
 fn service(
     pool: &ScheduledPool<'_>,
     kind: &str,
     what: &str,
-    at: &str,
+    on: &[&str],
     words: &[String],
     how: &str,
 ) -> Unit {
@@ -169,8 +174,8 @@ fn service(
              [Unit]\nDescription={what}{OF_POOL}{name}\nRequiresMountsFor={}\n\
              AssertPathIsMountPoint={}\n{order}{online}\n\
              [Service]\nType=oneshot\nExecStart={BRAID} {}\n{how}",
-            word(at),
-            one_line(at),
+            on.iter().map(|path| word(path)).collect::<Vec<_>>().join(" "),
+            one_line(on.first().copied().unwrap_or_default()),
             words.join(" ")
         ),
     }
@@ -259,6 +264,12 @@ mod tests {
         let [service, _] = replicate(&POOL, &replication, "/srv/data");
         let line = "replicate --newest --limit 2500000bit -- /srv/data/.snapshots nas:/backup\n";
         assert!(service.text.contains(line), "{}", service.text);
+        assert!(service.text.contains("RequiresMountsFor=/srv/data\n"), "{}", service.text);
+        let beside = Replication { to: Place::Local("/mnt/usb disk/x".into()), ..replication };
+        let [to_disk, _] = replicate(&POOL, &beside, "/srv/data");
+        let line =
+            "RequiresMountsFor=/srv/data \"/mnt/usb disk/x\"\nAssertPathIsMountPoint=/srv/data\n";
+        assert!(to_disk.text.contains(line), "{}", to_disk.text);
         assert_eq!(Unit::pool_of(&service.name), Some(POOL.uuid));
         assert_eq!(Unit::config_of(&service.text), Some("/etc/braid/my pools.toml"));
         assert_eq!(Unit::pool_name_of(&service.text), Some("data"));

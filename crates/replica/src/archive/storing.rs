@@ -4,7 +4,7 @@ use crate::chain::{BLOCK, Chain};
 use crate::error::Error;
 use crate::files::{open_own, read_own, rename_new};
 use crate::sink::{self, Half, Lock, Received, Taking, write_durably};
-use crate::source::Watch;
+use crate::source::{STREAMS, Watch};
 use crate::stream::{Command, Reader, StreamError};
 use crate::subvolume::{self, SendKind};
 use crate::wire::{Begin, Block, Inventory, Link, Message, Present};
@@ -33,7 +33,12 @@ pub(crate) fn receive_all(
     watch: &Watch,
 ) -> Result<Received, Error> {
     let inside = folder.join(INSIDE);
-    fs::create_dir_all(&inside).map_err(|e| Error::io("making the folder", &inside, e))?;
+    match fs::create_dir(&inside) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            return Err(Error::io("making the folder", &inside, error));
+        }
+        _ => {}
+    }
     // Where a link has this name it leads elsewhere.
     subvolume::open_folder(&inside)?;
     let room = Room { folder: folder.to_owned(), _lock: Lock::take(&inside.join("lock"))? };
@@ -128,7 +133,7 @@ impl Room {
             received: Some(entry.uuid()),
         });
         Ok(Inventory {
-            place: format!("{}:{} (streams)", host.trim(), full.display()),
+            place: format!("{}:{}{STREAMS}", host.trim(), full.display()),
             present: present.collect(),
             unfinished: self.begun()?.map(|begin| begin.stream),
             // Nothing is unpacked here; who restores has a kernel like that which sends.

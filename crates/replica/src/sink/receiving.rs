@@ -52,9 +52,8 @@ const CHECKPOINT_EVERY: Duration = Duration::from_secs(30);
 const PLAIN_ONLY: &str = "plain-only";
 
 impl Room {
-    /// Makes the folder if it isn't there and locks it.
+    /// Locks the folder.
     pub fn enter(path: &Path) -> Result<Room, Error> {
-        fs::create_dir_all(path).map_err(|e| Error::io("making the folder", path, e))?;
         let folder = subvolume::open_folder(path)?;
         if !subvolume::is_btrfs(&folder) {
             return Err(Error::Refused(format!(

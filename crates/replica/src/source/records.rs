@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::exact_path::ExactPath;
 use crate::files::read_own;
 use crate::sink::write_durably;
-use crate::wire::Unfinished;
+use crate::wire::{Inventory, Unfinished};
 use braid_pool::uuid::Uuid;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -15,6 +15,9 @@ use std::path::Path;
 
 /// The file in the snapshots' folder.
 const FILE: &str = ".braid-replicas.json";
+
+/// What the name of a place ends with where streams are stored.
+pub(crate) const STREAMS: &str = " (streams)";
 
 /// All replicas of a folder.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -127,11 +130,89 @@ impl Replicas {
         sending.flat_map(both).collect()
     }
 
+    /// Of what a folder had by these records, when it has none of it: the newest snapshot's name. It is the folder
+    /// that counts and not the filesystem: another one may be there by mistake.
+    pub(super) fn lost(&self, now: &Inventory) -> Option<ExactPath> {
+        let folder = folder_of(&now.place);
+        let there = self.replicas.iter().filter(|(place, _)| folder_of(place) == folder);
+        let known: Vec<&Common> = there.flat_map(|(_, replica)| replica.common.values()).collect();
+        let is_there = |common: &&Common| now.present.iter().any(|one| one.name == common.name);
+        match known.iter().any(is_there) {
+            true => None,
+            false => known.iter().max_by_key(|common| common.made_in).map(|one| one.name.clone()),
+        }
+    }
+
     /// Each place with the name of a snapshot that its next difference needs.
     pub fn common_parents(&self) -> Vec<(String, ExactPath)> {
         let of_place = |(place, replica): (&String, &Replica)| -> Vec<(String, ExactPath)> {
             replica.common.values().map(|common| (place.clone(), common.name.clone())).collect()
         };
         self.replicas.iter().flat_map(of_place).collect()
+    }
+}
+
+/// Host and folder of a place, as an [`Inventory`] names it.
+fn folder_of(place: &str) -> &str {
+    let on_btrfs = place.rsplit_once(" on ").filter(|(_, id)| id.parse::<Uuid>().is_ok());
+    on_btrfs.map_or(place, |(folder, _)| folder).trim_end_matches(STREAMS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::subvolume::{SendKind, Subvolume};
+    use crate::wire::Present;
+    use std::ffi::OsStr;
+    use std::time::SystemTime;
+
+    fn snapshot(name: &str, number: u8) -> Snapshot {
+        let about = Subvolume {
+            id: 256,
+            parent_id: 5,
+            name: name.into(),
+            read_only: true,
+            uuid: Uuid::from_bytes([number; 16]),
+            parent_uuid: None,
+            received_uuid: None,
+            changed_in: 1,
+            made_in: u64::from(number),
+            sent_in: 0,
+            made_at: SystemTime::UNIX_EPOCH,
+        };
+        Snapshot { name: name.into(), path: name.into(), about, stored: None }
+    }
+
+    #[test]
+    fn a_folder_that_had_replicas_and_has_none_is_noticed_whatever_filesystem_is_there() {
+        let id = |number| Uuid::from_bytes([number; 16]);
+        let place = format!("nas:/backup on it on {}", id(9));
+        let now = |place: &str, names: &[&str]| {
+            let present = names.iter().map(|name| Present {
+                name: OsStr::new(name).to_owned().into(),
+                uuid: id(8),
+                received: None,
+            });
+            Inventory {
+                place: place.to_owned(),
+                present: present.collect(),
+                unfinished: None,
+                accepts: SendKind::default(),
+                not_to_build_on: vec![],
+            }
+        };
+        let mut records = Replicas::default();
+        assert_eq!(records.lost(&now(&place, &[])), None, "nothing was sent yet");
+        records.common(&place, &snapshot("home.1", 1));
+        records.common(&place, &snapshot("root.2", 2));
+        assert_eq!(records.lost(&now(&place, &["root.2"])), None);
+        for other in [place.as_str(), &format!("nas:/backup on it on {}", id(7))] {
+            let lost = records.lost(&now(other, &["foreign"]));
+            assert_eq!(lost.unwrap().to_string(), "root.2", "{other}");
+        }
+        assert!(records.lost(&now("nas:/backup on it (streams)", &[])).is_some());
+        for elsewhere in ["nas:/backup (streams)", "nas:/backup on it/x", "other:/backup on it"] {
+            assert_eq!(records.lost(&now(elsewhere, &[])), None, "{elsewhere}");
+        }
     }
 }

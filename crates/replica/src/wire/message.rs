@@ -108,6 +108,9 @@ pub struct Selection {
     pub path: ExactPath,
     /// Of each subvolume only its newest.
     pub newest: bool,
+    /// All is sent to a place that had replicas of these and has none any more.
+    #[serde(default)]
+    pub anew: bool,
 }
 
 /// What a sink has.

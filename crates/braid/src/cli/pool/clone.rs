@@ -175,7 +175,7 @@ impl Clone {
             beside: self.beside.chunks(2).filter_map(pair).collect(),
             boot_disk: self.boot_disk.clone(),
             finish: self.finish,
-            manner: Manner { limit: self.limit, estimate: false, watch },
+            manner: Manner { limit: self.limit, watch, ..Manner::default() },
         })
     }
 }

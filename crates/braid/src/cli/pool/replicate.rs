@@ -52,6 +52,9 @@ pub struct Replicate {
     /// Of each subvolume only its newest snapshot
     #[arg(long)]
     newest: bool,
+    /// Send all, also to a place that had replicas of these snapshots and has none any more
+    #[arg(long)]
+    anew: bool,
     /// Send at most so fast
     #[arg(long, value_name = "RATE", value_parser = rate_limit)]
     limit: Option<Rate>,
@@ -115,9 +118,11 @@ impl Replicate {
             from,
             to,
             newest: self.newest,
+            anew: self.anew,
             retries: self.retries,
             connector,
             manner: Manner {
+                passing: false,
                 limit: self.limit,
                 estimate: progress_wanted::is_wanted(),
                 watch: Arc::clone(&watch),
@@ -162,7 +167,7 @@ impl Replicate {
             return Err(Failure::new(FailureKind::Usage, text));
         };
         let path = ExactPath::from(path.as_path());
-        let choice = source::chosen(&Selection { path, newest: self.newest })?;
+        let choice = source::chosen(&Selection { path, newest: self.newest, anew: false })?;
         #[derive(Serialize)]
         struct Wanted {
             snapshots: Vec<ExactPath>,
