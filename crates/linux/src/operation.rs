@@ -93,7 +93,7 @@ pub(crate) fn set(operation: &Operation, netlink: &mut Netlink) -> io::Result<()
         | Operation::Address { .. }
         | Operation::Route(_)
         | Operation::Rule(_)
-        | Operation::Nft { .. } => Item::from(operation.clone()).set(netlink),
+        | Operation::Nft { .. } => Item::from(operation.clone()).set(None, netlink),
     }
 }
 
@@ -150,7 +150,7 @@ pub(crate) fn is_set(operation: &Operation, netlink: &mut Netlink) -> io::Result
         | Operation::Address { .. }
         | Operation::Route(_)
         | Operation::Rule(_)
-        | Operation::Nft { .. } => Item::from(operation.clone()).is_set(netlink),
+        | Operation::Nft { .. } => Item::from(operation.clone()).is_set(None, netlink),
     }
 }
 

@@ -5,6 +5,7 @@
 //! [`Journal::undo`] takes back.
 
 mod discover;
+mod forwarding;
 pub(crate) mod item;
 mod journal;
 mod leftovers;

@@ -157,6 +157,36 @@ fn undo_leaves_everything_as_it_was() {
     });
 }
 
+/// The kernel's switch overwrites each device's setting, and resets others.
+#[test]
+fn forwarding_is_switched_off_as_it_was() {
+    in_two_link_host(|host| {
+        let _tun = host.tunnel();
+        for (key, value) in [
+            ("ipv4/conf/all/accept_redirects", "0"),
+            ("ipv4/conf/link2/forwarding", "1"),
+            ("ipv6/conf/link2/forwarding", "1"),
+            ("ipv6/conf/link1/accept_ra", "1"),
+        ] {
+            fs::write(format!("/proc/sys/net/{key}"), value).unwrap();
+        }
+        let before = settled_state();
+        let mut journal = host.journal();
+        let mut routing = host.routing(Through::Nothing);
+        routing.forward = true;
+        assert_clean(&journal.reconcile(&routing.desired()));
+        let accepts = || fs::read_to_string("/proc/sys/net/ipv6/conf/link1/accept_ra").unwrap();
+        assert_eq!(accepts(), "2\n");
+        // A link that is away, or isn't Braid's any more, is still believed.
+        routing.links.clear();
+        routing.believes_advertisements.clear();
+        assert_clean(&journal.reconcile(&routing.desired()));
+        assert_eq!(accepts(), "2\n");
+        assert_clean(&journal.undo());
+        assert_eq!(state(), before);
+    });
+}
+
 #[test]
 fn a_crash_between_any_two_steps_is_undone_at_the_next_start() {
     in_two_link_host(|host| {
@@ -300,7 +330,6 @@ impl Host {
             ],
             point_to_point: false,
             checks_reverse_path: true,
-            router_advertisements: true,
         };
         HostRouting {
             interface: "braid0".into(),
@@ -309,6 +338,7 @@ impl Host {
             first_priority: FIRST_PRIORITY,
             fwmark: MARK,
             links: vec![link(1), link(2)],
+            believes_advertisements: vec!["link1".into(), "link2".into()],
             through,
             forward: false,
             proxy_arp: Vec::new(),
@@ -500,7 +530,12 @@ fn state() -> String {
     state += &String::from_utf8(ruleset.stdout).unwrap();
     for key in [
         "ipv4/ip_forward",
+        "ipv4/conf/all/accept_redirects",
+        "ipv4/conf/link2/forwarding",
         "ipv6/conf/all/forwarding",
+        "ipv6/conf/default/accept_ra",
+        "ipv6/conf/link2/accept_ra",
+        "ipv6/conf/link2/forwarding",
         "ipv6/conf/link1/accept_ra",
         "ipv6/conf/link1/forwarding",
         "ipv4/conf/all/src_valid_mark",

@@ -60,6 +60,7 @@ pub fn plan(
         first_priority: FIRST_PRIORITY + slot * LINKS_MAX,
         fwmark: mark(&interface),
         links: Vec::new(),
+        believes_advertisements: Vec::new(),
         through: Through::Nothing,
         forward: false,
         proxy_arp: Vec::new(),
@@ -73,6 +74,7 @@ pub fn plan(
     let concentrator = !config.interface.listen.is_empty();
     HostRouting {
         links: links.iter().flat_map(|link| link_routing(link, host)).collect(),
+        believes_advertisements: believes_advertisements(config, host),
         through: through(config, links, working),
         forward: routing.default_route || concentrator,
         firewall: firewall(config, links, nothing.fwmark),
@@ -120,8 +122,18 @@ fn link_routing(link: &RoutedLink<'_>, host: &HostNetwork) -> Option<LinkRouting
         addresses,
         gateways,
         checks_reverse_path: checks_reverse_path(&device.name),
-        router_advertisements: accepts_router_advertisements(&device.name),
     })
+}
+
+/// Also of links that don't work just now: they would never return.
+fn believes_advertisements(config: &Config, host: &HostNetwork) -> Vec<String> {
+    let links = config.links.iter();
+    let devices = links.filter_map(|link| host.device_of(&link.binding).ok().flatten());
+    let mut names: Vec<String> = devices.map(|device| device.name.clone()).collect();
+    names.retain(|name| accepts_router_advertisements(name));
+    names.sort();
+    names.dedup();
+    names
 }
 
 fn through(config: &Config, links: &[RoutedLink<'_>], working: bool) -> Through {

@@ -108,6 +108,8 @@ const RETRY: Duration = Duration::from_secs(3);
 const RETRY_MOST: Duration = Duration::from_secs(60);
 /// A DHCP client changes several things one after the other: wait for all.
 const SETTLE: Duration = Duration::from_millis(50);
+/// What the kernel tells nobody (settings below /proc/sys) is looked at this often.
+const LOOK: Duration = Duration::from_secs(5);
 
 impl KeeperHandle {
     /// Sets up peers and links and starts the thread, which sets up the routing
@@ -209,6 +211,7 @@ impl Keeper {
         self.follow_host();
         *looked = None;
         let mut settling: Option<Instant> = None;
+        let mut looked = Instant::now();
         loop {
             let now = Instant::now();
             let wait = settling.map_or(TICK, |until| until.saturating_duration_since(now));
@@ -217,12 +220,13 @@ impl Keeper {
                 tracing::error!(%error, "waiting for changes of the host's network");
                 std::thread::sleep(TICK);
             }
-            if self.drain_monitor() {
+            if self.drain_monitor() || looked.elapsed() >= LOOK {
                 settling.get_or_insert_with(|| Instant::now() + SETTLE);
             }
             let due = |at: Option<Instant>| at.is_some_and(|at| Instant::now() >= at);
             if due(settling) || due(self.retry_at) {
                 settling = None;
+                looked = Instant::now();
                 self.follow_host();
             }
             while let Ok(question) = self.questions.try_recv() {

@@ -58,7 +58,6 @@ pub fn discover_link(
         gateways: [Family::V4, Family::V6].into_iter().filter_map(gateway).collect::<Vec<IpAddr>>(),
         point_to_point: link.point_to_point,
         checks_reverse_path: checks_reverse_path(interface),
-        router_advertisements: accepts_router_advertisements(interface),
     })
 }
 

@@ -1,5 +1,6 @@
 //! One thing set on the host: how to set it, see it, take it back.
 
+use super::forwarding;
 use crate::netlink::{Netlink, Route, RouteKind, Rule};
 use crate::nft;
 use crate::operation;
@@ -29,6 +30,9 @@ pub enum Item {
         /// What it shall be.
         value: String,
     },
+    /// Forwarding of an IP version, all devices; what the kernel changes along with it
+    /// stays as it was.
+    Forwarding(Family),
     /// An address of an interface.
     Address {
         /// The interface.
@@ -132,9 +136,10 @@ impl RouteItem {
 }
 
 impl Item {
-    /// Sets it.
-    pub(crate) fn set(&self, netlink: &mut Netlink) -> io::Result<()> {
+    /// Sets it. `prior` is what [`Item::prior`] found.
+    pub(crate) fn set(&self, prior: Option<&str>, netlink: &mut Netlink) -> io::Result<()> {
         match self {
+            Item::Forwarding(family) => forwarding::set(*family, prior),
             Item::Sysctl { key, value } => write_sysctl(key, value),
             Item::Address { interface, net } => {
                 let index = netlink.link(interface)?.index;
@@ -150,9 +155,10 @@ impl Item {
         }
     }
 
-    /// Whether it is so now, whoever has set it.
-    pub(crate) fn is_set(&self, netlink: &mut Netlink) -> io::Result<bool> {
+    /// Whether it is so now, whoever has set it. `prior` is there if we have.
+    pub(crate) fn is_set(&self, prior: Option<&str>, netlink: &mut Netlink) -> io::Result<bool> {
         match self {
+            Item::Forwarding(family) => forwarding::is_set(*family, prior),
             Item::Sysctl { key, value } => Ok(read_sysctl(key)? == *value),
             Item::Address { interface, net } => {
                 let Some(index) = found(netlink.link(interface))?.map(|link| link.index) else {
@@ -175,6 +181,7 @@ impl Item {
     pub(super) fn prior(&self, netlink: &mut Netlink) -> io::Result<Option<String>> {
         match self {
             Item::Sysctl { key, .. } => read_sysctl(key).map(Some),
+            Item::Forwarding(family) => forwarding::prior(*family).map(Some),
             Item::Operation(operation) => operation::prior(operation, netlink),
             _ => Ok(None),
         }
@@ -189,6 +196,7 @@ impl Item {
                 Some(_) => prior.map_or(Ok(()), |prior| write_sysctl(key, prior)),
                 None => Ok(()),
             },
+            Item::Forwarding(family) => forwarding::unset(*family, prior),
             Item::Address { interface, net } => match found(netlink.link(interface))? {
                 Some(link) => gone(netlink.delete_address(link.index, *net)),
                 None => Ok(()),
@@ -234,6 +242,9 @@ impl fmt::Display for Item {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Item::Sysctl { key, value } => write!(f, "sysctl {}={value}", key.replace('/', ".")),
+            Item::Forwarding(family) => {
+                write!(f, "sysctl {}=1", forwarding::switch(*family).replace('/', "."))
+            }
             Item::Address { interface, net } => write!(f, "address {net} dev {interface}"),
             Item::Route(route) => {
                 let kind = match route.kind {
@@ -298,11 +309,11 @@ fn sysctl_path(key: &str) -> PathBuf {
     PathBuf::from("/proc/sys").join(key)
 }
 
-fn read_sysctl(key: &str) -> io::Result<String> {
+pub(super) fn read_sysctl(key: &str) -> io::Result<String> {
     Ok(fs::read_to_string(sysctl_path(key))?.trim().to_owned())
 }
 
-fn write_sysctl(key: &str, value: &str) -> io::Result<()> {
+pub(super) fn write_sysctl(key: &str, value: &str) -> io::Result<()> {
     fs::write(sysctl_path(key), value)
 }
 

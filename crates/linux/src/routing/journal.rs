@@ -112,23 +112,24 @@ impl Journal {
     }
 
     fn ensure(&mut self, item: &Item) -> io::Result<()> {
-        let ours = self.entries.iter().any(|entry| entry.item == *item);
-        let of_others = match item.is_set(&mut self.netlink) {
-            Ok(true) if ours || !item.is_exclusive() => return Ok(()),
+        let ours = self.entries.iter().find(|entry| entry.item == *item);
+        let prior = ours.and_then(|entry| entry.prior.as_deref());
+        let of_others = match item.is_set(prior, &mut self.netlink) {
+            Ok(true) if ours.is_some() || !item.is_exclusive() => return Ok(()),
             Ok(is_set) => is_set,
             Err(error) => return Err(error),
         };
-        if ours {
-            return item.set(&mut self.netlink);
+        if ours.is_some() {
+            return item.set(prior, &mut self.netlink);
         }
         let prior = item.prior(&mut self.netlink)?;
         let before = self.entries.clone();
         self.entries.retain(|entry| !entry.item.is_replaced_by(item));
-        self.entries.push(Entry { item: item.clone(), prior });
+        self.entries.push(Entry { item: item.clone(), prior: prior.clone() });
         self.store();
-        let set = item.set(&mut self.netlink);
+        let set = item.set(prior.as_deref(), &mut self.netlink);
         // A program that sets it may have been stopped with us when it was done.
-        let mut took_effect = || item.is_set(&mut self.netlink).unwrap_or(false);
+        let mut took_effect = || item.is_set(prior.as_deref(), &mut self.netlink).unwrap_or(false);
         if set.is_err() && (of_others || !took_effect()) {
             // Nothing happened, so nothing is to be undone; what may exist in
             // its place belongs to others.

@@ -33,6 +33,9 @@ pub struct HostRouting {
     pub fwmark: u32,
     /// The links.
     pub links: Vec<LinkRouting>,
+    /// The links' devices, in use or not, that may learn their IPv6 gateway from router
+    /// advertisements (`accept_ra` 1 or 2).
+    pub believes_advertisements: Vec<String>,
     /// What goes through the tunnel.
     pub through: Through,
     /// Forwards packets of others (a router).
@@ -62,8 +65,6 @@ pub struct LinkRouting {
     /// The kernel checks which way answers would go (`rp_filter` 1 or 2); it is
     /// then told to do so loosely.
     pub checks_reverse_path: bool,
-    /// Learns its IPv6 gateway from router advertisements (`accept_ra` 1 or 2).
-    pub router_advertisements: bool,
 }
 
 /// What goes through the tunnel.
@@ -122,13 +123,11 @@ impl HostRouting {
         let set = |key: String, value: &str| Item::Sysctl { key, value: value.to_owned() };
         let mut items = Vec::new();
         if self.forward {
-            // A router ignores advertisements unless told otherwise, and a link
-            // would lose its gateway.
-            for link in self.links.iter().filter(|link| link.router_advertisements) {
-                items.push(set(format!("net/ipv6/conf/{}/accept_ra", link.interface), "2"));
+            items.extend(self.forwarded().map(Item::Forwarding));
+            // Where others made this host a router, it lacks its gateway as well.
+            for device in self.believes_advertisements.iter().filter(|_| self.has(Family::V6)) {
+                items.push(set(format!("net/ipv6/conf/{device}/accept_ra"), "2"));
             }
-            items.push(set("net/ipv4/ip_forward".into(), "1"));
-            items.push(set("net/ipv6/conf/all/forwarding".into(), "1"));
         }
         for link in self.links.iter().filter(|link| link.checks_reverse_path) {
             // Answers of the concentrator come by each link, but the route back
@@ -270,6 +269,19 @@ impl HostRouting {
         rules.into_iter().map(Item::Rule).collect()
     }
 
+    /// The IP versions of what is forwarded. Which don't come here are left alone.
+    fn forwarded(&self) -> impl Iterator<Item = Family> {
+        [Family::V4, Family::V6].into_iter().filter(|&family| self.has(family))
+    }
+
+    /// Whether the tunnel carries packets of an IP version to or from others.
+    fn has(&self, family: Family) -> bool {
+        let firewall = &self.firewall;
+        let forwards = firewall.forwards.iter().map(|forward| forward.to);
+        let networks = self.addresses.iter().chain(&firewall.routed).chain(&firewall.untranslated);
+        networks.map(IpNet::addr).chain(forwards).any(|address| Family::of(address) == family)
+    }
+
     fn everything(&self) -> bool {
         matches!(self.through, Through::Everything { .. })
     }
@@ -307,8 +319,8 @@ mod tests {
                 gateways: Vec::new(),
                 point_to_point: true,
                 checks_reverse_path: false,
-                router_advertisements: false,
             }],
+            believes_advertisements: Vec::new(),
             through,
             forward: false,
             proxy_arp: Vec::new(),

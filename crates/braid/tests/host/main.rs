@@ -1,0 +1,14 @@
+//! What the program does to a host that has a life of its own: uplinks by router
+//! advertisements and DHCP, port forwards, other programs' firewalls. Nothing of it may
+//! break, and all is as before when the tunnel is down. Needs root.
+
+mod advertised;
+#[allow(dead_code, reason = "other tests need more of it")]
+#[path = "../end_to_end/side.rs"]
+mod side;
+mod world;
+
+use std::time::Duration;
+
+/// Far more than needed: the machine may be busy.
+const PATIENCE: Duration = Duration::from_secs(30);

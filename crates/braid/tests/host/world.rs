@@ -1,0 +1,226 @@
+use crate::side::Side;
+use braid_linux::netlink::Netlink;
+use braid_linux::netns::NetNs;
+use std::fmt::Write;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+/// Where the concentrator listens.
+pub const ENDPOINT: &str = "198.51.100.1:51900";
+/// A home with uplinks `wan1`, `wan2`, …, each to its own provider; one namespace plays
+/// all providers and the Internet behind them. The concentrator's `eth0` leads there too.
+pub struct World {
+    // Dropped in this order: the daemons go before their network.
+    pub home: Side,
+    pub concentrator: Side,
+    services: Vec<Service>,
+    pub internet: NetNs,
+    _scratch: tempfile::TempDir,
+}
+
+/// How an uplink gets its address.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Uplink {
+    /// 10.1.N.2 and fd00:N::2, set by hand.
+    Static,
+    /// IPv6 only, by router advertisements.
+    Slaac,
+}
+
+/// A program of the test's own, ended with it.
+pub struct Service(Child);
+
+impl World {
+    /// None where namespaces can't be made, or a program is lacking.
+    pub fn new(uplinks: &[Uplink]) -> Option<World> {
+        let has = |program: &str| std::process::Command::new(program).arg("--version").output();
+        if let Err(error) = NetNs::new() {
+            eprintln!("SKIPPED: no network namespaces here: {error}");
+            return None;
+        }
+        if uplinks.contains(&Uplink::Slaac) && has("dnsmasq").is_err() {
+            eprintln!("SKIPPED: dnsmasq is not installed (try: apt install dnsmasq-base)");
+            return None;
+        }
+        let [home, concentrator, internet] = [(); 3].map(|()| NetNs::new().unwrap());
+        let scratch = tempfile::tempdir().unwrap();
+        let side = |namespace, name: &str| Side::new(namespace, &scratch.path().join(name));
+        let mut world = World {
+            home: side(&home, "home"),
+            concentrator: side(&concentrator, "concentrator"),
+            services: Vec::new(),
+            internet,
+            _scratch: scratch,
+        };
+        for namespace in [&world.home.namespace, &concentrator, &world.internet] {
+            sh(namespace, "ip link set lo up");
+        }
+        for (at, uplink) in uplinks.iter().enumerate() {
+            world.add_uplink(at + 1, *uplink);
+        }
+        world.connect(&concentrator, "eth0", "con");
+        world.in_internet(
+            "ip addr add 198.51.100.254/24 dev con; ip addr add 2001:db8:1::ff/64 dev con nodad
+             ip addr add 192.0.2.1/32 dev lo; ip addr add 2001:db8:ffff::1/128 dev lo nodad
+             echo 1 > /proc/sys/net/ipv4/ip_forward; echo 1 > /proc/sys/net/ipv6/conf/all/forwarding",
+        );
+        sh(
+            &concentrator,
+            "ip addr add 198.51.100.1/24 dev eth0; ip addr add 2001:db8:1::1/64 dev eth0 nodad
+             ip route add default via 198.51.100.254",
+        );
+        Some(world)
+    }
+
+    /// Plugs uplink N in.
+    pub fn add_uplink(&mut self, n: usize, uplink: Uplink) {
+        let (wan, isp) = (format!("wan{n}"), format!("isp{n}"));
+        let home = self.home.namespace.run(NetNs::current).unwrap().unwrap();
+        self.connect(&home, &wan, &isp);
+        self.in_internet(&format!(
+            "ip addr add 10.1.{n}.1/24 dev {isp}; ip addr add fd00:{n}::1/64 dev {isp} nodad"
+        ));
+        match uplink {
+            Uplink::Static => {
+                self.home.sh(&format!(
+                    "ip addr add 10.1.{n}.2/24 dev {wan}; ip addr add fd00:{n}::2/64 dev {wan} nodad
+                     ip route add default via 10.1.{n}.1 metric {n}0
+                     ip route add default via fd00:{n}::1 metric {n}0"
+                ));
+            }
+            Uplink::Slaac => self.advertise(&isp),
+        }
+    }
+
+    fn connect(&self, namespace: &NetNs, device: &str, far: &str) {
+        let far_namespace = &self.internet;
+        namespace
+            .run(|| Netlink::open()?.add_veth(device, far, Some(far_namespace)))
+            .unwrap()
+            .unwrap();
+        sh(namespace, &format!("ip link set {device} up"));
+        self.in_internet(&format!("ip link set {far} up"));
+    }
+
+    /// Router advertisements for the network that a device of the Internet has.
+    pub fn advertise(&mut self, device: &str) {
+        let mut command = self.internet.command("dnsmasq");
+        command.args(["--conf-file=/dev/null", "--keep-in-foreground", "--port=0", "--user=root"]);
+        command.args(["--pid-file=", "--leasefile-ro", "--enable-ra", "--bind-dynamic"]);
+        command.arg(format!("--interface={device}"));
+        command.arg(format!("--dhcp-range=::,constructor:{device},ra-only,64,600"));
+        command.arg(format!("--ra-param={device},4,600"));
+        self.run_service(command);
+    }
+
+    pub fn run_service(&mut self, mut command: std::process::Command) {
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        self.services.push(Service(command.spawn().unwrap()));
+    }
+
+    pub fn in_internet(&self, script: &str) -> String {
+        sh(&self.internet, script)
+    }
+
+    /// Both ends' configs; `home` and `concentrator` are lines of their `[routing]`.
+    pub fn write_configs(&self, uplinks: usize, home: &str, concentrator: &str) {
+        self.write_configs_for(ENDPOINT, uplinks, home, concentrator);
+    }
+
+    pub fn write_configs_for(&self, endpoint: &str, uplinks: usize, home: &str, far: &str) {
+        let listen = "addresses = [\"10.77.0.1/24\", \"fd77::1/64\"]\n\
+             listen = [\"0.0.0.0:51900\", \"[::]:51900\"]";
+        let peer = format!(
+            "[[peer]]\nname = \"home\"\npublic_key = \"{}\"\nallowed_ips = [\"10.77.0.2\", \"fd77::2\"]\n",
+            self.home.public_key()
+        );
+        self.concentrator.write_config(listen, far, &peer);
+        let mut rest = String::new();
+        for n in 1..=uplinks {
+            let _ = write!(rest, "[[link]]\nname = \"wan{n}\"\ninterface = \"wan{n}\"\n");
+        }
+        let _ = write!(
+            rest,
+            "[[peer]]\nname = \"concentrator\"\npublic_key = \"{}\"\nendpoints = [\"{endpoint}\"]\n\
+             allowed_ips = [\"0.0.0.0/0\", \"::/0\"]\n",
+            self.concentrator.public_key()
+        );
+        let addresses = "addresses = [\"10.77.0.2/24\", \"fd77::2/64\"]";
+        self.home.write_config(addresses, home, &rest);
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            println!("HOME\n{}\n{}", self.home.describe(), state(&self.home.namespace));
+            println!("CONCENTRATOR\n{}", self.concentrator.describe());
+        }
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Waits until a shell command succeeds.
+pub fn wait_for(namespace: &NetNs, script: &str) {
+    let give_up = Instant::now() + crate::PATIENCE;
+    loop {
+        let output = namespace.command("sh").args(["-c", script]).output().unwrap();
+        if output.status.success() {
+            return;
+        }
+        assert!(Instant::now() < give_up, "never: {script}\n{output:?}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Runs a shell command that must succeed.
+pub fn sh(namespace: &NetNs, script: &str) -> String {
+    let script = format!("set -e\n{script}");
+    let output = namespace.command("sh").args(["-c", &script]).output().unwrap();
+    assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// All that is set on a host: rules, routes, firewall, settings; without what only counts
+/// or ages.
+pub fn state(namespace: &NetNs) -> String {
+    let script = "ip rule; ip -6 rule
+        ip -4 route show table all | sort; ip -6 route show table all | sed 's/ expires [0-9]*sec//' | sort
+        ip -brief addr | grep -v '^braid'; nft list ruleset | sed 's/packets [0-9]* bytes [0-9]*//'
+        cd /proc/sys/net; grep -r . ipv4/conf ipv6/conf ipv4/ip_forward ipv4/tcp* 2>/dev/null |
+            grep -v -e /braid -e stable_secret -e /tun -e mc_forwarding | sort";
+    sh(namespace, script)
+}
+
+/// [`state`] after the kernel has done what it does in the background.
+pub fn settled_state(namespace: &NetNs) -> String {
+    let mut last = state(namespace);
+    let mut calm = 0;
+    let give_up = Instant::now() + crate::PATIENCE;
+    while calm < 5 && Instant::now() < give_up {
+        std::thread::sleep(Duration::from_millis(100));
+        let now = state(namespace);
+        let ready = sh(namespace, "ip addr show tentative").is_empty();
+        calm = if ready && now == last { calm + 1 } else { 0 };
+        last = now;
+    }
+    last
+}
+
+/// The host is as it was, or the lines that differ are told.
+pub fn assert_unchanged(namespace: &NetNs, before: &str) {
+    let now = settled_state(namespace);
+    let lacks = |there: &str, here: &str| -> Vec<String> {
+        let here: Vec<&str> = here.lines().collect();
+        there.lines().filter(|line| !here.contains(line)).map(str::to_owned).collect()
+    };
+    let (gone, come) = (lacks(before, &now), lacks(&now, before));
+    assert!(gone.is_empty() && come.is_empty(), "gone: {gone:#?}\ncome: {come:#?}");
+}

@@ -1,0 +1,180 @@
+//! Switching forwarding on without losing what the kernel drops or resets along with it,
+//! and off again as it was.
+//!
+//! A router doesn't believe router advertisements (`accept_ra` 1), and switching
+//! forwarding on deletes the default routes learnt by them, on every device
+//! (`rt6_purge_dflt_routers`), unless it is told to believe them nevertheless (2). The
+//! switch also overwrites each device's own setting, and IPv4's `accept_redirects`
+//! (Documentation/networking/ip-sysctl.rst).
+
+use super::item::{found, read_sysctl, write_sysctl};
+use crate::udp::Family;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+
+/// The settings that the switch changes, as they were: by their path below `/proc/sys`.
+#[derive(Default, Serialize, Deserialize)]
+struct Before(BTreeMap<String, String>);
+
+/// What is written as the state before, for [`unset`].
+pub(super) fn prior(family: Family) -> io::Result<String> {
+    Ok(serde_json::to_string(&Before::now(family)?)?)
+}
+
+/// Switches it on. Called again, it mends what has changed since.
+pub(super) fn set(family: Family, prior: Option<&str>) -> io::Result<()> {
+    let before = Before::read(family, prior)?;
+    for device in before.to_believe(family)? {
+        // The device may vanish any time.
+        found(write_sysctl(&accept_ra(&device), "2"))?;
+    }
+    write_sysctl(&switch(family), "1")
+}
+
+/// Whether it is on, and no device has stopped believing advertisements by it.
+pub(super) fn is_set(family: Family, prior: Option<&str>) -> io::Result<bool> {
+    if read_sysctl(&switch(family))? != "1" {
+        return Ok(false);
+    }
+    match prior {
+        // On by somebody else's hand, who knows what that means for advertisements.
+        None => Ok(true),
+        Some(_) => Ok(Before::read(family, prior)?.to_believe(family)?.is_empty()),
+    }
+}
+
+/// Switches it off, and only then takes the rest back.
+pub(super) fn unset(family: Family, prior: Option<&str>) -> io::Result<()> {
+    let before = Before::read(family, prior)?;
+    let was_on = before.0.get(&switch(family)).is_some_and(|value| value == "1");
+    if !was_on && read_sysctl(&switch(family))? == "1" {
+        write_sysctl(&switch(family), "0")?;
+        before.restore_what_the_switch_wrote(family)?;
+    }
+    for device in devices(family)? {
+        let now = found(read_sysctl(&accept_ra(&device)))?;
+        if family == Family::V6 && now.as_deref() == Some("2") && before.believed(&device) {
+            found(write_sysctl(&accept_ra(&device), "1"))?;
+        }
+    }
+    Ok(())
+}
+
+impl Before {
+    fn now(family: Family) -> io::Result<Before> {
+        let mut keys = vec![switch(family)];
+        for device in devices(family)? {
+            keys.push(forwarding(family, &device));
+            keys.extend((family == Family::V6).then(|| accept_ra(&device)));
+        }
+        keys.extend((family == Family::V4).then(|| REDIRECTS.to_owned()));
+        let mut before = Before::default();
+        for key in keys {
+            if let Some(value) = found(read_sysctl(&key))? {
+                before.0.insert(key, value);
+            }
+        }
+        Ok(before)
+    }
+
+    fn read(family: Family, prior: Option<&str>) -> io::Result<Before> {
+        match prior {
+            Some(text) => Ok(serde_json::from_str(text)?),
+            None => Before::now(family),
+        }
+    }
+
+    /// Whether a device believed advertisements; one that came since would have as new
+    /// ones did.
+    fn believed(&self, device: &str) -> bool {
+        let known = self.0.contains_key(&accept_ra(device));
+        let device = if known { device } else { DEFAULT };
+        let is = |key: String, value| self.0.get(&key).is_some_and(|found| found == value);
+        is(accept_ra(device), "1") && !is(forwarding(Family::V6, device), "1")
+    }
+
+    /// Devices that believed advertisements and don't when they forward.
+    fn to_believe(&self, family: Family) -> io::Result<Vec<String>> {
+        if family == Family::V4 {
+            return Ok(Vec::new());
+        }
+        let mut devices = devices(family)?;
+        let doubts = |device: &String| {
+            Ok::<_, io::Error>(found(read_sysctl(&accept_ra(device)))?.as_deref() == Some("1"))
+        };
+        let mut failed = None;
+        devices.retain(|device| {
+            self.believed(device)
+                && doubts(device).unwrap_or_else(|error| {
+                    failed = Some(error);
+                    false
+                })
+        });
+        failed.map_or(Ok(devices), Err)
+    }
+
+    fn restore_what_the_switch_wrote(&self, family: Family) -> io::Result<()> {
+        for device in devices(family)? {
+            let key = forwarding(family, &device);
+            let new = self.0.get(&forwarding(family, DEFAULT));
+            if let Some(value) = self.0.get(&key).or(new) {
+                restore(&key, value)?;
+            }
+        }
+        match self.0.get(REDIRECTS) {
+            Some(value) => restore(REDIRECTS, value),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What devices that come later start with.
+const DEFAULT: &str = "default";
+const REDIRECTS: &str = "net/ipv4/conf/all/accept_redirects";
+
+/// Its path below `/proc/sys`.
+pub(super) fn switch(family: Family) -> String {
+    match family {
+        Family::V4 => "net/ipv4/ip_forward".into(),
+        Family::V6 => forwarding(family, "all"),
+    }
+}
+
+fn forwarding(family: Family, device: &str) -> String {
+    match family {
+        Family::V4 => format!("net/ipv4/conf/{device}/forwarding"),
+        Family::V6 => format!("net/ipv6/conf/{device}/forwarding"),
+    }
+}
+
+fn accept_ra(device: &str) -> String {
+    format!("net/ipv6/conf/{device}/accept_ra")
+}
+
+/// All that have settings of their own, and [`DEFAULT`]; `default` first, so that none
+/// that comes meanwhile is missed.
+fn devices(family: Family) -> io::Result<Vec<String>> {
+    let directory = match family {
+        Family::V4 => "/proc/sys/net/ipv4/conf",
+        Family::V6 => "/proc/sys/net/ipv6/conf",
+    };
+    let mut names = vec![DEFAULT.to_owned()];
+    // Without IPv6 there is nothing to look at.
+    for entry in found(fs::read_dir(directory))?.into_iter().flatten() {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        if !["all", DEFAULT].contains(&name.as_str()) {
+            names.push(name);
+        }
+    }
+    Ok(names)
+}
+
+/// Writes only what differs: a write has effects of its own.
+fn restore(key: &str, value: &str) -> io::Result<()> {
+    match found(read_sysctl(key))? {
+        Some(now) if now != value => found(write_sysctl(key, value)).map(drop),
+        _ => Ok(()),
+    }
+}
