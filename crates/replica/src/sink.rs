@@ -25,6 +25,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
+pub(crate) use ground::Headroom;
 use journal::WORK;
 pub(crate) use journal::write_durably;
 pub(crate) use lock::Lock;
@@ -49,13 +50,20 @@ pub struct Received {
 /// broke, or a stream can't be carried out.
 pub fn serve(link: &mut Link, folder: &Path, watch: &Watch) -> Result<Received, Error> {
     let _lives = link.out.ping_while_silent();
-    let outcome = receive_all(link, folder, watch);
+    let outcome = receive_all(link, folder, watch).map_err(|error| match error {
+        Error::Io { error, .. } if is_full(&error) => ground::full(folder, None),
+        error => error,
+    });
     if let Err(error) = &outcome {
         let told = Message::Failed { why: error.to_string(), passing: error.is_passing() };
         // Who is gone can't be told.
         let _ = link.say(told);
     }
     outcome
+}
+
+fn is_full(error: &std::io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT))
 }
 
 fn receive_all(link: &mut Link, folder: &Path, watch: &Watch) -> Result<Received, Error> {
@@ -94,8 +102,9 @@ pub(crate) fn take_all(
 }
 
 fn receive(link: &mut Link, room: &Room, begin: Begin, watch: &Watch) -> Result<(), Error> {
+    let mut headroom = Headroom::look(room.path())?;
     let mut receiving = Receiving::resume_or_begin(room, begin)?;
-    let outcome = carry_out(link, &mut receiving, watch);
+    let outcome = carry_out(link, &mut receiving, &mut headroom, watch);
     if let Err(error) = &outcome {
         // What is here is kept for the next try, and made to survive a crash.
         if error.is_passing() {
@@ -121,6 +130,7 @@ pub(crate) trait Taking {
 pub(crate) fn carry_out(
     link: &mut Link,
     receiving: &mut impl Taking,
+    headroom: &mut Headroom<'_>,
     watch: &Watch,
 ) -> Result<(), Error> {
     let ready = |receiving: &dyn Taking| {
@@ -131,6 +141,7 @@ pub(crate) fn carry_out(
     loop {
         match link.incoming.next(SILENCE)? {
             Frame::Data(block) => {
+                headroom.use_up(block.bytes.len() as u64)?;
                 let blocks = receiving.take(&block)?;
                 if !link.is_inside() || blocks % ACK_INSIDE == 0 {
                     link.out.send(Frame::Ack(blocks))?;

@@ -3,7 +3,7 @@ use crate::beneath::shown;
 use crate::chain::{BLOCK, Chain};
 use crate::error::Error;
 use crate::files::{open_own, read_own, rename_new};
-use crate::sink::{self, Half, Lock, Received, Taking, write_durably};
+use crate::sink::{self, Half, Headroom, Lock, Received, Taking, write_durably};
 use crate::source::{STREAMS, Watch};
 use crate::stream::{Command, Reader, StreamError};
 use crate::subvolume::{self, SendKind};
@@ -45,8 +45,9 @@ pub(crate) fn receive_all(
     room.tidy()?;
     link.say(Message::Inventory(room.inventory()?))?;
     sink::take_all(link, watch, |link, begin| {
+        let mut headroom = Headroom::look(folder)?;
         let mut storing = Storing::resume_or_begin(&room, begin)?;
-        sink::carry_out(link, &mut storing, watch)
+        sink::carry_out(link, &mut storing, &mut headroom, watch)
     })
 }
 

@@ -1,9 +1,10 @@
-//! Whether a folder for replicas is on the filesystem that is meant: where a disk isn't mounted, what is below its mount
-//! point takes anything and fills up.
+//! What a folder for replicas is on: the filesystem that is meant (where a disk isn't mounted, what is below its mount
+//! point takes anything and fills up), with room in it.
 
 use crate::beneath::shown;
 use crate::error::Error;
 use braid_pool::fstab::{self, decoded};
+use braid_units::ByteSize;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -33,6 +34,88 @@ pub(crate) fn prepare(folder: &Path) -> Result<(), Error> {
         }
         other => other.map_err(|error| Error::io("making the folder", folder, error)),
     }
+}
+
+/// So much of a filesystem stays free: where nothing is left, what would make room may fail too.
+const SHARE: u64 = 100;
+/// But no less and no more than this, in bytes.
+const SPARE: (u64, u64) = (16 << 20, 256 << 20);
+
+/// Between two looks no more comes than this, in bytes.
+const LOOK_EVERY: u64 = 4 << 20;
+
+/// Watches that a filesystem isn't filled up.
+pub(crate) struct Headroom<'a> {
+    folder: &'a Path,
+    unchecked: u64,
+    /// Came since all was last written out: of that, a filesystem may not know yet what it will take.
+    unwritten: u64,
+}
+
+impl Headroom<'_> {
+    /// Looks whether anything can come.
+    ///
+    /// # Errors
+    /// There is hardly any room left.
+    pub fn look(folder: &Path) -> Result<Headroom<'_>, Error> {
+        let mut headroom = Headroom { folder, unchecked: 0, unwritten: 0 };
+        headroom.check()?;
+        Ok(headroom)
+    }
+
+    /// So many bytes more are to come.
+    ///
+    /// # Errors
+    /// As of [`Headroom::look`].
+    pub fn use_up(&mut self, bytes: u64) -> Result<(), Error> {
+        self.unchecked += bytes;
+        self.unwritten += bytes;
+        if self.unchecked >= LOOK_EVERY { self.check() } else { Ok(()) }
+    }
+
+    fn check(&mut self) -> Result<(), Error> {
+        self.unchecked = 0;
+        let io =
+            |error: rustix::io::Errno| Error::io("looking for room in", self.folder, error.into());
+        let (mut free, spare) = free_and_spare(self.folder).map_err(io)?;
+        if free < spare + self.unwritten && self.unwritten > 0 {
+            let folder = fs::File::open(self.folder);
+            let folder = folder.map_err(|e| Error::io("opening the folder", self.folder, e))?;
+            rustix::fs::syncfs(&folder).map_err(io)?;
+            free = free_and_spare(self.folder).map_err(io)?.0;
+            self.unwritten = 0;
+        }
+        match free < spare {
+            true => Err(full(self.folder, Some(free))),
+            false => Ok(()),
+        }
+    }
+}
+
+/// How many bytes are free in a filesystem, and how many must stay so.
+fn free_and_spare(folder: &Path) -> Result<(u64, u64), rustix::io::Errno> {
+    let about = rustix::fs::statvfs(folder)?;
+    let bytes = |blocks: u64| blocks.saturating_mul(about.f_frsize);
+    // Some filesystems don't say how large they are.
+    let spare = match bytes(about.f_blocks) {
+        0 => 0,
+        all => (all / SHARE).clamp(SPARE.0, SPARE.1),
+    };
+    Ok((bytes(about.f_bavail), spare))
+}
+
+/// What to do where there is no room.
+pub(crate) fn full(folder: &Path, free: Option<u64>) -> Error {
+    let free = match free {
+        Some(free) => format!("only {} are free", ByteSize::from_bytes(free >> 20 << 20)),
+        None => "nothing is free".to_owned(),
+    };
+    let folder = shown(folder);
+    let at = folder.display();
+    Error::Refused(format!(
+        "the filesystem of {at} is full: {free}. Delete old replicas there (braid pool retain '{at}' --policy …) and \
+         replicate again, or give up what has come of this one: braid pool replicate --forget '{at}'"
+    ))
 }
 
 /// The path without links, as far as it is there.

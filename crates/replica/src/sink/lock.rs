@@ -44,7 +44,8 @@ impl Lock {
             file.rewind()?;
             writeln!(file, "{}", std::process::id())
         };
-        say_who(&mut file).map_err(|e| Error::io("writing", path, e))?;
+        // Where there is no room for it the lock holds all the same: it may be there to make room.
+        let _ = say_who(&mut file);
         Ok(Lock { _file: file })
     }
 }

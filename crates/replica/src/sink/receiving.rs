@@ -315,6 +315,8 @@ impl<'a> Receiving<'a> {
         if !matches!(reason.raw_os_error(), Some(libc::EINVAL | libc::ENOTTY | libc::ENOSPC)) {
             return Ok(error);
         }
+        // Or is it just full?
+        super::Headroom::look(&self.room.path)?;
         let path = self.room.path.join(FOLDER).join(PLAIN_ONLY);
         File::create(&path).map_err(|e| Error::io("writing", &path, e))?;
         Ok(Error::Connection(format!("{error}; the next try sends without compression")))
@@ -345,7 +347,11 @@ impl Taking for Receiving<'_> {
                 Command::Snapshot { uuid, parent, .. } => {
                     check_stream(&self.journal, uuid, Some(parent))?;
                 }
-                Command::End => self.ended = true,
+                Command::End => {
+                    self.ended = true;
+                    // Who goes on behind it wouldn't hear of it again, and takes the stream for cut off.
+                    continue;
+                }
                 command => {
                     let outcome = self.applier.apply(&command);
                     if let Err(error) = outcome {
