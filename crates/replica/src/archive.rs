@@ -95,7 +95,7 @@ impl Entry {
             made_at: SystemTime::UNIX_EPOCH,
         };
         let name = self.begin.name.as_name().to_owned();
-        Snapshot { name, path: self.file(folder), about, stored: Some(self.begin.clone()) }
+        Snapshot { name, path: self.file(folder), about, stored: Some(Box::new(self.clone())) }
     }
 }
 

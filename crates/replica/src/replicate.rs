@@ -2,6 +2,7 @@
 //! breaks in between.
 
 mod connect;
+mod shell;
 
 pub use braid_pool::place::{Place, PlaceError};
 pub use connect::{Connected, Connector};
@@ -11,7 +12,7 @@ use crate::exact_path::ExactPath;
 use crate::register::{Begun, Entry, Order, Register};
 use crate::sink;
 use crate::source::{self, Manner, Report, Watch};
-use crate::wire::{Link, Message, Open, PROTOCOL, Selection, Work};
+use crate::wire::{Link, Selection, Work};
 use serde::Serialize;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -136,13 +137,7 @@ impl Replication {
     }
 
     fn open(&self, place: &Place, work: Work) -> Result<Connected, Error> {
-        let mut connected = self.connector.connect(place)?;
-        connected.link.say(Message::Open(Open {
-            protocol: PROTOCOL,
-            work,
-            order: Some(self.order.clone()),
-        }))?;
-        Ok(connected)
+        self.connector.open(place, work, Some(self.order.clone()))
     }
 }
 

@@ -202,8 +202,8 @@ fn send_all(
 
 /// How a snapshot is sent: as it was begun, where that can go on.
 fn plan(snapshot: &Snapshot, nearby: &[Snapshot], inventory: &Inventory) -> Result<Begin, Error> {
-    if let Some(begin) = &snapshot.stored {
-        return Ok(begin.clone());
+    if let Some(entry) = &snapshot.stored {
+        return Ok(entry.begin.clone());
     }
     let about = fs::metadata(&snapshot.path)
         .map_err(|error| Error::io("looking at", &snapshot.path, error))?;

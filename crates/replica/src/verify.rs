@@ -7,7 +7,7 @@ use crate::exact_path::ExactPath;
 use crate::manifest::{self, Difference, Line, Manifest};
 use crate::replicate::{Connector, Place};
 use crate::subvolume;
-use crate::wire::{Frame, Message, Open, PROTOCOL, SILENCE, Work, unexpected};
+use crate::wire::{Frame, Message, SILENCE, Work, unexpected};
 use braid_pool::uuid::Uuid;
 use serde::Serialize;
 use std::path::Path;
@@ -156,14 +156,11 @@ fn ask(
     connector: &Connector,
     mut take: impl FnMut(Message) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let (mut link, guard) = connector.connect(place)?.split();
-    let mut listen = || -> Result<(), Error> {
-        link.say(Message::Open(Open { protocol: PROTOCOL, work: work.clone(), order: None }))?;
-        loop {
-            match link.hear(SILENCE)? {
-                Message::Bye => return Ok(()),
-                other => take(other)?,
-            }
+    let (mut link, guard) = connector.open(place, work, None)?.split();
+    let mut listen = || loop {
+        match link.hear(SILENCE)? {
+            Message::Bye => return Ok(()),
+            other => take(other)?,
         }
     };
     let outcome = listen();

@@ -12,7 +12,7 @@ use crate::files::{copy, copy_plain, pack, unpack};
 use crate::replicate::{Connected, Connector, inside_this_process, while_it_gets_on};
 use crate::sink;
 use crate::source::{self, Manner, Report};
-use crate::wire::{Block, Frame, Link, Message, Open, PROTOCOL, SILENCE, Work, unexpected};
+use crate::wire::{Block, Frame, Link, Message, SILENCE, Work, unexpected};
 use braid_pool::place::Place;
 use braid_pool::uuid::Uuid;
 use braid_units::Rate;
@@ -324,8 +324,5 @@ fn ask(
 }
 
 fn open(place: &Place, connector: &Connector, work: CloneWork) -> Result<Connected, Error> {
-    let mut connected = connector.connect(place)?;
-    let open = Open { protocol: PROTOCOL, work: Work::Clone(work), order: None };
-    connected.link.say(Message::Open(open))?;
-    Ok(connected)
+    connector.open(place, Work::Clone(work), None)
 }

@@ -1,12 +1,11 @@
+use super::shell::Guard;
 use crate::error::Error;
-use crate::wire::Link;
+use crate::register::Order;
+use crate::wire::{Link, Message, Open, PROTOCOL, Work};
 use braid_pool::place::Place;
-use std::fs::File;
-use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::os::fd::AsRawFd;
+use std::time::Duration;
 
 /// How another computer is reached.
 #[derive(Clone, Debug)]
@@ -24,11 +23,6 @@ pub struct Connected {
     /// To talk.
     pub link: Link,
     guard: Guard,
-}
-
-/// Ends the shell with the connection.
-pub struct Guard {
-    child: Option<Child>,
 }
 
 /// A dead network is noticed within half a minute.
@@ -55,35 +49,33 @@ impl Connector {
             Place::Listener { address, .. } => {
                 let socket = connect_to(address)?;
                 let link = crate::listener::greet(socket, self.key.as_ref())?;
-                Ok(Connected { link, guard: Guard { child: None } })
+                Ok(Connected { link, guard: Guard::default() })
             }
         }
     }
 
-    fn start_shell(&self, host: &str, port: Option<u16>) -> Result<Connected, Error> {
-        let Some((program, arguments)) = self.shell.split_first() else {
-            return Err(Error::Refused("the remote shell's command is empty".to_owned()));
-        };
-        let mut command = Command::new(program);
-        command.args(arguments);
-        if let Some(port) = port {
-            command.args(["-p", &port.to_string()]);
+    /// Reaches `place` and says what shall be done there.
+    ///
+    /// # Errors
+    /// As of [`Connector::connect`].
+    pub(crate) fn open(
+        &self,
+        place: &Place,
+        work: Work,
+        order: Option<Order>,
+    ) -> Result<Connected, Error> {
+        let Connected { mut link, guard } = self.connect(place)?;
+        match link.say(Message::Open(Open { protocol: PROTOCOL, work, order })) {
+            Ok(()) => Ok(Connected { link, guard }),
+            // Why it is gone, its shell tells.
+            Err(error) => guard.finish(Err(error)),
         }
+    }
+
+    fn start_shell(&self, host: &str, port: Option<u16>) -> Result<Connected, Error> {
         let remote = format!("{} pool replicate-agent", self.braid);
-        let mut child = command
-            .args([host, &remote])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(|error| match error.kind() {
-                io::ErrorKind::NotFound => Error::Refused(format!("{program} is not installed")),
-                _ => Error::Io { doing: format!("starting {program}"), error },
-            })?;
-        let (Some(out), Some(incoming)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(Error::Refused(format!("{program} has no input or output")));
-        };
-        let link = Link::over(File::from(OwnedFd::from(incoming)), File::from(OwnedFd::from(out)));
-        Ok(Connected { link, guard: Guard { child: Some(child) } })
+        let (link, guard) = Guard::start(&self.shell, port, host, &remote)?;
+        Ok(Connected { link, guard })
     }
 }
 
@@ -91,55 +83,6 @@ impl Connected {
     /// The link, and what must be finished after it.
     pub fn split(self) -> (Link, Guard) {
         (self.link, self.guard)
-    }
-}
-
-/// A shell whose connection was closed ends by itself within this.
-const END_WITHIN: Duration = Duration::from_secs(5);
-
-impl Guard {
-    /// Waits for the shell; the error that it tells of by its exit code is
-    /// part of the outcome's.
-    ///
-    /// # Errors
-    /// The outcome's.
-    pub fn finish<T>(mut self, outcome: Result<T, Error>) -> Result<T, Error> {
-        let Some(mut child) = self.child.take() else { return outcome };
-        let until = Instant::now() + END_WITHIN;
-        let status = loop {
-            match child.try_wait() {
-                Ok(None) if Instant::now() < until => {
-                    std::thread::sleep(Duration::from_millis(20));
-                }
-                Ok(None) | Err(_) => {
-                    let _ = child.kill();
-                    let _ = child.wait();
-                    break None;
-                }
-                Ok(status) => break status,
-            }
-        };
-        match (outcome, status.and_then(|status| status.code())) {
-            // As shells say: 127 not found, 126 not to be run.
-            (Err(Error::Connection(_)), Some(127)) => Err(Error::Refused(
-                "braid isn't installed at the other end, or not in the PATH there; \
-                 name it with --remote-braid"
-                    .to_owned(),
-            )),
-            (Err(Error::Connection(why)), Some(code)) if code != 0 => {
-                Err(Error::Connection(format!("{why} (the remote shell ended with {code})")))
-            }
-            (outcome, _) => outcome,
-        }
-    }
-}
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
     }
 }
 

@@ -1,9 +1,9 @@
-use crate::archive;
+use crate::archive::{self, Entry};
 use crate::beneath::shown;
 use crate::error::Error;
 use crate::sink::snapshots_in;
 use crate::subvolume::{self, Subvolume};
-use crate::wire::{Begin, Selection};
+use crate::wire::Selection;
 use braid_pool::uuid::Uuid;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -20,7 +20,7 @@ pub struct Snapshot {
     /// What the filesystem knows of it.
     pub about: Subvolume,
     /// As what its stream was stored, if it is such a stream.
-    pub stored: Option<Begin>,
+    pub stored: Option<Box<Entry>>,
 }
 
 impl Snapshot {
@@ -98,8 +98,8 @@ fn is_snapshot(path: &Path) -> bool {
 pub(crate) fn stored(folder: PathBuf, named: Option<&[Uuid]>) -> Result<Choice, Error> {
     let entries = archive::entries(&folder)?;
     let mut needed = BTreeSet::new();
-    for uuid in named.unwrap_or(&entries.iter().map(archive::Entry::uuid).collect::<Vec<_>>()) {
-        needed.extend(archive::with_bases(&entries, *uuid)?.iter().map(archive::Entry::uuid));
+    for uuid in named.unwrap_or(&entries.iter().map(Entry::uuid).collect::<Vec<_>>()) {
+        needed.extend(archive::with_bases(&entries, *uuid)?.iter().map(Entry::uuid));
     }
     let nearby: Vec<Snapshot> = entries.iter().map(|entry| entry.as_snapshot(&folder)).collect();
     let is_needed = |snapshot: &&Snapshot| needed.contains(&snapshot.uuid());

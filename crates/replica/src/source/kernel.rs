@@ -1,4 +1,5 @@
 use super::choose::Snapshot;
+use crate::archive::Entry;
 use crate::chain::BLOCK;
 use crate::error::Error;
 use crate::files::open_own;
@@ -40,16 +41,22 @@ pub(super) fn estimate(snapshot: &Snapshot, order: &SendOrder) -> Result<u64, Er
 pub(crate) struct StreamOf {
     pipe: Option<File>,
     writer: Option<JoinHandle<io::Result<()>>>,
+    /// What a stored one was, and the hash of what has come of it.
+    stored: Option<(Entry, blake3::Hasher)>,
 }
 
 impl StreamOf {
     pub fn begin(snapshot: &Snapshot, order: &SendOrder) -> Result<StreamOf, Error> {
-        if snapshot.stored.is_none() {
+        let Some(entry) = &snapshot.stored else {
             return StreamOf::subvolume(&snapshot.path, order);
+        };
+        let io = |error| Error::io("opening", &snapshot.path, error);
+        let file = open_own(&snapshot.path, File::options().read(true)).map_err(io)?;
+        if file.metadata().map_err(io)?.len() != entry.bytes {
+            return Err(rotten(entry));
         }
-        let file = open_own(&snapshot.path, File::options().read(true))
-            .map_err(|error| Error::io("opening", &snapshot.path, error))?;
-        Ok(StreamOf { pipe: Some(file), writer: None })
+        let stored = Some((entry.as_ref().clone(), blake3::Hasher::new()));
+        Ok(StreamOf { pipe: Some(file), writer: None, stored })
     }
 
     /// Of the read-only subvolume at `path`.
@@ -62,7 +69,7 @@ impl StreamOf {
             .name("send".to_owned())
             .spawn(move || subvolume::send(&root, &order, &writer))
             .map_err(io)?;
-        Ok(StreamOf { pipe: Some(File::from(reader)), writer: Some(writer) })
+        Ok(StreamOf { pipe: Some(File::from(reader)), writer: Some(writer), stored: None })
     }
 
     /// The next block; only the last is shorter than others.
@@ -72,11 +79,19 @@ impl StreamOf {
         pipe.take(BLOCK as u64)
             .read_to_end(&mut block)
             .map_err(|error| Error::Io { doing: "reading the send stream".to_owned(), error })?;
+        if let Some((_, hasher)) = &mut self.stored {
+            hasher.update(&block);
+        }
         Ok((!block.is_empty()).then_some(block))
     }
 
-    /// Whether the kernel wrote all it had to, once the pipe is at its end.
+    /// Whether the kernel wrote all it had to, or all came that was stored, once the pipe is at its end.
     pub fn check(&mut self) -> Result<(), Error> {
+        if let Some((entry, hasher)) = &self.stored
+            && hasher.finalize().to_hex().as_str() != entry.blake3
+        {
+            return Err(rotten(entry));
+        }
         let outcome = match self.writer.take().map(JoinHandle::join) {
             Some(Ok(outcome)) => outcome,
             None => Ok(()),
@@ -87,6 +102,14 @@ impl StreamOf {
             error,
         })
     }
+}
+
+fn rotten(entry: &Entry) -> Error {
+    Error::Differs(format!(
+        "the stored stream of {} isn't what was stored any more (length or BLAKE3 differ from its manifest): look with \
+         braid pool verify FOLDER",
+        entry.begin.name
+    ))
 }
 
 impl Drop for StreamOf {

@@ -4,7 +4,7 @@ use crate::error::Error;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
@@ -31,7 +31,10 @@ pub struct Pinger {
 }
 
 /// What comes from the other end.
-pub struct Incoming(In);
+pub struct Incoming {
+    from: In,
+    heard: Arc<AtomicBool>,
+}
 
 enum Out {
     Wire(File),
@@ -65,7 +68,10 @@ impl Link {
         }
         Link {
             out: Outgoing::new(Out::Wire(out)),
-            incoming: Incoming(In::Wire(io::BufReader::with_capacity(4096, Impatient(incoming)))),
+            incoming: Incoming::new(In::Wire(io::BufReader::with_capacity(
+                4096,
+                Impatient(incoming),
+            ))),
         }
     }
 
@@ -75,7 +81,7 @@ impl Link {
         let (to_first, from_second) = mpsc::sync_channel(CHANNEL_DEPTH);
         let link = |to, from| Link {
             out: Outgoing::new(Out::Channel(to)),
-            incoming: Incoming(In::Channel(from)),
+            incoming: Incoming::new(In::Channel(from)),
         };
         (link(to_second, from_second), link(to_first, from_first))
     }
@@ -198,10 +204,19 @@ impl Drop for Pinger {
 }
 
 impl Incoming {
+    fn new(from: In) -> Incoming {
+        Incoming { from, heard: Arc::default() }
+    }
+
+    /// Whether the other end has said anything yet.
+    pub fn heard(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.heard)
+    }
+
     /// Ends a connection whose other end is gone, so that nobody waits in vain for room to write to
     /// it. A pipe ends with the program behind it.
     pub fn hang_up(&self) {
-        if let In::Wire(reader) = &self.0 {
+        if let In::Wire(reader) = &self.from {
             // SAFETY: no pointers; it fails harmlessly where it is no socket.
             unsafe { libc::shutdown(reader.get_ref().0.as_raw_fd(), libc::SHUT_RDWR) };
         }
@@ -222,7 +237,7 @@ impl Incoming {
     /// # Errors
     /// The other end is gone, failed, or speaks something else.
     pub fn next_within(&mut self, patience: Duration) -> Result<Option<Frame>, Error> {
-        let frame = match &mut self.0 {
+        let frame = match &mut self.from {
             In::Channel(channel) => match channel.recv_timeout(patience) {
                 Ok(frame) => frame,
                 Err(RecvTimeoutError::Timeout) => return Ok(None),
@@ -244,6 +259,7 @@ impl Incoming {
                 })?
             }
         };
+        self.heard.store(true, Ordering::Relaxed);
         match frame {
             Frame::Message(Message::Failed { why, passing: true }) => Err(Error::Connection(why)),
             Frame::Message(Message::Failed { why, passing: false }) => Err(Error::Remote(why)),
