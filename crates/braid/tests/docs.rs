@@ -1,7 +1,7 @@
 //! The documents say what is so: crates, files, links, commands, metrics, keys.
 
 use braid_handshake::message::{COOKIE_REPLY_LEN, INITIATION_LEN, RESPONSE_LEN};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -34,6 +34,84 @@ fn the_architecture_names_every_crate_and_no_other() {
     let folders: BTreeSet<String> =
         folders.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     assert_eq!(named, folders.iter().map(String::as_str).collect());
+}
+
+/// Of each crate of the workspace the crates of ours that it is built with.
+fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args(["metadata", "--format-version", "1", "--no-deps", "--offline", "--locked"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let short = |name: &serde_json::Value| {
+        let name = name.as_str().unwrap();
+        name.strip_prefix("braid-").unwrap_or(name).to_string()
+    };
+    let packages = metadata["packages"].as_array().unwrap();
+    let used = |package: &serde_json::Value| {
+        let all = package["dependencies"].as_array().unwrap().iter();
+        let ours = all.filter(|d| d["kind"].is_null() && d["source"].is_null());
+        ours.map(|dependency| short(&dependency["name"])).collect()
+    };
+    packages.iter().map(|package| (short(&package["name"]), used(package))).collect()
+}
+
+#[test]
+fn the_architecture_says_which_crates_each_uses() {
+    let text = read("docs/architecture.md");
+    let (_, table) = text.split_once("| crate |").unwrap();
+    let mut told = BTreeMap::new();
+    for row in table.lines().skip(2).take_while(|row| row.starts_with('|')) {
+        let cells: Vec<&str> = row.split('|').collect();
+        let name = quoted(cells[1]).next().unwrap().to_string();
+        let uses = cells[3].split(',').map(|name| name.trim().to_string());
+        told.insert(name, uses.filter(|name| !name.is_empty()).collect::<BTreeSet<_>>());
+    }
+    assert_eq!(told, dependencies());
+}
+
+/// Pairs such as "`peer/admit.rs`, `join_following`" in any document but the
+/// laboratory's history.
+#[test]
+fn symbols_are_in_the_files_that_the_documents_name_for_them() {
+    let mut documents = Vec::new();
+    markdown_below(&root().join("docs"), &mut documents);
+    documents.retain(|path| !path.components().any(|part| part.as_os_str() == "experiments"));
+    let mut sources = Vec::new();
+    sources_below(&root().join("crates"), &mut sources);
+    let mut pairs = 0;
+    for document in documents {
+        let text = fs::read_to_string(&document).unwrap();
+        let parts: Vec<&str> = text.split('`').collect();
+        for at in (1..parts.len().saturating_sub(2)).step_by(2) {
+            let (file, between, symbol) = (parts[at], parts[at + 1], parts[at + 2]);
+            let word = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
+            let named = file.ends_with(".rs") && between.trim() == "," && symbol.chars().all(word);
+            if !named {
+                continue;
+            }
+            let last = symbol.rsplit("::").next().unwrap();
+            let there = sources.iter().filter(|source| source.ends_with(file));
+            let has = there.filter(|source| fs::read_to_string(source).unwrap().contains(last));
+            assert!(has.count() > 0, "{}: no {last} in {file}", document.display());
+            pairs += 1;
+        }
+    }
+    assert!(pairs >= 5, "only {pairs} pairs were found");
+}
+
+fn sources_below(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources_below(&path, found);
+        } else if path.extension().is_some_and(|ending| ending == "rs") {
+            found.push(path);
+        }
+    }
 }
 
 #[test]

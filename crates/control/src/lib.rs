@@ -1,6 +1,8 @@
 //! The control side: config, status, control socket, metrics, quota counters,
 //! join lines. No packet passes here.
 
+#![forbid(unsafe_code)]
+
 pub mod client;
 pub mod config;
 pub mod group_metrics;

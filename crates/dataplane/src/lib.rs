@@ -3,6 +3,8 @@
 //! and the core and keeps the clock; all it decides is whether packets come so often
 //! that processors should stay awake.
 
+#![forbid(unsafe_code)]
+
 mod clock;
 mod device;
 mod handle;

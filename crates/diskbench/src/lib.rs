@@ -1,6 +1,8 @@
 //! Measures pools: fio and databases on the layouts themselves, which disks the kernel used meanwhile, and the model's
 //! figure beside each one measured.
 
+#![forbid(unsafe_code)]
+
 pub mod database;
 pub mod fio;
 pub mod measure;

@@ -6,6 +6,8 @@
 //! what takes it back; [`export`] writes the same for other tools; [`plan`]
 //! ranks the engines for given links and a wish.
 
+#![forbid(unsafe_code)]
+
 mod carrier;
 mod engine;
 pub mod export;

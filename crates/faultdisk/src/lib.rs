@@ -1,6 +1,8 @@
 //! Disks that fail when a test says so: loop devices over a file that a small FUSE server of ours serves from memory.
 //! It can rot (wrong bytes until they are written again), refuse writes, and be gone.
 
+#![forbid(unsafe_code)]
+
 mod server;
 
 use fuser::{BackgroundSession, Config, MountOption};

@@ -10,6 +10,8 @@
 //!
 //! `.ci/fuzz [SECONDS]` runs both.
 
+#![forbid(unsafe_code)]
+
 mod fuzzer;
 mod mutate;
 mod seeds;

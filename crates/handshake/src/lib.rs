@@ -27,6 +27,8 @@
 //! operating system's randomness: times, addresses and random numbers are
 //! arguments.
 
+#![forbid(unsafe_code)]
+
 mod aead;
 mod cookie;
 mod error;

@@ -4,6 +4,8 @@
 //!
 //! Everything starts from [`Headers::parse`], which walks a packet once.
 
+#![forbid(unsafe_code)]
+
 mod ack;
 pub mod checksum;
 mod clamp;

@@ -6,6 +6,8 @@
 //! handshake's keys aren't seeded (they come from the operating system), and
 //! they influence no timing.
 
+#![forbid(unsafe_code)]
+
 mod clock;
 mod digest;
 mod end;

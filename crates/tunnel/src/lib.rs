@@ -7,6 +7,8 @@
 //! (`peer/transmit`). At the other end `peer/receive` opens the datagram and
 //! [`exit`] puts the packet together and in order. See `docs/architecture.md`.
 
+#![forbid(unsafe_code)]
+
 mod buffers;
 mod clock;
 mod config;

@@ -1,6 +1,8 @@
 //! Time, rate, size and ratio types shared by every crate, with the parsers
 //! of their written forms (`30ms`, `6Mbit`, `200KB`, `0.5%`).
 
+#![forbid(unsafe_code)]
+
 mod duration;
 mod quantity;
 mod rate;

@@ -5,6 +5,8 @@
 //! sequence of [`Frame`]s and a tag. What comes from the network is hostile:
 //! every parser here is total (an error, never a panic) and allocates nothing.
 
+#![forbid(unsafe_code)]
+
 mod ack;
 mod chunk;
 mod erasure;
