@@ -77,6 +77,11 @@ pub fn running_scrub(host: &HostRoot, uuid: Uuid) -> Vec<ioctl::ScrubProgress> {
         .collect()
 }
 
+/// What the new disk of a replace that runs has refused and misread so far; nothing when none runs.
+pub fn replace_target_errors(host: &HostRoot, uuid: Uuid) -> BtrfsErrors {
+    errors(host, &format!("{SYSFS}/{uuid}"), 0, open(host, uuid).as_ref())
+}
+
 /// How much of a scrub is done, 0 to 1, by an estimate: each device has its share of all copies to read. `None` when no
 /// device is scrubbed.
 pub fn scrub_share(pool: &ObservedBtrfs, running: &[ioctl::ScrubProgress]) -> Option<f64> {

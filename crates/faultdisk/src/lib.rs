@@ -26,6 +26,7 @@ struct State {
     gone: bool,
     writes_to_fail: usize,
     writes_failed: usize,
+    takes_bytes: Option<usize>,
 }
 
 /// Rot comes in pieces of this size.
@@ -57,6 +58,11 @@ impl FaultyFile {
     /// The next so many writes fail with EIO; what they would have written is lost.
     pub fn fail_writes(&self, count: usize) {
         self.with(|state| state.writes_to_fail = count);
+    }
+
+    /// Writes behind so many bytes fail with EIO from now on: the disk is smaller than it said.
+    pub fn take_only(&self, bytes: usize) {
+        self.with(|state| state.takes_bytes = Some(bytes));
     }
 
     /// How many writes have failed so far.

@@ -109,7 +109,8 @@ impl Filesystem for Server {
         reply: ReplyWrite,
     ) {
         let mut state = self.state();
-        if state.gone || state.writes_to_fail > 0 {
+        let is_behind = state.takes_bytes.is_some_and(|bytes| offset as usize >= bytes);
+        if state.gone || state.writes_to_fail > 0 || is_behind {
             state.writes_to_fail = state.writes_to_fail.saturating_sub(1);
             state.writes_failed += 1;
             return reply.error(Errno::EIO);

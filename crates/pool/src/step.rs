@@ -4,8 +4,7 @@
 mod action;
 mod condition;
 
-pub(crate) use action::quoted;
-pub use action::{Action, Argv, Progress};
+pub use action::{Action, Argv, Progress, quoted};
 pub use condition::{Condition, SyncWanted};
 
 use crate::disk::Claim;
@@ -25,6 +24,9 @@ pub struct Plan {
     pub warnings: Vec<String>,
     /// The steps.
     pub steps: Vec<Step>,
+    /// Holds when all of them are done; else the plan isn't through.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<Condition>,
 }
 
 /// One step. It is skipped when all of `after` hold already (and there is something in `after`), so a plan that was

@@ -100,7 +100,19 @@ pub fn run(
             return Err(error);
         }
     }
+    check_account(log, system, &plan)?;
     Ok(log.write(Event::Finished)?)
+}
+
+/// What must hold of all steps together.
+fn check_account(log: &mut dyn Log, system: &mut dyn System, plan: &Plan) -> Result<(), RunError> {
+    let Some(last) = plan.steps.last() else { return Ok(()) };
+    let Some((needs, instead)) = unmet(system, last, &plan.after, &LeftBehind::Nothing)? else {
+        return Ok(());
+    };
+    let error = RunError::Ineffective { step: plan.title.clone(), needs, instead };
+    log.write(Event::Failed { step: plan.steps.len() - 1, why: error.to_string() })?;
+    Err(error)
 }
 
 fn advance(

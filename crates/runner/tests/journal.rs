@@ -159,5 +159,6 @@ fn plan() -> Plan {
         claims: Vec::new(),
         warnings: Vec::new(),
         steps: vec![step("one"), step("two")],
+        after: Vec::new(),
     }
 }

@@ -215,6 +215,7 @@ fn plan(steps: Vec<Step>) -> Plan {
         claims: Vec::new(),
         warnings: Vec::new(),
         steps,
+        after: Vec::new(),
     }
 }
 

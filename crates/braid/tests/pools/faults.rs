@@ -93,6 +93,40 @@ fn a_member_whose_device_has_no_size_any_more_is_dead_and_replaced() {
     });
 }
 
+/// btrfs itself ends such a replace well.
+#[test]
+fn a_replace_or_add_whose_new_disk_takes_nothing_is_not_done_and_says_how_to_go_on() {
+    let name =
+        "faults::a_replace_or_add_whose_new_disk_takes_nothing_is_not_done_and_says_how_to_go_on";
+    in_private_mounts(name, || {
+        let Some(ground) = Ground::new() else { return };
+        let host = &ground.host;
+        let bad = LoopDisk::plug_in(ground.faulty.path()).unwrap();
+        let [first, second, spare] = ["first", "second", "spare"].map(|name| ground.disk(name));
+        host.create("btrfs-raid1", &[&first, &second]);
+        ground.write_marked_file("file");
+        let sums = host.sums();
+        // The first superblock is taken, what comes behind is not.
+        ground.faulty.take_only(1 << 20);
+        let fails = |change: &[&str]| {
+            host.fails(change, 1, &["refused", "writes", "braid pool abandon data"]);
+            assert!(host.works(&["resume"]).contains("data: "), "it is not through");
+            host.works(&["abandon", "data", "--yes"]);
+            assert_eq!(host.sums(), sums);
+        };
+        fails(&["replace", "data", first.path(), bad.path(), "--yes"]);
+        // Where it was a member already before that was seen, another one takes its place.
+        if ground.is_member(bad.path()) {
+            host.works(&["replace", "data", bad.path(), spare.path(), "--yes"]);
+        }
+        host.sh(&format!("wipefs --all {}", bad.path()));
+        fails(&["add", "data", bad.path(), "--yes"]);
+        assert!(!ground.is_member(bad.path()), "it is taken out again");
+        assert_eq!(host.sums(), sums);
+        ground.scrub(0);
+    });
+}
+
 struct Ground {
     host: Host,
     faulty: FaultyFile,
@@ -127,6 +161,13 @@ impl Ground {
     fn scrub(&self, code: i32) {
         let scrubbed = self.host.braid(&["scrub", "start", "data", "--wait"]);
         assert_eq!(scrubbed.status.code(), Some(code), "{scrubbed:?}");
+    }
+
+    fn is_member(&self, path: &str) -> bool {
+        let said = self.host.braid(&["status", "data", "--json"]).stdout;
+        let status: Value = serde_json::from_slice(&said).unwrap();
+        let members = status["pools"][0]["members"].as_array().unwrap();
+        members.iter().any(|member| member["path"] == path)
     }
 
     fn member(&self, path: &str) -> Value {

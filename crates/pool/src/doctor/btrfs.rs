@@ -99,7 +99,7 @@ fn errors(ward: &Ward<'_>, pool: &ObservedBtrfs, findings: &mut Vec<Finding>) {
         let counters = describe_errors(member.errors);
         let finding = match ward.before.rise(&counter_name(pool, member), member.errors.sum()) {
             Some(0) | None => {
-                let refused = member.errors.write > 0 || member.errors.flush > 0;
+                let refused = member.errors.refused() > 0;
                 let (severity, lacks) = match refused {
                     true => (Severity::Danger, "what it refused to write lacks there; "),
                     false => (Severity::Attention, ""),

@@ -165,6 +165,11 @@ impl BtrfsErrors {
         let BtrfsErrors { write, read, flush, corruption, generation } = self;
         [write, read, flush, corruption, generation].into_iter().fold(0, u64::saturating_add)
     }
+
+    /// What the device did not take: writes and flushes.
+    pub fn refused(self) -> u64 {
+        self.write.saturating_add(self.flush)
+    }
 }
 
 impl BtrfsMember {

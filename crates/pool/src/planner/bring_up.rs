@@ -47,7 +47,14 @@ pub(super) fn plan(pool: &ObservedPool, at: &str, host: &ObservedHost) -> Result
         steps.push(host_files::mount(&device, kind, &options, uuid, at));
     }
     let title = format!("mount pool {name} at {at}, now and at boot");
-    Ok(Plan { title, pool: name, claims: Vec::new(), warnings: Vec::new(), steps })
+    Ok(Plan {
+        title,
+        pool: name,
+        claims: Vec::new(),
+        warnings: Vec::new(),
+        steps,
+        after: Vec::new(),
+    })
 }
 
 fn named_at_boot(md: &ObservedMd, host: &ObservedHost) -> Vec<Step> {

@@ -11,9 +11,11 @@ mod space;
 
 use super::engine::{Draft, Engine, NewMember, Place};
 use super::{MemberName, NewPool, Refused};
+use crate::disk::Claim;
 use crate::layout::Layout;
 use crate::observed::{BtrfsMember, ExclusiveOperation, ObservedBtrfs, ObservedHost, ObservedPool};
-use crate::step::Plan;
+use crate::step::{Condition, Plan};
+use crate::uuid::Uuid;
 
 /// Pools that are a btrfs.
 pub(super) struct Btrfs;
@@ -28,10 +30,10 @@ impl Engine for Btrfs {
         create::plan(new)
     }
     fn add(at: &Place<'_, ObservedBtrfs>, disks: Vec<NewMember>) -> Result<Draft, Refused> {
-        add::draft(at, disks)
+        add::draft(at, disks).map(|draft| accounted(at.pool, draft))
     }
     fn remove(at: &Place<'_, ObservedBtrfs>, member: &MemberName) -> Result<Draft, Refused> {
-        remove::draft(at, member)
+        remove::draft(at, member).map(|draft| accounted(at.pool, draft))
     }
     fn replace(
         at: &Place<'_, ObservedBtrfs>,
@@ -39,7 +41,7 @@ impl Engine for Btrfs {
         by: NewMember,
         lent: Option<NewMember>,
     ) -> Result<Draft, Refused> {
-        replace::draft(at, member, by, lent)
+        replace::draft(at, member, by, lent).map(|draft| accounted(at.pool, draft))
     }
     fn convert(
         at: &Place<'_, ObservedBtrfs>,
@@ -47,16 +49,31 @@ impl Engine for Btrfs {
         accept_unstable: bool,
         disks: Vec<NewMember>,
     ) -> Result<Draft, Refused> {
-        convert::draft(at, to, accept_unstable, disks)
+        convert::draft(at, to, accept_unstable, disks).map(|draft| accounted(at.pool, draft))
     }
     fn rebalance(at: &Place<'_, ObservedBtrfs>) -> Result<Draft, Refused> {
-        balance::rebalance(at)
+        balance::rebalance(at).map(|draft| accounted(at.pool, draft))
     }
 }
 
 /// How large a disk the pool has to be lent before this missing member is replaced, in bytes; nothing if none.
 pub(super) fn to_be_lent(pool: &ObservedBtrfs, old: &BtrfsMember) -> Option<u64> {
     replace::to_be_lent(pool, old)
+}
+
+/// The draft is through only if every disk took what was written to it: btrfs ends a replace or a balance well though all
+/// writes to one member failed, and only counts them.
+fn accounted(pool: &ObservedBtrfs, mut draft: Draft) -> Draft {
+    draft.after.push(took_all(pool.uuid, &pool.members, &draft.claims));
+    draft
+}
+
+/// Members count from where they are, new disks from nothing.
+fn took_all(uuid: Uuid, members: &[BtrfsMember], new: &[Claim]) -> Condition {
+    let before = members.iter().filter(|member| !member.missing);
+    let before = before.filter_map(|member| Some((member.disk.clone()?, member.errors.refused())));
+    let new = new.iter().map(|claim| (claim.id().clone(), 0));
+    Condition::BtrfsTookAll { uuid, refused_before: before.chain(new).collect() }
 }
 
 /// Nothing else runs that would keep this out.

@@ -4,7 +4,7 @@ use super::{Change, MemberName, NewPool, Refused};
 use crate::disk::{Claim, Disk};
 use crate::layout::Layout;
 use crate::observed::ObservedHost;
-use crate::step::{Plan, Step};
+use crate::step::{Condition, Plan, Step};
 
 /// btrfs or md. `Pool` is what was observed of one of its pools.
 pub(super) trait Engine {
@@ -52,6 +52,7 @@ pub(super) struct Draft {
     pub(super) warnings: Vec<String>,
     pub(super) claims: Vec<Claim>,
     pub(super) steps: Vec<Step>,
+    pub(super) after: Vec<Condition>,
 }
 
 pub(super) fn change<E: Engine>(
@@ -84,6 +85,6 @@ pub(super) fn change<E: Engine>(
         }
         Change::Rebalance => E::rebalance(&at)?,
     };
-    let Draft { title, warnings, claims, steps } = draft;
-    Ok(Plan { title, pool: E::name(pool), claims, warnings, steps })
+    let Draft { title, warnings, claims, steps, after } = draft;
+    Ok(Plan { title, pool: E::name(pool), claims, warnings, steps, after })
 }

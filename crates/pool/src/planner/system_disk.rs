@@ -109,6 +109,7 @@ pub fn system_disk(new: &NewSystemDisk) -> Result<Plan, Refused> {
         claims: vec![claim],
         warnings: new.warnings.clone(),
         steps,
+        after: Vec::new(),
     })
 }
 

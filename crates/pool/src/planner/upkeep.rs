@@ -37,7 +37,7 @@ pub(super) fn plan(
         }
     };
     let title = format!("set what is done regularly for pool {name}");
-    Ok(Plan { title, pool: name, claims: vec![], warnings: vec![], steps })
+    Ok(Plan { title, pool: name, claims: vec![], warnings: vec![], steps, after: vec![] })
 }
 
 pub(super) fn forgotten(
@@ -70,6 +70,7 @@ pub(super) fn forgotten(
         claims: vec![],
         warnings: vec![],
         steps: steps(&[], &units, uuid),
+        after: vec![],
     };
     pools.into_iter().map(plan).collect()
 }

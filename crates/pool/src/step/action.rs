@@ -149,7 +149,7 @@ impl fmt::Display for Argv {
 }
 
 /// One word of a POSIX shell's command that means `word` itself.
-pub(crate) fn quoted(word: &str) -> String {
+pub fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         return word.to_owned();

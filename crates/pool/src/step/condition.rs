@@ -120,6 +120,13 @@ pub enum Condition {
         /// The device that is replaced.
         devid: u64,
     },
+    /// No member of the btrfs has refused more writes and flushes than it had when the plan was made.
+    BtrfsTookAll {
+        /// The filesystem.
+        uuid: Uuid,
+        /// How many each disk had refused; none for new ones.
+        refused_before: Vec<(DiskId, u64)>,
+    },
     /// So much isn't in any chunk, on all members together that are there.
     BtrfsUnallocated {
         /// The filesystem.
@@ -240,6 +247,9 @@ impl fmt::Display for Condition {
             Condition::BtrfsIdle { uuid } => write!(f, "btrfs {uuid} is in no long operation"),
             Condition::BtrfsReplacing { uuid, devid } => {
                 write!(f, "btrfs {uuid} is replacing devid {devid}")
+            }
+            Condition::BtrfsTookAll { uuid, .. } => {
+                write!(f, "every disk of btrfs {uuid} took what was written to it")
             }
             Condition::BtrfsUnallocated { uuid, at_least_bytes } => write!(
                 f,

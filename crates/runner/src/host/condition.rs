@@ -7,7 +7,7 @@ use braid_pool::observed::{
     BtrfsMember, ExclusiveOperation, MdMember, MdMemberState, ObservedBtrfs, ObservedMd,
     ObservedPool, Purpose, SyncAction,
 };
-use braid_pool::step::{Condition, SyncWanted};
+use braid_pool::step::{Condition, SyncWanted, quoted};
 use braid_pool::uuid::Uuid;
 
 /// btrfs doesn't use the last bytes of a device that fill no 64 KiB, nor does it have to be told
@@ -59,6 +59,9 @@ impl Observation {
                 let replacing = btrfs.exclusive_operation == ExclusiveOperation::DeviceReplace;
                 Verdict::when(replacing, || "nothing is being replaced".to_owned())
             }),
+            C::BtrfsTookAll { uuid, refused_before } => {
+                self.with_btrfs(*uuid, |btrfs| took_all(btrfs, refused_before))
+            }
             C::BtrfsUnallocated { uuid, at_least_bytes } => self.with_btrfs(*uuid, |btrfs| {
                 let free = btrfs.present().map(BtrfsMember::unallocated_bytes).sum::<u64>();
                 Verdict::when(free >= *at_least_bytes, || {
@@ -223,6 +226,31 @@ fn only(disk: &Disk, contents: &[Content], left: &LeftBehind) -> bool {
             || in_our_table(content)
             || (in_use_allowed && carries_ours && content.is_in_use())
     })
+}
+
+/// The first that didn't, and how to go on.
+fn took_all(btrfs: &ObservedBtrfs, before: &[(DiskId, u64)]) -> Verdict {
+    let refused = |member: &BtrfsMember| -> Option<u64> {
+        let (_, before) = before.iter().find(|(disk, _)| member.disk.as_ref() == Some(disk))?;
+        let refused = member.errors.refused();
+        // Less than before: the counters were reset meanwhile.
+        Some(if refused < *before { refused } else { refused - before })
+    };
+    let found = btrfs.members.iter().find_map(|member| {
+        let refused = refused(member).filter(|refused| *refused > 0)?;
+        Some((member, refused))
+    });
+    let Some((member, refused)) = found else { return Verdict::Holds };
+    let name = quoted(&ObservedPool::Btrfs(btrfs.clone()).name());
+    let path = member.path.as_deref().unwrap_or("a disk that is gone");
+    let at = btrfs.mounts.first().map_or("ITS_MOUNT_POINT".to_owned(), |mount| quoted(&mount.at));
+    Verdict::Fails(format!(
+        "{path} (devid {devid}) refused {refused} writes, so it lacks data. If the disk is bad: \
+         `braid pool abandon {name}`, then `braid pool replace {name} {devid} OTHER_DISK`. If only its \
+         cable was: `braid pool scrub start --wait {name}; btrfs device stats --reset {at}`, then \
+         `braid pool resume {name}`",
+        devid = member.devid
+    ))
 }
 
 fn profiles(btrfs: &ObservedBtrfs, data: Profile, metadata: Profile) -> Verdict {

@@ -33,16 +33,25 @@ impl Host {
         };
         let mut tries = 1;
         loop {
+            let mut refused = None;
             let mut watch = argv.progress.as_ref().map(Watch::new);
             let result = command::run(argv, &self.outputs, when_killed, &mut || {
                 if self.stopped() {
                     return Tick::Stop;
                 }
-                if let Some(watch) = &mut watch {
+                if let Some(watch) = &mut watch
+                    && watch.is_time()
+                {
                     watch.look(tell);
+                    if refused.is_none() {
+                        refused = self.stop_vain_replace(&watch.source);
+                    }
                 }
                 Tick::GoOn
             });
+            if let Some(error) = refused {
+                return Err(error);
+            }
             match result {
                 Ok(()) => return Ok(()),
                 Err(CommandError::Stopped) => return Err(SystemError::Stopped),
@@ -50,6 +59,18 @@ impl Host {
                 Err(error) => return Err(SystemError::Failed(error.to_string())),
             }
         }
+    }
+
+    /// A replace whose target refuses writes would go on, end well, and let the old disk go: it is cancelled.
+    fn stop_vain_replace(&self, source: &Source) -> Option<SystemError> {
+        let Source::BtrfsReplace { uuid } = source else { return None };
+        let refused = btrfs::replace_target_errors(&HostRoot::real(), *uuid).refused();
+        if refused == 0 || !self.cancel_running(source).ok()? {
+            return None;
+        }
+        Some(SystemError::Failed(format!(
+            "the new disk refused {refused} writes, so the replace was cancelled; the old disk is still the member"
+        )))
     }
 
     /// Waits for a condition, as long as something runs that may bring it about.
@@ -102,7 +123,7 @@ impl Host {
     }
 
     /// Stops what runs already, if it does and can be stopped.
-    pub(super) fn cancel_running(&mut self, source: &Source) -> Result<bool, SystemError> {
+    pub(super) fn cancel_running(&self, source: &Source) -> Result<bool, SystemError> {
         let words: &[&str] = match source {
             Source::BtrfsBalance { .. } => &["balance", "cancel"],
             Source::BtrfsReplace { .. } => &["replace", "cancel"],
@@ -203,7 +224,7 @@ impl Watch {
 
     /// Tells how far it is, if it is time to; whether that has changed.
     fn look(&mut self, tell: &mut dyn FnMut(&Progress)) -> bool {
-        if self.looked.is_some_and(|looked| looked.elapsed() < LOOK_EVERY) {
+        if !self.is_time() {
             return false;
         }
         self.looked = Some(Instant::now());
@@ -213,6 +234,10 @@ impl Watch {
         let left = share.and_then(|share| self.eta.left(self.begun.elapsed(), share));
         tell(&Progress { doing: doing(&self.source).to_owned(), share, left });
         moved
+    }
+
+    fn is_time(&self) -> bool {
+        self.looked.is_none_or(|looked| looked.elapsed() >= LOOK_EVERY)
     }
 
     /// Nothing when it can't be known: what can't be watched still goes on.

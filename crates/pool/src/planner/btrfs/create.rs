@@ -29,6 +29,7 @@ pub(super) fn plan(new: &NewPool) -> Result<Plan, Refused> {
             new.mount_at
         ),
         pool: new.name.to_string(),
+        after: vec![super::took_all(new.filesystem_uuid, &[], &claims)],
         claims,
         warnings,
         steps,

@@ -42,6 +42,7 @@ pub(super) fn plan(new: &NewPool, host: &ObservedHost) -> Result<Plan, Refused> 
         claims,
         warnings,
         steps,
+        after: Vec::new(),
     })
 }
 
