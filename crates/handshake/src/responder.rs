@@ -31,6 +31,20 @@ pub enum Received {
     Initiation(Box<PendingResponse>),
 }
 
+impl Received {
+    /// Whether the initiation got as far as Curve25519 operations, which cost
+    /// more than all before.
+    pub fn took_curve25519(&self) -> bool {
+        match self {
+            Self::Initiation(_) => true,
+            Self::Send(_) => false,
+            Self::Ignore(why) => {
+                matches!(why, HandshakeError::NotAuthentic | HandshakeError::BadHello)
+            }
+        }
+    }
+}
+
 /// An authentic initiation that is not yet answered.
 ///
 /// Look the peer up by its key (if it is unknown, drop this and stay silent)

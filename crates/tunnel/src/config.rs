@@ -97,7 +97,8 @@ pub struct TunnelConfig {
     pub seed: u64,
     /// Nanoseconds since 1970 at [`braid_units::Time::ZERO`].
     pub epoch_unix_nanos: u64,
-    /// Most peers may shake hands at once without being asked for a cookie.
+    /// So many peers may shake hands in a second without being asked for a
+    /// cookie; what else is spent on initiations follows from it.
     pub handshakes_per_second: u32,
     /// How long nothing may come by a path that a peer opened and that doesn't
     /// work, before it's closed. The peer may open it again.

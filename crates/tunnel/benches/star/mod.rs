@@ -87,6 +87,8 @@ pub struct Star {
     every: u64,
     turns: u64,
     flows: u16,
+    strangers: u32,
+    answers: u64,
     delivered: Delivered,
     streamed: Streamed,
     last_stream: Option<(usize, LinkId)>,
@@ -110,17 +112,17 @@ impl Star {
 
     /// All connected, by links that take so long one way.
     pub fn with_delay(homes: usize, links: u16, delay: Duration) -> Self {
-        let key = |number: usize| {
-            let mut seed = [7; 32];
-            // Not the first byte, of which X25519 ignores bits.
-            seed[8..16].copy_from_slice(&(number as u64 + 1).to_le_bytes());
-            PrivateKey::from_bytes(&seed)
-        };
+        // Enough for all homes to call at once.
+        Self::with_handshakes(homes, links, delay, 1_000_000)
+    }
+
+    /// With the budgets for so many handshakes a second.
+    pub fn with_handshakes(homes: usize, links: u16, delay: Duration, per_second: u32) -> Self {
         let public = |number: usize| -> PublicKey { key(number).public_key() };
         let config = |number: usize| TunnelConfig {
             seed: number as u64 + 1,
             epoch_unix_nanos: 1_700_000_000_000_000_000,
-            handshakes_per_second: 1_000_000,
+            handshakes_per_second: per_second,
             ..TunnelConfig::new(key(number))
         };
         let peer = |number, endpoints, allowed: &str| PeerConfig {
@@ -169,6 +171,8 @@ impl Star {
             every: 1,
             turns: 0,
             flows: 1,
+            strangers: 0,
+            answers: 0,
             delivered: Delivered::default(),
             streamed: Streamed::default(),
             last_stream: None,
@@ -242,6 +246,23 @@ impl Star {
             let Some(batch) = self.wire.pop_front() else { break };
             self.arrive(batch);
         }
+    }
+
+    /// These initiations come to the concentrator, from somebody who is no peer
+    /// and says that he is somewhere else each time.
+    pub fn strangers(&mut self, initiations: &mut [Vec<u8>]) {
+        for initiation in initiations {
+            self.strangers = self.strangers.wrapping_add(0x9e37_79b9);
+            let from = address(Ipv4Addr::from_bits(0x0a00_0000 | self.strangers >> 8), 1);
+            at_concentrator(|| {
+                self.concentrator.handle_datagram(self.now, LinkId(0), from, None, initiation);
+            });
+        }
+    }
+
+    /// Answers to strangers.
+    pub fn answers(&self) -> u64 {
+        self.answers
     }
 
     /// Nothing happens before the next timer or arrival.
@@ -322,6 +343,10 @@ impl Star {
         while let Some(transmit) =
             at_concentrator(|| self.concentrator.poll_transmit(self.now, &mut self.out))
         {
+            if matches!(transmit.remote.ip(), IpAddr::V4(ip) if ip.octets()[0] == 10) {
+                self.answers += 1;
+                continue;
+            }
             let (home, link) = home_at(transmit.remote);
             if self.out.len() > transmit.segment {
                 self.streamed.batches += 1;
@@ -368,6 +393,14 @@ impl Star {
         bytes[10..12].copy_from_slice(&sum.to_be_bytes());
         InnerPacket { bytes, offload: self.template.offload }
     }
+}
+
+/// That of a home, by its number; the concentrator's is the next.
+pub fn key(number: usize) -> PrivateKey {
+    let mut seed = [7; 32];
+    // Not the first byte, of which X25519 ignores bits.
+    seed[8..16].copy_from_slice(&(number as u64 + 1).to_le_bytes());
+    PrivateKey::from_bytes(&seed)
 }
 
 /// All that the concentrator does, so that instructions can be counted of it

@@ -1,5 +1,6 @@
 //! When hands are shaken, by which links, and what follows from it.
 
+use super::admission::Toll;
 use super::{Event, Tunnel};
 use crate::config::{LinkConfig, LinkId, PeerConfig, PeerId};
 use crate::path::liveness::PathState;
@@ -45,30 +46,6 @@ pub(super) struct Handshaking {
     unanswered: u32,
     /// What a stale timestamp led to was done, until there is a session.
     caught_up: bool,
-}
-
-/// How busy we are with handshakes.
-#[derive(Debug)]
-pub(super) struct Load {
-    per_second: u32,
-    second: u64,
-    count: u32,
-}
-
-impl Load {
-    pub fn new(per_second: u32) -> Self {
-        Self { per_second, second: 0, count: 0 }
-    }
-
-    /// Counts one more; true when that is too many.
-    fn is_high(&mut self, now: Time) -> bool {
-        let second = now.as_millis() / 1000;
-        if second != self.second {
-            (self.second, self.count) = (second, 0);
-        }
-        self.count = self.count.saturating_add(1);
-        self.count > self.per_second
-    }
 }
 
 impl Handshaking {
@@ -196,8 +173,18 @@ impl Tunnel {
     }
 
     fn on_initiation(&mut self, from: Arrival, message: &[u8], now: Time) -> Option<()> {
-        let high = self.load.is_high(now);
-        let received = self.responder.receive(now, from.remote, message, high, &mut os_random());
+        let peers = &self.peers;
+        let in_use = || peers.iter().flat_map(|(_, e)| e.peer.paths.iter().map(|p| p.remote));
+        if !self.admission.lets_in(from.remote, in_use, now) {
+            self.counters.unread_handshakes += 1;
+            return None;
+        }
+        let toll = self.admission.toll(now)?;
+        let cookies = toll == Toll::Cookie;
+        let received = self.responder.receive(now, from.remote, message, cookies, &mut os_random());
+        if received.took_curve25519() {
+            self.admission.spend(toll, now);
+        }
         let pending = match received {
             Received::Ignore(_) => return None,
             Received::Send(reply) => {

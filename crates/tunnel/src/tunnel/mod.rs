@@ -1,5 +1,6 @@
 //! The tunnel's end: peers, links, and who gets what.
 
+mod admission;
 mod forward;
 mod handshakes;
 mod peers;
@@ -13,12 +14,13 @@ use crate::path::liveness::PathState;
 use crate::peer::receive::{Arrival, Refused};
 use crate::peer::{Peer, PeerReport, Transmit};
 use crate::routing::{AllowedIps, ForwardingDatabase, ForwardingLimits};
+use admission::Admission;
 use braid_handshake::{PublicKey, Responder};
 use braid_inner::{HashKey, InnerPacket};
 use braid_units::Time;
 use braid_wire::{DataHeader, DatagramKind};
 use forward::Port;
-use handshakes::{Handshaking, Load};
+use handshakes::Handshaking;
 use peers::Peers;
 use random::SplitMix;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -65,6 +67,8 @@ pub struct TunnelCounters {
     pub replayed: u64,
     /// Handshake messages refused.
     pub refused_handshakes: u64,
+    /// Of those, initiations that weren't even looked at: there were too many.
+    pub unread_handshakes: u64,
     /// Inner packets for which there is no peer.
     pub unroutable: u64,
 }
@@ -84,7 +88,7 @@ pub struct Tunnel {
     allowed: AllowedIps<PeerId>,
     forwarding: ForwardingDatabase<Port>,
     responder: Responder,
-    load: Load,
+    admission: Admission,
     random: SplitMix,
     hash_key: HashKey,
     /// Of the next peer.
@@ -125,7 +129,7 @@ impl Tunnel {
         key[8..].copy_from_slice(&random.next().to_le_bytes());
         Self {
             responder: Responder::new(&config.private_key),
-            load: Load::new(config.handshakes_per_second),
+            admission: Admission::new(config.handshakes_per_second),
             next_instance: random.next(),
             hash_key: HashKey::new(key),
             random,
