@@ -15,8 +15,10 @@ mod endpoints;
 mod group;
 mod host_routing;
 mod keeper;
+mod kill_switch;
 pub mod links_now;
 pub mod log;
+mod names;
 mod pathless;
 mod quota;
 mod reconfigure;
@@ -24,7 +26,7 @@ mod supervise;
 mod traces;
 mod ways;
 
-use braid_control::config::{AnyConfig, GroupConfig, SecretError};
+use braid_control::config::{AnyConfig, Config, GroupConfig, SecretError};
 use braid_control::server;
 use braid_engines::Group;
 use braid_linux::netlink::Netlink;
@@ -107,18 +109,8 @@ pub fn has_left_something(config: &AnyConfig) -> bool {
 /// Takes back what a daemon that crashed left set on the host. An error when one
 /// runs, and when something can't be taken back.
 pub fn take_back(config: &AnyConfig) -> Result<(), DaemonError> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(DaemonError::system("starting the control side"))?;
-    let control = config.control();
-    // Held meanwhile, so that no daemon starts.
-    let _socket = runtime
-        .block_on(server::bind(control))
-        .map_err(DaemonError::system(format!("making the control socket {}", control.display())))?;
-    let undone = Traces::of(config).take_back();
-    remove_socket(control);
-    let (_, failures) = undone?;
+    let take_back = || Traces::of(config).take_back();
+    let (_, failures) = while_none_runs(config.control(), take_back)?;
     match failures.into_iter().next() {
         Some(failure) => {
             let error = io::Error::other(failure);
@@ -126,6 +118,39 @@ pub fn take_back(config: &AnyConfig) -> Result<(), DaemonError> {
         }
         None => Ok(()),
     }
+}
+
+/// Puts the kill switch in force and nothing else, where the config asks for one:
+/// at boot, before the network is there. Tells whether it does. An error when a
+/// daemon runs, which has it in force already.
+pub fn kill_switch_alone(config: &Config) -> Result<bool, DaemonError> {
+    let interface = &config.interface;
+    let Some(item) = kill_switch::alone(config, &observe()?) else { return Ok(false) };
+    let hold = || Traces::of_tunnel(config).clean_but(&item);
+    while_none_runs(&interface.control, hold).map(|_| true)
+}
+
+/// Does something while no daemon can start.
+fn while_none_runs<T>(
+    control: &Path,
+    act: impl FnOnce() -> Result<T, DaemonError>,
+) -> Result<T, DaemonError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(DaemonError::system("starting the control side"))?;
+    let _socket = runtime
+        .block_on(server::bind(control))
+        .map_err(DaemonError::system(format!("making the control socket {}", control.display())))?;
+    let outcome = act();
+    remove_socket(control);
+    outcome
+}
+
+fn observe() -> Result<HostNetwork, DaemonError> {
+    Netlink::open()
+        .and_then(|mut netlink| HostNetwork::observe(&mut netlink))
+        .map_err(DaemonError::system("looking at the host's network"))
 }
 
 /// Something that was brought up and has a control socket.

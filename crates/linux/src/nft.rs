@@ -1,6 +1,12 @@
 //! Our own nftables table, `inet braid_<interface>`: NAT, forwarded ports,
 //! a routed prefix, MSS clamping, the kill switch. Nobody else's is touched.
 
+mod kill_switch;
+mod watch;
+
+pub use kill_switch::KillSwitch;
+pub use watch::Watch;
+
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
@@ -63,15 +69,6 @@ pub enum MssClamp {
     ToMtu,
     /// To this many bytes.
     To(u16),
-}
-
-/// Lets nothing out around the tunnel.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KillSwitch {
-    /// The links' interfaces.
-    pub links: Vec<String>,
-    /// The mark of the tunnel's own datagrams.
-    pub fwmark: u32,
 }
 
 /// The name of a tunnel's table: letters, digits and `_` as they are, other
@@ -177,23 +174,15 @@ impl Firewall {
             rules.push(format!("iifname \"{tunnel}\" {family} saddr {net} accept"));
         }
         if let Some(kill) = &self.kill_switch {
-            rules.push(format!("oifname {} ct direction original drop", set(&kill.links)));
+            rules.extend(kill.forward(tunnel));
+            rules.push("drop".to_owned());
         }
         chain("forward", "filter", "forward", "filter", rules.into_iter())
     }
 
-    /// What this host may send out by the links itself: the tunnel's own
-    /// datagrams, answers, and what keeps a link alive (DHCP, ICMPv6).
     fn output(&self) -> Option<String> {
-        let kill = self.kill_switch.as_ref()?;
-        let rules = [
-            format!("oifname != {} accept", set(&kill.links)),
-            format!("meta mark {:#x} accept", kill.fwmark),
-            "ct direction reply accept".to_owned(),
-            "meta l4proto ipv6-icmp accept".to_owned(),
-            "udp dport { 67, 547 } accept".to_owned(),
-            "drop".to_owned(),
-        ];
+        let mut rules = self.kill_switch.as_ref()?.output(&self.interface);
+        rules.push("drop".to_owned());
         chain("output", "filter", "output", "filter", rules.into_iter())
     }
 }
@@ -268,11 +257,6 @@ fn family(address: IpAddr) -> &'static str {
     if address.is_ipv4() { "ip" } else { "ip6" }
 }
 
-fn set(interfaces: &[String]) -> String {
-    let quoted: Vec<_> = interfaces.iter().map(|name| format!("\"{name}\"")).collect();
-    format!("{{ {} }}", quoted.join(", "))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -310,8 +294,15 @@ mod tests {
             routed: vec!["203.0.113.8/29".parse().unwrap()],
             mss: Some(MssClamp::ToMtu),
             kill_switch: Some(KillSwitch {
-                links: vec!["wan0".into(), "wan1".into()],
-                fwmark: 0xb1,
+                marks: vec![(0xb1, u32::MAX)],
+                lan: vec![(
+                    "lan0".into(),
+                    vec!["192.168.50.1/24".parse().unwrap(), "fd50::1/64".parse().unwrap()],
+                )],
+                links: vec![(
+                    "wan0".into(),
+                    vec!["192.0.2.7".parse().unwrap(), "2001:db8::7".parse().unwrap()],
+                )],
             }),
         }
     }
@@ -328,8 +319,10 @@ mod tests {
             "tcp dport 22 dnat ip6 to [fd99::2]:2222",
             "oifname \"braid0\" ip daddr 203.0.113.8/29 accept",
             "tcp option maxseg size set rt mtu",
-            "oifname { \"wan0\", \"wan1\" } ct direction original drop",
-            "meta mark 0xb1 accept",
+            "oifname { \"lo\", \"braid0\" } accept",
+            "meta mark and 0xffffffff == 0xb1 accept",
+            "oifname \"lan0\" ip daddr { 192.168.50.0/24, 224.0.0.0/4, 255.255.255.255/32 } accept",
+            "oifname \"wan0\" ct direction reply ct original ip6 daddr { 2001:db8::7 } tcp flags",
         ] {
             assert!(ruleset.contains(expected), "{expected}\nis missing in\n{ruleset}");
         }

@@ -45,10 +45,10 @@ fn inner_hosts_go_out_under_our_address_and_forwarded_ports_come_in() {
 #[test]
 fn the_kill_switch_lets_only_the_tunnels_own_datagrams_out() {
     with_concentrator(|home, outside| {
-        let links = vec!["wan".into()];
+        let links = vec![("wan".into(), vec!["192.0.2.254".parse().unwrap()])];
         let firewall = Firewall {
             interface: "tunnel".into(),
-            kill_switch: Some(KillSwitch { links, fwmark: 0xb1 }),
+            kill_switch: Some(KillSwitch { links, ..KillSwitch::default() }),
             ..Firewall::default()
         };
         let outer = outside.run(|| socket("192.0.2.1:7000")).unwrap();

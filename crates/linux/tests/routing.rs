@@ -355,8 +355,8 @@ impl Host {
         routing.proxy_arp = vec!["link1".into()];
         routing.firewall.masquerade = vec!["10.99.0.0/24".parse().unwrap()];
         routing.firewall.mss = Some(MssClamp::ToMtu);
-        let links = vec!["link1".into(), "link2".into()];
-        routing.firewall.kill_switch = Some(KillSwitch { links, fwmark: MARK });
+        let marks = vec![(MARK, u32::MAX)];
+        routing.firewall.kill_switch = Some(KillSwitch { marks, ..KillSwitch::default() });
         let kinds = |test: fn(&Item) -> bool| routing.desired().iter().any(test);
         assert!(kinds(|item| matches!(item, Item::Sysctl { .. })));
         assert!(kinds(|item| matches!(item, Item::Firewall { .. })));

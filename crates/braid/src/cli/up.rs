@@ -23,6 +23,9 @@ pub struct Up {
     /// Say on standard output, too, why it failed: the log may be on a full disk
     #[arg(long, hide = true, requires = "foreground")]
     reason_on_stdout: bool,
+    /// Put the kill switch in force and nothing else, as at boot before the network
+    #[arg(long, conflicts_with = "foreground")]
+    only_kill_switch: bool,
 }
 
 impl Up {
@@ -48,6 +51,16 @@ impl Up {
         if client.is_running()? {
             let message = format!("{} is up already", config.name());
             return Err(Failure::new(FailureKind::AlreadyRunning, message));
+        }
+        if self.only_kill_switch {
+            let wanted = match &config {
+                AnyConfig::Tunnel(config) => daemon::kill_switch_alone(config)?,
+                AnyConfig::Group(_) => false,
+            };
+            return global.print(&json!({ "kill_switch": wanted }), || match wanted {
+                true => "the kill switch is in force; `braid down` lifts it".to_owned(),
+                false => "the config asks for no kill switch".to_owned(),
+            });
         }
         if self.foreground {
             daemon::log::init(&global.args.log, global.args.log_json)

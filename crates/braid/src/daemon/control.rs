@@ -5,7 +5,9 @@ use super::keeper::{KeeperHandle, Parts};
 use super::pathless::tell_pathless;
 use super::quota::QuotaKeeper;
 use super::traces::Traces;
-use super::{DaemonError, Running, dataplane, device, host_routing, until_stopped};
+use super::{
+    DaemonError, Running, dataplane, device, host_routing, kill_switch, observe, until_stopped,
+};
 use braid_control::config::{Config, ConfigEditor};
 use braid_control::quota_file::QuotaCounters;
 use braid_control::request::{Controlled, Refusal, Request};
@@ -16,6 +18,7 @@ use braid_linux::routing::Journal;
 use braid_linux::udp::{Family, LinkBind, LinkSocket};
 use braid_linux::wake_latency::{self, WakeLatency};
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -30,15 +33,17 @@ pub struct RunningTunnel {
     data_thread: Mutex<Option<JoinHandle<io::Result<()>>>>,
     keeper: KeeperHandle,
     ending: Ending,
+    /// Whether somebody asked for that by `down`.
+    down: AtomicBool,
 }
 
 impl RunningTunnel {
     /// Takes back what a crash left behind, then brings everything up. On an
-    /// error, nothing stays.
+    /// error, nothing stays but the kill switch.
     pub fn start(config: Config, ending: Ending) -> Result<RunningTunnel, DaemonError> {
         let interface = &config.interface;
+        let journal = first_journal(&config)?;
         let private_key = config.read_keys()?;
-        let journal = Traces::of_tunnel(&config).clean()?;
         let netlink = Netlink::open().map_err(DaemonError::system("opening netlink"))?;
         let listen = listen_sockets(&config)?;
         let tun = device::create(interface)?;
@@ -73,6 +78,7 @@ impl RunningTunnel {
             data_thread: Mutex::new(Some(data_thread)),
             keeper,
             ending,
+            down: AtomicBool::new(false),
         })
     }
 }
@@ -93,7 +99,7 @@ impl Running for RunningTunnel {
     /// Tells why the data plane ended, if it did so by itself.
     fn stop(&self) -> Result<(), DaemonError> {
         // Routes first: as long as they are there, something should answer.
-        self.keeper.stop();
+        self.keeper.stop(self.down.load(Ordering::Relaxed));
         // It may have ended by itself; joining tells.
         let _ = self.data_plane.send(Command::Stop);
         let thread = self.data_thread.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -135,10 +141,20 @@ impl Controlled for RunningTunnel {
 
     fn execute(&self, request: Request) -> Result<(), Refusal> {
         if request == Request::Down {
+            self.down.store(true, Ordering::Relaxed);
             self.ending.ask();
             return Ok(());
         }
         self.keeper.execute(request)
+    }
+}
+
+/// The journal, with the kill switch set first of all where the config asks for it.
+fn first_journal(config: &Config) -> Result<Journal, DaemonError> {
+    let traces = Traces::of_tunnel(config);
+    match kill_switch::alone(config, &observe()?) {
+        Some(item) => traces.clean_but(&item),
+        None => traces.clean(),
     }
 }
 

@@ -1,12 +1,13 @@
 //! Looking up the peers' endpoints, again and again: addresses change.
 
 use super::ending::Ending;
+use super::names::{self, Asked, Server};
 use super::supervise::supervise;
 use braid_control::config::{Endpoint, Host, Peer};
 use braid_handshake::PublicKey;
 use std::collections::HashMap;
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
@@ -24,7 +25,61 @@ pub struct EndpointResolver {
 enum News {
     Peers(Vec<(PublicKey, Vec<Endpoint>)>),
     Working(bool),
+    Around(Around),
 }
+
+/// How names are asked for around the tunnel, where its kill switch lets nothing
+/// else out: by each link, and as the host would.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Around {
+    /// Whether it does.
+    pub needed: bool,
+    /// The mark that the kill switch knows.
+    pub mark: u32,
+    /// The links' devices with their routers, which often are name servers too.
+    pub links: Vec<(String, Vec<IpAddr>)>,
+}
+
+impl Around {
+    fn servers(&self, named: &[IpAddr]) -> (Vec<Server>, Vec<Server>) {
+        let server = |address: &IpAddr, device: Option<&String>| Server {
+            address: *address,
+            device: device.cloned(),
+            mark: Some(self.mark),
+        };
+        let mut first: Vec<Server> = named.iter().map(|address| server(address, None)).collect();
+        for (device, _) in &self.links {
+            first.extend(named.iter().map(|address| server(address, Some(device))));
+        }
+        let routers = self.links.iter().flat_map(|(device, routers)| {
+            routers.iter().map(|router| server(router, Some(device)))
+        });
+        (first, routers.collect())
+    }
+
+    /// The routers are asked where nobody else answers.
+    fn look_up(&self, name: &str, port: u16) -> Vec<SocketAddr> {
+        let (first, routers) = self.servers(&names::name_servers());
+        for servers in [first, routers] {
+            let mut found = Vec::new();
+            for asked in names::look_up(name, &servers) {
+                let Asked::Answered(addresses) = asked else { continue };
+                for address in addresses.into_iter().map(|ip| SocketAddr::new(ip, port)) {
+                    if !found.contains(&address) && found.len() < MOST {
+                        found.push(address);
+                    }
+                }
+            }
+            if !found.is_empty() {
+                return found;
+            }
+        }
+        Vec::new()
+    }
+}
+
+/// Addresses of one name: each becomes a path to try.
+const MOST: usize = 8;
 
 const EVERY: Duration = Duration::from_secs(60);
 /// While a name was never found: the links may just be coming up.
@@ -45,8 +100,15 @@ impl EndpointResolver {
         on_change: OnChange,
     ) -> io::Result<EndpointResolver> {
         let (news, received) = channel();
-        let (peers, known, working) = (Vec::new(), HashMap::new(), false);
-        let mut resolving = Resolving { received, look_up, on_change, peers, known, working };
+        let mut resolving = Resolving {
+            received,
+            look_up,
+            on_change,
+            peers: Vec::new(),
+            known: HashMap::new(),
+            working: false,
+            around: Around::default(),
+        };
         let ending = ending.clone();
         std::thread::Builder::new()
             .name("braid-resolve".into())
@@ -59,6 +121,11 @@ impl EndpointResolver {
         let wanted = peers.iter().map(|peer| (peer.public_key, peer.endpoints.clone())).collect();
         // The thread lives as long as the sender.
         let _ = self.news.send(News::Peers(wanted));
+    }
+
+    /// How to ask around the tunnel from now on.
+    pub fn set_around(&self, around: Around) {
+        let _ = self.news.send(News::Around(around));
     }
 
     /// Whether some peer works; if none does, they are resolved more often.
@@ -74,6 +141,7 @@ struct Resolving {
     peers: Vec<(PublicKey, Vec<Endpoint>)>,
     known: HashMap<PublicKey, Vec<SocketAddr>>,
     working: bool,
+    around: Around,
 }
 
 impl Resolving {
@@ -88,6 +156,7 @@ impl Resolving {
                     self.known.clear();
                 }
                 Ok(News::Working(now)) => self.working = now,
+                Ok(News::Around(now)) => self.around = now,
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
@@ -100,12 +169,28 @@ impl Resolving {
         }
     }
 
+    /// As every program does; around a kill switch what /etc/hosts says, then by
+    /// the links.
+    fn look_up(&self, name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+        // While the tunnel works names go by it, as everybody's do.
+        if self.working || !self.around.needed {
+            return (self.look_up)(name, port);
+        }
+        let written = std::fs::read_to_string("/etc/hosts").unwrap_or_default();
+        let mut found: Vec<SocketAddr> = in_hosts(&written, name, port).collect();
+        if found.is_empty() {
+            found = self.around.look_up(name, port);
+        }
+        if found.is_empty() { (self.look_up)(name, port) } else { Ok(found) }
+    }
+
     /// Whether some name was not found.
     fn resolve_all(&mut self) -> bool {
         let mut missing = false;
         for (key, endpoints) in &self.peers {
             let before = self.known.get(key).map(Vec::as_slice).unwrap_or_default();
-            let (addresses, complete) = resolve(endpoints, before, &self.look_up);
+            let (addresses, complete) =
+                resolve(endpoints, before, |name, port| self.look_up(name, port));
             missing |= !complete;
             if !addresses.is_empty() && addresses != before {
                 (self.on_change)(*key, addresses.clone());
@@ -116,12 +201,22 @@ impl Resolving {
     }
 }
 
+/// hosts(5)
+fn in_hosts(text: &str, name: &str, port: u16) -> impl Iterator<Item = SocketAddr> {
+    text.lines().filter_map(move |line| {
+        let mut words = line.split('#').next()?.split_ascii_whitespace();
+        let address: IpAddr = words.next()?.parse().ok()?;
+        let named = words.any(|word| word.eq_ignore_ascii_case(name));
+        named.then(|| SocketAddr::new(address, port))
+    })
+}
+
 /// All addresses, in the config's order; and whether every name was found. A
 /// name that isn't found leaves all earlier addresses in place.
 fn resolve(
     endpoints: &[Endpoint],
     before: &[SocketAddr],
-    look_up: &LookUp,
+    look_up: impl Fn(&str, u16) -> io::Result<Vec<SocketAddr>>,
 ) -> (Vec<SocketAddr>, bool) {
     let mut addresses: Vec<SocketAddr> = Vec::new();
     let mut complete = true;
@@ -225,6 +320,15 @@ mod tests {
         resolver.set_working(false);
         heard.recv_timeout(Duration::from_secs(40)).unwrap();
         assert_eq!(ending.reason(), None);
+    }
+
+    #[test]
+    fn a_name_that_the_host_itself_gives_an_address_has_it() {
+        let text = "127.0.0.1 localhost\n203.0.113.7 x vpn.example.org # mine\n\
+                    # 203.0.113.8 vpn.example.org\n2001:db8::7 VPN.example.org\n";
+        let found: Vec<String> =
+            in_hosts(text, "vpn.example.org", 1).map(|address| address.to_string()).collect();
+        assert_eq!(found, ["203.0.113.7:1", "[2001:db8::7]:1"]);
     }
 
     fn peers(endpoint: &str) -> Vec<Peer> {

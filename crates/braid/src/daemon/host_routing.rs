@@ -1,9 +1,10 @@
 //! What the config and the links' ways ask of the host's routing and NAT.
 
+use super::kill_switch;
 use super::ways::{Device, HostNetwork, Way};
 use braid_control::config::{Config, Layer, Prefix, Protocol, WhenConcentratorGone};
 use braid_engines::slot;
-use braid_linux::nft::{Firewall, KillSwitch, MssClamp, PortForward, Transport};
+use braid_linux::nft::{Firewall, MssClamp, PortForward, Transport};
 use braid_linux::routing::{
     HostRouting, Leftovers, LinkRouting, Otherwise, Through, accepts_router_advertisements,
     checks_reverse_path,
@@ -24,9 +25,14 @@ pub struct RoutedLink<'a> {
     pub tier: u8,
 }
 
+/// What the marks of all tunnels have in common, in [`BRAIDS_MARK_BITS`].
+pub const BRAIDS_MARK: u32 = 0x6272_0000;
+/// See [`BRAIDS_MARK`].
+pub const BRAIDS_MARK_BITS: u32 = 0xffff_0000;
+
 /// The mark of the tunnel's own datagrams.
 pub fn mark(interface: &str) -> u32 {
-    0x6272_0000 | slot(interface)
+    BRAIDS_MARK | slot(interface)
 }
 
 /// Whether a routing table is a tunnel's of this program.
@@ -77,7 +83,7 @@ pub fn plan(
         believes_advertisements: believes_advertisements(config, host),
         through: through(config, links, working),
         forward: routing.default_route || concentrator,
-        firewall: firewall(config, links, nothing.fwmark),
+        firewall: firewall(config, host),
         proxy_arp: on_link(config, |net| net.addr().is_ipv4()).into_keys().collect(),
         ..nothing
     }
@@ -162,7 +168,7 @@ fn through(config: &Config, links: &[RoutedLink<'_>], working: bool) -> Through 
     Through::Networks(networks.collect())
 }
 
-fn firewall(config: &Config, links: &[RoutedLink<'_>], fwmark: u32) -> Firewall {
+fn firewall(config: &Config, host: &HostNetwork) -> Firewall {
     let routing = &config.routing;
     let forwards = routing.forward_ports.iter().map(|forward| PortForward {
         transport: match forward.protocol {
@@ -179,15 +185,6 @@ fn firewall(config: &Config, links: &[RoutedLink<'_>], fwmark: u32) -> Firewall 
         true => config.interface.addresses.iter().map(IpNet::trunc).collect(),
         false => Vec::new(),
     };
-    let kill =
-        routing.default_route && routing.when_concentrator_gone == WhenConcentratorGone::Block;
-    let devices = || {
-        let devices = links.iter().flat_map(|link| link.ways).filter_map(|way| way.device.as_ref());
-        let mut names: Vec<String> = devices.map(|device| device.name.clone()).collect();
-        names.sort();
-        names.dedup();
-        names
-    };
     Firewall {
         interface: config.interface.name.to_string(),
         masquerade,
@@ -196,9 +193,7 @@ fn firewall(config: &Config, links: &[RoutedLink<'_>], fwmark: u32) -> Firewall 
         forwards: forwards.collect(),
         routed: routing.public_prefixes.iter().map(|public| public.prefix.net()).collect(),
         mss: routing.clamp_mss.then_some(MssClamp::ToMtu),
-        kill_switch: kill
-            .then(|| KillSwitch { links: devices(), fwmark })
-            .filter(|kill| !kill.links.is_empty()),
+        kill_switch: kill_switch::of(config, host),
     }
 }
 
@@ -251,7 +246,6 @@ mod tests {
         assert_eq!(direct.firewall.kill_switch, None);
         let block =
             plan_for("[routing]\ndefault_route = true\nwhen_concentrator_gone = \"block\"", true);
-        let kill = KillSwitch { links: vec!["eth0".into()], fwmark: mark("braid0") };
-        assert_eq!(block.firewall.kill_switch, Some(kill));
+        assert!(block.firewall.kill_switch.is_some());
     }
 }

@@ -4,8 +4,9 @@
 use super::data_channel::{Command, DataPlaneEnded, DataPlaneHandle};
 use super::device;
 use super::ending::Ending;
-use super::endpoints::EndpointResolver;
+use super::endpoints::{Around, EndpointResolver};
 use super::host_routing::{self, RoutedLink};
+use super::kill_switch;
 use super::quota::QuotaKeeper;
 use super::reconfigure::{Change, changes};
 use super::supervise::supervise;
@@ -15,6 +16,7 @@ use braid_control::request::{Refusal, Request};
 use braid_control::status::LinkStatus;
 use braid_linux::neighbour_proxy::NeighbourProxy;
 use braid_linux::netlink::{Monitor, Netlink};
+use braid_linux::nft;
 use braid_linux::poller::{Interest, Poller, Token, Waker};
 use braid_linux::routing::Journal;
 use braid_linux::udp::{LinkBind, LinkSocket};
@@ -63,19 +65,26 @@ pub struct Parts {
 
 enum Question {
     Do(Box<Request>, Sender<Result<(), Refusal>>),
-    /// Take back everything and end.
-    Stop(Sender<()>),
+    /// Take back everything and end; without `for_good` the kill switch stays.
+    Stop {
+        for_good: bool,
+        done: Sender<()>,
+    },
 }
 
 struct Keeper {
     parts: Parts,
     monitor: Monitor,
+    /// None in a kernel without nftables.
+    firewall: Option<nft::Watch>,
     poller: Poller,
     questions: Receiver<Question>,
     host: HostNetwork,
     links: BTreeMap<Name, LinkState>,
     /// For public prefixes that the provider doesn't route here.
     proxies: Vec<NeighbourProxy>,
+    /// How endpoints are looked up around the tunnel, as last told.
+    around: Around,
     /// Why the device is no port of its bridge, as last told.
     bridge_trouble: Option<String>,
     /// What of the routing could not be done, as last told.
@@ -101,6 +110,7 @@ struct LinkState {
 const MONITOR: Token = Token(0);
 const QUESTION: Token = Token(1);
 const PROXY: Token = Token(2);
+const FIREWALL: Token = Token(3);
 /// How soon a peer that came or went changes the default route.
 const TICK: Duration = Duration::from_millis(500);
 /// How soon what failed is tried again: files, memory or a port may be there now.
@@ -119,16 +129,23 @@ impl KeeperHandle {
         let waker = poller.waker(QUESTION)?;
         let monitor = Monitor::open()?;
         poller.add(&monitor, MONITOR, Interest::Read)?;
+        // Where that can't be had rules can't either, which is told when some are set.
+        let firewall = nft::Watch::open().ok();
+        if let Some(firewall) = &firewall {
+            poller.add(firewall, FIREWALL, Interest::Read)?;
+        }
         let (asked, questions) = channel();
         let view = Arc::new(Mutex::new(View::default()));
         let mut keeper = Keeper {
             parts,
             monitor,
+            firewall,
             poller,
             questions,
             host: HostNetwork::default(),
             links: BTreeMap::new(),
             proxies: Vec::new(),
+            around: Around::default(),
             bridge_trouble: None,
             routing_troubles: Vec::new(),
             journal_trouble: None,
@@ -156,10 +173,12 @@ impl KeeperHandle {
         answered.recv().map_err(|_| gone())?
     }
 
-    /// Takes back all that was set on the host.
-    pub fn stop(&self) {
+    /// Takes back all that was set on the host. The kill switch only goes
+    /// `for_good`, by `braid down`: a service that is stopped or an error lets
+    /// nothing out.
+    pub fn stop(&self, for_good: bool) {
         let (done, is_done) = channel();
-        if self.questions.send(Question::Stop(done)).is_ok() {
+        if self.questions.send(Question::Stop { for_good, done }).is_ok() {
             self.waker.wake();
             // An error means that it has ended: then it is done as well.
             let _ = is_done.recv();
@@ -197,8 +216,8 @@ impl Keeper {
 
     fn wait_for_the_end(mut self) {
         while let Ok(question) = self.questions.recv() {
-            if let Question::Stop(done) = question {
-                self.end();
+            if let Question::Stop { for_good, done } = question {
+                self.end(for_good);
                 let _ = done.send(());
                 return;
             }
@@ -220,7 +239,7 @@ impl Keeper {
                 tracing::error!(%error, "waiting for changes of the host's network");
                 std::thread::sleep(TICK);
             }
-            if self.drain_monitor() || looked.elapsed() >= LOOK {
+            if self.drain_monitor() | self.drain_firewall() || looked.elapsed() >= LOOK {
                 settling.get_or_insert_with(|| Instant::now() + SETTLE);
             }
             let due = |at: Option<Instant>| at.is_some_and(|at| Instant::now() >= at);
@@ -235,8 +254,8 @@ impl Keeper {
                         // An asker that went away needs no answer.
                         let _ = answer.send(self.execute(*request));
                     }
-                    Question::Stop(done) => {
-                        self.end();
+                    Question::Stop { for_good, done } => {
+                        self.end(for_good);
                         let _ = done.send(());
                         return;
                     }
@@ -250,6 +269,15 @@ impl Keeper {
     fn drain_monitor(&mut self) -> bool {
         self.monitor.drain().unwrap_or_else(|error| {
             tracing::warn!(%error, "the kernel's news of the network are lost");
+            true
+        })
+    }
+
+    /// Whether somebody changed the firewall: its rules may be flushed, ours with them.
+    fn drain_firewall(&self) -> bool {
+        let changed = self.firewall.as_ref().map_or(Ok(false), nft::Watch::drain);
+        changed.unwrap_or_else(|error| {
+            tracing::warn!(%error, "the kernel's news of the firewall are lost");
             true
         })
     }
@@ -271,6 +299,7 @@ impl Keeper {
             }
         }
         self.route();
+        self.follow_name_servers();
         self.follow_proxies();
         self.follow_bridge();
         self.show();
@@ -440,6 +469,24 @@ impl Keeper {
         self.journal_trouble = trouble;
     }
 
+    /// Around a kill switch endpoints are asked for by the links that there are.
+    fn follow_name_servers(&mut self) {
+        let devices = self.links.values().filter_map(|state| {
+            let device = state.ways.iter().find_map(|way| way.device.as_ref())?;
+            let routers = state.ways.iter().filter_map(|way| way.gateway);
+            Some((device.name.clone(), routers.collect()))
+        });
+        let around = Around {
+            needed: kill_switch::is_wanted(&self.parts.config),
+            mark: host_routing::mark(self.parts.config.interface.name.as_str()),
+            links: devices.collect(),
+        };
+        if around != self.around {
+            self.parts.resolver.set_around(around.clone());
+            self.around = around;
+        }
+    }
+
     /// Follows what the data plane found of peers and quotas.
     fn follow_peers(&mut self) {
         let snapshot = self.parts.data_plane.snapshot();
@@ -561,9 +608,13 @@ impl Keeper {
         *self.view.lock().unwrap_or_else(PoisonError::into_inner) = view;
     }
 
-    fn end(&mut self) {
+    fn end(&mut self, for_good: bool) {
         self.parts.quotas.save(&self.parts.data_plane.snapshot());
-        for failure in self.parts.journal.undo() {
+        let stays = kill_switch::alone(&self.parts.config, &self.host).filter(|_| !for_good);
+        if stays.is_some() {
+            tracing::warn!("the kill switch stays in force; `braid down` lifts it");
+        }
+        for failure in self.parts.journal.reconcile(stays.as_slice()) {
             tracing::warn!("taking back: {failure}");
         }
     }

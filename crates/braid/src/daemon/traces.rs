@@ -2,7 +2,7 @@
 
 use super::{DaemonError, host_routing};
 use braid_control::config::{AnyConfig, Config, GroupConfig};
-use braid_linux::routing::{Failure, Journal, Leftovers};
+use braid_linux::routing::{Failure, Item, Journal, Leftovers};
 use std::path::{Path, PathBuf};
 
 /// Where what was set is written down, and what tells it without that.
@@ -56,6 +56,26 @@ impl Traces {
             failures.extend(removed.map_err(DaemonError::system("seeing what a crash left"))?);
         }
         Ok((journal, failures))
+    }
+
+    /// As [`Traces::clean`], but `kill_switch` is in force before and stays so,
+    /// whether a crash left it or not. An error when that can't be.
+    pub fn clean_but(&self, kill_switch: &Item) -> Result<Journal, DaemonError> {
+        let mut journal = Journal::open(&self.journal)
+            .map_err(DaemonError::system("the journal of what was set on the host"))?;
+        let mut failures = journal.reconcile(std::slice::from_ref(kill_switch));
+        if let Some(at) = failures.iter().position(|failure| failure.item == *kill_switch) {
+            let doing = "putting the kill switch in force";
+            return Err(DaemonError::system(doing)(failures.swap_remove(at).error));
+        }
+        if let Some(marked) = &self.marked {
+            let removed = marked.remove_routing();
+            failures.extend(removed.map_err(DaemonError::system("seeing what a crash left"))?);
+        }
+        for failure in failures {
+            tracing::warn!("taking back what a crash left: {failure}");
+        }
+        Ok(journal)
     }
 
     /// As [`Traces::take_back`] at a start, which what is left doesn't stop.

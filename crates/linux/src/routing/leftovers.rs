@@ -38,6 +38,22 @@ impl Leftovers {
     /// # Errors
     /// Those of netlink's socket.
     pub fn remove(&self) -> io::Result<Vec<Failure>> {
+        let mut failures = self.remove_routing()?;
+        // Without nft there is no firewall of ours.
+        if nft::exists(&self.interface).unwrap_or(false)
+            && let Err(error) = nft::delete(&self.interface)
+        {
+            let (interface, ruleset) = (self.interface.clone(), String::new());
+            failures.push(Failure { item: Item::Firewall { interface, ruleset }, error });
+        }
+        Ok(failures)
+    }
+
+    /// Takes all but the firewall away. Returns what could not be.
+    ///
+    /// # Errors
+    /// Those of netlink's socket.
+    pub fn remove_routing(&self) -> io::Result<Vec<Failure>> {
         let mut netlink = Netlink::open()?;
         let mut failures = Vec::new();
         for rule in self.rules(&mut netlink)? {
@@ -55,13 +71,6 @@ impl Leftovers {
                 });
                 failures.push(Failure { item, error });
             }
-        }
-        // Without nft there is no firewall of ours.
-        if nft::exists(&self.interface).unwrap_or(false)
-            && let Err(error) = nft::delete(&self.interface)
-        {
-            let (interface, ruleset) = (self.interface.clone(), String::new());
-            failures.push(Failure { item: Item::Firewall { interface, ruleset }, error });
         }
         Ok(failures)
     }

@@ -1,0 +1,77 @@
+//! The name servers of this host, whoever writes them where.
+
+use std::fs;
+use std::net::IpAddr;
+
+/// The file that programs go by (resolv.conf(5)): a plain file, one that a DHCP
+/// client writes, a link to either.
+const FILE: &str = "/etc/resolv.conf";
+/// Where those that stand behind a resolver on this host are: of
+/// systemd-resolved, NetworkManager, resolvconf, OpenWrt.
+const BEHIND: [&str; 5] = [
+    "/run/systemd/resolve/resolv.conf",
+    "/run/NetworkManager/no-stub-resolv.conf",
+    "/run/dnsmasq/resolv.conf",
+    "/run/resolvconf/resolv.conf",
+    "/tmp/resolv.conf.d/resolv.conf.auto",
+];
+/// glibc takes no more than three (`MAXNS`); each file may have others.
+const MOST: usize = 8;
+
+/// The name servers that are asked beyond this host. Read anew each time: a DHCP
+/// client changes them at any moment.
+pub fn name_servers() -> Vec<IpAddr> {
+    let read = |file: &str| fs::read_to_string(file).map(|text| parse(&text)).unwrap_or_default();
+    choose(read(FILE), || BEHIND.into_iter().flat_map(read).collect())
+}
+
+/// Those of the first file; where one is a resolver on this host, those behind it.
+fn choose(named: Vec<IpAddr>, behind: impl FnOnce() -> Vec<IpAddr>) -> Vec<IpAddr> {
+    let here = |address: &IpAddr| address.is_loopback() || address.is_unspecified();
+    let mut all = named.clone();
+    if named.iter().any(here) {
+        all.extend(behind());
+    }
+    let mut found: Vec<IpAddr> = Vec::new();
+    for address in all {
+        if !here(&address) && !found.contains(&address) && found.len() < MOST {
+            found.push(address);
+        }
+    }
+    found
+}
+
+/// Addresses with a zone are left out: they are the device's own affair.
+fn parse(text: &str) -> Vec<IpAddr> {
+    let mut servers = Vec::new();
+    for line in text.lines() {
+        let mut words = line.split_ascii_whitespace();
+        if words.next() == Some("nameserver") {
+            servers.extend(words.next().and_then(|word| word.parse::<IpAddr>().ok()));
+        }
+    }
+    servers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ips(texts: &[&str]) -> Vec<IpAddr> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn servers_are_read_as_the_c_library_does() {
+        let text = "# nameserver 192.0.2.9\nsearch lan\nnameserver 192.168.1.1\n\
+                    nameserver\t2001:db8::1 # here\nnameserver fe80::1%eth0\nnameserver nonsense\n";
+        assert_eq!(parse(text), ips(&["192.168.1.1", "2001:db8::1"]));
+    }
+
+    #[test]
+    fn behind_a_resolver_of_this_host_are_others() {
+        let behind = || ips(&["192.168.1.1", "192.168.1.1", "127.0.0.1"]);
+        assert_eq!(choose(ips(&["127.0.0.53"]), behind), ips(&["192.168.1.1"]));
+        assert_eq!(choose(ips(&["9.9.9.9"]), behind), ips(&["9.9.9.9"]));
+    }
+}

@@ -1,0 +1,134 @@
+//! `when_concentrator_gone = "block"`: nothing gets out but by the tunnel, from
+//! before the links are there until `down`.
+
+use crate::capture::Capture;
+use crate::name_server::NameServer;
+use crate::network::{ENDPOINT_NAME, Network, SECRET_V4, SECRET_V6};
+use crate::talk::Talk;
+use braid_linux::netns::NetNs;
+use std::net::{SocketAddr, UdpSocket};
+use std::time::Duration;
+
+#[test]
+fn nothing_leaks_while_everything_fails_in_turn() {
+    let Some(mut network) = Network::new() else { return };
+    let names = NameServer::start(&network.internet, "10.1.0.1", "203.0.113.1");
+    let capture = Capture::start(&network.internet, &["c1", "c2", "c3"]);
+    let _host = Talk::start(&network.home, &["w1", "w2", "x1"]);
+    let _lan = Talk::start(&network.lan, &[]);
+    network.wait_until("what leaks is seen", || !capture.leaks().is_empty());
+
+    network.join(ENDPOINT_NAME, &["--kill-switch"]);
+    network.start("internet");
+    network.links_go();
+    // What is still on its way into the capture.
+    std::thread::sleep(Duration::from_millis(500));
+    (capture.leaks(), names.asked());
+    network.start("home");
+    network.links_come();
+    network.wait_until("it finds the name and connects", || network.connected());
+    for (secret, from) in [(SECRET_V4, "10.77.0."), (SECRET_V6, "fd77:")] {
+        assert!(hears(&network.internet, secret).starts_with(from), "the tunnel carries it");
+    }
+    nothing_leaked(&capture, "starts before its links");
+
+    network.inside(
+        "home",
+        "for net in 0.0.0.0/1 128.0.0.0/1; do ip route add $net via 10.1.0.1 dev w1; done
+         for net in ::/1 8000::/1; do ip -6 route add $net via 2001:db8:1::1 dev w1; done",
+    );
+    nothing_leaked(&capture, "routes are injected by a link");
+    network.inside(
+        "home",
+        "for net in 0.0.0.0/1 128.0.0.0/1; do ip route del $net; done
+         for net in ::/1 8000::/1; do ip -6 route del $net; done
+         ip route add 198.51.100.0/24 via 10.3.0.1 dev x1
+         ip -6 route add 2001:db8:80::/64 via 2001:db8:3::1 dev x1",
+    );
+    nothing_leaked(&capture, "a route leads by a device that is no link");
+    network.inside(
+        "home",
+        "ip route del 198.51.100.0/24; ip -6 route del 2001:db8:80::/64
+         ip route add default via 10.3.0.1 dev x1 metric 1",
+    );
+    nothing_leaked(&capture, "a device that is no link has the best default route");
+
+    network.signal("internet", "-KILL");
+    network.wait_until("the concentrator is gone", || !network.connected());
+    nothing_leaked(&capture, "the concentrator is gone");
+    network.braid_ok("home", &["reload"]);
+    network.braid_ok("home", &["link", "remove", "w2"]);
+    nothing_leaked(&capture, "it takes over a changed config");
+    network.signal("home", "-KILL");
+    nothing_leaked(&capture, "it crashed");
+    network.links_go();
+    network.links_come();
+    network.start("home");
+    nothing_leaked(&capture, "it starts again after a crash");
+    network.signal("home", "-TERM");
+    nothing_leaked(&capture, "its service is stopped");
+    network.start("home");
+    nothing_leaked(&capture, "it starts again");
+    network.inside("home", "nft flush ruleset");
+    network.wait_until("its rules are back", || {
+        network.inside("home", "nft list tables").contains("braid")
+    });
+    std::thread::sleep(Duration::from_millis(500));
+    capture.leaks();
+    nothing_leaked(&capture, "another program flushed all rules");
+
+    network.start("internet");
+    network.inside("internet", "ip addr del 203.0.113.1/32 dev lo");
+    names.answer_with("203.0.113.2");
+    network.wait_until("the name's other address is found", || network.connected());
+    nothing_leaked(&capture, "the concentrator has another address");
+    network.inside("home", "ip link del braid0");
+    nothing_leaked(&capture, "its device is gone, and it ends");
+
+    let asked = names.asked();
+    assert!(asked.iter().all(|name| name == ENDPOINT_NAME), "{asked:?}");
+
+    network.braid_ok("home", &["down"]);
+    network.wait_until("it leaves all as it was", || !capture.leaks().is_empty());
+    let left = network.inside("home", "nft list tables");
+    assert!(!left.contains("braid"), "{left}");
+}
+
+#[test]
+fn it_is_in_force_before_the_tunnel_is_and_after_a_start_that_failed() {
+    let Some(network) = Network::new() else { return };
+    let capture = Capture::start(&network.internet, &["c1", "c2", "c3"]);
+    let _host = Talk::start(&network.home, &["w1", "w2", "x1"]);
+    network.join("203.0.113.1", &["--kill-switch"]);
+    let at_boot = ["up", "--only-kill-switch"];
+    network.braid_ok("home", &at_boot);
+    std::thread::sleep(Duration::from_millis(500));
+    capture.leaks();
+    nothing_leaked(&capture, "at boot");
+    network.braid_ok("home", &at_boot);
+    // A device of that name that is no tunnel's.
+    network.inside("home", "ip link add braid0 type bridge");
+    assert!(!network.braid("home", &["up", "--foreground"]).status.success());
+    nothing_leaked(&capture, "it can't come up");
+    network.braid_ok("home", &["down"]);
+    network.wait_until("it is lifted", || !capture.leaks().is_empty());
+
+    network.edit("home", |text| text.replace("\"block\"", "\"direct\""));
+    network.braid_ok("home", &at_boot);
+    assert_eq!(network.inside("home", "nft list tables"), "", "the config asks for none");
+}
+
+/// For long enough that every kind of packet was tried, many times.
+fn nothing_leaked(capture: &Capture, when: &str) {
+    std::thread::sleep(Duration::from_millis(1500));
+    assert_eq!(capture.leaks(), Vec::<String>::new(), "{when}");
+}
+
+/// Who is heard next at an address of a host.
+fn hears(host: &NetNs, address: &str) -> String {
+    let address = SocketAddr::new(address.parse().unwrap(), 9);
+    let socket = host.run(|| UdpSocket::bind(address)).unwrap().unwrap();
+    socket.set_read_timeout(Some(crate::PATIENCE)).unwrap();
+    let (_, from) = socket.recv_from(&mut [0; 64]).unwrap();
+    from.ip().to_string()
+}

@@ -1,0 +1,95 @@
+//! A name server that gives every name the same address.
+
+use braid_linux::netns::NetNs;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Answers until it is dropped.
+pub struct NameServer {
+    answer: Arc<AtomicU32>,
+    asked: Arc<Mutex<Vec<String>>>,
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl NameServer {
+    /// On port 53 of an address of a namespace.
+    pub fn start(namespace: &NetNs, on: &str, answer: &str) -> NameServer {
+        let on = SocketAddr::new(on.parse().unwrap(), 53);
+        let socket = namespace.run(|| UdpSocket::bind(on)).unwrap().unwrap();
+        socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        let mut server = NameServer {
+            answer: Arc::default(),
+            asked: Arc::default(),
+            over: Arc::default(),
+            thread: None,
+        };
+        server.answer_with(answer);
+        let (answer, asked, over) =
+            (server.answer.clone(), server.asked.clone(), server.over.clone());
+        let serve = move || {
+            while !over.load(Ordering::Relaxed) {
+                let mut query = [0; 512];
+                let Ok((length, from)) = socket.recv_from(&mut query) else { continue };
+                asked.lock().unwrap().push(question(&query));
+                let reply = reply(&query[..length], answer.load(Ordering::Relaxed));
+                let _ = socket.send_to(&reply, from);
+            }
+        };
+        server.thread = Some(std::thread::spawn(serve));
+        server
+    }
+
+    /// What names have from now on.
+    pub fn answer_with(&self, address: &str) {
+        let address: Ipv4Addr = address.parse().unwrap();
+        self.answer.store(address.to_bits(), Ordering::Relaxed);
+    }
+
+    /// The names that it was asked for since the last call.
+    pub fn asked(&self) -> Vec<String> {
+        std::mem::take(&mut *self.asked.lock().unwrap())
+    }
+}
+
+impl Drop for NameServer {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn question(query: &[u8]) -> String {
+    let mut labels = Vec::new();
+    let mut rest = &query[12..];
+    while let [length, after @ ..] = rest
+        && *length > 0
+        && after.len() >= usize::from(*length)
+    {
+        let (label, next) = after.split_at(usize::from(*length));
+        labels.push(String::from_utf8_lossy(label).into_owned());
+        rest = next;
+    }
+    labels.join(".")
+}
+
+/// With an address where one was asked for.
+fn reply(query: &[u8], address: u32) -> Vec<u8> {
+    let name = question(query);
+    let end = 12 + if name.is_empty() { 1 } else { name.len() + 2 } + 4;
+    let end = end.min(query.len());
+    let asks_for_v4 = query[..end].ends_with(&[0, 1, 0, 1]);
+    let mut reply = query[..2].to_vec();
+    reply.extend([0x81, 0x80, 0, 1, 0, u8::from(asks_for_v4), 0, 0, 0, 0]);
+    reply.extend(&query[12..end]);
+    if asks_for_v4 {
+        reply.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 1, 0, 4]);
+        reply.extend(address.to_be_bytes());
+    }
+    reply
+}
