@@ -69,6 +69,8 @@ fn nothing_leaks_while_everything_fails_in_turn() {
     nothing_leaked(&capture, "its service is stopped");
     network.start("home");
     nothing_leaked(&capture, "it starts again");
+    let asked = names.asked();
+    assert!(asked.iter().all(|name| name == ENDPOINT_NAME), "{asked:?}");
     network.inside("home", "nft flush ruleset");
     network.wait_until("its rules are back", || {
         network.inside("home", "nft list tables").contains("braid")
@@ -84,9 +86,6 @@ fn nothing_leaks_while_everything_fails_in_turn() {
     nothing_leaked(&capture, "the concentrator has another address");
     network.inside("home", "ip link del braid0");
     nothing_leaked(&capture, "its device is gone, and it ends");
-
-    let asked = names.asked();
-    assert!(asked.iter().all(|name| name == ENDPOINT_NAME), "{asked:?}");
 
     network.braid_ok("home", &["down"]);
     network.wait_until("it leaves all as it was", || !capture.leaks().is_empty());
