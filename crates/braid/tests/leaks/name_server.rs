@@ -2,15 +2,14 @@
 
 use braid_linux::netns::NetNs;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Answers until it is dropped.
 pub struct NameServer {
     answer: Arc<AtomicU32>,
-    asked: Arc<Mutex<Vec<String>>>,
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -21,20 +20,13 @@ impl NameServer {
         let on = SocketAddr::new(on.parse().unwrap(), 53);
         let socket = namespace.run(|| UdpSocket::bind(on)).unwrap().unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
-        let mut server = NameServer {
-            answer: Arc::default(),
-            asked: Arc::default(),
-            over: Arc::default(),
-            thread: None,
-        };
+        let mut server = NameServer { answer: Arc::default(), over: Arc::default(), thread: None };
         server.answer_with(answer);
-        let (answer, asked, over) =
-            (server.answer.clone(), server.asked.clone(), server.over.clone());
+        let (answer, over) = (server.answer.clone(), server.over.clone());
         let serve = move || {
             while !over.load(Ordering::Relaxed) {
                 let mut query = [0; 512];
                 let Ok((length, from)) = socket.recv_from(&mut query) else { continue };
-                asked.lock().unwrap().push(question(&query));
                 let reply = reply(&query[..length], answer.load(Ordering::Relaxed));
                 let _ = socket.send_to(&reply, from);
             }
@@ -47,11 +39,6 @@ impl NameServer {
     pub fn answer_with(&self, address: &str) {
         let address: Ipv4Addr = address.parse().unwrap();
         self.answer.store(address.to_bits(), Ordering::Relaxed);
-    }
-
-    /// The names that it was asked for since the last call.
-    pub fn asked(&self) -> Vec<String> {
-        std::mem::take(&mut *self.asked.lock().unwrap())
     }
 }
 
