@@ -1,5 +1,6 @@
 //! Every disk and partition of a host, with what is on it.
 
+use crate::blankness;
 use crate::block_device::{self, BlockDevice};
 use crate::host_root::HostRoot;
 use crate::identity::{self, Identities};
@@ -7,7 +8,7 @@ use crate::mount_table::{MountTable, active_swaps};
 use crate::signature::{self, Signatures};
 use crate::smart::{self, ErrorRecovery, Smart, SmartError};
 use crate::tool::ToolError;
-use braid_pool::disk::{Content, Disk, DiskKind, Health, Partition, Usability};
+use braid_pool::disk::{Content, Disk, DiskKind, Health, Partition};
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -88,6 +89,20 @@ impl Inventory {
         inventory
     }
 
+    /// Shows of the wanted disks on which nothing was recognised whether they are empty. That reads some 20 MB of each, all
+    /// at once, so it isn't done unasked.
+    pub fn examine(&mut self, wanted: impl Fn(&Disk) -> bool) {
+        let is_candidate =
+            |disk: &&mut Disk| wanted(disk) && disk.is_unmarked() && disk.barred().is_none();
+        thread::scope(|scope| {
+            for disk in self.disks.iter_mut().filter(is_candidate) {
+                scope.spawn(|| {
+                    disk.examined(blankness::examine(Path::new(&disk.path), disk.size_bytes));
+                });
+            }
+        });
+    }
+
     /// The disk that the user means: by path, by-id link, any other link, or id (`--erase` takes that too).
     pub fn find(&self, name: &str) -> Result<&Disk, NoSuchDisk> {
         let target = fs::canonicalize(name).ok();
@@ -118,8 +133,7 @@ impl Inventory {
     /// trial keeps others out for a moment.
     fn note_busy(&mut self) {
         for disk in &mut self.disks {
-            let could_be_used = !matches!(disk.usability(), Usability::No { .. });
-            if could_be_used && is_held(&disk.path) {
+            if disk.barred().is_none() && is_held(&disk.path) {
                 disk.contents.push(Content::Busy);
             }
         }
@@ -203,6 +217,7 @@ fn disk(
         removable: device.removable,
         health: Health::Unknown,
         contents: signatures.contents(&partitions),
+        blank: None,
     }
 }
 

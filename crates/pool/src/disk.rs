@@ -2,10 +2,12 @@
 
 mod claim;
 mod content;
+pub mod emptiness;
 
 pub use claim::{Claim, ClaimRefused, ErasePermission};
 pub use content::{Content, Family};
 
+use emptiness::Blank;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -34,8 +36,11 @@ pub struct Disk {
     pub removable: bool,
     /// What it says of itself.
     pub health: Health,
-    /// Everything that is on it or uses it; nothing when it is empty.
+    /// Everything that was found on it or uses it. That nothing was found doesn't make it empty.
     pub contents: Vec<Content>,
+    /// That it is empty, if that was shown.
+    #[serde(skip)]
+    pub blank: Option<Blank>,
 }
 
 /// By what a disk is known again.
@@ -101,7 +106,7 @@ pub enum Health {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "usable", rename_all = "kebab-case")]
 pub enum Usability {
-    /// It is empty: take it.
+    /// It was shown to be empty: take it.
     Free,
     /// Something is on it: only with `--erase` and its [`DiskId`].
     AfterErase {
@@ -138,8 +143,8 @@ impl fmt::Display for DiskId {
 }
 
 impl Disk {
-    /// An empty one that can be written to, of which no more is known.
-    pub fn empty(path: String, identity: Identity, size_bytes: u64, kind: DiskKind) -> Disk {
+    /// One that can be written to, of which no more is known: not that it is empty either.
+    pub fn unexamined(path: String, identity: Identity, size_bytes: u64, kind: DiskKind) -> Disk {
         Disk {
             path,
             identity,
@@ -153,6 +158,7 @@ impl Disk {
             removable: false,
             health: Health::Unknown,
             contents: Vec::new(),
+            blank: None,
         }
     }
 
@@ -177,9 +183,17 @@ impl Disk {
         self.partition.as_ref().map_or(&self.path, |partition| &partition.disk)
     }
 
-    /// Whether nothing is on it and nobody uses it.
-    pub fn is_empty(&self) -> bool {
+    /// Whether nothing was recognised on it and nobody uses it. It may carry data all the same: [`Disk::usability`] tells.
+    pub fn is_unmarked(&self) -> bool {
         self.contents.is_empty()
+    }
+
+    /// Takes in what [`emptiness::examine`] found.
+    pub fn examined(&mut self, outcome: Result<Blank, Content>) {
+        match outcome {
+            Ok(blank) => self.blank = Some(blank),
+            Err(content) => self.contents.push(content),
+        }
     }
 
     /// What kept us from seeing what is on it.
@@ -189,28 +203,34 @@ impl Disk {
 
     /// Whether it can become a member, and why not.
     pub fn usability(&self) -> Usability {
+        if let Some(why) = self.barred() {
+            return Usability::No { why };
+        }
+        if !self.is_unmarked() {
+            let all: Vec<String> = self.contents.iter().map(Content::to_string).collect();
+            return Usability::AfterErase { why: all.join(", ") };
+        }
+        match self.blank {
+            Some(_) => Usability::Free,
+            None => Usability::No { why: "nobody has looked whether it is empty".to_owned() },
+        }
+    }
+
+    /// Why it can't be used, whatever the user permits.
+    pub fn barred(&self) -> Option<String> {
         if self.size_bytes == 0 {
-            return Usability::No { why: "there is no medium in it".to_owned() };
+            return Some("there is no medium in it".to_owned());
         }
         if self.read_only {
-            return Usability::No { why: "it is read-only".to_owned() };
+            return Some("it is read-only".to_owned());
         }
         if let Some(used) = self.contents.iter().find(|content| content.is_in_use()) {
-            return Usability::No { why: used.to_string() };
+            return Some(used.to_string());
         }
         if let Some(foreign) = self.contents.iter().find(|content| content.is_left_alone()) {
-            return Usability::No {
-                why: format!("{foreign}: Braid leaves those alone; use their own tools"),
-            };
+            return Some(format!("{foreign}: Braid leaves those alone; use their own tools"));
         }
-        if let Some(unseen) = self.unseen() {
-            return Usability::No { why: unseen.to_string() };
-        }
-        if self.is_empty() {
-            return Usability::Free;
-        }
-        let all: Vec<String> = self.contents.iter().map(Content::to_string).collect();
-        Usability::AfterErase { why: all.join(", ") }
+        self.unseen().map(Content::to_string)
     }
 }
 

@@ -28,6 +28,17 @@ pub struct Finding {
     pub mend: String,
 }
 
+/// Stand in a command for disks that the host doesn't have, or isn't known to have.
+const NEW: &str = "NEW";
+const ANOTHER: &str = "ANOTHER";
+
+impl Finding {
+    /// Whether its command still lacks a disk.
+    pub fn lacks_a_disk(&self) -> bool {
+        self.mend.split(' ').any(|word| [NEW, ANOTHER].contains(&word))
+    }
+}
+
 /// From least to worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -307,13 +318,13 @@ impl Ward<'_> {
     /// A whole empty disk of the host with so much room, the smallest; else `NEW`. An empty partition may lie beside a
     /// member, or be kept for something.
     fn new_disk(&self, at_least_bytes: u64) -> String {
-        self.smallest_free(at_least_bytes, None).unwrap_or_else(|| "NEW".to_owned())
+        self.smallest_free(at_least_bytes, None).unwrap_or_else(|| NEW.to_owned())
     }
 
     /// One more, beside the one that was named already.
     fn new_disk_but(&self, named: &str, at_least_bytes: u64) -> String {
         let lent = self.smallest_free(at_least_bytes, Some(named));
-        lent.unwrap_or_else(|| "ANOTHER".to_owned())
+        lent.unwrap_or_else(|| ANOTHER.to_owned())
     }
 
     /// So many empty disks of the host, the smallest first; `NEW` for each that there isn't.
@@ -321,7 +332,7 @@ impl Ward<'_> {
         let mut free: Vec<&Disk> = self.disks.iter().filter(is_offered).collect();
         free.sort_by_key(|disk| disk.size_bytes);
         let named = free.into_iter().map(|disk| disk.stable_path().to_owned());
-        named.chain(std::iter::repeat("NEW".to_owned())).take(count).collect()
+        named.chain(std::iter::repeat(NEW.to_owned())).take(count).collect()
     }
 
     fn smallest_free(&self, at_least_bytes: u64, but: Option<&str>) -> Option<String> {

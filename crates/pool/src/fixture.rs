@@ -1,5 +1,6 @@
 //! Disks and pools that are well, for tests.
 
+use crate::disk::emptiness::{Reading, examine};
 use crate::disk::{Disk, DiskKind, Identity};
 use crate::layout::{MdLayout, Profile};
 use crate::observed::{
@@ -17,7 +18,10 @@ pub(crate) fn disk(letter: char, size_bytes: u64) -> Disk {
         by_id: Some(format!("/dev/disk/by-id/ata-S{letter}")),
         ..Identity::default()
     };
-    Disk::empty(format!("/dev/sd{letter}"), identity, size_bytes, DiskKind::Hdd)
+    let path = format!("/dev/sd{letter}");
+    let mut disk = Disk::unexamined(path, identity, size_bytes, DiskKind::Hdd);
+    disk.examined(examine(size_bytes, |_| Reading::Zeroes));
+    disk
 }
 
 /// A mounted btrfs on `/dev/sdX…` with so much data, each a chunk more than it uses.

@@ -36,7 +36,7 @@ fn btrfs_survives_a_power_cut_at_any_step_of_any_change() {
             change("braid pool convert data --layout btrfs-raid1", "raid1 whole 3"),
             change("braid pool remove data $2", "raid1 whole 2"),
             Change {
-                first: "umount /own/data; wipefs -qa $3; btrfs device scan --forget; mount -o degraded,noatime $4 /own/data",
+                first: "umount /own/data; wipefs -qa $3; blkdiscard -z $1; btrfs device scan --forget; mount -o degraded,noatime $4 /own/data",
                 ..change("braid pool replace data missing $1", "raid1 whole 2")
             },
         ],
@@ -359,6 +359,8 @@ if [ "$want" ] && [ "$was" != untouched ]; then
     case $was in abandoned*)
         # What was begun may have left something: what the doctor says against it is done as it stands.
         for again in 1 2 3; do
+            # A disk that isn't blank any more would be named only by whoever erases it.
+            for disk in $VM_DISKS; do [ "$(wipefs $disk)" ] || blkdiscard -z $disk || true; done
             mend=$(bad | head -n 1 | sed 's/.*"mend": "\(\([^"\\]\|\\.\)*\)".*/\1/; s/\\"/"/g')
             [ "$mend" ] || break
             case $mend in *scrub*|*mdadm*|sed*) yes= ;; *) yes=--yes ;; esac

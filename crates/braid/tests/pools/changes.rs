@@ -142,7 +142,11 @@ fn killed_in_mkfs_it_is_resumed_or_abandoned() {
         assert_ne!(host.sh(&format!("wipefs --noheadings {}", a.path())), "", "it is still there");
         host.works(&["abandon", "data", "--yes"]);
         assert_eq!(host.sh(&format!("wipefs --noheadings {} {}", a.path(), b.path())), "");
-        assert!(!host.braid(&create).status.success());
+        // No signature is left, but the disks aren't blank any more.
+        host.fails(&create, 1, &["unknown content", "--erase", &serial(&a)]);
+        let erase = [serial(&a), serial(&b)];
+        let again = [&create[..], &["--erase", &erase[0], "--erase", &erase[1]]].concat();
+        assert_eq!(host.braid(&again).status.code(), None);
         fs::remove_file(host.path("bin/mkfs.btrfs")).unwrap();
         let resumed = host.works(&["resume", "data", "--json"]);
         assert!(resumed.contains("\"done\": true"), "{resumed}");
@@ -167,7 +171,10 @@ fn disks_come_and_go() {
         );
         host.works(&["remove", "data", b.path(), "--yes"]);
         host.works(&["rebalance", "data", "--yes"]);
-        host.works(&["replace", "data", c.path(), b.path(), "--yes"]);
+        // What it held as a member is still on it.
+        let again = ["replace", "data", c.path(), b.path(), "--yes"];
+        host.fails(&again, 1, &["unknown content", "--erase", &serial(&b)]);
+        host.works(&[&again[..], &["--erase", &serial(&b)]].concat());
         let usage = host.sh("btrfs filesystem show data");
         assert!(usage.contains(a.path()) && usage.contains(b.path()), "{usage}");
         assert!(!usage.contains(c.path()), "{usage}");

@@ -6,6 +6,7 @@ mod findings;
 mod host;
 mod stale;
 mod terminal;
+mod unknown_content;
 mod upkeep;
 mod walks;
 

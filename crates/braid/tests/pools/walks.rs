@@ -24,7 +24,7 @@ exec 5<$1 6<$2 7<$3
 for disk; do echo 1 > /sys/block/${disk#/dev/}/queue/rotational; done
 bench() { braid pool bench --profile sequential --runs 1 --seconds 0.2 --size 24MiB --yes --json "$@" 2> /tmp/err > /tmp/out || { cat /tmp/err; exit 1; }; echo "REPORT $(tr -d '\n' < /tmp/out)"; }
 bench --layouts btrfs-raid0,md-raid0 $1 $2 $3
-bench --layouts md-raid10-f2,md-raid10-n2 --skip-alone $1 $2
+bench --layouts md-raid10-f2,md-raid10-n2 --skip-alone $1 $2 --erase $1 --erase $2
 echo "left: $(wipefs --noheadings $1 $2 $3)$(cat /proc/mdstat | grep -c active)"
 "#;
     let run = vm

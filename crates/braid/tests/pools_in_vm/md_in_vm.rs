@@ -91,7 +91,7 @@ echo "slaves: $(ls /sys/block/$(readlink /dev/md/near | xargs basename)/slaves |
 braid pool create off --layout md-raid10-o2 --fs xfs $5 $6 --yes
 echo "offset: $(cat /sys/block/$(readlink /dev/md/off | xargs basename)/md/layout) $(stat -fc %T /srv/off)"
 umount /srv/near && mdadm --stop /dev/md/near
-for disk in $1 $2 $3 $4 $7; do wipefs -aq $disk; done
+for disk in $1 $2 $3 $4 $7; do wipefs -aq $disk; blkdiscard -z $disk; done
 sed -i '/near/d' $BRAID_POOL_CONFIG_ROOT/etc/*tab $BRAID_POOL_CONFIG_ROOT/etc/mdadm/mdadm.conf
 braid pool create five --layout md-raid5 $1 $2 $3 --yes
 echo "five: $(cat /sys/block/$(readlink /dev/md/five | xargs basename)/md/level) $(stat -fc %T /srv/five)"

@@ -8,7 +8,7 @@ use crate::machine::{Ground, cut_at};
 fn a_pool_that_fstab_does_not_know_is_mounted_by_resume() {
     let Some(ground) = Ground::new(&[320; 3]) else { return };
     let add = format!("{}; braid pool add data $3 --yes", by_hand("btrfs-raid1 $1 $2"));
-    let replace = "braid pool remove data $3 --yes; umount /srv/data; wipefs -qa $1; \
+    let replace = "braid pool remove data $3 --yes; umount /srv/data; wipefs -qa $1; blkdiscard -z $3; \
         btrfs device scan --forget; mount -o degraded $2 /srv/data; \
         braid pool replace data missing $3 --yes";
     let cuts = [(add.as_str(), "… spread data over"), (replace, "… copy what belongs on device 1")];

@@ -3,7 +3,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// The right to overwrite one disk, as long as it is what it was when the plan was made. There is no other way to make
-/// one than [`Claim::stake`], which asks for the user's permission where something is on the disk.
+/// one than [`Claim::stake`], which asks for the user's permission unless the disk was shown to be empty.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claim {
     /// The disk, by the user's word for it.
@@ -101,7 +101,7 @@ impl Claim {
         &self.contents
     }
 
-    /// Whether `disk`, as it is now, still is what was claimed; else what changed. The caller holds it open with
+    /// Whether `disk`, as it is now and, where nothing is recognised on it, examined, still is what was claimed; else what changed. The caller holds it open with
     /// `O_EXCL` meanwhile.
     pub fn still_holds(&self, disk: &Disk) -> Result<(), String> {
         if disk.id() != self.id {
@@ -117,6 +117,9 @@ impl Claim {
             let now: Vec<String> = disk.contents.iter().map(Content::to_string).collect();
             let now = if now.is_empty() { "nothing".to_owned() } else { now.join(", ") };
             return Err(format!("on {} there is now: {now}", self.path));
+        }
+        if !self.erases() && disk.blank.is_none() {
+            return Err(format!("nobody has looked whether {} is still empty", self.path));
         }
         Ok(())
     }

@@ -52,7 +52,7 @@ pub enum Content {
     },
     /// Something holds it open exclusively, and nothing above says what.
     Busy,
-    /// Bytes that are known to be something, though not to us.
+    /// Bytes that are something, though nothing that is recognised ([`super::emptiness`]).
     Unknown {
         /// What was seen.
         what: String,
@@ -108,6 +108,11 @@ impl Content {
                 | Content::Unknown { .. }
                 | Content::Unseen { .. }
         )
+    }
+
+    /// Whether it shows only when the disk is examined place by place.
+    pub fn is_unknown(&self) -> bool {
+        matches!(self, Content::Unknown { .. })
     }
 
     /// Whether it belongs to a manager of volumes of its own that Braid recognises and leaves alone.

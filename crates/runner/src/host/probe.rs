@@ -5,7 +5,7 @@ use super::{ConfigRoot, Host, exclusive, filesystem_size};
 use crate::system::{LeftBehind, SystemError, Verdict};
 use braid_disks::tool::ask;
 use braid_disks::{AskSmart, HostRoot, Inventory};
-use braid_pool::disk::{Claim, Content};
+use braid_pool::disk::{Claim, Content, Disk};
 use braid_pool::observed::{ObservedHost, ObservedPool};
 use braid_pool::step::Condition;
 use braid_pool::uuid::Uuid;
@@ -65,18 +65,25 @@ pub fn check(
     }
 }
 
-/// The disk is looked at while it is held, so that nobody can change it meanwhile.
+/// The disk is looked at, and shown to be empty if it was, while it is held, so that nobody can change it meanwhile.
 fn claimed(
     claim: &Claim,
     condition: &Condition,
     left: &LeftBehind,
 ) -> Result<Verdict, SystemError> {
     let held = exclusive::hold(claim.path()).ok().flatten();
-    let mut seen = observe();
+    let is_claimed = |disk: &Disk| disk.id() == *claim.id();
+    let host = HostRoot::real();
+    let mut inventory = Inventory::take(&host, AskSmart::No);
     if held.is_some() {
-        let ours = seen.disks.iter_mut().filter(|disk| disk.id() == *claim.id());
+        let ours = inventory.disks.iter_mut().filter(|disk| is_claimed(disk));
         ours.for_each(|disk| disk.contents.retain(|content| *content != Content::Busy));
     }
+    // What an interrupted step left isn't blank, and nothing tells it from other bytes.
+    if *left == LeftBehind::Nothing {
+        inventory.examine(is_claimed);
+    }
+    let seen = Observation { disks: inventory.disks, pools: Vec::new() };
     let verdict = seen.check(condition, left).ok_or_else(|| unknown(condition))?;
     drop(held);
     Ok(verdict)

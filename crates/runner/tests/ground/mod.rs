@@ -43,6 +43,11 @@ impl Ground {
         self.disks.push(LoopDisk::new(self.folder.path(), &name, size).unwrap());
     }
 
+    /// As they came.
+    pub fn blank_disks(&self) {
+        self.disks.iter().for_each(|disk| _ = sh(&format!("blkdiscard --force {}", disk.path())));
+    }
+
     pub fn mount_point(&self) -> PathBuf {
         self.folder.path().join("data")
     }
@@ -51,12 +56,15 @@ impl Ground {
         fs::read_to_string(self.folder.path().join("root/etc/fstab")).unwrap()
     }
 
+    /// As a command sees it that is to take it.
     pub fn disk(&self, index: usize) -> Disk {
-        inventory().find(self.disks[index].path()).unwrap().clone()
+        let mut inventory = inventory();
+        inventory.examine(|disk| disk.path == self.disks[index].path());
+        inventory.find(self.disks[index].path()).unwrap().clone()
     }
 
     pub fn contents(&self, index: usize) -> Vec<Content> {
-        self.disk(index).contents
+        inventory().find(self.disks[index].path()).unwrap().contents.clone()
     }
 
     pub fn create_plan(&self, layout: &str, disks: &[usize]) -> Result<Plan, Refused> {

@@ -4,6 +4,7 @@
 mod btrfs;
 mod md;
 
+use braid_pool::disk::emptiness::{Reading, examine};
 use braid_pool::disk::{Content, Disk, DiskKind, Identity};
 use braid_pool::layout::MdLayout;
 use braid_pool::observed::{Mount, ObservedHost, ObservedPool};
@@ -32,7 +33,10 @@ impl World {
     pub fn with_disks(letters: &str, size_bytes: u64) -> World {
         let disk = |letter: char| {
             let identity = Identity { serial: Some(format!("S{letter}")), ..Identity::default() };
-            Disk::empty(format!("/dev/sd{letter}"), identity, size_bytes, DiskKind::Hdd)
+            let path = format!("/dev/sd{letter}");
+            let mut disk = Disk::unexamined(path, identity, size_bytes, DiskKind::Hdd);
+            disk.examined(examine(size_bytes, |_| Reading::Zeroes));
+            disk
         };
         World {
             disks: letters.chars().map(disk).collect(),

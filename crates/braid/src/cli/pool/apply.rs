@@ -1,6 +1,6 @@
 use super::carry_out::{Consent, Outcome, outcome_of};
 use super::create::random_uuid;
-use super::seen::Seen;
+use super::seen::{Seen, examine_named};
 use crate::cli::Global;
 use crate::cli::failure::{Failure, FailureKind, print_line, tell};
 use braid_control::config::PoolsConfig;
@@ -141,7 +141,10 @@ impl Apply {
         erase: &ErasePermission,
         config: &str,
     ) -> Result<Option<Plan>, Failure> {
-        let seen = Seen::now(&self.consent.place.config());
+        let mut seen = Seen::now(&self.consent.place.config());
+        let is_there = |name: &&String| seen.inventory.find(name).is_ok();
+        let there: Vec<String> = desired.disks.iter().filter(is_there).cloned().collect();
+        examine_named(&mut seen.inventory, &there)?;
         let find = |name: &str| -> Option<&Disk> { seen.inventory.find(name).ok() };
         let disks: Vec<Named<'_>> =
             desired.disks.iter().map(|name| (name.as_str(), find(name))).collect();

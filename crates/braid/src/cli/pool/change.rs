@@ -24,12 +24,12 @@ impl Target {
     pub fn change(
         &self,
         global: &Global,
-        of: impl FnOnce(&Seen) -> Result<Change, Failure>,
+        of: impl FnOnce(&mut Seen) -> Result<Change, Failure>,
     ) -> Result<(), Failure> {
-        let seen = Seen::now(&self.consent.place.config());
-        let pool = seen.pool(&self.name)?;
-        let change = of(&seen)?;
-        let plan = planner::change(pool, &change, self.mount.as_deref(), &seen.host)?;
+        let mut seen = Seen::now(&self.consent.place.config());
+        let pool = seen.pool(&self.name)?.clone();
+        let change = of(&mut seen)?;
+        let plan = planner::change(&pool, &change, self.mount.as_deref(), &seen.host)?;
         carry_out(plan, &self.consent, global)
     }
 }

@@ -38,7 +38,7 @@ pub struct Create {
 
 impl Create {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
-        let seen = Seen::now(&self.consent.place.config());
+        let mut seen = Seen::now(&self.consent.place.config());
         let disks = seen.disks(&self.disks)?;
         let mount_at = self.mount.clone().unwrap_or_else(|| format!("/srv/{}", self.name));
         let new = NewPool {

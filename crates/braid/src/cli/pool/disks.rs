@@ -39,7 +39,8 @@ struct Entry<'a> {
 impl Disks {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
         let ask_smart = if self.no_smart { AskSmart::No } else { AskSmart::Yes };
-        let inventory = Inventory::take(&HostRoot::real(), ask_smart);
+        let mut inventory = Inventory::take(&HostRoot::real(), ask_smart);
+        inventory.examine(|_| true);
         if !global.json {
             inventory.notes.iter().for_each(|note| tell(note));
         }

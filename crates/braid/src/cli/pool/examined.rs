@@ -30,11 +30,18 @@ impl Examined {
         place: &Place,
     ) -> Result<Self, Failure> {
         let root = HostRoot::real();
-        let inventory = Inventory::take(&root, ask_smart);
+        let mut inventory = Inventory::take(&root, ask_smart);
         let pools = choose(pools::observe(&root, &inventory), names)?;
         let host = braid_runner::host::observe_host_of(&place.config(), &inventory);
+        let examine =
+            |disks: &[Disk]| doctor::examine(&pools, disks, &host, before, Limits::default());
+        let mut findings = examine(&inventory.disks);
+        // A spare disk that sleeps is woken only when one is needed.
+        if findings.iter().any(Finding::lacks_a_disk) {
+            inventory.examine(|disk| disk.partition.is_none());
+            findings = examine(&inventory.disks);
+        }
         let disks = inventory.disks;
-        let mut findings = doctor::examine(&pools, &disks, &host, before, Limits::default());
         findings.extend(interrupted(names, place)?);
         findings.extend(unfinished_replications(&pools, names, place)?);
         findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));

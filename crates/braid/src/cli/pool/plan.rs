@@ -1,4 +1,5 @@
 use crate::cli::failure::{Failure, FailureKind};
+use crate::cli::pool::seen::examine_named;
 use crate::cli::status_table::columns;
 use crate::cli::{Global, JsonFlag};
 use braid_disks::{AskSmart, HostRoot, Inventory};
@@ -39,7 +40,8 @@ impl Plan {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
         let (mut candidates, mut notes) = (Vec::new(), Vec::new());
         if !self.disks.is_empty() {
-            let inventory = Inventory::take(&HostRoot::real(), AskSmart::No);
+            let mut inventory = Inventory::take(&HostRoot::real(), AskSmart::No);
+            examine_named(&mut inventory, &self.disks)?;
             for name in &self.disks {
                 let found = inventory.find(name);
                 let disk = found.map_err(|error| Failure::failed(error.to_string()))?;

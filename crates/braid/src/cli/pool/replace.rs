@@ -1,6 +1,7 @@
 use super::change::Target;
 use crate::cli::Global;
 use crate::cli::failure::Failure;
+use braid_disks::NoSuchDisk;
 use braid_pool::planner::{Change, MemberName};
 use clap::Args;
 
@@ -27,11 +28,15 @@ pub struct Replace {
 impl Replace {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
         self.target.change(global, |seen| {
-            let by = Box::new(seen.inventory.find(&self.new)?.clone());
-            let lent = self.lend.as_ref().map(|name| seen.inventory.find(name)).transpose()?;
-            let both: Vec<_> = std::iter::once(&*by).chain(lent).cloned().collect();
+            let names: Vec<String> =
+                std::iter::once(&self.new).chain(&self.lend).cloned().collect();
+            let both = seen.disks(&names)?;
             let erase = seen.permission(&self.erase, &both)?;
-            let lent = lent.cloned().map(Box::new);
+            let mut both = both.into_iter().map(Box::new);
+            let Some(by) = both.next() else {
+                return Err(NoSuchDisk::Unknown(self.new.clone()).into());
+            };
+            let lent = both.next();
             Ok(Change::Replace { member: MemberName(self.old.clone()), by, lent, erase })
         })
     }

@@ -28,8 +28,9 @@ impl Seen {
         named::one(&self.pools, name)
     }
 
-    /// The disks that the user names.
-    pub fn disks(&self, names: &[String]) -> Result<Vec<Disk>, Failure> {
+    /// The disks that the user names, each shown to be empty if it is.
+    pub fn disks(&mut self, names: &[String]) -> Result<Vec<Disk>, Failure> {
+        examine_named(&mut self.inventory, names)?;
         names.iter().map(|name| Ok(self.inventory.find(name)?.clone())).collect()
     }
 
@@ -48,6 +49,14 @@ impl Seen {
             }
         }
     }
+}
+
+/// Shows of the disks that the user names whether they are empty.
+pub fn examine_named(inventory: &mut Inventory, names: &[String]) -> Result<(), NoSuchDisk> {
+    let path = |name: &String| Ok(inventory.find(name)?.path.clone());
+    let paths: Vec<String> = names.iter().map(path).collect::<Result<_, NoSuchDisk>>()?;
+    inventory.examine(|disk| paths.contains(&disk.path));
+    Ok(())
 }
 
 impl From<NoSuchDisk> for Failure {

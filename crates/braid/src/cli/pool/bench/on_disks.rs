@@ -13,7 +13,7 @@ use braid_diskbench::report::{DiskReport, LayoutReport, Report};
 use braid_diskbench::temporary_pool::{self, TemporaryPool};
 use braid_diskbench::{BenchError, workload::Workload};
 use braid_disks::HostRoot;
-use braid_pool::disk::{Disk, ErasePermission};
+use braid_pool::disk::{Content, Disk, ErasePermission};
 use braid_pool::layout::{Layout, MdFilesystem};
 use braid_pool::planner::{NewPool, PoolNameError};
 use braid_pool::step::Plan;
@@ -35,7 +35,7 @@ pub fn measure(
         // What one left that was killed together with its guardian.
         take_down(&bench.consent.place)?;
     }
-    let seen = Seen::now(&bench.consent.place.config());
+    let mut seen = Seen::now(&bench.consent.place.config());
     let disks = seen.disks(&bench.names)?;
     let permission = seen.permission(&bench.erase, &disks)?;
     let mut plans = Vec::new();
@@ -62,8 +62,7 @@ pub fn measure(
     };
     let mut reports = Vec::new();
     for (number, layout) in layouts.iter().enumerate() {
-        // After the first one the disks are empty; if not, somebody else wrote to them.
-        let erase = if number == 0 { permission.clone() } else { ErasePermission::default() };
+        let erase = (number == 0).then(|| permission.clone());
         reports.push(work.layout(*layout, erase)?);
     }
     let mut alone = Vec::new();
@@ -92,11 +91,17 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    fn layout(&mut self, layout: Layout, erase: ErasePermission) -> Result<LayoutReport, Failure> {
+    /// Without permission the disks are as the last layout left them.
+    fn layout(
+        &mut self,
+        layout: Layout,
+        erase: Option<ErasePermission>,
+    ) -> Result<LayoutReport, Failure> {
         self.progress.part(&format!("{layout}:"));
         let at = &self.bench.consent.place;
-        let seen = Seen::now(&at.config());
+        let mut seen = Seen::now(&at.config());
         let disks = seen.disks(&self.bench.names)?;
+        let erase = erase.unwrap_or_else(|| remains(&disks));
         let nodes: Vec<String> = disks.iter().map(|disk| disk.path.clone()).collect();
         let new = new_pool(layout, disks, erase)?;
         let plan = temporary_pool::plan(&new, &seen.host)?;
@@ -137,7 +142,7 @@ impl Work<'_> {
         }
         self.progress.part(&format!("{} alone:", disk.path));
         let now = braid_disks::disk_now(&HostRoot::real(), &disk.path);
-        if !now.is_some_and(|now| now.id() == disk.id() && now.is_empty()) {
+        if !now.is_some_and(|now| now.id() == disk.id() && now.is_unmarked()) {
             let message = format!("{} isn't empty any more: left alone", disk.path);
             return Err(Failure::failed(message));
         }
@@ -147,6 +152,12 @@ impl Work<'_> {
         report.alone = Some(measure::disk_alone(&disk.path, size, &self.method, &mut watcher)?);
         Ok(report)
     }
+}
+
+/// What a layout left when it was taken down is nothing that anything recognises; all else somebody else wrote.
+fn remains(disks: &[Disk]) -> ErasePermission {
+    let only_unknown = |disk: &&Disk| disk.contents.iter().all(Content::is_unknown);
+    ErasePermission::for_disks(disks.iter().filter(only_unknown).map(Disk::id))
 }
 
 /// A disk alone is the measure of file layouts only.

@@ -20,7 +20,7 @@ const BIOS_BOOT: u64 = MIB;
 const ESP: u64 = 512 * MIB;
 
 pub fn run(clone: &Clone, disk: &str, global: &Global) -> Result<(), Failure> {
-    let seen = Seen::now(&clone.consent.place.config());
+    let mut seen = Seen::now(&clone.consent.place.config());
     let mut disks = seen.disks(&[disk.to_owned()])?;
     let erase = seen.permission(&clone.erase, &disks)?;
     let Some(disk) = disks.pop() else { return Ok(()) };
