@@ -207,8 +207,9 @@ impl Host {
     fn runs_without_a_disk(&mut self) {
         let at = self.path("mnt");
         run("umount", &[&at]);
-        drop(self.disks.pop());
-        run("btrfs", &["device", "scan", "--forget"]);
+        let gone = self.disks.pop().unwrap();
+        run("btrfs", &["device", "scan", "--forget", gone.path()]);
+        drop(gone);
         let (code, report) = self.json(&["status", &self.name]);
         assert_eq!((code, report["pools"][0]["summary"]["lacking"].as_u64()), (11, Some(1)));
 

@@ -1,6 +1,7 @@
 //! Block devices as sysfs shows them.
 
 use crate::host_root::HostRoot;
+use crate::scope;
 
 /// A disk, a partition or a device made of others. The source is the kernel's Documentation/ABI/stable/sysfs-block.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,7 +101,7 @@ pub fn name_of(node: &str) -> Option<String> {
 
 fn whole(host: &HostRoot, name: &str) -> Option<BlockDevice> {
     // A name is one part of a path.
-    if name.is_empty() || name.contains('/') || name.starts_with('.') {
+    if name.is_empty() || name.contains('/') || name.starts_with('.') || !scope::has(host, name) {
         return None;
     }
     let sysfs = format!("sys/block/{name}");

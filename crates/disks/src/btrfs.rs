@@ -10,6 +10,7 @@ use crate::block_device;
 use crate::host_root::HostRoot;
 use crate::inventory::Inventory;
 use crate::mount_table::{MountTable, Mounted};
+use crate::scope;
 use crate::superblock::btrfs::{self as superblock, BtrfsSuper};
 use braid_pool::layout::Profile;
 use braid_pool::observed::{
@@ -35,7 +36,10 @@ pub fn observe(host: &HostRoot, inventory: &Inventory) -> Vec<ObservedBtrfs> {
 
 /// UUIDs of those that are mounted, be it in a mount namespace that we don't see.
 pub fn mounted(host: &HostRoot) -> Vec<Uuid> {
-    host.names(SYSFS).iter().filter_map(|name| name.parse().ok()).collect()
+    let all = host.names(SYSFS).into_iter().filter_map(|name| name.parse().ok());
+    let is_seen = |device: &String| block_device::one(host, device).is_some();
+    let limited = scope::is_limited(host);
+    all.filter(|uuid| !limited || devices(host, *uuid).iter().any(is_seen)).collect()
 }
 
 /// Where each member device of a mounted btrfs is mounted, by its kernel name.

@@ -11,6 +11,7 @@ pub mod inventory;
 pub mod md;
 pub mod mount_table;
 pub mod pools;
+pub mod scope;
 pub mod scrub_log;
 pub mod signature;
 pub mod smart;

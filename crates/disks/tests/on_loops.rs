@@ -249,8 +249,9 @@ fn a_btrfs_that_ran_without_a_member_shows_it_and_what_it_left_behind() {
         let mut pool = Pool::new("raid1", "raid1");
         pool.mount("defaults");
         pool.unmount();
-        let gone = pool.disks.pop().unwrap().unplug();
-        run("btrfs", &["device", "scan", "--forget"]);
+        let gone = pool.disks.pop().unwrap();
+        run("btrfs", &["device", "scan", "--forget", gone.path()]);
+        let gone = gone.unplug();
         let lacking = pool.observe();
         let missing: Vec<_> =
             lacking.missing().map(|member| (member.devid, member.size_bytes)).collect();

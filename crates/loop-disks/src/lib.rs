@@ -1,4 +1,5 @@
-//! Disks for tests: loop devices over sparse files, used in a mount namespace of the test's own.
+//! Disks for tests: loop devices over sparse files, used in a mount namespace of the test's own, where Braid sees no others:
+//! neither the host's disks and pools nor those of tests that run at the same time.
 
 mod btrfs;
 mod files;
@@ -13,10 +14,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Set in the process that is in its own mount namespace.
+/// Set in the process that is in its own mount namespace: the folder in memory that is the test's own.
 const INSIDE: &str = "BRAID_TEST_IN_PRIVATE_MOUNTS";
+/// Makes Braid see only loop devices of files below these folders (`braid_disks::scope`).
+const SEEN: &str = "BRAID_ONLY_LOOPS_BELOW";
 
-/// Runs `body` in a process whose mounts nobody else sees, so that nothing stays busy: the test
+/// Runs `body` in a process whose mounts nobody else sees, so that nothing stays busy, and which sees only disks below
+/// [`fast_folder`] and the folder for temporary files, which are both its own: the test
 /// `name` (its whole path, as `module::test`) starts itself again there. Where that isn't possible
 /// it says so and does nothing.
 ///
@@ -32,11 +36,16 @@ pub fn in_private_mounts(name: &str, body: impl FnOnce()) {
         return;
     }
     let this_program = std::env::current_exe().expect("a test knows its own program");
+    let own = |parent: PathBuf| tempfile::tempdir_in(parent).expect("there is room for a folder");
+    let (fast, large) = (own(fast_folder()), own(std::env::temp_dir()));
+    let seen = format!("{}:{}", fast.path().display(), large.path().display());
     let status = Command::new("unshare")
         .args(["--mount", "--propagation", "private"])
         .arg(this_program)
         .args([name, "--exact", "--nocapture", "--test-threads=1"])
-        .env(INSIDE, "1")
+        .env(INSIDE, fast.path())
+        .env("TMPDIR", large.path())
+        .env(SEEN, seen)
         .status()
         .expect("unshare can be started");
     assert!(status.success(), "{name} failed in its mount namespace: {status}");
@@ -67,6 +76,9 @@ pub fn run(program: &str, arguments: &[&str]) {
 
 /// Where the disks' files lie best: in memory, where there is such a folder.
 pub fn fast_folder() -> PathBuf {
+    if let Some(own) = std::env::var_os(INSIDE) {
+        return own.into();
+    }
     let memory = Path::new("/dev/shm");
     if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() }
 }

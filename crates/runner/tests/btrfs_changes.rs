@@ -112,8 +112,9 @@ fn a_vanished_disk_is_replaced_and_nothing_stays_with_one_copy() {
         ground.create("btrfs-raid1", &[0, 1]);
         let sums = write_files(&ground, 50);
         ground.unmount();
-        drop(ground.disks.pop());
-        sh("btrfs device scan --forget");
+        let gone = ground.disks.pop().unwrap();
+        sh(&format!("btrfs device scan --forget {}", gone.path()));
+        drop(gone);
         let (survivor, at) = (ground.disks[0].path().to_owned(), ground.mount_point());
         sh(&format!("mount -o degraded {survivor} {}", at.display()));
         // What is written now is there once only.

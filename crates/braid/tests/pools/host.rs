@@ -1,11 +1,10 @@
 //! A host with disks: a folder with the config's and the journal's files, loop devices, and `braid` that knows of them.
 
 use crate::BRAID;
-use braid_loop_disks::{LoopDisk, fast_folder};
+use braid_loop_disks::{LoopDisk, fast_folder, run};
 use braid_units::ByteSize;
 use serde_json::Value;
-use std::fs::{self, File};
-use std::os::fd::AsRawFd;
+use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -13,7 +12,6 @@ use std::process::{Command, Output};
 /// Gone with all its mounts when dropped.
 pub struct Host {
     pub folder: tempfile::TempDir,
-    _alone: File,
 }
 
 impl Host {
@@ -22,7 +20,9 @@ impl Host {
         for made in ["root/etc", "bin", "data"] {
             fs::create_dir_all(folder.path().join(made)).unwrap();
         }
-        let host = Host { folder, _alone: alone() };
+        // What programs remember there is the host's. And a mount point that another test removes would be unmounted here.
+        run("mount", &["-t", "tmpfs", "braid-test", "/run"]);
+        let host = Host { folder };
         fs::write(host.fstab(), "# empty\n").unwrap();
         host
     }
@@ -148,15 +148,6 @@ impl Drop for Host {
             let _ = Command::new("umount").arg("--quiet").arg(place).output();
         }
     }
-}
-
-/// Held while there are pools called `data`: a test in another process would find two of them.
-fn alone() -> File {
-    let file = File::create(std::env::temp_dir().join("braid-test-pool-data.lock")).unwrap();
-    // SAFETY: a system call on a descriptor that `file` keeps open; it touches no memory of ours.
-    let locked = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) };
-    assert_eq!(locked, 0);
-    file
 }
 
 /// How a loop device is known: by the file behind it.

@@ -1,5 +1,6 @@
 //! `braid pool` as a user types it, on loop devices.
 
+mod beside_others;
 mod changes;
 mod faults;
 mod findings;
