@@ -141,6 +141,14 @@ pub struct PeerConfig {
     pub follow_mode: bool,
 }
 
+impl PeerConfig {
+    /// We call the peer and open the paths to it, one for each of our links; else it
+    /// does.
+    pub(crate) fn opens_paths(&self) -> bool {
+        !self.endpoints.is_empty()
+    }
+}
+
 /// A link as the user wants it used. What concerns receiving is told to the
 /// peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,10 +2,11 @@
 //! events, and give packets and deadlines. No clock, no socket, no thread.
 //!
 //! A packet's way: [`Tunnel::handle_inner`] finds its peer (`tunnel/forward`),
-//! which classes it and queues it (`peer/admit`, [`entry`]); when a path is
-//! free (`peer/schedule`, [`path`]) it is cut into chunks, sealed and sent
-//! (`peer/transmit`). At the other end `peer/receive` opens the datagram and
-//! [`exit`] puts the packet together and in order. See `docs/architecture.md`.
+//! which classes it and queues it (`peer/ingress`, [`entry`]); when a path is
+//! free (`peer/send`, [`path`]) it is cut into chunks, sealed and sent, and kept
+//! until it has arrived (`peer/reliability`). At the other end `peer/incoming`
+//! opens the datagram, and `peer/receive` and [`exit`] put the packet together and
+//! in order. See `docs/architecture.md`.
 
 #![forbid(unsafe_code)]
 

@@ -70,9 +70,29 @@ pub struct Sessions {
     pub previous: Option<Session>,
     /// Agreed on, but the initiator hasn't proven yet that it has the keys.
     pub unproven: Option<Session>,
+    /// What the peer called itself when they were agreed on: another number when
+    /// it has restarted.
+    remote_instance: Option<u64>,
 }
 
 impl Sessions {
+    /// The peer that speaks is this instance. True if it's another than before, or
+    /// the first: then all keys are to be voided.
+    pub fn meet(&mut self, instance: u64) -> bool {
+        self.remote_instance.replace(instance) != Some(instance)
+    }
+
+    /// The instance that the keys are agreed on with.
+    pub fn remote_instance(&self) -> Option<u64> {
+        self.remote_instance
+    }
+
+    /// All keys are void. Returns our indices of the sessions.
+    pub fn void(&mut self) -> Vec<u32> {
+        let sessions = [self.current.take(), self.previous.take(), self.unproven.take()];
+        sessions.into_iter().flatten().map(|s| s.local_index).collect()
+    }
+
     /// The session of our `index`, if there is one that may still be used.
     pub fn by_index(&mut self, index: u32, now: Time) -> Option<&mut Session> {
         // Nearly always the current one.

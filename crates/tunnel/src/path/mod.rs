@@ -195,7 +195,7 @@ impl Path {
 
     /// The peer's newest packet came from here. True if that's another address
     /// than before.
-    pub fn move_to(&mut self, arrival: crate::peer::receive::Arrival, now: Time) -> bool {
+    pub fn move_to(&mut self, arrival: crate::peer::Arrival, now: Time) -> bool {
         self.local = arrival.local;
         self.link = arrival.link;
         let moves = self.remote != arrival.remote;

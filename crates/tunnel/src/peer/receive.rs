@@ -1,264 +1,128 @@
-//! What comes from the peer.
+//! What comes from the peer becomes inner packets again: chunks are put together
+//! and in order, parities recover what was lost.
 
-use super::Peer;
 use crate::buffers::Buffers;
-use crate::config::{LinkId, Mode};
-use crate::path::{Settled, Wish, sent::SentFrame};
-use crate::redundancy::erasure::{Member, Parity, Recovered, SourceId};
-use braid_units::Time;
-use braid_wire::{Chunk, DataHeader, ErasureFrame, Frame, Frames, HEADER_LEN, PathStatus, expand};
-use std::net::{IpAddr, SocketAddr};
+use crate::clock::PausingClock;
+use crate::exit::{ExitStatus, Patience, Reordering};
+use crate::redundancy::erasure::{Decoder, Member, Parity, Recovered, SourceId};
+use braid_inner::{InnerPacket, Layer};
+use braid_units::{ByteSize, Time};
+use braid_wire::{Chunk, ErasureFrame, Frame, Frames, GaveUp};
 use std::time::Duration;
 
 /// After a parity, chunks are kept for further ones for so long.
 const CODED_FOR: Duration = Duration::from_secs(10);
+/// What parities may need is kept up to so many bytes, and for so long.
+const CODED_MEMORY: ByteSize = ByteSize::from_bytes(128 << 10);
+const CODED_AGE: Duration = Duration::from_millis(500);
+/// Nothing received for this long: waiting for missing packets pauses.
+const SILENCE: Duration = Duration::from_millis(100);
+/// How long the exit waits for what may be repaired: the entry's word that it
+/// gave up comes before.
+const PATIENCE: Patience =
+    Patience { ordered: Duration::from_millis(1500), realtime: Duration::from_millis(140) };
 
-/// Where a datagram came from.
-#[derive(Clone, Copy, Debug)]
-pub struct Arrival {
-    /// By which link.
-    pub link: LinkId,
-    /// From which address.
-    pub remote: SocketAddr,
-    /// To which of ours, if the socket has several.
-    pub local: Option<IpAddr>,
+/// Counters of what came.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ReceiveCounters {
+    /// Inner bytes delivered.
+    pub delivered_bytes: u64,
+    /// Chunks recovered by a parity.
+    pub recovered: u64,
+    /// Datagrams and frames that didn't authenticate, were replayed or malformed.
+    pub refused: u64,
+    /// Inner packets refused: not from the peer's addresses, or broken.
+    pub inner_refused: u64,
 }
 
-impl Peer {
-    /// Opens a data datagram and does what its frames say. False if it isn't
-    /// authentic, or was received before.
-    pub(crate) fn on_datagram(
-        &mut self,
-        header: DataHeader,
-        datagram: &mut [u8],
-        arrival: Arrival,
-        buffers: &mut Buffers,
-        now: Time,
-    ) -> Result<Received, Refused> {
-        // Of a peer that restarted all begins anew, if this is authentic.
-        let unproven = self.sessions.unproven(header.receiver).map(|s| s.remote_instance);
-        let anew = unproven.is_some() && unproven != self.remote_instance;
-        let known = self.path_of(header.path).filter(|_| !anew);
-        let largest = match known {
-            Some(index) => self.paths[index].received.largest(),
-            None if anew => None,
-            None => self.largest_of_closed(header.path),
-        };
-        let number = expand(header.packet_number, 24, largest.map_or(0, |largest| largest + 1));
-        match known {
-            Some(index) => {
-                self.paths[index].replay.check(number).map_err(|_| Refused::Replayed)?;
-            }
-            None if largest.is_some_and(|largest| number <= largest) => {
-                return Err(Refused::Replayed);
-            }
-            None => {}
-        }
-        let len = datagram.len() as u64;
-        let (head, payload) = datagram.split_at_mut(HEADER_LEN);
-        let session = self.sessions.by_index(header.receiver, now).ok_or(Refused::NoSession)?;
-        let payload =
-            session.open(header.path, number, head, payload).map_err(|_| Refused::Forged)?;
-        if known.is_none() {
-            // Only the side that calls opens paths.
-            if !self.config.endpoints.is_empty() && self.path_of(header.path).is_none() {
-                return Err(Refused::NoPath);
-            }
-            if !anew && self.paths.len() >= super::MAX_PATHS {
-                return Err(Refused::TooManyPaths);
-            }
-        }
-        let proven = match unproven {
-            Some(instance) => self.prove(instance, now),
-            None => None,
-        };
-        let known = if anew { self.path_of(header.path) } else { known };
+/// The receiving side.
+#[derive(Debug)]
+pub(crate) struct Receive {
+    layer: Layer,
+    /// Memory for packets that are incomplete or wait, bytes.
+    limit: u64,
+    reordering: Reordering,
+    decoder: Decoder,
+    /// When the last parity came.
+    last_parity: Option<Time>,
+    coded: Vec<u8>,
+    /// Stands still while nothing is heard.
+    heard: PausingClock,
+    last_heard: Option<Time>,
+    /// The peer said goodbye.
+    pub(super) closed: bool,
+    pub(super) counters: ReceiveCounters,
+}
 
-        let index = match known {
-            Some(index) => index,
-            None => {
-                let path = self.new_path(header.path, arrival.link, arrival.remote, 1500, now);
-                self.paths.push(path);
-                self.paths.len() - 1
-            }
-        };
-        let path = &mut self.paths[index];
-        path.replay.mark(number).map_err(|_| Refused::Replayed)?;
-        let newest = path.received.largest().is_none_or(|largest| number > largest);
-        if newest && self.config.endpoints.is_empty() {
-            // Roaming: the peer is where its newest authentic packet came from.
-            if path.move_to(arrival, now) {
-                self.send_flight_again(index);
-            }
+impl Receive {
+    /// Nothing yet; holds at most about `limit` bytes.
+    pub fn new(layer: Layer, limit: u64) -> Self {
+        Self {
+            layer,
+            limit,
+            reordering: Reordering::new(layer, limit),
+            decoder: Decoder::new(CODED_MEMORY, CODED_AGE),
+            last_parity: None,
+            coded: Vec::new(),
+            heard: PausingClock::default(),
+            last_heard: None,
+            closed: false,
+            counters: ReceiveCounters::default(),
         }
-        let pause = self.pause();
-        let path = &mut self.paths[index];
-        if path.hearing.on_datagram(now, pause) {
-            self.chores_at = self.chores_at.min(now + pause);
-        }
-        path.counters.received_bytes += len;
-        path.counters.received_datagrams += 1;
+    }
+
+    /// The peer restarted: its packets' numbers begin anew.
+    pub fn restart(&mut self) {
+        self.reordering = Reordering::new(self.layer, self.limit);
+    }
+
+    /// An authentic datagram came.
+    pub fn on_heard(&mut self, now: Time) {
         self.last_heard = Some(now);
-        self.hearing.run(now);
-
-        let eliciting = self.on_frames(index, payload, buffers, now);
-        let interval = self.feedback_interval();
-        let path = &mut self.paths[index];
-        path.received.on_packet(number, now, eliciting);
-        if let Some(at) = path.received.report_at(interval) {
-            self.chores_at = self.chores_at.min(at);
-        }
-        if !path.liveness.is_up() {
-            self.chores_at = Time::ZERO;
-        }
-        Ok(Received { proven })
+        self.heard.run(now);
     }
 
-    /// The initiator has used the unproven session: send with it from now on.
-    /// If it's another instance than before, or the first, then all keys and
-    /// paths are void.
-    #[cold]
-    fn prove(&mut self, instance: u64, now: Time) -> Option<Proven> {
-        let session = self.sessions.unproven.take()?;
-        let anew = self.remote_instance != Some(instance);
-        if !anew {
-            let gone = self.sessions.make_current(session).into_iter().collect();
-            return Some(Proven { anew, gone });
-        }
-        let gone = self.drop_sessions();
-        self.sessions.current = Some(session);
-        self.remote_instance = Some(instance);
-        self.forget_connection(now);
-        if self.config.endpoints.is_empty() {
-            // The home opens the paths anew; the old ones lead nowhere.
-            self.paths.clear();
-        }
-        Some(Proven { anew, gone })
+    /// When the last authentic datagram came.
+    pub fn last_heard(&self) -> Option<Time> {
+        self.last_heard
     }
 
-    /// What is in flight by a path went astray, most likely: by others too.
-    fn send_flight_again(&mut self, index: usize) {
-        self.settle(|peer, settled| peer.paths[index].reinject_flight(settled));
-    }
-
-    fn on_frames(
-        &mut self,
-        index: usize,
-        payload: &[u8],
-        buffers: &mut Buffers,
-        now: Time,
-    ) -> bool {
-        // Of a large packet most datagrams hold one part and nothing else.
-        if self.paths[index].liveness.is_up()
-            && let Some(chunk) = Chunk::only_middle(payload)
+    /// Waiting pauses if nothing was heard for a while.
+    pub fn pause_if_silent(&mut self, now: Time) {
+        if let Some(heard) = self.last_heard
+            && now - heard > SILENCE
         {
-            self.on_chunk(&chunk, buffers, now);
-            return true;
-        }
-        let mut eliciting = false;
-        let mut settled = None;
-        for frame in Frames::new(payload) {
-            let Ok(frame) = frame else {
-                self.counters.refused += 1;
-                break;
-            };
-            eliciting |= !matches!(frame, Frame::Ack(_) | Frame::Close(_));
-            match frame {
-                Frame::Ping => {}
-                Frame::Ack(ack) => {
-                    let settled = settled.get_or_insert_with(|| {
-                        self.settled.clear();
-                        std::mem::take(&mut self.settled)
-                    });
-                    self.on_ack(&ack, buffers, now, settled);
-                }
-                Frame::Chunk(chunk) => self.on_chunk(&chunk, buffers, now),
-                Frame::GaveUp(gave_up) => {
-                    self.exit.on_gave_up(&gave_up);
-                }
-                Frame::PathStatus(status) => self.on_path_status(&status),
-                Frame::Erasure(frame) => self.on_parity(&frame, buffers, now),
-                Frame::Mode(mode) => {
-                    if let Some(mode) = Mode::from_wire(mode).filter(|_| self.config.follow_mode) {
-                        self.mode = mode;
-                    }
-                }
-                Frame::Close(_) => self.closed = true,
-            }
-        }
-        // On a path that we didn't open, hearing is the first sign of life:
-        // probe at once, so that it's proven within a round trip.
-        if !self.paths[index].liveness.is_up() {
-            self.paths[index].liveness.probe_soon_after_heard(now);
-        }
-        if let Some(mut settled) = settled {
-            self.take_settled(&mut settled);
-            self.settled = settled;
-        }
-        eliciting
-    }
-
-    fn on_ack(
-        &mut self,
-        ack: &braid_wire::Ack<'_>,
-        buffers: &mut Buffers,
-        now: Time,
-        settled: &mut Settled,
-    ) {
-        let feedback = self.feedback_interval();
-        let Some(index) = self.path_of(ack.path) else { return };
-        // Paths that work again and sizes that pass are followed by probes.
-        self.chores_at = Time::ZERO;
-        let clock = &mut self.peer_clock;
-        let written_us = clock.unwrap(ack.largest_received_us) + i64::from(ack.delay_us);
-        let path = &mut self.paths[index];
-        let outgoing = &mut self.outgoing;
-        let arrived = |frame| {
-            if let SentFrame::Chunk { key, offset, len } = frame
-                && outgoing.get_mut(key).is_some_and(|p| p.on_acked(offset, len))
-                && let Some(packet) = outgoing.remove(key)
-            {
-                buffers.give(packet.bytes);
-            }
-        };
-        path.on_ack(ack, now, feedback, |us| clock.unwrap(us), arrived, settled);
-        self.note_losses_of(index);
-        self.note_report(written_us, now);
-        self.note_spare();
-        if settled.returned {
-            settled.returned = false;
-            self.update_clocks(now);
+            self.heard.stop(heard + SILENCE);
         }
     }
 
+    /// Takes a chunk in.
     #[inline]
-    fn on_chunk(&mut self, chunk: &Chunk<'_>, buffers: &mut Buffers, now: Time) {
-        self.use_now(now);
+    pub fn on_chunk(&mut self, chunk: &Chunk<'_>, buffers: &mut Buffers, now: Time) {
         self.take_chunk(chunk, buffers, now);
         // Copies cost much, and are of use only where parities come.
         let coded = self.last_parity.is_some_and(|at| now - at < CODED_FOR);
         if coded && chunk.realtime && !chunk.unordered {
             self.coded.clear();
-            let mut coded = std::mem::take(&mut self.coded);
-            chunk.write(&mut coded, false);
+            chunk.write(&mut self.coded, false);
             let id = SourceId {
                 flow: chunk.flow,
                 sequence: chunk.sequence,
                 offset: chunk.position.offset(),
             };
-            let recovered = self.decoder.on_source(now, id, &coded);
-            self.coded = coded;
+            let recovered = self.decoder.on_source(now, id, &self.coded);
             self.on_recovered(recovered, buffers, now);
         }
     }
 
     #[inline]
     fn take_chunk(&mut self, chunk: &Chunk<'_>, buffers: &mut Buffers, now: Time) {
-        let heard = self.hearing.at(now);
-        let _ = self.exit.on_chunk(heard, chunk, |capacity| buffers.take(capacity));
+        let heard = self.heard.at(now);
+        let _ = self.reordering.on_chunk(heard, chunk, |capacity| buffers.take(capacity));
     }
 
-    fn on_parity(&mut self, frame: &ErasureFrame<'_>, buffers: &mut Buffers, now: Time) {
+    /// Takes a parity in.
+    pub fn on_parity(&mut self, frame: &ErasureFrame<'_>, buffers: &mut Buffers, now: Time) {
         self.last_parity = Some(now);
         let members = frame
             .sources
@@ -286,60 +150,119 @@ impl Peer {
         }
     }
 
-    /// The index of the path of this number. Most have it by their numbers.
-    fn path_of(&self, id: u8) -> Option<usize> {
-        let index = usize::from(id);
-        match self.paths.get(index) {
-            Some(path) if path.id == id => Some(index),
-            _ => self.paths.iter().position(|p| p.id == id),
-        }
+    /// The peer won't complete these packets.
+    pub fn on_gave_up(&mut self, gave_up: &GaveUp) {
+        self.reordering.on_gave_up(gave_up);
     }
 
-    /// The largest packet number that came by a path of this number, if there
-    /// was one that is closed.
-    fn largest_of_closed(&self, id: u8) -> Option<u64> {
-        self.closed_paths.iter().find(|p| p.id == id)?.largest_received
+    /// Stops waiting where the patience is over.
+    pub fn expire(&mut self, now: Time) {
+        self.reordering.expire(self.heard.at(now), PATIENCE);
     }
 
-    fn on_path_status(&mut self, status: &PathStatus) {
-        if !self.config.endpoints.is_empty() {
-            return; // Ours to say.
-        }
-        self.chores_at = Time::ZERO;
-        for path in self.paths.iter_mut().filter(|p| p.id == status.path) {
-            path.wish = Wish { tier: status.tier, standby: status.standby, cap: status.cap };
-            path.set_cap(status.cap);
-        }
+    /// When the patience is over next, if something is heard until then.
+    pub fn expires_at(&self) -> Option<Time> {
+        self.reordering.expires_at(PATIENCE).and_then(|at| self.heard.when(at))
+    }
+
+    /// [`Self::poll`] has something to deliver.
+    pub fn has_ready(&self) -> bool {
+        self.reordering.has_ready()
+    }
+
+    /// The next inner packet.
+    pub fn poll(&mut self, buffers: &mut Buffers) -> Option<InnerPacket> {
+        self.reordering.poll(|capacity| buffers.take(capacity))
+    }
+
+    /// What was put in order.
+    pub fn status(&self) -> ExitStatus {
+        self.reordering.status()
+    }
+
+    /// Gives back memory that isn't in use.
+    pub fn rest(&mut self) {
+        self.coded = Vec::new();
     }
 }
 
-/// A datagram that was taken in.
-#[derive(Clone, Debug)]
-pub struct Received {
-    /// It's the first by a session that the peer began.
-    pub proven: Option<Proven>,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use braid_inner::Offload;
+    use braid_wire::ChunkPosition;
 
-/// The peer has shown that it has the keys of a session it began.
-#[derive(Clone, Debug)]
-pub struct Proven {
-    /// It had restarted, or it's the first time.
-    pub anew: bool,
-    /// Our indices of sessions that are gone thereby.
-    pub gone: Vec<u32>,
-}
+    const PACKET: [u8; 20] = [0x45; 20];
 
-/// Why a datagram was not taken in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
-    /// No session of that index, or it has expired.
-    NoSession,
-    /// Wrong keys, or altered on the way.
-    Forged,
-    /// Received before, or too old to tell.
-    Replayed,
-    /// A path that we haven't opened, or have closed.
-    NoPath,
-    /// The peer has as many paths as it may.
-    TooManyPaths,
+    fn receive() -> (Receive, Buffers) {
+        (Receive::new(Layer::L3, 1 << 20), Buffers::default())
+    }
+
+    fn whole(sequence: u32) -> Chunk<'static> {
+        Chunk {
+            flow: 1,
+            sequence,
+            unordered: false,
+            realtime: false,
+            position: ChunkPosition::Whole(Offload::default()),
+            data: &PACKET,
+        }
+    }
+
+    fn delivered(receive: &mut Receive, buffers: &mut Buffers) -> usize {
+        std::iter::from_fn(|| receive.poll(buffers)).count()
+    }
+
+    #[test]
+    fn a_hole_is_waited_for_until_the_patience_is_over() {
+        let (mut receive, mut buffers) = receive();
+        let now = Time::from_millis(10);
+        receive.on_heard(now);
+        receive.on_chunk(&whole(1), &mut buffers, now);
+        assert_eq!(delivered(&mut receive, &mut buffers), 0);
+        let at = receive.expires_at().unwrap();
+        assert_eq!(at, now + PATIENCE.ordered);
+        receive.on_heard(at);
+        receive.expire(at);
+        assert_eq!(delivered(&mut receive, &mut buffers), 1);
+    }
+
+    #[test]
+    fn while_nothing_is_heard_nothing_is_given_up() {
+        let (mut receive, mut buffers) = receive();
+        let now = Time::from_millis(10);
+        receive.on_heard(now);
+        receive.on_chunk(&whole(1), &mut buffers, now);
+        let later = now + PATIENCE.ordered * 2;
+        receive.pause_if_silent(later);
+        assert_eq!(receive.expires_at(), None);
+        receive.expire(later);
+        assert_eq!(delivered(&mut receive, &mut buffers), 0);
+        // It goes on where it stood: the silence counted for no longer than it
+        // took to notice.
+        receive.on_heard(later);
+        assert_eq!(receive.expires_at(), Some(later + (PATIENCE.ordered - SILENCE)));
+    }
+
+    #[test]
+    fn what_the_peer_gave_up_is_not_waited_for() {
+        let (mut receive, mut buffers) = receive();
+        let now = Time::from_millis(10);
+        receive.on_heard(now);
+        receive.on_chunk(&whole(2), &mut buffers, now);
+        receive.on_gave_up(&GaveUp { flow: 1, sequence: 0, count: 2 });
+        assert_eq!(delivered(&mut receive, &mut buffers), 1);
+    }
+
+    #[test]
+    fn after_a_restart_numbers_begin_anew() {
+        let (mut receive, mut buffers) = receive();
+        let now = Time::from_millis(10);
+        for sequence in 0..3 {
+            receive.on_chunk(&whole(sequence), &mut buffers, now);
+        }
+        receive.restart();
+        receive.on_chunk(&whole(0), &mut buffers, now);
+        assert_eq!(delivered(&mut receive, &mut buffers), 1);
+    }
 }

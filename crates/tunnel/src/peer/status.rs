@@ -1,15 +1,42 @@
 //! What is told of a peer.
 
-use super::{Peer, PeerCounters};
+use super::Peer;
 use crate::config::LinkId;
 use crate::entry::EntryStatus;
 use crate::exit::ExitStatus;
 use crate::path::liveness::PathState;
-use crate::path::{Controller, PathCounters};
+use crate::path::{Controller, Path, PathCounters};
 use braid_handshake::PublicKey;
 use braid_units::{Rate, Time};
 use std::net::SocketAddr;
 use std::time::Duration;
+
+/// Counters of a peer.
+#[derive(Clone, Copy, Debug, Default, serde::Serialize)]
+pub struct PeerCounters {
+    /// Inner packets accepted for it.
+    pub accepted: u64,
+    /// Acknowledgements of TCP not sent since a later one says the same.
+    pub thinned: u64,
+    /// Inner bytes accepted for it.
+    pub accepted_bytes: u64,
+    /// Inner bytes delivered from it.
+    pub delivered_bytes: u64,
+    /// Chunks sent again.
+    pub repaired: u64,
+    /// Chunks sent twice on purpose.
+    pub duplicated: u64,
+    /// Parities sent.
+    pub parities: u64,
+    /// Chunks recovered by a parity.
+    pub recovered: u64,
+    /// Packets given up after their deadline.
+    pub gave_up: u64,
+    /// Datagrams that didn't authenticate, were replayed or malformed.
+    pub refused: u64,
+    /// Inner packets refused: not from its allowed addresses, or broken.
+    pub inner_refused: u64,
+}
 
 /// A peer as it is now.
 #[derive(Clone, Debug)]
@@ -76,50 +103,78 @@ pub struct PathReport {
 }
 
 impl Peer {
+    /// A datagram of the peer's was refused.
+    pub(crate) fn on_refused(&mut self) {
+        self.receive.counters.refused += 1;
+    }
+
+    /// An inner packet of the peer's was refused.
+    pub(crate) fn on_inner_refused(&mut self) {
+        self.receive.counters.inner_refused += 1;
+    }
+
+    /// An inner packet of so many bytes was delivered.
+    pub(crate) fn on_delivered(&mut self, bytes: usize) {
+        self.receive.counters.delivered_bytes += bytes as u64;
+    }
+
     /// The peer as it is now.
     pub(crate) fn report(&self, now: Time) -> PeerReport {
         let best = self.paths.iter().filter_map(|p| p.congestion.base_delay_us()).min();
         PeerReport {
             public_key: self.config.public_key,
-            connected: self.is_connected(),
-            silent_for: self.last_heard.map(|at| now - at),
-            mode: self.mode,
-            paths: self
-                .paths
-                .iter()
-                .map(|p| PathReport {
-                    id: p.id,
-                    link: p.link,
-                    remote: p.remote,
-                    state: p.state(),
-                    since: now - p.liveness.since(),
-                    srtt: p.rtt.smoothed(),
-                    base_rtt: p.rtt.base(),
-                    delay_behind_best: p
-                        .congestion
-                        .base_delay_us()
-                        .zip(best)
-                        .map(|(d, b)| Duration::from_micros(u64::try_from(d - b).unwrap_or(0))),
-                    queue: p.congestion.queue(),
-                    bandwidth: p.congestion.bandwidth(),
-                    datagram: p.mtu.current(),
-                    in_flight: p.sent.in_flight_bytes(),
-                    window: p.congestion.window(),
-                    loss: p.loss_share(),
-                    tier: p.wish.tier,
-                    standby: p.wish.standby,
-                    counters: p.counters,
-                })
-                .collect(),
-            entry: self.entry.status(),
-            exit: self.exit.status(),
-            counters: self.counters,
-            lost: {
-                let lost = |c: &PathCounters| c.lost.saturating_sub(c.spurious);
-                self.paths.iter().map(|p| lost(&p.counters)).sum::<u64>()
-                    + self.closed_paths.iter().map(|p| p.lost()).sum::<u64>()
-            },
-            unacknowledged_bytes: self.outgoing.bytes(),
+            connected: self.sessions.current.is_some() && self.paths.up().next().is_some(),
+            silent_for: self.receive.last_heard().map(|at| now - at),
+            mode: self.send.mode(),
+            paths: self.paths.iter().map(|path| report_path(path, best, now)).collect(),
+            entry: self.ingress.status(),
+            exit: self.receive.status(),
+            counters: self.counters(),
+            lost: self.paths.lost(),
+            unacknowledged_bytes: self.reliability.unacknowledged_bytes(),
         }
+    }
+
+    fn counters(&self) -> PeerCounters {
+        let (ingress, sent) = (&self.ingress.counters, &self.reliability.counters);
+        let received = &self.receive.counters;
+        PeerCounters {
+            accepted: ingress.accepted,
+            thinned: ingress.thinned,
+            accepted_bytes: ingress.accepted_bytes,
+            delivered_bytes: received.delivered_bytes,
+            repaired: sent.repaired,
+            duplicated: sent.duplicated,
+            parities: sent.parities,
+            recovered: received.recovered,
+            gave_up: sent.gave_up + ingress.stale,
+            refused: received.refused,
+            inner_refused: received.inner_refused,
+        }
+    }
+}
+
+/// `best` is the least one-way delay of all paths, in microseconds of their scale.
+fn report_path(p: &Path, best: Option<i64>, now: Time) -> PathReport {
+    let delay = p.congestion.base_delay_us().zip(best);
+    PathReport {
+        id: p.id,
+        link: p.link,
+        remote: p.remote,
+        state: p.state(),
+        since: now - p.liveness.since(),
+        srtt: p.rtt.smoothed(),
+        base_rtt: p.rtt.base(),
+        delay_behind_best: delay
+            .map(|(own, best)| Duration::from_micros(u64::try_from(own - best).unwrap_or(0))),
+        queue: p.congestion.queue(),
+        bandwidth: p.congestion.bandwidth(),
+        datagram: p.mtu.current(),
+        in_flight: p.sent.in_flight_bytes(),
+        window: p.congestion.window(),
+        loss: p.loss_share(),
+        tier: p.wish.tier,
+        standby: p.wish.standby,
+        counters: p.counters,
     }
 }

@@ -58,11 +58,11 @@ impl Tunnel {
             };
             let Some(entry) = self.peers.get_mut(id) else { return };
             if !allowed {
-                entry.peer.counters.inner_refused += 1;
+                entry.peer.on_inner_refused();
                 self.recycle(packet.bytes);
                 continue;
             }
-            entry.peer.counters.delivered_bytes += packet.bytes.len() as u64;
+            entry.peer.on_delivered(packet.bytes.len());
             match (layer, MacAddress::of_frame(&packet.bytes)) {
                 (Layer::L3, _) => self.inner.push_back(packet),
                 (Layer::L2, Some((to, from))) => {

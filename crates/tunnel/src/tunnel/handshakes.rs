@@ -4,8 +4,7 @@ use super::admission::Toll;
 use super::{Event, Tunnel};
 use crate::config::{LinkConfig, LinkId, PeerConfig, PeerId};
 use crate::path::liveness::PathState;
-use crate::peer::receive::Arrival;
-use crate::peer::{Peer, Transmit};
+use crate::peer::{Arrival, Peer, Transmit};
 use crate::session::Session;
 use braid_handshake::{
     AeadOffer, Answer, Cookie, Extensions, HandshakeError, HandshakeMessage, Hello, Initiation,

@@ -11,8 +11,7 @@ use crate::buffers::Buffers;
 use crate::config::{LinkConfig, LinkId, Mode, PeerConfig, PeerId, TunnelConfig};
 use crate::index_map::IndexMap;
 use crate::path::liveness::PathState;
-use crate::peer::receive::{Arrival, Refused};
-use crate::peer::{Peer, PeerReport, Transmit};
+use crate::peer::{Arrival, Peer, PeerReport, Refused, Transmit};
 use crate::routing::{AllowedIps, ForwardingDatabase, ForwardingLimits};
 use admission::Admission;
 use braid_handshake::{PublicKey, Responder};
@@ -408,7 +407,7 @@ impl Tunnel {
                 self.activate(id);
             }
             Err(refused) => {
-                entry.peer.counters.refused += 1;
+                entry.peer.on_refused();
                 match refused {
                     Refused::Replayed => self.counters.replayed += 1,
                     Refused::Forged => self.counters.forged += 1,
@@ -425,8 +424,8 @@ impl Tunnel {
         self.route_in(id, now);
         let Some(entry) = self.peers.get_mut(id) else { return };
         entry.peer.give_back(&mut self.buffers);
-        if std::mem::take(&mut entry.peer.closed) {
-            for index in entry.peer.drop_sessions() {
+        if entry.peer.take_goodbye() {
+            for index in entry.peer.sessions.void() {
                 self.sessions.remove(&index);
             }
             entry.handshaking.retry_at(now + handshakes::AFTER_GOODBYE);

@@ -51,7 +51,7 @@ pub(super) struct PathFacts {
 
 /// Which paths are quick enough.
 #[derive(Debug, Default)]
-pub(super) struct Narrowing {
+pub(super) struct SlowPathExclusion {
     began: Time,
     accepted: u64,
     looks: u32,
@@ -79,7 +79,7 @@ enum State {
     Trial { narrow: Rate, windows: u32 },
 }
 
-impl Narrowing {
+impl SlowPathExclusion {
     /// Paths with a longer round trip are left alone by bulk data.
     pub fn limit(&self) -> Option<Duration> {
         match self.state {
@@ -203,7 +203,7 @@ mod tests {
     /// Lets `rate` megabits a second in for `windows` windows; `idle` of ten
     /// looks find nothing waiting.
     fn watch(
-        narrowing: &mut Narrowing,
+        exclusion: &mut SlowPathExclusion,
         clock: &mut (Time, u64),
         rate: u64,
         idle: u64,
@@ -217,71 +217,71 @@ mod tests {
                 base_rtt: Duration::from_millis(rtt),
                 rate: Rate::from_mbit(mbit),
             });
-            narrowing.look(clock.0, look % 10 < idle, clock.1, facts);
+            exclusion.look(clock.0, look % 10 < idle, clock.1, facts);
         }
     }
 
-    fn start() -> (Narrowing, (Time, u64)) {
-        let mut narrowing = Narrowing::default();
+    fn start() -> (SlowPathExclusion, (Time, u64)) {
+        let mut exclusion = SlowPathExclusion::default();
         let mut clock = (Time::ZERO, 0);
-        watch(&mut narrowing, &mut clock, 190, 0, 2);
-        (narrowing, clock)
+        watch(&mut exclusion, &mut clock, 190, 0, 2);
+        (exclusion, clock)
     }
 
     #[test]
     fn a_sender_that_pauses_loses_the_path_it_waits_for() {
-        let (mut narrowing, mut clock) = start();
-        assert_eq!(narrowing.limit(), None);
-        watch(&mut narrowing, &mut clock, 190, 4, 4);
+        let (mut exclusion, mut clock) = start();
+        assert_eq!(exclusion.limit(), None);
+        watch(&mut exclusion, &mut clock, 190, 4, 4);
         // 235 by the quickest alone, 300 by two of them: 190 × 109 / 67 is more.
-        assert_eq!(narrowing.limit(), Some(Duration::from_millis(67)));
+        assert_eq!(exclusion.limit(), Some(Duration::from_millis(67)));
     }
 
     #[test]
     fn one_that_pauses_no_more_gets_all_paths_to_try_and_keeps_them_if_they_bring_more() {
-        let (mut narrowing, mut clock) = start();
-        watch(&mut narrowing, &mut clock, 190, 4, 4);
-        watch(&mut narrowing, &mut clock, 295, 0, 1);
-        assert_eq!(narrowing.limit(), None);
-        watch(&mut narrowing, &mut clock, 330, 0, 4);
-        assert_eq!(narrowing.limit(), None);
+        let (mut exclusion, mut clock) = start();
+        watch(&mut exclusion, &mut clock, 190, 4, 4);
+        watch(&mut exclusion, &mut clock, 295, 0, 1);
+        assert_eq!(exclusion.limit(), None);
+        watch(&mut exclusion, &mut clock, 330, 0, 4);
+        assert_eq!(exclusion.limit(), None);
     }
 
     #[test]
     fn paths_that_bring_nothing_are_tried_ever_more_rarely() {
-        let (mut narrowing, mut clock) = start();
-        watch(&mut narrowing, &mut clock, 190, 4, 4);
+        let (mut exclusion, mut clock) = start();
+        watch(&mut exclusion, &mut clock, 190, 4, 4);
         let mut narrow = 0;
         for _ in 0..60 {
-            let (rate, idle) = if narrowing.limit().is_some() { (295, 0) } else { (190, 4) };
-            narrow += u32::from(narrowing.limit().is_some());
-            watch(&mut narrowing, &mut clock, rate, idle, 1);
+            let (rate, idle) = if exclusion.limit().is_some() { (295, 0) } else { (190, 4) };
+            narrow += u32::from(exclusion.limit().is_some());
+            watch(&mut exclusion, &mut clock, rate, idle, 1);
         }
         assert!((40..58).contains(&narrow), "narrow in {narrow} of 60 windows");
     }
 
     #[test]
     fn a_trickle_keeps_all_paths_and_so_does_what_comes_after_a_pause() {
-        let (mut narrowing, mut clock) = start();
-        watch(&mut narrowing, &mut clock, 1, 9, 20);
-        assert_eq!(narrowing.limit(), None);
-        watch(&mut narrowing, &mut clock, 190, 4, 4);
-        assert!(narrowing.limit().is_some());
-        watch(&mut narrowing, &mut clock, 1, 9, 2);
-        assert_eq!(narrowing.limit(), None);
-        watch(&mut narrowing, &mut clock, 190, 4, 4);
-        assert!(narrowing.limit().is_some());
+        let (mut exclusion, mut clock) = start();
+        watch(&mut exclusion, &mut clock, 1, 9, 20);
+        assert_eq!(exclusion.limit(), None);
+        watch(&mut exclusion, &mut clock, 190, 4, 4);
+        assert!(exclusion.limit().is_some());
+        watch(&mut exclusion, &mut clock, 1, 9, 2);
+        assert_eq!(exclusion.limit(), None);
+        watch(&mut exclusion, &mut clock, 190, 4, 4);
+        assert!(exclusion.limit().is_some());
         clock.0 += Duration::from_secs(5);
-        watch(&mut narrowing, &mut clock, 190, 0, 1);
-        assert_eq!(narrowing.limit(), None);
+        watch(&mut exclusion, &mut clock, 190, 0, 1);
+        assert_eq!(exclusion.limit(), None);
     }
 
     #[test]
     fn what_fills_all_paths_or_hardly_gains_keeps_them() {
-        let (mut narrowing, mut clock) = start();
-        watch(&mut narrowing, &mut clock, 320, 0, 8);
-        assert_eq!(narrowing.limit(), None);
-        watch(&mut narrowing, &mut clock, 260, 3, 8);
-        assert_eq!(narrowing.limit(), None);
+        let (mut exclusion, mut clock) = start();
+        watch(&mut exclusion, &mut clock, 320, 0, 8);
+        assert_eq!(exclusion.limit(), None);
+        watch(&mut exclusion, &mut clock, 260, 3, 8);
+        assert_eq!(exclusion.limit(), None);
     }
 }

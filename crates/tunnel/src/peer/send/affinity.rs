@@ -4,10 +4,10 @@
 //! receive, and a report of its own. Where the links are the limit the pacer ends
 //! a turn.
 
-use super::Peer;
-use super::schedule::{Arrival, Choice, Item};
+use super::scheduler::{Arrival, Choice, Item, Scheduler};
 use crate::config::Mode;
 use crate::path::Controller;
+use crate::peer::paths::PathSet;
 use braid_units::{Rate, Time};
 use std::time::Duration;
 
@@ -21,57 +21,70 @@ const LENGTH: Duration = Duration::from_millis(200);
 /// still is left when so much is on its way.
 const WORTH_A_CHANGE: Duration = Duration::from_millis(2);
 
+/// The path that bulk data keeps to for now, if it does.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Affinity(Option<Turn>);
+
 /// A path's turn.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Turn {
+struct Turn {
     path: usize,
     /// The best of the others when it began.
     rival: usize,
     until: Time,
 }
 
-impl Peer {
+impl Scheduler {
     /// The path for what is next in the queue, and who comes after it.
-    pub(super) fn choose_for_queue(&mut self, item: Item, bytes: u64, now: Time) -> Option<Choice> {
+    pub(super) fn choose_for_queue(
+        &mut self,
+        paths: &PathSet,
+        item: Item,
+        bytes: u64,
+        now: Time,
+    ) -> Option<Choice> {
         if !matches!(item, Item::Bulk { .. }) || self.mode == Mode::Overflow {
-            return self.choose(item, bytes, None, now);
+            return self.choose(paths, item, bytes, None, now);
         }
-        if let Some(turn) = self.turn.filter(|turn| now < turn.until)
-            && let Some(choice) = self.prefer(turn.path, turn.rival, item, bytes, now)
+        let turn = self.affinity.0;
+        if let Some(turn) = turn.filter(|turn| now < turn.until)
+            && let Some(choice) = self.prefer(paths, (turn.path, turn.rival), item, bytes, now)
         {
             return Some(choice);
         }
-        let best = self.choose(item, bytes, None, now)?;
-        let holder = self.turn.filter(|turn| turn.path != best.path);
-        let kept = holder.and_then(|turn| self.prefer(turn.path, best.path, item, bytes, now));
+        let best = self.choose(paths, item, bytes, None, now)?;
+        let holder = turn.filter(|turn| turn.path != best.path);
+        let kept =
+            holder.and_then(|turn| self.prefer(paths, (turn.path, best.path), item, bytes, now));
         let begun = || Choice { rival: best.rival.handicapped(WORTH_A_CHANGE), ..best };
-        let held = kept.or_else(|| self.keeps_turns(best.path).then(begun));
-        self.turn = held.map(|Choice { path, rival }| Turn {
+        let held = kept.or_else(|| keeps_turns(paths, best.path).then(begun));
+        self.affinity = Affinity(held.map(|Choice { path, rival }| Turn {
             path,
             rival: rival.place,
             until: now + LENGTH,
-        });
+        }));
         Some(held.unwrap_or(best))
     }
 
     /// The path of this place, unless `rival` is worth a change.
     fn prefer(
         &self,
-        path: usize,
-        rival: usize,
+        paths: &PathSet,
+        (path, rival): (usize, usize),
         item: Item,
         bytes: u64,
         now: Time,
     ) -> Option<Choice> {
-        let rival = match self.paths.get(rival) {
+        let rival = match paths.get(rival) {
             Some(path) => Arrival { us: path.arrival_us(bytes, now), place: rival },
             None => Arrival::NEVER,
         };
         let choice = Choice { path, rival: rival.handicapped(WORTH_A_CHANGE) };
-        (self.keeps_turns(path) && self.remains(choice, item, bytes, now)).then_some(choice)
+        (keeps_turns(paths, path) && self.remains(paths, choice, item, bytes, now))
+            .then_some(choice)
     }
+}
 
-    fn keeps_turns(&self, path: usize) -> bool {
-        self.paths.get(path).is_some_and(|path| path.congestion.pacing_rate() > KEPT_FROM)
-    }
+fn keeps_turns(paths: &PathSet, path: usize) -> bool {
+    paths.get(path).is_some_and(|path| path.congestion.pacing_rate() > KEPT_FROM)
 }

@@ -1,0 +1,248 @@
+//! What comes from the peer: opened, believed if it's authentic, and each frame
+//! given to whom it concerns.
+
+use super::Peer;
+use super::timers::Timer;
+use crate::buffers::Buffers;
+use crate::config::{LinkId, Mode};
+use braid_units::Time;
+use braid_wire::{Ack, Chunk, DataHeader, Frame, Frames, HEADER_LEN, expand};
+use std::net::{IpAddr, SocketAddr};
+
+/// Where a datagram came from.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival {
+    /// By which link.
+    pub link: LinkId,
+    /// From which address.
+    pub remote: SocketAddr,
+    /// To which of ours, if the socket has several.
+    pub local: Option<IpAddr>,
+}
+
+/// A datagram that was taken in.
+#[derive(Clone, Debug)]
+pub struct Received {
+    /// It's the first by a session that the peer began.
+    pub proven: Option<Proven>,
+}
+
+/// The peer has shown that it has the keys of a session it began.
+#[derive(Clone, Debug)]
+pub struct Proven {
+    /// It had restarted, or it's the first time.
+    pub anew: bool,
+    /// Our indices of sessions that are gone thereby.
+    pub gone: Vec<u32>,
+}
+
+/// Why a datagram was not taken in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// No session of that index, or it has expired.
+    NoSession,
+    /// Wrong keys, or altered on the way.
+    Forged,
+    /// Received before, or too old to tell.
+    Replayed,
+    /// A path that we haven't opened, or have closed.
+    NoPath,
+    /// The peer has as many paths as it may.
+    TooManyPaths,
+}
+
+impl Peer {
+    /// Opens a data datagram and does what its frames say.
+    ///
+    /// # Errors
+    /// If it isn't authentic, was received before, or came by a path that there
+    /// isn't: then nothing has changed.
+    pub(crate) fn on_datagram(
+        &mut self,
+        header: DataHeader,
+        datagram: &mut [u8],
+        arrival: Arrival,
+        buffers: &mut Buffers,
+        now: Time,
+    ) -> Result<Received, Refused> {
+        // Of a peer that restarted all begins anew, if this is authentic.
+        let unproven = self.sessions.unproven(header.receiver).map(|s| s.remote_instance);
+        let anew = unproven.is_some() && unproven != self.sessions.remote_instance();
+        let known = self.paths.place_of(header.path).filter(|_| !anew);
+        let largest = match known {
+            Some(index) => self.paths[index].received.largest(),
+            None if anew => None,
+            None => self.paths.largest_of_closed(header.path),
+        };
+        let number = expand(header.packet_number, 24, largest.map_or(0, |largest| largest + 1));
+        match known {
+            Some(index) => {
+                self.paths[index].replay.check(number).map_err(|_| Refused::Replayed)?;
+            }
+            None if largest.is_some_and(|largest| number <= largest) => {
+                return Err(Refused::Replayed);
+            }
+            None => {}
+        }
+        let len = datagram.len() as u64;
+        let (head, payload) = datagram.split_at_mut(HEADER_LEN);
+        let session = self.sessions.by_index(header.receiver, now).ok_or(Refused::NoSession)?;
+        let payload =
+            session.open(header.path, number, head, payload).map_err(|_| Refused::Forged)?;
+        let opens_paths = self.config.opens_paths();
+        if known.is_none() {
+            // Only the side that calls opens paths.
+            if opens_paths && self.paths.place_of(header.path).is_none() {
+                return Err(Refused::NoPath);
+            }
+            if !anew && self.paths.is_full() {
+                return Err(Refused::TooManyPaths);
+            }
+        }
+        let proven = match unproven {
+            Some(instance) => self.prove(instance, now),
+            None => None,
+        };
+        let known = if anew { self.paths.place_of(header.path) } else { known };
+
+        let index = match known {
+            Some(index) => index,
+            None => self
+                .paths
+                .accept(header.path, arrival.link, arrival.remote, now)
+                .ok_or(Refused::TooManyPaths)?,
+        };
+        let path = &mut self.paths[index];
+        path.replay.mark(number).map_err(|_| Refused::Replayed)?;
+        let newest = path.received.largest().is_none_or(|largest| number > largest);
+        // Roaming: the peer is where its newest authentic packet came from.
+        if newest && !opens_paths && path.move_to(arrival, now) {
+            // What is in flight went astray, most likely: by others too.
+            self.settled.clear();
+            path.reinject_flight(&mut self.settled);
+            self.apply_settled();
+        }
+        let pause = self.paths.pause();
+        let path = &mut self.paths[index];
+        if path.hearing.on_datagram(now, pause) {
+            self.timers.bring_forward(Timer::Control, now + pause);
+        }
+        path.counters.received_bytes += len;
+        path.counters.received_datagrams += 1;
+        self.receive.on_heard(now);
+
+        let eliciting = self.on_frames(index, payload, buffers, now);
+        let interval = self.paths.feedback_interval();
+        let path = &mut self.paths[index];
+        path.received.on_packet(number, now, eliciting);
+        if let Some(at) = path.received.report_at(interval) {
+            self.timers.bring_forward(Timer::Control, at);
+        }
+        if !path.liveness.is_up() {
+            self.timers.fire(Timer::Control);
+        }
+        Ok(Received { proven })
+    }
+
+    /// The initiator has used the unproven session: send with it from now on.
+    /// If it's another instance than before, or the first, then all keys and
+    /// paths are void.
+    #[cold]
+    fn prove(&mut self, instance: u64, now: Time) -> Option<Proven> {
+        let session = self.sessions.unproven.take()?;
+        let anew = self.sessions.meet(instance);
+        if !anew {
+            let gone = self.sessions.make_current(session).into_iter().collect();
+            return Some(Proven { anew, gone });
+        }
+        let gone = self.sessions.void();
+        self.sessions.current = Some(session);
+        self.forget_connection(now);
+        if !self.config.opens_paths() {
+            // The home opens the paths anew; the old ones lead nowhere.
+            self.paths.clear();
+        }
+        Some(Proven { anew, gone })
+    }
+
+    /// True if they ask for an acknowledgement.
+    fn on_frames(
+        &mut self,
+        index: usize,
+        payload: &[u8],
+        buffers: &mut Buffers,
+        now: Time,
+    ) -> bool {
+        // Of a large packet most datagrams hold one part and nothing else.
+        if self.paths[index].liveness.is_up()
+            && let Some(chunk) = Chunk::only_middle(payload)
+        {
+            self.on_chunk(&chunk, buffers, now);
+            return true;
+        }
+        let mut eliciting = false;
+        let mut acked = false;
+        for frame in Frames::new(payload) {
+            let Ok(frame) = frame else {
+                self.receive.counters.refused += 1;
+                break;
+            };
+            eliciting |= !matches!(frame, Frame::Ack(_) | Frame::Close(_));
+            match frame {
+                Frame::Ping => {}
+                Frame::Ack(ack) => {
+                    if !std::mem::replace(&mut acked, true) {
+                        self.settled.clear();
+                    }
+                    self.on_ack(&ack, buffers, now);
+                }
+                Frame::Chunk(chunk) => self.on_chunk(&chunk, buffers, now),
+                Frame::GaveUp(gave_up) => self.receive.on_gave_up(&gave_up),
+                // Of paths that we opened it's ours to say.
+                Frame::PathStatus(_) if self.config.opens_paths() => {}
+                Frame::PathStatus(status) => self.paths.on_status(&status, &mut self.timers),
+                Frame::Erasure(frame) => self.receive.on_parity(&frame, buffers, now),
+                Frame::Mode(mode) => {
+                    if let Some(mode) = Mode::from_wire(mode).filter(|_| self.config.follow_mode) {
+                        self.send.follow_mode(mode);
+                    }
+                }
+                Frame::Close(_) => self.receive.closed = true,
+            }
+        }
+        // On a path that we didn't open, hearing is the first sign of life:
+        // probe at once, so that it's proven within a round trip.
+        let path = &mut self.paths[index];
+        if !path.liveness.is_up() {
+            path.liveness.probe_soon_after_heard(now);
+        }
+        if acked {
+            self.apply_settled();
+        }
+        eliciting
+    }
+
+    fn on_ack(&mut self, ack: &Ack<'_>, buffers: &mut Buffers, now: Time) {
+        let Self { paths, reliability, settled, timers, .. } = self;
+        let arrived = |frame| {
+            if let Some(packet) = reliability.on_arrived(frame) {
+                buffers.give(packet.bytes);
+            }
+        };
+        if !paths.on_ack(ack, arrived, settled, timers, now) {
+            return;
+        }
+        if self.nothing_waits() {
+            self.paths.on_idle(&mut self.timers);
+        }
+        if std::mem::take(&mut self.settled.returned) {
+            self.update_clocks(now);
+        }
+    }
+
+    #[inline]
+    fn on_chunk(&mut self, chunk: &Chunk<'_>, buffers: &mut Buffers, now: Time) {
+        self.activity.on_use(&mut self.timers, now);
+        self.receive.on_chunk(chunk, buffers, now);
+    }
+}

@@ -1,0 +1,62 @@
+//! What follows from the paths as they are: how long packets may wait, and how
+//! large they are made.
+
+use super::Ingress;
+use crate::path::{Controller, Path};
+use crate::peer::paths::PathSet;
+use crate::peer::reliability::LOSSY;
+use braid_units::Rate;
+use std::time::Duration;
+
+/// Segments are joined to packets that take the paths so long: a packet comes
+/// out when all of it is there, and should not wait for itself.
+const JOINED_TIME: Duration = Duration::from_millis(4);
+/// The longest IP packet.
+const MAX_JOINED: usize = 65_535;
+/// Round trips that a packet may wait for while capacities are being found.
+const PATIENCE_IN_STARTUP: u32 = 3;
+/// A path whose delay changes by more than this from round to round has a
+/// capacity that changes as quickly: a flow needs a longer queue to use it.
+const UNSTEADY: Duration = Duration::from_millis(15);
+/// The least of a queue's targets.
+const LEAST_TARGET: Duration = Duration::from_millis(5);
+
+impl Ingress {
+    /// Takes over what follows from the paths now.
+    pub fn follow(&mut self, paths: &PathSet) {
+        let primary = || paths.up().filter(|p| !p.wish.standby);
+        let round_trip = primary().map(|p| p.rtt.base()).max().unwrap_or_default();
+        let known = primary().filter(|p| p.rtt.is_known()).map(|p| p.rtt.base()).max();
+        self.acks.set_round_trip(known.unwrap_or_default());
+        // While a path's capacity is still being found the queue is ours, not the
+        // sender's fault: a signal would halve it long before the links are full.
+        let finding = |p: &Path| p.congestion.in_startup() && p.sent.in_flight_bytes() > 0;
+        let patience = match paths.up().any(finding) {
+            true => round_trip * PATIENCE_IN_STARTUP,
+            false => Duration::ZERO,
+        };
+        self.parameters.target = self.steady_target.max(patience);
+    }
+
+    /// Takes over what changes slowly.
+    pub fn tune(&mut self, paths: &PathSet, capacity: Rate) {
+        let slowest = paths.up().map(|p| p.rtt.base()).max().unwrap_or_default();
+        let loss = paths.up().map(Path::loss_share).fold(0.0, f64::max);
+        // A loss-based sender needs a queue of some part of the round trip to
+        // keep the paths busy while its window recovers from a signal. Where
+        // paths lose, repairs hold the flow up for about a round trip at a
+        // time and its acknowledgements come in bursts: the queue has to bridge
+        // the pauses between them.
+        let unsteady = paths.iter().any(|p| p.congestion.queue_innovation() > UNSTEADY);
+        let bridged = match (unsteady, loss > LOSSY) {
+            (true, _) => slowest * 2 + UNSTEADY * 10,
+            (false, true) => slowest * 5 / 2,
+            (false, false) => slowest / 2,
+        };
+        self.steady_target = bridged.max(LEAST_TARGET);
+        self.parameters.floor = (slowest / 2).max(LEAST_TARGET);
+        self.parameters.interval = (slowest * 4).max(Duration::from_millis(100));
+        let joined = usize::try_from(capacity.bytes_in(JOINED_TIME));
+        self.join_limit = joined.unwrap_or(MAX_JOINED).min(MAX_JOINED);
+    }
+}

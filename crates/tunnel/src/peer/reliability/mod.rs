@@ -1,0 +1,297 @@
+//! Packets between their first byte's departure and their last byte's
+//! acknowledgement: what is lost is sent again, until that comes too late.
+
+mod redundancy;
+
+pub(super) use redundancy::{LOSSY, Redundancy};
+
+use crate::outgoing::{Outgoing, OutgoingPackets, PacketKey};
+use crate::path::sent::SentFrame;
+use braid_inner::{Class, InnerPacket};
+use braid_units::{Ratio, Time};
+use braid_wire::GaveUp;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// How long a lost packet of each kind is worth repairing.
+const REPAIR_STREAM: Duration = Duration::from_millis(1200);
+const REPAIR_DATAGRAM: Duration = Duration::from_millis(500);
+const REPAIR_REALTIME: Duration = Duration::from_millis(150);
+
+/// Counters of what was sent beside the first time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ReliabilityCounters {
+    /// Chunks sent again.
+    pub repaired: u64,
+    /// Chunks sent twice on purpose.
+    pub duplicated: u64,
+    /// Parities sent.
+    pub parities: u64,
+    /// Packets given up after their deadline.
+    pub gave_up: u64,
+}
+
+/// Sees to it that what was sent arrives.
+#[derive(Debug)]
+pub(crate) struct Reliability {
+    /// Most bytes of packets that aren't acknowledged.
+    limit: u64,
+    pub(super) outgoing: OutgoingPackets,
+    /// Chunks to be sent again.
+    repairs: VecDeque<SentFrame>,
+    /// Deadlines by kind of packet, each in order.
+    deadlines: [VecDeque<(Time, PacketKey)>; 3],
+    /// Packets given up of which the peer is to be told.
+    pub(super) gave_ups: VecDeque<GaveUp>,
+    pub(super) redundancy: Redundancy,
+    pub(super) counters: ReliabilityCounters,
+}
+
+impl Reliability {
+    /// Nothing is on its way; no more than about `limit` bytes will be. Of the
+    /// bytes sent, `redundancy` may be copies and parities.
+    pub fn new(limit: u64, redundancy: Ratio) -> Self {
+        Self {
+            limit,
+            outgoing: OutgoingPackets::default(),
+            repairs: VecDeque::new(),
+            deadlines: Default::default(),
+            gave_ups: VecDeque::new(),
+            redundancy: Redundancy::new(redundancy),
+            counters: ReliabilityCounters::default(),
+        }
+    }
+
+    /// The peer restarted: nothing that was sent means anything to it.
+    pub fn restart(&mut self, freed: &mut Vec<Vec<u8>>) {
+        for key in self.outgoing.keys().collect::<Vec<_>>() {
+            freed.extend(self.outgoing.remove(key).map(|packet| packet.bytes));
+        }
+        self.repairs.clear();
+        self.gave_ups.clear();
+        self.deadlines = Default::default();
+        self.redundancy.restart();
+    }
+
+    /// A packet is sent from now on. `working` is the time that stands still while
+    /// no path works. A `stream`'s is worth a repair for longer.
+    pub fn insert(
+        &mut self,
+        packet: InnerPacket,
+        (flow, sequence): (u16, u32),
+        class: Class,
+        stream: bool,
+        working: Time,
+    ) -> PacketKey {
+        let (kind, worth) = match (class, stream) {
+            (Class::Realtime, _) => (0, REPAIR_REALTIME),
+            (_, true) => (2, REPAIR_STREAM),
+            _ => (1, REPAIR_DATAGRAM),
+        };
+        let key = self.outgoing.insert(packet, flow, sequence, class);
+        self.deadlines[kind].push_back((working + worth, key));
+        key
+    }
+
+    /// The packet, unless all of it was acknowledged or given up.
+    pub fn get(&self, key: PacketKey) -> Option<&Outgoing> {
+        self.outgoing.get(key)
+    }
+
+    /// So much waits for acknowledgements that nothing new is sent.
+    pub fn is_full(&self) -> bool {
+        self.outgoing.bytes() > self.limit
+    }
+
+    /// Bytes that aren't acknowledged, with what they are packets of.
+    pub fn unacknowledged_bytes(&self) -> u64 {
+        self.outgoing.bytes()
+    }
+
+    /// The peer has this frame. Returns the packet that is complete thereby.
+    pub fn on_arrived(&mut self, frame: SentFrame) -> Option<InnerPacket> {
+        let SentFrame::Chunk { key, offset, len } = frame else { return None };
+        let complete = self.outgoing.get_mut(key)?.on_acked(offset, len);
+        if complete { self.outgoing.remove(key) } else { None }
+    }
+
+    /// These bytes of the packet were lost.
+    pub fn on_lost(&mut self, frame: SentFrame) {
+        match frame {
+            SentFrame::Chunk { key, .. } if self.outgoing.get(key).is_none() => {}
+            SentFrame::Chunk { .. } => self.repairs.push_back(frame),
+            SentFrame::GaveUp(gave_up) => self.gave_ups.push_back(gave_up),
+            SentFrame::Mode | SentFrame::PathStatus { .. } => {}
+        }
+    }
+
+    /// Nothing is to be sent again.
+    pub fn has_no_repairs(&self) -> bool {
+        self.repairs.is_empty()
+    }
+
+    /// What is to be sent again next: the packet, its first missing byte and how
+    /// many. Repairs whose bytes have arrived meanwhile are dropped.
+    pub fn next_repair(&mut self) -> Option<(PacketKey, u32, u32)> {
+        while let Some(frame) = self.repairs.front_mut() {
+            let SentFrame::Chunk { key, offset, len } = frame else {
+                self.repairs.pop_front();
+                continue;
+            };
+            let Some((low, count)) =
+                self.outgoing.get(*key).and_then(|p| p.first_missing(*offset, *len))
+            else {
+                self.repairs.pop_front();
+                continue;
+            };
+            if (low, count) != (*offset, *len) {
+                let rest = (*offset + *len) - (low + count);
+                let (key, after) = (*key, low + count);
+                (*offset, *len) = (low, count);
+                if rest > 0 {
+                    let later = SentFrame::Chunk { key, offset: after, len: rest };
+                    self.repairs.insert(1, later);
+                }
+            }
+            let Some(&SentFrame::Chunk { key, offset, len }) = self.repairs.front() else {
+                return None;
+            };
+            return Some((key, offset, len));
+        }
+        None
+    }
+
+    /// So many bytes of [`Self::next_repair`] were sent again.
+    pub fn on_repaired(&mut self, written: u32) {
+        self.counters.repaired += 1;
+        if let Some(SentFrame::Chunk { offset, len, .. }) = self.repairs.front_mut() {
+            if written < *len {
+                *offset += written;
+                *len -= written;
+                return;
+            }
+            self.repairs.pop_front();
+        }
+    }
+
+    /// Packets whose repair would come too late are given up; `on_given_up` is
+    /// told of each, its flow and key.
+    pub fn give_up_late(
+        &mut self,
+        freed: &mut Vec<Vec<u8>>,
+        working: Time,
+        mut on_given_up: impl FnMut(u16, PacketKey),
+    ) {
+        for deadlines in &mut self.deadlines {
+            while let Some(&(deadline, key)) = deadlines.front() {
+                if deadline > working && self.outgoing.get(key).is_some() {
+                    break;
+                }
+                deadlines.pop_front();
+                let Some(outgoing) = self.outgoing.get(key) else { continue };
+                let (flow, sequence) = (outgoing.flow, outgoing.sequence);
+                self.counters.gave_up += 1;
+                self.gave_ups.push_back(GaveUp { flow, sequence, count: 1 });
+                on_given_up(flow, key);
+                freed.extend(self.outgoing.remove(key).map(|packet| packet.bytes));
+            }
+        }
+    }
+
+    /// The next deadline of a packet, by the clock that stands still while no
+    /// path works.
+    pub fn deadlines(&self) -> impl Iterator<Item = Time> + '_ {
+        self.deadlines.iter().filter_map(|kind| kind.front().map(|(at, _)| *at))
+    }
+
+    /// Nothing is on its way, or waits to be sent again.
+    pub fn is_idle(&self) -> bool {
+        self.outgoing.bytes() == 0 && self.repairs.is_empty() && !self.redundancy.has_duplicates()
+    }
+
+    /// Gives back memory that isn't in use. Keys that are remembered somewhere
+    /// (`keys_remembered`) must not come to mean other packets.
+    pub fn rest(&mut self, keys_remembered: bool) {
+        self.deadlines = Default::default();
+        self.repairs.shrink_to_fit();
+        self.redundancy.rest();
+        if !keys_remembered {
+            self.outgoing = OutgoingPackets::default();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use braid_inner::Offload;
+
+    fn reliability() -> Reliability {
+        Reliability::new(1000, Ratio::from_fraction(0.05))
+    }
+
+    fn insert(reliability: &mut Reliability, len: usize, class: Class) -> PacketKey {
+        let packet = InnerPacket { bytes: vec![0; len], offload: Offload::default() };
+        reliability.insert(packet, (1, 2), class, false, Time::from_millis(10))
+    }
+
+    #[test]
+    fn only_what_is_still_missing_is_sent_again() {
+        let mut reliability = reliability();
+        let key = insert(&mut reliability, 100, Class::Bulk);
+        let chunk = |offset, len| SentFrame::Chunk { key, offset, len };
+        reliability.on_lost(chunk(0, 90));
+        assert!(reliability.on_arrived(chunk(20, 30)).is_none());
+        assert_eq!(reliability.next_repair(), Some((key, 0, 20)));
+        reliability.on_repaired(5);
+        assert_eq!(reliability.next_repair(), Some((key, 5, 15)));
+        reliability.on_repaired(15);
+        assert_eq!(reliability.next_repair(), Some((key, 50, 40)));
+        // The rest arrives after all.
+        assert!(reliability.on_arrived(chunk(0, 20)).is_none());
+        assert!(reliability.on_arrived(chunk(50, 50)).is_some());
+        assert_eq!(reliability.next_repair(), None);
+        assert!(reliability.is_idle());
+    }
+
+    #[test]
+    fn a_packet_is_given_up_at_its_deadline_and_the_peer_told() {
+        let mut reliability = reliability();
+        let key = insert(&mut reliability, 100, Class::Realtime);
+        let at = Time::from_millis(10) + REPAIR_REALTIME;
+        assert_eq!(reliability.deadlines().min(), Some(at));
+        let mut told = Vec::new();
+        let mut give_up = |now| {
+            let mut freed = Vec::new();
+            reliability.give_up_late(&mut freed, now, |flow, key| told.push((flow, key)));
+            freed.len()
+        };
+        assert_eq!(give_up(Time::from_millis(159)), 0);
+        assert_eq!(give_up(at), 1);
+        assert_eq!(told, [(1, key)]);
+        assert_eq!(reliability.gave_ups, [GaveUp { flow: 1, sequence: 2, count: 1 }]);
+        assert!(reliability.get(key).is_none());
+    }
+
+    #[test]
+    fn what_the_peer_has_needs_no_deadline() {
+        let mut reliability = reliability();
+        let key = insert(&mut reliability, 100, Class::Bulk);
+        assert!(reliability.on_arrived(SentFrame::Chunk { key, offset: 0, len: 100 }).is_some());
+        reliability.give_up_late(&mut Vec::new(), Time::from_millis(10), |_, _| panic!("arrived"));
+        assert_eq!(reliability.deadlines().count(), 0);
+        assert_eq!(reliability.counters.gave_up, 0);
+    }
+
+    #[test]
+    fn too_much_on_its_way_holds_back_what_is_new() {
+        let mut reliability = reliability();
+        insert(&mut reliability, 1000, Class::Bulk);
+        assert!(!reliability.is_full());
+        insert(&mut reliability, 1, Class::Bulk);
+        assert!(reliability.is_full());
+        let mut freed = Vec::new();
+        reliability.restart(&mut freed);
+        assert_eq!((freed.len(), reliability.unacknowledged_bytes()), (2, 0));
+    }
+}

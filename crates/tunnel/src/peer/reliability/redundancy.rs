@@ -1,0 +1,239 @@
+//! Copies and parities: what goes twice so that nothing waits for a repair.
+
+use super::{REPAIR_REALTIME, Reliability};
+use crate::outgoing::{OutgoingPackets, PacketKey};
+use crate::path::Path;
+use crate::path::sent::SentFrame;
+use crate::peer::paths::PathSet;
+use crate::peer::send::{Datagram, Item, Outlet, Scheduler, Transmit, chunk_of};
+use crate::redundancy::budget::{Budget, ErasureConditions, erasure_rate};
+use crate::redundancy::erasure::{Encoder, OutgoingParity, Parity, SourceId};
+use braid_inner::Class;
+use braid_units::{ByteSize, Rate, Ratio, Time};
+use braid_wire::{ErasureFrame, HEADER_LEN, SourceRef};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// A path that loses more than this share of its datagrams holds flows up
+/// noticeably.
+pub(in crate::peer) const LOSSY: f64 = 0.0005;
+/// Repairs of bulk by a path that loses more get copies. Below that a copy of
+/// each costs more than waiting for the few that are lost (six 3G links, 0.5 %).
+const FRAGILE: f64 = 0.008;
+/// Real-time chunks shorter than this, in bytes, are rather copied than coded.
+const LEAST_CODED: u32 = 300;
+/// Parities that wait to be sent at the most.
+const MOST_PARITIES: usize = 16;
+/// Redundancy that may be saved up for a burst.
+const BURST: ByteSize = ByteSize::from_bytes(64 << 10);
+/// An unfinished group gets its parity after this; so many groups are filled at a
+/// time.
+const GROUP_AGE: Duration = Duration::from_millis(20);
+const INTERLEAVED: u8 = 2;
+
+/// What is sent beside the packets themselves.
+#[derive(Debug)]
+pub(in crate::peer) struct Redundancy {
+    budget: Budget,
+    earned_at: Time,
+    /// Chunks to be sent a second time, and the path of the first.
+    duplicates: VecDeque<(SentFrame, u8)>,
+    coding: bool,
+    encoder: Encoder,
+    /// Parities to be sent, and the path that they avoid.
+    parities: VecDeque<(Parity, u8)>,
+    scratch: Vec<u8>,
+}
+
+impl Redundancy {
+    pub fn new(share: Ratio) -> Self {
+        Self {
+            budget: Budget::new(share, BURST),
+            earned_at: Time::ZERO,
+            duplicates: VecDeque::new(),
+            coding: false,
+            encoder: Encoder::new(GROUP_AGE, INTERLEAVED),
+            parities: VecDeque::new(),
+            scratch: Vec::new(),
+        }
+    }
+
+    /// What waits means nothing to the peer any more.
+    pub fn restart(&mut self) {
+        self.duplicates.clear();
+        self.parities.clear();
+    }
+
+    /// Nothing waits to be sent.
+    pub fn is_empty(&self) -> bool {
+        self.duplicates.is_empty() && self.parities.is_empty()
+    }
+
+    /// Copies wait to be sent.
+    pub fn has_duplicates(&self) -> bool {
+        !self.duplicates.is_empty()
+    }
+
+    /// Time passes in which the paths could have carried so much.
+    pub fn earn(&mut self, capacity: Rate, now: Time) {
+        let elapsed = (now - self.earned_at).min(Duration::from_secs(1));
+        self.earned_at = now;
+        self.budget.earn(capacity.bytes_in(elapsed));
+    }
+
+    /// Whether parities pay follows from the paths as they are.
+    pub fn tune(&mut self, paths: &PathSet) {
+        let size = erasure_rate(&ErasureConditions {
+            loss: Ratio::from_fraction(paths.up().map(Path::loss_share).fold(0.0, f64::max)),
+            rtt: paths.up().map(|p| p.rtt.base()).max().unwrap_or_default(),
+            feedback_interval: paths.feedback_interval(),
+            deadline: REPAIR_REALTIME,
+            share: self.budget.share(),
+        });
+        self.coding = size.is_some();
+        self.encoder.set_size(size);
+    }
+
+    /// Groups that waited long enough get their parity.
+    pub fn on_timeout(&mut self, now: Time) {
+        while let Some(parity) = self.encoder.poll(now) {
+            self.queue_parity(parity);
+        }
+    }
+
+    /// When [`Self::on_timeout`] has something to do.
+    pub fn deadline(&self) -> Option<Time> {
+        self.encoder.next_deadline()
+    }
+
+    /// A sparse packet's chunk was sent by path number `id`: it gets a copy by a
+    /// second path while the budget allows; real-time ones get parities where even
+    /// that would be too dear.
+    pub fn copy_or_code(
+        &mut self,
+        frame: SentFrame,
+        outgoing: &OutgoingPackets,
+        id: u8,
+        now: Time,
+    ) {
+        let SentFrame::Chunk { key, offset, len } = frame else { return };
+        let Some(outgoing) = outgoing.get(key) else { return };
+        let worth_it =
+            matches!(outgoing.class, Class::Precious | Class::Realtime | Class::Interactive);
+        let coded = self.coding && outgoing.is_realtime() && len >= LEAST_CODED;
+        if !coded {
+            if worth_it && self.budget.available().bytes() >= u64::from(len) {
+                self.duplicates.push_back((frame, id));
+            }
+            return;
+        }
+        let source = SourceId { flow: outgoing.flow, sequence: outgoing.sequence, offset };
+        self.scratch.clear();
+        chunk_of(outgoing, offset, len).write(&mut self.scratch, false);
+        if let Some(parity) = self.encoder.push(now, source, &self.scratch, id) {
+            self.queue_parity(parity);
+        }
+    }
+
+    /// A repair of this class was sent by the path of this place. Losing it too
+    /// would hold the flow up for another round trip. Where nothing is lost, only
+    /// late, a copy would be a third of the same. Bulk waits rather than send all
+    /// repairs twice, unless its path loses many.
+    pub fn copy_repair(&mut self, repair: SentFrame, class: Class, paths: &[Path], index: usize) {
+        let by = &paths[index];
+        let risky = match class {
+            Class::Bulk => by.loss_share() > FRAGILE,
+            _ => paths.iter().any(|path| path.loss_share() > LOSSY),
+        };
+        if risky {
+            self.duplicates.push_back((repair, by.id));
+        }
+    }
+
+    fn queue_parity(&mut self, parity: OutgoingParity) {
+        if self.parities.len() < MOST_PARITIES {
+            let except = parity.paths.last().copied().unwrap_or(u8::MAX);
+            self.parities.push_back((parity.parity, except));
+        }
+    }
+
+    /// Gives back memory that isn't in use.
+    pub fn rest(&mut self) {
+        self.duplicates.shrink_to_fit();
+        self.scratch = Vec::new();
+    }
+}
+
+impl Reliability {
+    /// The class of a packet; one that is gone is bulk.
+    pub fn class_of(&self, key: PacketKey) -> Class {
+        self.outgoing.get(key).map_or(Class::Bulk, |packet| packet.class)
+    }
+
+    /// Parities, by another path than most of their chunks.
+    pub fn poll_parity(
+        &mut self,
+        scheduler: &Scheduler,
+        outlet: &mut Outlet<'_>,
+    ) -> Option<Transmit> {
+        while let Some((parity, except)) = self.redundancy.parities.pop_front() {
+            let bytes = parity.body().len() as u64;
+            let Some(index) =
+                scheduler.choose_path(outlet.paths, Item::Urgent, bytes, Some(except), outlet.now)
+            else {
+                continue;
+            };
+            let sources: Vec<SourceRef> = parity
+                .members()
+                .iter()
+                .map(|m| SourceRef {
+                    flow: m.id.flow,
+                    sequence: m.id.sequence,
+                    offset: m.id.offset,
+                    len: m.len,
+                })
+                .collect();
+            let mut datagram = outlet.begin(index);
+            ErasureFrame::write(outlet.out, &sources, parity.body());
+            datagram.eliciting = true;
+            if outlet.out.len() - datagram.start - HEADER_LEN > datagram.room {
+                outlet.out.truncate(datagram.start);
+                continue;
+            }
+            self.counters.parities += 1;
+            return outlet.send_single(datagram, true);
+        }
+        None
+    }
+
+    /// Copies of chunks, by another path than the first.
+    pub fn poll_duplicate(
+        &mut self,
+        scheduler: &Scheduler,
+        outlet: &mut Outlet<'_>,
+    ) -> Option<Transmit> {
+        while let Some((frame, except)) = self.redundancy.duplicates.pop_front() {
+            let SentFrame::Chunk { key, offset, len } = frame else { continue };
+            if self.outgoing.get(key).is_none() {
+                continue;
+            }
+            let bytes = u64::from(len);
+            let Some(index) =
+                scheduler.choose_path(outlet.paths, Item::Urgent, bytes, Some(except), outlet.now)
+            else {
+                continue;
+            };
+            if !self.redundancy.budget.try_spend(bytes) {
+                continue;
+            }
+            let mut datagram: Datagram = outlet.begin(index);
+            if datagram.write_chunk(&self.outgoing, key, offset, len, outlet) == len {
+                self.counters.duplicated += 1;
+                return outlet.send_single(datagram, true);
+            }
+            // It doesn't fit this path's datagrams whole: no copy then.
+            outlet.discard(datagram);
+        }
+        None
+    }
+}

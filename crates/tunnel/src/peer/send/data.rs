@@ -1,0 +1,355 @@
+//! Cuts packets into datagrams: repairs, then the queue, as many for one path as
+//! it may send at once.
+
+use super::ControlPolicy;
+use super::Send;
+use super::datagram::{Datagram, LEAST_CHUNK, Outlet, Transmit};
+use super::scheduler::{Choice, Item};
+use crate::outgoing::PacketKey;
+use crate::path::sent::SentFrame;
+use crate::path::{Controller, Path};
+use crate::peer::ingress::Ingress;
+use crate::peer::paths::PathSet;
+use crate::peer::reliability::Reliability;
+use braid_units::Time;
+use braid_wire::{HEADER_LEN, TAG_LEN};
+use std::time::Duration;
+
+/// Most datagrams in one batch (UDP_SEGMENT takes 64, and 64 KB).
+const BATCH: usize = 44;
+/// A batch lasts no longer than this at the path's rate.
+const BATCH_TIME: Duration = Duration::from_micros(600);
+/// Datagrams of swift paths hold whole blocks of the cipher only: the eight bytes
+/// that one of 1472 has beyond them cost as much time as 300 others.
+const CIPHER_BLOCK: usize = 16;
+/// How long a remainder waits for more to go with it.
+const FILL_WAIT: Duration = Duration::from_millis(2);
+/// What is sent next has about so many bytes: paths are chosen for that.
+const LIKELY: u64 = 1400;
+/// So little room in a datagram can't be used: a chunk of [`LEAST_CHUNK`] with
+/// its header needs more.
+const NEARLY_FULL: usize = LEAST_CHUNK as usize + 18;
+/// Nothing more is looked for when a datagram has no more room than this, bytes.
+const FULL: usize = 16;
+/// A packet of so many bytes, of a flow that isn't elastic, doesn't wait.
+const SMALL: u32 = 512;
+/// Of a sparse flow, so many bytes: two full packets.
+const SPARSE: u64 = 3000;
+
+/// What is to be sent next, and by which path.
+struct Next {
+    choice: Choice,
+    /// Of the queue: the flow and what its next bytes are.
+    queued: Option<(u16, Item)>,
+}
+
+/// What a datagram may be filled with.
+struct Ask {
+    /// Its path, and who comes next.
+    choice: Choice,
+    /// What comes first, if that's known already.
+    queued: Option<(u16, Item)>,
+    /// Its path was just chosen for what comes next.
+    first: bool,
+    /// The pacer holds all else back.
+    only_urgent: bool,
+}
+
+/// A packet that fills datagram after datagram of a batch: its flow takes what
+/// it gets.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    flow: u16,
+    key: PacketKey,
+}
+
+impl Send {
+    /// Repairs and the queue, as many datagrams for one path as it may send at
+    /// once.
+    pub(super) fn poll_data(
+        &mut self,
+        ingress: &mut Ingress,
+        reliability: &mut Reliability,
+        policy: ControlPolicy,
+        outlet: &mut Outlet<'_>,
+    ) -> Option<Transmit> {
+        let Some(Next { choice, mut queued }) = self.next_data(ingress, reliability, outlet) else {
+            if ingress.is_empty() && reliability.has_no_repairs() {
+                outlet.paths.on_idle(outlet.timers);
+            }
+            return None;
+        };
+        let index = choice.path;
+        let path = &outlet.paths[index];
+        let most = batch_size(path);
+        let room = match path.room() {
+            room if path.is_swift() => room - room % CIPHER_BLOCK,
+            room => room,
+        };
+        let mode = self.scheduler.mode;
+        let mut segment = 0;
+        let mut run = None;
+        for count in 0..most {
+            // What is urgent doesn't ask the pacer.
+            let paced = count > 0 && !outlet.paths[index].is_available(outlet.now);
+            let start = outlet.out.len();
+            // None may be longer than the first: the kernel cuts by its size.
+            let room = if count == 0 { room } else { segment - HEADER_LEN - TAG_LEN };
+            let mut datagram = Datagram::begin(index, room, outlet.out);
+            if !paced {
+                let gave_ups = &mut reliability.gave_ups;
+                let mut news = self.news.pending(mode, gave_ups, policy.opens_paths);
+                news.write(&mut datagram, &mut outlet.paths[index], outlet.out);
+            }
+            let follows = match run {
+                Some(run) if !paced => {
+                    write_more_of(run, &mut datagram, ingress, reliability, outlet)
+                }
+                _ => false,
+            };
+            if !follows {
+                let queued = queued.take();
+                let ask = Ask { choice, queued, first: count == 0, only_urgent: paced };
+                run = self.fill(&mut datagram, ask, ingress, reliability, outlet);
+            }
+            if datagram.is_empty(outlet.out) {
+                outlet.out.truncate(start);
+                break;
+            }
+            let left = datagram.left(outlet.out);
+            if (1..NEARLY_FULL).contains(&left) && !ingress.is_empty() {
+                // Padding, so that the batch goes on.
+                outlet.out.resize(outlet.out.len() + left, 0);
+            }
+            let full = datagram.left(outlet.out) == 0;
+            if !outlet.finish(datagram, true) {
+                break;
+            }
+            let size = outlet.out.len() - start;
+            if segment == 0 {
+                segment = size;
+            }
+            // One that a chunk without a length has closed may have a byte less.
+            if !full || size < segment {
+                break;
+            }
+        }
+        if outlet.out.is_empty() { None } else { outlet.transmit(index, segment) }
+    }
+
+    /// What is to be sent next; if it's the queue's, its flow is at the head then.
+    fn next_data(
+        &mut self,
+        ingress: &mut Ingress,
+        reliability: &mut Reliability,
+        outlet: &mut Outlet<'_>,
+    ) -> Option<Next> {
+        let now = outlet.now;
+        if reliability.next_repair().is_some()
+            && let Some(choice) =
+                self.scheduler.choose(outlet.paths, Item::Repair, LIKELY, None, now)
+        {
+            return Some(Next { choice, queued: None });
+        }
+        if reliability.is_full()
+            || self.waits_for_more(ingress, reliability, outlet.paths, now).is_some()
+        {
+            return None;
+        }
+        for _ in 0..=ingress.active_flows() {
+            let (flow, item) = self.next_item(ingress, reliability, outlet)?;
+            if let Some(choice) = self.scheduler.choose_for_queue(outlet.paths, item, LIKELY, now) {
+                return Some(Next { choice, queued: Some((flow, item)) });
+            }
+            ingress.skip(flow);
+        }
+        None
+    }
+
+    /// A remainder of an elastic flow that fills no datagram waits a moment for
+    /// what comes next (as Nagle's algorithm does, RFC 896): else a third of
+    /// the datagrams would carry the last few bytes of a packet. Until when, if
+    /// so.
+    pub(super) fn waits_for_more(
+        &self,
+        ingress: &Ingress,
+        reliability: &Reliability,
+        paths: &PathSet,
+        now: Time,
+    ) -> Option<Time> {
+        let until = ingress.last_admitted() + FILL_WAIT;
+        if now >= until || !reliability.has_no_repairs() || ingress.active_flows() != 1 {
+            return None;
+        }
+        let flow = ingress.only_flow()?;
+        let outgoing = reliability.get(self.packetizer.current(flow)?)?;
+        let waiting = u64::from(outgoing.len() - outgoing.cut) + ingress.status().bytes;
+        let elastic = self.scheduler.is_elastic(flow, now);
+        let room = paths.least_room()?;
+        (elastic && outgoing.cut > 0 && waiting < room as u64).then_some(until)
+    }
+
+    /// The flow whose turn it is, and what its next bytes are.
+    fn next_item(
+        &mut self,
+        ingress: &mut Ingress,
+        reliability: &mut Reliability,
+        outlet: &mut Outlet<'_>,
+    ) -> Option<(u16, Item)> {
+        let working = outlet.working;
+        loop {
+            let head = ingress.head()?;
+            let packetizer = &mut self.packetizer;
+            let Some(key) =
+                packetizer.head_packet(head.flow, ingress, reliability, outlet.freed, working)
+            else {
+                continue;
+            };
+            let waited = working - head.backlogged_since;
+            let elastic = self.scheduler.see_backlog(head.flow, waited, outlet.now);
+            let outgoing = reliability.get(key)?;
+            let small = outgoing.len() <= SMALL;
+            let rest = u64::from(outgoing.len() - outgoing.cut);
+            let sparse = head.sparse && rest <= SPARSE;
+            let item = if outgoing.is_realtime() || ((sparse || small) && !elastic) {
+                Item::Urgent
+            } else {
+                Item::Bulk { backlog: head.backlog + rest, waited, elastic }
+            };
+            return Some((head.flow, item));
+        }
+    }
+
+    /// Fills a datagram with what may go by its path. If it ends in the midst of
+    /// a packet that could go on so: that.
+    fn fill(
+        &mut self,
+        datagram: &mut Datagram,
+        Ask { choice, mut queued, mut first, only_urgent }: Ask,
+        ingress: &mut Ingress,
+        reliability: &mut Reliability,
+        outlet: &mut Outlet<'_>,
+    ) -> Option<Run> {
+        let now = outlet.now;
+        // Items for which the path was chosen: others like them don't differ
+        // by enough to ask again for the same datagram.
+        let (mut urgent_chosen, mut bulk_chosen) = (false, false);
+        while datagram.left(outlet.out) > FULL {
+            if let Some((key, offset, len)) = reliability.next_repair() {
+                if only_urgent {
+                    break;
+                }
+                if first || self.scheduler.remains(outlet.paths, choice, Item::Repair, LIKELY, now)
+                {
+                    if !write_repair(datagram, (key, offset, len), reliability, outlet) {
+                        break;
+                    }
+                    first = false;
+                    continue;
+                }
+            }
+            let next = match queued.take() {
+                Some(known) => Some(known),
+                None if reliability.is_full() => None,
+                // The end of a packet goes with what is already here, but a new
+                // datagram for it alone waits a moment.
+                None if datagram.is_empty(outlet.out)
+                    && self.waits_for_more(ingress, reliability, outlet.paths, now).is_some() =>
+                {
+                    None
+                }
+                None => self.next_item(ingress, reliability, outlet),
+            };
+            let Some((flow, item)) = next else { break };
+            let urgent = item == Item::Urgent;
+            if only_urgent && !urgent {
+                break;
+            }
+            // What fills whatever it gets fills a batch too: a choice for each
+            // datagram would make as many system calls.
+            let stays = matches!(item, Item::Bulk { elastic: true, .. });
+            let chosen = if urgent { &mut urgent_chosen } else { &mut bulk_chosen };
+            let asked = std::mem::replace(chosen, true);
+            if !first
+                && !stays
+                && !asked
+                && !self.scheduler.remains(outlet.paths, choice, item, LIKELY, now)
+            {
+                break;
+            }
+            first = false;
+            let Some(key) = self.packetizer.current(flow) else { break };
+            let Some(outgoing) = reliability.get(key) else { break };
+            let (offset, total) = (outgoing.cut, outgoing.len());
+            let rest = total - offset;
+            let written = datagram.write_chunk(&reliability.outgoing, key, offset, rest, outlet);
+            if written == 0 {
+                break;
+            }
+            ingress.charge(flow, u64::from(written));
+            if urgent && outlet.paths.up().nth(1).is_some() {
+                let frame = SentFrame::Chunk { key, offset, len: written };
+                let id = outlet.paths[datagram.path].id;
+                reliability.redundancy.copy_or_code(frame, &reliability.outgoing, id, now);
+            }
+            if let Some(outgoing) = reliability.outgoing.get_mut(key) {
+                outgoing.cut += written;
+                if outgoing.cut >= total {
+                    self.packetizer.finish(flow, ingress);
+                } else if stays && datagram.closed {
+                    return Some(Run { flow, key });
+                }
+            }
+        }
+        None
+    }
+}
+
+/// Appends what is to be sent again; false if there is no room for it.
+fn write_repair(
+    datagram: &mut Datagram,
+    (key, offset, len): (PacketKey, u32, u32),
+    reliability: &mut Reliability,
+    outlet: &mut Outlet<'_>,
+) -> bool {
+    let written = datagram.write_chunk(&reliability.outgoing, key, offset, len, outlet);
+    if written == 0 {
+        return false;
+    }
+    reliability.on_repaired(written);
+    let repair = SentFrame::Chunk { key, offset, len: written };
+    let class = reliability.class_of(key);
+    reliability.redundancy.copy_repair(repair, class, outlet.paths, datagram.path);
+    true
+}
+
+/// Fills a datagram with what follows in a packet that has enough left, of
+/// the only flow; false if that isn't so. What was found out for the
+/// datagram before isn't asked again.
+fn write_more_of(
+    run: Run,
+    datagram: &mut Datagram,
+    ingress: &mut Ingress,
+    reliability: &mut Reliability,
+    outlet: &mut Outlet<'_>,
+) -> bool {
+    if !reliability.has_no_repairs()
+        || !datagram.is_empty(outlet.out)
+        || reliability.is_full()
+        || ingress.only_old_flow() != Some(run.flow)
+    {
+        return false;
+    }
+    let Some(written) = datagram.write_middle(&mut reliability.outgoing, run.key, outlet) else {
+        return false;
+    };
+    ingress.charge_alone(run.flow, u64::from(written));
+    true
+}
+
+/// How many datagrams may leave together: slow links see no bursts.
+fn batch_size(path: &Path) -> usize {
+    let datagram = u64::from(path.mtu.current()).max(1);
+    let by_time = path.congestion.pacing_rate().bytes_in(BATCH_TIME) / datagram;
+    (by_time as usize).clamp(1, BATCH)
+}

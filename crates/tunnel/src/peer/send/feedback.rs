@@ -1,0 +1,126 @@
+//! Reports of what has come go to the peer.
+
+use super::datagram::{Outlet, Transmit};
+use super::news::PendingNews;
+use crate::path::Path;
+use crate::path::liveness::PathState;
+use braid_units::Time;
+use std::time::Duration;
+
+/// Quick paths are reported on each millisecond or more often: when a report is
+/// lost others follow, and copies of all would be half of what is sent back. With
+/// one each millisecond a sender by eight links without a limit made 4 % more
+/// calls to send.
+const COPIES_APART: Duration = Duration::from_millis(4);
+/// A report's bytes: paths are compared for that.
+const LIKELY: u64 = 100;
+
+/// One datagram with the reports of all paths, by the path that gets them there
+/// soonest, and a copy by the second: feedback must not die with a path.
+#[derive(Debug, Default)]
+pub(super) struct Feedback {
+    /// The path by which the last report goes a second time.
+    copy: Option<usize>,
+    /// When a report last went a second time.
+    copied_at: Time,
+}
+
+impl Feedback {
+    /// A copy is to be sent at once.
+    pub fn has_copy(&self) -> bool {
+        self.copy.is_some()
+    }
+
+    /// Paths have other places now.
+    pub fn on_paths_closed(&mut self) {
+        self.copy = None;
+    }
+
+    /// The reports that are due. What a datagram has no room for follows at once
+    /// in another.
+    pub fn poll(
+        &mut self,
+        news: &mut PendingNews<'_>,
+        outlet: &mut Outlet<'_>,
+    ) -> Option<Transmit> {
+        let now = outlet.now;
+        if let Some(index) = self.copy.take() {
+            let works = outlet.paths.get(index).is_some_and(|p| p.liveness.is_up());
+            let copy = if works { send(index, news, outlet) } else { None };
+            on_sent(outlet);
+            if copy.is_some() {
+                return copy;
+            }
+        }
+        let interval = outlet.paths.feedback_interval();
+        let due =
+            outlet.paths.iter().filter_map(|p| p.received.report_at(interval)).any(|at| at <= now);
+        if !due {
+            return None;
+        }
+        let (first, second) = soonest_two(outlet.paths, now);
+        let Some(transmit) = first.and_then(|first| send(first, news, outlet)) else {
+            // There's no way: the next report will say it.
+            for path in outlet.paths.iter_mut().filter(|p| p.received.has_news()) {
+                path.received.on_reported(now);
+            }
+            return None;
+        };
+        let copies = now >= self.copied_at + COPIES_APART;
+        match second {
+            Some(second) if copies => {
+                self.copy = Some(second);
+                self.copied_at = now;
+            }
+            _ => on_sent(outlet),
+        }
+        Some(transmit)
+    }
+}
+
+/// The places of the paths by which a report gets there soonest.
+fn soonest_two(paths: &[Path], now: Time) -> (Option<usize>, Option<usize>) {
+    // Of paths that don't work, one by which something came has the best chance:
+    // answering always by the quickest of old, which may stay dark, would keep
+    // both ends from seeing that another is back.
+    let promise = |p: &Path| match p.liveness.is_up() {
+        true => 0,
+        false if p.received.has_news() => 1,
+        false => 2,
+    };
+    let (mut first, mut second) = (None, None);
+    for (index, path) in paths.iter().enumerate() {
+        if path.state() == PathState::LinkDown {
+            continue;
+        }
+        let new = Some((promise(path), path.arrival_us(LIKELY, now), index));
+        if first.is_none() || new < first {
+            (first, second) = (new, first);
+        } else if second.is_none() || new < second {
+            second = new;
+        }
+    }
+    (first.map(|(_, _, index)| index), second.map(|(_, _, index)| index))
+}
+
+fn send(index: usize, news: &mut PendingNews<'_>, outlet: &mut Outlet<'_>) -> Option<Transmit> {
+    let mut datagram = outlet.begin(index);
+    for path in outlet.paths.iter_mut() {
+        let left = datagram.left(outlet.out);
+        if path.received.has_news() {
+            path.received.write_report(path.id, outlet.now, left, outlet.out);
+        }
+    }
+    news.write(&mut datagram, &mut outlet.paths[index], outlet.out);
+    if datagram.is_empty(outlet.out) {
+        outlet.discard(datagram);
+        return None;
+    }
+    outlet.send_single(datagram, false)
+}
+
+fn on_sent(outlet: &mut Outlet<'_>) {
+    for path in outlet.paths.iter_mut().filter(|p| p.received.is_written()) {
+        path.received.on_reported(outlet.now);
+    }
+}

@@ -1,0 +1,201 @@
+//! What is sent to the peer, in which order, and by which path.
+
+mod affinity;
+mod bonding;
+mod data;
+mod datagram;
+mod exclusion;
+mod feedback;
+mod news;
+mod packetizer;
+mod probes;
+mod scheduler;
+
+pub use datagram::Transmit;
+pub(super) use datagram::{Datagram, Outlet, chunk_of};
+pub(super) use scheduler::{Item, Scheduler};
+
+use super::ingress::{ForBonding, Ingress};
+use super::paths::PathSet;
+use super::reliability::Reliability;
+use super::timers::{Timer, TimerTable};
+use crate::config::Mode;
+use bonding::Bonding;
+use braid_inner::Layer;
+use braid_units::Time;
+use braid_wire::Close;
+use feedback::Feedback;
+use news::News;
+use packetizer::Packetizer;
+use std::time::Duration;
+
+/// The sending side: reports and probes, then parities and copies, packets of
+/// the kernel's bonding modes, repairs and the queue.
+#[derive(Debug)]
+pub(crate) struct Send {
+    pub(super) scheduler: Scheduler,
+    packetizer: Packetizer,
+    bonding: Bonding,
+    feedback: Feedback,
+    news: News,
+    /// The peer waits for a packet with the new keys.
+    confirm: bool,
+}
+
+/// What the peer's role and use say of control datagrams.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ControlPolicy {
+    /// We opened the paths: we say how they are to be used, and ask by those that
+    /// fell silent.
+    pub opens_paths: bool,
+    /// After so long an idle path is probed.
+    pub idle: Option<Duration>,
+}
+
+impl Send {
+    /// Spreads packets by `mode`.
+    pub fn new(layer: Layer, mode: Mode) -> Self {
+        Self {
+            scheduler: Scheduler::new(mode),
+            packetizer: Packetizer::default(),
+            bonding: Bonding::new(layer),
+            feedback: Feedback::default(),
+            news: News::default(),
+            confirm: false,
+        }
+    }
+
+    /// How packets are spread.
+    pub fn mode(&self) -> Mode {
+        self.scheduler.mode
+    }
+
+    /// Spreads packets otherwise; the peer is told.
+    pub fn set_mode(&mut self, mode: Mode) {
+        self.news.mode_untold |= mode != self.scheduler.mode;
+        self.scheduler.mode = mode;
+    }
+
+    /// The peer wishes packets to it to be spread so.
+    pub fn follow_mode(&mut self, mode: Mode) {
+        self.scheduler.mode = mode;
+    }
+
+    /// What was told of the mode didn't arrive.
+    pub fn on_mode_lost(&mut self) {
+        self.news.mode_untold = true;
+    }
+
+    /// The responder sends with new keys only when it has seen a packet with them:
+    /// let there be one.
+    pub fn confirm_keys(&mut self, timers: &mut TimerTable) {
+        self.confirm = true;
+        timers.fire(Timer::Control);
+    }
+
+    /// A packet of one of the kernel's bonding modes.
+    pub fn push_bonded(&mut self, packet: ForBonding) {
+        self.bonding.push(packet);
+    }
+
+    /// A packet isn't sent any further.
+    pub fn on_given_up(
+        &mut self,
+        flow: u16,
+        key: crate::outgoing::PacketKey,
+        ingress: &mut Ingress,
+    ) {
+        self.packetizer.on_given_up(flow, key, ingress);
+    }
+
+    /// The peer restarted: numbers begin anew.
+    pub fn restart(&mut self, ingress: &mut Ingress) {
+        self.packetizer.restart(ingress);
+        self.bonding.restart();
+        self.news.mode_untold = true;
+    }
+
+    /// Paths have other places now.
+    pub fn on_paths_closed(&mut self, freed: &mut Vec<Vec<u8>>) {
+        self.feedback.on_paths_closed();
+        self.scheduler.on_paths_closed();
+        self.bonding.on_paths_closed(freed);
+    }
+
+    /// Nothing waits here.
+    pub fn is_empty(&self) -> bool {
+        !self.feedback.has_copy() && self.bonding.is_empty()
+    }
+
+    /// Gives back memory that isn't in use.
+    pub fn rest(&mut self) {
+        self.packetizer.rest();
+        self.scheduler.rest();
+    }
+
+    /// The next datagrams for one path.
+    pub fn poll(
+        &mut self,
+        ingress: &mut Ingress,
+        reliability: &mut Reliability,
+        policy: ControlPolicy,
+        outlet: &mut Outlet<'_>,
+    ) -> Option<Transmit> {
+        if outlet.timers.is_due(Timer::Control, outlet.now) || self.feedback.has_copy() {
+            outlet.paths.summarize(self.scheduler.limit(), outlet.timers);
+            let control = self.poll_control(reliability, policy, outlet);
+            if control.is_some() {
+                return control;
+            }
+            let next = outlet.paths.next_control(policy.idle, policy.opens_paths);
+            outlet.timers.set(Timer::Control, next);
+        }
+        reliability
+            .poll_parity(&self.scheduler, outlet)
+            .or_else(|| reliability.poll_duplicate(&self.scheduler, outlet))
+            .or_else(|| self.bonding.poll(outlet))
+            .or_else(|| self.poll_data(ingress, reliability, policy, outlet))
+    }
+
+    fn poll_control(
+        &mut self,
+        reliability: &mut Reliability,
+        policy: ControlPolicy,
+        outlet: &mut Outlet<'_>,
+    ) -> Option<Transmit> {
+        let mode = self.scheduler.mode;
+        let mut news = self.news.pending(mode, &mut reliability.gave_ups, policy.opens_paths);
+        let report = self.feedback.poll(&mut news, outlet);
+        report.or_else(|| probes::poll(&mut self.confirm, &mut news, policy, outlet))
+    }
+
+    /// A goodbye by every path.
+    pub fn say_goodbye(outlet: &mut Outlet<'_>, to: &mut Vec<(Transmit, Vec<u8>)>) {
+        for index in 0..outlet.paths.len() {
+            outlet.out.clear();
+            let datagram = outlet.begin(index);
+            Close { reason: 0 }.write(outlet.out);
+            if let Some(transmit) = outlet.send_single(datagram, false) {
+                to.push((transmit, std::mem::take(outlet.out)));
+            }
+        }
+    }
+
+    /// When a path will next be free, if something waits for one.
+    pub fn next_departure(
+        &self,
+        ingress: &Ingress,
+        reliability: &Reliability,
+        paths: &PathSet,
+        now: Time,
+    ) -> Option<Time> {
+        let only_bulk = reliability.has_no_repairs();
+        if ingress.is_empty() && only_bulk {
+            return None;
+        }
+        let places = if only_bulk { paths.for_bulk() } else { paths.usable() };
+        let free = places.of(paths).filter_map(|(_, path)| path.release_at(now)).min()?;
+        let more = self.waits_for_more(ingress, reliability, paths, now);
+        Some(more.map_or(free, |until| until.max(free)))
+    }
+}

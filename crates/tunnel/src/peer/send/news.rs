@@ -1,0 +1,85 @@
+//! What the peer is to be told, by whichever datagram goes next: packets given up,
+//! how its paths are to be used, and the mode.
+
+use super::datagram::Datagram;
+use crate::config::Mode;
+use crate::path::Path;
+use crate::path::sent::SentFrame;
+use braid_wire::{GaveUp, PathStatus};
+use std::collections::VecDeque;
+
+/// Room that the mode needs, with its frame's type, bytes.
+const MODE_ROOM: usize = 8;
+
+/// What the peer doesn't know yet, besides each path's wish and what was given
+/// up.
+#[derive(Debug)]
+pub(super) struct News {
+    pub mode_untold: bool,
+}
+
+impl Default for News {
+    fn default() -> Self {
+        Self { mode_untold: true }
+    }
+}
+
+/// All that the peer doesn't know yet.
+#[derive(Debug)]
+pub(super) struct PendingNews<'a> {
+    news: &'a mut News,
+    mode: Mode,
+    gave_ups: &'a mut VecDeque<GaveUp>,
+    /// The side that opened the paths says how they are to be used.
+    tells_wishes: bool,
+}
+
+impl News {
+    /// With what was given up, in this mode.
+    #[inline(always)]
+    pub fn pending<'a>(
+        &'a mut self,
+        mode: Mode,
+        gave_ups: &'a mut VecDeque<GaveUp>,
+        tells_wishes: bool,
+    ) -> PendingNews<'a> {
+        PendingNews { news: self, mode, gave_ups, tells_wishes }
+    }
+}
+
+impl PendingNews<'_> {
+    /// Appends what there is to a datagram of this path.
+    #[inline(always)]
+    pub fn write(&mut self, datagram: &mut Datagram, path: &mut Path, out: &mut Vec<u8>) {
+        let untold = self.news.mode_untold || path.wish_untold;
+        if untold && self.tells_wishes || !self.gave_ups.is_empty() {
+            self.write_all(datagram, path, out);
+        }
+    }
+
+    #[cold]
+    fn write_all(&mut self, datagram: &mut Datagram, path: &mut Path, out: &mut Vec<u8>) {
+        if path.wish_untold && self.tells_wishes && datagram.left(out) > PathStatus::MAX_LEN {
+            path.wish_untold = false;
+            PathStatus {
+                path: path.id,
+                tier: path.wish.tier,
+                standby: path.wish.standby,
+                abandoned: false,
+                cap: path.cap_down,
+            }
+            .write(out);
+            datagram.note(SentFrame::PathStatus { path: path.id }, &mut path.sent);
+        }
+        if self.news.mode_untold && self.tells_wishes && datagram.left(out) > MODE_ROOM {
+            self.news.mode_untold = false;
+            self.mode.to_wire().write(out);
+            datagram.note(SentFrame::Mode, &mut path.sent);
+        }
+        while datagram.left(out) > GaveUp::LEN {
+            let Some(gave_up) = self.gave_ups.pop_front() else { break };
+            gave_up.write(out);
+            datagram.note(SentFrame::GaveUp(gave_up), &mut path.sent);
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Gives packets of the queue their numbers, one of each flow at a time.
+
+use crate::entry::FLOWS;
+use crate::outgoing::PacketKey;
+use crate::peer::ingress::Ingress;
+use crate::peer::reliability::Reliability;
+use braid_units::Time;
+
+/// How far each flow has come.
+#[derive(Debug, Default)]
+pub(super) struct Packetizer {
+    /// Of each flow: the number of its next packet.
+    sequences: Vec<u32>,
+    /// Of each flow: the packet of which a part has been sent.
+    cutting: Vec<Option<PacketKey>>,
+}
+
+impl Packetizer {
+    /// The packet of a flow of which a part has been sent.
+    pub fn current(&self, flow: u16) -> Option<PacketKey> {
+        self.cutting.get(usize::from(flow)).copied().flatten()
+    }
+
+    /// All of a flow's packet has been sent.
+    pub fn finish(&mut self, flow: u16, ingress: &mut Ingress) {
+        if let Some(cutting) = self.cutting.get_mut(usize::from(flow)) {
+            *cutting = None;
+            ingress.on_cut(flow);
+        }
+    }
+
+    /// A packet isn't sent any further.
+    pub fn on_given_up(&mut self, flow: u16, key: PacketKey, ingress: &mut Ingress) {
+        if self.current(flow) == Some(key) {
+            self.finish(flow, ingress);
+        }
+    }
+
+    /// The peer restarted: numbers begin anew.
+    pub fn restart(&mut self, ingress: &mut Ingress) {
+        for (flow, cutting) in self.cutting.iter_mut().enumerate() {
+            if cutting.take().is_some() {
+                ingress.on_cut(flow as u16);
+            }
+        }
+        self.sequences.fill(0);
+    }
+
+    /// Gives back memory that isn't in use.
+    pub fn rest(&mut self) {
+        // Numbers go on.
+        self.cutting = Vec::new();
+    }
+
+    /// The packet of `flow` that is being cut, or the next one from the queue,
+    /// which gets its number now: what the queue drops leaves no hole.
+    pub fn head_packet(
+        &mut self,
+        flow: u16,
+        ingress: &mut Ingress,
+        reliability: &mut Reliability,
+        freed: &mut Vec<Vec<u8>>,
+        working: Time,
+    ) -> Option<PacketKey> {
+        let index = usize::from(flow);
+        if self.cutting.len() <= index {
+            self.sequences.resize(FLOWS, 0);
+            self.cutting.resize(FLOWS, None);
+        }
+        if let Some(key) = self.cutting[index]
+            && reliability.get(key).is_some()
+        {
+            return Some(key);
+        }
+        let queued = ingress.next_packet(flow, freed, working)?;
+        let sequence = self.sequences[index];
+        self.sequences[index] = sequence.wrapping_add(1) & 0xff_ffff;
+        let (class, stream) = (queued.class, queued.stream);
+        let key = reliability.insert(queued.packet, (flow, sequence), class, stream, working);
+        self.cutting[index] = Some(key);
+        Some(key)
+    }
+}

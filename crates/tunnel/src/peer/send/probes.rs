@@ -1,0 +1,59 @@
+//! Probes ask whether paths work and which datagrams they take.
+
+use super::ControlPolicy;
+use super::datagram::{Datagram, Outlet, Transmit};
+use super::news::PendingNews;
+use braid_wire::{HEADER_LEN, TAG_LEN};
+
+/// Liveness and MTU probes, news of the paths' wishes, and a first packet with
+/// new keys if the peer waits for one (`confirm`).
+pub(super) fn poll(
+    confirm: &mut bool,
+    news: &mut PendingNews<'_>,
+    policy: ControlPolicy,
+    outlet: &mut Outlet<'_>,
+) -> Option<Transmit> {
+    if std::mem::take(confirm) {
+        let index = outlet.paths.iter().position(|p| p.liveness.is_up()).unwrap_or(0);
+        if index < outlet.paths.len() {
+            return ping(index, outlet);
+        }
+    }
+    let now = outlet.now;
+    for index in 0..outlet.paths.len() {
+        let path = &outlet.paths[index];
+        if outlet.paths.ask_at(path, policy.opens_paths).is_some_and(|at| at <= now) {
+            outlet.paths[index].hearing.on_asked();
+            return ping(index, outlet);
+        }
+        let path = &mut outlet.paths[index];
+        let due = path.probe_at(policy.idle).is_some_and(|at| at <= now);
+        let tell = path.liveness.is_up() && path.wish_untold && policy.opens_paths;
+        if due || tell {
+            path.liveness.on_probe(now);
+            // While the path is silent its wish can't have arrived.
+            path.wish_untold |= !path.liveness.is_up();
+            let mut datagram = outlet.begin(index);
+            datagram.write_ping(outlet.out);
+            news.write(&mut datagram, &mut outlet.paths[index], outlet.out);
+            return outlet.send_single(datagram, false);
+        }
+        if path.liveness.is_up()
+            && let Some(size) = path.mtu.poll_probe(now)
+        {
+            let room = usize::from(size).saturating_sub(HEADER_LEN + TAG_LEN);
+            let mut datagram = Datagram::begin(index, room, outlet.out);
+            datagram.write_ping(outlet.out);
+            outlet.out.resize(datagram.start + HEADER_LEN + room, 0);
+            datagram.mtu_probe = true;
+            return outlet.send_single(datagram, false);
+        }
+    }
+    None
+}
+
+fn ping(index: usize, outlet: &mut Outlet<'_>) -> Option<Transmit> {
+    let mut datagram = outlet.begin(index);
+    datagram.write_ping(outlet.out);
+    outlet.send_single(datagram, false)
+}

@@ -1,0 +1,330 @@
+//! Which path the next bytes take: earliest delivery.
+//!
+//! Each chunk goes where it will arrive first, counting the path's queue, rate
+//! and one-way delay; a path is skipped while waiting for a better one is
+//! quicker (ECF, CoNEXT 2017; BLEST, IFIP Networking 2016), unless the flow
+//! has shown that it fills whatever it gets.
+
+use super::affinity::Affinity;
+use super::exclusion::{PathFacts, SlowPathExclusion};
+use crate::config::Mode;
+use crate::entry::FLOWS;
+use crate::path::{Controller, Path};
+use crate::peer::paths::{Candidates, PathSet};
+use braid_units::Time;
+use std::time::Duration;
+
+/// A backlog this old shows a flow that uses all it gets...
+const ELASTIC_AFTER: Duration = Duration::from_millis(12);
+/// ...and it's taken for one this long.
+const ELASTIC_FOR: Duration = Duration::from_secs(1);
+/// Mode `overflow`: a queue this old counts as "full".
+const OVERFLOW_AFTER: Duration = Duration::from_millis(10);
+/// Urgent packets and repairs may exceed a path's window by this factor.
+const URGENT_WINDOWS: u64 = 2;
+
+/// What is to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::peer) enum Item {
+    /// Small and not to wait: doesn't ask the pacer.
+    Urgent,
+    /// Something sent before that others wait for: where it arrives first.
+    Repair,
+    /// A flow's bytes.
+    Bulk {
+        /// Bytes it has waiting.
+        backlog: u64,
+        /// How long it has had some.
+        waited: Duration,
+        /// It fills whatever it gets.
+        elastic: bool,
+    },
+}
+
+/// A path that was chosen.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Choice {
+    /// Its place.
+    pub path: usize,
+    /// What is sent by the best of the others.
+    pub rival: Arrival,
+}
+
+/// When what is sent by the path of this place would arrive: earlier ones are
+/// better, of equals the one of the first path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Arrival {
+    pub us: i64,
+    pub place: usize,
+}
+
+impl Arrival {
+    /// By no path.
+    pub const NEVER: Self = Self { us: i64::MAX, place: usize::MAX };
+
+    /// As if it were later by `by`.
+    pub fn handicapped(self, by: Duration) -> Self {
+        Self { us: self.us.saturating_add(by.as_micros() as i64), ..self }
+    }
+}
+
+/// Chooses paths.
+#[derive(Debug)]
+pub(in crate::peer) struct Scheduler {
+    /// How packets are spread.
+    pub mode: Mode,
+    /// Of each flow: until when it counts as one that uses all it gets.
+    elastic_until: Vec<Time>,
+    pub(super) affinity: Affinity,
+    exclusion: SlowPathExclusion,
+}
+
+impl Scheduler {
+    /// Spreads packets by `mode`.
+    pub fn new(mode: Mode) -> Self {
+        Self {
+            mode,
+            elastic_until: Vec::new(),
+            affinity: Affinity::default(),
+            exclusion: SlowPathExclusion::default(),
+        }
+    }
+
+    /// Paths have other places now.
+    pub fn on_paths_closed(&mut self) {
+        self.affinity = Affinity::default();
+    }
+
+    /// Gives back memory that isn't in use.
+    pub fn rest(&mut self) {
+        self.elastic_until = Vec::new();
+    }
+
+    /// Whether `flow` counts as elastic, from its backlog.
+    pub fn see_backlog(&mut self, flow: u16, waited: Duration, now: Time) -> bool {
+        if self.elastic_until.is_empty() {
+            self.elastic_until.resize(FLOWS, Time::ZERO);
+        }
+        let Some(until) = self.elastic_until.get_mut(usize::from(flow)) else { return false };
+        if waited >= ELASTIC_AFTER {
+            *until = now + ELASTIC_FOR;
+        }
+        now < *until
+    }
+
+    /// Whether it counts as elastic.
+    pub fn is_elastic(&self, flow: u16, now: Time) -> bool {
+        self.elastic_until.get(usize::from(flow)).is_some_and(|until| now < *until)
+    }
+
+    /// The path for `item` now, not by path number `except`. `None`: wait.
+    pub fn choose_path(
+        &self,
+        paths: &PathSet,
+        item: Item,
+        bytes: u64,
+        except: Option<u8>,
+        now: Time,
+    ) -> Option<usize> {
+        self.choose(paths, item, bytes, except, now).map(|choice| choice.path)
+    }
+
+    /// As [`Self::choose_path`], and who comes next.
+    pub(super) fn choose(
+        &self,
+        paths: &PathSet,
+        item: Item,
+        bytes: u64,
+        except: Option<u8>,
+        now: Time,
+    ) -> Option<Choice> {
+        let waited = match item {
+            Item::Bulk { waited, .. } => waited,
+            _ => Duration::ZERO,
+        };
+        let candidates = match (except, self.mode) {
+            (None, mode) if mode != Mode::Overflow => candidates_for(paths, item),
+            _ => paths.candidates(except, self.tier_limit(paths, waited, now)),
+        };
+        // By estimated arrival: the best path, the second, and the best that may
+        // send now. Of equals the first one, as they come in order.
+        let (mut best, mut second, mut choice) = (Arrival::NEVER, Arrival::NEVER, Arrival::NEVER);
+        for (place, path) in candidates.of(paths) {
+            let arrival = Arrival { us: path.arrival_us(bytes, now), place };
+            if arrival.us < best.us {
+                (best, second) = (arrival, best);
+            } else if arrival.us < second.us {
+                second = arrival;
+            }
+            if arrival.us < choice.us && may_take(path, item, now) {
+                choice = arrival;
+            }
+        }
+        let path = Some(choice.place).filter(|_| choice != Arrival::NEVER)?;
+        if choice == best {
+            return Some(Choice { path, rival: second });
+        }
+        let waits = match item {
+            Item::Bulk { elastic: true, .. } | Item::Urgent | Item::Repair => false,
+            // Waiting for the best path brings all that waits there by then.
+            Item::Bulk { backlog, .. } => {
+                let drain = paths[best.place].congestion.bandwidth().time_for(backlog);
+                choice.us > best.us + drain.as_micros() as i64
+            }
+        };
+        (!waits).then_some(Choice { path, rival: best })
+    }
+
+    /// Whether `item` still goes by the path chosen at this moment, of which only
+    /// that path has changed: it's compared with its rival alone.
+    pub(super) fn remains(
+        &self,
+        paths: &PathSet,
+        choice: Choice,
+        item: Item,
+        bytes: u64,
+        now: Time,
+    ) -> bool {
+        let Some(path) = paths.get(choice.path) else { return false };
+        if self.mode != Mode::Overflow {
+            let (rival, place) = (choice.rival, choice.path);
+            let leads = Arrival { us: path.arrival_us(bytes, now), place } < rival;
+            if leads && may_take(path, item, now) {
+                return true;
+            }
+            let takes = |place| paths.get(place).is_some_and(|p| may_take(p, item, now));
+            if !leads && candidates_for(paths, item).contains(rival.place) && takes(rival.place) {
+                return false;
+            }
+        }
+        self.choose_path(paths, item, bytes, None, now) == Some(choice.path)
+    }
+
+    /// Bulk data leaves paths alone whose round trip is longer.
+    pub fn limit(&self) -> Option<Duration> {
+        self.exclusion.limit()
+    }
+
+    /// Looks whether slow paths make the whole slower: whether nothing waits, and
+    /// the bytes accepted in all.
+    pub fn watch_for_slow_paths(&mut self, paths: &PathSet, idle: bool, accepted: u64, now: Time) {
+        let facts = paths.usable().of(paths).map(|(_, path)| PathFacts {
+            base_rtt: path.rtt.base(),
+            rate: path.congestion.bandwidth(),
+        });
+        self.exclusion.look(now, idle, accepted, facts);
+    }
+
+    /// The highest tier that may be used now.
+    fn tier_limit(&self, paths: &PathSet, waited: Duration, now: Time) -> u8 {
+        if self.mode != Mode::Overflow {
+            return u8::MAX;
+        }
+        let mut tiers: Vec<u8> =
+            paths.up().filter(|p| !p.wish.standby).map(|p| p.wish.tier).collect();
+        tiers.sort_unstable();
+        tiers.dedup();
+        for &tier in &tiers {
+            let free = paths.iter().any(|p| p.wish.tier == tier && p.is_available(now));
+            if free || waited < OVERFLOW_AFTER {
+                return tier;
+            }
+        }
+        tiers.last().copied().unwrap_or(u8::MAX)
+    }
+}
+
+/// The paths to choose from for `item`, where tiers don't count.
+fn candidates_for(paths: &PathSet, item: Item) -> Candidates {
+    match item {
+        Item::Bulk { .. } => paths.for_bulk(),
+        Item::Urgent | Item::Repair => paths.usable(),
+    }
+}
+
+/// Whether what is sent by the path now leaves now.
+fn may_take(path: &Path, item: Item, now: Time) -> bool {
+    match item {
+        Item::Urgent => path.sent.in_flight_bytes() < path.congestion.window() * URGENT_WINDOWS,
+        _ => path.is_available(now),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{LinkConfig, LinkId};
+    use crate::path::sent::{Fate, SentPacket};
+    use crate::peer::timers::TimerTable;
+    use std::net::SocketAddr;
+
+    const NOW: Time = Time::from_millis(10);
+    const BULK: Item = Item::Bulk { backlog: 100_000, waited: Duration::ZERO, elastic: true };
+
+    /// Paths of these tiers, all of which work.
+    fn paths(tiers: &[u8]) -> PathSet {
+        let (mut paths, mut timers) =
+            (PathSet::new(Duration::from_secs(60)), TimerTable::default());
+        let remote = SocketAddr::from(([192, 0, 2, 1], 51_820));
+        for (link, &tier) in (0..).zip(tiers) {
+            let config = LinkConfig { tier, ..LinkConfig::default() };
+            paths.open(LinkId(link), remote, &config, &mut timers, NOW);
+        }
+        for path in &mut paths {
+            path.liveness.on_acked(NOW, NOW);
+        }
+        paths.summarize(None, &mut timers);
+        paths
+    }
+
+    /// As much as its window takes is on its way by the path.
+    fn fill(paths: &mut PathSet, place: usize) {
+        let path = &mut paths[place];
+        while path.sent.in_flight_bytes() < path.congestion.window() {
+            path.on_sent(SentPacket::new(NOW, 1200, Fate::InFlight), 0, false, NOW);
+        }
+    }
+
+    #[test]
+    fn of_equal_paths_the_first_is_taken_and_then_that_with_less_on_its_way() {
+        let (scheduler, mut paths) = (Scheduler::new(Mode::Adaptive), paths(&[0, 0]));
+        let choose = |paths: &PathSet| scheduler.choose_path(paths, BULK, 1400, None, NOW);
+        assert_eq!(choose(&paths), Some(0));
+        fill(&mut paths, 0);
+        assert_eq!(choose(&paths), Some(1));
+        fill(&mut paths, 1);
+        assert_eq!(choose(&paths), None, "bulk waits for a window");
+        let urgent = scheduler.choose_path(&paths, Item::Urgent, 100, None, NOW);
+        assert!(urgent.is_some(), "what is urgent doesn't");
+    }
+
+    #[test]
+    fn copies_avoid_the_path_of_the_first() {
+        let (scheduler, paths) = (Scheduler::new(Mode::Adaptive), paths(&[0, 0]));
+        let copy = scheduler.choose_path(&paths, Item::Urgent, 100, Some(0), NOW);
+        assert_eq!(copy, Some(1));
+    }
+
+    #[test]
+    fn overflow_takes_the_next_tier_only_when_the_first_is_full_and_data_waits() {
+        let (scheduler, mut paths) = (Scheduler::new(Mode::Overflow), paths(&[1, 0]));
+        let choose = |paths: &PathSet, waited| {
+            let item = Item::Bulk { backlog: 100_000, waited, elastic: true };
+            scheduler.choose_path(paths, item, 1400, None, NOW)
+        };
+        assert_eq!(choose(&paths, OVERFLOW_AFTER), Some(1));
+        fill(&mut paths, 1);
+        assert_eq!(choose(&paths, Duration::ZERO), None);
+        assert_eq!(choose(&paths, OVERFLOW_AFTER), Some(0));
+    }
+
+    #[test]
+    fn a_flow_with_a_backlog_is_elastic_for_a_while() {
+        let mut scheduler = Scheduler::new(Mode::Adaptive);
+        assert!(!scheduler.see_backlog(3, ELASTIC_AFTER / 2, NOW));
+        assert!(scheduler.see_backlog(3, ELASTIC_AFTER, NOW));
+        assert!(scheduler.is_elastic(3, NOW + ELASTIC_FOR / 2));
+        assert!(!scheduler.is_elastic(3, NOW + ELASTIC_FOR));
+        assert!(!scheduler.is_elastic(4, NOW));
+    }
+}
