@@ -4,6 +4,7 @@
 use crate::group_metrics;
 use crate::group_status::GroupStatus;
 use crate::request::Refusal;
+use crate::server::listener::Bounded;
 use axum::Router;
 use axum::extract::{Json, State};
 use axum::http::{StatusCode, header};
@@ -40,7 +41,7 @@ pub async fn serve(
         .route("/v1/down", post(down))
         .fallback(unknown)
         .with_state(group);
-    axum::serve(listener, router).with_graceful_shutdown(stop).await
+    axum::serve(Bounded::new(listener), router).with_graceful_shutdown(stop).await
 }
 
 /// Serves `/metrics` alone on a TCP port.
@@ -50,7 +51,7 @@ pub async fn serve_metrics(
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
     let router = Router::new().route("/metrics", get(metrics)).with_state(group);
-    axum::serve(listener, router).with_graceful_shutdown(stop).await
+    axum::serve(Bounded::new(listener), router).with_graceful_shutdown(stop).await
 }
 
 async fn status(State(group): State<Arc<dyn ControlledGroup>>) -> Json<GroupStatus> {

@@ -1,6 +1,8 @@
 //! The control socket: HTTP and JSON over a Unix socket, for root and the
 //! socket's group. `GET` only reads.
 
+pub(crate) mod listener;
+
 use crate::config::LinkChange;
 use crate::metrics;
 use crate::request::{Controlled, ErrorBody, NewLink, NewMode, Refusal, Request};
@@ -11,6 +13,7 @@ use axum::extract::{DefaultBodyLimit, Json, Path as UrlPath, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, patch, post, put};
+use listener::Bounded;
 use std::future::Future;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -29,7 +32,7 @@ pub async fn serve(
     controlled: Arc<dyn Controlled>,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
-    axum::serve(listener, router(controlled)).with_graceful_shutdown(stop).await
+    axum::serve(Bounded::new(listener), router(controlled)).with_graceful_shutdown(stop).await
 }
 
 /// Serves `/metrics` alone on a TCP port, for a Prometheus that can't reach the
@@ -40,7 +43,7 @@ pub async fn serve_metrics(
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
     let router = Router::new().route("/metrics", get(get_metrics)).with_state(controlled);
-    axum::serve(listener, router).with_graceful_shutdown(stop).await
+    axum::serve(Bounded::new(listener), router).with_graceful_shutdown(stop).await
 }
 
 /// Makes the control socket at `path`, mode 0660. A socket that a dead daemon

@@ -22,6 +22,7 @@ use braid_linux::routing::Journal;
 use braid_linux::udp::{LinkBind, LinkSocket};
 use ipnet::{IpNet, Ipv6Net};
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -91,6 +92,8 @@ struct Keeper {
     routing_troubles: Vec<String>,
     /// Why the journal isn't on disk, as last told.
     journal_trouble: Option<String>,
+    /// Closed at the end: taking back needs files, also when the process has none left.
+    spare_files: Vec<File>,
     /// When what failed is tried again, if something did.
     retry_at: Option<Instant>,
     /// How long after it failed last.
@@ -115,6 +118,8 @@ const FIREWALL: Token = Token(3);
 const TICK: Duration = Duration::from_millis(500);
 /// How soon what failed is tried again: files, memory or a port may be there now.
 const RETRY: Duration = Duration::from_secs(3);
+/// What starting `nft` takes: both ends of three pipes, and `/dev/null`.
+const SPARE_FILES: usize = 7;
 const RETRY_MOST: Duration = Duration::from_secs(60);
 /// A DHCP client changes several things one after the other: wait for all.
 const SETTLE: Duration = Duration::from_millis(50);
@@ -149,6 +154,9 @@ impl KeeperHandle {
             bridge_trouble: None,
             routing_troubles: Vec::new(),
             journal_trouble: None,
+            spare_files: (0..SPARE_FILES)
+                .map(|_| File::open("/dev/null"))
+                .collect::<Result<_, _>>()?,
             retry_at: None,
             retry_after: RETRY,
             working: false,
@@ -417,6 +425,10 @@ impl Keeper {
                     }
                     state.trouble = Some(trouble);
                     failed = true;
+                    // The one for its former address is of no use, and the file that it
+                    // takes may be the one that is missing.
+                    let (link, family) = (link.name.clone(), way.family);
+                    self.parts.data_plane.send(Command::DetachSocket { link, family })?;
                 }
             }
         }
@@ -609,6 +621,7 @@ impl Keeper {
     }
 
     fn end(&mut self, for_good: bool) {
+        self.spare_files.clear();
         self.parts.quotas.save(&self.parts.data_plane.snapshot());
         let stays = kill_switch::alone(&self.parts.config, &self.host).filter(|_| !for_good);
         if stays.is_some() {

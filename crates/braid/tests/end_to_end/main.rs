@@ -10,6 +10,7 @@ mod homes;
 mod ip_versions;
 mod limits;
 mod modes;
+mod open_files;
 mod public_prefix;
 mod replication;
 mod restart;
