@@ -8,6 +8,11 @@ use std::time::{Duration, Instant};
 /// How often a sleeper looks whether it was cancelled.
 const LOOK: Duration = Duration::from_millis(50);
 
+/// How long a run that is ended has for its reports.
+const GRACE: Duration = Duration::from_millis(1_500);
+/// Exit status of what a signal ended, as shells say of SIGINT.
+pub(crate) const INTERRUPTED: u8 = 130;
+
 /// A switch that ends a run early, shared by all its threads.
 #[derive(Clone, Debug, Default)]
 pub struct Cancel(Arc<AtomicBool>);
@@ -18,7 +23,11 @@ impl Cancel {
         Self::default()
     }
 
-    /// A switch that SIGINT, SIGTERM and SIGHUP throw.
+    /// A switch that SIGINT, SIGTERM and SIGHUP throw. The process ends soon then,
+    /// whatever it waits for; its namespaces and what runs in them end with it.
+    ///
+    /// # Errors
+    /// Signals can't be caught, or no thread be started.
     pub fn on_signals() -> std::io::Result<Self> {
         let switch = Self::default();
         for signal in
@@ -26,6 +35,14 @@ impl Cancel {
         {
             signal_hook::flag::register(signal, Arc::clone(&switch.0))?;
         }
+        let asked = switch.clone();
+        thread::Builder::new().name("lab-end".into()).spawn(move || {
+            while !asked.is_cancelled() {
+                thread::sleep(LOOK);
+            }
+            thread::sleep(GRACE);
+            std::process::exit(INTERRUPTED.into());
+        })?;
         Ok(switch)
     }
 

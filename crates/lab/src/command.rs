@@ -6,7 +6,7 @@ mod vm_command;
 pub use compare_command::CompareArgs;
 pub use vm_command::VmArgs;
 
-use crate::cancel::Cancel;
+use crate::cancel::{Cancel, INTERRUPTED};
 use crate::demo;
 use crate::engines::mptcp_proxy::{self, MptcpProxyArgs};
 use crate::engines::null_loop::{self, NullLoopArgs};
@@ -30,8 +30,6 @@ const NOT_MEASURED: u8 = 1;
 const USAGE: u8 = 2;
 /// This machine doesn't let the lab work.
 const NO_LAB: u8 = 3;
-/// Ended by a signal, as shells say of SIGINT.
-const INTERRUPTED: u8 = 130;
 
 /// Of each of calibration's measurements.
 const CALIBRATION_TIME: Duration = Duration::from_secs(2);

@@ -255,6 +255,18 @@ fn a_cancelled_run_ends_soon_and_says_so() {
     assert!(findings.report.records.is_empty() && !findings.failures.is_empty());
 }
 
+/// accept(2) of the kernel's Multipath TCP has no time limit.
+#[test]
+fn objects_over_multipath_tcp_come_to_an_end() {
+    let (done, is_done) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let findings = measured("[[traffic]]\nkind = \"web\"\n", &["mptcp"], false);
+        done.send(findings.report.records.len()).unwrap();
+    });
+    let ended = is_done.recv_timeout(std::time::Duration::from_secs(60));
+    assert_eq!(ended, Ok(1), "it measures, and ends");
+}
+
 /// Every element that is opened is closed, in order, and `<` and `&` are
 /// escaped.
 fn well_formed(page: &str) {

@@ -168,10 +168,10 @@ fn copy(down: bool, server: &Server, setting: &Setting<'_>) -> io::Result<Option
     let listener = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
     listener.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())?;
     listener.listen(1)?;
-    listener.set_read_timeout(Some(LOOK))?;
+    listener.set_nonblocking(true)?;
     let port = listener.local_addr()?.as_socket().map_or(0, |address| address.port());
     let _client = Client::start(down, port, server.folder.path(), setting.home)?;
-    let Some(client) = accepted(&listener, setting)? else { return Ok(None) };
+    let Some(client) = tcp::accept(&listener, setting)? else { return Ok(None) };
     tcp::prepare(&client)?;
     let Some(links) = tcp::connect(CONGESTION, setting)? else { return Ok(None) };
     Ok(Some(relay(&client, &links, setting)))
@@ -219,7 +219,7 @@ fn far_relay(
     thread::scope(|scope| {
         let mut flows = Vec::new();
         while flows.len() < expected {
-            let Some(links) = accepted(listener, setting)? else { break };
+            let Some(links) = tcp::accept(listener, setting)? else { break };
             flows.push(scope.spawn(move || -> io::Result<Received> {
                 tcp::prepare(&links)?;
                 let local = local(server.port)?;
@@ -236,18 +236,6 @@ fn local(port: u16) -> io::Result<Socket> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
     socket.connect(&SocketAddr::from((Ipv4Addr::LOCALHOST, port)).into())?;
     Ok(socket)
-}
-
-/// The next connection; `None` at the stop.
-fn accepted(listener: &Socket, setting: &Setting<'_>) -> io::Result<Option<Socket>> {
-    while !setting.over() {
-        match listener.accept() {
-            Ok((socket, _)) => return Ok(Some(socket)),
-            Err(error) if only_waited(&error) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(None)
 }
 
 /// Both ways until the stop; what comes over the links is counted.

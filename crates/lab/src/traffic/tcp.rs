@@ -72,21 +72,39 @@ pub(super) fn listen(congestion: CongestionControl, setting: &Setting<'_>) -> io
     address.set_port(setting.port);
     socket.bind(&address.into())?;
     socket.listen(1024)?;
-    // accept(2) obeys the receive time limit.
-    socket.set_read_timeout(Some(LOOK))?;
+    socket.set_nonblocking(true)?;
     Ok(socket)
+}
+
+/// The next connection; `None` at the stop. accept(2) on a Multipath TCP socket
+/// knows no time limit, so it's asked only when somebody is there.
+pub(super) fn accept(listener: &Socket, setting: &Setting<'_>) -> io::Result<Option<Socket>> {
+    while !setting.over() {
+        if !ready_within(listener, libc::POLLIN, LOOK)? {
+            continue;
+        }
+        match listener.accept() {
+            Ok((socket, _)) => {
+                socket.set_nonblocking(false)?;
+                return Ok(Some(socket));
+            }
+            Err(error) if only_waited(&error) => {}
+            // It came and went.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
 }
 
 /// Accepts connections until all came or it's over; each runs in its thread.
 fn serve(listener: &Socket, expected: usize, setting: &Setting<'_>) -> io::Result<Vec<Received>> {
     thread::scope(|scope| {
         let mut flows = Vec::new();
-        while flows.len() < expected && !setting.over() {
-            match listener.accept() {
-                Ok((socket, _)) => flows.push(scope.spawn(move || serve_one(socket, setting))),
-                Err(error) if only_waited(&error) => {}
-                Err(error) => return Err(error),
-            }
+        while flows.len() < expected
+            && let Some(socket) = accept(listener, setting)?
+        {
+            flows.push(scope.spawn(move || serve_one(socket, setting)));
         }
         Ok(flows.into_iter().filter_map(joined).collect())
     })
@@ -157,7 +175,7 @@ fn establish(socket: &Socket, server: SocketAddr, setting: &Setting<'_>) -> bool
             if setting.over() {
                 return false;
             }
-            match writable_within(socket, setting.patience()) {
+            match ready_within(socket, libc::POLLOUT, setting.patience()) {
                 Ok(true) => break,
                 Ok(false) => {}
                 Err(_) => return false,
@@ -168,9 +186,9 @@ fn establish(socket: &Socket, server: SocketAddr, setting: &Setting<'_>) -> bool
     matches!(socket.take_error(), Ok(None)) && socket.set_nonblocking(false).is_ok()
 }
 
-fn writable_within(socket: &Socket, time: Duration) -> io::Result<bool> {
+fn ready_within(socket: &Socket, events: libc::c_short, time: Duration) -> io::Result<bool> {
     use std::os::fd::AsRawFd;
-    let mut entry = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
+    let mut entry = libc::pollfd { fd: socket.as_raw_fd(), events, revents: 0 };
     let millis = libc::c_int::try_from(time.as_millis()).unwrap_or(libc::c_int::MAX).max(1);
     // SAFETY: `entry` is one live pollfd, as the count says.
     match unsafe { libc::poll(&raw mut entry, 1, millis) } {

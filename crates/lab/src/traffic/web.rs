@@ -1,5 +1,5 @@
 use super::statistics::Bins;
-use super::tcp::{connect, listen, prepare, read_fully, write_fully};
+use super::tcp::{accept, connect, listen, prepare, read_fully, write_fully};
 use super::{Measured, Setting, joined, only_waited};
 use crate::scenario::{CongestionControl, Traffic, TrafficDirection};
 use socket2::Socket;
@@ -64,14 +64,8 @@ fn serve(
     setting: &Setting<'_>,
 ) -> io::Result<()> {
     thread::scope(|scope| {
-        while !setting.over() {
-            match listener.accept() {
-                Ok((socket, _)) => {
-                    scope.spawn(move || serve_one(&socket, record, setting));
-                }
-                Err(error) if only_waited(&error) => {}
-                Err(error) => return Err(error),
-            }
+        while let Some(socket) = accept(listener, setting)? {
+            scope.spawn(move || serve_one(&socket, record, setting));
         }
         Ok(())
     })
