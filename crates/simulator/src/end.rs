@@ -2,11 +2,14 @@
 
 use crate::clock::ClockSpec;
 use braid_handshake::{PresharedKey, PrivateKey, PublicKey};
+use braid_inner::InnerPacket;
 use braid_tunnel::{LinkConfig, LinkId, PeerConfig, Tunnel, TunnelConfig};
 use braid_units::Time;
+use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use crate::network::Datagram;
 use crate::scenario::Scenario;
 use crate::traffic::home_host;
 
@@ -34,9 +37,22 @@ pub(crate) struct End {
     pub timer: Option<Time>,
     /// Times it was woken in the current millisecond.
     pub woken: (u64, u32),
+    /// It stands still until then.
+    pub stalled_until: Time,
+    /// What came meanwhile.
+    pub held: VecDeque<Held>,
     starts: u64,
     /// Seconds by which its wall clock is wrong.
     pub wall_clock_off: i64,
+}
+
+/// What comes to an end that stands still.
+#[derive(Debug)]
+pub(crate) enum Held {
+    /// By a link.
+    Datagram(LinkId, Datagram),
+    /// From its device.
+    Packet(InnerPacket),
 }
 
 /// What wall clocks show in the beginning: nanoseconds since 1970.
@@ -54,6 +70,8 @@ impl End {
             clock,
             timer: Some(Time::ZERO),
             woken: (0, 0),
+            stalled_until: Time::ZERO,
+            held: VecDeque::new(),
             starts: 0,
             wall_clock_off: 0,
         };

@@ -17,6 +17,7 @@ mod network;
 mod outcome;
 mod packet;
 mod plain;
+mod point;
 mod scenario;
 mod simulation;
 mod traffic;
@@ -28,6 +29,7 @@ pub use network::{Capacity, Datagram, DirectionSpec, LinkSpec, Loss, Trace, Trac
 pub use outcome::{FlowOutcome, Outcome};
 pub use packet::{ethernet_packet, udp_packet};
 pub use plain::play_plain;
-pub use scenario::{Action, Scenario, Timed};
+pub use point::{Figures, Point, SENDERS, Sender};
+pub use scenario::{Action, Scenario, Stalls, Timed};
 pub use simulation::{Captured, Simulation};
 pub use traffic::{Congestion, Lane, Traffic, TrafficKind};

@@ -3,49 +3,66 @@
 use crate::network::{Datagram, Direction, HEADERS};
 use crate::outcome::FlowOutcome;
 use crate::packet;
-use crate::scenario::Scenario;
-use crate::traffic::{Flow, Lane};
+use crate::scenario::{Action, Scenario, Timed};
+use crate::traffic::{Flow, Lane, flow_of};
 use braid_inner::InnerPacket;
 use braid_units::Time;
 use std::net::SocketAddr;
 
-/// Plays a scenario's first traffic over the link of this place alone, its
-/// packets as they are, without events. The traffic must not need a tunnel's
-/// segmentation (`super_packets`) nor its entry queue (greedy).
+/// Plays a scenario's traffic over the link of this place alone, its packets as
+/// they are; of the events those that change the link's figures. The traffic must
+/// not need a tunnel's segmentation (`super_packets`) nor its entry queue (greedy).
 ///
 /// # Panics
-/// If there is no such link or no traffic.
-pub fn play_plain(scenario: &Scenario, link: usize) -> FlowOutcome {
+/// If there is no such link.
+pub fn play_plain(scenario: &Scenario, link: usize) -> Vec<FlowOutcome> {
     let spec = &scenario.links[link];
     let mut wires = [
         Direction::new(spec.down.clone(), scenario.seed ^ 0xd0),
         Direction::new(spec.up.clone(), scenario.seed ^ 0x0b),
     ];
     let mut under_way = UnderWay::default();
-    let mut flow = Flow::new(scenario.traffic[0], 0, scenario.duration);
+    let traffic = scenario.traffic.iter().enumerate();
+    let mut flows: Vec<Flow> =
+        traffic.map(|(i, &traffic)| Flow::new(traffic, i, scenario.duration)).collect();
+    let mut events: Vec<&Timed> = scenario.events.iter().collect();
+    // The soonest last.
+    events.sort_by_key(|event| std::cmp::Reverse(event.at));
     let end = Time::ZERO + scenario.duration;
     let mut now = Time::ZERO;
     let mut out = Vec::new();
     loop {
+        while let Some(event) = events.pop_if(|event| Time::ZERO + event.at <= now) {
+            match &event.action {
+                Action::SetDown(of, spec) if *of == link => wires[0].set(now, spec.clone()),
+                Action::SetUp(of, spec) if *of == link => wires[1].set(now, spec.clone()),
+                _ => {}
+            }
+        }
         for (index, lane) in [Lane::Down, Lane::Up].into_iter().enumerate() {
             while let Some(datagram) = wires[index].poll(now) {
                 let Some(packet) = under_way.take(&datagram) else { continue };
-                if let Ok(segments) = packet::read(&packet, scenario.layer) {
+                let Ok(segments) = packet::read(&packet, scenario.layer) else { continue };
+                let of = segments.first().map_or(usize::MAX, flow_of);
+                if let Some(flow) = flows.get_mut(of) {
                     // Order is the links' affair here.
                     let _ = flow.on_segments(now, lane, &segments, false);
                 }
             }
         }
-        flow.poll(now, || 0, scenario.layer, &mut out);
+        for flow in &mut flows {
+            flow.poll(now, || 0, scenario.layer, &mut out);
+        }
         for (lane, packet) in out.drain(..) {
             let wire = &mut wires[usize::from(lane == Lane::Up)];
             wire.send(now, under_way.put(packet));
         }
         let next = wires.iter().filter_map(Direction::next_deadline);
-        let next = next.chain(flow.next_deadline(now)).min();
+        let next = next.chain(flows.iter().filter_map(|flow| flow.next_deadline(now)));
+        let next = next.chain(events.last().map(|event| Time::ZERO + event.at)).min();
         match next.filter(|&next| next <= end) {
             Some(next) => now = next.max(now),
-            None => return flow.outcome(),
+            None => return flows.iter().map(Flow::outcome).collect(),
         }
     }
 }
@@ -88,7 +105,7 @@ mod tests {
             ..LinkSpec::clean(Rate::ZERO, Rate::ZERO, Duration::ZERO)
         };
         let scenario = Scenario::new(vec![link]).traffic(Traffic::new(Lane::Down, kind));
-        let mbit = play_plain(&scenario, 0).mbit(Duration::ZERO, Duration::from_secs(10));
+        let mbit = play_plain(&scenario, 0)[0].mbit(Duration::ZERO, Duration::from_secs(10));
         let most = 10.0 * 1448.0 / 1500.0;
         assert!((most * 0.9..=most).contains(&mbit), "{mbit} of {most}");
     }

@@ -28,6 +28,8 @@ pub struct Scenario {
     pub mode: Mode,
     /// IP packets or Ethernet frames.
     pub layer: Layer,
+    /// The ends' processors are taken away now and then.
+    pub stalls: Option<Stalls>,
     /// Memory for one peer in bytes.
     pub memory: u64,
     /// How long nothing may come by a path before the concentrator closes it.
@@ -38,6 +40,14 @@ pub struct Scenario {
     pub home_clock: ClockSpec,
     /// The concentrator's clock.
     pub concentrator_clock: ClockSpec,
+}
+
+/// Both ends stand still for 5 to 80 ms at random: what comes meanwhile waits, as
+/// in the buffers of sockets and device.
+#[derive(Clone, Copy, Debug)]
+pub struct Stalls {
+    /// The mean time between two of them.
+    pub every: Duration,
 }
 
 /// Something that happens at a time.
@@ -94,6 +104,7 @@ impl Scenario {
             drain: Duration::from_secs(4),
             mode: Mode::Adaptive,
             layer: Layer::L3,
+            stalls: None,
             memory: 32 << 20,
             path_expiry: Duration::from_secs(600),
             preshared_key: false,

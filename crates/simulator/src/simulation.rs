@@ -1,7 +1,7 @@
 //! Virtual time: what happens next, and to whom.
 
 use crate::digest::Digest;
-use crate::end::{CONCENTRATOR, CONCENTRATOR_LINK, End, EndId, link_id};
+use crate::end::{CONCENTRATOR, CONCENTRATOR_LINK, End, EndId, Held, link_id};
 use crate::network::{Datagram, Link};
 use crate::outcome::Outcome;
 use crate::packet;
@@ -16,6 +16,11 @@ use std::time::Duration;
 /// How often an end's timer may be due in a millisecond before that counts as a
 /// busy loop.
 const BUSY: u32 = 300;
+/// How long an end stands still: from so many milliseconds on, up to so many more.
+const STALL_MS: (f64, f64) = (5.0, 75.0);
+/// Packets that the device and sockets of an end that stands still hold: a TUN
+/// device's queue.
+const DEVICE_QUEUE: usize = 500;
 /// How often memory is looked at.
 const SAMPLE: Duration = Duration::from_millis(10);
 /// Broken rules noted at the most.
@@ -36,6 +41,9 @@ pub struct Simulation {
     violations: Vec<String>,
     memory_high_water: u64,
     next_sample: Time,
+    /// When an end next stands still, and which is drawn.
+    next_stall: Option<Time>,
+    rng: fastrand::Rng,
     digest: Digest,
     /// Times that an end's timer was due.
     wakes: u64,
@@ -83,6 +91,8 @@ impl Simulation {
             violations: Vec::new(),
             memory_high_water: 0,
             next_sample: Time::ZERO,
+            next_stall: scenario.stalls.map(|_| Time::ZERO),
+            rng: fastrand::Rng::with_seed(scenario.seed ^ 0x57a1),
             digest: Digest::default(),
             wakes: 0,
             capture: false,
@@ -240,6 +250,7 @@ impl Simulation {
             .chain(flows)
             .flatten()
             .chain(event)
+            .chain(self.next_stall)
             .min()
             .map_or(self.next_sample, |at| at.min(self.next_sample))
     }
@@ -251,6 +262,7 @@ impl Simulation {
                 self.act(event.action);
             }
         }
+        self.stall();
         for index in 0..self.links.len() {
             while let Some(datagram) = self.links[index].up.poll(now) {
                 self.arrive(EndId::Concentrator, index, datagram);
@@ -264,6 +276,7 @@ impl Simulation {
             }
         }
         for id in self.ends() {
+            self.release(id);
             let end = self.end(id);
             if end.timer.is_some_and(|at| at <= now) {
                 let local = end.local(now);
@@ -279,6 +292,44 @@ impl Simulation {
         }
     }
 
+    /// One of the ends stands still from now on, if it's time.
+    fn stall(&mut self) {
+        let Some(stalls) = self.scenario.stalls else { return };
+        if self.next_stall.is_none_or(|at| at > self.now) {
+            return;
+        }
+        // Exponential, as what has no memory.
+        let wait = -self.rng.f64().max(1e-9).ln() * stalls.every.as_secs_f64();
+        self.next_stall = Some(self.now + Duration::from_secs_f64(wait));
+        let place = self.rng.usize(0..=self.homes.len());
+        let length = Duration::from_secs_f64(STALL_MS.0 + self.rng.f64() * STALL_MS.1) / 1000;
+        let id = if place < self.homes.len() { EndId::Home(place) } else { EndId::Concentrator };
+        let until = self.now + length;
+        let end = self.end(id);
+        end.stalled_until = end.stalled_until.max(until);
+        end.timer = Some(end.stalled_until);
+    }
+
+    /// What came while the end stood still is taken, if it goes on.
+    fn release(&mut self, id: EndId) {
+        let now = self.now;
+        let end = self.end(id);
+        if end.held.is_empty() || end.stalled_until > now {
+            return;
+        }
+        let local = end.local(now);
+        for held in std::mem::take(&mut end.held) {
+            match held {
+                Held::Packet(packet) => end.tunnel.handle_inner(local, packet),
+                Held::Datagram(link, mut datagram) => {
+                    let bytes = &mut datagram.bytes;
+                    end.tunnel.handle_datagram(local, link, datagram.from, None, bytes);
+                }
+            }
+        }
+        self.serve(id);
+    }
+
     fn arrive(&mut self, id: EndId, link: usize, mut datagram: Datagram) {
         let now = self.now;
         let link = match id {
@@ -286,6 +337,10 @@ impl Simulation {
             EndId::Concentrator => CONCENTRATOR_LINK,
         };
         let end = self.end(id);
+        if end.stalled_until > now {
+            end.held.push_back(Held::Datagram(link, datagram));
+            return;
+        }
         let local = end.local(now);
         end.tunnel.handle_datagram(local, link, datagram.from, None, &mut datagram.bytes);
         self.serve(id);
@@ -311,11 +366,18 @@ impl Simulation {
                     Lane::Up => &mut self.homes[home],
                     Lane::Down => &mut self.concentrator,
                 };
-                let local = end.clock.local(now);
-                end.tunnel.handle_inner(local, packet);
+                if end.stalled_until <= now {
+                    let local = end.clock.local(now);
+                    end.tunnel.handle_inner(local, packet);
+                } else if end.held.len() < DEVICE_QUEUE {
+                    end.held.push_back(Held::Packet(packet));
+                }
             }
-            self.serve(EndId::Home(home));
-            self.serve(EndId::Concentrator);
+            for id in [EndId::Home(home), EndId::Concentrator] {
+                if self.end(id).stalled_until <= now {
+                    self.serve(id);
+                }
+            }
         }
     }
 

@@ -4,6 +4,7 @@ mod failures;
 mod half_working;
 mod hostile;
 mod modes;
+mod points;
 mod random;
 mod sessions;
 mod steady;

@@ -2,9 +2,14 @@
 //! selective acknowledgements, fast recovery and timeouts. What acknowledgements
 //! say travels beside the packets, looked up by their number.
 
+mod bbr;
+mod bbr3;
+mod control;
+mod rate_sample;
 mod receiver;
 mod sender;
 mod window;
+mod windowed_max;
 
 use super::{Measured, Outbox};
 use crate::packet::MSS;

@@ -1,5 +1,7 @@
+use super::control::{AckInfo, Control};
+use super::rate_sample::{DeliveryRate, SendState};
 use super::receiver::Acknowledgement;
-use super::window::{Congestion, Window};
+use super::window::Congestion;
 use crate::traffic::Measured;
 use braid_units::Time;
 use std::collections::VecDeque;
@@ -19,7 +21,13 @@ const RECEIVE_WINDOW: usize = 2100;
 /// The sending end.
 #[derive(Debug)]
 pub(super) struct Sender {
-    window: Window,
+    control: Control,
+    /// Reordering is learnt from, as RACK does; else three packets show a loss.
+    adapts: bool,
+    rate: DeliveryRate,
+    least_rtt: Duration,
+    /// Pacing lets nothing go before.
+    paced_until: Time,
     /// The first segment that isn't acknowledged.
     first: u32,
     board: VecDeque<Segment>,
@@ -40,6 +48,7 @@ struct Segment {
     sent_at: Time,
     state: State,
     resent: bool,
+    state_then: SendState,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +61,11 @@ enum State {
 impl Sender {
     pub fn new(congestion: Congestion) -> Self {
         Self {
-            window: Window::new(congestion),
+            control: Control::new(congestion),
+            adapts: congestion != Congestion::Quic,
+            rate: DeliveryRate::default(),
+            least_rtt: Duration::MAX,
+            paced_until: Time::ZERO,
             first: 0,
             board: VecDeque::new(),
             in_flight: 0,
@@ -70,7 +83,8 @@ impl Sender {
     /// When there's something to do; new data only before `stop`.
     pub fn next_deadline(&self, now: Time, stop: Time) -> Option<Time> {
         if self.may_send() && (self.lost > 0 || now < stop) {
-            return Some(now);
+            let paced = self.paced_until.max(now);
+            return Some(self.rto_at.map_or(paced, |at| at.min(paced)));
         }
         self.rto_at
     }
@@ -82,10 +96,10 @@ impl Sender {
         stopped: bool,
         m: &mut Measured,
     ) -> Option<(u32, usize)> {
-        if !self.may_send() {
+        if !self.may_send() || now < self.paced_until {
             return None;
         }
-        let room = self.window.segments().saturating_sub(self.in_flight).max(1);
+        let room = self.control.segments().saturating_sub(self.in_flight).max(1);
         let most = room.min(self.burst());
         let (start, count) = if self.lost > 0 {
             let start = self.board.iter().position(|s| s.state == State::Lost)?;
@@ -101,17 +115,27 @@ impl Sender {
             }
             let room = RECEIVE_WINDOW.saturating_sub(self.board.len());
             let start = self.board.len();
-            let fresh = Segment { sent_at: now, state: State::Lost, resent: false };
+            let fresh = Segment {
+                sent_at: now,
+                state: State::Lost,
+                resent: false,
+                state_then: SendState::default(),
+            };
             self.board.extend(std::iter::repeat_n(fresh, most.min(room)));
             self.lost += most.min(room);
             (start, most.min(room))
         };
-        for segment in self.board.iter_mut().skip(start).take(count) {
+        for (sent, segment) in self.board.iter_mut().skip(start).take(count).enumerate() {
             segment.sent_at = now;
             segment.state = State::InFlight;
+            segment.state_then = self.rate.on_sent(self.in_flight + sent, now);
         }
         self.lost -= count;
         self.in_flight += count;
+        if let Some(rate) = self.control.pacing_rate() {
+            let from = self.paced_until.max(now);
+            self.paced_until = from + Duration::from_secs_f64(count as f64 / rate.max(1.0));
+        }
         if self.rto_at.is_none() {
             self.rto_at = Some(now + self.rto());
         }
@@ -119,7 +143,7 @@ impl Sender {
     }
 
     pub fn on_ack(&mut self, ack: &Acknowledgement, now: Time, m: &mut Measured) {
-        let before = self.first;
+        let (before, delivered_before) = (self.first, self.rate.delivered());
         let mut newest: Option<Segment> = None;
         while self.first < ack.next {
             let Some(segment) = self.board.pop_front() else { break };
@@ -127,6 +151,7 @@ impl Sender {
             self.leave(segment.state);
             if segment.state != State::Sacked {
                 newest = newer(newest, segment);
+                self.rate.on_delivered(segment.state_then, now);
             }
         }
         for &(low, high) in &ack.ranges {
@@ -135,6 +160,7 @@ impl Sender {
                 let Some(&segment) = self.board.get(index) else { break };
                 if segment.state != State::Sacked {
                     newest = newer(newest, segment);
+                    self.rate.on_delivered(segment.state_then, now);
                     self.leave(segment.state);
                     self.board[index].state = State::Sacked;
                 }
@@ -146,6 +172,7 @@ impl Sender {
             self.rack_sent = self.rack_sent.max(segment.sent_at);
             if !segment.resent {
                 rtt = Some(now - segment.sent_at);
+                self.least_rtt = self.least_rtt.min(now - segment.sent_at);
                 self.on_rtt(now - segment.sent_at);
             }
         }
@@ -156,17 +183,29 @@ impl Sender {
         if self.recover.is_some_and(|r| self.first >= r) {
             self.recover = None;
             self.timed_out = false;
+            self.control.on_recovered();
         }
-        if self.detect_losses() && self.recover.is_none() {
+        let lost = self.detect_losses();
+        self.rate.on_lost(lost);
+        if lost > 0 && self.recover.is_none() {
             self.recover = Some(self.first + self.board.len() as u32);
-            self.window.on_loss();
+            self.control.on_recovery(self.in_flight);
             m.cuts += 1;
         }
-        // After a timeout it begins with slow start (RFC 5681, section 3.1).
-        if acked > 0 && (self.recover.is_none() || self.timed_out) {
-            self.window.on_acked(acked, rtt, self.srtt.unwrap_or_default(), now);
-        }
-        m.window = self.window.segments();
+        self.control.on_ack(&AckInfo {
+            now,
+            acked,
+            newly_delivered: self.rate.delivered() - delivered_before,
+            delivered: self.rate.delivered(),
+            rtt,
+            srtt: self.srtt.unwrap_or_default(),
+            lost,
+            in_flight: self.in_flight,
+            sample: self.rate.sample(self.least_rtt),
+            // After a timeout it begins with slow start (RFC 5681, section 3.1).
+            recovering: self.recover.is_some() && !self.timed_out,
+        });
+        m.window = self.control.segments();
     }
 
     pub fn on_timer(&mut self, now: Time, m: &mut Measured) {
@@ -178,7 +217,7 @@ impl Sender {
             return;
         }
         m.timeouts += 1;
-        self.window.on_timeout(self.in_flight);
+        self.control.on_timeout(self.in_flight);
         for segment in &mut self.board {
             if segment.state == State::InFlight {
                 segment.state = State::Lost;
@@ -194,36 +233,40 @@ impl Sender {
 
     fn may_send(&self) -> bool {
         let room = self.lost > 0 || self.board.len() < RECEIVE_WINDOW;
-        room && self.in_flight < self.window.segments()
+        room && self.in_flight < self.control.segments()
     }
 
     /// A millisecond's worth, as Linux sizes super-packets (tcp_tso_autosize).
     fn burst(&self) -> usize {
         let srtt = self.srtt.unwrap_or(Duration::from_millis(100)).as_secs_f64().max(1e-4);
-        let per_ms = self.window.segments() as f64 * 1.2 / srtt / 1000.0;
-        (per_ms as usize).clamp(2, BURST)
+        let a_second = self.control.pacing_rate();
+        let a_second = a_second.unwrap_or(self.control.segments() as f64 * 1.2 / srtt);
+        ((a_second / 1000.0) as usize).clamp(2, BURST)
     }
 
-    /// Marks what is lost; true if there was something.
-    fn detect_losses(&mut self) -> bool {
+    /// Marks what is lost; how many segments.
+    fn detect_losses(&mut self) -> u64 {
         let sacked = self.board.iter().filter(|s| s.state == State::Sacked).count() as u32;
         if sacked == 0 {
-            return false;
+            return 0;
         }
-        let reorder = self.srtt.unwrap_or_default() / 4;
+        let srtt = self.srtt.unwrap_or_default();
+        // RFC 8985; of QUIC's the time threshold is 9/8 of the round trip.
+        let reorder = if self.adapts { srtt / 4 } else { srtt / 8 };
         let mut above = sacked;
-        let mut found = false;
+        let mut found = 0;
         for segment in &mut self.board {
             match segment.state {
                 State::Sacked => above -= 1,
                 State::InFlight => {
                     let overtaken = self.rack_sent > segment.sent_at;
                     let late = overtaken && self.rack_sent - segment.sent_at > reorder;
-                    if late || !segment.resent && above >= DUP_THRESHOLD {
+                    let behind = !segment.resent || !self.adapts && overtaken;
+                    if late || behind && above >= DUP_THRESHOLD {
                         segment.state = State::Lost;
                         self.in_flight -= 1;
                         self.lost += 1;
-                        found = true;
+                        found += 1;
                     }
                 }
                 State::Lost => {}

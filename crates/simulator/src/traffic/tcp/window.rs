@@ -8,6 +8,13 @@ pub enum Congestion {
     Cubic,
     /// RFC 5681.
     Reno,
+    /// As Linux' BBR.
+    Bbr,
+    /// draft-ietf-ccwg-bbr.
+    Bbr3,
+    /// Cubic with the fixed packet threshold of most QUIC stacks (RFC 9002,
+    /// section 6.1.1), which doesn't learn that a path reorders.
+    Quic,
 }
 
 /// RFC 9438, section 4.6 and 5.
@@ -51,19 +58,24 @@ impl Window {
         let count = f64::from(count);
         if self.size < self.threshold {
             self.size += count;
-            if self.kind == Congestion::Cubic {
+            if self.is_cubic() {
                 self.watch_delay(count, rtt);
             }
             return;
         }
-        match self.kind {
-            Congestion::Reno => self.size += count / self.size,
-            Congestion::Cubic => self.grow_cubic(count, srtt.as_secs_f64(), now),
+        if self.is_cubic() {
+            self.grow_cubic(count, srtt.as_secs_f64(), now);
+        } else {
+            self.size += count / self.size;
         }
     }
 
+    fn is_cubic(&self) -> bool {
+        self.kind != Congestion::Reno
+    }
+
     pub fn on_loss(&mut self) {
-        let beta = if self.kind == Congestion::Cubic { CUBIC_BETA } else { 0.5 };
+        let beta = if self.is_cubic() { CUBIC_BETA } else { 0.5 };
         // Fast convergence (RFC 9438, section 4.7).
         self.largest =
             if self.size < self.largest { self.size * (1.0 + beta) / 2.0 } else { self.size };
@@ -73,7 +85,7 @@ impl Window {
     }
 
     pub fn on_timeout(&mut self, in_flight: usize) {
-        let beta = if self.kind == Congestion::Cubic { CUBIC_BETA } else { 0.5 };
+        let beta = if self.is_cubic() { CUBIC_BETA } else { 0.5 };
         self.largest = self.size;
         self.threshold = (in_flight as f64 * beta).max(2.0);
         self.size = 1.0;

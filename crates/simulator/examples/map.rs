@@ -1,0 +1,171 @@
+//! Looks over the space that the tunnel must hold in: `map [points=2000] [first=0]
+//! [sender=NAME] [worst=20]` plays points drawn at random ([`Point::draw`]) and
+//! prints the distributions of what the tunnel gives beside the links by
+//! themselves, and the worst points with the command that shows each.
+//!
+//! ```text
+//! cargo run --release -p braid-simulator --example map -- points=200
+//! cargo run --release -p braid-simulator --example map -- point=17
+//! ```
+
+use braid_simulator::{Figures, Point};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+struct Played {
+    number: u64,
+    point: Point,
+    figures: Figures,
+}
+
+fn main() -> ExitCode {
+    let mut options = Options { points: 2000, first: 0, worst: 20, sender: None, point: None };
+    for argument in std::env::args().skip(1) {
+        if options.take(&argument).is_none() {
+            eprintln!("{argument}: not points=N, first=N, worst=N, sender=NAME or point=N");
+            return ExitCode::from(2);
+        }
+    }
+    if let Some(number) = options.point {
+        show(number);
+        return ExitCode::SUCCESS;
+    }
+    let mut played = play(&options);
+    played.sort_by(|a, b| a.figures.of_best().total_cmp(&b.figures.of_best()));
+    distributions(&played);
+    println!("\nworst by the best link alone:");
+    for one in played.iter().take(options.worst) {
+        line(one);
+    }
+    let broken = played.iter().filter(|one| one.figures.violations > 0);
+    for one in broken {
+        println!("breaks rules: map point={}", one.number);
+    }
+    ExitCode::SUCCESS
+}
+
+struct Options {
+    points: u64,
+    first: u64,
+    worst: usize,
+    sender: Option<String>,
+    point: Option<u64>,
+}
+
+impl Options {
+    fn take(&mut self, argument: &str) -> Option<()> {
+        let (name, value) = argument.split_once('=')?;
+        match name {
+            "points" => self.points = value.parse().ok()?,
+            "first" => self.first = value.parse().ok()?,
+            "worst" => self.worst = value.parse().ok()?,
+            "sender" => self.sender = Some(value.to_string()),
+            "point" => self.point = Some(value.parse().ok()?),
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
+/// On all processors.
+fn play(options: &Options) -> Vec<Played> {
+    let next = AtomicU64::new(options.first);
+    let wanted = |point: &Point| {
+        options.sender.as_ref().is_none_or(|name| point.sender.to_string() == *name)
+    };
+    let work = || {
+        let mut played = Vec::new();
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= options.first + options.points {
+                return played;
+            }
+            let point = Point::draw(number);
+            if wanted(&point) {
+                let figures = point.play();
+                played.push(Played { number, point, figures });
+            }
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).collect()
+    })
+}
+
+fn distributions(played: &[Played]) {
+    let several: Vec<&Played> =
+        played.iter().filter(|one| one.point.scenario.links.len() > 1).collect();
+    let all: Vec<&Played> = played.iter().collect();
+    println!("{} points, {} of them with several links", all.len(), several.len());
+    println!("{:44} {:>7} {:>7} {:>7} {:>7} {:>7}", "", "least", "1 %", "10 %", "median", "90 %");
+    distribution("goodput by the best link alone", &all, Figures::of_best);
+    distribution("goodput by the sum of links", &all, Figures::of_sum);
+    distribution("ping p95 over the best link's idle, ms", &all, |f| f.ping_ms);
+    distribution("bytes by plain TCP's", &all, |f| f.bytes);
+    let below = |limit| all.iter().filter(|one| one.figures.of_best() < limit).count();
+    println!("below 0.97 of the best link: {}, below 0.9: {}", below(0.97), below(0.9));
+    for sender in braid_simulator::SENDERS {
+        let of: Vec<&Played> =
+            all.iter().copied().filter(|one| one.point.sender == sender).collect();
+        distribution(&format!("{sender}: by the best link alone"), &of, Figures::of_best);
+    }
+}
+
+fn distribution(what: &str, played: &[&Played], figure: impl Fn(&Figures) -> f64) {
+    let mut values: Vec<f64> = played.iter().map(|one| figure(&one.figures)).collect();
+    values.sort_by(f64::total_cmp);
+    let Some(last) = values.len().checked_sub(1) else { return };
+    let at = |share: f64| values[(last as f64 * share).round() as usize];
+    println!(
+        "{what:44} {:7.2} {:7.2} {:7.2} {:7.2} {:7.2}",
+        values[0],
+        at(0.01),
+        at(0.1),
+        at(0.5),
+        at(0.9)
+    );
+}
+
+fn line(one: &Played) {
+    let Figures { tunnel, best, sum, ping_ms, bytes, .. } = one.figures;
+    println!(
+        "map point={:<5} {:.2} of the best link, {:.2} of the sum ({tunnel:.2}; {best:.2}; {sum:.2} Mbit/s), \
+         ping +{ping_ms:.0} ms, bytes {bytes:.3}: {}",
+        one.number,
+        one.figures.of_best(),
+        one.figures.of_sum(),
+        one.point
+    );
+}
+
+fn show(number: u64) {
+    let point = Point::draw(number);
+    let figures = point.play();
+    line(&Played { number, point: point.clone(), figures });
+    let outcome = point.by_tunnel();
+    for violation in &outcome.violations {
+        println!("  {violation}");
+    }
+    for (place, flow) in outcome.flows.iter().enumerate().skip(1).take(4) {
+        let tenths: Vec<String> = flow
+            .tenths
+            .chunks(5)
+            .map(|t| format!("{:.1}", t.iter().sum::<u64>() as f64 * 16e-6))
+            .collect();
+        println!(
+            "  flow {place}, Mbit/s each half second: {}; {} cuts, {} timeouts, {} sent again, stall {} ms",
+            tenths.join(" "),
+            flow.cuts,
+            flow.timeouts,
+            flow.retransmissions,
+            flow.longest_stall.as_millis()
+        );
+    }
+    for (end, reports) in [("home", &outcome.homes), ("concentrator", &outcome.concentrator)] {
+        for path in reports.iter().flat_map(|report| &report.paths) {
+            println!("  {end}: {path:?}");
+        }
+    }
+}

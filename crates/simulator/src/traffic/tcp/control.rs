@@ -1,0 +1,102 @@
+//! A sender's congestion control, whichever it is.
+
+use super::bbr::Bbr;
+use super::bbr3::Bbr3;
+use super::rate_sample::RateSample;
+use super::window::{Congestion, Window};
+use braid_units::Time;
+use std::time::Duration;
+
+/// What an acknowledgement says, in segments.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AckInfo {
+    pub now: Time,
+    /// Cumulatively acknowledged by it.
+    pub acked: u32,
+    /// Newly known to have arrived.
+    pub newly_delivered: u64,
+    /// Known to have arrived in all.
+    pub delivered: u64,
+    pub rtt: Option<Duration>,
+    pub srtt: Duration,
+    /// Newly taken for lost.
+    pub lost: u64,
+    pub in_flight: usize,
+    pub sample: Option<RateSample>,
+    /// Losses are being made good, and not after a timeout.
+    pub recovering: bool,
+}
+
+#[derive(Debug)]
+pub(super) enum Control {
+    Window(Window),
+    Bbr(Box<Bbr>),
+    Bbr3(Box<Bbr3>),
+}
+
+impl Control {
+    pub fn new(kind: Congestion) -> Self {
+        match kind {
+            Congestion::Bbr => Self::Bbr(Box::new(Bbr::new())),
+            Congestion::Bbr3 => Self::Bbr3(Box::new(Bbr3::new())),
+            Congestion::Cubic | Congestion::Reno | Congestion::Quic => {
+                Self::Window(Window::new(kind))
+            }
+        }
+    }
+
+    /// Segments that may be in flight.
+    pub fn segments(&self) -> usize {
+        match self {
+            Self::Window(window) => window.segments(),
+            Self::Bbr(bbr) => bbr.segments(),
+            Self::Bbr3(bbr) => bbr.segments(),
+        }
+    }
+
+    /// Segments a second; `None` if it isn't paced.
+    pub fn pacing_rate(&self) -> Option<f64> {
+        match self {
+            Self::Window(_) => None,
+            Self::Bbr(bbr) => Some(bbr.pacing_rate()),
+            Self::Bbr3(bbr) => Some(bbr.pacing_rate()),
+        }
+    }
+
+    pub fn on_ack(&mut self, ack: &AckInfo) {
+        match self {
+            Self::Window(window) if ack.acked > 0 && !ack.recovering => {
+                window.on_acked(ack.acked, ack.rtt, ack.srtt, ack.now);
+            }
+            Self::Window(_) => {}
+            Self::Bbr(bbr) => bbr.on_ack(ack),
+            Self::Bbr3(bbr) => bbr.on_ack(ack),
+        }
+    }
+
+    /// The first loss of a window.
+    pub fn on_recovery(&mut self, in_flight: usize) {
+        match self {
+            Self::Window(window) => window.on_loss(),
+            Self::Bbr(bbr) => bbr.on_recovery(in_flight),
+            Self::Bbr3(bbr) => bbr.on_recovery(in_flight),
+        }
+    }
+
+    /// All of that window has been made good.
+    pub fn on_recovered(&mut self) {
+        match self {
+            Self::Window(_) => {}
+            Self::Bbr(bbr) => bbr.on_recovered(),
+            Self::Bbr3(bbr) => bbr.on_recovered(),
+        }
+    }
+
+    pub fn on_timeout(&mut self, in_flight: usize) {
+        match self {
+            Self::Window(window) => window.on_timeout(in_flight),
+            Self::Bbr(bbr) => bbr.on_timeout(in_flight),
+            Self::Bbr3(bbr) => bbr.on_timeout(in_flight),
+        }
+    }
+}
