@@ -36,7 +36,7 @@ pub use network::{Endpoint, EndpointError, Host, Prefix, PrefixError};
 pub use peer::Peer;
 pub use pool::PoolsConfig;
 pub use quota::{Quota, QuotaPeriod};
-pub use routing::{ForwardPort, PublicPrefix, Routing, WhenConcentratorGone};
+pub use routing::{ForwardPort, LinkMarks, PublicPrefix, Routing, WhenConcentratorGone};
 pub use secret::{SecretError, read_preshared_key, read_private_key, write_secret};
 pub use suggest::closest;
 

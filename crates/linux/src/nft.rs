@@ -35,6 +35,31 @@ pub struct Firewall {
     pub mss: Option<MssClamp>,
     /// Lets nothing out around the tunnel.
     pub kill_switch: Option<KillSwitch>,
+    /// Answers leave by the link that the question came by.
+    pub inbound: Option<Inbound>,
+}
+
+/// Notes in a connection's mark by which link it came in, and marks the answers with it,
+/// for routing rules. All other bits of either mark stay as they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inbound {
+    /// The bits of marks that are used.
+    pub mask: u32,
+    /// The links.
+    pub links: Vec<InboundLink>,
+    /// What is marked with one of these is left as it is: the tunnel's own datagrams.
+    pub own: Vec<u32>,
+}
+
+/// A link by which connections come in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InboundLink {
+    /// Its number.
+    pub number: u32,
+    /// Its interface.
+    pub interface: String,
+    /// The mark of its answers, within the mask.
+    pub mark: u32,
 }
 
 /// A port passed on to a host behind the tunnel.
@@ -87,11 +112,19 @@ pub fn table(interface: &str) -> String {
 impl Firewall {
     /// The table in nft's language; none when there is nothing to do.
     pub fn ruleset(&self) -> Option<String> {
-        let chains: Vec<String> =
-            [self.prerouting(), self.postrouting(), self.mangle(), self.forward(), self.output()]
-                .into_iter()
-                .flatten()
-                .collect();
+        let chains: Vec<String> = [
+            self.prerouting(),
+            self.postrouting(),
+            self.mangle(),
+            self.forward(),
+            self.output(),
+            self.arriving(),
+            self.inbound(),
+            self.answers(),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
         (!chains.is_empty())
             .then(|| format!("table inet {} {{\n{}}}\n", table(&self.interface), chains.concat()))
     }
@@ -184,6 +217,61 @@ impl Firewall {
         let mut rules = self.kill_switch.as_ref()?.output(&self.interface);
         rules.push("drop".to_owned());
         chain("output", "filter", "output", "filter", rules.into_iter())
+    }
+}
+
+impl Firewall {
+    /// Other programs check the way back before they let a packet in, such as firewalld
+    /// by `fib saddr . mark . iif`: for them a link's packets have its mark, or the way
+    /// back would be the tunnel. It is gone before the packet is routed.
+    fn arriving(&self) -> Option<String> {
+        let inbound = self.inbound.as_ref()?;
+        let rest = !inbound.mask;
+        let rules = inbound.links.iter().map(|link| {
+            let (interface, mark) = (&link.interface, link.mark);
+            format!("iifname \"{interface}\" meta mark set meta mark & {rest:#x} | {mark:#x}")
+        });
+        chain("arriving", "filter", "prerouting", "raw - 10", rules)
+    }
+
+    /// After those checks, firewalld's being the last at `filter + 10`.
+    fn inbound(&self) -> Option<String> {
+        let inbound = self.inbound.as_ref()?;
+        let (mask, rest) = (inbound.mask, !inbound.mask);
+        let names: Vec<String> = inbound.links.iter().map(|link| link.interface.clone()).collect();
+        let arrived = format!("iifname {} meta mark set meta mark & {rest:#x}", set(&names));
+        let note = inbound.links.iter().map(|link| {
+            let (interface, mark) = (&link.interface, link.mark);
+            format!(
+                "iifname \"{interface}\" ct direction original ct mark & {mask:#x} != {mark:#x} \
+                 ct mark set ct mark & {rest:#x} | {mark:#x}"
+            )
+        });
+        let restore = inbound
+            .links
+            .iter()
+            .map(|link| format!("iifname != \"{}\" {}", link.interface, inbound.restore(link)));
+        let rules = std::iter::once(arrived).chain(note).chain(restore);
+        chain("inbound", "filter", "prerouting", "filter + 20", rules)
+    }
+
+    /// What this host itself answers is routed again for its mark.
+    fn answers(&self) -> Option<String> {
+        let inbound = self.inbound.as_ref()?;
+        let own: Vec<String> = inbound.own.iter().map(|mark| format!("{mark:#x}")).collect();
+        let own = format!("meta mark {{ {} }} return", own.join(", "));
+        let restore = inbound.links.iter().map(|link| inbound.restore(link));
+        chain("answers", "route", "output", "mangle", std::iter::once(own).chain(restore))
+    }
+}
+
+impl Inbound {
+    fn restore(&self, link: &InboundLink) -> String {
+        let (mask, rest, mark) = (self.mask, !self.mask, link.mark);
+        format!(
+            "ct direction reply ct mark & {mask:#x} == {mark:#x} \
+             meta mark set meta mark & {rest:#x} | {mark:#x}"
+        )
     }
 }
 
@@ -304,6 +392,11 @@ mod tests {
                     vec!["192.0.2.7".parse().unwrap(), "2001:db8::7".parse().unwrap()],
                 )],
             }),
+            inbound: Some(Inbound {
+                mask: 0x7f00_0000,
+                links: vec![InboundLink { number: 0, interface: "wan0".into(), mark: 0x100_0000 }],
+                own: vec![0xb1, 17],
+            }),
         }
     }
 
@@ -323,6 +416,13 @@ mod tests {
             "meta mark and 0xffffffff == 0xb1 accept",
             "oifname \"lan0\" ip daddr { 192.168.50.0/24, 224.0.0.0/4, 255.255.255.255/32 } accept",
             "oifname \"wan0\" ct direction reply ct original ip6 daddr { 2001:db8::7 } tcp flags",
+            "iifname \"wan0\" ct direction original ct mark & 0x7f000000 != 0x1000000 \
+             ct mark set ct mark & 0x80ffffff | 0x1000000",
+            "iifname \"wan0\" meta mark set meta mark & 0x80ffffff | 0x1000000",
+            "iifname { \"wan0\" } meta mark set meta mark & 0x80ffffff",
+            "meta mark { 0xb1, 0x11 } return",
+            "ct direction reply ct mark & 0x7f000000 == 0x1000000 \
+             meta mark set meta mark & 0x80ffffff | 0x1000000",
         ] {
             assert!(ruleset.contains(expected), "{expected}\nis missing in\n{ruleset}");
         }

@@ -223,7 +223,7 @@ fn what_others_have_set_stays_theirs() {
         let _tun = host.tunnel();
         let routing = host.full_routing();
         // Somebody has set some of it before, and changes some later.
-        ip("rule add oif link1 lookup 51901 priority 5191");
+        ip("rule add oif link1 lookup 51901 priority 5192");
         fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap();
         let before = settled_state();
         let mut journal = host.journal();
@@ -337,6 +337,7 @@ impl Host {
             first_table: FIRST_TABLE,
             first_priority: FIRST_PRIORITY,
             fwmark: MARK,
+            link_marks: 0x7f00_0000,
             links: vec![link(1), link(2)],
             believes_advertisements: vec!["link1".into(), "link2".into()],
             through,

@@ -65,6 +65,7 @@ pub fn plan(
         first_table: FIRST_TABLE + slot * LINKS_MAX,
         first_priority: FIRST_PRIORITY + slot * LINKS_MAX,
         fwmark: mark(&interface),
+        link_marks: config.routing.link_marks.bits(),
         links: Vec::new(),
         believes_advertisements: Vec::new(),
         through: Through::Nothing,
@@ -194,6 +195,8 @@ fn firewall(config: &Config, host: &HostNetwork) -> Firewall {
         routed: routing.public_prefixes.iter().map(|public| public.prefix.net()).collect(),
         mss: routing.clamp_mss.then_some(MssClamp::ToMtu),
         kill_switch: kill_switch::of(config, host),
+        // Of the links, when the whole is planned.
+        inbound: None,
     }
 }
 

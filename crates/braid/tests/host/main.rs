@@ -3,6 +3,7 @@
 //! break, and all is as before when the tunnel is down. Needs root.
 
 mod advertised;
+mod inbound;
 #[allow(dead_code, reason = "other tests need more of it")]
 #[path = "../end_to_end/side.rs"]
 mod side;

@@ -92,6 +92,28 @@ impl World {
         }
     }
 
+    /// A LAN behind the home, by `lan0`: its host has 192.168.7.2 and fd00:77::2.
+    pub fn add_lan(&self) -> NetNs {
+        let lan = NetNs::new().unwrap();
+        self.home
+            .namespace
+            .run(|| Netlink::open()?.add_veth("lan0", "eth0", Some(&lan)))
+            .unwrap()
+            .unwrap();
+        self.home.sh(
+            "ip link set lan0 up; ip addr add 192.168.7.1/24 dev lan0
+             ip addr add fd00:77::1/64 dev lan0 nodad
+             echo 1 > /proc/sys/net/ipv4/ip_forward; echo 1 > /proc/sys/net/ipv6/conf/all/forwarding",
+        );
+        sh(
+            &lan,
+            "ip link set lo up; ip link set eth0 up; ip addr add 192.168.7.2/24 dev eth0
+             ip addr add fd00:77::2/64 dev eth0 nodad; ip route add default via 192.168.7.1
+             ip route add default via fd00:77::1",
+        );
+        lan
+    }
+
     fn connect(&self, namespace: &NetNs, device: &str, far: &str) {
         let far_namespace = &self.internet;
         namespace

@@ -4,6 +4,7 @@ use super::name::{DeviceName, Name};
 use super::network::{Prefix, socket_address};
 use super::section::{Placed, Places, Section};
 use std::net::SocketAddr;
+use std::str::FromStr;
 
 /// `[routing]`: what is done to the host. All of it is undone on `down`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +27,42 @@ pub struct Routing {
     /// At home: networks behind it that `masquerade` leaves as they are, such as
     /// a public prefix.
     pub untranslated: Vec<Prefix>,
+    /// The bits of marks that send answers back by the link that the question came by.
+    pub link_marks: LinkMarks,
+}
+
+/// Bits of packets' and connections' marks: a run of them, or none. Not those of other
+/// programs by default: 0x00ff0000 is Tailscale's and OpenWrt's, 0x0000ffff
+/// Kubernetes', Docker's, Cilium's and mwan3's, 0x80000000 Antrea's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkMarks(u32);
+
+impl LinkMarks {
+    /// As a mask; 0 for none.
+    pub fn bits(self) -> u32 {
+        self.0
+    }
+}
+
+impl Default for LinkMarks {
+    fn default() -> Self {
+        LinkMarks(0x7f00_0000)
+    }
+}
+
+impl FromStr for LinkMarks {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "off" {
+            return Ok(LinkMarks(0));
+        }
+        let digits = text.strip_prefix("0x").map(|hex| u32::from_str_radix(hex, 16));
+        let bits = digits.and_then(Result::ok).filter(|&bits| bits != 0);
+        let run = |bits: u32| (bits >> bits.trailing_zeros()).trailing_ones() == bits.count_ones();
+        bits.filter(|&bits| run(bits)).map(LinkMarks).ok_or_else(|| {
+            format!("{text:?} is no run of bits; write \"0x7f000000\" (the default) or \"off\"")
+        })
+    }
 }
 
 keyword_enum! {
@@ -73,6 +110,7 @@ impl Default for Routing {
             forward_ports: Vec::new(),
             public_prefixes: Vec::new(),
             untranslated: Vec::new(),
+            link_marks: LinkMarks::default(),
         }
     }
 }
@@ -106,6 +144,7 @@ pub(super) fn read(mut section: Section<'_, '_>) -> PlacedRouting {
         forward_ports,
         public_prefixes,
         untranslated,
+        link_marks: section.parsed("link_marks").unwrap_or(default.link_marks),
     };
     PlacedRouting {
         routing: Placed { value, places: section.finish() },
@@ -146,4 +185,21 @@ fn read_prefix(mut section: Section<'_, '_>) -> Option<(PublicPrefix, Places)> {
     }
     let places = section.finish();
     Some((PublicPrefix { prefix: prefix?, peer: peer?, on_link }, places))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn link_marks_are_a_run_of_bits_or_none() {
+        let bits = |text: &str| text.parse().map(LinkMarks::bits);
+        assert_eq!(bits("0x3f00"), Ok(0x3f00));
+        assert_eq!(bits("0x80000000"), Ok(0x8000_0000));
+        assert_eq!(bits("0xffffffff"), Ok(u32::MAX));
+        assert_eq!(bits("off"), Ok(0));
+        for wrong in ["", "0", "0x0", "0x0101", "17", "0x1ffffffff", "on"] {
+            assert!(bits(wrong).is_err(), "{wrong}");
+        }
+    }
 }

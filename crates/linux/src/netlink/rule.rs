@@ -33,8 +33,11 @@ pub struct Rule {
     pub priority: u32,
     /// Matches what the conditions do not.
     pub not: bool,
-    /// The mark, in full.
+    /// The mark, in full or as far as `mask` goes.
     pub fwmark: Option<u32>,
+    /// The bits of the mark that count; all without one.
+    #[serde(default)]
+    pub mask: Option<u32>,
     /// The source address.
     pub from: Option<IpNet>,
     /// The destination address.
@@ -73,6 +76,7 @@ impl Rule {
             priority,
             not: false,
             fwmark: None,
+            mask: None,
             from: None,
             to: None,
             incoming: None,
@@ -136,6 +140,7 @@ fn parse(body: &[u8]) -> Option<Rule> {
             FRA_OIFNAME => rule.outgoing = Some(string(payload)),
             FRA_PRIORITY => rule.priority = u32_at(payload, 0)?,
             FRA_FWMARK => rule.fwmark = u32_at(payload, 0),
+            FRA_FWMASK => rule.mask = u32_at(payload, 0).filter(|&mask| mask != u32::MAX),
             FRA_TABLE => table = u32_at(payload, 0)?,
             FRA_SUPPRESS_PREFIXLEN => {
                 suppress_prefix_len = u32_at(payload, 0).filter(|&len| len != NO_SUPPRESSION);
@@ -143,6 +148,8 @@ fn parse(body: &[u8]) -> Option<Rule> {
             _ => {}
         }
     }
+    // Told as 0 with rules that look at no mark.
+    rule.mask = rule.mask.filter(|_| rule.fwmark.is_some());
     rule.action = match action {
         FR_ACT_TO_TABLE => RuleAction::Lookup { table, suppress_prefix_len },
         FR_ACT_BLACKHOLE => RuleAction::Blackhole,
@@ -182,7 +189,7 @@ fn request(kind: u16, flags: libc::c_int, rule: &Rule) -> Request {
         }
     }
     if let Some(mark) = rule.fwmark {
-        request = request.u32(FRA_FWMARK, mark).u32(FRA_FWMASK, u32::MAX);
+        request = request.u32(FRA_FWMARK, mark).u32(FRA_FWMASK, rule.mask.unwrap_or(u32::MAX));
     }
     if let RuleAction::Lookup { table, suppress_prefix_len } = rule.action {
         request = request.u32(FRA_TABLE, table);

@@ -284,6 +284,7 @@ fn write_rule(rule: &Rule, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     }
     if let Some(mark) = rule.fwmark {
         write!(f, " fwmark {mark:#x}")?;
+        rule.mask.map_or(Ok(()), |mask| write!(f, "/{mask:#x}"))?;
     }
     for (side, name) in [("iif", &rule.incoming), ("oif", &rule.outgoing)] {
         if let Some(name) = name {

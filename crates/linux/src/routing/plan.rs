@@ -2,7 +2,7 @@
 
 use super::item::{Item, RouteItem};
 use crate::netlink::{MAIN_TABLE, RouteKind, Rule, RuleAction};
-use crate::nft::Firewall;
+use crate::nft::{Firewall, Inbound, InboundLink};
 use crate::udp::Family;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use std::net::IpAddr;
@@ -31,6 +31,8 @@ pub struct HostRouting {
     pub first_priority: u32,
     /// The mark of the tunnel's own datagrams.
     pub fwmark: u32,
+    /// The bits of marks that say by which link a connection came in, see [`Inbound`].
+    pub link_marks: u32,
     /// The links.
     pub links: Vec<LinkRouting>,
     /// The links' devices, in use or not, that may learn their IPv6 gateway from router
@@ -102,8 +104,8 @@ impl HostRouting {
     /// forwarded before it is would go out untranslated, or around the tunnel, and
     /// stay so while its connection lasts.
     pub fn desired(&self) -> Vec<Item> {
-        let firewall = self
-            .firewall
+        let firewall = Firewall { inbound: self.inbound(), ..self.firewall.clone() };
+        let firewall = firewall
             .ruleset()
             .map(|ruleset| Item::Firewall { interface: self.firewall.interface.clone(), ruleset });
         let mut items = Vec::from_iter(firewall);
@@ -133,10 +135,6 @@ impl HostRouting {
             // Answers of the concentrator come by each link, but the route back
             // to it leads through the tunnel.
             items.push(set(format!("net/ipv4/conf/{}/rp_filter", link.interface), "2"));
-        }
-        if self.everything() {
-            // Lets the reverse path check see the mark.
-            items.push(set("net/ipv4/conf/all/src_valid_mark".into(), "1"));
         }
         for interface in &self.proxy_arp {
             items.push(set(format!("net/ipv4/conf/{interface}/proxy_arp"), "1"));
@@ -236,8 +234,8 @@ impl HostRouting {
         })
     }
 
-    /// Priorities in order: what the main table knows better than its default
-    /// route; the links; the tunnel.
+    /// Priorities in order: answers to what came in by a link; what the main table
+    /// knows better than its default route; the links; the tunnel.
     fn rules(&self) -> Vec<Item> {
         if self.links.is_empty() && !self.everything() {
             return Vec::new();
@@ -246,9 +244,16 @@ impl HostRouting {
         for family in [Family::V4, Family::V6] {
             let lookup = |table| RuleAction::Lookup { table, suppress_prefix_len: None };
             let specific = RuleAction::Lookup { table: MAIN_TABLE, suppress_prefix_len: Some(0) };
-            rules.push(Rule::new(family, self.first_priority, specific));
+            if let Some(inbound) = self.inbound() {
+                rules.extend(inbound.links.iter().map(|link| {
+                    let table = lookup(self.link_table(link.number));
+                    let rule = Rule::new(family, self.first_priority, table);
+                    Rule { fwmark: Some(link.mark), mask: Some(inbound.mask), ..rule }
+                }));
+            }
+            rules.push(Rule::new(family, self.first_priority + 1, specific));
             for link in &self.links {
-                let priority = self.first_priority + 1 + link.number;
+                let priority = self.first_priority + 2 + link.number;
                 let rule = || Rule::new(family, priority, lookup(self.link_table(link.number)));
                 rules.push(Rule { outgoing: Some(link.interface.clone()), ..rule() });
                 let own = link.addresses.iter().map(|net| IpNet::from(net.addr()));
@@ -261,7 +266,7 @@ impl HostRouting {
             }
             if self.everything() {
                 let last = self.links.iter().map(|link| link.number + 1).max().unwrap_or(0);
-                let priority = self.first_priority + 1 + last;
+                let priority = self.first_priority + 2 + last;
                 let rule = Rule::new(family, priority, lookup(self.first_table));
                 rules.push(Rule { not: true, fwmark: Some(self.fwmark), ..rule });
             }
@@ -280,6 +285,37 @@ impl HostRouting {
         let forwards = firewall.forwards.iter().map(|forward| forward.to);
         let networks = self.addresses.iter().chain(&firewall.routed).chain(&firewall.untranslated);
         networks.map(IpNet::addr).chain(forwards).any(|address| Family::of(address) == family)
+    }
+
+    /// Where the default route is the tunnel's, answers need to be told to leave by the
+    /// link that the question came by.
+    fn inbound(&self) -> Option<Inbound> {
+        if !self.everything() || self.link_marks == 0 {
+            return None;
+        }
+        let mask = self.link_marks;
+        let mut links: Vec<InboundLink> = Vec::new();
+        for link in &self.links {
+            let known = links.iter().any(|known| known.interface == link.interface);
+            if let (false, Some(mark)) = (known, self.inbound_mark(link.number)) {
+                links.push(InboundLink {
+                    number: link.number,
+                    interface: link.interface.clone(),
+                    mark,
+                });
+            }
+        }
+        let own = self.links.iter().filter_map(|link| link.fwmark).chain([self.fwmark]).collect();
+        (!links.is_empty()).then_some(Inbound { mask, links, own })
+    }
+
+    /// Never what the tunnel's own mark has in these bits; none when they are too few.
+    fn inbound_mark(&self, number: u32) -> Option<u32> {
+        let shift = self.link_marks.trailing_zeros();
+        let marks = (1..=self.link_marks.checked_shr(shift)?).map(|value| value << shift);
+        let mut free = marks.filter(|mark| mark & self.link_marks == *mark);
+        let own = self.fwmark & self.link_marks;
+        free.by_ref().filter(|&mark| mark != own).nth(usize::try_from(number).ok()?)
     }
 
     fn everything(&self) -> bool {
@@ -311,6 +347,7 @@ mod tests {
             first_table: FIRST_TABLE,
             first_priority: FIRST_PRIORITY,
             fwmark: 0xb1,
+            link_marks: 0x7f00_0000,
             links: vec![LinkRouting {
                 number: 0,
                 interface: "ppp0".into(),
@@ -356,7 +393,7 @@ mod tests {
         assert!(items.contains(&"route 0.0.0.0/0 dev ppp0 table 51901".into()), "{items:#?}");
         assert!(!items.contains(&"route ::/0 dev ppp0 table 51901".into()), "it has no IPv6");
         assert!(items.contains(&"route unreachable ::/0 table 51901".into()));
-        assert!(items.contains(&"rule 5191: from 198.51.100.7/32 lookup 51901 (IPv4)".into()));
+        assert!(items.contains(&"rule 5192: from 198.51.100.7/32 lookup 51901 (IPv4)".into()));
     }
 
     #[test]
@@ -364,15 +401,36 @@ mod tests {
         let through = Through::Everything { working: true, otherwise: Otherwise::KillSwitch };
         let items = written(&host(through));
         for expected in [
-            "rule 5190: from all lookup 254 suppress_prefixlength 0 (IPv4)",
-            "rule 5191: from all oif ppp0 lookup 51901 (IPv6)",
-            "rule 5192: not from all fwmark 0xb1 lookup 51900 (IPv4)",
+            "rule 5190: from all fwmark 0x1000000/0x7f000000 lookup 51901 (IPv4)",
+            "rule 5191: from all lookup 254 suppress_prefixlength 0 (IPv4)",
+            "rule 5192: from all oif ppp0 lookup 51901 (IPv6)",
+            "rule 5193: not from all fwmark 0xb1 lookup 51900 (IPv4)",
             "route 0.0.0.0/0 dev braid0 table 51900",
             "route unreachable ::/0 table 51900",
         ] {
             assert!(items.contains(&expected.into()), "{expected} is missing in {items:#?}");
         }
         assert!(!items.contains(&"route ::/0 dev braid0 table 51900".into()), "no IPv6 inside");
+    }
+
+    #[test]
+    fn answers_have_marks_that_are_nobody_elses() {
+        let through = Through::Everything { working: true, otherwise: Otherwise::Wait };
+        let mut routing = host(through);
+        routing.fwmark = 0x0262_0000;
+        routing.links[0].fwmark = Some(17);
+        let again = LinkRouting { number: 2, ..routing.links[0].clone() };
+        let other = LinkRouting { number: 1, interface: "eth1".into(), ..again.clone() };
+        routing.links.extend([again, other]);
+        let found = routing.inbound().unwrap();
+        let marks = found.links.iter().map(|link| (link.interface.as_str(), link.mark));
+        assert_eq!(marks.collect::<Vec<_>>(), [("ppp0", 0x0100_0000), ("eth1", 0x0300_0000)]);
+        assert!([17, 0x0262_0000].iter().all(|mark| found.own.contains(mark)));
+        // One bit is one mark: the second link has none.
+        routing.link_marks = 0x100;
+        assert_eq!(routing.inbound().unwrap().links.len(), 1);
+        assert_eq!(HostRouting { link_marks: 0, ..routing.clone() }.inbound(), None);
+        assert_eq!(HostRouting { through: Through::Nothing, ..routing }.inbound(), None);
     }
 
     #[test]
