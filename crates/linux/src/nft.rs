@@ -238,8 +238,9 @@ impl Firewall {
     fn inbound(&self) -> Option<String> {
         let inbound = self.inbound.as_ref()?;
         let (mask, rest) = (inbound.mask, !inbound.mask);
-        let names: Vec<String> = inbound.links.iter().map(|link| link.interface.clone()).collect();
-        let arrived = format!("iifname {} meta mark set meta mark & {rest:#x}", set(&names));
+        let names = inbound.links.iter().map(|link| format!("\"{}\"", link.interface));
+        let names = names.collect::<Vec<_>>().join(", ");
+        let arrived = format!("iifname {{ {names} }} meta mark set meta mark & {rest:#x}");
         let note = inbound.links.iter().map(|link| {
             let (interface, mark) = (&link.interface, link.mark);
             format!(
