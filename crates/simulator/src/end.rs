@@ -85,6 +85,7 @@ impl End {
         let mut config = TunnelConfig::new(private_key(self.id));
         config.layer = scenario.layer;
         config.mode = scenario.mode;
+        config.heuristics = scenario.heuristics;
         config.memory_per_peer = scenario.memory;
         config.path_expiry = scenario.path_expiry;
         config.seed = scenario.seed

@@ -7,6 +7,7 @@ use crate::scenario::{Action, Scenario, Stalls};
 use crate::simulation::Simulation;
 use crate::traffic::{Congestion, Lane, Traffic, TrafficKind};
 use crate::{FlowOutcome, Outcome};
+use braid_tunnel::Heuristics;
 use braid_units::Rate;
 use fastrand::Rng;
 use std::fmt;
@@ -135,7 +136,13 @@ impl Point {
 
     /// What the tunnel's simulation came to: pings, then the flows.
     pub fn by_tunnel(&self) -> Outcome {
+        self.with(Heuristics::ALL)
+    }
+
+    /// The same with some heuristics off.
+    pub fn with(&self, heuristics: Heuristics) -> Outcome {
         let mut scenario = self.scenario.clone();
+        scenario.heuristics = heuristics;
         scenario.traffic = vec![Traffic::ping().from(START)];
         let rate = |lane| self.scenario.links.iter().map(|link| bits(of(link, lane))).sum();
         scenario.traffic.extend(self.traffic(self.sender, true, rate));
@@ -175,7 +182,8 @@ impl Point {
         flows.map(|lane| Traffic::new(lane, kind(lane)).from(START)).collect()
     }
 
-    fn goodput(&self, flows: &[FlowOutcome]) -> f64 {
+    /// Megabits of payload a second of these flows, after their beginning.
+    pub fn goodput(&self, flows: &[FlowOutcome]) -> f64 {
         let end = self.scenario.duration;
         let from = START + (end - START).mul_f64(WARM_UP);
         flows.iter().map(|flow| flow.mbit(from, end)).sum()

@@ -4,7 +4,7 @@ use crate::clock::ClockSpec;
 use crate::network::{DirectionSpec, LinkSpec};
 use crate::traffic::Traffic;
 use braid_inner::Layer;
-use braid_tunnel::Mode;
+use braid_tunnel::{Heuristics, Mode};
 use std::time::Duration;
 
 /// All that is simulated.
@@ -30,6 +30,8 @@ pub struct Scenario {
     pub layer: Layer,
     /// The ends' processors are taken away now and then.
     pub stalls: Option<Stalls>,
+    /// Which of the core's heuristics are on.
+    pub heuristics: Heuristics,
     /// Memory for one peer in bytes.
     pub memory: u64,
     /// How long nothing may come by a path before the concentrator closes it.
@@ -105,6 +107,7 @@ impl Scenario {
             mode: Mode::Adaptive,
             layer: Layer::L3,
             stalls: None,
+            heuristics: Heuristics::ALL,
             memory: 32 << 20,
             path_expiry: Duration::from_secs(600),
             preshared_key: false,

@@ -1,5 +1,6 @@
 //! What the tunnel is told to be.
 
+use crate::heuristics::Heuristics;
 use braid_handshake::{PresharedKey, PrivateKey, PublicKey};
 use braid_inner::{BondingHash, ClassRules, Layer};
 use braid_units::{Rate, Ratio};
@@ -93,6 +94,8 @@ pub struct TunnelConfig {
     pub memory_per_peer: u64,
     /// What duplicates and parities may cost of the bytes sent.
     pub redundancy_budget: Ratio,
+    /// Which heuristics are on; off only to see what they are worth.
+    pub heuristics: Heuristics,
     /// Seeds everything random but keys.
     pub seed: u64,
     /// Nanoseconds since 1970 at [`braid_units::Time::ZERO`].
@@ -116,6 +119,7 @@ impl TunnelConfig {
             class_modes: Vec::new(),
             memory_per_peer: 32 << 20,
             redundancy_budget: Ratio::from_fraction(0.05),
+            heuristics: Heuristics::ALL,
             seed: 0,
             epoch_unix_nanos: 0,
             handshakes_per_second: 50,

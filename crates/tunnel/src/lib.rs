@@ -15,6 +15,7 @@ mod clock;
 mod config;
 pub mod entry;
 pub mod exit;
+mod heuristics;
 mod index_map;
 mod outgoing;
 pub mod path;
@@ -27,6 +28,7 @@ mod session;
 mod tunnel;
 
 pub use config::{LinkConfig, LinkId, Mode, PeerConfig, PeerId, TunnelConfig};
+pub use heuristics::Heuristics;
 pub use path::PathCounters;
 pub use path::liveness::PathState;
 pub use peer::{PathReport, PeerCounters, PeerReport, Transmit};

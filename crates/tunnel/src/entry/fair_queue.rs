@@ -29,6 +29,8 @@ pub struct Parameters {
     pub limit: u64,
     /// So long a stream's packets may wait still after it was signalled to.
     pub floor: Duration,
+    /// A stream's queue is shortened when it is signalled to.
+    pub shortens: bool,
 }
 
 impl Default for Parameters {
@@ -38,6 +40,7 @@ impl Default for Parameters {
             interval: Duration::from_millis(100),
             limit: 8 << 20,
             floor: Duration::from_millis(20),
+            shortens: true,
         }
     }
 }
@@ -350,7 +353,7 @@ impl EntryQueue {
             if queued.stream {
                 let most = parameters.floor.max(sojourn / SHORTENED);
                 let mut gone = Gone { status: &mut self.status, buffers: &mut self.dropped };
-                if entry.shorten(most, now, self.layer, &mut gone) {
+                if parameters.shortens && entry.shorten(most, now, self.layer, &mut gone) {
                     gone.note(queued.packet);
                     continue;
                 }

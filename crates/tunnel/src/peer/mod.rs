@@ -67,7 +67,7 @@ pub struct Peer {
 impl Peer {
     pub(crate) fn new(config: PeerConfig, tunnel: &TunnelConfig, key: HashKey) -> Self {
         let (layer, memory) = (tunnel.layer, tunnel.memory_per_peer);
-        Self {
+        let mut new = Self {
             config,
             sessions: Sessions::default(),
             paths: PathSet::new(tunnel.path_expiry),
@@ -80,7 +80,11 @@ impl Peer {
             working: PausingClock::default(),
             settled: Settled::default(),
             freed: Vec::new(),
-        }
+        };
+        new.paths.set_heuristics(tunnel.heuristics);
+        new.ingress.set_heuristics(tunnel.heuristics);
+        new.send.set_heuristics(tunnel.heuristics);
+        new
     }
 
     /// The peer that speaks is this instance. True if it's another than before,

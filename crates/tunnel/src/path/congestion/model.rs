@@ -5,6 +5,7 @@ use super::estimator::Estimator;
 use super::phase::{Phase, RoundEnd, Step};
 use super::round::Round;
 use super::signals::Signals;
+use crate::heuristics::Heuristics;
 use braid_units::{Rate, Time};
 use std::time::Duration;
 
@@ -46,6 +47,7 @@ pub struct DelayModel {
     drained_from: Duration,
     /// Drains in a row that left the delay as it was.
     futile_drains: u32,
+    tracks: bool,
     limits: Limits,
 }
 
@@ -69,10 +71,17 @@ impl DelayModel {
             datagram,
             drained_from: Duration::ZERO,
             futile_drains: 0,
+            tracks: true,
             limits: Limits::default(),
         };
         new.limit();
         new
+    }
+
+    /// Before the first acknowledgement: which heuristics are on.
+    pub fn set_heuristics(&mut self, heuristics: Heuristics) {
+        self.tracks = heuristics.tracking;
+        self.signals.counts_reverse_jitter = heuristics.reverse_jitter;
     }
 }
 
@@ -238,7 +247,7 @@ impl DelayModel {
             ours: standing && self.in_startup() && ours(),
             overflow: round.overflows(ack, self.datagram),
             app_limited: round.app_limited(),
-            volatile: self.innovates_beyond(VOLATILE),
+            volatile: self.tracks && self.innovates_beyond(VOLATILE),
             restless: self.innovates_beyond(CALM),
             bandwidth: self.estimator.bandwidth(),
             measured: self.estimator.arrival_rate(length, base_rtt),

@@ -35,6 +35,8 @@ pub struct Signals {
     /// The round under way.
     pub round: Round,
     pub innovation: QueueInnovation,
+    /// Off only to see what it is worth.
+    pub counts_reverse_jitter: bool,
     base_delay: WindowedMin,
     reverse_jitter: ReverseJitter,
     unqueued_rtt: Duration,
@@ -54,6 +56,7 @@ impl Signals {
             feedback: INITIAL_FEEDBACK,
             round: Round::begin(Time::ZERO, 0),
             innovation: QueueInnovation::new(guess),
+            counts_reverse_jitter: true,
             base_delay: WindowedMin::new(BASE_WINDOW),
             reverse_jitter: ReverseJitter::new(),
             unqueued_rtt: INITIAL_RTT,
@@ -68,7 +71,7 @@ impl Signals {
         self.base_rtt = ack.base_rtt;
         self.feedback = ack.feedback;
         self.base_delay.update(ack.min_delay_us, ack.now);
-        if let Some(took_us) = ack.back_us {
+        if let Some(took_us) = ack.back_us.filter(|_| self.counts_reverse_jitter) {
             self.reverse_jitter.on_ack(took_us, ack.now);
         }
         self.unqueued_rtt = ack.base_rtt + self.reverse_jitter.jitter();

@@ -5,6 +5,7 @@ mod tuning;
 
 use crate::config::Mode;
 use crate::entry::{AckFilter, EntryQueue, EntryStatus, FlowPlaces, Head, Parameters, Queued};
+use crate::heuristics::Heuristics;
 use braid_inner::{
     Class, ClassRules, HashKey, Headers, InnerPacket, Layer, PureAck, flow_key, join,
 };
@@ -44,6 +45,7 @@ pub(crate) struct Ingress {
     steady_target: Duration,
     /// Largest packet that segments of a stream are joined to, in bytes.
     join_limit: usize,
+    heuristics: Heuristics,
     last_admitted: Time,
     pub(super) counters: IngressCounters,
 }
@@ -69,9 +71,16 @@ impl Ingress {
             parameters: Parameters { limit, ..Parameters::default() },
             steady_target: Parameters::default().target,
             join_limit: 0,
+            heuristics: Heuristics::ALL,
             last_admitted: Time::ZERO,
             counters: IngressCounters::default(),
         }
+    }
+
+    /// Before the first packet: which heuristics are on.
+    pub fn set_heuristics(&mut self, heuristics: Heuristics) {
+        self.heuristics = heuristics;
+        self.parameters.shortens = heuristics.queue_shortening;
     }
 
     /// Queues a packet. `working` is the time that stands still while no path
@@ -102,7 +111,7 @@ impl Ingress {
         let queue = &self.queue;
         let hash = key.hash(&self.hash_key);
         let flow = self.places.place(hash, working, |flow| queue.waits(flow));
-        let ack = PureAck::read(&packet.bytes, &headers);
+        let ack = PureAck::read(&packet.bytes, &headers).filter(|_| self.heuristics.ack_thinning);
         let queued = Queued { packet, class, stream, rule, at: working };
         let Some(ack) = ack else {
             let held = self.acks.interrupt(flow, now);

@@ -31,7 +31,8 @@ impl Ingress {
         // While a path's capacity is still being found the queue is ours, not the
         // sender's fault: a signal would halve it long before the links are full.
         let finding = |p: &Path| p.congestion.in_startup() && p.sent.in_flight_bytes() > 0;
-        let patience = match paths.up().any(finding) {
+        let patient = self.heuristics.startup_patience && paths.up().any(finding);
+        let patience = match patient {
             true => round_trip * PATIENCE_IN_STARTUP,
             false => Duration::ZERO,
         };
@@ -49,6 +50,7 @@ impl Ingress {
         // the pauses between them.
         let unsteady = paths.iter().any(|p| p.congestion.queue_innovation() > UNSTEADY);
         let bridged = match (unsteady, loss > LOSSY) {
+            _ if !self.heuristics.long_queues => slowest / 2,
             (true, _) => slowest * 2 + UNSTEADY * 10,
             (false, true) => slowest * 5 / 2,
             (false, false) => slowest / 2,
@@ -57,6 +59,7 @@ impl Ingress {
         self.parameters.floor = (slowest / 2).max(LEAST_TARGET);
         self.parameters.interval = (slowest * 4).max(Duration::from_millis(100));
         let joined = usize::try_from(capacity.bytes_in(JOINED_TIME));
+        let joined = if self.heuristics.segment_joining { joined } else { Ok(0) };
         self.join_limit = joined.unwrap_or(MAX_JOINED).min(MAX_JOINED);
     }
 }

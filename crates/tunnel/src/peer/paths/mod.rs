@@ -9,6 +9,7 @@ pub(crate) use summary::Candidates;
 use super::timers::{Timer, TimerTable};
 use crate::clock::PeerClock;
 use crate::config::{LinkConfig, LinkId};
+use crate::heuristics::Heuristics;
 use crate::path::closed::ClosedPath;
 use crate::path::liveness::PathState;
 use crate::path::reports::Reports;
@@ -42,6 +43,7 @@ pub(crate) struct PathSet {
     settles_at: Time,
     /// Nothing waits to be sent: the paths have room to spare.
     spare: bool,
+    heuristics: Heuristics,
 }
 
 impl Deref for PathSet {
@@ -88,7 +90,13 @@ impl PathSet {
             peer_clock: PeerClock::default(),
             settles_at: Time::FAR_FUTURE,
             spare: false,
+            heuristics: Heuristics::ALL,
         }
+    }
+
+    /// Before any path is opened: which heuristics are on.
+    pub fn set_heuristics(&mut self, heuristics: Heuristics) {
+        self.heuristics = heuristics;
     }
 
     /// Opens a path over one of our links to an address of the peer, unless the
@@ -149,6 +157,7 @@ impl PathSet {
         now: Time,
     ) -> Path {
         let mut path = Path::new(id, link, remote, device_mtu, now);
+        path.congestion.set_heuristics(self.heuristics);
         if let Some(index) = self.closed.iter().position(|p| p.id == id) {
             path.continue_from(&self.closed.remove(index));
         }
@@ -215,6 +224,7 @@ impl PathSet {
         timers.fire(Timer::Control);
         for path in &mut self.paths {
             let mut fresh = Path::new(path.id, path.link, path.remote, 1500, now);
+            fresh.congestion.set_heuristics(self.heuristics);
             std::mem::swap(&mut fresh.mtu, &mut path.mtu);
             fresh.wish = path.wish;
             fresh.wish_untold = true;
@@ -364,8 +374,8 @@ impl PathSet {
     fn others(&self) -> Others {
         match (self.summary.several, self.spare) {
             (false, _) => Others::None,
-            (true, true) => Others::Free,
-            (true, false) => Others::Busy,
+            (true, true) if self.heuristics.spare_reinjection => Others::Free,
+            (true, _) => Others::Busy,
         }
     }
 

@@ -125,6 +125,9 @@ impl PathSet {
         let delays = self.iter().filter(|p| wished(p));
         let quickest = delays.filter_map(|p| p.congestion.base_delay_us()).min();
         let late = |p: &Path| {
+            if !self.heuristics.late_path_exclusion {
+                return false;
+            }
             let behind = p.congestion.base_delay_us().zip(quickest).map(|(own, best)| own - best);
             behind.is_some_and(|behind| behind > LATEST_BEHIND.as_micros() as i64)
         };

@@ -43,7 +43,8 @@ impl Scheduler {
         bytes: u64,
         now: Time,
     ) -> Option<Choice> {
-        if !matches!(item, Item::Bulk { .. }) || self.mode == Mode::Overflow {
+        let keeps = matches!(item, Item::Bulk { .. }) && self.heuristics.path_affinity;
+        if !keeps || self.mode == Mode::Overflow {
             return self.choose(paths, item, bytes, None, now);
         }
         let turn = self.affinity.0;

@@ -20,6 +20,7 @@ use super::paths::PathSet;
 use super::reliability::Reliability;
 use super::timers::{Timer, TimerTable};
 use crate::config::Mode;
+use crate::heuristics::Heuristics;
 use bonding::Bonding;
 use braid_inner::Layer;
 use braid_units::Time;
@@ -63,6 +64,11 @@ impl Send {
             news: News::default(),
             confirm: false,
         }
+    }
+
+    /// Before anything is sent: which heuristics are on.
+    pub fn set_heuristics(&mut self, heuristics: Heuristics) {
+        self.scheduler.heuristics = heuristics;
     }
 
     /// How packets are spread.

@@ -9,6 +9,7 @@ use super::affinity::Affinity;
 use super::exclusion::{PathFacts, SlowPathExclusion};
 use crate::config::Mode;
 use crate::entry::FLOWS;
+use crate::heuristics::Heuristics;
 use crate::path::{Controller, Path};
 use crate::peer::paths::{Candidates, PathSet};
 use braid_units::Time;
@@ -77,6 +78,7 @@ pub(in crate::peer) struct Scheduler {
     elastic_until: Vec<Time>,
     pub(super) affinity: Affinity,
     exclusion: SlowPathExclusion,
+    pub(super) heuristics: Heuristics,
 }
 
 impl Scheduler {
@@ -87,6 +89,7 @@ impl Scheduler {
             elastic_until: Vec::new(),
             affinity: Affinity::default(),
             exclusion: SlowPathExclusion::default(),
+            heuristics: Heuristics::ALL,
         }
     }
 
@@ -102,6 +105,9 @@ impl Scheduler {
 
     /// Whether `flow` counts as elastic, from its backlog.
     pub fn see_backlog(&mut self, flow: u16, waited: Duration, now: Time) -> bool {
+        if !self.heuristics.elastic_flows {
+            return false;
+        }
         if self.elastic_until.is_empty() {
             self.elastic_until.resize(FLOWS, Time::ZERO);
         }
@@ -202,7 +208,7 @@ impl Scheduler {
 
     /// Bulk data leaves paths alone whose round trip is longer.
     pub fn limit(&self) -> Option<Duration> {
-        self.exclusion.limit()
+        self.exclusion.limit().filter(|_| self.heuristics.slow_path_exclusion)
     }
 
     /// Looks whether slow paths make the whole slower: whether nothing waits, and

@@ -1,0 +1,84 @@
+//! Heuristics that no textbook has, each of which can be switched off to see what
+//! it is worth (`cargo run --release -p braid-simulator --example ablation`).
+
+/// Which of them are on: all, unless an experiment says otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Heuristics {
+    /// Links whose rate changes within a few round trips are kept filled with a
+    /// short queue (`path/congestion/phase.rs`, `Track`).
+    pub tracking: bool,
+    /// What is in flight counts the jitter of the way back
+    /// (`path/congestion/reverse_jitter.rs`).
+    pub reverse_jitter: bool,
+    /// Bulk data leaves slow paths alone where they make the whole slower
+    /// (`peer/send/exclusion.rs`).
+    pub slow_path_exclusion: bool,
+    /// A path half a second behind the quickest carries nothing
+    /// (`peer/paths/summary.rs`).
+    pub late_path_exclusion: bool,
+    /// Bulk data keeps to one path for a while where the processor is the limit
+    /// (`peer/send/affinity.rs`).
+    pub path_affinity: bool,
+    /// A flow that fills whatever it gets doesn't wait for the best path
+    /// (`peer/send/scheduler.rs`).
+    pub elastic_flows: bool,
+    /// What is late on one path is sent by others that have room to spare, not only
+    /// the oldest packet (`path/mod.rs`, `Others`).
+    pub spare_reinjection: bool,
+    /// Acknowledgements of bulk streams are thinned (`entry/ack_filter.rs`).
+    pub ack_thinning: bool,
+    /// The entry queue signals nothing while capacities are being found
+    /// (`peer/ingress/tuning.rs`).
+    pub startup_patience: bool,
+    /// The entry queue is longer where paths lose or change
+    /// (`peer/ingress/tuning.rs`).
+    pub long_queues: bool,
+    /// A stream's queue is shortened at once when it is signalled to
+    /// (`entry/fair_queue.rs`).
+    pub queue_shortening: bool,
+    /// Segments that wait together share a header (`peer/ingress/mod.rs`).
+    pub segment_joining: bool,
+}
+
+impl Heuristics {
+    /// All of them.
+    pub const ALL: Self = Self {
+        tracking: true,
+        reverse_jitter: true,
+        slow_path_exclusion: true,
+        late_path_exclusion: true,
+        path_affinity: true,
+        elastic_flows: true,
+        spare_reinjection: true,
+        ack_thinning: true,
+        startup_patience: true,
+        long_queues: true,
+        queue_shortening: true,
+        segment_joining: true,
+    };
+
+    /// Each one's name, and all of them but that.
+    pub fn each_off() -> [(&'static str, Self); 12] {
+        let all = Self::ALL;
+        [
+            ("tracking", Self { tracking: false, ..all }),
+            ("reverse-jitter", Self { reverse_jitter: false, ..all }),
+            ("slow-path-exclusion", Self { slow_path_exclusion: false, ..all }),
+            ("late-path-exclusion", Self { late_path_exclusion: false, ..all }),
+            ("path-affinity", Self { path_affinity: false, ..all }),
+            ("elastic-flows", Self { elastic_flows: false, ..all }),
+            ("spare-reinjection", Self { spare_reinjection: false, ..all }),
+            ("ack-thinning", Self { ack_thinning: false, ..all }),
+            ("startup-patience", Self { startup_patience: false, ..all }),
+            ("long-queues", Self { long_queues: false, ..all }),
+            ("queue-shortening", Self { queue_shortening: false, ..all }),
+            ("segment-joining", Self { segment_joining: false, ..all }),
+        ]
+    }
+}
+
+impl Default for Heuristics {
+    fn default() -> Self {
+        Self::ALL
+    }
+}
