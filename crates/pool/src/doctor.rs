@@ -166,6 +166,8 @@ pub struct UnfinishedReplication<'a> {
     pub words: &'a [String],
     /// The other computer on which it was ordered; none for this one.
     pub ordered_on: Option<&'a str>,
+    /// The folder here that sends or receives.
+    pub here: &'a str,
     /// What has come of a snapshot that isn't complete, if it comes to this computer.
     pub half: Option<HalfReceived<'a>>,
 }
@@ -184,12 +186,15 @@ pub struct HalfReceived<'a> {
 impl UnfinishedReplication<'_> {
     /// What is wrong with that.
     pub fn finding(&self) -> Finding {
-        let UnfinishedReplication { pool, from, to, words, ordered_on, half } = self;
+        let UnfinishedReplication { pool, from, to, words, ordered_on, here, half } = self;
         let mut what = format!("a replication from {from} to {to}");
         if let Some(host) = ordered_on {
             what += &format!(", ordered on {},", plain(host));
         }
+        let forget = if ordered_on.is_some() { here } else { to };
         what += " was interrupted";
+        what +=
+            &format!(" (not wanted any more? braid pool replicate --forget {})", quoted(forget));
         what += &match half {
             None => "; every replica that has its name is complete".to_owned(),
             Some(HalfReceived { name, folder, bytes: 0 }) => {

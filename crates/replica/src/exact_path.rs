@@ -6,16 +6,28 @@ use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// A path that is written as text with `%XX` for `%` and for bytes that aren't
-/// UTF-8.
+/// A path that is written as text without loss: as it is when it is UTF-8, and
+/// else behind a zero character, which no path has, with `%XX` for `%` and for
+/// bytes that aren't. As people see it, it can't control their terminal.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", from = "String")]
 pub struct ExactPath(PathBuf);
+
+/// What the written form begins with when it isn't the path itself.
+const ESCAPED: char = '\0';
 
 impl ExactPath {
     /// The path itself.
     pub fn as_path(&self) -> &Path {
         &self.0
+    }
+
+    /// The written form: no two paths have the same.
+    pub fn written(&self) -> String {
+        match self.0.to_str() {
+            Some(text) => text.to_owned(),
+            None => format!("{ESCAPED}{}", escape(self.as_name(), |c| c == '%')),
+        }
     }
 
     /// It as a name.
@@ -45,7 +57,10 @@ impl From<&Path> for ExactPath {
 impl From<String> for ExactPath {
     /// Reads the written form.
     fn from(text: String) -> Self {
-        ExactPath(unescape(&text).into())
+        match text.strip_prefix(ESCAPED) {
+            Some(escaped) => ExactPath(unescape(escaped).into()),
+            None => ExactPath(text.into()),
+        }
     }
 }
 
@@ -57,13 +72,24 @@ impl fmt::Debug for ExactPath {
 
 impl fmt::Display for ExactPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&escape(self.as_name(), |c| c == '%'))
+        for chunk in self.as_name().as_bytes().utf8_chunks() {
+            for c in chunk.valid().chars() {
+                match c.is_control() {
+                    true => write!(f, "\\x{:02x}", u32::from(c))?,
+                    false => write!(f, "{c}")?,
+                }
+            }
+            for byte in chunk.invalid() {
+                write!(f, "\\x{byte:02x}")?;
+            }
+        }
+        Ok(())
     }
 }
 
 impl From<ExactPath> for String {
     fn from(path: ExactPath) -> String {
-        path.to_string()
+        path.written()
     }
 }
 
@@ -114,6 +140,17 @@ pub(crate) fn unescape(text: &str) -> OsString {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_path_is_written_as_it_is_and_shown_without_control() {
+        for text in ["%2F.20261121T235646Z", "100%", "a%2Fb/\u{e9}", "back\\slash", ""] {
+            let path = ExactPath::from(Path::new(text));
+            assert_eq!(serde_json::to_value(&path).unwrap(), text);
+            assert_eq!(path.to_string(), text);
+        }
+        let path = ExactPath::from(OsString::from_vec(b"\x1b[2Ja\n\xff".to_vec()));
+        assert_eq!(path.to_string(), "\\x1b[2Ja\\x0a\\xff");
+    }
 
     proptest! {
         #[test]

@@ -8,6 +8,7 @@ use crate::replicate::inside_this_process;
 use crate::source::{self, Manner};
 use crate::subvolume;
 use crate::timestamp;
+use braid_pool::place::Place;
 use serde::Serialize;
 use std::ffi::OsString;
 use std::fs;
@@ -33,6 +34,8 @@ pub enum Way {
     Subvolume,
     /// As a writable subvolume, made of stored streams.
     Streams,
+    /// As a writable subvolume on another filesystem, with a copy in it.
+    CopiedSubvolume,
     /// As a copy, that shares its data with the snapshot where it can.
     Copy,
 }
@@ -57,7 +60,7 @@ impl Restoration {
     pub fn plan(&self, now: SystemTime) -> Result<Restored, Error> {
         let stored = archive::entry_at(&self.from);
         if stored.is_none() {
-            fs::symlink_metadata(&self.from).map_err(|e| Error::io("looking at", &self.from, e))?;
+            fs::symlink_metadata(&self.from).map_err(|error| self.not_found(error))?;
         }
         let (folder, name) = split(&self.to)?;
         let moved_aside = match fs::symlink_metadata(&self.to) {
@@ -84,6 +87,11 @@ impl Restoration {
             }
             Some(_) => Way::Streams,
             None if self.is_subvolume_of(&folder) => Way::Subvolume,
+            None if subvolume::is_subvolume(&self.from)
+                && subvolume::open_folder(&folder).is_ok_and(|into| subvolume::is_btrfs(&into)) =>
+            {
+                Way::CopiedSubvolume
+            }
             None => Way::Copy,
         };
         Ok(Restored { way, to: self.to.as_path().into(), moved_aside: moved_aside.map(Into::into) })
@@ -115,6 +123,12 @@ impl Restoration {
                     .map_err(|e| Error::io("making the subvolume", &unfinished, e))?;
             }
             Way::Streams => self.carry_out_streams(&folder, &unfinished)?,
+            Way::CopiedSubvolume => {
+                let into = subvolume::open_folder(&folder)?;
+                subvolume::create(&into, unfinished.file_name().unwrap_or_default())
+                    .map_err(|e| Error::io("making the subvolume", &unfinished, e))?;
+                copy(&self.from, &unfinished)?;
+            }
             Way::Copy => copy(&self.from, &unfinished)?,
         }
         if let Some(aside) = &plan.moved_aside {
@@ -149,6 +163,18 @@ impl Restoration {
                 .map_err(|e| Error::io("deleting the subvolume", &staging.join(name), e))?;
         }
         fs::remove_dir_all(&staging).map_err(|e| Error::io("removing", &staging, e))
+    }
+
+    /// A place on another computer is no path here.
+    fn not_found(&self, error: io::Error) -> Error {
+        let place = self.from.to_str().and_then(|text| text.parse::<Place>().ok());
+        match place {
+            Some(place) if !matches!(place, Place::Local(_)) => Error::Refused(format!(
+                "{place} is on another computer, and restore works on this one: fetch it first (braid pool replicate \
+                 {place} FOLDER), then restore from there"
+            )),
+            _ => Error::io("looking at", &self.from, error),
+        }
     }
 
     fn is_subvolume_of(&self, folder: &Path) -> bool {

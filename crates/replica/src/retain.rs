@@ -56,10 +56,10 @@ pub fn judge(folder: &Path, policy: &Policy, now: SystemTime) -> Result<Vec<Verd
     for of_series in series.values() {
         let snapshots: Vec<Snapshot> = of_series
             .iter()
-            .map(|one| Snapshot { name: one.name.to_string(), taken: one.taken })
+            .map(|one| Snapshot { name: one.name.written(), taken: one.taken })
             .collect();
         for verdict in select(policy, &snapshots, &parents, since_epoch(now)) {
-            let one = of_series.iter().find(|one| one.name.to_string() == verdict.snapshot);
+            let one = of_series.iter().find(|one| one.name.written() == verdict.snapshot);
             verdicts.extend(one.map(|one| Verdict {
                 name: one.name.clone(),
                 keep: verdict.keep,
@@ -137,6 +137,7 @@ fn stored_one(folder: &Path, entry: &archive::Entry) -> Result<Present, Error> {
         taken,
         uuid: entry.uuid(),
         received_uuid: Some(entry.uuid()),
+        replicas: vec![],
         name,
     })
 }
@@ -189,7 +190,7 @@ fn common_parents(folder: &Path, present: &[Present]) -> Result<Vec<CommonParent
     let mut parents: Vec<CommonParent> = records
         .common_parents()
         .into_iter()
-        .map(|(replica, name)| CommonParent { snapshot: name.to_string(), replica })
+        .map(|(replica, name)| CommonParent { snapshot: name.written(), replica })
         .collect();
     let mut needed = records.being_sent();
     if let Some(stream) = sink::begun(folder)? {
@@ -200,17 +201,17 @@ fn common_parents(folder: &Path, present: &[Present]) -> Result<Vec<CommonParent
             uuid.is_some_and(|uuid| one.uuid == uuid || one.received_uuid == Some(uuid))
         };
         parents.extend(
-            present.iter().find(known).map(|one| CommonParent {
-                snapshot: one.name.to_string(),
-                replica: replica.clone(),
-            }),
+            present
+                .iter()
+                .find(known)
+                .map(|one| CommonParent { snapshot: one.name.written(), replica: replica.clone() }),
         );
     }
     // Present is sorted by time: later ones replace earlier ones.
     let received = present.iter().filter(|one| one.received_uuid.is_some());
     let newest: BTreeMap<&ExactPath, &Present> = received.map(|one| (&one.series, one)).collect();
     parents.extend(newest.values().map(|one| CommonParent {
-        snapshot: one.name.to_string(),
+        snapshot: one.name.written(),
         replica: "where it was received from".to_owned(),
     }));
     Ok(parents)

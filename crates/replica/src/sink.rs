@@ -16,7 +16,7 @@ use crate::archive;
 use crate::chain::{BLOCK, Chain};
 use crate::error::Error;
 use crate::exact_path::ExactPath;
-use crate::source::Watch;
+use crate::source::{Happening, Watch};
 use crate::subvolume::{self, SendKind, Subvolume};
 use crate::wire::{Begin, Block, Frame, Inventory, Link, Message, Present, SILENCE, Unfinished};
 use journal::Journal;
@@ -88,8 +88,10 @@ pub(crate) fn take_all(
         match link.hear(SILENCE)? {
             Message::Begin(begin) => {
                 let name = begin.name.clone();
+                watch.happens(Happening::Begins(&name));
                 receive(link, begin)?;
                 watch.done.fetch_add(1, Ordering::Relaxed);
+                watch.happens(Happening::Received(&name, watch.position.load(Ordering::Relaxed)));
                 received.names.push(name);
             }
             Message::Report(text) => received.report = Some(text),

@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::exact_path::{ExactPath, escape};
 use crate::sink::snapshots_in;
-use crate::source::series_of;
+use crate::source::{Replicas, series_of};
 use crate::subvolume::{self, Subvolume};
 use crate::timestamp;
 use braid_pool::uuid::Uuid;
@@ -100,6 +100,8 @@ pub struct Present {
     pub uuid: Uuid,
     /// Of what it is a replica.
     pub received_uuid: Option<Uuid>,
+    /// Where the newest replica is one of this, by the folder's records.
+    pub replicas: Vec<String>,
 }
 
 /// The snapshots in a folder, oldest first.
@@ -107,11 +109,17 @@ pub struct Present {
 /// # Errors
 /// The folder can't be read.
 pub fn list(folder: &Path) -> Result<Vec<Present>, Error> {
+    let common = Replicas::load(folder)?.common_parents();
+    let replicas = |name: &OsStr| {
+        let of_it = common.iter().filter(|(_, common)| common.as_name() == name);
+        of_it.map(|(place, _)| place.clone()).collect()
+    };
     let mut found: Vec<Present> = snapshots_in(folder)?
         .into_iter()
         .map(|(name, about)| Present {
             series: series_of(&name).to_owned().into(),
             taken: taken(&name, &about),
+            replicas: replicas(&name),
             name: name.into(),
             uuid: about.uuid,
             received_uuid: about.received_uuid,

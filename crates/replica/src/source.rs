@@ -13,7 +13,7 @@ pub(crate) use choose::{all, named, stored};
 pub(crate) use kernel::StreamOf;
 pub(crate) use records::STREAMS;
 pub use records::{Replica, Replicas};
-pub use watch::Watch;
+pub use watch::{Happening, Listener, Watch};
 
 use crate::error::Error;
 use crate::exact_path::ExactPath;
@@ -164,6 +164,7 @@ fn send_all(
             .stream
             .parent
             .and_then(|uuid| choice.nearby.iter().find(|other| other.uuid() == uuid));
+        manner.watch.happens(Happening::Begins(&begin.name));
         let sent = stream::send(link, &begin, &snapshot, parent, manner);
         let record = records.sent(&inventory.place, begin.stream, sent.bytes);
         let (tries, sent_bytes) = (record.tries, record.bytes);

@@ -13,6 +13,12 @@ pub fn format(time: SystemTime) -> String {
     time.strftime("%Y%m%dT%H%M%SZ").to_string()
 }
 
+/// `2026-11-21 23:56:46 UTC`, for people.
+pub fn shown(time: SystemTime) -> String {
+    let time = Timestamp::try_from(time).unwrap_or(Timestamp::MAX);
+    time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()
+}
+
 /// Reads what [`format`] wrote; what comes behind the `Z` doesn't matter.
 pub fn parse(text: &str) -> Option<SystemTime> {
     if text.get(8..9) != Some("T") || text.get(15..16) != Some("Z") {
@@ -26,7 +32,7 @@ pub fn parse(text: &str) -> Option<SystemTime> {
     let date = Date::new(digits(0, 4)?, small(4)?, small(6)?).ok()?;
     let time = Time::new(small(9)?, small(11)?, small(13)?, 0).ok()?;
     let time = Offset::UTC.to_timestamp(date.to_datetime(time)).ok()?;
-    SystemTime::try_from(time).ok().filter(|time| *time >= SystemTime::UNIX_EPOCH)
+    Some(SystemTime::from(time)).filter(|time| *time >= SystemTime::UNIX_EPOCH)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 mod over_ssh;
 mod retention;
 mod sshd;
+mod told;
 
 use braid_loop_disks::{Btrfs, change, fill, in_private_mounts};
 use braid_units::ByteSize;

@@ -387,15 +387,22 @@ fn an_interrupted_replication_is_told_at_either_end() {
         to: "nas:/backup",
         words: &words,
         ordered_on: None,
+        here: "/data/my snapshots",
         half: None,
     };
     let finding = replication.finding();
     assert_eq!(finding.mend, "braid pool replicate --newest '/data/my snapshots' nas:/backup");
     assert!(finding.what.ends_with("every replica that has its name is complete"));
+    assert!(
+        finding.what.contains("braid pool replicate --forget nas:/backup)"),
+        "{}",
+        finding.what
+    );
 
     replication.ordered_on = Some("alpha; rm\nx");
     replication.half = Some(HalfReceived { name: "data.1", folder: "/backup", bytes: 12_000_000 });
     let finding = replication.finding();
     assert!(finding.mend.ends_with(" nas:/backup  # on alpharmx"), "{}", finding.mend);
+    assert!(finding.what.contains("--forget '/data/my snapshots')"), "{}", finding.what);
     assert!(finding.what.ends_with("of data.1 12MB are in /backup, and it goes on from there"));
 }

@@ -7,7 +7,7 @@ use std::ffi::{CString, OsStr};
 use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -163,24 +163,79 @@ fn hash_all(
     Ok(())
 }
 
+/// As a file is cut to be hashed: a piece of zeros is the same as none.
+const PIECE: usize = 64 << 10;
+static ZEROS: [u8; PIECE] = [0; PIECE];
+
+/// BLAKE3 of what a file holds. Of one with pieces of zeros, written or not, it is that of its other pieces' hash and
+/// of where they are: nobody has to read a terabyte that isn't there.
 fn hash_file(path: &Path, hashed: &AtomicU64) -> Result<String, Error> {
     let read = || -> io::Result<String> {
-        let mut file = File::open(path)?;
-        let mut hasher = blake3::Hasher::new();
-        let mut buffer = vec![0; 256 << 10];
-        loop {
-            let read = match io::Read::read(&mut file, &mut buffer) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                other => other?,
-            };
-            if read == 0 {
-                return Ok(hasher.finalize().to_hex().to_string());
+        let file = File::open(path)?;
+        let (mut data, mut places) = (blake3::Hasher::new(), blake3::Hasher::new());
+        let (mut at, mut is_sparse, mut in_zeros) = (0, false, false);
+        let mut turns = |in_zeros: &mut bool, zeros: bool, at: u64| {
+            if zeros != std::mem::replace(in_zeros, zeros) {
+                places.update(&at.to_le_bytes());
             }
-            hasher.update(buffer.get(..read).unwrap_or_default());
+        };
+        let mut buffer = vec![0; PIECE];
+        loop {
+            let begins = data_behind(&file, at)? / PIECE as u64 * PIECE as u64;
+            if begins > at {
+                (is_sparse, _) = (true, turns(&mut in_zeros, true, at));
+                at = begins;
+            }
+            let read = read_at(&file, &mut buffer, at)?;
+            let piece = buffer.get(..read).unwrap_or_default();
+            if piece.is_empty() {
+                break;
+            }
             hashed.fetch_add(read as u64, Ordering::Relaxed);
+            let is_zero = ZEROS.starts_with(piece);
+            turns(&mut in_zeros, is_zero, at);
+            match is_zero {
+                true => is_sparse = true,
+                false => drop(data.update(piece)),
+            }
+            at += read as u64;
         }
+        let data = data.finalize();
+        Ok(match is_sparse {
+            true => places.update(data.as_bytes()).finalize(),
+            false => data,
+        }
+        .to_hex()
+        .to_string())
     };
     read().map_err(|error| Error::io("reading", path, error))
+}
+
+/// Where from `at` on the next data may be; the file's end where there is none.
+fn data_behind(file: &File, at: u64) -> io::Result<u64> {
+    use rustix::fs::{SeekFrom, seek};
+    use rustix::io::Errno;
+    match seek(file, SeekFrom::Data(at)) {
+        Ok(data) => Ok(data.max(at)),
+        Err(Errno::NXIO) => Ok(file.metadata()?.len().max(at)),
+        // It doesn't know: all is data.
+        Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(at),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Reads until the buffer is full, or the file at its end.
+fn read_at(file: &File, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+    let mut read = 0;
+    while let Some(rest) = buffer.get_mut(read..).filter(|rest| !rest.is_empty()) {
+        match file.read_at(rest, at + read as u64) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+            Ok(0) => break,
+            Ok(some) => read += some,
+        }
+    }
+    Ok(read)
 }
 
 /// One hash over all attributes in the order of their names.
@@ -240,5 +295,58 @@ fn grown(call: impl Fn(&mut Vec<u8>) -> libc::ssize_t) -> io::Result<Vec<u8>> {
                 buffer.resize(buffer.len() * 4, 0);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file of this size with these bytes at these places, and how many bytes were read to hash it.
+    fn hash(size: u64, written: &[(u64, &[u8])]) -> (String, u64) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let file = File::create(&path).unwrap();
+        file.set_len(size).unwrap();
+        for (at, bytes) in written {
+            file.write_all_at(bytes, *at).unwrap();
+        }
+        let hashed = AtomicU64::new(0);
+        (hash_file(&path, &hashed).unwrap(), hashed.into_inner())
+    }
+
+    #[test]
+    fn a_file_of_data_has_its_bytes_hash() {
+        for length in [0, 1, PIECE, PIECE + 1, 3 * PIECE + 7] {
+            let bytes: Vec<u8> = (0..length).map(|at| (at % 251) as u8 + 1).collect();
+            let expected = blake3::hash(&bytes).to_hex().to_string();
+            assert_eq!(hash(length as u64, &[(0, &bytes)]).0, expected, "{length} bytes");
+        }
+    }
+
+    #[test]
+    fn a_hole_is_the_same_as_zeros_and_is_not_read() {
+        let zeros = vec![0; 5 * PIECE];
+        for size in [5 * PIECE as u64, 5 * PIECE as u64 + 100] {
+            for data in [0, PIECE as u64 - 3, 2 * PIECE as u64, size - 5] {
+                let sparse = hash(size, &[(data, b"data!")]).0;
+                let full =
+                    hash(size, &[(0, &zeros), (size - 100, &zeros[..100]), (data, b"data!")]).0;
+                assert_eq!(sparse, full, "data at {data} of {size}");
+                let moved = hash(size, &[(data / 2 + 1, b"data!")]).0;
+                assert_ne!(sparse, moved, "data at {data} of {size}");
+            }
+        }
+        // The same data in a row, parted elsewhere.
+        let (one, two) = (vec![1; PIECE], vec![1; 2 * PIECE]);
+        let piece = |number: u64| number * PIECE as u64;
+        let hash_of = |written: &[(u64, &[u8])]| hash(piece(9), written).0;
+        assert_ne!(
+            hash_of(&[(0, &one), (piece(4), &two)]),
+            hash_of(&[(0, &two), (piece(5), &one)])
+        );
+
+        let (_, read) = hash(1 << 40, &[(123, b"x"), ((1 << 40) - 1, b"y")]);
+        assert!(read <= 3 * PIECE as u64, "{read} bytes of a sparse terabyte");
     }
 }

@@ -1,9 +1,24 @@
 use super::Sent;
+use crate::exact_path::ExactPath;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+/// What happens to a snapshot.
+#[derive(Clone, Copy, Debug)]
+pub enum Happening<'a> {
+    /// It begins to go over.
+    Begins(&'a ExactPath),
+    /// It is complete there.
+    Sent(&'a Sent),
+    /// It is complete here, with so many bytes of its stream.
+    Received(&'a ExactPath, u64),
+}
+
+/// Is told what happens, at once.
+pub type Listener = Box<dyn Fn(Happening<'_>) + Send + Sync>;
+
 /// How far a replication is, for whoever shows it.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Watch {
     /// Snapshots to send.
     pub snapshots: AtomicU64,
@@ -18,9 +33,21 @@ pub struct Watch {
     /// Bytes of streams that went over, in all tries.
     pub moved: AtomicU64,
     sent: Mutex<Vec<Sent>>,
+    listener: Option<Listener>,
 }
 
 impl Watch {
+    /// With somebody who is told what happens.
+    pub fn with(listener: Listener) -> Watch {
+        Watch { listener: Some(listener), ..Watch::default() }
+    }
+
+    pub(crate) fn happens(&self, happening: Happening<'_>) {
+        if let Some(listener) = &self.listener {
+            listener(happening);
+        }
+    }
+
     pub(super) fn expect(&self, snapshots: usize) {
         self.snapshots.store(snapshots as u64, Ordering::Relaxed);
         self.done.store(0, Ordering::Relaxed);
@@ -34,6 +61,7 @@ impl Watch {
 
     pub(super) fn completed(&self, sent: Sent) {
         self.done.fetch_add(1, Ordering::Relaxed);
+        self.happens(Happening::Sent(&sent));
         self.sent.lock().unwrap_or_else(PoisonError::into_inner).push(sent);
     }
 

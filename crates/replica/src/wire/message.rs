@@ -8,7 +8,7 @@ use braid_pool::uuid::Uuid;
 use serde::{Deserialize, Serialize};
 
 /// The version of what is said here; both ends must have the same.
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 3;
 
 /// Everything but the stream itself.
 #[derive(Clone, Debug, Serialize, Deserialize)]

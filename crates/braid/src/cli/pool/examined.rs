@@ -90,7 +90,10 @@ fn unfinished_replications(
             Some((to.to_string(), sink::half_received(to.as_path()).ok().flatten()?))
         });
         let half = half.as_ref().map(|(folder, half)| (folder, half.name.to_string(), half.bytes));
+        let here = [&begun.receives, &begun.sends].into_iter().flatten().next();
+        let here = here.map_or_else(String::new, ToString::to_string);
         let finding = UnfinishedReplication {
+            here: &here,
             pool: pool.as_deref(),
             from: &begun.order.from,
             to: &begun.order.to,

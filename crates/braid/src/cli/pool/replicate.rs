@@ -1,9 +1,9 @@
 use super::bytes_line::BytesLine;
 use super::carry_out;
 use super::reach::{Reach, absolute};
-use crate::cli::failure::{Failure, FailureKind, tell};
-use crate::cli::progress_wanted;
+use crate::cli::failure::{Failure, FailureKind, print_line, tell};
 use crate::cli::{Global, JsonFlag};
+use crate::cli::{progress_wanted, terminal_line};
 use braid_pool::upkeep::rate_limit;
 use braid_replica::agent::Allowed;
 use braid_replica::exact_path::ExactPath;
@@ -11,7 +11,7 @@ use braid_replica::listener;
 use braid_replica::register::{Begun, Order, Register};
 use braid_replica::replicate::{Outcome, Place, Replication};
 use braid_replica::sink;
-use braid_replica::source::{self, Manner, Sent, Watch};
+use braid_replica::source::{self, Happening, Manner, Sent, Watch};
 use braid_replica::wire::Selection;
 use braid_units::{ByteSize, Rate, format_duration};
 use clap::Args;
@@ -109,7 +109,10 @@ impl Replicate {
         if self.dry_run {
             return self.show_what_would_be_sent(&from, &to, global);
         }
-        let watch = Arc::new(Watch::default());
+        let watch = Arc::new(match global.json {
+            true => Watch::default(),
+            false => Watch::with(Box::new(tell_at_once)),
+        });
         let connector = self.reach.connector(&[&from, &to])?;
         let order = self.order(&from, &to);
         let replication = Replication {
@@ -242,18 +245,33 @@ fn doing(watch: &Watch) -> (String, Option<f64>) {
     (text, (expected > 0).then(|| position as f64 / expected as f64))
 }
 
+/// A log is to show how far it is, too.
+fn tell_at_once(happening: Happening<'_>) {
+    let line = match happening {
+        // On a terminal it is seen that it goes on.
+        Happening::Begins(_) if progress_wanted::is_wanted() => return,
+        Happening::Begins(name) => return terminal_line::say(&format!("… {name}")),
+        Happening::Sent(sent) => line(sent),
+        Happening::Received(name, bytes) => {
+            format!("{name}: received, {}", ByteSize::from_bytes(bytes))
+        }
+    };
+    terminal_line::clear();
+    // Who can't be told is told at the end that he can't.
+    let _ = print_line(&line);
+}
+
+/// Each snapshot was told of when it was complete.
 fn text(outcome: &Outcome) -> String {
     let report = &outcome.report;
-    let mut lines: Vec<String> = report.snapshots.iter().map(line).collect();
-    lines.push(match report.already_there {
+    match report.already_there {
         0 => format!("{} replicated to {}", report.snapshots.len(), report.place),
         there => format!(
             "{} replicated to {}, {there} were there already",
             report.snapshots.len(),
             report.place
         ),
-    });
-    lines.join("\n")
+    }
 }
 
 fn line(sent: &Sent) -> String {

@@ -12,8 +12,8 @@ Examples:
   braid pool restore /data/.snapshots/home.20261121T235646Z/me/letter.txt --to /data/home/me/letter.txt
   braid pool restore /data/.snapshots/home.20261121T235646Z --to /data/home --replace
 
-A whole snapshot comes back as a writable subvolume when it stays on its
-filesystem, and as a copy otherwise. Nothing is ever overwritten: with --replace,
+A whole snapshot comes back as a writable subvolume: at once when it stays on its
+filesystem, with a copy in it on another btrfs, and elsewhere as a plain copy. Nothing is ever overwritten: with --replace,
 what is there is moved aside.")]
 pub struct Restore {
     #[command(flatten)]
@@ -44,6 +44,7 @@ impl Restore {
             let way = match restored.way {
                 Way::Subvolume => "a writable subvolume",
                 Way::Streams => "a writable subvolume, made of stored streams",
+                Way::CopiedSubvolume => "a writable subvolume, with a copy in it",
                 Way::Copy => "a copy",
             };
             let word = if self.dry_run { "would be" } else { "is" };

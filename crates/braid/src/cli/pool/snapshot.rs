@@ -77,16 +77,23 @@ impl Snapshot {
     }
 }
 
+/// What is known here: older snapshots than the newest that a place has may be there too.
+fn replicas(one: &Present) -> String {
+    let is_one = one.received_uuid.map(|_| "is one".to_owned());
+    let known: Vec<String> = is_one.into_iter().chain(one.replicas.iter().cloned()).collect();
+    if known.is_empty() { "-".to_owned() } else { known.join(", ") }
+}
+
 fn table(snapshots: &[Present]) -> String {
     if snapshots.is_empty() {
         return "no snapshots".to_owned();
     }
-    let mut rows = vec![["NAME", "TAKEN", "REPLICA"].map(str::to_owned).to_vec()];
+    let mut rows = vec![["NAME", "TAKEN", "REPLICAS"].map(str::to_owned).to_vec()];
     rows.extend(snapshots.iter().map(|one| {
         vec![
             one.name.to_string(),
-            timestamp::format(SystemTime::UNIX_EPOCH + one.taken),
-            if one.received_uuid.is_some() { "yes" } else { "-" }.to_owned(),
+            timestamp::shown(SystemTime::UNIX_EPOCH + one.taken),
+            replicas(one),
         ]
     }));
     columns(&rows).join("\n")
