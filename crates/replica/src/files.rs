@@ -1,10 +1,9 @@
 //! Files and folders as wholes: copied, and given names that nobody has.
 
 use crate::error::Error;
-use std::ffi::CString;
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -125,19 +124,6 @@ pub(crate) fn read_own(path: &Path) -> io::Result<Vec<u8>> {
 
 /// rename(2) that replaces nothing.
 pub(crate) fn rename_new(from: &Path, to: &Path) -> Result<(), Error> {
-    let c_path = |path: &Path| {
-        CString::new(path.as_os_str().as_bytes()).map_err(|e| Error::io("naming", path, e.into()))
-    };
-    let (c_from, c_to) = (c_path(from)?, c_path(to)?);
-    // SAFETY: zero-terminated paths.
-    let done = unsafe {
-        libc::renameat2(
-            libc::AT_FDCWD,
-            c_from.as_ptr(),
-            libc::AT_FDCWD,
-            c_to.as_ptr(),
-            libc::RENAME_NOREPLACE,
-        )
-    };
-    if done < 0 { Err(Error::io("renaming to", to, io::Error::last_os_error())) } else { Ok(()) }
+    let renamed = renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE);
+    renamed.map_err(|error| Error::io("renaming to", to, error.into()))
 }

@@ -5,13 +5,13 @@
 use crate::agent::{self, Allowed};
 use crate::error::Error;
 use crate::register::Register;
-use crate::wire::Link;
-use socket2::{Domain, Socket, Type};
+use crate::wire::{Link, is_readable};
+use socket2::{Domain, SockRef, Socket, TcpKeepalive, Type};
 use std::ffi::CStr;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
@@ -144,7 +144,7 @@ fn attend(
     told: &(impl Fn(&str) + Sync),
 ) {
     let caller = socket.peer_addr().map_or_else(|e| e.to_string(), |a| a.to_string());
-    notice_death(socket.as_raw_fd());
+    notice_death(&socket);
     match shake_hands(socket, LISTENER, key).and_then(|link| agent::serve(link, allowed, register))
     {
         Ok(()) => told(&format!("{caller}: done")),
@@ -170,9 +170,8 @@ fn listen(address: SocketAddr, device: &Device) -> io::Result<Socket> {
 /// Who calls within a moment.
 fn next_caller(socket: &Socket) -> Result<Option<TcpStream>, Error> {
     let failed = |error| Error::Io { doing: "taking a call".to_owned(), error };
-    let mut wait = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    // SAFETY: one structure, which outlives the call.
-    if unsafe { libc::poll(&raw mut wait, 1, LOOK_AGAIN.as_millis() as libc::c_int) } <= 0 {
+    // What it can't tell, the call itself does.
+    if !is_readable(socket, LOOK_AGAIN).unwrap_or(true) {
         return Ok(None);
     }
     let caller = match socket.accept() {
@@ -295,24 +294,15 @@ fn shake_hands(mut socket: TcpStream, role: u8, key: &Key) -> Result<Link, Error
 }
 
 /// A peer that doesn't answer for half a minute is gone.
-pub(crate) fn notice_death(socket: RawFd) {
-    let set = |level, name, value: libc::c_int| {
-        // SAFETY: an open socket, an integer and its size.
-        unsafe {
-            libc::setsockopt(
-                socket,
-                level,
-                name,
-                (&raw const value).cast(),
-                size_of::<libc::c_int>() as libc::socklen_t,
-            )
-        };
-    };
-    set(libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1);
-    set(libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, 10);
-    set(libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, 5);
-    set(libc::IPPROTO_TCP, libc::TCP_KEEPCNT, 4);
-    set(libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, 30_000);
+pub(crate) fn notice_death(socket: &TcpStream) {
+    let alive = TcpKeepalive::new()
+        .with_time(Duration::from_secs(10))
+        .with_interval(Duration::from_secs(5))
+        .with_retries(4);
+    let socket = SockRef::from(socket);
+    // Where it is refused, a dead peer is noticed later.
+    let _ = socket.set_tcp_keepalive(&alive);
+    let _ = socket.set_tcp_user_timeout(Some(Duration::from_secs(30)));
 }
 
 fn random() -> io::Result<Nonce> {

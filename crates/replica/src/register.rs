@@ -7,7 +7,6 @@ use crate::exact_path::ExactPath;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -67,7 +66,7 @@ impl Register {
             let new = path.with_extension("new");
             let mut file = File::create(&new)?;
             // Before it has its name: who finds it there unlocked takes it for interrupted.
-            lock(&file, libc::LOCK_EX)?;
+            file.try_lock()?;
             file.write_all(&serde_json::to_vec_pretty(begun)?)?;
             file.sync_all()?;
             fs::rename(&new, &path)?;
@@ -86,7 +85,7 @@ impl Register {
     pub fn interrupted(&self) -> Result<Vec<Begun>, Error> {
         let all = self.files()?.into_iter().filter_map(|path| {
             let file = File::open(&path).ok()?;
-            lock(&file, libc::LOCK_SH).ok()?;
+            file.try_lock_shared().ok()?;
             serde_json::from_reader(&file).ok()
         });
         let mut all: Vec<Begun> = all.collect();
@@ -168,14 +167,6 @@ impl Entry {
 
 fn id(file: &File) -> io::Result<(u64, u64)> {
     file.metadata().map(|about| (about.dev(), about.ino()))
-}
-
-fn lock(file: &File, how: libc::c_int) -> io::Result<()> {
-    // SAFETY: no pointers, and the descriptor is open.
-    match unsafe { libc::flock(file.as_raw_fd(), how | libc::LOCK_NB) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
 }
 
 #[cfg(test)]

@@ -146,12 +146,7 @@ pub fn is_subvolume(path: &Path) -> bool {
 
 /// Whether an open file is on btrfs.
 pub fn is_btrfs(file: &File) -> bool {
-    use std::os::fd::AsRawFd;
-    // SAFETY: a structure of integers may be zero.
-    let mut about: libc::statfs = unsafe { std::mem::zeroed() };
-    // SAFETY: `about` is valid for writes and the descriptor is open.
-    let result = unsafe { libc::fstatfs(file.as_raw_fd(), &raw mut about) };
-    result == 0 && about.f_type as u64 == MAGIC
+    rustix::fs::fstatfs(file).is_ok_and(|about| about.f_type as u64 == MAGIC)
 }
 
 fn some_uuid(bytes: [u8; ioctl::UUID_SIZE]) -> Option<Uuid> {

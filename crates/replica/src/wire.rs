@@ -6,8 +6,8 @@ mod link;
 mod message;
 
 pub use frame::{Block, Frame, FrameError, LONGEST};
-pub(crate) use link::unexpected;
 pub use link::{Incoming, Link, Outgoing, Pinger, SILENCE};
+pub(crate) use link::{is_readable, unexpected};
 pub use message::{
     Begin, Inventory, Message, Open, PROTOCOL, Present, Selection, Unfinished, Work,
 };

@@ -82,15 +82,8 @@ pub fn places(root: &Path, old: &[Identity], new: &[Beside]) -> Result<Vec<PathB
 
 /// Bytes that are in use in the filesystem mounted at `path`.
 pub fn used_bytes(path: &Path) -> Result<u64, Error> {
-    use std::os::unix::ffi::OsStrExt;
-    let io = |error| Error::io("asking how full it is:", path, error);
-    let c_path = std::ffi::CString::new(path.as_os_str().as_bytes()).map_err(|e| io(e.into()))?;
-    // SAFETY: a structure of integers may be zero.
-    let mut about: libc::statvfs = unsafe { std::mem::zeroed() };
-    // SAFETY: a zero-terminated path, and `about` is valid for writes.
-    if unsafe { libc::statvfs(c_path.as_ptr(), &raw mut about) } < 0 {
-        return Err(io(std::io::Error::last_os_error()));
-    }
+    let about = rustix::fs::statvfs(path);
+    let about = about.map_err(|e| Error::io("asking how full it is:", path, e.into()))?;
     Ok(about.f_blocks.saturating_sub(about.f_bfree) * about.f_frsize)
 }
 

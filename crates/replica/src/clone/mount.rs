@@ -1,11 +1,10 @@
 use crate::error::Error;
 use crate::subvolume;
 use braid_pool::uuid::Uuid;
-use std::ffi::CString;
+use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags, mount_change, unmount};
+use rustix::thread::{UnshareFlags, unshare_unsafe};
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -97,22 +96,13 @@ impl Beside {
     pub fn sync(&self) -> Result<(), Error> {
         let failed = |e| Error::io("writing out", &self.path, e);
         let folder = File::open(&self.path).map_err(failed)?;
-        // SAFETY: no pointers, and the descriptor is open.
-        match unsafe { libc::syncfs(folder.as_raw_fd()) } {
-            0 => Ok(()),
-            _ => Err(failed(io::Error::last_os_error())),
-        }
+        rustix::fs::syncfs(&folder).map_err(|error| failed(error.into()))
     }
 
     /// Whether it knows owners and modes; FAT doesn't.
     pub fn has_owners(&self) -> bool {
-        const FAT: libc::c_long = 0x4d44;
-        let Ok(path) = CString::new(self.path.as_os_str().as_bytes()) else { return true };
-        // SAFETY: a structure of integers may be zero.
-        let mut about: libc::statfs = unsafe { std::mem::zeroed() };
-        // SAFETY: a zero-terminated path, and `about` is valid for writes.
-        let done = unsafe { libc::statfs(path.as_ptr(), &raw mut about) };
-        done < 0 || about.f_type != FAT
+        const FAT: u64 = 0x4d44;
+        rustix::fs::statfs(&self.path).map_or(true, |about| about.f_type as u64 != FAT)
     }
 }
 
@@ -121,26 +111,13 @@ impl Beside {
 /// # Errors
 /// The process may not do that.
 pub fn mount_privately() -> Result<(), Error> {
-    // SAFETY: no pointers but constant texts that end with zero.
-    let done = unsafe {
-        match libc::unshare(libc::CLONE_NEWNS) {
-            0 => libc::mount(
-                std::ptr::null(),
-                c"/".as_ptr(),
-                std::ptr::null(),
-                libc::MS_REC | libc::MS_PRIVATE,
-                std::ptr::null(),
-            ),
-            failed => failed,
-        }
-    };
-    match done {
-        0 => Ok(()),
-        _ => Err(Error::Io {
-            doing: "making a mount namespace (are you root?)".to_owned(),
-            error: io::Error::last_os_error(),
-        }),
-    }
+    // SAFETY: what is unshared are mounts, not descriptors.
+    let unshared = unsafe { unshare_unsafe(UnshareFlags::NEWNS) };
+    let private = MountPropagationFlags::REC | MountPropagationFlags::PRIVATE;
+    unshared.and_then(|()| mount_change("/", private)).map_err(|error| Error::Io {
+        doing: "making a mount namespace (are you root?)".to_owned(),
+        error: error.into(),
+    })
 }
 
 /// Something mounted in a folder of its own; unmounted when dropped.
@@ -170,12 +147,9 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        if let Ok(path) = CString::new(self.path.as_os_str().as_bytes()) {
-            // Detached at once, gone when the last open file is closed.
-            // SAFETY: a zero-terminated path.
-            if unsafe { libc::umount2(path.as_ptr(), libc::MNT_DETACH) } == 0 {
-                let _ = fs::remove_dir(&self.path);
-            }
+        // Detached at once, gone when the last open file is closed.
+        if unmount(&self.path, UnmountFlags::DETACH).is_ok() {
+            let _ = fs::remove_dir(&self.path);
         }
     }
 }
@@ -209,17 +183,5 @@ fn device_of(filesystem: Uuid) -> Result<PathBuf, Error> {
 }
 
 fn mount(device: &Path, at: &Path) -> io::Result<()> {
-    let (device, at) =
-        (CString::new(device.as_os_str().as_bytes())?, CString::new(at.as_os_str().as_bytes())?);
-    // SAFETY: zero-terminated texts, all of which outlive the call.
-    let done = unsafe {
-        libc::mount(
-            device.as_ptr(),
-            at.as_ptr(),
-            c"btrfs".as_ptr(),
-            libc::MS_NOATIME,
-            c"subvolid=5".as_ptr().cast(),
-        )
-    };
-    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    Ok(rustix::mount::mount(device, at, "btrfs", MountFlags::NOATIME, c"subvolid=5")?)
 }

@@ -2,11 +2,11 @@ use super::{Content, Line};
 use crate::error::Error;
 use crate::exact_path::ExactPath;
 use crate::subvolume::ROOT_INODE;
+use rustix::fs::{SeekFrom, lgetxattr, llistxattr, seek};
+use rustix::io::Errno;
 use std::collections::HashMap;
-use std::ffi::{CString, OsStr};
 use std::fs::{self, File, Metadata};
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -213,8 +213,6 @@ fn hash_file(path: &Path, hashed: &AtomicU64) -> Result<String, Error> {
 
 /// Where from `at` on the next data may be; the file's end where there is none.
 fn data_behind(file: &File, at: u64) -> io::Result<u64> {
-    use rustix::fs::{SeekFrom, seek};
-    use rustix::io::Errno;
     match seek(file, SeekFrom::Data(at)) {
         Ok(data) => Ok(data.max(at)),
         Err(Errno::NXIO) => Ok(file.metadata()?.len().max(at)),
@@ -240,13 +238,8 @@ fn read_at(file: &File, buffer: &mut [u8], at: u64) -> io::Result<usize> {
 
 /// One hash over all attributes in the order of their names.
 fn xattrs(path: &Path) -> io::Result<Option<String>> {
-    let path = CString::new(path.as_os_str().as_bytes())?;
-    let listed = grown(|buffer| {
-        // SAFETY: a zero-terminated path; the buffer with its length.
-        unsafe { libc::llistxattr(path.as_ptr(), buffer.as_mut_ptr().cast(), buffer.len()) }
-    });
-    let listed = match listed {
-        Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => return Ok(None),
+    let listed = match grown(|buffer| llistxattr(path, buffer)) {
+        Err(Errno::OPNOTSUPP) => return Ok(None),
         other => other?,
     };
     let mut names: Vec<&[u8]> = listed.split(|byte| *byte == 0).filter(|n| !n.is_empty()).collect();
@@ -258,18 +251,7 @@ fn xattrs(path: &Path) -> io::Result<Option<String>> {
     names.sort_unstable();
     let mut hasher = blake3::Hasher::new();
     for name in names {
-        let c_name = CString::new(OsStr::from_bytes(name).as_bytes())?;
-        let value = grown(|buffer| {
-            // SAFETY: zero-terminated texts; the buffer with its length.
-            unsafe {
-                libc::lgetxattr(
-                    path.as_ptr(),
-                    c_name.as_ptr(),
-                    buffer.as_mut_ptr().cast(),
-                    buffer.len(),
-                )
-            }
-        })?;
+        let value = grown(|buffer| lgetxattr(path, name, buffer))?;
         for part in [name, &value] {
             hasher.update(&(part.len() as u64).to_le_bytes());
             hasher.update(part);
@@ -279,21 +261,16 @@ fn xattrs(path: &Path) -> io::Result<Option<String>> {
 }
 
 /// Calls with a larger and larger buffer until the answer fits.
-fn grown(call: impl Fn(&mut Vec<u8>) -> libc::ssize_t) -> io::Result<Vec<u8>> {
+fn grown(call: impl Fn(&mut [u8]) -> Result<usize, Errno>) -> Result<Vec<u8>, Errno> {
     let mut buffer = vec![0; 1024];
     loop {
-        match usize::try_from(call(&mut buffer)) {
+        match call(&mut buffer) {
             Ok(length) => {
                 buffer.truncate(length);
                 return Ok(buffer);
             }
-            Err(_) => {
-                let error = io::Error::last_os_error();
-                if error.raw_os_error() != Some(libc::ERANGE) || buffer.len() > 1 << 20 {
-                    return Err(error);
-                }
-                buffer.resize(buffer.len() * 4, 0);
-            }
+            Err(Errno::RANGE) if buffer.len() <= 1 << 20 => buffer.resize(buffer.len() * 4, 0),
+            Err(error) => return Err(error),
         }
     }
 }

@@ -4,7 +4,6 @@ use crate::register::Order;
 use crate::wire::{Link, Message, Open, PROTOCOL, Work};
 use braid_pool::place::Place;
 use std::net::{TcpStream, ToSocketAddrs};
-use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 /// How another computer is reached.
@@ -92,7 +91,7 @@ fn connect_to(address: &str) -> Result<TcpStream, Error> {
     for address in address.to_socket_addrs().map_err(failed)? {
         match TcpStream::connect_timeout(&address, Duration::from_secs(20)) {
             Ok(socket) => {
-                crate::listener::notice_death(socket.as_raw_fd());
+                crate::listener::notice_death(&socket);
                 return Ok(socket);
             }
             Err(error) => last = Some(failed(error)),

@@ -1,8 +1,7 @@
 use crate::error::Error;
 use crate::files::open_own;
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io::{Read, Seek, Write};
-use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -26,8 +25,12 @@ impl Lock {
         options.read(true).write(true).create(true).truncate(false);
         let mut file = open_own(path, &mut options).map_err(|e| Error::io("opening", path, e))?;
         let until = Instant::now() + PATIENCE;
-        // SAFETY: no pointers, and the descriptor is open.
-        while unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } < 0 {
+        loop {
+            match file.try_lock() {
+                Ok(()) => break,
+                Err(TryLockError::WouldBlock) => {}
+                Err(TryLockError::Error(error)) => return Err(Error::io("locking", path, error)),
+            }
             if Instant::now() > until {
                 let mut holder = String::new();
                 // The process's number is a hint only.

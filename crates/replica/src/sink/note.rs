@@ -7,11 +7,12 @@
 //! in which boot and on which mount it was made, and is passed over in another.
 
 use crate::chain::{BLOCK, Chain};
+use rustix::fs::{AtFlags, StatxFlags, statx};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// How far a stream was carried out.
@@ -76,21 +77,11 @@ impl Note {
     /// It can't be mapped.
     pub fn open(file: &File) -> io::Result<Note> {
         file.set_len(SIZE as u64)?;
+        let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping of a file that has SIZE bytes.
-        let page = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                SIZE,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                file.as_raw_fd(),
-                0,
-            )
-        };
-        match NonNull::new(page.cast::<Page>()) {
-            Some(page) if page.as_ptr().cast() != libc::MAP_FAILED => Ok(Note { page }),
-            _ => Err(io::Error::last_os_error()),
-        }
+        let page = unsafe { mmap(ptr::null_mut(), SIZE, access, MapFlags::SHARED, file, 0) }?;
+        let page = NonNull::new(page.cast::<Page>()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Note { page })
     }
 
     /// What was stored last.
@@ -117,27 +108,17 @@ impl Note {
 impl Drop for Note {
     fn drop(&mut self) {
         // SAFETY: the mapping was made with this size and isn't used any more.
-        unsafe { libc::munmap(self.page.as_ptr().cast(), SIZE) };
+        let _ = unsafe { munmap(self.page.as_ptr().cast(), SIZE) };
     }
 }
 
 /// `STATX_MNT_ID_UNIQUE`: never used again while the system runs (Linux 6.8).
-const MOUNT_ID_UNIQUE: libc::c_uint = 0x4000;
+const MOUNT_ID_UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
 
 fn mount_id(file: &File) -> Option<u64> {
-    // SAFETY: a structure of integers may be zero.
-    let mut about: libc::statx = unsafe { std::mem::zeroed() };
-    // SAFETY: an open file, an empty text, and `about` valid for writes.
-    let done = unsafe {
-        libc::statx(
-            file.as_raw_fd(),
-            c"".as_ptr(),
-            libc::AT_EMPTY_PATH,
-            MOUNT_ID_UNIQUE,
-            &raw mut about,
-        )
-    };
-    (done == 0 && about.stx_mask & MOUNT_ID_UNIQUE != 0).then_some(about.stx_mnt_id)
+    let about = statx(file, "", AtFlags::EMPTY_PATH, MOUNT_ID_UNIQUE).ok()?;
+    let known = StatxFlags::from_bits_retain(about.stx_mask);
+    known.contains(MOUNT_ID_UNIQUE).then_some(about.stx_mnt_id)
 }
 
 #[cfg(test)]

@@ -9,11 +9,11 @@ use crate::files::rename_new;
 use crate::stream::{Applier, Command, Lenders, Reader, StreamError};
 use crate::subvolume::{self, SendKind, Subvolume};
 use crate::wire::{Begin, Block, Unfinished};
+use rustix::fs::{Timespec, Timestamps};
 use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -393,7 +393,7 @@ impl Taking for Receiving<'_> {
         let root = self.applier.root();
         set_modified(root, self.journal.begin.modified).map_err(io)?;
         // First the data, then the mark that it is all there.
-        syncfs(root).map_err(io)?;
+        rustix::fs::syncfs(root).map_err(|error| io(error.into()))?;
         subvolume::set_received(root, stream.uuid, transaction).map_err(io)?;
         self.room.give_name(root, &self.journal)
     }
@@ -471,15 +471,8 @@ fn check_stream(
 }
 
 fn set_modified(file: &File, (seconds, nanos): (i64, i64)) -> io::Result<()> {
-    let accessed = libc::timespec { tv_sec: 0, tv_nsec: libc::UTIME_OMIT };
-    let times = [accessed, libc::timespec { tv_sec: seconds, tv_nsec: nanos }];
-    // SAFETY: an open file and two times.
-    let done = unsafe { libc::futimens(file.as_raw_fd(), times.as_ptr()) };
-    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
-
-fn syncfs(file: &File) -> io::Result<()> {
-    // SAFETY: no pointers.
-    let done = unsafe { libc::syncfs(file.as_raw_fd()) };
-    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    let accessed = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
+    let modified = Timespec { tv_sec: seconds, tv_nsec: nanos };
+    let times = Timestamps { last_access: accessed, last_modification: modified };
+    Ok(rustix::fs::futimens(file, &times)?)
 }

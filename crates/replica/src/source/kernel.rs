@@ -6,9 +6,10 @@ use crate::files::open_own;
 use crate::stream::{Command, Reader};
 use crate::subvolume::{self, SendOrder};
 use crate::wire::Block;
+use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::thread::{self, JoinHandle};
 
@@ -123,18 +124,11 @@ impl Drop for StreamOf {
 }
 
 /// Larger than the default: fewer wakeups.
-const PIPE_SIZE: libc::c_int = 1 << 20;
+const PIPE_SIZE: usize = 1 << 20;
 
 fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
-    let mut ends = [0; 2];
-    // SAFETY: room for two descriptors.
-    if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let [read, write] = ends;
-    // SAFETY: the call has just made these; nobody else has them.
-    let (read, write) = unsafe { (OwnedFd::from_raw_fd(read), OwnedFd::from_raw_fd(write)) };
-    // SAFETY: no pointers; where it is refused the pipe stays as it is.
-    unsafe { libc::fcntl(write.as_raw_fd(), libc::F_SETPIPE_SZ, PIPE_SIZE) };
+    let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
+    // Where it is refused the pipe stays as it is.
+    let _ = fcntl_setpipe_size(&write, PIPE_SIZE);
     Ok((read, write))
 }

@@ -3,13 +3,16 @@ use super::{Command, Compressed, StreamError};
 use crate::error::Error;
 use crate::subvolume::ioctl;
 use braid_pool::uuid::Uuid;
-use std::ffi::CString;
+use rustix::fs::{
+    self, AtFlags, FallocateFlags, FileType, Gid, Mode, OFlags, Timespec, Timestamps, Uid,
+    XattrFlags,
+};
+use rustix::io::Errno;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Carries out a stream's commands inside one writable subvolume.
 pub struct Applier {
@@ -60,61 +63,34 @@ impl Applier {
             Command::MakeFile { path } => self.make(path, libc::S_IFREG | 0o600, 0),
             Command::MakeFolder { path } => {
                 let place = self.folders.place(path)?;
-                // SAFETY: an open folder and a zero-terminated name.
-                let done =
-                    unsafe { libc::mkdirat(place.folder.as_raw_fd(), place.name.as_ptr(), 0o700) };
-                check(done, "making the folder", path)
+                let made = fs::mkdirat(place.folder, &place.name, Mode::RWXU);
+                made.map_err(told("making the folder", path))
             }
             Command::MakeNode { path, mode, device } => self.make(path, mode, device),
             Command::Symlink { path, target } => {
-                let target = c_path(target)?;
                 let place = self.folders.place(path)?;
-                let (folder, name) = (place.folder.as_raw_fd(), place.name.as_ptr());
-                // SAFETY: an open folder and zero-terminated texts.
-                let done = unsafe { libc::symlinkat(target.as_ptr(), folder, name) };
-                check(done, "making the symbolic link", path)
+                let made = fs::symlinkat(target, place.folder, &place.name);
+                made.map_err(told("making the symbolic link", path))
             }
             Command::Rename { from, to } => self.rename(from, to),
             Command::Link { path, existing } => {
                 let existing = self.folders.anything(existing)?;
-                let from = CString::new(format!("/proc/self/fd/{}", existing.as_raw_fd()))
-                    .unwrap_or_default();
+                let from = by_descriptor(&existing);
                 let place = self.folders.place(path)?;
-                // SAFETY: open folders and zero-terminated texts.
-                let done = unsafe {
-                    libc::linkat(
-                        libc::AT_FDCWD,
-                        from.as_ptr(),
-                        place.folder.as_raw_fd(),
-                        place.name.as_ptr(),
-                        libc::AT_SYMLINK_FOLLOW,
-                    )
-                };
-                check(done, "making the hard link", path)
+                let flags = AtFlags::SYMLINK_FOLLOW;
+                let made = fs::linkat(fs::CWD, from, place.folder, &place.name, flags);
+                made.map_err(told("making the hard link", path))
             }
-            Command::Unlink { path } => self.unlink(path, 0),
-            Command::RemoveFolder { path } => self.unlink(path, libc::AT_REMOVEDIR),
+            Command::Unlink { path } => self.unlink(path, AtFlags::empty()),
+            Command::RemoveFolder { path } => self.unlink(path, AtFlags::REMOVEDIR),
             Command::SetXattr { path, name, value } => {
-                let name = c_path(Path::new(name))?;
                 let target = self.xattr_target(path)?;
-                // SAFETY: zero-terminated texts; `value` with its length.
-                let done = unsafe {
-                    libc::lsetxattr(
-                        target.as_ptr(),
-                        name.as_ptr(),
-                        value.as_ptr().cast(),
-                        value.len(),
-                        0,
-                    )
-                };
-                check(done, "setting an extended attribute of", path)
+                let set = fs::lsetxattr(target, name, value, XattrFlags::empty());
+                set.map_err(told("setting an extended attribute of", path))
             }
             Command::RemoveXattr { path, name } => {
-                let name = c_path(Path::new(name))?;
-                let target = self.xattr_target(path)?;
-                // SAFETY: zero-terminated texts.
-                let done = unsafe { libc::lremovexattr(target.as_ptr(), name.as_ptr()) };
-                check(done, "removing an extended attribute of", path)
+                let removed = fs::lremovexattr(self.xattr_target(path)?, name);
+                removed.map_err(told("removing an extended attribute of", path))
             }
             Command::Write { path, offset, data } => {
                 let file = self.folders.file(path)?;
@@ -144,45 +120,31 @@ impl Applier {
             }
             Command::Mode { path, mode } => {
                 let file = self.folders.anything(path)?;
-                let by =
-                    CString::new(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap_or_default();
-                // SAFETY: a zero-terminated text.
-                check(unsafe { libc::chmod(by.as_ptr(), mode) }, "setting the mode of", path)
+                let (by, mode) = (by_descriptor(&file), Mode::from_raw_mode(mode));
+                let set = fs::chmodat(fs::CWD, by, mode, AtFlags::empty());
+                set.map_err(told("setting the mode of", path))
             }
             Command::Owner { path, user, group } => {
                 let file = self.folders.anything(path)?;
-                let flags = libc::AT_EMPTY_PATH | libc::AT_SYMLINK_NOFOLLOW;
-                // SAFETY: an open file and an empty text.
-                let done =
-                    unsafe { libc::fchownat(file.as_raw_fd(), c"".as_ptr(), user, group, flags) };
-                check(done, "setting the owner of", path)
+                let known = |id: u32| (id != u32::MAX).then_some(id);
+                let (user, group) =
+                    (known(user).map(Uid::from_raw), known(group).map(Gid::from_raw));
+                let set = fs::chownat(file, "", user, group, ITSELF);
+                set.map_err(told("setting the owner of", path))
             }
             Command::Times { path, accessed, modified } => {
                 let file = self.folders.anything(path)?;
-                let times = [timespec(accessed), timespec(modified)];
-                // SAFETY: an open file, an empty text and two times.
-                let done = unsafe {
-                    libc::utimensat(
-                        file.as_raw_fd(),
-                        c"".as_ptr(),
-                        times.as_ptr(),
-                        libc::AT_EMPTY_PATH | libc::AT_SYMLINK_NOFOLLOW,
-                    )
+                let times = Timestamps {
+                    last_access: timespec(accessed),
+                    last_modification: timespec(modified),
                 };
-                check(done, "setting the times of", path)
+                let set = fs::utimensat(file, "", &times, ITSELF);
+                set.map_err(told("setting the times of", path))
             }
             Command::Allocate { path, mode, offset, length } => {
                 let file = self.folders.file(path)?;
-                // SAFETY: no pointers.
-                let done = unsafe {
-                    libc::fallocate(
-                        file.as_raw_fd(),
-                        mode as libc::c_int,
-                        offset as libc::off_t,
-                        length as libc::off_t,
-                    )
-                };
-                check(done, "allocating", path)
+                let mode = FallocateFlags::from_bits_retain(mode);
+                fs::fallocate(file, mode, offset, length).map_err(told("allocating", path))
             }
             Command::Extent { .. } | Command::Nothing | Command::End => Ok(()),
         }
@@ -190,18 +152,15 @@ impl Applier {
 
     fn make(&mut self, path: &Path, mode: u32, device: u64) -> Result<(), Error> {
         let place = self.folders.place(path)?;
-        // SAFETY: an open folder and a zero-terminated name.
-        let done =
-            unsafe { libc::mknodat(place.folder.as_raw_fd(), place.name.as_ptr(), mode, device) };
-        check(done, "making", path)
+        let (kind, mode) = (FileType::from_raw_mode(mode), Mode::from_raw_mode(mode));
+        let made = fs::mknodat(place.folder, &place.name, kind, mode, device);
+        made.map_err(told("making", path))
     }
 
-    fn unlink(&mut self, path: &Path, flags: libc::c_int) -> Result<(), Error> {
+    fn unlink(&mut self, path: &Path, flags: AtFlags) -> Result<(), Error> {
         self.folders.forget();
         let place = self.folders.place(path)?;
-        // SAFETY: an open folder and a zero-terminated name.
-        let done = unsafe { libc::unlinkat(place.folder.as_raw_fd(), place.name.as_ptr(), flags) };
-        check(done, "removing", path)
+        fs::unlinkat(place.folder, &place.name, flags).map_err(told("removing", path))
     }
 
     fn rename(&mut self, from: &Path, to: &Path) -> Result<(), Error> {
@@ -209,28 +168,18 @@ impl Applier {
         let (Some(to_parent), Some(to_name)) = (to.parent(), to.file_name()) else {
             return Err(StreamError::Path(to.display().to_string()).into());
         };
-        let to_folder = beneath(self.folders.root(), to_parent, libc::O_PATH | libc::O_DIRECTORY)
+        let to_folder = beneath(self.folders.root(), to_parent, OFlags::PATH | OFlags::DIRECTORY)
             .map_err(|e| Error::io("opening the folder", to_parent, e))?;
-        let to_name = c_path(Path::new(to_name))?;
         let place = self.folders.place(from)?;
-        // SAFETY: open folders and zero-terminated names.
-        let done = unsafe {
-            libc::renameat(
-                place.folder.as_raw_fd(),
-                place.name.as_ptr(),
-                to_folder.as_raw_fd(),
-                to_name.as_ptr(),
-            )
-        };
+        let renamed = fs::renameat(place.folder, &place.name, to_folder, to_name);
         self.folders.forget();
-        check(done, "renaming", from)
+        renamed.map_err(told("renaming", from))
     }
 
     /// The root has no name in a folder: it is named by its own `.`.
-    fn xattr_target(&mut self, path: &Path) -> Result<CString, Error> {
+    fn xattr_target(&mut self, path: &Path) -> Result<PathBuf, Error> {
         if path.as_os_str().is_empty() {
-            let root = self.folders.root().as_raw_fd();
-            return Ok(CString::new(format!("/proc/self/fd/{root}/.")).unwrap_or_default());
+            return Ok(by_descriptor(self.folders.root()).join("."));
         }
         Ok(self.folders.place(path)?.by_descriptor())
     }
@@ -242,8 +191,7 @@ impl Applier {
             let found = self.lenders.0.iter().find(|(known, _)| *known == uuid);
             &found.ok_or(StreamError::NoLender(uuid))?.1
         };
-        beneath(root, path, libc::O_RDONLY | libc::O_NONBLOCK)
-            .map(File::from)
+        beneath(root, path, OFlags::RDONLY | OFlags::NONBLOCK)
             .map_err(|e| Error::io("opening", path, e))
     }
 
@@ -283,17 +231,20 @@ fn write_compressed(file: &File, offset: u64, how: Compressed, data: &[u8]) -> i
     unsafe { ioctl::call(file, ioctl::ENCODED_WRITE, &mut args) }
 }
 
-fn timespec((seconds, nanos): (i64, u32)) -> libc::timespec {
-    libc::timespec { tv_sec: seconds, tv_nsec: nanos.into() }
+fn timespec((seconds, nanos): (i64, u32)) -> Timespec {
+    Timespec { tv_sec: seconds, tv_nsec: nanos.into() }
 }
 
-fn c_path(path: &Path) -> Result<CString, Error> {
-    CString::new(path.as_os_str().as_bytes())
-        .map_err(|_| StreamError::Path(path.display().to_string()).into())
+/// Calls with this change what the descriptor is of, and not what that leads to.
+const ITSELF: AtFlags = AtFlags::EMPTY_PATH.union(AtFlags::SYMLINK_NOFOLLOW);
+
+/// For calls that take no descriptor.
+fn by_descriptor(file: &File) -> PathBuf {
+    format!("/proc/self/fd/{}", file.as_raw_fd()).into()
 }
 
-fn check(result: libc::c_int, doing: &str, path: &Path) -> Result<(), Error> {
-    if result < 0 { Err(Error::io(doing, path, io::Error::last_os_error())) } else { Ok(()) }
+fn told<'a>(doing: &'a str, path: &'a Path) -> impl FnOnce(Errno) -> Error + 'a {
+    move |error| Error::io(doing, path, error.into())
 }
 
 #[cfg(test)]

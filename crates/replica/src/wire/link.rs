@@ -1,9 +1,11 @@
 use super::frame::{Frame, FrameError};
 use super::message::Message;
 use crate::error::Error;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -57,14 +59,14 @@ pub const SILENCE: Duration = Duration::from_secs(20);
 /// Blocks that may wait between two threads of one process.
 const CHANNEL_DEPTH: usize = 8;
 /// Pipes are made this large where the system lets us: fewer wakeups.
-const PIPE_SIZE: libc::c_int = 1 << 20;
+const PIPE_SIZE: usize = 1 << 20;
 
 impl Link {
     /// Over two descriptors: pipes, or one socket twice.
     pub fn over(incoming: File, out: File) -> Link {
         for file in [&incoming, &out] {
-            // SAFETY: no pointers; it fails harmlessly where it is no pipe.
-            unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETPIPE_SZ, PIPE_SIZE) };
+            // It fails harmlessly where it is no pipe.
+            let _ = rustix::pipe::fcntl_setpipe_size(file, PIPE_SIZE);
         }
         Link {
             out: Outgoing::new(Out::Wire(out)),
@@ -217,8 +219,8 @@ impl Incoming {
     /// it. A pipe ends with the program behind it.
     pub fn hang_up(&self) {
         if let In::Wire(reader) = &self.from {
-            // SAFETY: no pointers; it fails harmlessly where it is no socket.
-            unsafe { libc::shutdown(reader.get_ref().0.as_raw_fd(), libc::SHUT_RDWR) };
+            // It fails harmlessly where it is no socket.
+            let _ = rustix::net::shutdown(&reader.get_ref().0, rustix::net::Shutdown::Both);
         }
     }
 
@@ -305,20 +307,13 @@ impl Read for Impatient {
     }
 }
 
-fn is_readable(file: &File, patience: Duration) -> io::Result<bool> {
-    let millis = libc::c_int::try_from(patience.as_millis()).unwrap_or(libc::c_int::MAX);
-    let mut wait = libc::pollfd { fd: file.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+/// Whether something comes within `patience`.
+pub(crate) fn is_readable(file: impl AsFd, patience: Duration) -> io::Result<bool> {
+    let patience = Timespec::try_from(patience).map_err(io::Error::other)?;
     loop {
-        // SAFETY: one structure, which outlives the call.
-        match unsafe { libc::poll(&raw mut wait, 1, millis) } {
-            0 => return Ok(false),
-            count if count > 0 => return Ok(true),
-            _ => {
-                let error = io::Error::last_os_error();
-                if error.kind() != io::ErrorKind::Interrupted {
-                    return Err(error);
-                }
-            }
+        match poll(&mut [PollFd::new(&file, PollFlags::IN)], Some(&patience)) {
+            Err(Errno::INTR) => {}
+            other => return Ok(other? > 0),
         }
     }
 }
