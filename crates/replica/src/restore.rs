@@ -5,6 +5,7 @@ use crate::error::Error;
 use crate::exact_path::ExactPath;
 use crate::files::{copy, rename_new};
 use crate::replicate::inside_this_process;
+use crate::sink::refuse_unmounted;
 use crate::source::{self, Manner};
 use crate::subvolume;
 use crate::timestamp;
@@ -63,6 +64,7 @@ impl Restoration {
             fs::symlink_metadata(&self.from).map_err(|error| self.not_found(error))?;
         }
         let (folder, name) = split(&self.to)?;
+        refuse_unmounted(&folder)?;
         let moved_aside = match fs::symlink_metadata(&self.to) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(Error::io("looking at", &self.to, error)),

@@ -152,7 +152,11 @@ fn since_epoch(time: SystemTime) -> Duration {
 /// One can't be deleted, or its name now means another subvolume.
 pub fn carry_out(folder: &Path, policy: &Policy, verdicts: &[Verdict]) -> Result<usize, Error> {
     let deleted = delete(folder, verdicts)?;
-    known_policy::note(folder, policy)?;
+    match known_policy::note(folder, policy) {
+        // It is done: without room for the note the next one is asked as if the policy were new.
+        Err(Error::Io { error, .. }) if sink::is_full(&error) => {}
+        other => other?,
+    }
     Ok(deleted)
 }
 

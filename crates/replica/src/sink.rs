@@ -25,7 +25,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-pub(crate) use ground::Headroom;
+pub(crate) use ground::{Headroom, refuse_unmounted};
 use journal::WORK;
 pub(crate) use journal::write_durably;
 pub(crate) use lock::Lock;
@@ -62,7 +62,8 @@ pub fn serve(link: &mut Link, folder: &Path, watch: &Watch) -> Result<Received, 
     outcome
 }
 
-fn is_full(error: &std::io::Error) -> bool {
+/// Whether the system had no room.
+pub(crate) fn is_full(error: &std::io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT))
 }
 

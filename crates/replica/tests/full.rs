@@ -3,12 +3,13 @@
 use braid_loop_disks::{Btrfs, LoopDisk, in_private_mounts, run};
 use braid_replica::register::{Order, Register};
 use braid_replica::replicate::{Connector, Outcome, Place, Replication};
-use braid_replica::sink;
 use braid_replica::source::Manner;
+use braid_replica::{retain, sink};
 use braid_units::ByteSize;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 struct Scene {
     folder: tempfile::TempDir,
@@ -98,6 +99,26 @@ fn a_full_btrfs_is_freed() {
         run("btrfs", &["-q", "subvolume", "sync", there.path.to_str().unwrap()]);
         // What statfs says is wary where there is no room for more metadata.
         fs::write(there.path.join("again"), vec![1; 32 << 20]).unwrap();
+    });
+}
+
+#[test]
+fn snapshots_on_a_full_disk_are_thinned_out() {
+    in_private_mounts("snapshots_on_a_full_disk_are_thinned_out", || {
+        let folder = tempfile::tempdir().unwrap();
+        let here = Btrfs::new(folder.path(), "here", ByteSize::from_bytes(256 << 20));
+        let (data, snapshots) = (here.subvolume("data"), here.path.join("snapshots"));
+        fs::create_dir(&snapshots).unwrap();
+        for name in ["data.20240101T000000Z", "data.20250101T000000Z"] {
+            let to = snapshots.join(name);
+            let paths = [data.to_str().unwrap(), to.to_str().unwrap()];
+            run("btrfs", &["-q", "subvolume", "snapshot", "-r", paths[0], paths[1]]);
+        }
+        fill_up(&here.path);
+        let policy = "1x1s(keep=1)".parse().unwrap();
+        let verdicts = retain::judge(&snapshots, &policy, SystemTime::now()).unwrap();
+        assert_eq!(retain::carry_out(&snapshots, &policy, &verdicts).unwrap(), 1);
+        assert!(!snapshots.join("data.20240101T000000Z").exists());
     });
 }
 

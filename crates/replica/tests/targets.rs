@@ -3,10 +3,12 @@
 use braid_loop_disks::{Btrfs, fill, in_private_mounts, run};
 use braid_replica::register::{Order, Register};
 use braid_replica::replicate::{Connector, Outcome, Place, Replication};
+use braid_replica::restore::Restoration;
 use braid_replica::source::Manner;
 use braid_units::ByteSize;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 struct Scene {
     folder: tempfile::TempDir,
@@ -85,6 +87,11 @@ fn nothing_is_written_where_a_disk_is_not_mounted() {
             let refused = scene.replicate(&to, true).unwrap_err();
             assert!(refused.contains("LABEL=full") && refused.contains("mount"), "{refused}");
         }
+        assert!(is_empty(&disk));
+        let from = scene.snapshots.join("data.1");
+        let restoration = Restoration { from, to: disk.join("back"), replace: false };
+        let refused = restoration.carry_out(SystemTime::now()).unwrap_err().to_string();
+        assert!(refused.contains("LABEL=full"), "{refused}");
         assert!(is_empty(&disk));
         mount_tmpfs(&disk);
         scene.replicate(&disk.join("replicas"), false).unwrap();

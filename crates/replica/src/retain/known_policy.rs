@@ -2,10 +2,10 @@
 //! most of it may go, and that is told first.
 
 use crate::error::Error;
+use crate::files::read_own;
 use crate::sink::write_durably;
 use braid_pool::retention::Policy;
 use serde::{Deserialize, Serialize};
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -20,7 +20,7 @@ struct Record {
 /// The record is there but can't be read.
 pub fn is(folder: &Path, policy: &Policy) -> Result<bool, Error> {
     let path = file(folder);
-    let text = match fs::read(&path) {
+    let text = match read_own(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         other => other.map_err(|e| Error::io("reading", &path, e))?,
     };

@@ -14,18 +14,11 @@ use std::path::{Path, PathBuf};
 /// # Errors
 /// What fstab has there isn't mounted, or the folder isn't in one that is there.
 pub(crate) fn prepare(folder: &Path) -> Result<(), Error> {
-    let full = resolved(folder)?;
-    let [fstab, mounted] = ["/etc/fstab", "/proc/self/mountinfo"]
-        .map(|file| fs::read(file).map(|text| String::from_utf8_lossy(&text).into_owned()));
-    // Without these nothing is known to be lacking.
-    if let (Ok(fstab), Ok(mounted)) = (fstab, mounted)
-        && let Some(why) = unmounted(&full, &fstab, &mounted)
-    {
-        return Err(Error::Refused(why));
-    }
+    refuse_unmounted(folder)?;
     match fs::create_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let full = resolved(folder)?;
             let parent = full.parent().unwrap_or(&full).display();
             Err(Error::Refused(format!(
                 "{parent} isn't there, and only the last folder of a path is made. Is what belongs there mounted? \
@@ -34,6 +27,21 @@ pub(crate) fn prepare(folder: &Path) -> Result<(), Error> {
         }
         other => other.map_err(|error| Error::io("making the folder", folder, error)),
     }
+}
+
+/// # Errors
+/// What fstab has on the way to `path` isn't mounted.
+pub(crate) fn refuse_unmounted(path: &Path) -> Result<(), Error> {
+    let full = resolved(path)?;
+    let [fstab, mounted] = ["/etc/fstab", "/proc/self/mountinfo"]
+        .map(|file| fs::read(file).map(|text| String::from_utf8_lossy(&text).into_owned()));
+    // Without these nothing is known to be lacking.
+    if let (Ok(fstab), Ok(mounted)) = (fstab, mounted)
+        && let Some(why) = unmounted(&full, &fstab, &mounted)
+    {
+        return Err(Error::Refused(why));
+    }
+    Ok(())
 }
 
 /// So much of a filesystem stays free: where nothing is left, what would make room may fail too.
