@@ -67,9 +67,9 @@ fn a_broken_connection_is_made_anew_and_replicas_come_back() {
             assert!(sent.as_f64().unwrap() < 1.4 * stream.as_f64().unwrap(), "{report}");
         };
 
-        // Who isn't let in, or finds no braid, hears of it.
+        // Who isn't let in, or finds no braid, hears of it at once.
         let stranger = sshd.shell("stranger");
-        let refused = [&["replicate", "--rsh", &stranger, "--retries", "0"], &push[5..]].concat();
+        let refused = [&["replicate", "--rsh", &stranger], &push[5..]].concat();
         let said = failure(&refused);
         assert!(said.contains("Permission denied") && said.contains("ended with 255"), "{said}");
         let without = ["replicate", "--rsh", &shell, "--remote-braid", "/nowhere/braid"];

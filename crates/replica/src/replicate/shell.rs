@@ -152,7 +152,8 @@ impl Shell {
                 ));
             }
             if code == SSH_FAILED && LASTING.iter().any(|text| said.contains(text)) {
-                return Error::Refused(format!("ssh: {}", last.unwrap_or("it failed")));
+                let last = last.unwrap_or("it failed");
+                return Error::Refused(format!("{last} (the remote shell ended with {code})"));
             }
         }
         Error::Connection(format!("{why} (the remote shell ended with {code})"))
