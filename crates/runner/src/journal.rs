@@ -2,7 +2,7 @@
 //!
 //! One JSON object a line in an append-only file; every line is on the disk (`fdatasync`) before
 //! the next thing is done. A pool has at most one unfinished journal, and whoever works on it
-//! holds the pool's lock.
+//! holds the pool's lock, and those of the disks that the plan claims.
 
 mod event;
 mod record;
@@ -10,6 +10,8 @@ mod record;
 pub use event::{Event, Line, VERSION};
 pub use record::{Record, RecordError, StepState};
 
+use crate::disk_lock::{DiskLockError, DiskLocks};
+use braid_pool::disk::Claim;
 use braid_pool::step::Plan;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -35,6 +37,7 @@ pub struct Journal {
     record: Record,
     is_reopened: bool,
     _lock: File,
+    _disks: DiskLocks,
 }
 
 /// What the runner needs of a journal.
@@ -72,6 +75,9 @@ pub enum JournalError {
     /// Another process has the pool's lock.
     #[error("{0}: another braid is at work on it")]
     Busy(String),
+    /// Another process changes a disk of the plan, for whatever pool.
+    #[error(transparent)]
+    Disk(#[from] DiskLockError),
     /// A name that can't be a folder's.
     #[error("\"{0}\" can't be a pool's name")]
     Name(String),
@@ -112,7 +118,7 @@ impl StateDir {
     }
 
     /// Begins a journal: the plan is on disk when this returns. Refused while another one of the
-    /// pool is unfinished.
+    /// pool is unfinished, or another process changes a disk that the plan claims.
     pub fn begin(&self, pool: &str, plan: Plan) -> Result<Journal, JournalError> {
         let folder = self.folder(pool)?;
         make_folders(&folder)?;
@@ -121,6 +127,7 @@ impl StateDir {
         if let Some((record, _)) = read(&path)? {
             return Err(JournalError::unfinished(pool, &record));
         }
+        let disks = lock_disks(&plan)?;
         let first = Event::Plan { version: VERSION, plan: Box::new(plan.clone()) };
         let begun = folder.join("journal.begun");
         let written = File::create(&begun).and_then(|mut file| {
@@ -132,7 +139,7 @@ impl StateDir {
         sync_folder(&folder)?;
         let file = OpenOptions::new().append(true).open(&path).map_err(at(&path))?;
         let record = Record::new(plan);
-        Ok(Journal { folder, file, record, is_reopened: false, _lock: lock })
+        Ok(Journal { folder, file, record, is_reopened: false, _lock: lock, _disks: disks })
     }
 
     /// Takes up the pool's unfinished journal.
@@ -146,9 +153,10 @@ impl StateDir {
         let Some((record, whole)) = read(&path)? else {
             return Err(JournalError::NothingUnfinished(pool.to_owned()));
         };
+        let disks = lock_disks(&record.plan)?;
         let file = OpenOptions::new().append(true).open(&path).map_err(at(&path))?;
         file.set_len(whole as u64).map_err(at(&path))?;
-        Ok(Journal { folder, file, record, is_reopened: true, _lock: lock })
+        Ok(Journal { folder, file, record, is_reopened: true, _lock: lock, _disks: disks })
     }
 
     /// Where replications are remembered that aren't through; no pool's name begins with a dot.
@@ -282,6 +290,10 @@ fn lock(folder: &Path, pool: &str) -> Result<File, JournalError> {
         io::ErrorKind::WouldBlock => Err(JournalError::Busy(pool.to_owned())),
         _ => Err(at(&path)(error)),
     }
+}
+
+fn lock_disks(plan: &Plan) -> Result<DiskLocks, JournalError> {
+    Ok(DiskLocks::take(plan.claims.iter().map(Claim::path))?)
 }
 
 /// Makes the folder and all above it, each on disk in the folder above.

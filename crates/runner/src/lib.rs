@@ -1,6 +1,7 @@
 //! Carries out plans: step by step, with a journal, so that an interrupted one goes on or is undone.
 
 mod abandon;
+pub mod disk_lock;
 pub mod host;
 pub mod journal;
 pub mod progress;

@@ -17,6 +17,7 @@ use braid_pool::disk::{Content, Disk, ErasePermission};
 use braid_pool::layout::{Layout, MdFilesystem};
 use braid_pool::planner::{NewPool, PoolNameError};
 use braid_pool::step::Plan;
+use braid_runner::disk_lock::DiskLocks;
 use braid_units::ByteSize;
 use serde_json::json;
 use std::sync::Arc;
@@ -141,6 +142,8 @@ impl Work<'_> {
             return Ok(report);
         }
         self.progress.part(&format!("{} alone:", disk.path));
+        let held = DiskLocks::take([disk.path.as_str()]);
+        let _held = held.map_err(|error| Failure::failed(error.to_string()))?;
         let now = braid_disks::disk_now(&HostRoot::real(), &disk.path);
         if !now.is_some_and(|now| now.id() == disk.id() && now.is_unmarked()) {
             let message = format!("{} isn't empty any more: left alone", disk.path);
