@@ -90,7 +90,8 @@ Exit codes:
   5  permission denied
   6  the tunnel is running already
   7  declined at the question
-  10, 11, 12  pools that need attention, are degraded, have failed";
+  10, 11, 12  pools that need attention, are degraded, have failed
+  141  whoever read the output went away";
 
 #[derive(Args, Clone, Debug)]
 struct GlobalArgs {

@@ -34,6 +34,26 @@ fn code(output: &Output) -> i32 {
     output.status.code().unwrap_or_else(|| panic!("killed: {}", stderr(output)))
 }
 
+/// As in `braid status | head -1`.
+#[test]
+fn a_reader_that_went_away_is_no_complaint() {
+    for arguments in [
+        vec!["keygen"],
+        vec!["keygen", "--json"],
+        vec!["pool", "plan", "--disk", "4T:hdd", "--disk", "4T:hdd"],
+        vec!["lab", "scenarios"],
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let program =
+            Command::new(env!("CARGO_BIN_EXE_braid")).args(&arguments).stdout(writer).output();
+        let output = program.unwrap();
+        assert_eq!(stderr(&output), "", "{arguments:?}");
+        let expected = if arguments[0] == "lab" { 0 } else { 141 };
+        assert_eq!(code(&output), expected, "{arguments:?}");
+    }
+}
+
 /// A config whose key exists and whose tunnel doesn't run.
 fn home(directory: &Path) -> String {
     let key = directory.join("home.key");

@@ -12,6 +12,7 @@ use crate::engines::mptcp_proxy::{self, MptcpProxyArgs};
 use crate::engines::null_loop::{self, NullLoopArgs};
 use crate::engines::{self, EngineName};
 use crate::live::{self, Live};
+use crate::output::say;
 use crate::report::{bars, markdown, page};
 use crate::run::{Findings, Plan, run};
 use crate::scenario::{SHIPPED, Scenario};
@@ -260,7 +261,7 @@ fn execute_run(args: &RunArgs) -> ExitCode {
         return finish(&[], Handover::write(&findings, path), &prepared.cancel);
     }
     for report in findings.reports() {
-        println!("\n{}", markdown(report));
+        say!("\n{}", markdown(report));
     }
     let written = write_outputs(&findings, args.json.as_deref(), args.report.as_deref());
     finish(&findings.failures, written, &prepared.cancel)
@@ -289,11 +290,11 @@ fn execute_demo(args: &DemoArgs) -> ExitCode {
     let live = Live::new();
     let findings =
         demo::run(scenario, &prepared.program, &prepared.scratch, &prepared.cancel, &live);
-    println!("\n{}", markdown(&findings.report));
-    println!("{}", bars(&findings.report, live::width()));
+    say!("\n{}", markdown(&findings.report));
+    say!("{}", bars(&findings.report, live::width()));
     let written = write_outputs(&findings, args.json.as_deref(), Some(&args.report));
     if written.is_ok() {
-        println!("Plots: {}", args.report.display());
+        say!("Plots: {}", args.report.display());
     }
     finish(&findings.failures, written, &prepared.cancel)
 }
@@ -317,10 +318,10 @@ fn execute_scenarios(args: &ScenariosArgs) -> ExitCode {
     }
     if args.json {
         let list = list.iter().map(|(name, about)| json!({ "name": name, "description": about }));
-        println!("{:#}", Value::from_iter(list));
+        say!("{:#}", Value::from_iter(list));
     } else {
         for (name, description) in list {
-            println!("{name:<18} {description}");
+            say!("{name:<18} {description}");
         }
     }
     ExitCode::SUCCESS
@@ -338,12 +339,12 @@ fn execute_calibrate(args: &CalibrateArgs) -> ExitCode {
         Ok(sets) => {
             let good = sets.iter().all(topology::Calibration::is_true);
             if args.json {
-                println!("{:#}", json!({ "good": good, "sets": sets }));
+                say!("{:#}", json!({ "good": good, "sets": sets }));
             } else {
                 for set in &sets {
-                    println!("{set}");
+                    say!("{set}");
                 }
-                println!(
+                say!(
                     "{}",
                     match good {
                         true => "Good: rates within 1 %, delays within 1 ms.",

@@ -9,6 +9,7 @@ pub mod emulator;
 pub mod engines;
 pub mod live;
 mod measure;
+mod output;
 pub mod report;
 pub mod run;
 pub mod scenario;

@@ -1,6 +1,7 @@
 //! What a user sees while the lab measures.
 
 use crate::measure::{Latest, LinkRates, WireLog};
+use crate::output::say;
 use crate::scenario::Scenario;
 use std::cell::{Cell, RefCell};
 use std::fmt::Write as _;
@@ -72,7 +73,7 @@ impl Live {
         self.part.set((part + 1, parts));
         if self.form == Form::Terminal {
             self.erase();
-            println!("{}\x1b[1m{label}\x1b[0m  …", self.position());
+            say!("{}\x1b[1m{label}\x1b[0m  …", self.position());
             self.state.borrow_mut().drawn = 1;
         }
     }
@@ -90,7 +91,7 @@ impl Live {
         let mut state = self.state.borrow_mut();
         *state = State { label: label.to_owned(), ..State::default() };
         if self.form == Form::Lines {
-            println!("running: {label}");
+            say!("running: {label}");
         }
     }
 
@@ -98,7 +99,7 @@ impl Live {
     pub fn line(&self, text: &str) {
         if self.form != Form::Silent {
             self.erase();
-            println!("{text}");
+            say!("{text}");
         }
     }
 

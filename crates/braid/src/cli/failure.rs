@@ -31,6 +31,8 @@ pub enum FailureKind {
     AlreadyRunning = 6,
     /// The user said no.
     Declined = 7,
+    /// Who read the output has gone: nobody is told. As a shell says of a program that SIGPIPE ended.
+    NobodyReads = 141,
 }
 
 impl Failure {
@@ -61,6 +63,9 @@ impl Failure {
     /// Tells the user on stderr.
     pub fn report(&self, as_json: bool) -> ExitCode {
         let code = self.kind as u8;
+        if self.kind == FailureKind::NobodyReads {
+            return ExitCode::from(code);
+        }
         let text = if as_json {
             json!({ "error": self.message, "exit_code": code }).to_string()
         } else {
@@ -78,9 +83,12 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// Prints to stdout; a reader that went away (`| head`) is a plain failure.
+/// Prints to stdout. A reader that went away (`| head`) has what it wanted: the command ends without a complaint.
 pub fn print_line(text: &str) -> Result<(), Failure> {
-    writeln!(io::stdout(), "{text}").map_err(|error| Failure::io("writing the output", &error))
+    writeln!(io::stdout(), "{text}").map_err(|error| match error.kind() {
+        io::ErrorKind::BrokenPipe => Failure::new(FailureKind::NobodyReads, ""),
+        _ => Failure::io("writing the output", &error),
+    })
 }
 
 impl From<ConfigErrors> for Failure {

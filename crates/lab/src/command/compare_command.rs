@@ -3,6 +3,7 @@
 use super::{finish, prepare, usage, writable};
 use crate::compare::{self, Comparison, Suite};
 use crate::live::Live;
+use crate::output::say;
 use clap::Args;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -72,7 +73,7 @@ pub(super) fn execute(args: &CompareArgs) -> ExitCode {
     let compared = compare::compare(plans, &prepared.scratch, &prepared.cancel, &live);
     let command = command_line();
     let text = compare::markdown(args.suite, &compared, &command);
-    println!("\n{text}");
+    say!("\n{text}");
     let write = |path: &Option<PathBuf>, text: &dyn Fn() -> String| match path {
         Some(path) => {
             std::fs::write(path, text()).map_err(|error| format!("{}: {error}", path.display()))
