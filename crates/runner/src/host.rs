@@ -59,6 +59,20 @@ impl Host {
         &self.seen.insert(seen.unwrap_or_else(look)).1
     }
 
+    /// What stands against the plan before anything is shown or done: what must hold of the mount points that it makes.
+    ///
+    /// # Errors
+    /// When it can't be found out.
+    pub fn hidden_by(plan: &Plan, config: &ConfigRoot) -> Result<Option<String>, SystemError> {
+        for condition in plan.steps.iter().flat_map(|step| &step.before) {
+            let Condition::HidesNothing { at } = condition else { continue };
+            if let Some(Verdict::Fails(why)) = file_condition::check(config, condition)? {
+                return Ok(Some(format!("nothing can be mounted at {at}: {why}")));
+            }
+        }
+        Ok(None)
+    }
+
     fn stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }

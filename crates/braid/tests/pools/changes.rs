@@ -232,6 +232,41 @@ fn what_was_mounted_by_hand_is_mounted_again_to_go_on() {
     });
 }
 
+#[test]
+fn a_mount_hides_no_files() {
+    in_private_mounts("changes::a_mount_hides_no_files", || {
+        let host = Host::new();
+        let (a, b) = (host.disk("a"), host.disk("b"));
+        host.sh("touch data/thesis.tex");
+        for more in ["--dry-run", "--yes"] {
+            let create = mirror([a.path(), b.path()], &[more]);
+            host.fails(&create, 1, &["thesis.tex", "would hide", "mount elsewhere"]);
+        }
+        assert_eq!(host.sh(&format!("wipefs --noheadings {} {}", a.path(), b.path())), "");
+        host.sh("rm data/thesis.tex");
+        // Written between plan and mount.
+        host.program("mkfs.btrfs", "#!/bin/sh\ntouch data/late\nexec /sbin/mkfs.btrfs \"$@\"\n");
+        let create = mirror([a.path(), b.path()], &["--yes"]);
+        let output = host.command(&create).current_dir(host.folder.path()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains("\"late\""), "{said}");
+        host.sh("rm data/late");
+        host.works(&["resume", "data"]);
+        // Neither does one that is mounted elsewhere for a change.
+        host.sh("umount data; mkdir other; touch other/letter");
+        fs::write(host.fstab(), "").unwrap();
+        let c = host.disk("c");
+        let other = host.path("other");
+        let add = ["add", "data", c.path(), "--yes", "--mount", other.to_str().unwrap()];
+        host.fails(&add, 1, &["letter", "would hide"]);
+        host.fails(
+            &["add", "data", c.path(), "--dry-run", "--mount", "/etc/x"],
+            1,
+            &["of the system"],
+        );
+    });
+}
+
 /// The words that make the pool `data`, mirrored by btrfs, of two devices.
 fn mirror<'a>(devices: [&'a str; 2], more: &[&'a str]) -> Vec<&'a str> {
     [&["create", "data", "--layout", "btrfs-raid1"], &devices[..], more].concat()

@@ -44,7 +44,7 @@ pub(super) fn plan(pool: &ObservedPool, at: &str, host: &ObservedHost) -> Result
     }
     if !pool.mounts().iter().any(|mount| mount.at == at) {
         steps.push(host_files::mount_point(at));
-        steps.push(host_files::mount(&device, kind, &options, uuid, at));
+        steps.push(host_files::mount_again(host, &device, kind, &options, uuid, at));
     }
     let title = format!("mount pool {name} at {at}, now and at boot");
     Ok(Plan {

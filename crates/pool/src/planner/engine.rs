@@ -63,6 +63,7 @@ pub(super) fn change<E: Engine>(
 ) -> Result<Plan, Refused> {
     if let Some(path) = mount_at {
         super::refused::absolute(path)?;
+        super::host_files::check_not_systems(path)?;
     }
     let at = Place { pool, mount_at, host };
     let draft = match change {

@@ -12,12 +12,33 @@ const MDADM_CONF: &str = "/etc/mdadm/mdadm.conf";
 /// How pools are mounted: without a write for each read, and so that a host without a disk still boots.
 const OPTIONS: &str = "noatime,nofail";
 
-/// Nothing else is to be mounted at `at`.
+/// Folders in which programs, devices and settings of the system lie: nothing may be mounted there or below.
+const SYSTEM: [&str; 11] =
+    ["/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/sbin", "/sys", "/usr"];
+/// What is below these is the administrator's, or anybody's.
+const OPEN: [&str; 2] = ["/usr/local/", "/dev/shm/"];
+/// Folders that many programs share: below them there may be mount points.
+const SHARED: [&str; 5] = ["/", "/root", "/run", "/tmp", "/var"];
+
+/// Nothing else is to be mounted at `at`, and it is no folder of the system's own.
 pub(super) fn check_mount_point_free(host: &ObservedHost, at: &str) -> Result<(), Refused> {
     match fstab::entries(&host.fstab).find(|entry| entry.at == at) {
         Some(taken) => Err(Refused::MountPointTaken { at: at.to_owned(), line: taken.line }),
-        None => Ok(()),
+        None => check_not_systems(at),
     }
+}
+
+/// It is no folder of the system's own.
+pub(super) fn check_not_systems(at: &str) -> Result<(), Refused> {
+    let is_below = |folder: &str| {
+        at.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    let is_systems =
+        SYSTEM.into_iter().any(is_below) && !OPEN.into_iter().any(|open| at.starts_with(open));
+    if is_systems || SHARED.contains(&at) {
+        return Err(Refused::SystemFolder { at: at.to_owned() });
+    }
+    Ok(())
 }
 
 /// Where fstab mounts the filesystem of this UUID.
@@ -108,8 +129,29 @@ pub(super) fn mount_point(at: &str) -> Step {
     }
 }
 
+/// Mounts `what`, a device, where nothing has been mounted so far: a folder with files in it would hide them.
+pub(super) fn mount_anew(what: &str, kind: &str, options: &[String], uuid: Uuid, at: &str) -> Step {
+    let mut step = mount(what, kind, options, uuid, at);
+    step.before.push(Condition::HidesNothing { at: at.to_owned() });
+    step
+}
+
+/// The same, where fstab may say already that it belongs there: whoever wrote that line decided.
+pub(super) fn mount_again(
+    host: &ObservedHost,
+    what: &str,
+    kind: &str,
+    options: &[String],
+    uuid: Uuid,
+    at: &str,
+) -> Step {
+    let is_fstabs = fstab_place(host, uuid).is_some_and(|place| place == at);
+    let mount = if is_fstabs { mount } else { mount_anew };
+    mount(what, kind, options, uuid, at)
+}
+
 /// Mounts `what`, a device.
-pub(super) fn mount(what: &str, kind: &str, options: &[String], uuid: Uuid, at: &str) -> Step {
+fn mount(what: &str, kind: &str, options: &[String], uuid: Uuid, at: &str) -> Step {
     let mut all = vec!["noatime".to_owned()];
     all.extend(options.iter().cloned());
     let all = all.join(",");

@@ -50,6 +50,12 @@ pub enum Refused {
         /// Path of the other.
         second: String,
     },
+    /// To be mounted where the system's own files are.
+    #[error("{at} is a folder of the system: mount the pool at one of its own, such as /srv/data")]
+    SystemFolder {
+        /// The mount point.
+        at: String,
+    },
     /// A path that isn't absolute, or has characters that fstab can't take.
     #[error("{path:?} is no absolute path that fstab could hold")]
     Path {

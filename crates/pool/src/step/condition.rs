@@ -52,6 +52,11 @@ pub enum Condition {
         /// Where.
         at: String,
     },
+    /// What is mounted there hides no file: there is an empty directory, or none.
+    HidesNothing {
+        /// Absolute path.
+        at: String,
+    },
     /// There is such a directory.
     Directory {
         /// Absolute path.
@@ -227,6 +232,9 @@ impl fmt::Display for Condition {
                 write!(f, "the filesystem at {at} fills its device")
             }
             Condition::Mounted { uuid, at } => write!(f, "filesystem {uuid} is mounted at {at}"),
+            Condition::HidesNothing { at } => {
+                write!(f, "{at} is an empty folder, or isn't there yet")
+            }
             Condition::NotMounted { at } => write!(f, "nothing is mounted at {at}"),
             Condition::Directory { path } => write!(f, "{path} is a directory"),
             Condition::FileHasLine { file, line } => write!(f, "{file} has the line {line:?}"),

@@ -104,6 +104,7 @@ impl Observation {
             C::FilesystemFillsDevice { .. }
             | C::Tagged { .. }
             | C::NotMounted { .. }
+            | C::HidesNothing { .. }
             | C::Directory { .. }
             | C::FileHasLine { .. }
             | C::FileHolds { .. }

@@ -6,6 +6,7 @@ use crate::system::{SystemError, Verdict};
 use braid_pool::fstab::decoded;
 use braid_pool::step::Condition;
 use std::path::Path;
+use std::{fs, io};
 
 /// The answer, or nothing for a condition on something else.
 pub fn check(config: &ConfigRoot, condition: &Condition) -> Result<Option<Verdict>, SystemError> {
@@ -13,6 +14,7 @@ pub fn check(config: &ConfigRoot, condition: &Condition) -> Result<Option<Verdic
         Condition::NotMounted { at } => {
             Verdict::when(!is_mount_point(at)?, || "something is mounted there".to_owned())
         }
+        Condition::HidesNothing { at } => hides_nothing(Path::new(at))?,
         Condition::Directory { path } => {
             Verdict::when(Path::new(path).is_dir(), || "there is none".to_owned())
         }
@@ -34,6 +36,25 @@ pub fn check(config: &ConfigRoot, condition: &Condition) -> Result<Option<Verdic
         }
         _ => return Ok(None),
     }))
+}
+
+fn hides_nothing(at: &Path) -> Result<Verdict, SystemError> {
+    let first = match fs::read_dir(at) {
+        Ok(mut inside) => inside.next().transpose(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+            return Ok(Verdict::Fails("it is no folder".to_owned()));
+        }
+        Err(error) => Err(error),
+    };
+    match first {
+        Ok(None) => Ok(Verdict::Holds),
+        Ok(Some(inside)) => Ok(Verdict::Fails(format!(
+            "there is {:?} in it, which the mount would hide: move it away, or mount elsewhere",
+            inside.file_name()
+        ))),
+        Err(error) => Err(SystemError::Failed(format!("{}: {error}", at.display()))),
+    }
 }
 
 /// Whether something is mounted at this path, in our mount namespace.

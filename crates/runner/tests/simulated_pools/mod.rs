@@ -201,7 +201,7 @@ impl System for World {
             Condition::NotMounted { at } => {
                 !self.pools.iter().any(|pool| pool.mounts().iter().any(|mount| mount.at == *at))
             }
-            Condition::FilesystemFillsDevice { .. } => true,
+            Condition::FilesystemFillsDevice { .. } | Condition::HidesNothing { .. } => true,
             Condition::Filesystem { device, kind, uuid } => {
                 let on = md::of(self, device).ok().and_then(|pool| pool.carries.clone());
                 on.is_some_and(|on| on.kind == *kind && on.uuid == Some(*uuid))

@@ -121,6 +121,10 @@ impl Outcome {
 
 /// Shows the plan, asks, carries it out; what came of it is left to the caller to tell.
 pub fn outcome_of(plan: Plan, consent: &Consent) -> Result<Outcome, Failure> {
+    let hidden = Host::hidden_by(&plan, &consent.place.config());
+    if let Some(why) = hidden.map_err(|error| Failure::failed(error.to_string()))? {
+        return Err(Failure::failed(why));
+    }
     if consent.dry_run || plan.is_empty() {
         return Ok(Outcome { done: plan.is_empty(), plan, shown_only: true });
     }

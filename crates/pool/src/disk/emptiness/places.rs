@@ -80,7 +80,8 @@ fn merged(wanted: Vec<(u64, u64)>, size_bytes: u64) -> Vec<Place> {
     // The end of each by its start.
     let mut parts: BTreeMap<u64, u64> = BTreeMap::new();
     for (start, length) in wanted {
-        let end = start.saturating_add(length).next_multiple_of(ALIGNED).min(size_bytes);
+        let end = start.saturating_add(length).checked_next_multiple_of(ALIGNED);
+        let end = end.unwrap_or(u64::MAX).min(size_bytes);
         let start = start / ALIGNED * ALIGNED;
         if start < end {
             let longest = parts.entry(start).or_default();

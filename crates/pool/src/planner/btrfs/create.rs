@@ -76,5 +76,5 @@ fn mount(new: &NewPool, claims: &[Claim]) -> Step {
     let (first, others) =
         paths.split_first().map_or(("", &[][..]), |(first, others)| (*first, others));
     let options: Vec<String> = others.iter().map(|path| format!("device={path}")).collect();
-    host_files::mount(first, "btrfs", &options, new.filesystem_uuid, &new.mount_at)
+    host_files::mount_anew(first, "btrfs", &options, new.filesystem_uuid, &new.mount_at)
 }

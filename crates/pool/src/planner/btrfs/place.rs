@@ -36,7 +36,7 @@ pub(super) fn mounted(place: &Place<'_, ObservedBtrfs>) -> Result<Mounted, Refus
     }
     let steps = vec![
         host_files::mount_point(&at),
-        host_files::mount(first, "btrfs", &options, pool.uuid, &at),
+        host_files::mount_again(place.host, first, "btrfs", &options, pool.uuid, &at),
     ];
     Ok(Mounted { at, steps })
 }

@@ -22,7 +22,7 @@ pub(super) fn plan(new: &NewPool, host: &ObservedHost) -> Result<Plan, Refused> 
     steps.push(host_files::fstab(new.filesystem_uuid, kind, &new.mount_at));
     steps.extend(host_files::initramfs(host));
     steps.push(host_files::mount_point(&new.mount_at));
-    steps.push(host_files::mount(&device, kind, &[], new.filesystem_uuid, &new.mount_at));
+    steps.push(host_files::mount_anew(&device, kind, &[], new.filesystem_uuid, &new.mount_at));
     let mut warnings = Vec::new();
     if layout.losses_survived(claims.len()) == 0 {
         warnings.push(format!("{} survives the loss of no disk", new.layout));

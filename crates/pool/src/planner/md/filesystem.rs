@@ -84,11 +84,11 @@ pub(super) fn grow(place: &Place<'_, ObservedMd>, device: &str) -> Result<Vec<St
         Some(mount) => mount.at.clone(),
         None => {
             let said = place.mount_at.map(str::to_owned);
-            let place = said.or_else(|| host_files::fstab_place(place.host, uuid));
+            let at = said.or_else(|| host_files::fstab_place(place.host, uuid));
             let at =
-                place.ok_or_else(|| Refused::NotMounted { pool: pool.short_name().to_owned() })?;
+                at.ok_or_else(|| Refused::NotMounted { pool: pool.short_name().to_owned() })?;
             steps.push(host_files::mount_point(&at));
-            steps.push(host_files::mount(device, &on.kind, &[], uuid, &at));
+            steps.push(host_files::mount_again(place.host, device, &on.kind, &[], uuid, &at));
             at
         }
     };

@@ -119,6 +119,10 @@ fn wrong_wishes_are_refused_with_a_reason() {
         (new("btrfs-raid1", vec![disk('b', 50_000_000), disk('c', 500 * GB)]), "too small"),
         (NewPool { mount_at: "/home".into(), ..new("btrfs-raid1", two()) }, "fstab line 3"),
         (NewPool { mount_at: "/srv/a b".into(), ..new("btrfs-raid1", two()) }, "fstab could hold"),
+        (NewPool { mount_at: "/etc".into(), ..new("btrfs-raid1", two()) }, "folder of the system"),
+        (NewPool { mount_at: "/usr/lib/x".into(), ..new("btrfs-raid1", two()) }, "of the system"),
+        (NewPool { mount_at: "/".into(), ..new("btrfs-raid1", two()) }, "absolute"),
+        (NewPool { mount_at: "/var".into(), ..new("btrfs-raid1", two()) }, "of the system"),
         (NewPool { mount_at: "srv".into(), ..new("btrfs-raid1", two()) }, "absolute"),
         (NewPool { mount_at: "/srv/../etc".into(), ..new("btrfs-raid1", two()) }, "absolute"),
     ] {
