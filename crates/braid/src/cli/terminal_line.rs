@@ -29,6 +29,13 @@ pub fn clear() {
     clear_if(&mut shown());
 }
 
+/// Leaves the terminal clean while `print` prints what stays.
+pub fn aside<T>(print: impl FnOnce() -> T) -> T {
+    let mut shown = shown();
+    clear_if(&mut shown);
+    print()
+}
+
 /// Says something that stays.
 pub fn say(text: &str) {
     let mut shown = shown();

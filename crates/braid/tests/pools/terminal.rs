@@ -26,7 +26,8 @@ fn on_a_terminal_a_bar_moves_and_nothing_of_it_stays() {
         ]);
         let (from, to) = (host.path("data/snaps"), host.path("data/replicas"));
         // Some seconds at least.
-        let replicate = ["replicate", "--limit", "60Mbit", text(&from), text(&to)];
+        // What was replicated is deleted again, and that is meant.
+        let replicate = ["replicate", "--anew", "--limit", "60Mbit", text(&from), text(&to)];
         for width in [100, 24] {
             let seen = on_terminal(&mut host.command(&replicate), width);
             assert!(seen.moved.iter().any(|line| line.contains("snapshot 1 of 1")), "{seen:?}");

@@ -256,9 +256,8 @@ fn tell_at_once(happening: Happening<'_>) {
             format!("{name}: received, {}", ByteSize::from_bytes(bytes))
         }
     };
-    terminal_line::clear();
     // Who can't be told is told at the end that he can't.
-    let _ = print_line(&line);
+    let _ = terminal_line::aside(|| print_line(&line));
 }
 
 /// Each snapshot was told of when it was complete.
