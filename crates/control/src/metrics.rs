@@ -116,7 +116,10 @@ fn paths(peers: &[PeerStatus], text: &mut Text) {
     let rate = both(&|path| path.rate_rx_mbps.map(|mbps| mbps * 1e6), &|path| {
         path.rate_tx_mbps.map(|mbps| mbps * 1e6)
     });
-    text.family("braid_path_rate_bits_per_second", "gauge", "Rate found on the path.", rate);
+    text.family("braid_path_rate_bits_per_second", "gauge", "Traffic lately.", rate);
+    let capacity = each(&|path| path.capacity_tx_mbps.map(|mbps| mbps * 1e6));
+    let help = "What the path was found to carry of what is sent.";
+    text.family("braid_path_capacity_bits_per_second", "gauge", help, capacity);
     let bytes = both(&|path| Some(path.rx_bytes as f64), &|path| Some(path.tx_bytes as f64));
     text.family("braid_path_bytes_total", "counter", "UDP payload bytes.", bytes);
 }

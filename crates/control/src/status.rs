@@ -186,10 +186,13 @@ pub struct PathStatus {
     pub min_rtt_ms: Option<f64>,
     /// One-way delay towards the peer over that of the peer's fastest path, ms.
     pub one_way_delta_ms: Option<f64>,
-    /// Estimated rate of sending, Mbit/s.
+    /// Sent lately, Mbit/s.
     pub rate_tx_mbps: Option<f64>,
-    /// Rate of receiving lately, Mbit/s.
+    /// Received lately, Mbit/s.
     pub rate_rx_mbps: Option<f64>,
+    /// What the path was found to carry of what is sent, Mbit/s: stays when nothing is sent.
+    #[serde(default)]
+    pub capacity_tx_mbps: Option<f64>,
     /// Share of sent packets lost lately, 0 to 1.
     pub loss: f64,
     /// Largest datagram payload that passes, bytes.

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  braid status\n  braid status --watch\n  braid status --json | jq '.peers[].paths[].srtt_ms'"
+    after_help = "Of each path: DOWN and UP are the traffic just now, UPMAX is what the path was found to carry of \
+                  what is sent (it stays when nothing is), DELAY is the way there, over the fastest path's.\n\nExamples:\n  braid status\n  braid status --watch\n  braid status --json | jq '.peers[].paths[].srtt_ms'"
 )]
 pub struct StatusCommand {
     #[command(flatten)]

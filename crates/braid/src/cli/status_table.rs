@@ -63,8 +63,8 @@ fn render_peer(peer: &PeerStatus, links: &[LinkStatus]) -> Vec<String> {
     lines
 }
 
-const PATH_HEAD: [&str; 10] =
-    ["LINK", "STATE", "TIER", "RTT", "DELAY", "DOWN", "UP", "LOSS", "MTU", "QUOTA"];
+const PATH_HEAD: [&str; 11] =
+    ["LINK", "STATE", "TIER", "RTT", "DELAY", "DOWN", "UP", "UPMAX", "LOSS", "MTU", "QUOTA"];
 
 fn path_row(path: &PathStatus, links: &[LinkStatus]) -> Vec<String> {
     let quota = links
@@ -80,6 +80,7 @@ fn path_row(path: &PathStatus, links: &[LinkStatus]) -> Vec<String> {
         optional(path.one_way_delta_ms, |ms| format!("{ms:+.1}ms")),
         optional(path.rate_rx_mbps, |mbps| format!("{mbps:.2}Mbit")),
         optional(path.rate_tx_mbps, |mbps| format!("{mbps:.2}Mbit")),
+        optional(path.capacity_tx_mbps, |mbps| format!("{mbps:.2}Mbit")),
         Ratio::from_fraction((path.loss * 1e4).round() / 1e4).to_string(),
         path.mtu.to_string(),
         quota.unwrap_or_else(|| "-".to_owned()),
@@ -162,6 +163,8 @@ mod tests {
                     state: PathState::Active,
                     srtt_ms: Some(31.26),
                     rate_rx_mbps: Some(6.0),
+                    rate_tx_mbps: Some(0.0),
+                    capacity_tx_mbps: Some(1.5),
                     loss: 0.005,
                     mtu: 1464,
                     ..PathStatus::default()
@@ -177,8 +180,8 @@ link lte: no interface wwan0
 peer concentrator: connected, 203.0.113.1:51900, handshake 12s ago
   received 2MB, sent 0B
   queue 0B in 0 packets, dropped 0, marked 0; repaired 0, recovered 0, given up 0
-  LINK  STATE   TIER  RTT     DELAY  DOWN      UP  LOSS  MTU   QUOTA
-  dsl   active  0     31.3ms  -      6.00Mbit  -   0.5%  1464  1.50GB of 20GB";
+  LINK  STATE   TIER  RTT     DELAY  DOWN      UP        UPMAX     LOSS  MTU   QUOTA
+  dsl   active  0     31.3ms  -      6.00Mbit  0.00Mbit  1.50Mbit  0.5%  1464  1.50GB of 20GB";
         assert_eq!(render(&status), expected);
     }
 }

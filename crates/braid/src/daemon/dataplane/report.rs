@@ -11,15 +11,30 @@ use std::time::{Duration, Instant};
 /// Makes status of reports; remembers what rates need.
 pub struct Reporter {
     mode: Mode,
-    received: BTreeMap<(PeerId, u8), (u64, Instant, f64)>,
+    traffic: BTreeMap<(PeerId, u8), Traffic>,
+}
+
+/// Of a path.
+struct Traffic {
+    received: Throughput,
+    sent: Throughput,
+}
+
+/// How much of something that is counted comes in a second, lately.
+struct Throughput {
+    bytes: u64,
+    at: Instant,
+    mbit: f64,
 }
 
 /// Rates are averaged over about this time.
 const RATE_WINDOW: Duration = Duration::from_secs(1);
+/// Mbit/s; a bit a second is what is left of an average that only fades.
+const LEAST_RATE: f64 = 1e-6;
 
 impl Reporter {
     pub fn new(mode: Mode) -> Self {
-        Self { mode, received: BTreeMap::new() }
+        Self { mode, traffic: BTreeMap::new() }
     }
 
     pub fn set_mode(&mut self, mode: Mode) {
@@ -33,7 +48,7 @@ impl Reporter {
         links: &BTreeMap<Name, BridgedLink>,
     ) -> Vec<PeerStatus> {
         let by_id: BTreeMap<LinkId, &BridgedLink> = links.values().map(|l| (l.id, l)).collect();
-        self.received.retain(|(id, _), _| peers.contains_key(id));
+        self.traffic.retain(|(id, _), _| peers.contains_key(id));
         report
             .peers
             .iter()
@@ -91,6 +106,7 @@ impl Reporter {
         let link = links.get(&path.link);
         let known = path.srtt > Duration::ZERO;
         let ms = |d: Duration| d.as_secs_f64() * 1e3;
+        let (received, sent) = self.throughput(id, path, Instant::now());
         PathStatus {
             link: link.map_or_else(|| path.id.to_string(), |l| l.link.name.as_str().to_owned()),
             remote: Some(path.remote),
@@ -99,8 +115,9 @@ impl Reporter {
             srtt_ms: known.then(|| ms(path.srtt)),
             min_rtt_ms: known.then(|| ms(path.base_rtt)),
             one_way_delta_ms: path.delay_behind_best.map(ms),
-            rate_tx_mbps: Some(path.bandwidth.mbit()),
-            rate_rx_mbps: Some(self.receive_rate(id, path)),
+            rate_tx_mbps: Some(sent),
+            rate_rx_mbps: Some(received),
+            capacity_tx_mbps: Some(path.bandwidth.mbit()),
             loss: path.loss,
             mtu: path.datagram,
             in_flight_bytes: path.in_flight,
@@ -112,19 +129,36 @@ impl Reporter {
         }
     }
 
-    /// Mbit/s received lately.
-    fn receive_rate(&mut self, id: PeerId, path: &PathReport) -> f64 {
-        let now = Instant::now();
-        let bytes = path.counters.received_bytes;
-        let (before, at, rate) = self.received.entry((id, path.id)).or_insert((bytes, now, 0.0));
-        let elapsed = now.duration_since(*at);
+    /// Mbit/s received and sent lately.
+    fn throughput(&mut self, id: PeerId, path: &PathReport, now: Instant) -> (f64, f64) {
+        let (received, sent) = (path.counters.received_bytes, path.counters.sent_bytes);
+        let traffic = self.traffic.entry((id, path.id)).or_insert_with(|| Traffic {
+            received: Throughput::new(received, now),
+            sent: Throughput::new(sent, now),
+        });
+        (traffic.received.update(received, now), traffic.sent.update(sent, now))
+    }
+}
+
+impl Throughput {
+    fn new(bytes: u64, at: Instant) -> Throughput {
+        Throughput { bytes, at, mbit: 0.0 }
+    }
+
+    /// Mbit/s, now that so many bytes were counted; a rate that can't be told from
+    /// none is none.
+    fn update(&mut self, bytes: u64, now: Instant) -> f64 {
+        let elapsed = now.duration_since(self.at);
         if !elapsed.is_zero() {
-            let mbit = bytes.saturating_sub(*before) as f64 * 8e-6 / elapsed.as_secs_f64();
+            let mbit = bytes.saturating_sub(self.bytes) as f64 * 8e-6 / elapsed.as_secs_f64();
             let weight = (elapsed.as_secs_f64() / RATE_WINDOW.as_secs_f64()).min(1.0);
-            *rate += (mbit - *rate) * weight;
-            (*before, *at) = (bytes, now);
+            self.mbit += (mbit - self.mbit) * weight;
+            if self.mbit < LEAST_RATE {
+                self.mbit = 0.0;
+            }
+            (self.bytes, self.at) = (bytes, now);
         }
-        *rate
+        self.mbit
     }
 }
 
@@ -136,5 +170,28 @@ fn state(path: &PathReport, exhausted: bool) -> PathState {
         braid_tunnel::PathState::Up => PathState::Active,
         braid_tunnel::PathState::Suspect => PathState::Suspect,
         braid_tunnel::PathState::Down | braid_tunnel::PathState::LinkDown => PathState::Down,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_follows_what_is_counted_and_is_none_when_nothing_comes() {
+        let mut now = Instant::now();
+        let mut rate = Throughput::new(0, now);
+        let mut bytes = 0;
+        for _ in 0..50 {
+            now += Duration::from_millis(200);
+            bytes += 250_000;
+            rate.update(bytes, now);
+        }
+        assert!((rate.update(bytes, now) - 10.0).abs() < 0.1, "{}", rate.mbit);
+        for _ in 0..200 {
+            now += Duration::from_millis(200);
+            rate.update(bytes, now);
+        }
+        assert_eq!(rate.update(bytes, now), 0.0);
     }
 }

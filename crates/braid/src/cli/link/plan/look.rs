@@ -122,7 +122,7 @@ fn tunnelled(config: &Config, paths: &[PathStatus], at: usize, link: &LinkNow) -
     let rate = |mbps: f64| Rate::from_bits_per_sec((mbps * 1e6) as u64);
     let cap = config.links.get(at).map(|link| link.cap);
     facts.down = cap.and_then(|cap| cap.down).or(facts.down);
-    let sent = path.and_then(|path| path.rate_tx_mbps).map(rate);
+    let sent = path.and_then(|path| path.capacity_tx_mbps).map(rate);
     facts.up = cap.and_then(|cap| cap.up).or(sent).or(facts.up);
     facts
 }
