@@ -274,6 +274,31 @@ mod tests {
         assert!(leaves > 40, "only {leaves} commands were found");
     }
 
+    #[test]
+    fn the_parser_takes_every_command_of_the_guides() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let guides = std::fs::read_dir(root.join("docs/guide")).unwrap();
+        let mut files: Vec<_> = guides.map(|entry| entry.unwrap().path()).collect();
+        files.push(root.join("README.md"));
+        let mut commands = 0;
+        for file in files {
+            let text = std::fs::read_to_string(&file).unwrap();
+            for line in text.lines().filter(|line| line.starts_with("braid ")) {
+                // A line that is cut short is none.
+                if line.contains('…') {
+                    continue;
+                }
+                let words = shell_words(line);
+                let words = words.into_iter().take_while(|word| !"|<>&&#".contains(&**word));
+                commands += 1;
+                if let Err(error) = Cli::command().try_get_matches_from(words) {
+                    panic!("{}: {line}\n{error}", file.display());
+                }
+            }
+        }
+        assert!(commands > 20, "only {commands} were found");
+    }
+
     fn for_each_leaf(
         command: &mut clap::Command,
         name: &str,

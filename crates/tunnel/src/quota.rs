@@ -67,6 +67,17 @@ impl Quota {
         self.since = (period_start >= EARLIEST - 31 * DAY).then_some(period_start.min(LATEST));
     }
 
+    /// Another limit or period from now on. What was used stays used, also of a
+    /// shorter period: what of it belongs there isn't known, and a quota is there
+    /// to save money.
+    pub fn change(&mut self, limit: ByteSize, period: Period, now: UnixSeconds) {
+        self.roll(now);
+        (self.limit, self.period) = (limit, period);
+        if now >= EARLIEST {
+            self.since = Some(period.start(now));
+        }
+    }
+
     /// `bytes` passed over the link.
     pub fn charge(&mut self, bytes: u64, now: UnixSeconds) {
         self.roll(now);
@@ -221,6 +232,20 @@ mod tests {
 
     fn quota(limit: u64, period: Period) -> Quota {
         Quota::new(ByteSize::from_bytes(limit), period)
+    }
+
+    #[test]
+    fn a_changed_limit_or_period_forgets_nothing_until_it_is_over() {
+        let noon = at(2026, 5, 20) + DAY / 2;
+        let mut quota = quota(100, Period::Daily);
+        quota.charge(80, noon);
+        quota.change(ByteSize::from_bytes(200), monthly(1), noon);
+        assert_eq!(quota.used(noon).bytes(), 80);
+        assert_eq!(quota.used(noon + DAY).bytes(), 80, "the month goes on");
+        assert_eq!(quota.used(at(2026, 6, 1)).bytes(), 0);
+        quota.change(ByteSize::from_bytes(50), Period::Daily, noon);
+        assert!(quota.exhausted(noon));
+        assert_eq!(quota.used(noon + DAY).bytes(), 0);
     }
 
     #[test]

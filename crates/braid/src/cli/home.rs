@@ -3,7 +3,7 @@ use super::failure::{self, Failure};
 use super::up::service;
 use super::uplinks::{self, Uplink};
 use super::{Global, JsonFlag};
-use braid_control::config::{Config, DeviceName, Layer, Name, write_secret};
+use braid_control::config::{Config, DEFAULT_CONFIG, DeviceName, Layer, Name, write_secret};
 use braid_control::join_line::JoinLine;
 use clap::{Args, Subcommand};
 use serde_json::json;
@@ -75,7 +75,7 @@ impl Join {
         }
         write_files(&line, &text, &file)?;
         let started = match self.no_start {
-            true => format!("written {}; start with `braid up`", file.display()),
+            true => format!("written {}; start with `{}`", file.display(), up_command(&file)),
             false => service::start("braid-home.service", &file)?,
         };
         let value = json!({ "config": file, "links": links, "text": text, "done": true });
@@ -168,6 +168,14 @@ fn plan(text: &str, links: &[Uplink], file: &Path, no_start: bool) -> String {
         lines.push("then start the tunnel, now and at boot".to_owned());
     }
     lines.join("\n")
+}
+
+/// What starts the tunnel of this config.
+fn up_command(file: &Path) -> String {
+    match file == Path::new(DEFAULT_CONFIG) {
+        true => "braid up".to_owned(),
+        false => format!("braid up --config {}", file.display()),
+    }
 }
 
 fn write_files(line: &JoinLine, text: &str, file: &Path) -> Result<(), Failure> {

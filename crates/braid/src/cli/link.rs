@@ -1,10 +1,10 @@
 mod plan;
 
-use super::failure::{Failure, FailureKind};
+use super::failure::{self, Failure, FailureKind};
 use super::status_table::columns;
 use super::{Global, JsonFlag, uplinks};
 use braid_control::client::ClientError;
-use braid_control::config::{ConfigEditor, Link, LinkBinding, LinkChange};
+use braid_control::config::{ConfigEditor, Link, LinkBinding, LinkChange, Mode};
 use braid_control::request::NewLink;
 use braid_control::status::{PathState, PathStatus};
 use braid_linux::udp::{Family, LinkBind, LinkSocket};
@@ -30,7 +30,7 @@ pub enum LinkCommand {
 
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  braid link add lte --interface wwan0 --tier 1 --quota 20GB/month\n  braid link set lte --standby true --cap-down 10Mbit"
+    after_help = "Examples:\n  braid link add lte --interface wwan0 --quota 20GB/month\n  braid link set lte --tier 1      # with `braid mode overflow`: when the others are full\n  braid link set lte --standby true --cap-down 10Mbit"
 )]
 pub struct Add {
     #[command(flatten)]
@@ -49,7 +49,8 @@ pub struct Add {
     /// Leave with this mark
     #[arg(long)]
     fwmark: Option<u32>,
-    /// Lower tiers are filled first
+    /// In mode overflow lower tiers are filled first, in active-backup preferred; other modes use
+    /// all tiers
     #[arg(long)]
     tier: Option<u8>,
     /// Use it only when no other link works
@@ -109,7 +110,9 @@ impl LinkCommand {
                 let edit = |editor: &mut ConfigEditor| Ok(editor.add_link(&new.name, &new.link)?);
                 change(global, "added", &add.name, add.temporary, edit, |client| {
                     client.add_link(&new)
-                })
+                })?;
+                add.tell_of_tiers(global);
+                Ok(())
             }
             LinkCommand::Set(set) => {
                 let settings = set.change();
@@ -120,7 +123,9 @@ impl LinkCommand {
                 let edit = |editor: &mut ConfigEditor| Ok(editor.set_link(&set.name, &settings)?);
                 change(global, "changed", &set.name, set.temporary, edit, |client| {
                     client.set_link(&set.name, &settings)
-                })
+                })?;
+                set.tell_of_tiers(global);
+                Ok(())
             }
             LinkCommand::Remove(remove) => {
                 let edit = |editor: &mut ConfigEditor| Ok(editor.remove_link(&remove.name)?);
@@ -147,6 +152,19 @@ impl Add {
             cap_down: self.cap_down.clone(),
             cap_up: self.cap_up.clone(),
             quota: self.quota.clone(),
+        }
+    }
+}
+
+impl Add {
+    /// Most modes use links of every tier: who sets one may expect otherwise.
+    fn tell_of_tiers(&self, global: &Global) {
+        let Ok(config) = global.load_config() else { return };
+        let mode = config.interface.mode;
+        if self.tier.is_some() && !matches!(mode, Mode::Overflow | Mode::ActiveBackup) {
+            failure::tell(&format!(
+                "mode {mode} uses links of every tier; `braid mode overflow` fills lower tiers first"
+            ));
         }
     }
 }

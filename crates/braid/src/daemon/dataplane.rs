@@ -24,6 +24,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// How often a snapshot is published and quotas are counted.
 const TICK: Duration = Duration::from_millis(200);
+/// How soon after a command a snapshot is published; others may follow it.
+const SOON: Duration = Duration::from_millis(10);
 /// Listening sockets are links of their own, numbered from here.
 const FIRST_LISTENING: u16 = 0x8000;
 
@@ -110,6 +112,8 @@ impl Bridge {
                     if self.carry_out(command).is_err() {
                         break;
                     }
+                    // Who changed something sees it.
+                    next = next.min(Instant::now() + SOON);
                     continue;
                 }
                 Err(RecvTimeoutError::Timeout) => {}
@@ -140,11 +144,14 @@ impl Bridge {
             }
             Command::SetLink(link) => {
                 if let Some(known) = self.links.get_mut(&link.name) {
-                    let quota = link.quota.as_ref().map(translate::quota);
-                    if known.link.quota != link.quota {
-                        known.quota = quota;
-                        known.exhausted = false;
+                    match (&mut known.quota, &link.quota) {
+                        (Some(quota), Some(new)) => {
+                            quota.change(new.bytes, translate::period(new.period), unix_seconds());
+                        }
+                        (quota, new) => *quota = new.as_ref().map(translate::quota),
                     }
+                    let now = unix_seconds();
+                    known.exhausted = known.quota.as_ref().is_some_and(|q| q.exhausted(now));
                     known.link = link;
                     let config = known.config();
                     let id = known.id;

@@ -537,6 +537,8 @@ impl Keeper {
         };
         edited.map_err(|error| Refusal::Invalid(error.to_string()))?;
         let config = editor.check().map_err(|errors| Refusal::Invalid(errors.to_string()))?;
+        // As `config check` and `up` read them.
+        config.read_keys().map_err(|error| Refusal::Invalid(error.to_string()))?;
         let found = changes(&self.parts.config, &config).map_err(Refusal::Invalid)?;
         self.parts.config = config;
         self.parts.editor = editor;

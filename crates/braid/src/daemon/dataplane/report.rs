@@ -18,6 +18,17 @@ pub struct Reporter {
 struct Traffic {
     received: Throughput,
     sent: Throughput,
+    loss: Loss,
+}
+
+/// The share of lost datagrams, of those sent lately: the core's own stays as it is
+/// while nothing is sent.
+struct Loss {
+    sent: u64,
+    lost: u64,
+    at: Instant,
+    sent_lately: f64,
+    lost_lately: f64,
 }
 
 /// How much of something that is counted comes in a second, lately.
@@ -29,6 +40,10 @@ struct Throughput {
 
 /// Rates are averaged over about this time.
 const RATE_WINDOW: Duration = Duration::from_secs(1);
+/// Losses fade over about this time.
+const LOSS_WINDOW: Duration = Duration::from_secs(10);
+/// Of one datagram lost half a minute ago less than this is left.
+const LEAST_LOST: f64 = 0.05;
 /// Mbit/s; a bit a second is what is left of an average that only fades.
 const LEAST_RATE: f64 = 1e-6;
 
@@ -106,7 +121,7 @@ impl Reporter {
         let link = links.get(&path.link);
         let known = path.srtt > Duration::ZERO;
         let ms = |d: Duration| d.as_secs_f64() * 1e3;
-        let (received, sent) = self.throughput(id, path, Instant::now());
+        let (received, sent, loss) = self.lately(id, path, Instant::now());
         PathStatus {
             link: link.map_or_else(|| path.id.to_string(), |l| l.link.name.as_str().to_owned()),
             remote: Some(path.remote),
@@ -118,7 +133,7 @@ impl Reporter {
             rate_tx_mbps: Some(sent),
             rate_rx_mbps: Some(received),
             capacity_tx_mbps: Some(path.bandwidth.mbit()),
-            loss: path.loss,
+            loss,
             mtu: path.datagram,
             in_flight_bytes: path.in_flight,
             tx_bytes: path.counters.sent_bytes,
@@ -129,14 +144,34 @@ impl Reporter {
         }
     }
 
-    /// Mbit/s received and sent lately.
-    fn throughput(&mut self, id: PeerId, path: &PathReport, now: Instant) -> (f64, f64) {
+    /// Mbit/s received and sent lately, and the share of what was sent that was lost.
+    fn lately(&mut self, id: PeerId, path: &PathReport, now: Instant) -> (f64, f64, f64) {
         let (received, sent) = (path.counters.received_bytes, path.counters.sent_bytes);
         let traffic = self.traffic.entry((id, path.id)).or_insert_with(|| Traffic {
             received: Throughput::new(received, now),
             sent: Throughput::new(sent, now),
+            loss: Loss { sent: 0, lost: 0, at: now, sent_lately: 0.0, lost_lately: 0.0 },
         });
-        (traffic.received.update(received, now), traffic.sent.update(sent, now))
+        let counters = &path.counters;
+        let lost = counters.lost.saturating_sub(counters.spurious);
+        let loss = traffic.loss.update(counters.sent_datagrams, lost, now);
+        (traffic.received.update(received, now), traffic.sent.update(sent, now), loss)
+    }
+}
+
+impl Loss {
+    fn update(&mut self, sent: u64, lost: u64, now: Instant) -> f64 {
+        let elapsed = now.duration_since(self.at).as_secs_f64();
+        let stays = (-elapsed / LOSS_WINDOW.as_secs_f64()).exp();
+        self.sent_lately = self.sent_lately * stays + sent.saturating_sub(self.sent) as f64;
+        // What counted as lost and came after all is taken back.
+        let news = lost as f64 - self.lost as f64;
+        self.lost_lately = (self.lost_lately * stays + news).max(0.0);
+        (self.sent, self.lost, self.at) = (sent, lost, now);
+        match self.lost_lately < LEAST_LOST {
+            true => 0.0,
+            false => (self.lost_lately / self.sent_lately).min(1.0),
+        }
     }
 }
 
@@ -176,6 +211,21 @@ fn state(path: &PathReport, exhausted: bool) -> PathState {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_outages_losses_fade_on_an_idle_link() {
+        let start = Instant::now();
+        let mut loss = Loss { sent: 0, lost: 0, at: start, sent_lately: 0.0, lost_lately: 0.0 };
+        let second = |n: u64| start + Duration::from_secs(n);
+        assert_eq!(loss.update(1000, 500, second(1)), 0.5);
+        // A probe now and then comes through.
+        let later: Vec<f64> = (2..=120).map(|n| loss.update(1000 + n, 500, second(n))).collect();
+        assert!(later.is_sorted_by(|a, b| a >= b));
+        assert_eq!(later.last(), Some(&0.0));
+        // What counted as lost comes after all.
+        assert!(loss.update(2000, 600, second(121)) > 0.09);
+        assert_eq!(loss.update(2000, 500, second(121)), 0.0);
+    }
 
     #[test]
     fn a_rate_follows_what_is_counted_and_is_none_when_nothing_comes() {

@@ -82,11 +82,14 @@ pub fn link(link: &Link, tier: u8, exhausted: bool, device_mtu: u16) -> LinkConf
 }
 
 pub fn quota(quota: &config::Quota) -> Quota {
-    let period = match quota.period {
+    Quota::new(quota.bytes, period(quota.period))
+}
+
+pub fn period(period: QuotaPeriod) -> Period {
+    match period {
         QuotaPeriod::Day => Period::Daily,
         QuotaPeriod::Month { reset_day } => {
             Period::Monthly(ResetDay::new(reset_day).unwrap_or(ResetDay::FIRST))
         }
-    };
-    Quota::new(quota.bytes, period)
+    }
 }
