@@ -32,6 +32,8 @@ pub struct Signatures {
     pub found: Vec<Signature>,
     /// What kept us from looking; then `found` may lack something, and [`Signatures::contents`] say so.
     pub trouble: Vec<String>,
+    /// How many partitions are in its table, if it has one that can be read.
+    pub partitions: Option<u32>,
 }
 
 /// A disk in good health answers at once, one that has to spin up within seconds.
@@ -91,6 +93,9 @@ impl Signatures {
             Ok(None) => {}
             Err(error) => self.trouble.push(error.to_string()),
         }
+        let sector = device.logical_sector_bytes;
+        self.partitions =
+            superblock::partitions::count(path, device.size_bytes, sector).ok().flatten();
         if let Ok(Some(filesystem)) = superblock::bcachefs::read(path) {
             self.add(member("bcachefs", None, filesystem));
         }
@@ -135,6 +140,11 @@ impl Signatures {
         {
             contents.push(table("unknown", partitions, None));
         }
+        for content in &mut contents {
+            if let Content::PartitionTable { entries, .. } = content {
+                *entries = self.partitions;
+            }
+        }
         if !self.trouble.is_empty() {
             contents.push(Content::Unseen { why: self.trouble.join("; ") });
         }
@@ -143,7 +153,12 @@ impl Signatures {
 }
 
 fn table(kind: &str, partitions: &[String], uuid: Option<String>) -> Content {
-    Content::PartitionTable { kind: kind.to_owned(), partitions: partitions.to_vec(), uuid }
+    Content::PartitionTable {
+        kind: kind.to_owned(),
+        partitions: partitions.to_vec(),
+        entries: None,
+        uuid,
+    }
 }
 
 impl Signature {

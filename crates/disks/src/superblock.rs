@@ -5,6 +5,7 @@ pub mod bcachefs;
 pub mod btrfs;
 mod bytes;
 pub mod md;
+pub mod partitions;
 mod uncached;
 
 pub use uncached::read_at;

@@ -121,6 +121,36 @@ fn a_disk_with_partitions_is_as_busy_as_they_are() {
     });
 }
 
+#[test]
+fn a_table_whose_partitions_the_kernel_does_not_show_is_not_called_empty() {
+    let name = "a_table_whose_partitions_the_kernel_does_not_show_is_not_called_empty";
+    in_private_mounts(name, || {
+        let dir = tempfile::tempdir_in(fast_folder()).unwrap();
+        let disk = LoopDisk::new(dir.path(), "disk", SIZE).unwrap();
+        for (table, says) in [
+            ("label: gpt", "empty gpt partition table"),
+            ("label: dos", "empty dos partition table"),
+            (
+                "label: gpt\nsize=10MiB\nsize=+",
+                "gpt partition table with 2 that the kernel doesn't show",
+            ),
+            (
+                "label: dos\nsize=10MiB\nsize=+",
+                "dos partition table with 2 that the kernel doesn't show",
+            ),
+        ] {
+            let script = format!(
+                "wipefs -qa $0; printf '{table}\n' | sfdisk -q --no-reread --no-tell-kernel $0"
+            );
+            run("sh", &["-c", &script, disk.path()]);
+            // Some kernels know such tables.
+            let _ = std::process::Command::new("partx").args(["--delete", disk.path()]).output();
+            let found = why(&now(&disk));
+            assert!(found.starts_with(&format!("erase: {says}")), "{found}");
+        }
+    });
+}
+
 /// One entry of the partition table of PCs, and the signature behind all four.
 fn old_partition_table(start: u32, sectors: u32) -> Vec<u8> {
     let mut table = vec![0; 66];

@@ -18,8 +18,11 @@ pub enum Content {
     PartitionTable {
         /// `gpt` or `dos`.
         kind: String,
-        /// Paths of the partitions in it.
+        /// Paths of the partitions in it that the kernel shows.
         partitions: Vec<String>,
+        /// How many are in it, if that is known: the kernel may not know such a table, or not have read it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        entries: Option<u32>,
         /// By what it is told from others, if it has that.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         uuid: Option<String>,
@@ -150,11 +153,24 @@ impl fmt::Display for Content {
                 write!(f, "{kind} filesystem")?;
                 named(f, label, uuid)
             }
-            Content::PartitionTable { kind, partitions, .. } if partitions.is_empty() => {
-                write!(f, "empty {kind} partition table")
-            }
-            Content::PartitionTable { kind, partitions, .. } => {
-                write!(f, "{kind} partition table with {}", partitions.join(", "))
+            Content::PartitionTable { kind, partitions, entries, .. } => {
+                let shown = partitions.len() as u32;
+                match (shown, entries.map(|entries| entries.saturating_sub(shown))) {
+                    (0, Some(0)) => write!(f, "empty {kind} partition table"),
+                    (0, None) => write!(f, "{kind} partition table, unread by the kernel"),
+                    (0, Some(hidden)) => write!(
+                        f,
+                        "{kind} partition table with {hidden} that the kernel doesn't show"
+                    ),
+                    (_, None | Some(0)) => {
+                        write!(f, "{kind} partition table with {}", partitions.join(", "))
+                    }
+                    (_, Some(hidden)) => write!(
+                        f,
+                        "{kind} partition table with {} and {hidden} that the kernel doesn't show",
+                        partitions.join(", ")
+                    ),
+                }
             }
             Content::Member { family, name, uuid } => {
                 write!(f, "member of {}", family.as_str())?;

@@ -74,6 +74,7 @@ fn the_whole_disk_instead_of_its_partition_ends_in_a_refusal_that_says_what_is_o
     whole.contents.push(Content::PartitionTable {
         kind: "gpt".into(),
         partitions: vec!["/dev/sdd1".into(), "/dev/sdd5".into()],
+        entries: Some(2),
         uuid: None,
     });
     let mut fifth = disk('d', 100 * GB);
