@@ -58,18 +58,29 @@ impl Client {
     }
 
     /// `GET /v1/status`.
+    ///
+    /// # Errors
+    /// [`ClientError::NotRunning`] when nobody listens or it ends before it answers,
+    /// [`ClientError::Permission`] when this user may not ask, [`ClientError::Refused`] when it
+    /// says no, [`ClientError::Broken`] when there is no answer within 10 s or it can't be read.
     pub fn status(&self) -> Result<Status, ClientError> {
         let answer = self.ask(Method::GET, "/v1/status", None::<&()>)?;
         serde_json::from_slice(&answer).map_err(|error| self.broken(error))
     }
 
     /// `GET /v1/status` of a group of links.
+    ///
+    /// # Errors
+    /// As [`Client::status`].
     pub fn group_status(&self) -> Result<GroupStatus, ClientError> {
         let answer = self.ask(Method::GET, "/v1/status", None::<&()>)?;
         serde_json::from_slice(&answer).map_err(|error| self.broken(error))
     }
 
     /// Whether a tunnel or group runs.
+    ///
+    /// # Errors
+    /// As [`Client::status`], but that nobody listens is an answer here.
     pub fn is_running(&self) -> Result<bool, ClientError> {
         match self.ask(Method::GET, "/v1/status", None::<&()>) {
             Ok(_) => Ok(true),
@@ -79,37 +90,58 @@ impl Client {
     }
 
     /// `GET /metrics`.
+    ///
+    /// # Errors
+    /// As [`Client::status`].
     pub fn metrics(&self) -> Result<String, ClientError> {
         let answer = self.ask(Method::GET, "/metrics", None::<&()>)?;
         String::from_utf8(answer.to_vec()).map_err(|error| self.broken(error))
     }
 
     /// `POST /v1/links`.
+    ///
+    /// # Errors
+    /// As [`Client::status`]; [`ClientError::Refused`] when the link can't be added as it is.
     pub fn add_link(&self, link: &NewLink) -> Result<(), ClientError> {
         self.ask(Method::POST, "/v1/links", Some(link)).map(drop)
     }
 
     /// `PATCH /v1/links/{name}`.
+    ///
+    /// # Errors
+    /// As [`Client::status`]; `not_found` in [`ClientError::Refused`] when there is no such link.
     pub fn set_link(&self, name: &str, change: &LinkChange) -> Result<(), ClientError> {
         self.ask(Method::PATCH, &link_path(name), Some(change)).map(drop)
     }
 
     /// `DELETE /v1/links/{name}`.
+    ///
+    /// # Errors
+    /// As [`Client::status`]; `not_found` in [`ClientError::Refused`] when there is no such link.
     pub fn remove_link(&self, name: &str) -> Result<(), ClientError> {
         self.ask(Method::DELETE, &link_path(name), None::<&()>).map(drop)
     }
 
     /// `PUT /v1/mode`.
+    ///
+    /// # Errors
+    /// As [`Client::status`]; [`ClientError::Refused`] when the tunnel can't have this mode.
     pub fn set_mode(&self, mode: Mode) -> Result<(), ClientError> {
         self.ask(Method::PUT, "/v1/mode", Some(&NewMode { mode })).map(drop)
     }
 
     /// `POST /v1/reload`.
+    ///
+    /// # Errors
+    /// As [`Client::status`].
     pub fn reload(&self) -> Result<(), ClientError> {
         self.ask(Method::POST, "/v1/reload", None::<&()>).map(drop)
     }
 
     /// `POST /v1/down`. The tunnel is still going down when this returns.
+    ///
+    /// # Errors
+    /// As [`Client::status`].
     pub fn down(&self) -> Result<(), ClientError> {
         self.ask(Method::POST, "/v1/down", None::<&()>).map(drop)
     }

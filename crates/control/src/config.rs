@@ -55,13 +55,19 @@ pub enum AnyConfig {
 }
 
 impl AnyConfig {
-    /// Reads and checks `file`. A file that can't be read is an error at line 0.
+    /// Reads and checks `file`.
+    ///
+    /// # Errors
+    /// All that is wrong in it, each with its line; that it can't be read is at line 0.
     pub fn load(file: &Path) -> Result<AnyConfig, ConfigErrors> {
         AnyConfig::parse(&read_file(file)?, file)
     }
 
     /// Reads and checks `text`; `file` is named in errors and is the base of
     /// relative paths.
+    ///
+    /// # Errors
+    /// All that is wrong in it, each with its line.
     pub fn parse(text: &str, file: &Path) -> Result<AnyConfig, ConfigErrors> {
         match group::asked_for(text).is_some() {
             true => Ok(AnyConfig::Group(Box::new(GroupConfig::parse(text, file)?))),
@@ -120,13 +126,21 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads and checks `file`. A file that can't be read is an error at line 0.
+    /// Reads and checks `file`.
+    ///
+    /// # Errors
+    /// All that is wrong in it, each with its line; that it can't be read is at line 0. A config
+    /// for the kernel's engines is wrong here.
     pub fn load(file: &Path) -> Result<Config, ConfigErrors> {
         Config::parse(&read_file(file)?, file)
     }
 
     /// Reads and checks `text`; `file` is named in errors and is the base of
     /// relative paths.
+    ///
+    /// # Errors
+    /// All that is wrong in it, each with its line. A config for the kernel's engines is wrong
+    /// here.
     pub fn parse(text: &str, file: &Path) -> Result<Config, ConfigErrors> {
         if let Some(line) = group::asked_for(text) {
             let what = "interface.engine is one of the kernel's: this is for Braid's own tunnel";

@@ -29,6 +29,9 @@ pub trait ControlledGroup: Send + Sync + 'static {
 
 /// Serves `group` on `listener` until `stop` is ready; then finishes the
 /// requests that are under way.
+///
+/// # Errors
+/// None so far: after an error of the socket the server waits and goes on.
 pub async fn serve(
     listener: UnixListener,
     group: Arc<dyn ControlledGroup>,
@@ -45,6 +48,9 @@ pub async fn serve(
 }
 
 /// Serves `/metrics` alone on a TCP port.
+///
+/// # Errors
+/// None so far: after an error of the socket the server waits and goes on.
 pub async fn serve_metrics(
     listener: TcpListener,
     group: Arc<dyn ControlledGroup>,

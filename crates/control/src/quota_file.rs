@@ -37,6 +37,9 @@ pub fn read(file: &Path) -> io::Result<QuotaCounters> {
 }
 
 /// Replaces the file at once: after a crash it has the old counters or the new.
+///
+/// # Errors
+/// What the system says; the file stays as it was.
 pub fn write(file: &Path, counters: &QuotaCounters) -> io::Result<()> {
     let directory = file.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(directory)?;

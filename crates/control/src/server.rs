@@ -27,6 +27,9 @@ const MAX_BODY: usize = 64 * 1024;
 
 /// Serves `controlled` on `listener` until `stop` is ready; then finishes the
 /// requests that are under way.
+///
+/// # Errors
+/// None so far: after an error of the socket the server waits and goes on.
 pub async fn serve(
     listener: UnixListener,
     controlled: Arc<dyn Controlled>,
@@ -37,6 +40,9 @@ pub async fn serve(
 
 /// Serves `/metrics` alone on a TCP port, for a Prometheus that can't reach the
 /// control socket.
+///
+/// # Errors
+/// None so far: after an error of the socket the server waits and goes on.
 pub async fn serve_metrics(
     listener: TcpListener,
     controlled: Arc<dyn Controlled>,
@@ -47,9 +53,13 @@ pub async fn serve_metrics(
 }
 
 /// Makes the control socket at `path`, mode 0660. A socket that a dead daemon
-/// left is replaced; one that answers is [`io::ErrorKind::AddrInUse`].
+/// left is replaced.
 ///
 /// Must be called within a tokio runtime.
+///
+/// # Errors
+/// [`io::ErrorKind::AddrInUse`] when somebody answers there, [`io::ErrorKind::AlreadyExists`]
+/// when something else than a socket is there, else what the system says.
 pub async fn bind(path: &Path) -> io::Result<UnixListener> {
     if let Some(directory) = path.parent() {
         std::fs::create_dir_all(directory)?;

@@ -76,6 +76,10 @@ pub struct LinkChange {
 
 impl ConfigEditor {
     /// Opens a config that has no errors.
+    ///
+    /// # Errors
+    /// [`EditError::Config`] when the config can't be read or has errors, [`EditError::Io`] when
+    /// it can't be read again.
     pub fn open(file: &Path) -> Result<ConfigEditor, EditError> {
         Config::load(file)?;
         let text = std::fs::read_to_string(file)
@@ -84,6 +88,9 @@ impl ConfigEditor {
     }
 
     /// Takes `text` for the contents of `file`.
+    ///
+    /// # Errors
+    /// [`EditError::Config`] with all that is wrong in it.
     pub fn from_text(text: &str, file: &Path) -> Result<ConfigEditor, EditError> {
         Config::parse(text, file)?;
         let document = text.parse::<DocumentMut>().map_err(|error| ConfigErrors {
@@ -98,6 +105,10 @@ impl ConfigEditor {
     }
 
     /// Adds `[[link]]`.
+    ///
+    /// # Errors
+    /// [`EditError::Form`] when the links aren't written as `[[link]]`. What is wrong with the
+    /// new one is said by [`ConfigEditor::check`].
     pub fn add_link(&mut self, name: &str, change: &LinkChange) -> Result<(), EditError> {
         let mut table = Table::new();
         table.insert("name", value(name));
@@ -107,6 +118,10 @@ impl ConfigEditor {
     }
 
     /// Changes a link.
+    ///
+    /// # Errors
+    /// [`EditError::NoSuchLink`], or [`EditError::Form`] when the links aren't written as
+    /// `[[link]]`. What is wrong with the change is said by [`ConfigEditor::check`].
     pub fn set_link(&mut self, name: &str, change: &LinkChange) -> Result<(), EditError> {
         let index = self.link_index(name)?;
         if let Some(table) = self.links()?.get_mut(index) {
@@ -116,6 +131,10 @@ impl ConfigEditor {
     }
 
     /// Removes a link.
+    ///
+    /// # Errors
+    /// [`EditError::NoSuchLink`], or [`EditError::Form`] when the links aren't written as
+    /// `[[link]]`.
     pub fn remove_link(&mut self, name: &str) -> Result<(), EditError> {
         let index = self.link_index(name)?;
         self.links()?.remove(index);
@@ -123,6 +142,9 @@ impl ConfigEditor {
     }
 
     /// Changes the tunnel's mode.
+    ///
+    /// # Errors
+    /// [`EditError::Form`] when there is no table `[interface]`.
     pub fn set_mode(&mut self, mode: Mode) -> Result<(), EditError> {
         let form =
             EditError::Form { file: self.file.clone(), what: "interface", form: "[interface]" };
@@ -132,6 +154,9 @@ impl ConfigEditor {
     }
 
     /// Adds text that is TOML by itself, such as a `[[peer]]`.
+    ///
+    /// # Errors
+    /// [`EditError::Config`] with all that would be wrong; nothing is changed then.
     pub fn append(&mut self, toml: &str) -> Result<(), EditError> {
         let text = format!("{}\n{toml}", self.document.to_string().trim_end_matches('\n'));
         *self = ConfigEditor::from_text(&text, &self.file)?;
@@ -150,12 +175,19 @@ impl ConfigEditor {
     }
 
     /// The config as it would be, or what would be wrong with it.
+    ///
+    /// # Errors
+    /// All that would be wrong in it, each with its line.
     pub fn check(&self) -> Result<Config, ConfigErrors> {
         Config::parse(&self.document.to_string(), &self.file)
     }
 
     /// Checks the result and replaces the file at once (write, sync, rename),
     /// with the permissions that it had.
+    ///
+    /// # Errors
+    /// [`EditError::Config`] with all that would be wrong, [`EditError::Io`] when the file can't
+    /// be replaced. It stays as it was then.
     pub fn save(&self) -> Result<Config, EditError> {
         let config = self.check()?;
         let io_error = |error| EditError::Io { file: self.file.clone(), error };

@@ -23,12 +23,19 @@ pub struct PoolsConfig {
 }
 
 impl PoolsConfig {
-    /// Reads and checks the pools in `file`. A file that can't be read is an error at line 0.
+    /// Reads and checks the pools in `file`.
+    ///
+    /// # Errors
+    /// All that is wrong in it, each with its line; that it can't be read is at line 0. A file
+    /// without a pool is an error, too.
     pub fn load(file: &Path) -> Result<PoolsConfig, ConfigErrors> {
         PoolsConfig::parse(&super::read_file(file)?, file)
     }
 
     /// The same, where a file without pools is right too.
+    ///
+    /// # Errors
+    /// All that is wrong in it, each with its line; that it can't be read is at line 0.
     pub fn load_if_any(file: &Path) -> Result<PoolsConfig, ConfigErrors> {
         PoolsConfig::parse_if_any(&super::read_file(file)?, file)
     }
@@ -41,11 +48,17 @@ impl PoolsConfig {
     }
 
     /// Reads and checks the pools in `text`, of which there has to be one; `file` is named in errors.
+    ///
+    /// # Errors
+    /// All that is wrong in it, each with its line. That there is no pool is an error, too.
     pub fn parse(text: &str, file: &Path) -> Result<PoolsConfig, ConfigErrors> {
         PoolsConfig::read(text, file, true)
     }
 
     /// Reads and checks what pools there are in `text`.
+    ///
+    /// # Errors
+    /// All that is wrong in it, each with its line.
     pub fn parse_if_any(text: &str, file: &Path) -> Result<PoolsConfig, ConfigErrors> {
         PoolsConfig::read(text, file, false)
     }

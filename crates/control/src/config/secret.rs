@@ -80,17 +80,29 @@ impl Config {
 }
 
 /// Reads a private key from a file that the world can't read.
+///
+/// # Errors
+/// [`SecretError::Io`] when it can't be read, [`SecretError::Exposed`] when every user can read
+/// it, [`SecretError::Key`] when what it holds is no key.
 pub fn read_private_key(file: &Path) -> Result<PrivateKey, SecretError> {
     read_secret(file)
 }
 
 /// Reads a preshared key from a file that the world can't read.
+///
+/// # Errors
+/// [`SecretError::Io`] when it can't be read, [`SecretError::Exposed`] when every user can read
+/// it, [`SecretError::Key`] when what it holds is no key.
 pub fn read_preshared_key(file: &Path) -> Result<PresharedKey, SecretError> {
     read_secret(file)
 }
 
 /// Writes `secret` and a line end to a new file that only its owner can read.
-/// An existing file is an error: keys are not overwritten.
+/// Keys are not overwritten.
+///
+/// # Errors
+/// [`io::ErrorKind::AlreadyExists`] when the file is there, else what the system says. A file
+/// that couldn't be written to its end stays.
 pub fn write_secret(file: &Path, secret: &str) -> io::Result<()> {
     let mut options = OpenOptions::new();
     let mut file = options.write(true).create_new(true).mode(0o600).open(file)?;
