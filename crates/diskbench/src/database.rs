@@ -137,6 +137,10 @@ impl Running {
     }
 
     /// Runs so many transactions, one after the other as one client does; how long they took.
+    ///
+    /// # Errors
+    /// When the transactions can't be written to a file, or the server's client can't be run,
+    /// fails, or takes too long.
     pub fn transact(&self, count: u32) -> Result<Duration, BenchError> {
         let script = self.write_script("run", &transactions::run(count))?;
         let begun = Instant::now();
@@ -145,6 +149,9 @@ impl Running {
     }
 
     /// What is in the table now: rows, sum of balances. To see that the transactions were made.
+    ///
+    /// # Errors
+    /// As [`Running::transact`]; [`BenchError::Failed`] when the answer isn't two numbers.
     pub fn totals(&self) -> Result<(u64, u64), BenchError> {
         let said = self.script("totals", transactions::TOTALS)?;
         let mut numbers = said.split(|c: char| !c.is_ascii_digit()).filter(|word| !word.is_empty());
@@ -154,6 +161,9 @@ impl Running {
     }
 
     /// Ends it and removes its data.
+    ///
+    /// # Errors
+    /// [`BenchError::Io`] when its data can't be removed; the server has ended then.
     pub fn stop(mut self) -> Result<(), BenchError> {
         self.end();
         std::fs::remove_dir_all(self.data.path())

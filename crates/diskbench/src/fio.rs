@@ -38,6 +38,10 @@ pub struct Extent {
 
 /// Does `workload` for `time`, or until all is read: every write with random bytes of its own (`refill_buffers`), each
 /// time at other places.
+///
+/// # Errors
+/// [`BenchError::Tool`] when fio isn't installed or doesn't end in time, [`BenchError::Failed`]
+/// when it fails, [`BenchError::Unreadable`] when its answer isn't fio 3's.
 pub fn run(
     workload: Workload,
     target: Target<'_>,
@@ -55,6 +59,10 @@ pub fn run(
 }
 
 /// Writes the files that are read later, once from beginning to end.
+///
+/// # Errors
+/// [`BenchError::Tool`] when fio isn't installed or doesn't end in time, [`BenchError::Failed`]
+/// when it fails, [`BenchError::Unreadable`] when its answer isn't fio 3's.
 pub fn fill(folder: &Path, extent: Extent) -> Result<(), BenchError> {
     let mut options = common(Target::Folder(folder), extent);
     options.extend(["--rw=write", "--bs=1M", "--direct=1", "--end_fsync=1"].map(str::to_owned));

@@ -141,6 +141,10 @@ impl Measurement {
 }
 
 /// Measures at a place.
+///
+/// # Errors
+/// Those of [`files`], and what goes wrong with a database server. One that isn't installed is no
+/// error: it is in [`Findings::skipped`].
 pub fn place(
     place: &Place,
     method: &Method,
@@ -157,6 +161,10 @@ pub fn place(
 }
 
 /// Measures these with files at a place.
+///
+/// # Errors
+/// [`BenchError::NoRoom`] when the files don't fit, [`BenchError::Io`] when the system refuses
+/// something, those of [`fio::run`], and [`BenchError::Stopped`] when the user wants that.
 pub fn files(
     place: &Place,
     workloads: &[Workload],
@@ -189,6 +197,11 @@ pub const ALONE: [Workload; 4] =
     [Workload::WriteOne, Workload::ReadOne, Workload::RandomRead, Workload::RandomWrite];
 
 /// What a disk does alone. It loses what it carries.
+///
+/// # Errors
+/// Those of [`fio::run`], [`BenchError::Unreadable`] when nothing was measured,
+/// [`BenchError::Io`] when the system refuses something, and [`BenchError::Stopped`] when the user
+/// wants that.
 pub fn disk_alone(
     path: &str,
     bytes: ByteSize,

@@ -21,6 +21,9 @@ pub const NAME: &str = "braid-bench";
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// The plan of a pool that isn't there any more after the next boot: `create`'s, without what would make it stay.
+///
+/// # Errors
+/// As [`planner::create`].
 pub fn plan(new: &NewPool, host: &ObservedHost) -> Result<Plan, Refused> {
     let mut plan = planner::create(new, host)?;
     plan.title = format!("measure {} on {} disks, then take it down", new.layout, new.disks.len());
@@ -45,6 +48,10 @@ pub struct TemporaryPool {
 
 impl TemporaryPool {
     /// Makes it. When that fails it is taken down as far as it was made.
+    ///
+    /// # Errors
+    /// [`BenchError::Journal`] when its journal can't be begun, [`BenchError::NotMade`] when a
+    /// step failed and it was taken down, [`BenchError::NotTakenDown`] when that failed, too.
     pub fn make(
         state: &StateDir,
         config: &ConfigRoot,
@@ -75,6 +82,10 @@ impl TemporaryPool {
     }
 
     /// Takes it down: its disks are empty then.
+    ///
+    /// # Errors
+    /// [`BenchError::NotTakenDown`] when it can't be taken down; its journal stays unfinished
+    /// then.
     pub fn take_down(mut self, tell: &mut dyn FnMut(Happening)) -> Result<(), BenchError> {
         // Also when the user has just stopped the rest.
         let mut host = self.host(Arc::default());

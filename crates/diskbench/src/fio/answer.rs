@@ -49,6 +49,10 @@ impl Transfer {
 
 impl FioAnswer {
     /// Reads what `--output-format=json --group_reporting` printed; fio may say other things before it.
+    ///
+    /// # Errors
+    /// [`BenchError::Unreadable`] when it isn't such an answer of one group of jobs by fio 3 or
+    /// later, [`BenchError::Failed`] when it says that the job failed.
     pub fn parse(text: &str) -> Result<FioAnswer, BenchError> {
         let wrong = |what: String| BenchError::Unreadable(what);
         let from = text.find('{').ok_or_else(|| wrong("there is no JSON in it".to_owned()))?;
