@@ -47,6 +47,9 @@ impl HostRoot {
     }
 
     /// The bytes of a small file.
+    ///
+    /// # Errors
+    /// When the file can't be opened or read.
     pub fn bytes(&self, path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         File::open(self.path(path))?.take(LONGEST).read_to_end(&mut bytes)?;

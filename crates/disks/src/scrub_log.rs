@@ -25,6 +25,9 @@ impl ScrubLog {
     }
 
     /// Writes it, so that it is there whole or not at all.
+    ///
+    /// # Errors
+    /// When its folder can't be made or the file can't be written; what was there stays.
     pub fn write(&self, host: &HostRoot, array: Uuid) -> io::Result<()> {
         let file = file(host, array);
         if let Some(directory) = file.parent() {

@@ -44,6 +44,10 @@ pub enum SmartError {
 const ANSWER_WITHIN: Duration = Duration::from_secs(20);
 
 /// Asks a disk, without waking it.
+///
+/// # Errors
+/// [`SmartError::Tool`] when smartctl can't be run or doesn't answer in time, and those of
+/// [`parse`].
 pub fn ask(path: &str) -> Result<Smart, SmartError> {
     let arguments =
         ["-j", "-n", "standby", "-i", "-H", "-c", "-A", "-l", "selftest", "-l", "scterc", path];
@@ -85,6 +89,10 @@ const SHOULD_BE_ZERO: [(u32, &str); 5] = [
 ];
 
 /// Parses an answer that came with this exit status.
+///
+/// # Errors
+/// [`SmartError::Form`] when it isn't JSON as smartctl writes it, [`SmartError::Asleep`] when the
+/// disk is in standby, [`SmartError::Refused`] when it could not be opened or asked.
 pub fn parse(path: &str, text: &str, status: i32) -> Result<Smart, SmartError> {
     let report: Report =
         serde_json::from_str(text).map_err(|error| SmartError::Form(path.to_owned(), error))?;
@@ -102,6 +110,9 @@ pub fn parse(path: &str, text: &str, status: i32) -> Result<Smart, SmartError> {
 
 /// Parses an answer of a disk that was only supposed to speak SAT. Where no ATA command is answered at all, as by USB
 /// sticks, smartctl says that it is in SLEEP mode.
+///
+/// # Errors
+/// As [`parse`]; a disk that answers nothing is [`SmartError::Refused`].
 pub fn parse_by_sat(path: &str, text: &str, status: i32) -> Result<Smart, SmartError> {
     match parse(path, text, status) {
         Err(SmartError::Asleep(_)) if text.contains(ANSWERS_NOTHING) => {

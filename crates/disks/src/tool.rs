@@ -35,6 +35,11 @@ const LONGEST: u64 = 8 << 20;
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// Runs `program` with nothing to read, in the C locale, for at most `limit`.
+///
+/// # Errors
+/// [`ToolError::Missing`] when it isn't installed, [`ToolError::Silent`] when it didn't end in
+/// time and was killed, [`ToolError::Io`] when it can't be started or waited for. That it failed
+/// is in the answer.
 pub fn ask(program: &str, arguments: &[&str], limit: Duration) -> Result<Answer, ToolError> {
     let io = |error| ToolError::Io(program.to_owned(), error);
     let mut child = Command::new(program)

@@ -74,7 +74,10 @@ pub enum ReplaceState {
     Suspended,
 }
 
-/// UUID of the filesystem that an open file or directory is in; an error when it is no btrfs.
+/// UUID of the filesystem that an open file or directory is in.
+///
+/// # Errors
+/// What the kernel says, also when it is no btrfs.
 pub fn filesystem_uuid(on: &File) -> io::Result<Uuid> {
     let mut args: FsInfo = zeroed();
     call(on, FS_INFO, &mut args)?;
@@ -82,6 +85,9 @@ pub fn filesystem_uuid(on: &File) -> io::Result<Uuid> {
 }
 
 /// One device of the filesystem.
+///
+/// # Errors
+/// What the kernel says, such as that no device has this number or that it is no btrfs.
 pub fn device_info(on: &File, devid: u64) -> io::Result<DeviceInfo> {
     let mut args: DevInfo = zeroed();
     args.devid = devid;
@@ -100,6 +106,9 @@ pub fn device_info(on: &File, devid: u64) -> io::Result<DeviceInfo> {
 }
 
 /// Error counters of one device.
+///
+/// # Errors
+/// What the kernel says, such as that no device has this number or that it is no btrfs.
 pub fn device_errors(on: &File, devid: u64) -> io::Result<BtrfsErrors> {
     let mut args: DevStats = zeroed();
     args.devid = devid;
@@ -110,6 +119,10 @@ pub fn device_errors(on: &File, devid: u64) -> io::Result<BtrfsErrors> {
 }
 
 /// How far the scrub of one device is; `None` when none runs.
+///
+/// # Errors
+/// What the kernel says, such as that no device has this number, that it is no btrfs, or that
+/// only root may ask.
 pub fn scrub_progress(on: &File, devid: u64) -> io::Result<Option<ScrubProgress>> {
     let mut args: ScrubArgs = zeroed();
     args.devid = devid;
@@ -126,6 +139,9 @@ pub fn scrub_progress(on: &File, devid: u64) -> io::Result<Option<ScrubProgress>
 }
 
 /// Stops the scrub of a filesystem; `false` when none ran.
+///
+/// # Errors
+/// What the kernel says, such as that it is no btrfs or that only root may do that.
 pub fn cancel_scrub(on: &File) -> io::Result<bool> {
     match call(on, SCRUB_CANCEL, &mut ()) {
         Ok(()) => Ok(true),
@@ -135,6 +151,9 @@ pub fn cancel_scrub(on: &File) -> io::Result<bool> {
 }
 
 /// How far a balance is; `None` when there is none.
+///
+/// # Errors
+/// What the kernel says, such as that it is no btrfs or that only root may ask.
 pub fn balance_progress(on: &File) -> io::Result<Option<BalanceProgress>> {
     const RUNNING: u64 = 1;
     let mut args: BalanceArgs = zeroed();
@@ -151,6 +170,9 @@ pub fn balance_progress(on: &File) -> io::Result<Option<BalanceProgress>> {
 }
 
 /// How the last `replace` is.
+///
+/// # Errors
+/// What the kernel says, such as that it is no btrfs or that only root may ask.
 pub fn replace_progress(on: &File) -> io::Result<ReplaceProgress> {
     const STATUS: u64 = 1;
     let mut args: DevReplace = zeroed();

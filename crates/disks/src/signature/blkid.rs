@@ -18,7 +18,10 @@ pub struct BlkidForm {
     pub line: String,
 }
 
-/// Parses the lines `KEY=value` of one device. Keys that aren't needed are passed over; a line that is none is an error.
+/// Parses the lines `KEY=value` of one device. Keys that aren't needed are passed over.
+///
+/// # Errors
+/// The first line that isn't `KEY=value`.
 pub fn parse(text: &str) -> Result<Vec<Signature>, BlkidForm> {
     let mut values: HashMap<&str, String> = HashMap::new();
     for line in text.lines().filter(|line| !line.is_empty()) {

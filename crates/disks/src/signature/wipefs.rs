@@ -18,6 +18,9 @@ struct Entry {
 }
 
 /// Parses it. Before util-linux 2.35 a device without anything on it gave no text at all.
+///
+/// # Errors
+/// When it isn't JSON as wipefs writes it.
 pub fn parse(text: &str) -> Result<Vec<Signature>, serde_json::Error> {
     if text.trim().is_empty() {
         return Ok(Vec::new());

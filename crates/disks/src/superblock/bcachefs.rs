@@ -19,6 +19,9 @@ const MAGIC: [u8; 16] = [
 const USER_UUID_AT: usize = 56;
 
 /// UUID of the filesystem that the device is a member of; `None` when it is none.
+///
+/// # Errors
+/// When the device can't be opened or read.
 pub fn read(device: &Path) -> io::Result<Option<Uuid>> {
     Ok(parse(&read_at(device, AT, LENGTH)?))
 }

@@ -38,6 +38,9 @@ const MAGIC: [u8; 8] = *b"_BHRfS_M";
 const DEV_ITEM: usize = 0xc9;
 
 /// Reads it; `None` when there is none.
+///
+/// # Errors
+/// When the device can't be opened or read.
 pub fn read(device: &Path) -> io::Result<Option<BtrfsSuper>> {
     Ok(parse(&read_at(device, AT, LENGTH)?))
 }

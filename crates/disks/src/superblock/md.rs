@@ -68,6 +68,9 @@ const DISK_FAULTY: u32 = 1;
 const DISK_ACTIVE: u32 = 1 << 1;
 
 /// Reads the superblock of a device of `size_bytes`, wherever its version puts it; `None` when there is none.
+///
+/// # Errors
+/// When the device can't be opened or read.
 pub fn read(device: &Path, size_bytes: u64) -> io::Result<Option<MdSuper>> {
     let places = [
         ("1.2", Some(4096)),

@@ -8,6 +8,9 @@ const ALIGNED: usize = 4096;
 
 /// `length` bytes of a device from `offset`, both multiples of 4096, as they are on the disk now: md writes its
 /// superblocks past the page cache, so a cached one may be old. Fewer bytes where the device ends.
+///
+/// # Errors
+/// When the device can't be opened or read.
 pub fn read_at(device: &Path, offset: u64, length: usize) -> io::Result<Vec<u8>> {
     let mut memory = vec![0; length + ALIGNED];
     let start = memory.as_ptr().align_offset(ALIGNED).min(ALIGNED);
