@@ -34,6 +34,9 @@ pub const BLOCK: usize = 4096;
 
 impl FaultyFile {
     /// A file of this size full of zeroes, served at `folder`, an empty folder. Needs root and `/dev/fuse`.
+    ///
+    /// # Errors
+    /// When it can't be mounted there.
     pub fn serve(folder: &Path, size: usize) -> io::Result<FaultyFile> {
         let state = Arc::new(Mutex::new(State { bytes: vec![0; size], ..State::default() }));
         let mut config = Config::default();
