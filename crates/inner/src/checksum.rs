@@ -48,6 +48,10 @@ pub enum CompleteError {
 
 /// Computes a partial checksum in software; a complete one stays as it is.
 /// The packet is unchanged after an error.
+///
+/// # Errors
+/// [`CompleteError::SuperPacket`] when the packet has to be cut first,
+/// [`CompleteError::OutOfPacket`] when the checksum's field lies behind its end.
 pub fn complete(packet: &mut InnerPacket) -> Result<(), CompleteError> {
     match packet.offload {
         Offload { checksum: Checksum::Complete, .. } => Ok(()),

@@ -83,6 +83,10 @@ pub struct Segments {
 impl Segments {
     /// Reads the headers of a super-packet of `packet_len` bytes. Of its bytes
     /// only the headers are needed; `header` may be longer.
+    ///
+    /// # Errors
+    /// [`SegmentError::NotSuperPacket`] when `offload` has no segmentation; else what of headers,
+    /// checksum, length or ticks doesn't fit it.
     pub fn of(
         header: &[u8],
         packet_len: usize,
@@ -185,6 +189,10 @@ impl Segments {
     /// sequence number are those of its first segment; FIN and PSH stay only
     /// with the last segment, CWR only with the first. The checksum stays
     /// partial, with the pseudo-header sum of the new length.
+    ///
+    /// # Errors
+    /// [`SegmentError::Range`] when there are no such segments or `payload` is of another length,
+    /// [`SegmentError::Headers`] when `header` is cut off or isn't the super-packet's.
     pub fn extract(
         &self,
         header: &[u8],
@@ -328,6 +336,10 @@ pub fn cut_at_ticks(
 /// `take` in order, for devices without offloads. A packet that isn't a
 /// super-packet is given as it is, its checksum completed. `scratch` is
 /// working space to reuse.
+///
+/// # Errors
+/// Those of [`Segments::of`] and [`Segments::extract`]; [`SegmentError::Checksum`] when the
+/// checksum's field lies behind the packet's end.
 pub fn for_each_segment(
     packet: &InnerPacket,
     layer: Layer,
@@ -359,6 +371,9 @@ pub fn for_each_segment(
 }
 
 /// [`for_each_segment`] into packets of their own.
+///
+/// # Errors
+/// As [`for_each_segment`].
 pub fn split_all(packet: &InnerPacket, layer: Layer) -> Result<Vec<InnerPacket>, SegmentError> {
     let mut packets = Vec::with_capacity(segment_count(packet));
     for_each_segment(packet, layer, &mut Vec::new(), |bytes| {

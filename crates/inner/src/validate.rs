@@ -13,6 +13,10 @@ use std::net::IpAddr;
 /// says, with a right IPv4 header checksum. On [`Layer::L2`] any frame passes
 /// that asks for no offloads: what is inside is between the hosts. Offloads are
 /// held to what Linux accepts from a device (`virtio_net_hdr_to_skb`).
+///
+/// # Errors
+/// The first thing that is wrong: too long, no such packet or frame, another length or header
+/// checksum than it should have, or offloads that don't fit the headers.
 pub fn check(bytes: &[u8], offload: Offload, layer: Layer) -> Result<Checked, Malformed> {
     if bytes.len() > MAX_LEN {
         return Err(Malformed::TooLong);
