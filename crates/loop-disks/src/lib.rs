@@ -92,6 +92,9 @@ pub struct LoopDisk {
 
 impl LoopDisk {
     /// A disk of this size full of zeroes, in a sparse file of this name in the folder.
+    ///
+    /// # Errors
+    /// When the file can't be made, or `losetup` fails or finds no free loop device.
     pub fn new(folder: &Path, name: &str, size: ByteSize) -> io::Result<LoopDisk> {
         let file = folder.join(name);
         File::create(&file)?.set_len(size.bytes())?;
@@ -110,6 +113,10 @@ impl LoopDisk {
 
     /// Makes two partitions, one of `first` bytes (whole MiB) and one of the rest: `/dev/loop3p1`
     /// and `/dev/loop3p2`. The kernel is told by `partx`, since it may know no partition tables.
+    ///
+    /// # Errors
+    /// When the file's size can't be read, the device can't be written, or `partx` can't be
+    /// started.
     pub fn partition(&self, first: ByteSize) -> io::Result<[String; 2]> {
         const SECTOR: u64 = 512;
         let whole = std::fs::metadata(&self.file)?.len() / SECTOR;
@@ -134,6 +141,9 @@ impl LoopDisk {
     }
 
     /// Plugs in a disk with the bytes of this file; it may get another node than before.
+    ///
+    /// # Errors
+    /// When `losetup` fails or finds no free loop device.
     pub fn plug_in(file: &Path) -> io::Result<LoopDisk> {
         Ok(LoopDisk { device: attach(file)?, file: file.to_owned() })
     }
