@@ -48,6 +48,11 @@ pub struct Reality<'a> {
 
 /// The next plan on the way from `reality` to `desired`; `None` when it is as desired. After carrying it out, look and
 /// ask again: each step of the way is decided by what is then there.
+///
+/// # Errors
+/// [`Refused::Impossible`] when several pools have the name, a disk to be added isn't there, a
+/// lost member has no successor in the config, or the pool is of the other engine; else what the
+/// planner refuses.
 pub fn next(desired: &DesiredPool, reality: &Reality<'_>) -> Result<Option<Plan>, Refused> {
     let name = desired.name.as_str();
     let mut pools = reality.pools.iter().filter(|pool| pool.name() == name);

@@ -94,6 +94,10 @@ pub enum Change {
 pub struct MemberName(pub String);
 
 /// Plans a new pool.
+///
+/// # Errors
+/// Too few or too small disks, two that are one, one that may not be taken, a layout that loses
+/// data and wasn't accepted, or a mount point that is taken or can't be one.
 pub fn create(new: &NewPool, host: &ObservedHost) -> Result<Plan, Refused> {
     check_new(new, host)?;
     match new.layout {
@@ -103,6 +107,10 @@ pub fn create(new: &NewPool, host: &ObservedHost) -> Result<Plan, Refused> {
 }
 
 /// Plans a change of `pool`. `mount_at` is where to mount it if it isn't mounted and fstab doesn't say.
+///
+/// # Errors
+/// Why it can't be done to the pool as it is, or would risk what is on it: [`Refused`] lists the
+/// reasons and says what to do.
 pub fn change(
     pool: &ObservedPool,
     change: &Change,
@@ -121,6 +129,10 @@ pub(crate) fn to_be_lent(pool: &ObservedBtrfs, old: &BtrfsMember) -> Option<u64>
 }
 
 /// Plans that `pool` is mounted at `at`, now and after every boot.
+///
+/// # Errors
+/// When no member is there or the array isn't assembled, it carries no known filesystem, fstab
+/// mounts it elsewhere, or `at` is taken or can't be a mount point.
 pub fn bring_up(pool: &ObservedPool, at: &str, host: &ObservedHost) -> Result<Plan, Refused> {
     bring_up::plan(pool, at, host)
 }
@@ -129,6 +141,9 @@ pub fn bring_up(pool: &ObservedPool, at: &str, host: &ObservedHost) -> Result<Pl
 /// config said. What was set by hand and the config doesn't speak of stays.
 ///
 /// `config` is the file that says so.
+///
+/// # Errors
+/// [`Refused::Impossible`] when something is wanted and systemd doesn't run here.
 pub fn upkeep(
     pool: &ObservedPool,
     wanted: &Upkeep,

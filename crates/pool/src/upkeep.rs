@@ -71,6 +71,9 @@ pub struct Replication {
 }
 
 /// Reads the bound of a replication's rate: anything but nothing, with which it would wait for ever.
+///
+/// # Errors
+/// What is wrong with it, in words: it is no rate, or it is zero.
 pub fn rate_limit(text: &str) -> Result<Rate, String> {
     match text.parse::<Rate>() {
         Ok(rate) if rate.bits_per_sec() == 0 => Err("nothing would ever be sent".to_owned()),

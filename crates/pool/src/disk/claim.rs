@@ -61,6 +61,10 @@ impl ErasePermission {
 
 impl Claim {
     /// Claims `disk`: it is empty, or the user permitted to erase this very one.
+    ///
+    /// # Errors
+    /// [`ClaimRefused::Carries`] when something is on it and the permission doesn't cover it,
+    /// [`ClaimRefused::Unusable`] when it can't be used at all.
     pub fn stake(disk: &Disk, permission: &ErasePermission) -> Result<Claim, ClaimRefused> {
         let id = disk.id();
         match disk.usability() {
@@ -103,6 +107,10 @@ impl Claim {
 
     /// Whether `disk`, as it is now and, where nothing is recognised on it, examined, still is what was claimed; else what changed. The caller holds it open with
     /// `O_EXCL` meanwhile.
+    ///
+    /// # Errors
+    /// What changed: its identity, its size or its contents; also that nobody has looked whether
+    /// it is empty.
     pub fn still_holds(&self, disk: &Disk) -> Result<(), String> {
         if disk.id() != self.id {
             return Err(format!("{} is now the disk {}, not {}", self.path, disk.id(), self.id));

@@ -63,6 +63,9 @@ pub struct SpeedsError(String);
 
 impl Speeds {
     /// Whether every figure can be one.
+    ///
+    /// # Errors
+    /// The first figure that isn't finite and above zero.
     pub fn check(&self) -> Result<(), SpeedsError> {
         let disks = self.disks.iter().flat_map(|disk| {
             let DiskSpeed { read, write, random_read, random_write } = disk.speed;
