@@ -317,6 +317,10 @@ pub struct Identity {
 impl Identity {
     /// Of the device mounted at `path`, or `path` itself: blkid(8) is asked, since FAT's number is
     /// nowhere in sysfs.
+    ///
+    /// # Errors
+    /// When `path` can't be looked at or blkid can't be started. That blkid finds no UUID
+    /// is no error.
     pub fn of(path: &Path) -> Result<Identity, Error> {
         let Some(device) = device_at(path)? else { return Ok(Identity::default()) };
         Ok(Identity {

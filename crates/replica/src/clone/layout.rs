@@ -39,6 +39,9 @@ impl Part {
 
 impl Layout {
     /// Reads it, without the subvolumes `skip` and what is below them.
+    ///
+    /// # Errors
+    /// When the subvolumes can't be listed.
     pub fn read(top: &TopLevel, skip: &[PathBuf]) -> Result<Layout, Error> {
         let io = |error| Error::io("listing the subvolumes of", top.path(), error);
         let default = subvolume::default_subvolume(top.file()).map_err(io)?;
@@ -64,6 +67,10 @@ impl Layout {
     /// The subvolume with the system: the one that is named, or else the first of
     /// the default one (openSUSE), `@` (Ubuntu), `root` (Fedora) and the top
     /// level that has an `etc/fstab`.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] when the named one is no subvolume with an `etc/fstab`, or none is
+    /// named and none of the usual ones is.
     pub fn root(&self, top: &TopLevel, named: Option<&Path>) -> Result<ExactPath, Error> {
         let has_system = |path: &Path| top.path().join(path).join("etc/fstab").exists();
         if let Some(named) = named {
