@@ -18,6 +18,10 @@ pub struct Remains {
 
 /// Undoes the steps that were begun. One that can't be undone ends that: those before it stay
 /// too, since it rests on them. Returns what stays, in the plan's order.
+///
+/// # Errors
+/// [`RunError::System`] when the host fails, can't be asked, or the user stops it;
+/// [`RunError::Journal`] when the journal can't be written. It can be called again then.
 pub fn abandon(
     log: &mut dyn Log,
     system: &mut dyn System,

@@ -119,6 +119,12 @@ impl StateDir {
 
     /// Begins a journal: the plan is on disk when this returns. Refused while another one of the
     /// pool is unfinished, or another process changes a disk that the plan claims.
+    ///
+    /// # Errors
+    /// [`JournalError::Unfinished`], [`JournalError::Busy`] when another process is at work on
+    /// the pool, [`JournalError::Disk`] when one is on a disk of the plan,
+    /// [`JournalError::Name`], [`JournalError::Record`] when the journal that is there can't be
+    /// read, or [`JournalError::Io`].
     pub fn begin(&self, pool: &str, plan: Plan) -> Result<Journal, JournalError> {
         let folder = self.folder(pool)?;
         make_folders(&folder)?;
@@ -143,6 +149,12 @@ impl StateDir {
     }
 
     /// Takes up the pool's unfinished journal.
+    ///
+    /// # Errors
+    /// [`JournalError::NothingUnfinished`], [`JournalError::Busy`] when another process is at
+    /// work on the pool, [`JournalError::Disk`] when one is on a disk of the plan,
+    /// [`JournalError::Name`], [`JournalError::Record`] when the journal can't be read, or
+    /// [`JournalError::Io`].
     pub fn reopen(&self, pool: &str) -> Result<Journal, JournalError> {
         let folder = self.folder(pool)?;
         if !folder.is_dir() {
@@ -165,6 +177,10 @@ impl StateDir {
     }
 
     /// The pools with an unfinished plan, and how far it is. Takes no lock.
+    ///
+    /// # Errors
+    /// [`JournalError::Io`] when the folders or a journal can't be read, [`JournalError::Record`]
+    /// when one is damaged or of another format.
     pub fn unfinished(&self) -> Result<Vec<(String, Record)>, JournalError> {
         let entries = match fs::read_dir(&self.0) {
             Ok(entries) => entries,
@@ -183,6 +199,9 @@ impl StateDir {
     }
 
     /// Those of [`StateDir::unfinished`] that nobody is carrying out now.
+    ///
+    /// # Errors
+    /// As [`StateDir::unfinished`].
     pub fn interrupted(&self) -> Result<Vec<(String, Record)>, JournalError> {
         let mut found = self.unfinished()?;
         // Who carries one out holds its lock.

@@ -74,6 +74,12 @@ impl RunError {
 
 /// Performs the plan's steps one by one, each of which is in the journal before it is begun and
 /// when it is done. What is done already, by an earlier run or by somebody else, is left alone.
+///
+/// # Errors
+/// [`RunError::BeingAbandoned`]; [`RunError::Unmet`] when something isn't as a step needs it;
+/// [`RunError::Ineffective`] when a step or the whole plan was performed and yet isn't done;
+/// [`RunError::System`] when the host fails or the user stops it; [`RunError::Journal`] when the
+/// journal can't be written.
 pub fn run(
     log: &mut dyn Log,
     system: &mut dyn System,

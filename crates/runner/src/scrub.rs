@@ -71,6 +71,11 @@ pub struct Outcome {
 }
 
 /// Starts a scrub that ends with this process.
+///
+/// # Errors
+/// [`ScrubError::NotMounted`] (btrfs), [`ScrubError::NotRunning`] and
+/// [`ScrubError::NoRedundancy`] (md), [`ScrubError::Busy`]; [`ScrubError::Btrfs`] or
+/// [`ScrubError::Io`] when it can't be started.
 pub fn start(host: &HostRoot, pool: &ObservedPool) -> Result<Running, ScrubError> {
     match pool {
         ObservedPool::Btrfs(btrfs) => {
@@ -99,6 +104,10 @@ pub fn start(host: &HostRoot, pool: &ObservedPool) -> Result<Running, ScrubError
 }
 
 /// Starts a scrub that goes on without this process.
+///
+/// # Errors
+/// As [`start`]; [`ScrubError::Btrfs`] also when `btrfs scrub start` fails or doesn't return
+/// within a minute.
 pub fn start_in_background(host: &HostRoot, pool: &ObservedPool) -> Result<(), ScrubError> {
     match pool {
         ObservedPool::Btrfs(_) => {
@@ -117,6 +126,10 @@ pub fn start_in_background(host: &HostRoot, pool: &ObservedPool) -> Result<(), S
 }
 
 /// Stops the scrub of a pool; `false` when none ran.
+///
+/// # Errors
+/// [`ScrubError::NotMounted`] (btrfs), [`ScrubError::NotRunning`] (md), [`ScrubError::Io`] when
+/// the kernel refuses or the end can't be noted.
 pub fn cancel(host: &HostRoot, pool: &ObservedPool) -> Result<bool, ScrubError> {
     match pool {
         ObservedPool::Btrfs(btrfs) => {
@@ -140,6 +153,9 @@ pub fn cancel(host: &HostRoot, pool: &ObservedPool) -> Result<bool, ScrubError> 
 
 impl Running {
     /// Looks how it is.
+    ///
+    /// # Errors
+    /// [`ScrubError::Io`] when `btrfs` can't be waited for or the end can't be noted.
     pub fn look(&mut self, host: &HostRoot) -> Result<Look, ScrubError> {
         match &mut self.0 {
             Kind::Btrfs { pool, program } => {
