@@ -41,6 +41,10 @@ impl Assembly {
     }
 
     /// Takes a chunk in. True when the packet is complete.
+    ///
+    /// # Errors
+    /// [`Rejected::Contradiction`] when its length or offload isn't that of earlier chunks,
+    /// [`Rejected::Duplicate`] when all of it is there already.
     pub fn insert(&mut self, chunk: &Chunk<'_>) -> Result<bool, Rejected> {
         let (low, high) =
             (chunk.position.offset(), chunk.position.offset() + chunk.data.len() as u32);
