@@ -2,6 +2,9 @@ use crate::quantity::{self, QuantityError};
 use std::time::Duration;
 
 /// Reads `200us`, `30ms`, `20s`, `1.5s`, `2min`, `1h`, `30d`.
+///
+/// # Errors
+/// When it is no number, has no unit or an unknown one, or is too large.
 pub fn parse_duration(text: &str) -> Result<Duration, QuantityError> {
     let nanos = quantity::parse(text, "30ms", |unit| {
         Some(match unit {
