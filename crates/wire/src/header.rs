@@ -63,6 +63,10 @@ impl DataHeader {
     }
 
     /// Reads the header of a datagram of kind [`DatagramKind::Data`].
+    ///
+    /// # Errors
+    /// [`Malformed::Truncated`] when it is shorter than header and tag,
+    /// [`Malformed::UnknownFrame`] when it is of another kind.
     #[inline]
     pub fn parse(datagram: &[u8]) -> Result<Self, Malformed> {
         if datagram.len() < HEADER_LEN + TAG_LEN {
