@@ -263,6 +263,7 @@ impl Path {
     }
 
     /// A datagram left. `frames` were pushed to `sent` before.
+    #[inline]
     pub fn on_sent(&mut self, mut packet: SentPacket, frames: u16, paced: bool, now: Time) {
         let size = u64::from(packet.size);
         if packet.fate == Fate::InFlight {

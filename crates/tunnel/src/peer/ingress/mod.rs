@@ -86,6 +86,7 @@ impl Ingress {
     /// Queues a packet. `working` is the time that stands still while no path
     /// works; `mode` is that of packets of no class. One that belongs to another
     /// mode is returned. Buffers that aren't needed any more go to `freed`.
+    #[inline]
     pub fn admit(
         &mut self,
         packet: InnerPacket,
@@ -165,6 +166,7 @@ impl Ingress {
 
     /// The next packet of a flow, to be sent now. Its turn lasts until
     /// [`Self::on_cut`]. What the queue drops leaves no hole: it has no number yet.
+    #[inline]
     pub fn next_packet(
         &mut self,
         flow: u16,

@@ -75,6 +75,7 @@ impl Reliability {
 
     /// A packet is sent from now on. `working` is the time that stands still while
     /// no path works. A `stream`'s is worth a repair for longer.
+    #[inline]
     pub fn insert(
         &mut self,
         packet: InnerPacket,
@@ -109,6 +110,7 @@ impl Reliability {
     }
 
     /// The peer has this frame. Returns the packet that is complete thereby.
+    #[inline]
     pub fn on_arrived(&mut self, frame: SentFrame) -> Option<InnerPacket> {
         let SentFrame::Chunk { key, offset, len } = frame else { return None };
         let complete = self.outgoing.get_mut(key)?.on_acked(offset, len);
@@ -132,7 +134,12 @@ impl Reliability {
 
     /// What is to be sent again next: the packet, its first missing byte and how
     /// many. Repairs whose bytes have arrived meanwhile are dropped.
+    #[inline]
     pub fn next_repair(&mut self) -> Option<(PacketKey, u32, u32)> {
+        if self.repairs.is_empty() { None } else { self.find_repair() }
+    }
+
+    fn find_repair(&mut self) -> Option<(PacketKey, u32, u32)> {
         while let Some(frame) = self.repairs.front_mut() {
             let SentFrame::Chunk { key, offset, len } = frame else {
                 self.repairs.pop_front();

@@ -113,7 +113,12 @@ impl Bonding {
     }
 
     /// Whole packets, in two datagrams or more where they don't fit the path's.
+    #[inline]
     pub fn poll(&mut self, outlet: &mut Outlet<'_>) -> Option<Transmit> {
+        if self.is_empty() { None } else { self.send_next(outlet) }
+    }
+
+    fn send_next(&mut self, outlet: &mut Outlet<'_>) -> Option<Transmit> {
         if self.current.is_none() {
             self.current = self.next(outlet.paths, outlet.freed);
         }

@@ -156,11 +156,15 @@ impl Send {
             let next = outlet.paths.next_control(policy.idle, policy.opens_paths);
             outlet.timers.set(Timer::Control, next);
         }
-        reliability
-            .poll_parity(&self.scheduler, outlet)
-            .or_else(|| reliability.poll_duplicate(&self.scheduler, outlet))
-            .or_else(|| self.bonding.poll(outlet))
-            .or_else(|| self.poll_data(ingress, reliability, policy, outlet))
+        if !reliability.redundancy.is_empty() {
+            let parity = reliability.poll_parity(&self.scheduler, outlet);
+            let copy = parity.or_else(|| reliability.poll_duplicate(&self.scheduler, outlet));
+            if copy.is_some() {
+                return copy;
+            }
+        }
+        let bonded = self.bonding.poll(outlet);
+        bonded.or_else(|| self.poll_data(ingress, reliability, policy, outlet))
     }
 
     fn poll_control(
