@@ -141,7 +141,7 @@ pub struct PeerConfig {
     pub allowed_ips: Vec<IpNet>,
     /// An idle path is kept open by a packet this often.
     pub keepalive: Option<Duration>,
-    /// Obey the peer's wish for the mode in which we send to it.
+    /// Send to the peer in the mode that it asks for.
     pub follow_mode: bool,
 }
 

@@ -1,6 +1,6 @@
 //! What must be known of a path that is no more: it may come again.
 
-use super::{Path, PathCounters, Wish};
+use super::{Path, PathCounters, PathPolicy};
 use crate::config::LinkId;
 use crate::path::received::ReceivedPackets;
 use crate::path::sent::SentPackets;
@@ -18,7 +18,7 @@ pub struct ClosedPath {
     /// The largest packet number that came by it.
     pub largest_received: Option<u64>,
     next_number: u64,
-    wish: Wish,
+    policy: PathPolicy,
     counters: PathCounters,
 }
 
@@ -36,7 +36,7 @@ impl From<Path> for ClosedPath {
             link: path.link,
             largest_received: path.received.largest(),
             next_number: path.sent.next_number(),
-            wish: path.wish,
+            policy: path.policy,
             counters: path.counters,
         }
     }
@@ -50,8 +50,8 @@ impl Path {
             self.received = ReceivedPackets::up_to(largest);
             self.replay = ReplayWindow::up_to(largest);
         }
-        self.wish = closed.wish;
-        self.set_cap(closed.wish.cap);
+        self.policy = closed.policy;
+        self.set_cap(closed.policy.cap);
         if closed.link == self.link {
             self.counters = closed.counters;
         }

@@ -4,7 +4,7 @@
 mod arrival;
 pub mod closed;
 pub mod congestion;
-pub mod hearing;
+pub mod inbound;
 pub mod liveness;
 mod loss;
 pub mod mtu;
@@ -22,7 +22,7 @@ use braid_units::{Rate, Time};
 use braid_wire::{Ack, HEADER_LEN, TAG_LEN, expand};
 pub use congestion::Controller;
 use congestion::{AckSample, DelayModel};
-use hearing::Hearing;
+use inbound::Inbound;
 use liveness::{Liveness, PathState, Return};
 use loss::LossDetection;
 use mtu::MtuSearch;
@@ -35,8 +35,8 @@ pub use settled::Settled;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-/// A path this quick is held up by the processor and not by the link.
-const SWIFT: Rate = Rate::from_mbit(3_000);
+/// Above this rate the CPU is the bottleneck, not the link.
+const CPU_BOUND: Rate = Rate::from_mbit(3_000);
 
 /// What a path may be slower than at its best before it's thought silent.
 const SLOWNESS: Duration = Duration::from_millis(100);
@@ -55,9 +55,9 @@ const LONGEST_PACING: Duration = Duration::from_millis(100);
 /// about after an outage.
 const FIRST_PACKETS: u64 = 8;
 
-/// What the home wants of a path.
+/// How the home wants a path used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wish {
+pub struct PathPolicy {
     /// Lower is used first.
     pub tier: u8,
     /// Only when nothing else works.
@@ -96,12 +96,12 @@ pub struct Path {
     pub remote: SocketAddr,
     /// Our address on it, where a socket has several.
     pub local: Option<IpAddr>,
-    /// What the home wants of it.
-    pub wish: Wish,
+    /// How the home wants it used.
+    pub policy: PathPolicy,
     /// How fast the peer may send by it at the most, if we say so.
     pub cap_down: Option<Rate>,
-    /// The wish must still be told to the peer.
-    pub wish_untold: bool,
+    /// The policy must still be told to the peer.
+    pub policy_untold: bool,
     /// What is on its way.
     pub sent: SentPackets,
     /// What has come.
@@ -123,7 +123,7 @@ pub struct Path {
     /// When the last datagram that asks for feedback left.
     pub last_eliciting: Time,
     /// Datagrams that come by it.
-    pub hearing: Hearing,
+    pub inbound: Inbound,
     delivered: u64,
     loss: LossDetection,
     arrival: ArrivalEstimate,
@@ -159,9 +159,9 @@ impl Path {
             link,
             remote,
             local: None,
-            wish: Wish::default(),
+            policy: PathPolicy::default(),
             cap_down: None,
-            wish_untold: false,
+            policy_untold: false,
             sent: SentPackets::default(),
             received: ReceivedPackets::default(),
             replay: ReplayWindow::new(),
@@ -172,7 +172,7 @@ impl Path {
             liveness: Liveness::new(now),
             counters: PathCounters::default(),
             last_eliciting: now,
-            hearing: Hearing::new(now),
+            inbound: Inbound::new(now),
             delivered: 0,
             loss: LossDetection::new(),
             arrival: ArrivalEstimate::default(),
@@ -195,12 +195,12 @@ impl Path {
 
     /// The peer's newest packet came from here. True if that's another address
     /// than before.
-    pub fn move_to(&mut self, arrival: crate::peer::Arrival, now: Time) -> bool {
-        self.local = arrival.local;
-        self.link = arrival.link;
-        let moves = self.remote != arrival.remote;
+    pub fn move_to(&mut self, origin: crate::peer::Origin, now: Time) -> bool {
+        self.local = origin.local;
+        self.link = origin.link;
+        let moves = self.remote != origin.remote;
         if moves {
-            if self.remote.ip() != arrival.remote.ip() {
+            if self.remote.ip() != origin.remote.ip() {
                 // Another network: what was learnt doesn't hold. A new port
                 // alone is a NAT's doing.
                 self.mtu.on_path_changed();
@@ -208,7 +208,7 @@ impl Path {
                 self.congestion.on_path_moved();
                 self.estimate_arrival();
             }
-            self.remote = arrival.remote;
+            self.remote = origin.remote;
             self.liveness.probe_soon(now);
         }
         moves
@@ -232,9 +232,9 @@ impl Path {
         (self.liveness.is_up() && !full).then(|| self.pacer.release_at().max(now))
     }
 
-    /// The processor is its limit, not the link.
-    pub fn is_swift(&self) -> bool {
-        self.congestion.pacing_rate() > SWIFT
+    /// The CPU is its bottleneck, not the link.
+    pub fn is_cpu_bound(&self) -> bool {
+        self.congestion.pacing_rate() > CPU_BOUND
     }
 
     /// It's given less than it could take: what is measured now says nothing of

@@ -23,7 +23,7 @@ pub enum SentFrame {
     },
     /// Packets given up.
     GaveUp(GaveUp),
-    /// The wish for a path.
+    /// The policy of a path.
     PathStatus {
         /// The path.
         path: u8,

@@ -11,7 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 
 /// Where a datagram came from.
 #[derive(Clone, Copy, Debug)]
-pub struct Arrival {
+pub struct Origin {
     /// By which link.
     pub link: LinkId,
     /// From which address.
@@ -61,7 +61,7 @@ impl Peer {
         &mut self,
         header: DataHeader,
         datagram: &mut [u8],
-        arrival: Arrival,
+        origin: Origin,
         buffers: &mut Buffers,
         now: Time,
     ) -> Result<Received, Refused> {
@@ -109,14 +109,14 @@ impl Peer {
             Some(index) => index,
             None => self
                 .paths
-                .accept(header.path, arrival.link, arrival.remote, now)
+                .accept(header.path, origin.link, origin.remote, now)
                 .ok_or(Refused::TooManyPaths)?,
         };
         let path = &mut self.paths[index];
         path.replay.mark(number).map_err(|_| Refused::Replayed)?;
         let newest = path.received.largest().is_none_or(|largest| number > largest);
         // Roaming: the peer is where its newest authentic packet came from.
-        if newest && !opens_paths && path.move_to(arrival, now) {
+        if newest && !opens_paths && path.move_to(origin, now) {
             // What is in flight went astray, most likely: by others too.
             self.settled.clear();
             path.reinject_flight(&mut self.settled);
@@ -124,7 +124,7 @@ impl Peer {
         }
         let pause = self.paths.pause();
         let path = &mut self.paths[index];
-        if path.hearing.on_datagram(now, pause) {
+        if path.inbound.on_datagram(now, pause) {
             self.timers.bring_forward(Timer::Control, now + pause);
         }
         path.counters.received_bytes += len;
@@ -210,7 +210,7 @@ impl Peer {
                 Frame::Close(_) => self.receive.closed = true,
             }
         }
-        // On a path that we didn't open, hearing is the first sign of life:
+        // On a path that we didn't open, a datagram is the first sign of life:
         // probe at once, so that it's proven within a round trip.
         let path = &mut self.paths[index];
         if !path.liveness.is_up() {

@@ -12,7 +12,7 @@ mod send;
 mod status;
 mod timers;
 
-pub use incoming::{Arrival, Refused};
+pub use incoming::{Origin, Refused};
 pub use send::Transmit;
 pub use status::{PathReport, PeerCounters, PeerReport};
 
@@ -30,7 +30,7 @@ use ingress::Ingress;
 use paths::PathSet;
 use receive::Receive;
 use reliability::Reliability;
-use send::{ControlPolicy, Outlet, Send};
+use send::{ControlSettings, Outlet, Send};
 use std::net::SocketAddr;
 use std::time::Duration;
 use timers::{Timer, TimerTable};
@@ -125,9 +125,9 @@ impl Peer {
         self.paths.open(link, remote, config, &mut self.timers, now);
     }
 
-    /// The link's wishes changed.
-    pub(crate) fn set_wish(&mut self, link: LinkId, config: &LinkConfig) {
-        self.paths.set_wish(link, config, &mut self.timers);
+    /// The user wants the link used otherwise.
+    pub(crate) fn set_policy(&mut self, link: LinkId, config: &LinkConfig) {
+        self.paths.set_policy(link, config, &mut self.timers);
     }
 
     /// The link is gone for good. What its paths had in flight is sent again by
@@ -219,7 +219,7 @@ impl Peer {
     /// Appends the next datagrams to `out`, which is empty.
     pub(crate) fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Transmit> {
         self.sessions.sending(now)?;
-        let policy = ControlPolicy {
+        let settings = ControlSettings {
             opens_paths: self.config.opens_paths(),
             idle: self.activity.probe_after(self.config.keepalive, now),
         };
@@ -232,7 +232,7 @@ impl Peer {
             working: self.working.at(now),
             out,
         };
-        self.send.poll(&mut self.ingress, &mut self.reliability, policy, &mut outlet)
+        self.send.poll(&mut self.ingress, &mut self.reliability, settings, &mut outlet)
     }
 
     /// A goodbye by every path.
@@ -305,7 +305,7 @@ impl Peer {
             match frame {
                 SentFrame::Chunk { .. } | SentFrame::GaveUp(_) => self.reliability.on_lost(frame),
                 SentFrame::Mode => self.send.on_mode_lost(),
-                SentFrame::PathStatus { path } => self.paths.on_wish_lost(path),
+                SentFrame::PathStatus { path } => self.paths.on_policy_lost(path),
             }
         }
     }

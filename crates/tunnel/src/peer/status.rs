@@ -173,8 +173,8 @@ fn report_path(p: &Path, best: Option<i64>, now: Time) -> PathReport {
         in_flight: p.sent.in_flight_bytes(),
         window: p.congestion.window(),
         loss: p.loss_share(),
-        tier: p.wish.tier,
-        standby: p.wish.standby,
+        tier: p.policy.tier,
+        standby: p.policy.standby,
         counters: p.counters,
     }
 }

@@ -4,7 +4,7 @@ use super::admission::Toll;
 use super::{Event, Tunnel};
 use crate::config::{LinkConfig, LinkId, PeerConfig, PeerId};
 use crate::path::liveness::PathState;
-use crate::peer::{Arrival, Peer, Transmit};
+use crate::peer::{Origin, Peer, Transmit};
 use crate::session::Session;
 use braid_handshake::{
     AeadOffer, Answer, Cookie, Extensions, HandshakeError, HandshakeMessage, Hello, Initiation,
@@ -155,7 +155,7 @@ impl Tunnel {
     }
 
     /// Takes a message of a handshake.
-    pub(super) fn on_handshake_message(&mut self, from: Arrival, message: &[u8], now: Time) {
+    pub(super) fn on_handshake_message(&mut self, from: Origin, message: &[u8], now: Time) {
         let taken = match HandshakeMessage::classify(message) {
             Ok(HandshakeMessage::Initiation) => self.on_initiation(from, message, now),
             Ok(HandshakeMessage::Response { receiver }) => {
@@ -171,7 +171,7 @@ impl Tunnel {
         }
     }
 
-    fn on_initiation(&mut self, from: Arrival, message: &[u8], now: Time) -> Option<()> {
+    fn on_initiation(&mut self, from: Origin, message: &[u8], now: Time) -> Option<()> {
         let peers = &self.peers;
         let in_use = || peers.iter().flat_map(|(_, e)| e.peer.paths.iter().map(|p| p.remote));
         if !self.admission.lets_in(from.remote, in_use, now) {
@@ -220,7 +220,7 @@ impl Tunnel {
 
     fn on_response(
         &mut self,
-        from: Arrival,
+        from: Origin,
         receiver: SessionIndex,
         message: &[u8],
         now: Time,
@@ -268,7 +268,7 @@ impl Tunnel {
 
     fn on_cookie(
         &mut self,
-        from: Arrival,
+        from: Origin,
         receiver: SessionIndex,
         message: &[u8],
         now: Time,
@@ -292,7 +292,7 @@ impl Tunnel {
             .map(|(id, _)| id)
     }
 
-    fn send_to(&mut self, to: Arrival, message: Vec<u8>) {
+    fn send_to(&mut self, to: Origin, message: Vec<u8>) {
         let transmit =
             Transmit { link: to.link, remote: to.remote, local: to.local, segment: message.len() };
         self.handshakes.push_back((transmit, message));

@@ -11,7 +11,7 @@ use crate::buffers::Buffers;
 use crate::config::{LinkConfig, LinkId, Mode, PeerConfig, PeerId, TunnelConfig};
 use crate::index_map::IndexMap;
 use crate::path::liveness::PathState;
-use crate::peer::{Arrival, Peer, PeerReport, Refused, Transmit};
+use crate::peer::{Origin, Peer, PeerReport, Refused, Transmit};
 use crate::routing::{AllowedIps, ForwardingDatabase, ForwardingLimits};
 use admission::Admission;
 use braid_handshake::{PublicKey, Responder};
@@ -224,7 +224,7 @@ impl Tunnel {
         let Some(state) = self.links.get_mut(&link) else { return };
         state.config = config;
         for entry in self.peers.values_mut().filter(|e| !e.peer.config.endpoints.is_empty()) {
-            entry.peer.set_wish(link, &config);
+            entry.peer.set_policy(link, &config);
         }
         self.activate_all();
     }
@@ -263,10 +263,10 @@ impl Tunnel {
         local: Option<IpAddr>,
         datagram: &mut [u8],
     ) {
-        let arrival = Arrival { link, remote, local };
+        let origin = Origin { link, remote, local };
         match DatagramKind::of(datagram) {
-            Some(DatagramKind::Data) => self.on_data(arrival, datagram, now),
-            Some(_) => self.on_handshake_message(arrival, datagram, now),
+            Some(DatagramKind::Data) => self.on_data(origin, datagram, now),
+            Some(_) => self.on_handshake_message(origin, datagram, now),
             None => self.counters.strange += 1,
         }
     }
@@ -381,7 +381,7 @@ impl Tunnel {
         self.counters
     }
 
-    fn on_data(&mut self, arrival: Arrival, datagram: &mut [u8], now: Time) {
+    fn on_data(&mut self, origin: Origin, datagram: &mut [u8], now: Time) {
         let Ok(header) = DataHeader::parse(datagram) else {
             self.counters.strange += 1;
             return;
@@ -391,7 +391,7 @@ impl Tunnel {
             return;
         };
         let Some(entry) = self.peers.get_mut(id) else { return };
-        match entry.peer.on_datagram(header, datagram, arrival, &mut self.buffers, now) {
+        match entry.peer.on_datagram(header, datagram, origin, &mut self.buffers, now) {
             Ok(received) => {
                 // The next part of a large packet, mostly.
                 if received.proven.is_none() && entry.is_active && !entry.peer.has_news() {

@@ -24,7 +24,7 @@ const LEAST_TARGET: Duration = Duration::from_millis(5);
 impl Ingress {
     /// Takes over what follows from the paths now.
     pub fn follow(&mut self, paths: &PathSet) {
-        let primary = || paths.up().filter(|p| !p.wish.standby);
+        let primary = || paths.up().filter(|p| !p.policy.standby);
         let round_trip = primary().map(|p| p.rtt.base()).max().unwrap_or_default();
         let known = primary().filter(|p| p.rtt.is_known()).map(|p| p.rtt.base()).max();
         self.acks.set_round_trip(known.unwrap_or_default());

@@ -14,7 +14,7 @@ use crate::path::closed::ClosedPath;
 use crate::path::liveness::PathState;
 use crate::path::reports::Reports;
 use crate::path::sent::SentFrame;
-use crate::path::{Controller, Others, Path, PathCounters, Settled, Wish};
+use crate::path::{Controller, Others, Path, PathCounters, PathPolicy, Settled};
 use braid_units::{Rate, Time};
 use braid_wire::{Ack, PathStatus};
 use std::net::SocketAddr;
@@ -114,7 +114,7 @@ impl PathSet {
         }
         let Some(id) = self.number_for(link) else { return };
         let mut path = self.new_path(id, link, remote, config.device_mtu, now);
-        apply_wish(&mut path, config);
+        apply_policy(&mut path, config);
         self.paths.push(path);
         timers.fire(Timer::Control);
     }
@@ -165,10 +165,10 @@ impl PathSet {
     }
 
     /// The user wants the link used otherwise.
-    pub fn set_wish(&mut self, link: LinkId, config: &LinkConfig, timers: &mut TimerTable) {
+    pub fn set_policy(&mut self, link: LinkId, config: &LinkConfig, timers: &mut TimerTable) {
         timers.fire(Timer::Control);
         for path in self.paths.iter_mut().filter(|p| p.link == link) {
-            apply_wish(path, config);
+            apply_policy(path, config);
         }
     }
 
@@ -176,15 +176,16 @@ impl PathSet {
     pub fn on_status(&mut self, status: &PathStatus, timers: &mut TimerTable) {
         timers.fire(Timer::Control);
         for path in self.paths.iter_mut().filter(|p| p.id == status.path) {
-            path.wish = Wish { tier: status.tier, standby: status.standby, cap: status.cap };
+            path.policy =
+                PathPolicy { tier: status.tier, standby: status.standby, cap: status.cap };
             path.set_cap(status.cap);
         }
     }
 
-    /// What was told of the wish for this path didn't arrive.
-    pub fn on_wish_lost(&mut self, id: u8) {
+    /// The policy of this path was told, but didn't arrive.
+    pub fn on_policy_lost(&mut self, id: u8) {
         for path in self.paths.iter_mut().filter(|p| p.id == id) {
-            path.wish_untold = true;
+            path.policy_untold = true;
         }
     }
 
@@ -216,7 +217,7 @@ impl PathSet {
     }
 
     /// The peer restarted: what it knew of the paths is gone, so is what we knew
-    /// of its packets. Addresses, wishes and datagram sizes stay.
+    /// of its packets. Addresses, policies and datagram sizes stay.
     pub fn restart(&mut self, timers: &mut TimerTable, now: Time) {
         self.peer_clock = PeerClock::default();
         self.reports = Reports::default();
@@ -226,12 +227,12 @@ impl PathSet {
             let mut fresh = Path::new(path.id, path.link, path.remote, 1500, now);
             fresh.congestion.set_heuristics(self.heuristics);
             std::mem::swap(&mut fresh.mtu, &mut path.mtu);
-            fresh.wish = path.wish;
-            fresh.wish_untold = true;
+            fresh.policy = path.policy;
+            fresh.policy_untold = true;
             fresh.counters = path.counters;
             fresh.local = path.local;
             fresh.cap_down = path.cap_down;
-            fresh.set_cap(path.wish.cap);
+            fresh.set_cap(path.policy.cap);
             if path.state() == PathState::LinkDown {
                 fresh.liveness.on_link(false, now);
             }
@@ -265,12 +266,12 @@ impl PathSet {
         timers: &mut TimerTable,
         now: Time,
     ) -> bool {
-        let last = self.paths.iter().max_by_key(|p| p.hearing.last()).map(|p| p.id);
+        let last = self.paths.iter().max_by_key(|p| p.inbound.last()).map(|p| p.id);
         let silent = self.paths.iter().filter(|p| !p.liveness.is_up() && Some(p.id) != last);
         let due = |heard_at: Time| heard_at + self.expiry;
-        let next = silent.clone().map(|p| due(p.hearing.last())).filter(|at| *at > now).min();
+        let next = silent.clone().map(|p| due(p.inbound.last())).filter(|at| *at > now).min();
         timers.set(Timer::PathExpiry, next);
-        let left: Vec<u8> = silent.filter(|p| due(p.hearing.last()) <= now).map(|p| p.id).collect();
+        let left: Vec<u8> = silent.filter(|p| due(p.inbound.last()) <= now).map(|p| p.id).collect();
         self.close(&left, settled, timers)
     }
 
@@ -413,9 +414,9 @@ impl PathSet {
     }
 }
 
-fn apply_wish(path: &mut Path, config: &LinkConfig) {
-    path.wish = Wish { tier: config.tier, standby: config.standby, cap: config.cap_up };
-    path.wish_untold = true;
+fn apply_policy(path: &mut Path, config: &LinkConfig) {
+    path.policy = PathPolicy { tier: config.tier, standby: config.standby, cap: config.cap_up };
+    path.policy_untold = true;
     path.cap_down = config.cap_down;
     path.set_cap(config.cap_up);
 }

@@ -120,9 +120,10 @@ impl PathSet {
     /// no tier above the limit, none that is far too late, nor number `except`.
     pub fn candidates(&self, except: Option<u8>, tier_limit: u8) -> Candidates {
         let usable = |p: &Path| p.liveness.is_up() && Some(p.id) != except;
-        let primary = self.iter().any(|p| usable(p) && !p.wish.standby);
-        let wished = |p: &Path| usable(p) && p.wish.standby != primary && p.wish.tier <= tier_limit;
-        let delays = self.iter().filter(|p| wished(p));
+        let primary = self.iter().any(|p| usable(p) && !p.policy.standby);
+        let eligible =
+            |p: &Path| usable(p) && p.policy.standby != primary && p.policy.tier <= tier_limit;
+        let delays = self.iter().filter(|p| eligible(p));
         let quickest = delays.filter_map(|p| p.congestion.base_delay_us()).min();
         let late = |p: &Path| {
             if !self.heuristics.late_path_exclusion {
@@ -132,7 +133,7 @@ impl PathSet {
             behind.is_some_and(|behind| behind > LATEST_BEHIND.as_micros() as i64)
         };
         let places = self.iter().zip(0..);
-        let fit = places.filter(|(p, _)| wished(p) && !late(p));
+        let fit = places.filter(|(p, _)| eligible(p) && !late(p));
         Candidates(fit.fold(0, |set, (_, place): (_, u32)| set | 1 << place))
     }
 
@@ -164,7 +165,7 @@ impl PathSet {
     /// doesn't know where we are when our address has changed. Only the side that
     /// may sit behind a NAT `asks`.
     pub fn ask_at(&self, path: &Path, asks: bool) -> Option<Time> {
-        path.hearing.ask_at(self.pause()).filter(|_| asks && path.liveness.is_up())
+        path.inbound.ask_at(self.pause()).filter(|_| asks && path.liveness.is_up())
     }
 }
 

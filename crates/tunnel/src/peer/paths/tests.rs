@@ -97,8 +97,8 @@ fn standby_and_late_paths_are_no_candidates_beside_others() {
     let places = |paths: &PathSet, except, tier| {
         paths.candidates(except, tier).of(paths).map(|(place, _)| place).collect::<Vec<_>>()
     };
-    paths[2].wish.standby = true;
-    paths[1].wish.tier = 5;
+    paths[2].policy.standby = true;
+    paths[1].policy.tier = 5;
     assert_eq!(places(&paths, None, u8::MAX), [0, 1]);
     assert_eq!(places(&paths, None, 4), [0]);
     assert_eq!(places(&paths, Some(0), u8::MAX), [1]);
@@ -109,14 +109,14 @@ fn standby_and_late_paths_are_no_candidates_beside_others() {
 }
 
 #[test]
-fn after_the_peers_restart_wishes_are_told_again_and_numbers_begin_anew() {
+fn after_the_peers_restart_policies_are_told_again_and_numbers_begin_anew() {
     let now = Time::from_millis(10);
     let (mut paths, mut timers) = open(1, now);
     send(&mut paths, 0, &mut timers, now);
-    paths[0].wish_untold = false;
-    paths[0].wish.tier = 3;
+    paths[0].policy_untold = false;
+    paths[0].policy.tier = 3;
     paths.restart(&mut timers, now);
-    assert_eq!((paths[0].sent.next_number(), paths[0].wish.tier), (0, 3));
-    assert!(paths[0].wish_untold && !paths[0].liveness.is_up());
+    assert_eq!((paths[0].sent.next_number(), paths[0].policy.tier), (0, 3));
+    assert!(paths[0].policy_untold && !paths[0].liveness.is_up());
     assert!(timers.is_due(Timer::Control, now));
 }

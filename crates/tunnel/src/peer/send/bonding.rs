@@ -82,7 +82,7 @@ impl Bonding {
         loop {
             let (packet, mode, hash) = self.packets.pop_front()?;
             let mut up: Vec<usize> = (0..paths.len())
-                .filter(|&i| paths[i].liveness.is_up() && !paths[i].wish.standby)
+                .filter(|&i| paths[i].liveness.is_up() && !paths[i].policy.standby)
                 .collect();
             if up.is_empty() {
                 up = (0..paths.len()).filter(|&i| paths[i].liveness.is_up()).collect();
@@ -96,9 +96,9 @@ impl Bonding {
                 Mode::BalanceXor(_) => vec![up[hash as usize % up.len()]],
                 Mode::Broadcast => up,
                 Mode::ActiveBackup => {
-                    let active = up
-                        .iter()
-                        .min_by_key(|&&i| (paths[i].wish.standby, paths[i].wish.tier, paths[i].id));
+                    let active = up.iter().min_by_key(|&&i| {
+                        (paths[i].policy.standby, paths[i].policy.tier, paths[i].id)
+                    });
                     active.copied().into_iter().collect()
                 }
                 _ => {

@@ -1,7 +1,7 @@
 //! Cuts packets into datagrams: repairs, then the queue, as many for one path as
 //! it may send at once.
 
-use super::ControlPolicy;
+use super::ControlSettings;
 use super::Send;
 use super::datagram::{Datagram, LEAST_CHUNK, Outlet, Transmit};
 use super::scheduler::{Choice, Item};
@@ -19,7 +19,7 @@ use std::time::Duration;
 const BATCH: usize = 44;
 /// A batch lasts no longer than this at the path's rate.
 const BATCH_TIME: Duration = Duration::from_micros(600);
-/// Datagrams of swift paths hold whole blocks of the cipher only: the eight bytes
+/// Datagrams of CPU-bound paths hold whole blocks of the cipher only: the eight bytes
 /// that one of 1472 has beyond them cost as much time as 300 others.
 const CIPHER_BLOCK: usize = 16;
 /// How long a remainder waits for more to go with it.
@@ -70,7 +70,7 @@ impl Send {
         &mut self,
         ingress: &mut Ingress,
         reliability: &mut Reliability,
-        policy: ControlPolicy,
+        settings: ControlSettings,
         outlet: &mut Outlet<'_>,
     ) -> Option<Transmit> {
         let Some(Next { choice, mut queued }) = self.next_data(ingress, reliability, outlet) else {
@@ -83,7 +83,7 @@ impl Send {
         let path = &outlet.paths[index];
         let most = batch_size(path);
         let room = match path.room() {
-            room if path.is_swift() => room - room % CIPHER_BLOCK,
+            room if path.is_cpu_bound() => room - room % CIPHER_BLOCK,
             room => room,
         };
         let mode = self.scheduler.mode;
@@ -98,7 +98,7 @@ impl Send {
             let mut datagram = Datagram::begin(index, room, outlet.out);
             if !paced {
                 let gave_ups = &mut reliability.gave_ups;
-                let mut news = self.news.pending(mode, gave_ups, policy.opens_paths);
+                let mut news = self.news.pending(mode, gave_ups, settings.opens_paths);
                 news.write(&mut datagram, &mut outlet.paths[index], outlet.out);
             }
             let follows = match run {

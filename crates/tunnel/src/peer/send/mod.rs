@@ -45,7 +45,7 @@ pub(crate) struct Send {
 
 /// What the peer's role and use say of control datagrams.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ControlPolicy {
+pub(super) struct ControlSettings {
     /// We opened the paths: we say how they are to be used, and ask by those that
     /// fell silent.
     pub opens_paths: bool,
@@ -82,7 +82,7 @@ impl Send {
         self.scheduler.mode = mode;
     }
 
-    /// The peer wishes packets to it to be spread so.
+    /// The peer wants packets to it spread so.
     pub fn follow_mode(&mut self, mode: Mode) {
         self.scheduler.mode = mode;
     }
@@ -144,16 +144,16 @@ impl Send {
         &mut self,
         ingress: &mut Ingress,
         reliability: &mut Reliability,
-        policy: ControlPolicy,
+        settings: ControlSettings,
         outlet: &mut Outlet<'_>,
     ) -> Option<Transmit> {
         if outlet.timers.is_due(Timer::Control, outlet.now) || self.feedback.has_copy() {
             outlet.paths.summarize(self.scheduler.limit(), outlet.timers);
-            let control = self.poll_control(reliability, policy, outlet);
+            let control = self.poll_control(reliability, settings, outlet);
             if control.is_some() {
                 return control;
             }
-            let next = outlet.paths.next_control(policy.idle, policy.opens_paths);
+            let next = outlet.paths.next_control(settings.idle, settings.opens_paths);
             outlet.timers.set(Timer::Control, next);
         }
         if !reliability.redundancy.is_empty() {
@@ -164,19 +164,19 @@ impl Send {
             }
         }
         let bonded = self.bonding.poll(outlet);
-        bonded.or_else(|| self.poll_data(ingress, reliability, policy, outlet))
+        bonded.or_else(|| self.poll_data(ingress, reliability, settings, outlet))
     }
 
     fn poll_control(
         &mut self,
         reliability: &mut Reliability,
-        policy: ControlPolicy,
+        settings: ControlSettings,
         outlet: &mut Outlet<'_>,
     ) -> Option<Transmit> {
         let mode = self.scheduler.mode;
-        let mut news = self.news.pending(mode, &mut reliability.gave_ups, policy.opens_paths);
+        let mut news = self.news.pending(mode, &mut reliability.gave_ups, settings.opens_paths);
         let report = self.feedback.poll(&mut news, outlet);
-        report.or_else(|| probes::poll(&mut self.confirm, &mut news, policy, outlet))
+        report.or_else(|| probes::poll(&mut self.confirm, &mut news, settings, outlet))
     }
 
     /// A goodbye by every path.

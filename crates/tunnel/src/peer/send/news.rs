@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 /// Room that the mode needs, with its frame's type, bytes.
 const MODE_ROOM: usize = 8;
 
-/// What the peer doesn't know yet, besides each path's wish and what was given
+/// What the peer doesn't know yet, besides each path's policy and what was given
 /// up.
 #[derive(Debug)]
 pub(super) struct News {
@@ -31,7 +31,7 @@ pub(super) struct PendingNews<'a> {
     mode: Mode,
     gave_ups: &'a mut VecDeque<GaveUp>,
     /// The side that opened the paths says how they are to be used.
-    tells_wishes: bool,
+    tells_policies: bool,
 }
 
 impl News {
@@ -41,9 +41,9 @@ impl News {
         &'a mut self,
         mode: Mode,
         gave_ups: &'a mut VecDeque<GaveUp>,
-        tells_wishes: bool,
+        tells_policies: bool,
     ) -> PendingNews<'a> {
-        PendingNews { news: self, mode, gave_ups, tells_wishes }
+        PendingNews { news: self, mode, gave_ups, tells_policies }
     }
 }
 
@@ -51,27 +51,27 @@ impl PendingNews<'_> {
     /// Appends what there is to a datagram of this path.
     #[inline(always)]
     pub fn write(&mut self, datagram: &mut Datagram, path: &mut Path, out: &mut Vec<u8>) {
-        let untold = self.news.mode_untold || path.wish_untold;
-        if untold && self.tells_wishes || !self.gave_ups.is_empty() {
+        let untold = self.news.mode_untold || path.policy_untold;
+        if untold && self.tells_policies || !self.gave_ups.is_empty() {
             self.write_all(datagram, path, out);
         }
     }
 
     #[cold]
     fn write_all(&mut self, datagram: &mut Datagram, path: &mut Path, out: &mut Vec<u8>) {
-        if path.wish_untold && self.tells_wishes && datagram.left(out) > PathStatus::MAX_LEN {
-            path.wish_untold = false;
+        if path.policy_untold && self.tells_policies && datagram.left(out) > PathStatus::MAX_LEN {
+            path.policy_untold = false;
             PathStatus {
                 path: path.id,
-                tier: path.wish.tier,
-                standby: path.wish.standby,
+                tier: path.policy.tier,
+                standby: path.policy.standby,
                 abandoned: false,
                 cap: path.cap_down,
             }
             .write(out);
             datagram.note(SentFrame::PathStatus { path: path.id }, &mut path.sent);
         }
-        if self.news.mode_untold && self.tells_wishes && datagram.left(out) > MODE_ROOM {
+        if self.news.mode_untold && self.tells_policies && datagram.left(out) > MODE_ROOM {
             self.news.mode_untold = false;
             self.mode.to_wire().write(out);
             datagram.note(SentFrame::Mode, &mut path.sent);

@@ -1,16 +1,16 @@
 //! Probes ask whether paths work and which datagrams they take.
 
-use super::ControlPolicy;
+use super::ControlSettings;
 use super::datagram::{Datagram, Outlet, Transmit};
 use super::news::PendingNews;
 use braid_wire::{HEADER_LEN, TAG_LEN};
 
-/// Liveness and MTU probes, news of the paths' wishes, and a first packet with
+/// Liveness and MTU probes, the paths' policies, and a first packet with
 /// new keys if the peer waits for one (`confirm`).
 pub(super) fn poll(
     confirm: &mut bool,
     news: &mut PendingNews<'_>,
-    policy: ControlPolicy,
+    settings: ControlSettings,
     outlet: &mut Outlet<'_>,
 ) -> Option<Transmit> {
     if std::mem::take(confirm) {
@@ -22,17 +22,17 @@ pub(super) fn poll(
     let now = outlet.now;
     for index in 0..outlet.paths.len() {
         let path = &outlet.paths[index];
-        if outlet.paths.ask_at(path, policy.opens_paths).is_some_and(|at| at <= now) {
-            outlet.paths[index].hearing.on_asked();
+        if outlet.paths.ask_at(path, settings.opens_paths).is_some_and(|at| at <= now) {
+            outlet.paths[index].inbound.on_asked();
             return ping(index, outlet);
         }
         let path = &mut outlet.paths[index];
-        let due = path.probe_at(policy.idle).is_some_and(|at| at <= now);
-        let tell = path.liveness.is_up() && path.wish_untold && policy.opens_paths;
+        let due = path.probe_at(settings.idle).is_some_and(|at| at <= now);
+        let tell = path.liveness.is_up() && path.policy_untold && settings.opens_paths;
         if due || tell {
             path.liveness.on_probe(now);
-            // While the path is silent its wish can't have arrived.
-            path.wish_untold |= !path.liveness.is_up();
+            // While the path is silent its policy can't have arrived.
+            path.policy_untold |= !path.liveness.is_up();
             let mut datagram = outlet.begin(index);
             datagram.write_ping(outlet.out);
             news.write(&mut datagram, &mut outlet.paths[index], outlet.out);

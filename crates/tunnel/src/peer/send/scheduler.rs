@@ -227,11 +227,11 @@ impl Scheduler {
             return u8::MAX;
         }
         let mut tiers: Vec<u8> =
-            paths.up().filter(|p| !p.wish.standby).map(|p| p.wish.tier).collect();
+            paths.up().filter(|p| !p.policy.standby).map(|p| p.policy.tier).collect();
         tiers.sort_unstable();
         tiers.dedup();
         for &tier in &tiers {
-            let free = paths.iter().any(|p| p.wish.tier == tier && p.is_available(now));
+            let free = paths.iter().any(|p| p.policy.tier == tier && p.is_available(now));
             if free || waited < OVERFLOW_AFTER {
                 return tier;
             }

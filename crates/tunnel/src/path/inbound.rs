@@ -1,4 +1,4 @@
-//! What is heard by a path, and whether it fell silent in the middle of it.
+//! The datagrams that come by a path, and whether a stream of them stopped.
 
 use braid_units::Time;
 use std::time::Duration;
@@ -12,13 +12,13 @@ const STREAM: u32 = 32;
 /// sits behind one asks when a stream stops, instead of leaving it to the
 /// sender to miss acknowledgements.
 #[derive(Debug)]
-pub struct Hearing {
+pub struct Inbound {
     last: Time,
     /// Datagrams since the last pause.
     run: u32,
 }
 
-impl Hearing {
+impl Inbound {
     /// Of a path opened at `now`.
     pub fn new(now: Time) -> Self {
         Self { last: now, run: 0 }
@@ -59,24 +59,24 @@ mod tests {
 
     #[test]
     fn the_end_of_a_stream_is_asked_about_once() {
-        let mut hearing = Hearing::new(Time::ZERO);
+        let mut inbound = Inbound::new(Time::ZERO);
         for ms in 1..32 {
-            assert!(!hearing.on_datagram(Time::from_millis(ms), PAUSE));
-            assert_eq!(hearing.ask_at(PAUSE), None);
+            assert!(!inbound.on_datagram(Time::from_millis(ms), PAUSE));
+            assert_eq!(inbound.ask_at(PAUSE), None);
         }
-        assert!(hearing.on_datagram(Time::from_millis(32), PAUSE));
-        assert_eq!(hearing.ask_at(PAUSE), Some(Time::from_millis(62)));
-        hearing.on_asked();
-        assert_eq!(hearing.ask_at(PAUSE), None);
+        assert!(inbound.on_datagram(Time::from_millis(32), PAUSE));
+        assert_eq!(inbound.ask_at(PAUSE), Some(Time::from_millis(62)));
+        inbound.on_asked();
+        assert_eq!(inbound.ask_at(PAUSE), None);
     }
 
     #[test]
     fn datagrams_far_apart_are_no_stream() {
-        let mut hearing = Hearing::new(Time::ZERO);
+        let mut inbound = Inbound::new(Time::ZERO);
         for number in 0..100 {
-            hearing.on_datagram(Time::from_millis(number * 31), PAUSE);
+            inbound.on_datagram(Time::from_millis(number * 31), PAUSE);
         }
-        assert_eq!(hearing.ask_at(PAUSE), None);
-        assert_eq!(hearing.last(), Time::from_millis(99 * 31));
+        assert_eq!(inbound.ask_at(PAUSE), None);
+        assert_eq!(inbound.last(), Time::from_millis(99 * 31));
     }
 }
