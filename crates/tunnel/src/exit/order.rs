@@ -12,6 +12,9 @@ use std::time::Duration;
 
 /// How far a flow's packets may be ahead of the one it waits for.
 const WINDOW: u64 = 16_384;
+/// A packet farther ahead than this isn't believed: a quarter of the 24-bit numbers on the
+/// wire.
+const FARTHEST: u64 = 1 << 22;
 /// What a place in a flow's window costs.
 const SLOT_COST: u64 = 64;
 /// Memory of so many assemblies is kept.
@@ -22,9 +25,9 @@ const FLOW_COST: u64 = 96;
 /// How long a flow waits for a missing packet at the most.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// Where the packets may come late.
+    /// Timeout for flows that repairs are worth waiting for.
     pub ordered: Duration,
-    /// Where late is lost.
+    /// Timeout for real-time flows.
     pub realtime: Duration,
 }
 
@@ -170,7 +173,7 @@ impl Reordering {
             self.holes.prune(&self.flows);
             flow = self.flows.entry(chunk.flow).or_default();
         }
-        if number < flow.next || number > flow.next + (1 << 22) {
+        if number < flow.next || number > flow.next + FARTHEST {
             self.status.late += 1;
             return Err(Rejected::Duplicate);
         }

@@ -104,9 +104,9 @@ pub struct Path {
     pub policy_untold: bool,
     /// What is on its way.
     pub sent: SentPackets,
-    /// What has come.
+    /// Received packets not yet reported.
     pub received: ReceivedPackets,
-    /// What may still come.
+    /// Replay window.
     pub replay: ReplayWindow,
     /// Delays.
     pub rtt: RoundTrip,

@@ -1,8 +1,7 @@
-//! Bulk data keeps to one path for a while where the processor may be the limit,
-//! and not the links: which of them takes the next bytes makes no difference
-//! then, but each change costs a batch cut short, a call to send and one to
-//! receive, and a report of its own. Where the links are the limit the pacer ends
-//! a turn.
+//! Path affinity: bulk data stays on one path for a while where the CPU may be the
+//! bottleneck and not the links. Which of them takes the next bytes makes no
+//! difference then, but each change cuts a batch short and costs a call to send, one
+//! to receive and a report. Where the links are the bottleneck the pacer ends it.
 
 use super::scheduler::{Arrival, Choice, Item, Scheduler};
 use crate::config::Mode;
@@ -11,23 +10,22 @@ use crate::peer::paths::PathSet;
 use braid_units::{Rate, Time};
 use std::time::Duration;
 
-/// From this on a path keeps its turn: so much is more than a home's links bring
-/// as a rule, and less than a small router's processor can take.
-const KEPT_FROM: Rate = Rate::from_mbit(500);
-/// After this the paths are compared again.
-const LENGTH: Duration = Duration::from_millis(200);
-/// By so much another path may be better meanwhile: more than batches and
-/// reports take on a busy machine, less than a receiver notices. One that stands
-/// still is left when so much is on its way.
-const WORTH_A_CHANGE: Duration = Duration::from_millis(2);
+/// Paths with a higher pacing rate keep the data: more than a home's links carry as a
+/// rule, and less than a small router's CPU can send.
+const AFFINE_FROM: Rate = Rate::from_mbit(500);
+/// The paths are compared again after this.
+const COMPARED_EVERY: Duration = Duration::from_millis(200);
+/// Minimum gain in arrival time before switching paths: more than batches and reports
+/// take on a busy machine, less than a receiver notices. It also bounds how much is
+/// queued to a path that stalls.
+const LEAST_GAIN: Duration = Duration::from_millis(2);
 
-/// The path that bulk data keeps to for now, if it does.
+/// The path that bulk data stays on for now, if it does.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Affinity(Option<Turn>);
+pub(super) struct Affinity(Option<Stay>);
 
-/// A path's turn.
 #[derive(Clone, Copy, Debug)]
-struct Turn {
+struct Stay {
     path: usize,
     /// The best of the others when it began.
     rival: usize,
@@ -47,27 +45,27 @@ impl Scheduler {
         if !keeps || self.mode == Mode::Overflow {
             return self.choose(paths, item, bytes, None, now);
         }
-        let turn = self.affinity.0;
-        if let Some(turn) = turn.filter(|turn| now < turn.until)
-            && let Some(choice) = self.prefer(paths, (turn.path, turn.rival), item, bytes, now)
+        let stay = self.affinity.0;
+        if let Some(stay) = stay.filter(|stay| now < stay.until)
+            && let Some(choice) = self.prefer(paths, (stay.path, stay.rival), item, bytes, now)
         {
             return Some(choice);
         }
         let best = self.choose(paths, item, bytes, None, now)?;
-        let holder = turn.filter(|turn| turn.path != best.path);
+        let holder = stay.filter(|stay| stay.path != best.path);
         let kept =
-            holder.and_then(|turn| self.prefer(paths, (turn.path, best.path), item, bytes, now));
-        let begun = || Choice { rival: best.rival.handicapped(WORTH_A_CHANGE), ..best };
-        let held = kept.or_else(|| keeps_turns(paths, best.path).then(begun));
-        self.affinity = Affinity(held.map(|Choice { path, rival }| Turn {
+            holder.and_then(|stay| self.prefer(paths, (stay.path, best.path), item, bytes, now));
+        let begun = || Choice { rival: best.rival.handicapped(LEAST_GAIN), ..best };
+        let held = kept.or_else(|| is_affine(paths, best.path).then(begun));
+        self.affinity = Affinity(held.map(|Choice { path, rival }| Stay {
             path,
             rival: rival.place,
-            until: now + LENGTH,
+            until: now + COMPARED_EVERY,
         }));
         Some(held.unwrap_or(best))
     }
 
-    /// The path of this place, unless `rival` is worth a change.
+    /// The path of this place, unless its rival is better by [`LEAST_GAIN`].
     fn prefer(
         &self,
         paths: &PathSet,
@@ -80,12 +78,11 @@ impl Scheduler {
             Some(path) => Arrival { us: path.arrival_us(bytes, now), place: rival },
             None => Arrival::NEVER,
         };
-        let choice = Choice { path, rival: rival.handicapped(WORTH_A_CHANGE) };
-        (keeps_turns(paths, path) && self.remains(paths, choice, item, bytes, now))
-            .then_some(choice)
+        let choice = Choice { path, rival: rival.handicapped(LEAST_GAIN) };
+        (is_affine(paths, path) && self.remains(paths, choice, item, bytes, now)).then_some(choice)
     }
 }
 
-fn keeps_turns(paths: &PathSet, path: usize) -> bool {
-    paths.get(path).is_some_and(|path| path.congestion.pacing_rate() > KEPT_FROM)
+fn is_affine(paths: &PathSet, path: usize) -> bool {
+    paths.get(path).is_some_and(|path| path.congestion.pacing_rate() > AFFINE_FROM)
 }

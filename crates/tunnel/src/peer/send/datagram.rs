@@ -42,7 +42,7 @@ pub(in crate::peer) struct Outlet<'a> {
     pub out: &'a mut Vec<u8>,
 }
 
-/// What is in the works.
+/// A datagram being written.
 pub(in crate::peer) struct Datagram {
     /// Index of the path.
     pub path: usize,
