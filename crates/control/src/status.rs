@@ -3,7 +3,7 @@
 
 use crate::config::{Layer, Mode};
 use serde::{Deserialize, Serialize};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// One running tunnel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -31,6 +31,38 @@ pub struct Status {
     pub links: Vec<LinkStatus>,
     /// The other ends.
     pub peers: Vec<PeerStatus>,
+    /// The host's name servers, where something is amiss or changed about them.
+    #[serde(default)]
+    pub dns: DnsStatus,
+    /// Where the host's and its LAN's traffic goes, with `default_route`.
+    #[serde(default)]
+    pub traffic: Option<Traffic>,
+}
+
+/// Where traffic goes that the tunnel is for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", tag = "goes")]
+pub enum Traffic {
+    /// Through it.
+    Tunnel,
+    /// Beside it, as no peer answers.
+    Direct {
+        /// The link's name; none where the host's own routes decide.
+        link: Option<String>,
+    },
+    /// Nowhere, as no peer answers and there is a kill switch.
+    Blocked,
+}
+
+/// Who answers questions for names.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DnsStatus {
+    /// Those of the host's name servers that don't answer.
+    pub silent: Vec<IpAddr>,
+    /// Those that are asked in place of others: silent ones, or all where the
+    /// config or a kill switch asks for that; at a concentrator those that homes
+    /// are passed on to.
+    pub instead: Vec<IpAddr>,
 }
 
 /// Packets that were lost between this host and the tunnel's device.

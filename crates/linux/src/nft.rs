@@ -2,9 +2,11 @@
 //! a routed prefix, MSS clamping, the kill switch. Nobody else's is touched.
 
 mod kill_switch;
+mod names;
 mod watch;
 
 pub use kill_switch::KillSwitch;
+pub use names::{Asker, Destinations, Diversion};
 pub use watch::Watch;
 
 use ipnet::IpNet;
@@ -37,6 +39,8 @@ pub struct Firewall {
     pub kill_switch: Option<KillSwitch>,
     /// Answers leave by the link that the question came by.
     pub inbound: Option<Inbound>,
+    /// Questions to name servers that go to others.
+    pub diversions: Vec<Diversion>,
 }
 
 /// Notes in a connection's mark by which link it came in, and marks the answers with it,
@@ -121,6 +125,9 @@ impl Firewall {
             self.arriving(),
             self.inbound(),
             self.answers(),
+            self.names_of_host(),
+            self.names_of_others(),
+            self.names_guard(),
         ]
         .into_iter()
         .flatten()
@@ -181,6 +188,7 @@ impl Firewall {
                 ));
             }
         }
+        rules.extend(self.diversions.iter().map(Diversion::masqueraded));
         chain("postrouting", "nat", "postrouting", "srcnat", rules.into_iter())
     }
 
@@ -215,8 +223,26 @@ impl Firewall {
 
     fn output(&self) -> Option<String> {
         let mut rules = self.kill_switch.as_ref()?.output(&self.interface);
+        rules.extend(self.diversions.iter().map(Diversion::let_out));
         rules.push("drop".to_owned());
         chain("output", "filter", "output", "filter", rules.into_iter())
+    }
+
+    /// Before the translations of other programs.
+    fn names_of_host(&self) -> Option<String> {
+        let rules = self.diversions.iter().filter_map(Diversion::of_host);
+        chain("names_of_host", "nat", "output", "-105", rules)
+    }
+
+    fn names_of_others(&self) -> Option<String> {
+        let rules = self.diversions.iter().filter_map(|it| it.of_others(&self.interface));
+        chain("names_of_others", "nat", "prerouting", "-105", rules)
+    }
+
+    fn names_guard(&self) -> Option<String> {
+        self.kill_switch.as_ref()?;
+        let rules = self.diversions.iter().map(|it| it.only_by(&self.interface));
+        chain("names_guard", "filter", "postrouting", "filter", rules)
     }
 }
 
@@ -398,6 +424,18 @@ mod tests {
                 links: vec![InboundLink { number: 0, interface: "wan0".into(), mark: 0x100_0000 }],
                 own: vec![0xb1, 17],
             }),
+            diversions: vec![
+                Diversion {
+                    to: "10.99.0.9".parse().unwrap(),
+                    from: Destinations::Only(vec!["192.168.1.1/32".parse().unwrap()]),
+                    asker: Asker::HostAndLan,
+                },
+                Diversion {
+                    to: "fd99::9".parse().unwrap(),
+                    from: Destinations::AllBut(vec!["fd50::/64".parse().unwrap()]),
+                    asker: Asker::Homes,
+                },
+            ],
         }
     }
 
@@ -424,6 +462,14 @@ mod tests {
             "meta mark { 0xb1, 0x11 } return",
             "ct direction reply ct mark & 0x7f000000 == 0x1000000 \
              meta mark set meta mark & 0x80ffffff | 0x1000000",
+        ] {
+            assert!(ruleset.contains(expected), "{expected}\nis missing in\n{ruleset}");
+        }
+        for expected in [
+            "meta mark and 0xfffe0000 != 0x62720000 ip daddr { 192.168.1.1/32 } meta l4proto",
+            "iifname != \"braid0\" ip daddr { 192.168.1.1/32 } meta l4proto { tcp, udp } th dport 53 dnat ip to 10.99.0.9",
+            "iifname \"braid0\" ip6 daddr != { ::1/128, fd50::/64 } fib daddr type != local meta l4proto",
+            "oifname != \"braid0\" ct status dnat ip daddr 10.99.0.9 meta l4proto { tcp, udp } th dport 53 drop",
         ] {
             assert!(ruleset.contains(expected), "{expected}\nis missing in\n{ruleset}");
         }

@@ -164,6 +164,13 @@ fn plan(text: &str, links: &[Uplink], file: &Path, no_start: bool) -> String {
     let (file_name, key) = (file.display(), file.with_extension("key"));
     lines.push(format!("will write {file_name}, {} and the preshared key:", key.display()));
     lines.extend(text.lines().map(|line| format!("  {line}").trim_end().to_owned()));
+    if text.contains("default_route = true") {
+        lines.push(
+            "names: name servers that don't answer are replaced by the concentrator or a link's router \
+             (routing.dns)"
+                .to_owned(),
+        );
+    }
     if !no_start {
         lines.push("then start the tunnel, now and at boot".to_owned());
     }

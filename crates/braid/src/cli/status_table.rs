@@ -1,4 +1,6 @@
-use braid_control::status::{DeviceDrops, LinkStatus, PathStatus, PeerStatus, Status};
+use braid_control::status::{
+    DeviceDrops, DnsStatus, LinkStatus, PathStatus, PeerStatus, Status, Traffic,
+};
 use braid_units::{ByteSize, Ratio, format_duration};
 use std::time::Duration;
 
@@ -24,11 +26,40 @@ pub fn render(status: &Status) -> String {
         let why = link.trouble.as_deref().unwrap_or("not there");
         lines.push(format!("link {}: {why}", link.name));
     }
+    lines.extend(status.traffic.as_ref().and_then(beside_the_tunnel));
+    lines.extend(about_names(&status.dns, !status.listen.is_empty()));
     for peer in &status.peers {
         lines.push(String::new());
         lines.extend(render_peer(peer, &status.links));
     }
     lines.join("\n")
+}
+
+/// What has to be said of where traffic goes.
+fn beside_the_tunnel(traffic: &Traffic) -> Option<String> {
+    let what = match traffic {
+        Traffic::Tunnel => return None,
+        Traffic::Direct { link: Some(link) } => format!("goes direct by {link}"),
+        Traffic::Direct { link: None } => "goes by the host's own routes".to_owned(),
+        Traffic::Blocked => "is blocked (kill switch)".to_owned(),
+    };
+    Some(format!("traffic: no peer answers; it {what}"))
+}
+
+fn about_names(dns: &DnsStatus, concentrator: bool) -> Option<String> {
+    let join = |addresses: &[std::net::IpAddr]| {
+        addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    };
+    let (silent, instead) = (join(&dns.silent), join(&dns.instead));
+    match (dns.silent.is_empty(), dns.instead.is_empty()) {
+        (true, true) => None,
+        (true, false) if concentrator => Some(format!("name server for homes: {instead}")),
+        (true, false) => Some(format!("name server: {instead} in place of the links'")),
+        (false, true) => Some(format!("name server: {silent} doesn't answer")),
+        (false, false) => {
+            Some(format!("name server: {silent} doesn't answer; {instead} is asked instead"))
+        }
+    }
 }
 
 fn render_peer(peer: &PeerStatus, links: &[LinkStatus]) -> Vec<String> {
@@ -152,6 +183,8 @@ mod tests {
                     quota: None,
                 },
             ],
+            dns: DnsStatus::default(),
+            traffic: None,
             peers: vec![PeerStatus {
                 name: "concentrator".into(),
                 connected: true,

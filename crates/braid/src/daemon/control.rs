@@ -136,6 +136,8 @@ impl Controlled for RunningTunnel {
             listen: interface.listen.clone(),
             links,
             peers: snapshot.peers.clone(),
+            dns: view.dns,
+            traffic: view.traffic,
         }
     }
 

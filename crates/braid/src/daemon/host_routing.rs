@@ -197,6 +197,8 @@ fn firewall(config: &Config, host: &HostNetwork) -> Firewall {
         kill_switch: kill_switch::of(config, host),
         // Of the links, when the whole is planned.
         inbound: None,
+        // They change as name servers answer: the keeper adds them.
+        diversions: Vec::new(),
     }
 }
 

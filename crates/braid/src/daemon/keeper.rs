@@ -7,18 +7,20 @@ use super::ending::Ending;
 use super::endpoints::{Around, EndpointResolver};
 use super::host_routing::{self, RoutedLink};
 use super::kill_switch;
+use super::names::{Choice, LinkOfNames, NameServers, Role, Situation};
 use super::quota::QuotaKeeper;
 use super::reconfigure::{Change, changes};
 use super::supervise::supervise;
 use super::ways::{HostNetwork, Way};
 use braid_control::config::{Config, ConfigEditor, Link, Name, Peer, read_preshared_key};
 use braid_control::request::{Refusal, Request};
-use braid_control::status::LinkStatus;
+use braid_control::status::{DnsStatus, LinkStatus, Traffic};
 use braid_linux::neighbour_proxy::NeighbourProxy;
+use braid_linux::netlink::MAIN_TABLE;
 use braid_linux::netlink::{Monitor, Netlink};
 use braid_linux::nft;
 use braid_linux::poller::{Interest, Poller, Token, Waker};
-use braid_linux::routing::Journal;
+use braid_linux::routing::{HostRouting, Item, Journal, RouteItem};
 use braid_linux::udp::{LinkBind, LinkSocket};
 use ipnet::{IpNet, Ipv6Net};
 use std::collections::BTreeMap;
@@ -42,6 +44,10 @@ pub struct View {
     pub config: Option<Arc<Config>>,
     /// The links.
     pub links: Vec<LinkStatus>,
+    /// The name servers.
+    pub dns: DnsStatus,
+    /// Where traffic goes that the tunnel is for.
+    pub traffic: Option<Traffic>,
 }
 
 /// What the keeper needs.
@@ -86,6 +92,11 @@ struct Keeper {
     proxies: Vec<NeighbourProxy>,
     /// How endpoints are looked up around the tunnel, as last told.
     around: Around,
+    names: NameServers,
+    /// What the choice of name servers depends on, as last told.
+    situation: Situation,
+    /// Which name servers are asked, as the routing was last planned for.
+    choice: Choice,
     /// Why the device is no port of its bridge, as last told.
     bridge_trouble: Option<String>,
     /// What of the routing could not be done, as last told.
@@ -108,6 +119,27 @@ struct LinkState {
     number: u32,
     ways: Vec<Way>,
     trouble: Option<String>,
+    /// As it was when it was last there.
+    names: Option<LinkOfNames>,
+}
+
+impl LinkState {
+    /// How it is to its name servers, also when it is away.
+    fn remember(&mut self, host: &HostNetwork) {
+        let Some(device) = self.ways.iter().find_map(|way| way.device.as_ref()) else {
+            if let Some(known) = &mut self.names {
+                known.up = false;
+            }
+            return;
+        };
+        let on_it = host.addresses.iter().filter(|address| address.interface == device.index);
+        self.names = Some(LinkOfNames {
+            device: device.name.clone(),
+            up: true,
+            routers: self.ways.iter().filter_map(|way| way.gateway).collect(),
+            networks: on_it.map(|address| address.net).collect(),
+        });
+    }
 }
 
 const MONITOR: Token = Token(0);
@@ -139,6 +171,8 @@ impl KeeperHandle {
         if let Some(firewall) = &firewall {
             poller.add(firewall, FIREWALL, Interest::Read)?;
         }
+        let mark = host_routing::mark(parts.config.interface.name.as_str());
+        let names = NameServers::start(&parts.ending, mark)?;
         let (asked, questions) = channel();
         let view = Arc::new(Mutex::new(View::default()));
         let mut keeper = Keeper {
@@ -151,6 +185,9 @@ impl KeeperHandle {
             links: BTreeMap::new(),
             proxies: Vec::new(),
             around: Around::default(),
+            names,
+            situation: Situation::default(),
+            choice: Choice::default(),
             bridge_trouble: None,
             routing_troubles: Vec::new(),
             journal_trouble: None,
@@ -271,6 +308,7 @@ impl Keeper {
             }
             self.answer_neighbours();
             self.follow_peers();
+            self.follow_answers();
         }
     }
 
@@ -452,7 +490,7 @@ impl Keeper {
             })
             .collect();
         let plan = host_routing::plan(&self.parts.config, &routed, &self.host, self.working);
-        let failures = self.parts.journal.reconcile(&plan.desired());
+        let failures = self.parts.journal.reconcile(&self.with_names(plan));
         let troubles: Vec<String> = failures.iter().map(ToString::to_string).collect();
         for trouble in troubles.iter().filter(|it| !self.routing_troubles.contains(it)) {
             tracing::warn!("routing: {trouble}");
@@ -481,8 +519,87 @@ impl Keeper {
         self.journal_trouble = trouble;
     }
 
+    /// The plan, with name servers that answer.
+    fn with_names(&self, mut plan: HostRouting) -> Vec<Item> {
+        plan.firewall.diversions.clone_from(&self.choice.diversions);
+        let mut desired = plan.desired();
+        for (address, by) in &self.choice.ways {
+            let (device, router) = match by {
+                Some((device, router)) => (device.clone(), *router),
+                None => (self.parts.config.interface.name.to_string(), None),
+            };
+            desired.push(Item::Route(RouteItem {
+                gateway: router,
+                interface: Some(device),
+                ..RouteItem::new((*address).into(), MAIN_TABLE)
+            }));
+        }
+        desired
+    }
+
+    /// Others may answer than did.
+    fn follow_answers(&mut self) {
+        let choice = self.names.choice();
+        if choice == self.choice {
+            return;
+        }
+        for silent in choice.silent.iter().filter(|it| !self.choice.silent.contains(it)) {
+            tracing::warn!("the name server {silent} doesn't answer");
+        }
+        for diversion in choice.diversions.iter().filter(|it| !self.choice.diversions.contains(it))
+        {
+            tracing::warn!("name servers that don't answer are replaced by {}", diversion.to);
+        }
+        self.choice = choice;
+        self.route();
+        self.show();
+    }
+
+    fn follow_situation(&mut self) {
+        let config = &self.parts.config;
+        let (routing, dns) = (&config.routing, config.routing.dns.as_deref());
+        let concentrator = !config.interface.listen.is_empty();
+        let role = match (routing.default_route, concentrator && routing.masquerade) {
+            _ if routing.leave_host_alone || dns == Some(&[]) => Role::LeaveAlone,
+            (true, _) => Role::Home,
+            (false, true) => Role::Concentrator,
+            (false, false) => Role::LeaveAlone,
+        };
+        let mut links = Vec::new();
+        for state in self.links.values_mut() {
+            state.remember(&self.host);
+            links.extend(state.names.clone());
+        }
+        let known = |device: &str| links.iter().any(|link| link.device == device);
+        let own = config.interface.name.as_str();
+        let near = self.host.links.iter().filter(|device| {
+            let leads_on = self.host.default_routes.iter();
+            let leads_on = leads_on.filter(|route| route.interface == Some(device.index)).count();
+            !known(&device.name) && device.name != own && leads_on == 0
+        });
+        let near = near.flat_map(|device| {
+            let addresses = self.host.addresses.iter();
+            addresses.filter(|it| it.interface == device.index).map(|it| it.net)
+        });
+        let situation = Situation {
+            tunnel: own.to_owned(),
+            inside: config.interface.addresses.clone(),
+            role,
+            named: dns.unwrap_or_default().to_vec(),
+            working: self.working,
+            strict: kill_switch::is_wanted(config),
+            near: near.collect(),
+            links,
+        };
+        if situation != self.situation {
+            self.names.set(situation.clone());
+            self.situation = situation;
+        }
+    }
+
     /// Around a kill switch endpoints are asked for by the links that there are.
     fn follow_name_servers(&mut self) {
+        self.follow_situation();
         let devices = self.links.values().filter_map(|state| {
             let device = state.ways.iter().find_map(|way| way.device.as_ref())?;
             let routers = state.ways.iter().filter_map(|way| way.gateway);
@@ -505,11 +622,29 @@ impl Keeper {
         let working = snapshot.peers.iter().any(|peer| peer.connected);
         if working != self.working {
             self.working = working;
-            tracing::info!(working, "peers");
+            self.tell_working();
             self.parts.resolver.set_working(working);
+            self.follow_situation();
             self.route();
+            self.show();
         }
         self.parts.quotas.keep(&snapshot, &self.parts.config.links, Instant::now());
+    }
+
+    fn tell_working(&self) {
+        let calls = self.parts.config.peers.iter().any(|peer| !peer.endpoints.is_empty());
+        match (self.working, self.traffic()) {
+            // Homes come and go.
+            (working, _) if !calls => tracing::info!(working, "peers"),
+            (true, _) => tracing::warn!("the concentrator answers"),
+            (false, Some(Traffic::Blocked)) => {
+                tracing::warn!("the concentrator doesn't answer: traffic is blocked");
+            }
+            (false, Some(Traffic::Direct { link: Some(link) })) => {
+                tracing::warn!("the concentrator doesn't answer: traffic goes direct by {link}");
+            }
+            (false, _) => tracing::warn!("the concentrator doesn't answer"),
+        }
     }
 
     fn execute(&mut self, request: Request) -> Result<(), Refusal> {
@@ -617,9 +752,33 @@ impl Keeper {
                 quota: None,
             }
         });
-        let view =
-            View { config: Some(Arc::new(self.parts.config.clone())), links: links.collect() };
+        let view = View {
+            config: Some(Arc::new(self.parts.config.clone())),
+            links: links.collect(),
+            dns: DnsStatus {
+                silent: self.choice.silent.clone(),
+                instead: self.choice.diversions.iter().map(|it| it.to).collect(),
+            },
+            traffic: self.traffic(),
+        };
         *self.view.lock().unwrap_or_else(PoisonError::into_inner) = view;
+    }
+
+    fn traffic(&self) -> Option<Traffic> {
+        let config = &self.parts.config;
+        if !config.routing.default_route {
+            return None;
+        }
+        let usable =
+            |link: &&Link| self.links.get(&link.name).is_some_and(|state| !state.ways.is_empty());
+        Some(match (self.working, kill_switch::is_wanted(config)) {
+            (true, _) => Traffic::Tunnel,
+            (false, true) => Traffic::Blocked,
+            (false, false) => {
+                let best = config.links.iter().filter(usable).min_by_key(|link| link.tier);
+                Traffic::Direct { link: best.map(|link| link.name.to_string()) }
+            }
+        })
     }
 
     fn end(&mut self, for_good: bool) {

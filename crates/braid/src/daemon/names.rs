@@ -1,9 +1,14 @@
 //! Looking names up beside what the host does for that: which name servers it
-//! has, and asking them, by a link or as the host would.
+//! has, asking them, by a link or as the host would, and having others asked in
+//! place of those that don't answer.
 
+mod choice;
+mod follow;
 mod query;
 mod resolv_conf;
 
+pub use choice::{Choice, LinkOfNames, Role, Situation};
+pub use follow::NameServers;
 pub use query::{Asked, look_up};
 pub use resolv_conf::name_servers;
 

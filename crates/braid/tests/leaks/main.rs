@@ -2,6 +2,7 @@
 //! are captured at the other end of each of them. Needs root.
 
 mod capture;
+mod dns;
 mod kill_switch;
 mod name_server;
 mod network;

@@ -39,8 +39,10 @@ impl Network {
             }
         };
         let scratch = tempfile::tempdir().unwrap();
-        fs::write(scratch.path().join("resolv.conf"), "nameserver 10.1.0.1\n").unwrap();
         let network = Network { home, lan, internet, scratch, daemons: Vec::new() };
+        for (side, server) in [("home", "10.1.0.1"), ("internet", "203.0.113.53")] {
+            fs::write(network.resolv_conf(side), format!("nameserver {server}\n")).unwrap();
+        }
         let mut netlink = network.home.run(Netlink::open).unwrap().unwrap();
         for (ours, theirs, there) in [
             ("w1", "c1", &network.internet),
@@ -53,7 +55,7 @@ impl Network {
         network.inside("internet", &format!(
             "sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1
              for n in 1 2 3; do ip addr add 10.$n.0.1/24 dev c$n; ip addr add 2001:db8:$n::1/64 dev c$n nodad; ip link set c$n up; done
-             for a in 203.0.113.1/32 203.0.113.2/32 {SECRET_V4}/32; do ip addr add $a dev lo; done
+             for a in 203.0.113.1/32 203.0.113.2/32 203.0.113.53/32 {SECRET_V4}/32; do ip addr add $a dev lo; done
              ip addr add {SECRET_V6}/128 dev lo"
         ));
         network.inside("lan",
@@ -179,9 +181,9 @@ impl Network {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// What the program finds as /etc/resolv.conf.
-    pub fn resolv_conf(&self) -> PathBuf {
-        self.scratch.path().join("resolv.conf")
+    /// What the program finds as /etc/resolv.conf on a host.
+    pub fn resolv_conf(&self, side: &str) -> PathBuf {
+        self.scratch.path().join(format!("{side}.resolv.conf"))
     }
 
     fn log(&self, side: &str) -> String {
@@ -200,7 +202,7 @@ impl Network {
         let mut command = host.command(Path::new("unshare"));
         let script = "mount --bind \"$0\" /etc/resolv.conf && exec \"$@\"";
         command.args(["--mount", "--propagation", "private", "sh", "-c", script]);
-        command.arg(self.resolv_conf()).arg(BRAID);
+        command.arg(self.resolv_conf(side)).arg(BRAID);
         command
     }
 }

@@ -211,6 +211,7 @@ fn check_routing(routing: &PlacedRouting, sections: &Sections, found: &mut Diagn
             ("forward_ports", !value.forward_ports.is_empty()),
             ("public_prefixes", !value.public_prefixes.is_empty()),
             ("untranslated", !value.untranslated.is_empty()),
+            ("dns", value.dns.as_ref().is_some_and(|dns| !dns.is_empty())),
         ];
         for (key, asked) in also {
             if let (Some(offset), true) = (places.key(key), asked) {

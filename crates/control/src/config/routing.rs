@@ -3,7 +3,7 @@ use super::keyword::keyword_enum;
 use super::name::{DeviceName, Name};
 use super::network::{Prefix, socket_address};
 use super::section::{Placed, Places, Section};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
 /// `[routing]`: what is done to the host. All of it is undone on `down`.
@@ -29,6 +29,9 @@ pub struct Routing {
     pub untranslated: Vec<Prefix>,
     /// The bits of marks that send answers back by the link that the question came by.
     pub link_marks: LinkMarks,
+    /// Name servers to ask through the tunnel, at the concentrator for its homes.
+    /// Without it those that answer; an empty list leaves name servers alone.
+    pub dns: Option<Vec<IpAddr>>,
 }
 
 /// Bits of packets' and connections' marks: a run of them, or none. Not those of other
@@ -111,6 +114,7 @@ impl Default for Routing {
             public_prefixes: Vec::new(),
             untranslated: Vec::new(),
             link_marks: LinkMarks::default(),
+            dns: None,
         }
     }
 }
@@ -135,6 +139,7 @@ pub(super) fn read(mut section: Section<'_, '_>) -> PlacedRouting {
     let (public_prefixes, prefix_places) =
         section.tables("public_prefixes").into_iter().filter_map(read_prefix).unzip();
     let untranslated = section.list("untranslated").unwrap_or_default();
+    let dns = section.list("dns");
     let value = Routing {
         leave_host_alone,
         default_route,
@@ -145,6 +150,7 @@ pub(super) fn read(mut section: Section<'_, '_>) -> PlacedRouting {
         public_prefixes,
         untranslated,
         link_marks: section.parsed("link_marks").unwrap_or(default.link_marks),
+        dns,
     };
     PlacedRouting {
         routing: Placed { value, places: section.finish() },

@@ -1,7 +1,7 @@
 use super::*;
 use crate::client::{Client, ClientError};
 use crate::config::{Layer, Mode};
-use crate::status::{DeviceDrops, LinkStatus, PathStatus, PeerStatus, QuotaStatus};
+use crate::status::{DeviceDrops, DnsStatus, LinkStatus, PathStatus, PeerStatus, QuotaStatus};
 use std::sync::Mutex;
 
 /// A tunnel that only writes down what it is asked.
@@ -35,6 +35,8 @@ impl Controlled for Fake {
                     period_start_unix: None,
                 }),
             }],
+            dns: DnsStatus::default(),
+            traffic: None,
             peers: vec![PeerStatus {
                 name: "c\"\n".into(),
                 connected: true,

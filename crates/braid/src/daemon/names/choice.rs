@@ -1,0 +1,326 @@
+//! Which name servers could be asked, and which are, by who answers: pure.
+
+use super::{Asked, Server};
+use braid_linux::nft::{Asker, Destinations, Diversion};
+use ipnet::IpNet;
+use std::net::IpAddr;
+
+/// The mark of questions that go as the host's own do, but where they are sent:
+/// neither diverted nor let out by a kill switch.
+const AS_HOST_MARK: u32 = 0x6273_0000;
+
+/// What the choice depends on, besides who answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Situation {
+    /// The tunnel's device.
+    pub tunnel: String,
+    /// This end's addresses in the tunnel.
+    pub inside: Vec<IpNet>,
+    /// What is done.
+    pub role: Role,
+    /// Those of the config, if it names some.
+    pub named: Vec<IpAddr>,
+    /// Whether a peer answers.
+    pub working: bool,
+    /// Nothing may leave beside the tunnel.
+    pub strict: bool,
+    /// The links.
+    pub links: Vec<LinkOfNames>,
+    /// Networks on this host's other devices.
+    pub near: Vec<IpNet>,
+}
+
+/// What is done about name servers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Role {
+    /// Nothing.
+    #[default]
+    LeaveAlone,
+    /// This host's and its LAN's questions are kept answered.
+    Home,
+    /// Homes' questions to this end of the tunnel are passed on.
+    Concentrator,
+}
+
+/// A link, with what was known of it when it was last there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LinkOfNames {
+    /// Its device.
+    pub device: String,
+    /// Whether packets can leave by it.
+    pub up: bool,
+    /// Its routers.
+    pub routers: Vec<IpAddr>,
+    /// The networks on it.
+    pub networks: Vec<IpNet>,
+}
+
+/// A name server that may take over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// Its address.
+    pub address: IpAddr,
+    way: Way,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Way {
+    /// As the host's own packets go.
+    AsHost,
+    Tunnel,
+    /// By the device of a link that is up.
+    Link(String),
+}
+
+/// What is done now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Choice {
+    /// For the firewall.
+    pub diversions: Vec<Diversion>,
+    /// Addresses that must be reached by the tunnel, or by a link's device with
+    /// its router, whichever way a sender's address suggests.
+    pub ways: Vec<(IpAddr, Option<(String, Option<IpAddr>)>)>,
+    /// The host's name servers that don't answer.
+    pub silent: Vec<IpAddr>,
+}
+
+impl Candidate {
+    /// How it is asked.
+    pub fn server(&self, situation: &Situation, link_mark: u32) -> Server {
+        let (device, mark) = match &self.way {
+            Way::AsHost => (None, AS_HOST_MARK),
+            Way::Tunnel => (Some(situation.tunnel.clone()), AS_HOST_MARK),
+            Way::Link(device) => (Some(device.clone()), link_mark),
+        };
+        Server { address: self.address, device, mark: Some(mark) }
+    }
+}
+
+impl Situation {
+    /// Whom to ask, the preferred first; `hosts` are those that the host goes by.
+    pub fn candidates(&self, hosts: &[IpAddr]) -> Vec<Candidate> {
+        let by = |addresses: &[IpAddr], way: Way| -> Vec<Candidate> {
+            let candidate = |address: &IpAddr| Candidate { address: *address, way: way.clone() };
+            addresses.iter().map(candidate).collect()
+        };
+        let up = || self.links.iter().filter(|link| link.up);
+        let mut found = Vec::new();
+        match self.role {
+            Role::LeaveAlone => {}
+            Role::Concentrator if self.named.is_empty() => found = by(hosts, Way::AsHost),
+            Role::Concentrator => found = by(&self.named, Way::AsHost),
+            Role::Home => {
+                match self.working {
+                    true => found.extend(by(&self.named, Way::Tunnel)),
+                    false if self.strict => {}
+                    false => found.extend(
+                        up().flat_map(|link| by(&self.named, Way::Link(link.device.clone()))),
+                    ),
+                }
+                // Also those that can't take over: whether they answer is to be known.
+                found.extend(by(hosts, Way::AsHost));
+                if self.working {
+                    found.extend(by(&self.other_ends(), Way::Tunnel));
+                }
+                if !self.strict {
+                    let routers =
+                        up().flat_map(|link| by(&link.routers, Way::Link(link.device.clone())));
+                    found.extend(routers.collect::<Vec<_>>());
+                }
+            }
+        }
+        found
+    }
+
+    /// What to do, by what each of the candidates said.
+    pub fn choose(&self, hosts: &[IpAddr], asked: &[(Candidate, Asked)]) -> Choice {
+        let answers = |found: &&(Candidate, Asked)| matches!(found.1, Asked::Answered(_));
+        let silent: Vec<IpAddr> = asked
+            .iter()
+            .filter(|found| !answers(found) && found.0.way == Way::AsHost)
+            .map(|(candidate, _)| candidate.address)
+            .filter(|address| hosts.contains(address))
+            .collect();
+        let mut choice = Choice::default();
+        for v4 in [true, false] {
+            let mut answering =
+                asked.iter().filter(answers).filter(|found| found.0.address.is_ipv4() == v4);
+            let Some((chosen, _)) = answering.next() else { continue };
+            let Some(from) = self.destinations(chosen.address, &silent) else { continue };
+            let asker = match self.role {
+                Role::Concentrator => Asker::Homes,
+                Role::Home | Role::LeaveAlone => Asker::HostAndLan,
+            };
+            choice.diversions.push(Diversion { to: chosen.address, from, asker });
+            choice.ways.extend(self.way_to(chosen));
+        }
+        choice.silent = silent;
+        choice
+    }
+
+    /// Whose questions are diverted, of the IP version of `to`.
+    fn destinations(&self, to: IpAddr, silent: &[IpAddr]) -> Option<Destinations> {
+        let of_version = |net: &IpNet| net.addr().is_ipv4() == to.is_ipv4();
+        let only = |nets: Vec<IpNet>| {
+            let nets: Vec<IpNet> = nets.into_iter().filter(of_version).collect();
+            (!nets.is_empty()).then_some(Destinations::Only(nets))
+        };
+        if self.role == Role::Concentrator {
+            return only(self.inside.iter().map(|net| net.addr().into()).collect());
+        }
+        if self.working && !self.named.is_empty() {
+            let near = self.near.iter().copied().filter(of_version);
+            return Some(Destinations::AllBut(near.chain([to.into()]).collect()));
+        }
+        let cut_off = self.links.iter().filter(|link| !link.up || self.strict);
+        let cut_off = cut_off.flat_map(|link| link.networks.iter().map(IpNet::trunc));
+        only(silent.iter().map(|&address| address.into()).chain(cut_off).collect())
+    }
+
+    /// None where the host's own routes are right.
+    fn way_to(&self, chosen: &Candidate) -> Option<(IpAddr, Option<(String, Option<IpAddr>)>)> {
+        let address = chosen.address;
+        let mut on_links = self.links.iter().filter(|link| link.up);
+        let near = self.near.iter().chain(&self.inside).any(|net| net.contains(&address))
+            || on_links.any(|link| link.networks.iter().any(|net| net.contains(&address)));
+        if near || self.role == Role::Concentrator {
+            return None;
+        }
+        let by = match &chosen.way {
+            Way::Link(device) => self.links.iter().find(|link| link.device == *device),
+            Way::Tunnel => return Some((address, None)),
+            Way::AsHost if self.working => return Some((address, None)),
+            Way::AsHost => return None,
+        }?;
+        let router = by.routers.iter().find(|router| router.is_ipv4() == address.is_ipv4());
+        Some((address, Some((by.device.clone(), router.copied()))))
+    }
+
+    /// The concentrator's addresses in the tunnel, as `concentrator init` gives
+    /// them: the first of each network.
+    fn other_ends(&self) -> Vec<IpAddr> {
+        let first = |net: &IpNet| net.hosts().next().filter(|first| *first != net.addr());
+        self.inside
+            .iter()
+            .filter(|net| net.prefix_len() < net.max_prefix_len())
+            .filter_map(first)
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    fn home(up: bool, working: bool, strict: bool) -> Situation {
+        let link = |device: &str, up, number| LinkOfNames {
+            device: device.into(),
+            up,
+            routers: vec![ip(&format!("192.168.{number}.1"))],
+            networks: vec![format!("192.168.{number}.5/24").parse().unwrap()],
+        };
+        Situation {
+            tunnel: "braid0".into(),
+            inside: vec!["10.77.0.2/24".parse().unwrap()],
+            role: Role::Home,
+            named: Vec::new(),
+            working,
+            strict,
+            links: vec![link("wan1", up, 1), link("wan2", true, 2)],
+            near: vec!["192.168.50.1/24".parse().unwrap()],
+        }
+    }
+
+    /// What is done when only these answer.
+    fn choice(situation: &Situation, hosts: &[&str], answering: &[&str]) -> Choice {
+        let hosts: Vec<IpAddr> = hosts.iter().map(|host| ip(host)).collect();
+        let asked = situation.candidates(&hosts).into_iter().map(|candidate| {
+            let answers = answering.contains(&candidate.address.to_string().as_str());
+            let said = if answers { Asked::Answered(Vec::new()) } else { Asked::Failed };
+            (candidate, said)
+        });
+        situation.choose(&hosts, &asked.collect::<Vec<_>>())
+    }
+
+    fn shown(choice: &Choice) -> String {
+        let parts = choice.diversions.iter().map(|diversion| {
+            let (not, nets) = match &diversion.from {
+                Destinations::Only(nets) => ("", nets),
+                Destinations::AllBut(nets) => ("not ", nets),
+            };
+            let nets: Vec<String> = nets.iter().map(ToString::to_string).collect();
+            format!("{not}{} -> {}", nets.join(" "), diversion.to)
+        });
+        parts.collect::<Vec<_>>().join("; ")
+    }
+
+    #[test]
+    fn who_answers_is_left_alone_and_who_does_not_is_replaced() {
+        let modem = "192.168.1.1";
+        let all = [modem, "10.77.0.1", "192.168.2.1"];
+        for (situation, hosts, answering, expected) in [
+            (home(true, true, false), &[modem][..], &all[..], ""),
+            (home(true, true, false), &["9.9.9.9"], &["9.9.9.9"], ""),
+            // Its link is gone: by the tunnel; without that by another link.
+            (
+                home(false, true, false),
+                &[modem],
+                &all[1..],
+                "192.168.1.1/32 192.168.1.0/24 -> 10.77.0.1",
+            ),
+            (
+                home(false, false, false),
+                &[modem],
+                &all[2..],
+                "192.168.1.1/32 192.168.1.0/24 -> 192.168.2.1",
+            ),
+            (home(false, true, false), &[modem], &[], ""),
+            // Whoever it was that wrote another one in, it answers.
+            (home(false, true, false), &["9.9.9.9"], &["9.9.9.9"], "192.168.1.0/24 -> 9.9.9.9"),
+            // Nothing may leave beside the tunnel.
+            (
+                home(true, true, true),
+                &[modem],
+                &["10.77.0.1"],
+                "192.168.1.1/32 192.168.1.0/24 192.168.2.0/24 -> 10.77.0.1",
+            ),
+            (home(true, false, true), &[modem], &["192.168.2.1"], ""),
+        ] {
+            assert_eq!(
+                shown(&choice(&situation, hosts, answering)),
+                expected,
+                "{hosts:?} {answering:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn those_of_the_config_are_asked_through_the_tunnel_by_everybody() {
+        let named =
+            |working| Situation { named: vec![ip("9.9.9.9")], ..home(true, working, false) };
+        let working = choice(&named(true), &["192.168.1.1"], &["192.168.1.1", "9.9.9.9"]);
+        assert_eq!(shown(&working), "not 192.168.50.1/24 9.9.9.9/32 -> 9.9.9.9");
+        assert_eq!(working.ways, [(ip("9.9.9.9"), None)], "by the tunnel");
+        let alone = choice(&named(false), &["192.168.1.1"], &["9.9.9.9"]);
+        assert_eq!(shown(&alone), "192.168.1.1/32 -> 9.9.9.9");
+        let by = ("wan1".to_owned(), Some(ip("192.168.1.1")));
+        assert_eq!(alone.ways, [(ip("9.9.9.9"), Some(by))], "by a link");
+    }
+
+    #[test]
+    fn a_concentrator_passes_questions_on() {
+        let situation = Situation {
+            inside: vec!["10.77.0.1/24".parse().unwrap(), "fd77::1/64".parse().unwrap()],
+            role: Role::Concentrator,
+            links: Vec::new(),
+            ..home(true, true, false)
+        };
+        let choice = choice(&situation, &["185.12.64.1"], &["185.12.64.1"]);
+        assert_eq!(shown(&choice), "10.77.0.1/32 -> 185.12.64.1");
+        assert_eq!(choice.diversions[0].asker, Asker::Homes);
+    }
+}

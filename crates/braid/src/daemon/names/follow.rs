@@ -1,0 +1,95 @@
+//! Asks the name servers now and then, on a thread of its own, since that takes
+//! time.
+
+use super::super::ending::Ending;
+use super::super::supervise::supervise;
+use super::choice::{Choice, Role, Situation};
+use super::{Asked, Server, look_up, name_servers};
+use std::io;
+use std::net::IpAddr;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// How often, while nothing is known to have changed.
+const EVERY: Duration = Duration::from_secs(10);
+/// While something is amiss, or was just changed.
+const EVERY_SOON: Duration = Duration::from_secs(3);
+/// More than one host has.
+const MOST: usize = 24;
+
+/// Keeps knowing which name servers answer.
+pub struct NameServers {
+    news: Sender<Situation>,
+    choice: Arc<Mutex<Choice>>,
+}
+
+impl NameServers {
+    /// Starts; `link_mark` is what leaves by a link. Ends when dropped.
+    pub fn start(ending: &Ending, link_mark: u32) -> io::Result<NameServers> {
+        let (news, received) = channel();
+        let choice = Arc::new(Mutex::new(Choice::default()));
+        let (ending, told) = (ending.clone(), choice.clone());
+        let mut following = Following { received, link_mark, told };
+        std::thread::Builder::new()
+            .name("braid-names".into())
+            .spawn(move || supervise("braid-names", &ending, || following.run()))?;
+        Ok(NameServers { news, choice })
+    }
+
+    /// Looks anew, at once.
+    pub fn set(&self, situation: Situation) {
+        // The thread lives as long as the sender.
+        let _ = self.news.send(situation);
+    }
+
+    /// What is to be done now.
+    pub fn choice(&self) -> Choice {
+        self.choice.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+struct Following {
+    received: Receiver<Situation>,
+    link_mark: u32,
+    told: Arc<Mutex<Choice>>,
+}
+
+impl Following {
+    fn run(&mut self) {
+        let (mut situation, mut wait) = (Situation::default(), EVERY);
+        loop {
+            match self.received.recv_timeout(wait) {
+                Ok(newer) => situation = self.received.try_iter().last().unwrap_or(newer),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            let choice = self.look(&situation);
+            let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+            wait = if choice == *told && choice.silent.is_empty() { EVERY } else { EVERY_SOON };
+            *told = choice;
+        }
+    }
+
+    fn look(&self, situation: &Situation) -> Choice {
+        let hosts = name_servers();
+        if situation.role == Role::Concentrator && answers_itself(situation) {
+            return Choice::default();
+        }
+        let mut candidates = situation.candidates(&hosts);
+        candidates.truncate(MOST);
+        let servers: Vec<Server> =
+            candidates.iter().map(|it| it.server(situation, self.link_mark)).collect();
+        // The root's name servers: any resolver has those at hand.
+        let said = look_up("", &servers);
+        situation.choose(&hosts, &candidates.into_iter().zip(said).collect::<Vec<_>>())
+    }
+}
+
+/// Whether a name server runs on this host for the tunnel already.
+fn answers_itself(situation: &Situation) -> bool {
+    let own: Vec<IpAddr> = situation.inside.iter().map(|net| net.addr()).collect();
+    let server = |address: &IpAddr| Server { address: *address, device: None, mark: None };
+    let said = look_up("", &own.iter().map(server).collect::<Vec<_>>());
+    said.iter().any(|said| matches!(said, Asked::Answered(_)))
+}

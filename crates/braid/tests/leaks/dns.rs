@@ -1,0 +1,120 @@
+//! Names are found as long as any link works, whoever the name server is that
+//! the host was given, and by nobody's eyes that shouldn't see it.
+
+use crate::capture::Capture;
+use crate::name_server::NameServer;
+use crate::network::{Network, SECRET_V4};
+use crate::talk::query;
+use braid_linux::netns::NetNs;
+use std::net::{Ipv4Addr, UdpSocket};
+use std::time::Duration;
+
+/// What the name servers of the first link, the second, and the concentrator say.
+const FIRST: &str = "192.0.2.1";
+const SECOND: &str = "192.0.2.2";
+const AT_CONCENTRATOR: &str = "192.0.2.53";
+/// The name server of the first link, which the host was given.
+const GIVEN: &str = "10.1.0.1";
+
+#[test]
+fn names_are_found_while_any_link_works() {
+    let Some(mut network) = Network::new() else { return };
+    let _servers = servers(&network);
+    network.join("203.0.113.1", &[]);
+    network.start("internet");
+    network.start("home");
+    network.wait_until("it connects", || network.connected());
+    network.wait_until("the first link's answers", || found(&network.home, GIVEN) == Some(FIRST));
+
+    unplug_first(&network);
+    for host in [&network.home, &network.lan] {
+        let answers = || found(host, GIVEN) == Some(AT_CONCENTRATOR);
+        network.wait_until("the concentrator's answers in its place", answers);
+    }
+    let told = String::from_utf8(network.braid_ok("home", &["status"]).stdout).unwrap();
+    assert!(told.contains(GIVEN) && told.contains("10.77.0.1"), "{told}");
+    network.signal("internet", "-KILL");
+    for host in [&network.home, &network.lan] {
+        let answers = || found(host, GIVEN) == Some(SECOND);
+        network.wait_until("without the tunnel the second link's answers", answers);
+    }
+    network.inside("internet", "ip link set c1 up");
+    network.links_come();
+    network.wait_until("the first link's answers again", || {
+        found(&network.home, GIVEN) == Some(FIRST)
+            && !network.inside("home", "nft list ruleset").contains("dport 53")
+    });
+    network.braid_ok("home", &["down"]);
+    let left = network.inside("home", "nft list tables; ip route show table all");
+    assert!(!left.contains("braid"), "{left}");
+}
+
+#[test]
+fn around_a_kill_switch_nobody_is_asked() {
+    let Some(mut network) = Network::new() else { return };
+    let _servers = servers(&network);
+    let _named = NameServer::start(&network.internet, SECRET_V4, "192.0.2.80");
+    network.join("203.0.113.1", &["--kill-switch"]);
+    network.start("internet");
+    network.start("home");
+    network.wait_until("it connects", || network.connected());
+    let capture = Capture::start(&network.internet, &["c1", "c2", "c3"]);
+    for host in [&network.home, &network.lan] {
+        let answers = || found(host, GIVEN) == Some(AT_CONCENTRATOR);
+        network.wait_until("the concentrator's answers", answers);
+    }
+    // As a DHCP client does.
+    std::fs::write(network.resolv_conf("home"), "nameserver 10.2.0.1\n").unwrap();
+    network.wait_until("still", || found(&network.home, "10.2.0.1") == Some(AT_CONCENTRATOR));
+
+    network.edit("home", |text| {
+        text.replace("[routing]\n", &format!("[routing]\ndns = [\"{SECRET_V4}\"]\n"))
+    });
+    network.braid_ok("home", &["reload"]);
+    for host in [&network.home, &network.lan] {
+        let answers = |asked| found(host, asked) == Some("192.0.2.80");
+        network.wait_until("that of the config answers for all", || {
+            answers("10.2.0.1") && answers("192.0.2.200")
+        });
+    }
+    assert_eq!(capture.leaks(), Vec::<String>::new());
+    network.edit("home", |text| text.replace(&format!("[\"{SECRET_V4}\"]"), "[]"));
+    network.braid_ok("home", &["reload"]);
+    network.wait_until("name servers are left alone", || {
+        !network.inside("home", "nft list ruleset").contains("dport 53")
+    });
+}
+
+/// Each heard only where it is: the first link's not through the tunnel.
+fn servers(network: &Network) -> [NameServer; 3] {
+    network.inside(
+        "internet",
+        "nft 'table inet where { chain input { type filter hook input priority 0; policy accept;
+           iifname != c1 ip daddr 10.1.0.1 udp dport 53 drop
+           iifname != c2 ip daddr 10.2.0.1 udp dport 53 drop
+         }
+         }'",
+    );
+    [("10.1.0.1", FIRST), ("10.2.0.1", SECOND), ("203.0.113.53", AT_CONCENTRATOR)]
+        .map(|(on, answer)| NameServer::start(&network.internet, on, answer))
+}
+
+fn unplug_first(network: &Network) {
+    network.inside("internet", "ip link set c1 down");
+}
+
+/// The address that a host finds, asking one name server.
+fn found(host: &NetNs, server: &str) -> Option<&'static str> {
+    let ask = || {
+        let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+        socket.set_read_timeout(Some(Duration::from_millis(500))).ok()?;
+        socket.connect((server, 53)).ok()?;
+        socket.send(&query("any")).ok()?;
+        let mut reply = [0; 512];
+        let length = socket.recv(&mut reply).ok()?;
+        let address: [u8; 4] = reply.get(length.checked_sub(4)?..length)?.try_into().ok()?;
+        Some(Ipv4Addr::from(address).to_string())
+    };
+    let found = host.run(ask).unwrap()?;
+    [FIRST, SECOND, AT_CONCENTRATOR, "192.0.2.80"].into_iter().find(|known| *known == found)
+}
