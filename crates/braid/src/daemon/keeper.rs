@@ -523,17 +523,13 @@ impl Keeper {
     fn with_names(&self, mut plan: HostRouting) -> Vec<Item> {
         plan.firewall.diversions.clone_from(&self.choice.diversions);
         let mut desired = plan.desired();
-        for (address, by) in &self.choice.ways {
-            let (device, router) = match by {
-                Some((device, router)) => (device.clone(), *router),
-                None => (self.parts.config.interface.name.to_string(), None),
-            };
-            desired.push(Item::Route(RouteItem {
-                gateway: router,
-                interface: Some(device),
-                ..RouteItem::new((*address).into(), MAIN_TABLE)
-            }));
-        }
+        desired.extend(self.choice.ways.iter().map(|way| {
+            Item::Route(RouteItem {
+                gateway: way.router,
+                interface: Some(way.device.clone()),
+                ..RouteItem::new(way.address.into(), MAIN_TABLE)
+            })
+        }));
         desired
     }
 

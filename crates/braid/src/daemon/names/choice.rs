@@ -77,11 +77,21 @@ enum Way {
 pub struct Choice {
     /// For the firewall.
     pub diversions: Vec<Diversion>,
-    /// Addresses that must be reached by the tunnel, or by a link's device with
-    /// its router, whichever way a sender's address suggests.
-    pub ways: Vec<(IpAddr, Option<(String, Option<IpAddr>)>)>,
+    /// How chosen servers are reached, whichever way a sender's address suggests.
+    pub ways: Vec<WayTo>,
     /// The host's name servers that don't answer.
     pub silent: Vec<IpAddr>,
+}
+
+/// How a server is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WayTo {
+    /// The server.
+    pub address: IpAddr,
+    /// The device: the tunnel's or a link's.
+    pub device: String,
+    /// The link's router, if it has one.
+    pub router: Option<IpAddr>,
 }
 
 impl Candidate {
@@ -178,7 +188,7 @@ impl Situation {
     }
 
     /// None where the host's own routes are right.
-    fn way_to(&self, chosen: &Candidate) -> Option<(IpAddr, Option<(String, Option<IpAddr>)>)> {
+    fn way_to(&self, chosen: &Candidate) -> Option<WayTo> {
         let address = chosen.address;
         let mut on_links = self.links.iter().filter(|link| link.up);
         let near = self.near.iter().chain(&self.inside).any(|net| net.contains(&address))
@@ -186,14 +196,16 @@ impl Situation {
         if near || self.role == Role::Concentrator {
             return None;
         }
-        let by = match &chosen.way {
-            Way::Link(device) => self.links.iter().find(|link| link.device == *device),
-            Way::Tunnel => return Some((address, None)),
-            Way::AsHost if self.working => return Some((address, None)),
-            Way::AsHost => return None,
-        }?;
-        let router = by.routers.iter().find(|router| router.is_ipv4() == address.is_ipv4());
-        Some((address, Some((by.device.clone(), router.copied()))))
+        let (device, router) = match &chosen.way {
+            Way::Link(device) => {
+                let link = self.links.iter().find(|link| link.device == *device)?;
+                let of_version = |ip: &&IpAddr| ip.is_ipv4() == address.is_ipv4();
+                (device, link.routers.iter().find(of_version).copied())
+            }
+            Way::AsHost if !self.working => return None,
+            Way::Tunnel | Way::AsHost => (&self.tunnel, None),
+        };
+        Some(WayTo { address, device: device.clone(), router })
     }
 
     /// The concentrator's addresses in the tunnel, as `concentrator init` gives
@@ -304,11 +316,11 @@ mod tests {
             |working| Situation { named: vec![ip("9.9.9.9")], ..home(true, working, false) };
         let working = choice(&named(true), &["192.168.1.1"], &["192.168.1.1", "9.9.9.9"]);
         assert_eq!(shown(&working), "not 192.168.50.1/24 9.9.9.9/32 -> 9.9.9.9");
-        assert_eq!(working.ways, [(ip("9.9.9.9"), None)], "by the tunnel");
+        let way = |device: &str, router| [WayTo { address: ip("9.9.9.9"), device: device.into(), router }];
+        assert_eq!(working.ways, way("braid0", None));
         let alone = choice(&named(false), &["192.168.1.1"], &["9.9.9.9"]);
         assert_eq!(shown(&alone), "192.168.1.1/32 -> 9.9.9.9");
-        let by = ("wan1".to_owned(), Some(ip("192.168.1.1")));
-        assert_eq!(alone.ways, [(ip("9.9.9.9"), Some(by))], "by a link");
+        assert_eq!(alone.ways, way("wan1", Some(ip("192.168.1.1"))));
     }
 
     #[test]
