@@ -316,7 +316,9 @@ mod tests {
             |working| Situation { named: vec![ip("9.9.9.9")], ..home(true, working, false) };
         let working = choice(&named(true), &["192.168.1.1"], &["192.168.1.1", "9.9.9.9"]);
         assert_eq!(shown(&working), "not 192.168.50.1/24 9.9.9.9/32 -> 9.9.9.9");
-        let way = |device: &str, router| [WayTo { address: ip("9.9.9.9"), device: device.into(), router }];
+        let way = |device: &str, router| {
+            [WayTo { address: ip("9.9.9.9"), device: device.into(), router }]
+        };
         assert_eq!(working.ways, way("braid0", None));
         let alone = choice(&named(false), &["192.168.1.1"], &["9.9.9.9"]);
         assert_eq!(shown(&alone), "192.168.1.1/32 -> 9.9.9.9");
