@@ -1,7 +1,7 @@
 //! Disks that rot, refuse writes, vanish and come back: what btrfs raid1 then still has, what the doctor says, and that
 //! the command it names mends it.
 
-use crate::host::Host;
+use crate::host::{Host, serial};
 use braid_faultdisk::FaultyFile;
 use braid_loop_disks::{LoopDisk, in_private_mounts};
 use braid_units::ByteSize;
@@ -120,7 +120,8 @@ fn a_replace_or_add_whose_new_disk_takes_nothing_is_not_done_and_says_how_to_go_
             host.works(&["replace", "data", bad.path(), spare.path(), "--yes"]);
         }
         host.sh(&format!("wipefs --all {}", bad.path()));
-        fails(&["add", "data", bad.path(), "--yes"]);
+        // Without a signature it isn't blank yet.
+        fails(&["add", "data", bad.path(), "--yes", "--erase", &serial(&bad)]);
         assert!(!ground.is_member(bad.path()), "it is taken out again");
         assert_eq!(host.sums(), sums);
         ground.scrub(0);
