@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// What a link used in its period.
@@ -41,14 +41,9 @@ pub fn read(file: &Path) -> io::Result<QuotaCounters> {
 /// # Errors
 /// What the system says; the file stays as it was.
 pub fn write(file: &Path, counters: &QuotaCounters) -> io::Result<()> {
-    let directory = file.parent().unwrap_or(Path::new("."));
-    std::fs::create_dir_all(directory)?;
-    let new = file.with_extension("new");
-    let mut out = std::fs::File::create(&new)?;
-    serde_json::to_writer(&mut out, counters).map_err(io::Error::from)?;
-    out.write_all(b"\n")?;
-    out.sync_all()?;
-    std::fs::rename(&new, file)
+    let mut text = serde_json::to_vec(counters)?;
+    text.push(b'\n');
+    braid_durable::replace(file, &text, None)
 }
 
 #[cfg(test)]

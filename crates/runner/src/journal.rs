@@ -135,14 +135,7 @@ impl StateDir {
         }
         let disks = lock_disks(&plan)?;
         let first = Event::Plan { version: VERSION, plan: Box::new(plan.clone()) };
-        let begun = folder.join("journal.begun");
-        let written = File::create(&begun).and_then(|mut file| {
-            file.write_all(&bytes_of(first))?;
-            file.sync_all()
-        });
-        written.map_err(at(&begun))?;
-        fs::rename(&begun, &path).map_err(at(&path))?;
-        sync_folder(&folder)?;
+        braid_durable::replace(&path, &bytes_of(first), None).map_err(at(&path))?;
         let file = OpenOptions::new().append(true).open(&path).map_err(at(&path))?;
         let record = Record::new(plan);
         Ok(Journal { folder, file, record, is_reopened: false, _lock: lock, _disks: disks })
@@ -325,8 +318,7 @@ fn make_folders(folder: &Path) -> Result<(), JournalError> {
 }
 
 fn sync_folder(folder: &Path) -> Result<(), JournalError> {
-    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-    File::open(folder).and_then(|opened| opened.sync_all()).map_err(at(folder))
+    braid_durable::sync_folder(folder).map_err(at(folder))
 }
 
 fn at(path: &Path) -> impl Fn(io::Error) -> JournalError + '_ {

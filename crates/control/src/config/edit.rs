@@ -1,7 +1,4 @@
 use super::{Config, ConfigErrors, Mode};
-use std::fs::OpenOptions;
-use std::io::Write;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use toml_edit::{ArrayOfTables, DocumentMut, InlineTable, Item, Table, Value, value};
 
@@ -191,24 +188,8 @@ impl ConfigEditor {
     pub fn save(&self) -> Result<Config, EditError> {
         let config = self.check()?;
         let io_error = |error| EditError::Io { file: self.file.clone(), error };
-        // A symlinked config stays a symlink.
-        let target = std::fs::canonicalize(&self.file).map_err(io_error)?;
-        let mode = std::fs::metadata(&target).map_err(io_error)?.mode() & 0o7777;
-        let mut new = target.clone().into_os_string();
-        new.push(format!(".new-{}", std::process::id()));
-        let new = PathBuf::from(new);
-        let write = || {
-            let mut options = OpenOptions::new();
-            let mut file = options.write(true).create(true).truncate(true).mode(mode).open(&new)?;
-            file.write_all(self.document.to_string().as_bytes())?;
-            file.sync_all()?;
-            std::fs::rename(&new, &target)
-        };
-        write().map_err(|error| {
-            // Best effort: the error to show is the first one.
-            let _ = std::fs::remove_file(&new);
-            io_error(error)
-        })?;
+        braid_durable::replace(&self.file, self.document.to_string().as_bytes(), None)
+            .map_err(io_error)?;
         Ok(config)
     }
 

@@ -1,8 +1,8 @@
 use super::Config;
 use braid_handshake::{KeyError, PresharedKey, PrivateKey};
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -104,11 +104,7 @@ pub fn read_preshared_key(file: &Path) -> Result<PresharedKey, SecretError> {
 /// [`io::ErrorKind::AlreadyExists`] when the file is there, else what the system says. A file
 /// that couldn't be written to its end stays.
 pub fn write_secret(file: &Path, secret: &str) -> io::Result<()> {
-    let mut options = OpenOptions::new();
-    let mut file = options.write(true).create_new(true).mode(0o600).open(file)?;
-    file.write_all(secret.as_bytes())?;
-    file.write_all(b"\n")?;
-    file.sync_all()
+    braid_durable::create(file, format!("{secret}\n").as_bytes(), 0o600)
 }
 
 /// More than any key file has; bounds what is read of a wrong file.

@@ -1,6 +1,6 @@
 //! Actions on files and directories.
 
-use super::{ConfigRoot, file};
+use super::ConfigRoot;
 use crate::system::SystemError;
 use braid_pool::step::Action;
 use std::fs;
@@ -12,9 +12,9 @@ pub fn perform(config: &ConfigRoot, action: &Action) -> Result<(), SystemError> 
     let (path, done) = match action {
         Action::WriteFile { path, text, mode } => {
             let at = config.path(Path::new(path));
-            (path, file::replace(&at, text.as_bytes(), Some(*mode)))
+            (path, braid_durable::replace(&at, text.as_bytes(), Some(*mode)))
         }
-        Action::RemoveFile { path } => (path, file::remove(&config.path(Path::new(path)))),
+        Action::RemoveFile { path } => (path, braid_durable::remove(&config.path(Path::new(path)))),
         Action::EnsureLine { file, line, instead_of } => {
             let edit = |text: &str| with_line(text, line, instead_of.as_deref());
             (file, edit_file(&config.path(Path::new(file)), edit))
@@ -72,7 +72,7 @@ fn edit_file(path: &Path, edit: impl FnOnce(&str) -> String) -> io::Result<()> {
     match old {
         Some(old) if old == new => Ok(()),
         None if new.is_empty() => Ok(()),
-        _ => file::replace(path, new.as_bytes(), None),
+        _ => braid_durable::replace(path, new.as_bytes(), None),
     }
 }
 
