@@ -2,8 +2,9 @@
 
 use super::Entry;
 use serde::{Deserialize, Serialize};
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// The form of the file.
@@ -82,7 +83,12 @@ impl Storage {
         let text = self.document(entries).map_err(|error| error.to_string())?;
         let mut told = Vec::new();
         for (at, place) in self.places.iter().enumerate() {
-            match braid_durable::replace(place, &text, Some(MODE)) {
+            // Root writes through nobody's link.
+            let written = match fs::symlink_metadata(place).is_ok_and(|it| it.is_symlink()) {
+                true => Err(io::Error::other("is a symbolic link")),
+                false => braid_durable::replace(place, &text, Some(MODE)),
+            };
+            match written {
                 Ok(()) => {
                     self.remove_others(at);
                     return Ok(());
@@ -152,8 +158,25 @@ fn is_another(boot: &str, now: &str) -> bool {
     !boot.is_empty() && !now.is_empty() && boot != now
 }
 
+/// What it says is done as root: one that others may have written isn't read.
+fn read_own(path: &Path) -> io::Result<Vec<u8>> {
+    let mut file = File::options().read(true).custom_flags(libc::O_NOFOLLOW).open(path)?;
+    let metadata = file.metadata()?;
+    // SAFETY: no arguments, and it can't fail.
+    let us = unsafe { libc::geteuid() };
+    if metadata.uid() != us || metadata.mode() & 0o022 != 0 {
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "others could have written it: it isn't read; remove it",
+        ));
+    }
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 fn read(path: &Path) -> io::Result<Option<Document>> {
-    let bytes = match fs::read(path) {
+    let bytes = match read_own(path) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),

@@ -1,5 +1,6 @@
 use super::*;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 fn entry(key: &str) -> Entry {
@@ -85,4 +86,24 @@ fn of_another_boot_only_files_are_taken_back() {
     fs::write(&place, text.replace(boot.trim(), "00000000-0000-0000-0000-000000000000")).unwrap();
     let (_, found) = Storage::open(vec![place]).unwrap();
     assert!(matches!(found.as_slice(), [Entry { item: Item::Operation(_), .. }]), "{found:?}");
+}
+
+#[test]
+fn what_others_could_have_written_is_neither_read_nor_written_through() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("j.json");
+    let (mut storage, _) = Storage::open(vec![place.clone()]).unwrap();
+    storage.store(&[entry("a")]);
+    fs::set_permissions(&place, fs::Permissions::from_mode(0o666)).unwrap();
+    let (storage, found) = Storage::open(vec![place.clone()]).unwrap();
+    assert!(found.is_empty() && storage.trouble().is_some());
+    fs::remove_file(&place).unwrap();
+    let target = folder.path().join("target");
+    fs::write(&target, "theirs").unwrap();
+    std::os::unix::fs::symlink(&target, &place).unwrap();
+    let (mut storage, found) = Storage::open(vec![place]).unwrap();
+    assert!(found.is_empty());
+    storage.store(&[entry("a")]);
+    assert!(storage.trouble().is_some());
+    assert_eq!(fs::read(&target).unwrap(), b"theirs");
 }
