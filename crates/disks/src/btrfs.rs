@@ -9,7 +9,7 @@ mod unmounted;
 use crate::block_device;
 use crate::host_root::HostRoot;
 use crate::inventory::Inventory;
-use crate::mount_table::{MountTable, Mounted};
+use crate::mount_table::{self, MountTable, Mounted};
 use crate::scope;
 use crate::superblock::btrfs::{self as superblock, BtrfsSuper};
 use braid_pool::layout::Profile;
@@ -17,6 +17,7 @@ use braid_pool::observed::{
     BtrfsErrors, BtrfsMember, ExclusiveOperation, MemberFault, ObservedBtrfs, Purpose, Scrub,
     SpaceUse,
 };
+use braid_pool::untrusted::Untrusted;
 use braid_pool::uuid::Uuid;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -162,10 +163,11 @@ fn observe_one(
     let newest = superblocks.values().map(|(_, found)| found.generation).max();
     ObservedBtrfs {
         uuid,
-        label: host.word(format!("{sysfs}/label")),
+        label: host.word(format!("{sysfs}/label")).map(Untrusted),
         space: space(host, &sysfs),
+        profiles_on_disk: Vec::new(),
         exclusive_operation: exclusive_operation(host, &sysfs),
-        scrub: scrub_state(host, uuid),
+        scrub: Scrub { pool_age: mount_table::age(&mounts), ..scrub_state(host, uuid) },
         quotas: host.flag(format!("{sysfs}/qgroups/enabled")),
         generation: newest.or_else(|| host.number(format!("{sysfs}/generation"))).unwrap_or(0),
         nodatacow: nodatacow::found(table, &mounts),

@@ -21,6 +21,7 @@ pub fn observe(host: &HostRoot, inventory: &Inventory) -> ObservedHost {
         mdadm_conf: conf,
         btrfs_progs: btrfs_progs(host),
         kernel: kernel(host).unwrap_or_default(),
+        lacks_md: lacks_md(host),
         send_stream_version: host.number("sys/fs/btrfs/features/send_stream_version"),
         timeouts: timeouts(host, inventory),
         systemd: systemd(host),
@@ -102,6 +103,19 @@ fn btrfs_progs(host: &HostRoot) -> Option<(u32, u32)> {
     let answer = tool::ask("btrfs", &["--version"], Duration::from_secs(5)).ok()?;
     let version = answer.out.lines().find_map(|line| line.trim().strip_prefix("btrfs-progs v"))?;
     two_numbers(version)
+}
+
+/// Built in, loaded, or a module of the kernel that runs. Where the modules' lists can't be read, nobody knows.
+fn lacks_md(host: &HostRoot) -> bool {
+    if !host.is_real() || host.has("proc/mdstat") || host.has("sys/module/md_mod") {
+        return false;
+    }
+    let release = host.word("proc/sys/kernel/osrelease").unwrap_or_default();
+    let lists =
+        ["modules.dep", "modules.builtin"].map(|list| format!("lib/modules/{release}/{list}"));
+    let read = |list: &String| std::fs::read_to_string(host.path(list)).ok();
+    let known: Vec<String> = lists.iter().filter_map(read).collect();
+    !known.iter().any(|text| text.contains("/md-mod.ko"))
 }
 
 fn kernel(host: &HostRoot) -> Option<(u32, u32)> {

@@ -6,7 +6,7 @@ mod stopped;
 use crate::block_device::{self, BlockDevice};
 use crate::host_root::HostRoot;
 use crate::inventory::Inventory;
-use crate::mount_table::MountTable;
+use crate::mount_table::{self, MountTable};
 use crate::scrub_log::ScrubLog;
 use crate::signature;
 use crate::superblock::md::{self as superblock, MdSuper};
@@ -78,7 +78,10 @@ fn observe_one(
         size_bytes: device.size_bytes,
         member_bytes: kib(host.number(format!("{md}/component_size"))),
         bitmap: has_bitmap(host, &md),
-        scrub: scrub(host, name, uuid, sync),
+        scrub: Scrub {
+            pool_age: mount_table::age(&mounts.of_number(device.number).collect::<Vec<_>>()),
+            ..scrub(host, name, uuid, sync)
+        },
         carries: carries(host, mounts, &device),
         device: Some(name.to_owned()),
         members,
@@ -245,6 +248,7 @@ fn scrub(host: &HostRoot, device: &str, uuid: Uuid, sync: Option<Sync>) -> Scrub
         false => log.ended_ago(),
     };
     Scrub {
+        pool_age: None,
         ended_ago,
         running: sync.is_some_and(|s| matches!(s.action, SyncAction::Check | SyncAction::Repair)),
         uncorrectable: 0,

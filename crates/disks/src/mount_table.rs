@@ -4,6 +4,7 @@ use crate::host_root::HostRoot;
 use braid_pool::fstab::decoded;
 use braid_pool::observed::Mount;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 /// One mounted filesystem, of `/proc/PID/mountinfo` (proc(5)).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +28,14 @@ pub struct Mounted {
 /// All mounts that can be seen: ours, and those of process 1, which are the host's when we are in a namespace.
 #[derive(Clone, Debug, Default)]
 pub struct MountTable(Vec<Mounted>);
+
+/// How long the oldest of the folders that are mounted there has been: of a filesystem's root, as long as that itself.
+pub fn age(mounts: &[&Mounted]) -> Option<Duration> {
+    let born = |mounted: &&Mounted| std::fs::metadata(&mounted.reach).ok()?.created().ok();
+    let oldest = mounts.iter().filter_map(born).min()?;
+    // mkfs may leave it at 1970; the clock may have been wrong.
+    Some(SystemTime::now().duration_since(oldest).unwrap_or_default())
+}
 
 impl MountTable {
     /// Reads it.

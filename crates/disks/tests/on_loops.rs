@@ -401,8 +401,12 @@ fn members_of_every_profile_are_known_from_those_that_are_left() {
                 paths.iter().map(|path| (super_of(path).devid, PathBuf::from(path))).collect();
             let bytes = devices::superblock(&host.path(paths[0])).unwrap();
             let all = devices::read(&bytes, &there).unwrap();
-            assert_eq!(all.len(), expected, "{metadata}");
-            for (item, path) in all.iter().zip(&paths) {
+            assert_eq!(all.devices.len(), expected, "{metadata}");
+            for (purpose, word) in [(Purpose::Data, "raid0"), (Purpose::Metadata, metadata)] {
+                let profile = Profile::from_word(word).unwrap();
+                assert!(all.profiles.contains(&(purpose, profile)), "{:?}", all.profiles);
+            }
+            for (item, path) in all.devices.iter().zip(&paths) {
                 let own = super_of(path);
                 assert_eq!((item.devid, item.uuid), (own.devid, own.device));
                 assert_eq!(item.total_bytes, own.device_bytes);

@@ -5,9 +5,12 @@ mod disk;
 mod host;
 mod md;
 
+use crate::absent_mounts;
 use crate::disk::{Disk, Usability};
 use crate::observed::{BtrfsErrors, ObservedHost, ObservedPool};
 use crate::step::quoted;
+use crate::untrusted::Untrusted;
+use crate::uuid::Uuid;
 use braid_units::ByteSize;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -63,6 +66,8 @@ pub enum Code {
     DeadMember,
     /// A member's superblock can't be read.
     UnreadableSuperblock,
+    /// fstab mounts it and it isn't mounted.
+    NotMounted,
     /// An array or filesystem runs with less redundancy than it should.
     Degraded,
     /// More members are gone than the layout survives.
@@ -276,21 +281,46 @@ pub fn examine(
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
     for pool in pools {
-        let ward = Ward { pool: pool.name(), disks, host, before, limits };
+        let same = pools.iter().filter(|other| other.name() == pool.name()).count();
+        let word = match pool.name() {
+            // Neither an option nor the name of several.
+            name if same == 1 && !name.starts_with('-') => name,
+            _ => pool.uuid().to_string(),
+        };
+        let ward = Ward { pool: pool.name(), word, disks, host, before, limits };
         match pool {
             ObservedPool::Btrfs(pool) => btrfs::examine(&ward, pool, &mut findings),
             ObservedPool::Md(pool) => md::examine(&ward, pool, &mut findings),
         }
         disk::examine(&ward, pool, &mut findings);
+        findings.extend(host::not_mounted(&ward, pool));
     }
     host::examine(pools, host, &mut findings);
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     findings
 }
 
+/// What fstab mounts and no disk of the host has; to be asked only where all pools of the host were looked at.
+pub fn absent(pools: &[ObservedPool], host: &ObservedHost) -> Vec<Finding> {
+    let absent = absent_mounts::of_no_pool(pools, &host.fstab).into_iter();
+    let finding = |(uuid, at): (Uuid, String)| Finding {
+        code: Code::NotMounted,
+        severity: Severity::Danger,
+        pool: None,
+        what: format!(
+            "fstab mounts the btrfs {uuid} at {}, and no disk here has it: what is written there lands on the disk below",
+            Untrusted(at)
+        ),
+        mend: "btrfs device scan && braid pool disks".to_owned(),
+    };
+    absent.map(finding).collect()
+}
+
 /// What is known beside the pool that is examined.
 struct Ward<'a> {
     pool: String,
+    /// What names it in a command.
+    word: String,
     disks: &'a [Disk],
     host: &'a ObservedHost,
     before: &'a Baseline,
@@ -311,13 +341,13 @@ impl Ward<'_> {
 
     /// `braid pool VERB POOL REST`, to be pasted into a shell.
     fn braid(&self, verb: &str, rest: &[&str]) -> String {
-        let words = [verb, &self.pool].into_iter().chain(rest.iter().copied());
+        let words = [verb, &self.word].into_iter().chain(rest.iter().copied());
         let words: Vec<String> = words.map(quoted).collect();
         format!("braid pool {}", words.join(" "))
     }
 
     fn scrub(&self) -> String {
-        format!("braid pool scrub start --wait {}", quoted(&self.pool))
+        format!("braid pool scrub start --wait {}", quoted(&self.word))
     }
 
     /// A whole empty disk of the host with so much room, the smallest; else `NEW`. An empty partition may lie beside a

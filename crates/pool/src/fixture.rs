@@ -60,6 +60,7 @@ pub(crate) fn btrfs(
             space(Purpose::Data, profile, used),
             space(Purpose::Metadata, metadata, used / 1000),
         ],
+        profiles_on_disk: Vec::new(),
         exclusive_operation: ExclusiveOperation::None,
         scrub: Default::default(),
         quotas: false,

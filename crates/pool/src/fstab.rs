@@ -11,6 +11,8 @@ pub struct Entry<'a> {
     pub at: String,
     /// The same as the file has it: a blank is `\040`.
     pub at_as_written: &'a str,
+    /// The filesystem's kind.
+    pub kind: String,
     /// Between commas.
     pub options: String,
 }
@@ -33,8 +35,8 @@ pub fn entries(text: &str) -> impl Iterator<Item = Entry<'_>> {
             what: decoded(what),
             at: decoded(at),
             at_as_written: at,
-            // Behind the filesystem's kind.
-            options: decoded(words.nth(1).unwrap_or("defaults")),
+            kind: decoded(words.next().unwrap_or("auto")),
+            options: decoded(words.next().unwrap_or("defaults")),
         })
     })
 }

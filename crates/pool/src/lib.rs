@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod absent_mounts;
 pub mod capacity;
 pub mod desired;
 pub mod disk;
@@ -22,6 +23,7 @@ pub mod speed;
 pub mod step;
 pub mod summary;
 pub mod survival;
+pub mod untrusted;
 pub mod upkeep;
 pub mod uuid;
 pub mod watch;

@@ -11,6 +11,7 @@ pub use btrfs::{
 pub use host::{DriveTimeout, ObservedHost, ObservedSystemd};
 pub use md::{MdMember, MdMemberState, ObservedMd, OnArray, Sync, SyncAction};
 
+use crate::untrusted::Untrusted;
 use crate::uuid::Uuid;
 use serde::{Deserialize, Serialize};
 
@@ -48,10 +49,10 @@ impl ObservedPool {
         match self {
             ObservedPool::Btrfs(btrfs) => btrfs
                 .label
-                .clone()
+                .as_ref()
                 .filter(|label| !label.is_empty())
-                .unwrap_or(btrfs.uuid.to_string()),
-            ObservedPool::Md(md) => md.short_name().to_owned(),
+                .map_or(btrfs.uuid.to_string(), Untrusted::to_string),
+            ObservedPool::Md(md) => Untrusted(md.short_name()).to_string(),
         }
     }
 

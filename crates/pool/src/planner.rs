@@ -117,10 +117,16 @@ pub fn change(
     mount_at: Option<&str>,
     host: &ObservedHost,
 ) -> Result<Plan, Refused> {
-    match pool {
+    let plan = match pool {
         ObservedPool::Btrfs(pool) => engine::change::<btrfs::Btrfs>(pool, change, mount_at, host),
         ObservedPool::Md(pool) => engine::change::<md::Md>(pool, change, mount_at, host),
-    }
+    }?;
+    Ok(Plan { pool: journal_name(pool), ..plan })
+}
+
+/// The journal has a file's name, and is named in commands: neither a label of somebody else's needs to be fit for.
+fn journal_name(pool: &ObservedPool) -> String {
+    pool.name().parse::<PoolName>().map_or(pool.uuid().to_string(), |name| name.to_string())
 }
 
 /// How large a disk the pool has to be lent before this missing member is replaced, in bytes; nothing if none.

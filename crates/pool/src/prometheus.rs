@@ -2,7 +2,7 @@
 //! (prometheus.io, "Exposition formats", version 0.0.4).
 
 use crate::disk::{Disk, Health};
-use crate::doctor::Finding;
+use crate::doctor::{Code, Finding};
 use crate::observed::{MdMemberState, ObservedPool};
 use crate::summary::{State, Summary};
 use serde::Serialize;
@@ -11,6 +11,12 @@ use std::fmt::Write;
 /// All metrics; `now_s` is the time of the look, in seconds since 1970.
 pub fn metrics(pools: &[ObservedPool], disks: &[Disk], findings: &[Finding], now_s: u64) -> String {
     let mut text = Text::default();
+    text.head(MOUNTED, "gauge", "0 where fstab mounts the pool and it isn't mounted, else 1");
+    for pool in pools {
+        let is_it = |one: &Finding| one.pool.as_ref() == Some(&pool.name());
+        let absent = findings.iter().any(|one| one.code == Code::NotMounted && is_it(one));
+        text.sample(MOUNTED, &labels(pool), if absent { 0.0 } else { 1.0 });
+    }
     for (name, help, of) in PER_POOL {
         text.head(name, "gauge", help);
         for pool in pools {
@@ -56,6 +62,7 @@ pub fn metrics(pools: &[ObservedPool], disks: &[Disk], findings: &[Finding], now
     text.0
 }
 
+const MOUNTED: &str = "braid_pool_mounted";
 const INFO: &str = "braid_pool_info";
 const ERRORS: &str = "braid_pool_member_errors_total";
 const FINDINGS: &str = "braid_pool_findings";
@@ -70,6 +77,8 @@ const PER_POOL: [(&str, &str, OfPool); 8] = [
             State::Whole => 0.0,
             State::Stopped => 1.0,
             State::Rebuilding => 2.0,
+            // Who mounts it is told elsewhere: here nobody asks fstab.
+            State::Unmounted => 0.0,
             State::Degraded => 3.0,
             State::Failed => 4.0,
         })

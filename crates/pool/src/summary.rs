@@ -1,5 +1,6 @@
 //! How a pool is, in one line.
 
+use crate::absent_mounts;
 use crate::capacity::capacity;
 use crate::layout::{Layout, MdFilesystem, MdLayout, Profile};
 use crate::observed::{
@@ -44,6 +45,8 @@ pub enum State {
     Stopped,
     /// One is being filled.
     Rebuilding,
+    /// All are there, and what fstab mounts isn't mounted.
+    Unmounted,
     /// Some are not there; the data is.
     Degraded,
     /// So many are not there that data is lost until they come back.
@@ -67,6 +70,15 @@ impl Summary {
             ObservedPool::Md(md) => of_md(pool, md),
         }
     }
+
+    /// The same on a host with this fstab, which may want it mounted.
+    pub fn on_host(pool: &ObservedPool, fstab: &str) -> Self {
+        let mut summary = Summary::of(pool);
+        if summary.state == State::Whole && !absent_mounts::of_pool(pool, fstab).is_empty() {
+            summary.state = State::Unmounted;
+        }
+        summary
+    }
 }
 
 impl fmt::Display for State {
@@ -75,6 +87,7 @@ impl fmt::Display for State {
             State::Whole => "whole",
             State::Stopped => "stopped",
             State::Rebuilding => "rebuilding",
+            State::Unmounted => "unmounted",
             State::Degraded => "degraded",
             State::Failed => "failed",
         })
@@ -240,6 +253,18 @@ mod tests {
         assert_eq!((summary.state, summary.lacking), (State::Degraded, 1));
         assert!(summary.size_bytes.unwrap() > 99 * GIB);
         assert_eq!(summary.activity.unwrap().to_string(), "scrub");
+    }
+
+    #[test]
+    fn a_pool_that_fstab_mounts_and_nobody_has_mounted_is_not_whole() {
+        let mut seen = btrfs();
+        let fstab = format!("UUID={} /srv/data btrfs defaults 0 0\n", seen.uuid);
+        let state = |seen: &ObservedBtrfs, fstab: &str| {
+            Summary::on_host(&ObservedPool::Btrfs(seen.clone()), fstab).state
+        };
+        assert_eq!(state(&seen, &fstab), State::Whole);
+        seen.mounts.clear();
+        assert_eq!((state(&seen, &fstab), state(&seen, "")), (State::Unmounted, State::Whole));
     }
 
     #[test]

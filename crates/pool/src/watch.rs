@@ -51,8 +51,9 @@ impl Event {
 
 impl Memory {
     /// What changed, now that these are wrong: in the order given, then those that are gone. What is only good to know
-    /// is no change.
-    pub fn changes(&self, now: &[Finding]) -> Vec<Change> {
+    /// is no change. What was wrong with a pool that can't be looked into now, because it isn't mounted or isn't there,
+    /// isn't gone: `is_seen` tells which can be.
+    pub fn changes(&self, now: &[Finding], is_seen: impl Fn(&str) -> bool) -> Vec<Change> {
         let now: Vec<&Finding> =
             now.iter().filter(|finding| finding.severity > Severity::Note).collect();
         let told: Vec<&Finding> = self.told.iter().collect();
@@ -69,7 +70,8 @@ impl Memory {
             changes.push(Change { event, finding: finding.clone() });
         }
         for (key, finding) in keyed(&told) {
-            if !keyed(&now).any(|(new, _)| new == key) {
+            let is_seen = finding.pool.as_deref().is_none_or(&is_seen);
+            if is_seen && !keyed(&now).any(|(new, _)| new == key) {
                 changes.push(Change { event: Event::Gone, finding: finding.clone() });
             }
         }
@@ -119,7 +121,7 @@ mod tests {
     }
 
     fn look(memory: &mut Memory, now: &[Finding]) -> Vec<Event> {
-        let changes = memory.changes(now);
+        let changes = memory.changes(now, |_| true);
         changes.iter().for_each(|change| memory.told(change));
         changes.iter().map(|change| change.event).collect()
     }
@@ -157,8 +159,20 @@ mod tests {
         let memory = Memory::default();
         let now =
             [finding(Code::Degraded, Severity::Danger), finding(Code::NoBitmap, Severity::Note)];
-        assert_eq!(memory.changes(&now).len(), 1);
-        assert_eq!(memory.changes(&now), memory.changes(&now));
+        let changes = || memory.changes(&now, |_| true);
+        assert_eq!(changes().len(), 1);
+        assert_eq!(changes(), changes());
+    }
+
+    #[test]
+    fn what_can_not_be_looked_at_is_not_gone() {
+        let mut memory = Memory::default();
+        look(&mut memory, &[finding(Code::Uncorrectable, Severity::Danger)]);
+        let unmounted = [finding(Code::NotMounted, Severity::Danger)];
+        let changes = memory.changes(&unmounted, |_| false);
+        let events: Vec<Event> = changes.iter().map(|change| change.event).collect();
+        assert_eq!(events, [Event::New]);
+        assert_eq!(memory.changes(&[], |_| true).len(), 1);
     }
 
     #[test]

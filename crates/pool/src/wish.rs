@@ -28,6 +28,8 @@ pub enum Use {
 pub enum Want {
     /// Bytes per second, requests per second.
     Speed,
+    /// A second copy, much room, and speed, none at any price.
+    Balanced,
     /// Not to lose anything.
     Safety,
     /// Room.
@@ -85,8 +87,12 @@ impl Use {
 
 impl Want {
     /// All of them, with their words.
-    pub const ALL: [(Want, &'static str); 3] =
-        [(Want::Speed, "speed"), (Want::Safety, "safety"), (Want::Space, "space")];
+    pub const ALL: [(Want, &'static str); 4] = [
+        (Want::Balanced, "balanced"),
+        (Want::Speed, "speed"),
+        (Want::Safety, "safety"),
+        (Want::Space, "space"),
+    ];
 }
 
 impl FromStr for Use {
@@ -99,7 +105,7 @@ impl FromStr for Use {
 impl FromStr for Want {
     type Err = WishError;
     fn from_str(word: &str) -> Result<Self, WishError> {
-        find(&Want::ALL, word, "speed, safety, space")
+        find(&Want::ALL, word, "balanced, speed, safety, space")
     }
 }
 

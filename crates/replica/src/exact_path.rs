@@ -1,5 +1,6 @@
 //! Paths and names as text without loss, also those that aren't UTF-8.
 
+use braid_pool::untrusted::deceives;
 use serde::{Deserialize, Serialize};
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -74,7 +75,7 @@ impl fmt::Display for ExactPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for chunk in self.as_name().as_bytes().utf8_chunks() {
             for c in chunk.valid().chars() {
-                match c.is_control() {
+                match deceives(c) {
                     true => write!(f, "\\x{:02x}", u32::from(c))?,
                     false => write!(f, "{c}")?,
                 }

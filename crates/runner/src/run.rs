@@ -201,7 +201,9 @@ fn lost(system: &mut dyn System, step: &Step) -> Result<bool, RunError> {
 
 fn is_volatile(condition: &Condition) -> bool {
     match condition {
-        Condition::Mounted { .. } | Condition::KernelHas { .. } => true,
+        Condition::Mounted { .. }
+        | Condition::MountedWithout { .. }
+        | Condition::KernelHas { .. } => true,
         Condition::Not(inner) => matches!(**inner, Condition::ArrayIdle { .. }),
         Condition::Any(some) => some.iter().any(is_volatile),
         _ => false,

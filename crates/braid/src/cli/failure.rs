@@ -2,6 +2,7 @@ use crate::cli::terminal_line;
 use braid_control::client::ClientError;
 use braid_control::config::{ConfigErrors, EditError, SecretError};
 use braid_control::join_line::JoinLineError;
+use braid_pool::untrusted::lines;
 use serde_json::json;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -69,7 +70,7 @@ impl Failure {
         let text = if as_json {
             json!({ "error": self.message, "exit_code": code }).to_string()
         } else {
-            format!("braid: {}", self.message)
+            lines(&format!("braid: {}", self.message))
         };
         // With stderr closed nobody can be told.
         let _ = writeln!(io::stderr(), "{text}");
@@ -83,9 +84,10 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// Prints to stdout. A reader that went away (`| head`) has what it wanted: the command ends without a complaint.
+/// Prints to stdout, nothing that a terminal obeys. A reader that went away (`| head`) has what it wanted: the command
+/// ends without a complaint.
 pub fn print_line(text: &str) -> Result<(), Failure> {
-    writeln!(io::stdout(), "{text}").map_err(|error| match error.kind() {
+    writeln!(io::stdout(), "{}", lines(text)).map_err(|error| match error.kind() {
         io::ErrorKind::BrokenPipe => Failure::new(FailureKind::NobodyReads, ""),
         _ => Failure::io("writing the output", &error),
     })
@@ -150,5 +152,5 @@ impl From<braid_replica::Error> for Failure {
 
 /// Tells the user something besides the result, on stderr.
 pub fn tell(text: &str) {
-    terminal_line::say(text);
+    terminal_line::say(&lines(text));
 }

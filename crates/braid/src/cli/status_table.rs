@@ -1,6 +1,7 @@
 use braid_control::status::{
     DeviceDrops, DnsStatus, LinkStatus, PathStatus, PeerStatus, Status, Traffic,
 };
+use braid_pool::untrusted::one_line;
 use braid_units::{ByteSize, Ratio, format_duration};
 use std::time::Duration;
 
@@ -126,8 +127,10 @@ fn size(bytes: u64) -> String {
     ByteSize::from_bytes(bytes).to_string()
 }
 
-/// Left-aligned columns, two blanks apart.
+/// Left-aligned columns, two blanks apart; what is in a cell stays in it.
 pub fn columns(rows: &[Vec<String>]) -> Vec<String> {
+    let rows: Vec<Vec<String>> =
+        rows.iter().map(|row| row.iter().map(|cell| one_line(cell)).collect()).collect();
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max()

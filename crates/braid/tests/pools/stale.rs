@@ -1,6 +1,6 @@
 //! A member of a btrfs raid1 that was away while the other was written to, and what becomes of a survivor that is full.
 
-use crate::host::Host;
+use crate::host::{Host, mib};
 use braid_loop_disks::{LoopDisk, in_private_mounts};
 
 #[test]
@@ -34,6 +34,35 @@ fn a_member_that_comes_back_is_made_whole_by_one_command() {
         host.sh("umount data");
         drop(a);
         host.sh(&format!("mount -o degraded,ro {} data", b.path()));
+        assert_eq!(host.sums(), sums);
+    });
+}
+
+/// In one command: whole, without chunks of one copy, and not mounted degraded any more.
+#[test]
+fn a_missing_disk_of_an_unmounted_pool_is_replaced_to_the_end() {
+    in_private_mounts("stale::a_missing_disk_of_an_unmounted_pool_is_replaced_to_the_end", || {
+        let host = Host::new();
+        let [a, b] = ["a", "b"].map(|name| host.disk_of(name, mib(3000)));
+        host.create("btrfs-raid1", &[&a, &b]);
+        host.sh("head -c 200M /dev/urandom > data/file");
+        let sums = host.sums();
+        host.sh("umount data");
+        drop(b);
+        let new = host.disk_of("new", mib(3000));
+        host.works(&["replace", "data", "missing", new.path(), "--yes"]);
+        assert_eq!(host.findings(), Vec::<serde_json::Value>::new());
+        let status: serde_json::Value =
+            serde_json::from_str(&host.works(&["status", "data", "--json"])).unwrap();
+        let summary = &status["pools"][0]["summary"];
+        assert_eq!(
+            (&summary["layout"], &summary["state"]),
+            (&"btrfs-raid1".into(), &"whole".into())
+        );
+        assert_eq!(host.sums(), sums);
+        host.sh("umount data");
+        drop(a);
+        host.sh(&format!("mount -o degraded,ro {} data", new.path()));
         assert_eq!(host.sums(), sums);
     });
 }

@@ -24,8 +24,14 @@ fn parse(text: &str, uuid: Uuid, devids: &[u64], now: Duration) -> Scrub {
         text.lines().filter_map(|line| Record::of(line, uuid)).collect();
     let mut scrub = Scrub::default();
     let mut ends = Vec::new();
+    let newest = records.keys().max().copied().unwrap_or(0);
     for devid in devids {
-        let Some(record) = records.get(devid) else { return scrub };
+        let record = match records.get(devid) {
+            Some(record) => record,
+            // Devices are numbered as they come. One that came after the scrub holds nothing older than itself.
+            None if *devid > newest && newest > 0 => continue,
+            None => return scrub,
+        };
         scrub.uncorrectable = scrub.uncorrectable.saturating_add(record.uncorrectable);
         scrub.corrected = scrub.corrected.saturating_add(record.corrected);
         ends.push(record.ended);
@@ -87,6 +93,17 @@ mod tests {
     }
 
     #[test]
+    fn a_disk_that_was_added_since_takes_nothing_from_the_last_scrub() {
+        let done = |devid| record(devid, "t_start:1000|duration:10|canceled:0|finished:1");
+        let of = |devids: &[u64]| {
+            let text = done(1) + &done(2);
+            parse(&text, UUID.parse().unwrap(), devids, Duration::from_secs(5_000)).ended_ago
+        };
+        assert_eq!(of(&[1, 2, 3]), of(&[1, 2]));
+        assert!(of(&[1, 2]).is_some());
+    }
+
+    #[test]
     fn it_ended_when_the_slowest_device_did() {
         let mut text = "scrub status:1\n".to_owned();
         text += &record(1, "t_start:1000|t_resumed:0|duration:10|canceled:0|finished:1");
@@ -98,8 +115,8 @@ mod tests {
 
     #[test]
     fn a_cancelled_or_missing_device_is_no_end() {
-        let done = record(1, "t_start:1000|duration:10|canceled:0|finished:1");
-        let cancelled = record(2, "t_start:1000|duration:10|canceled:1|finished:1");
+        let done = record(2, "t_start:1000|duration:10|canceled:0|finished:1");
+        let cancelled = record(1, "t_start:1000|duration:10|canceled:1|finished:1");
         assert_eq!(parsed(&done).ended_ago, None);
         assert_eq!(parsed(&(done + &cancelled)).ended_ago, None);
         assert_eq!(parsed("rubbish|a:b\n:|:\n"), Scrub::default());

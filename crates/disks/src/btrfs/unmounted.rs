@@ -1,9 +1,10 @@
 use crate::host_root::HostRoot;
 use crate::inventory::Inventory;
-use crate::superblock::btrfs::devices::{self, DeviceItem};
+use crate::superblock::btrfs::devices::{self, ChunkTree, DeviceItem};
 use crate::superblock::btrfs::{self as superblock, BtrfsSuper};
 use braid_pool::disk::{Content, Disk, Family};
 use braid_pool::observed::{BtrfsErrors, BtrfsMember, ExclusiveOperation, ObservedBtrfs, Scrub};
+use braid_pool::untrusted::Untrusted;
 use braid_pool::uuid::Uuid;
 use std::collections::BTreeMap;
 
@@ -13,10 +14,11 @@ pub fn add(host: &HostRoot, inventory: &Inventory, all: &mut Vec<ObservedBtrfs>)
     let mut by_filesystem: BTreeMap<_, Vec<(&Disk, BtrfsSuper)>> = BTreeMap::new();
     for disk in inventory.disks.iter().filter(|disk| is_btrfs(disk)) {
         let Ok(Some(found)) = superblock::read(&host.path(&disk.path)) else { continue };
-        by_filesystem.entry(found.filesystem).or_default().push((disk, found));
+        by_filesystem.entry(found.belongs_to).or_default().push((disk, found));
     }
-    for (uuid, mut members) in by_filesystem {
-        if all.iter().any(|mounted| mounted.uuid == uuid) {
+    for mut members in by_filesystem.into_values() {
+        let is_mounted = |uuid| all.iter().any(|mounted| mounted.uuid == uuid);
+        if members.iter().any(|(_, found)| is_mounted(found.filesystem)) {
             continue;
         }
         // Of a multipath disk both paths are seen; the one that another device is built on is not the one to use.
@@ -29,7 +31,9 @@ pub fn add(host: &HostRoot, inventory: &Inventory, all: &mut Vec<ObservedBtrfs>)
         let Some((_, newest)) = members.iter().max_by_key(|(_, found)| found.generation) else {
             continue;
         };
-        all.push(of_superblocks(&members, newest, missing(host, &members, newest)));
+        let tree = chunk_tree(host, &members, newest).unwrap_or_default();
+        let missing = missing(&members, newest, &tree);
+        all.push(of_superblocks(&members, newest, &tree, missing));
     }
 }
 
@@ -40,9 +44,9 @@ fn is_btrfs(disk: &Disk) -> bool {
 
 /// Those of the chunk tree that aren't there, or as many without a name as lack.
 fn missing(
-    host: &HostRoot,
     members: &[(&Disk, BtrfsSuper)],
     newest: &BtrfsSuper,
+    tree: &ChunkTree,
 ) -> Vec<BtrfsMember> {
     let absent = newest.devices.saturating_sub(members.len() as u64).min(MOST_DEVICES);
     if absent == 0 {
@@ -54,18 +58,18 @@ fn missing(
         total_bytes: 0,
         allocated_bytes: 0,
     };
-    let all = devices(host, members, newest).unwrap_or_default();
-    let is_there = |item: &DeviceItem| members.iter().any(|(_, found)| found.devid == item.devid);
-    let gone: Vec<DeviceItem> = all.into_iter().filter(|item| !is_there(item)).collect();
+    let is_there = |item: &&DeviceItem| members.iter().any(|(_, found)| found.devid == item.devid);
+    let gone: Vec<DeviceItem> =
+        tree.devices.iter().filter(|item| !is_there(item)).copied().collect();
     let unknown = (gone.len() as u64..absent).map(|_| nobody);
     gone.iter().copied().chain(unknown).map(absent_member).collect()
 }
 
-fn devices(
+fn chunk_tree(
     host: &HostRoot,
     members: &[(&Disk, BtrfsSuper)],
     newest: &BtrfsSuper,
-) -> Option<Vec<DeviceItem>> {
+) -> Option<ChunkTree> {
     let (disk, _) = members.iter().find(|(_, found)| found.devid == newest.devid)?;
     let superblock = devices::superblock(&host.path(&disk.path))?;
     // A member that missed writes may have old nodes in the same places.
@@ -78,13 +82,15 @@ fn devices(
 fn of_superblocks(
     members: &[(&Disk, BtrfsSuper)],
     newest: &BtrfsSuper,
+    tree: &ChunkTree,
     missing: Vec<BtrfsMember>,
 ) -> ObservedBtrfs {
     ObservedBtrfs {
         uuid: newest.filesystem,
-        label: newest.label.clone(),
+        label: newest.label.clone().map(Untrusted),
         members: members.iter().map(|(disk, found)| of_disk(disk, found)).chain(missing).collect(),
         space: Vec::new(),
+        profiles_on_disk: tree.profiles.clone(),
         exclusive_operation: ExclusiveOperation::None,
         scrub: Scrub::default(),
         quotas: false,

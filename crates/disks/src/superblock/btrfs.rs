@@ -14,6 +14,9 @@ use std::path::Path;
 pub struct BtrfsSuper {
     /// UUID of the filesystem.
     pub filesystem: Uuid,
+    /// By this its members know each other: the UUID that it was made with, which stays when it gets another one
+    /// (`btrfstune -m`).
+    pub belongs_to: Uuid,
     /// Its label.
     pub label: Option<String>,
     /// Transaction that wrote it.
@@ -52,8 +55,15 @@ pub fn parse(bytes: &[u8]) -> Option<BtrfsSuper> {
     if block.array(0x40)? != MAGIC || block.u64(0x30)? != AT {
         return None;
     }
+    let filesystem = Uuid::from_bytes(block.array(0x20)?);
+    // `BTRFS_FEATURE_INCOMPAT_METADATA_UUID`
+    let has_metadata_uuid = block.u64(0xbc)? & 1 << 10 != 0;
     Some(BtrfsSuper {
-        filesystem: Uuid::from_bytes(block.array(0x20)?),
+        filesystem,
+        belongs_to: match has_metadata_uuid {
+            true => Uuid::from_bytes(block.array(0x23b)?),
+            false => filesystem,
+        },
         generation: block.u64(0x48)?,
         devices: block.u64(0x88)?,
         devid: block.u64(DEV_ITEM)?,
@@ -62,4 +72,25 @@ pub fn parse(bytes: &[u8]) -> Option<BtrfsSuper> {
         device: Uuid::from_bytes(block.array(DEV_ITEM + 66)?),
         label: Some(block.text(0x12b, 256)?).filter(|label| !label.is_empty()),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One of a pair got a new UUID, the other is as it was made.
+    #[test]
+    fn a_member_with_another_uuid_still_belongs_to_the_others() {
+        let mut made = vec![0; LENGTH];
+        made[0x20..0x30].fill(1);
+        made[0x30..0x38].copy_from_slice(&AT.to_le_bytes());
+        made[0x40..0x48].copy_from_slice(&MAGIC);
+        let mut renamed = made.clone();
+        renamed[0x20..0x30].fill(2);
+        renamed[0x23b..0x24b].fill(1);
+        renamed[0xbc..0xc4].copy_from_slice(&(1u64 << 10).to_le_bytes());
+        let (made, renamed) = (parse(&made).unwrap(), parse(&renamed).unwrap());
+        assert_ne!(made.filesystem, renamed.filesystem);
+        assert_eq!(made.belongs_to, renamed.belongs_to);
+    }
 }

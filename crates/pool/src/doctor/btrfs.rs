@@ -30,7 +30,7 @@ fn missing(ward: &Ward<'_>, pool: &ObservedBtrfs, findings: &mut Vec<Finding>) {
         return;
     }
     let survives = pool
-        .meant_profiles()
+        .intended_profiles()
         .map(|(data, metadata)| data.losses_survived().min(metadata.losses_survived()));
     if survives.is_some_and(|survives| gone.len() > survives)
         || pool.mounts.is_empty() && survives.is_none() && pool.members.len() == gone.len()

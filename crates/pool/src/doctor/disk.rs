@@ -26,6 +26,12 @@ pub(super) fn overdue(ward: &Ward<'_>, scrub: &Scrub) -> Option<Finding> {
     if scrub.running || scrub.ended_ago.is_some_and(|ago| ago <= ward.limits.scrub_within) {
         return None;
     }
+    if scrub.ended_ago.is_none()
+        && scrub.pool_age.is_some_and(|age| age <= ward.limits.scrub_within)
+    {
+        let what = "no scrub is known, and the pool is new: the first is due within a month";
+        return Some(ward.finding(Code::ScrubOverdue, Severity::Note, what, ward.scrub()));
+    }
     let what = match scrub.ended_ago {
         Some(ago) => format!("the last scrub was {} days ago", ago.as_secs() / 86_400),
         None => "no scrub is known".to_owned(),

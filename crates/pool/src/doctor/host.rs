@@ -1,7 +1,34 @@
 //! What is wrong with the host rather than with one pool.
 
-use super::{Code, Finding, Severity};
+use super::{Code, Finding, Severity, Ward};
+use crate::absent_mounts;
 use crate::observed::{ObservedHost, ObservedPool};
+use crate::step::quoted;
+use crate::untrusted::Untrusted;
+
+pub(super) fn not_mounted(ward: &Ward<'_>, pool: &ObservedPool) -> Option<Finding> {
+    // Who would mount an array that isn't assembled is told that.
+    if matches!(pool, ObservedPool::Md(md) if md.device.is_none()) {
+        return None;
+    }
+    let absent = absent_mounts::of_pool(pool, &ward.host.fstab);
+    if absent.is_empty() {
+        return None;
+    }
+    let lacks = matches!(pool, ObservedPool::Btrfs(btrfs) if btrfs.missing().next().is_some());
+    let (how, until) = match lacks {
+        // Written to degraded, it would get chunks with one copy.
+        true => ("mount -o ro,degraded", ", and lacks a member"),
+        false => ("mount", ""),
+    };
+    let places: Vec<String> = absent.iter().map(|at| Untrusted(at).to_string()).collect();
+    let what = format!(
+        "fstab mounts it at {}, and it isn't mounted{until}: what is written there lands on the disk below",
+        places.join(", ")
+    );
+    let mounts: Vec<String> = absent.iter().map(|at| format!("{how} {}", quoted(at))).collect();
+    Some(ward.finding(Code::NotMounted, Severity::Danger, what, mounts.join(" && ")))
+}
 
 pub(super) fn examine(pools: &[ObservedPool], host: &ObservedHost, findings: &mut Vec<Finding>) {
     let has_md = pools.iter().any(|pool| matches!(pool, ObservedPool::Md(_)));

@@ -3,6 +3,7 @@ use crate::layout::MdLayout;
 use crate::observed::{MdMember, MdMemberState, ObservedMd, SyncAction};
 use crate::planner::array_line;
 use crate::step::quoted;
+use crate::untrusted::Untrusted;
 
 pub(super) fn examine(ward: &Ward<'_>, pool: &ObservedMd, findings: &mut Vec<Finding>) {
     findings.extend(degraded(ward, pool));
@@ -50,14 +51,13 @@ fn degraded(ward: &Ward<'_>, pool: &ObservedMd) -> Option<Finding> {
 /// with `--run`. Forced, it takes no member that missed writes as long as there are enough others.
 fn not_started(ward: &Ward<'_>, pool: &ObservedMd, survives: usize) -> Finding {
     let stop = match pool.path() {
-        Some(path) => format!("mdadm --stop {path} && "),
+        Some(path) => format!("mdadm --stop {} && ", quoted(&path)),
         None => String::new(),
     };
     let paths: Vec<String> =
         pool.members.iter().filter_map(|m| m.path.as_deref()).map(quoted).collect();
-    let assemble = |how: &str| {
-        format!("{stop}mdadm --assemble {how} /dev/md/{} {}", pool.short_name(), paths.join(" "))
-    };
+    let assemble =
+        |how: &str| format!("{stop}mdadm --assemble {how} {} {}", node_of(pool), paths.join(" "));
     let lacks = format!("{} of {} members are not there", pool.degraded, pool.wants_disks);
     if pool.degraded > survives {
         let what =
@@ -126,10 +126,16 @@ fn members(ward: &Ward<'_>, pool: &ObservedMd, findings: &mut Vec<Finding>) {
     }
 }
 
+/// The array's node, as a word of a command.
+fn node_of(pool: &ObservedMd) -> String {
+    quoted(&format!("/dev/md/{}", pool.short_name()))
+}
+
 /// Whether it will be under this name after the next boot.
 fn name(ward: &Ward<'_>, pool: &ObservedMd, findings: &mut Vec<Finding>) {
     let short = pool.short_name();
-    let device = pool.path().unwrap_or_else(|| format!("/dev/md/{short}"));
+    let node = node_of(pool);
+    let device = pool.path().map_or_else(|| node.clone(), |path| quoted(&path));
     let paths: Vec<String> =
         pool.members.iter().filter_map(|m| m.path.as_deref()).map(quoted).collect();
     let paths = paths.join(" ");
@@ -140,9 +146,7 @@ fn name(ward: &Ward<'_>, pool: &ObservedMd, findings: &mut Vec<Finding>) {
         .map(|mount| format!("umount {} && ", quoted(&mount.at)))
         .collect();
     let again = |update: &str| {
-        format!(
-            "{unmount}mdadm --stop {device} && mdadm --assemble /dev/md/{short} {update} {paths}"
-        )
+        format!("{unmount}mdadm --stop {device} && mdadm --assemble {node} {update} {paths}")
     };
     if pool.metadata.starts_with("0.") {
         let what = "metadata 0.90 has no name: on another host, or without its line in mdadm.conf, it comes up as md127";
@@ -154,8 +158,9 @@ fn name(ward: &Ward<'_>, pool: &ObservedMd, findings: &mut Vec<Finding>) {
         ));
     } else if let Some(host) = pool.homehost().filter(|host| !is_ours(host, &ward.host.hostname)) {
         let what = format!(
-            "it belongs to host {host:?}, so here it comes up as /dev/md/{}, not /dev/md/{short}",
-            pool.name
+            "it belongs to host {host:?}, so here it comes up as /dev/md/{}, not /dev/md/{}",
+            Untrusted(pool.name.as_str()),
+            Untrusted(short)
         );
         findings.push(ward.finding(
             Code::ForeignHomehost,
@@ -169,7 +174,8 @@ fn name(ward: &Ward<'_>, pool: &ObservedMd, findings: &mut Vec<Finding>) {
     if ward.host.array_line(pool.uuid).is_none() {
         let what =
             format!("{file} doesn't name it by its UUID, so at boot it may come up as md127");
-        let mut mend = format!("echo {} >> {file}", quoted(&array_line(short, pool.uuid)));
+        let mut mend =
+            format!("echo {} >> {}", quoted(&array_line(short, pool.uuid)), quoted(file));
         if let Some(command) = &ward.host.initramfs_command {
             mend.push_str(&format!(" && {}", command.join(" ")));
         }

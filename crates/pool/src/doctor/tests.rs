@@ -245,9 +245,44 @@ fn little_unallocated_is_mended_by_a_rebalance_or_by_a_disk() {
 fn scrubs_and_what_they_found() {
     let mend = only(Code::ScrubOverdue, Severity::Attention, |c| c.btrfs.scrub.ended_ago = None);
     assert_eq!(mend, "braid pool scrub start --wait data");
+    let aged = |days: u32| {
+        move |case: &mut Case| {
+            (case.btrfs.scrub.ended_ago, case.btrfs.scrub.pool_age) = (None, Some(DAY * days));
+        }
+    };
+    only(Code::ScrubOverdue, Severity::Note, aged(1));
+    only(Code::ScrubOverdue, Severity::Attention, aged(60));
     only(Code::ScrubOverdue, Severity::Attention, |c| c.md.scrub.ended_ago = Some(DAY * 60));
     only(Code::Uncorrectable, Severity::Danger, |c| c.btrfs.scrub.uncorrectable = 1);
     only(Code::Uncorrectable, Severity::Attention, |c| c.md.scrub.corrected = 8);
+}
+
+#[test]
+fn a_pool_that_fstab_mounts_and_nobody_has_mounted_is_a_danger() {
+    let unmount = |case: &mut Case| {
+        case.host.fstab = format!("UUID={} /srv/data btrfs noatime 0 0\n", case.btrfs.uuid);
+        case.btrfs.mounts.clear();
+        case.btrfs.space.clear();
+        // The array's filesystem has the same UUID here.
+        case.md.carries = None;
+    };
+    let mend = only(Code::NotMounted, Severity::Danger, unmount);
+    assert_eq!(mend, "mount /srv/data");
+}
+
+#[test]
+fn a_name_that_would_be_an_option_or_means_several_is_a_uuid_in_commands() {
+    let uuid = well().btrfs.uuid;
+    let mend = only(Code::ScrubOverdue, Severity::Attention, |case| {
+        case.btrfs.label = Some("--help".into());
+        case.btrfs.scrub.ended_ago = None;
+    });
+    assert_eq!(mend, format!("braid pool scrub start --wait {uuid}"));
+    let mend = only(Code::ScrubOverdue, Severity::Attention, |case| {
+        case.btrfs.label = Some("fast".into());
+        case.btrfs.scrub.ended_ago = None;
+    });
+    assert_eq!(mend, format!("braid pool scrub start --wait {uuid}"));
 }
 
 #[test]
@@ -365,6 +400,7 @@ fn an_array_with_parity_that_lacks_a_member_has_a_write_hole() {
         let mut case = well();
         (case.md.layout, case.md.degraded) = (Some(layout), 1);
         let ward = Ward {
+            word: "any".into(),
             pool: "fast".into(),
             disks: &case.disks,
             host: &case.host,

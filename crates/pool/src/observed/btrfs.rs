@@ -1,6 +1,7 @@
 use super::Mount;
 use crate::disk::DiskId;
 use crate::layout::Profile;
+use crate::untrusted::Untrusted;
 use crate::uuid::Uuid;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -11,12 +12,16 @@ pub struct ObservedBtrfs {
     /// Its UUID.
     pub uuid: Uuid,
     /// Its label.
-    pub label: Option<String>,
+    pub label: Option<Untrusted>,
     /// Members by devid.
     pub members: Vec<BtrfsMember>,
     /// What block groups there are, by purpose and profile; more than one profile of a purpose means mixed. Empty when
     /// it isn't mounted, since only the mounted filesystem tells.
     pub space: Vec<SpaceUse>,
+    /// The profiles of its chunks as the chunk tree on the disks says; read only when it isn't mounted, and empty where
+    /// it can't be.
+    #[serde(default)]
+    pub profiles_on_disk: Vec<(Purpose, Profile)>,
     /// What keeps other long operations out.
     pub exclusive_operation: ExclusiveOperation,
     /// The last scrub that is known.
@@ -151,6 +156,9 @@ pub enum ExclusiveOperation {
 pub struct Scrub {
     /// How long ago the last one ended; `None` when none is known.
     pub ended_ago: Option<Duration>,
+    /// For so long, at most, the pool has been there: since then nothing in it can be older. `None` when nobody knows.
+    #[serde(default)]
+    pub pool_age: Option<Duration>,
     /// One runs now.
     pub running: bool,
     /// Errors that it could not correct.
@@ -207,6 +215,20 @@ impl ObservedBtrfs {
         };
         let data = strongest(Purpose::Data).or_else(|| strongest(Purpose::Mixed))?;
         Some((data, strongest(Purpose::Metadata).unwrap_or(data)))
+    }
+
+    /// The same, of one that isn't mounted by what is on its disks.
+    pub fn intended_profiles(&self) -> Option<(Profile, Profile)> {
+        let strongest = |of: Purpose| {
+            let all = self.profiles_on_disk.iter().filter(|(purpose, _)| *purpose == of);
+            all.map(|(_, profile)| *profile)
+                .max_by_key(|profile| (profile.losses_survived(), *profile))
+        };
+        let on_disk = || {
+            let data = strongest(Purpose::Data).or_else(|| strongest(Purpose::Mixed))?;
+            Some((data, strongest(Purpose::Metadata).unwrap_or(data)))
+        };
+        self.meant_profiles().or_else(on_disk)
     }
 
     /// The members that are there.

@@ -12,6 +12,9 @@ pub struct ObservedHost {
     pub mdadm_conf: Option<(String, String)>,
     /// Text of `/etc/fstab`.
     pub fstab: String,
+    /// The running kernel has no md, not even as a module.
+    #[serde(default)]
+    pub lacks_md: bool,
     /// The initramfs is older than mdadm.conf; `None` where there is none that would carry it.
     pub initramfs_stale: Option<bool>,
     /// The command that rebuilds it: `update-initramfs -u` or `dracut --force`…

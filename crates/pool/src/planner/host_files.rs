@@ -151,7 +151,7 @@ pub(super) fn mount_again(
 }
 
 /// Mounts `what`, a device.
-fn mount(what: &str, kind: &str, options: &[String], uuid: Uuid, at: &str) -> Step {
+pub(super) fn mount(what: &str, kind: &str, options: &[String], uuid: Uuid, at: &str) -> Step {
     let mut all = vec!["noatime".to_owned()];
     all.extend(options.iter().cloned());
     let all = all.join(",");

@@ -20,7 +20,7 @@ impl Engine for Md {
     type Pool = ObservedMd;
 
     fn name(pool: &ObservedMd) -> String {
-        pool.short_name().to_owned()
+        crate::untrusted::Untrusted(pool.short_name()).to_string()
     }
     fn create(new: &NewPool, host: &ObservedHost) -> Result<Plan, Refused> {
         create::plan(new, host)

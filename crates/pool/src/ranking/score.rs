@@ -45,6 +45,7 @@ pub(super) fn give_scores(wish: Wish, total_bytes: u64, offers: &mut [Offer]) {
 fn weights(wish: Wish) -> Weights {
     let (speed, space, safety, fit, frailty) = match wish.want {
         Want::Speed => (0.7, 0.1, 0.15, 0.05, 0.4),
+        Want::Balanced => (0.2, 0.35, 0.35, 0.1, 0.5),
         Want::Safety => (0.1, 0.1, 0.6, 0.2, 0.5),
         Want::Space => (0.1, 0.7, 0.1, 0.1, 0.25),
     };

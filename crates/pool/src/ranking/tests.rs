@@ -23,6 +23,8 @@ fn two_spinning_disks_with_one_fast_reader_take_far2() {
 fn the_best_for_common_wishes() {
     for (for_use, want, disks, best) in [
         ("nas", "safety", vec!["4T:hdd"; 2], "btrfs-raid1"),
+        ("nas", "balanced", vec!["4T:hdd"; 2], "btrfs-raid1"),
+        ("nas", "balanced", vec!["4T:hdd", "4T:hdd", "8T:hdd", "12T:hdd"], "btrfs-raid10"),
         ("nas", "space", vec!["4T:hdd"; 4], "md-raid5"),
         ("nas", "space", vec!["8T:hdd", "4T:hdd", "4T:hdd"], "btrfs-single"),
         ("database", "speed", vec!["1T:nvme"; 4], "md-raid10-n2"),
@@ -40,6 +42,24 @@ fn the_best_for_common_wishes() {
             best,
             "{for_use} {want} {disks:?} {table:?}"
         );
+    }
+}
+
+/// Of any disks the first offer survives a loss and gives away less than half.
+#[test]
+fn balanced_wastes_little_and_survives_a_loss() {
+    for disks in [
+        vec!["4T:hdd"; 2],
+        vec!["4T:hdd"; 4],
+        vec!["4T:hdd"; 8],
+        vec!["1T:ssd"; 6],
+        vec!["2T:hdd", "3T:hdd", "4T:hdd", "6T:hdd"],
+        vec!["4T:hdd", "4T:hdd", "8T:hdd"],
+    ] {
+        let first = &ranking("nas", "balanced", &disks).layouts[0];
+        let total: u64 = disks.iter().map(|d| d.parse::<Candidate>().unwrap().size_bytes).sum();
+        assert!(first.losses_survived > 0, "{disks:?}: {}", first.layout);
+        assert!(first.usable_bytes * 100 >= total * 45, "{disks:?}: {}", first.layout);
     }
 }
 

@@ -1,4 +1,5 @@
 use super::Condition;
+use crate::untrusted::{Untrusted, deceives};
 use crate::uuid::Uuid;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -154,6 +155,16 @@ pub fn quoted(word: &str) -> String {
     if !word.is_empty() && word.chars().all(plain) {
         return word.to_owned();
     }
+    if word.contains(deceives) {
+        // In quotes such characters would be shown as they are; printf(1) makes them of numbers.
+        let octal = |byte: &u8| format!(r"\0{byte:03o}");
+        let of = |c: char| match plain(c) || c == ' ' {
+            true => c.to_string(),
+            false => c.to_string().as_bytes().iter().map(octal).collect(),
+        };
+        let numbers: String = word.chars().map(of).collect();
+        return format!(r#""$(printf %b '{numbers}')""#);
+    }
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
@@ -161,8 +172,8 @@ impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Action::Run(argv) => argv.fmt(f),
-            Action::WriteFile { path, .. } => write!(f, "write {path}"),
-            Action::RemoveFile { path } => write!(f, "remove {path}"),
+            Action::WriteFile { path, .. } => write!(f, "write {}", Untrusted(path)),
+            Action::RemoveFile { path } => write!(f, "remove {}", Untrusted(path)),
             Action::EnsureLine { file, line, .. } => write!(f, "{file}: {line}"),
             Action::RemoveLine { file, line } => write!(f, "{file}: without {line}"),
             Action::MakeDirectory { path } => write!(f, "mkdir -p {}", quoted(path)),
@@ -176,6 +187,19 @@ impl fmt::Display for Action {
 #[cfg(test)]
 mod tests {
     use super::Argv;
+
+    #[test]
+    fn a_word_that_would_command_the_terminal_is_written_in_numbers_and_means_itself() {
+        for word in ["a\nb; x", "it's \x1b[2J", "\u{202e}exe", "plain", "$(id)", "-n"] {
+            let shown = super::quoted(word);
+            assert!(!shown.contains(crate::untrusted::deceives), "{shown}");
+            let said = std::process::Command::new("sh")
+                .args(["-c", &format!("printf '<%s>' {shown}")])
+                .output()
+                .unwrap();
+            assert_eq!(String::from_utf8(said.stdout).unwrap(), format!("<{word}>"));
+        }
+    }
 
     #[test]
     fn a_command_can_be_pasted_into_a_shell() {

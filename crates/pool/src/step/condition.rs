@@ -132,6 +132,20 @@ pub enum Condition {
         /// How many each disk had refused; none for new ones.
         refused_before: Vec<(DiskId, u64)>,
     },
+    /// Each kind of block groups has one profile only.
+    BtrfsUnmixed {
+        /// The filesystem.
+        uuid: Uuid,
+    },
+    /// The filesystem is mounted there, and not with this option.
+    MountedWithout {
+        /// Its UUID.
+        uuid: Uuid,
+        /// Where.
+        at: String,
+        /// The option.
+        option: String,
+    },
     /// So much isn't in any chunk, on all members together that are there.
     BtrfsUnallocated {
         /// The filesystem.
@@ -255,6 +269,12 @@ impl fmt::Display for Condition {
             Condition::BtrfsIdle { uuid } => write!(f, "btrfs {uuid} is in no long operation"),
             Condition::BtrfsReplacing { uuid, devid } => {
                 write!(f, "btrfs {uuid} is replacing devid {devid}")
+            }
+            Condition::BtrfsUnmixed { uuid } => {
+                write!(f, "data and metadata of btrfs {uuid} have one profile each")
+            }
+            Condition::MountedWithout { uuid, at, option } => {
+                write!(f, "filesystem {uuid} is mounted at {at} without {option}")
             }
             Condition::BtrfsTookAll { uuid, .. } => {
                 write!(f, "every disk of btrfs {uuid} took what was written to it")

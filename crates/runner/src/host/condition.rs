@@ -59,6 +59,16 @@ impl Observation {
                 let replacing = btrfs.exclusive_operation == ExclusiveOperation::DeviceReplace;
                 Verdict::when(replacing, || "nothing is being replaced".to_owned())
             }),
+            C::BtrfsUnmixed { uuid } => self.with_btrfs(*uuid, unmixed),
+            C::MountedWithout { uuid, at, option } => match self.mounted(*uuid, at) {
+                Verdict::Holds => {
+                    let with = |pool: &ObservedPool| {
+                        pool.mounts().iter().any(|mount| mount.at == *at && mount.has(option))
+                    };
+                    Verdict::when(!self.pools.iter().any(with), || format!("it is, with {option}"))
+                }
+                fails => fails,
+            },
             C::BtrfsTookAll { uuid, refused_before } => {
                 self.with_btrfs(*uuid, |btrfs| took_all(btrfs, refused_before))
             }
@@ -227,6 +237,22 @@ fn only(disk: &Disk, contents: &[Content], left: &LeftBehind) -> bool {
             || in_our_table(content)
             || (in_use_allowed && carries_ours && content.is_in_use())
     })
+}
+
+fn unmixed(btrfs: &ObservedBtrfs) -> Verdict {
+    let purposes = [Purpose::Data, Purpose::Metadata, Purpose::System];
+    let mixed = purposes.into_iter().find(|purpose| btrfs.profiles(*purpose).len() > 1);
+    let Some((purpose, (data, _))) = mixed.zip(btrfs.meant_profiles()) else {
+        return Verdict::Holds;
+    };
+    let words: Vec<&str> = btrfs.profiles(purpose).iter().map(|p| p.as_str()).collect();
+    let name = quoted(&ObservedPool::Btrfs(btrfs.clone()).name());
+    Verdict::Fails(format!(
+        "{} is {}. What remains to be done: `braid pool abandon {name}`, then `braid pool convert {name} --layout btrfs-{}`",
+        format!("{purpose:?}").to_lowercase(),
+        words.join(" and "),
+        data.as_str()
+    ))
 }
 
 /// The first that didn't, and how to go on.

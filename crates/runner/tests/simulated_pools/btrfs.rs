@@ -31,9 +31,10 @@ pub fn make(world: &mut World, args: &[&str]) -> Result<(), String> {
         |purpose, profile| SpaceUse { purpose, profile, total_bytes: GIB, used_bytes: GIB / 2 };
     let mut pool = ObservedBtrfs {
         uuid: uuid.parse().map_err(|_| "uuid")?,
-        label: Some((*label).to_owned()),
+        label: Some((*label).into()),
         members: Vec::new(),
         space: vec![space(Purpose::Data, data), space(Purpose::Metadata, metadata)],
+        profiles_on_disk: Vec::new(),
         exclusive_operation: ExclusiveOperation::None,
         scrub: Default::default(),
         quotas: false,
@@ -163,7 +164,7 @@ fn join(pool: &mut ObservedBtrfs, disk: &mut Disk) {
     });
     disk.contents.push(Content::Member {
         family: Family::Btrfs,
-        name: pool.label.clone(),
+        name: pool.label.as_deref().map(str::to_owned),
         uuid: Some(pool.uuid.to_string()),
     });
 }

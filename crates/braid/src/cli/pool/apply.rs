@@ -125,6 +125,14 @@ impl Apply {
                 applied.done = true;
                 return Ok(applied);
             };
+            // What was done and is to be done again didn't help.
+            if applied.changes.iter().any(|before| before.is_of(&plan)) {
+                let message = format!(
+                    "pool {} doesn't become as it should be: this was done and changed nothing: {}",
+                    desired.name, plan.title
+                );
+                return Err(Failure::failed(message));
+            }
             applied.changes.push(self.told(plan, global)?);
             if self.consent.dry_run() {
                 tell("what comes after this is planned when this is done");

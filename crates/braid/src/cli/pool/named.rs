@@ -2,7 +2,7 @@
 
 use crate::cli::failure::{Failure, FailureKind};
 use braid_disks::{AskSmart, HostRoot, Inventory, pools};
-use braid_pool::observed::ObservedPool;
+use braid_pool::observed::{Mount, ObservedPool};
 use clap::Args;
 
 /// Pools by name; commands that change something want them named, or `--all`.
@@ -65,7 +65,15 @@ pub fn one<'a>(pools: &'a [ObservedPool], name: &str) -> Result<&'a ObservedPool
 }
 
 fn is(pool: &ObservedPool, name: &str) -> bool {
-    pool.name() == name || name.parse() == Ok(pool.uuid())
+    let is_mount = |mount: &Mount| name.starts_with('/') && mount.at == without_end(name);
+    pool.name() == name || name.parse() == Ok(pool.uuid()) || pool.mounts().iter().any(is_mount)
+}
+
+fn without_end(path: &str) -> &str {
+    match path.trim_end_matches('/') {
+        "" => "/",
+        path => path,
+    }
 }
 
 #[cfg(test)]

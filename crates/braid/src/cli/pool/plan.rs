@@ -22,8 +22,8 @@ pub struct Plan {
     /// What the pool is for: nas, media, vm, database, scratch
     #[arg(long = "use", value_name = "USE", default_value = "nas")]
     for_use: Use,
-    /// What matters most: speed, safety, space
-    #[arg(long, default_value = "safety")]
+    /// What matters most: balanced, speed, safety, space
+    #[arg(long, default_value = "balanced")]
     want: Want,
     /// A disk not bought yet, such as 4T:hdd, 500G:ssd, 2TiB:nvme (again for each)
     #[arg(long = "disk", value_name = "SIZE:KIND")]
@@ -45,6 +45,10 @@ impl Plan {
             for name in &self.disks {
                 let found = inventory.find(name);
                 let disk = found.map_err(|error| Failure::failed(error.to_string()))?;
+                if candidates.iter().any(|other: &Candidate| other.name == disk.path) {
+                    let message = format!("{name} is {}, which is named already", disk.path);
+                    return Err(Failure::new(FailureKind::Usage, message));
+                }
                 notes.extend(note_on(disk)?);
                 candidates.push(Candidate::from(disk));
             }

@@ -31,7 +31,7 @@ impl Resume {
     }
 
     fn list(&self, global: &Global) -> Result<(), Failure> {
-        let unfinished = self.ending.place.state().unfinished()?;
+        let unfinished = self.ending.place.state().interrupted()?;
         let value: Vec<serde_json::Value> = unfinished
             .iter()
             .map(|(pool, record)| {

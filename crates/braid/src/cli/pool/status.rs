@@ -1,3 +1,4 @@
+use super::carry_out::Place;
 use super::named::choose;
 use super::verdict::Verdict;
 use crate::cli::failure::Failure;
@@ -13,13 +14,15 @@ use std::process::ExitCode;
 
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  braid pool status\n  braid pool status photos --json | jq '.pools[].members'\n\nExit codes: 0 all pools are whole, 10 one is rebuilding or stopped, 11 one is degraded, 12 one has failed"
+    after_help = "Examples:\n  braid pool status\n  braid pool status photos --json | jq '.pools[].members'\n\nExit codes: 0 all pools are whole, 10 one is rebuilding or stopped, 11 one is degraded or not mounted though fstab says so, 12 one has failed"
 )]
 pub struct Status {
     #[command(flatten)]
     _json: JsonFlag,
-    /// Only these pools, by name or UUID
+    /// Only these pools, by name, UUID or mount point
     pools: Vec<String>,
+    #[command(flatten)]
+    place: Place,
 }
 
 /// What `--json` prints.
@@ -40,7 +43,8 @@ impl Status {
         let host = HostRoot::real();
         let inventory = Inventory::take(&host, AskSmart::No);
         let pools = choose(pools::observe(&host, &inventory), &self.pools)?;
-        let entry = |observed| Entry { summary: Summary::of(observed), observed };
+        let fstab = braid_runner::host::observe_host(&self.place.config()).fstab;
+        let entry = |observed| Entry { summary: Summary::on_host(observed, &fstab), observed };
         let report = Report { pools: pools.iter().map(entry).collect() };
         global.print(&report, || table(report.pools.iter().map(|entry| &entry.summary)))?;
         let worst = report.pools.iter().map(|entry| verdict(entry.summary.state)).max();
@@ -53,7 +57,7 @@ pub fn verdict(state: State) -> Verdict {
     match state {
         State::Whole => Verdict::Well,
         State::Stopped | State::Rebuilding => Verdict::Attention,
-        State::Degraded => Verdict::Danger,
+        State::Unmounted | State::Degraded => Verdict::Danger,
         State::Failed => Verdict::Lost,
     }
 }

@@ -63,7 +63,7 @@ impl Watch {
         if let Some(file) = &self.prometheus {
             watch_memory::replace(file, &metrics(&examined))?;
         }
-        let changes = memory.changes(&examined.findings);
+        let changes = memory.changes(&examined.findings, |pool| examined.looks_into(pool));
         let mut all_told = true;
         for change in &changes {
             if !global.json {

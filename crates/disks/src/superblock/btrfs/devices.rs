@@ -1,11 +1,14 @@
-//! The devices that a btrfs has, of its chunk tree: so those that are missing are known before it is mounted.
+//! The devices that a btrfs has and its chunks' profiles, of its chunk tree: so what is missing, and what it was meant to
+//! be, is known before it is mounted.
 //! The format is that of the kernel's include/uapi/linux/btrfs_tree.h.
 
 use super::super::bytes::Block;
 use super::super::read_at;
 use super::AT;
+use braid_pool::layout::Profile;
+use braid_pool::observed::Purpose;
 use braid_pool::uuid::Uuid;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 /// A device item of the chunk tree.
@@ -21,20 +24,74 @@ pub struct DeviceItem {
     pub allocated_bytes: u64,
 }
 
-/// Reads them from the members that are there, by devid; `None` when the tree can't be read that way (parity
+/// What the chunk tree tells.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ChunkTree {
+    /// All devices, by number.
+    pub devices: Vec<DeviceItem>,
+    /// What profiles the chunks have, each once; empty where the tree is larger than is read.
+    pub profiles: Vec<(Purpose, Profile)>,
+}
+
+/// Reads it from the members that are there, by devid; `None` when the tree can't be read that way (parity
 /// profiles, damage). `superblock` is the newest of them.
-pub fn read(superblock: &[u8], members: &BTreeMap<u64, PathBuf>) -> Option<Vec<DeviceItem>> {
+pub fn read(superblock: &[u8], members: &BTreeMap<u64, PathBuf>) -> Option<ChunkTree> {
     let block = Block(superblock);
     let tree = Tree {
         node_bytes: usize::try_from(block.u32(0x94)?).ok().filter(|size| NODES.contains(size))?,
         chunks: system_chunks(block)?,
         members,
     };
+    let root = block.u64(0x58)?;
     let mut devices = Vec::new();
-    let mut left = MOST_NODES;
-    tree.collect(block.u64(0x58)?, &mut left, &mut devices)?;
+    tree.walk(root, &mut MOST_NODES.clone(), &mut |item| {
+        // What comes behind the device items are chunks.
+        if item.object > DEV_ITEMS {
+            return Some(Walk::Ends);
+        }
+        if item.kind == DEV_ITEM {
+            devices.push(device_item(item.node, item.at()?)?);
+        }
+        Some(Walk::GoesOn)
+    })?;
     devices.sort_by_key(|device: &DeviceItem| device.devid);
-    Some(devices)
+    let mut profiles = BTreeSet::new();
+    let whole = tree.walk(root, &mut MOST_NODES.clone(), &mut |item| {
+        if item.kind == CHUNK_ITEM {
+            profiles.extend(profile_of(item.node.u64(item.at()?.checked_add(24)?)?));
+        }
+        Some(Walk::GoesOn)
+    });
+    let profiles = whole.map_or_else(Vec::new, |_| profiles.into_iter().collect());
+    Some(ChunkTree { devices, profiles })
+}
+
+/// Of a chunk's `type`; `None` of what there is no word for.
+fn profile_of(flags: u64) -> Option<(Purpose, Profile)> {
+    const DATA: u64 = 1;
+    const SYSTEM: u64 = 1 << 1;
+    const METADATA: u64 = 1 << 2;
+    const MIXED: u64 = DATA | METADATA;
+    let purpose = match flags & (DATA | SYSTEM | METADATA) {
+        DATA => Purpose::Data,
+        SYSTEM => Purpose::System,
+        METADATA => Purpose::Metadata,
+        MIXED => Purpose::Mixed,
+        _ => return None,
+    };
+    let profile = match flags >> 3 & 0xff {
+        0 => Profile::Single,
+        1 => Profile::Raid0,
+        2 => Profile::Raid1,
+        4 => Profile::Dup,
+        8 => Profile::Raid10,
+        16 => Profile::Raid5,
+        32 => Profile::Raid6,
+        64 => Profile::Raid1c3,
+        128 => Profile::Raid1c4,
+        _ => return None,
+    };
+    Some((purpose, profile))
 }
 
 /// The superblock as it is on a device.
@@ -44,13 +101,15 @@ pub fn superblock(device: &std::path::Path) -> Option<Vec<u8>> {
 
 /// Sizes of a node that there can be.
 const NODES: std::ops::RangeInclusive<usize> = 4096..=65_536;
-/// Device items are at the tree's begin: of any real tree this is more than enough.
+/// Device items are at the tree's begin: for them this is more than enough. With 16 KiB a node it holds some 30,000
+/// chunks, 30 TB of data.
 const MOST_NODES: u32 = 256;
 const HEADER: usize = 101;
 const KEY: usize = 17;
 /// `BTRFS_DEV_ITEMS_OBJECTID`, `BTRFS_DEV_ITEM_KEY`.
 const DEV_ITEMS: u64 = 1;
 const DEV_ITEM: u8 = 216;
+const CHUNK_ITEM: u8 = 228;
 /// `BTRFS_BLOCK_GROUP_…`
 const RAID0: u64 = 1 << 3;
 const RAID10: u64 = 1 << 6;
@@ -73,28 +132,56 @@ struct Chunk {
     stripes: Vec<(u64, u64)>,
 }
 
+/// An item of a leaf.
+struct Item<'a> {
+    node: Block<'a>,
+    object: u64,
+    kind: u8,
+    /// Where its key is.
+    key_at: usize,
+}
+
+impl Item<'_> {
+    /// Where it is in the node.
+    fn at(&self) -> Option<usize> {
+        HEADER.checked_add(usize::try_from(self.node.u32(self.key_at + KEY)?).ok()?)
+    }
+}
+
+/// Whether any more of the tree is wanted.
+#[derive(PartialEq)]
+enum Walk {
+    GoesOn,
+    Ends,
+}
+
 impl Tree<'_> {
-    fn collect(&self, address: u64, left: &mut u32, devices: &mut Vec<DeviceItem>) -> Option<()> {
+    /// Shows all items in their order, of so many nodes at most.
+    fn walk(
+        &self,
+        address: u64,
+        left: &mut u32,
+        see: &mut dyn FnMut(&Item<'_>) -> Option<Walk>,
+    ) -> Option<Walk> {
         *left = left.checked_sub(1)?;
         let bytes = self.node(address)?;
         let node = Block(&bytes);
         let items = usize::try_from(node.u32(96)?).ok()?;
         let is_leaf = *bytes.get(100)? == 0;
         for item in 0..items.min(self.node_bytes / KEY) {
-            let at = HEADER + item * if is_leaf { KEY + 8 } else { KEY + 16 };
-            let (object, kind) = (node.u64(at)?, *bytes.get(at + 8)?);
-            match is_leaf {
-                // What comes behind the device items are chunks.
-                _ if object > DEV_ITEMS => break,
-                true if kind == DEV_ITEM => {
-                    let place = usize::try_from(node.u32(at + KEY)?).ok()?;
-                    devices.push(device_item(node, HEADER.checked_add(place)?)?);
+            let key_at = HEADER + item * if is_leaf { KEY + 8 } else { KEY + 16 };
+            let walk = match is_leaf {
+                true => {
+                    let (object, kind) = (node.u64(key_at)?, *bytes.get(key_at + 8)?);
+                    see(&Item { node, object, kind, key_at })?
                 }
-                true => {}
-                false => self.collect(node.u64(at + KEY)?, left, devices)?,
+                false => self.walk(node.u64(key_at + KEY)?, left, see)?,
+            };
+            if walk == Walk::Ends {
+                return Some(walk);
             }
         }
-        Some(())
+        Some(Walk::GoesOn)
     }
 
     /// The node at a logical address, of any copy that is there and is it.

@@ -23,7 +23,7 @@ pub(super) fn draft(
             what: format!("devid {} is missing", other.devid),
         });
     }
-    let profiles = pool.meant_profiles();
+    let profiles = pool.intended_profiles();
     if old.missing && profiles.is_some_and(|(data, _)| data.losses_survived() == 0) {
         return Err(Refused::Impossible {
             what: format!("devid {} is lost and no copy of its data is left", old.devid),
@@ -102,10 +102,40 @@ pub(super) fn draft(
     {
         draft.steps.push(balance::convert("convert", pool, at, data, metadata, Undo::Nothing));
     }
+    if profiles.is_none() && old.missing {
+        // Mounted degraded it writes chunks with one copy, and nobody can say now what they are to become.
+        draft.after.push(Condition::BtrfsUnmixed { uuid: pool.uuid });
+    }
     if let Some(lent) = lent {
         give_back(pool, at, &lent, &mut draft);
     }
+    if old.missing && pool.mounts.is_empty() {
+        draft.steps.extend(mount_whole(pool, at, old, &by));
+    }
     Ok(draft)
+}
+
+/// With `degraded` it would go on writing chunks with one copy whenever a disk is gone.
+fn mount_whole(pool: &ObservedBtrfs, at: &str, old: &BtrfsMember, by: &NewMember) -> [Step; 2] {
+    let uuid = pool.uuid;
+    let others = pool.present().filter(|other| other.devid != old.devid);
+    let others = others.filter_map(|other| other.path.as_deref());
+    let options: Vec<String> = others.map(|path| format!("device={path}")).collect();
+    let mut mount = super::super::host_files::mount(by.claim.path(), "btrfs", &options, uuid, at);
+    mount.name = "mount whole".to_owned();
+    mount.says = format!("mount it at {at} as usual");
+    let as_usual = Condition::MountedWithout { uuid, at: at.to_owned(), option: "degraded".into() };
+    mount.after = vec![as_usual.clone()];
+    mount.undo = Undo::Nothing;
+    let unmount = Step {
+        name: "unmount degraded".to_owned(),
+        says: "unmount it, since it is complete now".to_owned(),
+        before: vec![],
+        action: Action::Run(Argv::new("umount", [at])),
+        after: vec![Condition::Any(vec![Condition::NotMounted { at: at.to_owned() }, as_usual])],
+        undo: Undo::Nothing,
+    };
+    [unmount, mount]
 }
 
 /// What only one disk holds gets its copy with the help of the lent one, and then there is no room to be without it.

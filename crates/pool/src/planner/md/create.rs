@@ -10,6 +10,12 @@ pub(super) fn plan(new: &NewPool, host: &ObservedHost) -> Result<Plan, Refused> 
     let Layout::Md(layout) = new.layout else {
         return Err(Refused::TooSmall { layout: new.layout });
     };
+    if host.lacks_md {
+        return Err(Refused::Impossible {
+            what: format!("{} needs md, and this kernel has none", new.layout),
+            instead: "install the kernel's modules (`modprobe md-mod` has to work), or take a btrfs layout".to_owned(),
+        });
+    }
     check_name_free(new, host)?;
     let members = erase::stake(&new.disks, &new.erase)?;
     let claims: Vec<Claim> = members.into_iter().map(|member| member.claim).collect();

@@ -108,6 +108,53 @@ fn a_dead_btrfs_disk_is_replaced_by_number_and_leftover_single_chunks_converted(
     assert!(plan(&unmounted, &by).unwrap_err().contains("--mount"));
 }
 
+/// What a degraded mount writes with one copy gets its second one, and the pool isn't left mounted degraded.
+#[test]
+fn a_missing_member_of_an_unmounted_pool_is_replaced_to_the_end() {
+    let mut pool = btrfs(Profile::Raid1, Profile::Raid1, "bc", 500 * GB, 100 * GB);
+    pool.members[1].missing = true;
+    pool.mounts.clear();
+    // Only the mounted filesystem tells how its chunks are used.
+    pool.space.clear();
+    let mut host = host();
+    host.fstab = format!("UUID={} /srv/data btrfs noatime 0 0\n", pool.uuid);
+    let by = replace("missing", disk('d', 500 * GB));
+    let planned = |pool: &ObservedBtrfs| {
+        change(&ObservedPool::Btrfs(pool.clone()), &by, None, &host).unwrap()
+    };
+    let unmixed =
+        |plan: &Plan| plan.after.iter().any(|one| matches!(one, Condition::BtrfsUnmixed { .. }));
+    let unknown = planned(&pool);
+    assert!(unmixed(&unknown), "else it would end half done without a word");
+    pool.profiles_on_disk = vec![
+        (Purpose::Data, Profile::Raid1),
+        (Purpose::Data, Profile::Single),
+        (Purpose::Metadata, Profile::Raid1),
+    ];
+    let known = planned(&pool);
+    assert!(!unmixed(&known));
+    assert_eq!(
+        commands(&known)[2..],
+        [
+            "btrfs replace start -B 2 /dev/disk/by-id/ata-Sd /srv/data",
+            "btrfs filesystem resize 2:max /srv/data",
+            "btrfs balance start -dconvert=raid1,soft -mconvert=raid1,soft /srv/data",
+            "umount /srv/data",
+            "mount -t btrfs -o noatime,device=/dev/sdb /dev/disk/by-id/ata-Sd /srv/data",
+        ]
+    );
+}
+
+#[test]
+fn a_label_that_no_file_can_have_still_has_a_journal() {
+    for label in ["-o", "a/b", "a;b", "..", "a\nb"] {
+        let mut pool = btrfs(Profile::Raid1, Profile::Raid1, "bc", 500 * GB, GB);
+        pool.label = Some(label.into());
+        let uuid = pool.uuid.to_string();
+        assert_eq!(on_btrfs(pool, &Change::Rebalance).unwrap().pool, uuid, "{label}");
+    }
+}
+
 #[test]
 fn full_survivors_are_refused_before_replace_fails_with_enospc() {
     let mut pool = btrfs(Profile::Raid1, Profile::Raid1, "bc", 500 * GB, 400 * GB);

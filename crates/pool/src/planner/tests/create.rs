@@ -1,6 +1,13 @@
 use super::*;
 
 #[test]
+fn an_array_is_refused_where_the_kernel_has_no_md() {
+    let without = ObservedHost { lacks_md: true, ..host() };
+    let new = new("md-raid1", vec![disk('b', 500 * GB), disk('c', 500 * GB)]);
+    assert!(create(&new, &without).unwrap_err().to_string().contains("has none"));
+}
+
+#[test]
 fn mdadm_conf_comes_before_the_initramfs_and_both_name_the_array_by_uuid() {
     let plan =
         create(&new("md-raid10-f2", vec![disk('b', 500 * GB), disk('c', 500 * GB)]), &host())

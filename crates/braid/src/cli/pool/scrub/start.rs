@@ -78,8 +78,8 @@ impl Start {
 }
 
 fn wait(host: &HostRoot, pool: &ObservedPool) -> std::result::Result<Outcome, Failure> {
-    tell(&format!("{}: scrub started", pool.name()));
     let mut running = scrub::start(host, pool)?;
+    tell(&format!("{}: scrub started", pool.name()));
     let line = ProgressLine::new(0);
     let mut eta = Eta::default();
     let begun = Instant::now();
