@@ -66,6 +66,18 @@ const PEER_METRICS: &[PeerMetric] = &[
     ("braid_recovered_total", "counter", "Chunks rebuilt by erasure coding.", |peer| {
         peer.repair.recovered as f64
     }),
+    (
+        "braid_peer_refused_packets_total",
+        "counter",
+        "Packets from the peer that were not from its addresses, or broken.",
+        |peer| peer.refused_packets as f64,
+    ),
+    (
+        "braid_peer_isolated_packets_total",
+        "counter",
+        "Packets from the peer to other homes, which it may not reach.",
+        |peer| peer.isolated_packets as f64,
+    ),
     ("braid_abandoned_total", "counter", "Packets given up.", |peer| peer.repair.abandoned as f64),
 ];
 

@@ -124,6 +124,13 @@ pub struct PeerStatus {
     pub rx_bytes: u64,
     /// Bytes of inner packets taken from here.
     pub tx_bytes: u64,
+    /// Inner packets from it that were dropped: not from its addresses, or
+    /// broken.
+    #[serde(default)]
+    pub refused_packets: u64,
+    /// Inner packets from it to other homes that were dropped.
+    #[serde(default)]
+    pub isolated_packets: u64,
     /// One for each link (and remote address) in use.
     pub paths: Vec<PathStatus>,
     /// The queue at the entry.

@@ -103,6 +103,8 @@ pub struct TunnelConfig {
     /// So many peers may shake hands in a second without being asked for a
     /// cookie; what else is spent on initiations follows from it.
     pub handshakes_per_second: u32,
+    /// Nothing goes from one peer to another.
+    pub isolate_peers: bool,
     /// How long nothing may come by a path that a peer opened and that doesn't
     /// work, before it's closed. The peer may open it again.
     pub path_expiry: Duration,
@@ -123,6 +125,7 @@ impl TunnelConfig {
             seed: 0,
             epoch_unix_nanos: 0,
             handshakes_per_second: 50,
+            isolate_peers: false,
             path_expiry: PATH_EXPIRY,
         }
     }

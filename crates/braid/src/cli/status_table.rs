@@ -87,6 +87,12 @@ fn render_peer(peer: &PeerStatus, links: &[LinkStatus]) -> Vec<String> {
             peer.repair.abandoned,
         ),
     ];
+    if peer.refused_packets + peer.isolated_packets > 0 {
+        lines.push(format!(
+            "  dropped: {} packets not from its addresses or broken, {} to other homes",
+            peer.refused_packets, peer.isolated_packets
+        ));
+    }
     if !peer.paths.is_empty() {
         let mut rows = vec![PATH_HEAD.map(str::to_owned).to_vec()];
         rows.extend(peer.paths.iter().map(|path| path_row(path, links)));

@@ -55,6 +55,7 @@ impl RunningTunnel {
             classes: config.classes.clone(),
             redundancy_budget: interface.redundancy_budget,
             memory_per_peer: interface.memory_per_peer,
+            isolate_homes: !interface.listen.is_empty() && !interface.home_to_home,
             wake_latency: open_wake_latency(interface.wake_latency),
             listen,
         };

@@ -30,6 +30,8 @@ pub struct Setup {
     pub redundancy_budget: Ratio,
     /// Bound of one peer's memory.
     pub memory_per_peer: ByteSize,
+    /// Nothing goes from one home to another.
+    pub isolate_homes: bool,
     /// What is asked of the host's processors while packets come often.
     pub wake_latency: Option<WakeLatency>,
     /// Sockets where peers come to us (concentrator).

@@ -44,6 +44,7 @@ pub fn start(
         classes: rules,
         class_modes: modes,
         memory_per_peer: setup.memory_per_peer.bytes(),
+        isolate_peers: setup.isolate_homes,
         redundancy_budget: setup.redundancy_budget,
         seed: seed(),
         epoch_unix_nanos: clock.epoch_unix_nanos(),

@@ -5,8 +5,45 @@ use crate::traffic::Pings;
 use crate::world::{INSIDE_V4, INSIDE_V6, LEAVE_HOST_ALONE, Tunnel, World, link};
 use braid_linux::netlink::Netlink;
 use braid_linux::netns::NetNs;
+use serde_json::Value;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
+
+#[test]
+fn homes_meet_only_if_they_may() {
+    let Some(mut world) = World::new(&[link("dsl")]) else { return };
+    let mut other = neighbour(&world);
+    let peer = format!(
+        "[[peer]]\nname = \"neighbour\"\npublic_key = \"{}\"\nallowed_ips = [\"10.77.0.3\"]\n",
+        other.public_key()
+    );
+    let tunnel = Tunnel { more_homes: &peer, ..Tunnel::default() };
+    let may = format!("{}\nhome_to_home = true", tunnel.concentrator);
+    let open = Tunnel { concentrator: &may, more_homes: &peer, ..Tunnel::default() };
+    world.concentrator.sh("echo 1 > /proc/sys/net/ipv4/ip_forward");
+    world.start(&open);
+    other.write_config(
+        "addresses = [\"10.77.0.3/24\"]",
+        LEAVE_HOST_ALONE,
+        &format!(
+            "[[link]]\nname = \"h9\"\ninterface = \"h9\"\n{}",
+            world.concentrator_as_peer(&tunnel.endpoint)
+        ),
+    );
+    other.start();
+    let home = "10.77.0.2".parse().unwrap();
+    other.wait_for_ping(home);
+
+    world.concentrator.stop();
+    world.write_configs(&tunnel);
+    world.concentrator.start();
+    other.wait_for_ping(INSIDE_V4);
+    world.home.wait_for_ping(INSIDE_V4);
+    let pings = other.sh("ping -q -c 3 -i 0.2 -W 1 10.77.0.2 || true");
+    assert!(pings.contains(" 0 received"), "{pings}");
+    let status = world.concentrator.fresh_status();
+    assert!(of_neighbour(&status, "isolated_packets") >= 3, "{status}");
+}
 
 #[test]
 fn no_home_can_send_from_the_addresses_of_another() {
@@ -42,8 +79,17 @@ fn no_home_can_send_from_the_addresses_of_another() {
         assert!(!senders.is_empty(), "the neighbour's own address passes");
         assert!(senders.iter().all(|sender| *sender == own), "{senders:?}");
     }
+    let status = world.concentrator.fresh_status();
+    assert!(of_neighbour(&status, "refused_packets") > 0, "{status}");
     // And whose they are keeps them.
     Pings::start(&world.home, INSIDE_V4, 5).none_is_lost();
+}
+
+/// A count of the concentrator's.
+fn of_neighbour(status: &Value, name: &str) -> u64 {
+    let peers = status["peers"].as_array().unwrap();
+    let neighbour = peers.iter().find(|peer| peer["name"] == "neighbour").unwrap();
+    neighbour[name].as_u64().unwrap()
 }
 
 /// A second home on a line of its own to the same concentrator.

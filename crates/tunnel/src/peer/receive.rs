@@ -33,6 +33,8 @@ pub(super) struct ReceiveCounters {
     pub refused: u64,
     /// Inner packets refused: not from the peer's addresses, or broken.
     pub inner_refused: u64,
+    /// Inner packets to other peers, which it may not reach.
+    pub isolated: u64,
 }
 
 /// The receiving side.

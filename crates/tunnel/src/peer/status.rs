@@ -36,6 +36,8 @@ pub struct PeerCounters {
     pub refused: u64,
     /// Inner packets refused: not from its allowed addresses, or broken.
     pub inner_refused: u64,
+    /// Inner packets to other peers, which it may not reach.
+    pub isolated: u64,
 }
 
 /// A peer as it is now.
@@ -108,6 +110,11 @@ impl Peer {
         self.receive.counters.refused += 1;
     }
 
+    /// An inner packet from it was for another peer, and may not be.
+    pub(crate) fn on_isolated(&mut self) {
+        self.receive.counters.isolated += 1;
+    }
+
     /// An inner packet of the peer's was refused.
     pub(crate) fn on_inner_refused(&mut self) {
         self.receive.counters.inner_refused += 1;
@@ -150,6 +157,7 @@ impl Peer {
             gave_up: sent.gave_up + ingress.stale,
             refused: received.refused,
             inner_refused: received.inner_refused,
+            isolated: received.isolated,
         }
     }
 }

@@ -56,7 +56,13 @@ impl Tunnel {
                     Addresses::Ethernet { .. } => true,
                 },
             };
+            let isolated = allowed && layer == Layer::L3 && self.is_another_peers(&packet, id);
             let Some(entry) = self.peers.get_mut(id) else { return };
+            if isolated {
+                entry.peer.on_isolated();
+                self.recycle(packet.bytes);
+                continue;
+            }
             if !allowed {
                 entry.peer.on_inner_refused();
                 self.recycle(packet.bytes);
@@ -74,10 +80,29 @@ impl Tunnel {
         }
     }
 
+    /// Whether an IP packet from this peer is for another one, and may not be.
+    fn is_another_peers(&self, packet: &InnerPacket, from: PeerId) -> bool {
+        self.config.isolate_peers
+            && destination(&packet.bytes)
+                .and_then(|to| self.allowed.lookup(to))
+                .is_some_and(|peer| *peer != from)
+    }
+
     fn bridge(&mut self, packet: InnerPacket, to: MacAddress, from: Port, now: Time) {
+        // Between two peers, if they are kept apart: only to ourselves.
+        let apart = matches!(from, Port::Peer(_)) && self.config.isolate_peers;
         match self.forwarding.forward(to, from, now) {
             Forward::Drop => self.recycle(packet.bytes),
+            Forward::To(Port::Peer(_)) if apart => {
+                if let Port::Peer(id) = from
+                    && let Some(entry) = self.peers.get_mut(id)
+                {
+                    entry.peer.on_isolated();
+                }
+                self.recycle(packet.bytes);
+            }
             Forward::To(port) => self.hand(port, packet, now),
+            Forward::Flood if apart => self.hand(Port::Local, packet, now),
             Forward::Flood => {
                 let ports: Vec<Port> = self
                     .peers

@@ -90,6 +90,8 @@ impl Reporter {
             last_handshake_s: known.last_handshake.map(|at| at.elapsed().as_secs_f64()),
             rx_bytes: counters.delivered_bytes,
             tx_bytes: counters.accepted_bytes,
+            refused_packets: counters.inner_refused,
+            isolated_packets: counters.isolated,
             paths,
             queue: QueueStatus {
                 bytes: entry.bytes,
