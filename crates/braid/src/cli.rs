@@ -9,6 +9,7 @@ mod failure;
 mod group_table;
 mod home;
 mod keys;
+mod line_source;
 mod link;
 mod mode;
 mod pool;
@@ -161,7 +162,24 @@ enum Command {
 }
 
 impl Command {
+    /// Whether it has private keys in its memory; `up` sees to that itself, as
+    /// what it starts has.
+    fn has_keys(&self) -> bool {
+        matches!(
+            self,
+            Command::Keygen(_)
+                | Command::Pubkey(_)
+                | Command::Config(_)
+                | Command::Concentrator(_)
+                | Command::Home(_)
+        )
+    }
+
     fn run(self, global: &Global) -> Result<ExitCode, Failure> {
+        if self.has_keys() {
+            let core = braid_linux::confinement::leave_no_core();
+            core.map_err(|error| Failure::io("forbidding core dumps", &error))?;
+        }
         match self {
             Command::Keygen(command) => command.run(global)?,
             Command::Pubkey(command) => command.run(global)?,

@@ -65,7 +65,12 @@ pub enum JoinLineError {
     Version(u8),
 }
 
-const PREFIX: &str = "braid-join:";
+impl JoinLine {
+    /// How each line begins.
+    pub const PREFIX: &str = "braid-join:";
+}
+
+const PREFIX: &str = JoinLine::PREFIX;
 const VERSION: u8 = 1;
 
 impl fmt::Display for JoinLine {

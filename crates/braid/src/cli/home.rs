@@ -1,5 +1,6 @@
 use super::confirm::confirm;
 use super::failure::{self, Failure};
+use super::line_source;
 use super::up::service;
 use super::uplinks::{self, Uplink};
 use super::{Global, JsonFlag};
@@ -18,11 +19,14 @@ pub enum HomeCommand {
 }
 
 #[derive(Args)]
-#[command(after_help = "Example:\n  braid home join braid-join:AQMF3A… --dry-run")]
+#[command(
+    after_help = "Example:\n  braid home join braid-join:AQMF3A… --dry-run\n  braid home join -                       # paste it, press return"
+)]
 pub struct Join {
     #[command(flatten)]
     _json: JsonFlag,
-    /// What `braid concentrator init` or `add-home` printed
+    /// What `braid concentrator init` or `add-home` printed; `-` reads it from standard input, the
+    /// name of a file from there: as an argument `ps` and the shell's history have it
     line: String,
     /// Use these devices as links, instead of all with a default route
     #[arg(long, value_name = "DEVICE")]
@@ -53,7 +57,7 @@ impl HomeCommand {
 
 impl Join {
     fn run(&self, global: &Global) -> Result<(), Failure> {
-        let line: JoinLine = self.line.parse()?;
+        let line = line_source::join_line(&self.line)?;
         let file = global.config_file();
         if file.exists() && !self.dry_run {
             let file = file.display();

@@ -1,0 +1,57 @@
+use super::failure::Failure;
+use braid_control::join_line::JoinLine;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+
+/// More than any line has; bounds what is read of a wrong file.
+const LONGEST: u64 = 16 * 1024;
+
+/// The join line that an argument is, or names: `-` is standard input, else a
+/// file. An argument is seen by `ps` and kept by shells.
+pub fn join_line(argument: &str) -> Result<JoinLine, Failure> {
+    let text = match argument {
+        "-" => first_line(std::io::stdin().lock())
+            .map_err(|error| Failure::io("reading the join line from standard input", &error))?,
+        line if line.trim_start().starts_with(JoinLine::PREFIX) => line.to_owned(),
+        file => match File::open(file) {
+            Ok(opened) => first_line(BufReader::new(opened))
+                .map_err(|error| Failure::io(&format!("reading {file}"), &error))?,
+            // Rather a line that lost its beginning than a file that is away.
+            Err(_) => file.to_owned(),
+        },
+    };
+    Ok(text.parse::<JoinLine>()?)
+}
+
+/// A terminal's input doesn't end there: a question follows.
+fn first_line(input: impl BufRead) -> std::io::Result<String> {
+    let mut line = String::new();
+    input.take(LONGEST).read_line(&mut line)?;
+    Ok(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn a_file_is_read_and_anything_else_is_the_line() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        writeln!(file, "braid-join:AAAA").unwrap();
+        let from_file = join_line(file.path().to_str().unwrap()).map(drop).unwrap_err();
+        let given = join_line("braid-join:AAAA").map(drop).unwrap_err();
+        assert_eq!(from_file.to_string(), given.to_string());
+        let neither = join_line("/no/such/file").map(drop).unwrap_err();
+        assert!(neither.to_string().contains("no join line"), "{neither}");
+    }
+
+    #[test]
+    fn one_line_is_read_and_not_without_end() {
+        assert_eq!(first_line(&b"one\ntwo"[..]).unwrap(), "one\n");
+        assert_eq!(
+            first_line(std::io::BufReader::new(std::io::repeat(b'x'))).unwrap().len(),
+            16384
+        );
+    }
+}
