@@ -29,6 +29,7 @@ mod ways;
 use braid_control::config::{AnyConfig, Config, GroupConfig, SecretError};
 use braid_control::server;
 use braid_engines::Group;
+use braid_linux::confinement::{self, Capability};
 use braid_linux::netlink::Netlink;
 use braid_linux::sd::ServiceManager;
 use control::RunningTunnel;
@@ -36,6 +37,7 @@ use ending::Ending;
 use group::RunningGroup;
 use std::io;
 use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -72,6 +74,7 @@ impl DaemonError {
 /// Brings the tunnel or group up and keeps it until it is told to end; then
 /// takes back all that it set.
 pub fn run(config: AnyConfig) -> Result<(), DaemonError> {
+    confine(&config).map_err(DaemonError::system("giving up what isn't needed"))?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
@@ -92,6 +95,20 @@ pub fn run(config: AnyConfig) -> Result<(), DaemonError> {
     });
     log::flush();
     outcome
+}
+
+/// Before any other thread runs, and whoever started this: a systemd unit does
+/// the same and more. Engines of groups run other programs, which need more.
+fn confine(config: &AnyConfig) -> io::Result<()> {
+    confinement::tighten_umask(confinement::PRIVATE);
+    confinement::leave_no_core()?;
+    let AnyConfig::Tunnel(config) = config else { return Ok(()) };
+    let mut kept = vec![Capability::NetAdmin, Capability::NetRaw, Capability::NetBindService];
+    // Somebody's own config, with his keys beside it: root may read them only so.
+    if std::fs::metadata(&config.file).is_ok_and(|file| file.uid() != 0) {
+        kept.push(Capability::DacOverride);
+    }
+    confinement::keep_capabilities(&kept)
 }
 
 /// A group as it could be set up now: links that are away keep what the config

@@ -14,9 +14,10 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, patch, post, put};
 use listener::Bounded;
+use std::fs::Permissions;
 use std::future::Future;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use tokio::net::{TcpListener, UnixListener, UnixStream};
@@ -62,7 +63,7 @@ pub async fn serve_metrics(
 /// when something else than a socket is there, else what the system says.
 pub async fn bind(path: &Path) -> io::Result<UnixListener> {
     if let Some(directory) = path.parent() {
-        std::fs::create_dir_all(directory)?;
+        make_safe_directory(directory)?;
     }
     if UnixStream::connect(path).await.is_ok() {
         return Err(io::Error::new(
@@ -81,8 +82,36 @@ pub async fn bind(path: &Path) -> io::Result<UnixListener> {
         Err(_) => {}
     }
     let listener = UnixListener::bind(path)?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o660))?;
+    std::fs::set_permissions(path, Permissions::from_mode(0o660))?;
     Ok(listener)
+}
+
+/// Makes the directory if it isn't there, mode 0755 whatever the umask. One that
+/// the world may write to is mended if it's ours: others could put a socket or
+/// a journal of theirs there.
+fn make_safe_directory(directory: &Path) -> io::Result<()> {
+    if directory.as_os_str().is_empty() {
+        return Ok(());
+    }
+    if !directory.exists() {
+        std::fs::create_dir_all(directory)?;
+        return std::fs::set_permissions(directory, Permissions::from_mode(0o755));
+    }
+    let found = std::fs::metadata(directory)?;
+    let mode = found.mode() & 0o7777;
+    let (world_writable, sticky) = (mode & 0o002 != 0, mode & 0o1000 != 0);
+    if !world_writable || sticky {
+        return Ok(());
+    }
+    std::fs::set_permissions(directory, Permissions::from_mode(mode & !0o022)).map_err(|_| {
+        io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            format!(
+                "{} has mode {mode:04o}: anybody could put another socket there; chmod go-w it",
+                directory.display()
+            ),
+        )
+    })
 }
 
 fn router(controlled: Arc<dyn Controlled>) -> Router {

@@ -2,6 +2,7 @@
 //! tunnel must live through, seen from the traffic in it. Needs root.
 
 mod clocks;
+mod confinement;
 mod ethernet;
 mod failures;
 mod full_disk;

@@ -68,6 +68,12 @@ impl Side {
         self.wait_until("the daemon answers", up);
     }
 
+    /// A file of /proc of the daemon.
+    pub fn of_process(&self, file: &str) -> String {
+        let number = self.daemon.as_ref().unwrap().id();
+        fs::read_to_string(format!("/proc/{number}/{file}")).unwrap()
+    }
+
     /// Ends the daemon as a crash does.
     pub fn kill(&mut self) {
         let Some(mut daemon) = self.daemon.take() else { return };

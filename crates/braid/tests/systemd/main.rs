@@ -52,3 +52,36 @@ fn the_unit_starts_confined_restarts_and_leaves_nothing() {
     assert_eq!(of("broken"), "failed/failed 3", "a config with errors isn't tried again");
     assert_eq!(of("units"), "", "systemd-analyze verify");
 }
+
+/// From 0 to 100, as `systemd-analyze security` counts.
+const MOST_EXPOSED: &str = "25";
+
+#[test]
+fn each_unit_is_confined() {
+    let units = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/systemd");
+    let analyze = |unit: &Path| {
+        let mut command = Command::new("systemd-analyze");
+        command.args(["security", "--offline=yes", "--no-pager", "--threshold", MOST_EXPOSED]);
+        command.arg(unit).output()
+    };
+    let mut seen = 0;
+    for file in std::fs::read_dir(units).unwrap() {
+        let file = file.unwrap().path().canonicalize().unwrap();
+        if file.extension().is_none_or(|extension| extension != "service") {
+            continue;
+        }
+        let Ok(output) = analyze(&file) else {
+            eprintln!("SKIPPED: there is no systemd-analyze");
+            return;
+        };
+        let (told, errors) =
+            (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        if errors.contains("unrecognized option") {
+            eprintln!("SKIPPED: systemd-analyze is too old: {errors}");
+            return;
+        }
+        assert!(output.status.success(), "{}\n{told}\n{errors}", file.display());
+        seen += 1;
+    }
+    assert!(seen >= 4, "{seen}");
+}

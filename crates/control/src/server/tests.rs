@@ -179,3 +179,17 @@ fn a_socket_in_use_is_kept_and_a_stale_one_replaced() {
         assert_eq!(std::fs::read(&file).unwrap(), b"precious");
     });
 }
+
+#[test]
+fn a_directory_of_sockets_is_nobody_elses_to_write() {
+    let scratch = tempfile::tempdir().unwrap();
+    let directory = scratch.path().join("run/braid");
+    let mode = || std::fs::metadata(&directory).unwrap().mode() & 0o7777;
+    make_safe_directory(&directory).unwrap();
+    assert_eq!(mode(), 0o755);
+    for (found, left) in [(0o777, 0o755), (0o700, 0o700), (0o775, 0o775), (0o1777, 0o1777)] {
+        std::fs::set_permissions(&directory, Permissions::from_mode(found)).unwrap();
+        make_safe_directory(&directory).unwrap();
+        assert_eq!(mode(), left, "{found:o}");
+    }
+}
