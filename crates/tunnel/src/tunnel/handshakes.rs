@@ -178,6 +178,9 @@ impl Tunnel {
             self.counters.unread_handshakes += 1;
             return None;
         }
+        if self.admission.is_copy(message) {
+            return None;
+        }
         let toll = self.admission.toll(now)?;
         let cookies = toll == Toll::Cookie;
         let received = self.responder.receive(now, from.remote, message, cookies, &mut os_random());
@@ -206,6 +209,7 @@ impl Tunnel {
                 if let Some(old) = entry.peer.sessions.unproven.replace(session) {
                     self.sessions.remove(&old.local_index);
                 }
+                self.admission.note_answered(message);
                 self.sessions.insert(index, id);
                 self.send_to(from, reply);
                 Some(())
