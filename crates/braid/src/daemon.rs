@@ -74,7 +74,9 @@ impl DaemonError {
 /// Brings the tunnel or group up and keeps it until it is told to end; then
 /// takes back all that it set.
 pub fn run(config: AnyConfig) -> Result<(), DaemonError> {
-    confine(&config).map_err(DaemonError::system("giving up what isn't needed"))?;
+    if let Err(error) = confine(&config) {
+        tracing::warn!(%error, "some rights that aren't needed can't be given up here");
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()

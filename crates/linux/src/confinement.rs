@@ -40,8 +40,14 @@ pub fn tighten_umask(mask: libc::mode_t) {
 /// What the system says.
 pub fn leave_no_core() -> io::Result<()> {
     let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    let mut found = none;
     // SAFETY: the structure outlives the call.
-    sys::check(unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const none) })?;
+    sys::check(unsafe { libc::getrlimit(libc::RLIMIT_CORE, &raw mut found) })?;
+    // Where there is none already, a filter of system calls may forbid to say so.
+    if (found.rlim_cur, found.rlim_max) != (0, 0) {
+        // SAFETY: the structure outlives the call.
+        sys::check(unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const none) })?;
+    }
     // SAFETY: this prctl takes no pointers.
     sys::check(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) }).map(drop)
 }
@@ -77,10 +83,15 @@ pub fn keep_capabilities(kept: &[Capability]) -> io::Result<()> {
     // SAFETY: version 3 reads and writes a header and two sets, which these are.
     let got = unsafe { libc::syscall(libc::SYS_capget, &raw mut header, &raw mut sets) };
     sys::check(got as libc::c_int)?;
+    let before = sets;
     for (sets, mask) in sets.iter_mut().zip([mask as u32, (mask >> 32) as u32]) {
         sets.permitted &= mask;
         sets.effective &= mask;
         sets.inheritable = 0;
+    }
+    // As with the limit above.
+    if sets == before {
+        return Ok(());
     }
     // SAFETY: as above; they are only read.
     let set = unsafe { libc::syscall(libc::SYS_capset, &raw mut header, &raw const sets) };
@@ -98,7 +109,7 @@ struct Header {
 }
 
 /// `struct __user_cap_data_struct`.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, PartialEq)]
 #[repr(C)]
 struct Sets {
     effective: u32,
