@@ -20,7 +20,6 @@ mod index_map;
 mod outgoing;
 pub mod path;
 mod peer;
-pub mod quota;
 mod ranges;
 pub mod redundancy;
 pub mod routing;

@@ -2,6 +2,7 @@
 //! (numbers, the core's types). Runs on a thread of its own: [`start`].
 
 mod order;
+mod quota;
 mod report;
 mod translate;
 
@@ -12,9 +13,9 @@ use braid_control::status::DeviceDrops;
 use braid_dataplane::{Clock, Handle};
 use braid_handshake::PublicKey;
 use braid_linux::udp::Family;
-use braid_tunnel::quota::Quota;
 use braid_tunnel::{Event, LinkConfig, LinkId, PeerId, Tunnel, TunnelConfig};
 use braid_units::ByteSize;
+use quota::Quota;
 use report::Reporter;
 use std::collections::BTreeMap;
 use std::io;

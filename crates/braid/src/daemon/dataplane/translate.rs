@@ -1,9 +1,9 @@
 //! The config's words in the core's types.
 
+use super::quota::{Period, Quota, ResetDay};
 use braid_control::config::{self, Class, Link, Peer, Protocol, QuotaPeriod, XorHash};
 use braid_handshake::PresharedKey;
 use braid_inner::{BondingHash, ClassIndex, ClassRule, ClassRules};
-use braid_tunnel::quota::{Period, Quota, ResetDay};
 use braid_tunnel::{LinkConfig, Mode, PeerConfig};
 
 /// Largest device MTU that is worth searching.
