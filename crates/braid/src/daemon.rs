@@ -19,6 +19,7 @@ mod kill_switch;
 pub mod links_now;
 pub mod log;
 mod names;
+mod obstacles;
 mod pathless;
 mod quota;
 mod reconfigure;

@@ -29,6 +29,10 @@ pub struct Status {
     pub listen: Vec<SocketAddr>,
     /// Configured links, also those that don't exist just now.
     pub links: Vec<LinkStatus>,
+    /// What works against the tunnel on the host, in words: routes that pass it by,
+    /// firewalls that refuse what it forwards.
+    #[serde(default)]
+    pub warnings: Vec<String>,
     /// The other ends.
     pub peers: Vec<PeerStatus>,
     /// The host's name servers, where something is amiss or changed about them.

@@ -3,10 +3,12 @@
 
 mod kill_switch;
 mod names;
+mod others;
 mod watch;
 
 pub use kill_switch::KillSwitch;
 pub use names::{Asker, Destinations, Diversion};
+pub use others::{Owner, Refusing, refusing};
 pub use watch::Watch;
 
 use ipnet::IpNet;

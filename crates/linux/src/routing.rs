@@ -5,6 +5,7 @@
 //! [`Journal::undo`] takes back.
 
 mod discover;
+mod docker_user;
 mod forwarding;
 pub(crate) mod item;
 mod journal;
@@ -12,7 +13,7 @@ mod leftovers;
 mod plan;
 
 pub use discover::{accepts_router_advertisements, checks_reverse_path, discover_link, uplinks};
-pub use item::{Item, RouteItem};
+pub use item::{Item, PROTOCOL, RouteItem};
 pub use journal::{Failure, Journal};
 pub use leftovers::Leftovers;
 pub use plan::{FIRST_PRIORITY, FIRST_TABLE, HostRouting, LinkRouting, Otherwise, Through};

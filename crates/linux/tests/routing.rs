@@ -342,6 +342,8 @@ impl Host {
             believes_advertisements: vec!["link1".into(), "link2".into()],
             through,
             forward: false,
+            docker_refuses: Vec::new(),
+            ways_out: Vec::new(),
             proxy_arp: Vec::new(),
             firewall: Firewall { interface: "braid0".into(), ..Firewall::default() },
         }

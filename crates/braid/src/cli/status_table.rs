@@ -29,6 +29,7 @@ pub fn render(status: &Status) -> String {
     }
     lines.extend(status.traffic.as_ref().and_then(beside_the_tunnel));
     lines.extend(about_names(&status.dns, !status.listen.is_empty()));
+    lines.extend(status.warnings.iter().map(|warning| format!("warning: {warning}")));
     for peer in &status.peers {
         lines.push(String::new());
         lines.extend(render_peer(peer, &status.links));
@@ -194,6 +195,7 @@ mod tests {
             ],
             dns: DnsStatus::default(),
             traffic: None,
+            warnings: Vec::new(),
             peers: vec![PeerStatus {
                 name: "concentrator".into(),
                 connected: true,

@@ -136,6 +136,7 @@ impl Controlled for RunningTunnel {
             uptime_s: self.started.elapsed().as_secs_f64(),
             listen: interface.listen.clone(),
             links,
+            warnings: view.warnings,
             peers: snapshot.peers.clone(),
             dns: view.dns,
             traffic: view.traffic,

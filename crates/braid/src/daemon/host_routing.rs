@@ -4,7 +4,7 @@ use super::kill_switch;
 use super::ways::{Device, HostNetwork, Way};
 use braid_control::config::{Config, Layer, Prefix, Protocol, WhenConcentratorGone};
 use braid_engines::slot;
-use braid_linux::nft::{Firewall, MssClamp, PortForward, Transport};
+use braid_linux::nft::{Firewall, MssClamp, Owner, PortForward, Refusing, Transport};
 use braid_linux::routing::{
     HostRouting, Leftovers, LinkRouting, Otherwise, Through, accepts_router_advertisements,
     checks_reverse_path,
@@ -57,6 +57,7 @@ pub fn plan(
     links: &[RoutedLink<'_>],
     host: &HostNetwork,
     working: bool,
+    firewalls: &[Refusing],
 ) -> HostRouting {
     let interface = config.interface.name.to_string();
     let slot = slot(&interface);
@@ -70,6 +71,8 @@ pub fn plan(
         believes_advertisements: Vec::new(),
         through: Through::Nothing,
         forward: false,
+        docker_refuses: Vec::new(),
+        ways_out: Vec::new(),
         proxy_arp: Vec::new(),
         firewall: Firewall { interface: interface.clone(), ..Firewall::default() },
         interface,
@@ -78,16 +81,37 @@ pub fn plan(
     if routing.leave_host_alone {
         return nothing;
     }
-    let concentrator = !config.interface.listen.is_empty();
     HostRouting {
         links: links.iter().flat_map(|link| link_routing(link, host)).collect(),
         believes_advertisements: believes_advertisements(config, host),
         through: through(config, links, working),
-        forward: routing.default_route || concentrator,
+        forward: forwards(config),
         firewall: firewall(config, host),
+        docker_refuses: firewalls
+            .iter()
+            .filter(|firewall| firewall.owner == Owner::Docker)
+            .flat_map(|firewall| firewall.families.clone())
+            .collect(),
+        ways_out: ways_out(host),
         proxy_arp: on_link(config, |net| net.addr().is_ipv4()).into_keys().collect(),
         ..nothing
     }
+}
+
+/// Whether the plan makes this host forward packets of others.
+pub fn forwards(config: &Config) -> bool {
+    let routing = &config.routing;
+    !routing.leave_host_alone && (routing.default_route || !config.interface.listen.is_empty())
+}
+
+/// The devices of the host's default routes.
+fn ways_out(host: &HostNetwork) -> Vec<String> {
+    let by = |index| host.links.iter().find(|link| Some(link.index) == index);
+    let devices = host.default_routes.iter().filter_map(|route| by(route.interface));
+    let mut names: Vec<String> = devices.map(|link| link.name.clone()).collect();
+    names.sort();
+    names.dedup();
+    names
 }
 
 /// The public prefixes, of those that `wanted` picks, that are answered for on a
@@ -228,7 +252,7 @@ mod tests {
             RoutedLink { number: 0, ways: &[], fwmark: None, tier: 0 },
             RoutedLink { number: 1, ways: &ways, fwmark: None, tier: 3 },
         ];
-        plan(&config(rest), &links, &HostNetwork::default(), working)
+        plan(&config(rest), &links, &HostNetwork::default(), working, &[])
     }
 
     #[test]

@@ -8,6 +8,7 @@ use super::endpoints::{Around, EndpointResolver};
 use super::host_routing::{self, RoutedLink};
 use super::kill_switch;
 use super::names::{Choice, LinkOfNames, NameServers, Role, Situation};
+use super::obstacles::obstacles;
 use super::quota::QuotaKeeper;
 use super::reconfigure::{Change, changes};
 use super::supervise::supervise;
@@ -18,7 +19,7 @@ use braid_control::status::{DnsStatus, LinkStatus, Traffic};
 use braid_linux::neighbour_proxy::NeighbourProxy;
 use braid_linux::netlink::MAIN_TABLE;
 use braid_linux::netlink::{Monitor, Netlink};
-use braid_linux::nft;
+use braid_linux::nft::{self, Refusing};
 use braid_linux::poller::{Interest, Poller, Token, Waker};
 use braid_linux::routing::{HostRouting, Item, Journal, RouteItem};
 use braid_linux::udp::{LinkBind, LinkSocket};
@@ -48,6 +49,8 @@ pub struct View {
     pub dns: DnsStatus,
     /// Where traffic goes that the tunnel is for.
     pub traffic: Option<Traffic>,
+    /// What works against the tunnel on the host.
+    pub warnings: Vec<String>,
 }
 
 /// What the keeper needs.
@@ -101,6 +104,8 @@ struct Keeper {
     bridge_trouble: Option<String>,
     /// What of the routing could not be done, as last told.
     routing_troubles: Vec<String>,
+    /// What works against the tunnel on the host, as last told.
+    obstacles: Vec<String>,
     /// Why the journal isn't on disk, as last told.
     journal_trouble: Option<String>,
     /// Closed at the end: taking back needs files, also when the process has none left.
@@ -190,6 +195,7 @@ impl KeeperHandle {
             choice: Choice::default(),
             bridge_trouble: None,
             routing_troubles: Vec::new(),
+            obstacles: Vec::new(),
             journal_trouble: None,
             spare_files: (0..SPARE_FILES)
                 .map(|_| File::open("/dev/null"))
@@ -489,17 +495,40 @@ impl Keeper {
                 Some(RoutedLink { number, ways, fwmark: link.binding.fwmark, tier: link.tier })
             })
             .collect();
-        let plan = host_routing::plan(&self.parts.config, &routed, &self.host, self.working);
+        let firewalls = refusing_firewalls(&self.parts.config);
+        let plan =
+            host_routing::plan(&self.parts.config, &routed, &self.host, self.working, &firewalls);
         let failures = self.parts.journal.reconcile(&self.with_names(plan));
         let troubles: Vec<String> = failures.iter().map(ToString::to_string).collect();
         for trouble in troubles.iter().filter(|it| !self.routing_troubles.contains(it)) {
             tracing::warn!("routing: {trouble}");
         }
         self.routing_troubles = troubles;
+        for item in self.parts.journal.take_restored() {
+            tracing::warn!("{item}: somebody took it away; it is set again");
+        }
+        self.follow_obstacles(&firewalls);
         self.follow_journal();
         if !self.routing_troubles.is_empty() || self.journal_trouble.is_some() {
             self.retry_soon();
         }
+    }
+
+    /// Who can do something about it is told.
+    fn follow_obstacles(&mut self, firewalls: &[Refusing]) {
+        let config = &self.parts.config;
+        let routes = match config.routing.default_route && !config.routing.leave_host_alone {
+            true => self.parts.netlink.routes().unwrap_or_default(),
+            false => Vec::new(),
+        };
+        let found = obstacles(config, &self.host, &routes, firewalls);
+        for obstacle in found.iter().filter(|it| !self.obstacles.contains(it)) {
+            tracing::warn!("{obstacle}");
+        }
+        for gone in self.obstacles.iter().filter(|it| !found.contains(it)) {
+            tracing::info!("no longer so: {gone}");
+        }
+        self.obstacles = found;
     }
 
     /// The tunnel goes on without it; who has to make room is told.
@@ -756,6 +785,7 @@ impl Keeper {
                 instead: self.choice.diversions.iter().map(|it| it.to).collect(),
             },
             traffic: self.traffic(),
+            warnings: self.obstacles.clone(),
         };
         *self.view.lock().unwrap_or_else(PoisonError::into_inner) = view;
     }
@@ -805,4 +835,12 @@ fn open_socket(link: &Link, way: &Way, mark: Option<u32>) -> io::Result<LinkSock
         port: 0,
         family: way.family,
     })
+}
+
+/// Without nft there is no table of anybody's.
+fn refusing_firewalls(config: &Config) -> Vec<Refusing> {
+    match host_routing::forwards(config) {
+        true => nft::refusing(config.interface.name.as_str()).unwrap_or_default(),
+        false => Vec::new(),
+    }
 }

@@ -42,7 +42,7 @@ table inet firewalld {
 END"#;
 
 /// As Docker has it: nothing is forwarded but what it published.
-const DOCKER: &str = "for t in iptables ip6tables; do
+pub const DOCKER: &str = "for t in iptables ip6tables; do
     $t -P FORWARD DROP; $t -N DOCKER-USER; $t -A FORWARD -j DOCKER-USER
     $t -A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
     $t -A FORWARD -o lan0 -p tcp --dport 80 -j ACCEPT
@@ -117,7 +117,7 @@ fn check(world: &mut World, lan: &NetNs) {
     drop(servers);
 }
 
-fn world_with_lan() -> Option<(World, NetNs)> {
+pub fn world_with_lan() -> Option<(World, NetNs)> {
     let world = World::new(&[Uplink::Static, Uplink::Static])?;
     // Asked from an address that isn't beside the home.
     for n in [1, 2] {
@@ -131,7 +131,7 @@ fn world_with_lan() -> Option<(World, NetNs)> {
 }
 
 /// Answers `pong` to everybody, until the listener is dropped.
-fn serve(namespace: &NetNs, address: &str) -> TcpListener {
+pub fn serve(namespace: &NetNs, address: &str) -> TcpListener {
     let listener = namespace.run(|| TcpListener::bind(address).unwrap()).unwrap();
     let accepting = listener.try_clone().unwrap();
     std::thread::spawn(move || {
@@ -155,7 +155,7 @@ fn serve_udp(namespace: &NetNs, address: &str) {
     });
 }
 
-fn ask(namespace: &NetNs, address: &str) {
+pub fn ask(namespace: &NetNs, address: &str) {
     let remote: SocketAddr = address.parse().unwrap();
     let ask = || {
         let mut stream = TcpStream::connect_timeout(&remote, Duration::from_secs(10))?;

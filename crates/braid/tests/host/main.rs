@@ -7,6 +7,7 @@ mod inbound;
 #[allow(dead_code, reason = "other tests need more of it")]
 #[path = "../end_to_end/side.rs"]
 mod side;
+mod watched;
 mod world;
 
 use std::time::Duration;

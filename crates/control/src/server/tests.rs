@@ -37,6 +37,7 @@ impl Controlled for Fake {
             }],
             dns: DnsStatus::default(),
             traffic: None,
+            warnings: Vec::new(),
             peers: vec![PeerStatus {
                 name: "c\"\n".into(),
                 connected: true,

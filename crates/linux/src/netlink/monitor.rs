@@ -11,7 +11,17 @@ const GROUPS: libc::c_int = libc::RTMGRP_LINK
     | libc::RTMGRP_IPV4_IFADDR
     | libc::RTMGRP_IPV6_IFADDR
     | libc::RTMGRP_IPV4_ROUTE
-    | libc::RTMGRP_IPV6_ROUTE;
+    | libc::RTMGRP_IPV6_ROUTE
+    | group(RULES_V4)
+    | group(RULES_V6)
+    | group(SETTINGS_V4)
+    | group(SETTINGS_V6);
+/// `RTNLGRP_…` of linux/rtnetlink.h.
+const RULES_V4: u32 = 8;
+const RULES_V6: u32 = 19;
+const SETTINGS_V4: u32 = 24;
+const SETTINGS_V6: u32 = 25;
+const RTM_NEWNETCONF: u16 = 80;
 const BUFFER: usize = 64 * 1024;
 
 /// Something changed.
@@ -29,6 +39,10 @@ pub enum Change {
     Route(Route),
     /// A route was taken away.
     RouteGone(Route),
+    /// A policy rule was set or taken away.
+    Rule,
+    /// A setting of an interface was changed (forwarding, reverse path filter).
+    Setting,
     /// Changes came faster than they were read and some are lost: list anew.
     Lost,
 }
@@ -121,6 +135,12 @@ fn changes(message: Message<'_>) -> Vec<Change> {
         libc::RTM_DELADDR => one(address::parse(body).map(Change::AddressGone)),
         libc::RTM_NEWROUTE => route::parse(body).into_iter().map(Change::Route).collect(),
         libc::RTM_DELROUTE => route::parse(body).into_iter().map(Change::RouteGone).collect(),
+        libc::RTM_NEWRULE | libc::RTM_DELRULE => vec![Change::Rule],
+        RTM_NEWNETCONF => vec![Change::Setting],
         _ => Vec::new(),
     }
+}
+
+const fn group(number: u32) -> libc::c_int {
+    1 << (number - 1)
 }

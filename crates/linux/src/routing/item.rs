@@ -1,6 +1,6 @@
 //! One thing set on the host: how to set it, see it, take it back.
 
-use super::forwarding;
+use super::{docker_user, forwarding};
 use crate::netlink::{Netlink, Route, RouteKind, Rule};
 use crate::nft;
 use crate::operation;
@@ -15,7 +15,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 /// What routes of ours are marked with (`RTPROT_…`; this number is nobody's).
-pub(super) const PROTOCOL: u8 = 177;
+pub const PROTOCOL: u8 = 177;
 /// What the kernel makes of an IPv6 route without a metric.
 const IPV6_METRIC: u32 = 1024;
 
@@ -50,6 +50,13 @@ pub enum Item {
         interface: String,
         /// Its contents in nft's language.
         ruleset: String,
+    },
+    /// A rule, as iptables writes it, in the chain that Docker keeps for others' rules.
+    DockerUser {
+        /// The IP version.
+        family: Family,
+        /// The rule.
+        rule: String,
     },
     /// Something else that an engine of the kernel asks for.
     Operation(Operation),
@@ -151,6 +158,7 @@ impl Item {
             }
             Item::Rule(rule) => netlink.add_rule(rule),
             Item::Firewall { interface, ruleset } => nft::replace(interface, ruleset),
+            Item::DockerUser { family, rule } => docker_user::set(*family, rule),
             Item::Operation(operation) => operation::set(operation, netlink),
         }
     }
@@ -173,6 +181,7 @@ impl Item {
             }
             Item::Rule(rule) => Ok(netlink.rules()?.contains(rule)),
             Item::Firewall { interface, .. } => nft::exists(interface),
+            Item::DockerUser { family, rule } => docker_user::is_set(*family, rule),
             Item::Operation(operation) => operation::is_set(operation, netlink),
         }
     }
@@ -207,6 +216,7 @@ impl Item {
             },
             Item::Rule(rule) => gone(netlink.delete_rule(rule)),
             Item::Firewall { interface, .. } => nft::delete(interface),
+            Item::DockerUser { family, rule } => docker_user::unset(*family, rule),
             Item::Operation(operation) => operation::unset(operation, prior, netlink),
         }
     }
@@ -266,6 +276,9 @@ impl fmt::Display for Item {
             Item::Rule(rule) => write_rule(rule, f),
             Item::Firewall { interface, .. } => {
                 write!(f, "nftables table inet {}", nft::table(interface))
+            }
+            Item::DockerUser { family, rule } => {
+                write!(f, "{} -I DOCKER-USER {rule}", docker_user::program(*family))
             }
             Item::Operation(operation) => operation.fmt(f),
         }

@@ -15,6 +15,7 @@ pub struct Journal {
     storage: Storage,
     entries: Vec<Entry>,
     netlink: Netlink,
+    restored: Vec<Item>,
 }
 
 /// Something that could not be set or taken back. The rest was done.
@@ -43,7 +44,7 @@ impl Journal {
     /// `InvalidData` when a file isn't a journal; those of netlink's socket.
     pub fn open(places: &[PathBuf]) -> io::Result<Journal> {
         let (storage, entries) = Storage::open(places.to_vec())?;
-        Ok(Journal { storage, entries, netlink: Netlink::open()? })
+        Ok(Journal { storage, entries, netlink: Netlink::open()?, restored: Vec::new() })
     }
 
     /// Whether these files hold something that a crash left.
@@ -67,6 +68,12 @@ impl Journal {
     /// What we have set.
     pub fn items(&self) -> impl Iterator<Item = &Item> {
         self.entries.iter().map(|entry| &entry.item)
+    }
+
+    /// What was gone although nobody here took it away, and was set again, since the last
+    /// call.
+    pub fn take_restored(&mut self) -> Vec<Item> {
+        std::mem::take(&mut self.restored)
     }
 
     /// Makes the host as desired: takes back what is no longer wanted, sets
@@ -120,7 +127,9 @@ impl Journal {
             Err(error) => return Err(error),
         };
         if ours.is_some() {
-            return item.set(prior, &mut self.netlink);
+            item.set(prior, &mut self.netlink)?;
+            self.restored.push(item.clone());
+            return Ok(());
         }
         let prior = item.prior(&mut self.netlink)?;
         let before = self.entries.clone();

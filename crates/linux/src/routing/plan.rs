@@ -14,6 +14,8 @@ pub const FIRST_TABLE: u32 = 51_900;
 pub const FIRST_PRIORITY: u32 = 5_190;
 /// A route that any other beats.
 const LAST_METRIC: u32 = u32::MAX;
+/// What a connection is to iptables.
+const CONNECTION: &str = "-m conntrack --ctstate";
 /// The default route into the tunnel.
 const TUNNEL_METRIC: u32 = 1;
 
@@ -42,6 +44,10 @@ pub struct HostRouting {
     pub through: Through,
     /// Forwards packets of others (a router).
     pub forward: bool,
+    /// The IP versions of which Docker forwards nothing but its own.
+    pub docker_refuses: Vec<Family>,
+    /// Devices that lead to the Internet, for what a concentrator lets through there.
+    pub ways_out: Vec<String>,
     /// Answers ARP on these interfaces for hosts behind the tunnel.
     pub proxy_arp: Vec<String>,
     /// NAT, port forwards and the like.
@@ -109,6 +115,7 @@ impl HostRouting {
             .ruleset()
             .map(|ruleset| Item::Firewall { interface: self.firewall.interface.clone(), ruleset });
         let mut items = Vec::from_iter(firewall);
+        items.extend(self.docker_user());
         items.extend(self.sysctls());
         items.extend(
             self.addresses
@@ -274,6 +281,34 @@ impl HostRouting {
         rules.into_iter().map(Item::Rule).collect()
     }
 
+    /// At home everybody but the links' neighbours may go into the tunnel, and answers
+    /// come back; at a concentrator homes may go out to the Internet, not to containers,
+    /// and what is forwarded to a home goes in. The last is the first to be asked.
+    fn docker_user(&self) -> Vec<Item> {
+        let tunnel = &self.interface;
+        let mut rules = Vec::new();
+        if self.forward && self.everything() {
+            rules.push(format!("-o {tunnel} -j ACCEPT"));
+            rules.push(format!("-i {tunnel} {CONNECTION} RELATED,ESTABLISHED -j ACCEPT"));
+            let links = self.links.iter().map(|link| &link.interface);
+            rules.extend(
+                links.map(|link| format!("-i {link} -o {tunnel} {CONNECTION} NEW -j RETURN")),
+            );
+        } else if self.forward {
+            let out = self.ways_out.iter();
+            rules.extend(out.map(|out| format!("-i {tunnel} -o {out} -j ACCEPT")));
+            rules.push(format!("-o {tunnel} {CONNECTION} RELATED,ESTABLISHED,DNAT -j ACCEPT"));
+        }
+        let mut items = Vec::new();
+        for &family in &self.docker_refuses {
+            let item = |rule: &String| Item::DockerUser { family, rule: rule.clone() };
+            items.extend(
+                rules.iter().map(item).filter(|item| !items.contains(item)).collect::<Vec<_>>(),
+            );
+        }
+        items
+    }
+
     /// The IP versions of what is forwarded. Which don't come here are left alone.
     fn forwarded(&self) -> impl Iterator<Item = Family> {
         [Family::V4, Family::V6].into_iter().filter(|&family| self.has(family))
@@ -360,6 +395,8 @@ mod tests {
             believes_advertisements: Vec::new(),
             through,
             forward: false,
+            docker_refuses: Vec::new(),
+            ways_out: Vec::new(),
             proxy_arp: Vec::new(),
             firewall: Firewall::default(),
         }

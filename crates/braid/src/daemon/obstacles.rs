@@ -1,0 +1,179 @@
+//! What on the host works against the tunnel, though nobody may know: routes that pass it
+//! by, firewalls that refuse what it forwards. In words, for status and log.
+
+use super::ways::HostNetwork;
+use braid_control::config::{Config, Layer};
+use braid_linux::netlink::{MAIN_TABLE, Route, RouteKind};
+use braid_linux::nft::{Owner, Refusing};
+use braid_linux::routing::PROTOCOL;
+use ipnet::IpNet;
+
+/// All that is found now.
+pub fn obstacles(
+    config: &Config,
+    host: &HostNetwork,
+    routes: &[Route],
+    firewalls: &[Refusing],
+) -> Vec<String> {
+    let interface = config.interface.name.as_str();
+    let mut found: Vec<String> = Vec::new();
+    for route in passing_by(config, host, routes) {
+        let device = host.links.iter().find(|link| Some(link.index) == route.interface);
+        let device = device.map_or("another device", |link| link.name.as_str());
+        found.push(format!(
+            "what goes to {} passes the tunnel by: {device} has a route of its own for it \
+             (`ip route show {0}`; a DHCP server may have set it)",
+            route.destination
+        ));
+    }
+    for firewall in firewalls {
+        let table = &firewall.table;
+        match firewall.owner {
+            // Handled, see the plan.
+            Owner::Docker => {}
+            Owner::Firewalld => found.push(format!(
+                "firewalld forwards nothing to or from {interface} before it has a zone: \
+                 `firewall-cmd --permanent --zone=trusted --add-interface={interface}; \
+                 firewall-cmd --reload`, and a policy from the LAN's zone to it"
+            )),
+            Owner::Other => found.push(format!(
+                "the firewall's table {table} drops what it forwards by default, and none of \
+                 its rules names {interface}: hosts behind this one don't get through"
+            )),
+        }
+    }
+    found.sort();
+    found.dedup();
+    found
+}
+
+/// Routes that lead what is the tunnel's out by a link, or take most of the Internet.
+fn passing_by<'a>(config: &Config, host: &HostNetwork, routes: &'a [Route]) -> Vec<&'a Route> {
+    if !config.routing.default_route || config.interface.layer == Layer::L2 {
+        return Vec::new();
+    }
+    let devices = config.links.iter().filter_map(|link| host.device_of(&link.binding).ok()?);
+    let links: Vec<u32> = devices.map(|device| device.index).collect();
+    let ours = host.links.iter().find(|link| link.name == config.interface.name.as_str());
+    let ours = ours.map(|link| link.index);
+    let found = routes.iter().filter(|route| {
+        let net = route.destination;
+        let candidate = route.table == MAIN_TABLE
+            && route.kind == RouteKind::Unicast
+            && net.prefix_len() > 0
+            && route.protocol != PROTOCOL
+            && route.interface != ours
+            && !is_local(&net);
+        candidate
+            && (is_wide(&net)
+                || route.interface.is_some_and(|index| links.contains(&index))
+                    && !is_connected(host, route))
+    });
+    found.collect()
+}
+
+/// More than any provider's own network.
+fn is_wide(net: &IpNet) -> bool {
+    net.prefix_len() < if net.addr().is_ipv4() { 8 } else { 16 }
+}
+
+/// The network of one of the device's addresses, or its router.
+fn is_connected(host: &HostNetwork, route: &Route) -> bool {
+    let net = route.destination;
+    let own = host.addresses.iter().filter(|address| Some(address.interface) == route.interface);
+    let mut own = own.map(|address| address.net.trunc());
+    let router = host.default_routes.iter().any(|default| {
+        default.interface == route.interface
+            && default.gateway.is_some_and(|gateway| IpNet::from(gateway) == net)
+    });
+    route.gateway.is_none() && (own.any(|own| own == net) || router)
+}
+
+/// Link-local and multicast: never the tunnel's.
+fn is_local(net: &IpNet) -> bool {
+    match net {
+        IpNet::V4(net) => net.addr().is_link_local() || net.addr().is_multicast(),
+        IpNet::V6(net) => net.addr().is_unicast_link_local() || net.addr().is_multicast(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use braid_linux::netlink::{Address, Link};
+    use std::path::Path;
+
+    fn config(default_route: bool) -> Config {
+        let text = format!(
+            "[interface]\nprivate_key_file = \"k\"\naddresses = [\"10.77.0.2/24\"]\n\
+             [[link]]\nname = \"a\"\ninterface = \"wan\"\n\
+             [[peer]]\nname = \"c\"\npublic_key = \"hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=\"\n\
+             endpoints = [\"192.0.2.1:1\"]\nallowed_ips = [\"0.0.0.0/0\"]\n\
+             [routing]\ndefault_route = {default_route}"
+        );
+        Config::parse(&text, Path::new("c.toml")).unwrap()
+    }
+
+    fn host() -> HostNetwork {
+        let device = |index, name: &str| Link {
+            index,
+            name: name.into(),
+            mtu: 1500,
+            up: true,
+            carrier: true,
+            loopback: false,
+            point_to_point: false,
+            master: None,
+            hardware: None,
+            kind: None,
+            received_dropped: 0,
+            sent_dropped: 0,
+            is_backup: false,
+            received_packets: 0,
+            sent_packets: 0,
+            received_bytes: 0,
+            sent_bytes: 0,
+        };
+        let net = "192.168.1.5/24".parse().unwrap();
+        let default = Route {
+            interface: Some(2),
+            gateway: "192.168.1.1".parse().ok(),
+            ..Route::to("0.0.0.0/0".parse().unwrap())
+        };
+        HostNetwork {
+            links: vec![device(2, "wan"), device(3, "lan"), device(4, "braid0")],
+            addresses: vec![Address { interface: 2, net, global: true, preferred: true }],
+            default_routes: vec![default],
+        }
+    }
+
+    #[test]
+    fn routes_that_pass_the_tunnel_by_are_told_and_others_are_not() {
+        let told = |net: &str, interface, gateway: Option<&str>| {
+            let gateway = gateway.map(|gateway| gateway.parse().unwrap());
+            let net = net.parse().unwrap();
+            let route = Route { interface: Some(interface), gateway, ..Route::to(net) };
+            !obstacles(&config(true), &host(), &[route], &[]).is_empty()
+        };
+        assert!(told("128.0.0.0/1", 2, Some("192.168.1.66")));
+        assert!(told("203.0.113.0/24", 2, Some("192.168.1.1")));
+        assert!(told("128.0.0.0/1", 3, None), "also by a device that is no link");
+        assert!(told("2000::/3", 3, None));
+        assert!(!told("192.168.1.0/24", 2, None), "the link's own network");
+        assert!(!told("192.168.1.1/32", 2, None), "its router");
+        assert!(!told("10.0.0.0/8", 3, Some("192.168.50.9")), "behind the LAN");
+        assert!(!told("fe80::/64", 2, None));
+        assert!(!told("128.0.0.0/1", 4, None), "the tunnel itself");
+        let route = Route { interface: Some(2), ..Route::to("128.0.0.0/1".parse().unwrap()) };
+        assert!(obstacles(&config(false), &host(), &[route], &[]).is_empty());
+    }
+
+    #[test]
+    fn firewalls_that_are_not_handled_are_told() {
+        let of = |owner| Refusing { table: "ip x".into(), families: Vec::new(), owner };
+        let told = |owner| obstacles(&config(true), &host(), &[], &[of(owner)]).concat();
+        assert_eq!(told(Owner::Docker), "");
+        assert!(told(Owner::Firewalld).contains("--add-interface=braid0"));
+        assert!(told(Owner::Other).contains("ip x"));
+    }
+}

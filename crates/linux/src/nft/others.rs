@@ -1,0 +1,99 @@
+//! Other programs' firewalls, as far as they keep the tunnel's packets from being
+//! forwarded: an `accept` in our table doesn't help against a `drop` in theirs.
+
+use super::{missing, table};
+use crate::udp::Family;
+use std::io;
+use std::process::{Command, Stdio};
+
+/// A table of another program's that forwards nothing it doesn't know, and doesn't know
+/// the tunnel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusing {
+    /// Its family and name, as nft has them.
+    pub table: String,
+    /// The IP versions that it refuses.
+    pub families: Vec<Family>,
+    /// Whose it is, which decides what helps.
+    pub owner: Owner,
+}
+
+/// Whose firewall it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// Docker's: it has a chain for rules of others, `DOCKER-USER`.
+    Docker,
+    /// firewalld's: it goes by zones.
+    Firewalld,
+    /// Somebody else's.
+    Other,
+}
+
+/// Those that refuse what is forwarded to or from `interface`.
+///
+/// # Errors
+/// `NotFound` when nft isn't installed.
+pub fn refusing(interface: &str) -> io::Result<Vec<Refusing>> {
+    let mut list = Command::new("nft");
+    list.args(["--terse", "list", "ruleset"]).stdin(Stdio::null()).stderr(Stdio::null());
+    let output = list.output().map_err(missing)?;
+    Ok(read(&String::from_utf8_lossy(&output.stdout), interface))
+}
+
+fn read(ruleset: &str, interface: &str) -> Vec<Refusing> {
+    let mut found = Vec::new();
+    for text in ruleset.split("\ntable ").map(|text| text.strip_prefix("table ").unwrap_or(text)) {
+        let mut words = text.split_whitespace();
+        let (Some(family), Some(name)) = (words.next(), words.next()) else { continue };
+        let families = match family {
+            "ip" => vec![Family::V4],
+            "ip6" => vec![Family::V6],
+            "inet" => vec![Family::V4, Family::V6],
+            _ => continue,
+        };
+        let owner = match text {
+            _ if text.contains("chain DOCKER-USER {") => Owner::Docker,
+            _ if name == "firewalld" => Owner::Firewalld,
+            _ => Owner::Other,
+        };
+        let drops =
+            text.lines().any(|line| line.contains("hook forward") && line.contains("policy drop"));
+        // firewalld refuses by its last rule.
+        let refuses = drops || owner == Owner::Firewalld;
+        // Rules that name the tunnel are from somebody who knows it, but for Docker's
+        // chain, where we are the ones.
+        let knows = owner != Owner::Docker && text.contains(&format!("\"{interface}\""));
+        if refuses && !knows && name != table(interface) {
+            found.push(Refusing { table: format!("{family} {name}"), families, owner });
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_refuses_what_is_forwarded_is_found() {
+        let ruleset = "table ip filter {\n\tchain FORWARD {\n\t\ttype filter hook forward \
+            priority filter; policy drop;\n\t\tjump DOCKER-USER\n\t}\n\n\tchain DOCKER-USER {\n\t\t\
+            oifname \"braid0\" accept\n\t}\n}\n\
+            table inet firewalld {\n\tchain filter_FORWARD {\n\t\ttype filter hook forward priority \
+            filter + 10; policy accept;\n\t}\n}\n\
+            table inet open {\n\tchain a {\n\t\ttype filter hook forward priority 0; policy accept;\n\t}\n\
+            \tchain b {\n\t\ttype filter hook input priority 0; policy drop;\n\t}\n}\n\
+            table ip6 mine {\n\tchain a {\n\t\ttype filter hook forward priority 0; policy drop;\n\
+            \t\toifname \"lan0\" accept\n\t}\n}\n";
+        let found = |interface| {
+            let found = read(ruleset, interface).into_iter();
+            found.map(|it| (it.table, it.owner)).collect::<Vec<_>>()
+        };
+        let docker = ("ip filter".to_owned(), Owner::Docker);
+        let firewalld = ("inet firewalld".to_owned(), Owner::Firewalld);
+        let mine = ("ip6 mine".to_owned(), Owner::Other);
+        assert_eq!(found("braid0"), [docker.clone(), firewalld.clone(), mine]);
+        assert_eq!(found("lan0"), [docker, firewalld], "whose rules name it knows it");
+        assert_eq!(read("", "braid0"), []);
+    }
+}

@@ -1,0 +1,54 @@
+//! Rules in `DOCKER-USER`, the chain that Docker keeps for rules of others and asks
+//! before its own: Docker forwards nothing but its own.
+
+use crate::udp::Family;
+use std::io;
+use std::process::{Command, Stdio};
+
+/// The chain's name.
+const CHAIN: &str = "DOCKER-USER";
+
+/// Puts a rule first.
+pub(super) fn set(family: Family, rule: &str) -> io::Result<()> {
+    match run(family, "-I", rule)? {
+        None => Ok(()),
+        Some(said) => Err(io::Error::other(said)),
+    }
+}
+
+/// Whether the rule is there.
+pub(super) fn is_set(family: Family, rule: &str) -> io::Result<bool> {
+    Ok(run(family, "-C", rule)?.is_none())
+}
+
+/// Takes the rule away, if it's there.
+pub(super) fn unset(family: Family, rule: &str) -> io::Result<()> {
+    match is_set(family, rule) {
+        Ok(true) => match run(family, "-D", rule)? {
+            Some(said) if is_set(family, rule)? => Err(io::Error::other(said)),
+            _ => Ok(()),
+        },
+        Ok(false) => Ok(()),
+        // Who removed the program removed Docker before.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Its program.
+pub(super) fn program(family: Family) -> &'static str {
+    match family {
+        Family::V4 => "iptables",
+        Family::V6 => "ip6tables",
+    }
+}
+
+/// What it said, if it refused.
+fn run(family: Family, action: &str, rule: &str) -> io::Result<Option<String>> {
+    let mut command = Command::new(program(family));
+    // Waits for others that change rules at the same time.
+    command.args(["-w", "5", action, CHAIN]).args(rule.split(' '));
+    let output = command.stdin(Stdio::null()).output()?;
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Ok((!output.status.success()).then_some(said))
+}
