@@ -65,18 +65,19 @@ fn every_shipped_scenario_is_read() {
         let scenario = shipped.load().unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(scenario.name, shipped.name);
         assert!(!scenario.description.is_empty(), "{}", shipped.name);
-        let file = format!("{}/../../scenarios/{}.toml", env!("CARGO_MANIFEST_DIR"), shipped.name);
+        let file =
+            format!("{}/../../../scenarios/{}.toml", env!("CARGO_MANIFEST_DIR"), shipped.name);
         assert!(Scenario::load(Path::new(&file)).is_ok());
         assert!(Scenario::load(Path::new(shipped.name)).is_ok());
     }
-    let folder = format!("{}/../../scenarios", env!("CARGO_MANIFEST_DIR"));
+    let folder = format!("{}/../../../scenarios", env!("CARGO_MANIFEST_DIR"));
     assert_eq!(files_of(&folder).len(), SHIPPED.len(), "a file in scenarios/ is not shipped");
 }
 
 #[test]
 fn the_scenarios_of_the_measurements_are_read() {
     for folder in ["measure", "speed"] {
-        let folder = format!("{}/../../scenarios/{folder}", env!("CARGO_MANIFEST_DIR"));
+        let folder = format!("{}/../../../scenarios/{folder}", env!("CARGO_MANIFEST_DIR"));
         let files = files_of(&folder);
         assert!(!files.is_empty());
         for file in files {
@@ -88,7 +89,7 @@ fn the_scenarios_of_the_measurements_are_read() {
 
 #[test]
 fn the_engines_that_are_measured_beside_are_read() {
-    let files = files_of(&format!("{}/../../scenarios/engines", env!("CARGO_MANIFEST_DIR")));
+    let files = files_of(&format!("{}/../../../scenarios/engines", env!("CARGO_MANIFEST_DIR")));
     assert!(!files.is_empty());
     for file in files {
         External::load(&file).unwrap_or_else(|error| panic!("{error}"));

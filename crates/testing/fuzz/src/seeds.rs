@@ -24,7 +24,7 @@ impl std::error::Error for SeedError {}
 
 /// Where the seeds of a target are, in this source tree.
 pub fn seeds_folder(target: &Target) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus-seeds").join(target.name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../fuzz/corpus-seeds").join(target.name)
 }
 
 /// The seeds in a folder, in the order of their names.

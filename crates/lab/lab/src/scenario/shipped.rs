@@ -11,13 +11,13 @@ pub struct Shipped {
 }
 
 /// Where the files were at build time: recordings are looked for from there.
-const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios");
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../scenarios");
 
 macro_rules! shipped {
     ($($name:literal),* $(,)?) => {
         &[$(Shipped {
             name: $name,
-            text: include_str!(concat!("../../../../scenarios/", $name, ".toml")),
+            text: include_str!(concat!("../../../../../scenarios/", $name, ".toml")),
         }),*]
     };
 }

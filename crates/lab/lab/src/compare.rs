@@ -41,7 +41,7 @@ macro_rules! cases {
         &[$(Case {
             name: $name,
             file: concat!($suite, "-", $name, ".toml"),
-            text: include_str!(concat!("../../../scenarios/compare/", $suite, "-", $name, ".toml")),
+            text: include_str!(concat!("../../../../scenarios/compare/", $suite, "-", $name, ".toml")),
         }),*]
     };
 }

@@ -59,7 +59,7 @@ fn tunnel() {
 #[test]
 fn every_target_is_tested_and_has_a_libfuzzer_program() {
     let source = include_str!("targets.rs");
-    let manifest = include_str!("../../../fuzz/Cargo.toml");
+    let manifest = include_str!("../../../../fuzz/Cargo.toml");
     for target in TARGETS {
         assert!(source.contains(&format!("survives(\"{}\"", target.name)), "{}", target.name);
         assert!(manifest.contains(&format!("name = \"{}\"", target.name)), "{}", target.name);
