@@ -96,9 +96,12 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// One of the figures.
+type Part = fn(&Figures) -> f64;
+
 fn report(name: &str, sets: &[Set], with: &[Figures], without: &[Figures]) {
     println!("{name}");
-    let parts: [(&str, fn(&Figures) -> f64); 3] =
+    let parts: [(&str, Part); 3] =
         [("goodput", |f| f.mbit), ("ping p95", |f| f.ping_ms), ("bytes", |f| f.link_bytes)];
     for (what, figure) in parts {
         let mut ratios: Vec<(f64, usize)> = (0..sets.len())

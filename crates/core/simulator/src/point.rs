@@ -93,7 +93,7 @@ impl Point {
         let lanes = [vec![Lane::Down], vec![Lane::Up], vec![Lane::Down, Lane::Up]];
         let lanes = lanes[rng.usize(0..3)].clone();
         let rate: f64 = links.iter().map(|l| bits(&l.down) + bits(&l.up)).sum();
-        let slowest = links.iter().map(|l| round_trip(l)).fold(0.0, f64::max);
+        let slowest = links.iter().map(round_trip).fold(0.0, f64::max);
         let lasting = (CARRIED / rate).max(slowest * 15.0).clamp(*LASTING.start(), *LASTING.end());
         let mut scenario = Scenario::new(links).lasting(START + Duration::from_secs_f64(lasting));
         scenario.seed = number + 1;

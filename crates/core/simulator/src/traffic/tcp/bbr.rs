@@ -194,12 +194,13 @@ impl Bbr {
             (self.min_rtt, self.min_rtt_at) = (rtt, ack.now);
         }
         match &mut self.mode {
-            Mode::ProbeRtt { until: until @ None, .. } => {
-                if ack.in_flight as f64 <= PROBE_RTT_WINDOW {
-                    *until = Some(ack.now + PROBE_RTT_TIME);
-                    self.next_round = ack.delivered;
-                }
+            Mode::ProbeRtt { until: until @ None, .. }
+                if ack.in_flight as f64 <= PROBE_RTT_WINDOW =>
+            {
+                *until = Some(ack.now + PROBE_RTT_TIME);
+                self.next_round = ack.delivered;
             }
+            Mode::ProbeRtt { until: None, .. } => {}
             Mode::ProbeRtt { until: Some(until), round_done } => {
                 *round_done |= self.round_start;
                 if *round_done && ack.now > *until {
