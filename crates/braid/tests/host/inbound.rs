@@ -197,6 +197,9 @@ fn the_lan_reaches_the_internet_through_the_tunnel() {
     world.concentrator.start();
     world.home.start();
     world.home.wait_for_active_paths(2);
+    // What began before would keep the way and the address that it had.
+    let by_tunnel = || world.home.status()["traffic"]["goes"] == "tunnel";
+    world.home.wait_until("traffic takes the tunnel", by_tunnel);
     ask(&lan, "192.0.2.1:80");
     let by =
         sh(&world.concentrator.namespace, "cat /proc/net/dev | grep braid0 | awk '{print $3}'");
