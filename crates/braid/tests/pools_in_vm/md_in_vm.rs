@@ -130,6 +130,7 @@ braid pool create fast --layout md-raid0 $5 $6 --yes
 head -c 20M /dev/urandom > /srv/fast/file
 sum=$(sha256sum < /srv/fast/file)
 umount /srv/data && mdadm --stop /dev/md/data && mdadm --zero-superblock $1 $2 $3 $4
+for disk in $1 $2; do blkdiscard -z $disk; done
 sed -i '/data/d' $BRAID_POOL_CONFIG_ROOT/etc/*tab $BRAID_POOL_CONFIG_ROOT/etc/mdadm/mdadm.conf
 braid pool convert fast --layout md-raid10-n2 $1 $2 --yes
 echo "now $(level fast), $(cat /sys/block/md*/md/degraded) lacking"

@@ -39,7 +39,7 @@ pool() {
     local uuid
     uuid=$(blkid -p -s UUID -o value "$(cat /test/disk)")
     systemctl start "braid-pool-snapshot@$uuid.service" "braid-pool-retain@$uuid.service"
-    tell services "$? $(find /srv/timed/.snapshots -mindepth 1 -maxdepth 1 | wc -l)"
+    tell services "$? $(find /srv/timed/.snapshots -mindepth 1 -maxdepth 1 ! -name ".braid-*" | wc -l)"
     wants 'scrub = { on = "weekly" }'
     tell changed "$? $(timers) $(systemctl show -p TimersCalendar --value "braid-pool-scrub@$uuid.timer" | grep -om1 'Mon' | head -n 1)"
     tell kept "$(wants 'scrub = { on = "weekly" }')"

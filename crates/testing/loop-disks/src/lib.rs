@@ -10,6 +10,7 @@ pub use files::{change, fill};
 use braid_units::ByteSize;
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -38,6 +39,9 @@ pub fn in_private_mounts(name: &str, body: impl FnOnce()) {
     let this_program = std::env::current_exe().expect("a test knows its own program");
     let own = |parent: PathBuf| tempfile::tempdir_in(parent).expect("there is room for a folder");
     let (fast, large) = (own(fast_folder()), own(std::env::temp_dir()));
+    // Servers run as users of their own, and have their temporary files there, as in /tmp.
+    std::fs::set_permissions(large.path(), std::fs::Permissions::from_mode(0o1777))
+        .expect("the folder is ours");
     let seen = format!("{}:{}", fast.path().display(), large.path().display());
     let status = Command::new("unshare")
         .args(["--mount", "--propagation", "private"])
