@@ -89,11 +89,11 @@ impl Traces {
 }
 
 /// Beside the control socket first: what is set lasts no longer than that folder,
-/// which is no disk that can be full, worn out or slow.
+/// which is no disk that can be full, worn out or slow. Named as the socket there,
+/// since tunnels of several network namespaces may have one name and share the folder.
 fn journal_places(name: &str, control: &Path, state_dir: &Path) -> Vec<PathBuf> {
-    let file = format!("{name}.journal.json");
-    let mut places = Vec::from_iter(control.parent().map(|folder| folder.join(&file)));
-    let in_state = state_dir.join(&file);
+    let mut places = vec![control.with_extension("journal.json")];
+    let in_state = state_dir.join(format!("{name}.journal.json"));
     if !places.contains(&in_state) {
         places.push(in_state);
     }
