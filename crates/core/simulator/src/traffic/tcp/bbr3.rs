@@ -289,7 +289,7 @@ impl Bbr3 {
     }
 
     fn start_down(&mut self, now: Time) {
-        self.max_bw = [self.max_bw[1], 0.0].map(|bw: f64| bw);
+        self.max_bw = [self.max_bw[1], 0.0];
         self.state = State::Down;
         self.cycle_at = now;
         self.rounds_since_probe = self.rng.u32(0..2);
