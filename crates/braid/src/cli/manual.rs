@@ -1,0 +1,30 @@
+//! `braid manual`: manuals become a site that one can search.
+
+mod build;
+mod check;
+mod progress;
+mod serve;
+
+use super::Global;
+use super::failure::Failure;
+use clap::Subcommand;
+
+#[derive(Subcommand)]
+pub enum ManualCommand {
+    /// Make a site from manuals in plain text, Markdown or roff
+    Build(build::Build),
+    /// Serve a site over HTTP
+    Serve(serve::Serve),
+    /// Look for dead links and for ids that are there twice
+    Check(check::Check),
+}
+
+impl ManualCommand {
+    pub fn run(&self, global: &Global) -> Result<(), Failure> {
+        match self {
+            ManualCommand::Build(build) => build.run(global),
+            ManualCommand::Serve(serve) => serve.run(global),
+            ManualCommand::Check(check) => check.run(global),
+        }
+    }
+}

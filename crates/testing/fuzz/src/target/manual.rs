@@ -1,0 +1,23 @@
+use braid_manual::check::check_site;
+use braid_manual::site::{Input, Options, build};
+use braid_manual::{markdown, text};
+use std::path::PathBuf;
+
+/// A manual: the first byte says whether in plain text or in Markdown. Whatever it is, its site is
+/// sound.
+///
+/// # Panics
+/// When that is not so: what the fuzzer looks for.
+pub fn manual(data: &[u8]) {
+    let Some((kind, rest)) = data.split_first() else { return };
+    let source = String::from_utf8_lossy(rest);
+    let document = match kind % 2 {
+        0 => text::parse("fuzz", &source),
+        _ => markdown::parse("fuzz", &source),
+    };
+    let inputs = [Input { document, file: PathBuf::from("fuzz") }];
+    let options = Options { title: "Fuzz".into(), base_url: None };
+    let site = build(&inputs, &options, |_, _| {});
+    let report = check_site(&site.expect("one document has its name for itself"));
+    assert!(report.is_clean(), "{report:?}");
+}
