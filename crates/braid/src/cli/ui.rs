@@ -1,0 +1,162 @@
+use super::failure::{Failure, FailureKind, print_line, tell};
+use super::{Global, JsonFlag};
+use braid_control::request::UiRole;
+use braid_page::access::password;
+use clap::{Args, Subcommand, ValueEnum};
+use serde_json::json;
+use std::io::{BufRead, IsTerminal, Read};
+use std::process::{Command, Stdio};
+
+#[derive(Subcommand)]
+pub enum UiCommand {
+    /// Print the page's address with a login in it, and open it
+    Open(Open),
+    /// Print a link that logs in whoever opens it first
+    Login(Login),
+    /// Set the password of a role
+    Password(Password),
+}
+
+#[derive(Args)]
+#[command(after_help = "Example:\n  braid ui open")]
+pub struct Open {
+    #[command(flatten)]
+    _json: JsonFlag,
+    /// Only print it
+    #[arg(long)]
+    print: bool,
+}
+
+#[derive(Args)]
+#[command(
+    after_help = "The link is good once, for five minutes; the login lasts for 12 hours without a request, 7 days at most.\n\nExamples:\n  braid ui login\n  braid ui login --role reader --json | jq -r .url"
+)]
+pub struct Login {
+    #[command(flatten)]
+    _json: JsonFlag,
+    /// What it allows
+    #[arg(long, value_enum, default_value = "admin")]
+    role: Role,
+}
+
+#[derive(Args)]
+#[command(
+    after_help = "Who is logged in is so no more when a password changes.\n\nExamples:\n  braid ui password\n  pass show router | braid ui password --role reader --stdin"
+)]
+pub struct Password {
+    #[command(flatten)]
+    _json: JsonFlag,
+    /// Whose
+    #[arg(long, value_enum, default_value = "admin")]
+    role: Role,
+    /// Read it from standard input, one line
+    #[arg(long)]
+    stdin: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Role {
+    /// May look
+    Reader,
+    /// May change things too
+    Admin,
+}
+
+impl Role {
+    fn of_page(self) -> UiRole {
+        match self {
+            Role::Reader => UiRole::Reader,
+            Role::Admin => UiRole::Admin,
+        }
+    }
+}
+
+impl UiCommand {
+    pub fn run(&self, global: &Global) -> Result<(), Failure> {
+        match self {
+            UiCommand::Open(open) => open.run(global),
+            UiCommand::Login(login) => login.run(global),
+            UiCommand::Password(password) => password.run(global),
+        }
+    }
+}
+
+impl Open {
+    fn run(&self, global: &Global) -> Result<(), Failure> {
+        let link = global.client()?.login_link(UiRole::Admin)?;
+        global.print(&link, || link.url.clone())?;
+        if self.print || global.json || !has_screen() {
+            return Ok(());
+        }
+        // The browser lives on, and says what it likes elsewhere.
+        let opened = Command::new("xdg-open")
+            .arg(&link.url)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        if opened.is_err() {
+            tell("there is no xdg-open here: open the address yourself");
+        }
+        Ok(())
+    }
+}
+
+fn has_screen() -> bool {
+    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    is_set("DISPLAY") || is_set("WAYLAND_DISPLAY")
+}
+
+impl Login {
+    fn run(&self, global: &Global) -> Result<(), Failure> {
+        let link = global.client()?.login_link(self.role.of_page())?;
+        global.print(&link, || link.url.clone())
+    }
+}
+
+/// No password is longer.
+const LONGEST: u64 = 4096;
+
+impl Password {
+    fn run(&self, global: &Global) -> Result<(), Failure> {
+        let file = global.load_config()?.ui.password_file;
+        let given =
+            if self.stdin || !std::io::stdin().is_terminal() { from_stdin()? } else { asked()? };
+        let role = self.role.of_page();
+        password::set(&file, role, &given).map_err(|error| match &error {
+            password::PasswordError::Io { error: system, .. } => {
+                Failure::io(&format!("writing {}", file.display()), system)
+            }
+            _ => Failure::failed(error.to_string()),
+        })?;
+        let value = json!({ "role": role.as_str(), "file": file });
+        match global.json {
+            true => global.print(&value, String::new),
+            false => print_line(&format!("the password of the {} is set", role.as_str())),
+        }
+    }
+}
+
+fn from_stdin() -> Result<String, Failure> {
+    let mut line = String::new();
+    std::io::stdin()
+        .lock()
+        .take(LONGEST)
+        .read_line(&mut line)
+        .map_err(|error| Failure::io("reading the password from standard input", &error))?;
+    Ok(line.trim_end_matches(['\r', '\n']).to_owned())
+}
+
+fn asked() -> Result<String, Failure> {
+    let ask = |question| {
+        rpassword::prompt_password(question)
+            .map_err(|error| Failure::io("reading the password", &error))
+    };
+    let first = ask("New password: ")?;
+    match ask("The same again: ")? == first {
+        true => Ok(first),
+        false => {
+            Err(Failure::new(FailureKind::Declined, "the two are not the same: nothing changed"))
+        }
+    }
+}

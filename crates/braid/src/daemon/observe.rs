@@ -1,0 +1,203 @@
+//! What is kept of the past and told to people: once a second the status becomes
+//! samples and events. The tunnel never waits for any of it, and lives on without.
+
+mod samples;
+mod steady;
+mod watch;
+
+use super::supervise::supervise_unneeded;
+use braid_control::config::Config;
+use braid_control::status::Status;
+use braid_history::{Event, EventKind, Recorder, Settings, Severity};
+use samples::Sampler;
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use watch::Watch;
+
+/// The threads that keep history.
+pub struct Observer {
+    recorder: Option<Recorder>,
+    recording: Mutex<Option<JoinHandle<()>>>,
+    looking: Mutex<Option<(SyncSender<()>, JoinHandle<()>)>>,
+}
+
+const EVERY: Duration = Duration::from_secs(1);
+
+impl Observer {
+    /// One that keeps nothing.
+    pub fn none() -> Observer {
+        Observer { recorder: None, recording: Mutex::default(), looking: Mutex::default() }
+    }
+
+    /// Begins to keep history, where the config wants some.
+    pub fn start(config: &Config) -> io::Result<Observer> {
+        if !config.history.keep {
+            return Ok(Observer::none());
+        }
+        let (recorder, mut keeping) = Recorder::new(settings(config));
+        let recording = std::thread::Builder::new()
+            .name("braid-history".into())
+            .spawn(move || supervise_unneeded("braid-history", || keeping.run()))?;
+        let recording = Mutex::new(Some(recording));
+        Ok(Observer { recorder: Some(recorder), recording, looking: Mutex::default() })
+    }
+
+    /// What is kept.
+    pub fn recorder(&self) -> Option<&Recorder> {
+        self.recorder.as_ref()
+    }
+
+    /// Looks at the status once a second, until it is stopped or there is none any more.
+    pub fn look_at(&self, status: impl Fn() -> Option<Status> + Send + 'static) -> io::Result<()> {
+        let Some(recorder) = self.recorder.clone() else { return Ok(()) };
+        let (stop, stopped) = sync_channel(1);
+        let mut look = Look::new(recorder);
+        let thread = std::thread::Builder::new().name("braid-observe".into()).spawn(move || {
+            supervise_unneeded("braid-observe", || {
+                let mut next = Instant::now();
+                while let Some(status) = status() {
+                    look.at(&status);
+                    // After the host slept there is nothing to be caught up with.
+                    next = (next + EVERY).max(Instant::now());
+                    let wait = next.saturating_duration_since(Instant::now());
+                    if stopped.recv_timeout(wait) != Err(RecvTimeoutError::Timeout) {
+                        break;
+                    }
+                }
+            });
+        })?;
+        *self.looking.lock().unwrap_or_else(PoisonError::into_inner) = Some((stop, thread));
+        Ok(())
+    }
+
+    /// Writes what is not written yet, waiting for the disk for a moment at most.
+    pub fn stop(&self) {
+        if let Some((stop, thread)) = take(&self.looking) {
+            // One that has ended needs no stop.
+            let _ = stop.try_send(());
+            let _ = thread.join();
+        }
+        let Some(recorder) = &self.recorder else { return };
+        recorder.event(event(EventKind::Stopped, "the tunnel is taken down".into()));
+        recorder.stop();
+        // One that still waits for the disk is left alone.
+        let thread = take(&self.recording);
+        if let Some(thread) = thread.filter(JoinHandle::is_finished) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What the thread remembers between two looks.
+struct Look {
+    recorder: Recorder,
+    sampler: Sampler,
+    watch: Option<Watch>,
+    began: Instant,
+}
+
+impl Look {
+    fn new(recorder: Recorder) -> Look {
+        Look { recorder, sampler: Sampler::default(), watch: None, began: Instant::now() }
+    }
+
+    fn at(&mut self, status: &Status) {
+        let unix = unix_now();
+        self.recorder.samples(unix, self.sampler.samples(status));
+        let watch = match &mut self.watch {
+            Some(watch) => watch,
+            None => {
+                let text = format!("the tunnel {} is up", status.interface);
+                self.recorder.event(event(EventKind::Started, text));
+                self.watch.insert(Watch::new(known_homes(&self.recorder)))
+            }
+        };
+        for event in watch.observe(status, self.began.elapsed(), unix) {
+            tracing::info!(kind = event.kind.as_str(), "{}", event.text);
+            self.recorder.event(event);
+        }
+    }
+}
+
+/// Homes that were greeted before.
+fn known_homes(recorder: &Recorder) -> Option<BTreeSet<String>> {
+    let events = recorder.events(None, usize::MAX).ok()?;
+    let greeted = events.into_iter().filter(|event| event.kind == EventKind::NewHome);
+    Some(greeted.map(|event| event.subject).collect())
+}
+
+fn settings(config: &Config) -> Settings {
+    let interface = &config.interface;
+    let usual = || interface.state_dir.join(format!("{}.history.db", interface.name));
+    Settings {
+        file: config.history.file.clone().unwrap_or_else(usual),
+        limit_bytes: config.history.max_size.bytes(),
+        write_every: config.history.write_every,
+    }
+}
+
+fn event(kind: EventKind, text: String) -> Event {
+    Event { unix: unix_now(), kind, severity: Severity::Note, subject: String::new(), text }
+}
+
+fn take<T>(place: &Mutex<Option<T>>) -> Option<T> {
+    place.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
+
+fn unix_now() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(now.as_secs()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use braid_control::config::{Layer, Mode};
+    use braid_control::status::{LinkStatus, PathState, PathStatus, PeerStatus, Status};
+
+    /// A home with these links, connected.
+    pub fn status(links: &[&str]) -> Status {
+        let link = |name: &&str| LinkStatus {
+            name: (*name).to_owned(),
+            interface: None,
+            present: true,
+            trouble: None,
+            tier: 0,
+            standby: false,
+            quota: None,
+        };
+        Status {
+            version: "1".into(),
+            interface: "braid0".into(),
+            pid: 1,
+            layer: Layer::L3,
+            mode: Mode::Adaptive,
+            mtu: 1500,
+            drops: Default::default(),
+            uptime_s: 1.0,
+            listen: Vec::new(),
+            links: links.iter().map(link).collect(),
+            warnings: Vec::new(),
+            peers: vec![PeerStatus {
+                name: "concentrator".into(),
+                connected: true,
+                ..PeerStatus::default()
+            }],
+            dns: Default::default(),
+            traffic: None,
+            split_tcp: None,
+        }
+    }
+
+    pub fn path(link: &str, rx_bytes: u64) -> PathStatus {
+        PathStatus {
+            link: link.into(),
+            state: PathState::Active,
+            rx_bytes,
+            ..PathStatus::default()
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! Statuses become events for people.
+
+use super::samples::works;
+use super::steady::{Change, Patience, Steady};
+use braid_control::status::{LinkStatus, PathState, PathStatus, Status, Traffic};
+use braid_history::{Event, EventKind, Severity};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// Sees what changes.
+pub struct Watch {
+    links: BTreeMap<String, Steady>,
+    peers: BTreeMap<String, Steady>,
+    /// The step of its quota that each link had reached.
+    quotas: BTreeMap<String, usize>,
+    obstacles: BTreeSet<String>,
+    /// Homes that were seen before; none while that isn't known.
+    known_homes: Option<BTreeSet<String>>,
+}
+
+/// A link that pauses is no news: the tunnel lives through it.
+const LINK: Patience = Patience { down: Duration::from_secs(5), up: Duration::from_secs(10) };
+/// A restart of the other end takes a few seconds.
+const PEER: Patience = Patience { down: Duration::from_secs(15), up: Duration::from_secs(3) };
+/// Percent of a quota that are told.
+const STEPS: [u64; 3] = [75, 90, 100];
+
+impl Watch {
+    /// `known_homes`: of which something is known from before, where that could be found out.
+    pub fn new(known_homes: Option<BTreeSet<String>>) -> Watch {
+        Watch {
+            links: BTreeMap::new(),
+            peers: BTreeMap::new(),
+            quotas: BTreeMap::new(),
+            obstacles: BTreeSet::new(),
+            known_homes,
+        }
+    }
+
+    /// What is to be told of this status; `now` is since any moment, `unix` by the clock.
+    pub fn observe(&mut self, status: &Status, now: Duration, unix: i64) -> Vec<Event> {
+        let mut events = Vec::new();
+        let mut tell = |kind, severity, subject: &str, text: String| {
+            events.push(Event { unix, kind, severity, subject: subject.to_owned(), text });
+        };
+        self.links(status, now, &mut tell);
+        self.peers(status, now, &mut tell);
+        self.quotas(status, &mut tell);
+        self.obstacles(status, &mut tell);
+        events
+    }
+
+    fn links(
+        &mut self,
+        status: &Status,
+        now: Duration,
+        tell: &mut impl FnMut(EventKind, Severity, &str, String),
+    ) {
+        self.links.retain(|name, _| status.links.iter().any(|link| link.name == *name));
+        // Without a peer that answers it's not the links that are down.
+        if !status.peers.iter().any(|peer| peer.connected) {
+            return;
+        }
+        for link in &status.links {
+            let name = &link.name;
+            let known = self.links.entry(name.clone());
+            let steady = known.or_insert_with(|| Steady::new(LINK, now));
+            match steady.observe(is_up(status, link), now) {
+                None | Some(Change::First) => {}
+                Some(Change::Down) => {
+                    let why = link.trouble.as_deref().unwrap_or("nothing comes back over it");
+                    let text = format!("{name} is down: {why}; {}", what_goes_on(status, name));
+                    tell(EventKind::LinkDown, Severity::Warning, name, text);
+                }
+                Some(Change::Up) => {
+                    tell(EventKind::LinkUp, Severity::Note, name, format!("{name} works again"));
+                }
+                Some(Change::Flapping) => {
+                    let text = format!(
+                        "{name} comes and goes: 6 changes within 10 minutes; no more is told until it rests"
+                    );
+                    tell(EventKind::LinkFlapping, Severity::Warning, name, text);
+                }
+            }
+        }
+    }
+
+    fn peers(
+        &mut self,
+        status: &Status,
+        now: Duration,
+        tell: &mut impl FnMut(EventKind, Severity, &str, String),
+    ) {
+        self.peers.retain(|name, _| status.peers.iter().any(|peer| peer.name == *name));
+        let at_concentrator = !status.listen.is_empty();
+        for peer in &status.peers {
+            let name = &peer.name;
+            let steady = self.peers.entry(name.clone()).or_insert_with(|| Steady::new(PEER, now));
+            // Homes come when they come.
+            if at_concentrator && !peer.connected && steady.was_never_told() {
+                continue;
+            }
+            match steady.observe(peer.connected, now) {
+                None => {}
+                Some(Change::First) => {
+                    let is_new =
+                        self.known_homes.as_mut().is_some_and(|known| known.insert(name.clone()));
+                    if at_concentrator && is_new {
+                        let text = format!("{name} is connected for the first time");
+                        tell(EventKind::NewHome, Severity::Note, name, text);
+                    }
+                }
+                Some(Change::Up) => {
+                    tell(EventKind::PeerUp, Severity::Note, name, format!("{name} is back"));
+                }
+                Some(Change::Flapping) => {
+                    let text = format!("{name} comes and goes; no more is told until it rests");
+                    tell(EventKind::PeerDown, Severity::Warning, name, text);
+                }
+                Some(Change::Down) => {
+                    let (severity, text) = match at_concentrator {
+                        true => (Severity::Warning, format!("{name} has gone silent")),
+                        false => (Severity::Critical, gone(status, name)),
+                    };
+                    tell(EventKind::PeerDown, severity, name, text);
+                }
+            }
+        }
+    }
+
+    fn quotas(
+        &mut self,
+        status: &Status,
+        tell: &mut impl FnMut(EventKind, Severity, &str, String),
+    ) {
+        for link in &status.links {
+            let Some(quota) = &link.quota else {
+                self.quotas.remove(&link.name);
+                continue;
+            };
+            let percent = quota.used_bytes.saturating_mul(100) / quota.limit_bytes.max(1);
+            let step = STEPS.iter().filter(|step| percent >= **step).count();
+            // What was reached before the start was told then.
+            let before = self.quotas.insert(link.name.clone(), step).unwrap_or(step);
+            if step <= before {
+                continue;
+            }
+            let name = &link.name;
+            let (severity, text) = match STEPS.get(step - 1) {
+                Some(100) => (
+                    Severity::Warning,
+                    format!(
+                        "{name} has used up its quota: from now on it is used only when no other link works"
+                    ),
+                ),
+                percent => {
+                    let percent = percent.unwrap_or(&75);
+                    (Severity::Note, format!("{name} has used {percent} % of its quota"))
+                }
+            };
+            tell(EventKind::Quota, severity, name, text);
+        }
+    }
+
+    fn obstacles(
+        &mut self,
+        status: &Status,
+        tell: &mut impl FnMut(EventKind, Severity, &str, String),
+    ) {
+        let now: BTreeSet<String> = status.warnings.iter().cloned().collect();
+        for obstacle in now.difference(&self.obstacles) {
+            tell(EventKind::Obstacle, Severity::Warning, "", obstacle.clone());
+        }
+        for gone in self.obstacles.difference(&now) {
+            tell(EventKind::Obstacle, Severity::Note, "", format!("no more: {gone}"));
+        }
+        self.obstacles = now;
+    }
+}
+
+fn is_up(status: &Status, link: &LinkStatus) -> bool {
+    let mut paths = status.peers.iter().flat_map(|peer| &peer.paths);
+    // A moment's silence is no news.
+    let is_there = |path: &PathStatus| works(path) || path.state == PathState::Suspect;
+    link.present && paths.any(|path| path.link == link.name && is_there(path))
+}
+
+/// What carries traffic when this link doesn't.
+fn what_goes_on(status: &Status, without: &str) -> String {
+    let paths = status.peers.iter().flat_map(|peer| &peer.paths);
+    let active = paths.filter(|path| path.state == PathState::Active && path.link != without);
+    let mut names: Vec<&str> = active.map(|path| path.link.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    match names.is_empty() {
+        true => "no other link carries traffic just now".to_owned(),
+        false => format!("traffic goes on by {}", names.join(", ")),
+    }
+}
+
+fn gone(status: &Status, name: &str) -> String {
+    let then = match &status.traffic {
+        None => String::new(),
+        Some(Traffic::Tunnel) => String::new(),
+        Some(Traffic::Direct { link: Some(link) }) => {
+            format!("; traffic goes beside the tunnel by {link}")
+        }
+        Some(Traffic::Direct { link: None }) => "; traffic goes beside the tunnel".to_owned(),
+        Some(Traffic::Blocked) => "; the kill switch lets nothing out".to_owned(),
+    };
+    format!("{name} doesn't answer on any link: the tunnel is down{then}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{path, status};
+    use super::*;
+    use braid_control::status::QuotaStatus;
+
+    /// What is told when statuses follow each other, one a second.
+    fn told(watch: &mut Watch, from: u64, statuses: &[(&Status, u64)]) -> Vec<(EventKind, String)> {
+        let mut at = from;
+        let mut told = Vec::new();
+        for (status, seconds) in statuses {
+            for _ in 0..*seconds {
+                let events = watch.observe(status, Duration::from_secs(at), at as i64);
+                told.extend(events.into_iter().map(|event| (event.kind, event.text)));
+                at += 1;
+            }
+        }
+        told
+    }
+
+    fn up() -> Status {
+        let mut status = status(&["dsl", "lte"]);
+        status.peers[0].paths = vec![path("dsl", 1), path("lte", 1)];
+        status
+    }
+
+    #[test]
+    fn a_link_that_dies_is_told_with_what_carries_on() {
+        let mut cut = up();
+        cut.peers[0].paths[1].state = PathState::Down;
+        let mut watch = Watch::new(None);
+        let told = told(&mut watch, 0, &[(&up(), 30), (&cut, 30), (&up(), 30)]);
+        let expected = [
+            (
+                EventKind::LinkDown,
+                "lte is down: nothing comes back over it; traffic goes on by dsl",
+            ),
+            (EventKind::LinkUp, "lte works again"),
+        ];
+        assert_eq!(told, expected.map(|(kind, text)| (kind, text.to_owned())));
+    }
+
+    #[test]
+    fn when_the_concentrator_is_gone_the_links_are_not_blamed() {
+        let mut gone = up();
+        gone.peers[0].connected = false;
+        gone.peers[0].paths.iter_mut().for_each(|path| path.state = PathState::Down);
+        gone.traffic = Some(Traffic::Direct { link: Some("dsl".into()) });
+        let mut watch = Watch::new(None);
+        let told = told(&mut watch, 0, &[(&up(), 30), (&gone, 60), (&up(), 30)]);
+        let kinds: Vec<EventKind> = told.iter().map(|(kind, _)| *kind).collect();
+        assert_eq!(kinds, [EventKind::PeerDown, EventKind::PeerUp]);
+        assert!(told[0].1.ends_with("traffic goes beside the tunnel by dsl"), "{}", told[0].1);
+    }
+
+    #[test]
+    fn each_step_of_a_quota_is_told_once_and_none_of_before_the_start() {
+        let used = |percent: u64| {
+            let mut status = up();
+            status.links[0].quota = Some(QuotaStatus {
+                limit_bytes: 1000,
+                used_bytes: percent * 10,
+                period_start_unix: None,
+                period_end_unix: None,
+            });
+            status
+        };
+        let mut watch = Watch::new(None);
+        let steps = [80, 89, 90, 91, 100, 120, 3, 76].map(used);
+        let steps: Vec<(&Status, u64)> = steps.iter().map(|status| (status, 2)).collect();
+        let told = told(&mut watch, 0, &steps);
+        let texts: Vec<&str> = told.iter().map(|(_, text)| text.as_str()).collect();
+        assert_eq!(texts.len(), 3, "{texts:?}");
+        assert!(
+            texts[0].contains("90 %") && texts[1].contains("used up") && texts[2].contains("75 %")
+        );
+    }
+
+    #[test]
+    fn at_a_concentrator_only_homes_that_were_there_are_missed_and_new_ones_greeted() {
+        let mut away = status(&[]);
+        away.listen = vec!["192.0.2.1:51900".parse().unwrap()];
+        away.peers[0].connected = false;
+        let mut there = away.clone();
+        there.peers[0].connected = true;
+        let mut watch = Watch::new(Some(BTreeSet::new()));
+        let first = told(&mut watch, 0, &[(&away, 100), (&there, 20), (&away, 30)]);
+        let kinds: Vec<EventKind> = first.iter().map(|(kind, _)| *kind).collect();
+        assert_eq!(kinds, [EventKind::NewHome, EventKind::PeerDown]);
+        let known = BTreeSet::from([away.peers[0].name.clone()]);
+        let mut watch = Watch::new(Some(known));
+        assert_eq!(told(&mut watch, 0, &[(&away, 100), (&there, 20)]), []);
+    }
+
+    #[test]
+    fn an_obstacle_is_told_when_it_comes_and_when_it_goes() {
+        let mut blocked = up();
+        blocked.warnings = vec!["a firewall refuses what the tunnel forwards".into()];
+        let mut watch = Watch::new(None);
+        let told = told(&mut watch, 0, &[(&blocked, 5), (&up(), 5)]);
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(told[1].1.starts_with("no more: a firewall"));
+    }
+}

@@ -1,0 +1,176 @@
+//! The page of a running tunnel: a thread of its own serves it, so that whoever asks for
+//! it in whatever way holds up neither packets nor the control socket.
+
+use super::control::RunningTunnel;
+use super::supervise::supervise_unneeded;
+use braid_control::config::{Config, LinkChange, QuotaPeriod};
+use braid_control::request::{Controlled, LoginLink, Refusal, Request, UiRole};
+use braid_control::status::Status;
+use braid_history::Recorder;
+use braid_page::server::{Listeners, serve};
+use braid_page::{LinkWish, Page, PoolsLook, Settings, Shown};
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread::JoinHandle;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+/// The thread that serves it.
+pub struct ServedPage {
+    page: Arc<Page>,
+    at: Option<SocketAddr>,
+    stop: watch::Sender<bool>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// The file in the state folder to which `braid pool watch` writes what it saw.
+pub const POOLS: &str = "pools.json";
+
+impl ServedPage {
+    /// Begins to serve it, as the config says.
+    pub fn start(config: &Config, tunnel: &Arc<RunningTunnel>) -> io::Result<ServedPage> {
+        let window = Window {
+            tunnel: Arc::downgrade(tunnel),
+            recorder: tunnel.recorder().cloned(),
+            pools: config.interface.state_dir.join(POOLS),
+        };
+        let settings = Settings {
+            name: config.interface.name.to_string(),
+            hosts: config.ui.hosts.clone(),
+            password_file: config.ui.password_file.clone(),
+        };
+        let page = Page::new(Arc::new(window), settings);
+        let tcp = match config.ui.listen {
+            None => None,
+            Some(address) => match listen(address) {
+                Ok(listener) => Some(listener),
+                Err(error) => {
+                    tracing::warn!("the page isn't served on {address}: {error}");
+                    None
+                }
+            },
+        };
+        let at = tcp.as_ref().and_then(|listener| listener.local_addr().ok());
+        let socket = socket(config);
+        let (stop, stopped) = watch::channel(false);
+        let served = page.clone();
+        let thread = std::thread::Builder::new().name("braid-page".into()).spawn(move || {
+            supervise_unneeded("braid-page", || {
+                if let Err(error) = run(served.clone(), tcp.as_ref(), &socket, stopped.clone()) {
+                    tracing::warn!("the page can't be served: {error}");
+                }
+            });
+        })?;
+        Ok(ServedPage { page, at, stop, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// An address at which whoever opens it first is logged in.
+    pub fn login_link(&self, role: UiRole) -> Option<LoginLink> {
+        Some(self.page.login_link(role, self.at?))
+    }
+
+    /// Serves it no more.
+    pub fn stop(&self) {
+        // Without a receiver it has stopped.
+        let _ = self.stop.send(true);
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Beside the control socket, unless the config says otherwise.
+pub fn socket(config: &Config) -> PathBuf {
+    let usual = || config.interface.control.with_extension("ui.sock");
+    config.ui.socket.clone().unwrap_or_else(usual)
+}
+
+fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
+    let listener = std::net::TcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+fn run(
+    page: Arc<Page>,
+    tcp: Option<&std::net::TcpListener>,
+    socket: &Path,
+    stopped: watch::Receiver<bool>,
+) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .thread_name("braid-page-work")
+        .max_blocking_threads(WORKERS)
+        .build()?;
+    runtime.block_on(async {
+        let tcp = match tcp {
+            Some(listener) => Some(TcpListener::from_std(listener.try_clone()?)?),
+            None => None,
+        };
+        let unix = braid_control::server::bind(socket).await;
+        let unix = unix.inspect_err(|error| {
+            tracing::warn!("the page isn't served on {}: {error}", socket.display());
+        });
+        serve(page, Listeners { tcp, unix: unix.ok() }, stopped).await;
+        // Another daemon's, if it couldn't be made.
+        let _ = std::fs::remove_file(socket);
+        Ok(())
+    })
+}
+
+/// Threads that render pages, read history and check passwords: what many ask at once
+/// waits.
+const WORKERS: usize = 3;
+
+/// The tunnel as the page sees it.
+struct Window {
+    /// The page is the tunnel's.
+    tunnel: Weak<RunningTunnel>,
+    recorder: Option<Recorder>,
+    pools: PathBuf,
+}
+
+impl Shown for Window {
+    fn status(&self) -> Option<Status> {
+        self.tunnel.upgrade().map(|tunnel| tunnel.status())
+    }
+
+    fn history(&self) -> Option<&Recorder> {
+        self.recorder.as_ref()
+    }
+
+    fn pools(&self) -> Option<PoolsLook> {
+        PoolsLook::read(&self.pools)
+            .inspect_err(|error| tracing::debug!(%error, "the pools' file"))
+            .ok()
+            .flatten()
+    }
+
+    fn link(&self, name: &str) -> Option<LinkWish> {
+        let config = self.tunnel.upgrade()?.config_now();
+        let link = config.link(name)?;
+        let quota = link.quota.map(|quota| {
+            let per = match quota.period {
+                QuotaPeriod::Day => "day",
+                QuotaPeriod::Month { .. } => "month",
+            };
+            format!("{}/{per}", quota.bytes)
+        });
+        Some(LinkWish {
+            tier: link.tier,
+            standby: link.standby,
+            cap_down: link.cap.down.map(|rate| rate.to_string()),
+            cap_up: link.cap.up.map(|rate| rate.to_string()),
+            quota,
+        })
+    }
+
+    fn set_link(&self, name: &str, change: LinkChange) -> Result<(), Refusal> {
+        let tunnel = self.tunnel.upgrade();
+        let tunnel = tunnel.ok_or_else(|| Refusal::Failed("the tunnel goes down".into()))?;
+        tunnel.execute(Request::SetLink { name: name.to_owned(), change })
+    }
+}

@@ -1,0 +1,73 @@
+use super::section::Section;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+/// `[ui]`: the page that browsers see.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ui {
+    /// Where it is served; none when it is off.
+    pub listen: Option<SocketAddr>,
+    /// Names besides addresses and `localhost` by which browsers may ask for it.
+    pub hosts: Vec<String>,
+    /// Hashes of the passwords that `braid ui password` sets.
+    pub password_file: PathBuf,
+    /// The Unix socket where it is served too; by default beside the control socket.
+    pub socket: Option<PathBuf>,
+}
+
+/// Where the page is served if nothing else is said.
+pub const UI_PORT: u16 = 5190;
+
+impl Ui {
+    /// As it is without a section.
+    pub fn usual(base: &Path) -> Ui {
+        Ui {
+            listen: Some(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), UI_PORT)),
+            hosts: Vec::new(),
+            password_file: base.join("ui.password"),
+            socket: None,
+        }
+    }
+}
+
+pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Ui {
+    let usual = Ui::usual(base);
+    let listen = section.parsed_by("listen", |text| match text {
+        "off" => Ok(None),
+        text => text.parse::<SocketAddr>().map(Some).map_err(|_| {
+            format!("{text:?} is no address and port, such as \"127.0.0.1:{UI_PORT}\", nor \"off\"")
+        }),
+    });
+    let hosts = section.list_by("hosts", host_name).unwrap_or_default();
+    let password_file = section.parsed::<PathBuf>("password_file");
+    let plain = section.boolean("without_tls").unwrap_or(false);
+    let listen = listen.unwrap_or(usual.listen);
+    if let Some(address) = listen
+        && !address.ip().is_loopback()
+        && !plain
+    {
+        section.wrong(
+            "listen",
+            format!(
+                "ui.listen = \"{address}\" lets others on the network read passwords and figures"
+            ),
+            "listen on 127.0.0.1 and come by ssh -L or a proxy with TLS, or accept that by without_tls = true",
+        );
+    }
+    let socket = section.parsed::<PathBuf>("socket").map(|socket| base.join(socket));
+    section.finish();
+    Ui {
+        listen,
+        hosts,
+        password_file: password_file.map_or(usual.password_file, |file| base.join(file)),
+        socket,
+    }
+}
+
+fn host_name(text: &str) -> Result<String, String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.');
+    match !text.is_empty() && text.len() <= 253 && text.chars().all(plain) {
+        true => Ok(text.to_ascii_lowercase()),
+        false => Err(format!("{text:?} is no host name, such as \"router.lan\" (without a port)")),
+    }
+}

@@ -1,0 +1,42 @@
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use std::fmt;
+
+/// 256 unpredictable bits, as text for cookies, forms and addresses.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Token(String);
+
+const BYTES: usize = 32;
+
+impl Token {
+    /// A new one.
+    ///
+    /// # Panics
+    /// If the system gives no random bytes.
+    pub fn random() -> Token {
+        let mut bytes = [0; BYTES];
+        // Linux' getrandom doesn't fail once it is initialised; guessable tokens would
+        // let anybody in.
+        if let Err(error) = getrandom::fill(&mut bytes) {
+            panic!("the system gives no random bytes: {error}");
+        }
+        Token(URL_SAFE_NO_PAD.encode(bytes))
+    }
+
+    /// What somebody sent, if it has the form of one.
+    pub fn parse(text: &str) -> Option<Token> {
+        let fits = URL_SAFE_NO_PAD.decode(text).is_ok_and(|bytes| bytes.len() == BYTES);
+        fits.then(|| Token(text.to_owned()))
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(…)")
+    }
+}

@@ -1,0 +1,460 @@
+//! One request and its answer: who asks, whether they may, and what they get.
+
+// An answer instead of what was asked for is given once a request.
+#![allow(clippy::result_large_err)]
+
+use crate::access::{Host, Token, host, password};
+use crate::live::Watching;
+use crate::view::{self, Span, Viewer};
+use crate::{Doors, Page};
+use braid_control::config::LinkChange;
+use braid_control::request::{Refusal, UiRole};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::{Method, Request, Response, StatusCode};
+use maud::Markup;
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The body of an answer.
+pub type Body = UnsyncBoxBody<Bytes, Infallible>;
+
+/// Where a request comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Client {
+    /// Somebody who may open the socket's file.
+    Unix,
+    /// Somebody at this address.
+    Tcp(IpAddr),
+}
+
+/// No form of ours is longer.
+const FORM_BYTES: usize = 16 * 1024;
+const FORM_WITHIN: Duration = Duration::from_secs(10);
+/// Nothing that Braid names is longer; of what is longer nothing is shown.
+const NAME_BYTES: usize = 200;
+
+/// No script but ours, no style but ours, nothing from elsewhere, in nobody's frame.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
+                      connect-src 'self'; form-action 'self'; base-uri 'none'; \
+                      frame-ancestors 'none'";
+const HEADERS: &[(&str, &str)] = &[
+    ("content-security-policy", POLICY),
+    ("x-content-type-options", "nosniff"),
+    ("x-frame-options", "DENY"),
+    ("referrer-policy", "no-referrer"),
+    ("cross-origin-opener-policy", "same-origin"),
+    ("cross-origin-resource-policy", "same-origin"),
+];
+
+/// Answers.
+pub async fn answer(page: Arc<Page>, client: Client, request: Request<Incoming>) -> Response<Body> {
+    let mut response = match route(page, client, request).await {
+        Ok(response) | Err(response) => response,
+    };
+    for (name, value) in HEADERS {
+        response.headers_mut().insert(*name, HeaderValue::from_static(value));
+    }
+    let cached = response.headers().contains_key(header::CACHE_CONTROL);
+    if !cached {
+        let none = HeaderValue::from_static("no-store");
+        response.headers_mut().insert(header::CACHE_CONTROL, none);
+    }
+    response
+}
+
+/// An answer in the middle of things.
+type Outcome = Result<Response<Body>, Response<Body>>;
+
+async fn route(page: Arc<Page>, client: Client, request: Request<Incoming>) -> Outcome {
+    let asked_for = asked_for(&page, &request)?;
+    let path = request.uri().path().to_owned();
+    let parts: Vec<&str> = path.split('/').skip(1).collect();
+    let query = Form::parse(request.uri().query().unwrap_or_default().as_bytes());
+    match (request.method().clone(), parts.as_slice()) {
+        (Method::GET | Method::HEAD, ["style.css"]) => return Ok(asset(view::STYLE, "text/css")),
+        (Method::GET | Method::HEAD, ["page.js"]) => {
+            return Ok(asset(view::SCRIPT, "text/javascript"));
+        }
+        (Method::GET | Method::HEAD, ["favicon.svg"]) => {
+            return Ok(asset(view::ICON, "image/svg+xml"));
+        }
+        (Method::GET, ["login"]) => {
+            let message = None;
+            return Ok(html(StatusCode::OK, view::login(&page.settings, message)));
+        }
+        (Method::GET, ["login", token]) => return Ok(log_in_by_link(&page, token)),
+        (Method::POST, ["login"]) => {
+            let form = form(request).await?;
+            return log_in(page, client, form).await;
+        }
+        _ => {}
+    }
+    let who = who(&page, client, asked_for, request.headers());
+    let Some(who) = who else { return Ok(to("/login")) };
+    Ok(match (request.method().clone(), parts.as_slice()) {
+        (Method::GET, ["live"]) => {
+            let span = Span::parse(query.get("span"), Span::Live);
+            let token = who.session.clone();
+            match page.live.watch(page.clone(), span, token) {
+                Watching::Begun(body) => {
+                    let mut response = Response::new(body);
+                    let kind = HeaderValue::from_static("text/event-stream");
+                    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+                    response
+                }
+                Watching::TooMany => {
+                    plain(StatusCode::SERVICE_UNAVAILABLE, "too many pages are open")
+                }
+            }
+        }
+        (Method::GET, parts) => {
+            let parts: Vec<String> = parts.iter().map(|part| decoded(part)).collect();
+            show(page.clone(), who.viewer(), parts, query).await
+        }
+        (Method::POST, ["logout"]) => {
+            let form = form(request).await?;
+            who.check_form(&form)?;
+            if let Some(token) = &who.session {
+                page.doors().sessions.end(token);
+            }
+            to("/login")
+        }
+        (Method::POST, ["links", name]) => {
+            let name = decoded(name);
+            let form = form(request).await?;
+            who.check_form(&form)?;
+            who.must_be_admin(&page)?;
+            let viewer = who.viewer();
+            change_link(page.clone(), viewer, name, form).await
+        }
+        (Method::HEAD | Method::POST, _) => plain(StatusCode::NOT_FOUND, "no such page"),
+        _ => plain(StatusCode::METHOD_NOT_ALLOWED, "only GET and POST"),
+    })
+}
+
+/// By what name; refuses what may be DNS rebinding, and changes that another page sends.
+fn asked_for(page: &Page, request: &Request<Incoming>) -> Result<Host, Response<Body>> {
+    let only = |name: HeaderName| {
+        let mut values = request.headers().get_all(name).iter();
+        let value = values.next().and_then(|value| value.to_str().ok());
+        value.filter(|_| values.next().is_none())
+    };
+    let refuse = |what| plain(StatusCode::MISDIRECTED_REQUEST, what);
+    let Some(header) = only(header::HOST) else {
+        return Err(refuse("a request has one Host header"));
+    };
+    let Some(asked_for) = host(header, &page.settings.hosts) else {
+        return Err(refuse(
+            "this page isn't known by that name; ask for it by its address, or name it in [ui] hosts",
+        ));
+    };
+    // In the form that only proxies use the host is another.
+    if request.uri().authority().is_some_and(|authority| authority.as_str() != header) {
+        return Err(refuse("the request's address and its Host header differ"));
+    }
+    if matches!(*request.method(), Method::GET | Method::HEAD) {
+        return Ok(asked_for);
+    }
+    let forbid = || plain(StatusCode::FORBIDDEN, "this was sent by another page, or by none");
+    let site = HeaderName::from_static("sec-fetch-site");
+    if request.headers().contains_key(&site) && only(site) != Some("same-origin") {
+        return Err(forbid());
+    }
+    let origin = only(header::ORIGIN).ok_or_else(forbid)?;
+    let host_of = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+    match host_of.is_some_and(|host| host.eq_ignore_ascii_case(header)) {
+        true => Ok(asked_for),
+        false => Err(forbid()),
+    }
+}
+
+/// Who asks.
+struct Who {
+    role: UiRole,
+    session: Option<Token>,
+    /// What forms have that may change something.
+    form_token: Option<Token>,
+}
+
+/// Who asks; none who must log in first.
+fn who(page: &Page, client: Client, asked_for: Host, headers: &HeaderMap) -> Option<Who> {
+    let cookie = cookie_of(headers, &page.cookie());
+    let session = cookie.and_then(|token| {
+        page.doors().forget_sessions_of_old_passwords(page);
+        let session = page.doors().sessions.of(&token, Instant::now())?;
+        Some((token, session))
+    });
+    let is_passed_on = ["forwarded", "x-forwarded-for", "x-real-ip", "via"];
+    let is_passed_on = is_passed_on.iter().any(|name| headers.contains_key(*name));
+    let at_least = match client {
+        Client::Unix => Some(UiRole::Admin),
+        // A proxy on this host speaks for anybody.
+        Client::Tcp(from) if from.is_loopback() && asked_for == Host::Loopback && !is_passed_on => {
+            Some(UiRole::Reader)
+        }
+        Client::Tcp(_) => None,
+    };
+    let role = session.as_ref().map(|(_, session)| session.role).max(at_least)?;
+    let form_token = match client {
+        Client::Unix => Some(page.socket_form_token.clone()),
+        Client::Tcp(_) => session.as_ref().map(|(_, session)| session.form_token.clone()),
+    };
+    Some(Who { role, session: session.map(|(token, _)| token), form_token })
+}
+
+impl Who {
+    fn viewer(&self) -> Viewer {
+        let logged_in = self.session.is_some();
+        Viewer { role: self.role, form_token: self.form_token.clone(), logged_in }
+    }
+
+    /// A form that is not from a page of ours is refused.
+    fn check_form(&self, form: &Form) -> Result<(), Response<Body>> {
+        let sent = form.get("form").and_then(Token::parse);
+        match sent.is_some() && sent == self.form_token {
+            true => Ok(()),
+            false => Err(plain(StatusCode::FORBIDDEN, "the form is too old; load its page again")),
+        }
+    }
+
+    fn must_be_admin(&self, page: &Page) -> Result<(), Response<Body>> {
+        if self.role == UiRole::Admin {
+            return Ok(());
+        }
+        let message = "To change something, log in as admin.";
+        Err(html(StatusCode::FORBIDDEN, view::login(&page.settings, Some(message))))
+    }
+}
+
+impl Doors {
+    /// Who was logged in by a password that was changed since is so no more.
+    fn forget_sessions_of_old_passwords(&mut self, page: &Page) {
+        let written = password::written(&page.settings.password_file);
+        if self.passwords_written.is_some() && written != self.passwords_written {
+            self.sessions.end_all();
+        }
+        self.passwords_written = written;
+    }
+}
+
+async fn log_in(page: Arc<Page>, client: Client, form: Form) -> Outcome {
+    let address = match client {
+        Client::Tcp(address) => address,
+        Client::Unix => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+    };
+    let role = match form.get("role") {
+        Some("reader") => UiRole::Reader,
+        _ => UiRole::Admin,
+    };
+    let given = form.get("password").unwrap_or_default().to_owned();
+    if let Err(wait) = page.doors().attempts.try_now(address, Instant::now()) {
+        let message = format!("Too many attempts. Try again in {} seconds.", wait.as_secs());
+        let mut response =
+            html(StatusCode::TOO_MANY_REQUESTS, view::login(&page.settings, Some(&message)));
+        response.headers_mut().insert(header::RETRY_AFTER, wait.as_secs().into());
+        return Ok(response);
+    }
+    let file = page.settings.password_file.clone();
+    let checked =
+        tokio::task::spawn_blocking(move || password::is_right(&file, role, &given)).await;
+    let message = match checked {
+        Ok(Ok(true)) => {
+            let mut doors = page.doors();
+            doors.forget_sessions_of_old_passwords(&page);
+            doors.attempts.succeeded(address);
+            return Ok(begin_session(&page, &mut doors, role));
+        }
+        Ok(Ok(false)) => "That is not the password.".to_owned(),
+        Ok(Err(error)) => {
+            tracing::warn!(%error, "nobody can log in to the page");
+            "The passwords can't be read; the log says why.".to_owned()
+        }
+        Err(_) => "That was cut off; try again.".to_owned(),
+    };
+    tracing::info!(%address, role = role.as_str(), "a login to the page failed");
+    Ok(html(StatusCode::UNAUTHORIZED, view::login(&page.settings, Some(&message))))
+}
+
+fn log_in_by_link(page: &Page, token: &str) -> Response<Body> {
+    let mut doors = page.doors();
+    let role = Token::parse(token).and_then(|token| doors.one_time.redeem(&token, Instant::now()));
+    match role {
+        Some(role) => begin_session(page, &mut doors, role),
+        None => {
+            let message =
+                "This link was used already, or is too old. `braid ui login` makes another.";
+            html(StatusCode::UNAUTHORIZED, view::login(&page.settings, Some(message)))
+        }
+    }
+}
+
+fn begin_session(page: &Page, doors: &mut Doors, role: UiRole) -> Response<Body> {
+    let (token, _) = doors.sessions.begin(role, Instant::now());
+    let mut response = to("/");
+    response.headers_mut().append(header::SET_COOKIE, set_cookie(page, &token));
+    response
+}
+
+/// Neither scripts nor other sites' pages have it.
+fn set_cookie(page: &Page, token: &Token) -> HeaderValue {
+    let (name, token) = (page.cookie(), token.as_str());
+    let text = format!("{name}={token}; Path=/; HttpOnly; SameSite=Strict");
+    HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static(""))
+}
+
+fn cookie_of(headers: &HeaderMap, name: &str) -> Option<Token> {
+    let texts = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let mut pairs =
+        texts.flat_map(|text| text.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs.find(|(known, _)| *known == name).and_then(|(_, token)| Token::parse(token))
+}
+
+/// A page, rendered where it may wait for history.
+async fn show(page: Arc<Page>, viewer: Viewer, parts: Vec<String>, query: Form) -> Response<Body> {
+    let render = move || {
+        let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+        view::show(&page, &viewer, &parts, &query)
+    };
+    match tokio::task::spawn_blocking(render).await {
+        Ok(Some(markup)) => html(StatusCode::OK, markup),
+        Ok(None) => plain(StatusCode::NOT_FOUND, "no such page"),
+        Err(_) => {
+            plain(StatusCode::INTERNAL_SERVER_ERROR, "the page could not be made; see the log")
+        }
+    }
+}
+
+async fn change_link(page: Arc<Page>, viewer: Viewer, name: String, form: Form) -> Response<Body> {
+    let Ok(change) = link_change(&form) else {
+        return plain(StatusCode::BAD_REQUEST, "that form has fields of another page");
+    };
+    let set = move || {
+        let change = match page.shown.link(&name) {
+            Some(wish) => wish.news(change),
+            None => change,
+        };
+        let done = page.shown.set_link(&name, change);
+        let markup =
+            done.as_ref().err().map(|refusal| view::refused(&page, &viewer, &name, refusal));
+        (name, done, markup)
+    };
+    match tokio::task::spawn_blocking(set).await {
+        Ok((name, Ok(()), _)) => to(&format!("/links/{name}?changed=1")),
+        Ok((_, Err(refusal), markup)) => {
+            let status = match refusal {
+                Refusal::NotFound(_) => StatusCode::NOT_FOUND,
+                Refusal::Invalid(_) => StatusCode::BAD_REQUEST,
+                Refusal::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            };
+            html(status, markup.unwrap_or_default())
+        }
+        Err(_) => plain(StatusCode::INTERNAL_SERVER_ERROR, "the change was cut off; see the log"),
+    }
+}
+
+/// What a link's form asks for.
+pub fn link_change(form: &Form) -> Result<LinkChange, ()> {
+    let or_none = |key| {
+        let text = form.get(key)?.trim();
+        Some(if text.is_empty() { "none".to_owned() } else { text.to_owned() })
+    };
+    Ok(LinkChange {
+        tier: form.get("tier").map(|tier| tier.trim().parse().map_err(|_| ())).transpose()?,
+        standby: form.get("role").map(|role| role == "standby"),
+        cap_down: or_none("cap_down"),
+        cap_up: or_none("cap_up"),
+        quota: or_none("quota"),
+        ..LinkChange::default()
+    })
+}
+
+/// Fields of a form or a query; the first of a name counts.
+#[derive(Clone, Debug, Default)]
+pub struct Form(BTreeMap<String, String>);
+
+impl Form {
+    fn parse(bytes: &[u8]) -> Form {
+        let mut fields = BTreeMap::new();
+        for (name, value) in form_urlencoded::parse(bytes) {
+            fields.entry(name.into_owned()).or_insert(value.into_owned());
+        }
+        Form(fields)
+    }
+
+    /// A field's value.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+}
+
+async fn form(request: Request<Incoming>) -> Result<Form, Response<Body>> {
+    let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    if kind.is_none_or(|kind| !kind.starts_with("application/x-www-form-urlencoded")) {
+        return Err(plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not a form"));
+    }
+    let body = Limited::new(request.into_body(), FORM_BYTES).collect();
+    match tokio::time::timeout(FORM_WITHIN, body).await {
+        Ok(Ok(body)) => Ok(Form::parse(&body.to_bytes())),
+        Ok(Err(_)) => Err(closing(StatusCode::PAYLOAD_TOO_LARGE, "that form is too large")),
+        Err(_) => Err(closing(StatusCode::REQUEST_TIMEOUT, "the form came too slowly")),
+    }
+}
+
+/// A part of a path; what is no text of ours becomes a name that nothing has.
+fn decoded(part: &str) -> String {
+    let text = form_urlencoded::parse(part.replace('+', "%2B").as_bytes())
+        .next()
+        .map(|(name, _)| name.into_owned())
+        .unwrap_or_default();
+    if text.len() > NAME_BYTES { String::new() } else { text }
+}
+
+fn html(status: StatusCode, markup: Markup) -> Response<Body> {
+    let mut response = respond(status, markup.into_string().into());
+    let kind = HeaderValue::from_static("text/html; charset=utf-8");
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    response
+}
+
+fn plain(status: StatusCode, text: &'static str) -> Response<Body> {
+    let mut response = respond(status, text.into());
+    let kind = HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    response
+}
+
+/// After it nothing more is read of the connection.
+fn closing(status: StatusCode, text: &'static str) -> Response<Body> {
+    let mut response = plain(status, text);
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response
+}
+
+/// Its address has a hash of it, so it never changes.
+fn asset(text: &'static str, kind: &'static str) -> Response<Body> {
+    let mut response = respond(StatusCode::OK, text.into());
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    let cache = HeaderValue::from_static("public, max-age=31536000, immutable");
+    response.headers_mut().insert(header::CACHE_CONTROL, cache);
+    response
+}
+
+fn to(place: &str) -> Response<Body> {
+    let mut response = respond(StatusCode::SEE_OTHER, Bytes::new());
+    if let Ok(place) = HeaderValue::try_from(place) {
+        response.headers_mut().insert(header::LOCATION, place);
+    }
+    response
+}
+
+fn respond(status: StatusCode, body: Bytes) -> Response<Body> {
+    let mut response = Response::new(Full::new(body).boxed_unsync());
+    *response.status_mut() = status;
+    response
+}

@@ -1,0 +1,52 @@
+// Keeps the page up to date: each message has what changed, rendered by the server.
+"use strict";
+(() => {
+  const source = document.querySelector("[data-live]");
+  if (!source) return;
+  const stale = document.getElementById("stale");
+  const STALE_AFTER_MS = 5000;
+  const RETRY_MS = 3000;
+  let heard = Date.now();
+  let events = null;
+
+  function show(message) {
+    heard = Date.now();
+    stale.hidden = true;
+    document.body.classList.remove("is-stale");
+    const parts = JSON.parse(message.data);
+    for (const [id, text] of Object.entries(parts)) {
+      const element = document.getElementById(id);
+      // What is in use, or the same, is left alone.
+      if (!element || element.contains(document.activeElement)) continue;
+      if (element.dataset.shown === text) continue;
+      element.innerHTML = text;
+      element.dataset.shown = text;
+    }
+  }
+
+  function connect() {
+    if (events) events.close();
+    events = new EventSource(source.dataset.live);
+    events.onmessage = show;
+    // A browser tries again by itself, but for answers that are none.
+    events.onerror = () => {
+      if (events.readyState === EventSource.CLOSED) setTimeout(connect, RETRY_MS);
+    };
+  }
+
+  setInterval(() => {
+    const silent = Date.now() - heard;
+    if (silent < STALE_AFTER_MS) return;
+    document.body.classList.add("is-stale");
+    stale.hidden = false;
+    const text = `No news for ${Math.round(silent / 1000)} s: this is how it was. Trying again …`;
+    if (stale.textContent !== text) stale.textContent = text;
+  }, 1000);
+
+  // A page that nobody sees costs the router nothing.
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) events.close();
+    else connect();
+  });
+  connect();
+})();

@@ -1,0 +1,114 @@
+//! What changes while somebody looks: rendered once a second for all who look at the
+//! same, and sent to each as server-sent events (WHATWG HTML, section 9.2).
+
+use crate::Page;
+use crate::access::Token;
+use crate::answer::Body;
+use crate::view::{self, Span};
+use http_body_util::BodyExt;
+use http_body_util::channel::Channel;
+use hyper::body::Bytes;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+
+/// Who looks, by what they look at.
+#[derive(Default)]
+pub struct Live {
+    spans: Mutex<BTreeMap<Span, watch::Sender<Bytes>>>,
+    open: Arc<AtomicUsize>,
+}
+
+/// What became of the wish to look.
+pub enum Watching {
+    /// It is being sent.
+    Begun(Body),
+    /// There are too many already.
+    TooMany,
+}
+
+/// Pages that are open at once.
+const MOST: usize = 100;
+const EVERY: Duration = Duration::from_secs(1);
+/// A browser comes back by itself after that: who isn't there any more is found out.
+const LONGEST: Duration = Duration::from_secs(600);
+/// Who doesn't take a second's news in this time is gone.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// After how long a browser tries again, ms.
+const RETRY: &str = "retry: 1000\n\n";
+
+impl Live {
+    /// Begins to send what changes on the page, for as long as the session lasts.
+    pub fn watch(&self, page: Arc<Page>, span: Span, session: Option<Token>) -> Watching {
+        let counted = Counted::enter(&self.open);
+        let Some(counted) = counted else { return Watching::TooMany };
+        let mut news = {
+            let mut spans = self.spans.lock().unwrap_or_else(PoisonError::into_inner);
+            let sender = spans.entry(span).or_insert_with(|| watch::channel(Bytes::new()).0);
+            sender.subscribe()
+        };
+        // The first comes with the next second.
+        news.mark_unchanged();
+        let (mut sender, body) = Channel::<Bytes, std::convert::Infallible>::new(1);
+        tokio::spawn(async move {
+            let _counted = counted;
+            let end = Instant::now() + LONGEST;
+            let mut bytes = Bytes::from_static(RETRY.as_bytes());
+            loop {
+                let sent = tokio::time::timeout(PATIENCE, sender.send_data(bytes)).await;
+                let lasts = session.as_ref().is_none_or(|token| page.session_lasts(token));
+                if !matches!(sent, Ok(Ok(()))) || Instant::now() > end || !lasts {
+                    return;
+                }
+                if news.changed().await.is_err() {
+                    return;
+                }
+                bytes = news.borrow_and_update().clone();
+            }
+        });
+        Watching::Begun(body.boxed_unsync())
+    }
+}
+
+impl Page {
+    /// Renders once a second what somebody looks at. Never ends.
+    pub(crate) async fn keep_live(self: Arc<Self>) {
+        let mut ticks = tokio::time::interval(EVERY);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let spans: Vec<Span> = {
+                let mut spans = self.live.spans.lock().unwrap_or_else(PoisonError::into_inner);
+                spans.retain(|_, sender| sender.receiver_count() > 0);
+                spans.keys().copied().collect()
+            };
+            for span in spans {
+                let page = self.clone();
+                let rendered = tokio::task::spawn_blocking(move || view::live(&page, span)).await;
+                let Ok(event) = rendered else { continue };
+                let spans = self.live.spans.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(sender) = spans.get(&span) {
+                    sender.send_replace(Bytes::from(format!("data: {event}\n\n")));
+                }
+            }
+        }
+    }
+}
+
+/// One of those who look, until dropped.
+struct Counted(Arc<AtomicUsize>);
+
+impl Counted {
+    fn enter(open: &Arc<AtomicUsize>) -> Option<Counted> {
+        let counted = Counted(open.clone());
+        (open.fetch_add(1, Ordering::Relaxed) < MOST).then_some(counted)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}

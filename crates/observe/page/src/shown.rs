@@ -1,0 +1,59 @@
+use crate::pools::PoolsLook;
+use braid_control::config::LinkChange;
+use braid_control::request::Refusal;
+use braid_control::status::Status;
+use braid_history::Recorder;
+
+/// What the page shows, and may change. Its methods may block for a moment.
+pub trait Shown: Send + Sync + 'static {
+    /// The tunnel, where there is one.
+    fn status(&self) -> Option<Status>;
+
+    /// What is known of the past.
+    fn history(&self) -> Option<&Recorder>;
+
+    /// The pools of disks, as they were looked at last.
+    fn pools(&self) -> Option<PoolsLook>;
+
+    /// How a link is configured, where there is one of this name.
+    fn link(&self, name: &str) -> Option<LinkWish>;
+
+    /// Changes a link, until the tunnel is restarted or its config read again.
+    ///
+    /// # Errors
+    /// Why that can't be.
+    fn set_link(&self, name: &str, change: LinkChange) -> Result<(), Refusal>;
+}
+
+/// What is asked of a link; texts as in the config.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LinkWish {
+    /// Lower ones are filled first, or preferred, in modes that have tiers.
+    pub tier: u8,
+    /// Only when nothing else works.
+    pub standby: bool,
+    /// Never faster towards this host.
+    pub cap_down: Option<String>,
+    /// Never faster from this host.
+    pub cap_up: Option<String>,
+    /// `20GB/month`, `1GB/day`.
+    pub quota: Option<String>,
+}
+
+impl LinkWish {
+    /// Of a change what isn't so already: the config may say more of it than a form does,
+    /// such as on which day a quota begins anew.
+    pub fn news(&self, change: LinkChange) -> LinkChange {
+        let text = |new: Option<String>, old: &Option<String>| {
+            new.filter(|new| *new != old.as_deref().unwrap_or("none"))
+        };
+        LinkChange {
+            tier: change.tier.filter(|tier| *tier != self.tier),
+            standby: change.standby.filter(|standby| *standby != self.standby),
+            cap_down: text(change.cap_down, &self.cap_down),
+            cap_up: text(change.cap_up, &self.cap_up),
+            quota: text(change.quota, &self.quota),
+            ..change
+        }
+    }
+}

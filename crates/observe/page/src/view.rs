@@ -1,0 +1,91 @@
+//! What the page looks like.
+
+mod disks;
+mod events;
+mod figures;
+mod frame;
+mod homes;
+mod links;
+mod login;
+mod overview;
+mod past;
+mod state;
+
+pub use frame::{ICON, SCRIPT, STYLE};
+pub use login::login;
+pub use past::Span;
+
+use crate::Page;
+use crate::access::Token;
+use crate::answer::Form;
+use braid_control::request::{Refusal, UiRole};
+use maud::{Markup, html};
+
+/// Who looks.
+#[derive(Clone, Debug)]
+pub struct Viewer {
+    /// What they may do.
+    pub role: UiRole,
+    /// What their forms have, if they may send some.
+    pub form_token: Option<Token>,
+    /// Whether there is a login to end.
+    pub logged_in: bool,
+}
+
+/// The page at this path, if there is one.
+pub fn show(page: &Page, viewer: &Viewer, parts: &[&str], query: &Form) -> Option<Markup> {
+    let status = page.shown.status();
+    let frame = |title: &str, here: &str, body: Markup| {
+        frame::frame(page, viewer, status.as_ref(), title, here, body)
+    };
+    Some(match (parts, &status) {
+        ([""], Some(status)) => {
+            let span = Span::parse(query.get("span"), Span::Live);
+            frame("Overview", "/", overview::overview(page, status, span))
+        }
+        ([""], None) | (["disks"], _) => frame("Disks", "/disks", disks::disks(page)),
+        (["links"], Some(status)) => frame("Links", "/links", links::links(status)),
+        (["links", name], Some(status)) => {
+            let span = Span::parse(query.get("span"), Span::Day);
+            let changed = query.get("changed").is_some();
+            let body = links::link(page, viewer, status, name, span, changed)?;
+            frame(name, "/links", body)
+        }
+        (["links", name, "change"], Some(status)) => {
+            let body = links::ask(page, viewer, status, name, query)?;
+            frame(name, "/links", body)
+        }
+        (["homes"], Some(status)) => frame("Homes", "/homes", homes::homes(status)),
+        (["homes", name], Some(status)) => {
+            let span = Span::parse(query.get("span"), Span::Day);
+            frame(name, "/homes", homes::home(page, status, name, span)?)
+        }
+        (["events"], _) => {
+            let before = query.get("before").and_then(|before| before.parse().ok());
+            frame("Events", "/events", events::events(page, before))
+        }
+        _ => return None,
+    })
+}
+
+/// A change that was refused.
+pub fn refused(page: &Page, viewer: &Viewer, name: &str, refusal: &Refusal) -> Markup {
+    let status = page.shown.status();
+    let body = html! {
+        p.alarm role="alert" { strong { "Not changed: " } (refusal) }
+        p { a href=(links::address(name)) { "Back to " (name) } }
+    };
+    frame::frame(page, viewer, status.as_ref(), name, "/links", body)
+}
+
+/// What has changed on the overview, as JSON: the element's id, and what is in it.
+pub fn live(page: &Page, span: Span) -> String {
+    let Some(status) = page.shown.status() else { return "{}".to_owned() };
+    let mut parts = overview::parts(page, &status);
+    if span == Span::Live {
+        parts.push(("graph", overview::graph(page, &status, span)));
+    }
+    let parts: serde_json::Map<String, serde_json::Value> =
+        parts.into_iter().map(|(id, part)| (id.to_owned(), part.into_string().into())).collect();
+    serde_json::Value::from(parts).to_string()
+}

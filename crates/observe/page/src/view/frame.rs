@@ -1,0 +1,106 @@
+use super::Viewer;
+use crate::Page;
+use braid_control::request::UiRole;
+use braid_control::status::Status;
+use maud::{DOCTYPE, Markup, html};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// How it looks.
+pub const STYLE: &str = include_str!("../assets/style.css");
+/// What keeps it up to date.
+pub const SCRIPT: &str = include_str!("../assets/page.js");
+/// Three strands that become one.
+pub const ICON: &str = include_str!("../assets/favicon.svg");
+
+/// A whole page around `body`; `here` is its place in the menu.
+pub fn frame(
+    page: &Page,
+    viewer: &Viewer,
+    status: Option<&Status>,
+    title: &str,
+    here: &str,
+    body: Markup,
+) -> Markup {
+    let name = status.map_or("Braid", |status| status.interface.as_str());
+    let content = html! {
+        a.skip href="#content" { "To the content" }
+        header {
+            a.brand href="/" { (icon()) span { (name) } }
+            nav aria-label="Pages" {
+                @for (place, text) in menu(page, status) {
+                    @if place == here { a href=(place) aria-current="page" { (text) } }
+                    @else { a href=(place) { (text) } }
+                }
+            }
+            div.who { (who(viewer)) }
+        }
+        p.stale #stale role="status" hidden { }
+        main #content tabindex="-1" { h1 { (title) } (body) }
+        footer { "Braid " (env!("CARGO_PKG_VERSION")) }
+    };
+    document(&format!("{title} · {name}"), content)
+}
+
+/// A page with a head, and nothing else.
+pub fn document(title: &str, content: Markup) -> Markup {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (title) }
+                link rel="icon" href={ "/favicon.svg?" (hash(ICON)) } type="image/svg+xml";
+                link rel="stylesheet" href={ "/style.css?" (hash(STYLE)) };
+                script src={ "/page.js?" (hash(SCRIPT)) } defer {}
+            }
+            body { (content) }
+        }
+    }
+}
+
+pub fn icon() -> Markup {
+    html! { img src={ "/favicon.svg?" (hash(ICON)) } alt="" width="22" height="22"; }
+}
+
+fn menu(page: &Page, status: Option<&Status>) -> Vec<(&'static str, &'static str)> {
+    let Some(status) = status else { return vec![("/disks", "Disks")] };
+    let mut places = vec![("/", "Overview")];
+    if !status.links.is_empty() {
+        places.push(("/links", "Links"));
+    }
+    if !status.listen.is_empty() {
+        places.push(("/homes", "Homes"));
+    }
+    places.push(("/disks", "Disks"));
+    if page.shown.history().is_some() {
+        places.push(("/events", "Events"));
+    }
+    places
+}
+
+fn who(viewer: &Viewer) -> Markup {
+    let role = match viewer.role {
+        UiRole::Reader => "You may look.",
+        UiRole::Admin => "Admin.",
+    };
+    html! {
+        span { (role) }
+        @match &viewer.form_token {
+            Some(token) if viewer.logged_in => form method="post" action="/logout" {
+                input type="hidden" name="form" value=(token.as_str());
+                button { "Log out" }
+            },
+            Some(_) => {},
+            None => a href="/login" { "Log in" },
+        }
+    }
+}
+
+/// Of what its address has, so that a browser asks anew when it changes.
+fn hash(text: &str) -> String {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    format!("{:016x}", hasher.finish())
+}

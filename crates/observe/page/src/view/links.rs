@@ -1,0 +1,262 @@
+use super::Viewer;
+use super::figures::{ms, percent, rate};
+use super::overview::{quota, unix_now};
+use super::past::{Span, quality, rates, spans};
+use super::state::{of_link, of_path, paths_of};
+use crate::Page;
+use crate::answer::{Form, link_change};
+use crate::shown::LinkWish;
+use braid_control::config::Mode;
+use braid_control::request::UiRole;
+use braid_control::status::Status;
+use braid_history::Series;
+use maud::{Markup, html};
+
+/// The address of a link's page.
+pub fn address(name: &str) -> String {
+    format!("/links/{name}")
+}
+
+/// All links.
+pub fn links(status: &Status) -> Markup {
+    html! {
+        section.card { div.wide tabindex="0" role="region" aria-label="Links" { table {
+            thead { tr { th { "Link" } th { "State" } th { "Down" } th { "Up" } th { "Round trip" } th { "Loss" }
+                th { "Role" } th { "Device" } } }
+            tbody { @for link in &status.links {
+                @let paths = paths_of(status, &link.name);
+                tr {
+                    th scope="row" { a href=(address(&link.name)) { (link.name) } }
+                    td { (of_link(status, link)) }
+                    td { (rate(paths.iter().filter_map(|path| path.rate_rx_mbps).sum())) }
+                    td { (rate(paths.iter().filter_map(|path| path.rate_tx_mbps).sum())) }
+                    td { (ms(paths.iter().filter_map(|path| path.srtt_ms).min_by(f64::total_cmp))) }
+                    td { (percent(paths.iter().map(|path| path.loss).fold(0.0, f64::max))) }
+                    td { @if link.standby { "standby" } @else { "tier " (link.tier) } }
+                    td { (link.interface.as_deref().unwrap_or("–")) }
+                }
+            } }
+        } } }
+        p.dim { "A link is added by " code { "braid link add NAME --interface DEVICE" } ", and removed by "
+            code { "braid link remove NAME" } "." }
+    }
+}
+
+/// One link: its past, its paths, what is asked of it.
+pub fn link(
+    page: &Page,
+    viewer: &Viewer,
+    status: &Status,
+    name: &str,
+    span: Span,
+    changed: bool,
+) -> Option<Markup> {
+    let link = status.links.iter().find(|link| link.name == name)?;
+    let color = status.links.iter().position(|link| link.name == name)?;
+    let (history, now) = (page.shown.history(), unix_now());
+    let series = Series::Link(name.to_owned());
+    let wish = page.shown.link(name);
+    Some(html! {
+        p { (of_link(status, link)) @if let Some(trouble) = &link.trouble { " " (trouble) } }
+        @if changed { p.done role="status" { "Changed. " (how_long()) } }
+        @if let Some(quota) = &link.quota { (self::quota(name, quota, now)) }
+        section.card aria-label="History" {
+            (spans(span, &address(name)))
+            div class={ "plot from" (color % 8) } { (rates(history, &[(name.to_owned(), series.clone())], span, now)) }
+            div.plot { (quality(history, &series, span, now)) }
+        }
+        @if let Some(wish) = &wish { section.card { h2 { "Its role" } (form(viewer, name, wish)) } }
+        section.card {
+            h2 { "Paths" }
+            div.wide tabindex="0" role="region" aria-label="Paths" { table {
+                thead { tr { th { "To" } th { "State" } th { "Round trip" } th { "At best" } th { "Queue in it" }
+                    th { "Loss" } th { "Carries up" } th { "MTU" } } }
+                tbody { @for path in paths_of(status, name) { tr {
+                    th scope="row" { @if let Some(remote) = path.remote { (remote) } @else { "–" } }
+                    td { (of_path(path.state)) }
+                    td { (ms(path.srtt_ms)) }
+                    td { (ms(path.min_rtt_ms)) }
+                    td { (ms(path.queue_ms)) }
+                    td { (percent(path.loss)) }
+                    td { @match path.capacity_tx_mbps { Some(mbps) => (rate(mbps)), None => "–" } }
+                    td { (path.mtu) }
+                } } }
+            } }
+        }
+    })
+}
+
+/// Asks for what shall change. Nothing does before it was said what that will do.
+fn form(viewer: &Viewer, name: &str, wish: &LinkWish) -> Markup {
+    let locked = viewer.role != UiRole::Admin;
+    let field = |label: &str, name: &str, value: &str, hint: &str| {
+        html! { label { (label) " "
+        input name=(name) value=(value) placeholder=(hint) maxlength="40" disabled[locked]; } }
+    };
+    html! {
+        form.fields method="get" action={ (address(name)) "/change" } {
+            label { "Used " select name="role" disabled[locked] {
+                option value="used" selected[!wish.standby] { "with the others" }
+                option value="standby" selected[wish.standby] { "only when no other works" }
+            } }
+            label { "Tier "
+                input type="number" name="tier" min="0" max="255" value=(wish.tier) disabled[locked]; }
+            (field("Never faster down than", "cap_down", wish.cap_down.as_deref().unwrap_or(""), "no cap, or 20Mbit"))
+            (field("Never faster up than", "cap_up", wish.cap_up.as_deref().unwrap_or(""), "no cap, or 5Mbit"))
+            (field("Quota", "quota", wish.quota.as_deref().unwrap_or(""), "none, or 20GB/month"))
+            button.main disabled[locked] { "See what that does" }
+        }
+        @if locked { p.dim { "To change it, " a href="/login" { "log in as admin" } "." } }
+    }
+}
+
+/// Says what a change will do, and asks whether it shall be.
+pub fn ask(
+    page: &Page,
+    viewer: &Viewer,
+    status: &Status,
+    name: &str,
+    query: &Form,
+) -> Option<Markup> {
+    let wish = page.shown.link(name)?;
+    let link = status.links.iter().find(|link| link.name == name)?;
+    let Ok(change) = link_change(query) else {
+        return Some(html! { p.alarm { "The tier must be a number from 0 to 255." }
+        p { a href=(address(name)) { "Back to " (name) } } });
+    };
+    let new = LinkWish {
+        tier: change.tier.unwrap_or(wish.tier),
+        standby: change.standby.unwrap_or(wish.standby),
+        cap_down: given(&change.cap_down, &wish.cap_down),
+        cap_up: given(&change.cap_up, &wish.cap_up),
+        quota: given(&change.quota, &wish.quota),
+    };
+    let others = status.links.iter().filter(|other| other.name != link.name);
+    let others = others.filter(|other| of_link(status, other).word == "works").count();
+    let effects = effects(name, &wish, &new, status.mode, others);
+    let keep = keep(name, &wish, &new);
+    Some(html! {
+        section.card {
+            @if effects.is_empty() {
+                p { "That is as it is already." }
+                p { a href=(address(name)) { "Back to " (name) } }
+            } @else {
+                h2 { "This will happen" }
+                ul { @for effect in &effects { li { (effect) } } }
+                p.dim { (how_long()) " To keep it: " code { (keep) } }
+                @if let (Some(token), UiRole::Admin) = (&viewer.form_token, viewer.role) {
+                    form method="post" action=(address(name)) {
+                        input type="hidden" name="form" value=(token.as_str());
+                        input type="hidden" name="role" value=(if new.standby { "standby" } else { "used" });
+                        input type="hidden" name="tier" value=(new.tier);
+                        input type="hidden" name="cap_down" value=(new.cap_down.as_deref().unwrap_or(""));
+                        input type="hidden" name="cap_up" value=(new.cap_up.as_deref().unwrap_or(""));
+                        input type="hidden" name="quota" value=(new.quota.as_deref().unwrap_or(""));
+                        button.main { "Do it" } " " a href=(address(name)) { "Leave it" }
+                    }
+                } @else { p { a href="/login" { "Log in as admin" } " to do it." } }
+            }
+        }
+    })
+}
+
+fn how_long() -> &'static str {
+    "It lasts until the tunnel is restarted or its config read again."
+}
+
+fn given(change: &Option<String>, before: &Option<String>) -> Option<String> {
+    match change.as_deref() {
+        None => before.clone(),
+        Some("none") => None,
+        Some(text) => Some(text.to_owned()),
+    }
+}
+
+/// What a change does, a sentence each. `others` is how many other links carry traffic now.
+fn effects(name: &str, old: &LinkWish, new: &LinkWish, mode: Mode, others: usize) -> Vec<String> {
+    let mut effects = Vec::new();
+    match (old.standby, new.standby) {
+        (false, true) if others == 0 => effects.push(format!(
+            "{name} becomes a standby link; as no other link carries traffic just now, it goes on carrying all of it."
+        )),
+        (false, true) => effects.push(format!(
+            "{name} carries no more traffic while another link works; it is probed, and takes over when none does."
+        )),
+        (true, false) => effects.push(format!("{name} carries traffic together with the others.")),
+        _ => {}
+    }
+    if old.tier != new.tier {
+        let (from, to) = (old.tier, new.tier);
+        effects.push(match mode {
+            Mode::Overflow => format!("{name} moves from tier {from} to {to}: it is filled when the links of lower tiers are full."),
+            Mode::ActiveBackup => format!("{name} moves from tier {from} to {to}: the working link of the lowest tier carries all."),
+            _ => format!("{name} moves from tier {from} to {to}, which changes nothing in mode {mode}: it uses links of every tier."),
+        });
+    }
+    for (way, old, new) in
+        [("down", &old.cap_down, &new.cap_down), ("up", &old.cap_up, &new.cap_up)]
+    {
+        match (old, new) {
+            (old, new) if old == new => {}
+            (_, Some(cap)) => effects.push(format!("{name} carries no more than {cap} {way}.")),
+            (_, None) => effects.push(format!("{name} carries as much {way} as it can.")),
+        }
+    }
+    match (&old.quota, &new.quota) {
+        (old, new) if old == new => {}
+        (_, Some(quota)) => effects.push(format!(
+            "When {name} has carried {quota}, it is used only when no other link works. What it has carried in this period counts."
+        )),
+        (_, None) => effects.push(format!("{name} has no quota any more.")),
+    }
+    effects
+}
+
+/// The command that makes a change last.
+fn keep(name: &str, old: &LinkWish, new: &LinkWish) -> String {
+    let mut command = format!("braid link set {name}");
+    if old.tier != new.tier {
+        command.push_str(&format!(" --tier {}", new.tier));
+    }
+    if old.standby != new.standby {
+        command.push_str(&format!(" --standby {}", new.standby));
+    }
+    let texts = [
+        ("cap-down", &old.cap_down, &new.cap_down),
+        ("cap-up", &old.cap_up, &new.cap_up),
+        ("quota", &old.quota, &new.quota),
+    ];
+    for (option, old, new) in texts {
+        if old != new {
+            command.push_str(&format!(" --{option} {}", new.as_deref().unwrap_or("none")));
+        }
+    }
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_said_what_a_change_does_and_how_it_lasts() {
+        let old = LinkWish { quota: Some("20GB/month".into()), ..LinkWish::default() };
+        assert!(effects("lte", &old, &old, Mode::Adaptive, 1).is_empty());
+        let new = LinkWish {
+            standby: true,
+            tier: 2,
+            cap_up: Some("5Mbit".into()),
+            ..LinkWish::default()
+        };
+        let said = effects("lte", &old, &new, Mode::Adaptive, 1);
+        assert_eq!(said.len(), 4, "{said:?}");
+        assert!(
+            said[0].contains("no more traffic")
+                && said[1].contains("changes nothing in mode adaptive")
+        );
+        let alone = effects("lte", &old, &new, Mode::Overflow, 0);
+        assert!(alone[0].contains("goes on carrying") && alone[1].contains("lower tiers are full"));
+        let command = "braid link set lte --tier 2 --standby true --cap-up 5Mbit --quota none";
+        assert_eq!(keep("lte", &old, &new), command);
+    }
+}

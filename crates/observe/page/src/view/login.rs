@@ -1,0 +1,33 @@
+use super::frame::{document, icon};
+use crate::Settings;
+use crate::access::password;
+use maud::{Markup, html};
+
+/// Where one logs in; `message` says what was wrong.
+pub fn login(settings: &Settings, message: Option<&str>) -> Markup {
+    let has_password = password::is_any_set(&settings.password_file);
+    let body = html! {
+        main.login #content {
+            h1 { (icon()) " " (settings.name) }
+            @if let Some(message) = message { p.alarm role="alert" { (message) } }
+            @if has_password {
+                form.card method="post" action="/login" {
+                    label { "As " select name="role" {
+                        option value="admin" { "admin: may change things" }
+                        option value="reader" { "reader: may look" }
+                    } }
+                    label { "Password " input type="password" name="password"
+                        autocomplete="current-password" required autofocus; }
+                    button.main { "Log in" }
+                }
+                p.dim { "Or run " code { "braid ui login" } " on this host, as root: it prints a link that logs you in." }
+            } @else {
+                div.card {
+                    p { "Run " code { "braid ui login" } " on this host, as root: it prints a link that logs you in." }
+                    p { "To log in by a password, set one by " code { "braid ui password" } "." }
+                }
+            }
+        }
+    };
+    document(&format!("Log in · {}", settings.name), body)
+}

@@ -1,0 +1,161 @@
+use super::events::list;
+use super::figures::{day, duration, ms, percent, rate, size};
+use super::past::{Span, rates, spans};
+use super::state::{Mood, Outlook, of_link, paths_of, sentence, used_up};
+use super::{disks, homes};
+use crate::Page;
+use braid_control::status::{LinkStatus, Status};
+use braid_history::Series;
+use maud::{Markup, html};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Events that are shown here.
+const EVENTS: usize = 6;
+/// Homes that are shown as layers of the graph; their page has all.
+const MOST_LAYERS: usize = 8;
+
+/// The first page.
+pub fn overview(page: &Page, status: &Status, span: Span) -> Markup {
+    let parts = parts(page, status);
+    let part = |id: &str| {
+        let found = parts.iter().find(|(known, _)| *known == id);
+        found.map_or_else(Markup::default, |(_, part)| part.clone())
+    };
+    let at_home = status.listen.is_empty();
+    html! {
+        div data-live={ "/live?span=" (span.word()) } {}
+        div #sentence { (part("sentence")) }
+        section.card aria-label="Traffic" {
+            (spans(span, "/"))
+            div.plot #graph { (graph(page, status, span)) }
+        }
+        h2 { @if at_home { "Links" } @else { "Homes" } }
+        div.cards #cards { (part("cards")) }
+        div.columns {
+            section { h2 { "Last events" } div #events { (part("events")) } }
+            section { h2 { "Pools" } (disks::summary(page)) }
+        }
+    }
+}
+
+/// What changes while somebody looks, by its element's id.
+pub fn parts(page: &Page, status: &Status) -> Vec<(&'static str, Markup)> {
+    let now = unix_now();
+    let cards = match status.listen.is_empty() {
+        true => {
+            html! { @for (color, link) in status.links.iter().enumerate() { (card(status, link, color, now)) } }
+        }
+        false => homes::table(status),
+    };
+    let mut parts = vec![("sentence", heading(page, status)), ("cards", cards)];
+    if let Some(history) = page.shown.history() {
+        let events = match history.events(None, EVENTS) {
+            Ok(events) => list(&events),
+            Err(why) => html! { p.dim { (why) } },
+        };
+        parts.push(("events", events));
+    }
+    parts
+}
+
+/// Rates, with each link's part. That of the last minutes is live too; the others hardly
+/// change while somebody looks.
+pub fn graph(page: &Page, status: &Status, span: Span) -> Markup {
+    rates(page.shown.history(), &layers(status), span, unix_now())
+}
+
+/// What the sum is made of: at home links, at a concentrator homes.
+fn layers(status: &Status) -> Vec<(String, Series)> {
+    if status.listen.is_empty() {
+        let link = |link: &LinkStatus| (link.name.clone(), Series::Link(link.name.clone()));
+        return status.links.iter().map(link).collect();
+    }
+    if status.peers.len() > MOST_LAYERS {
+        return vec![("all homes".to_owned(), Series::Tunnel)];
+    }
+    let peers = status.peers.iter();
+    peers.map(|peer| (peer.name.clone(), Series::Peer(peer.name.clone()))).collect()
+}
+
+fn heading(page: &Page, status: &Status) -> Markup {
+    let (mood, text) = sentence(status);
+    let sum = |rate: fn(&braid_control::status::PathStatus) -> Option<f64>| {
+        status.peers.iter().flat_map(|peer| &peer.paths).filter_map(rate).sum::<f64>()
+    };
+    let trouble = page.shown.history().and_then(|history| history.health().trouble);
+    html! {
+        p class={ "sentence " (mood.class()) } role="status" { (text) }
+        p.now {
+            span { "↓ " strong { (rate(sum(|path| path.rate_rx_mbps))) } }
+            span { "↑ " strong { (rate(sum(|path| path.rate_tx_mbps))) } }
+            span.dim { "mode " (status.mode) ", up for " (duration(status.uptime_s)) }
+        }
+        @for warning in &status.warnings { p.alarm { (warning) } }
+        @for peer in &status.peers {
+            @if let Some(trouble) = &peer.trouble { p.alarm { (peer.name) ": " (trouble) } }
+        }
+        @if let Some(trouble) = trouble { p.alarm { "History can't be kept just now: " (trouble) } }
+    }
+}
+
+fn card(status: &Status, link: &LinkStatus, color: usize, now: i64) -> Markup {
+    let state = of_link(status, link);
+    let paths = paths_of(status, &link.name);
+    let sum = |rate: fn(&braid_control::status::PathStatus) -> Option<f64>| {
+        paths.iter().filter_map(|path| rate(path)).sum::<f64>()
+    };
+    let (down, up) = (sum(|path| path.rate_rx_mbps), sum(|path| path.rate_tx_mbps));
+    let all = status.peers.iter().flat_map(|peer| &peer.paths);
+    let total: f64 = all.filter_map(|path| Some(path.rate_rx_mbps? + path.rate_tx_mbps?)).sum();
+    let share = if total > 0.001 { percent((down + up) / total) } else { "–".to_owned() };
+    let least = |value: fn(&braid_control::status::PathStatus) -> Option<f64>| {
+        paths.iter().filter_map(|path| value(path)).min_by(f64::total_cmp)
+    };
+    let loss = paths.iter().map(|path| path.loss).fold(0.0, f64::max);
+    let facts = [
+        ("round trip", ms(least(|path| path.srtt_ms))),
+        ("queue in it", ms(least(|path| path.queue_ms))),
+        ("loss", percent(loss)),
+        ("share", share),
+        ("carries up", least(|path| path.capacity_tx_mbps).map_or_else(|| "–".to_owned(), rate)),
+    ];
+    html! {
+        article class={ "card link " (state.mood.class()) } {
+            h3 {
+                i class={ "b" (color % 8) } {}
+                a href=(super::links::address(&link.name)) { (link.name) }
+                (state)
+            }
+            @if let Some(trouble) = &link.trouble { p.alarm { (trouble) } }
+            p.rates { span { "↓ " (rate(down)) } span { "↑ " (rate(up)) } }
+            dl { @for (name, value) in facts { div { dt { (name) } dd { (value) } } } }
+            @if let Some(quota) = &link.quota { (self::quota(&link.name, quota, now)) }
+        }
+    }
+}
+
+/// What is used, and how it goes on.
+pub fn quota(link: &str, quota: &braid_control::status::QuotaStatus, now: i64) -> Markup {
+    let used = quota.used_bytes as f64 / quota.limit_bytes.max(1) as f64;
+    let (mood, outlook) = match used_up(quota, now) {
+        Some(Outlook::On(at)) => (Mood::Poor, format!("at this pace it is used up on {}", day(at))),
+        Some(Outlook::Lasts { until }) => {
+            (Mood::Good, format!("at this pace it lasts until {}", day(until)))
+        }
+        Some(Outlook::Full { until }) => (Mood::Bad, format!("used up until {}", day(until))),
+        None => (Mood::Good, String::new()),
+    };
+    html! {
+        div class={ "quota " (mood.class()) } {
+            meter min="0" max="1" value=(format!("{:.4}", used.min(1.0)))
+                aria-label={ "Quota of " (link) " used" } {}
+            span { (size(quota.used_bytes)) " of " (size(quota.limit_bytes)) }
+            @if !outlook.is_empty() { span.dim { (outlook) } }
+        }
+    }
+}
+
+pub fn unix_now() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(now.as_secs()).unwrap_or(i64::MAX)
+}

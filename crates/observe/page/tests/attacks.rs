@@ -1,0 +1,585 @@
+//! What somebody with a browser, curl or a raw socket can try. Each test has a server of
+//! its own on a port of this host.
+
+use braid_control::config::{Layer, LinkChange, Mode};
+use braid_control::request::{Refusal, UiRole};
+use braid_control::status::{LinkStatus, PathState, PathStatus, PeerStatus, Status};
+use braid_history::Recorder;
+use braid_page::access::password;
+use braid_page::server::{Listeners, serve};
+use braid_page::{LinkWish, Page, PoolsLook, Settings, Shown};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// A tunnel that only notes what it is told.
+#[derive(Default)]
+struct Fake {
+    told: Mutex<Vec<(String, LinkChange)>>,
+}
+
+/// What an attacker would name a link, if a name could be that.
+const HOSTILE: &str = "<script>alert(1)</script>\"'&";
+
+impl Shown for Fake {
+    fn status(&self) -> Option<Status> {
+        let link = |name: &str| LinkStatus {
+            name: name.into(),
+            interface: Some(HOSTILE.into()),
+            present: true,
+            trouble: Some(HOSTILE.into()),
+            tier: 0,
+            standby: false,
+            quota: None,
+        };
+        let path =
+            PathStatus { link: "dsl".into(), state: PathState::Active, ..PathStatus::default() };
+        Some(Status {
+            version: "1".into(),
+            interface: "braid0".into(),
+            pid: 1,
+            layer: Layer::L3,
+            mode: Mode::Adaptive,
+            mtu: 1500,
+            drops: Default::default(),
+            uptime_s: 1.0,
+            listen: Vec::new(),
+            links: vec![link("dsl"), link("lte")],
+            warnings: vec![HOSTILE.into()],
+            peers: vec![PeerStatus {
+                name: HOSTILE.into(),
+                connected: true,
+                paths: vec![path],
+                ..PeerStatus::default()
+            }],
+            dns: Default::default(),
+            traffic: None,
+            split_tcp: None,
+        })
+    }
+
+    fn history(&self) -> Option<&Recorder> {
+        None
+    }
+
+    fn pools(&self) -> Option<PoolsLook> {
+        None
+    }
+
+    fn link(&self, name: &str) -> Option<LinkWish> {
+        ["dsl", "lte"].contains(&name).then(LinkWish::default)
+    }
+
+    fn set_link(&self, name: &str, change: LinkChange) -> Result<(), Refusal> {
+        self.told.lock().unwrap().push((name.into(), change));
+        Ok(())
+    }
+}
+
+struct Server {
+    at: SocketAddr,
+    fake: Arc<Fake>,
+    page: Arc<Page>,
+    folder: tempfile::TempDir,
+    stop: tokio::sync::watch::Sender<bool>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Server {
+    fn start() -> Server {
+        let folder = tempfile::tempdir().unwrap();
+        let fake = Arc::new(Fake::default());
+        let settings = Settings {
+            name: "braid0".into(),
+            hosts: vec!["router.lan".into()],
+            password_file: folder.path().join("password"),
+        };
+        let page = Page::new(fake.clone(), settings);
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let at = listener.local_addr().unwrap();
+        let (stop, stopped) = tokio::sync::watch::channel(false);
+        let (served, socket) = (page.clone(), folder.path().join("socket"));
+        let (ready, is_ready) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let tcp = Some(tokio::net::TcpListener::from_std(listener).unwrap());
+                let unix = Some(tokio::net::UnixListener::bind(socket).unwrap());
+                ready.send(()).unwrap();
+                serve(served, Listeners { tcp, unix }, stopped).await;
+            });
+        });
+        is_ready.recv().unwrap();
+        Server { at, fake, page, folder, stop, thread: Some(thread) }
+    }
+
+    fn password_file(&self) -> PathBuf {
+        self.folder.path().join("password")
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.at).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream
+    }
+
+    /// Sends bytes, gives all that comes back.
+    fn raw(&self, request: &[u8]) -> String {
+        let mut stream = self.connect();
+        // A server that had enough closes before it read all.
+        let _ = stream.write_all(request);
+        read_all(&mut stream)
+    }
+
+    fn get(&self, path: &str, headers: &str) -> Answer {
+        let host = format!("Host: {}\r\n", self.at);
+        self.ask(&format!("GET {path} HTTP/1.1\r\n{host}Connection: close\r\n{headers}\r\n"))
+    }
+
+    fn post(&self, path: &str, headers: &str, form: &str) -> Answer {
+        let length = form.len();
+        self.ask(&format!(
+            "POST {path} HTTP/1.1\r\nHost: {0}\r\nConnection: close\r\n\
+             Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {length}\r\n\
+             {headers}\r\n{form}",
+            self.at
+        ))
+    }
+
+    /// As a browser does it from a page of ours.
+    fn origin(&self) -> String {
+        format!("Origin: http://{}\r\nSec-Fetch-Site: same-origin\r\n", self.at)
+    }
+
+    fn ask(&self, request: &str) -> Answer {
+        Answer::parse(&self.raw(request.as_bytes()))
+    }
+
+    /// Logs in by a link; gives the header that a browser sends from then on, and what
+    /// its forms have.
+    fn log_in(&self, role: UiRole) -> (String, String) {
+        let link = self.page.login_link(role, self.at);
+        let path = link.url.strip_prefix(&format!("http://{}", self.at)).unwrap().to_owned();
+        let answer = self.get(&path, "");
+        assert_eq!(answer.status, 303, "{answer:?}");
+        let cookie = answer.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
+        let cookie = format!("Cookie: {cookie}\r\n");
+        let page = self.get("/links", &cookie).body;
+        let form = page.split("name=\"form\" value=\"").nth(1).unwrap().split('"').next().unwrap();
+        (cookie, form.to_owned())
+    }
+
+    fn told(&self) -> usize {
+        self.fake.told.lock().unwrap().len()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.stop.send(true);
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Answer {
+    status: u16,
+    head: String,
+    body: String,
+}
+
+impl Answer {
+    fn parse(text: &str) -> Answer {
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or((text, ""));
+        let status = head.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or(0);
+        Answer { status, head: head.into(), body: body.into() }
+    }
+
+    fn header(&self, name: &str) -> Option<&str> {
+        let mut lines = self.head.lines().filter_map(|line| line.split_once(": "));
+        lines.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    }
+}
+
+fn read_all(stream: &mut impl Read) -> String {
+    let mut bytes = Vec::new();
+    let mut part = [0; 4096];
+    loop {
+        match stream.read(&mut part) {
+            Ok(0) => break,
+            Ok(count) => bytes.extend_from_slice(&part[..count]),
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => break,
+            Err(error) => panic!("the server neither answers nor closes: {error}"),
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[test]
+fn a_name_that_others_point_here_is_refused() {
+    let server = Server::start();
+    for host in ["evil.example", "evil.example:5190", "localhost.evil.example", "a@127.0.0.1", ""] {
+        for path in ["/", "/links", "/login", "/live", "/style.css"] {
+            let answer = server
+                .ask(&format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"));
+            assert!(matches!(answer.status, 400 | 421), "{host} {path}: {answer:?}");
+            assert!(!answer.body.contains("dsl"), "{answer:?}");
+        }
+    }
+    let none = server.ask("GET / HTTP/1.0\r\n\r\n");
+    assert_eq!(none.status, 421);
+    let two = server.ask(
+        "GET / HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\nConnection: close\r\n\r\n",
+    );
+    assert_eq!(two.status, 421, "{two:?}");
+    let absolute = server
+        .ask("GET http://evil.example/ HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    assert_eq!(absolute.status, 421, "{absolute:?}");
+    for host in ["localhost", "127.0.0.1:9999", "[::1]:5190"] {
+        let answer =
+            server.ask(&format!("GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"));
+        assert_eq!(answer.status, 200, "{host}: {answer:?}");
+    }
+}
+
+#[test]
+fn who_is_not_of_this_host_logs_in_even_behind_a_proxy_on_it() {
+    let server = Server::start();
+    let of = |host: &str, more: &str, path: &str| {
+        server
+            .ask(&format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{more}Connection: close\r\n\r\n"))
+    };
+    for path in ["/", "/links", "/links/dsl", "/events", "/disks", "/live", "/no/such"] {
+        for (host, more) in [
+            ("router.lan", ""),
+            ("192.0.2.7:5190", ""),
+            ("localhost", "X-Forwarded-For: 198.51.100.9\r\n"),
+            ("localhost", "Forwarded: for=198.51.100.9\r\n"),
+            ("localhost", "Via: 1.1 proxy\r\n"),
+        ] {
+            let answer = of(host, more, path);
+            assert_eq!(answer.status, 303, "{host} {more} {path}: {answer:?}");
+            assert_eq!(answer.header("location"), Some("/login"));
+            assert!(answer.body.is_empty());
+        }
+    }
+    assert_eq!(of("router.lan", "", "/login").status, 200);
+}
+
+#[test]
+fn a_form_of_another_page_changes_nothing() {
+    let server = Server::start();
+    let (cookie, form) = server.log_in(UiRole::Admin);
+    let right = format!("form={form}&tier=3");
+    let sent = |origin: &str, form: &str| {
+        server.post("/links/dsl", &format!("{cookie}{origin}"), form).status
+    };
+    for origin in [
+        "",
+        "Origin: null\r\n",
+        "Origin: http://evil.example\r\n",
+        "Origin: http://127.0.0.1:1\r\n",
+        "Origin: https://\r\n",
+    ] {
+        assert_eq!(sent(origin, &right), 403, "{origin}");
+    }
+    let cross = format!("Origin: http://{}\r\nSec-Fetch-Site: cross-site\r\n", server.at);
+    assert_eq!(sent(&cross, &right), 403);
+    let own = server.origin();
+    let other = server.log_in(UiRole::Admin).1;
+    for form in ["tier=3", "form=&tier=3", "form=x&tier=3", &format!("form={other}&tier=3")] {
+        assert_eq!(sent(&own, form), 403, "{form}");
+    }
+    assert_eq!(server.told(), 0);
+    assert_eq!(sent(&own, &right), 303);
+    assert_eq!(server.told(), 1);
+    // By its address alone nothing changes.
+    for path in ["/links/dsl?tier=9", "/links/dsl/change?tier=9", "/logout"] {
+        server.get(path, &cookie);
+    }
+    assert_eq!(server.told(), 1);
+    for method in ["PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT"] {
+        let request = format!(
+            "{method} /links/dsl HTTP/1.1\r\nHost: {}\r\n{cookie}{own}Connection: close\r\n\r\n",
+            server.at
+        );
+        let status = server.ask(&request).status;
+        assert!(matches!(status, 400..=499), "{method}: {status}");
+    }
+    assert_eq!(server.told(), 1);
+}
+
+#[test]
+fn a_reader_changes_nothing_and_who_logged_out_is_out() {
+    let server = Server::start();
+    let (reader, form) = server.log_in(UiRole::Reader);
+    let own = server.origin();
+    let answer =
+        server.post("/links/dsl", &format!("{reader}{own}"), &format!("form={form}&tier=3"));
+    assert_eq!(answer.status, 403);
+    // Nobody at all.
+    let answer = server.post("/links/dsl", &own, &format!("form={form}&tier=3"));
+    assert_eq!(answer.status, 403);
+    let (admin, form) = server.log_in(UiRole::Admin);
+    assert_eq!(
+        server.post("/logout", &format!("{admin}{own}"), &format!("form={form}")).status,
+        303
+    );
+    let answer =
+        server.post("/links/dsl", &format!("{admin}{own}"), &format!("form={form}&tier=3"));
+    assert_eq!((answer.status, server.told()), (403, 0));
+    for cookie in ["Cookie: braid-braid0=\r\n", "Cookie: braid-braid0=AAAA\r\n", "Cookie: =;;=\r\n"]
+    {
+        assert_eq!(server.get("/", cookie).status, 200);
+    }
+}
+
+#[test]
+fn a_login_link_is_good_once_and_a_changed_password_ends_all_sessions() {
+    let server = Server::start();
+    let url = server.page.login_link(UiRole::Admin, server.at).url;
+    let path = url.strip_prefix(&format!("http://{}", server.at)).unwrap();
+    assert_eq!(server.get(path, "").status, 303);
+    assert_eq!(server.get(path, "").status, 401);
+    assert_eq!(server.get("/login/AAAA", "").status, 401);
+
+    password::set(&server.password_file(), UiRole::Admin, "correct horse").unwrap();
+    let own = server.origin();
+    let answer = server.post("/login", &own, "role=admin&password=correct+horse");
+    assert_eq!(answer.status, 303, "{answer:?}");
+    let cookie = answer.header("set-cookie").unwrap();
+    assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"), "{cookie}");
+    let cookie = format!("Cookie: {}\r\n", cookie.split(';').next().unwrap());
+    assert!(server.get("/", &cookie).body.contains("Log out"));
+    std::thread::sleep(Duration::from_millis(20));
+    password::set(&server.password_file(), UiRole::Reader, "another one").unwrap();
+    assert!(!server.get("/", &cookie).body.contains("Log out"));
+    // Another page can't log somebody in either.
+    assert_eq!(server.post("/login", "Origin: http://evil.example\r\n", "password=x").status, 403);
+}
+
+#[test]
+fn a_flood_of_logins_is_let_through_in_drops() {
+    let server = Server::start();
+    password::set(&server.password_file(), UiRole::Admin, "correct horse").unwrap();
+    let own = server.origin();
+    let attempt = |n| server.post("/login", &own, &format!("role=admin&password=guess{n}")).status;
+    let statuses: Vec<u16> = (0..60).map(attempt).collect();
+    assert_eq!(statuses.iter().filter(|status| **status == 401).count(), 5, "{statuses:?}");
+    assert!(statuses[5..].iter().all(|status| *status == 429), "{statuses:?}");
+    // Whoever may open the socket's file comes in still.
+    assert!(server.log_in(UiRole::Admin).0.starts_with("Cookie: braid-"));
+}
+
+#[test]
+fn nothing_but_our_own_files_has_an_address() {
+    let server = Server::start();
+    for path in [
+        "/../../etc/passwd",
+        "/%2e%2e/%2e%2e/etc/passwd",
+        "/style.css/../../../etc/passwd",
+        "/links/..%2f..%2fetc%2fpasswd",
+        "/links/%00",
+        "//etc/passwd",
+        "/links/%ff%fe",
+        "/.git/config",
+        "/login/../../etc/passwd",
+        "/links/<script>",
+        &format!("/links/{}", "x".repeat(3000)),
+    ] {
+        let answer = server.get(path, "");
+        assert!(matches!(answer.status, 400..=404), "{path}: {answer:?}");
+        assert!(!answer.body.contains("root:"), "{answer:?}");
+    }
+}
+
+#[test]
+fn text_of_others_is_text_and_no_script_runs_but_ours() {
+    let server = Server::start();
+    for path in [
+        "/",
+        "/links",
+        "/links/dsl",
+        "/links/dsl/change?tier=%3Cscript%3E",
+        "/links/dsl?span=%3Cscript%3E",
+        "/login",
+    ] {
+        let answer = server.get(path, "");
+        assert_eq!(answer.status, 200, "{path}");
+        assert!(!answer.body.contains("<script>") && !answer.body.contains("onerror="), "{path}");
+        assert!(!answer.body.contains("style=\""), "{path}");
+        let policy = answer.header("content-security-policy").unwrap();
+        assert!(policy.contains("default-src 'none'") && !policy.contains("unsafe"), "{policy}");
+        for (name, value) in [
+            ("x-content-type-options", "nosniff"),
+            ("x-frame-options", "DENY"),
+            ("referrer-policy", "no-referrer"),
+            ("cache-control", "no-store"),
+        ] {
+            assert_eq!(answer.header(name), Some(value), "{path}");
+        }
+    }
+}
+
+#[test]
+fn headers_and_bodies_have_a_bound() {
+    let server = Server::start();
+    let long = server.get("/", &format!("X-Long: {}\r\n", "x".repeat(64 * 1024)));
+    assert!(matches!(long.status, 0 | 400..=431), "{long:?}");
+    let many: String = (0..5000).map(|n| format!("X-{n}: 1\r\n")).collect();
+    assert!(matches!(server.get("/", &many).status, 0 | 400..=431));
+    let address = server.get(&format!("/{}", "a".repeat(64 * 1024)), "");
+    assert!(matches!(address.status, 0 | 400..=431), "{address:?}");
+    let form = format!("password={}", "x".repeat(1 << 20));
+    let answer = server.post("/login", &server.origin(), &form);
+    assert!(matches!(answer.status, 0 | 413), "{}", answer.status);
+    // It says that much will come, and goes on for ever.
+    let chunked = format!(
+        "POST /login HTTP/1.1\r\nHost: {}\r\n{}Content-Type: application/x-www-form-urlencoded\r\n\
+         Transfer-Encoding: chunked\r\n\r\n{}",
+        server.at,
+        server.origin(),
+        format!("1000\r\n{}\r\n", "y".repeat(4096)).repeat(100)
+    );
+    let answer = Answer::parse(&server.raw(chunked.as_bytes()));
+    assert!(matches!(answer.status, 0 | 413), "{}", answer.status);
+    for garbage in [
+        &b"\x16\x03\x01\x02\x00\x01\x00"[..],
+        b"GET\r\n\r\n",
+        b"\0\0\0\0\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    ] {
+        let text = server.raw(garbage);
+        assert!(text.is_empty() || text.starts_with("HTTP/1.1 4"), "{text}");
+    }
+    assert_eq!(server.get("/", "").status, 200);
+}
+
+/// Far more connections than there are places, each of which never ends its headers.
+#[test]
+fn who_sends_slowly_is_cut_off_and_others_are_served() {
+    let server = Server::start();
+    let slow: Vec<TcpStream> = (0..300)
+        .map(|_| {
+            let mut stream = server.connect();
+            stream.write_all(b"GET / HTTP/1.1\r\nX-Slow: ").unwrap();
+            stream
+        })
+        .collect();
+    // Root's own way in has places of its own.
+    let mut unix = UnixStream::connect(server.folder.path().join("socket")).unwrap();
+    unix.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    assert!(read_all(&mut unix).starts_with("HTTP/1.1 200"));
+    assert_eq!(server.get("/", "").status, 200);
+    for mut stream in slow {
+        let answer = read_all(&mut stream);
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 408"), "{answer}");
+    }
+    // A body that comes in drops.
+    let mut stream = server.connect();
+    let head = format!(
+        "POST /login HTTP/1.1\r\nHost: {}\r\n{}Content-Type: application/x-www-form-urlencoded\r\n\
+         Content-Length: 1000\r\n\r\npass",
+        server.at,
+        server.origin()
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    assert!(read_all(&mut stream).starts_with("HTTP/1.1 408"));
+}
+
+#[test]
+fn the_socket_is_an_admins_and_only_its_own_forms_count() {
+    let server = Server::start();
+    let ask = |request: &str| {
+        let mut unix = UnixStream::connect(server.folder.path().join("socket")).unwrap();
+        unix.write_all(request.as_bytes()).unwrap();
+        Answer::parse(&read_all(&mut unix))
+    };
+    let page = ask(
+        "GET /links/lte/change?tier=7 HTTP/1.1\r\nHost: localhost:5190\r\nConnection: close\r\n\r\n",
+    );
+    let form = page.body.split("name=\"form\" value=\"").nth(1).unwrap().split('"').next().unwrap();
+    assert_eq!(page.header("set-cookie"), None);
+    let send = |form: &str| {
+        let body = format!("form={form}&tier=7");
+        ask(&format!(
+            "POST /links/lte HTTP/1.1\r\nHost: localhost:5190\r\nOrigin: http://localhost:5190\r\n\
+             Connection: close\r\nContent-Type: application/x-www-form-urlencoded\r\n\
+             Content-Length: {}\r\n\r\n{body}",
+            body.len()
+        ))
+        .status
+    };
+    let of_a_session = server.log_in(UiRole::Admin).1;
+    assert_eq!((send("x"), send(&of_a_session), server.told()), (403, 403, 0));
+    assert_eq!(send(form), 303);
+    let told = server.fake.told.lock().unwrap();
+    let expected = LinkChange { tier: Some(7), ..LinkChange::default() };
+    assert_eq!(told[0], ("lte".to_owned(), expected));
+}
+
+#[test]
+fn what_is_live_comes_each_second_and_ends_with_the_session() {
+    let server = Server::start();
+    let (cookie, form) = server.log_in(UiRole::Reader);
+    let mut stream = server.connect();
+    let request = format!("GET /live?span=live HTTP/1.1\r\nHost: {}\r\n{cookie}\r\n", server.at);
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut text = String::new();
+    let mut part = [0; 4096];
+    while text.matches("data: {").count() < 2 {
+        let count = stream.read(&mut part).unwrap();
+        assert!(count > 0, "{text}");
+        text.push_str(&String::from_utf8_lossy(&part[..count]));
+    }
+    assert!(text.contains("text/event-stream") && !text.contains("<script>"), "{text}");
+    let own = server.origin();
+    assert_eq!(
+        server.post("/logout", &format!("{cookie}{own}"), &format!("form={form}")).status,
+        303
+    );
+    // It closes.
+    read_all(&mut stream);
+}
+
+#[test]
+fn too_many_open_pages_are_told_so() {
+    let server = Server::start();
+    let open = || {
+        let mut stream = server.connect();
+        let request = format!("GET /live HTTP/1.1\r\nHost: {}\r\n\r\n", server.at);
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut head = [0; 12];
+        stream.read_exact(&mut head).unwrap();
+        (stream, String::from_utf8_lossy(&head).into_owned())
+    };
+    let pages: Vec<_> = (0..101).map(|_| open()).collect();
+    assert!(pages[..100].iter().all(|(_, head)| head == "HTTP/1.1 200"));
+    assert_eq!(pages[100].1, "HTTP/1.1 503");
+    assert_eq!(server.get("/", "").status, 200);
+}
+
+#[test]
+fn the_first_view_is_small() {
+    let server = Server::start();
+    let page = server.get("/", "");
+    let mut bytes = page.head.len() + page.body.len();
+    for part in page.body.split('"').filter(|part| {
+        part.starts_with("/style.css")
+            || part.starts_with("/page.js")
+            || part.starts_with("/favicon.svg")
+    }) {
+        let answer = server.get(part, "");
+        assert_eq!(answer.status, 200, "{part}");
+        bytes += answer.head.len() + answer.body.len();
+    }
+    println!("{bytes} bytes");
+    assert!(bytes < 150_000, "{bytes}");
+}
