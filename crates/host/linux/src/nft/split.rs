@@ -1,0 +1,120 @@
+//! Brings TCP connections through the tunnel to a proxy on this host, which splits them.
+
+use super::{chain, table};
+
+/// Where connections go to be split, and what tells the proxy's packets apart. It is a
+/// table of its own: a kernel that lacks tproxy lacks only this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Split {
+    /// Port of the proxy, on the loopback addresses, for connections into the tunnel.
+    pub into: u16,
+    /// And for those out of it.
+    pub out_of: u16,
+    /// Whether it listens by IPv6.
+    pub v6: bool,
+    /// Mark of its sockets toward the tunnel.
+    pub tunnel_mark: u32,
+    /// Mark of its sockets toward clients and servers.
+    pub outer_mark: u32,
+    /// Mark of packets that are this host's, whatever their destination.
+    pub local_mark: u32,
+}
+
+/// A connection's first packet.
+const SYN: &str = "tcp flags & (fin | syn | rst | ack) == syn";
+
+/// Names the table as an interface's: no interface has a slash.
+pub fn split_table(interface: &str) -> String {
+    format!("{interface}/split")
+}
+
+impl Split {
+    /// The table for the tunnel of this interface, in nft's language.
+    pub fn ruleset(&self, interface: &str) -> String {
+        let chains = [self.arriving(interface), self.sent(interface)];
+        let chains: String = chains.into_iter().flatten().collect();
+        format!("table inet {} {{\n{chains}}}\n", table(&split_table(interface)))
+    }
+
+    /// After the translations of addresses, so that clients and servers have their own.
+    fn arriving(&self, tunnel: &str) -> Option<String> {
+        let rules = [
+            "meta l4proto != tcp return".to_owned(),
+            format!("{SYN} goto first_packet"),
+            // Not by the sockets' marks: while a connection opens and after it has closed the
+            // kernel has none for them.
+            format!("socket transparent 1 meta mark set {:#x} accept", self.local_mark),
+            // Of a connection that a proxy had which is no more.
+            format!("ct mark {:#x} ct direction original reject with tcp reset", self.local_mark),
+        ];
+        chain("arriving", "filter", "prerouting", "dstnat + 10", rules.into_iter())
+            .map(|text| self.first_packet(tunnel) + &text)
+    }
+
+    fn first_packet(&self, tunnel: &str) -> String {
+        let mut rules = vec![
+            // From home to home: it's neither's end.
+            format!("iifname \"{tunnel}\" fib daddr . mark oifname \"{tunnel}\" return"),
+        ];
+        let own = format!("iifname \"lo\" meta mark {:#x}", self.local_mark);
+        let into = format!("iifname != \"{tunnel}\" fib daddr . mark oifname \"{tunnel}\"");
+        let out_of = format!("iifname \"{tunnel}\" ct mark set {:#x}", self.local_mark);
+        for (matched, port) in [(own, self.into), (into, self.into), (out_of, self.out_of)] {
+            let versions = [("ip", "127.0.0.1"), ("ip6", "[::1]")];
+            for (version, address) in versions.into_iter().take(1 + usize::from(self.v6)) {
+                let nfproto = if version == "ip" { "ipv4" } else { "ipv6" };
+                rules.push(format!(
+                    "meta nfproto {nfproto} meta l4proto tcp {matched} tproxy {version} to {address}:{port} \
+                     meta mark set {:#x} accept",
+                    self.local_mark
+                ));
+            }
+        }
+        let rules: String = rules.iter().map(|rule| format!("\t\t{rule}\n")).collect();
+        format!("\tchain first_packet {{\n{rules}\t}}\n")
+    }
+
+    /// What this host itself sends into the tunnel comes in again by `lo`.
+    fn sent(&self, tunnel: &str) -> Option<String> {
+        let Split { tunnel_mark, outer_mark, local_mark, .. } = self;
+        let rules = [
+            "meta l4proto != tcp return".to_owned(),
+            // A server on this host answers a client's address, which leads away from here:
+            // what belongs to a connection of the proxy's is known by its mark.
+            format!(
+                "oifname \"lo\" meta mark {outer_mark:#x} ct direction original ct mark 0 \
+                 ct mark set {outer_mark:#x}"
+            ),
+            format!("meta mark {{ {tunnel_mark:#x}, {outer_mark:#x} }} return"),
+            format!(
+                "ct direction reply ct mark {outer_mark:#x} meta mark set {local_mark:#x} return"
+            ),
+            format!("ct direction original oifname \"{tunnel}\" meta mark set {local_mark:#x}"),
+        ];
+        chain("sent", "route", "output", "mangle", rules.into_iter())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_way_has_its_port_and_own_sockets_pass() {
+        let split = Split {
+            into: 1001,
+            out_of: 1002,
+            v6: true,
+            tunnel_mark: 0xa,
+            outer_mark: 0xb,
+            local_mark: 0xc,
+        };
+        let text = split.ruleset("braid0");
+        assert!(text.starts_with("table inet braid_braid0.2fsplit {"), "{text}");
+        let count = |part: &str| text.matches(part).count();
+        assert_eq!((count("127.0.0.1:1001"), count("[::1]:1001")), (2, 2), "{text}");
+        assert_eq!((count("127.0.0.1:1002"), count("[::1]:1002")), (1, 1), "{text}");
+        assert_eq!(count("meta mark { 0xa, 0xb } return"), 1);
+        assert_eq!(Split { v6: false, ..split }.ruleset("braid0").matches("ip6").count(), 0);
+    }
+}

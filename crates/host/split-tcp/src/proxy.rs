@@ -1,0 +1,439 @@
+//! The thread that serves all connections.
+
+use crate::budget::Budget;
+use crate::counters::Counters;
+use crate::homes::Homes;
+use crate::pair::{Leg, Pair, State};
+use crate::relay::CHUNK;
+use crate::sockets::{self, Ports as OwnPorts, Route, accepted, connect, ends, is_loopback};
+use crate::{Counts, Ports, Settings, Way};
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::event::{EventfdFlags, Timespec, eventfd};
+use socket2::{Domain, Socket};
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Events taken from the kernel at once.
+const BATCH: usize = 256;
+/// Connections accepted before those that are there have their turn.
+const ACCEPTS: usize = 64;
+/// How long a listener waits when there are no descriptors left.
+const PAUSE: Duration = Duration::from_secs(1);
+/// How long a client's first bytes are waited for, to go with the connection's first packet:
+/// a round trip to a client by Wi-Fi. Of protocols where the server speaks first each
+/// connection takes so much longer.
+const REQUEST_WITHIN: Duration = Duration::from_millis(10);
+
+/// A proxy that listens, and doesn't serve yet.
+#[derive(Debug)]
+pub struct Proxy {
+    settings: Settings,
+    listeners: Vec<(Way, Socket)>,
+    ports: Ports,
+}
+
+/// A proxy that serves.
+#[derive(Debug)]
+pub struct Handle {
+    thread: Option<JoinHandle<()>>,
+    stop: Arc<OwnedFd>,
+    counters: Arc<Counters>,
+    ports: Ports,
+}
+
+impl Proxy {
+    /// Listens.
+    ///
+    /// # Errors
+    /// It takes CAP_NET_ADMIN; or the ports that the kernel gave for IPv4 are taken in
+    /// IPv6.
+    pub fn listen(settings: Settings) -> io::Result<Self> {
+        let mut listeners = Vec::new();
+        let mut ports = Ports { into: 0, out_of: 0, v6: false };
+        for (way, port) in [(Way::Into, &mut ports.into), (Way::OutOf, &mut ports.out_of)] {
+            let v4 = sockets::listen(way, Domain::IPV4, 0, &settings)?;
+            *port = v4.local_addr()?.as_socket().map(|own| own.port()).unwrap_or_default();
+            listeners.push((way, v4));
+            match sockets::listen(way, Domain::IPV6, *port, &settings) {
+                Ok(v6) => {
+                    listeners.push((way, v6));
+                    ports.v6 = true;
+                }
+                Err(error) if has_no_v6(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Proxy { settings, listeners, ports })
+    }
+
+    /// Serves in a thread of its own; `ended` is told when that ends without being asked to.
+    ///
+    /// # Errors
+    /// Those of epoll_create1(2), eventfd(2), and of starting threads.
+    pub fn start(self, ended: impl FnOnce() + Send + 'static) -> io::Result<Handle> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        epoll::add(&epoll, &*stop, EventData::new_u64(STOP), EventFlags::IN)?;
+        for (number, (_, listener)) in self.listeners.iter().enumerate() {
+            let data = EventData::new_u64(LISTENERS + number as u64);
+            epoll::add(&epoll, listener, data, EventFlags::IN)?;
+        }
+        let counters = Arc::new(Counters::default());
+        let ports = self.ports;
+        let mut serving = Serving {
+            epoll,
+            budget: Budget::new(self.settings.memory, self.settings.buffer),
+            homes: Homes::new(&self.settings.homes, self.settings.connections),
+            ports: OwnPorts::new(),
+            settings: self.settings,
+            listeners: self.listeners,
+            paused: false,
+            pairs: Vec::new(),
+            free: Vec::new(),
+            silent: VecDeque::new(),
+            turns: VecDeque::new(),
+            scratch: vec![0; CHUNK],
+            counters: counters.clone(),
+        };
+        let run = move || {
+            let mut ended = Ended(Some(ended));
+            if serving.run() == Outcome::Stopped {
+                ended.0 = None;
+            }
+        };
+        let thread = std::thread::Builder::new().name("braid-split".into()).spawn(run)?;
+        Ok(Handle { thread: Some(thread), stop, counters, ports })
+    }
+}
+
+impl Handle {
+    /// Where packets have to be brought.
+    pub fn ports(&self) -> Ports {
+        self.ports
+    }
+
+    /// What it did.
+    pub fn counts(&self) -> Counts {
+        self.counters.now()
+    }
+
+    /// Whether it serves.
+    pub fn is_running(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+
+    /// Resets all connections and ends.
+    pub fn stop(&mut self) {
+        let _ = rustix::io::write(&*self.stop, &1u64.to_ne_bytes());
+        if let Some(thread) = self.thread.take() {
+            // What it said is told by the panic's own message.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Tells that a thread ends, also by a panic.
+struct Ended<F: FnOnce()>(Option<F>);
+
+impl<F: FnOnce()> Drop for Ended<F> {
+    fn drop(&mut self) {
+        if let Some(tell) = self.0.take() {
+            tell();
+        }
+    }
+}
+
+/// Why the thread's loop is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Stopped,
+    Failed,
+}
+
+struct Serving {
+    epoll: OwnedFd,
+    settings: Settings,
+    listeners: Vec<(Way, Socket)>,
+    /// No descriptors were left: nothing is accepted for a while.
+    paused: bool,
+    pairs: Vec<Place>,
+    free: Vec<u32>,
+    /// Pairs whose clients have said nothing yet, with their generation, and until when
+    /// that is waited for.
+    silent: VecDeque<(Instant, u32, u32)>,
+    /// Pairs that have more to do, each once.
+    turns: VecDeque<u32>,
+    scratch: Vec<u8>,
+    budget: Budget,
+    homes: Homes,
+    ports: OwnPorts,
+    counters: Arc<Counters>,
+}
+
+/// Where a pair is kept; events of one that was there before are told by `generation`.
+#[derive(Default)]
+struct Place {
+    generation: u32,
+    pair: Option<Box<Pair>>,
+    has_turn: bool,
+}
+
+/// Told once each time they become so: a socket is asked until it has no more.
+const EVENTS: EventFlags =
+    EventFlags::IN.union(EventFlags::OUT).union(EventFlags::RDHUP).union(EventFlags::ET);
+
+/// epoll's data: a pair's leg, or one of these, which have all upper bits.
+const LISTENERS: u64 = u64::MAX - 15;
+const STOP: u64 = u64::MAX;
+
+/// A pair's leg as epoll's data: 31 bits of the generation, 32 of the place, one of the leg.
+fn data_of(place: u32, generation: u32, leg: Leg) -> EventData {
+    let generation = u64::from(generation & (u32::MAX >> 2));
+    EventData::new_u64(generation << 33 | u64::from(place) << 1 | u64::from(leg == Leg::Onward))
+}
+
+impl Serving {
+    fn run(&mut self) -> Outcome {
+        let mut events = [MaybeUninit::<epoll::Event>::uninit(); BATCH];
+        loop {
+            let wait = self.patience();
+            let ready = match epoll::wait(&self.epoll, &mut events, wait.as_ref()) {
+                Ok((ready, _)) => ready,
+                Err(rustix::io::Errno::INTR) => continue,
+                // It was made for this and can't fail otherwise (epoll_wait(2)).
+                Err(_) => return Outcome::Failed,
+            };
+            if ready.is_empty() && self.paused {
+                self.listen(true);
+            }
+            for event in ready {
+                match event.data.u64() {
+                    STOP => return Outcome::Stopped,
+                    data if data >= LISTENERS => self.accept((data - LISTENERS) as usize),
+                    data => self.on_event(data, event.flags),
+                }
+            }
+            self.connect_silent();
+            for _ in 0..self.turns.len() {
+                if let Some(place) = self.turns.pop_front() {
+                    if let Some(place) = self.pairs.get_mut(place as usize) {
+                        place.has_turn = false;
+                    }
+                    self.go_on(place);
+                }
+            }
+        }
+    }
+
+    fn on_event(&mut self, data: u64, flags: EventFlags) {
+        let place = (data >> 1) as u32;
+        let leg = if data & 1 == 1 { Leg::Onward } else { Leg::Client };
+        let Some(Place { generation, pair: Some(pair), .. }) = self.pairs.get_mut(place as usize)
+        else {
+            return;
+        };
+        if data_of(place, *generation, leg).u64() != data {
+            return;
+        }
+        let any = |wanted: EventFlags| flags.intersects(wanted);
+        let read = any(EventFlags::IN | EventFlags::RDHUP | EventFlags::HUP);
+        pair.on_event(leg, read, any(EventFlags::OUT), any(EventFlags::ERR));
+        self.go_on(place);
+    }
+
+    fn go_on(&mut self, number: u32) {
+        let Some(place) = self.pairs.get_mut(number as usize) else { return };
+        let Some(pair) = &mut place.pair else { return };
+        match pair.go_on(&mut self.scratch, &self.counters) {
+            State::Waits => {}
+            State::Asked => {
+                // What can't be reached is counted, and its client reset.
+                let _ = self.connect(number);
+            }
+            State::Turn => {
+                if !std::mem::replace(&mut place.has_turn, true) {
+                    self.turns.push_back(number);
+                }
+            }
+            State::Done => {
+                pair.finish();
+                self.forget(number);
+            }
+            State::Unreachable => {
+                self.counters.unreachable.add(1);
+                self.forget(number);
+            }
+            State::Broken => {
+                self.counters.reset.add(1);
+                self.forget(number);
+            }
+        }
+    }
+
+    /// What isn't finished is reset.
+    fn forget(&mut self, number: u32) {
+        let Some(place) = self.pairs.get_mut(number as usize) else { return };
+        let Some(pair) = place.pair.take() else { return };
+        place.generation = place.generation.wrapping_add(1);
+        self.free.push(number);
+        self.homes.leave(pair.home);
+        self.counters.open.one_less();
+        self.budget.give_back(pair.grant);
+    }
+
+    fn accept(&mut self, listener: usize) {
+        for _ in 0..ACCEPTS {
+            let Some((way, socket)) = self.listeners.get(listener) else { return };
+            match socket.accept() {
+                Ok((client, address)) => {
+                    let way = *way;
+                    if let Err(error) = self.begin(way, client, &address)
+                        && out_of_descriptors(&error)
+                    {
+                        self.listen(false);
+                        return;
+                    }
+                }
+                Err(error) if out_of_descriptors(&error) => {
+                    self.listen(false);
+                    return;
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                // It came and went.
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Goes on for a client. One that can't is reset.
+    fn begin(&mut self, way: Way, client: Socket, address: &socket2::SockAddr) -> io::Result<()> {
+        client.set_linger(Some(Duration::ZERO))?;
+        let (from, to) = ends(&client, address)?;
+        // Somebody on this host called the proxy itself.
+        if is_loopback(to.ip()) {
+            return Ok(());
+        }
+        let Some(home) = self.homes.admit(way, from, to) else {
+            self.counters.over_limit.add(1);
+            return Ok(());
+        };
+        let grant = self.budget.grant();
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.pairs.push(Place::default());
+            (self.pairs.len() - 1) as u32
+        });
+        let Some(place) = self.pairs.get_mut(number as usize) else { return Ok(()) };
+        let generation = place.generation;
+        let route = Route { way, client: from, server: to };
+        let pair = place.pair.insert(Box::new(Pair::new(route, home, grant, client)));
+        self.counters.accepted.add(1);
+        self.counters.open.add(1);
+        let data = data_of(number, generation, Leg::Client);
+        let watched = accepted(pair.client(), way, pair.grant.bytes)
+            .and_then(|()| Ok(epoll::add(&self.epoll, pair.client(), data, EVENTS)?));
+        match (watched, way) {
+            (Err(error), _) => {
+                self.forget(number);
+                Err(error)
+            }
+            (Ok(()), Way::Into) => {
+                self.silent.push_back((Instant::now() + REQUEST_WITHIN, number, generation));
+                Ok(())
+            }
+            (Ok(()), Way::OutOf) => self.connect(number),
+        }
+    }
+
+    /// Goes on to the server, with what the client has said so far.
+    fn connect(&mut self, number: u32) -> io::Result<()> {
+        let Some(place) = self.pairs.get_mut(number as usize) else { return Ok(()) };
+        let generation = place.generation;
+        let Some(pair) = &mut place.pair else { return Ok(()) };
+        let buffer = pair.grant.bytes;
+        let request = match pair.route.way {
+            Way::Into => pair.request(&mut self.scratch),
+            // Servers out there needn't know of this.
+            Way::OutOf => Ok(&[][..]),
+        };
+        let connected = request.and_then(|request| {
+            let (ports, settings) = (&mut self.ports, &self.settings);
+            let (onward, sent) = connect(pair.route, request, ports, settings, buffer)?;
+            let data = data_of(number, generation, Leg::Onward);
+            epoll::add(&self.epoll, &onward, data, EVENTS)?;
+            self.counters.bytes(pair.route.way, true).add(sent as u64);
+            pair.connects(onward, request.get(sent..).unwrap_or_default());
+            Ok(())
+        });
+        if let Err(error) = connected {
+            let counter = match out_of_descriptors(&error) {
+                true => &self.counters.over_limit,
+                false => &self.counters.unreachable,
+            };
+            counter.add(1);
+            self.forget(number);
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    /// Connects for clients that have said nothing.
+    fn connect_silent(&mut self) {
+        let now = Instant::now();
+        while let Some((due, number, generation)) = self.silent.front().copied()
+            && due <= now
+        {
+            self.silent.pop_front();
+            if let Some(place) = self.pairs.get(number as usize)
+                && place.generation == generation
+                && place.pair.as_ref().is_some_and(|pair| pair.listens())
+            {
+                // What can't be reached is counted, and its client reset.
+                let _ = self.connect(number);
+            }
+        }
+    }
+
+    /// How long epoll may wait.
+    fn patience(&self) -> Option<Timespec> {
+        let turns = (!self.turns.is_empty()).then_some(Duration::ZERO);
+        let silent = self.silent.front();
+        let silent = silent.map(|(due, ..)| due.saturating_duration_since(Instant::now()));
+        let pause = self.paused.then_some(PAUSE);
+        let wait = [turns, silent, pause].into_iter().flatten().min()?;
+        // None of them is longer than a second.
+        let (tv_sec, tv_nsec) = (wait.as_secs() as i64, i64::from(wait.subsec_nanos()));
+        Some(Timespec { tv_sec, tv_nsec })
+    }
+
+    /// Whether new connections are accepted.
+    fn listen(&mut self, wanted: bool) {
+        self.paused = !wanted;
+        let flags = if wanted { EventFlags::IN } else { EventFlags::empty() };
+        for (number, (_, listener)) in self.listeners.iter().enumerate() {
+            let data = EventData::new_u64(LISTENERS + number as u64);
+            // They are there as long as this is.
+            let _ = epoll::modify(&self.epoll, listener, data, flags);
+        }
+    }
+}
+
+fn out_of_descriptors(error: &io::Error) -> bool {
+    let lacks = [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM];
+    error.raw_os_error().is_some_and(|code| lacks.contains(&code))
+}
+
+fn has_no_v6(error: &io::Error) -> bool {
+    let lacks = [libc::EAFNOSUPPORT, libc::EADDRNOTAVAIL];
+    error.raw_os_error().is_some_and(|code| lacks.contains(&code))
+}

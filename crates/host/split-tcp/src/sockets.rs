@@ -1,0 +1,229 @@
+//! The sockets of a proxy.
+
+use crate::{Settings, Way};
+use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+/// Connections that wait to be accepted.
+const BACKLOG: libc::c_int = 4096;
+/// Unsent bytes in a socket toward the tunnel from which on it takes no more
+/// (`TCP_NOTSENT_LOWAT`): enough for the next burst, and no queue of seconds behind which
+/// the sender doesn't feel how fast it goes.
+const NOT_SENT: libc::c_int = 512 << 10;
+/// Clients and servers that are silent are asked whether they still are there, as they
+/// can't ask each other any more. Below the time after which NATs on the way forget a
+/// connection (RFC 5382: 2 h 4 min at the least; many take 30 min).
+const KEEPALIVE: Duration = Duration::from_secs(600);
+/// Toward the tunnel: only so that a connection whose other end was switched off goes some
+/// time (Linux' default, RFC 1122 section 4.2.3.6).
+const KEEPALIVE_INSIDE: Duration = Duration::from_secs(7200);
+/// linux/tcp.h, since Linux 4.15.
+const TCP_FASTOPEN_NO_COOKIE: libc::c_int = 34;
+/// Ports tried for a connection: those before are busy, or were until a minute ago.
+const TRIES: usize = 256;
+
+/// A connection's way and ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Route {
+    pub(crate) way: Way,
+    pub(crate) client: SocketAddr,
+    pub(crate) server: SocketAddr,
+}
+
+/// The ports that a proxy's own connections come from. The proxies of both ends and the
+/// clients use the same addresses; were their ports the same too, firewalls took two
+/// connections for one. Clients use 49152 and above (RFC 6335, section 6) or, with Linux,
+/// 32768 to 60999; so the way into the tunnel has those below.
+#[derive(Debug)]
+pub(crate) struct Ports {
+    into: Cursor,
+    out_of: Cursor,
+}
+
+#[derive(Debug)]
+struct Cursor {
+    first: u16,
+    count: u16,
+    next: u16,
+}
+
+impl Ports {
+    /// Begins anywhere: firewalls may know connections of a proxy that was here before.
+    pub(crate) fn new() -> Self {
+        let cursor = |first: u16, last: u16| {
+            let count = last - first + 1;
+            let random = RandomState::new().build_hasher().finish();
+            Cursor { first, count, next: (random % u64::from(count)) as u16 }
+        };
+        Ports { into: cursor(4096, 32_767), out_of: cursor(32_768, 60_999) }
+    }
+
+    fn next(&mut self, way: Way) -> u16 {
+        let cursor = match way {
+            Way::Into => &mut self.into,
+            Way::OutOf => &mut self.out_of,
+        };
+        cursor.next = (cursor.next + 1) % cursor.count;
+        cursor.first + cursor.next
+    }
+}
+
+/// A listener of `way`; on the loopback address, so that nobody can call it directly.
+pub(crate) fn listen(
+    way: Way,
+    domain: Domain,
+    port: u16,
+    settings: &Settings,
+) -> io::Result<Socket> {
+    let socket = Socket::new(domain, Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+    // Accepted sockets get what the listener has.
+    match way {
+        Way::Into => toward_others(&socket, settings)?,
+        Way::OutOf => toward_tunnel(&socket, settings, settings.buffer)?,
+    }
+    transparent(&socket, domain)?;
+    let address: SocketAddr = match domain {
+        Domain::IPV6 => {
+            socket.set_only_v6(true)?;
+            (Ipv6Addr::LOCALHOST, port).into()
+        }
+        _ => (Ipv4Addr::LOCALHOST, port).into(),
+    };
+    socket.bind(&address.into())?;
+    if way == Way::OutOf {
+        set(&socket, libc::IPPROTO_TCP, libc::TCP_FASTOPEN, BACKLOG)?;
+    }
+    socket.listen(BACKLOG)?;
+    Ok(socket)
+}
+
+/// What a listener's socket doesn't pass on, or not to all.
+pub(crate) fn accepted(socket: &Socket, way: Way, buffer: u64) -> io::Result<()> {
+    socket.set_nonblocking(true)?;
+    socket.set_tcp_nodelay(true)?;
+    // Whatever ends this process ends the connection by a reset: nobody takes what has
+    // come so far for all.
+    socket.set_linger(Some(Duration::ZERO))?;
+    if way == Way::OutOf {
+        buffers(socket, buffer)?;
+    }
+    Ok(())
+}
+
+/// Begins to connect to where a client wants to go, from the client's address. The first
+/// packet carries of the `request` what has room (RFC 7413); gives how much the kernel took.
+pub(crate) fn connect(
+    route: Route,
+    request: &[u8],
+    ports: &mut Ports,
+    settings: &Settings,
+    buffer: u64,
+) -> io::Result<(Socket, usize)> {
+    let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
+    for _ in 0..TRIES {
+        let socket = onward(route, ports.next(route.way), settings, buffer);
+        match socket.and_then(|socket| begin(&socket, route, request).map(|sent| (socket, sent))) {
+            Err(error)
+                if matches!(error.raw_os_error(), Some(libc::EADDRINUSE | libc::EADDRNOTAVAIL)) =>
+            {
+                last = error;
+            }
+            outcome => return outcome,
+        }
+    }
+    Err(last)
+}
+
+fn onward(route: Route, port: u16, settings: &Settings, buffer: u64) -> io::Result<Socket> {
+    let domain = Domain::for_address(route.server);
+    let socket = Socket::new(domain, Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+    match route.way {
+        Way::Into => toward_tunnel(&socket, settings, buffer)?,
+        Way::OutOf => toward_others(&socket, settings)?,
+    }
+    transparent(&socket, domain)?;
+    socket.set_tcp_nodelay(true)?;
+    socket.set_linger(Some(Duration::ZERO))?;
+    // The same port may go to different servers.
+    socket.set_reuse_address(true)?;
+    socket.bind(&SocketAddr::new(route.client.ip(), port).into())?;
+    Ok(socket)
+}
+
+fn begin(socket: &Socket, route: Route, request: &[u8]) -> io::Result<usize> {
+    let server = route.server.into();
+    let outcome = match request.is_empty() {
+        true => socket.connect(&server).map(|()| 0),
+        false => socket.send_to_with_flags(request, &server, libc::MSG_FASTOPEN),
+    };
+    match outcome {
+        // It connects; without the request.
+        Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => Ok(0),
+        outcome => outcome,
+    }
+}
+
+/// Client and server of an accepted connection.
+pub(crate) fn ends(socket: &Socket, client: &SockAddr) -> io::Result<(SocketAddr, SocketAddr)> {
+    let unknown = || io::Error::other("a connection without an internet address");
+    let server = socket.local_addr()?.as_socket().ok_or_else(unknown)?;
+    Ok((client.as_socket().ok_or_else(unknown)?, server))
+}
+
+fn toward_tunnel(socket: &Socket, settings: &Settings, buffer: u64) -> io::Result<()> {
+    socket.set_mark(settings.tunnel_mark)?;
+    buffers(socket, buffer)?;
+    set(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, NOT_SENT)?;
+    // Without a cookie, which proves that a client's address is its own: the tunnel does.
+    set(socket, libc::IPPROTO_TCP, TCP_FASTOPEN_NO_COOKIE, 1)?;
+    // Where the kernel lacks it, its default does.
+    let _ = socket.set_tcp_congestion(settings.congestion.as_bytes());
+    keepalive(socket, KEEPALIVE_INSIDE)
+}
+
+fn toward_others(socket: &Socket, settings: &Settings) -> io::Result<()> {
+    socket.set_mark(settings.outer_mark)?;
+    keepalive(socket, KEEPALIVE)
+}
+
+fn keepalive(socket: &Socket, idle: Duration) -> io::Result<()> {
+    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(idle))
+}
+
+/// Both, beyond the limits for ordinary programs. The kernel takes twice what it's told.
+fn buffers(socket: &Socket, bytes: u64) -> io::Result<()> {
+    let half = libc::c_int::try_from(bytes / 2).unwrap_or(libc::c_int::MAX);
+    set(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, half)?;
+    set(socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, half)
+}
+
+/// Takes connections to, and makes them from, addresses of others.
+fn transparent(socket: &Socket, domain: Domain) -> io::Result<()> {
+    match domain {
+        Domain::IPV6 => set(socket, libc::SOL_IPV6, libc::IPV6_TRANSPARENT, 1),
+        _ => set(socket, libc::SOL_IP, libc::IP_TRANSPARENT, 1),
+    }
+}
+
+fn set(
+    socket: &Socket,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: libc::c_int,
+) -> io::Result<()> {
+    let length = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the pointer and the length describe a live c_int.
+    let result = unsafe {
+        libc::setsockopt(socket.as_raw_fd(), level, name, (&raw const value).cast(), length)
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Whether an address is this host's loopback: nothing of others goes there.
+pub(crate) fn is_loopback(ip: IpAddr) -> bool {
+    ip.to_canonical().is_loopback()
+}
