@@ -1,15 +1,21 @@
+mod device;
+mod files;
+mod joined;
+mod waiting;
+
 use super::confirm::confirm;
 use super::failure::{self, Failure};
 use super::line_source;
 use super::up::service;
 use super::uplinks::{self, Uplink};
 use super::{Global, JsonFlag};
-use braid_control::config::{Config, DEFAULT_CONFIG, DeviceName, Layer, Name, write_secret};
+use braid_control::config::{Config, DEFAULT_CONFIG, DeviceName, Layer, Name};
 use braid_control::join_line::JoinLine;
 use clap::{Args, Subcommand};
+use device::free_device;
+use files::Files;
+use joined::Joined;
 use serde_json::json;
-use std::fs;
-use std::io::Write;
 use std::path::Path;
 
 #[derive(Subcommand)]
@@ -25,27 +31,35 @@ pub enum HomeCommand {
 pub struct Join {
     #[command(flatten)]
     _json: JsonFlag,
-    /// What `braid concentrator init` or `add-home` printed; `-` reads it from standard input, the
-    /// name of a file from there: as an argument `ps` and the shell's history have it
+    /// What `braid concentrator init` or `add-home` printed: `-` reads it from standard input,
+    /// the name of a file from there
     line: String,
-    /// Use these devices as links, instead of all with a default route
+    /// Use these devices as links instead of all that have a default route
     #[arg(long, value_name = "DEVICE")]
     interface: Vec<DeviceName>,
     /// Don't send this host's and its LAN's traffic through the tunnel
     #[arg(long)]
     no_default_route: bool,
-    /// Let nothing out while the concentrator is gone
+    /// Let no traffic out except through the tunnel, even while the concentrator is unreachable
     #[arg(long, conflicts_with = "no_default_route")]
     kill_switch: bool,
-    /// Only show what would be done
+    /// Split TCP connections at this end of the tunnel; quicker for short and for very fast
+    /// ones, most so if the concentrator does it too
+    #[arg(long, conflicts_with = "no_default_route")]
+    split_tcp: bool,
+    /// Show what would be done without doing it
     #[arg(long)]
     dry_run: bool,
-    /// Don't ask
+    /// Don't ask for confirmation
     #[arg(short, long)]
     yes: bool,
     /// Write the files, but start nothing
     #[arg(long)]
     no_start: bool,
+    /// Join again on a router that has already joined: stops what runs with this config
+    /// and replaces its files
+    #[arg(long)]
+    replace: bool,
 }
 
 impl HomeCommand {
@@ -59,16 +73,19 @@ impl Join {
     fn run(&self, global: &Global) -> Result<(), Failure> {
         let line = line_source::join_line(&self.line)?;
         let file = global.config_file();
-        if file.exists() && !self.dry_run {
-            let file = file.display();
-            return Err(Failure::failed(format!(
-                "{file} exists; remove it first, or name another with --config"
-            )));
+        let old = Joined::find(&file, &line)?;
+        if let Some(old) = old.as_ref().filter(|_| !self.replace && !self.dry_run) {
+            return Err(Failure::failed(old.refusal()));
         }
-        let links = self.links()?;
-        let text = self.config(&line, &links, &file)?;
+        let files = Files::beside(&file);
+        let device = match old.as_ref().and_then(|old| old.device.clone()) {
+            Some(device) => device,
+            None => free_device(&file)?,
+        };
+        let links = self.links(&device)?;
+        let text = self.config(&line, &links, &files, &device)?;
         Config::parse(&text, &file)?;
-        let plan = plan(&text, &links, &file, self.no_start);
+        let plan = self.plan(&text, &links, &files, old.as_ref());
         if self.dry_run {
             let value = json!({ "config": file, "links": links, "text": text, "done": false });
             return global.print(&value, || plan.clone());
@@ -77,16 +94,20 @@ impl Join {
         if !self.yes {
             confirm()?;
         }
-        write_files(&line, &text, &file)?;
-        let started = match self.no_start {
+        files.write(&line, &text, old.as_ref())?;
+        let done = match self.no_start {
             true => format!("written {}; start with `{}`", file.display(), up_command(&file)),
-            false => service::start("braid-home.service", &file)?,
+            false => {
+                failure::tell(&service::start("braid-home.service", &file)?);
+                let links = waiting::wait(&line, &Config::load(&file)?)?;
+                format!("connected to {} by {}", line.concentrator_words(), links.join(", "))
+            }
         };
         let value = json!({ "config": file, "links": links, "text": text, "done": true });
-        global.print(&value, || started.clone())
+        global.print(&value, || done.clone())
     }
 
-    fn links(&self) -> Result<Vec<Uplink>, Failure> {
+    fn links(&self, device: &DeviceName) -> Result<Vec<Uplink>, Failure> {
         if !self.interface.is_empty() {
             let named = self
                 .interface
@@ -94,8 +115,8 @@ impl Join {
                 .map(|device| Uplink { interface: device.to_string(), gateways: Vec::new() });
             return Ok(named.collect());
         }
-        let found =
-            uplinks::find(DEVICE).map_err(|error| Failure::io("looking for uplinks", &error))?;
+        let found = uplinks::find(device.as_str())
+            .map_err(|error| Failure::io("looking for uplinks", &error))?;
         if found.is_empty() {
             return Err(Failure::failed(
                 "no network device has a default route; bring the links up, or name them with --interface DEVICE",
@@ -104,18 +125,26 @@ impl Join {
         Ok(found)
     }
 
-    fn config(&self, line: &JoinLine, links: &[Uplink], file: &Path) -> Result<String, Failure> {
+    fn config(
+        &self,
+        line: &JoinLine,
+        links: &[Uplink],
+        files: &Files,
+        device: &DeviceName,
+    ) -> Result<String, Failure> {
         let quoted = |items: Vec<String>| {
             items.iter().map(|item| format!("\"{item}\"")).collect::<Vec<_>>().join(", ")
         };
         let addresses = quoted(line.addresses.iter().map(ToString::to_string).collect());
         let endpoints = quoted(line.endpoints.iter().map(ToString::to_string).collect());
-        let (stem, name) = (file.file_stem().unwrap_or_default().to_string_lossy(), &line.name);
+        let name = &line.name;
+        let [key, secret, token] =
+            [&files.key, &files.preshared_key, &files.token].map(|file| file_name(file));
         let mut text = format!(
             "# Written by `braid home join`. `braid config check` checks it.\n\
              [interface]\n\
-             name = \"{DEVICE}\"\n\
-             private_key_file = \"{stem}.key\"\n\
+             name = \"{device}\"\n\
+             private_key_file = \"{key}\"\n\
              addresses = [{addresses}]\n\
              mtu = {}\n\
              layer = \"{}\"\n\
@@ -137,7 +166,9 @@ impl Join {
             "\n[[peer]]\n\
              name = \"concentrator\"\n\
              public_key = \"{}\"\n\
-             preshared_key_file = \"{stem}.psk\"\n\
+             preshared_key_file = \"{secret}\"\n\
+             # Of the join line; gone when it has been used.\n\
+             enrolment_key_file = \"{token}\"\n\
              endpoints = [{endpoints}]\n\
              allowed_ips = [\"0.0.0.0/0\", \"::/0\"]\n\
              keepalive = \"15s\"\n",
@@ -149,36 +180,50 @@ impl Join {
                 "\n[routing]\ndefault_route = true\nwhen_concentrator_gone = \"{gone}\"\nmasquerade = true\n"
             ));
         }
+        if self.split_tcp {
+            text.push_str("\n[split_tcp]\n");
+        }
         Ok(text)
     }
-}
 
-const DEVICE: &str = "braid0";
-
-fn plan(text: &str, links: &[Uplink], file: &Path, no_start: bool) -> String {
-    let mut lines = vec!["uplinks:".to_owned()];
-    for uplink in links {
-        let gateways: Vec<String> = uplink.gateways.iter().map(ToString::to_string).collect();
-        let through = match gateways.is_empty() {
-            true => String::new(),
-            false => format!(" through {}", gateways.join(", ")),
-        };
-        lines.push(format!("  {}{through}", uplink.interface));
+    fn plan(&self, text: &str, links: &[Uplink], files: &Files, old: Option<&Joined>) -> String {
+        let mut lines = vec!["uplinks:".to_owned()];
+        for uplink in links {
+            let gateways: Vec<String> = uplink.gateways.iter().map(ToString::to_string).collect();
+            let through = match gateways.is_empty() {
+                true => String::new(),
+                false => format!(" through {}", gateways.join(", ")),
+            };
+            lines.push(format!("  {}{through}", uplink.interface));
+        }
+        if let Some(old) = old {
+            lines.push(old.what_becomes_of_it());
+        }
+        let (config, key) = (files.config.display(), files.key.display());
+        lines.push(format!("will write {config}, {key} and two secrets of the join line:"));
+        lines.extend(text.lines().map(|line| format!("  {line}").trim_end().to_owned()));
+        if text.contains("default_route = true") {
+            lines.push(
+                "names: name servers that don't answer are replaced by the concentrator or a link's \
+                 router (routing.dns)"
+                    .to_owned(),
+            );
+        }
+        if text.contains("default_route = true") && !self.split_tcp {
+            lines.push(
+                "TCP connections go through the tunnel whole; --split-tcp makes short and very fast \
+                 ones quicker (split_tcp)"
+                    .to_owned(),
+            );
+        }
+        if !self.no_start {
+            lines.push(match service::starts_at_boot("braid-home.service", &files.config) {
+                true => "then start the tunnel, now and at boot".to_owned(),
+                false => "then start the tunnel, now; at boot nothing starts it here".to_owned(),
+            });
+        }
+        lines.join("\n")
     }
-    let (file_name, key) = (file.display(), file.with_extension("key"));
-    lines.push(format!("will write {file_name}, {} and the preshared key:", key.display()));
-    lines.extend(text.lines().map(|line| format!("  {line}").trim_end().to_owned()));
-    if text.contains("default_route = true") {
-        lines.push(
-            "names: name servers that don't answer are replaced by the concentrator or a link's router \
-             (routing.dns)"
-                .to_owned(),
-        );
-    }
-    if !no_start {
-        lines.push("then start the tunnel, now and at boot".to_owned());
-    }
-    lines.join("\n")
 }
 
 /// What starts the tunnel of this config.
@@ -189,17 +234,6 @@ fn up_command(file: &Path) -> String {
     }
 }
 
-fn write_files(line: &JoinLine, text: &str, file: &Path) -> Result<(), Failure> {
-    let directory = file.parent().unwrap_or(Path::new("."));
-    let io = |path: &Path| {
-        let doing = format!("writing {}", path.display());
-        move |error: std::io::Error| Failure::io(&doing, &error)
-    };
-    fs::create_dir_all(directory).map_err(io(directory))?;
-    let (key, secret) = (file.with_extension("key"), file.with_extension("psk"));
-    write_secret(&key, &line.private_key.to_base64()).map_err(io(&key))?;
-    write_secret(&secret, &line.preshared_key.to_base64()).map_err(io(&secret))?;
-    // Last, so that an attempt that broke off can be repeated once its keys
-    // are removed, and no config names keys that aren't there.
-    fs::File::create_new(file).and_then(|mut out| out.write_all(text.as_bytes())).map_err(io(file))
+fn file_name(file: &Path) -> String {
+    file.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }

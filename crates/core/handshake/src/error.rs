@@ -47,6 +47,9 @@ pub enum HandshakeError {
         /// The latest timestamp that the peer knows.
         latest: u64,
     },
+    /// The home isn't let in by its enrolment token.
+    #[error("{0}")]
+    NotEnrolled(crate::EnrolmentRefusal),
     /// The Noise library refused to go on.
     #[error("the Noise handshake failed: {0}")]
     Noise(snow::Error),

@@ -85,7 +85,7 @@ impl Initiation {
     /// # Errors
     ///
     /// Says why this is not the response. Once a response was taken, or was
-    /// [`HandshakeError::Stale`], every other one is
+    /// [`HandshakeError::Stale`] or [`HandshakeError::NotEnrolled`], every other one is
     /// [`HandshakeError::Unexpected`].
     pub fn finish(&mut self, datagram: &[u8]) -> Result<Established, HandshakeError> {
         let response = ResponseBytes::parse(datagram)?;
@@ -97,8 +97,12 @@ impl Initiation {
         }
         let payload = self.noise.read(response.noise)?;
         let (remote_index, hello) = Hello::from_payload(&payload)?;
-        if let Some(latest) = Extensions::read(&hello.parameters).stale {
+        let said = Extensions::read(&hello.parameters);
+        if let Some(latest) = said.stale {
             return Err(HandshakeError::Stale { latest });
+        }
+        if let Some(refusal) = said.not_enrolled {
+            return Err(HandshakeError::NotEnrolled(refusal));
         }
         Established::new(&mut self.noise, Side::Initiator, remote_index, self.offer, hello)
     }

@@ -14,6 +14,11 @@
 //! ([`PendingResponse::answer`]), never a session that counts: the responder
 //! takes one for proved only when a packet that opens with it has come.
 //!
+//! A home that the responder doesn't know yet introduces itself by an
+//! [`EnrolmentToken`]: its initiation is made with the token's key and names its
+//! own ([`Extensions::enrol`]). No session comes of that; when it is let in, it
+//! shakes hands with its own key.
+//!
 //! A responder that is under load answers an initiation with a cookie instead
 //! ([`Initiation::handle_cookie_reply`]), and one that has no proof that the
 //! sender knows its public key does not answer at all.
@@ -31,6 +36,7 @@
 
 mod aead;
 mod cookie;
+mod enrolment;
 mod error;
 mod extensions;
 mod hello;
@@ -48,6 +54,7 @@ mod timestamp;
 
 pub use aead::{Aead, AeadOffer};
 pub use cookie::{COOKIE_LIFETIME, Cookie};
+pub use enrolment::{EnrolmentRefusal, EnrolmentToken};
 pub use error::HandshakeError;
 pub use extensions::Extensions;
 pub use hello::{Hello, TooManyParameters, TunnelParameters};

@@ -1,4 +1,4 @@
-//! BLAKE2s (RFC 7693) in the three uses that the handshake makes of it.
+//! BLAKE2s (RFC 7693) in the uses that the handshake makes of it.
 
 use crate::PublicKey;
 use crate::message::MAC_LEN;
@@ -8,12 +8,12 @@ use blake2::{Blake2s256, Blake2sMac};
 
 /// The key of mac1 in messages to the owner of `receiver`.
 pub(crate) fn mac1_key(receiver: &PublicKey) -> [u8; 32] {
-    labelled_hash(b"braid v1 mac1 key", receiver)
+    labelled_hash(b"braid v1 mac1 key", receiver.as_bytes())
 }
 
 /// The key that seals cookies made by the owner of `responder`.
 pub(crate) fn cookie_sealing_key(responder: &PublicKey) -> [u8; 32] {
-    labelled_hash(b"braid v1 cookie key", responder)
+    labelled_hash(b"braid v1 cookie key", responder.as_bytes())
 }
 
 /// BLAKE2s-128 of `message` with `key`.
@@ -34,8 +34,9 @@ pub(crate) fn derive_key(secret: &[u8; 32], label: &[u8]) -> [u8; 32] {
     function.finalize_fixed().into()
 }
 
-fn labelled_hash(label: &[u8], key: &PublicKey) -> [u8; 32] {
-    Blake2s256::new().chain_update(label).chain_update(key.as_bytes()).finalize().into()
+/// BLAKE2s-256 of `bytes`, for the purpose named by `label`.
+pub(crate) fn labelled_hash(label: &[u8], bytes: &[u8]) -> [u8; 32] {
+    Blake2s256::new().chain_update(label).chain_update(bytes).finalize().into()
 }
 
 fn keyed(key: &[u8], message: &[u8]) -> Blake2sMac<U16> {

@@ -4,8 +4,8 @@ use crate::message::{InitiationBytes, NOISE_2_LEN, RESPONSE_LEN, TYPE_RESPONSE, 
 use crate::noise::Noise;
 use crate::session::{Established, Side};
 use crate::{
-    Extensions, HandshakeError, Hello, LatestTimestamp, PresharedKey, PrivateKey, PublicKey,
-    SessionIndex, StaleTimestamp,
+    EnrolmentRefusal, Extensions, HandshakeError, Hello, LatestTimestamp, PresharedKey, PrivateKey,
+    PublicKey, SessionIndex, StaleTimestamp,
 };
 use braid_units::Time;
 use rand_core::CryptoRng;
@@ -171,6 +171,23 @@ impl PendingResponse {
                 self.respond(sender_index, &hello, psk).map(|(datagram, _)| Answer::Stale(datagram))
             }
         }
+    }
+
+    /// The response to an enrolment that is refused: who has the token can read
+    /// why.
+    ///
+    /// # Errors
+    ///
+    /// Only if the Noise library fails, which it has no reason to.
+    pub fn refuse_enrolment(
+        self: Box<Self>,
+        sender_index: SessionIndex,
+        hello: &Hello,
+        refusal: EnrolmentRefusal,
+    ) -> Result<Vec<u8>, HandshakeError> {
+        let said = Extensions { not_enrolled: Some(refusal), ..Extensions::default() };
+        let hello = Hello { parameters: said.to_parameters(), ..hello.clone() };
+        self.respond(sender_index, &hello, None).map(|(datagram, _)| datagram)
     }
 
     /// Makes the response; returns the bytes to send, and the session.

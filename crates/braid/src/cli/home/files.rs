@@ -1,0 +1,76 @@
+use super::super::failure::Failure;
+use super::super::free_file::free_file;
+use super::joined::Joined;
+use braid_control::config::write_secret;
+use braid_control::join_line::JoinLine;
+use braid_handshake::{PrivateKey, os_random};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What a join writes. The config, which names the others, is last: until then
+/// all is as it was.
+pub struct Files {
+    pub config: PathBuf,
+    pub key: PathBuf,
+    pub preshared_key: PathBuf,
+    pub token: PathBuf,
+}
+
+impl Files {
+    /// Beside the config; where keys are already, under further names.
+    pub fn beside(config: &Path) -> Files {
+        let file = |extension| free_file(&config.with_extension(extension));
+        Files {
+            config: config.to_owned(),
+            key: file("key"),
+            preshared_key: file("psk"),
+            token: file("enrol"),
+        }
+    }
+
+    /// Writes them, and takes `old` down in between.
+    pub fn write(&self, line: &JoinLine, text: &str, old: Option<&Joined>) -> Result<(), Failure> {
+        let folder = self.config.parent().unwrap_or(Path::new("."));
+        std::fs::create_dir_all(folder).map_err(writing(folder))?;
+        let own = PrivateKey::generate(&mut os_random());
+        let secrets = [
+            (&self.key, own.to_base64()),
+            (&self.preshared_key, line.token.preshared_key().to_base64()),
+            (&self.token, line.token.key().to_base64()),
+        ];
+        let outcome = secrets
+            .iter()
+            .try_for_each(|(file, secret)| write_secret(file, secret).map_err(writing(file)))
+            .and_then(|()| old.map_or(Ok(()), Joined::stop))
+            .and_then(|()| self.write_config(text, old.is_some()));
+        match outcome {
+            Ok(()) => {
+                if let Some(old) = old {
+                    let new = [&self.key, &self.preshared_key, &self.token];
+                    old.remove_secrets(|file| new.contains(&file));
+                }
+                Ok(())
+            }
+            Err(failure) => {
+                for (file, _) in secrets {
+                    // Of no use without the config; what is told is the first error.
+                    let _ = braid_durable::remove(file);
+                }
+                Err(failure)
+            }
+        }
+    }
+
+    fn write_config(&self, text: &str, replace: bool) -> Result<(), Failure> {
+        let written = match replace {
+            true => braid_durable::replace(&self.config, text.as_bytes(), None),
+            false => braid_durable::create(&self.config, text.as_bytes(), 0o644),
+        };
+        written.map_err(writing(&self.config))
+    }
+}
+
+fn writing(path: &Path) -> impl FnOnce(io::Error) -> Failure {
+    let doing = format!("writing {}", path.display());
+    move |error| Failure::io(&doing, &error)
+}

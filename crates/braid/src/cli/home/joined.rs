@@ -1,0 +1,113 @@
+use super::super::down::wait_until_gone;
+use super::super::failure::{self, Failure};
+use super::super::{RUN, running_of};
+use braid_control::client::{Client, ClientError};
+use braid_control::config::{AnyConfig, Config, DEFAULT_CONFIG, DeviceName};
+use braid_control::join_line::JoinLine;
+use std::path::{Path, PathBuf};
+
+/// What is there of a config that is joined by again.
+pub struct Joined {
+    file: PathBuf,
+    /// Of its tunnel; none of a config that can't be read.
+    pub device: Option<DeviceName>,
+    /// Where its tunnel would be asked, whether it runs or not.
+    client: Option<Client>,
+    running: bool,
+    secrets: Vec<PathBuf>,
+    /// It is joined to the concentrator that the line is of.
+    same_concentrator: bool,
+}
+
+impl Joined {
+    /// None where nothing is there yet.
+    pub fn find(file: &Path, line: &JoinLine) -> Result<Option<Joined>, Failure> {
+        let found = |client: Option<Client>, running| Joined {
+            file: file.to_owned(),
+            device: None,
+            client,
+            running,
+            secrets: Vec::new(),
+            same_concentrator: false,
+        };
+        if !file.exists() {
+            // Its files were removed while it runs.
+            return Ok(running_of(file, Path::new(RUN)).map(|client| found(Some(client), true)));
+        }
+        let Ok(config) = AnyConfig::load(file) else { return Ok(Some(found(None, false))) };
+        let client = Client::of(&config);
+        let running = matches!(client.is_running(), Ok(true));
+        let mut joined = found(Some(client), running);
+        if let AnyConfig::Tunnel(config) = &config {
+            joined.device = Some(config.interface.name.clone());
+            joined.secrets = secrets(config);
+            let is_it = |key| key == line.concentrator;
+            joined.same_concentrator = config.peers.iter().any(|peer| is_it(peer.public_key));
+        }
+        Ok(Some(joined))
+    }
+
+    /// Why nothing is done without `--replace`.
+    pub fn refusal(&self) -> String {
+        let file = self.file.display();
+        if !self.file.exists() {
+            return format!(
+                "a tunnel of {file} still runs, though that file is gone: `braid down --config \
+                 {file}` takes it down, `--replace` does so and joins anew"
+            );
+        }
+        let to = match self.same_concentrator {
+            true => " to this concentrator",
+            false => "",
+        };
+        let beside = match self.file == Path::new(DEFAULT_CONFIG) {
+            true => "`--config second` sets up another tunnel beside it",
+            false => "`--config NAME` with another name sets up another tunnel beside it",
+        };
+        format!(
+            "{file} exists: this router has joined{to}. `--replace` joins anew in its place; {beside}"
+        )
+    }
+
+    /// For the plan.
+    pub fn what_becomes_of_it(&self) -> String {
+        let file = self.file.display();
+        match self.running {
+            true => format!("{file} is replaced, and its tunnel, which runs, goes down meanwhile"),
+            false => format!("{file} is replaced"),
+        }
+    }
+
+    /// Takes its tunnel down; a kill switch stays in force.
+    pub fn stop(&self) -> Result<(), Failure> {
+        let Some(client) = &self.client else { return Ok(()) };
+        match client.stop() {
+            Ok(()) => wait_until_gone(client),
+            Err(ClientError::NotRunning(_) | ClientError::Anothers { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Those that the config doesn't name any more; a token's name may be free again.
+    pub fn remove_secrets(&self, is_in_use: impl Fn(&PathBuf) -> bool) {
+        for file in self.secrets.iter().filter(|file| !is_in_use(file)) {
+            if let Err(error) = braid_durable::remove(file) {
+                failure::tell(&format!(
+                    "{} is of no use any more, but stays: {error}",
+                    file.display()
+                ));
+            }
+        }
+    }
+}
+
+/// The secrets that a join has put beside the config.
+fn secrets(config: &Config) -> Vec<PathBuf> {
+    let mut files = vec![config.interface.private_key_file.clone()];
+    for peer in &config.peers {
+        files.extend(peer.preshared_key_file.clone());
+        files.extend(peer.enrolment_key_file.clone());
+    }
+    files.retain(|file| file.parent() == config.file.parent());
+    files
+}

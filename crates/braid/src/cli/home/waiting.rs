@@ -1,0 +1,82 @@
+use super::super::failure::{self, Failure};
+use braid_control::client::Client;
+use braid_control::config::Config;
+use braid_control::join_line::JoinLine;
+use braid_control::status::{PathState, PeerStatus, Status};
+use jiff::Timestamp;
+use std::time::{Duration, Instant};
+
+/// A modem that has to dial included.
+const PATIENCE: Duration = Duration::from_secs(30);
+const LOOK: Duration = Duration::from_millis(250);
+
+/// Waits until the concentrator answers, and says by which links it does; the
+/// token is of no use then.
+pub fn wait(line: &JoinLine, config: &Config) -> Result<Vec<String>, Failure> {
+    let client = Client::new(&config.interface.control).for_config(&config.file);
+    failure::tell(&format!("waiting for an answer of the concentrator at {}", endpoints(line)));
+    let give_up = Instant::now() + PATIENCE;
+    loop {
+        let status = client.status()?;
+        let peer = status.peers.first();
+        if let Some(peer) = peer.filter(|peer| peer.connected) {
+            for file in config.peers.iter().filter_map(|peer| peer.enrolment_key_file.as_ref()) {
+                // It is worth nothing; a service may not remove it itself.
+                let _ = braid_durable::remove(file);
+            }
+            return Ok(working_links(peer));
+        }
+        if let Some(trouble) = peer.and_then(|peer| peer.trouble.as_ref()) {
+            return Err(Failure::failed(trouble.clone()));
+        }
+        if Instant::now() >= give_up {
+            return Err(Failure::failed(no_answer(line, &status, Timestamp::now())));
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+fn working_links(peer: &PeerStatus) -> Vec<String> {
+    let works = |state| matches!(state, PathState::Active | PathState::Standby);
+    let paths = peer.paths.iter().filter(|path| works(path.state));
+    let mut links: Vec<String> = paths.map(|path| path.link.clone()).collect();
+    links.dedup();
+    links
+}
+
+fn endpoints(line: &JoinLine) -> String {
+    let endpoints: Vec<String> = line.endpoints.iter().map(ToString::to_string).collect();
+    format!("{} (UDP)", endpoints.join(", "))
+}
+
+fn no_answer(line: &JoinLine, status: &Status, now: Timestamp) -> String {
+    let mut lines = vec![format!(
+        "no answer within {} s. The tunnel goes on trying; `braid status` shows whether it succeeds. \
+         Perhaps:",
+        PATIENCE.as_secs()
+    )];
+    for link in &status.links {
+        if let Some(trouble) = &link.trouble {
+            lines.push(format!("  - link {}: {trouble}", link.name));
+        }
+    }
+    let ports: Vec<String> =
+        line.endpoints.iter().map(|endpoint| format!("UDP port {}", endpoint.port)).collect();
+    let port = ports.first().cloned().unwrap_or_default();
+    lines.push(format!(
+        "  - {port} isn't open at the concentrator (its firewall, its provider's), or no tunnel runs there"
+    ));
+    match line.until < now {
+        true => lines.push(format!(
+            "  - the join line has ended: it was valid until {}; on the concentrator: `braid \
+             concentrator renew {}`",
+            line.until, line.name
+        )),
+        false => lines.push(format!(
+            "  - the join line was revoked: `braid concentrator list` there shows it; it would be \
+             valid until {}",
+            line.until
+        )),
+    }
+    lines.join("\n")
+}

@@ -1,0 +1,82 @@
+//! Which config a request is meant for: two tunnels may have one control socket in
+//! their configs, and the command of one must not change the other.
+
+use crate::server::error;
+use axum::Router;
+use axum::extract::Request;
+use axum::http::{HeaderName, StatusCode};
+use axum::middleware::{Next, from_fn};
+use std::fmt::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The header that names the config; without it any is meant.
+pub(crate) const HEADER: HeaderName = HeaderName::from_static("braid-config");
+/// What is answered when it's another's.
+pub(crate) const ANOTHERS: StatusCode = StatusCode::MISDIRECTED_REQUEST;
+
+/// Refuses requests for another config than `file`.
+pub(crate) fn only_for<S>(router: Router<S>, file: &Path) -> Router<S>
+where
+    S: Clone + Send + Sync + 'static,
+{
+    let (own, shown) = (Arc::<str>::from(header_value(file)), whole(file));
+    router.layer(from_fn(move |request: Request, next: Next| {
+        let named = request.headers().get(HEADER).cloned();
+        let refused = named.is_some_and(|named| named.as_bytes() != own.as_bytes());
+        let shown = shown.clone();
+        async move {
+            match refused {
+                true => error(ANOTHERS, &shown.to_string_lossy()),
+                false => next.run(request).await,
+            }
+        }
+    }))
+}
+
+/// The header's value for this file, which may be away: its path without symbolic
+/// links, percent-encoded (RFC 3986, section 2.1).
+pub(crate) fn header_value(file: &Path) -> String {
+    let mut value = String::new();
+    for byte in whole(file).as_os_str().as_bytes() {
+        match byte {
+            b'%' | 0..=0x20 | 0x7f.. => {
+                // Writing to a string doesn't fail.
+                let _ = write!(value, "%{byte:02X}");
+            }
+            _ => value.push(char::from(*byte)),
+        }
+    }
+    value
+}
+
+fn whole(file: &Path) -> PathBuf {
+    let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+    let folder = file.parent().and_then(|folder| folder.canonicalize().ok());
+    match (file.canonicalize(), folder, file.file_name()) {
+        (Ok(whole), ..) => whole,
+        (Err(_), Some(folder), Some(name)) => folder.join(name),
+        _ => file,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_has_one_value_by_whatever_way_it_is_named_and_when_it_is_away() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a b%.toml");
+        std::fs::write(&file, "").unwrap();
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(folder.path(), &link).unwrap();
+        let value = header_value(&file);
+        assert!(value.ends_with("/a%20b%25.toml"), "{value}");
+        assert_eq!(header_value(&link.join("a b%.toml")), value);
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!(header_value(&link.join("a b%.toml")), value);
+        assert_ne!(header_value(&folder.path().join("other.toml")), value);
+    }
+}

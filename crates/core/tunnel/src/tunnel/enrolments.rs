@@ -1,0 +1,72 @@
+//! Homes that aren't known yet and are let in by a token: who may introduce
+//! itself, and what it hears. To let one in is the caller's: it adds the peer.
+
+use super::{EVENTS_MOST, Event, Tunnel};
+use crate::config::PeerId;
+use crate::path::Origin;
+use braid_handshake::{
+    EnrolmentRefusal, Extensions, PendingResponse, PrivateKey, PublicKey, SessionIndex,
+};
+use braid_units::Time;
+
+/// What a token is good for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EnrolmentState {
+    /// Lets in the first who comes with it.
+    Open,
+    /// Has let in the home that has this key.
+    Used(PublicKey),
+    /// Lets nobody in any more, but for a clock that was wrong and is set.
+    Expired,
+}
+
+impl Tunnel {
+    /// The tokens there are, by their public keys; whoever comes with another one
+    /// hears nothing.
+    pub fn set_enrolments(&mut self, enrolments: Vec<(PublicKey, EnrolmentState)>) {
+        self.enrolments = enrolments.into_iter().collect();
+    }
+
+    /// Introduces us to this peer, by the key of a token, until it answers.
+    pub fn introduce(&mut self, id: PeerId, token: PrivateKey) {
+        if let Some(entry) = self.peers.get_mut(id) {
+            entry.handshaking.token = Some(token);
+        }
+    }
+
+    /// Takes an initiation from one who is no peer.
+    pub(super) fn on_introduction(
+        &mut self,
+        from: Origin,
+        message: &[u8],
+        pending: Box<PendingResponse>,
+        now: Time,
+    ) -> Option<()> {
+        let token = *pending.remote_static();
+        let state = *self.enrolments.get(&token)?;
+        let home = Extensions::read(&pending.hello().parameters).enrol?;
+        self.admission.note_answered(message);
+        if matches!(state, EnrolmentState::Open | EnrolmentState::Expired) {
+            self.tell(Event::Introduced { token, home, from: from.remote });
+        }
+        let refusal = match state {
+            EnrolmentState::Open => return Some(()),
+            // It hears by its own key that it was let in.
+            EnrolmentState::Used(known) if known == home => return Some(()),
+            EnrolmentState::Used(_) => EnrolmentRefusal::Used,
+            EnrolmentState::Expired => EnrolmentRefusal::Expired,
+        };
+        let index = SessionIndex::new(self.new_index());
+        let hello = self.hello_of(self.next_instance, now);
+        let answer = pending.refuse_enrolment(index, &hello, refusal).ok()?;
+        self.send_to(from, answer);
+        self.tell(Event::Refused { token, refusal, from: from.remote });
+        Some(())
+    }
+
+    fn tell(&mut self, event: Event) {
+        if self.events.len() < EVENTS_MOST {
+            self.events.push_back(event);
+        }
+    }
+}
