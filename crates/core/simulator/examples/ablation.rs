@@ -1,14 +1,17 @@
-//! What each of the core's heuristics is worth: `ablation [points=200] [first=0]
-//! [only=NAME]` plays the named scenarios and points drawn from the whole space
-//! ([`Point::draw`]) with each heuristic switched off in turn, and prints what
-//! changes: goodput with it by goodput without (above 1: it helps), the ping's
-//! 95th percentile and bytes on the links likewise (below 1: it helps).
+//! What each of the core's heuristics is worth: `ablation [points=200] [first=0] [only=NAME]` plays
+//! the named scenarios (of those that have a number the first [`NUMBERED`]) and points drawn from
+//! the whole space ([`Point::draw`]) with each heuristic switched off in turn, and prints what
+//! changes: goodput with it by goodput without (above 1: it helps), the ping's 95th percentile and
+//! bytes on the links likewise (below 1: it helps).
 
 use braid_simulator::{NAMES, Outcome, Point, Scenario, Simulation, named};
 use braid_tunnel::Heuristics;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+
+/// Of `mixed-N`, `slow-N` and `harsh-N`, those with a number up to this.
+const NUMBERED: u32 = 6;
 
 /// A scenario or a point.
 enum Set {
@@ -81,7 +84,11 @@ fn main() -> ExitCode {
     }
     let scenarios = NAMES
         .iter()
-        .filter_map(|name| Some(Set::Named((*name).to_string(), Box::new(named(name)?))));
+        .flat_map(|name| match name.strip_suffix('N') {
+            Some(kind) => (1..=NUMBERED).map(|number| format!("{kind}{number}")).collect(),
+            None => vec![(*name).to_string()],
+        })
+        .filter_map(|name| Some(Set::Named(name.clone(), Box::new(named(&name)?))));
     let drawn = (first..first + points).map(|n| Set::Drawn(n, Box::new(Point::draw(n))));
     let sets: Vec<Set> = scenarios.chain(drawn).collect();
     let wanted: Vec<(&str, Heuristics)> = Heuristics::each_off()

@@ -1,10 +1,10 @@
-//! Holds the tunnel over all links of a set against each of them alone:
-//! `best_link [seeds=N] [NAME|CLASS:COUNT]...`, by default `seeds=3 mixed:60 slow:60
-//! harsh:60`. One line a set, the worst first: what one TCP connection (cubic)
-//! gets over all links, what it gets over the best link alone by the tunnel and
-//! without one, and the first by the larger of the others. Megabits of payload a
-//! second, after the first two seconds of a connection that begins when the tunnel
-//! is up; the mean over `seeds` seeds of the links' losses and jitter.
+//! Holds the tunnel over all links of a set against each of them alone: `best_link [seeds=N]
+//! [NAME|CLASS:COUNT]...`, by default `seeds=3 mixed:60 slow:60 harsh:60`. Prints Markdown: a table
+//! of the classes, then one of their sets, the worst first: what one TCP connection (cubic) gets
+//! over all links, what it gets over the best link alone by the tunnel and without one, and the
+//! first by the larger of the others. Megabits of payload a second, after the first two seconds of
+//! a connection that begins when the tunnel is up; the mean over `seeds` seeds of the links' losses
+//! and jitter.
 
 use braid_simulator::{
     Congestion, FlowOutcome, Scenario, Simulation, TrafficKind, named, play_plain,
@@ -56,6 +56,11 @@ fn main() {
         arguments.into_iter().partition(|argument| argument.starts_with("seeds="));
     let seeds = options.iter().find_map(|o| o.strip_prefix("seeds=")?.parse().ok()).unwrap_or(3);
     let wanted = if classes.is_empty() { &defaults[..] } else { &classes[..] };
+    println!(
+        "| class | sets | ratio, least | median | sum | below the best link | by 3 % | by 10 % |\n\
+         |:--|--:|--:|--:|--:|--:|--:|--:|"
+    );
+    let mut all = Vec::new();
     for class in wanted {
         let names: Vec<String> = match class.split_once(':') {
             None => vec![class.clone()],
@@ -68,17 +73,22 @@ fn main() {
             eprintln!("{class}: not all are scenarios of `watch`, or their recordings are absent");
         }
         sets.sort_by(|a, b| a.ratio().total_cmp(&b.ratio()));
-        for set in &sets {
-            let Set { name, tunnel, alone, plain } = set;
-            println!(
-                "{name:12} {} links: tunnel {tunnel:7.3}, best link {:7.3} (plain {:7.3}), ratio {:.3}",
-                alone.len(),
-                most(alone),
-                most(plain),
-                set.ratio()
-            );
-        }
         summarise(class, &sets);
+        all.extend(sets);
+    }
+    println!(
+        "\n| set | links | tunnel, Mbit/s | best link, by the tunnel | best link, plain | ratio |\n\
+         |:--|--:|--:|--:|--:|--:|"
+    );
+    for set in &all {
+        let Set { name, tunnel, alone, plain } = set;
+        println!(
+            "| {name} | {} | {tunnel:.3} | {:.3} | {:.3} | {:.3} |",
+            alone.len(),
+            most(alone),
+            most(plain),
+            set.ratio()
+        );
     }
 }
 
@@ -131,11 +141,11 @@ fn summarise(class: &str, sets: &[Set]) {
     let [Some(worst), Some(middle)] = [sets.first(), sets.get(sets.len() / 2)] else { return };
     let below = |limit| sets.iter().filter(|set| set.ratio() < limit).count();
     println!(
-        "{class}: least {:.3}, median {:.3}, sum {:.2} of {}; below the best link {}, by 3 % {}, by 10 % {}",
+        "| {class} | {} | {:.3} | {:.3} | {:.2} | {} | {} | {} |",
+        sets.len(),
         worst.ratio(),
         middle.ratio(),
         sets.iter().map(Set::ratio).sum::<f64>(),
-        sets.len(),
         below(1.0),
         below(0.97),
         below(0.9)

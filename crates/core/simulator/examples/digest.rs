@@ -13,7 +13,9 @@
 #[allow(dead_code, reason = "the tests use all of it")]
 mod weather;
 
-use braid_simulator::{Lane, Outcome, Scenario, Simulation, Traffic, TrafficKind, named};
+use braid_simulator::{
+    Congestion, Lane, Outcome, Scenario, Simulation, Traffic, TrafficKind, named,
+};
 use braid_tunnel::Mode;
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
@@ -90,6 +92,7 @@ fn scenarios() -> Vec<(String, Scenario)> {
         scenarios.extend((1..=seeds).map(seeded));
     }
     scenarios.extend(modes());
+    scenarios.extend(senders());
     let mut runner = TestRunner::new_with_rng(
         Config { failure_persistence: None, ..Config::default() },
         TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]),
@@ -123,6 +126,18 @@ fn modes() -> impl Iterator<Item = (String, Scenario)> {
             .traffic(Traffic::new(Lane::Down, TrafficKind::Voip))
             .traffic(Traffic::new(Lane::Up, TrafficKind::Voip));
         Some((format!("{name}-calls"), scenario))
+    })
+}
+
+/// Senders that pace themselves: named scenarios have cubic.
+fn senders() -> impl Iterator<Item = (String, Scenario)> {
+    let senders =
+        [("bbr", Congestion::Bbr), ("bbr3", Congestion::Bbr3), ("quic", Congestion::Quic)];
+    senders.into_iter().filter_map(|(name, congestion)| {
+        let mut scenario = named("cable-dsl-lte")?;
+        let tcp = TrafficKind::Tcp { congestion, super_packets: true };
+        scenario.traffic = vec![Traffic::new(Lane::Down, tcp), Traffic::ping()];
+        Some((format!("cable-dsl-lte-{name}"), scenario))
     })
 }
 

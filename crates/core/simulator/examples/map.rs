@@ -3,14 +3,23 @@
 //! prints the distributions of what the tunnel gives beside the links by
 //! themselves, and the worst points with the command that shows each.
 //!
+//! To try a change on the same points again and again: `links=N` and
+//! `numbers=A,B,…` select, `without=HEURISTIC` switches one off, `by_links=FILE`
+//! keeps what the links give by themselves, which a change of the tunnel doesn't
+//! touch.
+//!
 //! ```text
 //! cargo run --release -p braid-simulator --example map -- points=200
 //! cargo run --release -p braid-simulator --example map -- point=17
 //! ```
 
-use braid_simulator::{Figures, Point};
+use braid_simulator::{ByLinks, Figures, Outcome, Point};
+use braid_tunnel::Heuristics;
+use std::collections::HashMap;
+use std::io::Write as _;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 struct Played {
     number: u64,
@@ -19,22 +28,35 @@ struct Played {
 }
 
 fn main() -> ExitCode {
-    let mut options = Options { points: 2000, first: 0, worst: 20, sender: None, point: None };
+    let mut options = Options::default();
     for argument in std::env::args().skip(1) {
         if options.take(&argument).is_none() {
-            eprintln!("{argument}: not points=N, first=N, worst=N, sender=NAME or point=N");
+            eprintln!(
+                "{argument}: not points=N, first=N, worst=N, sender=NAME, links=N, \
+                 numbers=A,B,…, without=HEURISTIC, by_links=FILE or point=N"
+            );
             return ExitCode::from(2);
         }
     }
     if let Some(number) = options.point {
-        show(number);
+        show(number, options.heuristics);
         return ExitCode::SUCCESS;
     }
-    let mut played = play(&options);
+    let known = match &options.by_links {
+        Some(path) => match Known::read(path) {
+            Ok(known) => Some(known),
+            Err(error) => {
+                eprintln!("{path}: {error}");
+                return ExitCode::FAILURE;
+            }
+        },
+        None => None,
+    };
+    let mut played = play(&options, known.as_ref());
     played.sort_by(|a, b| a.figures.of_best().total_cmp(&b.figures.of_best()));
     distributions(&played);
     println!("\nworst by the best link alone:");
-    for one in played.iter().take(options.worst) {
+    for one in played.iter().take(options.worst.unwrap_or(20)) {
         line(one);
     }
     let broken = played.iter().filter(|one| one.figures.violations > 0);
@@ -44,11 +66,16 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
+#[derive(Default)]
 struct Options {
-    points: u64,
+    points: Option<u64>,
     first: u64,
-    worst: usize,
+    numbers: Option<Vec<u64>>,
+    worst: Option<usize>,
     sender: Option<String>,
+    links: Option<usize>,
+    heuristics: Heuristics,
+    by_links: Option<String>,
     point: Option<u64>,
 }
 
@@ -56,36 +83,87 @@ impl Options {
     fn take(&mut self, argument: &str) -> Option<()> {
         let (name, value) = argument.split_once('=')?;
         match name {
-            "points" => self.points = value.parse().ok()?,
+            "points" => self.points = Some(value.parse().ok()?),
             "first" => self.first = value.parse().ok()?,
-            "worst" => self.worst = value.parse().ok()?,
+            "numbers" => {
+                self.numbers =
+                    Some(value.split(',').map(str::parse).collect::<Result<_, _>>().ok()?)
+            }
+            "worst" => self.worst = Some(value.parse().ok()?),
             "sender" => self.sender = Some(value.to_string()),
+            "links" => self.links = Some(value.parse().ok()?),
+            "without" => {
+                let mut each = Heuristics::each_off().into_iter();
+                self.heuristics = each.find(|(name, _)| *name == value)?.1;
+            }
+            "by_links" => self.by_links = Some(value.to_string()),
             "point" => self.point = Some(value.parse().ok()?),
             _ => return None,
         }
         Some(())
     }
+
+    fn numbers(&self) -> Vec<u64> {
+        let points = self.points.unwrap_or(2000);
+        self.numbers.clone().unwrap_or_else(|| (self.first..self.first + points).collect())
+    }
+
+    fn wants(&self, point: &Point) -> bool {
+        self.sender.as_ref().is_none_or(|name| point.sender.to_string() == *name)
+            && self.links.is_none_or(|links| point.scenario.links.len() == links)
+    }
+}
+
+/// What links give by themselves, from earlier runs.
+struct Known {
+    file: Mutex<std::fs::File>,
+    points: HashMap<u64, ByLinks>,
+}
+
+impl Known {
+    fn read(path: &str) -> std::io::Result<Self> {
+        let text = match std::fs::read_to_string(path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+            read => read?,
+        };
+        let entry = |line: &str| {
+            let mut fields = line.split(' ');
+            let number = fields.next()?.parse().ok()?;
+            let mut figure = || fields.next()?.parse().ok();
+            Some((number, ByLinks { best: figure()?, sum: figure()? }))
+        };
+        let file = std::fs::OpenOptions::new().append(true).create(true).open(path)?;
+        Ok(Self { file: Mutex::new(file), points: text.lines().filter_map(entry).collect() })
+    }
+
+    fn by_links(&self, number: u64, point: &Point) -> ByLinks {
+        if let Some(by_links) = self.points.get(&number) {
+            return *by_links;
+        }
+        let by_links = point.by_links();
+        if let Ok(mut file) = self.file.lock() {
+            // What can't be kept is found out again.
+            let _ = writeln!(file, "{number} {} {}", by_links.best, by_links.sum);
+        }
+        by_links
+    }
 }
 
 /// On all processors.
-fn play(options: &Options) -> Vec<Played> {
-    let next = AtomicU64::new(options.first);
-    let wanted = |point: &Point| {
-        options.sender.as_ref().is_none_or(|name| point.sender.to_string() == *name)
-    };
+fn play(options: &Options, known: Option<&Known>) -> Vec<Played> {
+    let (numbers, next) = (options.numbers(), AtomicUsize::new(0));
     let work = || {
         let mut played = Vec::new();
-        loop {
-            let number = next.fetch_add(1, Ordering::Relaxed);
-            if number >= options.first + options.points {
-                return played;
-            }
+        while let Some(&number) = numbers.get(next.fetch_add(1, Ordering::Relaxed)) {
             let point = Point::draw(number);
-            if wanted(&point) {
-                let figures = point.play();
+            if options.wants(&point) {
+                let by_links =
+                    known.map_or_else(|| point.by_links(), |known| known.by_links(number, &point));
+                let figures = point.figures(by_links, &point.with(options.heuristics));
                 played.push(Played { number, point, figures });
             }
         }
+        played
     };
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
     std::thread::scope(|scope| {
@@ -140,11 +218,11 @@ fn line(one: &Played) {
     );
 }
 
-fn show(number: u64) {
+fn show(number: u64, heuristics: Heuristics) {
     let point = Point::draw(number);
-    let figures = point.play();
-    line(&Played { number, point: point.clone(), figures });
-    let outcome = point.by_tunnel();
+    let outcome: Outcome = point.with(heuristics);
+    let figures = point.figures(point.by_links(), &outcome);
+    line(&Played { number, point, figures });
     for violation in &outcome.violations {
         println!("  {violation}");
     }

@@ -71,6 +71,10 @@ impl Digest {
             Event::Path { peer, path, state: now, .. } => {
                 [5, u64::from(peer.0) << 8 | u64::from(*path), state(*now)]
             }
+            // Ends that are simulated know each other.
+            Event::Introduced { .. } | Event::Refused { .. } | Event::NotEnrolled { .. } => {
+                [6, 0, 0]
+            }
         };
         self.take(&[now.as_nanos(), end(at)]);
         self.take(&what);

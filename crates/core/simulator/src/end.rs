@@ -39,6 +39,10 @@ pub(crate) struct End {
     pub woken: (u64, u32),
     /// It stands still until then.
     pub stalled_until: Time,
+    /// It sleeps until then.
+    pub asleep_until: Time,
+    /// For so long its clock has stood still.
+    slept: Duration,
     /// What came meanwhile.
     pub held: VecDeque<Held>,
     starts: u64,
@@ -71,6 +75,8 @@ impl End {
             timer: Some(Time::ZERO),
             woken: (0, 0),
             stalled_until: Time::ZERO,
+            asleep_until: Time::ZERO,
+            slept: Duration::ZERO,
             held: VecDeque::new(),
             starts: 0,
             wall_clock_off: 0,
@@ -97,7 +103,7 @@ impl End {
         config.epoch_unix_nanos = EPOCH_UNIX_NANOS
             .saturating_add_signed(self.wall_clock_off.saturating_mul(1_000_000_000));
         self.tunnel = Tunnel::new(config);
-        let local = self.clock.local(now);
+        let local = self.local(now);
         let psk = scenario.preshared_key.then(|| PresharedKey::from_bytes(&[0x5c; 32]));
         match self.id {
             EndId::Home(home) => {
@@ -141,7 +147,26 @@ impl End {
 
     /// What its clock shows.
     pub fn local(&self, now: Time) -> Time {
-        self.clock.local(now)
+        let awake = match self.asleep_until > now {
+            // What its clock showed when it fell asleep, until it has slept.
+            true => self.asleep_until,
+            false => now,
+        };
+        self.clock.local(Time::ZERO + (awake - Time::ZERO).saturating_sub(self.slept))
+    }
+
+    /// The first true time at which its clock shows `local` or more.
+    pub fn truth(&self, local: Time) -> Time {
+        self.clock.truth(local) + self.slept
+    }
+
+    /// It sleeps from now on, for so long.
+    pub fn fall_asleep(&mut self, now: Time, time: Duration) {
+        self.slept += time;
+        self.asleep_until = now + time;
+        self.stalled_until = self.stalled_until.max(self.asleep_until);
+        self.timer = Some(self.stalled_until);
+        self.held.clear();
     }
 }
 

@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+mod captured;
 mod clock;
 mod digest;
 mod end;
@@ -22,14 +23,16 @@ mod scenario;
 mod simulation;
 mod traffic;
 
+pub use braid_link_model::{Capacity, DirectionModel, Loss, Reorder, Trace};
+pub use captured::Captured;
 pub use clock::ClockSpec;
 pub use end::{EndId, private_key};
 pub use named::{NAMES, named};
-pub use network::{Capacity, Datagram, DirectionSpec, LinkSpec, Loss, Trace, TraceError};
-pub use outcome::{FlowOutcome, Outcome};
+pub use network::{Datagram, LinkSpec};
+pub use outcome::Outcome;
 pub use packet::{ethernet_packet, udp_packet};
 pub use plain::play_plain;
-pub use point::{Figures, Point, SENDERS, Sender};
+pub use point::{ByLinks, Figures, Point, SENDERS, Sender};
 pub use scenario::{Action, Scenario, Stalls, Timed};
-pub use simulation::{Captured, Simulation};
-pub use traffic::{Congestion, Lane, Traffic, TrafficKind};
+pub use simulation::Simulation;
+pub use traffic::{Congestion, FlowOutcome, Lane, Traffic, TrafficKind};

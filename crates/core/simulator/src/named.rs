@@ -1,9 +1,10 @@
 //! Scenarios that have a name, to look at and to tune by.
 
-use crate::network::{Capacity, DirectionSpec, LinkSpec, Loss, Trace};
+use crate::network::LinkSpec;
 use crate::scenario::{Action, Scenario};
 use crate::traffic::{Lane, Traffic};
-use braid_units::Rate;
+use braid_link_model::{Capacity, DirectionModel, Loss, Trace};
+use braid_units::{ByteSize, Rate, Ratio};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -82,11 +83,11 @@ pub fn named(name: &str) -> Option<Scenario> {
 fn six_3g() -> Vec<LinkSpec> {
     [6_000, 6_000, 6_000, 5_000, 3_500, 2_000]
         .map(|kbit| {
-            let direction = |kbit: u64, queue| DirectionSpec {
+            let direction = |kbit: u64, queue| DirectionModel {
                 jitter: Duration::from_millis(20),
-                loss: Loss::Random(0.005),
-                queue,
-                ..DirectionSpec::clean(
+                loss: Loss::Random(Ratio::from_fraction(0.005)),
+                queue: ByteSize::from_bytes(queue),
+                ..DirectionModel::clean(
                     Rate::from_bits_per_sec(kbit * 1000),
                     Duration::from_millis(30),
                 )
@@ -106,10 +107,10 @@ fn cable_dsl_lte() -> Vec<LinkSpec> {
         .map(|(down, up, delay_us, jitter)| {
             let direction = |mbit| {
                 let rate = Rate::from_mbit(mbit);
-                DirectionSpec {
+                DirectionModel {
                     jitter: Duration::from_millis(jitter),
-                    queue: rate.bytes_in(Duration::from_millis(200)),
-                    ..DirectionSpec::clean(rate, Duration::from_micros(delay_us))
+                    queue: ByteSize::from_bytes(rate.bytes_in(Duration::from_millis(200))),
+                    ..DirectionModel::clean(rate, Duration::from_micros(delay_us))
                 }
             };
             LinkSpec {
@@ -131,13 +132,13 @@ fn mixed(number: u64, most: f64) -> Scenario {
         let up = Rate::from_bits_per_sec(down.bits_per_sec() / between(1.0, 10.0) as u64);
         let delay = Duration::from_secs_f64(between(0.004, 0.100));
         let jitter = delay.mul_f64(between(0.03, 0.4));
-        let loss = Loss::Random(between(1e-5, 5e-3));
+        let loss = Loss::Random(Ratio::from_fraction(between(1e-5, 5e-3)));
         let queue = Duration::from_secs_f64(between(0.03, 0.3));
-        let direction = |rate: Rate| DirectionSpec {
+        let direction = |rate: Rate| DirectionModel {
             jitter,
             loss,
-            queue: rate.bytes_in(queue).max(32_000),
-            ..DirectionSpec::clean(rate, delay)
+            queue: ByteSize::from_bytes(rate.bytes_in(queue).max(32_000)),
+            ..DirectionModel::clean(rate, delay)
         };
         LinkSpec {
             down: direction(down),
@@ -160,13 +161,13 @@ fn harsh(number: u64) -> Scenario {
         let up = (down / between(1.0, 10.0)).max(9600.0);
         let delay = Duration::from_secs_f64(between(0.002, 0.300));
         let jitter = Duration::from_secs_f64(between(0.0005, 0.200));
-        let loss = Loss::Random(between(1e-5, 0.03));
-        let queue = between(1500.0, down / 8.0 * 0.5 + 1500.0) as u64;
-        let direction = |rate: f64| DirectionSpec {
+        let loss = Loss::Random(Ratio::from_fraction(between(1e-5, 0.03)));
+        let queue = ByteSize::from_bytes(between(1500.0, down / 8.0 * 0.5 + 1500.0) as u64);
+        let direction = |rate: f64| DirectionModel {
             jitter,
             loss,
             queue,
-            ..DirectionSpec::clean(Rate::from_bits_per_sec(rate as u64), delay)
+            ..DirectionModel::clean(Rate::from_bits_per_sec(rate as u64), delay)
         };
         LinkSpec {
             down: direction(down),
@@ -178,19 +179,19 @@ fn harsh(number: u64) -> Scenario {
 }
 
 fn starlink_lte() -> Scenario {
-    let satellite = |delay| DirectionSpec {
+    let satellite = |delay| DirectionModel {
         jitter: Duration::from_millis(5),
-        loss: Loss::Burst { share: 0.005, length: 8.0 },
-        ..DirectionSpec::clean(Rate::from_mbit(60), Duration::from_millis(delay))
+        loss: Loss::bursty(Ratio::from_fraction(0.005), 8.0),
+        ..DirectionModel::clean(Rate::from_mbit(60), Duration::from_millis(delay))
     };
     let starlink = LinkSpec {
         down: satellite(30),
         ..LinkSpec::clean(Rate::ZERO, Rate::from_mbit(10), Duration::from_millis(30))
     };
     let lte = LinkSpec {
-        down: DirectionSpec {
+        down: DirectionModel {
             jitter: Duration::from_millis(5),
-            ..DirectionSpec::clean(Rate::from_mbit(25), Duration::from_millis(35))
+            ..DirectionModel::clean(Rate::from_mbit(25), Duration::from_millis(35))
         },
         ..LinkSpec::clean(Rate::ZERO, Rate::from_mbit(8), Duration::from_millis(35))
     };
@@ -203,9 +204,9 @@ fn starlink_lte() -> Scenario {
 }
 
 fn step() -> Scenario {
-    let kbit = |kbit: u64| DirectionSpec {
-        queue: 200_000,
-        ..DirectionSpec::clean(Rate::from_bits_per_sec(kbit * 1000), Duration::from_millis(30))
+    let kbit = |kbit: u64| DirectionModel {
+        queue: ByteSize::from_bytes(200_000),
+        ..DirectionModel::clean(Rate::from_bits_per_sec(kbit * 1000), Duration::from_millis(30))
     };
     let link = LinkSpec {
         down: kbit(6000),
@@ -226,13 +227,13 @@ fn recorded(links: &[(&str, u64)]) -> Option<Scenario> {
         let file = Path::new(TRACES).join(format!("{name}.{way}.gz"));
         let trace = match read.get(&file) {
             Some(trace) => Arc::clone(trace),
-            None => Arc::new(Trace::read(&file).ok()?),
+            None => Arc::new(Trace::load(&file).ok()?),
         };
         read.insert(file, Arc::clone(&trace));
-        Some(DirectionSpec {
-            capacity: Capacity::Trace(trace, Duration::from_secs(offset)),
-            queue,
-            ..DirectionSpec::clean(Rate::ZERO, Duration::from_millis(30))
+        Some(DirectionModel {
+            capacity: Capacity::Trace { trace, offset: Duration::from_secs(offset) },
+            queue: ByteSize::from_bytes(queue),
+            ..DirectionModel::clean(Rate::ZERO, Duration::from_millis(30))
         })
     };
     let links = links.iter().map(|&(name, offset)| {
@@ -254,10 +255,10 @@ fn swinging() -> Option<Scenario> {
     let links = links.into_iter().map(|(mbit, period, delay)| {
         let delay = Duration::from_millis(delay);
         Some(LinkSpec {
-            down: DirectionSpec {
-                capacity: Capacity::Trace(swing(mbit, period)?, Duration::ZERO),
-                queue: 500_000,
-                ..DirectionSpec::clean(Rate::ZERO, delay)
+            down: DirectionModel {
+                capacity: Capacity::Trace { trace: swing(mbit, period)?, offset: Duration::ZERO },
+                queue: ByteSize::from_bytes(500_000),
+                ..DirectionModel::clean(Rate::ZERO, delay)
             },
             ..LinkSpec::clean(Rate::ZERO, Rate::from_mbit(8), delay)
         })
@@ -271,7 +272,7 @@ fn swinging() -> Option<Scenario> {
 fn swing(mbit: f64, period: f64) -> Option<Arc<Trace>> {
     let mut millis = Vec::new();
     let (mut due, mut phase) = (0.0, 0.0f64);
-    for ms in 0..120_000u64 {
+    for ms in 0..120_000u32 {
         let turn = phase.floor();
         phase += 0.001 / (period * (1.0 + (turn * 0.618).fract()));
         let swept = (phase.fract() * 2.0 - 1.0).abs();
@@ -281,5 +282,5 @@ fn swing(mbit: f64, period: f64) -> Option<Arc<Trace>> {
             due -= 1.0;
         }
     }
-    Trace::new(millis).ok().map(Arc::new)
+    Trace::from_millis(millis).map(Arc::new)
 }

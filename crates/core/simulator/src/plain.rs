@@ -1,13 +1,12 @@
 //! A link without a tunnel: what its traffic gets by itself.
 
-use crate::network::{Datagram, Direction, HEADERS};
-use crate::outcome::FlowOutcome;
 use crate::packet;
 use crate::scenario::{Action, Scenario, Timed};
-use crate::traffic::{Flow, Lane, flow_of};
+use crate::traffic::{Flow, FlowOutcome, Lane, flow_of};
 use braid_inner::InnerPacket;
+use braid_link_model::{Direction, Packet};
 use braid_units::Time;
-use std::net::SocketAddr;
+use fastrand::Rng;
 
 /// Plays a scenario's traffic over the link of this place alone, its packets as
 /// they are; of the events those that change the link's figures. The traffic must
@@ -17,11 +16,10 @@ use std::net::SocketAddr;
 /// If there is no such link.
 pub fn play_plain(scenario: &Scenario, link: usize) -> Vec<FlowOutcome> {
     let spec = &scenario.links[link];
-    let mut wires = [
-        Direction::new(spec.down.clone(), scenario.seed ^ 0xd0),
-        Direction::new(spec.up.clone(), scenario.seed ^ 0x0b),
+    let mut wires: [Direction<Carried>; 2] = [
+        Direction::new(spec.down.clone(), scenario.seed ^ 0xd0, Time::ZERO),
+        Direction::new(spec.up.clone(), scenario.seed ^ 0x0b, Time::ZERO),
     ];
-    let mut under_way = UnderWay::default();
     let traffic = scenario.traffic.iter().enumerate();
     let mut flows: Vec<Flow> =
         traffic.map(|(i, &traffic)| Flow::new(traffic, i, scenario.duration)).collect();
@@ -40,9 +38,11 @@ pub fn play_plain(scenario: &Scenario, link: usize) -> Vec<FlowOutcome> {
             }
         }
         for (index, lane) in [Lane::Down, Lane::Up].into_iter().enumerate() {
-            while let Some(datagram) = wires[index].poll(now) {
-                let Some(packet) = under_way.take(&datagram) else { continue };
-                let Ok(segments) = packet::read(&packet, scenario.layer) else { continue };
+            while let Some(carried) = wires[index].poll(now) {
+                if carried.damaged {
+                    continue;
+                }
+                let Ok(segments) = packet::read(&carried.packet, scenario.layer) else { continue };
                 let of = segments.first().map_or(usize::MAX, flow_of);
                 if let Some(flow) = flows.get_mut(of) {
                     // Order is the links' affair here.
@@ -55,7 +55,8 @@ pub fn play_plain(scenario: &Scenario, link: usize) -> Vec<FlowOutcome> {
         }
         for (lane, packet) in out.drain(..) {
             let wire = &mut wires[usize::from(lane == Lane::Up)];
-            wire.send(now, under_way.put(packet));
+            let bytes = packet.bytes.len() as u32;
+            let _ = wire.enqueue(now, bytes, Carried { packet, damaged: false });
         }
         let next = wires.iter().filter_map(Direction::next_deadline);
         let next = next.chain(flows.iter().filter_map(|flow| flow.next_deadline(now)));
@@ -67,30 +68,25 @@ pub fn play_plain(scenario: &Scenario, link: usize) -> Vec<FlowOutcome> {
     }
 }
 
-/// Links carry datagrams: one as long as the packet, its number inside.
-#[derive(Default)]
-struct UnderWay(Vec<Option<InnerPacket>>);
+/// A packet on the link. The receiver's checksum finds that it was damaged.
+#[derive(Clone)]
+struct Carried {
+    packet: InnerPacket,
+    damaged: bool,
+}
 
-impl UnderWay {
-    fn put(&mut self, packet: InnerPacket) -> Datagram {
-        let mut bytes = (self.0.len() as u64).to_be_bytes().to_vec();
-        bytes.resize(packet.bytes.len().saturating_sub(HEADERS as usize).max(8), 0);
-        self.0.push(Some(packet));
-        let nobody = SocketAddr::from(([0, 0, 0, 0], 0));
-        Datagram { from: nobody, to: nobody, bytes }
-    }
-
-    fn take(&mut self, datagram: &Datagram) -> Option<InnerPacket> {
-        let number = u64::from_be_bytes(*datagram.bytes.first_chunk()?);
-        self.0.get_mut(usize::try_from(number).ok()?)?.take()
+impl Packet for Carried {
+    fn flip_bit(&mut self, _: &mut Rng) {
+        self.damaged = true;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::network::{DirectionSpec, LinkSpec};
+    use crate::network::LinkSpec;
     use crate::traffic::{Congestion, Traffic, TrafficKind};
+    use braid_link_model::DirectionModel;
     use braid_units::Rate;
     use std::time::Duration;
 
@@ -98,7 +94,7 @@ mod tests {
     fn tcp_fills_a_clean_link_but_for_its_headers() {
         let kind = TrafficKind::Tcp { congestion: Congestion::Cubic, super_packets: false };
         let direction =
-            |mbit| DirectionSpec::clean(Rate::from_mbit(mbit), Duration::from_millis(20));
+            |mbit| DirectionModel::clean(Rate::from_mbit(mbit), Duration::from_millis(20));
         let link = LinkSpec {
             down: direction(10),
             up: direction(2),

@@ -1,14 +1,15 @@
 //! Points of the space that a tunnel must hold in: links, ends, senders drawn at
 //! random, and what the tunnel gives there beside the links by themselves.
 
-use crate::network::{DirectionSpec, LinkSpec, Loss};
+use crate::network::LinkSpec;
 use crate::plain::play_plain;
 use crate::scenario::{Action, Scenario, Stalls};
 use crate::simulation::Simulation;
 use crate::traffic::{Congestion, Lane, Traffic, TrafficKind};
 use crate::{FlowOutcome, Outcome};
+use braid_link_model::{Capacity, DirectionModel, Loss, Reorder};
 use braid_tunnel::Heuristics;
-use braid_units::Rate;
+use braid_units::{ByteSize, Rate, Ratio};
 use fastrand::Rng;
 use std::fmt;
 use std::time::Duration;
@@ -66,14 +67,24 @@ pub struct Point {
     pub scenario: Scenario,
 }
 
+/// What the links give without a tunnel, megabits of payload a second.
+#[derive(Clone, Copy, Debug)]
+pub struct ByLinks {
+    /// The most by one link, from the same sender.
+    pub best: f64,
+    /// Of all links, each by the better of BBR and the same sender (UDP: what
+    /// was offered and not lost).
+    pub sum: f64,
+}
+
 /// What came of a point.
 #[derive(Clone, Copy, Debug)]
 pub struct Figures {
     /// Megabits of payload a second by the tunnel over all links.
     pub tunnel: f64,
-    /// The most by one link alone, without a tunnel, from the same sender.
+    /// [`ByLinks::best`].
     pub best: f64,
-    /// Of all links, each alone, with BBR (UDP: what was offered and not lost).
+    /// [`ByLinks::sum`].
     pub sum: f64,
     /// The 95th percentile of pings beside it, less that of the best link at rest.
     pub ping_ms: f64,
@@ -105,11 +116,20 @@ impl Point {
         if volatile {
             change_rates(&mut scenario, &mut rng);
         }
+        // Drawn last: what was drawn before is as in points without it.
+        if rng.f64() < 0.25 {
+            add_faults(&mut scenario, &mut rng);
+        }
         Self { sender, flows, lanes, volatile, scenario }
     }
 
     /// Plays it, by the tunnel and by each link alone.
     pub fn play(&self) -> Figures {
+        self.figures(self.by_links(), &self.by_tunnel())
+    }
+
+    /// What the links give without a tunnel.
+    pub fn by_links(&self) -> ByLinks {
         let links = self.scenario.links.len();
         let alone: Vec<f64> = (0..links).map(|link| self.alone(self.sender, link)).collect();
         let sum = match self.sender {
@@ -119,14 +139,18 @@ impl Point {
                 (0..links).map(|link| self.alone(bbr, link).max(alone[link])).sum()
             }
         };
-        let outcome = self.by_tunnel();
+        ByLinks { best: alone.into_iter().fold(0.0, f64::max), sum }
+    }
+
+    /// What came of it, from a play by the links and one by the tunnel.
+    pub fn figures(&self, ByLinks { best, sum }: ByLinks, outcome: &Outcome) -> Figures {
         let data = &outcome.flows[1..];
         let payload: u64 = data.iter().map(|flow| flow.tenths.iter().sum::<u64>()).sum();
         let carried: u64 = outcome.link_bytes.iter().map(|(down, up)| down + up).sum();
         let p95 = outcome.flows[0].delay_percentile(0.95).unwrap_or(self.scenario.duration);
         Figures {
             tunnel: self.goodput(data),
-            best: alone.iter().copied().fold(0.0, f64::max),
+            best,
             sum,
             ping_ms: p95.as_secs_f64() * 1e3 - self.idle_ping_ms(),
             bytes: carried as f64 / (payload as f64 * PLAIN).max(1.0),
@@ -141,12 +165,16 @@ impl Point {
 
     /// The same with some heuristics off.
     pub fn with(&self, heuristics: Heuristics) -> Outcome {
+        Simulation::play(Scenario { heuristics, ..self.tunnelled() })
+    }
+
+    /// The tunnel over all links: pings, then the flows.
+    pub fn tunnelled(&self) -> Scenario {
         let mut scenario = self.scenario.clone();
-        scenario.heuristics = heuristics;
         scenario.traffic = vec![Traffic::ping().from(START)];
         let rate = |lane| self.scenario.links.iter().map(|link| bits(of(link, lane))).sum();
         scenario.traffic.extend(self.traffic(self.sender, true, rate));
-        Simulation::play(scenario)
+        scenario
     }
 
     /// By one link without a tunnel.
@@ -229,12 +257,26 @@ impl fmt::Display for Point {
                 ms(link.down.delay) * 2.0,
                 ms(link.down.jitter),
             )?;
-            match link.down.loss {
-                Loss::None => {}
-                Loss::Random(share) => write!(f, " {:.1}%", share * 100.0)?,
-                Loss::Burst { share, length } => write!(f, " {:.1}%×{length:.0}", share * 100.0)?,
+            let loss = link.down.loss;
+            if loss != Loss::None {
+                write!(f, " {:.1}%", loss.mean().fraction() * 100.0)?;
             }
-            write!(f, " q{:.0}ms", link.down.queue as f64 * 8e3 / bits(&link.down))?;
+            if let Some(packets) = loss.burst_packets() {
+                write!(f, "×{packets:.0}")?;
+            }
+            let reorder = link.down.reorder;
+            if !reorder.is_none() {
+                let percent = |share: Ratio| share.fraction() * 100.0;
+                write!(
+                    f,
+                    " reordered {:.1}%×{:.0}ms twice {:.1}% damaged {:.1}%",
+                    percent(reorder.share),
+                    ms(reorder.by),
+                    percent(link.down.duplicate),
+                    percent(link.down.corrupt),
+                )?;
+            }
+            write!(f, " q{:.0}ms", link.down.queue.bytes() as f64 * 8e3 / bits(&link.down))?;
         }
         let stalls = if self.scenario.stalls.is_some() { ", ends stall" } else { "" };
         let volatile = if self.volatile { ", rates change" } else { "" };
@@ -261,21 +303,24 @@ impl fmt::Display for Sender {
 fn link(rng: &mut Rng) -> LinkSpec {
     let mut between = |low: f64, high: f64| low * (high / low).powf(rng.f64());
     let down = between(0.3e6, 500e6);
-    let up = (down / between(1.0, 10.0)).max(0.1e6);
+    let up = (down / between(1.0, 10.0)).max(0.3e6);
     let delay = between(0.001, 0.150);
     let (jitter, queue) = (between(0.02, 2.0) * delay, between(0.2, 4.0));
     let (share, length) = (between(1e-4, 0.10), between(1.0, 20.0));
     let jitter = if rng.bool() { jitter } else { 0.0 };
     let loss = match rng.u8(0..3) {
         0 => Loss::None,
-        1 => Loss::Random(share),
-        _ => Loss::Burst { share, length },
+        1 => Loss::Random(Ratio::from_fraction(share)),
+        _ => Loss::bursty(Ratio::from_fraction(share), length),
     };
-    let direction = |rate: f64| DirectionSpec {
+    let direction = |rate: f64| DirectionModel {
         jitter: Duration::from_secs_f64(jitter),
         loss,
-        queue: (rate / 8.0 * delay * 2.0 * queue).max(5.0 * 1500.0) as u64,
-        ..DirectionSpec::clean(Rate::from_bits_per_sec(rate as u64), Duration::from_secs_f64(delay))
+        queue: ByteSize::from_bytes((rate / 8.0 * delay * 2.0 * queue).max(5.0 * 1500.0) as u64),
+        ..DirectionModel::clean(
+            Rate::from_bits_per_sec(rate as u64),
+            Duration::from_secs_f64(delay),
+        )
     };
     let nothing = LinkSpec::clean(Rate::ZERO, Rate::ZERO, Duration::ZERO);
     LinkSpec { down: direction(down), up: direction(up), ..nothing }
@@ -301,22 +346,48 @@ fn change_rates(scenario: &mut Scenario, rng: &mut Rng) {
     }
 }
 
-fn scaled(direction: &DirectionSpec, part: f64) -> DirectionSpec {
-    let rate = Rate::from_bits_per_sec((bits(direction) * part) as u64);
-    DirectionSpec { capacity: crate::Capacity::Rate(rate), ..direction.clone() }
+/// Each link in two lets packets be overtaken, arrive twice and be damaged, in its
+/// way: up to 5 %, 2 % and 1 % of them.
+fn add_faults(scenario: &mut Scenario, rng: &mut Rng) {
+    for place in 0..scenario.links.len() {
+        if rng.bool() {
+            continue;
+        }
+        let mut share = |most: f64| Ratio::from_fraction(most * rng.f64());
+        let (reordered, duplicate, corrupt) = (share(0.05), share(0.02), share(0.01));
+        let by = Duration::from_secs_f64(0.001 * 30_f64.powf(rng.f64()));
+        let add = |direction: &mut DirectionModel| {
+            direction.reorder = Reorder { share: reordered, by };
+            (direction.duplicate, direction.corrupt) = (duplicate, corrupt);
+        };
+        add(&mut scenario.links[place].down);
+        add(&mut scenario.links[place].up);
+        for event in &mut scenario.events {
+            if let Action::SetDown(of, direction) | Action::SetUp(of, direction) = &mut event.action
+                && *of == place
+            {
+                add(direction);
+            }
+        }
+    }
 }
 
-fn of(link: &LinkSpec, lane: Lane) -> &DirectionSpec {
+fn scaled(direction: &DirectionModel, part: f64) -> DirectionModel {
+    let rate = Rate::from_bits_per_sec((bits(direction) * part) as u64);
+    DirectionModel { capacity: Capacity::Rate(rate), ..direction.clone() }
+}
+
+fn of(link: &LinkSpec, lane: Lane) -> &DirectionModel {
     match lane {
         Lane::Down => &link.down,
         Lane::Up => &link.up,
     }
 }
 
-fn bits(direction: &DirectionSpec) -> f64 {
+fn bits(direction: &DirectionModel) -> f64 {
     match &direction.capacity {
-        crate::Capacity::Rate(rate) => rate.bits_per_sec() as f64,
-        crate::Capacity::Trace(..) => 0.0,
+        Capacity::Rate(rate) => rate.bits_per_sec() as f64,
+        Capacity::Unlimited | Capacity::Trace { .. } => 0.0,
     }
 }
 

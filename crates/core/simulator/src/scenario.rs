@@ -1,9 +1,10 @@
 //! A scenario as plain data: it can be printed, drawn at random and shrunk.
 
 use crate::clock::ClockSpec;
-use crate::network::{DirectionSpec, LinkSpec};
+use crate::network::LinkSpec;
 use crate::traffic::Traffic;
 use braid_inner::Layer;
+use braid_link_model::DirectionModel;
 use braid_tunnel::{Heuristics, Mode};
 use std::time::Duration;
 
@@ -69,9 +70,9 @@ pub enum Action {
     /// The home's device loses or regains its carrier, and the tunnel is told.
     Carrier(usize, bool),
     /// Other figures towards the home.
-    SetDown(usize, DirectionSpec),
+    SetDown(usize, DirectionModel),
     /// Other figures towards the concentrator.
-    SetUp(usize, DirectionSpec),
+    SetUp(usize, DirectionModel),
     /// Larger packets vanish from now on; nobody is told.
     Mtu(usize, u16),
     /// The NAT forgets the link and gives it another port.
@@ -91,6 +92,9 @@ pub enum Action {
     RestartConcentrator,
     /// A home wants another mode.
     SetMode(usize, Mode),
+    /// A home's machine sleeps for so long: nothing reaches it, and its clock stands
+    /// still (Linux' `CLOCK_MONOTONIC`).
+    Suspend(usize, Duration),
 }
 
 impl Scenario {

@@ -5,6 +5,7 @@ use crate::cancel::Cancel;
 use crate::engines::{self, Bench, EngineError, EngineName};
 use crate::live::Live;
 use crate::measure::{Flow, MeasureError, Outcome, measure};
+use crate::report::{Run, Web};
 use crate::scenario::{
     CongestionControl, OfferedRate, Scenario, Traffic, TrafficDirection, TrafficKind,
 };
@@ -45,8 +46,22 @@ pub(crate) struct Surroundings<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct Baselines {
     kinds: Vec<Traffic>,
-    /// For each kind, for each repetition, Mbit/s of each link.
-    repetitions: Vec<Vec<Vec<f64>>>,
+    /// For each kind, for each repetition, what each link did.
+    repetitions: Vec<Vec<Vec<LinkAlone>>>,
+}
+
+/// What a link did in one repetition.
+#[derive(Clone, Debug)]
+struct LinkAlone {
+    mbps: f64,
+    web: Option<Web>,
+}
+
+/// What the links did with one kind of traffic: of each, all repetitions.
+pub(crate) struct LinksAlone {
+    links: Vec<Vec<LinkAlone>>,
+    /// Whether its goodput is the link's capacity.
+    fills: bool,
 }
 
 impl Baselines {
@@ -77,34 +92,48 @@ impl Baselines {
             let label = format!("links alone, {kind}");
             around.live.prepare(&label);
             let links = each_alone(scenario, kind, &label, around)?;
-            repetitions.push(links.iter().map(Alone::mbps).collect());
+            let link = |alone: &Alone| LinkAlone {
+                mbps: alone.mbps(),
+                web: Web::of(kind, &alone.measured),
+            };
+            repetitions.push(links.iter().map(link).collect());
         }
         Ok(())
     }
 
-    /// Sum and largest of the links' medians for a traffic of the scenario.
-    pub(crate) fn sum_and_best(
-        &self,
-        traffic: &Traffic,
-        scenario: &Scenario,
-    ) -> Option<(f64, f64)> {
+    /// What the links did alone with a traffic of the scenario.
+    pub(crate) fn of_traffic(&self, traffic: &Traffic, scenario: &Scenario) -> Option<LinksAlone> {
         let kind = alone(traffic, scenario)?;
         let position = self.kinds.iter().position(|known| *known == kind)?;
         let repetitions = self.repetitions.get(position)?;
-        let links = repetitions.first()?.len();
-        let medians: Vec<f64> = (0..links)
-            .filter_map(|link| {
-                let values: Vec<f64> =
-                    repetitions.iter().filter_map(|links| links.get(link).copied()).collect();
-                median(&values)
-            })
-            .collect();
-        Some((medians.iter().sum(), medians.iter().copied().fold(0.0, f64::max)))
+        let of = |link| repetitions.iter().filter_map(|links| links.get(link).cloned()).collect();
+        let links = (0..repetitions.first()?.len()).map(of).collect();
+        let fills = !matches!(kind.kind, TrafficKind::Web { .. } | TrafficKind::Pages { .. });
+        Some(LinksAlone { links, fills })
+    }
+}
+
+impl LinksAlone {
+    /// Notes in `run` what it is to be compared with.
+    pub(crate) fn compare(&self, run: &mut Run) {
+        let mbps =
+            |runs: &Vec<LinkAlone>| median(&runs.iter().map(|run| run.mbps).collect::<Vec<f64>>());
+        let medians: Vec<f64> = self.links.iter().filter_map(mbps).collect();
+        run.best_link_mbps = Some(medians.iter().copied().fold(0.0, f64::max));
+        if self.fills {
+            let sum: f64 = medians.iter().sum();
+            run.sum_of_links_mbps = Some(sum);
+            run.ratio = run.goodput_mbps.filter(|_| sum > 0.0).map(|goodput| goodput / sum);
+        }
+        if let Some(web) = &mut run.web {
+            let of = |runs: &Vec<LinkAlone>| runs.iter().filter_map(|r| r.web.clone()).collect();
+            web.compare(&self.links.iter().map(of).collect::<Vec<Vec<Web>>>());
+        }
     }
 }
 
 /// What runs over a link alone to compare `traffic` with: one TCP connection
-/// with BBR, or the link's share of the datagrams. `None` for what has no
+/// with BBR, the link's share of the datagrams, the same objects. `None` for what has no
 /// capacity to be compared. Where the kernel plays all links the connection has
 /// the traffic's own control: in a VM, BBR's timers come too late for it to fill
 /// a link.
@@ -114,7 +143,8 @@ fn alone(traffic: &Traffic, scenario: &Scenario) -> Option<Traffic> {
         TrafficKind::Tcp { .. } => TrafficKind::Tcp { congestion: CongestionControl::Bbr },
         TrafficKind::Smb => TrafficKind::Smb,
         udp @ TrafficKind::Udp { .. } => udp.clone(),
-        TrafficKind::Ping { .. } | TrafficKind::Voip | TrafficKind::Web { .. } => return None,
+        TrafficKind::Web { .. } | TrafficKind::Pages { .. } => return Some(traffic.clone()),
+        TrafficKind::Ping { .. } | TrafficKind::Voip => return None,
     };
     Some(Traffic { kind, flows: 1, ..traffic.clone() })
 }

@@ -64,7 +64,7 @@ pub enum LabCommand {
     /// List the scenarios that are part of this program
     #[command(after_help = "Example: braid lab scenarios six-3g > mine.toml")]
     Scenarios(ScenariosArgs),
-    /// Measure how exactly this machine emulates links
+    /// Measure how accurately this machine emulates links
     #[command(after_help = "Example: braid lab calibrate --json\n\nExit status: 0 rates within \
         1 % and delays within 1 ms, 1 not so, 3 the lab can't work on this machine.")]
     Calibrate(CalibrateArgs),
@@ -92,7 +92,7 @@ pub struct RunArgs {
     /// all); may be repeated [default: each and tunnel]
     #[arg(long = "engine", value_name = "ENGINE")]
     pub engines: Vec<String>,
-    /// Measure everything this often, the engines in turn
+    /// Number of repetitions; the engines take turns
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: u32,
     /// Write the results here as JSON
@@ -110,7 +110,7 @@ pub struct RunArgs {
     /// Do not measure the links alone: faster, but there is no sum to compare with
     #[arg(long)]
     pub no_baseline: bool,
-    /// Seconds that one run takes, instead of the scenario's
+    /// Duration of one run in seconds, instead of the scenario's
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub seconds: Option<u64>,
     /// What the lab tells itself in a VM
@@ -135,7 +135,7 @@ pub struct InsideArgs {
 /// `braid lab demo`.
 #[derive(Debug, Args)]
 pub struct DemoArgs {
-    /// Seconds that each of the five runs takes
+    /// Duration of each of the five runs, in seconds
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(2..=600))]
     pub seconds: u64,
     /// Write the report with plots here

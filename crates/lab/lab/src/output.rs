@@ -1,4 +1,5 @@
-//! What is printed. Whoever read it may have gone (`| head`): then nobody is told, and what was begun is ended as always.
+//! What is printed. Whoever read it may have gone (`| head`): then nobody is told, and what was
+//! begun is ended as always.
 
 use std::fmt;
 use std::io::{self, Write};

@@ -5,7 +5,7 @@ use crate::cancel::Cancel;
 use crate::engines::{self, Bench, EngineName, missing};
 use crate::live::Live;
 use crate::measure::{Flow, Outcome, measure};
-use crate::report::{Detail, Host, Record, Report, Results, Run};
+use crate::report::{Detail, Host, Record, Report, Results, Run, Web};
 use crate::scenario::{Scenario, Traffic};
 use crate::scratch::Scratch;
 use crate::second_kernel;
@@ -138,13 +138,8 @@ fn run_here(plan: &Plan, scratch: &Scratch, cancel: &Cancel, live: &Live) -> Fin
     for record in &mut findings.report.records {
         let position = names.iter().position(|name| *name == record.run.traffic);
         let traffic = position.and_then(|position| scenario.traffic.get(position));
-        if let Some((sum, best)) =
-            traffic.and_then(|traffic| baselines.sum_and_best(traffic, scenario))
-        {
-            record.run.sum_of_links_mbps = Some(sum);
-            record.run.best_link_mbps = Some(best);
-            record.run.ratio =
-                record.run.goodput_mbps.filter(|_| sum > 0.0).map(|goodput| goodput / sum);
+        if let Some(alone) = traffic.and_then(|traffic| baselines.of_traffic(traffic, scenario)) {
+            alone.compare(&mut record.run);
         }
     }
     findings
@@ -271,6 +266,7 @@ pub(crate) fn record(
             udp_loss: loss,
             reordered: measured.datagrams.map(|datagrams| datagrams.reordered_share()),
             cpu_seconds: outcome.cpu,
+            web: Web::of(traffic, measured),
             series,
             ..Run::default()
         },
@@ -279,7 +275,6 @@ pub(crate) fn record(
             pings: pings.map(|pings| pings.answered.clone()).unwrap_or_default(),
             datagrams: measured.datagrams,
             voice: measured.voice,
-            fetches_ms: measured.fetches_ms.clone().unwrap_or_default(),
             start_s: traffic.start.as_secs_f64(),
         },
     }
@@ -299,6 +294,8 @@ pub(crate) fn told(run: &Run) -> String {
     add(run.ping_ms.map(|ping| ping.p95), "ms p95");
     add(run.ping_lost.map(|lost| lost as f64), "pings lost");
     add(run.udp_loss.map(|loss| loss * 100.0), "% lost");
+    let page = run.web.as_ref().and_then(|web| web.page.as_ref());
+    add(page.and_then(|page| Some(page.load_ms?.p50 / 1e3)), "s a page");
     text
 }
 

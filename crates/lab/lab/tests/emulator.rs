@@ -1,7 +1,7 @@
 //! Real packets over emulated links between real namespaces.
 
 use braid_lab::emulator::{
-    Capacity, Carrier, DirectionChange, DirectionModel, LinkChange, LinkModel, Loss, Trace,
+    Capacity, Carrier, DirectionChange, DirectionModel, LinkChange, LinkModel, Loss, Reorder, Trace,
 };
 use braid_lab::topology::{Backend, CONCENTRATOR_V4, CONCENTRATOR_V6, Topology, TopologyOptions};
 use braid_linux::netns::NetNs;
@@ -266,6 +266,43 @@ fn packets_above_the_mtu_and_lost_ones_vanish() {
     // The home's device has the link's MTU; the concentrator knows nothing of it.
     server.send_to(&[0; 1450], home.local_addr().unwrap()).unwrap();
     eventually(|| topology.counters(0).down.refused == 1);
+}
+
+#[test]
+fn packets_arrive_twice_damaged_and_out_of_order() {
+    let mut model = link("odd", 100, 1);
+    let share = Ratio::from_fraction;
+    model.up.duplicate = share(0.2);
+    model.up.corrupt = share(0.2);
+    model.up.reorder = Reorder { share: share(0.2), by: Duration::from_millis(50) };
+    let Some(topology) = build(&[model]) else { return };
+    let (home, server) = pair(&topology, 0);
+    for number in 0..200u8 {
+        home.send(&[number; 100]).unwrap();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    eventually(|| {
+        let up = topology.counters(0).up;
+        up.packets_in >= 200 && up.packets_out == up.packets_in + up.duplicated
+    });
+    let mut arrived = Vec::new();
+    let mut buffer = [0; 200];
+    while let Ok(length) = server.recv(&mut buffer) {
+        // The kernel drops what its checksum finds damaged.
+        assert!(buffer[..length] == [buffer[0]; 100], "{:?}", &buffer[..length]);
+        arrived.push(buffer[0]);
+    }
+    let up = topology.counters(0).up;
+    assert!((10..80).contains(&up.duplicated), "{up:?}");
+    assert!((10..80).contains(&up.reordered), "{up:?}");
+    assert!((10..80).contains(&up.corrupted), "{up:?}");
+    assert!(arrived.len() as u64 >= up.packets_out - up.corrupted, "{} {up:?}", arrived.len());
+    assert!((arrived.len() as u64) < up.packets_out, "{} {up:?}", arrived.len());
+    assert!(!arrived.is_sorted(), "{arrived:?}");
+    let mut distinct = arrived.clone();
+    distinct.sort_unstable();
+    distinct.dedup();
+    assert!(distinct.len() < arrived.len(), "{arrived:?}");
 }
 
 #[test]

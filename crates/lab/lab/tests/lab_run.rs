@@ -70,6 +70,7 @@ fn a_link_alone_carries_its_rate_and_the_json_has_the_agreed_form() {
         "reordered",
         "cpu_seconds",
         "overhead_ratio",
+        "web",
         "series",
     ];
     for run in value["runs"].as_array().unwrap() {
@@ -146,7 +147,8 @@ rebind = true
     // 50 packets a second each way for two seconds.
     assert!((100..=220).contains(&voice.sent), "{voice:?}");
     assert!(voice.lost + voice.late <= voice.sent);
-    assert!(!find("link:two", "web").detail.fetches_ms.is_empty());
+    let web = find("link:two", "web").run.web.clone().unwrap();
+    assert!(web.objects.iter().any(|objects| objects.count > 0), "{web:?}");
     let upload = find("link:two", "tcp-up");
     assert!(upload.run.goodput_mbps.unwrap() > 0.5);
     assert_eq!(upload.run.series.as_ref().unwrap().len(), 15);
@@ -154,6 +156,39 @@ rebind = true
     assert!(upload.run.ratio.is_none() && upload.run.sum_of_links_mbps.is_none());
     // A flow of datagrams finds its way back after the NAT has forgotten it.
     assert!(find("link:one", "udp-both").run.goodput_mbps.unwrap() > 1.0);
+}
+
+#[test]
+fn pages_and_objects_have_times_by_size_beside_the_best_link() {
+    let traffic = "[[traffic]]\nkind = \"pages\"\nsize = \"200KB\"\nobjects = 12\n\
+                   [[traffic]]\nkind = \"web\"\nsize = [\"5KB\", \"20KB\"]\nkeep_alive = true\n\
+                   [[traffic]]\nkind = \"web\"\nsize = \"10KB\"\ndirection = \"up\"\n";
+    let findings = measured_text(&format!("in_turn = true\n{LINKS}{traffic}"), &["mptcp"], true);
+    let results = findings.report.results();
+    let web: Vec<_> = results.runs.iter().map(|run| run.web.as_ref().unwrap()).collect();
+    let page = web[0].page.as_ref().unwrap();
+    assert_eq!((page.bytes, page.objects), (200_000, 12));
+    // Three round trips of 10 ms, and 200 KB at 30 Mbit/s.
+    assert!(page.loads >= 1 && page.load_ms.unwrap().p50 > 60.0, "{page:?}");
+    // The larger link takes 80 ms for the bytes alone.
+    assert!(page.best_link_ms.unwrap() > 80.0, "{page:?}");
+    assert!(web[0].objects.iter().map(|o| o.count).sum::<u64>() >= page.loads * 12);
+    let sizes: Vec<u64> = web[1].objects.iter().map(|objects| objects.up_to_bytes).collect();
+    assert_eq!(sizes, [5_000, 20_000]);
+    for objects in &web[1].objects {
+        let (first, last) = (objects.first_byte_ms.unwrap(), objects.last_byte_ms.unwrap());
+        assert!(first.p50 >= 10.0 && last.p50 >= first.p50 && objects.count > 0, "{objects:?}");
+        assert!(objects.best_link_ms.is_some());
+    }
+    let upload = &web[2].objects[0];
+    assert!(upload.first_byte_ms.is_none() && upload.last_byte_ms.is_some(), "{upload:?}");
+    // Objects in turn don't fill a link: there's no sum to compare with.
+    assert!(results.runs[1].sum_of_links_mbps.is_none() && results.runs[1].ratio.is_none());
+    let table = markdown(&findings.report);
+    for said in ["a page of 0.2 MB in 12 objects: ", "by the best link alone", " 20KB |"] {
+        assert!(table.contains(said), "{table}");
+    }
+    well_formed(&report::page(&findings.reports()));
 }
 
 #[test]

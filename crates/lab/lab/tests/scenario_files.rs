@@ -1,10 +1,11 @@
 //! Scenario files: what is read, and what a user is told about mistakes.
 
-use braid_lab::emulator::{Capacity, Carrier, LinkChange, Loss};
+use braid_lab::emulator::{Capacity, Carrier, LinkChange, Loss, Reorder};
 use braid_lab::engines::External;
 use braid_lab::scenario::{
     CongestionControl, OfferedRate, SHIPPED, Scenario, ScenarioError, TrafficDirection, TrafficKind,
 };
+use braid_units::Ratio;
 use proptest::prelude::*;
 use std::path::Path;
 use std::time::Duration;
@@ -122,9 +123,44 @@ fn every_kind_of_traffic_is_read() {
     assert_eq!(traffic("kind = \"ping\"\ninterval = \"20ms\"").unwrap().to_string(), "ping");
     assert_eq!(traffic("kind = \"voip\"").unwrap().to_string(), "voip-both-1");
     let web = traffic("kind = \"web\"\nsize = [\"10KB\", \"1MB\"]\nstop = \"3s\"").unwrap();
+    assert!(matches!(&web.kind, TrafficKind::Web { objects, keep_alive: false, .. }
+            if objects == &[10_000, 1_000_000]));
+    let web = traffic("kind = \"web\"\nsize = \"200KB\"\nkeep_alive = true").unwrap();
+    assert_eq!(web.to_string(), "web-down-1-cubic-200KB-keep-alive");
+    let pages = traffic("kind = \"pages\"\nsize = \"1MB\"\nobjects = 20\nflows = 2").unwrap();
     assert!(
-        matches!(&web.kind, TrafficKind::Web { objects, .. } if objects == &[10_000, 1_000_000])
+        matches!(&pages.kind, TrafficKind::Pages { page, connections: 6, keep_alive: true, .. }
+        if page.bytes() == 1_000_000 && page.objects().len() == 20)
     );
+    assert_eq!(pages.to_string(), "pages-2-cubic");
+}
+
+#[test]
+fn faults_of_a_direction_are_read_and_changed_by_events() {
+    let with = |faults: &str, set: &str| {
+        let text = EXAMPLE.replacen("queue = \"200KB\"", faults, 1);
+        parse(&text.replacen("blackout = \"10s\"", set, 1)).unwrap()
+    };
+    let share = Ratio::from_fraction;
+    let scenario = with(
+        "reorder = { share = \"4%\", delay = \"5ms\" }, duplicate = \"2%\", corrupt = \"1%\"",
+        "set = { down = { reorder = \"5%\", corrupt = \"0%\" } }",
+    );
+    let down = &scenario.links[0].model.down;
+    assert_eq!(down.reorder, Reorder { share: share(0.04), by: Duration::from_millis(5) });
+    assert_eq!((down.duplicate, down.corrupt), (share(0.02), share(0.01)));
+    let steps = scenario.timeline();
+    let changed = steps.iter().find_map(|step| match &step.change {
+        LinkChange::Set { down: Some(down), .. } if down.reorder.is_some() => Some(down),
+        _ => None,
+    });
+    let change = changed.unwrap();
+    let reorder = Reorder { share: share(0.05), by: Duration::from_millis(20) };
+    assert_eq!(
+        (change.reorder, change.duplicate, change.corrupt),
+        (Some(reorder), None, Some(share(0.0)))
+    );
+    assert!(scenario.links[1].model.down.reorder.is_none());
 }
 
 #[test]
@@ -157,6 +193,17 @@ fn mistakes_are_told_with_line_key_and_hint() {
             5,
             "good_to_bad: this key is missing",
         ),
+        ("queue = \"200KB\"", "reorder = \"120%\"", 5, "down.reorder"),
+        (
+            "queue = \"200KB\"",
+            "reorder = { share = \"1%\" }",
+            5,
+            "reorder.delay: this key is missing",
+        ),
+        ("queue = \"200KB\"", "reorder = { delay = \"61s\", share = \"1%\" }", 5, "60 s"),
+        ("queue = \"200KB\"", "duplicate = 3", 5, "down.duplicate: \"3\" has no unit"),
+        ("queue = \"200KB\"", "corrupt = \"x\"", 5, "down.corrupt"),
+        ("queue = \"200KB\"", "duplicates = \"1%\"", 5, "did you mean \"duplicate\"?"),
         ("queue = \"200KB\"", "queue = \"200\"", 5, "down.queue"),
         ("queue = \"200KB\"", "queue = \"20B\"", 5, "a queue holds between"),
         ("mtu = 1492", "mtu = 100", 7, "link[1].mtu: 100 is not between 576 and 65535"),
@@ -373,7 +420,7 @@ proptest! {
     }
 
     #[test]
-    fn any_quantity_is_read_or_refused(key in "rate|delay|jitter|loss|queue", value in "[0-9.]{0,25}(Mbit|ms|%|KB|s|d|GB|Gbit)?") {
+    fn any_quantity_is_read_or_refused(key in "rate|delay|jitter|loss|queue|reorder|duplicate|corrupt", value in "[0-9.]{0,25}(Mbit|ms|%|KB|s|d|GB|Gbit)?") {
         let text = EXAMPLE.replacen("up   = {", &format!("up   = {{ {key} = \"{value}\" }}\nx = {{"), 1);
         let _ = parse(&text);
         let text = EXAMPLE.replacen("down = { rate = \"6Mbit\"", &format!("down = {{ {key} = \"{value}\""), 1);

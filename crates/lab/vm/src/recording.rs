@@ -7,8 +7,8 @@ use std::path::Path;
 /// Kind, inode number, offset, length: each eight bytes, the least significant first.
 const HEAD: usize = 32;
 
-/// All that a machine wrote to its disks, in the order in which it became so: what the disks held at any
-/// moment can be made again, as a power cut at that moment would have left them.
+/// All that a machine wrote to its disks, in the order in which it became so: what the disks held
+/// at any moment can be made again, as a power cut at that moment would have left them.
 #[derive(Debug)]
 pub struct Recording {
     file: File,
@@ -103,7 +103,8 @@ impl Recording {
         Ok(data)
     }
 
-    /// Does to `disks`, which are empty and of the same sizes, what happened before the event of this number.
+    /// Does to `disks`, which are empty and of the same sizes, what happened before the event of
+    /// this number.
     ///
     /// # Errors
     /// The record can't be read, or a disk not be written to.

@@ -1,4 +1,4 @@
-//! Prints a scenario second by second: `watch NAME [SEED] [up] [reno] [udp]
+//! Prints a scenario second by second: `watch NAME|point=N [SEED] [up] [reno] [udp]
 //! [plain] [shifted] [why] [only=LINK] [step=MS] [from=SECONDS]`. `shifted` takes
 //! other parts of recordings for each seed, `why` tells what kept the links from
 //! carrying more, `only` leaves one link, counted from 0, `step` prints so often,
@@ -7,7 +7,8 @@
 mod unused;
 
 use braid_simulator::{
-    Capacity, Congestion, EndId, Lane, NAMES, Scenario, Simulation, Traffic, TrafficKind, named,
+    Capacity, Congestion, EndId, Lane, NAMES, Point, Scenario, Simulation, Traffic, TrafficKind,
+    named,
 };
 use braid_tunnel::PeerReport;
 use std::time::Duration;
@@ -18,9 +19,11 @@ const PLAIN_TCP: f64 = 1448.0 / 1500.0;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let Some(mut scenario) = arguments.first().and_then(|name| named(name)) else {
+    let of_point = |name: &str| Some(point(name.strip_prefix("point=")?.parse().ok()?));
+    let scenario = arguments.first().and_then(|name| of_point(name).or_else(|| named(name)));
+    let Some(mut scenario) = scenario else {
         eprintln!(
-            "usage: watch NAME [SEED] [up] [reno] [udp] [plain] [shifted] [why] [only=LINK] \
+            "usage: watch NAME|point=N [SEED] [up] [reno] [udp] [plain] [shifted] [why] [only=LINK] \
              [step=MS] [from=SECONDS]"
         );
         eprintln!("names: {}", NAMES.join(", "));
@@ -32,19 +35,22 @@ fn main() {
         let seed: u32 = arguments.get(1).and_then(|s| s.parse().ok()).unwrap_or(1);
         for link in &mut scenario.links {
             for direction in [&mut link.down, &mut link.up] {
-                if let Capacity::Trace(_, offset) = &mut direction.capacity {
+                if let Capacity::Trace { offset, .. } = &mut direction.capacity {
                     *offset += Duration::from_secs(9) * seed;
                 }
             }
         }
     }
-    scenario.seed = arguments.get(1).and_then(|s| s.parse().ok()).unwrap_or(1);
+    if let Some(seed) = arguments.get(1).and_then(|s| s.parse().ok()) {
+        scenario.seed = seed;
+    }
     let only = arguments.iter().find_map(|a| a.strip_prefix("only=")?.parse().ok());
     if let Some(link) = only.filter(|&link: &usize| link < scenario.links.len()) {
         scenario.links = vec![scenario.links.swap_remove(link)];
         scenario.events.clear();
     }
-    if let Some(flow) = scenario.traffic.first_mut() {
+    let drawn = arguments[0].starts_with("point=");
+    if let Some(flow) = scenario.traffic.first_mut().filter(|_| !drawn) {
         if has("up") {
             *flow = Traffic::tcp(Lane::Up);
         }
@@ -63,6 +69,13 @@ fn main() {
     watch(scenario, has("why"), Duration::from_millis(step.unwrap_or(1000).max(1)));
 }
 
+/// That of `map`, its first flow before the pings.
+fn point(number: u64) -> Scenario {
+    let mut scenario = Point::draw(number).tunnelled();
+    scenario.traffic.swap(0, 1);
+    scenario
+}
+
 fn watch(scenario: Scenario, why: bool, step: Duration) {
     let lane = scenario.traffic[0].lane;
     let sender = if lane == Lane::Up { EndId::Home(0) } else { EndId::Concentrator };
@@ -79,7 +92,7 @@ fn watch(scenario: Scenario, why: bool, step: Duration) {
             down.delay,
             down.jitter,
             down.loss,
-            down.queue / 1000
+            down.queue.bytes() / 1000
         );
     }
     println!("w: TCP window, x: cuts of it, q: entry queue");
@@ -92,11 +105,15 @@ fn watch(scenario: Scenario, why: bool, step: Duration) {
             Some(unused) => unused.run(&mut simulation, &scenario, sender, to),
             None => simulation.run_until(to),
         }
-        let flow = &simulation.flows()[0];
+        let flows = simulation.flows();
+        let flow = &flows[0];
         let Some(report) = simulation.report(sender).into_iter().next() else { continue };
         let sum = scenario.capacity(lane == Lane::Down, from, to) as f64 * 8e-6
             / (to - from).as_secs_f64();
-        let got = flow.mbit(from, to);
+        // All flows of the same kind.
+        let alike = scenario.traffic.iter().zip(&flows).filter(|(t, _)| t.lane == lane);
+        let alike = alike.filter(|(t, _)| t.kind == scenario.traffic[0].kind);
+        let got: f64 = alike.map(|(_, flow)| flow.mbit(from, to)).sum();
         print!("{:6.2} {got:6.2} of {sum:6.2} {:3.0}%", to.as_secs_f64(), share(got, sum) * 100.0);
         print!(" w{:4} x{:2} q{:4}K", flow.window, flow.cuts, report.entry.bytes / 1000);
         print_paths(&report, &scenario, lane, from, to);

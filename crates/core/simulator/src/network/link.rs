@@ -1,4 +1,5 @@
-use super::{Datagram, Direction, LinkSpec};
+use super::{Datagram, HEADERS, LinkSpec};
+use braid_link_model::Direction;
 use braid_units::Time;
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -6,8 +7,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 #[derive(Debug)]
 pub(crate) struct Link {
     pub spec: LinkSpec,
-    pub down: Direction,
-    pub up: Direction,
+    pub down: Direction<Datagram>,
+    pub up: Direction<Datagram>,
     /// Where the home is seen from outside.
     pub public: SocketAddr,
     /// The NAT has a mapping.
@@ -21,8 +22,8 @@ pub(crate) struct Link {
 impl Link {
     pub fn new(spec: LinkSpec, number: u8, seed: u64) -> Self {
         let mut link = Self {
-            down: Direction::new(spec.down.clone(), seed ^ 0xd0),
-            up: Direction::new(spec.up.clone(), seed ^ 0x0b),
+            down: Direction::new(spec.down.clone(), seed ^ 0xd0, Time::ZERO),
+            up: Direction::new(spec.up.clone(), seed ^ 0x0b, Time::ZERO),
             public: ([0, 0, 0, 0], 0).into(),
             mapped: !spec.nat,
             dark: false,
@@ -39,14 +40,14 @@ impl Link {
     pub fn send_up(&mut self, now: Time, to: SocketAddr, bytes: Vec<u8>) {
         if self.fits(&bytes) && self.carrier {
             self.mapped = true;
-            self.up.send(now, Datagram { from: self.public, to, bytes });
+            enqueue(&mut self.up, now, Datagram { from: self.public, to, bytes });
         }
     }
 
     /// From the concentrator to the home.
     pub fn send_down(&mut self, now: Time, from: SocketAddr, bytes: Vec<u8>) {
         if self.fits(&bytes) && self.mapped && self.carrier {
-            self.down.send(now, Datagram { from, to: self.public, bytes });
+            enqueue(&mut self.down, now, Datagram { from, to: self.public, bytes });
         }
     }
 
@@ -72,16 +73,22 @@ impl Link {
 
     fn darken(&mut self, now: Time) {
         let dark = self.dark || !self.carrier;
-        self.down.set_dark(now, dark);
-        self.up.set_dark(now, dark);
+        self.down.set_blackout(now, dark);
+        self.up.set_blackout(now, dark);
     }
 
     fn fits(&self, bytes: &[u8]) -> bool {
-        bytes.len() + 28 <= usize::from(self.spec.mtu)
+        bytes.len() + HEADERS <= usize::from(self.spec.mtu)
     }
 
     fn address(&self, generation: u16) -> SocketAddr {
         let [high, low] = generation.to_be_bytes();
         SocketAddr::new(Ipv4Addr::new(100, self.number, high, low).into(), 40_000 + generation)
     }
+}
+
+/// What the direction drops, nobody hears of.
+fn enqueue(direction: &mut Direction<Datagram>, now: Time, datagram: Datagram) {
+    let bytes = (datagram.bytes.len() + HEADERS) as u32;
+    let _ = direction.enqueue(now, bytes, datagram);
 }

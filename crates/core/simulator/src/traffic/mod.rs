@@ -2,15 +2,16 @@
 
 mod greedy;
 mod outbox;
+mod outcome;
 mod ping;
 mod steady;
 mod tcp;
 
 pub(crate) use outbox::Outbox;
+pub use outcome::FlowOutcome;
 pub use tcp::Congestion;
 
 use crate::ledger::{Delivered, Ledger};
-use crate::outcome::FlowOutcome;
 use crate::packet::{Ends, Segment};
 use braid_inner::{InnerPacket, Layer};
 use braid_units::{Rate, Time};
@@ -154,14 +155,19 @@ pub(crate) struct Measured {
     pub window: usize,
 }
 
+/// Tenths of a second whose bytes are counted: two hours.
+const TENTHS: usize = 72_000;
+
 impl Measured {
     /// The receiver got `bytes`.
     pub fn got(&mut self, bytes: u64, now: Time) {
         let tenth = (now.as_millis() / 100) as usize;
-        if self.tenths.len() <= tenth {
-            self.tenths.resize(tenth + 1, 0);
+        if tenth < TENTHS {
+            if self.tenths.len() <= tenth {
+                self.tenths.resize(tenth + 1, 0);
+            }
+            self.tenths[tenth] += bytes;
         }
-        self.tenths[tenth] += bytes;
         let at = now - Time::ZERO;
         if self.times.last() != Some(&at) {
             self.times.push(at);

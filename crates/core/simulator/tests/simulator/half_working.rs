@@ -2,16 +2,17 @@
 //! and the others carry on as if they were alone.
 
 use crate::support::{constant, millis, pings, play, secs, three_links};
-use braid_simulator::{Action, Capacity, DirectionSpec, Lane, LinkSpec};
+use braid_simulator::{Action, Capacity, DirectionModel, Lane, LinkSpec};
 use braid_simulator::{Loss, Outcome, Scenario, Traffic};
+use braid_units::Ratio;
 
 #[test]
 fn a_link_may_go_deaf_or_dumb() {
     for half in 0..3 {
         for deaf in [true, false] {
-            let silent = |spec: &DirectionSpec| {
-                let loss = Loss::Random(1.0);
-                DirectionSpec { loss, ..spec.clone() }
+            let silent = |spec: &DirectionModel| {
+                let loss = Loss::Random(Ratio::from_fraction(1.0));
+                DirectionModel { loss, ..spec.clone() }
             };
             let links = three_links();
             let action = match deaf {
@@ -38,8 +39,8 @@ fn a_link_may_pass_small_packets_only() {
 fn a_link_may_lose_a_third_of_all() {
     for lossy in 0..3 {
         let mut links = three_links();
-        links[lossy].down.loss = Loss::Random(0.3);
-        links[lossy].up.loss = Loss::Random(0.3);
+        links[lossy].down.loss = Loss::Random(Ratio::from_fraction(0.3));
+        links[lossy].up.loss = Loss::Random(Ratio::from_fraction(0.3));
         assert_carries_on(&play(loaded(links)), lossy, "lossy");
     }
 }
@@ -82,7 +83,7 @@ fn assert_carries_on(outcome: &Outcome, half: usize, how: &str) {
         .filter(|(number, _)| *number != half)
         .map(|(_, link)| match &link.down.capacity {
             Capacity::Rate(rate) => rate.mbit() as u64,
-            Capacity::Trace(..) => 0,
+            Capacity::Unlimited | Capacity::Trace { .. } => 0,
         })
         .sum();
     let mbit = tcp.mbit(secs(7), secs(12));

@@ -4,6 +4,7 @@ use crate::support::{constant, link, millis, play, secs, two_homes};
 use braid_inner::{BondingHash, Layer};
 use braid_simulator::{Action, EndId, Lane, Loss, Scenario, Simulation, Traffic, TrafficKind};
 use braid_tunnel::Mode;
+use braid_units::Ratio;
 
 fn two_links(mode: Mode) -> Scenario {
     let mut scenario = Scenario::new(vec![link(10, 10, 5), link(10, 10, 40)])
@@ -56,7 +57,7 @@ fn active_backup_uses_one_link_until_it_dies() {
 fn broadcast_survives_what_single_links_lose() {
     let mut scenario = two_links(Mode::Broadcast);
     for link in &mut scenario.links {
-        link.up.loss = Loss::Random(0.1);
+        link.up.loss = Loss::Random(Ratio::from_fraction(0.1));
     }
     let outcome = play(scenario);
     let flow = &outcome.flows[0];

@@ -1,7 +1,7 @@
 //! Random scenarios under invariants. `BRAID_SIM_CASES` sets how many,
 //! `BRAID_SIM_SEED` where they start.
 
-use crate::weather::{QUIET_END, calm, loss_of, weather};
+use crate::weather::{QUIET_END, calm, weather};
 use braid_simulator::{Action, Loss, Outcome, Scenario, Simulation, TrafficKind};
 use braid_tunnel::PathState;
 use proptest::prelude::*;
@@ -51,7 +51,7 @@ fn the_tunnel_is_never_below_its_best_link() {
         let (from, to) = (Duration::from_secs(4), scenario.duration);
         let best = (0..scenario.links.len())
             .map(|link| {
-                let survives = 1.0 - loss_of(&scenario.links[link].down);
+                let survives = 1.0 - scenario.links[link].down.loss.mean().fraction();
                 scenario.link_capacity(link, true, from, to) as f64 * survives
             })
             .fold(0.0, f64::max);
@@ -118,10 +118,11 @@ fn it_works_in_the_end(scenario: &Scenario, outcome: &Outcome) -> Result<(), Str
     }
     for path in outcome.homes.iter().flat_map(|r| &r.paths) {
         let link = &scenario.links[usize::from(path.link.0)];
-        let loss = loss_of(&link.up).max(loss_of(&link.down));
+        let share = |loss: Loss| loss.mean().fraction();
+        let loss = share(link.up.loss).max(share(link.down.loss));
         // A channel that turns bad for a number of datagrams stays so for long
         // while only probes pass.
-        let bursts = [link.up.loss, link.down.loss].iter().any(|l| matches!(l, Loss::Burst { .. }));
+        let bursts = [link.up.loss, link.down.loss].iter().any(|l| l.burst_packets().is_some());
         if path.state != PathState::Up && !bursts && loss < 0.05 {
             return Err(format!("path of {:?} is {:?} at the end", path.link, path.state));
         }

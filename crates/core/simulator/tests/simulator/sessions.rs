@@ -110,6 +110,42 @@ fn a_restarted_home_is_known_again_at_once() {
     assert!(resumed < secs(6), "{resumed:?}");
 }
 
+/// Its clock stands still meanwhile: it doesn't know that its keys are too old.
+#[test]
+fn a_home_that_slept_for_a_day_is_back_at_once() {
+    const DAY: u64 = 86_400;
+    let scenario = two_links()
+        .traffic(pings().from(secs(DAY + 10)))
+        .event(secs(10), Action::Suspend(0, secs(DAY)))
+        .lasting(secs(DAY + 20));
+    let mut simulation = Simulation::new(scenario.clone());
+    simulation.run_until(secs(DAY / 2));
+    assert!(!simulation.report(EndId::Concentrator)[0].connected, "it does sleep");
+    simulation.run_until(scenario.duration + scenario.drain);
+    let outcome = simulation.finish();
+    assert_eq!(outcome.violations, Vec::<String>::new());
+    let back = outcome.flows[0].first_delivery_after(secs(0)).unwrap();
+    assert!(back < secs(DAY + 12), "{back:?}");
+    let up = |report: &braid_tunnel::PeerReport| {
+        report.paths.iter().filter(|path| path.state == PathState::Up).count()
+    };
+    assert_eq!((up(&outcome.homes[0]), up(&outcome.concentrator[0])), (2, 2));
+}
+
+/// Weeks of a home's life are `--example churn`; this is an evening.
+#[test]
+fn a_home_may_sleep_again_and_again() {
+    let mut scenario = two_links().traffic(pings()).lasting(secs(120));
+    for (at, time) in [(5, 1), (10, 4), (20, 25), (50, 3), (60, 40)] {
+        scenario = scenario.event(secs(at), Action::Suspend(0, secs(time)));
+    }
+    let outcome = play(scenario);
+    for woken in [6, 14, 45, 53, 100] {
+        let back = outcome.flows[0].first_delivery_after(secs(woken)).unwrap();
+        assert!(back < secs(woken + 2), "{woken}: {back:?}");
+    }
+}
+
 /// As with a router that has no clock of its own: wrong until it has asked
 /// somebody by the tunnel.
 #[test]
@@ -283,8 +319,8 @@ fn a_home_may_have_any_number_of_links_one_after_the_other() {
     assert!(outcome.concentrator[0].paths.len() <= 64);
 }
 
-/// A NAT that takes another address costs less than the silence that makes a
-/// path suspect: the home notices first.
+/// A NAT that takes another address costs little more than a round trip of its path:
+/// the home notices before silence makes the path suspect.
 #[test]
 fn roaming_under_load_holds_nothing_up_for_long() {
     for moved in 0..3 {
@@ -299,7 +335,7 @@ fn roaming_under_load_holds_nothing_up_for_long() {
             let times = &outcome.flows[1].delivery_times;
             let near = times.windows(2).filter(|pair| pair[1] > millis(at) && pair[0] < secs(6));
             let stall = near.map(|pair| pair[1] - pair[0]).max().unwrap();
-            assert!(stall < millis(100), "link {moved} at {at} ms: {stall:?}");
+            assert!(stall < millis(130), "link {moved} at {at} ms: {stall:?}");
         }
     }
 }

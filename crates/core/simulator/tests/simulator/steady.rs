@@ -1,19 +1,19 @@
 //! Links that never change, but are of kinds that are easily misread.
 
 use crate::support::{link, millis, play, secs};
-use braid_simulator::{DirectionSpec, Lane, LinkSpec, Scenario, Simulation, Traffic};
+use braid_simulator::{DirectionModel, Lane, LinkSpec, Scenario, Simulation, Traffic};
 use braid_simulator::{TrafficKind, named};
-use braid_units::Rate;
+use braid_units::{ByteSize, Rate};
 use std::time::Duration;
 
 #[test]
 fn jitter_many_times_the_delay_is_no_queue() {
     // By a window made of the least round trip it would carry 1 Mbit/s.
     for jitter in [110, 150] {
-        let direction = |mbit| DirectionSpec {
+        let direction = |mbit| DirectionModel {
             jitter: millis(jitter),
-            queue: 300_000,
-            ..DirectionSpec::clean(Rate::from_mbit(mbit), millis(6))
+            queue: ByteSize::from_bytes(300_000),
+            ..DirectionModel::clean(Rate::from_mbit(mbit), millis(6))
         };
         let link = LinkSpec {
             down: direction(48),
@@ -33,9 +33,9 @@ fn jitter_many_times_the_delay_is_no_queue() {
 fn links_of_several_gigabits_are_added_up() {
     // A stream keeps to one of them for a while, but not beyond what it carries.
     let gigabit = |rate: u64| {
-        let direction = DirectionSpec {
-            queue: 4_000_000,
-            ..DirectionSpec::clean(Rate::from_mbit(rate * 1000), Duration::from_micros(200))
+        let direction = DirectionModel {
+            queue: ByteSize::from_bytes(4_000_000),
+            ..DirectionModel::clean(Rate::from_mbit(rate * 1000), Duration::from_micros(200))
         };
         LinkSpec { down: direction.clone(), up: direction, ..link(1, 1, 1) }
     };
@@ -100,11 +100,14 @@ fn links_as_homes_have_them_are_together_no_slower_than_the_best() {
 fn a_path_is_not_silent_because_reports_of_it_come_by_a_slower_one() {
     // A modem's way back is 260 ms quicker than the other link's, until reports fill
     // it. That link was thought silent 6 to 9 times, and began anew each time.
-    let mut scenario = named("harsh-3").expect("a set without recordings");
-    scenario.traffic[0].start = secs(2);
-    let outcome = Simulation::play(scenario);
-    let paths = &outcome.concentrator[0].paths;
-    let fast = paths.iter().find(|path| path.id == 0).expect("the first link's path");
-    assert!(fast.counters.suspected <= 2, "{:?}", fast.counters);
-    assert!(fast.counters.sent_bytes > 1_000_000, "{:?}", fast.counters);
+    for seed in 1..=3 {
+        let mut scenario = named("harsh-3").expect("a set without recordings");
+        scenario.traffic[0].start = secs(2);
+        scenario.seed = seed;
+        let outcome = Simulation::play(scenario);
+        let paths = &outcome.concentrator[0].paths;
+        let fast = paths.iter().find(|path| path.id == 0).expect("the first link's path");
+        assert!(fast.counters.suspected <= 2, "{seed}: {:?}", fast.counters);
+        assert!(fast.counters.sent_bytes > 500_000, "{seed}: {:?}", fast.counters);
+    }
 }

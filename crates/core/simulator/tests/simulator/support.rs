@@ -1,7 +1,7 @@
 use braid_simulator::{
     Capacity, Lane, LinkSpec, Outcome, Scenario, Simulation, Trace, Traffic, TrafficKind,
 };
-use braid_units::Rate;
+use braid_units::{ByteSize, Rate};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,11 +20,11 @@ pub fn link(down: u64, up: u64, delay: u64) -> LinkSpec {
 
 /// A link that carries 1500 bytes down at each of these milliseconds; 2 Mbit/s
 /// up, delay in milliseconds one way.
-pub fn traced(opportunities: impl Iterator<Item = u64>, delay: u64) -> LinkSpec {
-    let trace = Arc::new(Trace::new(opportunities.collect()).unwrap());
+pub fn traced(opportunities: impl Iterator<Item = u32>, delay: u64) -> LinkSpec {
+    let trace = Arc::new(Trace::from_millis(opportunities.collect()).unwrap());
     let mut link = link(1, 2, delay);
-    link.down.capacity = Capacity::Trace(trace, Duration::ZERO);
-    link.down.queue = 200_000;
+    link.down.capacity = Capacity::Trace { trace, offset: Duration::ZERO };
+    link.down.queue = ByteSize::from_bytes(200_000);
     link
 }
 

@@ -1,11 +1,11 @@
 //! Scenarios drawn at random: any weather, and calm.
 
 use braid_simulator::{
-    Action, Capacity, ClockSpec, Congestion, DirectionSpec, Lane, LinkSpec, Loss, Scenario,
-    Traffic, TrafficKind,
+    Action, Capacity, ClockSpec, Congestion, DirectionModel, Lane, LinkSpec, Loss, Reorder,
+    Scenario, Traffic, TrafficKind,
 };
 use braid_tunnel::LinkConfig;
-use braid_units::Rate;
+use braid_units::{ByteSize, Rate, Ratio};
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -16,27 +16,31 @@ fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
+fn share(of: std::ops::Range<f64>) -> impl Strategy<Value = Ratio> {
+    of.prop_map(Ratio::from_fraction)
+}
+
 fn loss() -> impl Strategy<Value = Loss> {
     prop_oneof![
         3 => Just(Loss::None),
-        2 => (0.0..0.03).prop_map(Loss::Random),
-        1 => (0.001..0.03, 1.0..20.0).prop_map(|(share, length)| Loss::Burst { share, length }),
+        2 => share(0.0..0.03).prop_map(Loss::Random),
+        1 => (share(0.001..0.03), 1.0..20.0).prop_map(|(mean, packets)| Loss::bursty(mean, packets)),
     ]
 }
 
 /// `rates` in kbit/s.
-fn direction(rates: std::ops::Range<u64>) -> impl Strategy<Value = DirectionSpec> {
-    let rare = |most: f64| prop_oneof![3 => Just(0.0), 1 => 0.0..most];
+fn direction(rates: std::ops::Range<u64>) -> impl Strategy<Value = DirectionModel> {
+    let rare = |most: f64| prop_oneof![3 => Just(Ratio::ZERO), 1 => share(0.0..most)];
     (rates, 1u64..120, 0u64..30, loss(), 50u64..500, rare(0.05), rare(0.03), rare(0.02)).prop_map(
         |(kbit, delay, jitter, loss, queue, reorder, duplicate, corrupt)| {
             let rate = Rate::from_bits_per_sec(kbit * 1000);
-            DirectionSpec {
+            DirectionModel {
                 capacity: Capacity::Rate(rate),
                 delay: millis(delay),
                 jitter: millis(jitter),
                 loss,
-                queue: rate.bytes_in(millis(queue)).max(8_000),
-                reorder,
+                queue: ByteSize::from_bytes(rate.bytes_in(millis(queue)).max(8_000)),
+                reorder: Reorder { share: reorder, by: millis(20) },
                 duplicate,
                 corrupt,
             }
@@ -140,23 +144,17 @@ pub fn calm() -> impl Strategy<Value = Scenario> {
     (proptest::collection::vec(link(), 1..5), any::<u64>()).prop_map(|(mut links, seed)| {
         for link in &mut links {
             let Capacity::Rate(down) = link.down.capacity else { continue };
-            (link.down.reorder, link.down.corrupt, link.up.corrupt) = (0.0, 0.0, 0.0);
-            link.down.loss = Loss::Random(loss_of(&link.down));
-            link.up.loss = Loss::Random(loss_of(&link.up));
-            link.down.queue = link.down.queue.max(down.bytes_in(millis(100))).max(16_000);
-            link.up.queue = link.up.queue.max(16_000);
+            link.down.reorder = Reorder::NONE;
+            (link.down.corrupt, link.up.corrupt) = (Ratio::ZERO, Ratio::ZERO);
+            link.down.loss = Loss::Random(link.down.loss.mean());
+            link.up.loss = Loss::Random(link.up.loss.mean());
+            let queue = ByteSize::from_bytes(down.bytes_in(millis(100)).max(16_000));
+            link.down.queue = link.down.queue.max(queue);
+            link.up.queue = link.up.queue.max(ByteSize::from_bytes(16_000));
         }
         let greedy = TrafficKind::Greedy { backlog: 300_000, size: 1400 };
         let mut scenario = Scenario::new(links).traffic(Traffic::new(Lane::Down, greedy));
         scenario.seed = seed;
         scenario
     })
-}
-
-/// The share of datagrams that a direction loses.
-pub fn loss_of(direction: &DirectionSpec) -> f64 {
-    match direction.loss {
-        Loss::None => 0.0,
-        Loss::Random(share) | Loss::Burst { share, .. } => share,
-    }
 }

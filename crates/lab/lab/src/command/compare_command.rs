@@ -14,16 +14,16 @@ pub struct CompareArgs {
     /// What is compared
     #[arg(long, value_enum)]
     pub suite: Suite,
-    /// Only this case, as `lossy`; may be repeated
+    /// Only this case, such as `lossy`; may be repeated
     #[arg(long, value_name = "CASE")]
     pub only: Vec<String>,
     /// Only this engine; may be repeated
     #[arg(long = "engine", value_name = "ENGINE")]
     pub engines: Vec<String>,
-    /// Seconds that one run takes, instead of 3 or 4; cases with events keep theirs
+    /// Duration of one run in seconds, instead of 3 or 4; cases with events keep theirs
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=600))]
     pub seconds: Option<u64>,
-    /// Measure everything this often
+    /// Number of repetitions
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub repeat: u32,
     /// Write a report with plots here

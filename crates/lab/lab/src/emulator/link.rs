@@ -191,7 +191,7 @@ pub(super) struct SharedCounters {
     cells: [[AtomicU64; FIELDS]; 2],
 }
 
-const FIELDS: usize = 9;
+const FIELDS: usize = 13;
 
 impl SharedCounters {
     pub(super) fn publish(&self, counters: &LinkCounters) {
@@ -216,12 +216,16 @@ fn fields(c: &DirectionCounters) -> [u64; FIELDS] {
     [
         c.packets_in,
         c.bytes_in,
+        c.bytes_serialised,
         c.packets_out,
         c.bytes_out,
         c.dropped_queue,
         c.dropped_loss,
         c.dropped_blackout,
         c.refused,
+        c.reordered,
+        c.duplicated,
+        c.corrupted,
         c.queued_bytes,
     ]
 }
@@ -230,23 +234,31 @@ fn from_fields(values: [u64; FIELDS]) -> DirectionCounters {
     let [
         packets_in,
         bytes_in,
+        bytes_serialised,
         packets_out,
         bytes_out,
         dropped_queue,
         dropped_loss,
         dropped_blackout,
         refused,
+        reordered,
+        duplicated,
+        corrupted,
         queued_bytes,
     ] = values;
     DirectionCounters {
         packets_in,
         bytes_in,
+        bytes_serialised,
         packets_out,
         bytes_out,
         dropped_queue,
         dropped_loss,
         dropped_blackout,
         refused,
+        reordered,
+        duplicated,
+        corrupted,
         queued_bytes,
     }
 }

@@ -1,5 +1,5 @@
 use super::group::GroupEngine;
-use crate::scenario::{TunnelMode, UnknownMode};
+use crate::scenario::{CongestionControl, TunnelMode, UnknownMode};
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -11,6 +11,12 @@ pub enum EngineName {
     Tunnel {
         /// The scheduler's mode; `None` is the scenario's or the default.
         mode: Option<TunnelMode>,
+    },
+    /// `tunnel:split-tcp`: Braid, with TCP connections split at both ends;
+    /// `tunnel:split-tcp:CONTROL` with this congestion control between the two.
+    SplitTcp {
+        /// The congestion control; `None` is the default.
+        congestion: Option<CongestionControl>,
     },
     /// `link:NAME`: that link alone, no tunnel.
     Link(String),
@@ -37,7 +43,7 @@ pub enum EngineName {
 pub enum EngineNameError {
     /// Not known at all.
     #[error(
-        "there is no engine {0:?}; write tunnel, tunnel:MODE, link:NAME, each, mptcp, \
+        "there is no engine {0:?}; write tunnel, tunnel:MODE, tunnel:split-tcp, link:NAME, each, mptcp, \
          mptcp:proxy, ecmp, round-robin, null, external:FILE, or one of: {words}",
         words = GroupEngine::words().join(", ")
     )]
@@ -70,6 +76,13 @@ impl FromStr for EngineName {
         };
         match (kind, argument) {
             ("tunnel", None) => Ok(EngineName::Tunnel { mode: None }),
+            ("tunnel", Some("split-tcp")) => Ok(EngineName::SplitTcp { congestion: None }),
+            ("tunnel", Some("split-tcp:cubic")) => {
+                Ok(EngineName::SplitTcp { congestion: Some(CongestionControl::Cubic) })
+            }
+            ("tunnel", Some("split-tcp:bbr")) => {
+                Ok(EngineName::SplitTcp { congestion: Some(CongestionControl::Bbr) })
+            }
             ("tunnel", Some(mode)) => Ok(EngineName::Tunnel { mode: Some(mode.parse()?) }),
             ("link", Some(name)) if !name.is_empty() => Ok(EngineName::Link(name.to_owned())),
             ("external", Some(file)) if !file.is_empty() => {
@@ -92,6 +105,10 @@ impl fmt::Display for EngineName {
         match self {
             EngineName::Tunnel { mode: None } => f.write_str("tunnel"),
             EngineName::Tunnel { mode: Some(mode) } => write!(f, "tunnel:{mode}"),
+            EngineName::SplitTcp { congestion: None } => f.write_str("tunnel:split-tcp"),
+            EngineName::SplitTcp { congestion: Some(congestion) } => {
+                write!(f, "tunnel:split-tcp:{}", congestion.name())
+            }
             EngineName::Link(name) => write!(f, "link:{name}"),
             EngineName::Mptcp => f.write_str("mptcp"),
             EngineName::MptcpProxy => f.write_str("mptcp:proxy"),
@@ -113,6 +130,7 @@ mod tests {
         for name in ["tunnel", "tunnel:balance-rr", "tunnel:balance-xor:layer2+3", "link:3g-1"]
             .into_iter()
             .chain(["mptcp", "ecmp", "null", "external:wg.toml"])
+            .chain(["tunnel:split-tcp", "tunnel:split-tcp:bbr"])
         {
             assert_eq!(name.parse::<EngineName>().map(|n| n.to_string()).as_deref(), Ok(name));
         }

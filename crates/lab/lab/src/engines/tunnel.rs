@@ -1,6 +1,6 @@
 use super::process::{Process, Side};
 use super::{Bench, EngineError, Running};
-use crate::scenario::TunnelMode;
+use crate::scenario::{CongestionControl, TunnelMode};
 use crate::topology::CONCENTRATOR_V4;
 use crate::traffic::Streams;
 use braid_handshake::{PrivateKey, os_random};
@@ -24,9 +24,25 @@ const SETTLE: Duration = Duration::from_secs(2);
 /// A daemon has its control socket by then.
 const SOCKET_WITHIN: Duration = Duration::from_secs(3);
 
+/// How TCP connections are split.
+#[derive(Clone, Copy)]
+pub(super) struct SplitTcp {
+    pub(super) congestion: Option<CongestionControl>,
+}
+
+impl SplitTcp {
+    fn section(self) -> String {
+        match self.congestion {
+            Some(congestion) => format!("[split_tcp]\ncongestion = \"{}\"\n", congestion.name()),
+            None => "[split_tcp]\n".to_owned(),
+        }
+    }
+}
+
 /// Braid itself: the running program, once at each end.
 pub(super) fn bring_up(
     mode: Option<TunnelMode>,
+    split: Option<SplitTcp>,
     bench: &Bench<'_>,
 ) -> Result<Running, EngineError> {
     let keys = [PrivateKey::generate(&mut os_random()), PrivateKey::generate(&mut os_random())];
@@ -51,7 +67,10 @@ pub(super) fn bring_up(
         }
         text
     };
-    let routing = "[routing]\nleave_host_alone = true\n";
+    let routing = match split {
+        Some(split) => split.section(),
+        None => "[routing]\nleave_host_alone = true\n".to_owned(),
+    };
 
     let mut concentrator = shared("concentrator", CONCENTRATOR, 1);
     let _ = write!(
@@ -61,7 +80,7 @@ pub(super) fn bring_up(
         home_key.public_key()
     );
     let mut home = shared("home", HOME, 2);
-    home.push_str(routing);
+    home.push_str(&routing);
     for (link, place) in bench.scenario.links.iter().zip(bench.topology.links()) {
         let _ = write!(home, "[[link]]\nname = \"{0}\"\ninterface = \"{0}\"\n", place.device());
         if let Some(tier) = link.tier {

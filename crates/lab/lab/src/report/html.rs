@@ -1,8 +1,8 @@
 //! Reports as HTML.
 
-pub use super::plot::escape;
-use super::plot::{Band, Curve, Style, svg};
 use super::{Record, Report, Row, Run};
+pub use braid_plot::escape;
+use braid_plot::{Band, Curve, Style, svg};
 use braid_units::format_duration;
 use std::fmt::Write;
 
@@ -187,16 +187,7 @@ fn more(row: &Row<'_>) -> String {
     if let Some(jitter) = row.median_detail(|d| d.datagrams.map(|d| d.jitter_ms)) {
         parts.push(format!("jitter {jitter:.1} ms"));
     }
-    let fetch = |d: &super::Detail| crate::traffic::statistics::Percentiles::of(&d.fetches_ms);
-    if let Some(p50) = row.median_detail(|d| Some(fetch(d)?.p50)) {
-        let count = row.median_detail(|d| Some(d.fetches_ms.len() as f64));
-        let p95 = row.median_detail(|d| Some(fetch(d)?.p95));
-        parts.push(format!(
-            "{} objects, p50 {p50:.0} ms, p95 {} ms",
-            number(count, 0),
-            number(p95, 0)
-        ));
-    }
+    parts.extend(super::web::in_a_line(row));
     parts.join("; ")
 }
 

@@ -1,3 +1,4 @@
+use super::Web;
 use crate::traffic::statistics::Percentiles;
 use serde::{Deserialize, Serialize};
 
@@ -67,6 +68,8 @@ pub struct Run {
     /// IP bytes on the links for each payload byte, divided by plain TCP's
     /// 1500 ÷ 1448; see `docs/reference/lab.md`.
     pub overhead_ratio: Option<f64>,
+    /// Times of objects and pages.
+    pub web: Option<Web>,
     /// Seconds since the traffic's start and goodput in the 100 ms from there.
     pub series: Option<Vec<(f64, f64)>>,
 }

@@ -3,12 +3,13 @@
 
 pub mod html;
 mod json;
-mod plot;
 mod table;
+mod web;
 
 pub use html::html as page;
 pub use json::{CpuSeconds, Host, PingMs, Results, Run};
 pub use table::{bars, markdown};
+pub use web::{Objects, Pages, Web};
 
 use crate::scenario::Scenario;
 use crate::traffic::statistics::median;
@@ -49,8 +50,6 @@ pub struct Detail {
     pub datagrams: Option<Datagrams>,
     /// How calls went.
     pub voice: Option<Voice>,
-    /// Completion times of web objects in ms.
-    pub fetches_ms: Vec<f64>,
     /// Seconds from the run's start to the traffic's.
     pub start_s: f64,
 }

@@ -14,6 +14,7 @@ pub fn markdown(report: &Report) -> String {
     ];
     cells.extend(rows.iter().map(row_cells));
     let mut text = render(&cells);
+    text.push_str(&super::web::markdown(report));
     for note in &report.notes {
         let _ = writeln!(text, "Note: {note}");
     }
@@ -53,7 +54,7 @@ fn row_cells(row: &Row<'_>) -> Vec<String> {
     ]
 }
 
-fn render(cells: &[Vec<String>]) -> String {
+pub(super) fn render(cells: &[Vec<String>]) -> String {
     let columns = cells.first().map_or(0, Vec::len);
     let width = |column: usize| {
         cells.iter().filter_map(|row| row.get(column)).map(|c| c.chars().count()).max().unwrap_or(0)

@@ -328,6 +328,9 @@ fn difference(before: &DirectionModel, after: &DirectionModel) -> Option<Directi
         jitter: new(&before.jitter, &after.jitter),
         loss: new(&before.loss, &after.loss),
         queue: new(&before.queue, &after.queue),
+        reorder: new(&before.reorder, &after.reorder),
+        duplicate: new(&before.duplicate, &after.duplicate),
+        corrupt: new(&before.corrupt, &after.corrupt),
     };
     (change != DirectionChange::default()).then_some(change)
 }

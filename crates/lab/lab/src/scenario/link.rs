@@ -1,6 +1,6 @@
 use super::document::{Field, Section};
 use super::{ScenarioError, Synthetic, relative};
-use crate::emulator::{Capacity, DirectionChange, DirectionModel, LinkModel, Loss, Trace};
+use crate::emulator::{Capacity, DirectionChange, DirectionModel, LinkModel, Loss, Reorder, Trace};
 use braid_units::{ByteSize, Rate, Ratio};
 use std::cell::Cell;
 use std::path::Path;
@@ -19,6 +19,9 @@ const SLOWEST: Rate = Rate::from_bits_per_sec(300);
 const FASTEST: Rate = Rate::from_bits_per_sec(100_000_000_000);
 /// How a rate is written that only the machine limits.
 const UNLIMITED: &str = "unlimited";
+/// How much later a packet that is held back arrives at most, where nothing is
+/// said. A full packet takes 12 ms at 1 Mbit/s: from there on others overtake it.
+const DEFAULT_REORDER_DELAY: Duration = Duration::from_millis(20);
 /// The Moon is 1.3 s away; nothing on Earth waits longer than this.
 const LONGEST_DELAY: Duration = Duration::from_secs(60);
 
@@ -94,6 +97,9 @@ pub(super) fn read_change(section: Section<'_>) -> Result<DirectionChange, Scena
         jitter: delay(&section, "jitter")?,
         loss: loss(&section)?,
         queue: queue(&section)?,
+        reorder: reorder(&section)?,
+        duplicate: share(&section, "duplicate")?,
+        corrupt: share(&section, "corrupt")?,
     };
     section.finish()?;
     Ok(change)
@@ -137,6 +143,9 @@ fn read_direction(
         jitter: delay(&section, "jitter")?.unwrap_or_default(),
         loss: loss(&section)?.unwrap_or(Loss::None),
         queue: queue(&section)?.unwrap_or_else(|| default_queue(&capacity)),
+        reorder: reorder(&section)?.unwrap_or(Reorder::NONE),
+        duplicate: share(&section, "duplicate")?.unwrap_or(Ratio::ZERO),
+        corrupt: share(&section, "corrupt")?.unwrap_or(Ratio::ZERO),
         capacity,
     };
     section.finish()?;
@@ -234,7 +243,7 @@ fn loss(section: &Section<'_>) -> Result<Option<Loss>, ScenarioError> {
         }));
     }
     let Some(table) = section.section("loss")? else { return Ok(None) };
-    let ratio = |key| Ok(table.quantity::<Ratio>(key)?.map(|ratio| ratio.value));
+    let ratio = |key| share(&table, key);
     let loss = if table.has("average") || table.has("burst") {
         let average = ratio("average")?.ok_or_else(|| table.missing("average"))?;
         let burst = table.count("burst", 1..=100_000)?.ok_or_else(|| table.missing("burst"))?;
@@ -252,4 +261,25 @@ fn loss(section: &Section<'_>) -> Result<Option<Loss>, ScenarioError> {
     };
     table.finish()?;
     Ok(Some(loss))
+}
+
+/// `reorder = "5%"`, or `reorder = { share = "5%", delay = "20ms" }`.
+fn reorder(section: &Section<'_>) -> Result<Option<Reorder>, ScenarioError> {
+    if !section.is_table("reorder") {
+        let share = share(section, "reorder")?;
+        return Ok(share.map(|share| Reorder { share, by: DEFAULT_REORDER_DELAY }));
+    }
+    let Some(table) = section.section("reorder")? else { return Ok(None) };
+    let hint = "write reorder = \"5%\" or reorder = { share = \"5%\", delay = \"20ms\" }";
+    let needed = |key| table.missing(key).hint(hint);
+    let reorder = Reorder {
+        share: share(&table, "share")?.ok_or_else(|| needed("share"))?,
+        by: delay(&table, "delay")?.ok_or_else(|| needed("delay"))?,
+    };
+    table.finish()?;
+    Ok(Some(reorder))
+}
+
+fn share(section: &Section<'_>, key: &'static str) -> Result<Option<Ratio>, ScenarioError> {
+    Ok(section.quantity::<Ratio>(key)?.map(|share| share.value))
 }

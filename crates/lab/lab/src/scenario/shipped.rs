@@ -35,6 +35,11 @@ pub const SHIPPED: &[Shipped] = shipped![
     "failover-all",
     "failover-carrier",
     "failover-rebind",
+    "browse",
+    "both-ways",
+    "fibre-and-satellite",
+    "long-road",
+    "train",
 ];
 
 impl Shipped {

@@ -1,5 +1,6 @@
 use super::ScenarioError;
 use super::document::{Field, Section};
+use super::page::Page;
 use braid_units::{ByteSize, Rate};
 use std::fmt;
 use std::time::Duration;
@@ -11,6 +12,13 @@ const DEFAULT_DATAGRAM: u16 = 1_400;
 const DEFAULT_PING_INTERVAL: Duration = Duration::from_millis(50);
 /// Objects that `web` fetches in turn where no size is named.
 const DEFAULT_OBJECTS: [u64; 5] = [10_000, 50_000, 100_000, 300_000, 1_000_000];
+
+/// A page of today in rough figures, where none are named.
+const DEFAULT_PAGE: u64 = 1_500_000;
+const DEFAULT_PAGE_OBJECTS: u64 = 50;
+const LARGEST_PAGE: u64 = 1_000_000_000;
+/// What browsers open to a server that speaks HTTP/1.1.
+const CONNECTIONS: u16 = 6;
 
 /// Traffic of a scenario.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,12 +59,28 @@ pub enum TrafficKind {
     Smb,
     /// Calls: 50 packets a second of 160 bytes and an RTP-like header.
     Voip,
-    /// Objects fetched one after the other, each over a new connection.
+    /// Objects fetched one after the other.
     Web {
         /// The server's congestion control.
         congestion: CongestionControl,
         /// Sizes in bytes, taken in turn; not empty.
         objects: Vec<u64>,
+        /// Whether a flow keeps its connection; otherwise each object has a new
+        /// one.
+        keep_alive: bool,
+    },
+    /// Whole pages, loaded one after the other as a browser does that comes to a
+    /// site for the first time.
+    Pages {
+        /// The server's congestion control.
+        congestion: CongestionControl,
+        /// What is on it.
+        page: Page,
+        /// Connections that a browser opens at most for a page.
+        connections: u16,
+        /// Whether they are used again within the page; otherwise each object
+        /// has a new one.
+        keep_alive: bool,
     },
 }
 
@@ -141,8 +165,16 @@ impl fmt::Display for Traffic {
             TrafficKind::Ping { .. } => f.write_str("ping"),
             TrafficKind::Smb => write!(f, "smb-{direction}-{flows}"),
             TrafficKind::Voip => write!(f, "voip-{direction}-{flows}"),
-            TrafficKind::Web { congestion, .. } => {
-                write!(f, "web-{direction}-{flows}-{}", congestion.name())
+            TrafficKind::Web { congestion, objects, keep_alive } => {
+                write!(f, "web-{direction}-{flows}-{}", congestion.name())?;
+                if let [size] = objects[..] {
+                    write!(f, "-{}", ByteSize::from_bytes(size))?;
+                }
+                if *keep_alive { f.write_str("-keep-alive") } else { Ok(()) }
+            }
+            TrafficKind::Pages { congestion, keep_alive, .. } => {
+                write!(f, "pages-{flows}-{}", congestion.name())?;
+                if *keep_alive { Ok(()) } else { f.write_str("-new") }
             }
         }
     }
@@ -156,6 +188,7 @@ pub(super) fn read(section: Section<'_>, end: Duration) -> Result<Traffic, Scena
         Ping,
         Voip,
         Web,
+        Pages,
         Smb,
     }
     let kinds = [
@@ -164,10 +197,11 @@ pub(super) fn read(section: Section<'_>, end: Duration) -> Result<Traffic, Scena
         ("ping", Kind::Ping),
         ("voip", Kind::Voip),
         ("web", Kind::Web),
+        ("pages", Kind::Pages),
         ("smb", Kind::Smb),
     ];
     let kind = section.choice("kind", &kinds)?.ok_or_else(|| {
-        section.missing("kind").hint("write one of: tcp, udp, ping, voip, web, smb")
+        section.missing("kind").hint("write one of: tcp, udp, ping, voip, web, pages, smb")
     })?;
     let directions = [
         ("down", TrafficDirection::Down),
@@ -176,9 +210,12 @@ pub(super) fn read(section: Section<'_>, end: Duration) -> Result<Traffic, Scena
     ];
     let natural = match kind.value {
         Kind::Ping | Kind::Voip => TrafficDirection::Both,
-        Kind::Tcp | Kind::Udp | Kind::Web | Kind::Smb => TrafficDirection::Down,
+        Kind::Tcp | Kind::Udp | Kind::Web | Kind::Pages | Kind::Smb => TrafficDirection::Down,
     };
-    let direction = section.choice("direction", &directions)?.map_or(natural, |d| d.value);
+    let direction = match kind.value {
+        Kind::Pages => natural,
+        _ => section.choice("direction", &directions)?.map_or(natural, |d| d.value),
+    };
     let flows = section.count("flows", 1..=1_000)?.map_or(1, |flows| flows.value as u16);
     let kind = match kind.value {
         Kind::Tcp => TrafficKind::Tcp { congestion: congestion(&section)? },
@@ -197,9 +234,19 @@ pub(super) fn read(section: Section<'_>, end: Duration) -> Result<Traffic, Scena
         }
         Kind::Voip => TrafficKind::Voip,
         Kind::Smb => TrafficKind::Smb,
-        Kind::Web => {
-            TrafficKind::Web { congestion: congestion(&section)?, objects: objects(&section)? }
-        }
+        Kind::Web => TrafficKind::Web {
+            congestion: congestion(&section)?,
+            objects: objects(&section)?,
+            keep_alive: section.flag("keep_alive")?.is_some_and(|flag| flag.value),
+        },
+        Kind::Pages => TrafficKind::Pages {
+            congestion: congestion(&section)?,
+            page: page(&section)?,
+            connections: section
+                .count("connections", 1..=64)?
+                .map_or(CONNECTIONS, |c| c.value as u16),
+            keep_alive: section.flag("keep_alive")?.is_none_or(|flag| flag.value),
+        },
     };
     let start = section.duration("start")?;
     let stop = section.duration("stop")?;
@@ -254,6 +301,19 @@ fn datagram(section: &Section<'_>) -> Result<u16, ScenarioError> {
         Ok(bytes @ 32..=65_000) => Ok(bytes),
         _ => Err(size.error("a datagram has between 32 and 65000 bytes")),
     }
+}
+
+fn page(section: &Section<'_>) -> Result<Page, ScenarioError> {
+    let bytes = match section.quantity::<ByteSize>("size")? {
+        Some(size) if !(1..=LARGEST_PAGE).contains(&size.value.bytes()) => {
+            return Err(size.error("a page has between 1 B and 1 GB"));
+        }
+        Some(size) => size.value.bytes(),
+        None => DEFAULT_PAGE,
+    };
+    let objects = section.count("objects", 1..=bytes.min(10_000))?;
+    let objects = objects.map_or(DEFAULT_PAGE_OBJECTS.min(bytes), |count| count.value);
+    Ok(Page::of(bytes, objects as usize))
 }
 
 fn objects(section: &Section<'_>) -> Result<Vec<u64>, ScenarioError> {

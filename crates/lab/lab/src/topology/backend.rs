@@ -1,11 +1,14 @@
 use crate::emulator::{Capacity, DirectionChange, DirectionModel, LinkChange, LinkModel, Loss};
-use braid_units::Rate;
+use braid_units::{Rate, Ratio};
 use std::time::Duration;
 
 /// Faster links are given to the kernel where it can do all they need.
 const KERNEL_FROM: Rate = Rate::from_mbit(300);
 /// A kernel link has the machine's own delay only; less than this is that.
 const KERNEL_DELAY: Duration = Duration::from_millis(1);
+
+/// What the kernel has no match for.
+const REORDERING: &str = "its reordering";
 
 /// What links the kernel shall play.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -86,6 +89,8 @@ impl Backend {
             Some("NAT")
         } else if traced(&model.down) || traced(&model.up) {
             Some("its trace")
+        } else if reorders(&model.down) || reorders(&model.up) {
+            Some(REORDERING)
         } else {
             changes.into_iter().find_map(netem_obstacle)
         };
@@ -103,8 +108,19 @@ pub(super) fn netem_obstacle(change: &LinkChange) -> Option<&'static str> {
     match change {
         LinkChange::Rebind => Some("its rebinding"),
         LinkChange::Set { mtu: Some(_), .. } => Some("a change of its MTU"),
-        LinkChange::Blackout(_) | LinkChange::Carrier(_) | LinkChange::Set { .. } => None,
+        LinkChange::Set { down, up, .. } => down
+            .iter()
+            .chain(up)
+            .any(|change| change.reorder.is_some_and(|reorder| !reorder.is_none()))
+            .then_some(REORDERING),
+        LinkChange::Blackout(_) | LinkChange::Carrier(_) => None,
     }
+}
+
+/// netem sends packets ahead at once, without the delay of the others, instead of
+/// holding some back (tc-netem(8), "reorder").
+fn reorders(direction: &DirectionModel) -> bool {
+    !direction.reorder.is_none()
 }
 
 /// What the token bucket can't do of a direction.
@@ -117,6 +133,12 @@ fn obstacle(direction: &DirectionModel) -> Option<&'static str> {
         Some("its jitter")
     } else if direction.loss != Loss::None {
         Some("its loss")
+    } else if reorders(direction) {
+        Some(REORDERING)
+    } else if direction.duplicate != Ratio::ZERO {
+        Some("its duplicates")
+    } else if direction.corrupt != Ratio::ZERO {
+        Some("its corruption")
     } else {
         None
     }
@@ -151,6 +173,7 @@ fn is_fast(capacity: &Capacity) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::emulator::Reorder;
 
     fn gigabit() -> LinkModel {
         let direction = DirectionModel {
@@ -204,6 +227,7 @@ mod tests {
             Backend::UserSpace { note: Some(_) }
         ));
     }
+
     #[test]
     fn netem_plays_slow_far_and_lossy_links_but_no_nat() {
         let mut far = gigabit();
@@ -213,9 +237,16 @@ mod tests {
             Backend::choose(model, changes, InKernel::All)
         };
         assert_eq!(choose(&far, &[LinkChange::Blackout(true)]), Backend::Kernel { note: None });
+        let reorder = Reorder { share: Ratio::from_fraction(0.05), by: Duration::from_millis(20) };
+        let reordering = DirectionChange { reorder: Some(reorder), ..DirectionChange::default() };
+        let set = |up| LinkChange::Set { down: None, up: Some(up), mtu: None };
+        let mut reordered = far.clone();
+        reordered.down.reorder = reorder;
         for backend in [
             choose(&LinkModel { nat: true, ..far.clone() }, &[]),
             choose(&far, &[LinkChange::Rebind]),
+            choose(&far, &[set(reordering.clone())]),
+            choose(&reordered, &[]),
         ] {
             assert!(matches!(backend, Backend::UserSpace { note: Some(_) }), "{backend:?}");
         }

@@ -5,7 +5,9 @@ mod stamped;
 
 use super::{CONCENTRATOR_V4, Topology, TopologyError, TopologyOptions};
 use crate::emulator::{Capacity, Direction, DirectionModel, LinkModel};
+use braid_link_model::Packet;
 use braid_units::{ByteSize, Rate, Time, format_duration};
+use fastrand::Rng;
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 use stamped::{Arrival, StampedSocket, wall_clock};
 use std::fmt;
@@ -264,9 +266,9 @@ fn delay_errors(model: &DirectionModel, flow: &Flow) -> Vec<Duration> {
     let Some(&first) = flow.sent.first() else { return Vec::new() };
     let mut direction = Direction::new(model.clone(), 0, first);
     let mut expected = vec![None; flow.sent.len()];
-    let mut due = |direction: &mut Direction<usize>, until: Time| {
+    let mut due = |direction: &mut Direction<Number>, until: Time| {
         while let Some(deadline) = direction.next_deadline().filter(|at| *at <= until) {
-            while let Some(number) = direction.poll(deadline) {
+            while let Some(Number(number)) = direction.poll(deadline) {
                 if let Some(slot) = expected.get_mut(number) {
                     *slot = Some(deadline);
                 }
@@ -275,7 +277,7 @@ fn delay_errors(model: &DirectionModel, flow: &Flow) -> Vec<Duration> {
     };
     for (number, &at) in flow.sent.iter().enumerate() {
         due(&mut direction, at);
-        let _ = direction.enqueue(at, PACKET, number);
+        let _ = direction.enqueue(at, PACKET, Number(number));
     }
     due(&mut direction, Time::FAR_FUTURE);
     flow.arrivals
@@ -285,6 +287,16 @@ fn delay_errors(model: &DirectionModel, flow: &Flow) -> Vec<Duration> {
             Some(arrival.at.since(expected).max(expected.since(arrival.at)))
         })
         .collect()
+}
+
+/// Stands for the packet of this number.
+#[derive(Clone)]
+struct Number(usize);
+
+impl Packet for Number {
+    fn flip_bit(&mut self, _: &mut Rng) {
+        // What arrives damaged arrives in its time.
+    }
 }
 
 /// Of sorted values; zero where there are none.

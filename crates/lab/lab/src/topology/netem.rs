@@ -124,6 +124,11 @@ pub(super) fn line(device: &str, direction: &DirectionModel, dark: bool) -> Stri
             ));
         }
     }
+    for (what, share) in [("duplicate", direction.duplicate), ("corrupt", direction.corrupt)] {
+        if share != Ratio::ZERO {
+            line.push_str(&format!(" {what} {}", percent(share)));
+        }
+    }
     line
 }
 
@@ -141,6 +146,7 @@ mod tests {
             jitter: Duration::from_millis(4),
             loss: Loss::Random(Ratio::from_fraction(0.01)),
             queue: ByteSize::from_bytes(151_400),
+            ..DirectionModel::ideal()
         };
         // 100 packets of queue, and 14 ms at 20 Mbit/s on their way.
         assert_eq!(
@@ -151,6 +157,9 @@ mod tests {
         assert!(line("d", &direction, true).ends_with(" loss 100%"));
         direction.loss = Loss::bursty(Ratio::from_fraction(0.5), 2.0);
         assert!(line("d", &direction, false).ends_with(" loss gemodel 50% 50% 100% 0%"));
+        direction.duplicate = Ratio::from_fraction(0.25);
+        direction.corrupt = Ratio::from_fraction(0.5);
+        assert!(line("d", &direction, false).ends_with(" duplicate 25% corrupt 50%"));
         let ideal = DirectionModel::ideal();
         assert_eq!(line("d", &ideal, false), "qdisc replace dev d root netem limit 660");
     }

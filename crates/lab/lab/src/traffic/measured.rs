@@ -1,3 +1,4 @@
+use super::Fetch;
 use super::statistics::{Bins, Percentiles};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -16,8 +17,10 @@ pub struct Measured {
     pub datagrams: Option<Datagrams>,
     /// Calls.
     pub voice: Option<Voice>,
-    /// Completion times of fetched objects, in milliseconds.
-    pub fetches_ms: Option<Vec<f64>>,
+    /// Objects that came as a whole.
+    pub fetches: Option<Vec<Fetch>>,
+    /// How long whole pages took, in ms.
+    pub pages_ms: Option<Vec<f64>>,
 }
 
 /// Echo requests and their answers.

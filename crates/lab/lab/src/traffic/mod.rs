@@ -7,7 +7,9 @@
 //! looking at the clock and at the cancel switch.
 
 mod datagram;
+mod fetch;
 mod measured;
+mod pages;
 mod ping;
 mod smb;
 mod stamp;
@@ -17,6 +19,7 @@ mod udp;
 mod voip;
 mod web;
 
+pub use fetch::Fetch;
 pub use measured::{Datagrams, Measured, Pings, Voice};
 pub use ping::answers;
 pub use smb::Server as SmbServer;
@@ -105,8 +108,17 @@ pub fn run(traffic: &Traffic, rates: OfferedRates, setting: &Setting<'_>) -> io:
             Some(server) => smb::run(traffic, server, setting),
             None => Err(io::Error::other("there is no Samba server")),
         },
-        TrafficKind::Web { congestion, objects } => {
-            web::run(traffic, *congestion, objects, setting)
+        TrafficKind::Web { congestion, objects, keep_alive } => {
+            web::run(traffic, *congestion, objects, *keep_alive, setting)
+        }
+        TrafficKind::Pages { congestion, page, connections, keep_alive } => {
+            let browser = pages::Browser {
+                congestion: *congestion,
+                page,
+                connections: *connections,
+                keep_alive: *keep_alive,
+            };
+            pages::run(traffic, &browser, setting)
         }
     }
 }
@@ -116,7 +128,10 @@ pub fn ports(traffic: &Traffic) -> u16 {
     match traffic.kind {
         TrafficKind::Udp { .. } | TrafficKind::Voip => traffic.flows,
         TrafficKind::Smb => smb::PORTS,
-        TrafficKind::Tcp { .. } | TrafficKind::Web { .. } | TrafficKind::Ping { .. } => 1,
+        TrafficKind::Tcp { .. }
+        | TrafficKind::Web { .. }
+        | TrafficKind::Pages { .. }
+        | TrafficKind::Ping { .. } => 1,
     }
 }
 

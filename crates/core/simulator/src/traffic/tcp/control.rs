@@ -1,31 +1,8 @@
 //! A sender's congestion control, whichever it is.
 
-use super::bbr::Bbr;
-use super::bbr3::Bbr3;
-use super::rate_sample::RateSample;
+use super::ack_info::AckInfo;
+use super::bbr::{Bbr, Bbr3};
 use super::window::{Congestion, Window};
-use braid_units::Time;
-use std::time::Duration;
-
-/// What an acknowledgement says, in segments.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct AckInfo {
-    pub now: Time,
-    /// Cumulatively acknowledged by it.
-    pub acked: u32,
-    /// Newly known to have arrived.
-    pub newly_delivered: u64,
-    /// Known to have arrived in all.
-    pub delivered: u64,
-    pub rtt: Option<Duration>,
-    pub srtt: Duration,
-    /// Newly taken for lost.
-    pub lost: u64,
-    pub in_flight: usize,
-    pub sample: Option<RateSample>,
-    /// Losses are being made good, and not after a timeout.
-    pub recovering: bool,
-}
 
 #[derive(Debug)]
 pub(super) enum Control {
@@ -49,8 +26,8 @@ impl Control {
     pub fn segments(&self) -> usize {
         match self {
             Self::Window(window) => window.segments(),
-            Self::Bbr(bbr) => bbr.segments(),
-            Self::Bbr3(bbr) => bbr.segments(),
+            Self::Bbr(bbr) => bbr.window().segments as usize,
+            Self::Bbr3(bbr) => bbr.window().segments as usize,
         }
     }
 
@@ -58,8 +35,8 @@ impl Control {
     pub fn pacing_rate(&self) -> Option<f64> {
         match self {
             Self::Window(_) => None,
-            Self::Bbr(bbr) => Some(bbr.pacing_rate()),
-            Self::Bbr3(bbr) => Some(bbr.pacing_rate()),
+            Self::Bbr(bbr) => Some(bbr.window().pacing),
+            Self::Bbr3(bbr) => Some(bbr.window().pacing),
         }
     }
 

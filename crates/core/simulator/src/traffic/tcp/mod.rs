@@ -2,8 +2,8 @@
 //! selective acknowledgements, fast recovery and timeouts. What acknowledgements
 //! say travels beside the packets, looked up by their number.
 
+mod ack_info;
 mod bbr;
-mod bbr3;
 mod control;
 mod rate_sample;
 mod receiver;

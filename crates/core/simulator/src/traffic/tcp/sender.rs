@@ -1,4 +1,5 @@
-use super::control::{AckInfo, Control};
+use super::ack_info::AckInfo;
+use super::control::Control;
 use super::rate_sample::{DeliveryRate, SendState};
 use super::receiver::Acknowledgement;
 use super::window::Congestion;

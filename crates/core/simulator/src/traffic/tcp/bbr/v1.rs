@@ -1,8 +1,10 @@
 //! BBR as in Linux 4.20 to 6.x (`net/ipv4/tcp_bbr.c`; Cardwell et al., ACM Queue
 //! 2016), in segments; without the long-term sampling of policers.
 
-use super::control::AckInfo;
-use super::windowed_max::WindowedMax;
+use super::full_pipe::FullPipe;
+use super::window::{LEAST, PacedWindow, bandwidth_delay};
+use crate::traffic::tcp::ack_info::AckInfo;
+use crate::traffic::tcp::windowed_max::WindowedMax;
 use braid_units::Time;
 use std::time::Duration;
 
@@ -13,9 +15,6 @@ const CWND_GAIN: f64 = 2.0;
 const BW_ROUNDS: u64 = 10;
 const MIN_RTT_WINDOW: Duration = Duration::from_secs(10);
 const PROBE_RTT_TIME: Duration = Duration::from_millis(200);
-const PROBE_RTT_WINDOW: f64 = 4.0;
-const FULL_GROWTH: f64 = 1.25;
-const FULL_ROUNDS: u32 = 3;
 /// Paced a little slower than estimated (`bbr_pacing_margin_percent`).
 const PACING_MARGIN: f64 = 0.99;
 const EXTRA_ACKED_ROUNDS: u64 = 10;
@@ -30,7 +29,7 @@ enum Mode {
 }
 
 #[derive(Debug)]
-pub(super) struct Bbr {
+pub(in crate::traffic::tcp) struct Bbr {
     mode: Mode,
     bandwidth: WindowedMax,
     min_rtt: Duration,
@@ -38,12 +37,8 @@ pub(super) struct Bbr {
     rounds: u64,
     next_round: u64,
     round_start: bool,
-    full_bw: f64,
-    full_rounds: u32,
-    cwnd: f64,
-    prior_cwnd: f64,
-    pacing: f64,
-    conserves: bool,
+    full_pipe: FullPipe,
+    window: PacedWindow,
     extra: WindowedMax,
     epoch: (Time, f64),
     rng: fastrand::Rng,
@@ -59,44 +54,29 @@ impl Bbr {
             rounds: 0,
             next_round: 0,
             round_start: false,
-            full_bw: 0.0,
-            full_rounds: 0,
-            cwnd: 10.0,
-            prior_cwnd: 0.0,
-            // Linux takes a millisecond for the round trip until it's known.
-            pacing: HIGH_GAIN * 10.0 / 0.001,
-            conserves: false,
+            full_pipe: FullPipe::default(),
+            window: PacedWindow::new(HIGH_GAIN),
             extra: WindowedMax::default(),
             epoch: (Time::ZERO, 0.0),
             rng: fastrand::Rng::with_seed(7),
         }
     }
 
-    pub fn segments(&self) -> usize {
-        self.cwnd as usize
-    }
-
-    /// Segments a second.
-    pub fn pacing_rate(&self) -> f64 {
-        self.pacing
+    pub fn window(&self) -> &PacedWindow {
+        &self.window
     }
 
     pub fn on_recovery(&mut self, in_flight: usize) {
-        self.prior_cwnd = self.prior_cwnd.max(self.cwnd);
-        self.conserves = true;
-        self.cwnd = (in_flight as f64 + 1.0).max(1.0);
+        self.window.on_recovery(in_flight);
     }
 
     pub fn on_recovered(&mut self) {
-        self.conserves = false;
-        self.cwnd = self.cwnd.max(self.prior_cwnd);
-        self.prior_cwnd = 0.0;
+        self.window.on_recovered();
     }
 
     pub fn on_timeout(&mut self, in_flight: usize) {
-        self.prior_cwnd = self.prior_cwnd.max(self.cwnd);
-        self.full_bw = 0.0;
-        self.cwnd = in_flight as f64 + 1.0;
+        self.full_pipe.forget_bandwidth();
+        self.window.on_timeout(in_flight);
     }
 
     pub fn on_ack(&mut self, ack: &AckInfo) {
@@ -106,7 +86,7 @@ impl Bbr {
                 self.next_round = ack.delivered;
                 self.rounds += 1;
                 self.round_start = true;
-                self.conserves = false;
+                self.window.on_round();
             }
             if let Some(rate) = sample.rate {
                 self.bandwidth.update(self.rounds, rate, BW_ROUNDS);
@@ -125,14 +105,11 @@ impl Bbr {
     }
 
     fn bdp(&self, gain: f64) -> f64 {
-        if self.min_rtt == Duration::MAX {
-            return 10.0;
-        }
-        self.bw() * self.min_rtt.as_secs_f64() * gain
+        bandwidth_delay(self.bw(), self.min_rtt, gain)
     }
 
     fn is_full(&self) -> bool {
-        self.full_rounds >= FULL_ROUNDS
+        self.full_pipe.is_full()
     }
 
     fn count_extra(&mut self, ack: &AckInfo) {
@@ -143,7 +120,7 @@ impl Bbr {
         }
         self.epoch.1 += newly;
         let expected = self.bw() * (ack.now - self.epoch.0).as_secs_f64();
-        let extra = (self.epoch.1 - expected).clamp(0.0, self.cwnd);
+        let extra = (self.epoch.1 - expected).clamp(0.0, self.window.segments);
         self.extra.update(self.rounds, extra, EXTRA_ACKED_ROUNDS);
     }
 
@@ -165,11 +142,7 @@ impl Bbr {
         if self.is_full() || !self.round_start {
             return;
         }
-        if self.bw() >= self.full_bw * FULL_GROWTH {
-            (self.full_bw, self.full_rounds) = (self.bw(), 0);
-        } else {
-            self.full_rounds += 1;
-        }
+        self.full_pipe.on_round(self.bw());
     }
 
     fn check_drain(&mut self, ack: &AckInfo) {
@@ -194,9 +167,7 @@ impl Bbr {
             (self.min_rtt, self.min_rtt_at) = (rtt, ack.now);
         }
         match &mut self.mode {
-            Mode::ProbeRtt { until: until @ None, .. }
-                if ack.in_flight as f64 <= PROBE_RTT_WINDOW =>
-            {
+            Mode::ProbeRtt { until: until @ None, .. } if ack.in_flight as f64 <= LEAST => {
                 *until = Some(ack.now + PROBE_RTT_TIME);
                 self.next_round = ack.delivered;
             }
@@ -205,7 +176,7 @@ impl Bbr {
                 *round_done |= self.round_start;
                 if *round_done && ack.now > *until {
                     self.min_rtt_at = ack.now;
-                    self.cwnd = self.cwnd.max(self.prior_cwnd);
+                    self.window.restore();
                     if self.is_full() {
                         self.probe_bw(ack.now);
                     } else {
@@ -214,7 +185,7 @@ impl Bbr {
                 }
             }
             _ if expired && self.min_rtt != Duration::MAX && self.rounds > 0 => {
-                self.prior_cwnd = self.cwnd;
+                self.window.save_anew();
                 self.mode = Mode::ProbeRtt { until: None, round_done: false };
             }
             _ => {}
@@ -229,32 +200,16 @@ impl Bbr {
             Mode::ProbeRtt { .. } => (1.0, 1.0),
         };
         let rate = self.bw() * gain * PACING_MARGIN;
-        if rate > 0.0 && (self.is_full() || rate > self.pacing || self.rounds == 1) {
-            self.pacing = rate;
-        }
-        let acked = ack.newly_delivered as f64;
-        if ack.lost > 0 {
-            self.cwnd = (self.cwnd - ack.lost as f64).max(1.0);
-        }
-        if self.conserves {
-            self.cwnd = self.cwnd.max(ack.in_flight as f64 + acked);
-        } else {
-            let bursts = 3.0 * (self.pacing / 1000.0).clamp(2.0, 44.0);
-            let extra = if self.is_full() {
-                self.extra.get().min(self.bw() * EXTRA_ACKED_MOST)
-            } else {
-                0.0
-            };
-            let target = self.bdp(cwnd_gain) + extra + bursts;
-            if self.is_full() {
-                self.cwnd = (self.cwnd + acked).min(target);
-            } else if self.cwnd < target || ack.delivered < 10 {
-                self.cwnd += acked;
-            }
-        }
-        self.cwnd = self.cwnd.max(4.0);
+        self.window.pace(rate, self.is_full() || self.rounds == 1);
+        self.window.shrink(ack.lost);
+        let extra = match self.is_full() {
+            true => self.extra.get().min(self.bw() * EXTRA_ACKED_MOST),
+            false => 0.0,
+        };
+        let in_flight = self.bdp(cwnd_gain) + extra;
+        self.window.grow(ack, in_flight, self.is_full());
         if matches!(self.mode, Mode::ProbeRtt { .. }) {
-            self.cwnd = self.cwnd.min(PROBE_RTT_WINDOW);
+            self.window.segments = self.window.segments.min(LEAST);
         }
     }
 }

@@ -1,7 +1,9 @@
 //! BBRv3 (draft-ietf-ccwg-bbr-02), in segments.
 
-use super::control::AckInfo;
-use super::rate_sample::RateSample;
+use super::full_pipe::FullPipe;
+use super::window::{LEAST, PacedWindow, bandwidth_delay};
+use crate::traffic::tcp::ack_info::AckInfo;
+use crate::traffic::tcp::rate_sample::RateSample;
 use braid_units::Time;
 use std::time::Duration;
 
@@ -12,17 +14,18 @@ const UP_CWND_GAIN: f64 = 2.25;
 const DOWN_GAIN: f64 = 0.9;
 const UP_GAIN: f64 = 1.25;
 const PACING_MARGIN: f64 = 0.99;
-const FULL_GROWTH: f64 = 1.25;
-const FULL_ROUNDS: u32 = 3;
 const STARTUP_LOSSES: u32 = 6;
 const LOSS_THRESHOLD: f64 = 0.02;
 const BETA: f64 = 0.7;
 const HEADROOM: f64 = 0.15;
-const MIN_CWND: f64 = 4.0;
 const MIN_RTT_WINDOW: Duration = Duration::from_secs(10);
 const PROBE_RTT_EACH: Duration = Duration::from_secs(5);
 const PROBE_RTT_TIME: Duration = Duration::from_millis(200);
 const PROBE_RTT_GAIN: f64 = 0.5;
+/// Segments of the first window, before which no round trip is known; and of the first
+/// two, whose rate replaces the one that was assumed.
+const FIRST_WINDOW: u64 = 10;
+const FIRST_ROUNDS: u64 = 20;
 /// Rounds between probes at the most, so that Reno beside it gets its share.
 const RENO_ROUNDS: f64 = 63.0;
 
@@ -38,7 +41,7 @@ enum State {
 }
 
 #[derive(Debug)]
-pub(super) struct Bbr3 {
+pub(in crate::traffic::tcp) struct Bbr3 {
     state: State,
     /// Largest rates of this cycle and the one before.
     max_bw: [f64; 2],
@@ -59,13 +62,9 @@ pub(super) struct Bbr3 {
     loss_round_start: bool,
     lost_in_round: bool,
     loss_events: u32,
-    full_bw: f64,
-    full_rounds: u32,
+    full_pipe: FullPipe,
     is_full: bool,
-    cwnd: f64,
-    prior_cwnd: f64,
-    pacing: f64,
-    conserves: bool,
+    window: PacedWindow,
     cycle_at: Time,
     probe_wait: Duration,
     up_rounds: u32,
@@ -95,13 +94,9 @@ impl Bbr3 {
             loss_round_start: false,
             lost_in_round: false,
             loss_events: 0,
-            full_bw: 0.0,
-            full_rounds: 0,
+            full_pipe: FullPipe::default(),
             is_full: false,
-            cwnd: 10.0,
-            prior_cwnd: 0.0,
-            pacing: STARTUP_GAIN * 10.0 / 0.001,
-            conserves: false,
+            window: PacedWindow::new(STARTUP_GAIN),
             cycle_at: Time::ZERO,
             probe_wait: Duration::from_secs(2),
             up_rounds: 0,
@@ -110,30 +105,20 @@ impl Bbr3 {
         }
     }
 
-    pub fn segments(&self) -> usize {
-        self.cwnd as usize
-    }
-
-    /// Segments a second.
-    pub fn pacing_rate(&self) -> f64 {
-        self.pacing
+    pub fn window(&self) -> &PacedWindow {
+        &self.window
     }
 
     pub fn on_recovery(&mut self, in_flight: usize) {
-        self.prior_cwnd = self.prior_cwnd.max(self.cwnd);
-        self.conserves = true;
-        self.cwnd = (in_flight as f64 + 1.0).max(1.0);
+        self.window.on_recovery(in_flight);
     }
 
     pub fn on_recovered(&mut self) {
-        self.conserves = false;
-        self.cwnd = self.cwnd.max(self.prior_cwnd);
-        self.prior_cwnd = 0.0;
+        self.window.on_recovered();
     }
 
     pub fn on_timeout(&mut self, in_flight: usize) {
-        self.prior_cwnd = self.prior_cwnd.max(self.cwnd);
-        self.cwnd = in_flight as f64 + 1.0;
+        self.window.on_timeout(in_flight);
     }
 
     pub fn on_ack(&mut self, ack: &AckInfo) {
@@ -160,7 +145,7 @@ impl Bbr3 {
             self.next_round = ack.delivered;
             self.round_start = true;
             self.rounds_since_probe += 1;
-            self.conserves = false;
+            self.window.on_round();
         }
         if let Some(rate) = sample.rate {
             self.bw_latest = self.bw_latest.max(rate);
@@ -187,7 +172,7 @@ impl Bbr3 {
             self.bw_lo = self.max();
         }
         if self.inflight_lo.is_infinite() {
-            self.inflight_lo = self.cwnd;
+            self.inflight_lo = self.window.segments;
         }
         self.bw_lo = self.bw_latest.max(BETA * self.bw_lo);
         self.inflight_lo = self.inflight_latest.max(BETA * self.inflight_lo);
@@ -209,9 +194,10 @@ impl Bbr3 {
                 }
             }
             State::Up => {
-                if self.inflight_hi.is_finite() && self.cwnd >= self.inflight_hi {
+                if self.inflight_hi.is_finite() && self.window.segments >= self.inflight_hi {
                     self.up_acked += ack.newly_delivered as f64;
-                    let each = (self.cwnd / f64::from(1u32 << self.up_rounds.min(30))).max(1.0);
+                    let steps = f64::from(1u32 << self.up_rounds.min(30));
+                    let each = (self.window.segments / steps).max(1.0);
                     let steps = (self.up_acked / each).floor();
                     self.up_acked -= steps * each;
                     self.inflight_hi += steps;
@@ -226,12 +212,8 @@ impl Bbr3 {
 
     fn check_startup(&mut self, ack: &AckInfo) {
         if !self.is_full && self.round_start {
-            if self.max() >= self.full_bw * FULL_GROWTH {
-                (self.full_bw, self.full_rounds) = (self.max(), 0);
-            } else {
-                self.full_rounds += 1;
-                self.is_full = self.full_rounds >= FULL_ROUNDS;
-            }
+            self.full_pipe.on_round(self.max());
+            self.is_full = self.full_pipe.is_full();
         }
         let lossy = ack.sample.is_some_and(|s| {
             s.lost as f64 > s.tx_in_flight as f64 * LOSS_THRESHOLD
@@ -264,18 +246,14 @@ impl Bbr3 {
                 self.state = State::Up;
                 self.cycle_at = ack.now;
                 (self.up_rounds, self.up_acked) = (0, 0.0);
-                (self.full_bw, self.full_rounds) = (self.max(), 0);
+                self.full_pipe.restart(self.max());
             }
             State::Up => {
                 let filled = elapsed > self.min_rtt && in_flight >= self.bdp(UP_GAIN);
                 if self.round_start {
-                    if self.max() >= self.full_bw * FULL_GROWTH {
-                        (self.full_bw, self.full_rounds) = (self.max(), 0);
-                    } else {
-                        self.full_rounds += 1;
-                    }
+                    self.full_pipe.on_round(self.max());
                 }
-                if filled || self.full_rounds >= FULL_ROUNDS {
+                if filled || self.full_pipe.is_full() {
                     self.start_down(ack.now);
                 }
             }
@@ -324,7 +302,7 @@ impl Bbr3 {
                     self.probe_rtt_round |= self.round_start;
                     if self.probe_rtt_round && ack.now > until {
                         self.probe_rtt_at = ack.now;
-                        self.cwnd = self.cwnd.max(self.prior_cwnd);
+                        self.window.restore();
                         (self.bw_lo, self.inflight_lo) = (f64::INFINITY, f64::INFINITY);
                         if self.is_full {
                             self.start_down(ack.now);
@@ -335,9 +313,9 @@ impl Bbr3 {
                     }
                 }
             }
-        } else if due && ack.delivered > 10 {
+        } else if due && ack.delivered > FIRST_WINDOW {
             self.state = State::ProbeRtt;
-            self.prior_cwnd = self.prior_cwnd.max(self.cwnd);
+            self.window.save();
             self.probe_rtt_until = None;
         }
     }
@@ -352,37 +330,26 @@ impl Bbr3 {
             State::ProbeRtt => (1.0, PROBE_RTT_GAIN),
         };
         let rate = self.bw() * gain * PACING_MARGIN;
-        if rate > 0.0 && (self.is_full || rate > self.pacing || ack.delivered <= 20) {
-            self.pacing = rate;
-        }
-        let acked = ack.newly_delivered as f64;
-        let bursts = 3.0 * (self.pacing / 1000.0).clamp(2.0, 44.0);
-        let target = self.bdp(cwnd_gain) + bursts;
-        if self.conserves {
-            self.cwnd = self.cwnd.max(ack.in_flight as f64 + acked);
-        } else if self.is_full {
-            self.cwnd = (self.cwnd + acked).min(target);
-        } else if self.cwnd < target || ack.delivered < 10 {
-            self.cwnd += acked;
-        }
-        self.cwnd = self.cwnd.max(MIN_CWND);
+        self.window.pace(rate, self.is_full || ack.delivered <= FIRST_ROUNDS);
+        self.window.grow(ack, self.bdp(cwnd_gain), self.is_full);
         if self.state == State::ProbeRtt {
-            self.cwnd = self.cwnd.min(self.probe_rtt_cwnd());
+            self.window.segments = self.window.segments.min(self.probe_rtt_cwnd());
         }
         let bound = match self.state {
             State::Cruise | State::ProbeRtt => self.inflight_hi * (1.0 - HEADROOM),
             State::Down | State::Refill | State::Up | State::Drain => self.inflight_hi,
             State::Startup => f64::INFINITY,
         };
-        self.cwnd = self.cwnd.min(bound.min(self.inflight_lo).max(MIN_CWND));
+        let bound = bound.min(self.inflight_lo).max(LEAST);
+        self.window.segments = self.window.segments.min(bound);
     }
 
     fn probe_rtt_cwnd(&self) -> f64 {
-        self.bdp(PROBE_RTT_GAIN).max(MIN_CWND)
+        self.bdp(PROBE_RTT_GAIN).max(LEAST)
     }
 
     fn target_inflight(&self) -> f64 {
-        self.bdp(1.0).min(self.cwnd)
+        self.bdp(1.0).min(self.window.segments)
     }
 
     fn max(&self) -> f64 {
@@ -394,9 +361,6 @@ impl Bbr3 {
     }
 
     fn bdp(&self, gain: f64) -> f64 {
-        if self.min_rtt == Duration::MAX {
-            return 10.0;
-        }
-        self.bw() * self.min_rtt.as_secs_f64() * gain
+        bandwidth_delay(self.bw(), self.min_rtt, gain)
     }
 }

@@ -1,28 +1,34 @@
 //! Virtual time: what happens next, and to whom.
 
+mod actions;
+mod exchange;
+mod stalls;
+
+use crate::captured::Captured;
 use crate::digest::Digest;
-use crate::end::{CONCENTRATOR, CONCENTRATOR_LINK, End, EndId, Held, link_id};
+use crate::end::{CONCENTRATOR_LINK, End, EndId, Held, link_id};
 use crate::network::{Datagram, Link};
 use crate::outcome::Outcome;
-use crate::packet;
 use crate::scenario::{Action, Scenario, Timed};
-use crate::traffic::{Flow, Lane, flow_of};
+use crate::traffic::{Flow, Lane};
 use braid_inner::InnerPacket;
-use braid_tunnel::{Event, PeerReport, Tunnel};
+use braid_tunnel::{PeerReport, Tunnel};
 use braid_units::Time;
+use stalls::StallClock;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 /// How often an end's timer may be due in a millisecond before that counts as a
 /// busy loop.
 const BUSY: u32 = 300;
-/// How long an end stands still: from so many milliseconds on, up to so many more.
-const STALL_MS: (f64, f64) = (5.0, 75.0);
 /// Packets that the device and sockets of an end that stands still hold: a TUN
 /// device's queue.
 const DEVICE_QUEUE: usize = 500;
 /// How often memory is looked at.
 const SAMPLE: Duration = Duration::from_millis(10);
+/// The same where more than an hour is played.
+const SAMPLE_OF_HOURS: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_secs(3600);
 /// Broken rules noted at the most.
 const VIOLATIONS: usize = 20;
 
@@ -41,9 +47,8 @@ pub struct Simulation {
     violations: Vec<String>,
     memory_high_water: u64,
     next_sample: Time,
-    /// When an end next stands still, and which is drawn.
-    next_stall: Option<Time>,
-    rng: fastrand::Rng,
+    sample: Duration,
+    stalls: Option<StallClock>,
     digest: Digest,
     /// Times that an end's timer was due.
     wakes: u64,
@@ -52,19 +57,6 @@ pub struct Simulation {
     strangers: Vec<(EndId, InnerPacket)>,
     strays: Vec<Datagram>,
     buffer: Vec<u8>,
-}
-
-/// A datagram recorded as it was sent.
-#[derive(Clone, Debug)]
-pub struct Captured {
-    /// When.
-    pub at: Duration,
-    /// By which link.
-    pub link: usize,
-    /// Which way.
-    pub lane: Lane,
-    /// The datagram, with the addresses that the receiver sees.
-    pub datagram: Datagram,
 }
 
 impl Simulation {
@@ -91,8 +83,8 @@ impl Simulation {
             violations: Vec::new(),
             memory_high_water: 0,
             next_sample: Time::ZERO,
-            next_stall: scenario.stalls.map(|_| Time::ZERO),
-            rng: fastrand::Rng::with_seed(scenario.seed ^ 0x57a1),
+            sample: if scenario.duration > HOUR { SAMPLE_OF_HOURS } else { SAMPLE },
+            stalls: scenario.stalls.map(|stalls| StallClock::new(stalls, scenario.seed)),
             digest: Digest::default(),
             wakes: 0,
             capture: false,
@@ -208,7 +200,7 @@ impl Simulation {
     pub fn served(&mut self, link: usize, to_home: bool) -> u64 {
         let link = &mut self.links[link];
         let direction = if to_home { &mut link.down } else { &mut link.up };
-        direction.served(self.now)
+        direction.serialised(self.now)
     }
 
     /// Ends it here.
@@ -233,7 +225,7 @@ impl Simulation {
             link_bytes: self
                 .links
                 .iter()
-                .map(|l| (l.down.delivered_bytes, l.up.delivered_bytes))
+                .map(|l| (l.down.counters().bytes_out, l.up.counters().bytes_out))
                 .collect(),
             violations: self.violations,
             captured: self.captured,
@@ -250,7 +242,7 @@ impl Simulation {
             .chain(flows)
             .flatten()
             .chain(event)
-            .chain(self.next_stall)
+            .chain(self.stalls.as_ref().map(StallClock::next))
             .min()
             .map_or(self.next_sample, |at| at.min(self.next_sample))
     }
@@ -287,63 +279,22 @@ impl Simulation {
         }
         self.poll_flows();
         if now >= self.next_sample {
-            self.next_sample = now + SAMPLE;
+            self.next_sample = now + self.sample;
             self.sample_memory();
         }
     }
 
     /// One of the ends stands still from now on, if it's time.
     fn stall(&mut self) {
-        let Some(stalls) = self.scenario.stalls else { return };
-        if self.next_stall.is_none_or(|at| at > self.now) {
+        let (now, ends) = (self.now, self.homes.len() + 1);
+        let Some(stall) = self.stalls.as_mut().and_then(|stalls| stalls.poll(now, ends)) else {
             return;
-        }
-        // Exponential, as what has no memory.
-        let wait = -self.rng.f64().max(1e-9).ln() * stalls.every.as_secs_f64();
-        self.next_stall = Some(self.now + Duration::from_secs_f64(wait));
-        let place = self.rng.usize(0..=self.homes.len());
-        let length = Duration::from_secs_f64(STALL_MS.0 + self.rng.f64() * STALL_MS.1) / 1000;
-        let id = if place < self.homes.len() { EndId::Home(place) } else { EndId::Concentrator };
-        let until = self.now + length;
-        let end = self.end(id);
-        end.stalled_until = end.stalled_until.max(until);
-        end.timer = Some(end.stalled_until);
-    }
-
-    /// What came while the end stood still is taken, if it goes on.
-    fn release(&mut self, id: EndId) {
-        let now = self.now;
-        let end = self.end(id);
-        if end.held.is_empty() || end.stalled_until > now {
-            return;
-        }
-        let local = end.local(now);
-        for held in std::mem::take(&mut end.held) {
-            match held {
-                Held::Packet(packet) => end.tunnel.handle_inner(local, packet),
-                Held::Datagram(link, mut datagram) => {
-                    let bytes = &mut datagram.bytes;
-                    end.tunnel.handle_datagram(local, link, datagram.from, None, bytes);
-                }
-            }
-        }
-        self.serve(id);
-    }
-
-    fn arrive(&mut self, id: EndId, link: usize, mut datagram: Datagram) {
-        let now = self.now;
-        let link = match id {
-            EndId::Home(_) => link_id(link),
-            EndId::Concentrator => CONCENTRATOR_LINK,
         };
+        let last = stall.end == self.homes.len();
+        let id = if last { EndId::Concentrator } else { EndId::Home(stall.end) };
         let end = self.end(id);
-        if end.stalled_until > now {
-            end.held.push_back(Held::Datagram(link, datagram));
-            return;
-        }
-        let local = end.local(now);
-        end.tunnel.handle_datagram(local, link, datagram.from, None, &mut datagram.bytes);
-        self.serve(id);
+        end.stalled_until = end.stalled_until.max(stall.until);
+        end.timer = Some(end.stalled_until);
     }
 
     fn poll_flows(&mut self) {
@@ -367,9 +318,9 @@ impl Simulation {
                     Lane::Down => &mut self.concentrator,
                 };
                 if end.stalled_until <= now {
-                    let local = end.clock.local(now);
+                    let local = end.local(now);
                     end.tunnel.handle_inner(local, packet);
-                } else if end.held.len() < DEVICE_QUEUE {
+                } else if end.asleep_until <= now && end.held.len() < DEVICE_QUEUE {
                     end.held.push_back(Held::Packet(packet));
                 }
             }
@@ -391,142 +342,6 @@ impl Simulation {
         end.woken.1 += 1;
         if end.woken.1 == BUSY {
             self.violate(format!("{id:?} is busy in a loop at {ms} ms"));
-        }
-    }
-
-    /// Takes all that an end has to give.
-    fn serve(&mut self, id: EndId) {
-        let now = self.now;
-        let mut buffer = std::mem::take(&mut self.buffer);
-        loop {
-            let end = self.end(id);
-            let local = end.local(now);
-            let Some(transmit) = end.tunnel.poll_transmit(local, &mut buffer) else { break };
-            if transmit.segment == 0 || buffer.is_empty() {
-                self.violate(format!("{id:?} sends nothing: {transmit:?}"));
-                break;
-            }
-            for part in buffer.chunks(transmit.segment) {
-                self.transmit(id, transmit.link.0.into(), transmit.remote, part.to_vec());
-            }
-        }
-        self.buffer = buffer;
-        while let Some(packet) = self.end(id).tunnel.poll_inner() {
-            self.deliver(id, &packet);
-            self.end(id).tunnel.recycle(packet.bytes);
-        }
-        let end = self.end(id);
-        let events: Vec<Event> = std::iter::from_fn(|| end.tunnel.poll_event()).collect();
-        let due = end.tunnel.next_timeout().map(|at| end.clock.truth(at));
-        end.timer = due.map(|at| at.max(now));
-        events.iter().for_each(|event| self.digest.on_event(now, id, event));
-    }
-
-    fn transmit(&mut self, from: EndId, link: usize, to: SocketAddr, bytes: Vec<u8>) {
-        let now = self.now;
-        self.digest.on_datagram(now, from, link, &bytes);
-        let (index, lane) = match from {
-            EndId::Home(home) => {
-                let known = self.links.get(link).is_some_and(|l| l.spec.home == home);
-                if !known || to != CONCENTRATOR {
-                    return;
-                }
-                (link, Lane::Up)
-            }
-            EndId::Concentrator => match self.links.iter().position(|l| l.public == to) {
-                Some(index) => (index, Lane::Down),
-                None => {
-                    self.strays.push(Datagram { from: CONCENTRATOR, to, bytes });
-                    return;
-                }
-            },
-        };
-        let link = &mut self.links[index];
-        if self.capture {
-            let (from, to) = match lane {
-                Lane::Up => (link.public, to),
-                Lane::Down => (CONCENTRATOR, to),
-            };
-            let datagram = Datagram { from, to, bytes: bytes.clone() };
-            self.captured.push(Captured { at: now - Time::ZERO, link: index, lane, datagram });
-        }
-        match lane {
-            Lane::Up => link.send_up(now, to, bytes),
-            Lane::Down => link.send_down(now, CONCENTRATOR, bytes),
-        }
-    }
-
-    fn deliver(&mut self, id: EndId, packet: &InnerPacket) {
-        let lane = if id == EndId::Concentrator { Lane::Up } else { Lane::Down };
-        let segments = match packet::read(packet, self.scenario.layer) {
-            Ok(segments) => segments,
-            Err(_) if self.flows.is_empty() => {
-                self.strangers.push((id, packet.clone()));
-                return;
-            }
-            Err(wrong) => {
-                self.violate(format!("{id:?} gave a broken packet: {wrong}"));
-                return;
-            }
-        };
-        self.digest.on_packet(self.now, id, lane, &segments);
-        let flow = segments.first().map_or(usize::MAX, flow_of);
-        let in_order = self.in_order;
-        let now = self.now;
-        let here = |flow: &&mut Flow| match id {
-            EndId::Home(home) => flow.traffic.home == home,
-            EndId::Concentrator => true,
-        };
-        match self.flows.get_mut(flow).filter(here) {
-            Some(flow) => {
-                if let Err(wrong) = flow.on_segments(now, lane, &segments, in_order) {
-                    self.violate(wrong);
-                }
-            }
-            None => self.strangers.push((id, packet.clone())),
-        }
-    }
-
-    fn act(&mut self, action: Action) {
-        let now = self.now;
-        match action {
-            Action::Blackout(link, on) => self.links[link].set_dark(now, on),
-            Action::Carrier(link, up) => {
-                self.links[link].set_carrier(now, up);
-                let home = self.links[link].spec.home;
-                let (tunnel, local) = self.tunnel(EndId::Home(home));
-                tunnel.on_link(link_id(link), up, local);
-                self.serve(EndId::Home(home));
-            }
-            Action::SetDown(link, spec) => self.links[link].down.set(now, spec),
-            Action::SetUp(link, spec) => self.links[link].up.set(now, spec),
-            Action::Mtu(link, mtu) => self.links[link].spec.mtu = mtu,
-            Action::Rebind(link) => self.links[link].rebind(false),
-            Action::Roam(link) => self.links[link].rebind(true),
-            Action::Remove(link) => {
-                let home = self.links[link].spec.home;
-                self.tunnel(EndId::Home(home)).0.remove_link(link_id(link));
-                self.serve(EndId::Home(home));
-            }
-            Action::Add(link) => {
-                let (home, config) = (self.links[link].spec.home, self.links[link].spec.config);
-                let (tunnel, local) = self.tunnel(EndId::Home(home));
-                tunnel.add_link(link_id(link), config, local);
-                self.serve(EndId::Home(home));
-            }
-            Action::RestartHome(home) => {
-                self.homes[home].start(&self.scenario, now);
-                self.serve(EndId::Home(home));
-            }
-            Action::WallClock(home, seconds) => self.homes[home].wall_clock_off = seconds,
-            Action::RestartConcentrator => {
-                self.concentrator.start(&self.scenario, now);
-                self.serve(EndId::Concentrator);
-            }
-            Action::SetMode(home, mode) => {
-                self.tunnel(EndId::Home(home)).0.set_mode(mode);
-                self.serve(EndId::Home(home));
-            }
         }
     }
 

@@ -79,7 +79,7 @@ impl Trace {
     }
 
     /// When opportunity number `index` comes, counted over all passes.
-    pub(super) fn time_of(&self, index: u64) -> Duration {
+    pub(crate) fn time_of(&self, index: u64) -> Duration {
         let (pass, within) = self.split(index);
         let millis = self.opportunities.get(within).copied().unwrap_or_default();
         Duration::from_millis(
@@ -88,7 +88,7 @@ impl Trace {
     }
 
     /// The first opportunity at or after `time`, counted over all passes.
-    pub(super) fn first_at(&self, time: Duration) -> u64 {
+    pub(crate) fn first_at(&self, time: Duration) -> u64 {
         // In whole milliseconds, upwards: an opportunity lies on one.
         let millis = u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
         let (pass, rest) = (millis / self.length_millis(), millis % self.length_millis());

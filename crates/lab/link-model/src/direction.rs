@@ -1,18 +1,20 @@
-use super::channel::Channel;
+use super::loss::{Channel, happens};
 use super::serializer::Serializer;
-use super::{DirectionChange, DirectionModel};
+use super::{DirectionChange, DirectionModel, Packet};
 use braid_units::Time;
 use fastrand::Rng;
 use std::collections::VecDeque;
+use std::time::Duration;
 
 /// One direction of a link as a pure model: packets go in at their time, and
 /// come out at theirs. It reads no clock; the caller's `now` must not run
 /// backwards.
 ///
 /// A packet joins the queue (or is dropped at its tail), is serialised at the
-/// capacity, may then be lost, and is delivered after delay and jitter, never
-/// before the packet ahead of it. Jitter moves deliveries, not the serialiser,
-/// so it doesn't lower the rate.
+/// capacity, may then be lost, doubled or damaged, and is delivered after delay and
+/// jitter, never before the packet ahead of it unless that is held back by
+/// [`super::Reorder`]. Jitter moves deliveries, not the serialiser, so it doesn't
+/// lower the rate.
 #[derive(Debug)]
 pub struct Direction<P> {
     model: DirectionModel,
@@ -24,12 +26,13 @@ pub struct Direction<P> {
     queue: VecDeque<SizedPacket<P>>,
     /// Serialised, on their way; delivery times ascend.
     flying: VecDeque<(Time, SizedPacket<P>)>,
+    /// Of the packets that keep their order.
     last_delivery: Time,
     blackout: bool,
     counters: DirectionCounters,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct SizedPacket<P> {
     bytes: u32,
     packet: P,
@@ -42,7 +45,9 @@ pub struct DirectionCounters {
     pub packets_in: u64,
     /// Their bytes.
     pub bytes_in: u64,
-    /// Packets delivered.
+    /// Bytes that the capacity was used for, also by packets that were lost then.
+    pub bytes_serialised: u64,
+    /// Packets delivered, copies included.
     pub packets_out: u64,
     /// Their bytes.
     pub bytes_out: u64,
@@ -55,11 +60,17 @@ pub struct DirectionCounters {
     /// Packets refused before the queue: larger than the MTU, or without a
     /// mapping in the NAT.
     pub refused: u64,
+    /// Packets held back, so that others could overtake them.
+    pub reordered: u64,
+    /// Copies made of packets.
+    pub duplicated: u64,
+    /// Packets in which a bit was flipped.
+    pub corrupted: u64,
     /// Bytes in the queue now, with what is left in the serialiser.
     pub queued_bytes: u64,
 }
 
-impl<P> Direction<P> {
+impl<P: Packet> Direction<P> {
     /// A direction that behaves as `model` from `now` on, with the random
     /// numbers of `seed`.
     pub fn new(model: DirectionModel, seed: u64, now: Time) -> Self {
@@ -122,11 +133,21 @@ impl<P> Direction<P> {
     /// With jitter it may be too early by as much.
     pub fn next_deadline(&self) -> Option<Time> {
         let flying = self.flying.front().map(|(delivery, _)| *delivery);
+        if flying.is_some_and(|delivery| delivery <= self.last_delivery) {
+            // What is still being serialised can't overtake it.
+            return flying;
+        }
         let head = self
             .head
             .as_ref()
             .map(|_| (self.serializer.finish_time() + self.model.delay).max(self.last_delivery));
-        flying.or(head)
+        flying.into_iter().chain(head).min()
+    }
+
+    /// Bytes that were serialised until `now`.
+    pub fn serialised(&mut self, now: Time) -> u64 {
+        self.serialise_until(now);
+        self.counters.bytes_serialised
     }
 
     /// Begins or ends a blackout. At its begin what waits is lost, with what is
@@ -157,6 +178,15 @@ impl<P> Direction<P> {
         if let Some(loss) = change.loss {
             self.channel.set(loss);
         }
+    }
+
+    /// Becomes another direction from `now` on, as by a [`Direction::change`] of
+    /// everything.
+    pub fn set(&mut self, now: Time, model: DirectionModel) {
+        self.serialise_until(now);
+        self.serializer.set(&model.capacity, now);
+        self.channel.set(model.loss);
+        self.model = model;
     }
 
     /// Plays a trace from its offset again, as if the emulation began at `now`.
@@ -205,13 +235,40 @@ impl<P> Direction<P> {
     fn launch(&mut self, finish: Time) {
         let Some(head) = self.head.take() else { return };
         self.counters.queued_bytes -= u64::from(head.bytes);
+        self.counters.bytes_serialised += u64::from(head.bytes);
         if self.channel.loses_next(&mut self.rng) {
             self.counters.dropped_loss += 1;
             return;
         }
-        let jitter = self.model.jitter.mul_f64(self.rng.f64());
-        self.last_delivery = (finish + self.model.delay + jitter).max(self.last_delivery);
-        self.flying.push_back((self.last_delivery, head));
+        if happens(self.model.duplicate, &mut self.rng) {
+            self.counters.duplicated += 1;
+            self.fly(finish, head.clone());
+        }
+        self.fly(finish, head);
+    }
+
+    /// Lets a packet, serialised at `finish`, travel.
+    fn fly(&mut self, finish: Time, mut sized: SizedPacket<P>) {
+        if happens(self.model.corrupt, &mut self.rng) {
+            self.counters.corrupted += 1;
+            sized.packet.flip_bit(&mut self.rng);
+        }
+        let jitter = uniform(self.model.jitter, &mut self.rng);
+        let delivery = (finish + self.model.delay + jitter).max(self.last_delivery);
+        let reorder = self.model.reorder;
+        let delivery = if !reorder.is_none() && happens(reorder.share, &mut self.rng) {
+            self.counters.reordered += 1;
+            delivery + uniform(reorder.by, &mut self.rng)
+        } else {
+            self.last_delivery = delivery;
+            delivery
+        };
+        if self.flying.back().is_none_or(|(last, _)| *last <= delivery) {
+            self.flying.push_back((delivery, sized));
+        } else {
+            let place = self.flying.partition_point(|(other, _)| *other <= delivery);
+            self.flying.insert(place, (delivery, sized));
+        }
     }
 
     fn head_bytes(&self) -> u64 {
@@ -219,17 +276,42 @@ impl<P> Direction<P> {
     }
 }
 
+/// Uniform from zero to `most`.
+fn uniform(most: Duration, rng: &mut Rng) -> Duration {
+    match u64::try_from(most.as_nanos()).unwrap_or(u64::MAX) {
+        0 => Duration::ZERO,
+        most => Duration::from_nanos(rng.u64(0..=most)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::{Capacity, Loss, Trace};
+    use super::super::{Capacity, Loss, Reorder, Trace};
     use super::*;
     use braid_units::{ByteSize, Rate, Ratio};
+    use fastrand::Rng;
     use proptest::prelude::*;
     use std::sync::Arc;
-    use std::time::Duration;
+
+    /// A numbered packet.
+    #[derive(Clone, Debug, PartialEq)]
+    struct Numbered {
+        number: usize,
+        damaged: bool,
+    }
+
+    impl Packet for Numbered {
+        fn flip_bit(&mut self, _: &mut Rng) {
+            self.damaged ^= true;
+        }
+    }
+
+    fn numbered(number: usize) -> Numbered {
+        Numbered { number, damaged: false }
+    }
 
     /// Offers packets (time, bytes), numbered, and returns (number, arrival).
-    fn play(direction: &mut Direction<usize>, offered: &[(Time, u32)]) -> Vec<(usize, Time)> {
+    fn play(direction: &mut Direction<Numbered>, offered: &[(Time, u32)]) -> Vec<(usize, Time)> {
         let mut arrivals = Vec::new();
         let mut offers = offered.iter().copied().enumerate().peekable();
         loop {
@@ -237,19 +319,19 @@ mod tests {
             let offer = offers.next_if(|(_, (at, _))| *at <= deadline);
             let now = match (offer, deadline) {
                 (Some((number, (at, bytes))), _) => {
-                    let _ = direction.enqueue(at, bytes, number);
+                    let _ = direction.enqueue(at, bytes, numbered(number));
                     at
                 }
                 (None, Time::FAR_FUTURE) => return arrivals,
                 (None, deadline) => deadline,
             };
-            while let Some(number) = direction.poll(now) {
-                arrivals.push((number, now));
+            while let Some(packet) = direction.poll(now) {
+                arrivals.push((packet.number, now));
             }
         }
     }
 
-    fn saturate(direction: &mut Direction<usize>, bytes: u32, rate: Rate, seconds: u64) -> f64 {
+    fn saturate(direction: &mut Direction<Numbered>, bytes: u32, rate: Rate, seconds: u64) -> f64 {
         let gap = rate.time_for(u64::from(bytes));
         let count = Duration::from_secs(seconds).as_nanos() / gap.as_nanos();
         let offers: Vec<_> = (0..count as u32).map(|i| (Time::ZERO + gap * i, bytes)).collect();
@@ -309,12 +391,12 @@ mod tests {
         model.delay = Duration::from_secs(1);
         let mut direction = Direction::new(model, 1, Time::ZERO);
         for number in 0..3 {
-            direction.enqueue(Time::ZERO, 100, number).unwrap();
+            direction.enqueue(Time::ZERO, 100, numbered(number)).unwrap();
         }
         direction.set_blackout(Time::from_millis(150), true);
-        assert_eq!(direction.enqueue(Time::from_millis(160), 100, 3), Err(3));
+        assert_eq!(direction.enqueue(Time::from_millis(160), 100, numbered(3)), Err(numbered(3)));
         direction.set_blackout(Time::from_millis(170), false);
-        direction.enqueue(Time::from_millis(180), 100, 4).unwrap();
+        direction.enqueue(Time::from_millis(180), 100, numbered(4)).unwrap();
         let arrivals = play(&mut direction, &[]);
         assert_eq!(arrivals, [(0, Time::from_millis(1100)), (4, Time::from_millis(1280))]);
         assert_eq!(direction.counters().dropped_blackout, 3);
@@ -337,13 +419,73 @@ mod tests {
         let mut model = DirectionModel::ideal();
         model.delay = Duration::from_millis(80);
         let mut direction = Direction::new(model, 1, Time::ZERO);
-        direction.enqueue(Time::ZERO, 100, 0).unwrap();
+        direction.enqueue(Time::ZERO, 100, numbered(0)).unwrap();
         let shorter =
             DirectionChange { delay: Some(Duration::from_millis(5)), ..Default::default() };
         direction.change(Time::from_millis(1), &shorter);
-        direction.enqueue(Time::from_millis(1), 100, 1).unwrap();
+        direction.enqueue(Time::from_millis(1), 100, numbered(1)).unwrap();
         let at = Time::from_millis(80);
         assert_eq!(play(&mut direction, &[]), [(0, at), (1, at)]);
+    }
+
+    #[test]
+    fn packets_held_back_are_overtaken_by_those_behind() {
+        let mut model = model(Rate::from_mbit(8));
+        model.delay = Duration::from_millis(30);
+        model.reorder = Reorder { share: Ratio::from_fraction(0.1), by: Duration::from_millis(20) };
+        let mut direction = Direction::new(model.clone(), 5, Time::ZERO);
+        // One packet in a millisecond.
+        let offers: Vec<_> = (0..10_000).map(|i| (Time::from_millis(i), 1000)).collect();
+        let arrivals = play(&mut direction, &offers);
+        assert_eq!(arrivals.len(), 10_000);
+        let soonest = |number: usize| Time::from_millis(number as u64 + 31);
+        let late: Vec<_> = arrivals.iter().filter(|(n, at)| *at != soonest(*n)).collect();
+        assert!((900..1100).contains(&late.len()), "{}", late.len());
+        assert_eq!(direction.counters().reordered, late.len() as u64);
+        assert!(late.iter().all(|(n, at)| *at <= soonest(*n) + model.reorder.by));
+        let overtaken = arrivals.windows(2).filter(|pair| pair[0].0 > pair[1].0).count();
+        assert!(overtaken > 500, "{overtaken}");
+    }
+
+    #[test]
+    fn a_packet_held_back_is_no_longer_waited_for_than_the_next_one() {
+        let mut model = DirectionModel::ideal();
+        model.capacity = Capacity::Rate(Rate::from_bytes_per_sec(1_000_000));
+        let certain = Ratio::from_fraction(1.0);
+        model.reorder = Reorder { share: certain, by: Duration::from_secs(3600) };
+        let mut direction = Direction::new(model, 1, Time::ZERO);
+        direction.enqueue(Time::ZERO, 1000, numbered(0)).unwrap();
+        assert!(direction.poll(Time::from_millis(1)).is_none());
+        let in_order =
+            DirectionChange { reorder: Some(Reorder::NONE), ..DirectionChange::default() };
+        direction.change(Time::from_millis(1), &in_order);
+        direction.enqueue(Time::from_millis(1), 1000, numbered(1)).unwrap();
+        assert_eq!(direction.next_deadline(), Some(Time::from_millis(2)));
+        assert_eq!(direction.poll(Time::from_millis(2)), Some(numbered(1)));
+    }
+
+    #[test]
+    fn copies_and_damages_are_as_frequent_as_configured_and_take_no_capacity() {
+        let mut model = model(Rate::from_mbit(8));
+        model.duplicate = Ratio::from_fraction(0.05);
+        model.corrupt = Ratio::from_fraction(0.02);
+        let mut direction = Direction::new(model, 9, Time::ZERO);
+        let (mut seen, mut damaged) = (vec![0; 20_000], 0);
+        for number in 0..seen.len() {
+            let now = Time::from_millis(number as u64);
+            direction.enqueue(now, 1000, numbered(number)).unwrap();
+            while let Some(packet) = direction.poll(now + Duration::from_millis(1)) {
+                seen[packet.number] += 1;
+                damaged += u64::from(packet.damaged);
+            }
+        }
+        assert!(seen.iter().all(|times| (1..=2).contains(times)));
+        let twice = seen.iter().filter(|times| **times == 2).count();
+        assert!((900..1100).contains(&twice), "{twice}");
+        assert!((350..500).contains(&damaged), "{damaged}");
+        let counters = direction.counters();
+        assert_eq!((counters.duplicated, counters.corrupted), (twice as u64, damaged));
+        assert_eq!(counters.bytes_serialised, counters.bytes_in);
     }
 
     proptest! {
@@ -365,6 +507,7 @@ mod tests {
                 jitter: Duration::from_millis(jitter_ms),
                 loss: Loss::Random(Ratio::from_fraction(loss)),
                 queue: ByteSize::from_bytes(queue),
+                ..DirectionModel::ideal()
             };
             let mut at = Time::ZERO;
             let offers: Vec<_> = gaps.iter().map(|&(gap, bytes)| {

@@ -18,6 +18,8 @@ pub(super) struct Serializer {
     left: u64,
     /// Up to when `left` accounts for work done.
     at: Time,
+    /// When it will be through: asked far more often than it changes.
+    finish: Time,
 }
 
 #[derive(Debug)]
@@ -34,7 +36,7 @@ enum Pace {
 
 impl Serializer {
     pub(super) fn new(capacity: &Capacity, now: Time) -> Self {
-        Serializer { pace: Pace::new(capacity, now), left: 0, at: now }
+        Serializer { pace: Pace::new(capacity, now), left: 0, at: now, finish: now }
     }
 
     /// Begins a packet at `now`, the instant the one before finished, or later.
@@ -56,23 +58,17 @@ impl Serializer {
                 }
             }
         }
+        self.finish = self.pace.finish_time(self.at, self.left);
     }
 
     /// When the packet being serialised will be through.
     pub(super) fn finish_time(&self) -> Time {
-        match &self.pace {
-            Pace::Instant => self.at,
-            Pace::Constant { rate, .. } => match self.left.checked_div(rate.bytes_per_sec()) {
-                None => Time::FAR_FUTURE,
-                Some(_) => self.at + Duration::from_nanos(self.left.div_ceil(rate.bytes_per_sec())),
-            },
-            Pace::Recorded(playback) => playback.finish_time(self.at, self.left),
-        }
+        self.finish
     }
 
     /// Ends the packet at its [`Serializer::finish_time`].
     pub(super) fn finish(&mut self) {
-        let finish = self.finish_time();
+        let finish = self.finish;
         match &mut self.pace {
             Pace::Instant => {}
             Pace::Constant { rate, credit } => {
@@ -98,6 +94,7 @@ impl Serializer {
         self.left = self.left.saturating_sub(done);
         self.at = now;
         self.pace = Pace::new(capacity, now);
+        self.finish = self.pace.finish_time(now, self.left);
     }
 
     /// Forgets the packet being serialised at `now`.
@@ -118,6 +115,18 @@ impl Pace {
             Capacity::Trace { trace, offset } => {
                 Pace::Recorded(Playback::new(Arc::clone(trace), *offset, now))
             }
+        }
+    }
+
+    /// When `left` nano-bytes begun at `at` are through.
+    fn finish_time(&self, at: Time, left: u64) -> Time {
+        match self {
+            Pace::Instant => at,
+            Pace::Constant { rate, .. } if *rate == Rate::ZERO => Time::FAR_FUTURE,
+            Pace::Constant { rate, .. } => {
+                at + Duration::from_nanos(left.div_ceil(rate.bytes_per_sec()))
+            }
+            Pace::Recorded(playback) => playback.finish_time(at, left),
         }
     }
 }

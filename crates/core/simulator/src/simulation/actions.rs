@@ -1,0 +1,51 @@
+//! What happens to links and ends.
+
+use super::Simulation;
+use crate::end::{EndId, link_id};
+use crate::scenario::Action;
+
+impl Simulation {
+    pub(super) fn act(&mut self, action: Action) {
+        let now = self.now;
+        match action {
+            Action::Blackout(link, on) => self.links[link].set_dark(now, on),
+            Action::Carrier(link, up) => {
+                self.links[link].set_carrier(now, up);
+                let home = self.links[link].spec.home;
+                let (tunnel, local) = self.tunnel(EndId::Home(home));
+                tunnel.on_link(link_id(link), up, local);
+                self.serve(EndId::Home(home));
+            }
+            Action::SetDown(link, spec) => self.links[link].down.set(now, spec),
+            Action::SetUp(link, spec) => self.links[link].up.set(now, spec),
+            Action::Mtu(link, mtu) => self.links[link].spec.mtu = mtu,
+            Action::Rebind(link) => self.links[link].rebind(false),
+            Action::Roam(link) => self.links[link].rebind(true),
+            Action::Remove(link) => {
+                let home = self.links[link].spec.home;
+                self.tunnel(EndId::Home(home)).0.remove_link(link_id(link));
+                self.serve(EndId::Home(home));
+            }
+            Action::Add(link) => {
+                let (home, config) = (self.links[link].spec.home, self.links[link].spec.config);
+                let (tunnel, local) = self.tunnel(EndId::Home(home));
+                tunnel.add_link(link_id(link), config, local);
+                self.serve(EndId::Home(home));
+            }
+            Action::RestartHome(home) => {
+                self.homes[home].start(&self.scenario, now);
+                self.serve(EndId::Home(home));
+            }
+            Action::WallClock(home, seconds) => self.homes[home].wall_clock_off = seconds,
+            Action::Suspend(home, time) => self.homes[home].fall_asleep(now, time),
+            Action::RestartConcentrator => {
+                self.concentrator.start(&self.scenario, now);
+                self.serve(EndId::Concentrator);
+            }
+            Action::SetMode(home, mode) => {
+                self.tunnel(EndId::Home(home)).0.set_mode(mode);
+                self.serve(EndId::Home(home));
+            }
+        }
+    }
+}
