@@ -11,11 +11,13 @@ use std::ops::RangeInclusive;
 ///
 /// | rule | class |
 /// |---|---|
-/// | ICMP, ICMPv6 (with neighbour discovery), IGMP; ARP, RARP, LLDP, EAPOL, slow protocols, PPPoE discovery, 802.3 LLC (STP) | `Precious` |
+/// | ICMP, ICMPv6 (with neighbour discovery), IGMP | `Precious` |
+/// | ARP, RARP, LLDP, EAPOL, slow protocols, PPPoE discovery, 802.3 LLC (STP) | `Precious` |
 /// | DSCP EF, VOICE-ADMIT, CS5, CS6, AF41, AF42, AF43 | `Realtime` |
 /// | a fragment | `Bulk` |
 /// | TCP SYN, RST; FIN with at most 128 bytes | `Precious` |
-/// | UDP of DHCP (67, 68, 546, 547), NTP (123), DNS (53, 853, 5353; at most 1232 bytes); TCP of DNS with 1 to 512 bytes | `Precious` |
+/// | UDP of DHCP (67, 68, 546, 547), NTP (123) | `Precious` |
+/// | DNS (53, 853, 5353) by UDP, at most 1232 bytes; by TCP, 1 to 512 bytes | `Precious` |
 /// | UDP in an IP packet of at most 400 bytes; UDP that looks like RTP | `Realtime` |
 /// | TCP without payload | `PureAck` |
 /// | TCP with at most 128 bytes | `Interactive` |

@@ -25,6 +25,9 @@ fn main() {
 
 /// Sends so many packets of 1200 bytes up, 20 Mbit/s for both links to share. How
 /// many came out, and how many bytes each link carried up.
+///
+/// # Panics
+/// When the core sends to an address that no link has: a defect of it.
 pub fn upload(packets: u16) -> (usize, [u64; 2]) {
     let [home_key, concentrator_key] = [1, 2].map(|byte| PrivateKey::from_bytes(&[byte; 32]));
     // The home calls; the concentrator knows no address of it, and listens.

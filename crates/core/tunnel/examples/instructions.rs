@@ -41,6 +41,8 @@ fn main() {
         Some(delay) => Star::with_delay(homes, links as u16, delay),
         None => Star::new(homes, links as u16),
     };
+    // It gets more than links of homes take: then the data plane says so.
+    let star = star.cpu_bound();
     let mut star = star.with_rows(number(7, 1)).with_pauses(number(8, 1) as u64);
     star.run(load, if delay_ms.is_some() { Duration::from_secs(4) } else { TURN * 2_000 });
     if std::env::var_os("WAIT").is_some() {

@@ -10,20 +10,14 @@ pub struct Heuristics {
     /// What is in flight counts the jitter of the way back
     /// (`path/congestion/reverse_jitter.rs`).
     pub reverse_jitter: bool,
-    /// Bulk data leaves slow paths alone where they make the whole slower
-    /// (`peer/send/exclusion.rs`).
-    pub slow_path_exclusion: bool,
     /// A path half a second behind the quickest carries nothing
     /// (`peer/paths/summary.rs`).
     pub late_path_exclusion: bool,
-    /// Bulk data keeps to one path for a while where the processor is the limit
-    /// (`peer/send/affinity.rs`).
-    pub path_affinity: bool,
     /// A flow that fills whatever it gets doesn't wait for the best path
     /// (`peer/send/scheduler.rs`).
     pub elastic_flows: bool,
     /// What is late on one path is sent by others that have room to spare, not only
-    /// the oldest packet (`path/mod.rs`, `Others`).
+    /// the oldest packet (`path/silence.rs`, `Others`).
     pub spare_reinjection: bool,
     /// Acknowledgements of bulk streams are thinned (`entry/ack_filter.rs`).
     pub ack_thinning: bool,
@@ -34,10 +28,16 @@ pub struct Heuristics {
     /// (`peer/ingress/tuning.rs`).
     pub long_queues: bool,
     /// A stream's queue is shortened at once when it is signalled to
-    /// (`entry/fair_queue.rs`).
+    /// (`entry/flow_queue.rs`).
     pub queue_shortening: bool,
     /// Segments that wait together share a header (`peer/ingress/mod.rs`).
     pub segment_joining: bool,
+    /// Jitter on the way there is told from a queue by the changes from packet to packet
+    /// (`path/congestion/forward_jitter.rs`).
+    pub forward_jitter: bool,
+    /// Bulk data waits for a better path although its flow fills all
+    /// (`peer/send/scheduler.rs`).
+    pub waits_for_best: bool,
 }
 
 impl Heuristics {
@@ -45,9 +45,7 @@ impl Heuristics {
     pub const ALL: Self = Self {
         tracking: true,
         reverse_jitter: true,
-        slow_path_exclusion: true,
         late_path_exclusion: true,
-        path_affinity: true,
         elastic_flows: true,
         spare_reinjection: true,
         ack_thinning: true,
@@ -55,6 +53,8 @@ impl Heuristics {
         long_queues: true,
         queue_shortening: true,
         segment_joining: true,
+        forward_jitter: true,
+        waits_for_best: true,
     };
 
     /// Each one's name, and all of them but that.
@@ -63,9 +63,7 @@ impl Heuristics {
         [
             ("tracking", Self { tracking: false, ..all }),
             ("reverse-jitter", Self { reverse_jitter: false, ..all }),
-            ("slow-path-exclusion", Self { slow_path_exclusion: false, ..all }),
             ("late-path-exclusion", Self { late_path_exclusion: false, ..all }),
-            ("path-affinity", Self { path_affinity: false, ..all }),
             ("elastic-flows", Self { elastic_flows: false, ..all }),
             ("spare-reinjection", Self { spare_reinjection: false, ..all }),
             ("ack-thinning", Self { ack_thinning: false, ..all }),
@@ -73,6 +71,8 @@ impl Heuristics {
             ("long-queues", Self { long_queues: false, ..all }),
             ("queue-shortening", Self { queue_shortening: false, ..all }),
             ("segment-joining", Self { segment_joining: false, ..all }),
+            ("forward-jitter", Self { forward_jitter: false, ..all }),
+            ("waits-for-best", Self { waits_for_best: false, ..all }),
         ]
     }
 }

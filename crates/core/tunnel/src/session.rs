@@ -2,6 +2,8 @@
 
 use braid_handshake::{Established, Forged, KeyAge, KeyLifetime, OpeningKey, SealingKey};
 use braid_units::Time;
+use std::collections::VecDeque;
+use std::time::Duration;
 
 /// One agreed session.
 #[derive(Debug)]
@@ -73,13 +75,41 @@ pub struct Sessions {
     /// What the peer called itself when they were agreed on: another number when
     /// it has restarted.
     remote_instance: Option<u64>,
+    /// What it called itself before, the latest last.
+    former_instances: VecDeque<u64>,
+    /// When an instance last came back after another one.
+    rivalled_at: Option<Time>,
+    /// The peer says that another host calls with our key, too.
+    pub we_have_a_rival: bool,
 }
+
+/// Hosts with one key that take the peer's place in turn and are noticed.
+const RIVALS: usize = 8;
+/// A rival that has been quiet for so long has gone: it calls each 5 s.
+const RIVAL_GONE: Duration = Duration::from_secs(180);
 
 impl Sessions {
     /// The peer that speaks is this instance. True if it's another than before, or
     /// the first: then all keys are to be voided.
-    pub fn meet(&mut self, instance: u64) -> bool {
-        self.remote_instance.replace(instance) != Some(instance)
+    pub fn meet(&mut self, instance: u64, now: Time) -> bool {
+        let before = self.remote_instance.replace(instance);
+        if before == Some(instance) {
+            return false;
+        }
+        // A host that restarts never is what it was: these are two.
+        if self.former_instances.contains(&instance) {
+            self.rivalled_at = Some(now);
+        }
+        self.former_instances.extend(before);
+        if self.former_instances.len() > RIVALS {
+            self.former_instances.pop_front();
+        }
+        true
+    }
+
+    /// Whether two hosts or more have the peer's key, and drive each other out.
+    pub fn has_rival(&self, now: Time) -> bool {
+        self.rivalled_at.is_some_and(|at| now - at < RIVAL_GONE)
     }
 
     /// The instance that the keys are agreed on with.

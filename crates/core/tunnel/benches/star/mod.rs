@@ -182,6 +182,13 @@ impl Star {
         star
     }
 
+    /// The ends' CPUs are the bottleneck, from now on.
+    pub fn cpu_bound(mut self) -> Self {
+        self.homes.iter_mut().for_each(|home| home.set_cpu_bound(true));
+        at_concentrator(|| self.concentrator.set_cpu_bound(true));
+        self
+    }
+
     /// So many flows a home, from now on.
     pub fn with_flows(mut self, flows: u16) -> Self {
         self.flows = flows;

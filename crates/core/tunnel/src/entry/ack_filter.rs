@@ -11,7 +11,7 @@
 //! all bytes is new are too few in a round for a verdict, until a queue stands
 //! that makes the round so long that they come by their time.
 
-use super::Queued;
+use super::queued::Queued;
 use braid_inner::{FlowKey, PureAck};
 use braid_units::Time;
 use std::collections::VecDeque;

@@ -2,71 +2,17 @@
 //! FQ-CoDel (RFC 8290), but handing out *bytes* of the head packet, so that a
 //! 64 KB super-packet of one flow doesn't hold up another's ping.
 
-use super::codel::{CoDel, Verdict};
-use braid_inner::{Class, Ecn, InnerPacket, Layer, drop_first_segment, ecn, segment_count, set_ce};
+use super::account::{Account, EntryStatus};
+use super::flow_queue::{FlowQueue, Parameters};
+use super::queued::Queued;
+use braid_inner::{InnerPacket, Layer};
 use braid_units::Time;
 use std::collections::VecDeque;
-use std::time::Duration;
 
 /// So many queues for flows (RFC 8290: 1024).
 pub const FLOWS: usize = 1024;
 /// Bytes a flow may send in its turn (RFC 8290, section 5.2.2: one MTU).
 const QUANTUM: i64 = 1514;
-/// When a stream is signalled to, what waits in front is dropped down to this
-/// part of the time that it waited.
-const SHORTENED: u32 = 4;
-/// What a queued packet costs besides its bytes.
-const OVERHEAD: u64 = 128;
-
-/// Tunes the queue to the paths.
-#[derive(Clone, Copy, Debug)]
-pub struct Parameters {
-    /// CoDel's target.
-    pub target: Duration,
-    /// CoDel's interval.
-    pub interval: Duration,
-    /// Most bytes that wait.
-    pub limit: u64,
-    /// So long a stream's packets may wait still after it was signalled to.
-    pub floor: Duration,
-    /// A stream's queue is shortened when it is signalled to.
-    pub shortens: bool,
-}
-
-impl Default for Parameters {
-    fn default() -> Self {
-        Self {
-            target: Duration::from_millis(20),
-            interval: Duration::from_millis(100),
-            limit: 8 << 20,
-            floor: Duration::from_millis(20),
-            shortens: true,
-        }
-    }
-}
-
-/// A packet in the queue.
-#[derive(Debug)]
-pub struct Queued {
-    /// The packet.
-    pub packet: InnerPacket,
-    /// What it's worth.
-    pub class: Class,
-    /// Those who speak by it repair losses themselves, at a price: worth a
-    /// repair for longer.
-    pub stream: bool,
-    /// The user's class, an index into the tunnel's rules.
-    pub rule: Option<u16>,
-    /// When it came.
-    pub at: Time,
-}
-
-impl Queued {
-    fn cost(&self) -> u64 {
-        self.packet.bytes.len() as u64 + OVERHEAD
-    }
-}
-
 /// The flow whose turn it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
@@ -80,85 +26,22 @@ pub struct Head {
     pub backlog: u64,
 }
 
-/// Counters.
-#[derive(Clone, Copy, Debug, Default, serde::Serialize)]
-pub struct EntryStatus {
-    /// Bytes waiting.
-    pub bytes: u64,
-    /// Packets waiting.
-    pub packets: u64,
-    /// Segments dropped to signal congestion.
-    pub dropped: u64,
-    /// Packets dropped because the queue was full.
-    pub overflowed: u64,
-    /// Packets marked (ECN).
-    pub marked: u64,
-}
-
 #[derive(Debug)]
 struct Flow {
-    packets: VecDeque<Queued>,
-    bytes: u64,
+    queue: FlowQueue,
     deficit: i64,
-    codel: CoDel,
     list: List,
-    backlogged_since: Time,
     /// A packet was taken out of which not all has been sent.
     cutting: bool,
 }
 
 impl Flow {
     fn is_empty(&self) -> bool {
-        self.packets.is_empty() && !self.cutting
-    }
-
-    /// Takes out what waits in front, also from the counters.
-    fn pop(&mut self, status: &mut EntryStatus) -> Option<Queued> {
-        let queued = self.packets.pop_front()?;
-        let cost = queued.cost();
-        self.bytes -= cost;
-        status.bytes -= cost;
-        status.packets -= 1;
-        Some(queued)
-    }
-
-    /// Drops what waits in front of a stream's queue for longer than `most`, but
-    /// leaves the part of it by which its sender sees what is gone; false if there
-    /// is nothing to drop. Packets that could be marked stay.
-    ///
-    /// A stream stands still from the loss that signals congestion until it's
-    /// made good, behind all that came since: a round trip and the whole queue.
-    /// Its sender shrinks its window once for all losses of a round trip, and what
-    /// is dropped here costs no link anything: so the queue is shortened at once.
-    fn shorten(&mut self, most: Duration, now: Time, layer: Layer, gone: &mut Gone<'_>) -> bool {
-        let (before, least) = (self.packets.len(), self.bytes / u64::from(SHORTENED));
-        while let Some(next) = self.packets.front()
-            && next.stream
-            && next.class != Class::Precious
-            && now - next.at > most
-            && self.bytes - next.cost() >= least
-            && !is_markable(&next.packet, layer)
-        {
-            let Some(queued) = self.pop(gone.status) else { break };
-            gone.note(queued.packet);
-        }
-        self.packets.len() < before
+        self.queue.is_empty() && !self.cutting
     }
 }
 
-/// What is dropped to signal congestion.
-struct Gone<'a> {
-    status: &'a mut EntryStatus,
-    buffers: &'a mut Vec<Vec<u8>>,
-}
-
-impl Gone<'_> {
-    fn note(&mut self, packet: InnerPacket) {
-        self.status.dropped += segment_count(&packet) as u64;
-        self.buffers.push(packet.bytes);
-    }
-}
-
+/// The list that a flow waits in for its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum List {
     None,
@@ -173,11 +56,9 @@ pub struct EntryQueue {
     flows: Vec<Option<Box<Flow>>>,
     new: VecDeque<u16>,
     old: VecDeque<u16>,
-    status: EntryStatus,
+    account: Account,
     /// Flows with a packet that is half sent.
     cutting: usize,
-    /// Buffers of dropped packets, for reuse.
-    dropped: Vec<Vec<u8>>,
 }
 
 impl EntryQueue {
@@ -188,9 +69,8 @@ impl EntryQueue {
             flows: Vec::new(),
             new: VecDeque::new(),
             old: VecDeque::new(),
-            status: EntryStatus::default(),
+            account: Account::default(),
             cutting: 0,
-            dropped: Vec::new(),
         }
     }
 
@@ -203,30 +83,19 @@ impl EntryQueue {
         let Some(place) = self.flows.get_mut(usize::from(flow)) else { return };
         let at = queued.at;
         let entry = place.get_or_insert_with(|| {
-            Box::new(Flow {
-                packets: VecDeque::new(),
-                bytes: 0,
-                deficit: 0,
-                codel: CoDel::default(),
-                list: List::None,
-                backlogged_since: at,
-                cutting: false,
-            })
+            let queue = FlowQueue::new(at);
+            Box::new(Flow { queue, deficit: 0, list: List::None, cutting: false })
         });
         if entry.is_empty() {
-            entry.backlogged_since = at;
+            entry.queue.begin_backlog(at);
         }
-        let cost = queued.cost();
-        entry.bytes += cost;
-        entry.packets.push_back(queued);
-        self.status.bytes += cost;
-        self.status.packets += 1;
+        entry.queue.push(queued, &mut self.account);
         if entry.list == List::None {
             entry.list = List::New;
             entry.deficit = QUANTUM;
             self.new.push_back(flow);
         }
-        while self.status.bytes > parameters.limit && self.status.packets > 1 {
+        while self.account.status.bytes > parameters.limit && self.account.status.packets > 1 {
             self.drop_from_longest();
         }
     }
@@ -239,19 +108,15 @@ impl EntryQueue {
         queued: Queued,
         parameters: &Parameters,
     ) -> Option<Queued> {
-        let place = self.flows.get_mut(usize::from(flow)).and_then(Option::as_mut);
-        let last = place.and_then(|entry| {
-            let last = entry.packets.back_mut().filter(|last| last.class == Class::PureAck)?;
-            Some((last, &mut entry.bytes))
-        });
-        let Some((last, bytes)) = last else {
-            self.push(flow, queued, parameters);
-            return None;
+        let rejected = match self.flows.get_mut(usize::from(flow)) {
+            Some(Some(entry)) => match entry.queue.supersede(queued, &mut self.account) {
+                Ok(gave_way) => return Some(gave_way),
+                Err(rejected) => rejected,
+            },
+            _ => queued,
         };
-        let (old, new) = (last.cost(), queued.cost());
-        *bytes = *bytes - old + new;
-        self.status.bytes = self.status.bytes - old + new;
-        Some(std::mem::replace(last, queued))
+        self.push(flow, rejected, parameters);
+        None
     }
 
     /// Whose turn it is. `None` when nothing waits.
@@ -285,8 +150,8 @@ impl EntryQueue {
             return Some(Head {
                 flow,
                 sparse,
-                backlogged_since: entry.backlogged_since,
-                backlog: entry.bytes,
+                backlogged_since: entry.queue.backlogged_since(),
+                backlog: entry.queue.bytes(),
             });
         }
     }
@@ -329,54 +194,17 @@ impl EntryQueue {
     /// says that all of the packet has been sent.
     pub fn take(&mut self, flow: u16, now: Time, parameters: &Parameters) -> Option<Queued> {
         let entry = self.flows.get_mut(usize::from(flow))?.as_mut()?;
-        loop {
-            let mut queued = entry.pop(&mut self.status)?;
-            let sojourn = now - queued.at;
-            let verdict = entry.codel.judge(
-                now,
-                sojourn,
-                entry.bytes,
-                parameters.target,
-                parameters.interval,
-            );
-            if verdict == Verdict::Pass {
-                self.cutting += usize::from(!std::mem::replace(&mut entry.cutting, true));
-                return Some(queued);
-            }
-            if is_markable(&queued.packet, self.layer)
-                && set_ce(&mut queued.packet.bytes, self.layer)
-            {
-                self.status.marked += 1;
-                self.cutting += usize::from(!std::mem::replace(&mut entry.cutting, true));
-                return Some(queued);
-            }
-            if queued.stream {
-                let most = parameters.floor.max(sojourn / SHORTENED);
-                let mut gone = Gone { status: &mut self.status, buffers: &mut self.dropped };
-                if parameters.shortens && entry.shorten(most, now, self.layer, &mut gone) {
-                    gone.note(queued.packet);
-                    continue;
-                }
-            }
-            self.status.dropped += 1;
-            if drop_first_segment(&mut queued.packet, self.layer) {
-                self.cutting += usize::from(!std::mem::replace(&mut entry.cutting, true));
-                return Some(queued);
-            }
-            self.dropped.push(queued.packet.bytes);
-        }
+        let queued = entry.queue.take(now, self.layer, parameters, &mut self.account)?;
+        self.cutting += usize::from(!std::mem::replace(&mut entry.cutting, true));
+        Some(queued)
     }
 
     /// Takes what follows in the flow out while `join` adds it to the packet just
     /// taken, which CoDel has judged for all of them. The buffers go to
     /// [`Self::drain_dropped`].
-    pub fn take_following(&mut self, flow: u16, mut join: impl FnMut(&InnerPacket) -> bool) {
-        let Some(Some(entry)) = self.flows.get_mut(usize::from(flow)) else { return };
-        while let Some(next) = entry.packets.front()
-            && join(&next.packet)
-        {
-            let Some(queued) = entry.pop(&mut self.status) else { return };
-            self.dropped.push(queued.packet.bytes);
+    pub fn take_following(&mut self, flow: u16, join: impl FnMut(&InnerPacket) -> bool) {
+        if let Some(Some(entry)) = self.flows.get_mut(usize::from(flow)) {
+            entry.queue.take_following(&mut self.account, join);
         }
     }
 
@@ -417,37 +245,32 @@ impl EntryQueue {
 
     /// Nothing waits, nor is any packet half sent.
     pub fn is_empty(&self) -> bool {
-        self.status.packets == 0 && self.cutting == 0
+        self.account.status.packets == 0 && self.cutting == 0
     }
 
     /// The counters.
     pub fn status(&self) -> EntryStatus {
-        self.status
+        self.account.status
     }
 
     /// Buffers of packets that were dropped since the last call.
     pub fn drain_dropped(&mut self) -> impl Iterator<Item = Vec<u8>> + '_ {
-        self.dropped.drain(..)
+        self.account.freed.drain(..)
     }
 
     fn drop_from_longest(&mut self) {
         // Whatever has packets waits for its turn in one of the lists.
         let waiting = self.new.iter().chain(&self.old).copied();
         let bytes = |flow: &u16| match self.flows.get(usize::from(*flow)) {
-            Some(Some(entry)) if !entry.packets.is_empty() => entry.bytes,
+            Some(Some(entry)) => entry.queue.bytes(),
             _ => 0,
         };
         let Some(longest) = waiting.max_by_key(bytes) else { return };
         let Some(Some(entry)) = self.flows.get_mut(usize::from(longest)) else { return };
-        let Some(queued) = entry.pop(&mut self.status) else { return };
-        self.status.overflowed += 1;
-        self.dropped.push(queued.packet.bytes);
+        let Some(queued) = entry.queue.pop(&mut self.account) else { return };
+        self.account.status.overflowed += 1;
+        self.account.freed.push(queued.packet.bytes);
     }
-}
-
-/// Those who send it by ECN hear of congestion without a loss.
-fn is_markable(packet: &InnerPacket, layer: Layer) -> bool {
-    matches!(ecn(&packet.bytes, layer), Some(Ecn::Ect0 | Ecn::Ect1 | Ecn::Ce))
 }
 
 fn pop(new: &mut VecDeque<u16>, old: &mut VecDeque<u16>, from_new: bool) {
@@ -461,7 +284,8 @@ fn pop(new: &mut VecDeque<u16>, old: &mut VecDeque<u16>, from_new: bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use braid_inner::Offload;
+    use braid_inner::{Class, Offload};
+    use std::time::Duration;
 
     fn packet(len: usize, at: Time) -> Queued {
         let packet = InnerPacket { bytes: vec![0; len], offload: Offload::default() };

@@ -1,7 +1,7 @@
 //! Which flows wait for a missing packet, and since when. A flow that waits no
 //! longer is only forgotten when its turn comes.
 
-use super::order::FlowOrder;
+use super::flow_order::FlowOrder;
 use crate::index_map::IndexMap;
 use braid_units::Time;
 use std::cmp::Reverse;

@@ -1,9 +1,12 @@
 //! The tunnel's exit: chunks become inner packets again, in order per flow.
 
 mod assembly;
+mod delivery;
+mod flow_order;
 mod holes;
 mod order;
 mod sequence_map;
 
 pub use assembly::{Assembly, Rejected};
-pub use order::{ExitStatus, FlowOrder, Patience, Reordering};
+pub use delivery::ExitStatus;
+pub use order::{Patience, Reordering};

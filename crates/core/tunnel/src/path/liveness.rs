@@ -13,6 +13,16 @@ const DOWN_AFTER: Duration = Duration::from_secs(3);
 /// An outage shorter than this doesn't put the path's capacity in question.
 const SHORT_OUTAGE: Duration = Duration::from_millis(400);
 
+/// While a path has been silent for less than the first it's probed each of the second...
+const PROBE_EACH: [(Duration, Duration); 2] = [
+    (Duration::from_secs(1), Duration::from_millis(50)),
+    (Duration::from_secs(60), Duration::from_millis(200)),
+];
+/// ...and later each of this: some 100 bytes a second by a link that is down.
+const PROBE_AT_LAST: Duration = Duration::from_secs(1);
+/// Several datagrams that come together make one probe.
+const HEARD_BEFORE_PROBE: Duration = Duration::from_millis(20);
+
 /// What is thought of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -36,7 +46,6 @@ pub struct Liveness {
     since: Time,
     last_progress: Time,
     next_probe: Time,
-    probes: u32,
 }
 
 /// What a return to life means for the path's model.
@@ -53,13 +62,7 @@ pub enum Return {
 impl Liveness {
     /// A path opened at `now`.
     pub fn new(now: Time) -> Self {
-        Self {
-            state: PathState::Unproven,
-            since: now,
-            last_progress: now,
-            next_probe: now,
-            probes: 0,
-        }
+        Self { state: PathState::Unproven, since: now, last_progress: now, next_probe: now }
     }
 
     /// What is thought of it.
@@ -139,7 +142,7 @@ impl Liveness {
 
     /// Something came by it: a probe now will likely be answered.
     pub fn probe_soon_after_heard(&mut self, now: Time) {
-        self.next_probe = self.next_probe.min(now + Duration::from_millis(20));
+        self.next_probe = self.next_probe.min(now + HEARD_BEFORE_PROBE);
     }
 
     /// When to send the next probe, if nothing else was sent for `idle`.
@@ -153,24 +156,18 @@ impl Liveness {
 
     /// A probe was sent.
     pub fn on_probe(&mut self, now: Time) {
-        self.probes += 1;
         let silent_for = now - self.since;
         if self.state == PathState::Suspect && silent_for > DOWN_AFTER {
             self.state = PathState::Down;
         }
-        let pause = match silent_for {
-            s if s < Duration::from_secs(1) => Duration::from_millis(50),
-            s if s < Duration::from_secs(60) => Duration::from_millis(200),
-            _ => Duration::from_secs(1),
-        };
-        self.next_probe = now + pause;
+        let pause = PROBE_EACH.iter().find(|(silence, _)| silent_for < *silence);
+        self.next_probe = now + pause.map_or(PROBE_AT_LAST, |(_, pause)| *pause);
     }
 
     fn enter(&mut self, state: PathState, now: Time) {
         self.state = state;
         self.since = now;
         self.next_probe = now;
-        self.probes = 0;
         self.last_progress = now;
     }
 }

@@ -6,6 +6,9 @@ use std::time::Duration;
 /// How far behind schedule the pacer may catch up: a late timer must not cost
 /// throughput, a burst must not fill the modem's buffer.
 const CATCH_UP: Duration = Duration::from_millis(4);
+/// A slow path may catch up two full packets, but no more than this.
+const CATCH_UP_BYTES: u64 = 2 * 1500;
+const CATCH_UP_MOST: Duration = Duration::from_millis(20);
 /// Datagrams may leave this much before their time, so that fast paths send
 /// several by one system call.
 const AHEAD: Duration = Duration::from_micros(500);
@@ -44,7 +47,7 @@ impl Pacer {
     /// `bytes` left at `now`, at `rate`.
     pub fn on_sent(&mut self, bytes: u64, rate: Rate, now: Time) {
         if self.is_behind(now) {
-            let catch_up = CATCH_UP.max(rate.time_for(2 * 1500).min(Duration::from_millis(20)));
+            let catch_up = CATCH_UP.max(rate.time_for(CATCH_UP_BYTES).min(CATCH_UP_MOST));
             self.next = self.next.max(now.saturating_sub(catch_up));
         }
         let time = rate.time_for(bytes);

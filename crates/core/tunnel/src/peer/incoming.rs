@@ -4,21 +4,10 @@
 use super::Peer;
 use super::timers::Timer;
 use crate::buffers::Buffers;
-use crate::config::{LinkId, Mode};
+use crate::config::Mode;
+use crate::path::Origin;
 use braid_units::Time;
 use braid_wire::{Ack, Chunk, DataHeader, Frame, Frames, HEADER_LEN, expand};
-use std::net::{IpAddr, SocketAddr};
-
-/// Where a datagram came from.
-#[derive(Clone, Copy, Debug)]
-pub struct Origin {
-    /// By which link.
-    pub link: LinkId,
-    /// From which address.
-    pub remote: SocketAddr,
-    /// To which of ours, if the socket has several.
-    pub local: Option<IpAddr>,
-}
 
 /// A datagram that was taken in.
 #[derive(Clone, Debug)]
@@ -150,7 +139,7 @@ impl Peer {
     #[cold]
     fn prove(&mut self, instance: u64, now: Time) -> Option<Proven> {
         let session = self.sessions.unproven.take()?;
-        let anew = self.sessions.meet(instance);
+        let anew = self.sessions.meet(instance, now);
         if !anew {
             let gone = self.sessions.make_current(session).into_iter().collect();
             return Some(Proven { anew, gone });

@@ -12,7 +12,7 @@ mod send;
 mod status;
 mod timers;
 
-pub use incoming::{Origin, Refused};
+pub use incoming::Refused;
 pub use send::Transmit;
 pub use status::{PathReport, PeerCounters, PeerReport};
 
@@ -95,7 +95,7 @@ impl Peer {
         sessions: &mut IndexMap<u32, PeerId>,
         now: Time,
     ) -> bool {
-        let anew = self.sessions.meet(instance);
+        let anew = self.sessions.meet(instance, now);
         if anew {
             for gone in self.sessions.void() {
                 sessions.remove(&gone);
@@ -217,7 +217,12 @@ impl Peer {
     }
 
     /// Appends the next datagrams to `out`, which is empty.
-    pub(crate) fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Transmit> {
+    pub(crate) fn poll_transmit(
+        &mut self,
+        cpu_bound: bool,
+        now: Time,
+        out: &mut Vec<u8>,
+    ) -> Option<Transmit> {
         self.sessions.sending(now)?;
         let settings = ControlSettings {
             opens_paths: self.config.opens_paths(),
@@ -228,6 +233,7 @@ impl Peer {
             sessions: &mut self.sessions,
             timers: &mut self.timers,
             freed: &mut self.freed,
+            cpu_bound,
             now,
             working: self.working.at(now),
             out,
@@ -242,6 +248,7 @@ impl Peer {
             sessions: &mut self.sessions,
             timers: &mut self.timers,
             freed: &mut self.freed,
+            cpu_bound: false,
             now,
             working: self.working.at(now),
             out: &mut Vec::new(),
@@ -284,8 +291,9 @@ impl Peer {
         }
         self.timers.fire(Timer::Control);
         self.timers.set(Timer::Upkeep, Some(now + UPKEEP));
-        self.paths.summarize(self.send.scheduler.limit(), &mut self.timers);
-        let idle = self.nothing_waits();
+        self.paths.summarize(&mut self.timers);
+        let idle = self.reliability.has_no_repairs()
+            && (self.ingress.is_empty() || self.paths.have_room(now));
         self.settled.clear();
         self.paths.on_timeout(idle, &mut self.settled, &mut self.timers, now);
         self.apply_settled();
@@ -351,16 +359,15 @@ impl Peer {
 
     /// Takes over what follows from the paths as they are now.
     fn follow_paths(&mut self, now: Time) {
-        let Self { paths, ingress, send, reliability, timers, .. } = self;
-        let accepted = ingress.counters.accepted_bytes;
-        send.scheduler.watch_for_slow_paths(paths, ingress.is_empty(), accepted, now);
+        let Self { paths, ingress, reliability, receive, timers, .. } = self;
         let capacity = paths.capacity();
         reliability.redundancy.earn(capacity, now);
         ingress.follow(paths);
         if timers.is_due(Timer::Tuning, now) {
             timers.set(Timer::Tuning, Some(now + TUNING));
             ingress.tune(paths, capacity);
-            reliability.redundancy.tune(paths);
+            reliability.tune(paths);
+            receive.tune(paths);
         }
     }
 }

@@ -4,6 +4,7 @@
 use crate::buffers::Buffers;
 use crate::clock::PausingClock;
 use crate::exit::{ExitStatus, Patience, Reordering};
+use crate::peer::paths::PathSet;
 use crate::redundancy::erasure::{Decoder, Member, Parity, Recovered, SourceId};
 use braid_inner::{InnerPacket, Layer};
 use braid_units::{ByteSize, Time};
@@ -21,6 +22,9 @@ const SILENCE: Duration = Duration::from_millis(100);
 /// gave up comes before.
 const PATIENCE: Patience =
     Patience { ordered: Duration::from_millis(1500), realtime: Duration::from_millis(140) };
+/// But for real-time packets: so many round trips of the slowest path more, one more
+/// than the entry goes on for.
+const PATIENCE_ROUND_TRIPS: u32 = 4;
 
 /// Counters of what came.
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,6 +47,7 @@ pub(crate) struct Receive {
     layer: Layer,
     /// Memory for packets that are incomplete or wait, bytes.
     limit: u64,
+    patience: Patience,
     reordering: Reordering,
     decoder: Decoder,
     /// When the last parity came.
@@ -62,6 +67,7 @@ impl Receive {
         Self {
             layer,
             limit,
+            patience: PATIENCE,
             reordering: Reordering::new(layer, limit),
             decoder: Decoder::new(CODED_MEMORY, CODED_AGE),
             last_parity: None,
@@ -157,14 +163,20 @@ impl Receive {
         self.reordering.on_gave_up(gave_up);
     }
 
+    /// Takes over how long the slowest path's round trip is.
+    pub fn tune(&mut self, paths: &PathSet) {
+        let more = paths.slowest_round_trip() * PATIENCE_ROUND_TRIPS;
+        self.patience = Patience { ordered: PATIENCE.ordered + more, ..PATIENCE };
+    }
+
     /// Stops waiting where the patience is over.
     pub fn expire(&mut self, now: Time) {
-        self.reordering.expire(self.heard.at(now), PATIENCE);
+        self.reordering.expire(self.heard.at(now), self.patience);
     }
 
     /// When the patience is over next, if something is heard until then.
     pub fn expires_at(&self) -> Option<Time> {
-        self.reordering.expires_at(PATIENCE).and_then(|at| self.heard.when(at))
+        self.reordering.expires_at(self.patience).and_then(|at| self.heard.when(at))
     }
 
     /// [`Self::poll`] has something to deliver.

@@ -63,6 +63,10 @@ pub struct PeerReport {
     pub lost: u64,
     /// Bytes sent and not acknowledged, with what they are packets of.
     pub unacknowledged_bytes: u64,
+    /// Several hosts have the peer's key and drive each other out.
+    pub has_rival: bool,
+    /// The peer says that another host has our key.
+    pub we_have_a_rival: bool,
 }
 
 /// A path as it is now.
@@ -130,7 +134,7 @@ impl Peer {
         let best = self.paths.iter().filter_map(|p| p.congestion.base_delay_us()).min();
         PeerReport {
             public_key: self.config.public_key,
-            connected: self.sessions.current.is_some() && self.paths.up().next().is_some(),
+            connected: self.sessions.can_send(now) && self.paths.up().next().is_some(),
             silent_for: self.receive.last_heard().map(|at| now - at),
             mode: self.send.mode(),
             paths: self.paths.iter().map(|path| report_path(path, best, now)).collect(),
@@ -139,6 +143,8 @@ impl Peer {
             counters: self.counters(),
             lost: self.paths.lost(),
             unacknowledged_bytes: self.reliability.unacknowledged_bytes(),
+            has_rival: self.sessions.has_rival(now),
+            we_have_a_rival: self.sessions.we_have_a_rival,
         }
     }
 

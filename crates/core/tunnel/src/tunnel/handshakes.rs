@@ -3,12 +3,13 @@
 use super::admission::Toll;
 use super::{Event, Tunnel};
 use crate::config::{LinkConfig, LinkId, PeerConfig, PeerId};
+use crate::path::Origin;
 use crate::path::liveness::PathState;
-use crate::peer::{Origin, Peer, Transmit};
+use crate::peer::{Peer, Transmit};
 use crate::session::Session;
 use braid_handshake::{
     AeadOffer, Answer, Cookie, Extensions, HandshakeError, HandshakeMessage, Hello, Initiation,
-    KeyAge, LatestTimestamp, NextTimestamp, Received, SessionIndex, os_random,
+    KeyAge, LatestTimestamp, NextTimestamp, PrivateKey, Received, SessionIndex, os_random,
 };
 use braid_units::Time;
 use braid_wire::MAX_SESSION_INDEX;
@@ -45,6 +46,8 @@ pub(super) struct Handshaking {
     unanswered: u32,
     /// What a stale timestamp led to was done, until there is a session.
     caught_up: bool,
+    /// By which we introduce ourselves, until there is a session.
+    pub(super) token: Option<PrivateKey>,
 }
 
 impl Handshaking {
@@ -58,6 +61,7 @@ impl Handshaking {
             next: NextTimestamp::default(),
             unanswered: 0,
             caught_up: false,
+            token: None,
         }
     }
 
@@ -122,12 +126,21 @@ impl Tunnel {
             }
         }
         let index = self.new_index();
-        let hello = self.hello_to_start(id, now);
+        let mut hello = self.hello_to_start(id, now);
         let Some(entry) = self.peers.get_mut(id) else { return };
+        let mut psk = entry.peer.config.preshared_key.as_ref();
+        // In turn, as nobody says when the peer knows us.
+        let token = entry.handshaking.token.as_ref().filter(|_| attempt.is_multiple_of(2));
+        if token.is_some() {
+            let own = self.config.private_key.public_key();
+            let said = Extensions { enrol: Some(own), ..Extensions::default() };
+            hello.parameters = said.to_parameters();
+            psk = None;
+        }
         let started = Initiation::start(
-            &self.config.private_key,
+            token.unwrap_or(&self.config.private_key),
             &entry.peer.config.public_key,
-            entry.peer.config.preshared_key.as_ref(),
+            psk,
             None,
             SessionIndex::new(index),
             &hello,
@@ -195,10 +208,16 @@ impl Tunnel {
             }
             Received::Initiation(pending) => pending,
         };
-        let id = *self.by_key.get(pending.remote_static())?;
+        let Some(&id) = self.by_key.get(pending.remote_static()) else {
+            return self.on_introduction(from, message, pending, now);
+        };
         let index = self.new_index();
-        let hello = self.hello(id, now);
+        let mut hello = self.hello(id, now);
         let entry = self.peers.get_mut(id)?;
+        if entry.peer.sessions.has_rival(now) {
+            let said = Extensions { has_rival: true, ..Extensions::default() };
+            hello.parameters = said.to_parameters();
+        }
         let psk = entry.peer.config.preshared_key.as_ref();
         let latest = &mut entry.handshaking.latest;
         match pending.answer(latest, SessionIndex::new(index), &hello, psk).ok()? {
@@ -244,13 +263,20 @@ impl Tunnel {
                 self.activate(id);
                 return Some(());
             }
+            Err(HandshakeError::NotEnrolled(refusal)) => {
+                self.events.push_back(Event::NotEnrolled { peer: id, refusal });
+                return Some(());
+            }
             Err(_) => return None,
         };
+        handshaking.token = None;
         handshaking.pending = None;
         handshaking.attempts = 0;
         handshaking.unanswered = 0;
         handshaking.caught_up = false;
         handshaking.next_at = now + AGE_CHECK;
+        let said = Extensions::read(&established.hello.parameters);
+        entry.peer.sessions.we_have_a_rival = said.has_rival;
         let anew = entry.peer.meet(established.hello.instance, &mut self.sessions, now);
         let session = Session::new(receiver.get(), true, established, now);
         if let Some(gone) = entry.peer.sessions.make_current(session) {
@@ -296,7 +322,7 @@ impl Tunnel {
             .map(|(id, _)| id)
     }
 
-    fn send_to(&mut self, to: Origin, message: Vec<u8>) {
+    pub(super) fn send_to(&mut self, to: Origin, message: Vec<u8>) {
         let transmit =
             Transmit { link: to.link, remote: to.remote, local: to.local, segment: message.len() };
         self.handshakes.push_back((transmit, message));
@@ -314,8 +340,13 @@ impl Tunnel {
     }
 
     fn hello(&mut self, id: PeerId, now: Time) -> Hello {
+        let instance = self.peers.get_mut(id).map_or(0, |entry| entry.instance);
+        self.hello_of(instance, now)
+    }
+
+    pub(super) fn hello_of(&self, instance: u64, now: Time) -> Hello {
         Hello {
-            instance: self.peers.get_mut(id).map_or(0, |entry| entry.instance),
+            instance,
             timestamp: self.config.epoch_unix_nanos.saturating_add(now.as_nanos()),
             aead: AeadOffer::of_this_cpu(),
             parameters: Extensions::default().to_parameters(),
@@ -323,7 +354,7 @@ impl Tunnel {
     }
 
     /// An index that no session has.
-    fn new_index(&mut self) -> u32 {
+    pub(super) fn new_index(&mut self) -> u32 {
         loop {
             let index = (self.random.next() as u32) & MAX_SESSION_INDEX;
             if !self.sessions.contains_key(&index) {

@@ -1,6 +1,7 @@
 //! The tunnel's end: peers, links, and who gets what.
 
 mod admission;
+mod enrolments;
 mod forward;
 mod handshakes;
 mod peers;
@@ -10,11 +11,12 @@ mod timers;
 use crate::buffers::Buffers;
 use crate::config::{LinkConfig, LinkId, Mode, PeerConfig, PeerId, TunnelConfig};
 use crate::index_map::IndexMap;
+use crate::path::Origin;
 use crate::path::liveness::PathState;
-use crate::peer::{Origin, Peer, PeerReport, Refused, Transmit};
+use crate::peer::{Peer, PeerReport, Refused, Transmit};
 use crate::routing::{AllowedIps, ForwardingDatabase, ForwardingLimits};
 use admission::Admission;
-use braid_handshake::{PublicKey, Responder};
+use braid_handshake::{EnrolmentRefusal, PublicKey, Responder};
 use braid_inner::{HashKey, InnerPacket};
 use braid_units::Time;
 use braid_wire::{DataHeader, DatagramKind};
@@ -24,7 +26,17 @@ use peers::Peers;
 use random::SplitMix;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 use timers::Timers;
+
+pub use enrolments::EnrolmentState;
+
+/// A timer isn't set sooner than after this: something due now that can't be done would
+/// keep the caller busy.
+const SOONEST: Duration = Duration::from_micros(20);
+
+/// Events that nobody fetches must not fill the memory.
+const EVENTS_MOST: usize = 1024;
 
 /// Something worth a line in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +53,32 @@ pub enum Event {
     Closed {
         /// The peer.
         peer: PeerId,
+    },
+    /// A home that isn't known yet has come with a token that is open, or has
+    /// expired. It comes again until it is a peer.
+    Introduced {
+        /// The token's public key.
+        token: PublicKey,
+        /// The home's own.
+        home: PublicKey,
+        /// Where it came from.
+        from: SocketAddr,
+    },
+    /// Somebody has come with a token that lets nobody in any more, and was told.
+    Refused {
+        /// The token's public key.
+        token: PublicKey,
+        /// Why.
+        refusal: EnrolmentRefusal,
+        /// Where he came from.
+        from: SocketAddr,
+    },
+    /// The peer doesn't let us in by the token that we have.
+    NotEnrolled {
+        /// The peer.
+        peer: PeerId,
+        /// Why.
+        refusal: EnrolmentRefusal,
     },
     /// What is thought of a path changed.
     Path {
@@ -83,6 +121,8 @@ pub struct Tunnel {
     links: BTreeMap<LinkId, Link>,
     peers: Peers,
     by_key: HashMap<PublicKey, PeerId>,
+    /// By the tokens' public keys.
+    enrolments: HashMap<PublicKey, EnrolmentState>,
     sessions: IndexMap<u32, PeerId>,
     allowed: AllowedIps<PeerId>,
     forwarding: ForwardingDatabase<Port>,
@@ -100,6 +140,7 @@ pub struct Tunnel {
     events: VecDeque<Event>,
     buffers: Buffers,
     counters: TunnelCounters,
+    cpu_bound: bool,
 }
 
 #[derive(Debug)]
@@ -135,6 +176,7 @@ impl Tunnel {
             links: BTreeMap::new(),
             peers: Peers::default(),
             by_key: HashMap::new(),
+            enrolments: HashMap::new(),
             sessions: IndexMap::default(),
             allowed: AllowedIps::new(),
             forwarding: ForwardingDatabase::new(ForwardingLimits::default()),
@@ -145,6 +187,7 @@ impl Tunnel {
             events: VecDeque::new(),
             buffers: Buffers::default(),
             counters: TunnelCounters::default(),
+            cpu_bound: false,
             config,
         }
     }
@@ -254,6 +297,13 @@ impl Tunnel {
         self.activate_all();
     }
 
+    /// Whether the CPU is the bottleneck and not the links, as who drives this end sees
+    /// it (not, until it says so). Then what is sent costs less CPU, at the price of some
+    /// bytes and milliseconds.
+    pub fn set_cpu_bound(&mut self, cpu_bound: bool) {
+        self.cpu_bound = cpu_bound;
+    }
+
     /// Takes a datagram that came by `link`; it's decrypted in place.
     pub fn handle_datagram(
         &mut self,
@@ -312,7 +362,7 @@ impl Tunnel {
                 self.active.pop_front();
                 continue;
             };
-            let transmit = entry.peer.poll_transmit(now, out);
+            let transmit = entry.peer.poll_transmit(self.cpu_bound, now, out);
             entry.peer.give_back(&mut self.buffers);
             let done = transmit.is_none() || entry.peer.is_done(now);
             if done {
@@ -467,7 +517,7 @@ impl Tunnel {
             announced.clear();
             announced.extend(peer.paths.iter().map(|p| (p.id, p.state())));
             // Nobody fetches them: keep the newest.
-            while self.events.len() > 1024 {
+            while self.events.len() > EVENTS_MOST {
                 self.events.pop_front();
             }
         }
@@ -479,10 +529,7 @@ impl Tunnel {
         let Some(entry) = self.peers.get_mut(id) else { return };
         let keys = entry.handshaking.deadline(&entry.peer, now);
         let next = [entry.peer.deadline(now), keys].into_iter().flatten().min();
-        // Never in the past: something due now that can't be done would keep
-        // the caller busy.
-        let soonest = now + std::time::Duration::from_micros(20);
-        self.timers.set(id, next.map(|at| at.max(soonest)));
+        self.timers.set(id, next.map(|at| at.max(now + SOONEST)));
     }
 }
 

@@ -77,6 +77,8 @@ pub struct AckSample {
     pub delay_above_min_us: i64,
     /// How many samples.
     pub delay_samples: u32,
+    /// The span over which the way there spreads delays by chance.
+    pub forward_span: Duration,
     /// How long the acknowledgement took from the peer to us (the same offset,
     /// negative), if it was the first to tell of its newest packet.
     pub back_us: Option<i64>,

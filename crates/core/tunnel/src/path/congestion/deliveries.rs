@@ -6,6 +6,8 @@ use std::time::Duration;
 
 /// History of deliveries kept for rate measurement.
 const HISTORY: usize = 2048;
+/// A rate over a span is believed when arrivals cover this part of it: one in so many.
+const COVERED: u32 = 2;
 /// Arrivals spread over no more than this times the time in which they were sent
 /// came as they were sent: nothing on the way was too narrow for them.
 const AS_SENT: f64 = 1.1;
@@ -70,7 +72,7 @@ impl Deliveries {
     pub fn arrival_rate(&self, span: Duration) -> Option<Rate> {
         let (first, last) = self.lately(span)?;
         let elapsed = first.arrived_before(&last)?;
-        if elapsed * 2 < span {
+        if elapsed * COVERED < span {
             return None;
         }
         Rate::from_bytes_in(last.bytes - first.bytes, elapsed)

@@ -23,6 +23,11 @@ const UNHURRIED: f64 = 0.9;
 /// On a short link without jitter, delays differ by less than this within a
 /// round, what a changing queue adds included.
 const STEADY: Duration = Duration::from_millis(3);
+/// In startup the rate is measured over this part of a round trip: it doubles in a whole
+/// one.
+const RISING_DIVISOR: u32 = 2;
+/// What had to queue for this part of the queue's target was held up by the link.
+const BUSY_DIVISOR: u32 = 2;
 /// Arrivals under a queue tell the rate when they span this part of a round
 /// trip and so many datagrams.
 const BUSY_ROUND_TRIPS: (u32, u32) = (1, 3);
@@ -69,7 +74,7 @@ impl Estimator {
 
     /// In startup the estimate rises with each report.
     pub fn rise(&mut self, base_rtt: Duration) {
-        let rising = self.deliveries.rising_rate(base_rtt / 2).unwrap_or(Rate::ZERO);
+        let rising = self.deliveries.rising_rate(base_rtt / RISING_DIVISOR).unwrap_or(Rate::ZERO);
         self.raise(rising);
     }
 
@@ -137,6 +142,18 @@ impl Estimator {
         }
     }
 
+    /// A few packets queued behind each other, though they were too few to show what
+    /// the link can take: it takes no more than what came of them.
+    pub fn on_train(&mut self, span: Duration, queue_target: Duration) {
+        let busy = self.deliveries.busy(span, queue_target / BUSY_DIVISOR);
+        let rate = busy.and_then(|(first, last)| {
+            Rate::from_bytes_in(last.bytes - first.bytes, first.arrived_before(&last)?)
+        });
+        if let Some(rate) = rate.filter(|rate| *rate > Rate::ZERO) {
+            self.bandwidth = self.bandwidth.min(rate).max(MIN_RATE);
+        }
+    }
+
     /// After an outage: begins carefully from what it was.
     pub fn on_return(&mut self) {
         self.bandwidth = self.scaled(RETURNED);
@@ -157,7 +174,7 @@ impl Estimator {
         queue_target: Duration,
         datagram: u64,
     ) -> Option<Rate> {
-        let (first, last) = self.deliveries.busy(span, queue_target / 2)?;
+        let (first, last) = self.deliveries.busy(span, queue_target / BUSY_DIVISOR)?;
         let elapsed = first.arrived_before(&last)?;
         let (part, whole) = BUSY_ROUND_TRIPS;
         let bytes = last.bytes - first.bytes;

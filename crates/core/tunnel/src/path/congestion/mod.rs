@@ -30,6 +30,7 @@
 mod controller;
 mod deliveries;
 mod estimator;
+mod forward_jitter;
 mod innovation;
 mod model;
 mod phase;
@@ -38,4 +39,5 @@ mod round;
 mod signals;
 
 pub use controller::{AckSample, Controller};
+pub use forward_jitter::{Arrived, ForwardJitter};
 pub use model::DelayModel;

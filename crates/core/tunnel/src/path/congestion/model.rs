@@ -13,6 +13,18 @@ use std::time::Duration;
 /// video call's usual jitter buffer of 20 ms.
 const TARGET: Duration = Duration::from_millis(10);
 const TARGET_MAX: Duration = Duration::from_millis(150);
+/// Where half of the round trip is shorter it's the target, down to this.
+const LEAST_TARGET: Duration = Duration::from_millis(5);
+/// Nor is it below the time that so many datagrams take, as whole ones can't be halved.
+const SERIALISED: (u64, u64) = (3, 2);
+/// A sudden queue was built by what was sent in so many times its length: it grew while
+/// the reports of it were on their way.
+const SUDDEN_OVER: u32 = 2;
+/// Packets of one round differ by so many jitters at the most, by chance.
+const CHANCE_JITTERS: u32 = 2;
+/// One part in this of the jitter may be in flight when a drain ends: as much as doesn't
+/// make the queue longer than pings can bear.
+const DRAINED_JITTER: u32 = 4;
 /// A queue of so many targets is yielded to at once, not at the round's end.
 const SUDDEN_TARGETS: u32 = 3;
 /// A drain has come to its end below this part of the target.
@@ -26,10 +38,10 @@ const CALM: Duration = Duration::from_millis(3);
 const FUTILE_DRAINS: u32 = 2;
 /// A drain has had an effect when less than this part of the delay is left.
 const UNDRAINED: f64 = 0.7;
-/// The window before anything is known, and the least of all, in datagrams
-/// (RFC 6928 has 10; BBR's `MinPipeCwnd` is 4).
+/// The window before anything is known (RFC 6928 has 10), and the least of all
+/// (RFC 9002, section 7.2; BBR's `MinPipeCwnd` is 4), in datagrams.
 const INITIAL_WINDOW: u64 = 16;
-const LEAST_WINDOW: u64 = 4;
+const LEAST_WINDOW: u64 = 2;
 /// What is sent in a round of startup, when there's no more to send, shows
 /// nothing of the capacity below so many datagrams.
 const TRICKLE: u64 = 8;
@@ -82,6 +94,7 @@ impl DelayModel {
     pub fn set_heuristics(&mut self, heuristics: Heuristics) {
         self.tracks = heuristics.tracking;
         self.signals.counts_reverse_jitter = heuristics.reverse_jitter;
+        self.signals.counts_forward_jitter = heuristics.forward_jitter;
     }
 }
 
@@ -180,12 +193,19 @@ impl DelayModel {
                 }
             }
             Phase::Track => {}
-            Phase::Startup { .. } if self.trickles(ack) => {}
+            Phase::Startup { .. } if self.trickles(ack) => {
+                if self.signals.queue_is_sure()
+                    && queue > self.queue_target() + self.signals.forward_span()
+                {
+                    self.estimator.on_train(self.signals.base_rtt + queue, self.queue_target());
+                }
+            }
             _ => {
-                let sudden = self.queue_target() * SUDDEN_TARGETS + self.signals.jitter();
+                let sudden =
+                    self.queue_target() * SUDDEN_TARGETS + self.signals.jitter().max(self.spread());
                 if self.signals.queue_is_sure() && queue > sudden {
                     self.signals.innovation.on_sudden(queue);
-                    self.drain(ack, queue * 2);
+                    self.drain(ack, queue * SUDDEN_OVER);
                 }
             }
         }
@@ -229,14 +249,14 @@ impl DelayModel {
 
     fn round_end(&mut self, ack: &AckSample) -> RoundEnd {
         let queue = self.signals.on_round_end();
-        let chance = self.signals.chance();
+        let chance = self.signals.chance().max(self.spread());
         self.signals.innovation.on_round(queue, self.is_tracking());
         let (round, base_rtt) = (&self.signals.round, self.signals.base_rtt);
         let length = round.length(ack);
         let standing = queue > self.queue_target() + chance;
         // The few packets of a beginning may all have met some jitter, and the last
         // of them more than the first.
-        let slack = self.signals.jitter() * 2;
+        let slack = (self.signals.jitter() * CHANCE_JITTERS).max(self.signals.forward_span());
         let ours =
             || !self.trickles(ack) && !self.estimator.came_as_sent(length.max(base_rtt), slack);
         RoundEnd {
@@ -282,7 +302,7 @@ impl DelayModel {
         let gain = self.phase.pacing_gain(self.queue(), self.signals.base_rtt);
         let rate = self.estimator.scaled(gain);
         self.limits.pacing_rate = self.cap.map_or(rate, |cap| rate.min(cap));
-        let hold = self.signals.unqueued_rtt() + self.signals.feedback;
+        let hold = self.signals.unqueued_rtt() + self.spread() + self.signals.feedback;
         let slack = self.phase.slack(hold, self.queue_target(), TARGET);
         let floor = if self.in_startup() { INITIAL_WINDOW } else { LEAST_WINDOW };
         let window = self.estimator.bandwidth().bytes_in(hold + slack);
@@ -291,17 +311,24 @@ impl DelayModel {
 
     /// The standing queue at which the sender yields.
     fn queue_target(&self) -> Duration {
-        let floor = TARGET.min((self.signals.base_rtt / 2).max(TARGET / 2));
-        let serialisation = self.estimator.bandwidth().time_for(self.datagram * 3 / 2);
+        let floor = TARGET.min((self.signals.base_rtt / 2).max(LEAST_TARGET));
+        let serialisation =
+            self.estimator.bandwidth().time_for(self.datagram * SERIALISED.0 / SERIALISED.1);
         (floor.max(serialisation.min(TARGET_MAX)) + self.queue_innovation()).min(TARGET_MAX)
+    }
+
+    /// The span over which jitter spreads delays on the way there. Where the link's
+    /// rate changes, that spreads them: there it's a queue.
+    fn spread(&self) -> Duration {
+        let changes = !self.in_startup() && self.innovates_beyond(CALM);
+        if changes { Duration::ZERO } else { self.signals.forward_span() }
     }
 
     /// As BBR leaves its drain: when no more is in flight than the pipe holds
     /// (draft-ietf-ccwg-bbr, section 5.3.2). Without the jitter of both ways the
-    /// link would idle after each drain; of that on the way there a quarter is as
-    /// much as doesn't make the queue longer than pings can bear.
+    /// link would idle after each drain.
     fn pipe_holds(&self) -> u64 {
-        let jitter = self.signals.jitter().min(TARGET) / 4;
+        let jitter = self.signals.jitter().min(TARGET) / DRAINED_JITTER;
         self.estimator.bandwidth().bytes_in(self.signals.unqueued_rtt() + jitter)
     }
 
@@ -357,6 +384,7 @@ mod tests {
                 min_delay_us: delay_us,
                 delay_above_min_us: 30 * 50,
                 delay_samples: 30,
+                forward_span: Duration::ZERO,
                 back_us: Some(BASE_DELAY_US),
                 lost: 0,
                 in_flight: bytes * (delay_us as u64 + 1000) / 1000,

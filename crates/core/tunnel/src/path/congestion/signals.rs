@@ -37,8 +37,11 @@ pub struct Signals {
     pub innovation: QueueInnovation,
     /// Off only to see what it is worth.
     pub counts_reverse_jitter: bool,
+    /// Likewise.
+    pub counts_forward_jitter: bool,
     base_delay: WindowedMin,
     reverse_jitter: ReverseJitter,
+    forward_span: Duration,
     unqueued_rtt: Duration,
     /// Mean of a round's delays above its least, over some rounds: jitter, since
     /// a queue of ours changes slowly.
@@ -57,8 +60,10 @@ impl Signals {
             round: Round::begin(Time::ZERO, 0),
             innovation: QueueInnovation::new(guess),
             counts_reverse_jitter: true,
+            counts_forward_jitter: true,
             base_delay: WindowedMin::new(BASE_WINDOW),
             reverse_jitter: ReverseJitter::new(),
+            forward_span: Duration::ZERO,
             unqueued_rtt: INITIAL_RTT,
             jitter: Duration::ZERO,
             recent: VecDeque::new(),
@@ -68,6 +73,9 @@ impl Signals {
 
     /// Takes an acknowledgement's delays in; [`Self::round`] isn't told yet.
     pub fn on_ack(&mut self, ack: &AckSample) {
+        if self.counts_forward_jitter {
+            self.forward_span = ack.forward_span;
+        }
         self.base_rtt = ack.base_rtt;
         self.feedback = ack.feedback;
         self.base_delay.update(ack.min_delay_us, ack.now);
@@ -124,6 +132,11 @@ impl Signals {
     /// Jitter on the way there.
     pub fn jitter(&self) -> Duration {
         self.jitter
+    }
+
+    /// The span over which the way there spreads delays by chance.
+    pub fn forward_span(&self) -> Duration {
+        self.forward_span
     }
 
     /// A round trip without a queue of ours, jitter on the way back included.

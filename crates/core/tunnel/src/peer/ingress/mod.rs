@@ -8,12 +8,16 @@ use crate::entry::{AckFilter, EntryQueue, EntryStatus, FlowPlaces, Head, Paramet
 use crate::heuristics::Heuristics;
 use braid_inner::{
     Class, ClassRules, HashKey, Headers, InnerPacket, Layer, PureAck, flow_key, join,
+    segment_count, split_all,
 };
 use braid_units::Time;
 use std::time::Duration;
 
 /// IP protocol number of TCP.
 const TCP: u8 = 6;
+/// A super-packet so many times as long as the longest that segments are joined to
+/// is too long: it would come out after 20 ms.
+const LONG: usize = 5;
 /// Real-time packets that waited longer than this are of no use any more.
 const STALE_REALTIME: Duration = Duration::from_millis(400);
 
@@ -41,6 +45,8 @@ pub(crate) struct Ingress {
     acks: AckFilter,
     queue: EntryQueue,
     parameters: Parameters,
+    /// All paths' capacities were found.
+    capacity_known: bool,
     /// CoDel's target when all paths' capacities are known.
     steady_target: Duration,
     /// Largest packet that segments of a stream are joined to, in bytes.
@@ -68,6 +74,7 @@ impl Ingress {
             places: FlowPlaces::default(),
             acks: AckFilter::default(),
             queue: EntryQueue::new(layer),
+            capacity_known: false,
             parameters: Parameters { limit, ..Parameters::default() },
             steady_target: Parameters::default().target,
             join_limit: 0,
@@ -116,7 +123,8 @@ impl Ingress {
         let queued = Queued { packet, class, stream, rule, at: working };
         let Some(ack) = ack else {
             let held = self.acks.interrupt(flow, now);
-            self.push(flow, held.into_iter().chain([queued]), freed);
+            self.push(flow, held, freed);
+            self.push_parts(flow, queued, freed);
             return None;
         };
         let offered = self.acks.offer(flow, key, ack, queued, now);
@@ -145,6 +153,22 @@ impl Ingress {
     /// When the next acknowledgement has been held back long enough.
     pub fn release_at(&self) -> Option<Time> {
         self.acks.release_at()
+    }
+
+    /// A super-packet that would keep the paths busy for longer than packets should
+    /// take is queued by its segments: nothing of it comes out before all is there,
+    /// and flows take turns meanwhile.
+    fn push_parts(&mut self, flow: u16, queued: Queued, freed: &mut Vec<Vec<u8>>) {
+        let long = self.capacity_known
+            && queued.packet.bytes.len() > self.flow_join_limit() * LONG
+            && segment_count(&queued.packet) > 1;
+        match long.then(|| split_all(&queued.packet, self.layer)) {
+            Some(Ok(parts)) => {
+                self.push(flow, parts.into_iter().map(|packet| queued.with(packet)), freed);
+                freed.push(queued.packet.bytes);
+            }
+            _ => self.push(flow, [queued], freed),
+        }
     }
 
     fn push(
@@ -181,17 +205,22 @@ impl Ingress {
                 freed.push(queued.packet.bytes);
                 continue;
             }
-            if queued.stream && queued.packet.bytes.len() < self.join_limit {
+            if queued.stream && queued.packet.bytes.len() < self.flow_join_limit() {
                 self.join_following(&mut queued.packet, flow, freed);
             }
             return Some(queued);
         }
     }
 
+    /// Of a flow: as flows take turns, all must get theirs in the time.
+    fn flow_join_limit(&self) -> usize {
+        self.join_limit / self.queue.active_flows().max(1)
+    }
+
     /// Segments of a stream that wait together go as one super-packet: its
     /// header goes once.
     fn join_following(&mut self, packet: &mut InnerPacket, flow: u16, freed: &mut Vec<Vec<u8>>) {
-        let (layer, limit) = (self.layer, self.join_limit);
+        let (layer, limit) = (self.layer, self.flow_join_limit());
         self.queue.take_following(flow, |next| join(packet, next, layer, limit));
         freed.extend(self.queue.drain_dropped());
     }

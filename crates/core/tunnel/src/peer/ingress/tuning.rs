@@ -18,7 +18,20 @@ const PATIENCE_IN_STARTUP: u32 = 3;
 /// A path whose delay changes by more than this from round to round has a
 /// capacity that changes as quickly: a flow needs a longer queue to use it.
 const UNSTEADY: Duration = Duration::from_millis(15);
-/// The least of a queue's targets.
+/// CoDel's target as a part or multiple of the slowest path's round trip: where paths
+/// neither lose nor change a loss-based sender's window has to fall by half before they
+/// run dry; where they lose, repairs hold a flow up for about a round trip at a time,
+/// and where they change for as long and some of the changes (long-queues in
+/// docs/design/006-heuristics.md).
+const STEADY_DIVISOR: u32 = 2;
+const LOSSY_ROUND_TRIPS: (u32, u32) = (5, 2);
+const UNSTEADY_ROUND_TRIPS: u32 = 2;
+const UNSTEADY_CHANGES: u32 = 10;
+/// CoDel's interval: at least RFC 8289's, section 4.4, and so many round trips, in which
+/// a sender hears of a signal and has taken it back.
+const LEAST_INTERVAL: Duration = Duration::from_millis(100);
+const INTERVAL_ROUND_TRIPS: u32 = 4;
+/// The least of a queue's targets (RFC 8289, section 4.3).
 const LEAST_TARGET: Duration = Duration::from_millis(5);
 
 impl Ingress {
@@ -41,7 +54,7 @@ impl Ingress {
 
     /// Takes over what changes slowly.
     pub fn tune(&mut self, paths: &PathSet, capacity: Rate) {
-        let slowest = paths.up().map(|p| p.rtt.base()).max().unwrap_or_default();
+        let slowest = paths.slowest_round_trip();
         let loss = paths.up().map(Path::loss_share).fold(0.0, f64::max);
         // A loss-based sender needs a queue of some part of the round trip to
         // keep the paths busy while its window recovers from a signal. Where
@@ -49,15 +62,18 @@ impl Ingress {
         // time and its acknowledgements come in bursts: the queue has to bridge
         // the pauses between them.
         let unsteady = paths.iter().any(|p| p.congestion.queue_innovation() > UNSTEADY);
+        let steady = slowest / STEADY_DIVISOR;
         let bridged = match (unsteady, loss > LOSSY) {
-            _ if !self.heuristics.long_queues => slowest / 2,
-            (true, _) => slowest * 2 + UNSTEADY * 10,
-            (false, true) => slowest * 5 / 2,
-            (false, false) => slowest / 2,
+            _ if !self.heuristics.long_queues => steady,
+            (true, _) => slowest * UNSTEADY_ROUND_TRIPS + UNSTEADY * UNSTEADY_CHANGES,
+            (false, true) => slowest * LOSSY_ROUND_TRIPS.0 / LOSSY_ROUND_TRIPS.1,
+            (false, false) => steady,
         };
         self.steady_target = bridged.max(LEAST_TARGET);
-        self.parameters.floor = (slowest / 2).max(LEAST_TARGET);
-        self.parameters.interval = (slowest * 4).max(Duration::from_millis(100));
+        self.parameters.floor = steady.max(LEAST_TARGET);
+        self.parameters.interval = (slowest * INTERVAL_ROUND_TRIPS).max(LEAST_INTERVAL);
+        let found = |p: &Path| !p.congestion.in_startup();
+        self.capacity_known = paths.up().next().is_some() && paths.up().all(found);
         let joined = usize::try_from(capacity.bytes_in(JOINED_TIME));
         let joined = if self.heuristics.segment_joining { joined } else { Ok(0) };
         self.join_limit = joined.unwrap_or(MAX_JOINED).min(MAX_JOINED);

@@ -4,8 +4,6 @@ mod summary;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use summary::Candidates;
-
 use super::timers::{Timer, TimerTable};
 use crate::clock::PeerClock;
 use crate::config::{LinkConfig, LinkId};
@@ -305,6 +303,16 @@ impl PathSet {
     /// The paths that work.
     pub fn up(&self) -> impl Iterator<Item = &Path> {
         self.paths.iter().filter(|path| path.liveness.is_up())
+    }
+
+    /// One that works may send now.
+    pub fn have_room(&self, now: Time) -> bool {
+        self.up().any(|path| path.is_available(now))
+    }
+
+    /// Without a queue, of all paths that work.
+    pub fn slowest_round_trip(&self) -> Duration {
+        self.up().map(|path| path.rtt.base()).max().unwrap_or_default()
     }
 
     /// Of all paths that work.

@@ -31,8 +31,6 @@ pub(super) struct Summary {
     pub several: bool,
     /// The paths to choose from, whatever their tier.
     candidates: Candidates,
-    /// Those of them that bulk data takes.
-    bulk: Candidates,
 }
 
 impl Default for Summary {
@@ -44,7 +42,6 @@ impl Default for Summary {
             least_room: None,
             several: false,
             candidates: Candidates::default(),
-            bulk: Candidates::default(),
         }
     }
 }
@@ -73,9 +70,8 @@ impl Candidates {
 }
 
 impl PathSet {
-    /// Notes what the paths have in common. Bulk data leaves those alone whose
-    /// round trip is longer than `limit`.
-    pub fn summarize(&mut self, limit: Option<Duration>, timers: &mut TimerTable) {
+    /// Notes what the paths have in common.
+    pub fn summarize(&mut self, timers: &mut TimerTable) {
         let least = self.up().filter(|p| p.rtt.is_known()).map(|p| p.rtt.base()).min();
         let feedback =
             (least.unwrap_or(*FEEDBACK.end()) / 2).clamp(*FEEDBACK.start(), *FEEDBACK.end());
@@ -86,9 +82,8 @@ impl PathSet {
         }
         let several = self.up().nth(1).is_some();
         let candidates = self.candidates(None, u8::MAX);
-        let bulk = self.quick_enough(candidates, limit);
         let pause = pause_for(feedback);
-        self.summary = Summary { feedback, pause, least_room, several, candidates, bulk };
+        self.summary = Summary { feedback, pause, least_room, several, candidates };
     }
 
     /// How often feedback is sent, from the paths' round-trip times.
@@ -111,11 +106,6 @@ impl PathSet {
         self.summary.candidates
     }
 
-    /// Those of them that bulk data takes.
-    pub fn for_bulk(&self) -> Candidates {
-        self.summary.bulk
-    }
-
     /// The paths to choose from: those that work, but no standby beside others,
     /// no tier above the limit, none that is far too late, nor number `except`.
     pub fn candidates(&self, except: Option<u8>, tier_limit: u8) -> Candidates {
@@ -135,15 +125,6 @@ impl PathSet {
         let places = self.iter().zip(0..);
         let fit = places.filter(|(p, _)| eligible(p) && !late(p));
         Candidates(fit.fold(0, |set, (_, place): (_, u32)| set | 1 << place))
-    }
-
-    /// Those of `candidates` that bulk data takes: it leaves paths alone that are
-    /// slower than what was found best, unless no other works.
-    fn quick_enough(&self, candidates: Candidates, limit: Option<Duration>) -> Candidates {
-        let Some(limit) = limit else { return candidates };
-        let quick = candidates.of(self).filter(|(_, path)| path.rtt.base() <= limit);
-        let quick = Candidates(quick.fold(0, |set, (place, _)| set | 1 << place));
-        if quick.0 == 0 { candidates } else { quick }
     }
 
     /// When the next report or probe is due. `idle`: after so long idle paths are

@@ -14,7 +14,7 @@ fn open(links: u16, now: Time) -> (PathSet, TimerTable) {
         paths.open(LinkId(link), address(1), &LinkConfig::default(), &mut timers, now);
         paths[usize::from(link)].liveness.on_acked(now, now);
     }
-    paths.summarize(None, &mut timers);
+    paths.summarize(&mut timers);
     timers.set(Timer::Loss, None);
     timers.set(Timer::Control, None);
     (paths, timers)

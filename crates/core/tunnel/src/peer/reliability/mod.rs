@@ -7,6 +7,7 @@ pub(super) use redundancy::{LOSSY, Redundancy};
 
 use crate::outgoing::{Outgoing, OutgoingPackets, PacketKey};
 use crate::path::sent::SentFrame;
+use crate::peer::paths::PathSet;
 use braid_inner::{Class, InnerPacket};
 use braid_units::{Ratio, Time};
 use braid_wire::GaveUp;
@@ -17,6 +18,9 @@ use std::time::Duration;
 const REPAIR_STREAM: Duration = Duration::from_millis(1200);
 const REPAIR_DATAGRAM: Duration = Duration::from_millis(500);
 const REPAIR_REALTIME: Duration = Duration::from_millis(150);
+/// But for real-time packets, whose listeners wait no longer: so many round trips
+/// of the slowest path more, or a repair of its repair would come too late.
+const REPAIR_ROUND_TRIPS: u32 = 3;
 
 /// Counters of what was sent beside the first time.
 #[derive(Clone, Copy, Debug, Default)]
@@ -36,6 +40,8 @@ pub(super) struct ReliabilityCounters {
 pub(crate) struct Reliability {
     /// Most bytes of packets that aren't acknowledged.
     limit: u64,
+    /// Of the slowest path.
+    round_trip: Duration,
     pub(super) outgoing: OutgoingPackets,
     /// Chunks to be sent again.
     repairs: VecDeque<SentFrame>,
@@ -53,6 +59,7 @@ impl Reliability {
     pub fn new(limit: u64, redundancy: Ratio) -> Self {
         Self {
             limit,
+            round_trip: Duration::ZERO,
             outgoing: OutgoingPackets::default(),
             repairs: VecDeque::new(),
             deadlines: Default::default(),
@@ -73,6 +80,12 @@ impl Reliability {
         self.redundancy.restart();
     }
 
+    /// Takes over how long the slowest path's round trip is.
+    pub fn tune(&mut self, paths: &PathSet) {
+        self.round_trip = paths.slowest_round_trip();
+        self.redundancy.tune(paths);
+    }
+
     /// A packet is sent from now on. `working` is the time that stands still while
     /// no path works. A `stream`'s is worth a repair for longer.
     #[inline]
@@ -86,8 +99,8 @@ impl Reliability {
     ) -> PacketKey {
         let (kind, worth) = match (class, stream) {
             (Class::Realtime, _) => (0, REPAIR_REALTIME),
-            (_, true) => (2, REPAIR_STREAM),
-            _ => (1, REPAIR_DATAGRAM),
+            (_, true) => (2, REPAIR_STREAM + self.round_trip * REPAIR_ROUND_TRIPS),
+            _ => (1, REPAIR_DATAGRAM + self.round_trip * REPAIR_ROUND_TRIPS),
         };
         let key = self.outgoing.insert(packet, flow, sequence, class);
         self.deadlines[kind].push_back((working + worth, key));

@@ -26,6 +26,8 @@ const LEAST_CODED: u32 = 300;
 const MOST_PARITIES: usize = 16;
 /// Redundancy that may be saved up for a burst.
 const BURST: ByteSize = ByteSize::from_bytes(64 << 10);
+/// Budget isn't earned for a longer pause than this.
+const LONGEST_EARNED: Duration = Duration::from_secs(1);
 /// An unfinished group gets its parity after this; so many groups are filled at a
 /// time.
 const GROUP_AGE: Duration = Duration::from_millis(20);
@@ -76,7 +78,7 @@ impl Redundancy {
 
     /// Time passes in which the paths could have carried so much.
     pub fn earn(&mut self, capacity: Rate, now: Time) {
-        let elapsed = (now - self.earned_at).min(Duration::from_secs(1));
+        let elapsed = (now - self.earned_at).min(LONGEST_EARNED);
         self.earned_at = now;
         self.budget.earn(capacity.bytes_in(elapsed));
     }

@@ -1,18 +1,14 @@
-//! Path affinity: bulk data stays on one path for a while where the CPU may be the
+//! Path affinity: bulk data stays on one path for a while where the CPU is the
 //! bottleneck and not the links. Which of them takes the next bytes makes no
 //! difference then, but each change cuts a batch short and costs a call to send, one
-//! to receive and a report. Where the links are the bottleneck the pacer ends it.
+//! to receive and a report. Where a path's link is one too the pacer ends it.
 
 use super::scheduler::{Arrival, Choice, Item, Scheduler};
 use crate::config::Mode;
-use crate::path::Controller;
 use crate::peer::paths::PathSet;
-use braid_units::{Rate, Time};
+use braid_units::Time;
 use std::time::Duration;
 
-/// Paths with a higher pacing rate keep the data: more than a home's links carry as a
-/// rule, and less than a small router's CPU can send.
-const AFFINE_FROM: Rate = Rate::from_mbit(500);
 /// The paths are compared again after this.
 const COMPARED_EVERY: Duration = Duration::from_millis(200);
 /// Minimum gain in arrival time before switching paths: more than batches and reports
@@ -33,16 +29,21 @@ struct Stay {
 }
 
 impl Scheduler {
-    /// The path for what is next in the queue, and who comes after it.
+    /// The path for what is next in the queue, and who comes after it. `cpu_bound`: the
+    /// CPU is the bottleneck, not the links.
     pub(super) fn choose_for_queue(
         &mut self,
         paths: &PathSet,
         item: Item,
         bytes: u64,
+        cpu_bound: bool,
         now: Time,
     ) -> Option<Choice> {
-        let keeps = matches!(item, Item::Bulk { .. }) && self.heuristics.path_affinity;
-        if !keeps || self.mode == Mode::Overflow {
+        if !matches!(item, Item::Bulk { .. }) || self.mode == Mode::Overflow {
+            return self.choose(paths, item, bytes, None, now);
+        }
+        if !cpu_bound {
+            self.affinity = Affinity::default();
             return self.choose(paths, item, bytes, None, now);
         }
         let stay = self.affinity.0;
@@ -55,14 +56,14 @@ impl Scheduler {
         let holder = stay.filter(|stay| stay.path != best.path);
         let kept =
             holder.and_then(|stay| self.prefer(paths, (stay.path, best.path), item, bytes, now));
-        let begun = || Choice { rival: best.rival.handicapped(LEAST_GAIN), ..best };
-        let held = kept.or_else(|| is_affine(paths, best.path).then(begun));
-        self.affinity = Affinity(held.map(|Choice { path, rival }| Stay {
-            path,
-            rival: rival.place,
+        let begun = Choice { rival: best.rival.handicapped(LEAST_GAIN), ..best };
+        let held = kept.unwrap_or(begun);
+        self.affinity = Affinity(Some(Stay {
+            path: held.path,
+            rival: held.rival.place,
             until: now + COMPARED_EVERY,
         }));
-        Some(held.unwrap_or(best))
+        Some(held)
     }
 
     /// The path of this place, unless its rival is better by [`LEAST_GAIN`].
@@ -79,10 +80,6 @@ impl Scheduler {
             None => Arrival::NEVER,
         };
         let choice = Choice { path, rival: rival.handicapped(LEAST_GAIN) };
-        (is_affine(paths, path) && self.remains(paths, choice, item, bytes, now)).then_some(choice)
+        self.remains(paths, choice, item, bytes, now).then_some(choice)
     }
-}
-
-fn is_affine(paths: &PathSet, path: usize) -> bool {
-    paths.get(path).is_some_and(|path| path.congestion.pacing_rate() > AFFINE_FROM)
 }

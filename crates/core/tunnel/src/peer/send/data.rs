@@ -19,8 +19,9 @@ use std::time::Duration;
 const BATCH: usize = 44;
 /// A batch lasts no longer than this at the path's rate.
 const BATCH_TIME: Duration = Duration::from_micros(600);
-/// Datagrams of CPU-bound paths hold whole blocks of the cipher only: the eight bytes
-/// that one of 1472 has beyond them cost as much time as 300 others.
+/// While the CPU is the bottleneck datagrams hold whole blocks of the cipher only, in
+/// bytes: the eight that one of 1472 has beyond them cost as much time as 300 others
+/// (docs/experiments/line-speed.md).
 const CIPHER_BLOCK: usize = 16;
 /// How long a remainder waits for more to go with it.
 const FILL_WAIT: Duration = Duration::from_millis(2);
@@ -73,8 +74,12 @@ impl Send {
         settings: ControlSettings,
         outlet: &mut Outlet<'_>,
     ) -> Option<Transmit> {
-        let Some(Next { choice, mut queued }) = self.next_data(ingress, reliability, outlet) else {
-            if ingress.is_empty() && reliability.has_no_repairs() {
+        let next = self.next_data(ingress, reliability, outlet);
+        self.declined = false;
+        let Some(Next { choice, mut queued }) = next else {
+            // What waits for a better path leaves the others free.
+            self.declined = outlet.paths.have_room(outlet.now);
+            if reliability.has_no_repairs() && (ingress.is_empty() || self.declined) {
                 outlet.paths.on_idle(outlet.timers);
             }
             return None;
@@ -83,7 +88,7 @@ impl Send {
         let path = &outlet.paths[index];
         let most = batch_size(path);
         let room = match path.room() {
-            room if path.is_cpu_bound() => room - room % CIPHER_BLOCK,
+            room if outlet.cpu_bound => room - room % CIPHER_BLOCK,
             room => room,
         };
         let mode = self.scheduler.mode;
@@ -158,7 +163,9 @@ impl Send {
         }
         for _ in 0..=ingress.active_flows() {
             let (flow, item) = self.next_item(ingress, reliability, outlet)?;
-            if let Some(choice) = self.scheduler.choose_for_queue(outlet.paths, item, LIKELY, now) {
+            let (paths, bound) = (&*outlet.paths, outlet.cpu_bound);
+            let choice = self.scheduler.choose_for_queue(paths, item, LIKELY, bound, now);
+            if let Some(choice) = choice {
                 return Some(Next { choice, queued: Some((flow, item)) });
             }
             ingress.skip(flow);
@@ -214,7 +221,10 @@ impl Send {
             let item = if outgoing.is_realtime() || ((sparse || small) && !elastic) {
                 Item::Urgent
             } else {
-                Item::Bulk { backlog: head.backlog + rest, waited, elastic }
+                // What is before the last of it, as flows take turns.
+                let turns = (head.backlog + rest) * ingress.active_flows().max(1) as u64;
+                let backlog = turns.min(ingress.status().bytes + rest);
+                Item::Bulk { backlog, waited, elastic }
             };
             return Some((head.flow, item));
         }

@@ -35,6 +35,8 @@ pub(in crate::peer) struct Outlet<'a> {
     pub timers: &'a mut TimerTable,
     /// Buffers that aren't needed any more.
     pub freed: &'a mut Vec<Vec<u8>>,
+    /// The CPU is the bottleneck, not the links.
+    pub cpu_bound: bool,
     pub now: Time,
     /// The time that stands still while no path works.
     pub working: Time,

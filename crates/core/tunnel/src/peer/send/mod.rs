@@ -4,7 +4,6 @@ mod affinity;
 mod bonding;
 mod data;
 mod datagram;
-mod exclusion;
 mod feedback;
 mod news;
 mod packetizer;
@@ -41,6 +40,8 @@ pub(crate) struct Send {
     news: News,
     /// The peer waits for a packet with the new keys.
     confirm: bool,
+    /// What waits could go by a path that has room, and waits for a better one.
+    declined: bool,
 }
 
 /// What the peer's role and use say of control datagrams.
@@ -63,6 +64,7 @@ impl Send {
             feedback: Feedback::default(),
             news: News::default(),
             confirm: false,
+            declined: false,
         }
     }
 
@@ -148,7 +150,7 @@ impl Send {
         outlet: &mut Outlet<'_>,
     ) -> Option<Transmit> {
         if outlet.timers.is_due(Timer::Control, outlet.now) || self.feedback.has_copy() {
-            outlet.paths.summarize(self.scheduler.limit(), outlet.timers);
+            outlet.paths.summarize(outlet.timers);
             let control = self.poll_control(reliability, settings, outlet);
             if control.is_some() {
                 return control;
@@ -199,12 +201,13 @@ impl Send {
         paths: &PathSet,
         now: Time,
     ) -> Option<Time> {
-        let only_bulk = reliability.has_no_repairs();
-        if ingress.is_empty() && only_bulk {
+        if ingress.is_empty() && reliability.has_no_repairs() {
             return None;
         }
-        let places = if only_bulk { paths.for_bulk() } else { paths.usable() };
-        let free = places.of(paths).filter_map(|(_, path)| path.release_at(now)).min()?;
+        // What waits for a better path goes when that has room, or an acknowledgement
+        // says more; that another has room now is known.
+        let times = paths.usable().of(paths).filter_map(|(_, path)| path.release_at(now));
+        let free = times.filter(|at| !self.declined || *at > now).min()?;
         let more = self.waits_for_more(ingress, reliability, paths, now);
         Some(more.map_or(free, |until| until.max(free)))
     }

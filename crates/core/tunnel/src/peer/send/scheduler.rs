@@ -6,12 +6,11 @@
 //! has shown that it fills whatever it gets.
 
 use super::affinity::Affinity;
-use super::exclusion::{PathFacts, SlowPathExclusion};
 use crate::config::Mode;
 use crate::entry::FLOWS;
 use crate::heuristics::Heuristics;
 use crate::path::{Controller, Path};
-use crate::peer::paths::{Candidates, PathSet};
+use crate::peer::paths::PathSet;
 use braid_units::Time;
 use std::time::Duration;
 
@@ -77,7 +76,6 @@ pub(in crate::peer) struct Scheduler {
     /// Of each flow: until when it counts as one that uses all it gets.
     elastic_until: Vec<Time>,
     pub(super) affinity: Affinity,
-    exclusion: SlowPathExclusion,
     pub(super) heuristics: Heuristics,
 }
 
@@ -88,7 +86,6 @@ impl Scheduler {
             mode,
             elastic_until: Vec::new(),
             affinity: Affinity::default(),
-            exclusion: SlowPathExclusion::default(),
             heuristics: Heuristics::ALL,
         }
     }
@@ -149,7 +146,7 @@ impl Scheduler {
             _ => Duration::ZERO,
         };
         let candidates = match (except, self.mode) {
-            (None, mode) if mode != Mode::Overflow => candidates_for(paths, item),
+            (None, mode) if mode != Mode::Overflow => paths.usable(),
             _ => paths.candidates(except, self.tier_limit(paths, waited, now)),
         };
         // By estimated arrival: the best path, the second, and the best that may
@@ -171,7 +168,11 @@ impl Scheduler {
             return Some(Choice { path, rival: second });
         }
         let waits = match item {
-            Item::Bulk { elastic: true, .. } | Item::Urgent | Item::Repair => false,
+            Item::Urgent | Item::Repair => false,
+            Item::Bulk { elastic: true, .. } if !self.heuristics.waits_for_best => false,
+            // Of a path whose rate changes all the time, or that has fallen silent,
+            // nothing can be foretold.
+            Item::Bulk { elastic: true, .. } if !is_steady(&paths[best.place], paths, now) => false,
             // Waiting for the best path brings all that waits there by then.
             Item::Bulk { backlog, .. } => {
                 let drain = paths[best.place].congestion.bandwidth().time_for(backlog);
@@ -199,26 +200,11 @@ impl Scheduler {
                 return true;
             }
             let takes = |place| paths.get(place).is_some_and(|p| may_take(p, item, now));
-            if !leads && candidates_for(paths, item).contains(rival.place) && takes(rival.place) {
+            if !leads && paths.usable().contains(rival.place) && takes(rival.place) {
                 return false;
             }
         }
         self.choose_path(paths, item, bytes, None, now) == Some(choice.path)
-    }
-
-    /// Bulk data leaves paths alone whose round trip is longer.
-    pub fn limit(&self) -> Option<Duration> {
-        self.exclusion.limit().filter(|_| self.heuristics.slow_path_exclusion)
-    }
-
-    /// Looks whether slow paths make the whole slower: whether nothing waits, and
-    /// the bytes accepted in all.
-    pub fn watch_for_slow_paths(&mut self, paths: &PathSet, idle: bool, accepted: u64, now: Time) {
-        let facts = paths.usable().of(paths).map(|(_, path)| PathFacts {
-            base_rtt: path.rtt.base(),
-            rate: path.congestion.bandwidth(),
-        });
-        self.exclusion.look(now, idle, accepted, facts);
     }
 
     /// The highest tier that may be used now.
@@ -240,12 +226,9 @@ impl Scheduler {
     }
 }
 
-/// The paths to choose from for `item`, where tiers don't count.
-fn candidates_for(paths: &PathSet, item: Item) -> Candidates {
-    match item {
-        Item::Bulk { .. } => paths.for_bulk(),
-        Item::Urgent | Item::Repair => paths.usable(),
-    }
+/// Whether the path's models foretell when it takes more.
+fn is_steady(path: &Path, paths: &PathSet, now: Time) -> bool {
+    !path.congestion.is_tracking() && !path.is_late(paths.feedback_interval(), now)
 }
 
 /// Whether what is sent by the path now leaves now.
@@ -279,7 +262,7 @@ mod tests {
         for path in &mut paths {
             path.liveness.on_acked(NOW, NOW);
         }
-        paths.summarize(None, &mut timers);
+        paths.summarize(&mut timers);
         paths
     }
 
