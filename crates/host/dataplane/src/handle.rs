@@ -1,8 +1,9 @@
+use braid_handshake::{PrivateKey, PublicKey};
 use braid_linux::poller::Waker;
 use braid_linux::tun::TunCounters;
 use braid_linux::udp::{Family, LinkSocket};
 use braid_tunnel::{
-    Event, LinkConfig, LinkId, Mode, PeerConfig, PeerId, PeerReport, TunnelCounters,
+    EnrolmentState, Event, LinkConfig, LinkId, Mode, PeerConfig, PeerId, PeerReport, TunnelCounters,
 };
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -43,6 +44,10 @@ pub enum Command {
     AddPeer(Box<PeerConfig>, Sender<PeerId>),
     /// A peer is not part of the tunnel any more.
     RemovePeer(PeerId),
+    /// Introduce this host to the peer, by a token's key, until it answers.
+    Introduce(PeerId, PrivateKey),
+    /// The tokens that let peers in, or have done so.
+    SetEnrolments(Vec<(PublicKey, EnrolmentState)>),
     /// The peer's name resolves to these now.
     SetEndpoints(PeerId, Vec<SocketAddr>),
     /// Spread packets otherwise.

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod clock;
+mod cpu_load;
 mod device;
 mod handle;
 mod run;

@@ -1,10 +1,12 @@
 use crate::clock::Clock;
+use crate::cpu_load::CpuLoad;
 use crate::device::Device;
 use crate::handle::{Command, Handle, Report};
 use crate::sockets::{LinkOutput, Sent};
 use crate::wakefulness::Wakefulness;
 use braid_inner::InnerPacket;
 use braid_linux::poller::{self, Interest, Poller, Token};
+use braid_linux::thread_time::ThreadTime;
 use braid_linux::tun::{MAX_PACKET, Tun};
 use braid_linux::udp::{Family, LinkSocket, ReceiveBuffers};
 use braid_linux::wake_latency::WakeLatency;
@@ -65,6 +67,7 @@ pub fn start(
         datagrams: Vec::with_capacity(1 << 16),
         packet: Vec::new(),
         wake_latency: wake_latency.map(|latency| (latency, Wakefulness::default())),
+        cpu_load: CpuLoad::default(),
         stopping: false,
     };
     let thread =
@@ -86,6 +89,7 @@ struct DataPlane {
     /// has taken it along.
     packet: Vec<u8>,
     wake_latency: Option<(WakeLatency, Wakefulness)>,
+    cpu_load: CpuLoad,
     stopping: bool,
 }
 
@@ -93,9 +97,18 @@ impl DataPlane {
     fn run(mut self) -> io::Result<()> {
         // Where it's forbidden packets wait a little longer for the processor.
         let _ = braid_linux::scheduling::run_soon();
+        // Without it no CPU is a bottleneck: what is sent costs a little more.
+        let thread_time = ThreadTime::of_this_thread().ok();
         let mut ready: Vec<poller::Event> = Vec::with_capacity(32);
         loop {
             let now = self.clock.now();
+            if let Some(thread_time) = &thread_time
+                && self.cpu_load.is_due(now)
+                && let Ok(wanted) = thread_time.wanted()
+            {
+                self.cpu_load.on_window(wanted, now);
+                self.tunnel.set_cpu_bound(self.cpu_load.is_bound());
+            }
             if self.tunnel.next_timeout().is_some_and(|at| at <= now) {
                 self.tunnel.handle_timeout(now);
             }
@@ -275,6 +288,8 @@ impl DataPlane {
                     let _ = answer.send(self.tunnel.add_peer(*config, now));
                 }
                 Command::RemovePeer(id) => self.tunnel.remove_peer(id),
+                Command::Introduce(id, token) => self.tunnel.introduce(id, token),
+                Command::SetEnrolments(enrolments) => self.tunnel.set_enrolments(enrolments),
                 Command::SetEndpoints(id, endpoints) => {
                     self.tunnel.set_endpoints(id, endpoints, now);
                 }

@@ -14,8 +14,10 @@ pub mod probe;
 pub mod routing;
 pub mod scheduling;
 pub mod sd;
+pub mod thread_time;
 pub mod tun;
 pub mod udp;
 pub mod wake_latency;
 
 mod sys;
+mod tool;

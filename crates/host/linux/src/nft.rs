@@ -4,19 +4,23 @@
 mod kill_switch;
 mod names;
 mod others;
+mod split;
 mod watch;
 
 pub use kill_switch::KillSwitch;
 pub use names::{Asker, Destinations, Diversion};
 pub use others::{Owner, Refusing, refusing};
+pub use split::{Split, split_table};
 pub use watch::Watch;
 
+use crate::tool;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
+use std::io;
 use std::net::IpAddr;
-use std::process::{Command, Stdio};
+use std::process::Command;
+use std::time::Duration;
 
 /// What the firewall does for a tunnel. Everything empty does nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -330,23 +334,21 @@ pub fn delete(interface: &str) -> io::Result<()> {
 pub fn exists(interface: &str) -> io::Result<bool> {
     let mut list = Command::new("nft");
     list.args(["list", "table", "inet", &table(interface)]);
-    let list = list.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    Ok(list.status().map_err(missing)?.success())
+    Ok(tool::run(&mut list, b"", LIMIT).map_err(missing)?.status.success())
 }
+
+/// It takes milliseconds, seconds with rulesets of hundred thousands; one that the
+/// kernel keeps waiting must not keep the tunnel waiting.
+const LIMIT: Duration = Duration::from_secs(5);
 
 fn nft(script: &str) -> io::Result<()> {
     let mut command = Command::new("nft");
-    command.args(["-f", "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(missing)?;
-    // Dropped after writing, so that nft sees the end. When nft is gone
-    // already, its message says more than the broken pipe.
-    let written = child.stdin.take().map_or(Ok(()), |mut input| input.write_all(script.as_bytes()));
-    let output = child.wait_with_output()?;
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        return Err(io::Error::other(format!("nft: {}", said.trim())));
+    command.args(["-f", "-"]);
+    let outcome = tool::run(&mut command, script.as_bytes(), LIMIT).map_err(missing)?;
+    match outcome.status.success() {
+        true => Ok(()),
+        false => Err(io::Error::other(format!("nft: {}", outcome.complaint()))),
     }
-    written
 }
 
 fn missing(error: io::Error) -> io::Error {

@@ -11,9 +11,11 @@ pub(crate) mod item;
 mod journal;
 mod leftovers;
 mod plan;
+mod preview;
 
 pub use discover::{accepts_router_advertisements, checks_reverse_path, discover_link, uplinks};
 pub use item::{Item, PROTOCOL, RouteItem};
 pub use journal::{Failure, Journal};
 pub use leftovers::Leftovers;
 pub use plan::{FIRST_PRIORITY, FIRST_TABLE, HostRouting, LinkRouting, Otherwise, Through};
+pub use preview::Before;

@@ -346,6 +346,7 @@ impl Host {
             ways_out: Vec::new(),
             proxy_arp: Vec::new(),
             firewall: Firewall { interface: "braid0".into(), ..Firewall::default() },
+            split: None,
         }
     }
 

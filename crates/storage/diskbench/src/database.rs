@@ -1,5 +1,5 @@
-//! Real database servers, started for the benchmark only: data on the pool, a socket in a folder of their own, no
-//! network, no root.
+//! Real database servers, started for the benchmark only: data on the pool, a socket in a folder of
+//! their own, no network, no root.
 
 mod mariadb;
 mod postgresql;
@@ -227,7 +227,8 @@ impl Drop for Running {
     }
 }
 
-/// The same command without root's rights; setpriv becomes the program, so its process is the program's.
+/// The same command without root's rights; setpriv becomes the program, so its process is the
+/// program's.
 fn as_user(user: &Account, words: &[OsString]) -> Vec<OsString> {
     let mut all: Vec<OsString> = vec![
         "setpriv".into(),

@@ -36,8 +36,8 @@ pub struct Extent {
     pub programs: usize,
 }
 
-/// Does `workload` for `time`, or until all is read: every write with random bytes of its own (`refill_buffers`), each
-/// time at other places.
+/// Does `workload` for `time`, or until all is read: every write with random bytes of its own
+/// (`refill_buffers`), each time at other places.
 ///
 /// # Errors
 /// [`BenchError::Tool`] when fio isn't installed or doesn't end in time, [`BenchError::Failed`]

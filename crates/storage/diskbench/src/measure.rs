@@ -1,4 +1,5 @@
-//! Measures what is mounted somewhere, or one disk alone: every workload several times, with what each disk moved.
+//! Measures what is mounted somewhere, or one disk alone: every workload several times, with what
+//! each disk moved.
 
 use crate::database::{self, Server};
 use crate::error::BenchError;
@@ -192,7 +193,8 @@ pub fn files(
     Ok(found)
 }
 
-/// What is measured of a disk alone. Flash reads faster what was never written, so it is written first.
+/// What is measured of a disk alone. Flash reads faster what was never written, so it is written
+/// first.
 pub const ALONE: [Workload; 4] =
     [Workload::WriteOne, Workload::ReadOne, Workload::RandomRead, Workload::RandomWrite];
 

@@ -1,4 +1,5 @@
-//! Files of benches: in folders that have the process in their names, so that those of a dead one are known.
+//! Files of benches: in folders that have the process in their names, so that those of a dead one
+//! are known.
 
 use crate::error::BenchError;
 use std::fs;
@@ -8,13 +9,17 @@ use tempfile::TempDir;
 
 const PREFIX: &str = ".braid-bench-";
 
-/// A new folder in `folder`, removed when dropped; when this process is killed, [`remove`] finds it.
+/// A new folder in `folder`, removed when dropped; when this process is killed, [`remove`] finds
+/// it.
 pub(crate) fn folder_in(folder: &Path) -> io::Result<TempDir> {
     let prefix = format!("{PREFIX}{}-", std::process::id());
     tempfile::Builder::new().prefix(&prefix).tempdir_in(folder)
 }
 
 /// Removes what benches left in `folder` whose process is one of those meant.
+///
+/// # Errors
+/// The folder can't be read, or something in it can't be removed.
 pub fn remove(folder: &Path, meant: impl Fn(u32) -> bool) -> Result<(), BenchError> {
     let failed = |error| BenchError::io(format!("looking into {}", folder.display()))(error);
     let entries = match fs::read_dir(folder) {

@@ -16,7 +16,8 @@ pub struct Moved {
     pub written_bytes: u64,
 }
 
-/// The counters of these disks (nodes such as `/dev/sda` or links to them) now; zeroes for one that isn't there.
+/// The counters of these disks (nodes such as `/dev/sda` or links to them) now; zeroes for one that
+/// isn't there.
 pub fn count(host: &HostRoot, disks: &[String]) -> Vec<Moved> {
     disks.iter().map(|disk| counters(host, disk).unwrap_or_default()).collect()
 }

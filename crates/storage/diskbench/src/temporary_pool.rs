@@ -1,6 +1,8 @@
-//! A pool that is made to be measured and then taken down, by the planner and the runner as any other.
+//! A pool that is made to be measured and then taken down, by the planner and the runner as any
+//! other.
 //!
-//! Its journal stays unfinished until it is gone: whatever happens meanwhile, `braid pool abandon` takes it down.
+//! Its journal stays unfinished until it is gone: whatever happens meanwhile, `braid pool abandon`
+//! takes it down.
 
 use crate::error::BenchError;
 use braid_disks::{AskSmart, HostRoot, Inventory, pools};
@@ -20,7 +22,8 @@ pub const NAME: &str = "braid-bench";
 
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// The plan of a pool that isn't there any more after the next boot: `create`'s, without what would make it stay.
+/// The plan of a pool that isn't there any more after the next boot: `create`'s, without what would
+/// make it stay.
 ///
 /// # Errors
 /// As [`planner::create`].

@@ -38,7 +38,8 @@ pub enum Unit {
     Seconds,
 }
 
-/// What `cp` and the like ask for. How much the kernel reads ahead of that is its choice, and the layout's.
+/// What `cp` and the like ask for. How much the kernel reads ahead of that is its choice, and the
+/// layout's.
 const READ: &str = "1M";
 /// A writer doesn't wait for its data, so several pieces are under way.
 const WRITE: &str = "1M";
@@ -47,8 +48,8 @@ const WRITES: u32 = 4;
 const MANY: u32 = 32;
 
 impl Workload {
-    /// Those of a profile, in the order in which they are measured: what reads comes first, while the files are as they
-    /// were written.
+    /// Those of a profile, in the order in which they are measured: what reads comes first, while
+    /// the files are as they were written.
     pub const fn of(profile: Profile) -> &'static [Workload] {
         match profile {
             Profile::Sequential => {
@@ -100,9 +101,9 @@ impl Workload {
         ];
         match self {
             Workload::Fsync => options.push("--fsync=1".to_owned()),
-            // Whole files are read through the page cache as programs do, since read-ahead decides which disks
-            // work at the same time: with requests of our own choice md would read near copies from both disks. The
-            // cache is emptied before, and nothing is read twice.
+            // Whole files are read through the page cache as programs do, since read-ahead decides
+            // which disks work at the same time: with requests of our own choice md would read near
+            // copies from both disks. The cache is emptied before, and nothing is read twice.
             Workload::ReadOne | Workload::ReadMany => {
                 options.extend(["--direct=0", "--invalidate=1"].map(str::to_owned));
             }

@@ -1,4 +1,5 @@
-//! Which disks btrfs really reads when one program reads one file, counted in sectors on loop devices.
+//! Which disks btrfs really reads when one program reads one file, counted in sectors on loop
+//! devices.
 
 use braid_diskbench::measure::{self, Measurement, Method, Place, Subject, Watcher};
 use braid_diskbench::workload::Workload;

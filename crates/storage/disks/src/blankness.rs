@@ -1,5 +1,5 @@
-//! Reads a device where [`emptiness`] wants it, for at most a minute: a dying disk may take seconds for each sector, or
-//! never answer.
+//! Reads a device where [`emptiness`] wants it, for at most a minute: a dying disk may take seconds
+//! for each sector, or never answer.
 
 use crate::superblock::read_at;
 use braid_pool::disk::Content;
@@ -26,8 +26,8 @@ pub fn examine(device: &Path, size_bytes: u64) -> Result<Blank, Content> {
     })
 }
 
-/// `read` is called on a thread of its own, which is left to itself when it doesn't come back: it may be stuck in the
-/// kernel.
+/// `read` is called on a thread of its own, which is left to itself when it doesn't come back: it
+/// may be stuck in the kernel.
 fn examine_within(
     limit: Duration,
     size_bytes: u64,

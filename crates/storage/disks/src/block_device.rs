@@ -3,7 +3,8 @@
 use crate::host_root::HostRoot;
 use crate::scope;
 
-/// A disk, a partition or a device made of others. The source is the kernel's Documentation/ABI/stable/sysfs-block.
+/// A disk, a partition or a device made of others. The source is the kernel's
+/// Documentation/ABI/stable/sysfs-block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockDevice {
     /// The kernel's name, with `!` for `/`: `sda`, `sda5`, `cciss!c0d0`.
@@ -48,8 +49,8 @@ pub struct PartitionOf {
 /// sysfs counts in these whatever the disk's sectors are.
 const SYSFS_SECTOR: u64 = 512;
 
-/// All whole disks with their partitions behind them. Loop and network devices without anything attached are left out,
-/// and memory disks.
+/// All whole disks with their partitions behind them. Loop and network devices without anything
+/// attached are left out, and memory disks.
 pub fn all(host: &HostRoot) -> Vec<BlockDevice> {
     let mut devices = Vec::new();
     for name in host.names("sys/block") {

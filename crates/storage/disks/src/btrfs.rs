@@ -1,4 +1,5 @@
-//! btrfs filesystems: mounted ones by `/sys/fs/btrfs/UUID` and ioctls, others by their members' superblocks.
+//! btrfs filesystems: mounted ones by `/sys/fs/btrfs/UUID` and ioctls, others by their members'
+//! superblocks.
 
 pub mod ioctl;
 mod member_fault;
@@ -66,7 +67,8 @@ pub fn open(host: &HostRoot, uuid: Uuid) -> Option<File> {
     mounts.into_iter().find_map(|mounted| File::open(&mounted.reach).ok())
 }
 
-/// Bytes that are in use on all devices of a filesystem that is mounted anywhere, with their copies.
+/// Bytes that are in use on all devices of a filesystem that is mounted anywhere, with their
+/// copies.
 pub fn used_on_devices(host: &HostRoot, uuid: Uuid) -> Option<u64> {
     let used =
         |kind: &str| host.number::<u64>(format!("sys/fs/btrfs/{uuid}/allocation/{kind}/disk_used"));
@@ -87,8 +89,8 @@ pub fn replace_target_errors(host: &HostRoot, uuid: Uuid) -> BtrfsErrors {
     errors(host, &format!("{SYSFS}/{uuid}"), 0, open(host, uuid).as_ref())
 }
 
-/// How much of a scrub is done, 0 to 1, by an estimate: each device has its share of all copies to read. `None` when no
-/// device is scrubbed.
+/// How much of a scrub is done, 0 to 1, by an estimate: each device has its share of all copies to
+/// read. `None` when no device is scrubbed.
 pub fn scrub_share(pool: &ObservedBtrfs, running: &[ioctl::ScrubProgress]) -> Option<f64> {
     if running.is_empty() {
         return None;
@@ -222,8 +224,8 @@ fn member(
     }
 }
 
-/// The mounts of one filesystem. The kernel is asked of each btrfs mount whose it is; where it can't be, the mount's
-/// source tells.
+/// The mounts of one filesystem. The kernel is asked of each btrfs mount whose it is; where it
+/// can't be, the mount's source tells.
 fn mounts_of<'a>(host: &HostRoot, mounts: &'a MountTable, uuid: Uuid) -> Vec<&'a Mounted> {
     let devices = devices(host, uuid);
     let is_its = |mounted: &&Mounted| {
@@ -285,7 +287,8 @@ fn errors(host: &HostRoot, sysfs: &str, devid: u64, directory: Option<&File>) ->
     }
 }
 
-/// `allocation/PURPOSE/PROFILE/{total_bytes,used_bytes}`: there is a directory for each profile that has block groups.
+/// `allocation/PURPOSE/PROFILE/{total_bytes,used_bytes}`: there is a directory for each profile
+/// that has block groups.
 fn space(host: &HostRoot, sysfs: &str) -> Vec<SpaceUse> {
     const PURPOSES: [(&str, Purpose); 4] = [
         ("data", Purpose::Data),

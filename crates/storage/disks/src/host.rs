@@ -105,7 +105,8 @@ fn btrfs_progs(host: &HostRoot) -> Option<(u32, u32)> {
     two_numbers(version)
 }
 
-/// Built in, loaded, or a module of the kernel that runs. Where the modules' lists can't be read, nobody knows.
+/// Built in, loaded, or a module of the kernel that runs. Where the modules' lists can't be read,
+/// nobody knows.
 fn lacks_md(host: &HostRoot) -> bool {
     if !host.is_real() || host.has("proc/mdstat") || host.has("sys/module/md_mod") {
         return false;

@@ -6,7 +6,8 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// The directory that holds `sys`, `proc`, `dev`, `etc` and `var`: everything this crate reads is named from here.
+/// The directory that holds `sys`, `proc`, `dev`, `etc` and `var`: everything this crate reads is
+/// named from here.
 #[derive(Clone, Debug)]
 pub struct HostRoot(PathBuf);
 
@@ -35,7 +36,8 @@ impl HostRoot {
         self.0.join(path.strip_prefix("/").unwrap_or(path))
     }
 
-    /// The text of a small file without the white space around it; `None` when it isn't there or can't be read.
+    /// The text of a small file without the white space around it; `None` when it isn't there or
+    /// can't be read.
     pub fn text(&self, path: impl AsRef<Path>) -> Option<String> {
         let bytes = self.bytes(path).ok()?;
         Some(String::from_utf8_lossy(&bytes).trim().to_owned())

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::path::Path;
 
-/// Who each device is. Serial numbers come from sysfs and, where udev runs, from its database; never from SMART, which
-/// a sleeping disk doesn't tell: an identity must not depend on that.
+/// Who each device is. Serial numbers come from sysfs and, where udev runs, from its database;
+/// never from SMART, which a sleeping disk doesn't tell: an identity must not depend on that.
 pub struct Identities<'a> {
     host: &'a HostRoot,
     links: BTreeMap<String, String>,
@@ -16,8 +16,9 @@ pub struct Identities<'a> {
 }
 
 impl<'a> Identities<'a> {
-    /// For all devices of the host. A serial number that several whole disks claim (cheap USB bridges do that) says
-    /// nothing: none of them gets it, so that a word of the user means one disk.
+    /// For all devices of the host. A serial number that several whole disks claim (cheap USB
+    /// bridges do that) says nothing: none of them gets it, so that a word of the user means one
+    /// disk.
     pub fn of(host: &'a HostRoot, devices: &[BlockDevice]) -> Self {
         let mut all = Identities { host, links: best_links(host), shared_serials: BTreeSet::new() };
         let mut seen = BTreeSet::new();
@@ -57,7 +58,8 @@ impl<'a> Identities<'a> {
         }
     }
 
-    /// Unit serial number page of SCSI and ATA disks (SPC-5, 7.7.16): four bytes of header, then text.
+    /// Unit serial number page of SCSI and ATA disks (SPC-5, 7.7.16): four bytes of header, then
+    /// text.
     fn vital_product_data(&self, disk: &str) -> Option<String> {
         let page = self.host.bytes(format!("{disk}/device/vpd_pg80")).ok()?;
         let length = usize::from(u16::from_be_bytes([*page.get(2)?, *page.get(3)?]));
@@ -98,7 +100,8 @@ fn is_virtual(host: &HostRoot, disk: &str) -> bool {
     ["QEMU", "VMware", "VBOX", "Msft", "Google"].iter().any(|maker| vendor.starts_with(maker))
 }
 
-/// A loop device is its file, and where in the file it begins: `loop:/var/disk.img`, `loop:/var/disk.img+1048576`.
+/// A loop device is its file, and where in the file it begins: `loop:/var/disk.img`,
+/// `loop:/var/disk.img+1048576`.
 fn loop_serial(host: &HostRoot, disk: &str) -> Option<String> {
     let file = host.word(format!("{disk}/loop/backing_file"))?;
     let offset: u64 = host.number(format!("{disk}/loop/offset")).unwrap_or(0);
@@ -124,8 +127,8 @@ fn one_word(text: String) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// By node, the link that says most: maker, model and serial before bare numbers. Links made of what is *on* the disk
-/// (`lvm-pv-uuid-…`, `md-uuid-…`) don't name the disk.
+/// By node, the link that says most: maker, model and serial before bare numbers. Links made of
+/// what is *on* the disk (`lvm-pv-uuid-…`, `md-uuid-…`) don't name the disk.
 fn best_links(host: &HostRoot) -> BTreeMap<String, String> {
     const BY_ID: &str = "/dev/disk/by-id";
     let mut best: BTreeMap<String, (u8, String)> = BTreeMap::new();

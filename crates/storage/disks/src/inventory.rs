@@ -24,7 +24,8 @@ pub struct Inventory {
     pub disks: Vec<Disk>,
     /// What could not be found out, for the user to read.
     pub notes: Vec<String>,
-    /// What the disks say of error recovery, by the path of the whole disk; only with [`AskSmart::Yes`].
+    /// What the disks say of error recovery, by the path of the whole disk; only with
+    /// [`AskSmart::Yes`].
     pub error_recovery: BTreeMap<String, ErrorRecovery>,
 }
 
@@ -89,8 +90,8 @@ impl Inventory {
         inventory
     }
 
-    /// Shows of the wanted disks on which nothing was recognised whether they are empty. That reads some 20 MB of each, all
-    /// at once, so it isn't done unasked.
+    /// Shows of the wanted disks on which nothing was recognised whether they are empty. That reads
+    /// some 20 MB of each, all at once, so it isn't done unasked.
     pub fn examine(&mut self, wanted: impl Fn(&Disk) -> bool) {
         let is_candidate =
             |disk: &&mut Disk| wanted(disk) && disk.is_unmarked() && disk.barred().is_none();
@@ -103,7 +104,8 @@ impl Inventory {
         });
     }
 
-    /// The disk that the user means: by path, by-id link, any other link, or id (`--erase` takes that too).
+    /// The disk that the user means: by path, by-id link, any other link, or id (`--erase` takes
+    /// that too).
     ///
     /// # Errors
     /// [`NoSuchDisk::Unknown`] when no disk is called so, [`NoSuchDisk::Ambiguous`] when several
@@ -133,8 +135,8 @@ impl Inventory {
         self.disks.iter().find(|disk| disk.path == path)
     }
 
-    /// Whatever has a device open exclusively and shows nowhere else. What can't be used anyway isn't tried, since the
-    /// trial keeps others out for a moment.
+    /// Whatever has a device open exclusively and shows nowhere else. What can't be used anyway
+    /// isn't tried, since the trial keeps others out for a moment.
     fn note_busy(&mut self) {
         for disk in &mut self.disks {
             if disk.barred().is_none() && is_held(&disk.path) {
@@ -186,8 +188,8 @@ impl Inventory {
     }
 }
 
-/// One device as it is now, as the inventory would have it but for [`Health`]; `None` when it isn't there. `path` may be
-/// a link. Only its disk and the other partitions of that are looked at.
+/// One device as it is now, as the inventory would have it but for [`Health`]; `None` when it isn't
+/// there. `path` may be a link. Only its disk and the other partitions of that are looked at.
 pub fn disk_now(host: &HostRoot, path: &str) -> Option<Disk> {
     let target = fs::canonicalize(host.path(path)).ok();
     let node = target.as_deref().and_then(Path::to_str).unwrap_or(path);
@@ -257,8 +259,9 @@ fn uses_of(host: &HostRoot, devices: &[BlockDevice]) -> Vec<Vec<Content>> {
         .collect()
 }
 
-/// Whatever uses a partition uses its disk, and the other way round: neither can be erased without the other. The same
-/// goes for members of managers that are left alone. A disk also carries what is on its partitions.
+/// Whatever uses a partition uses its disk, and the other way round: neither can be erased without
+/// the other. The same goes for members of managers that are left alone. A disk also carries what
+/// is on its partitions.
 fn spread_to_relatives(disks: &mut [Disk], uses: Vec<Vec<Content>>) {
     let mut of_disk: BTreeMap<String, Vec<Content>> = BTreeMap::new();
     let mut of_partitions: BTreeMap<String, Vec<Content>> = BTreeMap::new();
@@ -290,7 +293,8 @@ fn spread_to_relatives(disks: &mut [Disk], uses: Vec<Vec<Content>>) {
     }
 }
 
-/// Whether somebody has the device open with `O_EXCL`, as mounts, md, swap and ZFS have: for longer than a look as ours.
+/// Whether somebody has the device open with `O_EXCL`, as mounts, md, swap and ZFS have: for longer
+/// than a look as ours.
 fn is_held(path: &str) -> bool {
     const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(20);
     let is_busy = || {

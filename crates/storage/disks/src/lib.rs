@@ -1,5 +1,5 @@
-//! What this host's disks and pools are, asked of the kernel: sysfs, ioctls, superblocks; other programs (`blkid`,
-//! `wipefs`, `smartctl`) only where it doesn't tell. Nothing is changed here.
+//! What this host's disks and pools are, asked of the kernel: sysfs, ioctls, superblocks; other
+//! programs (`blkid`, `wipefs`, `smartctl`) only where it doesn't tell. Nothing is changed here.
 
 mod blankness;
 pub mod block_device;

@@ -1,5 +1,5 @@
-//! md arrays: running ones by `/sys/block/mdX/md` (the kernel's Documentation/admin-guide/md.rst), others by their
-//! members' superblocks.
+//! md arrays: running ones by `/sys/block/mdX/md` (the kernel's Documentation/admin-guide/md.rst),
+//! others by their members' superblocks.
 
 mod stopped;
 
@@ -19,7 +19,8 @@ use std::mem;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// All arrays of the host: the running ones first. Containers of firmware RAID are none of ours and are left out.
+/// All arrays of the host: the running ones first. Containers of firmware RAID are none of ours and
+/// are left out.
 pub fn observe(host: &HostRoot, inventory: &Inventory) -> Vec<ObservedMd> {
     let mounts = MountTable::read(host);
     let mut all: Vec<ObservedMd> = running(host)
@@ -30,8 +31,9 @@ pub fn observe(host: &HostRoot, inventory: &Inventory) -> Vec<ObservedMd> {
     all
 }
 
-/// Kernel names of the arrays that run. One that was stopped stays listed for a while (`clear`), and one that lacks
-/// members is assembled without running (`inactive`): of it the kernel shows nothing yet, its superblocks tell more.
+/// Kernel names of the arrays that run. One that was stopped stays listed for a while (`clear`),
+/// and one that lacks members is assembled without running (`inactive`): of it the kernel shows
+/// nothing yet, its superblocks tell more.
 pub fn running(host: &HostRoot) -> Vec<String> {
     let mut names = host.names("sys/block");
     names.retain(|name| {
@@ -88,8 +90,8 @@ fn observe_one(
     })
 }
 
-/// What /dev/md calls an array whose metadata has no name: by mdadm.conf, or as it was made. Numbers (`127`, `0_0`) are
-/// mdadm's way out and no name.
+/// What /dev/md calls an array whose metadata has no name: by mdadm.conf, or as it was made.
+/// Numbers (`127`, `0_0`) are mdadm's way out and no name.
 fn name_given_here(host: &HostRoot, device: &str) -> Option<String> {
     let is_name = |link: &String| link.contains(|c: char| !c.is_ascii_digit() && c != '_');
     let names = host.names("dev/md").into_iter().filter(is_name);
@@ -102,7 +104,8 @@ fn is_kernel_name(name: &str) -> bool {
     name.strip_prefix("md").is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// With metadata 0.90, sysfs shows the bytes of each word in the order of memory, mdadm and mdadm.conf as a number.
+/// With metadata 0.90, sysfs shows the bytes of each word in the order of memory, mdadm and
+/// mdadm.conf as a number.
 fn sysfs_uuid(text: &str, metadata: &str) -> Option<Uuid> {
     let mut bytes = text.parse::<Uuid>().ok()?.bytes();
     if metadata == "0.90" && cfg!(target_endian = "little") {
@@ -155,7 +158,8 @@ fn member(
     (member, superblock)
 }
 
-/// The words are separated by commas: `faulty,write_error`. A spare that has got a place is being filled.
+/// The words are separated by commas: `faulty,write_error`. A spare that has got a place is being
+/// filled.
 fn member_state(words: &str, slot: Option<usize>) -> MdMemberState {
     let has = |word: &str| words.split(',').any(|each| each.trim() == word);
     match () {
@@ -166,7 +170,8 @@ fn member_state(words: &str, slot: Option<usize>) -> MdMemberState {
     }
 }
 
-/// Each place that nobody has, but for as many as were kicked out and are still listed, gets a missing member.
+/// Each place that nobody has, but for as many as were kicked out and are still listed, gets a
+/// missing member.
 fn add_missing(members: &mut Vec<MdMember>, wants_disks: usize) {
     let placed = |slot: usize| members.iter().any(|member| member.slot == Some(slot));
     let free: Vec<usize> = (0..wants_disks.min(MOST_DISKS)).filter(|slot| !placed(*slot)).collect();
@@ -225,7 +230,8 @@ pub fn sync_now(host: &HostRoot, device: &str) -> Option<Sync> {
     sync(host, &format!("sys/block/{device}/md"))
 }
 
-/// Whether the last check read everything: of one that was interrupted the kernel keeps where to go on.
+/// Whether the last check read everything: of one that was interrupted the kernel keeps where to go
+/// on.
 pub fn last_check_was_complete(host: &HostRoot, device: &str) -> bool {
     let md = format!("sys/block/{device}/md");
     let word = |file: &str| host.word(format!("{md}/{file}"));
@@ -242,7 +248,8 @@ pub fn mismatches(host: &HostRoot, device: &str) -> u64 {
 fn scrub(host: &HostRoot, device: &str, uuid: Uuid, sync: Option<Sync>) -> Scrub {
     let log = ScrubLog::read(host, uuid);
     let last = host.word(format!("sys/block/{device}/md/last_sync_action"));
-    // Nobody waited for the end of the last one, but it is over: then it is as old as its start at most.
+    // Nobody waited for the end of the last one, but it is over: then it is as old as its start at
+    // most.
     let ended_ago = match last_check_was_complete(host, device) {
         true => log.ended_ago().into_iter().chain(log.started_ago()).min(),
         false => log.ended_ago(),

@@ -25,11 +25,13 @@ pub struct Mounted {
     pub reach: PathBuf,
 }
 
-/// All mounts that can be seen: ours, and those of process 1, which are the host's when we are in a namespace.
+/// All mounts that can be seen: ours, and those of process 1, which are the host's when we are in a
+/// namespace.
 #[derive(Clone, Debug, Default)]
 pub struct MountTable(Vec<Mounted>);
 
-/// How long the oldest of the folders that are mounted there has been: of a filesystem's root, as long as that itself.
+/// How long the oldest of the folders that are mounted there has been: of a filesystem's root, as
+/// long as that itself.
 pub fn age(mounts: &[&Mounted]) -> Option<Duration> {
     let born = |mounted: &&Mounted| std::fs::metadata(&mounted.reach).ok()?.created().ok();
     let oldest = mounts.iter().filter_map(born).min()?;
@@ -65,7 +67,8 @@ impl MountTable {
         self.0.iter().filter(move |mounted| mounted.number == number)
     }
 
-    /// Whether something is mounted at this path, as our process reaches it. To look at it might wait for a dead server.
+    /// Whether something is mounted at this path, as our process reaches it. To look at it might
+    /// wait for a dead server.
     pub fn is_mount_point(&self, reach: &Path) -> bool {
         self.0.iter().any(|mounted| mounted.reach == reach)
     }
@@ -95,7 +98,8 @@ fn parse(text: &str) -> Vec<Mounted> {
 }
 
 fn parse_line(line: &str) -> Option<Mounted> {
-    // Behind a lone dash come the filesystem's fields; before it there may be any number of optional ones.
+    // Behind a lone dash come the filesystem's fields; before it there may be any number of
+    // optional ones.
     let (mount, filesystem) = line.split_once(" - ")?;
     let mut mount = mount.split(' ').skip(2);
     let (major, minor) = mount.next()?.split_once(':')?;

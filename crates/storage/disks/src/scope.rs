@@ -1,9 +1,10 @@
-//! Which block devices are looked at: all, but for tests, which may see only their own on a host with pools.
+//! Which block devices are looked at: all, but for tests, which may see only their own on a host
+//! with pools.
 
 use crate::host_root::HostRoot;
 
-/// Folders, between colons; when it is set, only loop devices of files below one of them are seen, and what is built on
-/// these. It hides, so nothing can be overwritten because of it.
+/// Folders, between colons; when it is set, only loop devices of files below one of them are seen,
+/// and what is built on these. It hides, so nothing can be overwritten because of it.
 pub const ONLY_LOOPS_BELOW: &str = "BRAID_ONLY_LOOPS_BELOW";
 
 /// Whether some devices are hidden.

@@ -1,4 +1,5 @@
-//! When md arrays were last checked: the kernel doesn't keep it, so `braid pool scrub` and `watch` write it down.
+//! When md arrays were last checked: the kernel doesn't keep it, so `braid pool scrub` and `watch`
+//! write it down.
 
 use crate::host_root::HostRoot;
 use braid_pool::uuid::Uuid;

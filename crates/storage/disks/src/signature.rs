@@ -1,5 +1,5 @@
-//! What is written on a device: what `blkid`, `wipefs` and our own readers of superblocks recognise, taken together,
-//! since each of them misses something that another sees.
+//! What is written on a device: what `blkid`, `wipefs` and our own readers of superblocks
+//! recognise, taken together, since each of them misses something that another sees.
 
 pub mod blkid;
 pub mod wipefs;
@@ -30,7 +30,8 @@ pub struct Signature {
 pub struct Signatures {
     /// Each once.
     pub found: Vec<Signature>,
-    /// What kept us from looking; then `found` may lack something, and [`Signatures::contents`] say so.
+    /// What kept us from looking; then `found` may lack something, and [`Signatures::contents`] say
+    /// so.
     pub trouble: Vec<String>,
     /// How many partitions are in its table, if it has one that can be read.
     pub partitions: Option<u32>,

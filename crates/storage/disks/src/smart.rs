@@ -1,4 +1,5 @@
-//! What a disk says of its own health, by `smartctl -j` (smartctl(8); smartmontools' JSON form 1.0).
+//! What a disk says of its own health, by `smartctl -j` (smartctl(8); smartmontools' JSON form
+//! 1.0).
 
 use crate::tool::{self, ToolError};
 use braid_pool::disk::Health;
@@ -78,8 +79,8 @@ const DISK_FAILING: i32 = 1 << 3;
 const PREFAIL_BELOW_THRESHOLD: i32 = 1 << 4;
 const SELF_TEST_ERRORS: i32 = 1 << 7;
 
-/// Attributes whose raw value should be zero: they go before many failures (Backblaze, "What SMART Stats Tell Us About
-/// Hard Drives", 2016).
+/// Attributes whose raw value should be zero: they go before many failures (Backblaze, "What SMART
+/// Stats Tell Us About Hard Drives", 2016).
 const SHOULD_BE_ZERO: [(u32, &str); 5] = [
     (5, "reallocated sectors"),
     (187, "reported uncorrectable errors"),
@@ -108,8 +109,8 @@ pub fn parse(path: &str, text: &str, status: i32) -> Result<Smart, SmartError> {
     Ok(Smart { health: report.health(status), error_recovery: report.error_recovery() })
 }
 
-/// Parses an answer of a disk that was only supposed to speak SAT. Where no ATA command is answered at all, as by USB
-/// sticks, smartctl says that it is in SLEEP mode.
+/// Parses an answer of a disk that was only supposed to speak SAT. Where no ATA command is answered
+/// at all, as by USB sticks, smartctl says that it is in SLEEP mode.
 ///
 /// # Errors
 /// As [`parse`]; a disk that answers nothing is [`SmartError::Refused`].
@@ -210,7 +211,8 @@ struct NvmeLog {
     percentage_used: u64,
 }
 
-/// The bits of an NVMe disk's critical warning (NVM Express Base Specification, SMART / Health Information log).
+/// The bits of an NVMe disk's critical warning (NVM Express Base Specification, SMART / Health
+/// Information log).
 const CRITICAL: [(u64, &str); 6] = [
     (1 << 0, "too few spare blocks"),
     (1 << 1, "too hot or too cold"),
@@ -303,8 +305,8 @@ impl Report {
     }
 }
 
-/// Command timeouts (188) are three counters of 16 bits in some makers' disks; the lowest counts those of any length,
-/// which a loose cable makes too: only many of them say something.
+/// Command timeouts (188) are three counters of 16 bits in some makers' disks; the lowest counts
+/// those of any length, which a loose cable makes too: only many of them say something.
 fn count_in(id: u32, raw: u64) -> u64 {
     const FEW: u64 = 100;
     match id {

@@ -75,7 +75,8 @@ pub fn ask(program: &str, arguments: &[&str], limit: Duration) -> Result<Answer,
     Ok(Answer { status: status.code(), out: heard(out), err: heard(err) })
 }
 
-/// The caller's `PATH`, and where administration programs are: `su`, `sudo` and cron often leave these out.
+/// The caller's `PATH`, and where administration programs are: `su`, `sudo` and cron often leave
+/// these out.
 pub fn search_path() -> String {
     let given = std::env::var("PATH").unwrap_or_default();
     format!("{given}:/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin")

@@ -138,8 +138,9 @@ fn disks_of_every_kind_and_age_of_smartctl_are_understood() {
     assert!(matches!(bridge, Err(SmartError::Refused(_, why)) if why.contains("USB bridge")));
 }
 
-/// Real answers, recorded with QEMU 7.2's emulated disks by smartctl of Debian 11, 12, 13 and sid: ATA with and without a
-/// self-test, NVMe, the same with critical warnings 0x09 (spare, read-only), SCSI without SMART, a USB stick.
+/// Real answers, recorded with QEMU 7.2's emulated disks by smartctl of Debian 11, 12, 13 and sid:
+/// ATA with and without a self-test, NVMe, the same with critical warnings 0x09 (spare, read-only),
+/// SCSI without SMART, a USB stick.
 #[test]
 fn what_real_disks_answered_is_understood() {
     let recorded = |name: &str| {

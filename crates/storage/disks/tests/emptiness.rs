@@ -1,5 +1,5 @@
-//! A disk counts as free only if it is empty; filesystems made by their own tools, then damaged so that nothing
-//! recognises them any more.
+//! A disk counts as free only if it is empty; filesystems made by their own tools, then damaged so
+//! that nothing recognises them any more.
 
 use braid_disks::{AskSmart, HostRoot, Inventory};
 use braid_loop_disks::{LoopDisk, fast_folder, in_private_mounts};
@@ -95,7 +95,8 @@ fn only_a_blank_disk_is_free() {
 fn a_filesystem_whose_start_is_gone_is_not_free() {
     in_private_mounts("a_filesystem_whose_start_is_gone_is_not_free", || {
         let bench = Bench::new();
-        // What makes it, and how much of its start is lost: the first block, and all that lies in one piece there.
+        // What makes it, and how much of its start is lost: the first block, and all that lies in
+        // one piece there.
         for (make, lost) in [
             ("mkfs.ext4 -q $DISK", [4096, 8 * MIB]),
             ("mkfs.ext4 -q -b 1024 $DISK", [4096, 8 * MIB]),

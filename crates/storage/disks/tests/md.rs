@@ -1,5 +1,5 @@
-//! md arrays as recorded from a kernel (Linux 6.1, mdadm 4.2): trees of sysfs in `fixtures/md/NAME.tree`, members'
-//! superblocks beside them.
+//! md arrays as recorded from a kernel (Linux 6.1, mdadm 4.2): trees of sysfs in
+//! `fixtures/md/NAME.tree`, members' superblocks beside them.
 
 mod recorded;
 

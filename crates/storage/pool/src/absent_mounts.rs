@@ -12,8 +12,8 @@ pub fn of_pool(pool: &ObservedPool, fstab: &str) -> Vec<String> {
     all.filter(|entry| !is_there(entry)).map(|entry| entry.at).collect()
 }
 
-/// btrfs filesystems that fstab mounts and that no disk of the host has: their UUIDs, and where. One that may be away
-/// (`nofail`) is none.
+/// btrfs filesystems that fstab mounts and that no disk of the host has: their UUIDs, and where.
+/// One that may be away (`nofail`) is none.
 pub fn of_no_pool(pools: &[ObservedPool], fstab: &str) -> Vec<(Uuid, String)> {
     let needed =
         |entry: &Entry<'_>| at_boot(entry) && entry.kind == "btrfs" && !entry.has("nofail");

@@ -12,14 +12,16 @@ use serde::Serialize;
 pub struct Capacity {
     /// Room before the filesystem's own metadata.
     pub usable_bytes: u64,
-    /// What a fill with large files reaches, by estimate: room less metadata, journal, inode tables and reserves.
+    /// What a fill with large files reaches, by estimate: room less metadata, journal, inode tables
+    /// and reserves.
     pub fill_bytes: u64,
-    /// For each disk, in the order given, what the layout leaves unused because the others are smaller.
+    /// For each disk, in the order given, what the layout leaves unused because the others are
+    /// smaller.
     pub wasted_bytes: Vec<u64>,
 }
 
-/// Capacity of `layout` on disks of these sizes; `None` when there are too few, or they are too small to hold even the
-/// superblocks. `filesystem` is what an md array would carry.
+/// Capacity of `layout` on disks of these sizes; `None` when there are too few, or they are too
+/// small to hold even the superblocks. `filesystem` is what an md array would carry.
 pub fn capacity(layout: Layout, filesystem: MdFilesystem, disk_bytes: &[u64]) -> Option<Capacity> {
     if disk_bytes.len() < layout.min_disks() {
         return None;

@@ -46,8 +46,8 @@ pub struct Reality<'a> {
     pub config: &'a str,
 }
 
-/// The next plan on the way from `reality` to `desired`; `None` when it is as desired. After carrying it out, look and
-/// ask again: each step of the way is decided by what is then there.
+/// The next plan on the way from `reality` to `desired`; `None` when it is as desired. After
+/// carrying it out, look and ask again: each step of the way is decided by what is then there.
 ///
 /// # Errors
 /// [`Refused::Impossible`] when several pools have the name, a disk to be added isn't there, a
@@ -96,8 +96,8 @@ fn create(desired: &DesiredPool, reality: &Reality<'_>) -> Result<Plan, Refused>
     planner::create(&new, reality.host)
 }
 
-/// The first of what differs, safest first: what is dead is replaced, then the pool gets larger, then its layout
-/// changes, and what is too much leaves last.
+/// The first of what differs, safest first: what is dead is replaced, then the pool gets larger,
+/// then its layout changes, and what is too much leaves last.
 fn change(
     desired: &DesiredPool,
     pool: &ObservedPool,

@@ -14,7 +14,8 @@ use std::fmt;
 /// A block device that could become, or is, a member of a pool: a whole disk or one partition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Disk {
-    /// The node the kernel made, such as `/dev/sda` or `/dev/sda5`. It may change with the next boot.
+    /// The node the kernel made, such as `/dev/sda` or `/dev/sda5`. It may change with the next
+    /// boot.
     pub path: String,
     /// What stays the same wherever the disk is plugged in.
     pub identity: Identity,
@@ -50,7 +51,8 @@ pub struct Identity {
     pub serial: Option<String>,
     /// World wide name, as `0x5000…`, `eui.…` or `naa.…`.
     pub wwn: Option<String>,
-    /// The best link of `/dev/disk/by-id` to this very device (for a partition: its `-partN`), whole path.
+    /// The best link of `/dev/disk/by-id` to this very device (for a partition: its `-partN`),
+    /// whole path.
     pub by_id: Option<String>,
     /// Maker's name of the model.
     pub model: Option<String>,
@@ -120,8 +122,9 @@ pub enum Usability {
     },
 }
 
-/// The word by which the user permits to erase this very disk: its serial number; without one the WWN, else the by-id
-/// name, else the path. A partition's has `-part5` behind it, so that permission for one is none for the other.
+/// The word by which the user permits to erase this very disk: its serial number; without one the
+/// WWN, else the by-id name, else the path. A partition's has `-part5` behind it, so that
+/// permission for one is none for the other.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct DiskId(String);
 
@@ -173,17 +176,20 @@ impl Disk {
         })
     }
 
-    /// The path to give to programs: the by-id link where there is one, since it still means this disk after a reboot.
+    /// The path to give to programs: the by-id link where there is one, since it still means this
+    /// disk after a reboot.
     pub fn stable_path(&self) -> &str {
         self.identity.by_id.as_deref().unwrap_or(&self.path)
     }
 
-    /// The path of the whole disk that it is or lies on: two members with the same one are lost together.
+    /// The path of the whole disk that it is or lies on: two members with the same one are lost
+    /// together.
     pub fn physical_disk(&self) -> &str {
         self.partition.as_ref().map_or(&self.path, |partition| &partition.disk)
     }
 
-    /// Whether nothing was recognised on it and nobody uses it. It may carry data all the same: [`Disk::usability`] tells.
+    /// Whether nothing was recognised on it and nobody uses it. It may carry data all the same:
+    /// [`Disk::usability`] tells.
     pub fn is_unmarked(&self) -> bool {
         self.contents.is_empty()
     }

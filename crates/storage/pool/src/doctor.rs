@@ -300,7 +300,8 @@ pub fn examine(
     findings
 }
 
-/// What fstab mounts and no disk of the host has; to be asked only where all pools of the host were looked at.
+/// What fstab mounts and no disk of the host has; to be asked only where all pools of the host were
+/// looked at.
 pub fn absent(pools: &[ObservedPool], host: &ObservedHost) -> Vec<Finding> {
     let absent = absent_mounts::of_no_pool(pools, &host.fstab).into_iter();
     let finding = |(uuid, at): (Uuid, String)| Finding {
@@ -350,8 +351,8 @@ impl Ward<'_> {
         format!("braid pool scrub start --wait {}", quoted(&self.word))
     }
 
-    /// A whole empty disk of the host with so much room, the smallest; else `NEW`. An empty partition may lie beside a
-    /// member, or be kept for something.
+    /// A whole empty disk of the host with so much room, the smallest; else `NEW`. An empty
+    /// partition may lie beside a member, or be kept for something.
     fn new_disk(&self, at_least_bytes: u64) -> String {
         self.smallest_free(at_least_bytes, None).unwrap_or_else(|| NEW.to_owned())
     }

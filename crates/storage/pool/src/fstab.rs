@@ -41,8 +41,8 @@ pub fn entries(text: &str) -> impl Iterator<Item = Entry<'_>> {
     })
 }
 
-/// A field of fstab or of the kernel's tables of mounts: blanks and backslashes in it are three octal digits behind a
-/// backslash (proc(5), fstab(5)).
+/// A field of fstab or of the kernel's tables of mounts: blanks and backslashes in it are three
+/// octal digits behind a backslash (proc(5), fstab(5)).
 pub fn decoded(field: &str) -> String {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field.as_bytes();

@@ -9,7 +9,8 @@ use serde::Serialize;
 pub enum Growth {
     /// A disk of any size is added while in use; a balance spreads what is there.
     AnyDisk,
-    /// A disk at least as large as the smallest is added, and everything is moved to the new shape while in use.
+    /// A disk at least as large as the smallest is added, and everything is moved to the new shape
+    /// while in use.
     Reshape,
     /// A further disk gives another copy, no room.
     CopiesOnly,

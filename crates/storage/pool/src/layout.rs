@@ -175,8 +175,8 @@ impl Profile {
         }
     }
 
-    /// The metadata's profile that Braid puts beside data of this one on `disks` disks: never weaker than the data,
-    /// and never one copy only.
+    /// The metadata's profile that Braid puts beside data of this one on `disks` disks: never
+    /// weaker than the data, and never one copy only.
     pub const fn metadata_beside(self, disks: usize) -> Profile {
         match self {
             _ if disks < 2 => Profile::Dup,
@@ -224,8 +224,8 @@ impl MdLayout {
         }
     }
 
-    /// The number in `md/layout` for RAID10: near copies in the low byte, far copies in the next, bit 16 for offset
-    /// (drivers/md/raid10.c, `setup_geo`).
+    /// The number in `md/layout` for RAID10: near copies in the low byte, far copies in the next,
+    /// bit 16 for offset (drivers/md/raid10.c, `setup_geo`).
     pub fn from_kernel(level: &str, layout: u32) -> Option<MdLayout> {
         Some(match level {
             "raid0" => MdLayout::Raid0,
@@ -297,7 +297,8 @@ impl FromStr for MdFilesystem {
 
 impl FromStr for MdLayout {
     type Err = UnknownLayout;
-    /// Reads `raid0`, `raid1`, `raid10-f2` (a bare `raid10` is near2, as mdadm means it), `raid5`, `raid6`.
+    /// Reads `raid0`, `raid1`, `raid10-f2` (a bare `raid10` is near2, as mdadm means it), `raid5`,
+    /// `raid6`.
     fn from_str(name: &str) -> Result<Self, UnknownLayout> {
         let unknown = || UnknownLayout { name: name.chars().take(40).collect() };
         Ok(match name {

@@ -30,7 +30,8 @@ pub enum ObservedPool {
 pub struct Mount {
     /// Mount point.
     pub at: String,
-    /// Options of mount and superblock, as in `/proc/self/mountinfo`: `rw`, `degraded`, `nodatacow`, `subvolid=5`…
+    /// Options of mount and superblock, as in `/proc/self/mountinfo`: `rw`, `degraded`,
+    /// `nodatacow`, `subvolid=5`…
     pub options: Vec<String>,
     /// The root of what is mounted there inside the filesystem, such as `/@home`.
     pub subvolume: Option<String>,

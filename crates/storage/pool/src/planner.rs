@@ -1,4 +1,5 @@
-//! From a wish or a change to ordered steps. What can't be done safely is refused here, with what to do instead.
+//! From a wish or a change to ordered steps. What can't be done safely is refused here, with what
+//! to do instead.
 
 mod bring_up;
 mod btrfs;
@@ -89,7 +90,8 @@ pub enum Change {
     Rebalance,
 }
 
-/// How the user names a member: its path, its disk's id, its number (btrfs: devid, md: slot), or `missing`.
+/// How the user names a member: its path, its disk's id, its number (btrfs: devid, md: slot), or
+/// `missing`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberName(pub String);
 
@@ -106,7 +108,8 @@ pub fn create(new: &NewPool, host: &ObservedHost) -> Result<Plan, Refused> {
     }
 }
 
-/// Plans a change of `pool`. `mount_at` is where to mount it if it isn't mounted and fstab doesn't say.
+/// Plans a change of `pool`. `mount_at` is where to mount it if it isn't mounted and fstab doesn't
+/// say.
 ///
 /// # Errors
 /// Why it can't be done to the pool as it is, or would risk what is on it: [`Refused`] lists the
@@ -124,12 +127,14 @@ pub fn change(
     Ok(Plan { pool: journal_name(pool), ..plan })
 }
 
-/// The journal has a file's name, and is named in commands: neither a label of somebody else's needs to be fit for.
+/// The journal has a file's name, and is named in commands: neither a label of somebody else's
+/// needs to be fit for.
 fn journal_name(pool: &ObservedPool) -> String {
     pool.name().parse::<PoolName>().map_or(pool.uuid().to_string(), |name| name.to_string())
 }
 
-/// How large a disk the pool has to be lent before this missing member is replaced, in bytes; nothing if none.
+/// How large a disk the pool has to be lent before this missing member is replaced, in bytes;
+/// nothing if none.
 pub(crate) fn to_be_lent(pool: &ObservedBtrfs, old: &BtrfsMember) -> Option<u64> {
     btrfs::to_be_lent(pool, old)
 }
@@ -143,8 +148,8 @@ pub fn bring_up(pool: &ObservedPool, at: &str, host: &ObservedHost) -> Result<Pl
     bring_up::plan(pool, at, host)
 }
 
-/// Plans that systemd begins what `wanted` says for `pool`, which is mounted at `at`, and nothing more of what an earlier
-/// config said. What was set by hand and the config doesn't speak of stays.
+/// Plans that systemd begins what `wanted` says for `pool`, which is mounted at `at`, and nothing
+/// more of what an earlier config said. What was set by hand and the config doesn't speak of stays.
 ///
 /// `config` is the file that says so.
 ///
@@ -160,8 +165,9 @@ pub fn upkeep(
     upkeep::plan(pool, wanted, at, config, host)
 }
 
-/// Plans, one for each pool, that systemd begins nothing more for those that `config` named once and doesn't name any
-/// more. `named` are the pools that it names, with the UUIDs of those that are there.
+/// Plans, one for each pool, that systemd begins nothing more for those that `config` named once
+/// and doesn't name any more. `named` are the pools that it names, with the UUIDs of those that are
+/// there.
 pub fn forgotten_upkeep(
     config: &str,
     named: &[(&PoolName, Option<Uuid>)],

@@ -1,4 +1,5 @@
-//! Which layouts disks could have, the best for a wish first, each with what it gives and why it stands there.
+//! Which layouts disks could have, the best for a wish first, each with what it gives and why it
+//! stands there.
 
 mod score;
 mod why;

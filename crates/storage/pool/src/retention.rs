@@ -1,6 +1,6 @@
-//! Which snapshots to keep: grandfather, father, son. A policy is a row of stages, from now into the past:
-//! `1x1h(keep=all) | 24x1h | 14x1d` keeps all of the first hour, then one an hour for a day, then one a day for two
-//! weeks. The grammar is the one that zrepl's users know as "grid".
+//! Which snapshots to keep: grandfather, father, son. A policy is a row of stages, from now into
+//! the past: `1x1h(keep=all) | 24x1h | 14x1d` keeps all of the first hour, then one an hour for a
+//! day, then one a day for two weeks. The grammar is the one that zrepl's users know as "grid".
 
 mod caution;
 mod policy;
@@ -21,7 +21,8 @@ pub struct Snapshot {
     pub taken: Duration,
 }
 
-/// The newest snapshot that this side and a replica both have: without it the next replication would have to send all.
+/// The newest snapshot that this side and a replica both have: without it the next replication
+/// would have to send all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommonParent {
     /// Name of the snapshot here.
@@ -47,7 +48,8 @@ pub struct Verdict {
 pub enum Reason {
     /// Stays: it is the newest.
     Newest,
-    /// Stays: it claims to be of a time that hasn't come. A clock was wrong then, or is now; who can tell?
+    /// Stays: it claims to be of a time that hasn't come. A clock was wrong then, or is now; who
+    /// can tell?
     Future,
     /// Stays: the stage keeps it.
     Stage {
@@ -79,10 +81,12 @@ pub enum Reason {
     TooOld,
 }
 
-/// Says for each snapshot whether it stays, newest first. Intervals are laid from the newest snapshot that isn't later
-/// than `now` (since the Unix epoch): nothing is lost merely because no snapshot was taken for a while, nor because the
-/// clock is ahead. What is later than `now` stays and doesn't count, so one wrong date makes no other one old. In an interval the oldest stay: a newer one there would push
-/// its elders out again and again, and nothing would ever reach the later stages.
+/// Says for each snapshot whether it stays, newest first. Intervals are laid from the newest
+/// snapshot that isn't later than `now` (since the Unix epoch): nothing is lost merely because no
+/// snapshot was taken for a while, nor because the clock is ahead. What is later than `now` stays
+/// and doesn't count, so one wrong date makes no other one old. In an interval the oldest stay: a
+/// newer one there would push its elders out again and again, and nothing would ever reach the
+/// later stages.
 pub fn select(
     policy: &Policy,
     snapshots: &[Snapshot],

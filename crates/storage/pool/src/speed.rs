@@ -36,7 +36,8 @@ pub struct LayoutSpeed {
     pub random_read: f64,
     /// Writes of 4 KiB at random places, per second.
     pub random_write: f64,
-    /// Seconds until a lost member that was full is filled again; `None` when nothing could fill it.
+    /// Seconds until a lost member that was full is filled again; `None` when nothing could fill
+    /// it.
     pub rebuild_seconds: Option<f64>,
     /// Where these figures are from.
     pub from: SpeedSource,
@@ -75,8 +76,8 @@ pub fn speed(
 }
 
 impl DiskSpeed {
-    /// A common disk of this kind. Sequential HDD and SSD: what the articles measured (160 and 500 MB/s); the others
-    /// are what data sheets of ordinary models say, rounded down.
+    /// A common disk of this kind. Sequential HDD and SSD: what the articles measured (160 and 500
+    /// MB/s); the others are what data sheets of ordinary models say, rounded down.
     pub const fn typical(kind: DiskKind) -> DiskSpeed {
         match kind {
             DiskKind::Hdd => {

@@ -1,5 +1,5 @@
-//! A plan as plain data: ordered steps, what must hold before and after each, and how it is undone. Whoever carries a
-//! plan out needs to know nothing of layouts.
+//! A plan as plain data: ordered steps, what must hold before and after each, and how it is undone.
+//! Whoever carries a plan out needs to know nothing of layouts.
 
 mod action;
 mod condition;
@@ -29,8 +29,8 @@ pub struct Plan {
     pub after: Vec<Condition>,
 }
 
-/// One step. It is skipped when all of `after` hold already (and there is something in `after`), so a plan that was
-/// interrupted anywhere can be run again from any step.
+/// One step. It is skipped when all of `after` hold already (and there is something in `after`), so
+/// a plan that was interrupted anywhere can be run again from any step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
     /// A short name, unique in its plan, for the journal.
@@ -53,7 +53,8 @@ pub struct Step {
 pub enum Undo {
     /// By these, in this order.
     By(Vec<Action>),
-    /// There is nothing to take back: it changes nothing, or what it made disappears with an earlier step's undo.
+    /// There is nothing to take back: it changes nothing, or what it made disappears with an
+    /// earlier step's undo.
     Nothing,
     /// It can't be: this is why. A plan can't be abandoned past this step, only gone on with.
     Never(String),

@@ -17,7 +17,8 @@ pub struct Summary {
     pub name: String,
     /// UUID of the filesystem or the array.
     pub uuid: Uuid,
-    /// `btrfs-raid1`, `md-raid10-f2`; several profiles of data have `+` between; without a profile when it isn't known.
+    /// `btrfs-raid1`, `md-raid10-f2`; several profiles of data have `+` between; without a profile
+    /// when it isn't known.
     pub layout: String,
     /// Whether all is there.
     pub state: State,

@@ -8,7 +8,8 @@ use serde::Serialize;
 pub struct Survival {
     /// Of the data.
     pub data: usize,
-    /// Of the metadata: with these left the filesystem can still be mounted, though files may have holes.
+    /// Of the metadata: with these left the filesystem can still be mounted, though files may have
+    /// holes.
     pub metadata: usize,
     /// Of the data, when the right disks fail.
     pub data_maybe: usize,
@@ -20,7 +21,8 @@ pub fn survival(layout: Layout, disks: usize) -> Survival {
         Layout::Btrfs(profile) => {
             let data = profile.losses_survived().min(disks.saturating_sub(1));
             let metadata = profile.metadata_beside(disks).losses_survived();
-            // Each chunk is laid out anew over all devices, so with more than a few of them every further loss hits one.
+            // Each chunk is laid out anew over all devices, so with more than a few of them every
+            // further loss hits one.
             Survival { data, metadata, data_maybe: data }
         }
         Layout::Md(md) => {
@@ -34,15 +36,16 @@ pub fn survival(layout: Layout, disks: usize) -> Survival {
     }
 }
 
-/// How many members of a RAID10 can be lost at best. Copies of a chunk lie on `copies` neighbours (near: counted over
-/// the whole stripe; far and offset: rotated by one each), so a loss needs `copies` neighbours in a ring, or, for near
-/// when they divide the members, one whole group.
+/// How many members of a RAID10 can be lost at best. Copies of a chunk lie on `copies` neighbours
+/// (near: counted over the whole stripe; far and offset: rotated by one each), so a loss needs
+/// `copies` neighbours in a ring, or, for near when they divide the members, one whole group.
 fn best_case(spread: Spread, copies: u8, disks: usize) -> usize {
     let copies = usize::from(copies).max(1);
     if spread == Spread::Near && disks.is_multiple_of(copies) {
         return disks / copies * (copies - 1);
     }
-    // In a ring of n, no `copies` neighbours in a row may be lost: one of each `copies` has to stay.
+    // In a ring of n, no `copies` neighbours in a row may be lost: one of each `copies` has to
+    // stay.
     disks - disks.div_ceil(copies)
 }
 
@@ -80,7 +83,8 @@ mod tests {
         }
     }
 
-    /// The best case by brute force: the largest set of members whose loss leaves a copy of every chunk.
+    /// The best case by brute force: the largest set of members whose loss leaves a copy of every
+    /// chunk.
     #[test]
     fn the_best_case_is_what_the_placement_of_copies_allows() {
         for disks in 2usize..=7 {

@@ -1,12 +1,12 @@
-//! Text that somebody else chose: labels on disks, names of arrays and files. It may be made to look like something that
-//! Braid says, or to command the terminal that it is shown on.
+//! Text that somebody else chose: labels on disks, names of arrays and files. It may be made to
+//! look like something that Braid says, or to command the terminal that it is shown on.
 
 use serde::{Deserialize, Serialize};
 use std::fmt::{self, Write};
 use std::ops::Deref;
 
-/// Such a text. As it is shown, it is one line without anything that a terminal obeys or that turns the reading order;
-/// as data (`--json`, [`Deref`]) it is what it is.
+/// Such a text. As it is shown, it is one line without anything that a terminal obeys or that turns
+/// the reading order; as data (`--json`, [`Deref`]) it is what it is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Untrusted<T = String>(pub T);
@@ -46,8 +46,8 @@ pub fn lines(text: &str) -> String {
     written(text, |c| deceives(c) && c != '\n' && c != '\t')
 }
 
-/// Control characters (C0, C1, DEL), line and paragraph separators, and the invisible ones that turn the reading order
-/// or join (Unicode's bidirectional controls, UAX #9; zero-width ones).
+/// Control characters (C0, C1, DEL), line and paragraph separators, and the invisible ones that
+/// turn the reading order or join (Unicode's bidirectional controls, UAX #9; zero-width ones).
 pub fn deceives(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')

@@ -1,4 +1,5 @@
-//! What is done for a pool at regular times: scrubs, snapshots, retention, replication; and the systemd units that do it.
+//! What is done for a pool at regular times: scrubs, snapshots, retention, replication; and the
+//! systemd units that do it.
 
 mod calendar;
 mod unit;
@@ -70,7 +71,8 @@ pub struct Replication {
     pub newest: bool,
 }
 
-/// Reads the bound of a replication's rate: anything but nothing, with which it would wait for ever.
+/// Reads the bound of a replication's rate: anything but nothing, with which it would wait for
+/// ever.
 ///
 /// # Errors
 /// What is wrong with it, in words: it is no rate, or it is zero.

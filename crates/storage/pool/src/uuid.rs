@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// A UUID. Braid chooses those of what it makes before it makes it, so that each step can tell its own work.
+/// A UUID. Braid chooses those of what it makes before it makes it, so that each step can tell its
+/// own work.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Uuid([u8; 16]);

@@ -50,9 +50,9 @@ impl Event {
 }
 
 impl Memory {
-    /// What changed, now that these are wrong: in the order given, then those that are gone. What is only good to know
-    /// is no change. What was wrong with a pool that can't be looked into now, because it isn't mounted or isn't there,
-    /// isn't gone: `is_seen` tells which can be.
+    /// What changed, now that these are wrong: in the order given, then those that are gone. What
+    /// is only good to know is no change. What was wrong with a pool that can't be looked into now,
+    /// because it isn't mounted or isn't there, isn't gone: `is_seen` tells which can be.
     pub fn changes(&self, now: &[Finding], is_seen: impl Fn(&str) -> bool) -> Vec<Change> {
         let now: Vec<&Finding> =
             now.iter().filter(|finding| finding.severity > Severity::Note).collect();
@@ -78,7 +78,8 @@ impl Memory {
         changes
     }
 
-    /// The change was told, and won't be again. One that could not be told is told after the next look.
+    /// The change was told, and won't be again. One that could not be told is told after the next
+    /// look.
     pub fn told(&mut self, change: &Change) {
         let finding = &change.finding;
         let is_it = |old: &Finding| kind(old) == kind(finding);
@@ -98,8 +99,8 @@ fn kind(finding: &Finding) -> Kind<'_> {
     (finding.code, finding.pool.as_deref())
 }
 
-/// Each with what it is known by again: of several of the same kind in one pool, such as two missing members, the
-/// which one it is.
+/// Each with what it is known by again: of several of the same kind in one pool, such as two
+/// missing members, the which one it is.
 fn keyed<'a>(
     findings: &'a [&'a Finding],
 ) -> impl Iterator<Item = ((Kind<'a>, usize), &'a Finding)> {

@@ -155,8 +155,8 @@ impl Place {
 }
 
 impl Allowed {
-    /// A folder for replicas, which is made if only it is lacking. Not in what was received: what is there is the
-    /// other end's making.
+    /// A folder for replicas, which is made if only it is lacking. Not in what was received: what
+    /// is there is the other end's making.
     fn to_receive(&self, asked: &ExactPath) -> Result<Place, Error> {
         match self.find(asked)? {
             (top, Meant::Top) => Ok(Place::of(top)),

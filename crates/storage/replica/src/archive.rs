@@ -1,5 +1,6 @@
 //! Replicas in a folder that isn't on btrfs: the send streams themselves, as files, each with a
-//! manifest beside it. Any of them can be given to `btrfs receive -f`, after those that it builds on.
+//! manifest beside it. Any of them can be given to `btrfs receive -f`, after those that it builds
+//! on.
 //!
 //! A stream is written under another name and gets its own when it is complete and on the disk. How
 //! far an unfinished one is, its own bytes tell: they are read again when it goes on.

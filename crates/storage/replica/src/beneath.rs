@@ -1,5 +1,6 @@
-//! Paths that another computer names, below a folder that is open. None leads out of it: not by `..`, not through a
-//! symbolic link, and not into what that computer sent before, which is its to make.
+//! Paths that another computer names, below a folder that is open. None leads out of it: not by
+//! `..`, not through a symbolic link, and not into what that computer sent before, which is its to
+//! make.
 
 use crate::error::Error;
 use crate::subvolume::{self, Subvolume};
@@ -11,8 +12,8 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-/// Opens `path` below `root` and nowhere else. A symbolic link as the last part is refused too, but for `NOFOLLOW`
-/// with `PATH`, which opens the link itself.
+/// Opens `path` below `root` and nowhere else. A symbolic link as the last part is refused too, but
+/// for `NOFOLLOW` with `PATH`, which opens the link itself.
 pub(crate) fn open(
     root: impl AsFd,
     path: &Path,
@@ -71,10 +72,12 @@ impl Held {
     }
 }
 
-/// Finds what `asked` means below the folder `top`, which somebody here chose: it is opened as it is.
+/// Finds what `asked` means below the folder `top`, which somebody here chose: it is opened as it
+/// is.
 ///
 /// # Errors
-/// A part of the path is `..`, a symbolic link, one of Braid's own names, or (but for the last one) isn't there.
+/// A part of the path is `..`, a symbolic link, one of Braid's own names, or (but for the last one)
+/// isn't there.
 pub(crate) fn find(top: &Path, asked: &Path) -> Result<Meant, Error> {
     let mut names = vec![];
     for part in asked.components() {

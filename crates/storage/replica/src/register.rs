@@ -1,6 +1,6 @@
-//! Which replications this computer takes part in and are not through, so that after a crash somebody can say so: a
-//! folder with a file for each, which is there before anything is sent and goes when all is done. Whoever is at work on
-//! one holds its file locked.
+//! Which replications this computer takes part in and are not through, so that after a crash
+//! somebody can say so: a folder with a file for each, which is there before anything is sent and
+//! goes when all is done. Whoever is at work on one holds its file locked.
 
 use crate::error::Error;
 use crate::exact_path::ExactPath;
@@ -40,7 +40,8 @@ pub struct Begun {
     pub receives: Option<ExactPath>,
 }
 
-/// One that is at work; nobody else takes it for interrupted. What isn't [ended](Entry::end) stays in the register.
+/// One that is at work; nobody else takes it for interrupted. What isn't [ended](Entry::end) stays
+/// in the register.
 #[derive(Debug)]
 pub struct Entry {
     path: PathBuf,
@@ -156,7 +157,8 @@ impl Entry {
         remove().map_err(|error| Error::io("removing", &self.path, error))
     }
 
-    /// It came to an end without being done, and `something` of it was: then, or if an earlier try left it, it stays.
+    /// It came to an end without being done, and `something` of it was: then, or if an earlier try
+    /// left it, it stays.
     ///
     /// # Errors
     /// As of [`Entry::end`].

@@ -61,7 +61,8 @@ impl Replication {
     /// Both ends are remote; as of [`source::serve`] and [`sink::serve`].
     pub fn run(&self, mut broke: impl FnMut(&Error, Duration)) -> Result<Outcome, Error> {
         let watch = &self.manner.watch;
-        // Where it can't be remembered it is done all the same: the entry serves only to tell of it.
+        // Where it can't be remembered it is done all the same: the entry serves only to tell of
+        // it.
         let entry = self.register.begin(&self.begun()).ok();
         let outcome = while_it_gets_on(self.retries, watch, &mut broke, || self.once());
         let (mut report, reconnects) = match outcome {

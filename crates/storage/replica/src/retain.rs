@@ -146,7 +146,8 @@ fn since_epoch(time: SystemTime) -> Duration {
     time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
-/// Deletes those that don't stay, and notes that the policy is known here from now on; returns how many that were.
+/// Deletes those that don't stay, and notes that the policy is known here from now on; returns how
+/// many that were.
 ///
 /// # Errors
 /// One can't be deleted, or its name now means another subvolume.

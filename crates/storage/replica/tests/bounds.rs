@@ -14,7 +14,8 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-/// A peer's disk with a subvolume, and the listener's with a folder for the peer and one that is none of its business.
+/// A peer's disk with a subvolume, and the listener's with a folder for the peer and one that is
+/// none of its business.
 struct Scene {
     data: PathBuf,
     snapshots: PathBuf,

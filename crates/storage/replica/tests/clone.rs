@@ -199,8 +199,8 @@ fn ubuntu_and_fedora_go_over_and_a_clone_is_refused_where_it_would_harm() {
     });
 }
 
-/// The boot steps run in the new system, which sees itself as when it has booted; where one fails, all that was put into
-/// the new filesystem can be taken back, and nothing else is.
+/// The boot steps run in the new system, which sees itself as when it has booted; where one fails,
+/// all that was put into the new filesystem can be taken back, and nothing else is.
 #[test]
 fn boot_steps_run_in_the_new_system_and_what_failed_is_taken_back() {
     const NAME: &str = "boot_steps_run_in_the_new_system_and_what_failed_is_taken_back";

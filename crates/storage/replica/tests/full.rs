@@ -70,7 +70,8 @@ fn free(folder: &Path) -> u64 {
     about.f_bavail * about.f_frsize
 }
 
-/// What had come is kept while some room is left; then it is given up, in a target that has no room at all.
+/// What had come is kept while some room is left; then it is given up, in a target that has no room
+/// at all.
 fn runs_full_and_is_freed(scene: &Scene, top: &Path) {
     let replicas = top.join("replicas");
     let refused = scene.replicate(&replicas).unwrap_err();

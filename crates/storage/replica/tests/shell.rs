@@ -8,7 +8,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// Pulls by a program `name` that does what the script says; how often it was tried again, and what came of it.
+/// Pulls by a program `name` that does what the script says; how often it was tried again, and what
+/// came of it.
 fn pull_by(name: &str, script: &str) -> (u32, Error) {
     let folder = tempfile::tempdir().unwrap();
     let shell = folder.path().join(name);

@@ -63,8 +63,9 @@ pub fn abandon(
     Ok(remains)
 }
 
-/// Whether the step, which was never begun, would mount what this plan made, and that is mounted: then a boot did it, by
-/// the line that is in fstab already, and what is to be taken away would be in use.
+/// Whether the step, which was never begun, would mount what this plan made, and that is mounted:
+/// then a boot did it, by the line that is in fstab already, and what is to be taken away would be
+/// in use.
 fn mounted_by_boot(system: &mut dyn System, plan: &Plan, step: &Step) -> Result<bool, RunError> {
     let mounts = |conditions: &[Condition], of: Uuid| {
         conditions.iter().any(|each| matches!(each, Condition::Mounted { uuid, .. } if *uuid == of))

@@ -1,8 +1,9 @@
-//! One change at a time of each disk, whatever pools are called: two mkfs at once destroy each other's work.
+//! One change at a time of each disk, whatever pools are called: two mkfs at once destroy each
+//! other's work.
 //!
-//! The locks are files in `/run`, not locks on the devices: udev doesn't look at a device that is locked
-//! (systemd's "Locking Block Device Access"), and its links are what later steps need. mkfs and mdadm want the device with
-//! `O_EXCL` themselves.
+//! The locks are files in `/run`, not locks on the devices: udev doesn't look at a device that is
+//! locked (systemd's "Locking Block Device Access"), and its links are what later steps need. mkfs
+//! and mdadm want the device with `O_EXCL` themselves.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -37,8 +38,9 @@ pub enum DiskLockError {
 }
 
 impl DiskLocks {
-    /// Locks these disks and partitions, without waiting. A partition also keeps others from its whole disk, but not from
-    /// the other partitions. Those that aren't there are passed over: nobody can change them.
+    /// Locks these disks and partitions, without waiting. A partition also keeps others from its
+    /// whole disk, but not from the other partitions. Those that aren't there are passed over:
+    /// nobody can change them.
     ///
     /// # Errors
     /// When another process has one of them, or the locks' files can't be made.

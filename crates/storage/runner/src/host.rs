@@ -59,7 +59,8 @@ impl Host {
         &self.seen.insert(seen.unwrap_or_else(look)).1
     }
 
-    /// What stands against the plan before anything is shown or done: what must hold of the mount points that it makes.
+    /// What stands against the plan before anything is shown or done: what must hold of the mount
+    /// points that it makes.
     ///
     /// # Errors
     /// When it can't be found out.

@@ -49,6 +49,9 @@ pub trait Log {
         self.record().steps.iter().any(|state| *state != StepState::Untouched)
     }
     /// Writes an event; it is safe from a power cut when this returns.
+    ///
+    /// # Errors
+    /// The journal can't be written.
     fn write(&mut self, event: Event) -> Result<(), JournalError>;
 }
 

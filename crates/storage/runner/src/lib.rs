@@ -1,4 +1,5 @@
-//! Carries out plans: step by step, with a journal, so that an interrupted one goes on or is undone.
+//! Carries out plans: step by step, with a journal, so that an interrupted one goes on or is
+//! undone.
 
 mod abandon;
 pub mod disk_lock;

@@ -8,9 +8,15 @@ use braid_pool::uuid::Uuid;
 /// ([`crate::simulated`]).
 pub trait System {
     /// Whether the condition, which is made of no others, holds now.
+    ///
+    /// # Errors
+    /// The host can't be asked: neither holding nor failing is known.
     fn look(&mut self, condition: &Condition, left: &LeftBehind) -> Result<Verdict, SystemError>;
 
     /// Whether the condition holds now.
+    ///
+    /// # Errors
+    /// Those of [`System::look`].
     fn check(&mut self, condition: &Condition, left: &LeftBehind) -> Result<Verdict, SystemError> {
         match condition {
             Condition::Not(inner) => {
@@ -32,6 +38,9 @@ pub trait System {
     }
 
     /// Does it, to its end.
+    ///
+    /// # Errors
+    /// It failed, or the user wants to stop; some of it may be done.
     fn perform(
         &mut self,
         action: &Action,
@@ -41,6 +50,9 @@ pub trait System {
     /// When the host is still at the action, which an earlier run of this program began (the
     /// kernel's long operations outlive it and, some, a reboot): sees that it goes on, waits for
     /// its end and returns `true`; else `false` at once.
+    ///
+    /// # Errors
+    /// The operation ended badly, the host can't be asked, or the user wants to stop.
     fn follow(
         &mut self,
         _action: &Action,
@@ -51,12 +63,18 @@ pub trait System {
 
     /// When the host is still at the action: stops it, so that all is as if it had never been
     /// begun but for what was moved already, and returns `true`; else `false`.
+    ///
+    /// # Errors
+    /// It can't be stopped.
     fn cancel(&mut self, _action: &Action) -> Result<bool, SystemError> {
         Ok(false)
     }
 
     /// Called before a plan goes on or is undone that an earlier run left: after a reboot the
     /// arrays and filesystems that it made may not be known to the kernel.
+    ///
+    /// # Errors
+    /// What is needed could not be brought up.
     fn wake(&mut self, _plan: &Plan, _waking: Waking) -> Result<(), SystemError> {
         Ok(())
     }

@@ -51,7 +51,8 @@ fn a_disk_is_added_and_used() {
     });
 }
 
-/// Its balance would end with ENOSPC before it has moved anything, were half empty chunks not emptied first.
+/// Its balance would end with ENOSPC before it has moved anything, were half empty chunks not
+/// emptied first.
 #[test]
 fn a_pool_that_is_all_allocated_takes_a_disk_in() {
     in_private_mounts("a_pool_that_is_all_allocated_takes_a_disk_in", || {

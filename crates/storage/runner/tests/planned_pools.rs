@@ -1,5 +1,6 @@
-//! The planner's plans for every layout and change, carried out on a simulated host: they reach what was wished, also
-//! when the runner is killed at any moment; abandoned, they leave what was before.
+//! The planner's plans for every layout and change, carried out on a simulated host: they reach
+//! what was wished, also when the runner is killed at any moment; abandoned, they leave what was
+//! before.
 
 mod simulated_pools;
 
@@ -16,7 +17,8 @@ use simulated_pools::World;
 
 const LETTERS: &str = "bcdefg";
 
-/// Runs the plan whole, then killed at every third moment and resumed, or abandoned. Gives the world after it.
+/// Runs the plan whole, then killed at every third moment and resumed, or abandoned. Gives the
+/// world after it.
 fn carry_out(before: &World, plan: &Plan) -> World {
     let fate = Fate::default();
     let mut whole = before.with_fate(&fate);

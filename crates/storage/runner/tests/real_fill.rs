@@ -1,5 +1,6 @@
-//! Capacity as planned, against a real fill: sparse loop devices, unequal too, filled by fallocate(2) until there is no
-//! space left. Nothing but metadata is written, so the disks can be as large as real ones.
+//! Capacity as planned, against a real fill: sparse loop devices, unequal too, filled by
+//! fallocate(2) until there is no space left. Nothing but metadata is written, so the disks can be
+//! as large as real ones.
 
 use braid_loop_disks::{LoopDisk, fast_folder, in_private_mounts, run};
 use braid_pool::capacity::{Capacity, capacity};
@@ -56,8 +57,8 @@ fn ext4_and_xfs_hold_what_was_planned() {
     });
 }
 
-/// Within 3 % of the room that was told, and near what files were told to get; rather more, since what is only allocated
-/// needs no checksums, and so no further metadata.
+/// Within 3 % of the room that was told, and near what files were told to get; rather more, since
+/// what is only allocated needs no checksums, and so no further metadata.
 fn judge(what: &str, planned: &Capacity, filled: u64) {
     let off = |told: u64| (filled as f64 / told as f64 - 1.0) * 100.0;
     let (room, fill) = (off(planned.usable_bytes), off(planned.fill_bytes));

@@ -14,6 +14,10 @@ pub const MAIN_TABLE: u32 = 254;
 const RTA_VIA: u16 = 18;
 const RTA_NH_ID: u16 = 30;
 const RTAX_MTU: u16 = 2;
+const RTAX_INITCWND: u16 = 11;
+const RTAX_INITRWND: u16 = 14;
+/// The kernel's own table of this host's addresses (`RT_TABLE_LOCAL`).
+const LOCAL_TABLE: u32 = 255;
 const RTNH_F_ONLINK: u32 = 4;
 /// Bytes of `struct rtnexthop`.
 const NEXT_HOP_LEN: usize = 8;
@@ -33,6 +37,8 @@ pub enum RouteKind {
     Prohibit,
     /// Goes on with the next policy rule.
     Throw,
+    /// Takes it for this host, whatever its destination.
+    Local,
 }
 
 /// A route. A multipath route shows as one for each next hop.
@@ -56,6 +62,8 @@ pub struct Route {
     pub metric: u32,
     /// MTU of the route, bytes.
     pub mtu: Option<u32>,
+    /// What a TCP connection may send at first, either way, in segments.
+    pub initial_window: Option<u32>,
     /// Who set it (`RTPROT_…`).
     pub protocol: u8,
     /// The next-hop object or group that it goes by.
@@ -75,6 +83,7 @@ impl Route {
             source: None,
             metric: 0,
             mtu: None,
+            initial_window: None,
             protocol: libc::RTPROT_STATIC,
             next_hop: None,
         }
@@ -150,7 +159,7 @@ impl Netlink {
 }
 
 /// Reads the body of an `RTM_NEWROUTE` or `RTM_DELROUTE`: none for routes of
-/// kinds that we have no use for (local, multicast, cached).
+/// kinds that we have no use for (this host's own addresses, multicast, cached).
 pub(super) fn parse(body: &[u8]) -> Vec<Route> {
     parse_all(body).unwrap_or_default()
 }
@@ -173,8 +182,12 @@ fn parse_all(body: &[u8]) -> Option<Vec<Route>> {
             libc::RTA_PREFSRC => route.source = ip(payload),
             libc::RTA_PRIORITY => route.metric = u32_at(payload, 0)?,
             libc::RTA_METRICS => {
-                let mtu = attributes(payload).find(|(kind, _)| *kind == RTAX_MTU);
-                route.mtu = mtu.and_then(|(_, mtu)| u32_at(mtu, 0));
+                let metric = |wanted: u16| {
+                    let mut metrics = attributes(payload);
+                    metrics.find(|(kind, _)| *kind == wanted).and_then(|(_, it)| u32_at(it, 0))
+                };
+                route.mtu = metric(RTAX_MTU);
+                route.initial_window = metric(RTAX_INITCWND);
             }
             libc::RTA_OIF => route.interface = u32_at(payload, 0),
             libc::RTA_GATEWAY | RTA_VIA => route.gateway = gateway(kind, payload),
@@ -182,6 +195,9 @@ fn parse_all(body: &[u8]) -> Option<Vec<Route>> {
             libc::RTA_MULTIPATH => hops = next_hops(payload),
             _ => {}
         }
+    }
+    if (route.kind, route.table) == (RouteKind::Local, LOCAL_TABLE) {
+        return None;
     }
     if hops.is_empty() {
         return Some(vec![route]);
@@ -215,6 +231,7 @@ fn next_hops(mut rest: &[u8]) -> Vec<(u32, Option<IpAddr>)> {
 fn request(kind: u16, flags: libc::c_int, route: &Route) -> Request {
     let destination = route.destination.network();
     let scope = match (route.kind, route.gateway) {
+        (RouteKind::Local, _) if destination.is_ipv4() => libc::RT_SCOPE_HOST,
         // A scope is IPv4's; a destination on the link itself has the link's.
         (RouteKind::Unicast, None) if route.next_hop.is_none() && destination.is_ipv4() => {
             libc::RT_SCOPE_LINK
@@ -254,8 +271,16 @@ fn request(kind: u16, flags: libc::c_int, route: &Route) -> Request {
     if let Some(source) = route.source {
         request = request.attribute(libc::RTA_PREFSRC, &octets(source));
     }
-    if let Some(mtu) = route.mtu {
-        request = request.nested(libc::RTA_METRICS, |metrics| metrics.u32(RTAX_MTU, mtu));
+    let metrics = [
+        (RTAX_MTU, route.mtu),
+        (RTAX_INITCWND, route.initial_window),
+        (RTAX_INITRWND, route.initial_window),
+    ];
+    if metrics.iter().any(|(_, value)| value.is_some()) {
+        request = request.nested(libc::RTA_METRICS, |nested| {
+            let set = metrics.iter().filter_map(|(kind, value)| Some((*kind, (*value)?)));
+            set.fold(nested, |nested, (kind, value)| nested.u32(kind, value))
+        });
     }
     if route.metric != 0 {
         request = request.u32(libc::RTA_PRIORITY, route.metric);
@@ -270,6 +295,7 @@ fn kind_of(number: u8) -> Option<RouteKind> {
         libc::RTN_BLACKHOLE => Some(RouteKind::Blackhole),
         libc::RTN_PROHIBIT => Some(RouteKind::Prohibit),
         libc::RTN_THROW => Some(RouteKind::Throw),
+        libc::RTN_LOCAL => Some(RouteKind::Local),
         _ => None,
     }
 }
@@ -281,6 +307,7 @@ fn number_of(kind: RouteKind) -> u8 {
         RouteKind::Blackhole => libc::RTN_BLACKHOLE,
         RouteKind::Prohibit => libc::RTN_PROHIBIT,
         RouteKind::Throw => libc::RTN_THROW,
+        RouteKind::Local => libc::RTN_LOCAL,
     }
 }
 

@@ -1,10 +1,11 @@
 //! Other programs' firewalls, as far as they keep the tunnel's packets from being
 //! forwarded: an `accept` in our table doesn't help against a `drop` in theirs.
 
-use super::{missing, table};
+use super::{LIMIT, missing, table};
+use crate::tool;
 use crate::udp::Family;
 use std::io;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 /// A table of another program's that forwards nothing it doesn't know, and doesn't know
 /// the tunnel.
@@ -35,8 +36,8 @@ pub enum Owner {
 /// `NotFound` when nft isn't installed.
 pub fn refusing(interface: &str) -> io::Result<Vec<Refusing>> {
     let mut list = Command::new("nft");
-    list.args(["--terse", "list", "ruleset"]).stdin(Stdio::null()).stderr(Stdio::null());
-    let output = list.output().map_err(missing)?;
+    list.args(["--terse", "list", "ruleset"]);
+    let output = tool::run(&mut list, b"", LIMIT).map_err(missing)?;
     Ok(read(&String::from_utf8_lossy(&output.stdout), interface))
 }
 

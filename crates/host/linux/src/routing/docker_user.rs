@@ -1,9 +1,11 @@
 //! Rules in `DOCKER-USER`, the chain that Docker keeps for rules of others and asks
 //! before its own: Docker forwards nothing but its own.
 
+use crate::tool;
 use crate::udp::Family;
 use std::io;
-use std::process::{Command, Stdio};
+use std::process::Command;
+use std::time::Duration;
 
 /// The chain's name.
 const CHAIN: &str = "DOCKER-USER";
@@ -43,12 +45,14 @@ pub(super) fn program(family: Family) -> &'static str {
     }
 }
 
+/// More than it waits for others.
+const LIMIT: Duration = Duration::from_secs(8);
+
 /// What it said, if it refused.
 fn run(family: Family, action: &str, rule: &str) -> io::Result<Option<String>> {
     let mut command = Command::new(program(family));
     // Waits for others that change rules at the same time.
     command.args(["-w", "5", action, CHAIN]).args(rule.split(' '));
-    let output = command.stdin(Stdio::null()).output()?;
-    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    Ok((!output.status.success()).then_some(said))
+    let outcome = tool::run(&mut command, b"", LIMIT)?;
+    Ok((!outcome.status.success()).then(|| outcome.complaint()))
 }

@@ -85,6 +85,9 @@ pub struct RouteItem {
     /// The address to send from, where the sender chose none.
     #[serde(default)]
     pub source: Option<IpAddr>,
+    /// What a TCP connection may send at first, either way, in segments.
+    #[serde(default)]
+    pub initial_window: Option<u32>,
 }
 
 impl RouteItem {
@@ -100,6 +103,7 @@ impl RouteItem {
             metric: 0,
             next_hop: None,
             source: None,
+            initial_window: None,
         }
     }
 
@@ -118,6 +122,7 @@ impl RouteItem {
             protocol: PROTOCOL,
             next_hop: self.next_hop,
             source: self.source,
+            initial_window: self.initial_window,
             ..Route::to(self.destination)
         })
     }
@@ -133,7 +138,8 @@ impl RouteItem {
             // Shown with the group's hops, one by one.
             Some(_) => found.next_hop == self.next_hop,
             None => {
-                let same = found.interface == wanted.interface && found.gateway == wanted.gateway;
+                let same = (found.interface, found.gateway, found.initial_window)
+                    == (wanted.interface, wanted.gateway, wanted.initial_window);
                 found.next_hop.is_none() && (self.kind != RouteKind::Unicast || same)
             }
         };
@@ -263,6 +269,7 @@ impl fmt::Display for Item {
                     RouteKind::Blackhole => "blackhole ",
                     RouteKind::Prohibit => "prohibit ",
                     RouteKind::Throw => "throw ",
+                    RouteKind::Local => "local ",
                 };
                 write!(f, "route {kind}{}", route.destination)?;
                 if let Some(gateway) = route.gateway {

@@ -30,7 +30,7 @@ impl Leftovers {
         let mut netlink = Netlink::open()?;
         Ok(!self.rules(&mut netlink)?.is_empty()
             || !self.routes(&mut netlink)?.is_empty()
-            || nft::exists(&self.interface).unwrap_or(false))
+            || self.firewalls().any(|name| nft::exists(&name).unwrap_or(false)))
     }
 
     /// Takes all of it away. Returns what could not be.
@@ -39,14 +39,20 @@ impl Leftovers {
     /// Those of netlink's socket.
     pub fn remove(&self) -> io::Result<Vec<Failure>> {
         let mut failures = self.remove_routing()?;
-        // Without nft there is no firewall of ours.
-        if nft::exists(&self.interface).unwrap_or(false)
-            && let Err(error) = nft::delete(&self.interface)
-        {
-            let (interface, ruleset) = (self.interface.clone(), String::new());
-            failures.push(Failure { item: Item::Firewall { interface, ruleset }, error });
+        for interface in self.firewalls() {
+            // Without nft there is no firewall of ours.
+            if nft::exists(&interface).unwrap_or(false)
+                && let Err(error) = nft::delete(&interface)
+            {
+                let ruleset = String::new();
+                failures.push(Failure { item: Item::Firewall { interface, ruleset }, error });
+            }
         }
         Ok(failures)
+    }
+
+    fn firewalls(&self) -> impl Iterator<Item = String> {
+        [self.interface.clone(), nft::split_table(&self.interface)].into_iter()
     }
 
     /// Takes all but the firewall away. Returns what could not be.

@@ -27,7 +27,8 @@ pub(super) fn commands(data: &Path, socket: &Path, user: &Account) -> Result<Com
             as_user,
             "--skip-networking".into(),
             "--skip-log-bin".into(),
-            // Larger pools hide the disks only where the data is smaller than them; here it always is.
+            // Larger pools hide the disks only where the data is smaller than them; here it always
+            // is.
             "--innodb-buffer-pool-size=64M".into(),
             "--innodb-flush-method=O_DIRECT".into(),
         ],

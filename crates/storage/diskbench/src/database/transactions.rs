@@ -25,11 +25,13 @@ pub(super) fn prepare() -> String {
     sql
 }
 
-/// Each books some lines, changes an account and looks at it, and is on the disk before the next one.
+/// Each books some lines, changes an account and looks at it, and is on the disk before the next
+/// one.
 pub(super) fn run(count: u32) -> String {
     let mut sql = String::new();
     for number in 0..count {
-        // A prime far from the number of accounts goes through all of them, not one after the other.
+        // A prime far from the number of accounts goes through all of them, not one after the
+        // other.
         let account = (u64::from(number) * 7919 % u64::from(ACCOUNTS)) as u32;
         sql.push_str("BEGIN;\n");
         for line in 0..LINES {

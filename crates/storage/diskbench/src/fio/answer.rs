@@ -20,7 +20,8 @@ pub struct Transfer {
     pub bytes: u64,
     /// Requests.
     pub requests: u64,
-    /// From the first request to the last one's end, fsync at the end included; 0 when nothing was moved.
+    /// From the first request to the last one's end, fsync at the end included; 0 when nothing was
+    /// moved.
     pub seconds: f64,
 }
 
@@ -48,7 +49,8 @@ impl Transfer {
 }
 
 impl FioAnswer {
-    /// Reads what `--output-format=json --group_reporting` printed; fio may say other things before it.
+    /// Reads what `--output-format=json --group_reporting` printed; fio may say other things before
+    /// it.
     ///
     /// # Errors
     /// [`BenchError::Unreadable`] when it isn't such an answer of one group of jobs by fio 3 or

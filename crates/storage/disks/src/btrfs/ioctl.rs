@@ -232,10 +232,11 @@ layout! {
     ScrubArgs of 1024 {
         devid: u64, start: u64, end: u64, flags: u64, progress: [u64; 15], unused: [u64; 109],
     }
-    /// `struct btrfs_ioctl_balance_args`: the filters of data, metadata, system (`struct btrfs_balance_args`, 136 bytes
-    /// each), then `struct btrfs_balance_progress`.
+    /// `struct btrfs_ioctl_balance_args`: the filters of data, metadata, system (`struct
+    /// btrfs_balance_args`, 136 bytes each), then `struct btrfs_balance_progress`.
     BalanceArgs of 1024 { flags: u64, state: u64, filters: [u64; 51], stat: [u64; 3], unused: [u64; 72], }
-    /// `struct btrfs_ioctl_dev_replace_args`: the union is as long as its parameters of a start (2072 bytes).
+    /// `struct btrfs_ioctl_dev_replace_args`: the union is as long as its parameters of a start
+    /// (2072 bytes).
     DevReplace of 2600 { cmd: u64, result: u64, status: [u64; 259], spare: [u64; 64], }
 }
 
@@ -251,8 +252,8 @@ fn zeroed<T: Plain>() -> T {
 }
 
 fn call<T: Plain>(on: &File, request: libc::Ioctl, args: &mut T) -> io::Result<()> {
-    // SAFETY: each request is made from the type that it is called with, of the size that the kernel reads and writes;
-    // whatever it writes is valid in a `Plain`.
+    // SAFETY: each request is made from the type that it is called with, of the size that the
+    // kernel reads and writes; whatever it writes is valid in a `Plain`.
     let result = unsafe { libc::ioctl(on.as_raw_fd(), request, std::ptr::from_mut(args)) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

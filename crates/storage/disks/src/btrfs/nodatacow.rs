@@ -18,8 +18,8 @@ const WELL_KNOWN: [&str; 6] = [
     "var/log/journal",
 ];
 
-/// Places without copy-on-write, thus without checksums: mounts with that option, and directories and files with
-/// `chattr +C` near the top of each mount, or where it is usual.
+/// Places without copy-on-write, thus without checksums: mounts with that option, and directories
+/// and files with `chattr +C` near the top of each mount, or where it is usual.
 pub fn found(table: &MountTable, mounts: &[&Mounted]) -> Vec<String> {
     let mut found = Vec::new();
     let mut left = LOOK_AT;

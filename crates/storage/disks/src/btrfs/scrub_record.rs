@@ -4,8 +4,8 @@ use braid_pool::uuid::Uuid;
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The last scrub by btrfs-progs' record, `/var/lib/btrfs/scrub.status.UUID` (cmds/scrub.c). It counts as ended when it
-/// ended on all these devices, at the time of the one that took longest.
+/// The last scrub by btrfs-progs' record, `/var/lib/btrfs/scrub.status.UUID` (cmds/scrub.c). It
+/// counts as ended when it ended on all these devices, at the time of the one that took longest.
 pub fn read(host: &HostRoot, uuid: Uuid, devids: &[u64]) -> Scrub {
     let text = host.text(format!("var/lib/btrfs/scrub.status.{uuid}")).unwrap_or_default();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -28,7 +28,8 @@ fn parse(text: &str, uuid: Uuid, devids: &[u64], now: Duration) -> Scrub {
     for devid in devids {
         let record = match records.get(devid) {
             Some(record) => record,
-            // Devices are numbered as they come. One that came after the scrub holds nothing older than itself.
+            // Devices are numbered as they come. One that came after the scrub holds nothing older
+            // than itself.
             None if *devid > newest && newest > 0 => continue,
             None => return scrub,
         };

@@ -8,8 +8,9 @@ use braid_pool::untrusted::Untrusted;
 use braid_pool::uuid::Uuid;
 use std::collections::BTreeMap;
 
-/// Adds the filesystems that the disks' superblocks tell of and that aren't mounted. Which members they should have is in
-/// the chunk tree; where that can't be read, each that lacks becomes a missing member with devid 0.
+/// Adds the filesystems that the disks' superblocks tell of and that aren't mounted. Which members
+/// they should have is in the chunk tree; where that can't be read, each that lacks becomes a
+/// missing member with devid 0.
 pub fn add(host: &HostRoot, inventory: &Inventory, all: &mut Vec<ObservedBtrfs>) {
     let mut by_filesystem: BTreeMap<_, Vec<(&Disk, BtrfsSuper)>> = BTreeMap::new();
     for disk in inventory.disks.iter().filter(|disk| is_btrfs(disk)) {
@@ -21,12 +22,14 @@ pub fn add(host: &HostRoot, inventory: &Inventory, all: &mut Vec<ObservedBtrfs>)
         if members.iter().any(|(_, found)| is_mounted(found.filesystem)) {
             continue;
         }
-        // Of a multipath disk both paths are seen; the one that another device is built on is not the one to use.
+        // Of a multipath disk both paths are seen; the one that another device is built on is not
+        // the one to use.
         members.sort_by_key(|(disk, found)| {
             (found.devid, disk.contents.iter().any(Content::is_in_use))
         });
         members.dedup_by_key(|(_, found)| found.devid);
-        // The target of a replace that was interrupted: no member yet, and no help in reading the others' tree.
+        // The target of a replace that was interrupted: no member yet, and no help in reading the
+        // others' tree.
         members.retain(|(_, found)| found.devid != 0);
         let Some((_, newest)) = members.iter().max_by_key(|(_, found)| found.generation) else {
             continue;

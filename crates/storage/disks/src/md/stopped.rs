@@ -8,8 +8,8 @@ use braid_pool::observed::{MdMember, MdMemberState, ObservedMd, Scrub};
 use braid_pool::uuid::Uuid;
 use std::collections::BTreeMap;
 
-/// Adds the arrays that the disks' superblocks tell of and that don't run; one that was assembled but lacks members for
-/// running has its device, and size 0.
+/// Adds the arrays that the disks' superblocks tell of and that don't run; one that was assembled
+/// but lacks members for running has its device, and size 0.
 pub fn add(host: &HostRoot, inventory: &Inventory, all: &mut Vec<ObservedMd>) {
     let mut by_array: BTreeMap<Uuid, Vec<(&Disk, MdSuper)>> = BTreeMap::new();
     for disk in inventory.disks.iter().filter(|disk| is_member(disk)) {
@@ -32,8 +32,8 @@ pub fn add(host: &HostRoot, inventory: &Inventory, all: &mut Vec<ObservedMd>) {
     }
 }
 
-/// A disk whose superblock says that it belongs to a running array, which runs without it: it has a missing member's
-/// place, and mostly came too late or missed writes.
+/// A disk whose superblock says that it belongs to a running array, which runs without it: it has a
+/// missing member's place, and mostly came too late or missed writes.
 fn left_out(running: &mut ObservedMd, disk: &Disk, found: &MdSuper) {
     if running.members.iter().any(|member| member.path.as_deref() == Some(disk.path.as_str())) {
         return;

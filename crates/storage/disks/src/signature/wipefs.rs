@@ -1,4 +1,5 @@
-//! The answer of `wipefs -J`, which lists every magic number on a device and erases nothing without `-a` or `-o`.
+//! The answer of `wipefs -J`, which lists every magic number on a device and erases nothing without
+//! `-a` or `-o`.
 
 use super::Signature;
 use serde::Deserialize;

@@ -14,8 +14,8 @@ use std::path::Path;
 pub struct BtrfsSuper {
     /// UUID of the filesystem.
     pub filesystem: Uuid,
-    /// By this its members know each other: the UUID that it was made with, which stays when it gets another one
-    /// (`btrfstune -m`).
+    /// By this its members know each other: the UUID that it was made with, which stays when it
+    /// gets another one (`btrfstune -m`).
     pub belongs_to: Uuid,
     /// Its label.
     pub label: Option<String>,

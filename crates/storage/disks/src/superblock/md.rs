@@ -1,5 +1,5 @@
-//! The superblock of an md member: version 1.x by include/uapi/linux/raid/md_p.h (`struct mdp_superblock_1`), and 0.90
-//! (`mdp_super_t`).
+//! The superblock of an md member: version 1.x by include/uapi/linux/raid/md_p.h (`struct
+//! mdp_superblock_1`), and 0.90 (`mdp_super_t`).
 
 use super::bytes::Block;
 use super::read_at;
@@ -67,7 +67,8 @@ const STATE_BITMAP_0: u32 = 1 << 8;
 const DISK_FAULTY: u32 = 1;
 const DISK_ACTIVE: u32 = 1 << 1;
 
-/// Reads the superblock of a device of `size_bytes`, wherever its version puts it; `None` when there is none.
+/// Reads the superblock of a device of `size_bytes`, wherever its version puts it; `None` when
+/// there is none.
 ///
 /// # Errors
 /// When the device can't be opened or read.
@@ -87,7 +88,8 @@ pub fn read(device: &Path, size_bytes: u64) -> io::Result<Option<MdSuper>> {
             "0.90" => parse_0_90(&bytes),
             _ => parse_1(&bytes, version),
         };
-        // A copy that lies elsewhere on this device belongs to a device inside of it, such as its last partition.
+        // A copy that lies elsewhere on this device belongs to a device inside of it, such as its
+        // last partition.
         if let Some((superblock, own_place)) = found
             && own_place.is_none_or(|own| own == place / SECTOR)
         {
@@ -95,6 +97,12 @@ pub fn read(device: &Path, size_bytes: u64) -> io::Result<Option<MdSuper>> {
         }
     }
     Ok(None)
+}
+
+/// Parses a page that may be one of any version, wherever it was found.
+pub fn parse(bytes: &[u8]) -> Option<MdSuper> {
+    let found = parse_1(bytes, "1.2").or_else(|| parse_0_90(bytes));
+    found.map(|(superblock, _)| superblock)
 }
 
 /// Parses version 1.x, which says at which sector it lies.
@@ -129,7 +137,8 @@ fn parse_1(bytes: &[u8], version: &'static str) -> Option<(MdSuper, Option<u64>)
     Some((superblock, Some(block.u64(144)?)))
 }
 
-/// Parses version 0.90: words of 32 bits in the byte order of the machine that wrote it, here little-endian.
+/// Parses version 0.90: words of 32 bits in the byte order of the machine that wrote it, here
+/// little-endian.
 fn parse_0_90(bytes: &[u8]) -> Option<(MdSuper, Option<u64>)> {
     let block = Block(bytes);
     let word = |index: usize| block.u32(index * 4);

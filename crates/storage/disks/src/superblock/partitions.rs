@@ -1,5 +1,6 @@
-//! How many partitions a table names, whatever the kernel shows of them: a kernel without that kind of table shows none.
-//! GPT by the UEFI specification (5.3), the old table by its four entries at byte 446.
+//! How many partitions a table names, whatever the kernel shows of them: a kernel without that kind
+//! of table shows none. GPT by the UEFI specification (5.3), the old table by its four entries at
+//! byte 446.
 
 use super::bytes::Block;
 use super::read_at;
@@ -8,7 +9,8 @@ use std::path::Path;
 
 const PAGE: u64 = 4096;
 const GPT: [u8; 8] = *b"EFI PART";
-/// An entry takes 128 bytes or a multiple, and there are 128 of them; larger tables are read in part.
+/// An entry takes 128 bytes or a multiple, and there are 128 of them; larger tables are read in
+/// part.
 const LONGEST_TABLE: u64 = 1 << 20;
 const ENTRY_BYTES: std::ops::RangeInclusive<u32> = 128..=4096;
 /// Where the old table is, how long an entry, and where in it its kind is.

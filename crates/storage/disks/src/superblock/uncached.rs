@@ -3,11 +3,13 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
-/// O_DIRECT wants memory, place and length at multiples of the logical sector, which is 512 or 4096.
+/// O_DIRECT wants memory, place and length at multiples of the logical sector, which is 512 or
+/// 4096.
 const ALIGNED: usize = 4096;
 
-/// `length` bytes of a device from `offset`, both multiples of 4096, as they are on the disk now: md writes its
-/// superblocks past the page cache, so a cached one may be old. Fewer bytes where the device ends.
+/// `length` bytes of a device from `offset`, both multiples of 4096, as they are on the disk now:
+/// md writes its superblocks past the page cache, so a cached one may be old. Fewer bytes where the
+/// device ends.
 ///
 /// # Errors
 /// When the device can't be opened or read.

@@ -1,5 +1,6 @@
-//! btrfs takes space from its devices chunk by chunk, each time from those with most unallocated, so unequal devices
-//! are used as far as the number of copies allows (fs/btrfs/volumes.c, `btrfs_create_chunk`).
+//! btrfs takes space from its devices chunk by chunk, each time from those with most unallocated,
+//! so unequal devices are used as far as the number of copies allows (fs/btrfs/volumes.c,
+//! `btrfs_create_chunk`).
 
 use super::Capacity;
 use crate::layout::Profile;
@@ -8,7 +9,8 @@ use crate::layout::Profile;
 const RESERVED: u64 = 1 << 20;
 /// What chunks are multiples of (`BTRFS_STRIPE_LEN`).
 const STRIPE_LEN: u64 = 64 << 10;
-/// The largest stripe of a data chunk (`BTRFS_MAX_DATA_CHUNK_SIZE` limits the chunk, this its part on one device).
+/// The largest stripe of a data chunk (`BTRFS_MAX_DATA_CHUNK_SIZE` limits the chunk, this its part
+/// on one device).
 const MAX_STRIPE: u64 = 1 << 30;
 const GIB: u64 = 1 << 30;
 const MIB: u64 = 1 << 20;
@@ -31,8 +33,8 @@ pub(super) fn capacity(profile: Profile, disk_bytes: &[u64]) -> Capacity {
     Capacity { usable_bytes, fill_bytes: fill_bytes(profile, &free), wasted_bytes }
 }
 
-/// The limit that ever smaller chunks would reach; `None` for raid10 and the parity profiles, whose way of allocating
-/// has no such simple limit.
+/// The limit that ever smaller chunks would reach; `None` for raid10 and the parity profiles, whose
+/// way of allocating has no such simple limit.
 pub(super) fn closed_form(profile: Profile, free: &[u64]) -> Option<u64> {
     let sum: u64 = free.iter().sum();
     let copies = match profile {
@@ -43,12 +45,13 @@ pub(super) fn closed_form(profile: Profile, free: &[u64]) -> Option<u64> {
     };
     let mut descending = free.to_vec();
     descending.sort_unstable_by(|a, b| b.cmp(a));
-    // However the j largest are used, each of them can hold at most one copy of everything: the other copies have to
-    // fit on the rest.
+    // However the j largest are used, each of them can hold at most one copy of everything: the
+    // other copies have to fit on the rest.
     (0..copies).map(|j| descending.iter().skip(j).sum::<u64>() / (copies - j) as u64).min()
 }
 
-/// Bytes that data of large files can take when metadata, which needs chunks of its own, grows with it.
+/// Bytes that data of large files can take when metadata, which needs chunks of its own, grows with
+/// it.
 fn fill_bytes(profile: Profile, free: &[u64]) -> u64 {
     // Checksums (4 bytes for 4096), extents and their back references.
     const METADATA_SHARE: f64 = 0.0013;
@@ -112,8 +115,8 @@ impl Allocator {
         Some(stripe * data_stripes(profile, width))
     }
 
-    /// A chunk is at most a tenth of the filesystem. Beyond 2.5 TiB larger steps than the kernel's keep this quick and
-    /// change nothing that could be seen.
+    /// A chunk is at most a tenth of the filesystem. Beyond 2.5 TiB larger steps than the kernel's
+    /// keep this quick and change nothing that could be seen.
     fn largest_stripe(&self, profile: Profile, max_stripe: u64) -> u64 {
         let data = width(profile, self.free.len()).map_or(1, |width| data_stripes(profile, width));
         max_stripe.min(self.total / 10 / data).max(self.total / 2500 / data).max(STRIPE_LEN)

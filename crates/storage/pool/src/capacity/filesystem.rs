@@ -12,16 +12,16 @@ pub(super) fn fill_bytes(filesystem: MdFilesystem, device_bytes: u64) -> u64 {
     let own = match filesystem {
         MdFilesystem::Ext4 => {
             let inodes = device_bytes / ext4_bytes_per_inode(device_bytes) * 256;
-            // Superblock copies, group descriptors, bitmaps; and 2 % up to 4096 clusters that nobody may take
-            // (`ext4_calculate_resv_clusters`).
+            // Superblock copies, group descriptors, bitmaps; and 2 % up to 4096 clusters that
+            // nobody may take (`ext4_calculate_resv_clusters`).
             let groups = device_bytes / (128 * MIB) * 3 * BLOCK;
             inodes
                 + ext4_journal_bytes(device_bytes)
                 + groups
                 + (device_bytes / 50).min(4096 * BLOCK)
         }
-        // The log is a 2048th of large devices (64 MiB to 2 GiB); allocation groups, free space trees and what reflink
-        // and inode trees have reserved take about another percent.
+        // The log is a 2048th of large devices (64 MiB to 2 GiB); allocation groups, free space
+        // trees and what reflink and inode trees have reserved take about another percent.
         MdFilesystem::Xfs => {
             (device_bytes / 2048).clamp(64 * MIB, 2 * GIB - MIB) + device_bytes / 100
         }

@@ -1,4 +1,5 @@
-//! md uses the same of every member (but for raid0), behind a superblock, a bitmap and headroom for later reshapes.
+//! md uses the same of every member (but for raid0), behind a superblock, a bitmap and headroom for
+//! later reshapes.
 
 use crate::layout::MdLayout;
 
@@ -42,8 +43,8 @@ pub fn member_bytes(layout: MdLayout, disk_bytes: u64) -> u64 {
     }
 }
 
-/// Where data begins with metadata 1.2 (mdadm, super1.c): a mebibyte for superblock, bitmap and bad block log, and
-/// headroom of up to 128 MiB, though at most a 1024th of the device.
+/// Where data begins with metadata 1.2 (mdadm, super1.c): a mebibyte for superblock, bitmap and bad
+/// block log, and headroom of up to 128 MiB, though at most a 1024th of the device.
 fn data_offset(disk_bytes: u64) -> u64 {
     let mut headroom = 128 * MIB;
     while headroom > disk_bytes / 1024 && headroom > MIB {

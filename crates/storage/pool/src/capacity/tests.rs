@@ -126,7 +126,8 @@ proptest! {
         prop_assert!(limit - reached <= slack, "{} << {}", reached, limit);
     }
 
-    /// On equal disks raid10 holds half of all, up to one disk's rounding; it never holds more than raid1.
+    /// On equal disks raid10 holds half of all, up to one disk's rounding; it never holds more than
+    /// raid1.
     #[test]
     fn raid10_is_bounded_by_raid1(sizes in proptest::collection::vec(20u64..4000, 2..9)) {
         let sizes: Vec<u64> = sizes.iter().map(|size| size * GB).collect();

@@ -2,8 +2,9 @@ use super::{Content, Disk, DiskId, Usability};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The right to overwrite one disk, as long as it is what it was when the plan was made. There is no other way to make
-/// one than [`Claim::stake`], which asks for the user's permission unless the disk was shown to be empty.
+/// The right to overwrite one disk, as long as it is what it was when the plan was made. There is
+/// no other way to make one than [`Claim::stake`], which asks for the user's permission unless the
+/// disk was shown to be empty.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claim {
     /// The disk, by the user's word for it.
@@ -105,8 +106,8 @@ impl Claim {
         &self.contents
     }
 
-    /// Whether `disk`, as it is now and, where nothing is recognised on it, examined, still is what was claimed; else what changed. The caller holds it open with
-    /// `O_EXCL` meanwhile.
+    /// Whether `disk`, as it is now and, where nothing is recognised on it, examined, still is what
+    /// was claimed; else what changed. The caller holds it open with `O_EXCL` meanwhile.
     ///
     /// # Errors
     /// What changed: its identity, its size or its contents; also that nobody has looked whether

@@ -20,7 +20,8 @@ pub enum Content {
         kind: String,
         /// Paths of the partitions in it that the kernel shows.
         partitions: Vec<String>,
-        /// How many are in it, if that is known: the kernel may not know such a table, or not have read it.
+        /// How many are in it, if that is known: the kernel may not know such a table, or not have
+        /// read it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         entries: Option<u32>,
         /// By what it is told from others, if it has that.
@@ -101,7 +102,8 @@ impl Content {
         )
     }
 
-    /// Whether it is data, rather than somebody who uses it, or a table whose partitions tell for themselves.
+    /// Whether it is data, rather than somebody who uses it, or a table whose partitions tell for
+    /// themselves.
     pub fn is_data(&self) -> bool {
         matches!(
             self,
@@ -118,7 +120,8 @@ impl Content {
         matches!(self, Content::Unknown { .. })
     }
 
-    /// Whether it belongs to a manager of volumes of its own that Braid recognises and leaves alone.
+    /// Whether it belongs to a manager of volumes of its own that Braid recognises and leaves
+    /// alone.
     pub fn is_left_alone(&self) -> bool {
         let Content::Member { family, .. } = self else { return false };
         !matches!(family, Family::Btrfs | Family::Md)

@@ -1,6 +1,7 @@
-//! When a disk counts as empty. That nothing is recognised on it is not enough: a damaged filesystem, an encrypted disk
-//! without a header or raw data have no signature either. Empty has to be shown: the disk is read where filesystems and
-//! RAIDs keep copies of what describes them, at both ends, and at places spread over all of it, and is blank there.
+//! When a disk counts as empty. That nothing is recognised on it is not enough: a damaged
+//! filesystem, an encrypted disk without a header or raw data have no signature either. Empty has
+//! to be shown: the disk is read where filesystems and RAIDs keep copies of what describes them, at
+//! both ends, and at places spread over all of it, and is blank there.
 
 mod places;
 mod resemblance;
@@ -10,7 +11,8 @@ pub use places::{Place, places};
 use super::Content;
 use std::collections::BTreeSet;
 
-/// Proof that a disk was read and found blank. Only [`examine`] makes one, and none comes from a file.
+/// Proof that a disk was read and found blank. Only [`examine`] makes one, and none comes from a
+/// file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Blank(());
 
@@ -62,7 +64,8 @@ impl Reading {
 /// Reads a disk of `size_bytes` at all [`places`].
 ///
 /// # Errors
-/// What the disk carries instead of nothing; also when it is unknown, since a place could not be read.
+/// What the disk carries instead of nothing; also when it is unknown, since a place could not be
+/// read.
 pub fn examine(size_bytes: u64, mut read: impl FnMut(Place) -> Reading) -> Result<Blank, Content> {
     let places = places(size_bytes);
     let mut found = Finds::default();

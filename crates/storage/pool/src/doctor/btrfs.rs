@@ -176,7 +176,8 @@ fn profiles(ward: &Ward<'_>, pool: &ObservedBtrfs, findings: &mut Vec<Finding>) 
     }
 }
 
-/// Too little to allocate a chunk of each kind where it has to be: then writes end with "no space" though `df` shows some.
+/// Too little to allocate a chunk of each kind where it has to be: then writes end with "no space"
+/// though `df` shows some.
 fn unallocated(ward: &Ward<'_>, pool: &ObservedBtrfs) -> Option<Finding> {
     let (data, metadata) = pool.meant_profiles()?;
     let sizes: u64 = pool.present().map(|member| member.size_bytes).sum();
@@ -227,7 +228,8 @@ fn scrubs(ward: &Ward<'_>, pool: &ObservedBtrfs, findings: &mut Vec<Finding>) {
         findings.extend(scrub(ward, pool));
         return;
     }
-    // With so few of them nothing is lost: an error without any good copy is counted on each member that has one.
+    // With so few of them nothing is lost: an error without any good copy is counted on each member
+    // that has one.
     let alive = |member: &&BtrfsMember| !member.fault.is_some_and(MemberFault::is_dead);
     for member in hurt.into_iter().filter(alive) {
         let (name, count) = (name_of(member), member.uncorrectable);

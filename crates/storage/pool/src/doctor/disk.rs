@@ -99,7 +99,8 @@ fn failing(ward: &Ward<'_>, disk: &Disk) -> Option<Finding> {
     Some(ward.finding(Code::FailingDisk, severity, what, mend))
 }
 
-/// Longest error recovery of disks that have no limit or it is off: minutes. The kernel's usual patience is 30 s.
+/// Longest error recovery of disks that have no limit or it is off: minutes. The kernel's usual
+/// patience is 30 s.
 const PATIENCE_WITHOUT_LIMIT: Duration = Duration::from_secs(180);
 
 fn timeout(ward: &Ward<'_>, physical: &str) -> Option<Finding> {

@@ -47,8 +47,9 @@ fn degraded(ward: &Ward<'_>, pool: &ObservedMd) -> Option<Finding> {
     Some(ward.finding(Code::Degraded, Severity::Danger, what, mend))
 }
 
-/// md doesn't start by itself what lacks members, and a raid5 or raid6 that was written to when the power went not even
-/// with `--run`. Forced, it takes no member that missed writes as long as there are enough others.
+/// md doesn't start by itself what lacks members, and a raid5 or raid6 that was written to when the
+/// power went not even with `--run`. Forced, it takes no member that missed writes as long as there
+/// are enough others.
 fn not_started(ward: &Ward<'_>, pool: &ObservedMd, survives: usize) -> Finding {
     let stop = match pool.path() {
         Some(path) => format!("mdadm --stop {} && ", quoted(&path)),
@@ -72,7 +73,8 @@ fn not_started(ward: &Ward<'_>, pool: &ObservedMd, survives: usize) -> Finding {
     ward.finding(Code::Degraded, Severity::Danger, what, assemble("--force --run"))
 }
 
-/// Without a member what it held is computed from the others and the parity, which a power cut may leave unlike.
+/// Without a member what it held is computed from the others and the parity, which a power cut may
+/// leave unlike.
 fn has_write_hole(pool: &ObservedMd) -> bool {
     matches!(pool.layout, Some(MdLayout::Raid5 | MdLayout::Raid6))
 }

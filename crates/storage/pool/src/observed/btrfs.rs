@@ -15,11 +15,11 @@ pub struct ObservedBtrfs {
     pub label: Option<Untrusted>,
     /// Members by devid.
     pub members: Vec<BtrfsMember>,
-    /// What block groups there are, by purpose and profile; more than one profile of a purpose means mixed. Empty when
-    /// it isn't mounted, since only the mounted filesystem tells.
+    /// What block groups there are, by purpose and profile; more than one profile of a purpose
+    /// means mixed. Empty when it isn't mounted, since only the mounted filesystem tells.
     pub space: Vec<SpaceUse>,
-    /// The profiles of its chunks as the chunk tree on the disks says; read only when it isn't mounted, and empty where
-    /// it can't be.
+    /// The profiles of its chunks as the chunk tree on the disks says; read only when it isn't
+    /// mounted, and empty where it can't be.
     #[serde(default)]
     pub profiles_on_disk: Vec<(Purpose, Profile)>,
     /// What keeps other long operations out.
@@ -32,7 +32,8 @@ pub struct ObservedBtrfs {
     pub mounts: Vec<Mount>,
     /// Transaction of the newest superblock.
     pub generation: u64,
-    /// Some subvolume, directory or file has `chattr +C`, or a mount says `nodatacow`: what was found, as paths.
+    /// Some subvolume, directory or file has `chattr +C`, or a mount says `nodatacow`: what was
+    /// found, as paths.
     pub nodatacow: Vec<String>,
 }
 
@@ -49,7 +50,8 @@ pub struct BtrfsMember {
     pub disk: Option<DiskId>,
     /// The size that btrfs uses of it.
     pub size_bytes: u64,
-    /// The size of the device itself; more than `size_bytes` when the disk grew and btrfs was not told.
+    /// The size of the device itself; more than `size_bytes` when the disk grew and btrfs was not
+    /// told.
     pub device_bytes: Option<u64>,
     /// What chunks occupy of it; `size_bytes` less this is unallocated.
     pub allocated_bytes: u64,
@@ -60,7 +62,8 @@ pub struct BtrfsMember {
     pub fault: Option<MemberFault>,
     /// Counted since the last reset.
     pub errors: BtrfsErrors,
-    /// Errors on it that the last scrub could not correct there. Other members may have the same data right.
+    /// Errors on it that the last scrub could not correct there. Other members may have the same
+    /// data right.
     #[serde(default)]
     pub uncorrectable: u64,
     /// Transaction of its superblock; behind the filesystem's when it missed writes.
@@ -156,7 +159,8 @@ pub enum ExclusiveOperation {
 pub struct Scrub {
     /// How long ago the last one ended; `None` when none is known.
     pub ended_ago: Option<Duration>,
-    /// For so long, at most, the pool has been there: since then nothing in it can be older. `None` when nobody knows.
+    /// For so long, at most, the pool has been there: since then nothing in it can be older. `None`
+    /// when nobody knows.
     #[serde(default)]
     pub pool_age: Option<Duration>,
     /// One runs now.
@@ -199,15 +203,16 @@ impl ObservedBtrfs {
         of.into_iter().map(|space| space.profile).collect()
     }
 
-    /// How many members may be lost without anything that is stored being lost: by the weakest profile that any block
-    /// group has. `None` when it isn't mounted and so doesn't tell.
+    /// How many members may be lost without anything that is stored being lost: by the weakest
+    /// profile that any block group has. `None` when it isn't mounted and so doesn't tell.
     pub fn losses_survived(&self) -> Option<usize> {
         let in_use = self.space.iter().filter(|space| space.total_bytes > 0);
         in_use.map(|space| space.profile.losses_survived()).min()
     }
 
-    /// The profiles that data and metadata should have: the strongest of each that any block group has, since a
-    /// degraded mount leaves `single` ones behind. `None` when it isn't mounted and so doesn't tell.
+    /// The profiles that data and metadata should have: the strongest of each that any block group
+    /// has, since a degraded mount leaves `single` ones behind. `None` when it isn't mounted and so
+    /// doesn't tell.
     pub fn meant_profiles(&self) -> Option<(Profile, Profile)> {
         let strongest = |purpose| {
             let all = self.profiles(purpose).into_iter();

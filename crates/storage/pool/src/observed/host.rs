@@ -40,13 +40,14 @@ pub struct ObservedSystemd {
     pub enabled: BTreeSet<String>,
 }
 
-/// How long a disk tries to read a bad sector, and how long the kernel waits for it: when the disk takes longer, the
-/// kernel resets it and md kicks it out although it would have recovered.
+/// How long a disk tries to read a bad sector, and how long the kernel waits for it: when the disk
+/// takes longer, the kernel resets it and md kicks it out although it would have recovered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriveTimeout {
     /// Path of the whole disk.
     pub disk: String,
-    /// SCT error recovery control for reads; `None` when the disk has none or it is off (then it may take minutes).
+    /// SCT error recovery control for reads; `None` when the disk has none or it is off (then it
+    /// may take minutes).
     pub error_recovery: Option<Duration>,
     /// Whether the disk could have it.
     pub can_limit: bool,

@@ -23,7 +23,8 @@ pub struct ObservedMd {
     pub wants_disks: usize,
     /// Its members, spares and faulty ones.
     pub members: Vec<MdMember>,
-    /// How many of those wanted are not there or not in sync (`md/degraded`; `mdadm --detail` can be wrong about it).
+    /// How many of those wanted are not there or not in sync (`md/degraded`; `mdadm --detail` can
+    /// be wrong about it).
     pub degraded: usize,
     /// What runs.
     pub sync: Option<Sync>,

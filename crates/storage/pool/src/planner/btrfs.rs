@@ -56,13 +56,14 @@ impl Engine for Btrfs {
     }
 }
 
-/// How large a disk the pool has to be lent before this missing member is replaced, in bytes; nothing if none.
+/// How large a disk the pool has to be lent before this missing member is replaced, in bytes;
+/// nothing if none.
 pub(super) fn to_be_lent(pool: &ObservedBtrfs, old: &BtrfsMember) -> Option<u64> {
     replace::to_be_lent(pool, old)
 }
 
-/// The draft is through only if every disk took what was written to it: btrfs ends a replace or a balance well though all
-/// writes to one member failed, and only counts them.
+/// The draft is through only if every disk took what was written to it: btrfs ends a replace or a
+/// balance well though all writes to one member failed, and only counts them.
 fn accounted(pool: &ObservedBtrfs, mut draft: Draft) -> Draft {
     draft.after.push(took_all(pool.uuid, &pool.members, &draft.claims));
     draft

@@ -1,4 +1,5 @@
-//! What an engine has to know. Engines make drafts: steps and what goes with them; the rest is the same for all.
+//! What an engine has to know. Engines make drafts: steps and what goes with them; the rest is the
+//! same for all.
 
 use super::{Change, MemberName, NewPool, Refused};
 use crate::disk::{Claim, Disk};

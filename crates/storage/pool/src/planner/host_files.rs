@@ -9,10 +9,12 @@ use crate::uuid::Uuid;
 const FSTAB: &str = "/etc/fstab";
 /// Where Debian and its heirs have it.
 const MDADM_CONF: &str = "/etc/mdadm/mdadm.conf";
-/// How pools are mounted: without a write for each read, and so that a host without a disk still boots.
+/// How pools are mounted: without a write for each read, and so that a host without a disk still
+/// boots.
 const OPTIONS: &str = "noatime,nofail";
 
-/// Folders in which programs, devices and settings of the system lie: nothing may be mounted there or below.
+/// Folders in which programs, devices and settings of the system lie: nothing may be mounted there
+/// or below.
 const SYSTEM: [&str; 11] =
     ["/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/sbin", "/sys", "/usr"];
 /// What is below these is the administrator's, or anybody's.
@@ -55,7 +57,8 @@ pub struct BootMount {
     pub options: String,
 }
 
-/// How fstab mounts the filesystem of this UUID at boot; nothing if it does not, or only when told to (`noauto`).
+/// How fstab mounts the filesystem of this UUID at boot; nothing if it does not, or only when told
+/// to (`noauto`).
 pub fn boot_mount(host: &ObservedHost, uuid: Uuid) -> Option<BootMount> {
     let is_meant = |entry: &fstab::Entry| {
         is_uuid(&entry.what, uuid) && entry.at.starts_with('/') && !entry.has("noauto")
@@ -129,7 +132,8 @@ pub(super) fn mount_point(at: &str) -> Step {
     }
 }
 
-/// Mounts `what`, a device, where nothing has been mounted so far: a folder with files in it would hide them.
+/// Mounts `what`, a device, where nothing has been mounted so far: a folder with files in it would
+/// hide them.
 pub(super) fn mount_anew(what: &str, kind: &str, options: &[String], uuid: Uuid, at: &str) -> Step {
     let mut step = mount(what, kind, options, uuid, at);
     step.before.push(Condition::HidesNothing { at: at.to_owned() });

@@ -55,7 +55,8 @@ impl Engine for Md {
     }
 }
 
-/// Where programs find the array: by the name in mdadm.conf, which stays the same over reboots, else the kernel's.
+/// Where programs find the array: by the name in mdadm.conf, which stays the same over reboots,
+/// else the kernel's.
 fn device(place: &Place<'_, ObservedMd>) -> Result<String, Refused> {
     let pool = place.pool;
     let kernels = pool.path().ok_or_else(|| Refused::NotAssembled { pool: Md::name(pool) })?;
@@ -95,7 +96,8 @@ fn check_complete(pool: &ObservedMd) -> Result<(), Refused> {
 fn check_size(pool: &ObservedMd, new: &NewMember) -> Result<(), Refused> {
     let layout = layout(pool)?;
     let has = new.claim.size_bytes();
-    // The array's data offset counts, which may be less than a new array of that size would have: at least a mebibyte.
+    // The array's data offset counts, which may be less than a new array of that size would have:
+    // at least a mebibyte.
     let needs = pool.member_bytes + (1 << 20);
     if layout == MdLayout::Raid0 || has >= needs {
         return Ok(());

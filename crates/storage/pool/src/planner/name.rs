@@ -1,8 +1,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A pool's name: 1 to 32 letters, digits, `.`, `_`, `-`, the first of them a letter or digit. So it can be a part of a
-/// path, a unit's name, an md name (32 bytes) and a label.
+/// A pool's name: 1 to 32 letters, digits, `.`, `_`, `-`, the first of them a letter or digit. So
+/// it can be a part of a path, a unit's name, an md name (32 bytes) and a label.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PoolName(String);
 

@@ -156,7 +156,8 @@ fn or_lend(lend: Option<u64>) -> String {
     })
 }
 
-/// A path as fstab holds it: absolute, normal, without blanks and backslashes, which would need its octal escapes.
+/// A path as fstab holds it: absolute, normal, without blanks and backslashes, which would need its
+/// octal escapes.
 pub(super) fn absolute(path: &str) -> Result<(), Refused> {
     let odd = |c: char| c.is_whitespace() || c.is_control() || c == '\\' || c == '#';
     let part_ok = |part: &str| part != ".." && part != "." && !part.is_empty();

@@ -1,5 +1,6 @@
-//! A weighted sum, so that every place in the table can be explained by four figures between 0 and 1: speed for this
-//! use and room, both beside the best layout on these disks; losses survived; and how the engine suits the use.
+//! A weighted sum, so that every place in the table can be explained by four figures between 0 and
+//! 1: speed for this use and room, both beside the best layout on these disks; losses survived; and
+//! how the engine suits the use.
 
 use super::{Offer, OfferedSpeed, Wish};
 use crate::growth::Growth;
@@ -76,8 +77,8 @@ fn speed_shares(for_use: Use) -> [f64; ASPECTS] {
     }
 }
 
-/// The first loss counts most; the metadata's and those that may be survived count a little; so does that btrfs finds
-/// wrong bytes by its checksums and mends them from the other copy.
+/// The first loss counts most; the metadata's and those that may be survived count a little; so
+/// does that btrfs finds wrong bytes by its checksums and mends them from the other copy.
 fn safety(offer: &Offer) -> f64 {
     let sure = match offer.losses_survived {
         0 => 0.0,
@@ -94,7 +95,8 @@ fn safety(offer: &Offer) -> f64 {
     sure + metadata + maybe + heals
 }
 
-/// What figures don't show: snapshots and disks of any size for files; no copy on write under databases and images.
+/// What figures don't show: snapshots and disks of any size for files; no copy on write under
+/// databases and images.
 fn fit(for_use: Use, offer: &Offer) -> f64 {
     let btrfs = matches!(offer.layout, Layout::Btrfs(_));
     let engine = match for_use {

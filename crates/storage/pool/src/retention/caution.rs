@@ -15,8 +15,8 @@ pub struct Fate<'a> {
 /// Why a deletion is to be told before it is done: it isn't what a policy does day by day.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Caution {
-    /// No snapshot was taken for long, and of those before that most go at once. Either the computer was off, or its clock
-    /// leapt ahead, and nothing but the clock makes them old.
+    /// No snapshot was taken for long, and of those before that most go at once. Either the
+    /// computer was off, or its clock leapt ahead, and nothing but the clock makes them old.
     Leap {
         /// The last one before it.
         before: String,
@@ -41,8 +41,8 @@ const LONG: Duration = Duration::from_secs(30 * 24 * 3600);
 /// As many as one may lose without being asked.
 const HANDFUL: usize = 5;
 
-/// Looks at what would become of one subvolume's snapshots. `is_known` is whether the same policy has thinned them out
-/// before. Those later than `now` don't count.
+/// Looks at what would become of one subvolume's snapshots. `is_known` is whether the same policy
+/// has thinned them out before. Those later than `now` don't count.
 pub fn caution(fates: &[Fate<'_>], is_known: bool, now: Duration) -> Option<Caution> {
     let mut oldest_first: Vec<&Fate<'_>> = fates.iter().filter(|fate| fate.taken <= now).collect();
     oldest_first.sort_by_key(|fate| fate.taken);
@@ -137,7 +137,8 @@ mod tests {
     }
 
     proptest! {
-        /// However often snapshots are taken, thinned out once in eight days or more often: what a policy does day by day is never told.
+        /// However often snapshots are taken, thinned out once in eight days or more often: what a
+        /// policy does day by day is never told.
         #[test]
         fn what_happens_day_by_day_is_not_told(
             every in 1u64..30,

@@ -71,7 +71,8 @@ fn a_replicas_last_common_parent_stays_however_old_it_is() {
     assert!(kept(&verdicts).contains(&"h0"), "{verdicts:?}");
 }
 
-/// Taken every hour and thinned out every hour for 40 days, the policy keeps what it promises: no stage starves.
+/// Taken every hour and thinned out every hour for 40 days, the policy keeps what it promises: no
+/// stage starves.
 #[test]
 fn applied_again_and_again_every_stage_is_filled() {
     let policy = policy("1x1h(keep=all) | 24x1h | 14x1d");
@@ -93,7 +94,8 @@ fn applied_again_and_again_every_stage_is_filled() {
     }
 }
 
-/// 129 snapshots of every three hours, and one of a clock that was wrong: it stays, and so does all else that would.
+/// 129 snapshots of every three hours, and one of a clock that was wrong: it stays, and so does all
+/// else that would.
 #[test]
 fn a_snapshot_from_the_future_makes_no_other_one_old() {
     let policy = policy("24x1h | 14x1d | 12x30d");
@@ -110,8 +112,8 @@ fn a_snapshot_from_the_future_makes_no_other_one_old() {
 }
 
 proptest! {
-    /// Whatever the clock says now, and whatever the dates of others that are later than it: what the policy keeps of
-    /// those that aren't is the same, and none of the later ones goes.
+    /// Whatever the clock says now, and whatever the dates of others that are later than it: what
+    /// the policy keeps of those that aren't is the same, and none of the later ones goes.
     #[test]
     fn dates_of_the_future_decide_nothing(
         past in proptest::collection::btree_set(0u64..3000, 0..60),

@@ -24,13 +24,15 @@ pub enum Action {
         /// Absolute path.
         path: String,
     },
-    /// See that a file has a line, by replacing it as [`Action::WriteFile`] does. Other lines stay as they are.
+    /// See that a file has a line, by replacing it as [`Action::WriteFile`] does. Other lines stay
+    /// as they are.
     EnsureLine {
         /// Absolute path; made when missing.
         file: String,
         /// The line, without its end.
         line: String,
-        /// Lines with this text in them give way to it (the first one's place is taken, the others go).
+        /// Lines with this text in them give way to it (the first one's place is taken, the others
+        /// go).
         instead_of: Option<String>,
     },
     /// Take out exactly this line, if it is there.
@@ -57,7 +59,8 @@ pub enum Action {
         /// The value, without a line end.
         value: String,
     },
-    /// Wait until a condition holds, for as long as `progress` still moves or the operation still runs.
+    /// Wait until a condition holds, for as long as `progress` still moves or the operation still
+    /// runs.
     WaitFor {
         /// What is waited for.
         until: Condition,
@@ -106,7 +109,8 @@ pub enum Progress {
         /// The array.
         uuid: Uuid,
     },
-    /// Bytes used on the devices of a filesystem that a program fills; unlike what is above it ends with the program.
+    /// Bytes used on the devices of a filesystem that a program fills; unlike what is above it ends
+    /// with the program.
     BtrfsFill {
         /// The filesystem.
         uuid: Uuid,

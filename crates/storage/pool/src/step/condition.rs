@@ -33,7 +33,8 @@ pub enum Condition {
         /// As blkid writes it.
         value: String,
     },
-    /// The filesystem with this UUID fills its device (or all members) but for what rounding leaves.
+    /// The filesystem with this UUID fills its device (or all members) but for what rounding
+    /// leaves.
     FilesystemFillsDevice {
         /// Its UUID.
         uuid: Uuid,
@@ -125,7 +126,8 @@ pub enum Condition {
         /// The device that is replaced.
         devid: u64,
     },
-    /// No member of the btrfs has refused more writes and flushes than it had when the plan was made.
+    /// No member of the btrfs has refused more writes and flushes than it had when the plan was
+    /// made.
     BtrfsTookAll {
         /// The filesystem.
         uuid: Uuid,

@@ -1,8 +1,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// Times that come again: a calendar expression as systemd.time(7) has them, without seconds' fractions.
-/// `daily`, `Mon..Fri 22:30`, `*-*-01 04:00`.
+/// Times that come again: a calendar expression as systemd.time(7) has them, without seconds'
+/// fractions. `daily`, `Mon..Fri 22:30`, `*-*-01 04:00`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Calendar(String);
 

@@ -22,8 +22,9 @@ pub struct ScheduledPool<'a> {
     pub by: MadeBy<'a>,
 }
 
-/// Who made a unit. No config takes away what was made by hand. What another config made stays while the pool isn't named
-/// here; a config that names it takes over all of its upkeep, so that a file that moved leaves no timers behind.
+/// Who made a unit. No config takes away what was made by hand. What another config made stays
+/// while the pool isn't named here; a config that names it takes over all of its upkeep, so that a
+/// file that moved leaves no timers behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MadeBy<'a> {
     /// `braid pool scrub schedule`.
@@ -146,8 +147,9 @@ fn timer(pool: &ScheduledPool<'_>, kind: &str, what: &str, when: &When) -> Unit 
     }
 }
 
-/// What the timer of the same name starts. What it works `on` is mounted first: the pool, and where it is on this
-/// computer the place for replicas. Where the pool isn't mounted it fails, rather than work on the filesystem below.
+/// What the timer of the same name starts. What it works `on` is mounted first: the pool, and where
+/// it is on this computer the place for replicas. Where the pool isn't mounted it fails, rather
+/// than work on the filesystem below.
 fn service(
     pool: &ScheduledPool<'_>,
     kind: &str,
@@ -186,7 +188,8 @@ fn one_line(text: &str) -> String {
     text.replace(|c: char| c.is_control(), " ").replace('%', "%%")
 }
 
-/// One word of a unit's command, as systemd.service(5) says: it knows quotes, specifiers and variables.
+/// One word of a unit's command, as systemd.service(5) says: it knows quotes, specifiers and
+/// variables.
 fn word(text: &str) -> String {
     let escaped = one_line(text).replace('\\', r"\\").replace('"', r#"\""#).replace('$', "$$");
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%=,+".contains(c);

@@ -67,8 +67,9 @@ pub fn steps(root: &Path, has_esp: bool, disk: Option<&Path>) -> Vec<BootStep> {
 /// Makes a system's folder look as when it has booted, and runs a command in it.
 /// It runs in a mount namespace of its own, so nothing stays mounted.
 ///
-/// grub-mkconfig and others name a filesystem by its UUID only where udev has made the link for it, else by the disk's name
-/// of today. Where there is no udev, or it isn't through with the new disk, they see links of our own.
+/// grub-mkconfig and others name a filesystem by its UUID only where udev has made the link for it,
+/// else by the disk's name of today. Where there is no udev, or it isn't through with the new disk,
+/// they see links of our own.
 const CHROOT: &str = r#"
 root=$1
 shift
@@ -104,7 +105,8 @@ exec chroot "$root" "$@"
 "#;
 
 /// Runs the steps in the system in `root`, a folder of the new filesystem's top level. `beside` are
-/// other filesystems of it, and where in it they are mounted; `devices` are the UUIDs of all of them with their devices.
+/// other filesystems of it, and where in it they are mounted; `devices` are the UUIDs of all of
+/// them with their devices.
 pub(super) fn finish(
     root: &Path,
     devices: &[(String, PathBuf)],
@@ -330,7 +332,8 @@ impl Identity {
     }
 }
 
-/// The device mounted at `path`, or `path` itself; nothing where it isn't on a single one, as a btrfs isn't.
+/// The device mounted at `path`, or `path` itself; nothing where it isn't on a single one, as a
+/// btrfs isn't.
 pub(super) fn device_at(path: &Path) -> Result<Option<PathBuf>, Error> {
     let about = fs::metadata(path).map_err(|e| Error::io("looking at", path, e))?;
     let device = if about.file_type().is_block_device() { about.rdev() } else { about.dev() };

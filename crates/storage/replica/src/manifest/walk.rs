@@ -167,8 +167,8 @@ fn hash_all(
 const PIECE: usize = 64 << 10;
 static ZEROS: [u8; PIECE] = [0; PIECE];
 
-/// BLAKE3 of what a file holds. Of one with pieces of zeros, written or not, it is that of its other pieces' hash and
-/// of where they are: nobody has to read a terabyte that isn't there.
+/// BLAKE3 of what a file holds. Of one with pieces of zeros, written or not, it is that of its
+/// other pieces' hash and of where they are: nobody has to read a terabyte that isn't there.
 fn hash_file(path: &Path, hashed: &AtomicU64) -> Result<String, Error> {
     let read = || -> io::Result<String> {
         let file = File::open(path)?;
@@ -279,7 +279,8 @@ fn grown(call: impl Fn(&mut [u8]) -> Result<usize, Errno>) -> Result<Vec<u8>, Er
 mod tests {
     use super::*;
 
-    /// A file of this size with these bytes at these places, and how many bytes were read to hash it.
+    /// A file of this size with these bytes at these places, and how many bytes were read to hash
+    /// it.
     fn hash(size: u64, written: &[(u64, &[u8])]) -> (String, u64) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");

@@ -35,7 +35,8 @@ struct Complaints {
 const KEPT: usize = 4096;
 /// A shell whose connection was closed ends by itself within this.
 const END_WITHIN: Duration = Duration::from_secs(5);
-/// A shell that has ended has said its last within this; what it left behind may hold its standard error for ever.
+/// A shell that has ended has said its last within this; what it left behind may hold its standard
+/// error for ever.
 const SAY_WITHIN: Duration = Duration::from_millis(500);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// From here on a code tells of a signal,

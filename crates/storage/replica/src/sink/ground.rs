@@ -1,5 +1,5 @@
-//! What a folder for replicas is on: the filesystem that is meant (where a disk isn't mounted, what is below its mount
-//! point takes anything and fills up), with room in it.
+//! What a folder for replicas is on: the filesystem that is meant (where a disk isn't mounted, what
+//! is below its mount point takes anything and fills up), with room in it.
 
 use crate::beneath::shown;
 use crate::error::Error;
@@ -56,7 +56,8 @@ const LOOK_EVERY: u64 = 4 << 20;
 pub(crate) struct Headroom<'a> {
     folder: &'a Path,
     unchecked: u64,
-    /// Came since all was last written out: of that, a filesystem may not know yet what it will take.
+    /// Came since all was last written out: of that, a filesystem may not know yet what it will
+    /// take.
     unwritten: u64,
 }
 

@@ -349,7 +349,8 @@ impl Taking for Receiving<'_> {
                 }
                 Command::End => {
                     self.ended = true;
-                    // Who goes on behind it wouldn't hear of it again, and takes the stream for cut off.
+                    // Who goes on behind it wouldn't hear of it again, and takes the stream for cut
+                    // off.
                     continue;
                 }
                 command => {

@@ -86,7 +86,8 @@ impl StreamOf {
         Ok((!block.is_empty()).then_some(block))
     }
 
-    /// Whether the kernel wrote all it had to, or all came that was stored, once the pipe is at its end.
+    /// Whether the kernel wrote all it had to, or all came that was stored, once the pipe is at its
+    /// end.
     pub fn check(&mut self) -> Result<(), Error> {
         if let Some((entry, hasher)) = &self.stored
             && hasher.finalize().to_hex().as_str() != entry.blake3

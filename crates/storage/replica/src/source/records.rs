@@ -130,8 +130,8 @@ impl Replicas {
         sending.flat_map(both).collect()
     }
 
-    /// Of what a folder had by these records, when it has none of it: the newest snapshot's name. It is the folder
-    /// that counts and not the filesystem: another one may be there by mistake.
+    /// Of what a folder had by these records, when it has none of it: the newest snapshot's name.
+    /// It is the folder that counts and not the filesystem: another one may be there by mistake.
     pub(super) fn lost(&self, now: &Inventory) -> Option<ExactPath> {
         let folder = folder_of(&now.place);
         let there = self.replicas.iter().filter(|(place, _)| folder_of(place) == folder);

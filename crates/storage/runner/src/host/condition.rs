@@ -224,7 +224,8 @@ fn only(disk: &Disk, contents: &[Content], left: &LeftBehind) -> bool {
     let is_ours =
         |content: &Content| content_uuid(content).is_some_and(|uuid| made.contains(&uuid));
     let carries_ours = disk.contents.iter().any(is_ours);
-    // Partitions of our own table hold what we put there, or what lay at that place before the table.
+    // Partitions of our own table hold what we put there, or what lay at that place before the
+    // table.
     let in_our_table = |content: &Content| {
         matches!(content, Content::OnPartition { .. })
             && disk.contents.iter().any(|content| {

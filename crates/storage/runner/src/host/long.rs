@@ -61,7 +61,8 @@ impl Host {
         }
     }
 
-    /// A replace whose target refuses writes would go on, end well, and let the old disk go: it is cancelled.
+    /// A replace whose target refuses writes would go on, end well, and let the old disk go: it is
+    /// cancelled.
     fn stop_vain_replace(&self, source: &Source) -> Option<SystemError> {
         let Source::BtrfsReplace { uuid } = source else { return None };
         let refused = btrfs::replace_target_errors(&HostRoot::real(), *uuid).refused();

@@ -65,7 +65,8 @@ pub fn check(
     }
 }
 
-/// The disk is looked at, and shown to be empty if it was, while it is held, so that nobody can change it meanwhile.
+/// The disk is looked at, and shown to be empty if it was, while it is held, so that nobody can
+/// change it meanwhile.
 fn claimed(
     claim: &Claim,
     condition: &Condition,

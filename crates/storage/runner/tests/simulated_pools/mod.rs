@@ -1,5 +1,6 @@
-//! A host with disks, btrfs and md as far as the planner's plans go: what each command does to what is observed. Long
-//! operations are done at once, but the runner can be killed before and after any action and question.
+//! A host with disks, btrfs and md as far as the planner's plans go: what each command does to what
+//! is observed. Long operations are done at once, but the runner can be killed before and after any
+//! action and question.
 
 mod btrfs;
 mod md;

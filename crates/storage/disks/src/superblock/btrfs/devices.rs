@@ -1,6 +1,6 @@
-//! The devices that a btrfs has and its chunks' profiles, of its chunk tree: so what is missing, and what it was meant to
-//! be, is known before it is mounted.
-//! The format is that of the kernel's include/uapi/linux/btrfs_tree.h.
+//! The devices that a btrfs has and its chunks' profiles, of its chunk tree: so what is missing,
+//! and what it was meant to be, is known before it is mounted. The format is that of the kernel's
+//! include/uapi/linux/btrfs_tree.h.
 
 use super::super::bytes::Block;
 use super::super::read_at;
@@ -33,8 +33,8 @@ pub struct ChunkTree {
     pub profiles: Vec<(Purpose, Profile)>,
 }
 
-/// Reads it from the members that are there, by devid; `None` when the tree can't be read that way (parity
-/// profiles, damage). `superblock` is the newest of them.
+/// Reads it from the members that are there, by devid; `None` when the tree can't be read that way
+/// (parity profiles, damage). `superblock` is the newest of them.
 pub fn read(superblock: &[u8], members: &BTreeMap<u64, PathBuf>) -> Option<ChunkTree> {
     let block = Block(superblock);
     let tree = Tree {
@@ -101,8 +101,8 @@ pub fn superblock(device: &std::path::Path) -> Option<Vec<u8>> {
 
 /// Sizes of a node that there can be.
 const NODES: std::ops::RangeInclusive<usize> = 4096..=65_536;
-/// Device items are at the tree's begin: for them this is more than enough. With 16 KiB a node it holds some 30,000
-/// chunks, 30 TB of data.
+/// Device items are at the tree's begin: for them this is more than enough. With 16 KiB a node it
+/// holds some 30,000 chunks, 30 TB of data.
 const MOST_NODES: u32 = 256;
 const HEADER: usize = 101;
 const KEY: usize = 17;

@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 
-/// A part of a disk, in bytes; both multiples of [`ALIGNED`], but for the length at an end that isn't.
+/// A part of a disk, in bytes; both multiples of [`ALIGNED`], but for the length at an end that
+/// isn't.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// Where it begins.
@@ -15,12 +16,14 @@ const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 const TIB: u64 = 1 << 40;
 
-/// At the start lie partition tables, boot sectors with their backups (FAT: sector 6, exFAT: 12), the labels of LVM, BSD,
-/// Atari, ZFS, bcache, swap, md 1.1 and 1.2, LUKS' keys, and what follows a lost partition table: partitions begin at
-/// sector 63 or at 1 MiB. LUKS2's second header lies at 4 MiB at most.
+/// At the start lie partition tables, boot sectors with their backups (FAT: sector 6, exFAT: 12),
+/// the labels of LVM, BSD, Atari, ZFS, bcache, swap, md 1.1 and 1.2, LUKS' keys, and what follows a
+/// lost partition table: partitions begin at sector 63 or at 1 MiB. LUKS2's second header lies at 4
+/// MiB at most.
 const HEAD: u64 = 4 * MIB + WINDOW;
-/// At the end lie the backups of GPT (last sector) and NTFS, md 0.90 (128 KiB before) and 1.0 (16 KiB before), two of ZFS'
-/// labels (512 KiB), the metadata of DDF, IMSM and other firmware RAIDs, of DRBD, and those of a last partition.
+/// At the end lie the backups of GPT (last sector) and NTFS, md 0.90 (128 KiB before) and 1.0 (16
+/// KiB before), two of ZFS' labels (512 KiB), the metadata of DDF, IMSM and other firmware RAIDs,
+/// of DRBD, and those of a last partition.
 const TAIL: u64 = 4 * MIB;
 /// Read at each of the other places.
 const WINDOW: u64 = 16 << 10;
@@ -31,12 +34,12 @@ const SPREAD: u64 = 256;
 
 /// Copies of a btrfs superblock: fs/btrfs/disk-io.h, `btrfs_sb_offset`.
 const BTRFS_MIRRORS: [u64; 2] = [64 * MIB, 256 * GIB];
-/// Bytes of a block group of ext2, 3 and 4 with blocks of 1, 2 and 4 KiB, and the first groups that carry a superblock
-/// (`sparse_super`: 1 and powers of 3, 5, 7).
+/// Bytes of a block group of ext2, 3 and 4 with blocks of 1, 2 and 4 KiB, and the first groups that
+/// carry a superblock (`sparse_super`: 1 and powers of 3, 5, 7).
 const EXT_GROUPS: [u64; 3] = [8 * MIB, 32 * MIB, 128 * MIB];
 const EXT_BACKUPS: [u64; 9] = [1, 3, 5, 7, 9, 25, 27, 49, 81];
-/// XFS has 4 allocation groups, or more of 1 TiB each, or 16 and more on several disks; each begins with its headers.
-/// How it rounds depends on the stripe, so more is read around each.
+/// XFS has 4 allocation groups, or more of 1 TiB each, or 16 and more on several disks; each begins
+/// with its headers. How it rounds depends on the stripe, so more is read around each.
 const XFS_GROUPS: u64 = 16;
 const AROUND_XFS: u64 = 64 << 10;
 /// A group of 1 TiB may lack a block of that. Behind so many there are enough other places.
@@ -44,8 +47,8 @@ const MOST_TIB: usize = 32;
 /// Windows puts NTFS' master file table at cluster 786432 of 4 KiB.
 const NTFS_TABLE: u64 = 3 * GIB;
 
-/// Where a disk of this size is read, in order and without overlaps: about 20 MB at some hundred places, which takes an
-/// HDD a few seconds.
+/// Where a disk of this size is read, in order and without overlaps: about 20 MB at some hundred
+/// places, which takes an HDD a few seconds.
 pub fn places(size_bytes: u64) -> Vec<Place> {
     let mut wanted = vec![(0, HEAD), (size_bytes.saturating_sub(TAIL), TAIL)];
     let mut window = |at: u64| wanted.push((at, WINDOW));

@@ -1,4 +1,5 @@
-//! What bytes look like, for people to read. Nothing is decided by it: that they aren't blank is enough.
+//! What bytes look like, for people to read. Nothing is decided by it: that they aren't blank is
+//! enough.
 
 /// What was found in a place.
 pub(super) struct Resemblance {
@@ -67,7 +68,8 @@ pub(super) fn of(bytes: &[u8]) -> Resemblance {
     })
 }
 
-/// `s_magic` of ext2, 3, 4, and fields that bytes by chance wouldn't have: fs/ext4/ext4.h, `struct ext4_super_block`.
+/// `s_magic` of ext2, 3, 4, and fields that bytes by chance wouldn't have: fs/ext4/ext4.h, `struct
+/// ext4_super_block`.
 fn is_ext(sector: &[u8]) -> bool {
     let number = |at: usize| {
         let bytes = sector.get(at..at + 4)?.try_into().ok()?;

@@ -50,7 +50,8 @@ enum Room {
     InDataChunks,
 }
 
-/// A balance empties one chunk after the other, so the old disks, or enough new ones, must have room for one to begin.
+/// A balance empties one chunk after the other, so the old disks, or enough new ones, must have
+/// room for one to begin.
 fn room(pool: &ObservedBtrfs, data: Profile, disks: &[NewMember]) -> Result<Room, Refused> {
     let (mut free, sizes) = space::free_and_sizes(pool);
     // Those that there are were made before the disks came.

@@ -75,7 +75,8 @@ pub(super) fn convert_back(pool: &ObservedBtrfs, at: &str) -> Undo {
     Undo::By(vec![Action::Run(Argv::new("btrfs", args).with_progress(progress))])
 }
 
-/// Chunks hardly used first, which gives room for the next ones; then, if the disks are unevenly filled, all data.
+/// Chunks hardly used first, which gives room for the next ones; then, if the disks are unevenly
+/// filled, all data.
 pub(super) fn rebalance(place: &Place<'_, ObservedBtrfs>) -> Result<Draft, Refused> {
     let pool = place.pool;
     check_idle(pool)?;
@@ -91,7 +92,8 @@ pub(super) fn rebalance(place: &Place<'_, ObservedBtrfs>) -> Result<Draft, Refus
     let Some((data, metadata)) = pool.meant_profiles() else { return Ok(draft) };
     let (free, sizes) = space::free_and_sizes(pool);
     let (total, used) = pool.space_of(Purpose::Data);
-    // Moving anything takes one free chunk, unless whole chunks' worth of slack can be squeezed out first.
+    // Moving anything takes one free chunk, unless whole chunks' worth of slack can be squeezed out
+    // first.
     if total.saturating_sub(used) < space::GIVES_BACK_CHUNKS * space::chunk_bytes(&sizes) {
         space::check_chunk(data, &free, &sizes)?;
     }
@@ -106,7 +108,8 @@ pub(super) fn rebalance(place: &Place<'_, ObservedBtrfs>) -> Result<Draft, Refus
     Ok(draft)
 }
 
-/// Gives back what half empty data chunks occupy: those less full than each of these percentages, one after the other.
+/// Gives back what half empty data chunks occupy: those less full than each of these percentages,
+/// one after the other.
 pub(super) fn compact(pool: &ObservedBtrfs, at: &str, percentages: &[u8]) -> Vec<Step> {
     let below = |usage: &u8| {
         let says = match usage {
@@ -133,8 +136,9 @@ pub(super) fn spread(pool: &ObservedBtrfs, at: &str, data: Profile) -> Step {
     step("spread", "spread data over all disks".to_owned(), pool, at, &[filter], vec![])
 }
 
-/// Whether the unallocated space differs by more than a tenth of the largest device between devices that have some use
-/// for it: new chunks go where most is unallocated, so left alone it becomes even by itself, but slowly.
+/// Whether the unallocated space differs by more than a tenth of the largest device between devices
+/// that have some use for it: new chunks go where most is unallocated, so left alone it becomes
+/// even by itself, but slowly.
 fn uneven(pool: &ObservedBtrfs, data: Profile) -> bool {
     if data == Profile::Single || pool.members.len() < 2 {
         return false;

@@ -6,7 +6,8 @@ use crate::planner::engine::{Draft, Engine, NewMember, Place};
 use crate::planner::{Refused, erase};
 use crate::step::{Action, Argv, Step, Undo};
 
-/// One balance with `convert`, after a look whether the result would fit; on more disks, if it takes some in.
+/// One balance with `convert`, after a look whether the result would fit; on more disks, if it
+/// takes some in.
 pub(super) fn draft(
     place: &Place<'_, ObservedBtrfs>,
     to: Layout,
@@ -65,14 +66,16 @@ pub(super) fn draft(
     Ok(draft)
 }
 
-/// A redundant filesystem has some chunks with one copy only: it was written to while a member was away.
+/// A redundant filesystem has some chunks with one copy only: it was written to while a member was
+/// away.
 fn was_degraded(pool: &ObservedBtrfs) -> bool {
     let redundant = pool.meant_profiles().is_some_and(|(data, _)| data.losses_survived() > 0);
     let one_copy = |purpose| pool.profiles(purpose).contains(&Profile::Single);
     redundant && [Purpose::Data, Purpose::Metadata, Purpose::System].into_iter().any(one_copy)
 }
 
-/// The balance leaves chunks that had their profile already, and in these the member that was away is out of date.
+/// The balance leaves chunks that had their profile already, and in these the member that was away
+/// is out of date.
 fn scrub(pool: &ObservedBtrfs, at: &str) -> Step {
     Step {
         name: "scrub".to_owned(),

@@ -63,8 +63,9 @@ fn make(new: &NewPool, data: Profile, claims: &[Claim]) -> Step {
 }
 
 /// Names every device, so that it works before udev or `btrfs device scan` told the kernel of them.
-/// mkfs takes its first chunks from the disks named last. On the larger ones they cost no room that another layout of
-/// chunks could use; on the smallest of unequal disks they would cost up to three chunks.
+/// mkfs takes its first chunks from the disks named last. On the larger ones they cost no room that
+/// another layout of chunks could use; on the smallest of unequal disks they would cost up to three
+/// chunks.
 fn in_mkfs_order(claims: &[Claim]) -> Vec<&Claim> {
     let mut order: Vec<&Claim> = claims.iter().collect();
     order.sort_by_key(|claim| claim.size_bytes());

@@ -7,7 +7,8 @@ use crate::planner::{MemberName, Refused, erase};
 use crate::step::{Action, Argv, Condition, Progress, Step, Undo};
 use braid_units::ByteSize;
 
-/// Replace, resize to the new disk, and the convert of what a degraded mount wrote with one copy only.
+/// Replace, resize to the new disk, and the convert of what a degraded mount wrote with one copy
+/// only.
 pub(super) fn draft(
     place: &Place<'_, ObservedBtrfs>,
     name: &MemberName,
@@ -103,7 +104,8 @@ pub(super) fn draft(
         draft.steps.push(balance::convert("convert", pool, at, data, metadata, Undo::Nothing));
     }
     if profiles.is_none() && old.missing {
-        // Mounted degraded it writes chunks with one copy, and nobody can say now what they are to become.
+        // Mounted degraded it writes chunks with one copy, and nobody can say now what they are to
+        // become.
         draft.after.push(Condition::BtrfsUnmixed { uuid: pool.uuid });
     }
     if let Some(lent) = lent {
@@ -138,7 +140,8 @@ fn mount_whole(pool: &ObservedBtrfs, at: &str, old: &BtrfsMember, by: &NewMember
     [unmount, mount]
 }
 
-/// What only one disk holds gets its copy with the help of the lent one, and then there is no room to be without it.
+/// What only one disk holds gets its copy with the help of the lent one, and then there is no room
+/// to be without it.
 fn give_back(pool: &ObservedBtrfs, at: &str, lent: &NewMember, draft: &mut Draft) {
     if pool.profiles(Purpose::Data).contains(&Profile::Single) {
         let (name, path) = (Btrfs::name(pool), &lent.path);
@@ -164,7 +167,8 @@ fn give_back(pool: &ObservedBtrfs, at: &str, lent: &NewMember, draft: &mut Draft
     });
 }
 
-/// How large a disk this pool has to be lent before this missing member is replaced, if the others are full.
+/// How large a disk this pool has to be lent before this missing member is replaced, if the others
+/// are full.
 pub(in crate::planner) fn to_be_lent(pool: &ObservedBtrfs, old: &BtrfsMember) -> Option<u64> {
     match room(pool, old, old.size_bytes) {
         Room::Lacking(full) => Some(full.lend),
@@ -197,8 +201,9 @@ impl Full {
     }
 }
 
-/// A replace makes each chunk read-only while it copies it, so there has to be another one of its kind, or room for it:
-/// on a survivor that a degraded mount filled up there is none for metadata, and it fails with ENOSPC.
+/// A replace makes each chunk read-only while it copies it, so there has to be another one of its
+/// kind, or room for it: on a survivor that a degraded mount filled up there is none for metadata,
+/// and it fails with ENOSPC.
 fn room(pool: &ObservedBtrfs, old: &BtrfsMember, new_bytes: u64) -> Room {
     // One that is dead, but there by its name, is still given new chunks.
     if !old.missing || old.fault.is_some() || pool.space.is_empty() {

@@ -1,4 +1,5 @@
-//! Whether what is stored fits on other devices or with other profiles, and whether a balance can begin at all.
+//! Whether what is stored fits on other devices or with other profiles, and whether a balance can
+//! begin at all.
 
 use crate::capacity::capacity;
 use crate::layout::{Layout, MdFilesystem, Profile};
@@ -36,8 +37,8 @@ pub(super) fn check_fits(
     Err(Refused::NoSpace { what, needs, has })
 }
 
-/// Checks that a chunk of this profile can be allocated, given what each device has unallocated: else a balance stops
-/// with ENOSPC before it has moved anything.
+/// Checks that a chunk of this profile can be allocated, given what each device has unallocated:
+/// else a balance stops with ENOSPC before it has moved anything.
 pub(super) fn check_chunk(
     profile: Profile,
     unallocated: &[u64],
@@ -66,8 +67,8 @@ pub(in crate::planner) fn lacking(profile: Profile, unallocated: &[u64], chunk: 
     profile.min_disks().saturating_sub(with_room)
 }
 
-/// How many chunks' worth of free room data chunks must have before emptying some into others surely gives a whole one
-/// back.
+/// How many chunks' worth of free room data chunks must have before emptying some into others
+/// surely gives a whole one back.
 pub(in crate::planner) const GIVES_BACK_CHUNKS: u64 = 2;
 
 /// A chunk's part on one device: a gibibyte, or a tenth of a small filesystem.
@@ -75,8 +76,8 @@ pub(super) fn chunk_bytes(sizes: &[u64]) -> u64 {
     (sizes.iter().sum::<u64>() / 10).min(GIB)
 }
 
-/// A metadata chunk's part on one device, with the system chunk that may come with it: 256 MiB, a gibibyte from 50 GiB
-/// on, or a tenth of a small filesystem.
+/// A metadata chunk's part on one device, with the system chunk that may come with it: 256 MiB, a
+/// gibibyte from 50 GiB on, or a tenth of a small filesystem.
 pub(super) fn metadata_chunk_bytes(sizes: &[u64]) -> u64 {
     const SYSTEM_CHUNK: u64 = 32 << 20;
     let all: u64 = sizes.iter().sum();

@@ -51,7 +51,8 @@ pub(super) fn widen(
     let pool = place.pool;
     let wants = pool.wants_disks + disks.len();
     if level == MdLayout::Raid0 {
-        // Without redundancy there are no spares: the disks come with the reshape itself, by way of raid4.
+        // Without redundancy there are no spares: the disks come with the reshape itself, by way of
+        // raid4.
         draft.warnings.push("md reshapes a raid0 by way of raid4; have a backup".to_owned());
         draft.steps.push(grow_raid0(pool, device, disks, wants));
     } else {
@@ -80,7 +81,8 @@ pub(super) fn grow(pool: &ObservedMd, level: MdLayout, device: &str, wants: usiz
     let devices = format!("--raid-devices={wants}");
     let mut args = vec!["--grow", device, &devices];
     if level == MdLayout::Raid6 {
-        // One that was a raid5 has its second parity on one disk; mdadm wants to be told that it stays so.
+        // One that was a raid5 has its second parity on one disk; mdadm wants to be told that it
+        // stays so.
         args.push("--layout=preserve");
     }
     Step {

@@ -8,7 +8,8 @@ use crate::planner::engine::{Draft, Engine, NewMember, Place};
 use crate::planner::{Refused, erase};
 use crate::step::{Action, Argv, Condition, Progress, Step, SyncWanted, Undo};
 
-/// md takes over few layouts as others in place: those whose stripes stay, or for which a reshape is known to go well.
+/// md takes over few layouts as others in place: those whose stripes stay, or for which a reshape
+/// is known to go well.
 pub(super) fn draft(
     place: &Place<'_, ObservedMd>,
     to: Layout,
@@ -95,8 +96,9 @@ fn take_over(pool: &ObservedMd, device: &str, to: MdLayout) -> Step {
     }
 }
 
-/// No data moves: it is only the new disk that is written to. In the usual layout each disk holds some
-/// of it; md moves all data in place for that, and after a power cut meanwhile nothing of it could be read.
+/// No data moves: it is only the new disk that is written to. In the usual layout each disk holds
+/// some of it; md moves all data in place for that, and after a power cut meanwhile nothing of it
+/// could be read.
 fn second_parity(pool: &ObservedMd, device: &str) -> Step {
     let wants = pool.wants_disks + 1;
     let devices = format!("--raid-devices={wants}");

@@ -5,7 +5,8 @@ use crate::observed::ObservedHost;
 use crate::planner::{NewPool, Refused, erase, host_files};
 use crate::step::{Action, Argv, Condition, Plan, Step, Undo};
 
-/// Array, filesystem, mdadm.conf, fstab, and only then the initramfs, which holds a copy of mdadm.conf.
+/// Array, filesystem, mdadm.conf, fstab, and only then the initramfs, which holds a copy of
+/// mdadm.conf.
 pub(super) fn plan(new: &NewPool, host: &ObservedHost) -> Result<Plan, Refused> {
     let Layout::Md(layout) = new.layout else {
         return Err(Refused::TooSmall { layout: new.layout });
@@ -52,8 +53,8 @@ pub(super) fn plan(new: &NewPool, host: &ObservedHost) -> Result<Plan, Refused> 
     })
 }
 
-/// With `--homehost=any` the array has its bare name on whatever host it is plugged into; with a host's name in it,
-/// another host would call it `HOST:NAME`.
+/// With `--homehost=any` the array has its bare name on whatever host it is plugged into; with a
+/// host's name in it, another host would call it `HOST:NAME`.
 fn make(new: &NewPool, layout: MdLayout, device: &str, claims: &[Claim]) -> Step {
     let mut args: Vec<String> = Vec::new();
     let mut push = |word: &str| args.push(word.to_owned());

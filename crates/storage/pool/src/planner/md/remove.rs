@@ -5,7 +5,8 @@ use crate::planner::engine::{Draft, Engine, Place};
 use crate::planner::{MemberName, Refused};
 use crate::step::{Action, Argv, Condition, Step, Undo};
 
-/// A spare or faulty member goes at once; of a raid1 any copy too. Everything else would have to shrink first.
+/// A spare or faulty member goes at once; of a raid1 any copy too. Everything else would have to
+/// shrink first.
 pub(super) fn draft(place: &Place<'_, ObservedMd>, name: &MemberName) -> Result<Draft, Refused> {
     let pool = place.pool;
     let level = layout(pool)?;

@@ -8,7 +8,8 @@ use crate::planner::engine::{Draft, Engine, NewMember, Place};
 use crate::planner::{MemberName, Refused, erase};
 use crate::step::{Action, Argv, Condition, Step, SyncWanted, Undo};
 
-/// A member that works is copied to the new disk while it still is a member; a dead one is filled from the others.
+/// A member that works is copied to the new disk while it still is a member; a dead one is filled
+/// from the others.
 pub(super) fn draft(
     place: &Place<'_, ObservedMd>,
     name: &MemberName,
@@ -71,7 +72,8 @@ pub(super) fn draft(
     Ok(draft)
 }
 
-/// `--replace`: the old member stays in use until the new one has everything, and is marked faulty then.
+/// `--replace`: the old member stays in use until the new one has everything, and is marked faulty
+/// then.
 fn copy(pool: &ObservedMd, device: &str, old: &MdMember, path: &str, by: &NewMember) -> Step {
     let gone = replaced(pool, old);
     Step {

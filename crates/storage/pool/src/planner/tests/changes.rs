@@ -108,7 +108,8 @@ fn a_dead_btrfs_disk_is_replaced_by_number_and_leftover_single_chunks_converted(
     assert!(plan(&unmounted, &by).unwrap_err().contains("--mount"));
 }
 
-/// What a degraded mount writes with one copy gets its second one, and the pool isn't left mounted degraded.
+/// What a degraded mount writes with one copy gets its second one, and the pool isn't left mounted
+/// degraded.
 #[test]
 fn a_missing_member_of_an_unmounted_pool_is_replaced_to_the_end() {
     let mut pool = btrfs(Profile::Raid1, Profile::Raid1, "bc", 500 * GB, 100 * GB);

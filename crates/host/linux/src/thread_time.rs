@@ -1,0 +1,70 @@
+//! What a thread has had of the CPUs, and wanted (proc_pid_schedstat in the kernel's
+//! Documentation/scheduler/sched-stats.rst).
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::time::Duration;
+
+/// Three numbers of 64 bits.
+const LENGTH: usize = 64;
+
+/// The account of one thread.
+#[derive(Debug)]
+pub struct ThreadTime(File);
+
+impl ThreadTime {
+    /// Of the calling thread.
+    ///
+    /// # Errors
+    /// Where there is no procfs, or the kernel keeps no such account.
+    pub fn of_this_thread() -> io::Result<ThreadTime> {
+        let time = ThreadTime(File::open("/proc/thread-self/schedstat")?);
+        time.wanted()?;
+        Ok(time)
+    }
+
+    /// How long it has run or waited for a CPU, since it began.
+    ///
+    /// # Errors
+    /// When it can't be read, or isn't what the kernel documents.
+    pub fn wanted(&self) -> io::Result<Duration> {
+        let mut text = [0; LENGTH];
+        let length = self.0.read_at(&mut text, 0)?;
+        parse(text.get(..length).unwrap_or(&[])).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+}
+
+/// Nanoseconds of running and of waiting, then a count.
+fn parse(text: &[u8]) -> Option<Duration> {
+    let mut numbers = std::str::from_utf8(text).ok()?.split_ascii_whitespace();
+    let mut nanos = || numbers.next()?.parse().ok().map(Duration::from_nanos);
+    nanos()?.checked_add(nanos()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn running_and_waiting_are_added() {
+        assert_eq!(parse(b"1500 2500 7\n"), Some(Duration::from_nanos(4000)));
+        assert_eq!(parse(b"1500\n"), None);
+        assert_eq!(parse(b"1500 -1 7\n"), None);
+        assert_eq!(parse(b"\xff"), None);
+    }
+
+    #[test]
+    fn work_is_seen_in_the_account_of_the_thread_that_does_it() {
+        let Ok(time) = ThreadTime::of_this_thread() else {
+            eprintln!("skipped: this kernel keeps no such account");
+            return;
+        };
+        let before = time.wanted().expect("readable");
+        let mut sum = 0_u64;
+        while time.wanted().expect("readable") == before {
+            sum = std::hint::black_box(sum + 1);
+        }
+        assert!(time.wanted().expect("readable") > before);
+    }
+}
