@@ -4,13 +4,17 @@ mod concentrator;
 mod config_check;
 mod confirm;
 mod down;
+mod events;
 mod export;
 mod failure;
+mod free_file;
 mod group_table;
+mod history;
 mod home;
 mod keys;
 mod line_source;
 mod link;
+mod manual;
 mod mode;
 mod pool;
 mod progress_wanted;
@@ -18,6 +22,7 @@ mod reload;
 mod status;
 mod status_table;
 mod terminal_line;
+mod ui;
 mod up;
 mod uplinks;
 
@@ -102,7 +107,7 @@ struct GlobalArgs {
     /// Control socket, if not the one the config names
     #[arg(long, global = true, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// What to log: error, warn, info, debug, trace, or filters as braid=debug
+    /// Log level: error, warn, info, debug, trace, or filters such as braid=debug
     #[arg(long, global = true, env = "BRAID_LOG", default_value = "warn", value_name = "LEVEL")]
     log: String,
     /// Log as JSON lines
@@ -126,37 +131,47 @@ pub struct Global {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Make a private key
+    /// Generate a private key
     Keygen(keys::Keygen),
     /// Read a private key, print its public key
     Pubkey(keys::Pubkey),
-    /// Look into configs
+    /// Work with config files
     #[command(subcommand)]
     Config(config_check::ConfigCommand),
     /// Bring the tunnel up
     Up(up::Up),
-    /// Bring the tunnel down and undo all that it set on this host
+    /// Bring the tunnel down and undo everything it set up on this host
     Down(down::Down),
-    /// Take over the config's links, peers, routing and mode without a restart
+    /// Apply changes to the config's links, peers, routing and mode without a restart
     Reload(reload::Reload),
-    /// Show how the tunnel, its peers and paths are
+    /// Show the state of the tunnel, its peers and its paths
     Status(status::StatusCommand),
-    /// Add, remove, change, test, list links; also while the tunnel runs
+    /// Show what the tunnel and its links carried, by hour, day or month
+    History(history::History),
+    /// Show what happened
+    Events(events::Events),
+    /// Open the page in a browser; who may see it
+    #[command(subcommand)]
+    Ui(ui::UiCommand),
+    /// Add, remove, change, test or list links, also while the tunnel runs
     #[command(subcommand)]
     Link(link::LinkCommand),
-    /// Write the set-up of a group of links in another tool's language
+    /// Export the set-up of a group of links for another tool
     Export(export::Export),
     /// Show or change how packets are spread over the links
     Mode(mode::ModeCommand),
-    /// Prepare a concentrator and let homes in
+    /// Set up a concentrator and manage the homes that may join
     #[command(subcommand)]
     Concentrator(concentrator::ConcentratorCommand),
     /// Set up this router as a home
     #[command(subcommand)]
     Home(home::HomeCommand),
-    /// Plan, make, check, mend, snapshot and replicate pools of disks
+    /// Plan, create, check, repair, snapshot and replicate pools of disks
     #[command(subcommand)]
     Pool(pool::PoolCommand),
+    /// Make a searchable site from manuals, serve it, check it
+    #[command(subcommand)]
+    Manual(manual::ManualCommand),
     /// Emulate links, measure engines, report
     Lab(braid_lab::LabArgs),
 }
@@ -172,6 +187,7 @@ impl Command {
                 | Command::Config(_)
                 | Command::Concentrator(_)
                 | Command::Home(_)
+                | Command::Ui(_)
         )
     }
 
@@ -188,11 +204,15 @@ impl Command {
             Command::Down(command) => command.run(global)?,
             Command::Reload(command) => command.run(global)?,
             Command::Status(command) => command.run(global)?,
+            Command::History(command) => command.run(global)?,
+            Command::Events(command) => command.run(global)?,
+            Command::Ui(command) => command.run(global)?,
             Command::Link(command) => command.run(global)?,
             Command::Export(command) => command.run(global)?,
             Command::Mode(command) => command.run(global)?,
             Command::Concentrator(command) => command.run(global)?,
             Command::Home(command) => command.run(global)?,
+            Command::Manual(command) => command.run(global)?,
             Command::Pool(command) => return command.run(global),
             Command::Lab(lab) => return Ok(braid_lab::execute(lab.command)),
         }
@@ -223,11 +243,20 @@ impl Global {
         Ok(Config::load(&self.config_file())?)
     }
 
+    /// A tunnel that runs of the config that is meant though the file is gone.
+    fn running_without_file(&self) -> Option<Client> {
+        let file = self.config_file();
+        if self.args.socket.is_some() || file.exists() {
+            return None;
+        }
+        running_of(&file, Path::new(RUN))
+    }
+
     /// The running tunnel's control socket.
     fn client(&self) -> Result<Client, Failure> {
         match &self.args.socket {
             Some(socket) => Ok(Client::new(socket)),
-            None => Ok(Client::new(self.load_any_config()?.control())),
+            None => Ok(Client::of(&self.load_any_config()?)),
         }
     }
 
@@ -240,6 +269,17 @@ impl Global {
         };
         failure::print_line(&line)
     }
+}
+
+/// Where control sockets are, unless a config says otherwise.
+const RUN: &str = "/run/braid";
+
+/// Of the tunnels that have their control socket in `folder`, that of this config.
+fn running_of(file: &Path, folder: &Path) -> Option<Client> {
+    let sockets = std::fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path());
+    let sockets = sockets.filter(|path| path.extension().is_some_and(|it| it == "sock"));
+    let mut clients = sockets.map(|socket| Client::new(&socket).for_config(file));
+    clients.find(|client| matches!(client.is_running(), Ok(true)))
 }
 
 /// Whether the innermost command has `--json`.

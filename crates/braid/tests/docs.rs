@@ -116,6 +116,31 @@ fn sources_below(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
+/// rustfmt breaks no comments. Rows of tables can't be broken.
+#[test]
+fn comments_are_no_wider_than_the_code() {
+    let config = read("rustfmt.toml");
+    let width = config.lines().find_map(|line| line.strip_prefix("max_width = ")).unwrap();
+    let width: usize = width.parse().unwrap();
+    let mut sources = Vec::new();
+    sources_below(&root().join("crates"), &mut sources);
+    sources_below(&root().join("fuzz/fuzz_targets"), &mut sources);
+    let mut wide = Vec::new();
+    let mut comments = 0;
+    for source in sources {
+        for (number, line) in fs::read_to_string(&source).unwrap().lines().enumerate() {
+            let Some(comment) = line.trim_start().strip_prefix("//") else { continue };
+            comments += 1;
+            let is_row = comment.trim_start_matches(['/', '!', ' ']).starts_with('|');
+            if line.chars().count() > width && !is_row {
+                wide.push(format!("{}:{}", source.display(), number + 1));
+            }
+        }
+    }
+    assert!(comments > 1000, "only {comments} lines of comments were found");
+    assert!(wide.is_empty(), "wider than {width} columns:\n{}", wide.join("\n"));
+}
+
 #[test]
 fn the_files_that_the_architecture_leads_through_are_there() {
     let text = read("docs/architecture.md");

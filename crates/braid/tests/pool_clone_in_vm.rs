@@ -117,8 +117,8 @@ umount /tmp/esp
 sync
 "#;
 
-/// Clones: one system after a clone that was interrupted and abandoned, one with an interruption, one as from another
-/// computer. Then nothing of the old disk's may be named on the new one.
+/// Clones: one system after a clone that was interrupted and abandoned, one with an interruption,
+/// one as from another computer. Then nothing of the old disk's may be named on the new one.
 const CLONE: &str = r#"
 state=/tmp/state-$NAME
 [ "$NAME" = Fedora ] && from="elsewhere:$top --rsh /tmp/far" || from=$top

@@ -1,15 +1,20 @@
 //! The other end of the control socket: what the commands use.
 
-use crate::config::{LinkChange, Mode};
+use crate::config::{AnyConfig, LinkChange, Mode};
+use crate::config_of_request::{ANOTHERS, HEADER, header_value};
 use crate::group_status::GroupStatus;
-use crate::request::{ErrorBody, NewLink, NewMode};
+use crate::request::{
+    ErrorBody, HistoryOverview, HistoryQuery, LoginLink, NewLink, NewLogin, NewMode, UiRole,
+};
 use crate::status::Status;
+use braid_history::{Event, Points};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
 use hyper::client::conn::http1;
 use hyper::{Method, Request, StatusCode, header};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -19,6 +24,8 @@ use tokio::net::UnixStream;
 #[derive(Clone, Debug)]
 pub struct Client {
     socket: PathBuf,
+    /// Only the tunnel of this config is meant.
+    config: Option<PathBuf>,
 }
 
 /// Why there is no answer, or not the one hoped for.
@@ -27,6 +34,19 @@ pub enum ClientError {
     /// Nobody listens.
     #[error("no tunnel is running at {} (start it with `braid up`)", .0.display())]
     NotRunning(PathBuf),
+    /// Somebody listens, for another config than is meant.
+    #[error(
+        "no tunnel of {} is running: {} is that of {theirs}; give one of them another interface.name",
+        config.display(), socket.display()
+    )]
+    Anothers {
+        /// The control socket.
+        socket: PathBuf,
+        /// The config that is meant.
+        config: PathBuf,
+        /// The one that runs.
+        theirs: String,
+    },
     /// This user may not ask.
     #[error("{}: permission denied; run as root or as a member of the socket's group", .0.display())]
     Permission(PathBuf),
@@ -52,15 +72,26 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_ANSWER: usize = 16 << 20;
 
 impl Client {
-    /// Will ask at this control socket.
+    /// Will ask at this control socket, whichever tunnel is there.
     pub fn new(socket: &Path) -> Client {
-        Client { socket: socket.to_owned() }
+        Client { socket: socket.to_owned(), config: None }
+    }
+
+    /// Will ask the tunnel or group of this config.
+    pub fn of(config: &AnyConfig) -> Client {
+        Client::new(config.control()).for_config(config.file())
+    }
+
+    /// Asks for nothing of a tunnel of another config than this file.
+    pub fn for_config(self, file: &Path) -> Client {
+        Client { config: Some(file.to_owned()), ..self }
     }
 
     /// `GET /v1/status`.
     ///
     /// # Errors
     /// [`ClientError::NotRunning`] when nobody listens or it ends before it answers,
+    /// [`ClientError::Anothers`] when who listens has another config,
     /// [`ClientError::Permission`] when this user may not ask, [`ClientError::Refused`] when it
     /// says no, [`ClientError::Broken`] when there is no answer within 10 s or it can't be read.
     pub fn status(&self) -> Result<Status, ClientError> {
@@ -146,6 +177,61 @@ impl Client {
         self.ask(Method::POST, "/v1/down", None::<&()>).map(drop)
     }
 
+    /// `POST /v1/stop`. The tunnel is still going down when this returns.
+    ///
+    /// # Errors
+    /// As [`Client::status`].
+    pub fn stop(&self) -> Result<(), ClientError> {
+        self.ask(Method::POST, "/v1/stop", None::<&()>).map(drop)
+    }
+
+    /// `GET /v1/history`.
+    ///
+    /// # Errors
+    /// As [`Client::status`]; `not_found` in [`ClientError::Refused`] when none is kept.
+    pub fn history(&self, query: &HistoryQuery) -> Result<Points, ClientError> {
+        let mut path = format!("/v1/history?series={}", escaped(&query.series.to_string()));
+        path.push_str(&format!("&from={}&to={}", query.from, query.to));
+        if let Some(most) = query.most {
+            path.push_str(&format!("&most={most}"));
+        }
+        self.read(Method::GET, &path, None::<&()>)
+    }
+
+    /// `GET /v1/history/series`.
+    ///
+    /// # Errors
+    /// As [`Client::history`].
+    pub fn history_overview(&self) -> Result<HistoryOverview, ClientError> {
+        self.read(Method::GET, "/v1/history/series", None::<&()>)
+    }
+
+    /// `GET /v1/events`, newest first.
+    ///
+    /// # Errors
+    /// As [`Client::history`].
+    pub fn events(&self, most: u32) -> Result<Vec<Event>, ClientError> {
+        self.read(Method::GET, &format!("/v1/events?most={most}"), None::<&()>)
+    }
+
+    /// `POST /v1/ui/login`.
+    ///
+    /// # Errors
+    /// As [`Client::status`]; `not_found` in [`ClientError::Refused`] when the page is off.
+    pub fn login_link(&self, role: UiRole) -> Result<LoginLink, ClientError> {
+        self.read(Method::POST, "/v1/ui/login", Some(&NewLogin { role }))
+    }
+
+    fn read<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&impl Serialize>,
+    ) -> Result<T, ClientError> {
+        let answer = self.ask(method, path, body)?;
+        serde_json::from_slice(&answer).map_err(|error| self.broken(error))
+    }
+
     fn ask(
         &self,
         method: Method,
@@ -156,7 +242,11 @@ impl Client {
             Some(body) => serde_json::to_vec(body).map_err(|error| self.broken(error))?,
             None => Vec::new(),
         };
-        let request = Request::builder()
+        let mut request = Request::builder();
+        if let Some(config) = &self.config {
+            request = request.header(HEADER, header_value(config));
+        }
+        let request = request
             .method(method)
             .uri(path)
             .header(header::HOST, "braid")
@@ -206,6 +296,10 @@ impl Client {
             Ok(body) => body.error,
             Err(_) => format!("the tunnel answered {status}"),
         };
+        if let (ANOTHERS, Some(config)) = (status, &self.config) {
+            let (socket, config) = (self.socket.clone(), config.clone());
+            return Err(ClientError::Anothers { socket, config, theirs: message });
+        }
         Err(ClientError::Refused { not_found: status == StatusCode::NOT_FOUND, message })
     }
 
@@ -214,15 +308,19 @@ impl Client {
     }
 }
 
-/// Link names need no escaping; other text must not become another path.
 fn link_path(name: &str) -> String {
-    let mut path = String::from("/v1/links/");
+    format!("/v1/links/{}", escaped(name))
+}
+
+/// Names need no escaping; other text must not become another path or query.
+fn escaped(name: &str) -> String {
+    let mut text = String::new();
     for byte in name.bytes() {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_') {
-            path.push(char::from(byte));
+            text.push(char::from(byte));
         } else {
-            path.push_str(&format!("%{byte:02X}"));
+            text.push_str(&format!("%{byte:02X}"));
         }
     }
-    path
+    text
 }

@@ -7,6 +7,7 @@ mod diagnostic;
 mod edit;
 mod engine;
 mod group;
+mod history;
 mod interface;
 mod keyword;
 mod link;
@@ -19,26 +20,33 @@ mod read;
 mod routing;
 mod secret;
 mod section;
+mod split_tcp;
 mod suggest;
 #[cfg(test)]
 mod tests;
+mod ui;
 mod upkeep;
 
 pub use class::{Class, ClassMatch, Dscp, PortRange, Protocol};
 pub use diagnostic::{ConfigErrors, Diagnostic};
 pub use edit::{ConfigEditor, EditError, LinkChange};
 pub use group::{GivenWay, GroupConfig, MptcpProxy, ProxyEnd, Watch};
+pub use history::History;
 pub use interface::{Interface, Layer, Mode, XorHash};
 pub use keyword::UnknownWord;
 pub use link::{Cap, Link, LinkBinding};
 pub use name::{DeviceName, Name, NameError};
 pub use network::{Endpoint, EndpointError, Host, Prefix, PrefixError};
-pub use peer::Peer;
+pub use peer::{Enrolment, Peer};
 pub use pool::PoolsConfig;
 pub use quota::{Quota, QuotaPeriod};
 pub use routing::{ForwardPort, LinkMarks, PublicPrefix, Routing, WhenConcentratorGone};
-pub use secret::{SecretError, read_preshared_key, read_private_key, write_secret};
+pub use secret::{
+    SecretError, read_enrolment_key, read_preshared_key, read_private_key, write_secret,
+};
+pub use split_tcp::SplitTcp;
 pub use suggest::closest;
+pub use ui::{UI_PORT, Ui};
 
 use std::path::{Path, PathBuf};
 
@@ -123,6 +131,12 @@ pub struct Config {
     pub peers: Vec<Peer>,
     /// What is done to the host's routing, filter and NAT.
     pub routing: Routing,
+    /// What is kept of the past.
+    pub history: History,
+    /// The page that browsers see.
+    pub ui: Ui,
+    /// How TCP connections are split, if they are.
+    pub split_tcp: Option<SplitTcp>,
 }
 
 impl Config {

@@ -1,6 +1,7 @@
 //! The control socket of a group of links: `GET /v1/status`, `GET /metrics`,
-//! `POST /v1/reload`, `POST /v1/down`.
+//! `POST /v1/reload`, `POST /v1/down`, `POST /v1/stop`.
 
+use crate::config_of_request::only_for;
 use crate::group_metrics;
 use crate::group_status::GroupStatus;
 use crate::request::Refusal;
@@ -12,6 +13,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use std::future::Future;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use tokio::net::{TcpListener, UnixListener};
 
@@ -21,6 +23,9 @@ pub trait ControlledGroup: Send + Sync + 'static {
     fn status(&self) -> GroupStatus;
 
     /// Reads the config file again and takes it over. May block for a moment.
+    ///
+    /// # Errors
+    /// The config is wrong, or the host refused; all stays as it was.
     fn reload(&self) -> Result<(), Refusal>;
 
     /// Begins to go down.
@@ -28,13 +33,15 @@ pub trait ControlledGroup: Send + Sync + 'static {
 }
 
 /// Serves `group` on `listener` until `stop` is ready; then finishes the
-/// requests that are under way.
+/// requests that are under way. Requests that are meant for another config than
+/// `file` are refused.
 ///
 /// # Errors
 /// None so far: after an error of the socket the server waits and goes on.
 pub async fn serve(
     listener: UnixListener,
     group: Arc<dyn ControlledGroup>,
+    file: &Path,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
     let router = Router::new()
@@ -42,8 +49,10 @@ pub async fn serve(
         .route("/metrics", get(metrics))
         .route("/v1/reload", post(reload))
         .route("/v1/down", post(down))
+        .route("/v1/stop", post(down))
         .fallback(unknown)
         .with_state(group);
+    let router = only_for(router, file);
     axum::serve(Bounded::new(listener), router).with_graceful_shutdown(stop).await
 }
 

@@ -4,26 +4,26 @@
 //!
 //! | bytes | what |
 //! |---|---|
-//! | 1 | version, 1 |
+//! | 1 | version, 2 |
 //! | 1 | layer: 2 or 3 |
 //! | 2 | MTU |
-//! | 32 | the home's private key, made by the concentrator |
-//! | 32 | preshared key |
+//! | 16 | the token that lets the home in, once |
+//! | 8 | until when, seconds since 1970 |
 //! | 32 | the concentrator's public key |
 //! | 1 + n | the home's name |
 //! | 1 + … | its inner addresses, each: 4 or 6, the address, the prefix length |
 //! | 1 + … | the concentrator's endpoints, each: 4 or 6 and the address, or 0 and the length and the name; then the port |
 //! | 4 | CRC-32 (IEEE 802.3) of all before |
 //!
-//! Numbers are big-endian. The line holds secrets: whoever has it can be that
-//! home. The concentrator made the home's key so that one line, given once,
-//! suffices; nothing has to be carried back.
+//! Numbers are big-endian. The first who comes with the token is the home from
+//! then on, with a key of its own; after that the line is worth nothing.
 
 use crate::config::{Endpoint, Host, Layer, Name};
 use base64::Engine;
-use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use braid_handshake::{PresharedKey, PrivateKey, PublicKey};
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use braid_handshake::{EnrolmentToken, PublicKey};
 use ipnet::IpNet;
+use jiff::Timestamp;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
@@ -35,10 +35,10 @@ pub struct JoinLine {
     pub layer: Layer,
     /// MTU of the device, bytes.
     pub mtu: u16,
-    /// The home's private key.
-    pub private_key: PrivateKey,
-    /// The secret that both ends share.
-    pub preshared_key: PresharedKey,
+    /// What lets the home in.
+    pub token: EnrolmentToken,
+    /// Until when, by the concentrator's clock; whole seconds.
+    pub until: Timestamp,
     /// The concentrator's public key.
     pub concentrator: PublicKey,
     /// The home's name.
@@ -60,8 +60,11 @@ pub enum JoinLineError {
     /// Characters were lost or changed.
     #[error("the join line is damaged; copy it again, whole and without line breaks")]
     Damaged,
-    /// A later version's.
-    #[error("the join line is of version {0}, which this braid doesn't know; update braid")]
+    /// Another version's.
+    #[error(
+        "the join line is of version {0}, this braid reads version {VERSION}; have the same version \
+         of braid at both ends, and make another line with `braid concentrator add-home`"
+    )]
     Version(u8),
 }
 
@@ -70,8 +73,16 @@ impl JoinLine {
     pub const PREFIX: &str = "braid-join:";
 }
 
+impl JoinLine {
+    /// Its concentrator, for people.
+    pub fn concentrator_words(&self) -> String {
+        let first = self.endpoints.first().map(ToString::to_string);
+        format!("the concentrator at {}", first.unwrap_or_default())
+    }
+}
+
 const PREFIX: &str = JoinLine::PREFIX;
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 impl fmt::Display for JoinLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -82,9 +93,8 @@ impl fmt::Display for JoinLine {
         };
         bytes.extend_from_slice(&[VERSION, layer]);
         bytes.extend_from_slice(&self.mtu.to_be_bytes());
-        for secret in [self.private_key.to_base64(), self.preshared_key.to_base64()] {
-            bytes.extend(STANDARD.decode(secret.as_bytes()).map_err(|_| fmt::Error)?);
-        }
+        bytes.extend_from_slice(self.token.as_bytes());
+        bytes.extend_from_slice(&self.until.as_second().to_be_bytes());
         bytes.extend_from_slice(self.concentrator.as_bytes());
         write_text(&mut bytes, self.name.as_str())?;
         bytes.push(u8::try_from(self.addresses.len()).map_err(|_| fmt::Error)?);
@@ -133,8 +143,8 @@ fn read(reader: &mut Reader<'_>) -> Option<JoinLine> {
         _ => return None,
     };
     let mtu = u16::from_be_bytes(reader.array()?);
-    let private_key = PrivateKey::from_bytes(&reader.array()?);
-    let preshared_key = PresharedKey::from_bytes(&reader.array()?);
+    let token = EnrolmentToken::from_bytes(reader.array()?);
+    let until = Timestamp::from_second(i64::from_be_bytes(reader.array()?)).ok()?;
     let concentrator = PublicKey::from_bytes(reader.array()?).ok()?;
     let name = reader.text()?.parse().ok()?;
     let mut addresses = Vec::new();
@@ -158,16 +168,7 @@ fn read(reader: &mut Reader<'_>) -> Option<JoinLine> {
     if endpoints.is_empty() || !reader.0.is_empty() || mtu < 576 {
         return None;
     }
-    Some(JoinLine {
-        layer,
-        mtu,
-        private_key,
-        preshared_key,
-        concentrator,
-        name,
-        addresses,
-        endpoints,
-    })
+    Some(JoinLine { layer, mtu, token, until, concentrator, name, addresses, endpoints })
 }
 
 fn write_text(bytes: &mut Vec<u8>, text: &str) -> fmt::Result {
@@ -233,16 +234,16 @@ fn crc32(bytes: &[u8]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use braid_handshake::PrivateKey;
     use proptest::prelude::*;
 
     fn line() -> JoinLine {
-        let private_key = PrivateKey::from_bytes(&[7; 32]);
         JoinLine {
             layer: Layer::L3,
             mtu: 1500,
-            preshared_key: PresharedKey::from_bytes(&[9; 32]),
+            token: EnrolmentToken::from_bytes([7; 16]),
+            until: Timestamp::from_second(1_767_225_600).unwrap(),
             concentrator: PrivateKey::from_bytes(&[8; 32]).public_key(),
-            private_key,
             name: "home-1".parse().unwrap(),
             addresses: vec!["10.77.0.2/24".parse().unwrap(), "fd77::2/64".parse().unwrap()],
             endpoints: vec![
@@ -261,7 +262,8 @@ mod tests {
         assert_eq!(read.to_string(), text);
         assert_eq!(read.endpoints, line().endpoints);
         assert_eq!(read.addresses, line().addresses);
-        assert_eq!(read.private_key.public_key(), line().private_key.public_key());
+        assert_eq!(read.token.as_bytes(), line().token.as_bytes());
+        assert_eq!(read.until, line().until);
     }
 
     #[test]

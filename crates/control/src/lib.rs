@@ -5,6 +5,8 @@
 
 pub mod client;
 pub mod config;
+mod config_of_request;
+pub mod enrolled;
 pub mod group_metrics;
 pub mod group_server;
 pub mod group_status;

@@ -22,6 +22,7 @@ pub fn render(status: &Status) -> String {
     let drops = drops.map(|(why, count)| (format!("reason=\"{why}\""), count as f64));
     text.family("braid_device_drops_total", "counter", "Packets lost at the device.", drops);
     links(status, &mut text);
+    split_tcp(status, &mut text);
     peers(&status.peers, &mut text);
     paths(&status.peers, &mut text);
     text.0
@@ -37,6 +38,25 @@ fn links(status: &Status, text: &mut Text) {
     text.family("braid_link_quota_used_bytes", "gauge", "Bytes used in this period.", used);
     let limit = quotas().map(|(link, quota)| (label(&link.name), quota.limit_bytes as f64));
     text.family("braid_link_quota_limit_bytes", "gauge", "Bytes allowed in a period.", limit);
+}
+
+fn split_tcp(status: &Status, text: &mut Text) {
+    let Some(split) = &status.split_tcp else { return };
+    let open = [(String::new(), split.open as f64)];
+    text.family("braid_split_tcp_connections", "gauge", "TCP connections split now.", open);
+    let began = [
+        ("split", split.accepted),
+        ("unreachable", split.unreachable),
+        ("over_limit", split.over_limit),
+        ("reset", split.reset),
+    ];
+    let began = began.map(|(what, count)| (format!("outcome=\"{what}\""), count as f64));
+    let help = "TCP connections that were split, and of those refused or reset.";
+    text.family("braid_split_tcp_connections_total", "counter", help, began);
+    let bytes = [("tx", split.tx_bytes), ("rx", split.rx_bytes)];
+    let bytes = bytes.map(|(way, count)| (format!("direction=\"{way}\""), count as f64));
+    let help = "Payload bytes of split TCP connections.";
+    text.family("braid_split_tcp_bytes_total", "counter", help, bytes);
 }
 
 /// One metric of each peer: name, type, help, value.

@@ -2,6 +2,7 @@
 
 use crate::config::{LinkChange, Mode};
 use crate::status::Status;
+use braid_history::{Health, Recorder, Series};
 use serde::{Deserialize, Serialize};
 
 /// Something that can be asked and told, such as the daemon.
@@ -10,7 +11,96 @@ pub trait Controlled: Send + Sync + 'static {
     fn status(&self) -> Status;
 
     /// Does it, or says why not. May block for a moment.
+    ///
+    /// # Errors
+    /// The request was refused, and why; nothing changed.
     fn execute(&self, request: Request) -> Result<(), Refusal>;
+
+    /// What is known of the past, where any is kept.
+    fn history(&self) -> Option<&Recorder> {
+        None
+    }
+
+    /// An address at which whoever opens it first is logged in to the page, in this
+    /// role.
+    ///
+    /// # Errors
+    /// [`Refusal::NotFound`] when the page isn't served.
+    fn login_link(&self, _role: UiRole) -> Result<LoginLink, Refusal> {
+        Err(Refusal::NotFound("the page is off: see [ui] listen in the config".into()))
+    }
+}
+
+/// What somebody may do on the page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UiRole {
+    /// Look.
+    Reader,
+    /// Change things too.
+    Admin,
+}
+
+impl UiRole {
+    /// The word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            UiRole::Reader => "reader",
+            UiRole::Admin => "admin",
+        }
+    }
+}
+
+/// Body of `POST /v1/ui/login`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewLogin {
+    /// In which role.
+    pub role: UiRole,
+}
+
+/// Its answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoginLink {
+    /// The address, good once.
+    pub url: String,
+    /// The page's address.
+    pub page: String,
+    /// For how long it is good, seconds.
+    pub valid_s: u64,
+}
+
+/// Query of `GET /v1/history`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HistoryQuery {
+    /// Whose; `tunnel`, `link/NAME`, `peer/NAME`.
+    pub series: Series,
+    /// From when, Unix seconds.
+    pub from: i64,
+    /// Until before when.
+    pub to: i64,
+    /// The most sums that shall come.
+    pub most: Option<u32>,
+}
+
+/// Answer of `GET /v1/history/series`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct HistoryOverview {
+    /// Of which something is known.
+    pub series: Vec<Series>,
+    /// How the recording goes.
+    pub health: Health,
+}
+
+/// Query of `GET /v1/events`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EventsQuery {
+    /// Only what is older, Unix seconds.
+    pub before: Option<i64>,
+    /// How many at most.
+    pub most: Option<u32>,
 }
 
 /// A change to a running tunnel. It lasts until `down` or `Reload`; the config
@@ -38,6 +128,9 @@ pub enum Request {
     Reload,
     /// `POST /v1/down`.
     Down,
+    /// `POST /v1/stop`: as `Down`, but a kill switch stays in force, as when a
+    /// service is stopped.
+    Stop,
 }
 
 /// Body of `POST /v1/links`.

@@ -2,10 +2,12 @@
 //! socket's group. `GET` only reads.
 
 pub(crate) mod listener;
+mod past;
 
 use crate::config::LinkChange;
+use crate::config_of_request::only_for;
 use crate::metrics;
-use crate::request::{Controlled, ErrorBody, NewLink, NewMode, Refusal, Request};
+use crate::request::{Controlled, ErrorBody, NewLink, NewLogin, NewMode, Refusal, Request};
 use crate::status::Status;
 use axum::Router;
 use axum::extract::rejection::JsonRejection;
@@ -27,16 +29,19 @@ use tokio::task::JoinError;
 const MAX_BODY: usize = 64 * 1024;
 
 /// Serves `controlled` on `listener` until `stop` is ready; then finishes the
-/// requests that are under way.
+/// requests that are under way. Requests that are meant for another config than
+/// `file` are refused.
 ///
 /// # Errors
 /// None so far: after an error of the socket the server waits and goes on.
 pub async fn serve(
     listener: UnixListener,
     controlled: Arc<dyn Controlled>,
+    file: &Path,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
-    axum::serve(Bounded::new(listener), router(controlled)).with_graceful_shutdown(stop).await
+    let router = only_for(router(controlled), file);
+    axum::serve(Bounded::new(listener), router).with_graceful_shutdown(stop).await
 }
 
 /// Serves `/metrics` alone on a TCP port, for a Prometheus that can't reach the
@@ -122,6 +127,11 @@ fn router(controlled: Arc<dyn Controlled>) -> Router {
         .route("/v1/mode", put(set_mode))
         .route("/v1/reload", post(reload))
         .route("/v1/down", post(down))
+        .route("/v1/stop", post(stop))
+        .route("/v1/history", get(past::points))
+        .route("/v1/history/series", get(past::series))
+        .route("/v1/events", get(past::events))
+        .route("/v1/ui/login", post(login_link))
         .route("/metrics", get(get_metrics))
         .fallback(async || {
             error(StatusCode::NOT_FOUND, "no such resource; see docs/reference/control.md")
@@ -178,6 +188,23 @@ async fn down(state: Shared) -> Response {
     execute(state, Request::Down).await
 }
 
+async fn stop(state: Shared) -> Response {
+    execute(state, Request::Stop).await
+}
+
+async fn login_link(
+    State(controlled): Shared,
+    body: Result<Json<NewLogin>, JsonRejection>,
+) -> Response {
+    match body {
+        Ok(Json(NewLogin { role })) => match controlled.login_link(role) {
+            Ok(link) => Json(link).into_response(),
+            Err(refusal) => refuse(&refusal),
+        },
+        Err(rejection) => bad_body(&rejection),
+    }
+}
+
 async fn execute(State(controlled): Shared, request: Request) -> Response {
     answer(tokio::task::spawn_blocking(move || controlled.execute(request)).await)
 }
@@ -186,16 +213,18 @@ async fn execute(State(controlled): Shared, request: Request) -> Response {
 pub(crate) fn answer(done: Result<Result<(), Refusal>, JoinError>) -> Response {
     match done {
         Ok(Ok(())) => StatusCode::NO_CONTENT.into_response(),
-        Ok(Err(refusal)) => {
-            let status = match &refusal {
-                Refusal::NotFound(_) => StatusCode::NOT_FOUND,
-                Refusal::Invalid(_) => StatusCode::BAD_REQUEST,
-                Refusal::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
-            };
-            error(status, &refusal.to_string())
-        }
+        Ok(Err(refusal)) => refuse(&refusal),
         Err(_) => error(StatusCode::INTERNAL_SERVER_ERROR, "the request was cut off"),
     }
+}
+
+fn refuse(refusal: &Refusal) -> Response {
+    let status = match refusal {
+        Refusal::NotFound(_) => StatusCode::NOT_FOUND,
+        Refusal::Invalid(_) => StatusCode::BAD_REQUEST,
+        Refusal::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
+    };
+    error(status, &refusal.to_string())
 }
 
 fn bad_body(rejection: &JsonRejection) -> Response {

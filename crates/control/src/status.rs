@@ -41,6 +41,30 @@ pub struct Status {
     /// Where the host's and its LAN's traffic goes, with `default_route`.
     #[serde(default)]
     pub traffic: Option<Traffic>,
+    /// TCP connections that are split at this end, where the config asks for it.
+    #[serde(default)]
+    pub split_tcp: Option<SplitTcpStatus>,
+}
+
+/// What the proxy that splits TCP connections did since the tunnel came up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SplitTcpStatus {
+    /// Whether it runs.
+    pub running: bool,
+    /// Connections now.
+    pub open: u64,
+    /// Connections that were split.
+    pub accepted: u64,
+    /// Whose other end couldn't be reached, or refused: their clients were reset.
+    pub unreachable: u64,
+    /// That were reset since there were too many.
+    pub over_limit: u64,
+    /// That a reset of either side ended.
+    pub reset: u64,
+    /// Bytes that they sent into the tunnel.
+    pub tx_bytes: u64,
+    /// Bytes that came for them out of the tunnel.
+    pub rx_bytes: u64,
 }
 
 /// Where traffic goes that the tunnel is for.
@@ -109,6 +133,9 @@ pub struct QuotaStatus {
     /// When the period began, seconds since 1970 UTC; absent while the clock is
     /// not set.
     pub period_start_unix: Option<i64>,
+    /// When it will end, as above.
+    #[serde(default)]
+    pub period_end_unix: Option<i64>,
 }
 
 /// One peer.
@@ -120,6 +147,10 @@ pub struct PeerStatus {
     pub public_key: String,
     /// A session exists and at least one path works.
     pub connected: bool,
+    /// What is amiss between this host and the peer, in words: a join line that
+    /// lets nobody in, a key that two hosts have.
+    #[serde(default)]
+    pub trouble: Option<String>,
     /// Where it was last heard from.
     pub endpoint: Option<SocketAddr>,
     /// Seconds since the last handshake was completed.
@@ -229,6 +260,9 @@ pub struct PathStatus {
     pub min_rtt_ms: Option<f64>,
     /// One-way delay towards the peer over that of the peer's fastest path, ms.
     pub one_way_delta_ms: Option<f64>,
+    /// What waits in the link's own queue, as last seen, ms.
+    #[serde(default)]
+    pub queue_ms: Option<f64>,
     /// Sent lately, Mbit/s.
     pub rate_tx_mbps: Option<f64>,
     /// Received lately, Mbit/s.

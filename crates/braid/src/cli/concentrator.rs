@@ -1,19 +1,27 @@
 mod add_home;
 mod addresses;
 mod init;
+mod list;
 
 use super::failure::Failure;
 use super::{Global, JsonFlag};
 use braid_control::config::Endpoint;
 use clap::{Args, Subcommand};
 use ipnet::{Ipv4Net, Ipv6Net};
+use std::time::Duration;
 
 #[derive(Subcommand)]
 pub enum ConcentratorCommand {
-    /// Make keys and config, start, and print the line that lets a home in
+    /// Create keys and config, start, and print the join line for the first home
     Init(Init),
-    /// Let one more home in: prints its line
+    /// Let another home join: prints its join line
     AddHome(AddHome),
+    /// List the homes, and those that have yet to join
+    List(List),
+    /// Make a new join line for a home; the router that uses the home now is shut out
+    Renew(Renew),
+    /// Revoke a join line that nobody has used
+    Revoke(Revoke),
     /// Shut a home out
     RemoveHome(RemoveHome),
 }
@@ -25,7 +33,7 @@ pub enum ConcentratorCommand {
 pub struct Init {
     #[command(flatten)]
     _json: JsonFlag,
-    /// Where homes reach this host, HOST:PORT; several are tried together
+    /// Where homes reach this host, HOST:PORT; repeat for several, which are tried in parallel
     /// [default: this host's public addresses]
     #[arg(long, value_name = "HOST:PORT")]
     endpoint: Vec<Endpoint>,
@@ -41,6 +49,12 @@ pub struct Init {
     /// Name of the first home
     #[arg(long, default_value = "home")]
     home: braid_control::config::Name,
+    /// How long the join line is valid; it works once
+    #[arg(long, value_name = "TIME", default_value = VALID, value_parser = valid)]
+    valid: Duration,
+    /// Split homes' TCP connections at this end of the tunnel
+    #[arg(long)]
+    split_tcp: bool,
     /// Write the files, but start nothing
     #[arg(long)]
     no_start: bool,
@@ -51,11 +65,61 @@ pub struct Init {
 pub struct AddHome {
     #[command(flatten)]
     _json: JsonFlag,
+    #[command(flatten)]
+    line: LineForHome,
+}
+
+/// A join line to be made.
+#[derive(Args)]
+struct LineForHome {
     /// The home's name
     name: braid_control::config::Name,
-    /// Where homes reach this host, if no longer as `init` was told
+    /// Where homes reach this host, if not as given to `init`
     #[arg(long, value_name = "HOST:PORT")]
     endpoint: Vec<Endpoint>,
+    /// How long the join line is valid; it works once
+    #[arg(long, value_name = "TIME", default_value = VALID, value_parser = valid)]
+    valid: Duration,
+}
+
+#[derive(Args)]
+#[command(after_help = "Example:\n  braid concentrator list")]
+pub struct List {
+    #[command(flatten)]
+    _json: JsonFlag,
+}
+
+#[derive(Args)]
+#[command(
+    after_help = "The home keeps its name and addresses.\n\nExample:\n  braid concentrator renew cabin"
+)]
+pub struct Renew {
+    #[command(flatten)]
+    _json: JsonFlag,
+    #[command(flatten)]
+    line: LineForHome,
+}
+
+#[derive(Args)]
+#[command(after_help = "Example:\n  braid concentrator revoke cabin")]
+pub struct Revoke {
+    #[command(flatten)]
+    _json: JsonFlag,
+    /// The name of the home that was to join
+    name: String,
+}
+
+/// Long enough to carry a line to a router, and no longer.
+const VALID: &str = "24h";
+/// A line that is found after years must be worth nothing.
+const VALID_MOST: Duration = Duration::from_secs(366 * 24 * 3600);
+
+fn valid(text: &str) -> Result<Duration, String> {
+    let time = braid_units::parse_duration(text).map_err(|error| error.to_string())?;
+    match (Duration::from_secs(60)..=VALID_MOST).contains(&time) {
+        true => Ok(time),
+        false => Err("from 1min to 366d".to_owned()),
+    }
 }
 
 #[derive(Args)]
@@ -72,6 +136,9 @@ impl ConcentratorCommand {
         match self {
             ConcentratorCommand::Init(init) => init.run(global),
             ConcentratorCommand::AddHome(add) => add.run(global),
+            ConcentratorCommand::List(list) => list.run(global),
+            ConcentratorCommand::Renew(renew) => renew.run(global),
+            ConcentratorCommand::Revoke(revoke) => revoke.run(global),
             ConcentratorCommand::RemoveHome(remove) => remove.run(global),
         }
     }

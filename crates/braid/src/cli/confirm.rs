@@ -5,7 +5,7 @@ use std::io::{BufRead, IsTerminal, Write};
 pub fn confirm() -> Result<(), Failure> {
     let declined = || Failure::new(FailureKind::Declined, "nothing was done");
     if !std::io::stdin().is_terminal() {
-        let message = "nobody to ask; say --yes to do it, --dry-run to only look";
+        let message = "can't ask for confirmation without a terminal; add --yes to go ahead, or --dry-run to only look";
         return Err(Failure::new(FailureKind::Declined, message));
     }
     eprint!("Do it? [y/N] ");

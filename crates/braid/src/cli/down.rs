@@ -19,7 +19,10 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 impl Down {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
-        let client = global.client()?;
+        let client = match global.running_without_file() {
+            Some(client) => client,
+            None => global.client()?,
+        };
         match client.down() {
             Ok(()) => {}
             Err(ClientError::NotRunning(socket)) => return after_a_crash(global, socket),
@@ -48,7 +51,7 @@ fn after_a_crash(global: &Global, socket: PathBuf) -> Result<(), Failure> {
     })
 }
 
-fn wait_until_gone(client: &Client) -> Result<(), Failure> {
+pub fn wait_until_gone(client: &Client) -> Result<(), Failure> {
     let give_up = Instant::now() + PATIENCE;
     while Instant::now() < give_up {
         match client.is_running() {
@@ -57,5 +60,5 @@ fn wait_until_gone(client: &Client) -> Result<(), Failure> {
             Ok(true) | Err(_) => std::thread::sleep(Duration::from_millis(50)),
         }
     }
-    Err(Failure::failed("the tunnel was asked to go down and is still there after 20 s"))
+    Err(Failure::failed("the tunnel is still up 20 s after it was told to go down"))
 }

@@ -32,7 +32,8 @@ pub enum FailureKind {
     AlreadyRunning = 6,
     /// The user said no.
     Declined = 7,
-    /// Who read the output has gone: nobody is told. As a shell says of a program that SIGPIPE ended.
+    /// Who read the output has gone: nobody is told. As a shell says of a program that SIGPIPE
+    /// ended.
     NobodyReads = 141,
 }
 
@@ -84,8 +85,8 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// Prints to stdout, nothing that a terminal obeys. A reader that went away (`| head`) has what it wanted: the command
-/// ends without a complaint.
+/// Prints to stdout, nothing that a terminal obeys. A reader that went away (`| head`) has what it
+/// wanted: the command ends without a complaint.
 pub fn print_line(text: &str) -> Result<(), Failure> {
     writeln!(io::stdout(), "{}", lines(text)).map_err(|error| match error.kind() {
         io::ErrorKind::BrokenPipe => Failure::new(FailureKind::NobodyReads, ""),
@@ -133,7 +134,7 @@ impl From<EditError> for Failure {
 impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Self {
         let kind = match error {
-            ClientError::NotRunning(_) => FailureKind::NotRunning,
+            ClientError::NotRunning(_) | ClientError::Anothers { .. } => FailureKind::NotRunning,
             ClientError::Permission(_) => FailureKind::Permission,
             ClientError::Refused { .. } | ClientError::Broken { .. } => FailureKind::Failed,
         };

@@ -14,7 +14,7 @@ use std::net::IpAddr;
 
 #[derive(Subcommand)]
 pub enum LinkCommand {
-    /// Rank the engines that could join these links, with reasons
+    /// Rank the engines that could bond these links, with reasons
     Plan(plan::Plan),
     /// Add a link
     Add(Add),
@@ -22,9 +22,9 @@ pub enum LinkCommand {
     Set(Add),
     /// Remove a link
     Remove(Remove),
-    /// See whether a link works: device, socket, and its paths when the tunnel runs
+    /// Test whether a link works: device, socket, and its paths while the tunnel runs
     Test(Test),
-    /// List the config's links, and the host's uplinks that are none yet
+    /// List the configured links, and uplinks of the host that aren't configured yet
     List(List),
 }
 
@@ -37,16 +37,16 @@ pub struct Add {
     _json: JsonFlag,
     /// The link's name
     name: String,
-    /// Leave by this network device
+    /// Send through this network device
     #[arg(long)]
     interface: Option<String>,
-    /// Leave from this address of the host
+    /// Send from this address of the host
     #[arg(long)]
     source: Option<String>,
-    /// Leave through this router
+    /// Send through this gateway
     #[arg(long)]
     gateway: Option<String>,
-    /// Leave with this mark
+    /// Send with this firewall mark
     #[arg(long)]
     fwmark: Option<u32>,
     /// In mode overflow lower tiers are filled first, in active-backup preferred; other modes use
@@ -59,13 +59,13 @@ pub struct Add {
     /// Price of a gigabyte
     #[arg(long)]
     price: Option<f64>,
-    /// Never receive faster, such as 5Mbit; "none" removes the cap
+    /// Limit on the receiving rate, such as 5Mbit; "none" removes it
     #[arg(long, value_name = "RATE")]
     cap_down: Option<String>,
-    /// Never send faster, such as 400kbit; "none" removes the cap
+    /// Limit on the sending rate, such as 400kbit; "none" removes it
     #[arg(long, value_name = "RATE")]
     cap_up: Option<String>,
-    /// Allowance, such as 20GB/month or 1GB/day; "none" removes it
+    /// Data quota, such as 20GB/month or 1GB/day; "none" removes it
     #[arg(long, value_name = "BYTES/PERIOD")]
     quota: Option<String>,
     /// Change only the running tunnel, not the config
@@ -186,7 +186,7 @@ fn change(
     }
     let running = match tell(&client) {
         Ok(()) => true,
-        Err(ClientError::NotRunning(_)) if !temporary => false,
+        Err(ClientError::NotRunning(_) | ClientError::Anothers { .. }) if !temporary => false,
         Err(error) => return Err(error.into()),
     };
     let value = json!({ "link": name, "done": done, "running": running, "saved": !temporary });
@@ -214,7 +214,7 @@ impl Test {
                 let paths = status.peers.into_iter().flat_map(|peer| peer.paths);
                 Some(paths.filter(|path| path.link == self.name).collect::<Vec<_>>())
             }
-            Err(ClientError::NotRunning(_)) => None,
+            Err(ClientError::NotRunning(_) | ClientError::Anothers { .. }) => None,
             Err(error) => return Err(error.into()),
         };
         let works = match &paths {

@@ -22,7 +22,9 @@ impl ModeCommand {
         let Some(mode) = self.mode else {
             let mode = match global.client()?.status() {
                 Ok(status) => status.mode,
-                Err(ClientError::NotRunning(_)) => global.load_config()?.interface.mode,
+                Err(ClientError::NotRunning(_) | ClientError::Anothers { .. }) => {
+                    global.load_config()?.interface.mode
+                }
                 Err(error) => return Err(error.into()),
             };
             return global.print(&json!({ "mode": mode }), || mode.to_string());
@@ -34,7 +36,9 @@ impl ModeCommand {
         }
         let running = match global.client()?.set_mode(mode) {
             Ok(()) => true,
-            Err(ClientError::NotRunning(_)) if !self.temporary => false,
+            Err(ClientError::NotRunning(_) | ClientError::Anothers { .. }) if !self.temporary => {
+                false
+            }
             Err(error) => return Err(error.into()),
         };
         let value = json!({ "mode": mode, "running": running, "saved": !self.temporary });

@@ -15,6 +15,7 @@ mod doctor;
 mod examined;
 mod named;
 mod plan;
+mod pools_look;
 mod progress;
 mod reach;
 mod rebalance;
@@ -35,6 +36,8 @@ mod verify;
 mod watch;
 mod watch_memory;
 
+pub(super) use progress::ProgressLine;
+
 use super::{Failure, Global};
 use clap::Subcommand;
 use std::process::ExitCode;
@@ -46,50 +49,50 @@ pub enum PoolCommand {
     Disks(disks::Disks),
     /// Rank the layouts that disks allow for a use; also for disks not bought yet
     Plan(plan::Plan),
-    /// Show how the pools are, one line each
+    /// Show the state of every pool, one line each
     Status(status::Status),
-    /// Find what is wrong, and the command that mends it
+    /// Report what is wrong, with the command that fixes it
     Doctor(doctor::Doctor),
-    /// Look at all pools, once or again and again; tell only what changed
+    /// Check all pools, once or continuously; report only changes
     Watch(watch::Watch),
-    /// Read everything and compare it with its checksums or copies
+    /// Read all data and verify it against its checksums or copies
     #[command(subcommand)]
     Scrub(scrub::Scrub),
-    /// Make a pool of disks
+    /// Create a pool
     Create(create::Create),
-    /// Take disks into a pool, and spread its data over them
+    /// Add disks to a pool and spread its data over them
     Add(add::Add),
-    /// Move a disk's data to the others and let it go
+    /// Move a disk's data to the others and remove it from the pool
     Remove(remove::Remove),
-    /// Put a disk in the place of another one, also of a dead one
+    /// Replace a disk, working or dead, with another
     Replace(replace::Replace),
-    /// Give a pool another layout
+    /// Convert a pool to another layout
     Convert(convert::Convert),
-    /// Give back room that half empty chunks hold, and spread data evenly
+    /// Reclaim space from half-empty chunks and spread data evenly
     Rebalance(rebalance::Rebalance),
-    /// Bring the pools of the config there, step by step; what is so already is left alone
+    /// Make the pools match the config, step by step; what already matches is left alone
     Apply(apply::Apply),
     /// Measure a pool, or several layouts on the same disks
     Bench(bench::Bench),
     #[command(hide = true)]
     BenchGuardian(bench::BenchGuardian),
-    /// Go on with what was interrupted
+    /// Resume an interrupted change
     Resume(resume::Resume),
-    /// Undo what was interrupted
+    /// Undo an interrupted change
     Abandon(abandon::Abandon),
     /// Take read-only snapshots of btrfs subvolumes, or list them
     Snapshot(snapshot::Snapshot),
-    /// Delete old snapshots by a policy, never the last that a replica needs
+    /// Delete old snapshots by policy, but never the last one a replica needs
     Retain(retain::Retain),
-    /// Send snapshots to another filesystem or computer; goes on after any interruption
+    /// Send snapshots to another filesystem or computer; resumes after any interruption
     Replicate(replicate::Replicate),
     #[command(hide = true)]
     ReplicateAgent(replicate_agent::ReplicateAgent),
     /// Compare a replica with its original, file by file
     Verify(verify::Verify),
-    /// Bring back a snapshot, or a file or folder of one
+    /// Restore a snapshot, or a file or folder from one
     Restore(restore::Restore),
-    /// Copy a whole btrfs system to another filesystem, bootable there
+    /// Copy a whole btrfs system to another filesystem and make it bootable
     Clone(clone::Clone),
 }
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 pub struct StatusCommand {
     #[command(flatten)]
     _json: JsonFlag,
-    /// Show it again and again, each second, until interrupted
+    /// Refresh every second until interrupted
     #[arg(short, long)]
     watch: bool,
 }

@@ -1,5 +1,5 @@
 use braid_control::status::{
-    DeviceDrops, DnsStatus, LinkStatus, PathStatus, PeerStatus, Status, Traffic,
+    DeviceDrops, DnsStatus, LinkStatus, PathStatus, PeerStatus, SplitTcpStatus, Status, Traffic,
 };
 use braid_pool::untrusted::one_line;
 use braid_units::{ByteSize, Ratio, format_duration};
@@ -29,6 +29,7 @@ pub fn render(status: &Status) -> String {
     }
     lines.extend(status.traffic.as_ref().and_then(beside_the_tunnel));
     lines.extend(about_names(&status.dns, !status.listen.is_empty()));
+    lines.extend(status.split_tcp.as_ref().map(about_split));
     lines.extend(status.warnings.iter().map(|warning| format!("warning: {warning}")));
     for peer in &status.peers {
         lines.push(String::new());
@@ -46,6 +47,18 @@ fn beside_the_tunnel(traffic: &Traffic) -> Option<String> {
         Traffic::Blocked => "is blocked (kill switch)".to_owned(),
     };
     Some(format!("traffic: no peer answers; it {what}"))
+}
+
+fn about_split(split: &SplitTcpStatus) -> String {
+    let mut text = format!("split TCP: {} connections of {}", split.open, split.accepted);
+    for (count, what) in
+        [(split.unreachable, "not reached"), (split.over_limit, "refused, too many")]
+    {
+        if count > 0 {
+            text.push_str(&format!(", {count} {what}"));
+        }
+    }
+    text
 }
 
 fn about_names(dns: &DnsStatus, concentrator: bool) -> Option<String> {
@@ -74,8 +87,9 @@ fn render_peer(peer: &PeerStatus, links: &[LinkStatus]) -> Vec<String> {
         let age = format_duration(Duration::from_secs(age.max(0.0) as u64));
         head.push_str(&format!(", handshake {age} ago"));
     }
-    let mut lines = vec![
-        head,
+    let mut lines = vec![head];
+    lines.extend(peer.trouble.iter().map(|trouble| format!("  {trouble}")));
+    lines.extend([
         format!("  received {}, sent {}", size(peer.rx_bytes), size(peer.tx_bytes)),
         format!(
             "  queue {} in {} packets, dropped {}, marked {}; repaired {}, recovered {}, given up {}",
@@ -87,7 +101,7 @@ fn render_peer(peer: &PeerStatus, links: &[LinkStatus]) -> Vec<String> {
             peer.repair.recovered,
             peer.repair.abandoned,
         ),
-    ];
+    ]);
     if peer.refused_packets + peer.isolated_packets > 0 {
         lines.push(format!(
             "  dropped: {} packets not from its addresses or broken, {} to other homes",
@@ -160,6 +174,7 @@ mod tests {
     #[test]
     fn a_person_sees_peers_paths_and_what_is_missing() {
         let status = Status {
+            split_tcp: None,
             version: "1".into(),
             interface: "braid0".into(),
             pid: 1,
@@ -181,6 +196,7 @@ mod tests {
                         limit_bytes: 20_000_000_000,
                         used_bytes: 1_500_000_000,
                         period_start_unix: None,
+                        period_end_unix: None,
                     }),
                 },
                 LinkStatus {

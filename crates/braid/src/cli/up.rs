@@ -4,7 +4,8 @@ pub mod service;
 use super::failure::{Failure, FailureKind};
 use super::{Global, JsonFlag, failure};
 use crate::daemon;
-use braid_control::client::Client;
+use crate::daemon::preview::{Preview, preview};
+use braid_control::client::{Client, ClientError};
 use braid_control::config::AnyConfig;
 use clap::Args;
 use serde_json::json;
@@ -12,7 +13,7 @@ use std::io::Write;
 
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  braid up\n  braid up --foreground --log info\n  braid up --config cabin      # /etc/braid/cabin.toml"
+    after_help = "Examples:\n  braid up\n  braid up --dry-run\n  braid up --foreground --log info\n  braid up --config cabin      # /etc/braid/cabin.toml"
 )]
 pub struct Up {
     #[command(flatten)]
@@ -20,10 +21,13 @@ pub struct Up {
     /// Stay in the foreground and log to stderr, as a service
     #[arg(short, long)]
     foreground: bool,
-    /// Say on standard output, too, why it failed: the log may be on a full disk
+    /// Print the reason for a failure to standard output too: the log may be on a full disk
     #[arg(long, hide = true, requires = "foreground")]
     reason_on_stdout: bool,
-    /// Put the kill switch in force and nothing else, as at boot before the network
+    /// Show what would change on this host without changing it
+    #[arg(long, conflicts_with_all = ["foreground", "only_kill_switch"])]
+    dry_run: bool,
+    /// Enable the kill switch and nothing else, as at boot before the network is up
     #[arg(long, conflicts_with = "foreground")]
     only_kill_switch: bool,
 }
@@ -47,10 +51,21 @@ impl Up {
                 AnyConfig::Group(config) => config.control.clone_from(socket),
             }
         }
-        let client = Client::new(config.control());
-        if client.is_running()? {
-            let message = format!("{} is up already", config.name());
-            return Err(Failure::new(FailureKind::AlreadyRunning, message));
+        if self.dry_run {
+            let preview = preview(&config)?;
+            return global.print(&preview, || render(&preview));
+        }
+        let client = Client::of(&config);
+        match client.is_running() {
+            Ok(false) => {}
+            Ok(true) => {
+                let message = format!("{} is up already", config.name());
+                return Err(Failure::new(FailureKind::AlreadyRunning, message));
+            }
+            Err(error @ ClientError::Anothers { .. }) => {
+                return Err(Failure::new(FailureKind::AlreadyRunning, error.to_string()));
+            }
+            Err(error) => return Err(error.into()),
         }
         if self.only_kill_switch {
             let wanted = match &config {
@@ -80,6 +95,19 @@ impl Up {
         };
         global.print(&json!({ "up": interface }), || how.clone())
     }
+}
+
+fn render(preview: &Preview) -> String {
+    let mut lines =
+        vec![format!("`braid up` would set, and `braid down` take back ({}):", preview.interface)];
+    for planned in &preview.sets {
+        lines.push(format!("  {}", planned.what));
+        lines.push(format!("      now: {}; {}", planned.now, planned.effect));
+    }
+    lines.extend(preview.traffic.iter().map(|text| format!("traffic: {text}")));
+    lines.extend(preview.warnings.iter().map(|text| format!("warning: {text}")));
+    lines.push("nothing was changed; --json has the firewall's rules, too".to_owned());
+    lines.join("\n")
 }
 
 impl From<daemon::DaemonError> for Failure {

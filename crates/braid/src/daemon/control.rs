@@ -1,25 +1,31 @@
 use super::data_channel::{Command, DataPlaneHandle, Setup, data_channel};
 use super::ending::{Ending, last_words};
 use super::endpoints::EndpointResolver;
+use super::enrolments::Enrolments;
 use super::keeper::{KeeperHandle, Parts};
+use super::observe::Observer;
+use super::page::ServedPage;
 use super::pathless::tell_pathless;
 use super::quota::QuotaKeeper;
+use super::split::SplitProxy;
 use super::traces::Traces;
 use super::{
     DaemonError, Running, dataplane, device, host_routing, kill_switch, observe, until_stopped,
 };
 use braid_control::config::{Config, ConfigEditor};
 use braid_control::quota_file::QuotaCounters;
-use braid_control::request::{Controlled, Refusal, Request};
+use braid_control::request::{Controlled, LoginLink, Refusal, Request, UiRole};
 use braid_control::server;
 use braid_control::status::{LinkStatus, QuotaStatus, Status};
+use braid_history::Recorder;
 use braid_linux::netlink::Netlink;
+use braid_linux::nft::Split;
 use braid_linux::routing::Journal;
 use braid_linux::udp::{Family, LinkBind, LinkSocket};
 use braid_linux::wake_latency::{self, WakeLatency};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, UnixListener};
@@ -32,6 +38,9 @@ pub struct RunningTunnel {
     data_plane: Arc<DataPlaneHandle>,
     data_thread: Mutex<Option<JoinHandle<io::Result<()>>>>,
     keeper: KeeperHandle,
+    observer: Observer,
+    page: OnceLock<ServedPage>,
+    split: Option<SplitProxy>,
     ending: Ending,
     /// Whether somebody asked for that by `down`.
     down: AtomicBool,
@@ -40,12 +49,16 @@ pub struct RunningTunnel {
 impl RunningTunnel {
     /// Takes back what a crash left behind, then brings everything up. On an
     /// error, nothing stays but the kill switch.
-    pub fn start(config: Config, ending: Ending) -> Result<RunningTunnel, DaemonError> {
-        let interface = &config.interface;
+    pub fn start(mut config: Config, ending: Ending) -> Result<RunningTunnel, DaemonError> {
         let journal = first_journal(&config)?;
         let private_key = config.read_keys()?;
+        let enrolments = Enrolments::open(&config.interface, private_key.public_key());
+        enrolments.apply(&mut config);
+        let interface = &config.interface;
         let netlink = Netlink::open().map_err(DaemonError::system("opening netlink"))?;
         let listen = listen_sockets(&config)?;
+        let split = SplitProxy::start(&config, &ending)
+            .map_err(DaemonError::system("starting the proxy of [split_tcp]"))?;
         let tun = device::create(interface)?;
         let setup = Setup {
             tun,
@@ -62,7 +75,9 @@ impl RunningTunnel {
         let (data_plane, data_thread) = start_data_plane(setup, ending.clone())
             .map_err(DaemonError::system("starting the data plane"))?;
         let data_plane = Arc::new(data_plane);
-        let keeper = start_keeper(&config, journal, netlink, &data_plane, &ending);
+        let rules = split.as_ref().map(|split| split.rules);
+        let keeper =
+            start_keeper(&config, journal, netlink, enrolments, &data_plane, rules, &ending);
         let keeper = match keeper {
             Ok(keeper) => keeper,
             Err(error) => {
@@ -72,12 +87,19 @@ impl RunningTunnel {
                 return Err(error);
             }
         };
+        let observer = Observer::start(&config).unwrap_or_else(|error| {
+            tracing::warn!(%error, "no history is kept: its thread can't be started");
+            Observer::none()
+        });
         Ok(RunningTunnel {
             config,
             started: Instant::now(),
             data_plane,
             data_thread: Mutex::new(Some(data_thread)),
             keeper,
+            observer,
+            page: OnceLock::new(),
+            split,
             ending,
             down: AtomicBool::new(false),
         })
@@ -90,7 +112,20 @@ impl Running for RunningTunnel {
         socket: UnixListener,
         stopped: watch::Receiver<bool>,
     ) -> tokio::task::JoinHandle<io::Result<()>> {
-        tokio::spawn(server::serve(socket, self.clone(), until_stopped(stopped)))
+        let watched = Arc::downgrade(self);
+        let status = move || watched.upgrade().map(|running| running.status());
+        if let Err(error) = self.observer.look_at(status) {
+            tracing::warn!(%error, "history has nothing to keep: its thread can't be started");
+        }
+        match ServedPage::start(&self.config, self) {
+            Ok(page) => drop(self.page.set(page)),
+            Err(error) => tracing::warn!("the page can't be served: {error}"),
+        }
+        let running = self.clone();
+        tokio::spawn(async move {
+            let file = running.config.file.clone();
+            server::serve(socket, running, &file, until_stopped(stopped)).await
+        })
     }
 
     fn serve_metrics(self: &Arc<Self>, listener: TcpListener, stopped: watch::Receiver<bool>) {
@@ -99,6 +134,14 @@ impl Running for RunningTunnel {
 
     /// Tells why the data plane ended, if it did so by itself.
     fn stop(&self) -> Result<(), DaemonError> {
+        if let Some(page) = self.page.get() {
+            page.stop();
+        }
+        self.observer.stop();
+        // While there still is a way to say so to both ends.
+        if let Some(split) = &self.split {
+            split.stop();
+        }
         // Routes first: as long as they are there, something should answer.
         self.keeper.stop(self.down.load(Ordering::Relaxed));
         // It may have ended by itself; joining tells.
@@ -111,6 +154,19 @@ impl Running for RunningTunnel {
                 Err(DaemonError::system("the data plane")(io::Error::other("it panicked")))
             }
         }
+    }
+}
+
+impl RunningTunnel {
+    /// The config as it is now.
+    pub fn config_now(&self) -> Config {
+        let view = self.keeper.view();
+        view.config.as_deref().unwrap_or(&self.config).clone()
+    }
+
+    /// What is kept of the past.
+    pub fn recorder(&self) -> Option<&Recorder> {
+        self.observer.recorder()
     }
 }
 
@@ -140,16 +196,28 @@ impl Controlled for RunningTunnel {
             peers: snapshot.peers.clone(),
             dns: view.dns,
             traffic: view.traffic,
+            split_tcp: self.split.as_ref().map(SplitProxy::status),
         }
     }
 
     fn execute(&self, request: Request) -> Result<(), Refusal> {
-        if request == Request::Down {
-            self.down.store(true, Ordering::Relaxed);
+        if matches!(request, Request::Down | Request::Stop) {
+            self.down.store(request == Request::Down, Ordering::Relaxed);
             self.ending.ask();
             return Ok(());
         }
         self.keeper.execute(request)
+    }
+
+    fn history(&self) -> Option<&Recorder> {
+        self.observer.recorder()
+    }
+
+    fn login_link(&self, role: UiRole) -> Result<LoginLink, Refusal> {
+        let link = self.page.get().and_then(|page| page.login_link(role));
+        link.ok_or_else(|| {
+            Refusal::NotFound("the page is off: see [ui] listen in the config, and the log".into())
+        })
     }
 }
 
@@ -249,7 +317,9 @@ fn start_keeper(
     config: &Config,
     journal: Journal,
     netlink: Netlink,
+    enrolments: Enrolments,
     data_plane: &Arc<DataPlaneHandle>,
+    split: Option<Split>,
     ending: &Ending,
 ) -> Result<KeeperHandle, DaemonError> {
     let starting = || DaemonError::system("starting the keeper");
@@ -273,6 +343,8 @@ fn start_keeper(
         data_plane: data_plane.clone(),
         resolver,
         quotas: QuotaKeeper::open(&config.interface),
+        enrolments,
+        split,
         ending: ending.clone(),
     };
     KeeperHandle::start(parts).map_err(starting())
@@ -290,6 +362,9 @@ fn with_quotas(
             limit_bytes: quota.bytes.bytes(),
             used_bytes: counter.map_or(0, |counter| counter.used_bytes),
             period_start_unix: counter.map(|counter| counter.period_start_unix),
+            period_end_unix: counter
+                .filter(|counter| counter.period_start_unix > 0)
+                .map(|counter| dataplane::period_end(quota.period, counter.period_start_unix)),
         });
     }
     links

@@ -77,7 +77,11 @@ pub enum Command {
         peer: Peer,
         /// The secret shared with it.
         preshared_key: Option<PresharedKey>,
+        /// What introduces us to it.
+        token: Option<PrivateKey>,
     },
+    /// The join line of this key lets nobody in any more.
+    ExpireEnrolment(PublicKey),
     /// The peer is shut out at once.
     RemovePeer(PublicKey),
     /// Where the peer listens, as known now (all of them; may be empty).
@@ -100,6 +104,21 @@ pub struct Snapshot {
     pub drops: DeviceDrops,
     /// Of every link that has a quota.
     pub quotas: QuotaCounters,
+    /// Homes that have come with a join line that is open.
+    pub introduced: Vec<Introduction>,
+    /// Peers that were ever connected, so that nobody needs to be introduced.
+    pub met: Vec<PublicKey>,
+}
+
+/// A home that wants to be let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Introduction {
+    /// The key of the join line that it has.
+    pub line: PublicKey,
+    /// Its own key.
+    pub home: PublicKey,
+    /// Where it came from.
+    pub from: SocketAddr,
 }
 
 /// The daemon's end.

@@ -1,13 +1,14 @@
 //! Between the daemon's words (names, config, status) and the data plane's
 //! (numbers, the core's types). Runs on a thread of its own: [`start`].
 
+mod introductions;
 mod order;
 mod quota;
 mod report;
 mod translate;
 
-use super::data_channel::{Command, Commands, Published, Setup, Snapshot};
-use braid_control::config::{Link, Name, XorHash};
+use super::data_channel::{Command, Commands, Introduction, Published, Setup, Snapshot};
+use braid_control::config::{Link, Name, QuotaPeriod, XorHash};
 use braid_control::quota_file::{QuotaCounter, QuotaCounters};
 use braid_control::status::DeviceDrops;
 use braid_dataplane::{Clock, Handle};
@@ -15,6 +16,7 @@ use braid_handshake::PublicKey;
 use braid_linux::udp::Family;
 use braid_tunnel::{Event, LinkConfig, LinkId, PeerId, Tunnel, TunnelConfig};
 use braid_units::ByteSize;
+use introductions::Introductions;
 use quota::Quota;
 use report::Reporter;
 use std::collections::BTreeMap;
@@ -65,11 +67,17 @@ pub fn start(
         peers: BTreeMap::new(),
         numbers: BTreeMap::new(),
         counted: BTreeMap::new(),
+        introductions: Introductions::default(),
         reporter: Reporter::new(setup.mode),
     };
     std::thread::Builder::new()
         .name("braid-bridge".into())
         .spawn(move || bridge.run(&commands, &published))
+}
+
+/// When a quota's period ends that holds this moment (both Unix seconds).
+pub fn period_end(period: QuotaPeriod, at: i64) -> i64 {
+    translate::period(period).end(at)
 }
 
 struct Bridge {
@@ -83,6 +91,7 @@ struct Bridge {
     /// Bytes of each link's paths when they were last added to its quota. A link
     /// that comes back goes on with its paths' counters.
     counted: BTreeMap<LinkId, u64>,
+    introductions: Introductions,
     reporter: Reporter,
 }
 
@@ -101,6 +110,8 @@ struct BridgedPeer {
     name: Name,
     public_key: PublicKey,
     last_handshake: Option<Instant>,
+    /// As last told.
+    trouble: Option<String>,
 }
 
 impl Bridge {
@@ -124,6 +135,7 @@ impl Bridge {
             self.note_events();
             let Ok(report) = self.plane.report() else { break };
             self.count_quotas(&report);
+            self.follow_troubles(&report);
             published.publish(Snapshot {
                 peers: self.reporter.peers(&report, &self.peers, &self.links),
                 drops: DeviceDrops {
@@ -132,6 +144,13 @@ impl Bridge {
                     malformed: report.tun.malformed,
                 },
                 quotas: self.quotas(),
+                introduced: self.introductions.waiting(),
+                met: self
+                    .peers
+                    .values()
+                    .filter(|peer| peer.last_handshake.is_some())
+                    .map(|peer| peer.public_key)
+                    .collect(),
             });
         }
         self.plane.stop()
@@ -182,14 +201,30 @@ impl Bridge {
                 let mode = translate::mode(mode, self.xor_hash);
                 return self.plane.send(Plane::SetMode(mode));
             }
-            Command::AddPeer { peer, preshared_key } => {
+            Command::AddPeer { peer, preshared_key, token } => {
+                if self.introductions.add(&peer) {
+                    self.plane.send(Plane::SetEnrolments(self.introductions.states()))?;
+                }
+                if !peer.is_known() {
+                    return Ok(());
+                }
                 let public_key = peer.public_key;
                 let name = peer.name.clone();
                 let id = self.plane.add_peer(translate::peer(&peer, preshared_key))?;
-                let peer = BridgedPeer { name, public_key, last_handshake: None };
+                if let Some(token) = token {
+                    self.plane.send(Plane::Introduce(id, token))?;
+                }
+                let peer = BridgedPeer { name, public_key, last_handshake: None, trouble: None };
                 self.peers.insert(id, peer);
             }
+            Command::ExpireEnrolment(line) => {
+                self.introductions.expire(&line);
+                return self.plane.send(Plane::SetEnrolments(self.introductions.states()));
+            }
             Command::RemovePeer(key) => {
+                if self.introductions.remove(&key) {
+                    self.plane.send(Plane::SetEnrolments(self.introductions.states()))?;
+                }
                 if let Some(id) = self.peer_of(&key) {
                     self.peers.remove(&id);
                     if self.peers.is_empty() {
@@ -264,12 +299,37 @@ impl Bridge {
                         tracing::info!(peer = known.name.as_str(), "the peer has gone");
                     }
                 }
+                Event::Introduced { token, home, from } => {
+                    self.introductions.note(Introduction { line: token, home, from });
+                }
+                Event::Refused { token, refusal, from } => {
+                    self.introductions.note_refused(&token, refusal, from, Instant::now());
+                }
+                Event::NotEnrolled { peer, refusal } => {
+                    self.introductions.note_not_enrolled(peer, refusal);
+                }
                 Event::Path { peer, link, path, state } => {
                     let peer = self.peers.get(&peer).map_or("", |p| p.name.as_str());
                     let link = names.get(&link).copied().unwrap_or("-");
                     tracing::debug!(peer, link, path, ?state, "path");
                 }
             }
+        }
+    }
+
+    /// What isn't as it should be between this host and its peers.
+    fn follow_troubles(&mut self, report: &braid_dataplane::Report) {
+        for (id, state) in &report.peers {
+            let Some(peer) = self.peers.get_mut(id) else { continue };
+            let trouble = self.introductions.trouble(*id, peer.public_key, state);
+            if trouble == peer.trouble {
+                continue;
+            }
+            match &trouble {
+                Some(trouble) => tracing::warn!(peer = peer.name.as_str(), "{trouble}"),
+                None => tracing::info!(peer = peer.name.as_str(), "no longer in trouble"),
+            }
+            peer.trouble = trouble;
         }
     }
 

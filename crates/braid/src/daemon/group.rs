@@ -57,7 +57,11 @@ impl Running for RunningGroup {
         socket: UnixListener,
         stopped: watch::Receiver<bool>,
     ) -> JoinHandle<io::Result<()>> {
-        tokio::spawn(group_server::serve(socket, self.clone(), until_stopped(stopped)))
+        let running = self.clone();
+        tokio::spawn(async move {
+            let file = running.config().file.clone();
+            group_server::serve(socket, running, &file, until_stopped(stopped)).await
+        })
     }
 
     fn serve_metrics(self: &Arc<Self>, listener: TcpListener, stopped: watch::Receiver<bool>) {

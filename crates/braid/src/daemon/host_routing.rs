@@ -35,6 +35,15 @@ pub fn mark(interface: &str) -> u32 {
     BRAIDS_MARK | slot(interface)
 }
 
+/// Marks of the proxy that splits a tunnel's connections: toward the tunnel, toward others,
+/// and of what it takes for itself. In bits that [`braid_control::config::LinkMarks`] leaves
+/// as they are.
+pub fn split_marks(interface: &str) -> [u32; 3] {
+    [0, 1, 2].map(|which| SPLIT_MARK | slot(interface) << 2 | which)
+}
+
+const SPLIT_MARK: u32 = 0x0062_7300;
+
 /// Whether a routing table is a tunnel's of this program.
 pub fn is_our_table(table: u32) -> bool {
     (FIRST_TABLE..FIRST_TABLE + SLOTS * LINKS_MAX).contains(&table)
@@ -75,6 +84,8 @@ pub fn plan(
         ways_out: Vec::new(),
         proxy_arp: Vec::new(),
         firewall: Firewall { interface: interface.clone(), ..Firewall::default() },
+        // The keeper knows where the proxy listens.
+        split: None,
         interface,
     };
     let routing = &config.routing;

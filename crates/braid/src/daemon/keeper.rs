@@ -1,10 +1,11 @@
 //! The thread that owns the config and keeps the tunnel as it says: sockets of
 //! links that come and go, the host's routing, peers, quota counters.
 
-use super::data_channel::{Command, DataPlaneEnded, DataPlaneHandle};
+use super::data_channel::{Command, DataPlaneEnded, DataPlaneHandle, Introduction};
 use super::device;
 use super::ending::Ending;
 use super::endpoints::{Around, EndpointResolver};
+use super::enrolments::{Admission, Enrolments};
 use super::host_routing::{self, RoutedLink};
 use super::kill_switch;
 use super::names::{Choice, LinkOfNames, NameServers, Role, Situation};
@@ -13,21 +14,24 @@ use super::quota::QuotaKeeper;
 use super::reconfigure::{Change, changes};
 use super::supervise::supervise;
 use super::ways::{HostNetwork, Way};
-use braid_control::config::{Config, ConfigEditor, Link, Name, Peer, read_preshared_key};
+use braid_control::config::{
+    Config, ConfigEditor, Link, Name, Peer, read_enrolment_key, read_preshared_key,
+};
 use braid_control::request::{Refusal, Request};
 use braid_control::status::{DnsStatus, LinkStatus, Traffic};
 use braid_linux::neighbour_proxy::NeighbourProxy;
 use braid_linux::netlink::MAIN_TABLE;
 use braid_linux::netlink::{Monitor, Netlink};
-use braid_linux::nft::{self, Refusing};
+use braid_linux::nft::{self, Refusing, Split};
 use braid_linux::poller::{Interest, Poller, Token, Waker};
 use braid_linux::routing::{HostRouting, Item, Journal, RouteItem};
 use braid_linux::udp::{LinkBind, LinkSocket};
 use ipnet::{IpNet, Ipv6Net};
+use jiff::Timestamp;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -69,6 +73,10 @@ pub struct Parts {
     pub resolver: EndpointResolver,
     /// The quota counters.
     pub quotas: QuotaKeeper,
+    /// Which homes have joined.
+    pub enrolments: Enrolments,
+    /// What brings connections to the proxy that splits them.
+    pub split: Option<Split>,
     /// Told when the keeper can't go on.
     pub ending: Ending,
 }
@@ -147,6 +155,10 @@ impl LinkState {
     }
 }
 
+/// Less than the commands wait for.
+const ANSWER: Duration = Duration::from_secs(9);
+/// Some programs that don't end, one after the other; less than systemd waits for.
+const FAREWELL: Duration = Duration::from_secs(17);
 const MONITOR: Token = Token(0);
 const QUESTION: Token = Token(1);
 const PROXY: Token = Token(2);
@@ -221,7 +233,15 @@ impl KeeperHandle {
         let gone = || Refusal::Failed("not done: the tunnel is going down, or see its log".into());
         self.questions.send(Question::Do(Box::new(request), answer)).map_err(|_| gone())?;
         self.waker.wake();
-        answered.recv().map_err(|_| gone())?
+        match answered.recv_timeout(ANSWER) {
+            Ok(answer) => answer,
+            Err(RecvTimeoutError::Disconnected) => Err(gone()),
+            Err(RecvTimeoutError::Timeout) => Err(Refusal::Failed(format!(
+                "begun, but not done within {} s: something on this host keeps it waiting, see its \
+                 log; `braid status` shows whether it was done",
+                ANSWER.as_secs()
+            ))),
+        }
     }
 
     /// Takes back all that was set on the host. The kill switch only goes
@@ -231,8 +251,14 @@ impl KeeperHandle {
         let (done, is_done) = channel();
         if self.questions.send(Question::Stop { for_good, done }).is_ok() {
             self.waker.wake();
-            // An error means that it has ended: then it is done as well.
-            let _ = is_done.recv();
+            match is_done.recv_timeout(FAREWELL) {
+                // It may have ended: then it is done as well.
+                Ok(()) | Err(RecvTimeoutError::Disconnected) => {}
+                Err(RecvTimeoutError::Timeout) => tracing::error!(
+                    "what was set on the host isn't all taken back: something keeps it waiting; \
+                     another `braid down` takes back the rest"
+                ),
+            }
         }
     }
 
@@ -551,6 +577,7 @@ impl Keeper {
     /// The plan, with name servers that answer.
     fn with_names(&self, mut plan: HostRouting) -> Vec<Item> {
         plan.firewall.diversions.clone_from(&self.choice.diversions);
+        plan.split = self.parts.split;
         let mut desired = plan.desired();
         desired.extend(self.choice.ways.iter().map(|way| {
             Item::Route(RouteItem {
@@ -654,6 +681,32 @@ impl Keeper {
             self.show();
         }
         self.parts.quotas.keep(&snapshot, &self.parts.config.links, Instant::now());
+        self.parts.enrolments.forget_tokens(&self.parts.config, &snapshot);
+        for coming in &snapshot.introduced {
+            if self.admit(coming).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// A home has come with a join line.
+    fn admit(&mut self, coming: &Introduction) -> Result<(), DataPlaneEnded> {
+        let Parts { enrolments, config, data_plane, .. } = &mut self.parts;
+        match enrolments.admit(config, coming, Timestamp::now()) {
+            Admission::NotLetIn => Ok(()),
+            Admission::Expired => data_plane.send(Command::ExpireEnrolment(coming.line)),
+            Admission::LetIn => {
+                enrolments.apply(config);
+                let known = config.peers.iter().find(|peer| peer.public_key == coming.home);
+                let Some(peer) = known.cloned() else { return Ok(()) };
+                data_plane.send(Command::RemovePeer(coming.line))?;
+                if let Err(error) = self.add_peer(&peer) {
+                    tracing::error!("{error}");
+                }
+                self.show();
+                Ok(())
+            }
+        }
     }
 
     fn tell_working(&self) {
@@ -687,16 +740,18 @@ impl Keeper {
             Request::SetMode(mode) => editor.set_mode(mode),
             Request::Reload => match ConfigEditor::open(&self.parts.config.file) {
                 Ok(read) => {
+                    self.parts.enrolments.read();
                     editor = read;
                     Ok(())
                 }
                 Err(error) => Err(error),
             },
             // The main thread's.
-            Request::Down => Ok(()),
+            Request::Down | Request::Stop => Ok(()),
         };
         edited.map_err(|error| Refusal::Invalid(error.to_string()))?;
-        let config = editor.check().map_err(|errors| Refusal::Invalid(errors.to_string()))?;
+        let mut config = editor.check().map_err(|errors| Refusal::Invalid(errors.to_string()))?;
+        self.parts.enrolments.apply(&mut config);
         // As `config check` and `up` read them.
         config.read_keys().map_err(|error| Refusal::Invalid(error.to_string()))?;
         let found = changes(&self.parts.config, &config).map_err(Refusal::Invalid)?;
@@ -760,7 +815,9 @@ impl Keeper {
     fn add_peer(&mut self, peer: &Peer) -> Result<(), String> {
         let secret = peer.preshared_key_file.as_deref().map(read_preshared_key).transpose();
         let preshared_key = secret.map_err(|error| error.to_string())?;
-        let command = Command::AddPeer { peer: peer.clone(), preshared_key };
+        let token = peer.enrolment_key_file.as_deref().map(read_enrolment_key).transpose();
+        let token = token.map_err(|error| error.to_string())?.flatten();
+        let command = Command::AddPeer { peer: peer.clone(), preshared_key, token };
         self.parts.data_plane.send(command).map_err(|ended| ended.to_string())
     }
 

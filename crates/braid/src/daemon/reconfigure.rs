@@ -26,8 +26,12 @@ pub enum Change {
 pub fn changes(old: &Config, new: &Config) -> Result<Vec<Change>, String> {
     let mut fixed = new.interface.clone();
     fixed.mode = old.interface.mode;
-    if fixed != old.interface || new.classes != old.classes {
-        let what = if fixed != old.interface { "[interface]" } else { "[[class]]" };
+    let parts = [
+        ("[interface]", fixed != old.interface),
+        ("[[class]]", new.classes != old.classes),
+        ("[split_tcp]", new.split_tcp != old.split_tcp),
+    ];
+    if let Some((what, _)) = parts.iter().find(|(_, changed)| *changed) {
         return Err(format!("{what} has changed: that needs `braid down` and `braid up`"));
     }
     let mut found = Vec::new();

@@ -11,16 +11,26 @@ const CALM: Duration = Duration::from_secs(600);
 
 /// Runs `body` until it returns, again after each panic: it must cope with what it
 /// left half done. When that doesn't help `ending` is told, and this is false.
-pub fn supervise(name: &str, ending: &Ending, mut body: impl FnMut()) -> bool {
+pub fn supervise(name: &str, ending: &Ending, body: impl FnMut()) -> bool {
+    run_again(name, body).map_err(|why| ending.because(why)).is_ok()
+}
+
+/// As [`supervise`], for what the tunnel can do without.
+pub fn supervise_unneeded(name: &str, body: impl FnMut()) {
+    if let Err(why) = run_again(name, body) {
+        tracing::error!("{why}; the tunnel goes on without it");
+    }
+}
+
+fn run_again(name: &str, mut body: impl FnMut()) -> Result<(), String> {
     let mut panics: Vec<Instant> = Vec::new();
     loop {
-        let Err(panic) = catch_unwind(AssertUnwindSafe(&mut body)) else { return true };
+        let Err(panic) = catch_unwind(AssertUnwindSafe(&mut body)) else { return Ok(()) };
         let words = last_words(&*panic);
         panics.retain(|at| at.elapsed() < CALM);
         panics.push(Instant::now());
         if panics.len() > PANICS {
-            ending.because(format!("the thread {name} panics again and again: {words}"));
-            return false;
+            return Err(format!("the thread {name} panics again and again: {words}"));
         }
         tracing::error!("the thread {name} has panicked and goes on: {words}");
     }

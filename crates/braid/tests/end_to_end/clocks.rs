@@ -7,6 +7,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 const DAY: i64 = 86_400;
 
@@ -31,6 +32,64 @@ fn a_clock_that_goes_back_locks_no_home_out() {
     assert_eq!(connected, 4, "{}", world.concentrator.log());
 }
 
+/// Both ways and by years, as when somebody asks for the time, or the battery is empty.
+#[test]
+fn a_clock_that_jumps_while_the_tunnel_runs_is_not_noticed() {
+    let Some(mut world) = World::new(&[link("dsl"), link("lte")]) else { return };
+    let clock = wrong_clock(world.scratch.path());
+    let wrong = world.scratch.path().join("wrong");
+    let jump = |seconds: i64| {
+        let new = wrong.with_extension("new");
+        fs::write(&new, seconds.to_string()).unwrap();
+        fs::rename(new, &wrong).unwrap();
+    };
+    jump(0);
+    let environment = vec![("LD_PRELOAD", clock), ("SECONDS_WRONG_FILE", wrong.clone().into())];
+    world.home.set_environment(environment.clone());
+    world.concentrator.set_environment(environment);
+    world.start(&Tunnel::default());
+    let pid = |side: &crate::side::Side| side.status()["pid"].clone();
+    let before = (pid(&world.home), pid(&world.concentrator));
+    let pings = Pings::start(&world.home, INSIDE_V4, 40);
+    for years in [20, -40, 0, -1, 0] {
+        jump(years * 365 * DAY);
+        // Some rounds of whatever looks at the clock.
+        std::thread::sleep(Duration::from_millis(800));
+        world.home.braid_ok(&["reload"]);
+        world.home.braid_ok(&["status"]);
+    }
+    pings.none_is_lost();
+    assert_eq!((pid(&world.home), pid(&world.concentrator)), before);
+    // A home that is made anew then has its first timestamps of 20 years ago.
+    jump(20 * 365 * DAY);
+    world.home.kill();
+    world.home.start();
+    world.home.wait_for_active_paths(2);
+    jump(0);
+    world.home.kill();
+    world.home.start();
+    world.home.wait_for_active_paths(2);
+}
+
+/// As a laptop's lid, or a hypervisor that stops a guest: nothing runs, and all is late
+/// then. Twice as long as the other end takes to think that it has gone.
+#[test]
+fn a_home_that_stood_still_goes_on_where_it_was() {
+    let Some(mut world) = World::new(&[link("dsl"), link("lte")]) else { return };
+    world.start(&Tunnel::default());
+    world.home.wait_for_ping(INSIDE_V4);
+    for stopped in [true, false] {
+        let side = if stopped { &world.home } else { &world.concentrator };
+        let pid = side.status()["pid"].as_u64().unwrap();
+        side.sh(&format!("kill -STOP {pid}"));
+        std::thread::sleep(Duration::from_secs(8));
+        side.sh(&format!("kill -CONT {pid}"));
+        world.home.wait_for_active_paths(2);
+        world.home.wait_for_ping(INSIDE_V4);
+        assert_eq!(side.status()["pid"].as_u64().unwrap(), pid);
+    }
+}
+
 /// A library that a program is given to see another time: namespaces have no
 /// wall clock of their own.
 fn wrong_clock(scratch: &Path) -> OsString {
@@ -45,6 +104,7 @@ fn wrong_clock(scratch: &Path) -> OsString {
 
 const WRONG_CLOCK: &str = r#"
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -55,6 +115,16 @@ int clock_gettime(clockid_t clock, struct timespec *time) {
     const char *wrong = getenv("SECONDS_WRONG");
     if (result == 0 && clock == CLOCK_REALTIME && wrong)
         time->tv_sec += atol(wrong);
+    const char *file = getenv("SECONDS_WRONG_FILE");
+    if (result == 0 && clock == CLOCK_REALTIME && file) {
+        char text[32] = "";
+        int fd = open(file, O_RDONLY | O_CLOEXEC);
+        if (fd >= 0) {
+            if (read(fd, text, sizeof text - 1) > 0)
+                time->tv_sec += atol(text);
+            close(fd);
+        }
+    }
     return result;
 }
 "#;

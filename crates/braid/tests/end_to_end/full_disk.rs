@@ -1,5 +1,5 @@
-//! The disk with the daemon's files is full, or can't be written: the tunnel comes up, goes on, follows the host's
-//! links, and goes down without a trace.
+//! The disk with the daemon's files is full, or can't be written: the tunnel comes up, goes on,
+//! follows the host's links, and goes down without a trace.
 
 use crate::traffic::Pings;
 use crate::world::{CARRIES_ALL, INSIDE_V4, Tunnel, World, link};
@@ -98,7 +98,8 @@ fn carries_all() -> Tunnel<'static> {
     Tunnel { home_routing: CARRIES_ALL, ..Tunnel::default() }
 }
 
-/// A world whose home writes to disks of some 100 KB. The mounts are those of one thread and go with it.
+/// A world whose home writes to disks of some 100 KB. The mounts are those of one thread and go
+/// with it.
 fn with_small_disks(test: impl FnOnce(&mut World, &SmallDisks) + Send) {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {

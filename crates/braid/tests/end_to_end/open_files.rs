@@ -1,5 +1,5 @@
-//! The process may open no more files: the tunnel goes on, follows its links with those that it has, answers, and goes
-//! down without a trace.
+//! The process may open no more files: the tunnel goes on, follows its links with those that it
+//! has, answers, and goes down without a trace.
 
 use crate::traffic::Pings;
 use crate::world::{CARRIES_ALL, INSIDE_V4, Tunnel, World, link};

@@ -4,9 +4,11 @@
 
 mod advertised;
 mod inbound;
+mod matrix;
 #[allow(dead_code, reason = "other tests need more of it")]
 #[path = "../end_to_end/side.rs"]
 mod side;
+mod split;
 mod watched;
 mod world;
 

@@ -30,11 +30,10 @@ fn what_others_take_away_comes_back_and_is_told() {
         world.home.wait_until(&format!("all is as it was after {harm}"), || {
             crate::world::state(&world.home.namespace) == during
         });
-        let log = world.home.log();
-        assert!(
-            log.matches("it is set again").count() > told_before && log.contains(told),
-            "{log}"
-        );
+        world.home.wait_until(&format!("{told} is told of after {harm}"), || {
+            let log = world.home.log();
+            log.matches("it is set again").count() > told_before && log.contains(told)
+        });
     }
     world.home.stop();
     assert_unchanged(&world.home.namespace, &before);

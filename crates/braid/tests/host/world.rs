@@ -15,7 +15,7 @@ pub struct World {
     pub concentrator: Side,
     services: Vec<Service>,
     pub internet: NetNs,
-    _scratch: tempfile::TempDir,
+    scratch: tempfile::TempDir,
 }
 
 /// How an uplink gets its address.
@@ -25,6 +25,8 @@ pub enum Uplink {
     Static,
     /// IPv6 only, by router advertisements.
     Slaac,
+    /// IPv4 only, by DHCP: 10.1.N.50 to 10.1.N.60.
+    Dhcp,
 }
 
 /// A program of the test's own, ended with it.
@@ -38,9 +40,13 @@ impl World {
             eprintln!("SKIPPED: no network namespaces here: {error}");
             return None;
         }
-        if uplinks.contains(&Uplink::Slaac) && has("dnsmasq").is_err() {
-            eprintln!("SKIPPED: dnsmasq is not installed (try: apt install dnsmasq-base)");
-            return None;
+        for (kind, program) in
+            [(Uplink::Slaac, "dnsmasq"), (Uplink::Dhcp, "dnsmasq"), (Uplink::Dhcp, "udhcpc")]
+        {
+            if uplinks.contains(&kind) && has(program).is_err() {
+                eprintln!("SKIPPED: {program} is not installed (try ./setup)");
+                return None;
+            }
         }
         let [home, concentrator, internet] = [(); 3].map(|()| NetNs::new().unwrap());
         let scratch = tempfile::tempdir().unwrap();
@@ -50,7 +56,7 @@ impl World {
             concentrator: side(&concentrator, "concentrator"),
             services: Vec::new(),
             internet,
-            _scratch: scratch,
+            scratch,
         };
         for namespace in [&world.home.namespace, &concentrator, &world.internet] {
             sh(namespace, "ip link set lo up");
@@ -89,7 +95,35 @@ impl World {
                 ));
             }
             Uplink::Slaac => self.advertise(&isp),
+            Uplink::Dhcp => {
+                self.in_internet(&format!("ip -6 addr flush dev {isp} scope global"));
+                self.lease(n, &isp);
+            }
         }
+    }
+
+    /// A DHCP server on a device of the Internet.
+    fn lease(&mut self, n: usize, device: &str) {
+        let mut command = self.internet.command("dnsmasq");
+        command.args(["--conf-file=/dev/null", "--keep-in-foreground", "--port=0", "--user=root"]);
+        command.args(["--pid-file=", "--leasefile-ro", "--bind-dynamic", "--dhcp-authoritative"]);
+        command.args(["--no-ping", "--dhcp-sequential-ip"]);
+        command.arg(format!("--interface={device}"));
+        command.arg(format!("--dhcp-range=10.1.{n}.50,10.1.{n}.60,255.255.255.0,10m"));
+        command.arg(format!("--dhcp-option=option:router,10.1.{n}.1"));
+        self.run_service(command);
+    }
+
+    /// What udhcpc runs with a lease; `OTHER` is an address in place of the lease's.
+    pub fn lease_script(&self) -> String {
+        let script = self.scratch.path().join("lease");
+        let text = "#!/bin/sh\n[ \"$1\" = bound ] || exit 0\n\
+            ip -4 addr flush dev $interface\nip addr add ${OTHER:-$ip}/24 dev $interface\n\
+            ip route replace default via $router dev $interface metric 20\n";
+        std::fs::write(&script, text).unwrap();
+        std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+            .unwrap();
+        script.to_str().unwrap().to_owned()
     }
 
     /// A LAN behind the home, by `lan0`: its host has 192.168.7.2 and fd00:77::2.
@@ -211,13 +245,13 @@ pub fn sh(namespace: &NetNs, script: &str) -> String {
 }
 
 /// All that is set on a host: rules, routes, firewall, settings; without what only counts
-/// or ages.
+/// or ages, and the key that the kernel draws once for TCP Fast Open.
 pub fn state(namespace: &NetNs) -> String {
     let script = "ip rule; ip -6 rule
         ip -4 route show table all | sort; ip -6 route show table all | sed 's/ expires [0-9]*sec//' | sort
         ip -brief addr | grep -v '^braid'; nft list ruleset | sed 's/packets [0-9]* bytes [0-9]*//'
         cd /proc/sys/net; grep -r . ipv4/conf ipv6/conf ipv4/ip_forward ipv4/tcp* 2>/dev/null |
-            grep -v -e /braid -e stable_secret -e /tun -e mc_forwarding | sort";
+            grep -v -e /braid -e stable_secret -e fastopen_key -e /tun -e mc_forwarding | sort";
     sh(namespace, script)
 }
 

@@ -1,11 +1,12 @@
-//! The power is cut at every step of every change of a pool: before and after each line of its journal and in between.
-//! After the reboot the doctor says what was interrupted, the command that it names completes it, nothing that was on
-//! the disks is lost, and the layout is what was promised. From the same moment on `abandon` takes it back, or says
-//! what stays and why.
+//! The power is cut at every step of every change of a pool: before and after each line of its
+//! journal and in between. After the reboot the doctor says what was interrupted, the command that
+//! it names completes it, nothing that was on the disks is lost, and the layout is what was
+//! promised. From the same moment on `abandon` takes it back, or says what stays and why.
 //!
-//! That are some 800 machines. `BRAID_EVERY_CUT=1` starts them all, `BRAID_EVERY_CUT=7/20` every 20th from the 7th on,
-//! `BRAID_EVERY_CUT='remove data|missing'` those of which a line of the report says one of these; without it there
-//! is a cut in each of the first changes of the two longest chains, up to a replace and to an array that grows.
+//! That are some 800 machines. `BRAID_EVERY_CUT=1` starts them all, `BRAID_EVERY_CUT=7/20` every
+//! 20th from the 7th on, `BRAID_EVERY_CUT='remove data|missing'` those of which a line of the
+//! report says one of these; without it there is a cut in each of the first changes of the two
+//! longest chains, up to a replace and to an array that grows.
 
 use crate::recorded::{Moment, Recorded};
 use std::sync::Mutex;
@@ -16,7 +17,8 @@ struct Change {
     first: &'static str,
     command: &'static str,
     then: &'static str,
-    /// Its array lacks a member and has parity: what lies beside what is being written may be damaged.
+    /// Its array lacks a member and has parity: what lies beside what is being written may be
+    /// damaged.
     has_write_hole: bool,
 }
 
@@ -220,7 +222,8 @@ const ASKED: &str = "BRAID_EVERY_CUT";
 
 /// Which cuts.
 pub enum Chosen {
-    /// In each change that loses nothing one, in the midst of its moments; gone on with and abandoned in turns.
+    /// In each change that loses nothing one, in the midst of its moments; gone on with and
+    /// abandoned in turns.
     OneEach,
     /// The first, and how many further the next.
     Every { first: usize, step: usize },

@@ -1,4 +1,5 @@
-//! What `braid pool` does to disks, recorded in a second kernel, and the power cut at any of its steps.
+//! What `braid pool` does to disks, recorded in a second kernel, and the power cut at any of its
+//! steps.
 
 mod every_cut;
 mod recorded;

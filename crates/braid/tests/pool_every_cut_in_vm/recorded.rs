@@ -1,5 +1,6 @@
-//! A host's disks as a power cut would have left them: one machine runs commands while all it writes to its disks is
-//! recorded; up to any of these writes they are written again, for another machine that starts from there.
+//! A host's disks as a power cut would have left them: one machine runs commands while all it
+//! writes to its disks is recorded; up to any of these writes they are written again, for another
+//! machine that starts from there.
 
 use crate::BRAID;
 use braid_units::ByteSize;
@@ -8,13 +9,13 @@ use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
-/// Holds the host's own files: journal, fstab, mount point. On a disk as the others, so that they are of the same
-/// moment.
+/// Holds the host's own files: journal, fstab, mount point. On a disk as the others, so that they
+/// are of the same moment.
 const OWN_DISK_MIB: u64 = 24;
 /// Where a btrfs has its first superblock; what was written before is found by it only.
 const SUPERBLOCK: u64 = 64 << 10;
-/// A machine on a busy host is slow; one that stands still (seen once, the second kernel waited in its idle loop) is to
-/// fail while there is time to run the test again.
+/// A machine on a busy host is slow; one that stands still (seen once, the second kernel waited in
+/// its idle loop) is to fail while there is time to run the test again.
 const TIME_LIMIT: Duration = Duration::from_secs(600);
 
 pub struct Recorded {
@@ -34,8 +35,8 @@ pub struct Moment {
 }
 
 impl Recorded {
-    /// Runs `before` and then the commands in a machine with empty disks of these sizes. A script finds the disks as `$1`,
-    /// `$2`…, and what has to outlive the machine in `/own`.
+    /// Runs `before` and then the commands in a machine with empty disks of these sizes. A script
+    /// finds the disks as `$1`, `$2`…, and what has to outlive the machine in `/own`.
     pub fn new(sizes_mib: &[u64], before: &str, commands: &[&str]) -> Option<Recorded> {
         if let Err(why) = Vm::find() {
             println!("skipped: {why}");
@@ -79,8 +80,8 @@ impl Recorded {
         self.commands.iter().enumerate().flat_map(of).collect()
     }
 
-    /// After each write that changes what a crash would leave: a btrfs' superblock, or the last of some writes to another
-    /// disk. `is_btrfs` is asked for disks from 0, the own one.
+    /// After each write that changes what a crash would leave: a btrfs' superblock, or the last of
+    /// some writes to another disk. `is_btrfs` is asked for disks from 0, the own one.
     pub fn states(&self, is_btrfs: impl Fn(usize) -> bool) -> Vec<Moment> {
         let events = self.recording.events();
         let changes = |number: &usize| {
@@ -101,7 +102,8 @@ impl Recorded {
         self.commands.iter().enumerate().flat_map(of).collect()
     }
 
-    /// A new machine with the disks as they were then runs a script; what it printed, also if it failed.
+    /// A new machine with the disks as they were then runs a script; what it printed, also if it
+    /// failed.
     pub fn after(&self, moment: &Moment, script: &str) -> Result<String, String> {
         let disks = empty_disks(&self.sizes_mib);
         self.recording.replay(&disks, moment.writes).unwrap();
@@ -145,14 +147,15 @@ impl Recorded {
         lines
     }
 
-    /// When what is written to the own disk from the beginning of this range on is complete: something is written to
-    /// another.
+    /// When what is written to the own disk from the beginning of this range on is complete:
+    /// something is written to another.
     fn safe(&self, range: Range<usize>) -> usize {
         let first = self.recording.events()[range.clone()].iter().position(is_others);
         first.map_or(range.end, |first| range.start + first)
     }
 
-    /// Before the line of the journal, when it is safe, and then, the more is written to other disks the more often.
+    /// Before the line of the journal, when it is safe, and then, the more is written to other
+    /// disks the more often.
     fn between(&self, range: Range<usize>) -> Vec<(usize, &'static str)> {
         let safe = self.safe(range.clone());
         let mut moments = vec![(range.start, "before")];

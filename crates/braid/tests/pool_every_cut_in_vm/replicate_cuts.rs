@@ -1,9 +1,10 @@
-//! The power is cut in every state that replications leave on the disks of both ends: a whole snapshot, a difference
-//! pushed to another braid, one pulled, streams into a folder that isn't on btrfs. After the reboot what has a replica's
-//! name is complete; the doctor of each end says what is half done; the command that it names completes it.
+//! The power is cut in every state that replications leave on the disks of both ends: a whole
+//! snapshot, a difference pushed to another braid, one pulled, streams into a folder that isn't on
+//! btrfs. After the reboot what has a replica's name is complete; the doctor of each end says what
+//! is half done; the command that it names completes it.
 //!
-//! As the disks of one end don't change while the other's do, a cut of both is one of either. `BRAID_EVERY_CUT` chooses
-//! as for `every_cut`; without it there is a cut in each kind.
+//! As the disks of one end don't change while the other's do, a cut of both is one of either.
+//! `BRAID_EVERY_CUT` chooses as for `every_cut`; without it there is a cut in each kind.
 
 use crate::every_cut::Chosen;
 use crate::recorded::Recorded;

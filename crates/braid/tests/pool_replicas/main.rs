@@ -32,7 +32,8 @@ fn register() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("register")
 }
 
-/// What the doctor says of interrupted replications of these snapshots: here, and ordered elsewhere.
+/// What the doctor says of interrupted replications of these snapshots: here, and ordered
+/// elsewhere.
 fn told_of(snapshots: &Path) -> [Vec<Value>; 2] {
     // Its exit status is that of the worst finding.
     let output = braid(&["doctor", "--no-smart", "--json"]);
@@ -490,8 +491,8 @@ fn a_killed_replication_is_told_and_mended_or_forgotten() {
     });
 }
 
-/// On a filesystem that isn't btrfs the streams themselves are kept: cut and gone on with, verified,
-/// thinned out without losing what others build on, restored, and replicated back.
+/// On a filesystem that isn't btrfs the streams themselves are kept: cut and gone on with,
+/// verified, thinned out without losing what others build on, restored, and replicated back.
 #[test]
 fn a_folder_without_btrfs_keeps_the_streams() {
     in_private_mounts("a_folder_without_btrfs_keeps_the_streams", || {
@@ -599,8 +600,8 @@ fn a_folder_without_btrfs_keeps_the_streams() {
     });
 }
 
-/// A system of another computer: fetched by ssh with a break, and from a listener that gives nothing
-/// else.
+/// A system of another computer: fetched by ssh with a break, and from a listener that gives
+/// nothing else.
 #[test]
 fn a_system_comes_from_another_computer() {
     in_private_mounts("a_system_comes_from_another_computer", || {

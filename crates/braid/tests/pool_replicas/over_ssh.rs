@@ -16,8 +16,8 @@ fn sshd(test: &str, folder: &Path) -> Option<Sshd> {
     Sshd::start(folder).map_err(|why| println!("{test}: skipped: {why}")).ok()
 }
 
-/// Runs a command that writes `file`, of 40 MiB, and should outlive two cuts, each after some more of it; its JSON. It is so
-/// slow that seconds are left for each cut.
+/// Runs a command that writes `file`, of 40 MiB, and should outlive two cuts, each after some more
+/// of it; its JSON. It is so slow that seconds are left for each cut.
 fn cut_twice(sshd: &Sshd, arguments: &[&str], file: &Path) -> Value {
     let mut command = Process(
         program()
@@ -46,7 +46,8 @@ fn cut_twice(sshd: &Sshd, arguments: &[&str], file: &Path) -> Value {
     serde_json::from_str(&out).unwrap()
 }
 
-/// One command outlives connections that break, whichever end it is at; what came back is brought back.
+/// One command outlives connections that break, whichever end it is at; what came back is brought
+/// back.
 #[test]
 fn a_broken_connection_is_made_anew_and_replicas_come_back() {
     const NAME: &str = "over_ssh::a_broken_connection_is_made_anew_and_replicas_come_back";
@@ -63,7 +64,8 @@ fn a_broken_connection_is_made_anew_and_replicas_come_back() {
             assert!(report["reconnects"].as_u64().unwrap() >= 2, "{report}");
             let sent = &report["snapshots"][0];
             let (sent, stream) = (&sent["sent_bytes"], &sent["stream_bytes"]);
-            // What ssh and pipes held is sent again, some 2 MB a cut; all that there was would be 1.6 times.
+            // What ssh and pipes held is sent again, some 2 MB a cut; all that there was would be
+            // 1.6 times.
             assert!(sent.as_f64().unwrap() < 1.4 * stream.as_f64().unwrap(), "{report}");
         };
 
@@ -114,8 +116,8 @@ fn a_broken_connection_is_made_anew_and_replicas_come_back() {
     });
 }
 
-/// A system of another computer comes over connections that break, with what it has beside its btrfs; what was begun
-/// is taken back, there too.
+/// A system of another computer comes over connections that break, with what it has beside its
+/// btrfs; what was begun is taken back, there too.
 #[test]
 fn a_system_is_cloned_over_connections_that_break() {
     const NAME: &str = "over_ssh::a_system_is_cloned_over_connections_that_break";

@@ -17,8 +17,8 @@ pub struct Sshd {
 const STARTS_WITHIN: Duration = Duration::from_secs(60);
 
 impl Sshd {
-    /// Starts one with its files in `folder`, in a network of this thread's own: to be called before anything else uses
-    /// the network. Says why where that isn't possible.
+    /// Starts one with its files in `folder`, in a network of this thread's own: to be called
+    /// before anything else uses the network. Says why where that isn't possible.
     pub fn start(folder: &Path) -> Result<Sshd, String> {
         let is_there = |program: &str| {
             let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).output();
@@ -27,7 +27,8 @@ impl Sshd {
         for program in ["ssh", "ssh-keygen", "ip"] {
             is_there(program).ok_or(format!("there is no {program}"))?;
         }
-        // It starts itself again and wants to know where it is; not every root has its folder in PATH.
+        // It starts itself again and wants to know where it is; not every root has its folder in
+        // PATH.
         let program = is_there("sshd")
             .map(|path| String::from_utf8_lossy(&path).trim().to_owned())
             .or_else(|| Some("/usr/sbin/sshd".to_owned()).filter(|path| Path::new(path).exists()))
@@ -101,8 +102,8 @@ impl Sshd {
     }
 }
 
-/// A network with nothing in it but its loopback, for this thread and what it starts; and a `/run` in which the server
-/// may have its folder, in the mount namespace that the test is in.
+/// A network with nothing in it but its loopback, for this thread and what it starts; and a `/run`
+/// in which the server may have its folder, in the mount namespace that the test is in.
 fn own_network() -> Result<(), String> {
     // SAFETY: no pointers.
     if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {

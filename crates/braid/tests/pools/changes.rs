@@ -72,7 +72,8 @@ fn data_is_lost_only_by_its_serial_number() {
     });
 }
 
-/// mkfs.btrfs would refuse an ext4, but mdadm doesn't: what can't be seen must not count as nothing.
+/// mkfs.btrfs would refuse an ext4, but mdadm doesn't: what can't be seen must not count as
+/// nothing.
 #[test]
 fn a_disk_that_cannot_be_looked_at_is_not_taken_for_empty() {
     in_private_mounts("changes::a_disk_that_cannot_be_looked_at_is_not_taken_for_empty", || {

@@ -1,5 +1,5 @@
-//! Disks that rot, refuse writes, vanish and come back: what btrfs raid1 then still has, what the doctor says, and that
-//! the command it names mends it.
+//! Disks that rot, refuse writes, vanish and come back: what btrfs raid1 then still has, what the
+//! doctor says, and that the command it names mends it.
 
 use crate::host::{Host, serial};
 use braid_faultdisk::FaultyFile;
@@ -65,8 +65,8 @@ fn rot_failed_writes_and_a_vanished_disk_are_found_and_mended() {
     });
 }
 
-/// The disk behind a member is gone, and its device still there with a size of 0: scrubs help nothing, and the other copy
-/// is right.
+/// The disk behind a member is gone, and its device still there with a size of 0: scrubs help
+/// nothing, and the other copy is right.
 #[test]
 fn a_member_whose_device_has_no_size_any_more_is_dead_and_replaced() {
     let name = "faults::a_member_whose_device_has_no_size_any_more_is_dead_and_replaced";

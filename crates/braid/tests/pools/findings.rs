@@ -1,4 +1,5 @@
-//! States of a btrfs that users get into: the doctor finds each, and the command that it names ends it.
+//! States of a btrfs that users get into: the doctor finds each, and the command that it names ends
+//! it.
 
 use crate::host::{Host, mib};
 use braid_loop_disks::in_private_mounts;

@@ -1,4 +1,5 @@
-//! A host with disks: a folder with the config's and the journal's files, loop devices, and `braid` that knows of them.
+//! A host with disks: a folder with the config's and the journal's files, loop devices, and `braid`
+//! that knows of them.
 
 use crate::BRAID;
 use braid_loop_disks::{LoopDisk, fast_folder, run};
@@ -20,7 +21,8 @@ impl Host {
         for made in ["root/etc", "bin", "data"] {
             fs::create_dir_all(folder.path().join(made)).unwrap();
         }
-        // What programs remember there is the host's. And a mount point that another test removes would be unmounted here.
+        // What programs remember there is the host's. And a mount point that another test removes
+        // would be unmounted here.
         run("mount", &["-t", "tmpfs", "braid-test", "/run"]);
         let host = Host { folder };
         fs::write(host.fstab(), "# empty\n").unwrap();

@@ -1,4 +1,5 @@
-//! A member of a btrfs raid1 that was away while the other was written to, and what becomes of a survivor that is full.
+//! A member of a btrfs raid1 that was away while the other was written to, and what becomes of a
+//! survivor that is full.
 
 use crate::host::{Host, mib};
 use braid_loop_disks::{LoopDisk, in_private_mounts};

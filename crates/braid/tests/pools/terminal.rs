@@ -1,4 +1,5 @@
-//! What moves on a terminal while something takes long, and what is there in the end; the terminal is a pty.
+//! What moves on a terminal while something takes long, and what is there in the end; the terminal
+//! is a pty.
 
 use crate::host::{Host, mib};
 use braid_loop_disks::in_private_mounts;
@@ -110,7 +111,8 @@ fn terminal(width: usize) -> (File, OwnedFd) {
     unsafe { (File::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs)) }
 }
 
-/// As much of a terminal as is needed: the beginning of the line, its clearing, and whether a line goes on in the next.
+/// As much of a terminal as is needed: the beginning of the line, its clearing, and whether a line
+/// goes on in the next.
 fn shown(said: &str, width: usize) -> Screen {
     let mut screen = Screen { left: vec![String::new()], ..Screen::default() };
     let (mut column, mut wraps) = (0, true);

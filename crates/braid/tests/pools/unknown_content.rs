@@ -61,7 +61,8 @@ fn what_is_written_after_the_plan_was_made_is_seen() {
     in_private_mounts("unknown_content::what_is_written_after_the_plan_was_made_is_seen", || {
         let host = Host::new();
         let (a, b) = (host.disk("a"), host.disk("b"));
-        // The first step runs a program, which another one precedes: it writes to the disk of the second.
+        // The first step runs a program, which another one precedes: it writes to the disk of the
+        // second.
         host.sh(&format!("mkfs.ext4 -q -L old {}", a.path()));
         let text = format!(
             "#!/bin/sh\ncase \"$*\" in *--all*) echo hello | dd of={} seek=131072 conv=fsync status=none;; esac\n\

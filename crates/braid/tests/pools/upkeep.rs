@@ -1,5 +1,5 @@
-//! What the config wants to be done for a pool regularly: `braid pool apply` sets systemd's timers, changes them and
-//! takes them back. Here systemctl is a program that notes what it is told.
+//! What the config wants to be done for a pool regularly: `braid pool apply` sets systemd's timers,
+//! changes them and takes them back. Here systemctl is a program that notes what it is told.
 
 use crate::BRAID;
 use crate::host::Host;
@@ -143,7 +143,8 @@ fn a_section_that_goes_out_of_the_config_takes_its_timers_with_it() {
         write(&format!("{section}{upkeep}"));
         apply(config[0], &["--yes"]);
         assert_eq!(units(&host).len(), 6);
-        // What others made: a program that isn't Braid, somebody by hand, another config for its pool.
+        // What others made: a program that isn't Braid, somebody by hand, another config for its
+        // pool.
         let theirs = ["braid-pool-watch.timer", "backup.timer", "braid-pool-scrub@somewhere.timer"];
         let of_other = "braid-pool-retain@03030303-0303-0303-0303-030303030303.timer";
         let ours = units(&host).into_iter().find(|unit| unit.to_str().unwrap().contains("retain"));

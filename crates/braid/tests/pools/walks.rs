@@ -1,4 +1,5 @@
-//! The articles' walks with disks (docs/guide/walks.md), and `braid pool bench` which they are made with.
+//! The articles' walks with disks (docs/guide/walks.md), and `braid pool bench` which they are made
+//! with.
 
 use crate::BRAID;
 use crate::host::{Host, mib};
@@ -7,8 +8,9 @@ use braid_vm::{DiskImage, Vm};
 use std::path::Path;
 use std::time::Duration;
 
-/// Walk 1: three disks as btrfs raid0, as md raid0 with ext4, and one alone; and walk 2: far2 and raid1 on two rotating
-/// disks. In a VM, since this kernel may have no md. What counts is which disk was read, not how fast a VM is.
+/// Walk 1: three disks as btrfs raid0, as md raid0 with ext4, and one alone; and walk 2: far2 and
+/// raid1 on two rotating disks. In a VM, since this kernel may have no md. What counts is which
+/// disk was read, not how fast a VM is.
 #[test]
 fn three_disks_striped_and_two_rotating_disks_mirrored() {
     let Ok(vm) = Vm::find().inspect_err(|why| println!("skipped: {why}")) else { return };
@@ -55,7 +57,8 @@ echo "left: $(wipefs --noheadings $1 $2 $3)$(cat /proc/mdstat | grep -c active)"
     assert!(alone.as_f64().unwrap() > 0.0, "one disk: {alone}");
 }
 
-/// Walk 3: one more disk in a btrfs pool, by hand and by one command; both end with the data on all disks.
+/// Walk 3: one more disk in a btrfs pool, by hand and by one command; both end with the data on all
+/// disks.
 #[test]
 fn a_disk_is_added_by_hand_and_by_one_command() {
     in_private_mounts("walks::a_disk_is_added_by_hand_and_by_one_command", || {

@@ -47,7 +47,8 @@ cat /mnt/file
     }
 }
 
-/// fstab has its line already: were it mounted first, as for `resume`, the array couldn't be cleared.
+/// fstab has its line already: were it mounted first, as for `resume`, the array couldn't be
+/// cleared.
 #[test]
 fn an_array_whose_initramfs_could_not_be_made_is_abandoned() {
     let Some(ground) = Ground::new(&[64; 2]) else { return };
@@ -211,7 +212,8 @@ echo 3 > /proc/sys/vm/drop_caches
     }
 }
 
-/// Arrays as they were made by hand, by another host, or long ago: what the doctor says of their names is done.
+/// Arrays as they were made by hand, by another host, or long ago: what the doctor says of their
+/// names is done.
 #[test]
 fn arrays_that_would_be_renamed_at_the_next_boot_are_found_and_mended() {
     let Some(ground) = Ground::new(&[64; 4]) else { return };

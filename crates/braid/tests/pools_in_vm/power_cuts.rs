@@ -1,5 +1,6 @@
-//! The power is cut in changes of pools that fstab doesn't know; after each reboot the doctor says what was interrupted,
-//! `resume` completes it, and the file is what it was. Those that it knows: `pool_every_cut_in_vm`.
+//! The power is cut in changes of pools that fstab doesn't know; after each reboot the doctor says
+//! what was interrupted, `resume` completes it, and the file is what it was. Those that it knows:
+//! `pool_every_cut_in_vm`.
 
 use crate::machine::{Ground, cut_at};
 

@@ -3,7 +3,7 @@ use super::interface::{ETHERNET_MAX_MTU, IPV6_MIN_MTU, Interface, Layer};
 use super::network::Prefix;
 use super::routing::PlacedRouting;
 use super::section::{Placed, Places};
-use super::{Class, Link, Peer, Protocol, closest};
+use super::{Class, History, Link, Peer, Protocol, SplitTcp, Ui, closest};
 use std::collections::HashMap;
 use std::hash::Hash;
 
@@ -16,6 +16,9 @@ pub(super) struct Sections {
     pub(super) has_links: bool,
     pub(super) peers: Vec<Placed<Peer>>,
     pub(super) routing: Option<PlacedRouting>,
+    pub(super) history: Option<History>,
+    pub(super) ui: Ui,
+    pub(super) split_tcp: Option<Placed<Option<SplitTcp>>>,
 }
 
 /// Reports what can't hold together.
@@ -29,6 +32,27 @@ pub(super) fn check(sections: &Sections, found: &mut Diagnostics<'_>) {
     if let Some(routing) = &sections.routing {
         check_routing(routing, sections, found);
         check_forwarding(routing, sections, found);
+    }
+    check_split_tcp(sections, found);
+}
+
+fn check_split_tcp(sections: &Sections, found: &mut Diagnostics<'_>) {
+    let Some(Placed { value: Some(_), places }) = &sections.split_tcp else { return };
+    let alone = sections.routing.as_ref().is_some_and(|it| it.routing.value.leave_host_alone);
+    if alone {
+        found.add_with_hint(
+            places.section,
+            "[split_tcp] contradicts routing.leave_host_alone = true: connections get to the \
+             proxy by rules of the host",
+            "remove one of them",
+        );
+    }
+    if sections.interface.as_ref().is_some_and(|it| it.value.layer == Layer::L2) {
+        found.add_with_hint(
+            places.section,
+            "[split_tcp] with layer = \"l2\": it is for IP packets, and Ethernet goes as it is",
+            "remove it, or write layer = \"l3\"",
+        );
     }
 }
 
@@ -181,7 +205,11 @@ fn check_uniqueness(sections: &Sections, found: &mut Diagnostics<'_>) {
     );
     report_repeated(
         peers.iter().map(|peer| peer.value.public_key),
-        |index| peers.get(index).map_or(0, |peer| at(&peer.places, "public_key")),
+        |index| {
+            let places = peers.get(index).map(|peer| &peer.places);
+            let key = |places: &Places| places.key("public_key").or(places.key("enrolment_key"));
+            places.map_or(0, |places| key(places).unwrap_or(places.section))
+        },
         |_| "two peers have the same public key".to_owned(),
         found,
     );

@@ -2,6 +2,7 @@ use super::name::Name;
 use super::network::{Endpoint, Prefix};
 use super::section::{Placed, Section};
 use braid_handshake::PublicKey;
+use jiff::Timestamp;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,8 +11,14 @@ use std::time::Duration;
 pub struct Peer {
     /// Its name.
     pub name: Name,
-    /// Its Curve25519 public key.
+    /// Its Curve25519 public key; that of its join line while it is
+    /// [not known yet](Peer::is_known).
     pub public_key: PublicKey,
+    /// The join line that lets it in, or has done so (concentrator).
+    pub enrolment: Option<Enrolment>,
+    /// File with the key by which we introduce ourselves to it (home); gone when
+    /// that is done.
+    pub enrolment_key_file: Option<PathBuf>,
     /// File with the secret that both ends share besides their keys.
     pub preshared_key_file: Option<PathBuf>,
     /// Where it listens; empty for a peer that comes to us.
@@ -23,6 +30,22 @@ pub struct Peer {
     pub keepalive: Option<Duration>,
 }
 
+/// What a concentrator keeps of a join line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Enrolment {
+    /// The public key of its token.
+    pub key: PublicKey,
+    /// It lets nobody in after this.
+    pub until: Timestamp,
+}
+
+impl Peer {
+    /// Whether its own key is known; else it hasn't joined yet.
+    pub fn is_known(&self) -> bool {
+        self.enrolment.is_none_or(|enrolment| enrolment.key != self.public_key)
+    }
+}
+
 const MIN_KEEPALIVE: Duration = Duration::from_secs(1);
 const MAX_KEEPALIVE: Duration = Duration::from_secs(3600);
 
@@ -31,16 +54,29 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<P
     if name.is_none() {
         section.missing("name", "write name = \"concentrator\"");
     }
-    let public_key = section.parsed_by("public_key", |text| {
-        text.parse::<PublicKey>().map_err(|_| {
-            format!(
-                "{text:?} is not a public key; paste what `braid pubkey` prints (44 characters)"
-            )
-        })
+    let public_key = section.parsed_by("public_key", public_key_of);
+    let enrolment_key = section.parsed_by("enrolment_key", public_key_of);
+    let until = section.parsed_by("enrol_until", |text| {
+        text.parse::<Timestamp>()
+            .map_err(|_| format!("{text:?} is no time; write it as \"2026-12-24T18:00:00Z\""))
     });
-    if public_key.is_none() {
-        section.missing("public_key", "paste what `braid pubkey` prints on the other end");
+    match (&public_key, &enrolment_key, &until) {
+        (None, None, _) => {
+            section.missing("public_key", "paste what `braid pubkey` prints on the other end");
+        }
+        (Some(_), Some(_), _) => section.wrong(
+            "enrolment_key",
+            "peer.enrolment_key beside public_key: is the home known, or has it yet to join?",
+            "remove one of them",
+        ),
+        (None, Some(_), None) => {
+            section
+                .missing("enrol_until", "write when the join line ends, \"2026-12-24T18:00:00Z\"");
+        }
+        _ => {}
     }
+    let enrolment = enrolment_key.zip(until).map(|(key, until)| Enrolment { key, until });
+    let enrolment_key_file = section.parsed::<PathBuf>("enrolment_key_file");
     let preshared_key_file = section.parsed::<PathBuf>("preshared_key_file");
     let endpoints = section.list::<Endpoint>("endpoints").unwrap_or_default();
     let allowed_ips = section.list::<Prefix>("allowed_ips").unwrap_or_default();
@@ -55,11 +91,19 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<P
     let places = section.finish();
     let value = Peer {
         name: name?,
-        public_key: public_key?,
+        public_key: public_key.or(enrolment.map(|enrolment| enrolment.key))?,
+        enrolment,
+        enrolment_key_file: enrolment_key_file.map(|file| base.join(file)),
         preshared_key_file: preshared_key_file.map(|file| base.join(file)),
         endpoints,
         allowed_ips,
         keepalive,
     };
     Some(Placed { value, places })
+}
+
+fn public_key_of(text: &str) -> Result<PublicKey, String> {
+    text.parse().map_err(|_| {
+        format!("{text:?} is not a public key; paste what `braid pubkey` prints (44 characters)")
+    })
 }

@@ -13,7 +13,8 @@ use toml::de::DeTable;
 /// Sections of tunnels and groups.
 const OTHERS: [&str; 6] = ["interface", "engine", "link", "peer", "class", "routing"];
 
-/// The pools that a config asks for; the rest of the file, if there is any, is a tunnel's or a group's.
+/// The pools that a config asks for; the rest of the file, if there is any, is a tunnel's or a
+/// group's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolsConfig {
     /// The file it was read from.
@@ -47,7 +48,8 @@ impl PoolsConfig {
         has("pool") && !OTHERS.into_iter().any(has)
     }
 
-    /// Reads and checks the pools in `text`, of which there has to be one; `file` is named in errors.
+    /// Reads and checks the pools in `text`, of which there has to be one; `file` is named in
+    /// errors.
     ///
     /// # Errors
     /// All that is wrong in it, each with its line. That there is no pool is an error, too.

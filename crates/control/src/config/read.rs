@@ -1,7 +1,10 @@
 use super::contradiction::{self, Sections};
 use super::diagnostic::{ConfigErrors, Diagnostics};
 use super::section::Section;
-use super::{Config, Interface, Peer, class, interface, link, peer, pool, routing};
+use super::{
+    Config, Interface, Peer, Ui, class, history, interface, link, peer, pool, routing, split_tcp,
+    ui,
+};
 use std::cell::RefCell;
 use std::path::Path;
 use toml::de::DeTable;
@@ -48,6 +51,12 @@ fn read_sections<'t>(
             .filter_map(|section| peer::read(section, base))
             .collect(),
         routing: root.table("routing").map(routing::read),
+        history: root.table("history").map(|section| history::read(section, base)),
+        ui: match root.table("ui") {
+            Some(section) => ui::read(section, base),
+            None => Ui::usual(base),
+        },
+        split_tcp: root.table("split_tcp").map(split_tcp::read),
     };
     // For `braid pool apply`; wrong ones are errors of this config too.
     pool::read_all(&mut root, diagnostics);
@@ -74,6 +83,9 @@ impl Sections {
             links: self.links.into_iter().map(|link| link.value).collect(),
             peers,
             routing,
+            history: self.history.unwrap_or_default(),
+            ui: self.ui,
+            split_tcp: self.split_tcp.and_then(|placed| placed.value),
         }
     }
 }

@@ -75,6 +75,9 @@ impl Config {
         for file in self.peers.iter().filter_map(|peer| peer.preshared_key_file.as_ref()) {
             read_preshared_key(file)?;
         }
+        for file in self.peers.iter().filter_map(|peer| peer.enrolment_key_file.as_ref()) {
+            read_enrolment_key(file)?;
+        }
         Ok(own)
     }
 }
@@ -95,6 +98,18 @@ pub fn read_private_key(file: &Path) -> Result<PrivateKey, SecretError> {
 /// it, [`SecretError::Key`] when what it holds is no key.
 pub fn read_preshared_key(file: &Path) -> Result<PresharedKey, SecretError> {
     read_secret(file)
+}
+
+/// Reads the key of a join line's token; none when it's used up, and its file gone.
+///
+/// # Errors
+/// As [`read_private_key`], but that there is no such file is none.
+pub fn read_enrolment_key(file: &Path) -> Result<Option<PrivateKey>, SecretError> {
+    match read_secret(file) {
+        Ok(key) => Ok(Some(key)),
+        Err(SecretError::Io { error, .. }) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Writes `secret` and a line end to a new file that only its owner can read.

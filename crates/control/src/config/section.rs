@@ -223,7 +223,8 @@ impl<'t, 'd> Section<'t, 'd> {
         self.table.remove(key);
     }
 
-    /// Reports that `key` is missing, unless it is there but unreadable; for what can't be left out.
+    /// Reports that `key` is missing, unless it is there but unreadable; for what can't be left
+    /// out.
     pub(super) fn missing(&self, key: &str, hint: &str) {
         if self.has(key) {
             return;

@@ -128,6 +128,33 @@ fn the_least_config_gets_the_documented_defaults() {
 }
 
 #[test]
+fn connections_are_split_where_the_config_asks_for_it() {
+    let minimal = |rest: &str| {
+        format!(
+            "[interface]\nprivate_key_file = \"k\"\n[[link]]\nname = \"a\"\ninterface = \"eth0\"\n\
+             [[peer]]\nname = \"c\"\npublic_key = \"{KEY}\"\nendpoints = [\"192.0.2.1:1\"]\n\
+             allowed_ips = [\"10.0.0.0/8\"]\n{rest}"
+        )
+    };
+    let read = |rest: &str| parse(&minimal(rest)).unwrap().split_tcp;
+    assert_eq!(read(""), None);
+    assert_eq!(read("[split_tcp]\nenabled = false"), None);
+    assert_eq!(read("[split_tcp]"), Some(SplitTcp::default()));
+    let split = read("[split_tcp]\nbuffer = \"1MiB\"\nconnections = 7").unwrap();
+    assert_eq!((split.buffer.bytes(), split.connections), (1 << 20, 7));
+    for (wrong, expected) in [
+        ("[split_tcp]\ncongestion = \"b b r\"", "no name of a congestion control"),
+        ("[split_tcp]\nbuffer = \"1KB\"", "between 128KiB and 1GiB"),
+        ("[split_tcp]\nmemory = \"1MiB\"", "less than one connection's buffer"),
+        ("[split_tcp]\nconnections = 0", "connections"),
+        ("[split_tcp]\n[routing]\nleave_host_alone = true", "leave_host_alone"),
+    ] {
+        let errors = errors(&minimal(wrong));
+        assert!(errors.iter().any(|line| line.contains(expected)), "{wrong}: {errors:?}");
+    }
+}
+
+#[test]
 fn no_processor_sleeps_deeper_than_a_wake_latency_may_say() {
     let with = |latency: &str| {
         let rest = format!("listen = \"0.0.0.0:1\"\nwake_latency = \"{latency}\"");

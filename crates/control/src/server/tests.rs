@@ -13,6 +13,7 @@ struct Fake {
 impl Controlled for Fake {
     fn status(&self) -> Status {
         Status {
+            split_tcp: None,
             version: "1".into(),
             interface: "braid0".into(),
             pid: 7,
@@ -33,6 +34,7 @@ impl Controlled for Fake {
                     limit_bytes: 100,
                     used_bytes: 40,
                     period_start_unix: None,
+                    period_end_unix: None,
                 }),
             }],
             dns: DnsStatus::default(),
@@ -75,10 +77,13 @@ fn with_server(test: impl FnOnce(&Client, &Path, &Fake) + Send + 'static) {
         let fake = Arc::new(Fake::default());
         let listener = bind(&socket).await.unwrap();
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-        let served = tokio::spawn(serve(listener, fake.clone(), async {
-            let _ = stopped.await;
-        }));
-        let path = socket.clone();
+        let (path, controlled) = (socket.clone(), fake.clone());
+        let served = tokio::spawn(async move {
+            let stop = async {
+                let _ = stopped.await;
+            };
+            serve(listener, controlled, Path::new("/etc/braid/one.toml"), stop).await
+        });
         let done =
             tokio::task::spawn_blocking(move || test(&Client::new(&path), &path, &fake)).await;
         done.unwrap();
@@ -105,6 +110,20 @@ fn status_and_metrics_are_told() {
         ] {
             assert!(metrics.lines().any(|found| found == line), "{line}\n{metrics}");
         }
+    });
+}
+
+#[test]
+fn what_is_meant_for_another_config_is_refused() {
+    with_server(|client, _, fake| {
+        let of = |file: &str| client.clone().for_config(Path::new(file));
+        of("/etc/braid/one.toml").down().unwrap();
+        let another = of("/etc/braid/two.toml");
+        for refused in [another.down(), another.reload(), another.status().map(drop)] {
+            let Err(ClientError::Anothers { theirs, .. }) = refused else { panic!("{refused:?}") };
+            assert_eq!(theirs, "/etc/braid/one.toml");
+        }
+        assert_eq!(*fake.asked.lock().unwrap(), [Request::Down]);
     });
 }
 

@@ -1,5 +1,6 @@
-//! Disks that fail when a test says so: loop devices over a file that a small FUSE server of ours serves from memory.
-//! It can rot (wrong bytes until they are written again), refuse writes, and be gone.
+//! Disks that fail when a test says so: loop devices over a file that a small FUSE server of ours
+//! serves from memory. It can rot (wrong bytes until they are written again), refuse writes, and be
+//! gone.
 
 #![forbid(unsafe_code)]
 
@@ -33,7 +34,8 @@ struct State {
 pub const BLOCK: usize = 4096;
 
 impl FaultyFile {
-    /// A file of this size full of zeroes, served at `folder`, an empty folder. Needs root and `/dev/fuse`.
+    /// A file of this size full of zeroes, served at `folder`, an empty folder. Needs root and
+    /// `/dev/fuse`.
     ///
     /// # Errors
     /// When it can't be mounted there.

@@ -1,21 +1,31 @@
 //! The targets, one for each kind of input.
 
 mod config;
+mod enrolled;
 mod handshake;
 mod inner;
 mod input;
 mod join_line;
+mod manual;
+mod replica_frame;
 mod rng;
 mod scenario;
+mod send_stream;
+mod superblock;
 mod trace;
 mod tunnel;
 mod wire;
 
 pub use config::config;
+pub use enrolled::enrolled;
 pub use handshake::handshake;
 pub use inner::inner;
 pub use join_line::join_line;
+pub use manual::manual;
+pub use replica_frame::replica_frame;
 pub use scenario::scenario;
+pub use send_stream::send_stream;
+pub use superblock::superblock;
 pub use trace::trace;
 pub use tunnel::tunnel;
 pub use wire::wire;
@@ -37,7 +47,12 @@ pub const TARGETS: &[Target] = &[
     Target { name: "handshake", run: handshake, max_len: 600 },
     Target { name: "config", run: config, max_len: 4096 },
     Target { name: "join_line", run: join_line, max_len: 1024 },
+    Target { name: "enrolled", run: enrolled, max_len: 1024 },
+    Target { name: "send_stream", run: send_stream, max_len: 2048 },
+    Target { name: "replica_frame", run: replica_frame, max_len: 2048 },
+    Target { name: "superblock", run: superblock, max_len: 4096 },
     Target { name: "scenario", run: scenario, max_len: 4096 },
+    Target { name: "manual", run: manual, max_len: 4096 },
     Target { name: "trace", run: trace, max_len: 4096 },
     Target { name: "inner", run: inner, max_len: 2048 },
     Target { name: "tunnel", run: tunnel, max_len: 2048 },

@@ -3,7 +3,8 @@
 
 use braid_control::{config::Config, join_line::JoinLine};
 use braid_fuzz::{Target, seeds, seeds_folder};
-use braid_lab::{emulator::Trace, scenario::Scenario};
+use braid_lab::scenario::Scenario;
+use braid_link_model::Trace;
 use braid_wire::Frames;
 use std::path::Path;
 

@@ -36,6 +36,31 @@ fn join_line() {
 }
 
 #[test]
+fn enrolled() {
+    survives("enrolled", 10_000);
+}
+
+#[test]
+fn send_stream() {
+    survives("send_stream", 10_000);
+}
+
+#[test]
+fn replica_frame() {
+    survives("replica_frame", 10_000);
+}
+
+#[test]
+fn superblock() {
+    survives("superblock", 10_000);
+}
+
+#[test]
+fn manual() {
+    survives("manual", 1_500);
+}
+
+#[test]
 fn scenario() {
     survives("scenario", 6_000);
 }

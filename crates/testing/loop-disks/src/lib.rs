@@ -1,5 +1,6 @@
-//! Disks for tests: loop devices over sparse files, used in a mount namespace of the test's own, where Braid sees no others:
-//! neither the host's disks and pools nor those of tests that run at the same time.
+//! Disks for tests: loop devices over sparse files, used in a mount namespace of the test's own,
+//! where Braid sees no others: neither the host's disks and pools nor those of tests that run at
+//! the same time.
 
 mod btrfs;
 mod files;
@@ -15,15 +16,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Set in the process that is in its own mount namespace: the folder in memory that is the test's own.
+/// Set in the process that is in its own mount namespace: the folder in memory that is the test's
+/// own.
 const INSIDE: &str = "BRAID_TEST_IN_PRIVATE_MOUNTS";
 /// Makes Braid see only loop devices of files below these folders (`braid_disks::scope`).
 const SEEN: &str = "BRAID_ONLY_LOOPS_BELOW";
 
-/// Runs `body` in a process whose mounts nobody else sees, so that nothing stays busy, and which sees only disks below
-/// [`fast_folder`] and the folder for temporary files, which are both its own: the test
-/// `name` (its whole path, as `module::test`) starts itself again there. Where that isn't possible
-/// it says so and does nothing.
+/// Runs `body` in a process whose mounts nobody else sees, so that nothing stays busy, and which
+/// sees only disks below [`fast_folder`] and the folder for temporary files, which are both its
+/// own: the test `name` (its whole path, as `module::test`) starts itself again there. Where that
+/// isn't possible it says so and does nothing.
 ///
 /// # Panics
 /// When the test fails.
@@ -139,7 +141,8 @@ impl LoopDisk {
         Ok([1, 2].map(|number| format!("{}p{number}", self.device)))
     }
 
-    /// Pulls the plug; the bytes stay. It mustn't be in use, or else it goes when it isn't any more.
+    /// Pulls the plug; the bytes stay. It mustn't be in use, or else it goes when it isn't any
+    /// more.
     pub fn unplug(self) -> PathBuf {
         self.file.clone()
     }

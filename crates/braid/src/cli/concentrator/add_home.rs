@@ -1,88 +1,215 @@
 use super::super::Global;
 use super::super::failure::{self, Failure};
-use super::{AddHome, RemoveHome, addresses};
+use super::{AddHome, LineForHome, RemoveHome, Renew, Revoke, addresses};
+use crate::cli::free_file::free_file;
 use braid_control::client::ClientError;
-use braid_control::config::{Config, ConfigEditor, Endpoint, Name, read_private_key, write_secret};
+use braid_control::config::{
+    Config, ConfigEditor, Endpoint, Name, Peer, read_private_key, write_secret,
+};
+use braid_control::enrolled::EnrolledHomes;
 use braid_control::join_line::JoinLine;
-use braid_handshake::{PresharedKey, PrivateKey, PublicKey, os_random};
+use braid_handshake::{EnrolmentToken, PublicKey, os_random};
+use ipnet::IpNet;
+use jiff::Timestamp;
 use serde_json::json;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 impl AddHome {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
-        let file = global.config_file();
-        let config = global.load_config()?;
-        let mut editor = ConfigEditor::open(&file)?;
-        let key = read_private_key(&config.interface.private_key_file)?;
-        let endpoints = match self.endpoint.is_empty() {
-            true => known_endpoints(&file)?,
-            false => self.endpoint.clone(),
-        };
-        let line = new_home(&config, &mut editor, &self.name, &key.public_key(), endpoints)?;
+        let work = Work::open(global)?;
+        if work.config.peer(self.line.name.as_str()).is_some() {
+            let name = &self.line.name;
+            return Err(Failure::failed(format!(
+                "there is a home {name:?} already; `braid concentrator renew {name}` makes another \
+                 join line for it",
+                name = name.as_str()
+            )));
+        }
+        let endpoints = work.endpoints(&self.line.endpoint)?;
+        let addresses = addresses::free_addresses(&work.config)?;
+        self.line.give(global, work, addresses, endpoints)
+    }
+}
+
+impl Renew {
+    pub fn run(&self, global: &Global) -> Result<(), Failure> {
+        let mut work = Work::open(global)?;
+        let peer = work.peer(self.line.name.as_str())?;
+        let endpoints = work.endpoints(&self.line.endpoint)?;
+        let addresses = addresses::of_home(&work.config, &peer)?;
+        work.remove(&peer)?;
+        self.line.give(global, work, addresses, endpoints)
+    }
+}
+
+impl LineForHome {
+    /// Adds the home, and prints its line.
+    fn give(
+        &self,
+        global: &Global,
+        mut work: Work,
+        addresses: Vec<IpNet>,
+        endpoints: Vec<Endpoint>,
+    ) -> Result<(), Failure> {
+        let Work { config, editor, public_key } = &mut work;
+        let home =
+            NewHome { name: &self.name, addresses, concentrator: public_key, valid: self.valid };
+        let line = home.add(config, editor, endpoints)?;
         tell_tunnel(global)?;
-        let value = json!({ "home": self.name.as_str(), "line": line });
-        global.print(&value, || line.clone())
+        give(global, &self.name, &line)
+    }
+}
+
+impl Revoke {
+    pub fn run(&self, global: &Global) -> Result<(), Failure> {
+        let work = Work::open(global)?;
+        let peer = work.peer(&self.name)?;
+        if peer.is_known() {
+            let name = &self.name;
+            return Err(Failure::failed(format!(
+                "home {name:?} has joined; `braid concentrator remove-home {name}` shuts it out"
+            )));
+        }
+        work.remove_for_good(&peer)?;
+        tell_tunnel(global)?;
+        global.print(&json!({ "revoked": self.name }), || {
+            format!("the join line of {} lets nobody in any more", self.name)
+        })
     }
 }
 
 impl RemoveHome {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
-        let file = global.config_file();
-        let config = global.load_config()?;
-        let mut editor = ConfigEditor::open(&file)?;
-        if !editor.remove_peer(&self.name) {
-            let known: Vec<&str> = config.peers.iter().map(|peer| peer.name.as_str()).collect();
-            let (name, known) = (&self.name, known.join(", "));
-            return Err(Failure::failed(format!("no home is named {name:?}; there are: {known}")));
-        }
-        editor.save()?;
-        let secret = config.peer(&self.name).and_then(|peer| peer.preshared_key_file.clone());
-        if let Some(secret) =
-            secret.filter(|secret| *secret == preshared_key_file(&file, &self.name))
-        {
-            std::fs::remove_file(&secret)
-                .map_err(|error| Failure::io(&format!("removing {}", secret.display()), &error))?;
-        }
+        let work = Work::open(global)?;
+        let peer = work.peer(&self.name)?;
+        work.remove_for_good(&peer)?;
         tell_tunnel(global)?;
         global.print(&json!({ "removed": self.name }), || format!("home {} is shut out", self.name))
     }
 }
 
-/// Makes a home's keys and addresses, adds its `[[peer]]` to the config, and
-/// gives the line that takes it in.
-pub fn new_home(
-    config: &Config,
-    editor: &mut ConfigEditor,
-    name: &Name,
-    concentrator: &PublicKey,
-    endpoints: Vec<Endpoint>,
-) -> Result<String, Failure> {
-    let private_key = PrivateKey::generate(&mut os_random());
-    let preshared_key = PresharedKey::generate(&mut os_random());
-    let addresses = addresses::free_addresses(config)?;
-    let hosts: Vec<String> =
-        addresses.iter().map(|address| format!("\"{}\"", address.addr())).collect();
-    let secret_file = preshared_key_file(&config.file, name.as_str());
-    let secret_name = secret_file.file_name().unwrap_or_default().to_string_lossy();
-    editor.append(&format!(
-        "[[peer]]\nname = \"{name}\"\npublic_key = \"{}\"\npreshared_key_file = \"{secret_name}\"\nallowed_ips = [{}]\n",
-        private_key.public_key(),
-        hosts.join(", "),
-    ))?;
-    let line = JoinLine {
-        layer: config.interface.layer,
-        mtu: config.interface.mtu,
-        private_key,
-        preshared_key: preshared_key.clone(),
-        concentrator: *concentrator,
-        name: name.clone(),
-        addresses,
-        endpoints,
-    };
-    write_secret(&secret_file, &preshared_key.to_base64())
-        .map_err(|error| Failure::io(&format!("writing {}", secret_file.display()), &error))?;
-    editor.save()?;
-    Ok(line.to_string())
+/// The config that is changed.
+struct Work {
+    config: Config,
+    editor: ConfigEditor,
+    public_key: PublicKey,
+}
+
+impl Work {
+    fn open(global: &Global) -> Result<Work, Failure> {
+        let config = known_homes(global)?;
+        let editor = ConfigEditor::open(&config.file)?;
+        let public_key = read_private_key(&config.interface.private_key_file)?.public_key();
+        Ok(Work { config, editor, public_key })
+    }
+
+    fn peer(&self, name: &str) -> Result<Peer, Failure> {
+        self.config.peer(name).cloned().ok_or_else(|| {
+            let known: Vec<&str> =
+                self.config.peers.iter().map(|peer| peer.name.as_str()).collect();
+            Failure::failed(format!("no home is named {name:?}; there are: {}", known.join(", ")))
+        })
+    }
+
+    fn endpoints(&self, given: &[Endpoint]) -> Result<Vec<Endpoint>, Failure> {
+        match given {
+            [] => known_endpoints(&self.config.file),
+            given => Ok(given.to_vec()),
+        }
+    }
+
+    fn remove(&mut self, peer: &Peer) -> Result<(), Failure> {
+        self.editor.remove_peer(peer.name.as_str());
+        remove_preshared_key(&self.config, peer)
+    }
+
+    fn remove_for_good(mut self, peer: &Peer) -> Result<(), Failure> {
+        self.editor.remove_peer(peer.name.as_str());
+        self.editor.save()?;
+        remove_preshared_key(&self.config, peer)
+    }
+}
+
+/// The config, with the keys of the homes that have joined.
+pub fn known_homes(global: &Global) -> Result<Config, Failure> {
+    let mut config = global.load_config()?;
+    let file = EnrolledHomes::path(&config.interface.state_dir, config.interface.name.as_str());
+    let homes = EnrolledHomes::read(&file)
+        .map_err(|error| Failure::io(&format!("reading {}", file.display()), &error))?;
+    homes.apply(&mut config);
+    Ok(config)
+}
+
+/// The line, on standard output; what to do with it, beside.
+pub fn give(global: &Global, name: &Name, line: &JoinLine) -> Result<(), Failure> {
+    let text = line.to_string();
+    let value = json!({ "home": name.as_str(), "line": text, "until": line.until.to_string() });
+    global.print(&value, || text.clone())?;
+    failure::tell(&format!(
+        "this line lets one router in, once, until {}; on that router: `braid home join -`, and paste it",
+        line.until
+    ));
+    Ok(())
+}
+
+/// A home that is to join.
+pub struct NewHome<'a> {
+    pub name: &'a Name,
+    /// Its inner addresses.
+    pub addresses: Vec<IpNet>,
+    pub concentrator: &'a PublicKey,
+    /// How long its line is valid.
+    pub valid: Duration,
+}
+
+impl NewHome<'_> {
+    /// Adds its `[[peer]]` to the config, and gives the line that lets it in.
+    pub fn add(
+        self,
+        config: &Config,
+        editor: &mut ConfigEditor,
+        endpoints: Vec<Endpoint>,
+    ) -> Result<JoinLine, Failure> {
+        let token = EnrolmentToken::generate(&mut os_random());
+        let until = until(Timestamp::now(), self.valid)?;
+        let hosts: Vec<String> =
+            self.addresses.iter().map(|address| format!("\"{}\"", address.addr())).collect();
+        let secret_file = free_file(&config.file.with_file_name(format!("{}.psk", self.name)));
+        let secret_name = secret_file.file_name().unwrap_or_default().to_string_lossy();
+        editor.append(&format!(
+            "[[peer]]\nname = \"{}\"\nenrolment_key = \"{}\"\nenrol_until = \"{until}\"\n\
+             preshared_key_file = \"{secret_name}\"\nallowed_ips = [{}]\n",
+            self.name,
+            token.key().public_key(),
+            hosts.join(", "),
+        ))?;
+        let preshared_key = token.preshared_key();
+        write_secret(&secret_file, &preshared_key.to_base64())
+            .map_err(|error| Failure::io(&format!("writing {}", secret_file.display()), &error))?;
+        if let Err(error) = editor.save() {
+            // Of no use to anybody; what is told is the first error.
+            let _ = braid_durable::remove(&secret_file);
+            return Err(error.into());
+        }
+        Ok(JoinLine {
+            layer: config.interface.layer,
+            mtu: config.interface.mtu,
+            token,
+            until,
+            concentrator: *self.concentrator,
+            name: self.name.clone(),
+            addresses: self.addresses,
+            endpoints,
+        })
+    }
+}
+
+/// In whole seconds, as lines have it.
+fn until(now: Timestamp, valid: Duration) -> Result<Timestamp, Failure> {
+    let seconds = i64::try_from(valid.as_secs()).unwrap_or(i64::MAX);
+    Timestamp::from_second(now.as_second().saturating_add(seconds))
+        .map_err(|_| Failure::failed("this host's clock is wrong: set it"))
 }
 
 /// Where `init` keeps how homes reach this host.
@@ -94,7 +221,7 @@ fn known_endpoints(config: &Path) -> Result<Vec<Endpoint>, Failure> {
     let file = endpoints_file(config);
     let text = std::fs::read_to_string(&file).map_err(|error| {
         Failure::failed(format!(
-            "{}: {error}; tell how homes reach this host: --endpoint HOST:PORT",
+            "{}: {error}; say how homes reach this host: --endpoint HOST:PORT",
             file.display()
         ))
     })?;
@@ -109,14 +236,24 @@ fn known_endpoints(config: &Path) -> Result<Vec<Endpoint>, Failure> {
         .collect()
 }
 
-fn preshared_key_file(config: &Path, home: &str) -> PathBuf {
-    config.with_file_name(format!("{home}.psk"))
+/// One that `add-home` made; another's stays.
+fn remove_preshared_key(config: &Config, peer: &Peer) -> Result<(), Failure> {
+    let folder = config.file.parent();
+    let is_own = |file: &&PathBuf| {
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        file.parent() == folder && name.starts_with(peer.name.as_str()) && name.ends_with(".psk")
+    };
+    match peer.preshared_key_file.as_ref().filter(is_own) {
+        Some(file) => braid_durable::remove(file)
+            .map_err(|error| Failure::io(&format!("removing {}", file.display()), &error)),
+        None => Ok(()),
+    }
 }
 
 fn tell_tunnel(global: &Global) -> Result<(), Failure> {
     match global.client()?.reload() {
         Ok(()) => Ok(()),
-        Err(ClientError::NotRunning(_)) => {
+        Err(ClientError::NotRunning(_) | ClientError::Anothers { .. }) => {
             failure::tell("no tunnel is running; this counts from the next `braid up` on");
             Ok(())
         }

@@ -60,6 +60,25 @@ pub fn free_addresses(config: &Config) -> Result<Vec<IpNet>, Failure> {
     config.interface.addresses.iter().map(|network| free_address(*network, &config.peers)).collect()
 }
 
+/// The addresses that a home has of our networks, with the networks' prefix lengths.
+pub fn of_home(config: &Config, home: &Peer) -> Result<Vec<IpNet>, Failure> {
+    let networks = &config.interface.addresses;
+    let in_ours = home.allowed_ips.iter().filter_map(|prefix| {
+        let host = prefix.net();
+        let network = networks.iter().find(|network| network.contains(&host.addr()))?;
+        let is_host = host.prefix_len() == host.max_prefix_len();
+        is_host.then(|| IpNet::new(host.addr(), network.prefix_len()).ok())?
+    });
+    let found: Vec<IpNet> = in_ours.collect();
+    match found.is_empty() && !networks.is_empty() {
+        true => Err(Failure::failed(format!(
+            "home {:?} has no address of the tunnel's own networks: edit its [[peer]] by hand",
+            home.name.as_str()
+        ))),
+        false => Ok(found),
+    }
+}
+
 /// More homes than this fit no reasonable concentrator; bounds the search in a /64.
 const MAX_TRIED: usize = 1 << 16;
 

@@ -1,7 +1,7 @@
 use super::super::failure::Failure;
 use super::super::up::service;
 use super::super::{Global, failure};
-use super::add_home::{endpoints_file, new_home};
+use super::add_home::{NewHome, endpoints_file};
 use super::{Init, addresses};
 use braid_control::config::{Config, ConfigEditor, Endpoint, write_secret};
 use braid_handshake::{PrivateKey, os_random};
@@ -17,7 +17,7 @@ impl Init {
         if file.exists() {
             let file = file.display();
             return Err(Failure::failed(format!(
-                "{file} exists; to let one more home in: `braid concentrator add-home NAME`"
+                "{file} already exists; to add another home: `braid concentrator add-home NAME`"
             )));
         }
         let port = addresses::free_port(self.port)?;
@@ -35,14 +35,30 @@ impl Init {
         let listed: Vec<String> = endpoints.iter().map(ToString::to_string).collect();
         write_new(&endpoints_file(&file), &format!("{}\n", listed.join("\n")))?;
         let config = Config::load(&file)?;
-        let line = new_home(&config, &mut editor, &self.home, &key.public_key(), endpoints)?;
+        let home = NewHome {
+            name: &self.home,
+            addresses: addresses::free_addresses(&config)?,
+            concentrator: &key.public_key(),
+            valid: self.valid,
+        };
+        let line = home.add(&config, &mut editor, endpoints)?;
         if !self.no_start {
             let started = service::start("braid-concentrator.service", &file)?;
             failure::tell(&started);
         }
-        let value =
-            json!({ "config": file, "port": port, "home": self.home.as_str(), "line": line });
-        global.print(&value, || line.clone())
+        let (text, until) = (line.to_string(), line.until);
+        let value = json!({
+            "config": file, "port": port, "home": self.home.as_str(), "line": text,
+            "until": until.to_string(),
+        });
+        global.print(&value, || text.clone())?;
+        failure::tell(&format!(
+            "this line lets one router in, once, until {until}. Next:\n  \
+             1. open UDP port {port} in this host's firewall, and in its provider's if there is one\n  \
+             2. on the router at home: `braid home join -`, and paste the line\n  \
+             3. here: `braid concentrator list` shows whether it has joined"
+        ));
+        Ok(())
     }
 
     fn endpoints(&self, port: u16) -> Result<Vec<Endpoint>, Failure> {
@@ -52,7 +68,7 @@ impl Init {
         let found = addresses::public_endpoints(port);
         if found.is_empty() {
             return Err(Failure::failed(
-                "this host has no public address of its own; tell how homes reach it: --endpoint HOST:PORT",
+                "this host has no public address of its own; say how homes reach it: --endpoint HOST:PORT",
             ));
         }
         Ok(found)
@@ -64,9 +80,12 @@ impl Init {
             first.map(|address| format!("\"{address}/{}\"", network.prefix_len()))
         });
         let [Some(v4), Some(v6)] = ours else {
-            return Err(Failure::failed("--network and --network6 must have room for two hosts"));
+            return Err(Failure::failed(
+                "--network and --network6 need at least two host addresses each",
+            ));
         };
         let key_name = key_file.file_name().unwrap_or_default().to_string_lossy();
+        let split_tcp = if self.split_tcp { "\n[split_tcp]\n" } else { "" };
         Ok(format!(
             "# Written by `braid concentrator init`. `braid config check` checks it.\n\
              [interface]\n\
@@ -76,7 +95,7 @@ impl Init {
              listen = [\"0.0.0.0:{port}\", \"[::]:{port}\"]\n\
              \n\
              [routing]\n\
-             masquerade = true\n"
+             masquerade = true\n{split_tcp}"
         ))
     }
 }

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 pub struct Plan {
     #[command(flatten)]
     _json: JsonFlag,
-    /// What shall be good above all: one (fast connection), many, never-break, udp
+    /// What matters most: one (fast connection), many, never-break, udp
     #[arg(long, default_value = "one")]
     wish: Wish,
     /// What the other end is: nobody, linux, braid, routeros, switch

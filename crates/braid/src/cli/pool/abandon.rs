@@ -34,7 +34,8 @@ impl Abandon {
     }
 }
 
-/// What was begun, the last first; how far each is, and whether somebody has made use of it, is only seen as it is undone.
+/// What was begun, the last first; how far each is, and whether somebody has made use of it, is
+/// only seen as it is undone.
 fn show(record: &Record, global: &Global) -> Result<(), Failure> {
     let plan = &record.plan;
     let begun = |state: &StepState| {

@@ -12,7 +12,7 @@ pub struct Add {
     /// Disks or partitions: path, link or serial number
     #[arg(required = true, value_name = "DISK")]
     disks: Vec<String>,
-    /// Lose for good what the disk of this serial number carries (again for each disk)
+    /// Destroy all data on the disk with this serial number (repeat for each disk)
     #[arg(long, value_name = "SERIAL")]
     erase: Vec<String>,
 }

@@ -23,7 +23,7 @@ pub struct Apply {
     consent: Consent,
     /// Only these pools of the config
     pools: Vec<String>,
-    /// Lose for good what the disk of this serial number carries (again for each disk)
+    /// Destroy all data on the disk with this serial number (repeat for each disk)
     #[arg(long, value_name = "SERIAL")]
     erase: Vec<String>,
 }
@@ -135,7 +135,7 @@ impl Apply {
             }
             applied.changes.push(self.told(plan, global)?);
             if self.consent.dry_run() {
-                tell("what comes after this is planned when this is done");
+                tell("later steps are planned once this one is done");
                 return Ok(applied);
             }
         }

@@ -37,25 +37,25 @@ pub struct Bench {
     /// What to measure: sequential, random, database (by default the first two)
     #[arg(long, value_delimiter = ',', value_name = "PROFILES", default_values_t = [Profile::Sequential, Profile::Random])]
     profile: Vec<Profile>,
-    /// How often each is measured; the median and the spread are shown
+    /// Number of runs of each; the median and the spread are shown
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
-    /// How long a run takes
+    /// Duration of one run
     #[arg(long, default_value = "10", value_parser = seconds)]
     seconds: Duration,
     /// Size of each reader's and writer's file [default: what fits, up to 4 GiB]
     #[arg(long, value_name = "SIZE")]
     size: Option<ByteSize>,
-    /// With --layouts: don't measure each disk alone; the model then has typical disks
+    /// With --layouts: don't measure each disk alone; the model then assumes typical disks
     #[arg(long)]
     skip_alone: bool,
-    /// Write a page with plots
+    /// Write an HTML report with plots to this file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Write what `braid pool plan --speeds` reads
+    /// Write the speeds to this file, for `braid pool plan --speeds`
     #[arg(long, value_name = "FILE")]
     speeds: Option<PathBuf>,
-    /// Lose for good what the disk of this serial number carries (again for each disk)
+    /// Destroy all data on the disk with this serial number (repeat for each disk)
     #[arg(long, value_name = "SERIAL", requires = "layouts")]
     erase: Vec<String>,
     /// A pool; with --layouts disks or partitions: path, link or serial number

@@ -22,10 +22,10 @@ use std::sync::atomic::AtomicBool;
 pub struct Consent {
     #[command(flatten)]
     _json: JsonFlag,
-    /// Don't ask
+    /// Don't ask for confirmation
     #[arg(long, short)]
     yes: bool,
-    /// Show the plan, change nothing
+    /// Show the plan without changing anything
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -37,10 +37,10 @@ pub struct Consent {
 pub struct Ending {
     #[command(flatten)]
     _json: JsonFlag,
-    /// Show what would be done, change nothing
+    /// Show what would be done without changing anything
     #[arg(long)]
     pub dry_run: bool,
-    /// Nothing is asked; taken so that scripts can give it to every command
+    /// Accepted for scripts; this command never asks for confirmation
     #[arg(long, short, hide = true)]
     _yes: bool,
     #[command(flatten)]
@@ -53,7 +53,7 @@ pub struct Place {
     /// Folder of the journals
     #[arg(long, value_name = "FOLDER", env = "BRAID_POOL_STATE_DIR", default_value = DEFAULT_STATE_DIR, hide_short_help = true)]
     state_dir: PathBuf,
-    /// Folder that fstab and mdadm.conf are looked for below, as etc/fstab
+    /// Root folder of the system's configuration (etc/fstab, etc/mdadm.conf)
     #[arg(long, value_name = "FOLDER", env = "BRAID_POOL_CONFIG_ROOT", hide = true)]
     config_root: Option<PathBuf>,
 }
@@ -185,7 +185,7 @@ fn explained(error: &RunError, journal: &Journal) -> Failure {
     let how = match error {
         RunError::BeingAbandoned { .. } => return Failure::failed(error.to_string()),
         RunError::System { error: SystemError::Stopped, .. } => {
-            "; what the kernel is at goes on by itself"
+            "; the operation that the kernel has begun continues in the background"
         }
         _ => "",
     };

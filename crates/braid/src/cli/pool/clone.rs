@@ -47,16 +47,16 @@ pub struct Clone {
     /// Make this disk a bootable copy: path, link or serial number
     #[arg(long, value_name = "DISK", conflicts_with_all = ["to", "beside", "boot_disk"])]
     to_disk: Option<String>,
-    /// Lose for good what the disk of this serial number carries
+    /// Destroy all data on the disk with this serial number
     #[arg(long, value_name = "SERIAL", requires = "to_disk")]
     erase: Vec<String>,
-    /// The old system is encrypted, and the new one may lie there in the clear
+    /// Allow an unencrypted copy of an encrypted system
     #[arg(long, requires = "to_disk")]
     unencrypted: bool,
     /// The subvolume with the system, if not the default one, @ or root
     #[arg(long, value_name = "SUBVOLUME")]
     root: Option<PathBuf>,
-    /// Leave this subvolume behind, and all below it
+    /// Skip this subvolume and everything below it
     #[arg(long, value_name = "SUBVOLUME")]
     skip: Vec<PathBuf>,
     /// Copy a filesystem of another kind too (the ESP, /boot): where the old and the new one are
@@ -69,18 +69,18 @@ pub struct Clone {
     /// Run the boot steps (initramfs, boot loader, boot menu) in the new system
     #[arg(long)]
     finish: bool,
-    /// Copy at most so fast
+    /// Limit the copying rate
     #[arg(long, value_name = "RATE")]
     limit: Option<Rate>,
-    /// How often a broken connection is made anew without getting on; 0 for never
+    /// Reconnect at most this many times in a row without progress; 0 for never
     #[arg(long, default_value_t = 20, value_name = "N")]
     retries: u32,
     #[command(flatten)]
     reach: Reach,
-    /// Offer the system of FROM to who calls this address with tcp:// and knows the key
+    /// Listen at this address and offer the system of FROM to tcp:// clients that have the key
     #[arg(long, value_name = "ADDRESS:PORT", conflicts_with_all = ["to", "to_disk", "forget"])]
     serve: Option<SocketAddr>,
-    /// Delete what an interrupted clone left in the system of FROM, and in the filesystem TO
+    /// Delete what an interrupted clone left behind in FROM and TO
     #[arg(long, conflicts_with = "to_disk")]
     forget: bool,
 }
@@ -111,7 +111,7 @@ impl Clone {
             return to_disk::run(self, disk, global);
         }
         let Some(to) = &self.to else {
-            return Err(Failure::new(FailureKind::Usage, "to where?"));
+            return Err(Failure::new(FailureKind::Usage, "name the destination (TO)"));
         };
         let watch = Arc::new(Watch::default());
         let clone = self.system_clone(to.clone(), Arc::clone(&watch))?;

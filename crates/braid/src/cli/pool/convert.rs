@@ -15,13 +15,13 @@ pub struct Convert {
     /// The new layout, such as btrfs-raid1c3
     #[arg(long)]
     layout: Layout,
-    /// Disks that it takes in for that: path, link or serial number
+    /// Disks to add for this: path, link or serial number
     #[arg(value_name = "DISK")]
     disks: Vec<String>,
-    /// Lose for good what the disk of this serial number carries (again for each disk)
+    /// Destroy all data on the disk with this serial number (repeat for each disk)
     #[arg(long, value_name = "SERIAL")]
     erase: Vec<String>,
-    /// Take a layout that its own makers call unstable
+    /// Allow a layout that its own developers call unstable
     #[arg(long)]
     accept_unstable: bool,
 }

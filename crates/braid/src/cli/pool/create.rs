@@ -19,16 +19,16 @@ pub struct Create {
     /// Such as btrfs-raid1, md-raid10-f2; `braid pool plan` ranks them
     #[arg(long)]
     layout: Layout,
-    /// What an md array carries: ext4 or xfs
+    /// Filesystem on an md array: ext4 or xfs
     #[arg(long, value_name = "FILESYSTEM", default_value = "ext4")]
     fs: MdFilesystem,
-    /// Where it is mounted, now and at boot [default: /srv/NAME]
+    /// Mount point, now and at boot [default: /srv/NAME]
     #[arg(long, value_name = "PATH")]
     mount: Option<String>,
-    /// Lose for good what the disk of this serial number carries (again for each disk)
+    /// Destroy all data on the disk with this serial number (repeat for each disk)
     #[arg(long, value_name = "SERIAL")]
     erase: Vec<String>,
-    /// Take a layout that its own makers call unstable
+    /// Allow a layout that its own developers call unstable
     #[arg(long)]
     accept_unstable: bool,
     /// Disks or partitions: path, link or serial number

@@ -14,7 +14,7 @@ use serde::Serialize;
 pub struct Disks {
     #[command(flatten)]
     _json: JsonFlag,
-    /// Don't ask the disks for their health, which takes a while
+    /// Skip the disks' own health reports (SMART), which take a while
     #[arg(long)]
     no_smart: bool,
 }

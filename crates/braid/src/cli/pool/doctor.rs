@@ -19,10 +19,10 @@ pub struct Doctor {
     /// Only these pools, by name or UUID
     #[arg(value_name = "POOL")]
     names: Vec<String>,
-    /// Don't ask the disks for their health, which takes a while
+    /// Skip the disks' own health reports (SMART), which take a while
     #[arg(long)]
     no_smart: bool,
-    /// What `braid pool watch` remembers: error counters are compared with those in it
+    /// State file of `braid pool watch`; error counters are compared with those in it
     #[arg(long, value_name = "FILE", default_value = watch_memory::DEFAULT)]
     state: PathBuf,
     #[command(flatten)]

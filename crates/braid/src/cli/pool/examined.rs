@@ -53,7 +53,8 @@ impl Examined {
         Ok(Examined { pools, disks, findings })
     }
 
-    /// Whether the pool of this name is there and runs: else not all that may be wrong with it can be seen.
+    /// Whether the pool of this name is there and runs: else not all that may be wrong with it can
+    /// be seen.
     pub fn looks_into(&self, name: &str) -> bool {
         let runs = |pool: &ObservedPool| match pool {
             ObservedPool::Btrfs(btrfs) => !btrfs.mounts.is_empty(),
@@ -86,7 +87,8 @@ fn interrupted(names: &[String], place: &Place) -> Result<Vec<Finding>, Failure>
     Ok(found.iter().map(finding).collect())
 }
 
-/// Replications from or to these pools, or all, that aren't through, though nobody is at work on them.
+/// Replications from or to these pools, or all, that aren't through, though nobody is at work on
+/// them.
 fn unfinished_replications(
     pools: &[ObservedPool],
     names: &[String],

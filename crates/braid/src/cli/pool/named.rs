@@ -20,7 +20,7 @@ impl PoolNames {
     /// The pools; it is an error to name none.
     pub fn required(&self) -> Result<Vec<ObservedPool>, Failure> {
         if self.names.is_empty() && !self.all {
-            return Err(Failure::new(FailureKind::Usage, "name a pool, or say --all"));
+            return Err(Failure::new(FailureKind::Usage, "name a pool, or add --all"));
         }
         self.or_all()
     }
@@ -57,9 +57,7 @@ pub fn one<'a>(pools: &'a [ObservedPool], name: &str) -> Result<&'a ObservedPool
         }
         several => {
             let uuids = listed(several.iter().map(|pool| pool.uuid().to_string()).collect());
-            Err(Failure::failed(format!(
-                "several pools are called {name}; name one by its UUID: {uuids}"
-            )))
+            Err(Failure::failed(format!("several pools are called {name}; use a UUID: {uuids}")))
         }
     }
 }

@@ -25,10 +25,10 @@ pub struct Plan {
     /// What matters most: balanced, speed, safety, space
     #[arg(long, default_value = "balanced")]
     want: Want,
-    /// A disk not bought yet, such as 4T:hdd, 500G:ssd, 2TiB:nvme (again for each)
+    /// A disk not bought yet, such as 4T:hdd, 500G:ssd, 2TiB:nvme (repeat for each)
     #[arg(long = "disk", value_name = "SIZE:KIND")]
     imagined: Vec<Candidate>,
-    /// What `braid pool bench` measured, to be taken instead of the model
+    /// Speeds measured by `braid pool bench`, used instead of the model
     #[arg(long, value_name = "FILE")]
     speeds: Option<PathBuf>,
     /// Disks or partitions of this host: path, link or serial number

@@ -14,10 +14,10 @@ pub struct Reach {
     /// [default: ssh with keepalives]
     #[arg(long, value_name = "COMMAND")]
     rsh: Option<String>,
-    /// How braid is called at the other end
+    /// Command that runs braid at the other end
     #[arg(long, default_value = BRAID, value_name = "PATH")]
     remote_braid: String,
-    /// File with the key that both ends of tcp:// know; --serve makes it if it isn't there
+    /// File with the key shared by both ends of tcp://; --serve creates it if it is missing
     #[arg(long, value_name = "FILE", default_value = KEY)]
     key: PathBuf,
 }

@@ -9,7 +9,7 @@ use clap::Args;
 pub struct Remove {
     #[command(flatten)]
     target: Target,
-    /// The member: path, serial number, devid or slot, or `missing`
+    /// The member to remove: path, serial number, devid or slot, or `missing`
     #[arg(value_name = "DISK")]
     member: String,
 }

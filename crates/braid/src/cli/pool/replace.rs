@@ -12,15 +12,15 @@ use clap::Args;
 pub struct Replace {
     #[command(flatten)]
     target: Target,
-    /// The member that goes: path, serial number, devid or slot, or `missing`
+    /// The member to replace: path, serial number, devid or slot, or `missing`
     old: String,
-    /// The disk that comes: path, link or serial number
+    /// The new disk: path, link or serial number
     new: String,
-    /// A disk that takes part meanwhile, where the survivors of a btrfs are full: it leaves at the end, or stays until
-    /// you remove it, as the plan says
+    /// A disk to use temporarily when the remaining disks of a btrfs are full: it is removed at the
+    /// end, or stays until you remove it, as the plan says
     #[arg(long, value_name = "DISK")]
     lend: Option<String>,
-    /// Lose for good what the disk of this serial number carries
+    /// Destroy all data on the disk with this serial number
     #[arg(long, value_name = "SERIAL")]
     erase: Vec<String>,
 }

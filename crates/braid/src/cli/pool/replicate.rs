@@ -49,24 +49,24 @@ pub struct Replicate {
     /// The folder for the replicas, here or elsewhere; where it isn't on btrfs, streams are kept
     #[arg(required_unless_present_any = ["serve", "forget"], value_name = "TO")]
     to: Option<Place>,
-    /// Of each subvolume only its newest snapshot
+    /// Send only the newest snapshot of each subvolume
     #[arg(long)]
     newest: bool,
-    /// Send all, also to a place that had replicas of these snapshots and has none any more
+    /// Send everything again to a place whose replicas of these snapshots are gone
     #[arg(long)]
     anew: bool,
-    /// Send at most so fast
+    /// Limit the sending rate
     #[arg(long, value_name = "RATE", value_parser = rate_limit)]
     limit: Option<Rate>,
-    /// How often a broken connection is made anew without getting on; 0 for never
+    /// Reconnect at most this many times in a row without progress; 0 for never
     #[arg(long, default_value_t = 20, value_name = "N")]
     retries: u32,
-    /// Only show what would be sent
+    /// Show what would be sent without sending it
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
     reach: Reach,
-    /// Listen at this address for who calls with tcp://
+    /// Listen at this address for tcp:// clients
     #[arg(long, value_name = "ADDRESS:PORT", requires = "served", conflicts_with_all = ["from", "to"])]
     serve: Option<SocketAddr>,
     /// The folder below which --serve keeps replicas
@@ -75,8 +75,8 @@ pub struct Replicate {
     /// The folder below which --serve has snapshots to send
     #[arg(long, value_name = "FOLDER", group = "served", requires = "serve")]
     offer: Option<PathBuf>,
-    /// Delete what was begun in this folder and not completed, and remember no more that anything was; of
-    /// a place elsewhere only that
+    /// Delete unfinished replicas in this folder and forget the interrupted replication; for a
+    /// place elsewhere, only forget it
     #[arg(long, value_name = "PLACE", conflicts_with_all = ["from", "to", "serve"])]
     forget: Option<Place>,
     #[command(flatten)]
@@ -96,7 +96,7 @@ impl Replicate {
                 _ => {
                     return Err(Failure::new(
                         FailureKind::Usage,
-                        "--into or --offer which folder?",
+                        "--serve needs --into FOLDER or --offer FOLDER",
                     ));
                 }
             };
@@ -104,7 +104,10 @@ impl Replicate {
             return Ok(listener::serve(address, &allowed, &key, &register, tell)?);
         }
         let (Some(from), Some(to)) = (self.from.clone(), self.to.clone()) else {
-            return Err(Failure::new(FailureKind::Usage, "from where, and to where?"));
+            return Err(Failure::new(
+                FailureKind::Usage,
+                "name the source (FROM) and the destination (TO)",
+            ));
         };
         if self.dry_run {
             return self.show_what_would_be_sent(&from, &to, global);

@@ -20,13 +20,13 @@ pub struct Restore {
     _json: JsonFlag,
     /// A snapshot, or a file or folder inside one
     from: PathBuf,
-    /// Where it shall be
+    /// Where to restore it to
     #[arg(long, value_name = "PATH")]
     to: PathBuf,
-    /// Move aside what is there
+    /// Move an existing file or folder aside
     #[arg(long)]
     replace: bool,
-    /// Only show what would be done
+    /// Show what would be done without doing it
     #[arg(long)]
     dry_run: bool,
 }

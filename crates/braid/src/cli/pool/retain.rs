@@ -24,16 +24,16 @@ pub struct Retain {
     _json: JsonFlag,
     /// The folder with the snapshots
     folder: PathBuf,
-    /// How many to keep of what age, from now into the past
+    /// How many snapshots to keep of each age
     #[arg(long, value_name = "POLICY")]
     policy: Policy,
-    /// Only show which rule keeps each snapshot
+    /// Show which rule keeps each snapshot without deleting any
     #[arg(long)]
     dry_run: bool,
-    /// Don't ask
+    /// Don't ask for confirmation
     #[arg(short, long)]
     yes: bool,
-    /// With --yes: also when most would go at once
+    /// With --yes: allow deleting most of the snapshots at once
     #[arg(long)]
     allow_mass_deletion: bool,
 }

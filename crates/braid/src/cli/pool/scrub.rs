@@ -21,11 +21,11 @@ use std::process::ExitCode;
 pub enum Scrub {
     /// Start scrubbing
     Start(start::Start),
-    /// Show how scrubs are and when the last one ended
+    /// Show running scrubs and when the last one ended
     Status(status::Status),
     /// Stop scrubbing
     Cancel(cancel::Cancel),
-    /// Scrub regularly, by systemd timers
+    /// Schedule regular scrubs with systemd timers
     Schedule(schedule::Schedule),
 }
 

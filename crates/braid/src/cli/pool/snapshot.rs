@@ -27,7 +27,7 @@ pub struct Snapshot {
     /// List the snapshots in the folder instead
     #[arg(long, conflicts_with_all = ["subvolumes", "dry_run"])]
     list: bool,
-    /// Only show what would be taken
+    /// Show what would be taken without taking it
     #[arg(long)]
     dry_run: bool,
     /// The subvolumes

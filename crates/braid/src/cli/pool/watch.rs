@@ -1,8 +1,9 @@
 use super::carry_out::Place;
 use super::examined::{Examined, render};
-use super::watch_memory;
+use super::{pools_look, watch_memory};
 use crate::cli::failure::{Failure, print_line, tell};
 use crate::cli::{Global, JsonFlag};
+use crate::daemon::page::POOLS;
 use braid_disks::AskSmart;
 use braid_pool::doctor::Baseline;
 use braid_pool::prometheus;
@@ -22,19 +23,19 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 pub struct Watch {
     #[command(flatten)]
     _json: JsonFlag,
-    /// Look again and again, until interrupted; else once, for a timer
+    /// Keep checking until interrupted, instead of once
     #[arg(long, value_name = "TIME", value_parser = braid_units::parse_duration)]
     every: Option<Duration>,
-    /// Run this with `sh -c` for each change
+    /// Run this command with `sh -c` for each change
     #[arg(long, value_name = "COMMAND")]
     hook: Option<String>,
     /// Write metrics for node_exporter's textfile collector
     #[arg(long, value_name = "FILE")]
     prometheus: Option<PathBuf>,
-    /// Where to keep what is known between two looks
+    /// State file, kept between checks
     #[arg(long, value_name = "FILE", default_value = watch_memory::DEFAULT)]
     state: PathBuf,
-    /// Don't ask the disks for their health, which takes a while
+    /// Skip the disks' own health reports (SMART), which take a while
     #[arg(long)]
     no_smart: bool,
     #[command(flatten)]
@@ -63,6 +64,7 @@ impl Watch {
         if let Some(file) = &self.prometheus {
             watch_memory::replace(file, &metrics(&examined))?;
         }
+        pools_look::write(&self.state.with_file_name(POOLS), &examined)?;
         let changes = memory.changes(&examined.findings, |pool| examined.looks_into(pool));
         let mut all_told = true;
         for change in &changes {

@@ -35,7 +35,7 @@ pub fn start(file: &Path, config: &AnyConfig, global: &Global) -> Result<Option<
         .process_group(0)
         .spawn()
         .map_err(|error| Failure::io("starting the daemon", &error))?;
-    wait_until_up(child, &Client::new(config.control()), log.as_deref())?;
+    wait_until_up(child, &Client::of(config), log.as_deref())?;
     Ok(log)
 }
 
@@ -58,7 +58,9 @@ fn open_log(config: &AnyConfig) -> (Option<PathBuf>, Stdio) {
 
 fn open(folder: &Path, log: &Path) -> io::Result<File> {
     std::fs::create_dir_all(folder)?;
-    // Only of the last run: a router's flash is small.
+    // Why the last run ended may be what is looked for; a router's flash is small, so
+    // of no more. Where there was none, nothing can be renamed.
+    let _ = std::fs::rename(log, log.with_extension("log.1"));
     OpenOptions::new().write(true).create(true).truncate(true).mode(0o640).open(log)
 }
 
@@ -104,4 +106,22 @@ fn early_end(status: ExitStatus, child: &mut Child) -> Failure {
         _ => FailureKind::Failed,
     };
     Failure::new(kind, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn the_log_of_the_last_run_stays_and_of_no_more() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("braid0.log");
+        for run in ["first", "second", "third"] {
+            write!(open(folder.path(), &log).unwrap(), "{run}").unwrap();
+        }
+        let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+        assert_eq!((read("braid0.log"), read("braid0.log.1")), ("third".into(), "second".into()));
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
 }

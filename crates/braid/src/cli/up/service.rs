@@ -23,10 +23,15 @@ pub fn unit_for(file: &Path, config: &AnyConfig) -> Option<String> {
     is_installed(&unit).then_some(unit)
 }
 
+/// Whether [`start`] starts it at boot, too.
+pub fn starts_at_boot(unit: &str, file: &Path) -> bool {
+    file == Path::new(DEFAULT_CONFIG) && is_installed(unit)
+}
+
 /// Starts the tunnel of `file`, now and at boot, by `unit` where that is
 /// possible; else now only. Says which.
 pub fn start(unit: &str, file: &Path) -> Result<String, Failure> {
-    if file == Path::new(DEFAULT_CONFIG) && is_installed(unit) {
+    if starts_at_boot(unit, file) {
         systemctl(&["enable", "--now", unit])?;
         return Ok(format!("started {unit}, now and at boot"));
     }

@@ -127,7 +127,6 @@ impl Period {
     }
 
     /// End of the period that `at` lies in, which is the next one's start.
-    #[cfg(test)]
     pub fn end(self, at: UnixSeconds) -> UnixSeconds {
         let day = at.clamp(0, LATEST) / DAY;
         match self {

@@ -5,6 +5,9 @@ use std::num::NonZeroU16;
 /// A packet from a peer's TUN device: a byte that says what it is, its offload,
 /// its bytes. What passes the check can be cut, marked and merged, and stays
 /// what it was.
+///
+/// # Panics
+/// When that is not so: what the fuzzer looks for.
 pub fn inner(data: &[u8]) {
     let mut input = Input(data);
     let flags = input.u8();

@@ -2,6 +2,9 @@ use braid_control::join_line::JoinLine;
 
 /// The text of a join line, or the bytes in one, whose check sum is then made
 /// right. What is read is written and read again as the same.
+///
+/// # Panics
+/// When that is not so: what the fuzzer looks for.
 pub fn join_line(data: &[u8]) {
     for text in [String::from_utf8_lossy(data).into_owned(), enclosed(data)] {
         let Ok(line) = text.parse::<JoinLine>() else { continue };

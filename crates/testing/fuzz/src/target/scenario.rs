@@ -5,6 +5,9 @@ use std::path::Path;
 /// A scenario file, without trace files beside it. What is right has links,
 /// traffic with names, and a timeline in order; what is wrong has an error that
 /// names the file.
+///
+/// # Panics
+/// When that is not so: what the fuzzer looks for.
 pub fn scenario(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let scenario = match Scenario::parse("fuzz.toml", &text, Path::new("/nonexistent")) {

@@ -1,9 +1,12 @@
-use braid_lab::emulator::Trace;
+use braid_link_model::Trace;
 use braid_units::Rate;
 use std::path::Path;
 use std::time::Duration;
 
 /// A Mahimahi trace, plain or gzip. What is right can repeat.
+///
+/// # Panics
+/// When that is not so: what the fuzzer looks for.
 pub fn trace(data: &[u8]) {
     match Trace::read(data, Path::new("fuzz.down")) {
         Ok(trace) => {

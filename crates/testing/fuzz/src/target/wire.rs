@@ -5,6 +5,9 @@ use braid_wire::*;
 /// The plaintext of a data datagram, after eight bytes for what the reader
 /// believes to be the largest packet number. What is read must be within its
 /// bounds and, written again, read as the same.
+///
+/// # Panics
+/// When that is not so: what the fuzzer looks for.
 pub fn wire(data: &[u8]) {
     if let Ok(header) = DataHeader::parse(data) {
         assert_eq!(header.to_bytes()[..], data[..HEADER_LEN]);

@@ -104,7 +104,7 @@ fn leads_anywhere(config: &GroupConfig) -> bool {
 
 /// The running tunnel's paths; none if none runs.
 fn paths(config: &Config) -> Vec<PathStatus> {
-    let status = Client::new(&config.interface.control).status().ok();
+    let status = Client::new(&config.interface.control).for_config(&config.file).status().ok();
     status.into_iter().flat_map(|status| status.peers).flat_map(|peer| peer.paths).collect()
 }
 

@@ -1,5 +1,6 @@
-//! Cleans up after a bench that was killed: a process of its own, which outlives it. As long as the bench lives it keeps
-//! the other end of the guardian's input open; when that ends without a word, the bench was killed.
+//! Cleans up after a bench that was killed: a process of its own, which outlives it. As long as the
+//! bench lives it keeps the other end of the guardian's input open; when that ends without a word,
+//! the bench was killed.
 
 use super::Bench;
 use crate::cli::failure::Failure;
@@ -61,7 +62,8 @@ impl BenchGuardian {
     }
 }
 
-/// The guardian of this process; it goes when this is told that all is done, and cleans up if this ends otherwise.
+/// The guardian of this process; it goes when this is told that all is done, and cleans up if this
+/// ends otherwise.
 pub struct Guarded(Child);
 
 impl Guarded {

@@ -1,4 +1,5 @@
-//! Several layouts on the same disks: each is made, measured and taken down; then each disk is measured alone.
+//! Several layouts on the same disks: each is made, measured and taken down; then each disk is
+//! measured alone.
 
 use super::guardian::{Guarded, take_down};
 use super::progress::BenchProgress;
@@ -157,7 +158,8 @@ impl Work<'_> {
     }
 }
 
-/// What a layout left when it was taken down is nothing that anything recognises; all else somebody else wrote.
+/// What a layout left when it was taken down is nothing that anything recognises; all else somebody
+/// else wrote.
 fn remains(disks: &[Disk]) -> ErasePermission {
     let only_unknown = |disk: &&Disk| disk.contents.iter().all(Content::is_unknown);
     ErasePermission::for_disks(disks.iter().filter(only_unknown).map(Disk::id))

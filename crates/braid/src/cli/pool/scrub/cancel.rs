@@ -13,7 +13,7 @@ pub struct Cancel {
     _json: JsonFlag,
     #[command(flatten)]
     pools: PoolNames,
-    /// Only say what would be stopped
+    /// Show what would be stopped without stopping it
     #[arg(long)]
     dry_run: bool,
 }

@@ -18,19 +18,19 @@ pub struct Schedule {
     _json: JsonFlag,
     #[command(flatten)]
     pools: PoolNames,
-    /// When: systemd's calendar expressions
+    /// When to scrub, as a systemd calendar expression
     #[arg(long, default_value = "monthly", value_name = "CALENDAR")]
     on: Calendar,
-    /// Begin up to so much later, so that not all pools and computers begin at once
+    /// Delay each start by a random time up to this, so that not all pools start at once
     #[arg(long, default_value = "24h", value_name = "TIME", value_parser = braid_units::parse_duration)]
     jitter: std::time::Duration,
-    /// Stop scrubbing regularly
+    /// Remove the schedule
     #[arg(long)]
     remove: bool,
-    /// Only show the units
+    /// Show the units without writing them
     #[arg(long)]
     dry_run: bool,
-    /// Where systemd's units are
+    /// Folder of systemd's units
     #[arg(long, default_value = "/etc/systemd/system", value_name = "FOLDER", hide = true)]
     units: PathBuf,
 }

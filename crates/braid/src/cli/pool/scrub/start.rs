@@ -23,10 +23,10 @@ pub struct Start {
     _json: JsonFlag,
     #[command(flatten)]
     pools: PoolNames,
-    /// Wait for the end, one pool after the other, and tell what was found
+    /// Scrub one pool after the other, wait for each, and report what was found
     #[arg(short, long)]
     wait: bool,
-    /// Only say what would be scrubbed
+    /// Show what would be scrubbed without starting
     #[arg(long)]
     dry_run: bool,
 }

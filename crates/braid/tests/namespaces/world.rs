@@ -1,87 +1,26 @@
-//! Two daemons in network namespaces, joined by two links: what the commands
-//! do to a host, and that they take it back. Needs root.
-
 use braid_linux::netns::NetNs;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-const BRAID: &str = env!("CARGO_BIN_EXE_braid");
+pub const BRAID: &str = env!("CARGO_BIN_EXE_braid");
 /// Far more than needed: the machine may be busy.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(30);
 
-#[test]
-fn a_home_joins_survives_a_dead_link_and_leaves_no_trace() {
-    let Some((mut world, before)) = World::with_home_up() else { return };
-    world.wait_for("both paths work", |status| {
-        paths(status).iter().filter(|path| path["state"] == "active").count() == 2
-    });
-    assert!(world.ping("10.77.0.1") && world.ping("fd77:b1d::1"));
-    let route = world.sh("ip route get 192.0.2.9");
-    assert!(route.contains("dev braid0"), "the default route is the tunnel: {route}");
-    assert_eq!(world.home(&["up"]).status.code(), Some(6), "up already");
-
-    world.sh("ip link set h1 down");
-    world.wait_for("the dead link shows", |status| status["links"][0]["present"] == false);
-    assert!(world.ping("10.77.0.1"), "the other link carries on");
-    world.sh("ip link set h1 up && ip route replace default via 10.1.0.1 dev h1 metric 10");
-    world.wait_for("the link is back by itself", |status| {
-        status["links"][0]["present"] == true
-            && paths(status).iter().filter(|path| path["state"] == "active").count() == 2
-    });
-
-    world.home_ok(&["mode", "broadcast"]);
-    world.home_ok(&["link", "remove", "h2"]);
-    world.wait_for("one path is left, in the new mode", |status| {
-        status["mode"] == "broadcast" && paths(status).len() == 1
-    });
-    assert!(world.ping("10.77.0.1"));
-
-    world.home_ok(&["down"]);
-    world.stop_concentrator();
-    world.sh("ip route replace default via 10.1.0.1 dev h1 metric 10");
-    assert_eq!(world.snapshot(), before, "nothing is left behind");
-}
-
-#[test]
-fn what_a_crash_leaves_is_taken_back_by_the_next_start() {
-    let Some((mut world, before)) = World::with_home_up() else { return };
-    let pid = world.status()["pid"].as_u64().unwrap();
-    world.sh(&format!("kill -9 {pid}; while kill -0 {pid} 2>/dev/null; do sleep 0.05; done"));
-    assert_ne!(world.snapshot(), before, "a crash leaves rules behind");
-    world.home_ok(&["up"]);
-    world.wait_for("it is connected again", |status| status["peers"][0]["connected"] == true);
-    world.home_ok(&["down"]);
-    assert_eq!(world.snapshot(), before, "nothing is left behind");
-    world.stop_concentrator();
-}
-
-#[test]
-fn what_a_crash_leaves_is_taken_back_by_down() {
-    let Some((mut world, before)) = World::with_home_up() else { return };
-    let pid = world.status()["pid"].as_u64().unwrap();
-    world.sh(&format!("kill -9 {pid}; while kill -0 {pid} 2>/dev/null; do sleep 0.05; done"));
-    assert_ne!(world.snapshot(), before, "a crash leaves rules behind");
-    world.home_ok(&["down"]);
-    assert_eq!(world.snapshot(), before, "nothing is left behind");
-    assert_eq!(world.home(&["down"]).status.code(), Some(4), "there is nothing more to take back");
-    world.stop_concentrator();
-}
-
-struct World {
-    home: NetNs,
-    concentrator: NetNs,
-    scratch: tempfile::TempDir,
+pub struct World {
+    pub home: NetNs,
+    pub concentrator: NetNs,
+    pub scratch: tempfile::TempDir,
     daemon: Option<Child>,
     /// What takes the home in.
-    line: String,
+    pub line: String,
 }
 
 impl World {
     /// Both ends up, and what the hosts were like before. None where namespaces
     /// can't be made.
-    fn with_home_up() -> Option<(World, String)> {
+    pub fn with_home_up() -> Option<(World, String)> {
         let mut world = World::new()?;
         let before = world.snapshot();
         world.start_concentrator();
@@ -93,7 +32,7 @@ impl World {
     }
 
     /// None where namespaces can't be made.
-    fn new() -> Option<World> {
+    pub fn new() -> Option<World> {
         let (home, concentrator) = match (NetNs::new(), NetNs::new()) {
             (Ok(home), Ok(concentrator)) => (home, concentrator),
             (Err(error), _) | (_, Err(error)) => {
@@ -124,7 +63,7 @@ impl World {
         Some(world)
     }
 
-    fn start_concentrator(&mut self) {
+    pub fn start_concentrator(&mut self) {
         let config = self.config("concentrator");
         let init = self
             .concentrator
@@ -146,41 +85,50 @@ impl World {
         self.daemon = Some(child.unwrap());
     }
 
-    fn stop_concentrator(&mut self) {
+    /// What a command there says, in JSON.
+    pub fn concentrator(&self, arguments: &[&str]) -> Value {
+        let mut command = self.concentrator.command(BRAID);
+        let config = self.config("concentrator");
+        let output = command.args(arguments).arg("-c").arg(config).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        serde_json::from_slice(&output.stdout).unwrap_or_default()
+    }
+
+    pub fn stop_concentrator(&mut self) {
         let Some(mut daemon) = self.daemon.take() else { return };
         sh(&self.concentrator, &format!("kill -TERM {}", daemon.id()));
         assert_eq!(daemon.wait().unwrap().code(), Some(0), "SIGTERM is an orderly end");
     }
 
-    fn config(&self, side: &str) -> PathBuf {
+    pub fn config(&self, side: &str) -> PathBuf {
         self.scratch.path().join(side).join("braid.toml")
     }
 
     /// Control socket and state of this test alone.
-    fn keep_in_scratch(&self, side: &str) {
+    pub fn keep_in_scratch(&self, side: &str) {
         let config = self.config(side);
         let text = std::fs::read_to_string(&config).unwrap();
         let own = "name = \"braid0\"\ncontrol = \"c.sock\"\nstate_dir = \"state\"\n";
         std::fs::write(config, text.replace("name = \"braid0\"\n", own)).unwrap();
     }
 
-    fn home(&self, arguments: &[&str]) -> Output {
+    pub fn home(&self, arguments: &[&str]) -> Output {
         let mut command = self.home.command(BRAID);
         command.args(arguments).arg("-c").arg(self.config("home")).output().unwrap()
     }
 
-    fn home_ok(&self, arguments: &[&str]) -> Vec<u8> {
+    pub fn home_ok(&self, arguments: &[&str]) -> Vec<u8> {
         let output = self.home(arguments);
         let log = std::fs::read_to_string(self.scratch.path().join("home/state/braid0.log"));
         assert!(output.status.success(), "{arguments:?}: {output:?}\n{log:?}");
         output.stdout
     }
 
-    fn status(&self) -> Value {
+    pub fn status(&self) -> Value {
         serde_json::from_slice(&self.home_ok(&["status", "--json"])).unwrap()
     }
 
-    fn wait_for(&self, what: &str, holds: impl Fn(&Value) -> bool) {
+    pub fn wait_for(&self, what: &str, holds: impl Fn(&Value) -> bool) {
         let give_up = Instant::now() + PATIENCE;
         loop {
             let status = self.status();
@@ -192,19 +140,19 @@ impl World {
         }
     }
 
-    fn ping(&self, address: &str) -> bool {
+    pub fn ping(&self, address: &str) -> bool {
         let mut command = self.home.command("ping");
         let command = command.args(["-q", "-c", "3", "-i", "0.2", "-W", "10", address]);
         command.stdout(Stdio::null()).status().unwrap().success()
     }
 
-    fn sh(&self, script: &str) -> String {
+    pub fn sh(&self, script: &str) -> String {
         sh(&self.home, script)
     }
 
     /// All that routing, filter and devices of the home are. The kernel's own
     /// routes of link-local addresses come with some delay and don't count.
-    fn snapshot(&self) -> String {
+    pub fn snapshot(&self) -> String {
         self.sh(
             "ip rule; ip -6 rule; ip -o link | cut -d: -f2; ip -o addr | grep -v fe80: | awk '{print $2, $4}'; \
              (ip route show table all; ip -6 route show table all) | grep -v -e fe80: -e multicast -e ff00: | sort; \
@@ -227,7 +175,7 @@ impl Drop for World {
     }
 }
 
-trait MoveFrom {
+pub trait MoveFrom {
     fn move_from(&self, other: &NetNs, device: &str);
 }
 
@@ -238,11 +186,11 @@ impl MoveFrom for NetNs {
     }
 }
 
-fn paths(status: &Value) -> Vec<&Value> {
+pub fn paths(status: &Value) -> Vec<&Value> {
     status["peers"][0]["paths"].as_array().map(|paths| paths.iter().collect()).unwrap_or_default()
 }
 
-fn sh(namespace: &NetNs, script: &str) -> String {
+pub fn sh(namespace: &NetNs, script: &str) -> String {
     let mut command: Command = namespace.command(Path::new("sh"));
     let output = command.args(["-c", script]).output().unwrap();
     assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));

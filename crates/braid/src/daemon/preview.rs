@@ -1,0 +1,207 @@
+//! What `braid up` would set on this host, and what that does to what is there:
+//! planned as the daemon does, and only looked at.
+
+use super::host_routing::{self, RoutedLink};
+use super::obstacles::obstacles;
+use super::{DaemonError, HostNetwork, group, kill_switch};
+use braid_control::config::{AnyConfig, Config, GroupConfig, WhenConcentratorGone};
+use braid_linux::netlink::Netlink;
+use braid_linux::nft;
+use braid_linux::routing::{Before, Item};
+use serde::Serialize;
+
+/// All of it.
+#[derive(Debug, Serialize)]
+pub struct Preview {
+    /// The tunnel's or group's name.
+    pub interface: String,
+    /// What would be set, in this order; taken back in the opposite one.
+    pub sets: Vec<Planned>,
+    /// Where traffic would go.
+    pub traffic: Vec<String>,
+    /// What would be amiss.
+    pub warnings: Vec<String>,
+}
+
+/// One thing that would be set.
+#[derive(Debug, Serialize)]
+pub struct Planned {
+    /// As tools write it.
+    pub what: String,
+    /// What is there now.
+    pub now: String,
+    /// What it does to what is there.
+    pub effect: String,
+    /// The rules of a firewall's table, in nft's language.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ruleset: Option<String>,
+}
+
+/// Looks at the host, and changes nothing.
+pub fn preview(config: &AnyConfig) -> Result<Preview, DaemonError> {
+    let looking = || DaemonError::system("looking at the host's network");
+    let mut netlink = Netlink::open().map_err(looking())?;
+    let host = HostNetwork::observe(&mut netlink).map_err(looking())?;
+    match config {
+        AnyConfig::Tunnel(config) => of_tunnel(config, &host, &mut netlink),
+        AnyConfig::Group(config) => Ok(of_group(config, &host, &mut netlink)),
+    }
+}
+
+fn of_tunnel(
+    config: &Config,
+    host: &HostNetwork,
+    netlink: &mut Netlink,
+) -> Result<Preview, DaemonError> {
+    let mut warnings = Vec::new();
+    let ways: Vec<_> = config.links.iter().map(|link| host.ways(&link.binding)).collect();
+    for (link, ways) in config.links.iter().zip(&ways) {
+        if let Err(trouble) = ways {
+            warnings
+                .push(format!("link {}: {trouble}; it is used as soon as it can be", link.name));
+        }
+    }
+    let links: Vec<RoutedLink<'_>> = (0..)
+        .zip(config.links.iter().zip(&ways))
+        .map(|(number, (link, ways))| RoutedLink {
+            number,
+            ways: ways.as_deref().unwrap_or_default(),
+            fwmark: link.binding.fwmark,
+            tier: link.tier,
+        })
+        .collect();
+    let interface = config.interface.name.as_str();
+    let firewalls = match host_routing::forwards(config) {
+        true => nft::refusing(interface).unwrap_or_default(),
+        false => Vec::new(),
+    };
+    let plan = host_routing::plan(config, &links, host, true, &firewalls);
+    let mut sets = vec![device(config, host)];
+    sets.extend(plan.desired().iter().map(|item| planned(item, netlink)));
+    let routes = netlink.routes().map_err(DaemonError::system("reading the host's routes"))?;
+    warnings.extend(obstacles(config, host, &routes, &firewalls));
+    let (interface, traffic) = (interface.to_owned(), traffic(config));
+    Ok(Preview { interface, sets, traffic, warnings })
+}
+
+fn of_group(config: &GroupConfig, host: &HostNetwork, netlink: &mut Netlink) -> Preview {
+    let setup = group::observed(config, host).setup();
+    let items = setup.operations.into_iter().map(Item::Operation);
+    Preview {
+        interface: config.group.name.to_string(),
+        sets: items.map(|item| planned(&item, netlink)).collect(),
+        traffic: Vec::new(),
+        warnings: setup.notes,
+    }
+}
+
+fn device(config: &Config, host: &HostNetwork) -> Planned {
+    let interface = &config.interface;
+    let exists = host.links.iter().any(|link| link.name == interface.name.as_str());
+    Planned {
+        what: format!("device {} ({}, mtu {})", interface.name, interface.layer, interface.mtu),
+        now: if exists { "there, perhaps somebody else's" } else { "not there" }.to_owned(),
+        effect: "the tunnel's own; gone when it is down".to_owned(),
+        ruleset: None,
+    }
+}
+
+fn planned(item: &Item, netlink: &mut Netlink) -> Planned {
+    let before = item.before(netlink);
+    let ruleset = match item {
+        Item::Firewall { ruleset, .. } => Some(ruleset.clone()),
+        _ => None,
+    };
+    let now = match &before {
+        Before::Absent => "not there".to_owned(),
+        Before::AsWanted => "so already".to_owned(),
+        Before::Value(value) => value.clone(),
+        Before::Unseen(why) => format!("can't be seen: {why}"),
+    };
+    Planned { what: item.to_string(), now, effect: effect(item, &before), ruleset }
+}
+
+/// What it does to what is there, in words.
+fn effect(item: &Item, before: &Before) -> String {
+    let stays = "stays as it is";
+    match (item, before) {
+        (Item::Firewall { .. }, Before::AsWanted) => {
+            "left by a crash, or a kill switch: replaced".to_owned()
+        }
+        (_, Before::AsWanted) => format!("{stays}, also afterwards"),
+        (Item::Forwarding(_), _) => "this host passes packets of others on; what the kernel \
+             changes along with it (routes by router advertisements, each device's setting) stays"
+            .to_owned(),
+        (Item::Sysctl { key, .. }, _) => sysctl_effect(key).to_owned(),
+        (Item::Address { .. }, _) => "the device's own".to_owned(),
+        (Item::Route(route), _) if host_routing::is_our_table(route.table) => {
+            "in a table of the tunnel's own: what the rules below don't send there goes as before"
+                .to_owned()
+        }
+        (Item::Route(_), _) => "in the host's own table, beside what is there".to_owned(),
+        (Item::Rule(_), _) => "before the host's own tables; its rules stay".to_owned(),
+        (Item::Firewall { .. }, _) => "a table beside those of others, which stay".to_owned(),
+        (Item::DockerUser { .. }, _) => {
+            "lets the tunnel's packets through Docker's firewall, in the chain it has for that"
+                .to_owned()
+        }
+        (Item::Operation(_), _) => "added, and removed again".to_owned(),
+    }
+}
+
+fn sysctl_effect(key: &str) -> &'static str {
+    match key.rsplit('/').next().unwrap_or_default() {
+        "rp_filter" => {
+            "answers may leave by another link than questions came by; a source that \
+             no route leads to is still dropped"
+        }
+        "src_valid_mark" => "the check of sources above heeds the tunnel's marks",
+        "accept_ra" => "the device goes on learning its router though this host is one",
+        "proxy_arp" => "the provider's router finds the addresses behind the tunnel",
+        _ => "as before when the tunnel is down",
+    }
+}
+
+fn traffic(config: &Config) -> Vec<String> {
+    let (interface, routing) = (&config.interface.name, &config.routing);
+    if routing.leave_host_alone {
+        return vec![format!("only what is sent to {interface} itself takes the tunnel")];
+    }
+    if !routing.default_route {
+        return vec![format!("only the peers' own networks go by {interface}")];
+    }
+    let mut said = vec![format!(
+        "all that this host and its LAN send goes by {interface}, but for networks that are \
+         connected here, and connections that came in by a link"
+    )];
+    said.push(match routing.when_concentrator_gone {
+        WhenConcentratorGone::Direct => {
+            "while no peer answers it goes straight out by the best link".to_owned()
+        }
+        WhenConcentratorGone::Block => "while no peer answers it goes nowhere (kill switch), also \
+             when the tunnel has crashed or is stopped; `braid down` lifts that"
+            .to_owned(),
+    });
+    if routing.dns.as_deref() != Some(&[]) {
+        said.push(match kill_switch::is_wanted(config) {
+            true => "names are asked for through the tunnel only".to_owned(),
+            false => {
+                "name servers that don't answer are replaced by others while they don't".to_owned()
+            }
+        });
+    }
+    said
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use braid_linux::udp::Family;
+
+    #[test]
+    fn what_is_so_already_is_left_to_whoever_set_it() {
+        let item = Item::Forwarding(Family::V4);
+        assert_eq!(effect(&item, &Before::AsWanted), "stays as it is, also afterwards");
+        assert!(effect(&item, &Before::Value("0".into())).contains("passes packets"));
+    }
+}

@@ -1,0 +1,15 @@
+use braid_replica::wire::Frame;
+
+/// What the other end of a replication says. What is read is said again in the same way.
+///
+/// # Panics
+/// When that is not so: what the fuzzer looks for.
+pub fn replica_frame(data: &[u8]) {
+    let mut from = data;
+    while let Ok(frame) = Frame::read(&mut from) {
+        let (head, body) = frame.encode().expect("what was read isn't too long");
+        let written = [&head[..], &body[..]].concat();
+        let again = Frame::read(&mut &written[..]).expect("what was written is right");
+        assert_eq!(format!("{again:?}"), format!("{frame:?}"));
+    }
+}

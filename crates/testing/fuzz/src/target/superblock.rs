@@ -1,0 +1,27 @@
+use braid_disks::superblock::{bcachefs, btrfs, md};
+use std::collections::BTreeMap;
+
+/// A disk's first page, and the place of a superblock in it; also with what marks one.
+///
+/// # Panics
+/// When that is not so: what the fuzzer looks for.
+pub fn superblock(data: &[u8]) {
+    let mut page = vec![0; 4096];
+    let length = data.len().min(page.len());
+    page[..length].copy_from_slice(&data[..length]);
+    examine(&page);
+    for (place, mark) in [
+        (0, &0xa92b_4efc_u32.to_le_bytes()[..]),
+        (0x30, &65_536_u64.to_le_bytes()),
+        (0x40, b"_BHRfS_M"),
+    ] {
+        page[place..place + mark.len()].copy_from_slice(mark);
+        examine(&page);
+    }
+}
+
+fn examine(page: &[u8]) {
+    let _ = (btrfs::parse(page), bcachefs::parse(page), md::parse(page));
+    // Without members there is nothing to follow but what is in the page.
+    let _ = btrfs::devices::read(page, &BTreeMap::new());
+}
