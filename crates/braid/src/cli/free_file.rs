@@ -1,15 +1,17 @@
 use std::path::{Path, PathBuf};
 
 /// The first of `NAME.EXT`, `NAME-2.EXT` … that isn't there: keys are never
-/// overwritten, whosesoever they are.
-pub fn free_file(wanted: &Path) -> PathBuf {
-    if !wanted.exists() {
-        return wanted.to_owned();
-    }
+/// overwritten, whosesoever they are. Nor is it one of `named`: who names a file
+/// that isn't there may still write or remove it.
+pub fn free_file(wanted: &Path, named: &[PathBuf]) -> PathBuf {
+    let is_free = |file: &PathBuf| !file.exists() && !named.contains(file);
     let stem = wanted.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let extension = wanted.extension().unwrap_or_default().to_string_lossy().into_owned();
     let numbered = |number: u32| wanted.with_file_name(format!("{stem}-{number}.{extension}"));
-    (2..).map(numbered).find(|file| !file.exists()).unwrap_or_else(|| wanted.to_owned())
+    std::iter::once(wanted.to_owned())
+        .chain((2..).map(numbered))
+        .find(is_free)
+        .unwrap_or_else(|| wanted.to_owned())
 }
 
 #[cfg(test)]
@@ -21,9 +23,17 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let wanted = folder.path().join("braid.key");
         for name in ["braid.key", "braid-2.key", "braid-3.key"] {
-            let free = free_file(&wanted);
+            let free = free_file(&wanted, &[]);
             assert_eq!(free, folder.path().join(name));
             std::fs::write(free, "").unwrap();
         }
+    }
+
+    #[test]
+    fn a_file_that_somebody_names_is_not_free_though_it_is_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let wanted = folder.path().join("braid.enrol");
+        let free = free_file(&wanted, std::slice::from_ref(&wanted));
+        assert_eq!(free, folder.path().join("braid-2.enrol"));
     }
 }

@@ -77,7 +77,7 @@ impl Join {
         if let Some(old) = old.as_ref().filter(|_| !self.replace && !self.dry_run) {
             return Err(Failure::failed(old.refusal()));
         }
-        let files = Files::beside(&file);
+        let files = Files::beside(&file, old.as_ref());
         let device = match old.as_ref().and_then(|old| old.device.clone()) {
             Some(device) => device,
             None => free_device(&file)?,

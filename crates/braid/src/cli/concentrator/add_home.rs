@@ -175,7 +175,7 @@ impl NewHome<'_> {
         let until = until(Timestamp::now(), self.valid)?;
         let hosts: Vec<String> =
             self.addresses.iter().map(|address| format!("\"{}\"", address.addr())).collect();
-        let secret_file = free_file(&config.file.with_file_name(format!("{}.psk", self.name)));
+        let secret_file = free_file(&config.file.with_file_name(format!("{}.psk", self.name)), &[]);
         let secret_name = secret_file.file_name().unwrap_or_default().to_string_lossy();
         editor.append(&format!(
             "[[peer]]\nname = \"{}\"\nenrolment_key = \"{}\"\nenrol_until = \"{until}\"\n\

@@ -17,9 +17,12 @@ pub struct Files {
 }
 
 impl Files {
-    /// Beside the config; where keys are already, under further names.
-    pub fn beside(config: &Path) -> Files {
-        let file = |extension| free_file(&config.with_extension(extension));
+    /// Beside the config; where keys are already, under further names. A tunnel
+    /// that runs removes the token that its config names, perhaps only now: a new
+    /// one has another name.
+    pub fn beside(config: &Path, old: Option<&Joined>) -> Files {
+        let named = old.map_or(&[][..], |old| &old.secrets);
+        let file = |extension| free_file(&config.with_extension(extension), named);
         Files {
             config: config.to_owned(),
             key: file("key"),
@@ -46,8 +49,7 @@ impl Files {
         match outcome {
             Ok(()) => {
                 if let Some(old) = old {
-                    let new = [&self.key, &self.preshared_key, &self.token];
-                    old.remove_secrets(|file| new.contains(&file));
+                    old.remove_secrets();
                 }
                 Ok(())
             }

@@ -14,7 +14,8 @@ pub struct Joined {
     /// Where its tunnel would be asked, whether it runs or not.
     client: Option<Client>,
     running: bool,
-    secrets: Vec<PathBuf>,
+    /// Those beside the config that it names, whether they are there or not.
+    pub secrets: Vec<PathBuf>,
     /// It is joined to the concentrator that the line is of.
     same_concentrator: bool,
 }
@@ -88,9 +89,9 @@ impl Joined {
         }
     }
 
-    /// Those that the config doesn't name any more; a token's name may be free again.
-    pub fn remove_secrets(&self, is_in_use: impl Fn(&PathBuf) -> bool) {
-        for file in self.secrets.iter().filter(|file| !is_in_use(file)) {
+    /// Those of the join that is replaced; the new one's have other names.
+    pub fn remove_secrets(&self) {
+        for file in &self.secrets {
             if let Err(error) = braid_durable::remove(file) {
                 failure::tell(&format!(
                     "{} is of no use any more, but stays: {error}",
