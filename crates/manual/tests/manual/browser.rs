@@ -1,7 +1,7 @@
 //! The site in a real browser: from files without a server, and from `serve`.
 
 use crate::debian::Haproxy;
-use braid_browser::{Browser, keys};
+use braid_browser::{Axe, Browser, keys};
 use braid_manual::input::{Reading, read};
 use braid_manual::serve::Server;
 use braid_manual::site::{Input, Options, Site, build};
@@ -144,6 +144,39 @@ fn another_version_opens_at_the_same_keyword() {
 }
 
 #[test]
+fn keys_turn_pages_paper_has_the_text_alone_and_the_dark_is_dark() {
+    let Some(browser) = Browser::start() else { return };
+    // Too long for one page.
+    let chapter = |number: usize| {
+        let text = "It goes on and on, and says little. ".repeat(2000);
+        format!("{number}. Chapter {number}\n-----------\n\n{text}\n\n")
+    };
+    let sources = tempfile::tempdir().unwrap();
+    let file = sources.path().join("long.txt");
+    fs::write(&file, (1..4).map(chapter).collect::<String>()).unwrap();
+    let written = Written::of(&read(&[file], &Reading::default()).unwrap());
+    browser.open(&written.url("manual/long/1.html"));
+    browser.keys("body", "n");
+    browser.wait_until("return location.pathname.endsWith('/long/2.html')");
+    browser.keys("body", "p");
+    browser.wait_until("return location.pathname.endsWith('/long/1.html')");
+    let seen = "return ['header', '.side', '.breadcrumbs', '.turning', 'article']\
+                .filter(css => document.querySelector(css).getClientRects().length)";
+    assert_eq!(browser.run(seen, &[]).as_array().unwrap().len(), 5);
+    browser.devtools("Emulation.setEmulatedMedia", &json!({ "media": "print" }));
+    assert_eq!(browser.run(seen, &[]), json!(["article"]));
+    let lightness = |colours: &str| {
+        let feature = json!({ "name": "prefers-color-scheme", "value": colours });
+        let media = json!({ "media": "screen", "features": [feature] });
+        browser.devtools("Emulation.setEmulatedMedia", &media);
+        let sum = "const painted = getComputedStyle(document.body).backgroundColor; \
+                   return painted.match(/\\d+/g).slice(0, 3).reduce((sum, c) => sum + +c, 0)";
+        browser.run(sum, &[]).as_i64().unwrap()
+    };
+    assert!(lightness("light") > 600 && lightness("dark") < 150);
+}
+
+#[test]
 fn served_it_works_as_well_and_only_the_sites_files_are_given() {
     let Some(browser) = Browser::start() else { return };
     let written = Written::sample();
@@ -228,7 +261,7 @@ fn a_search_finds_what_is_meant_first() {
 /// axe-core, fetched by npm, finds nothing, in the light and in the dark, wide and narrow.
 #[test]
 fn axe_finds_nothing() {
-    let Some(axe) = axe() else { return };
+    let Some(axe) = Axe::fetch(Path::new(env!("CARGO_TARGET_TMPDIR"))) else { return };
     let Some(browser) = Browser::start() else { return };
     let sample = Written::sample();
     let mut pages = vec![
@@ -259,41 +292,9 @@ fn axe_finds_nothing() {
     }
 }
 
-fn assert_axe_finds_nothing(browser: &Browser, axe: &str, page: &str) {
-    browser.run(axe, &[]);
-    let found = browser.wait_for_promise(
-        "return axe.run().then(r => r.violations.map(v => v.id + ': ' + v.nodes.slice(0, 3).map(n => n.html)))",
-        &[],
-    );
-    assert_eq!(found, json!([]), "{page}");
-    let wide = browser.run(
-        "return document.documentElement.scrollWidth - document.documentElement.clientWidth",
-        &[],
-    );
-    assert_eq!(wide, 0, "{page} scrolls sideways");
-}
-
-fn axe() -> Option<String> {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("axe");
-    let script = folder.join("package/axe.min.js");
-    if !script.exists() {
-        let work = tempfile::tempdir().unwrap();
-        let packed = Command::new("npm").args(["pack", "axe-core@4"]).current_dir(&work).output();
-        let unpack = |archive: &Path| {
-            fs::create_dir_all(&folder).unwrap();
-            Command::new("tar").arg("xzf").arg(archive).arg("-C").arg(&folder).status()
-        };
-        let files = fs::read_dir(&work).unwrap().map(|entry| entry.unwrap().path());
-        let archive = files.into_iter().find(|path| path.extension().is_some_and(|e| e == "tgz"));
-        match (packed.is_ok(), archive) {
-            (true, Some(archive)) => drop(unpack(&archive)),
-            _ => {
-                eprintln!("SKIPPED: npm can't fetch axe-core");
-                return None;
-            }
-        }
-    }
-    Some(fs::read_to_string(script).unwrap())
+fn assert_axe_finds_nothing(browser: &Browser, axe: &Axe, page: &str) {
+    assert_eq!(browser.violations(axe), [""; 0], "{page}");
+    assert_eq!(browser.overflow(), 0, "{page} scrolls sideways");
 }
 
 /// The copy in assets/ is the one that its makers publish.

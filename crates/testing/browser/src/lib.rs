@@ -6,7 +6,10 @@
 #![allow(clippy::missing_panics_doc)]
 #![forbid(unsafe_code)]
 
+mod axe;
 mod driver;
+
+pub use axe::Axe;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
