@@ -7,6 +7,7 @@ mod transactions;
 
 use crate::account::Account;
 use crate::error::BenchError;
+use crate::lifeline;
 use crate::remains;
 use braid_disks::tool::{self, ToolError};
 use serde::{Deserialize, Serialize};
@@ -227,19 +228,16 @@ impl Drop for Running {
     }
 }
 
-/// The same command without root's rights; setpriv becomes the program, so its process is the
-/// program's.
+/// The same command without root's rights.
 fn as_user(user: &Account, words: &[OsString]) -> Vec<OsString> {
-    let mut all: Vec<OsString> = vec![
-        "setpriv".into(),
+    let privileges = [
         format!("--reuid={}", user.uid).into(),
         format!("--regid={}", user.gid).into(),
         "--clear-groups".into(),
-        // Both then end at once, and so without their bench.
-        "--pdeathsig=QUIT".into(),
-        "--".into(),
     ];
-    all.extend(words.iter().cloned());
+    let mut all: Vec<OsString> = vec![lifeline::PROGRAM.into()];
+    // Both then end at once, and so without their bench.
+    all.extend(lifeline::arguments("QUIT", &privileges, words));
     all
 }
 

@@ -5,15 +5,17 @@ mod answer;
 pub use answer::{FioAnswer, FsyncTimes, Transfer};
 
 use crate::error::BenchError;
+use crate::lifeline;
 use crate::workload::Workload;
 use braid_disks::tool::{self, ToolError};
 use braid_units::ByteSize;
+use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
 /// Opening, laying out and the last fsync may take so much longer than the time asked for.
 const PATIENCE: Duration = Duration::from_secs(600);
-/// setpriv's status when there is no such program.
+/// The shell's status when there is no such program.
 const NOT_FOUND: i32 = 127;
 /// Names of the files: number 0 is the first program's.
 const FILE_NAMES: &str = "--filename_format=braid-bench.$jobnum";
@@ -99,10 +101,13 @@ fn escaped(path: &str) -> String {
 }
 
 fn ask(options: &[String], limit: Duration) -> Result<FioAnswer, BenchError> {
-    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let command: Vec<OsString> =
+        std::iter::once("fio".into()).chain(options.iter().map(OsString::from)).collect();
     // SIGTERM lets it end its programs, should this process be killed.
-    let words = [&["--pdeathsig=TERM", "--", "fio"][..], &options].concat();
-    let answer = tool::ask("setpriv", &words, limit)?;
+    let words = lifeline::arguments("TERM", &[], &command);
+    // All of it was text.
+    let words: Vec<&str> = words.iter().filter_map(|word| word.to_str()).collect();
+    let answer = tool::ask(lifeline::PROGRAM, &words, limit)?;
     match answer.status {
         Some(0) => FioAnswer::parse(&answer.out),
         Some(NOT_FOUND) => Err(ToolError::Missing("fio".to_owned()).into()),

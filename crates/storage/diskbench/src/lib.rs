@@ -16,5 +16,6 @@ pub mod workload;
 
 mod account;
 mod error;
+mod lifeline;
 
 pub use error::BenchError;

@@ -96,9 +96,11 @@ impl Drop for Guarded {
     }
 }
 
-/// Takes down the pool that an earlier bench left, if one did.
+/// Takes down the pool that an earlier bench left, if one did. A bench that still
+/// runs, or is just being killed and holds its journal a little longer than the
+/// guardian's input, is an error.
 pub fn take_down(place: &Place) -> Result<(), Failure> {
-    let left = place.state().interrupted()?;
+    let left = place.state().unfinished()?;
     if !left.iter().any(|(pool, _)| pool == temporary_pool::NAME) {
         return Ok(());
     }
