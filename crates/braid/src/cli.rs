@@ -97,7 +97,9 @@ Exit codes:
   6  the tunnel is running already
   7  declined at the question
   10, 11, 12  pools that need attention, are degraded, have failed
-  141  whoever read the output went away";
+  141  whoever read the output went away
+
+The manual: `braid ui open`, then Manual";
 
 #[derive(Args, Clone, Debug)]
 struct GlobalArgs {

@@ -10,6 +10,7 @@ pub mod input;
 pub mod man;
 pub mod markdown;
 pub mod model;
+#[cfg(feature = "serve")]
 pub mod serve;
 pub mod site;
 mod slug;

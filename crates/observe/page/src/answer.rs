@@ -84,6 +84,8 @@ async fn route(page: Arc<Page>, client: Client, request: Request<Incoming>) -> O
         (Method::GET | Method::HEAD, ["favicon.svg"]) => {
             return Ok(asset(view::ICON, "image/svg+xml"));
         }
+        // Asked for by browsers where a page, as the manual's, names none.
+        (Method::GET | Method::HEAD, ["favicon.ico"]) => return Ok(to("/favicon.svg")),
         (Method::GET, ["login"]) => {
             let message = None;
             return Ok(html(StatusCode::OK, view::login(&page.settings, message)));
@@ -112,6 +114,11 @@ async fn route(page: Arc<Page>, client: Client, request: Request<Incoming>) -> O
                     plain(StatusCode::SERVICE_UNAVAILABLE, "too many pages are open")
                 }
             }
+        }
+        #[cfg(feature = "manual")]
+        (Method::GET, ["manual", parts @ ..]) => {
+            let parts: Vec<String> = parts.iter().map(|part| decoded(part)).collect();
+            manual(&parts, request.headers())
         }
         (Method::GET, parts) => {
             let parts: Vec<String> = parts.iter().map(|part| decoded(part)).collect();
@@ -326,6 +333,21 @@ async fn show(page: Arc<Page>, viewer: Viewer, parts: Vec<String>, query: Form) 
         Ok(None) => plain(StatusCode::NOT_FOUND, "no such page"),
         Err(_) => {
             plain(StatusCode::INTERNAL_SERVER_ERROR, "the page could not be made; see the log")
+        }
+    }
+}
+
+#[cfg(feature = "manual")]
+fn manual(parts: &[String], asked: &HeaderMap) -> Response<Body> {
+    use crate::manual::Given;
+    match crate::manual::given(parts, asked) {
+        None => plain(StatusCode::NOT_FOUND, "no such page"),
+        Some(Given::At(place)) => to(place),
+        Some(Given::Same) => respond(StatusCode::NOT_MODIFIED, Bytes::new()),
+        Some(Given::File(content, headers)) => {
+            let mut response = respond(StatusCode::OK, content);
+            response.headers_mut().extend(headers);
+            response
         }
     }
 }

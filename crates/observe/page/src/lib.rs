@@ -10,6 +10,8 @@
 pub mod access;
 mod answer;
 mod live;
+#[cfg(feature = "manual")]
+mod manual;
 mod pools;
 pub mod server;
 mod shown;

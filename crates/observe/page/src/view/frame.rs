@@ -65,7 +65,9 @@ pub fn icon() -> Markup {
 }
 
 fn menu(page: &Page, status: Option<&Status>) -> Vec<(&'static str, &'static str)> {
-    let Some(status) = status else { return vec![("/disks", "Disks")] };
+    let Some(status) = status else {
+        return std::iter::once(("/disks", "Disks")).chain(MANUAL).collect();
+    };
     let mut places = vec![("/", "Overview")];
     if !status.links.is_empty() {
         places.push(("/links", "Links"));
@@ -77,8 +79,13 @@ fn menu(page: &Page, status: Option<&Status>) -> Vec<(&'static str, &'static str
     if page.shown.history().is_some() {
         places.push(("/events", "Events"));
     }
+    places.extend(MANUAL);
     places
 }
+
+/// Where it is part of the program.
+const MANUAL: Option<(&str, &str)> =
+    if cfg!(feature = "manual") { Some(("/manual/", "Manual")) } else { None };
 
 fn who(viewer: &Viewer) -> Markup {
     let role = match viewer.role {
