@@ -1,6 +1,7 @@
 //! The disk with the daemon's files is full, or can't be written: the tunnel comes up, goes on,
 //! follows the host's links, and goes down without a trace.
 
+use crate::own_mounts::{in_own_mounts, mount};
 use crate::traffic::Pings;
 use crate::world::{CARRIES_ALL, INSIDE_V4, Tunnel, World, link};
 use std::fs;
@@ -98,22 +99,13 @@ fn carries_all() -> Tunnel<'static> {
     Tunnel { home_routing: CARRIES_ALL, ..Tunnel::default() }
 }
 
-/// A world whose home writes to disks of some 100 KB. The mounts are those of one thread and go
-/// with it.
+/// A world whose home writes to disks of some 100 KB.
 fn with_small_disks(test: impl FnOnce(&mut World, &SmallDisks) + Send) {
-    std::thread::scope(|scope| {
-        let thread = scope.spawn(|| {
-            let Some(mut world) = World::new(&[link("cable")]) else { return };
-            // SAFETY: no pointers; from here on this thread's mounts are its own.
-            assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNS) }, 0);
-            sh("mount --make-rprivate /");
-            let disks = SmallDisks(world.home.folders());
-            disks.each(|folder| sh(&format!("mount -t tmpfs -o size=128k small {folder}")));
-            test(&mut world, &disks);
-        });
-        if let Err(panic) = thread.join() {
-            std::panic::resume_unwind(panic);
-        }
+    let Some(mut world) = World::new(&[link("cable")]) else { return };
+    in_own_mounts(|| {
+        let disks = SmallDisks(world.home.folders());
+        disks.each(|folder| mount(&format!("-t tmpfs -o size=128k small {folder}")));
+        test(&mut world, &disks);
     });
 }
 

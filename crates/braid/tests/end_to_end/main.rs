@@ -12,6 +12,7 @@ mod ip_versions;
 mod limits;
 mod modes;
 mod open_files;
+mod own_mounts;
 mod page;
 mod past;
 mod public_prefix;
@@ -26,4 +27,4 @@ mod world;
 use std::time::Duration;
 
 /// Far more than needed: the machine may be busy.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);

@@ -205,6 +205,11 @@ impl Side {
         found.lines().count()
     }
 
+    /// The daemon's control socket.
+    pub fn socket(&self) -> PathBuf {
+        self.directory.join("run/sock")
+    }
+
     fn config(&self) -> PathBuf {
         self.directory.join("braid.toml")
     }
