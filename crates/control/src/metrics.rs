@@ -126,6 +126,10 @@ fn paths(peers: &[PeerStatus], text: &mut Text) {
     text.family("braid_path_active", "gauge", "The path carries data.", active);
     let rtt = each(&|path| seconds(path.srtt_ms));
     text.family("braid_path_srtt_seconds", "gauge", "Smoothed round-trip time.", rtt);
+    let jitter = each(&|path| seconds(path.jitter_ms));
+    text.family("braid_path_jitter_seconds", "gauge", "Variation of round-trip times.", jitter);
+    let queue = each(&|path| seconds(path.queue_ms));
+    text.family("braid_path_queue_seconds", "gauge", "What waits in the link's queue.", queue);
     let loss = each(&|path| Some(path.loss));
     text.family("braid_path_loss_ratio", "gauge", "Share of packets lost lately.", loss);
     let mtu = each(&|path| Some(f64::from(path.mtu)));

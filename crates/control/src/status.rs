@@ -256,6 +256,9 @@ pub struct PathStatus {
     pub tier: u8,
     /// Smoothed round-trip time, ms.
     pub srtt_ms: Option<f64>,
+    /// How much round-trip times vary (RTTVAR of RFC 9002, section 5.3), ms.
+    #[serde(default)]
+    pub jitter_ms: Option<f64>,
     /// Lowest round-trip time lately, ms.
     pub min_rtt_ms: Option<f64>,
     /// One-way delay towards the peer over that of the peer's fastest path, ms.

@@ -47,7 +47,8 @@ const HEADERS: &[(&str, &str)] = &[
     ("content-security-policy", POLICY),
     ("x-content-type-options", "nosniff"),
     ("x-frame-options", "DENY"),
-    ("referrer-policy", "no-referrer"),
+    // With `no-referrer` browsers send forms with `Origin: null` (Fetch, section 3.2).
+    ("referrer-policy", "same-origin"),
     ("cross-origin-opener-policy", "same-origin"),
     ("cross-origin-resource-policy", "same-origin"),
 ];

@@ -420,7 +420,7 @@ fn text_of_others_is_text_and_no_script_runs_but_ours() {
         for (name, value) in [
             ("x-content-type-options", "nosniff"),
             ("x-frame-options", "DENY"),
-            ("referrer-policy", "no-referrer"),
+            ("referrer-policy", "same-origin"),
             ("cache-control", "no-store"),
         ] {
             assert_eq!(answer.header(name), Some(value), "{path}");

@@ -1,19 +1,26 @@
-//! Plots as SVG elements. How they look is the page's: the classes `line`, `area`,
+//! Plots as SVG in HTML. How they look is the page's: the classes `line`, `area`, `dots`,
 //! `grid`, `tick`, `band`, `event`, `bold`, `dashed`, and a number for each colour (`c0` to
-//! `c7` strokes, `f0` to `f7` fills, `b0` to `b7` backgrounds of the legend).
+//! `c7` strokes, `f0` to `f7` fills, `b0` to `b7` backgrounds of the legend). `chart` is
+//! around a plot, and leaves room at its left for numbers; where it is narrow every second
+//! mark (`odd`) may go.
+//!
+//! A plot is as wide as its place and always equally high: what was measured is stretched,
+//! text and lines are not. So it can be read on a telephone.
 
 #![forbid(unsafe_code)]
 
 use std::fmt::Write;
 
-/// Size of a plot in SVG units.
+/// What is stretched over the plot's width, in units of its own.
 const WIDTH: f64 = 900.0;
-const HEIGHT: f64 = 270.0;
-/// Room for the axes' numbers.
-const LEFT: f64 = 52.0;
-const RIGHT: f64 = 12.0;
+/// Of all, CSS pixels.
+const HEIGHT: f64 = 250.0;
+/// Above what was measured.
 const TOP: f64 = 24.0;
+/// Below it, for the marks of time.
 const BOTTOM: f64 = 30.0;
+/// Of what was measured.
+const INNER: f64 = HEIGHT - TOP - BOTTOM;
 
 /// A line or cloud of points over time.
 pub struct Curve<'a> {
@@ -71,9 +78,17 @@ impl Span {
         Span { from: 0.0, to: seconds.max(1e-3), marks: marks.collect(), gap: f64::INFINITY }
     }
 
-    fn x(&self, time: f64) -> f64 {
+    fn share(&self, time: f64) -> f64 {
         let length = (self.to - self.from).max(1e-3);
-        LEFT + ((time - self.from) / length).clamp(0.0, 1.0) * (WIDTH - LEFT - RIGHT)
+        ((time - self.from) / length).clamp(0.0, 1.0)
+    }
+
+    fn x(&self, time: f64) -> f64 {
+        self.share(time) * WIDTH
+    }
+
+    fn percent(&self, time: f64) -> f64 {
+        self.share(time) * 100.0
     }
 
     /// Runs of times without a gap between, as indices.
@@ -101,69 +116,78 @@ pub fn lines(curves: &[Curve<'_>], bands: &[Band], span: &Span, unit: &str, labe
     let highest = curves.iter().flat_map(|c| &c.points).map(|(_, y)| *y).fold(0.0, f64::max);
     let (step_y, top) = ticks(highest.max(1e-3), 5);
     let x = |t: f64| span.x(t);
-    let y = |v: f64| HEIGHT - BOTTOM - (v / top).clamp(0.0, 1.0) * (HEIGHT - TOP - BOTTOM);
+    let y = |v: f64| (1.0 - (v / top).clamp(0.0, 1.0)) * INNER;
     let mut svg = head(label);
-    for band in bands {
-        // An event of a moment is still to be seen.
-        let width = (x(band.to) - x(band.from)).max(2.0);
-        let _ = writeln!(
-            svg,
-            "<rect class=\"band\" x=\"{:.1}\" y=\"{TOP}\" width=\"{width:.1}\" height=\"{:.1}\"><title>{}</title></rect>",
-            x(band.from),
-            HEIGHT - TOP - BOTTOM,
-            escape(&band.label)
-        );
-        let _ = writeln!(
-            svg,
-            "<text class=\"event\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-            x(band.from) + 3.0,
-            TOP + 9.0,
-            escape(&band.label)
-        );
-    }
     for number in 0..=(top / step_y).round() as usize {
         let value = number as f64 * step_y;
         line_across(&mut svg, y(value), &tidy(value), false);
     }
     below(&mut svg, span, unit);
+    begin_stretched(&mut svg);
+    for band in bands {
+        // An event of a moment is still to be seen.
+        let width = (x(band.to) - x(band.from)).max(2.0);
+        let _ = writeln!(
+            svg,
+            "<rect class=\"band\" x=\"{:.1}\" width=\"{width:.1}\" height=\"{INNER}\">\
+             <title>{}</title></rect>",
+            x(band.from),
+            escape(&band.label)
+        );
+    }
     for curve in curves {
-        match curve.style {
-            Style::Dots(color) => {
-                for (time, value) in &curve.points {
-                    let _ = writeln!(
-                        svg,
-                        "<circle class=\"f{}\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"1.6\"/>",
-                        color % 8,
-                        x(*time),
-                        y(*value)
-                    );
-                }
-            }
-            Style::Thin(_) | Style::Bold | Style::Dashed => {
-                let class = match curve.style {
-                    Style::Thin(color) => format!("line c{}", color % 8),
-                    Style::Dashed => "line dashed".to_owned(),
-                    Style::Bold | Style::Dots(_) => "line bold".to_owned(),
-                };
-                let times: Vec<f64> = curve.points.iter().map(|(time, _)| *time).collect();
-                for run in span.runs(&times) {
-                    let points: Vec<String> = curve.points[run]
-                        .iter()
-                        .map(|(time, value)| format!("{:.1},{:.1}", x(*time), y(*value)))
-                        .collect();
-                    let _ = writeln!(
-                        svg,
-                        "<polyline class=\"{class}\" points=\"{}\"><title>{}</title></polyline>",
-                        points.join(" "),
-                        escape(curve.name)
-                    );
-                }
-            }
-        }
+        draw(&mut svg, curve, span, y);
     }
     svg.push_str("</svg>\n");
+    for band in bands {
+        let _ = writeln!(
+            svg,
+            "<text class=\"event\" x=\"{:.2}%\" dx=\"3\" y=\"{:.1}\">{}</text>",
+            span.percent(band.from),
+            TOP + 9.0,
+            escape(&band.label)
+        );
+    }
+    svg.push_str("</svg></div>\n");
     legend(&mut svg, curves.iter().map(|curve| (curve.name, curve.style)));
     svg
+}
+
+fn draw(svg: &mut String, curve: &Curve<'_>, span: &Span, y: impl Fn(f64) -> f64) {
+    let class = match curve.style {
+        Style::Dots(color) => {
+            // Lines without a length, with round ends: dots that aren't stretched.
+            let dots = curve
+                .points
+                .iter()
+                .map(|(time, value)| format!("M{:.1} {:.1}h0", span.x(*time), y(*value)));
+            let _ = writeln!(
+                svg,
+                "<path class=\"dots c{}\" {UNSTRETCHED} stroke-linecap=\"round\" d=\"{}\">\
+                 <title>{}</title></path>",
+                color % 8,
+                dots.collect::<String>(),
+                escape(curve.name)
+            );
+            return;
+        }
+        Style::Thin(color) => format!("line c{}", color % 8),
+        Style::Dashed => "line dashed".to_owned(),
+        Style::Bold => "line bold".to_owned(),
+    };
+    let times: Vec<f64> = curve.points.iter().map(|(time, _)| *time).collect();
+    for run in span.runs(&times) {
+        let points: Vec<String> = curve.points[run]
+            .iter()
+            .map(|(time, value)| format!("{:.1},{:.1}", span.x(*time), y(*value)))
+            .collect();
+        let _ = writeln!(
+            svg,
+            "<polyline class=\"{class}\" {UNSTRETCHED} points=\"{}\"><title>{}</title></polyline>",
+            points.join(" "),
+            escape(curve.name)
+        );
+    }
 }
 
 /// A part of a sum, with what goes each way.
@@ -210,14 +234,14 @@ pub fn stacked(
     let (step, _) = ticks((above + beneath).max(1e-3), 6);
     let ends = |value: f64| (value / step).ceil().max(1.0) * step;
     let (top, bottom) = (ends(above), ends(beneath));
-    let room = HEIGHT - TOP - BOTTOM;
-    let y = |value: f64| TOP + (top - value) / (top + bottom) * room;
+    let y = |value: f64| (top - value) / (top + bottom) * INNER;
     let mut svg = head(label);
     for number in -((bottom / step).round() as i64)..=(top / step).round() as i64 {
         let value = number as f64 * step;
         line_across(&mut svg, y(value), &tidy(value.abs()), number == 0);
     }
     below(&mut svg, span, unit);
+    begin_stretched(&mut svg);
     for (sign, way) in [(1.0, Way::Down), (-1.0, Way::Up)] {
         let mut base = vec![0.0; times.len()];
         for layer in layers {
@@ -244,46 +268,78 @@ pub fn stacked(
             base = sums;
         }
     }
+    svg.push_str("</svg>\n");
     let _ = writeln!(
         svg,
-        "<text class=\"event\" x=\"{0:.1}\" y=\"{1:.1}\">down</text><text class=\"event\" x=\"{0:.1}\" y=\"{2:.1}\">up</text>",
-        LEFT + 4.0,
-        TOP + 10.0,
-        HEIGHT - BOTTOM - 4.0
+        "<text class=\"event\" x=\"4\" y=\"{:.1}\">down</text>\
+         <text class=\"event\" x=\"4\" y=\"{:.1}\">up</text>",
+        TOP + 13.0,
+        HEIGHT - BOTTOM - 5.0
     );
-    svg.push_str("</svg>\n");
+    svg.push_str("</svg></div>\n");
     legend(&mut svg, layers.iter().map(|layer| (layer.name, Style::Thin(layer.color))));
     svg
 }
 
+/// Numbers are to the left of the element, and stay to be seen.
 fn head(label: &str) -> String {
     let label = escape(label);
-    format!("<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{label}\">\n")
+    format!(
+        "<div class=\"chart\"><svg width=\"100%\" height=\"{HEIGHT}\" overflow=\"visible\" \
+         role=\"img\" aria-label=\"{label}\">\n"
+    )
+}
+
+/// However what is around it is stretched, it is as thick as it should be (SVG 2, section 8.13).
+const UNSTRETCHED: &str = "vector-effect=\"non-scaling-stroke\"";
+
+fn begin_stretched(svg: &mut String) {
+    let _ = writeln!(
+        svg,
+        "<svg y=\"{TOP}\" width=\"100%\" height=\"{INNER}\" viewBox=\"0 0 {WIDTH} {INNER}\" \
+         preserveAspectRatio=\"none\">"
+    );
 }
 
 fn line_across(svg: &mut String, y: f64, text: &str, is_axis: bool) {
     let class = if is_axis { "grid axis" } else { "grid" };
+    let y = y + TOP;
     let _ = writeln!(
         svg,
-        "<line class=\"{class}\" x1=\"{LEFT}\" x2=\"{:.1}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\
-         <text class=\"tick\" text-anchor=\"end\" x=\"{:.1}\" y=\"{:.1}\">{text}</text>",
-        WIDTH - RIGHT,
-        LEFT - 6.0,
+        "<line class=\"{class}\" x2=\"100%\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\
+         <text class=\"tick\" text-anchor=\"end\" x=\"-6\" y=\"{:.1}\">{text}</text>",
         y + 4.0,
     );
 }
 
 fn below(svg: &mut String, span: &Span, unit: &str) {
+    let step = match span.marks.as_slice() {
+        [(first, _), (second, _), ..] => (second - first).max(1e-3),
+        _ => 1.0,
+    };
     for (time, text) in &span.marks {
+        // A mark is odd or not for as long as it is shown.
+        let is_odd = (time / step + 1e-6).floor().rem_euclid(2.0) >= 1.0;
+        // What is at an edge stays inside.
+        let anchor = match span.share(*time) {
+            share if share < 0.05 => "start",
+            share if share > 0.95 => "end",
+            _ => "middle",
+        };
         let _ = writeln!(
             svg,
-            "<text class=\"tick\" text-anchor=\"middle\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-            span.x(*time),
+            "<text class=\"tick{}\" text-anchor=\"{anchor}\" x=\"{:.2}%\" y=\"{:.1}\">{}</text>",
+            if is_odd { " odd" } else { "" },
+            span.percent(*time),
             HEIGHT - BOTTOM + 16.0,
             escape(text)
         );
     }
-    let _ = writeln!(svg, "<text class=\"tick\" x=\"4\" y=\"10\">{}</text>", escape(unit));
+    let _ = writeln!(
+        svg,
+        "<text class=\"tick\" text-anchor=\"end\" x=\"-6\" y=\"10\">{}</text>",
+        escape(unit)
+    );
 }
 
 fn legend<'a>(svg: &mut String, entries: impl Iterator<Item = (&'a str, Style)>) {

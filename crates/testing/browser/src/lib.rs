@@ -21,7 +21,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// A page that hasn't what a test waits for after so long never has.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// A script that isn't done after so long never is.
 const LONGEST_SCRIPT: Duration = Duration::from_secs(100);
 /// Between looks at the page.

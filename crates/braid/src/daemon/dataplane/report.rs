@@ -131,6 +131,7 @@ impl Reporter {
             state: state(path, link.is_some_and(|l| l.exhausted)),
             tier: path.tier,
             srtt_ms: known.then(|| ms(path.srtt)),
+            jitter_ms: known.then(|| ms(path.rtt_variation)),
             min_rtt_ms: known.then(|| ms(path.base_rtt)),
             one_way_delta_ms: path.delay_behind_best.map(ms),
             queue_ms: known.then(|| ms(path.queue)),

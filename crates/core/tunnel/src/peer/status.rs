@@ -86,6 +86,8 @@ pub struct PathReport {
     pub srtt: Duration,
     /// As above.
     pub base_rtt: Duration,
+    /// How much round-trip times vary (RTTVAR).
+    pub rtt_variation: Duration,
     /// Least one-way delay above that of the peer's quickest path.
     pub delay_behind_best: Option<Duration>,
     /// The queue in the link, as last seen.
@@ -179,6 +181,7 @@ fn report_path(p: &Path, best: Option<i64>, now: Time) -> PathReport {
         since: now - p.liveness.since(),
         srtt: p.rtt.smoothed(),
         base_rtt: p.rtt.base(),
+        rtt_variation: p.rtt.variation(),
         delay_behind_best: delay
             .map(|(own, best)| Duration::from_micros(u64::try_from(own - best).unwrap_or(0))),
         queue: p.congestion.queue(),

@@ -332,10 +332,11 @@ th{color:var(--dim);font-weight:600}td:first-child,td:nth-child(2),th:first-chil
 section{background:var(--card);border-radius:10px;padding:1rem;margin:1rem 0}
 .bars{display:grid;grid-template-columns:max-content 1fr max-content;gap:.35rem .8rem;align-items:center;font-variant-numeric:tabular-nums}
 .bar{height:1.1rem;background:#2f6fde;border-radius:3px;min-width:2px}.bar.sum{background:var(--line)}
-svg{width:100%;height:auto;display:block}.grid{stroke:var(--line);stroke-width:1}
+svg{display:block}.chart{padding:0 12px 0 52px}.dots{fill:none;stroke-width:3.2}.grid{stroke:var(--line);stroke-width:1}
 .tick,.event{fill:var(--dim);font:11px system-ui,sans-serif}.event{font-size:10px}
 .band{fill:var(--band)}.line{fill:none;stroke-width:1.4;stroke-linejoin:round}
 .line.bold{stroke:var(--fg);stroke-width:2.4}.line.dashed{stroke:var(--dim);stroke-dasharray:5 4}
+@media(max-width:640px){.tick.odd{display:none}}
 .legend{margin:.2rem 0 0;font-size:13px}.legend span{margin-right:.9rem}
 .legend i{display:inline-block;width:.8rem;height:.8rem;border-radius:2px;margin-right:.3rem;vertical-align:-1px}
 i.bold{background:var(--fg)}i.dashed{background:var(--dim)}

@@ -37,7 +37,7 @@ pub fn summary(page: &Page) -> Markup {
             @if let Some(activity) = &pool.activity { " " span.dim { (activity) } }
         } } }
         @let bad = look.findings.iter().filter(|finding| finding.severity != "note").count();
-        @if bad > 0 { p { a href="/disks" { (bad) " findings" } } }
+        @if bad > 0 { p { a href="/disks" { (bad) @if bad == 1 { " finding" } @else { " findings" } } } }
         (age(&look))
     }
 }

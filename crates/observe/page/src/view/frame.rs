@@ -35,7 +35,11 @@ pub fn frame(
             div.who { (who(viewer)) }
         }
         p.stale #stale role="status" hidden { }
-        main #content tabindex="-1" { h1 { (title) } (body) }
+        main #content tabindex="-1" {
+            // What the menu says already is for those who only hear it.
+            h1.unseen[here == "/"] { (title) }
+            (body)
+        }
         footer { "Braid " (env!("CARGO_PKG_VERSION")) }
     };
     document(&format!("{title} · {name}"), content)

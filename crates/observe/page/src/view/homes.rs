@@ -1,6 +1,6 @@
 use super::figures::{duration, ms, percent, rate, size};
 use super::overview::unix_now;
-use super::past::{Span, quality, rates, spans};
+use super::past::{End, Span, quality, rates, spans};
 use super::state::{of_path, of_peer};
 use crate::Page;
 use braid_control::status::{PeerStatus, Status};
@@ -34,13 +34,14 @@ fn row(peer: &PeerStatus) -> Markup {
     let good =
         peer.paths.iter().filter(|path| of_path(path.state).mood <= super::state::Mood::Waiting);
     let rtt = peer.paths.iter().filter_map(|path| path.srtt_ms).min_by(f64::total_cmp);
-    // What goes out of a concentrator comes down at home.
+    let (received, sent) = (sum(|path| path.rate_rx_mbps), sum(|path| path.rate_tx_mbps));
+    let (down, up) = End::Concentrator.down_and_up(received, sent);
     html! {
         tr {
             th scope="row" { a href={ "/homes/" (peer.name) } { (peer.name) } }
             td { (of_peer(peer)) }
-            td { (rate(sum(|path| path.rate_tx_mbps))) }
-            td { (rate(sum(|path| path.rate_rx_mbps))) }
+            td { (rate(down)) }
+            td { (rate(up)) }
             td { (good.count()) " of " (peer.paths.len()) }
             td { (ms(rtt)) }
             td { @match peer.last_handshake_s {
@@ -61,8 +62,7 @@ pub fn home(page: &Page, status: &Status, name: &str, span: Span) -> Option<Mark
         p { (of_peer(peer)) }
         section.card aria-label="History" {
             (spans(span, &format!("/homes/{name}")))
-            p.dim { "As this host sees it: what it sends is above as “up”." }
-            div.plot { (rates(history, &[(peer.name.clone(), series.clone())], span, now)) }
+            div.plot { (rates(history, &[(peer.name.clone(), series.clone())], End::Concentrator, span, now)) }
             div.plot { (quality(history, &series, span, now)) }
         }
         section.card {

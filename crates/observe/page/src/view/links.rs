@@ -1,7 +1,7 @@
 use super::Viewer;
 use super::figures::{ms, percent, rate};
 use super::overview::{quota, unix_now};
-use super::past::{Span, quality, rates, spans};
+use super::past::{End, Span, quality, rates, spans};
 use super::state::{of_link, of_path, paths_of};
 use crate::Page;
 use crate::answer::{Form, link_change};
@@ -62,20 +62,21 @@ pub fn link(
         @if let Some(quota) = &link.quota { (self::quota(name, quota, now)) }
         section.card aria-label="History" {
             (spans(span, &address(name)))
-            div class={ "plot from" (color % 8) } { (rates(history, &[(name.to_owned(), series.clone())], span, now)) }
+            div class={ "plot from" (color % 8) } { (rates(history, &[(name.to_owned(), series.clone())], End::Home, span, now)) }
             div.plot { (quality(history, &series, span, now)) }
         }
         @if let Some(wish) = &wish { section.card { h2 { "Its role" } (form(viewer, name, wish)) } }
         section.card {
             h2 { "Paths" }
             div.wide tabindex="0" role="region" aria-label="Paths" { table {
-                thead { tr { th { "To" } th { "State" } th { "Round trip" } th { "At best" } th { "Queue in it" }
-                    th { "Loss" } th { "Carries up" } th { "MTU" } } }
+                thead { tr { th { "To" } th { "State" } th { "Round trip" } th { "At best" } th { "Jitter" } th { "Queue" }
+                    th { "Loss" } th { "Can send" } th { "MTU" } } }
                 tbody { @for path in paths_of(status, name) { tr {
                     th scope="row" { @if let Some(remote) = path.remote { (remote) } @else { "–" } }
                     td { (of_path(path.state)) }
                     td { (ms(path.srtt_ms)) }
                     td { (ms(path.min_rtt_ms)) }
+                    td { (ms(path.jitter_ms)) }
                     td { (ms(path.queue_ms)) }
                     td { (percent(path.loss)) }
                     td { @match path.capacity_tx_mbps { Some(mbps) => (rate(mbps)), None => "–" } }

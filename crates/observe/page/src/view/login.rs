@@ -16,6 +16,8 @@ pub fn login(settings: &Settings, message: Option<&str>) -> Markup {
                         option value="admin" { "admin: may change things" }
                         option value="reader" { "reader: may look" }
                     } }
+                    // Whose it is, for what keeps passwords.
+                    input type="text" name="username" value="braid" autocomplete="username" hidden;
                     label { "Password " input type="password" name="password"
                         autocomplete="current-password" required autofocus; }
                     button.main { "Log in" }

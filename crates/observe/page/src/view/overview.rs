@@ -1,6 +1,6 @@
 use super::events::list;
 use super::figures::{day, duration, ms, percent, rate, size};
-use super::past::{Span, rates, spans};
+use super::past::{End, Span, rates, spans};
 use super::state::{Mood, Outlook, of_link, paths_of, sentence, used_up};
 use super::{disks, homes};
 use crate::Page;
@@ -24,7 +24,7 @@ pub fn overview(page: &Page, status: &Status, span: Span) -> Markup {
     let at_home = status.listen.is_empty();
     html! {
         div data-live={ "/live?span=" (span.word()) } {}
-        div #sentence { (part("sentence")) }
+        div.heading #sentence { (part("sentence")) }
         section.card aria-label="Traffic" {
             (spans(span, "/"))
             div.plot #graph { (graph(page, status, span)) }
@@ -61,7 +61,7 @@ pub fn parts(page: &Page, status: &Status) -> Vec<(&'static str, Markup)> {
 /// Rates, with each link's part. That of the last minutes is live too; the others hardly
 /// change while somebody looks.
 pub fn graph(page: &Page, status: &Status, span: Span) -> Markup {
-    rates(page.shown.history(), &layers(status), span, unix_now())
+    rates(page.shown.history(), &layers(status), End::of(status), span, unix_now())
 }
 
 /// What the sum is made of: at home links, at a concentrator homes.
@@ -82,13 +82,15 @@ fn heading(page: &Page, status: &Status) -> Markup {
     let sum = |rate: fn(&braid_control::status::PathStatus) -> Option<f64>| {
         status.peers.iter().flat_map(|peer| &peer.paths).filter_map(rate).sum::<f64>()
     };
+    let (received, sent) = (sum(|path| path.rate_rx_mbps), sum(|path| path.rate_tx_mbps));
+    let (down, up) = End::of(status).down_and_up(received, sent);
     let trouble = page.shown.history().and_then(|history| history.health().trouble);
     html! {
         p class={ "sentence " (mood.class()) } role="status" { (text) }
         p.now {
-            span { "↓ " strong { (rate(sum(|path| path.rate_rx_mbps))) } }
-            span { "↑ " strong { (rate(sum(|path| path.rate_tx_mbps))) } }
-            span.dim { "mode " (status.mode) ", up for " (duration(status.uptime_s)) }
+            span { "↓ " strong { (rate(down)) } }
+            span { "↑ " strong { (rate(up)) } }
+            span.dim { (status.mode) " mode, up for " (duration(status.uptime_s)) }
         }
         @for warning in &status.warnings { p.alarm { (warning) } }
         @for peer in &status.peers {
@@ -114,10 +116,11 @@ fn card(status: &Status, link: &LinkStatus, color: usize, now: i64) -> Markup {
     let loss = paths.iter().map(|path| path.loss).fold(0.0, f64::max);
     let facts = [
         ("round trip", ms(least(|path| path.srtt_ms))),
-        ("queue in it", ms(least(|path| path.queue_ms))),
+        ("jitter", ms(least(|path| path.jitter_ms))),
+        ("queue", ms(least(|path| path.queue_ms))),
         ("loss", percent(loss)),
         ("share", share),
-        ("carries up", least(|path| path.capacity_tx_mbps).map_or_else(|| "–".to_owned(), rate)),
+        ("can send", least(|path| path.capacity_tx_mbps).map_or_else(|| "–".to_owned(), rate)),
     ];
     html! {
         article class={ "card link " (state.mood.class()) } {

@@ -1,5 +1,6 @@
 //! Graphs of what was.
 
+use braid_control::status::Status;
 use braid_history::{Bucket, Level, Points, Recorder, Series};
 use braid_plot::{Curve, Layer, Style, lines, stacked};
 use jiff::tz::TimeZone;
@@ -61,6 +62,27 @@ impl Span {
     }
 }
 
+/// From which end of the tunnel a series is seen. Down is towards homes at either.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    Home,
+    Concentrator,
+}
+
+impl End {
+    pub fn of(status: &Status) -> End {
+        if status.listen.is_empty() { End::Home } else { End::Concentrator }
+    }
+
+    /// What goes down and what goes up, of what is received and sent.
+    pub fn down_and_up<T>(self, received: T, sent: T) -> (T, T) {
+        match self {
+            End::Home => (received, sent),
+            End::Concentrator => (sent, received),
+        }
+    }
+}
+
 /// Links to the same graph over other times.
 pub fn spans(here: Span, place: &str) -> Markup {
     html! {
@@ -78,6 +100,7 @@ pub fn spans(here: Span, place: &str) -> Markup {
 pub fn rates(
     recorder: Option<&Recorder>,
     series: &[(String, Series)],
+    end: End,
     span: Span,
     now: i64,
 ) -> Markup {
@@ -106,7 +129,8 @@ pub fn rates(
                     |at| known.get(at).map_or(0.0, |bucket| mbit(bytes(bucket), bucket.seconds));
                 times.iter().map(at).collect()
             };
-            Layer { name, color, down: rate(|b| b.rx_bytes), up: rate(|b| b.tx_bytes) }
+            let (down, up) = end.down_and_up(rate(|b| b.rx_bytes), rate(|b| b.tx_bytes));
+            Layer { name, color, down, up }
         })
         .collect();
     let peak = |down: bool| {
@@ -143,9 +167,9 @@ pub fn quality(recorder: Option<&Recorder>, series: &Series, span: Span, now: i6
         PreEscaped(lines(&[curve], &[], &axis, unit, &label))
     };
     html! {
-        h3 { "Delay" }
+        h2 { "Delay" }
         (graph("round trip", "ms", of(Bucket::rtt_ms), 5))
-        h3 { "Loss" }
+        h2 { "Loss" }
         (graph("lost of what was sent", "%", of(|b| Some(b.loss()? * 100.0)), 6))
     }
 }
