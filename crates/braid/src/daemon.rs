@@ -6,9 +6,9 @@
 //! thread serves the control socket and waits for the end. A thread that fails is
 //! started again or ends the daemon in good order ([`Ending`]); none is just gone.
 
+mod bridge;
 mod control;
 mod data_channel;
-mod dataplane;
 mod device;
 mod ending;
 mod endpoints;

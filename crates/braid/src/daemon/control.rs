@@ -10,7 +10,7 @@ use super::quota::QuotaKeeper;
 use super::split::SplitProxy;
 use super::traces::Traces;
 use super::{
-    DaemonError, Running, dataplane, device, host_routing, kill_switch, observe, until_stopped,
+    DaemonError, Running, bridge, device, host_routing, kill_switch, observe, until_stopped,
 };
 use braid_control::config::{Config, ConfigEditor};
 use braid_control::quota_file::QuotaCounters;
@@ -18,9 +18,9 @@ use braid_control::request::{Controlled, LoginLink, Refusal, Request, UiRole};
 use braid_control::server;
 use braid_control::status::{LinkStatus, QuotaStatus, Status};
 use braid_history::Recorder;
+use braid_linux::journal::Journal;
 use braid_linux::netlink::Netlink;
 use braid_linux::nft::Split;
-use braid_linux::routing::Journal;
 use braid_linux::udp::{Family, LinkBind, LinkSocket};
 use braid_linux::wake_latency::{self, WakeLatency};
 use std::io;
@@ -298,7 +298,7 @@ fn start_data_plane(
     ending: Ending,
 ) -> io::Result<(DataPlaneHandle, JoinHandle<io::Result<()>>)> {
     let (handle, commands, published) = data_channel();
-    let plane = dataplane::start(setup, commands, published)?;
+    let plane = bridge::start(setup, commands, published)?;
     let watch = std::thread::Builder::new().name("braid-watch".into()).spawn(move || {
         let outcome = plane.join().unwrap_or_else(|panic| {
             Err(io::Error::other(format!("it panicked: {}", last_words(&*panic))))
@@ -364,7 +364,7 @@ fn with_quotas(
             period_start_unix: counter.map(|counter| counter.period_start_unix),
             period_end_unix: counter
                 .filter(|counter| counter.period_start_unix > 0)
-                .map(|counter| dataplane::period_end(quota.period, counter.period_start_unix)),
+                .map(|counter| bridge::period_end(quota.period, counter.period_start_unix)),
         });
     }
     links

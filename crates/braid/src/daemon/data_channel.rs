@@ -1,10 +1,11 @@
 //! What the rest of the daemon and the data plane say to each other: commands
 //! one way, a snapshot of the state the other.
 
-use braid_control::config::{Class, Link, Mode, Name, Peer, XorHash};
-use braid_control::quota_file::{QuotaCounter, QuotaCounters};
+use super::reconfigure::Change;
+use braid_control::config::{Class, Mode, Name, XorHash};
+use braid_control::quota_file::QuotaCounters;
 use braid_control::status::{DeviceDrops, PeerStatus};
-use braid_handshake::{PresharedKey, PrivateKey, PublicKey};
+use braid_handshake::{PrivateKey, PublicKey};
 use braid_linux::tun::Tun;
 use braid_linux::udp::{Family, LinkSocket};
 use braid_linux::wake_latency::WakeLatency;
@@ -38,19 +39,10 @@ pub struct Setup {
     pub listen: Vec<LinkSocket>,
 }
 
-/// A change, in the order sent.
+/// What is to be done, in the order sent.
 pub enum Command {
-    /// A new link, yet without sockets.
-    AddLink {
-        /// Its settings.
-        link: Link,
-        /// What its quota's period has used already.
-        used: Option<QuotaCounter>,
-    },
-    /// Other settings for the link of this name; its sockets stay.
-    SetLink(Link),
-    /// The link and its paths are to be forgotten.
-    RemoveLink(Name),
+    /// A change of the config.
+    Change(Change),
     /// The link works from now on over this socket; it takes the place of an
     /// earlier one of the same IP version (the link has a new address or device).
     AttachSocket {
@@ -69,21 +61,8 @@ pub enum Command {
         /// Which of its sockets.
         family: Family,
     },
-    /// Another policy.
-    SetMode(Mode),
-    /// A new peer; its endpoints follow.
-    AddPeer {
-        /// Its settings.
-        peer: Peer,
-        /// The secret shared with it.
-        preshared_key: Option<PresharedKey>,
-        /// What introduces us to it.
-        token: Option<PrivateKey>,
-    },
     /// The join line of this key lets nobody in any more.
     ExpireEnrolment(PublicKey),
-    /// The peer is shut out at once.
-    RemovePeer(PublicKey),
     /// Where the peer listens, as known now (all of them; may be empty).
     SetEndpoints {
         /// Which peer.
@@ -148,6 +127,11 @@ pub fn data_channel() -> (DataPlaneHandle, Commands, Published) {
 }
 
 impl DataPlaneHandle {
+    /// Has a change made, soon.
+    pub fn change(&self, change: Change) -> Result<(), DataPlaneEnded> {
+        self.send(Command::Change(change))
+    }
+
     /// Has `command` carried out, soon.
     pub fn send(&self, command: Command) -> Result<(), DataPlaneEnded> {
         self.commands.send(command).map_err(|_| DataPlaneEnded)

@@ -11,20 +11,19 @@ use super::kill_switch;
 use super::names::{Choice, LinkOfNames, NameServers, Role, Situation};
 use super::obstacles::obstacles;
 use super::quota::QuotaKeeper;
-use super::reconfigure::{Change, changes};
+use super::reconfigure::{Change, NewPeer, beginning, changes};
 use super::supervise::supervise;
 use super::ways::{HostNetwork, Way};
-use braid_control::config::{
-    Config, ConfigEditor, Link, Name, Peer, read_enrolment_key, read_preshared_key,
-};
+use braid_control::config::{Config, ConfigEditor, Link, Name};
 use braid_control::request::{Refusal, Request};
 use braid_control::status::{DnsStatus, LinkStatus, Traffic};
+use braid_engines::{MAIN_TABLE, Operation, Route};
+use braid_linux::journal::Journal;
 use braid_linux::neighbour_proxy::NeighbourProxy;
-use braid_linux::netlink::MAIN_TABLE;
 use braid_linux::netlink::{Monitor, Netlink};
 use braid_linux::nft::{self, Refusing, Split};
 use braid_linux::poller::{Interest, Poller, Token, Waker};
-use braid_linux::routing::{HostRouting, Item, Journal, RouteItem};
+use braid_linux::routing::HostRouting;
 use braid_linux::udp::{LinkBind, LinkSocket};
 use ipnet::{IpNet, Ipv6Net};
 use jiff::Timestamp;
@@ -270,12 +269,9 @@ impl KeeperHandle {
 
 impl Keeper {
     fn begin(&mut self) -> io::Result<()> {
-        let config = self.parts.config.clone();
-        for link in config.links {
-            self.add_link(link).map_err(io::Error::other)?;
-        }
-        for peer in config.peers {
-            self.add_peer(&peer).map_err(io::Error::other)?;
+        let beginning = beginning(&self.parts.config, self.parts.quotas.counters());
+        for change in beginning.map_err(io::Error::other)? {
+            self.carry_out(change).map_err(io::Error::other)?;
         }
         self.parts.resolver.set_peers(&self.parts.config.peers);
         Ok(())
@@ -575,15 +571,15 @@ impl Keeper {
     }
 
     /// The plan, with name servers that answer.
-    fn with_names(&self, mut plan: HostRouting) -> Vec<Item> {
+    fn with_names(&self, mut plan: HostRouting) -> Vec<Operation> {
         plan.firewall.diversions.clone_from(&self.choice.diversions);
         plan.split = self.parts.split;
         let mut desired = plan.desired();
         desired.extend(self.choice.ways.iter().map(|way| {
-            Item::Route(RouteItem {
+            Operation::Route(Route {
                 gateway: way.router,
-                interface: Some(way.device.clone()),
-                ..RouteItem::new(way.address.into(), MAIN_TABLE)
+                device: Some(way.device.clone()),
+                ..Route::new(way.address.into(), MAIN_TABLE)
             })
         }));
         desired
@@ -698,10 +694,11 @@ impl Keeper {
             Admission::LetIn => {
                 enrolments.apply(config);
                 let known = config.peers.iter().find(|peer| peer.public_key == coming.home);
-                let Some(peer) = known.cloned() else { return Ok(()) };
-                data_plane.send(Command::RemovePeer(coming.line))?;
-                if let Err(error) = self.add_peer(&peer) {
-                    tracing::error!("{error}");
+                let Some(peer) = known.map(NewPeer::read) else { return Ok(()) };
+                data_plane.change(Change::RemovePeer(coming.line))?;
+                match peer {
+                    Ok(peer) => data_plane.change(Change::AddPeer(peer))?,
+                    Err(error) => tracing::error!("{error}"),
                 }
                 self.show();
                 Ok(())
@@ -754,13 +751,14 @@ impl Keeper {
         self.parts.enrolments.apply(&mut config);
         // As `config check` and `up` read them.
         config.read_keys().map_err(|error| Refusal::Invalid(error.to_string()))?;
-        let found = changes(&self.parts.config, &config).map_err(Refusal::Invalid)?;
+        let found = changes(&self.parts.config, &config, self.parts.quotas.counters())
+            .map_err(Refusal::Invalid)?;
         self.parts.config = config;
         self.parts.editor = editor;
         let outcome = found.into_iter().try_for_each(|change| self.carry_out(change));
         self.parts.resolver.set_peers(&self.parts.config.peers);
         self.follow_host();
-        outcome.map_err(Refusal::Failed)
+        outcome.map_err(|ended| Refusal::Failed(ended.to_string()))
     }
 
     fn must_exist(&self, name: &str) -> Result<(), Refusal> {
@@ -770,55 +768,36 @@ impl Keeper {
         }
     }
 
-    fn carry_out(&mut self, change: Change) -> Result<(), String> {
-        let ended = |ended: DataPlaneEnded| ended.to_string();
-        match change {
-            Change::AddLink(link) => self.add_link(link).map_err(ended),
-            Change::SetLink(link) => {
-                self.parts.data_plane.send(Command::SetLink(link)).map_err(ended)
-            }
+    /// Does here what goes with a change, and hands it on to the data plane.
+    fn carry_out(&mut self, change: Change) -> Result<(), DataPlaneEnded> {
+        match &change {
+            Change::AddLink { link, .. } => self.add_link(&link.name),
             Change::RebindLink(link) => {
                 if let Some(state) = self.links.get_mut(&link.name) {
                     // Ways that are forgotten get new sockets.
                     for way in state.ways.drain(..) {
                         let (link, family) = (link.name.clone(), way.family);
-                        let detach = Command::DetachSocket { link, family };
-                        self.parts.data_plane.send(detach).map_err(ended)?;
+                        self.parts.data_plane.send(Command::DetachSocket { link, family })?;
                     }
                 }
-                self.parts.data_plane.send(Command::SetLink(link)).map_err(ended)
             }
             Change::RemoveLink(name) => {
                 // It may come back in the same period.
                 self.parts.quotas.save(&self.parts.data_plane.snapshot());
-                self.links.remove(&name);
-                self.parts.data_plane.send(Command::RemoveLink(name)).map_err(ended)
+                self.links.remove(name);
             }
-            Change::AddPeer(peer) => self.add_peer(&peer),
-            Change::RemovePeer(key) => {
-                self.parts.data_plane.send(Command::RemovePeer(key)).map_err(ended)
-            }
-            Change::SetMode(mode) => {
-                self.parts.data_plane.send(Command::SetMode(mode)).map_err(ended)
-            }
+            Change::SetLink(_)
+            | Change::AddPeer(_)
+            | Change::RemovePeer(_)
+            | Change::SetMode(_) => {}
         }
+        self.parts.data_plane.change(change)
     }
 
-    fn add_link(&mut self, link: Link) -> Result<(), DataPlaneEnded> {
+    fn add_link(&mut self, name: &Name) {
         let taken = |number: &u32| self.links.values().any(|state| state.number == *number);
         let number = (0..).find(|number| !taken(number)).unwrap_or(0);
-        self.links.insert(link.name.clone(), LinkState { number, ..LinkState::default() });
-        let used = self.parts.quotas.counters().get(link.name.as_str()).copied();
-        self.parts.data_plane.send(Command::AddLink { link, used })
-    }
-
-    fn add_peer(&mut self, peer: &Peer) -> Result<(), String> {
-        let secret = peer.preshared_key_file.as_deref().map(read_preshared_key).transpose();
-        let preshared_key = secret.map_err(|error| error.to_string())?;
-        let token = peer.enrolment_key_file.as_deref().map(read_enrolment_key).transpose();
-        let token = token.map_err(|error| error.to_string())?.flatten();
-        let command = Command::AddPeer { peer: peer.clone(), preshared_key, token };
-        self.parts.data_plane.send(command).map_err(|ended| ended.to_string())
+        self.links.insert(name.clone(), LinkState { number, ..LinkState::default() });
     }
 
     fn show(&self) {

@@ -4,8 +4,8 @@
 use super::host_routing::{BRAIDS_MARK, BRAIDS_MARK_BITS};
 use super::ways::HostNetwork;
 use braid_control::config::{Config, WhenConcentratorGone};
+use braid_engines::Operation;
 use braid_linux::nft::{Firewall, KillSwitch};
-use braid_linux::routing::Item;
 use ipnet::IpNet;
 use std::net::IpAddr;
 
@@ -25,14 +25,14 @@ pub fn of(config: &Config, host: &HostNetwork) -> Option<KillSwitch> {
 }
 
 /// The kill switch alone, as it is before the tunnel is up and after it ended.
-pub fn alone(config: &Config, host: &HostNetwork) -> Option<Item> {
+pub fn alone(config: &Config, host: &HostNetwork) -> Option<Operation> {
     let interface = config.interface.name.to_string();
     let firewall = Firewall {
         interface: interface.clone(),
         kill_switch: of(config, host),
         ..Firewall::default()
     };
-    firewall.ruleset().map(|ruleset| Item::Firewall { interface, ruleset })
+    firewall.ruleset().map(|ruleset| Operation::Firewall { interface, ruleset })
 }
 
 /// Every tunnel's of this program: another one on this host is no way around.
@@ -169,7 +169,7 @@ mod tests {
         assert_eq!(of(&config("direct"), &host()), None);
         assert_eq!(alone(&config("direct"), &host()), None);
         let alone = alone(&config("block"), &HostNetwork::default());
-        let Some(Item::Firewall { ruleset, .. }) = alone else { panic!("{alone:?}") };
+        let Some(Operation::Firewall { ruleset, .. }) = alone else { panic!("{alone:?}") };
         assert!(ruleset.contains("drop"), "before anything is known of the host: {ruleset}");
     }
 }

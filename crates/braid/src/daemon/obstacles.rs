@@ -3,9 +3,9 @@
 
 use super::ways::HostNetwork;
 use braid_control::config::{Config, Layer};
-use braid_linux::netlink::{MAIN_TABLE, Route, RouteKind};
+use braid_engines::{MAIN_TABLE, RouteKind};
+use braid_linux::netlink::{PROTOCOL, Route};
 use braid_linux::nft::{Owner, Refusing};
-use braid_linux::routing::PROTOCOL;
 use ipnet::IpNet;
 
 /// All that is found now.

@@ -5,9 +5,10 @@ use super::host_routing::{self, RoutedLink};
 use super::obstacles::obstacles;
 use super::{DaemonError, HostNetwork, group, kill_switch};
 use braid_control::config::{AnyConfig, Config, GroupConfig, WhenConcentratorGone};
+use braid_engines::Operation;
 use braid_linux::netlink::Netlink;
 use braid_linux::nft;
-use braid_linux::routing::{Before, Item};
+use braid_linux::operation::{Before, before};
 use serde::Serialize;
 
 /// All of it.
@@ -77,7 +78,7 @@ fn of_tunnel(
     };
     let plan = host_routing::plan(config, &links, host, true, &firewalls);
     let mut sets = vec![device(config, host)];
-    sets.extend(plan.desired().iter().map(|item| planned(item, netlink)));
+    sets.extend(plan.desired().iter().map(|operation| planned(operation, netlink)));
     let routes = netlink.routes().map_err(DaemonError::system("reading the host's routes"))?;
     warnings.extend(obstacles(config, host, &routes, &firewalls));
     let (interface, traffic) = (interface.to_owned(), traffic(config));
@@ -86,10 +87,9 @@ fn of_tunnel(
 
 fn of_group(config: &GroupConfig, host: &HostNetwork, netlink: &mut Netlink) -> Preview {
     let setup = group::observed(config, host).setup();
-    let items = setup.operations.into_iter().map(Item::Operation);
     Preview {
         interface: config.group.name.to_string(),
-        sets: items.map(|item| planned(&item, netlink)).collect(),
+        sets: setup.operations.iter().map(|operation| planned(operation, netlink)).collect(),
         traffic: Vec::new(),
         warnings: setup.notes,
     }
@@ -106,10 +106,10 @@ fn device(config: &Config, host: &HostNetwork) -> Planned {
     }
 }
 
-fn planned(item: &Item, netlink: &mut Netlink) -> Planned {
-    let before = item.before(netlink);
-    let ruleset = match item {
-        Item::Firewall { ruleset, .. } => Some(ruleset.clone()),
+fn planned(operation: &Operation, netlink: &mut Netlink) -> Planned {
+    let before = before(operation, netlink);
+    let ruleset = match operation {
+        Operation::Firewall { ruleset, .. } => Some(ruleset.clone()),
         _ => None,
     };
     let now = match &before {
@@ -118,34 +118,35 @@ fn planned(item: &Item, netlink: &mut Netlink) -> Planned {
         Before::Value(value) => value.clone(),
         Before::Unseen(why) => format!("can't be seen: {why}"),
     };
-    Planned { what: item.to_string(), now, effect: effect(item, &before), ruleset }
+    let effect = effect(operation, &before);
+    Planned { what: operation.to_string(), now, effect, ruleset }
 }
 
 /// What it does to what is there, in words.
-fn effect(item: &Item, before: &Before) -> String {
+fn effect(operation: &Operation, before: &Before) -> String {
     let stays = "stays as it is";
-    match (item, before) {
-        (Item::Firewall { .. }, Before::AsWanted) => {
+    match (operation, before) {
+        (Operation::Firewall { .. }, Before::AsWanted) => {
             "left by a crash, or a kill switch: replaced".to_owned()
         }
         (_, Before::AsWanted) => format!("{stays}, also afterwards"),
-        (Item::Forwarding(_), _) => "this host passes packets of others on; what the kernel \
+        (Operation::Forwarding(_), _) => "this host passes packets of others on; what the kernel \
              changes along with it (routes by router advertisements, each device's setting) stays"
             .to_owned(),
-        (Item::Sysctl { key, .. }, _) => sysctl_effect(key).to_owned(),
-        (Item::Address { .. }, _) => "the device's own".to_owned(),
-        (Item::Route(route), _) if host_routing::is_our_table(route.table) => {
+        (Operation::Sysctl { key, .. }, _) => sysctl_effect(key).to_owned(),
+        (Operation::Address { .. }, _) => "the device's own".to_owned(),
+        (Operation::Route(route), _) if host_routing::is_our_table(route.table) => {
             "in a table of the tunnel's own: what the rules below don't send there goes as before"
                 .to_owned()
         }
-        (Item::Route(_), _) => "in the host's own table, beside what is there".to_owned(),
-        (Item::Rule(_), _) => "before the host's own tables; its rules stay".to_owned(),
-        (Item::Firewall { .. }, _) => "a table beside those of others, which stay".to_owned(),
-        (Item::DockerUser { .. }, _) => {
+        (Operation::Route(_), _) => "in the host's own table, beside what is there".to_owned(),
+        (Operation::Rule(_), _) => "before the host's own tables; its rules stay".to_owned(),
+        (Operation::Firewall { .. }, _) => "a table beside those of others, which stay".to_owned(),
+        (Operation::DockerUser { .. }, _) => {
             "lets the tunnel's packets through Docker's firewall, in the chain it has for that"
                 .to_owned()
         }
-        (Item::Operation(_), _) => "added, and removed again".to_owned(),
+        _ => "added, and removed again".to_owned(),
     }
 }
 
@@ -200,8 +201,8 @@ mod tests {
 
     #[test]
     fn what_is_so_already_is_left_to_whoever_set_it() {
-        let item = Item::Forwarding(Family::V4);
-        assert_eq!(effect(&item, &Before::AsWanted), "stays as it is, also afterwards");
-        assert!(effect(&item, &Before::Value("0".into())).contains("passes packets"));
+        let operation = Operation::Forwarding(Family::V4);
+        assert_eq!(effect(&operation, &Before::AsWanted), "stays as it is, also afterwards");
+        assert!(effect(&operation, &Before::Value("0".into())).contains("passes packets"));
     }
 }

@@ -1,29 +1,73 @@
-//! What changes from one config to the next, for a tunnel that stays up.
+//! What changes from one config to the next, for a tunnel that stays up: all that the
+//! config ever says of links, peers and modes reaches the data plane in these words.
 
-use braid_control::config::{Config, Link, Mode, Name, Peer};
-use braid_handshake::PublicKey;
+use braid_control::config::{
+    Config, Link, Mode, Name, Peer, SecretError, read_enrolment_key, read_preshared_key,
+};
+use braid_control::quota_file::{QuotaCounter, QuotaCounters};
+use braid_handshake::{PresharedKey, PrivateKey, PublicKey};
+use std::fmt;
 
 /// One change.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Debug)]
 pub enum Change {
-    /// A link is new.
-    AddLink(Link),
+    /// A link is new, yet without sockets.
+    AddLink {
+        /// Its settings.
+        link: Link,
+        /// What its quota's period has used already.
+        used: Option<QuotaCounter>,
+    },
     /// A link leaves by another way: its sockets must be new.
     RebindLink(Link),
-    /// A link has other settings.
+    /// A link has other settings; its sockets stay.
     SetLink(Link),
-    /// A link is gone.
+    /// A link is gone, and its paths.
     RemoveLink(Name),
-    /// A peer is new, or is not the one it was.
-    AddPeer(Peer),
-    /// A peer is gone, or must be added anew.
+    /// A peer is new, or is not the one it was; its endpoints follow.
+    AddPeer(NewPeer),
+    /// A peer is gone, or must be added anew: it is shut out at once.
     RemovePeer(PublicKey),
     /// Another mode.
     SetMode(Mode),
 }
 
-/// The changes from `old` to `new`; or what can't change while the tunnel is up.
-pub fn changes(old: &Config, new: &Config) -> Result<Vec<Change>, String> {
+/// A peer, and the secrets that the config names files of.
+pub struct NewPeer {
+    /// Its settings.
+    pub peer: Peer,
+    /// The secret shared with it.
+    pub preshared_key: Option<PresharedKey>,
+    /// What introduces us to it.
+    pub token: Option<PrivateKey>,
+}
+
+impl NewPeer {
+    /// Reads its secrets.
+    pub fn read(peer: &Peer) -> Result<NewPeer, SecretError> {
+        let preshared_key =
+            peer.preshared_key_file.as_deref().map(read_preshared_key).transpose()?;
+        let token = peer.enrolment_key_file.as_deref().map(read_enrolment_key).transpose()?;
+        Ok(NewPeer { peer: peer.clone(), preshared_key, token: token.flatten() })
+    }
+}
+
+/// Without secrets.
+impl fmt::Debug for NewPeer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.peer.fmt(f)
+    }
+}
+
+/// All of a config, for a tunnel that has nothing yet.
+pub fn beginning(config: &Config, used: &QuotaCounters) -> Result<Vec<Change>, String> {
+    let nothing = Config { links: Vec::new(), peers: Vec::new(), ..config.clone() };
+    changes(&nothing, config, used)
+}
+
+/// The changes from `old` to `new`; or what can't change while the tunnel is up. `used` is
+/// what is known of the quotas of links that aren't there.
+pub fn changes(old: &Config, new: &Config, used: &QuotaCounters) -> Result<Vec<Change>, String> {
     let mut fixed = new.interface.clone();
     fixed.mode = old.interface.mode;
     let parts = [
@@ -42,7 +86,10 @@ pub fn changes(old: &Config, new: &Config) -> Result<Vec<Change>, String> {
     }
     for link in &new.links {
         match old.link(link.name.as_str()) {
-            None => found.push(Change::AddLink(link.clone())),
+            None => found.push(Change::AddLink {
+                link: link.clone(),
+                used: used.get(link.name.as_str()).copied(),
+            }),
             Some(before) if before == link => {}
             Some(before) if before.binding != link.binding => {
                 found.push(Change::RebindLink(link.clone()));
@@ -56,7 +103,7 @@ pub fn changes(old: &Config, new: &Config) -> Result<Vec<Change>, String> {
     }
     let was = |after: &Peer| old.peers.iter().any(|before| goes_on_as(before, after));
     for peer in new.peers.iter().filter(|peer| !was(peer)) {
-        found.push(Change::AddPeer(peer.clone()));
+        found.push(Change::AddPeer(NewPeer::read(peer).map_err(|error| error.to_string())?));
     }
     if new.interface.mode != old.interface.mode {
         found.push(Change::SetMode(new.interface.mode));
@@ -84,6 +131,10 @@ mod tests {
         [[peer]]\nname = \"c\"\npublic_key = \"hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=\"\n\
         endpoints = [\"192.0.2.1:1\"]\n";
 
+    fn differ(old: &Config, new: &Config) -> Result<Vec<Change>, String> {
+        changes(old, new, &QuotaCounters::new())
+    }
+
     #[test]
     fn each_edit_is_one_change() {
         let file = Path::new("c.toml");
@@ -91,7 +142,7 @@ mod tests {
         let edited = |edit: &dyn Fn(&mut ConfigEditor)| {
             let mut editor = ConfigEditor::from_text(TEXT, file).unwrap();
             edit(&mut editor);
-            changes(&old, &editor.check().unwrap()).unwrap()
+            differ(&old, &editor.check().unwrap()).unwrap()
         };
         let set = |change: LinkChange| edited(&|editor| editor.set_link("a", &change).unwrap());
         assert!(edited(&|_| {}).is_empty());
@@ -102,17 +153,17 @@ mod tests {
         let removed = edited(&|editor| editor.remove_link("b").unwrap());
         assert!(matches!(removed.as_slice(), [Change::RemoveLink(name)] if name.as_str() == "b"));
         let mode = edited(&|editor| editor.set_mode(Mode::Broadcast).unwrap());
-        assert_eq!(mode, [Change::SetMode(Mode::Broadcast)]);
+        assert!(matches!(mode.as_slice(), [Change::SetMode(Mode::Broadcast)]));
 
         let moved = Config::parse(&TEXT.replace("192.0.2.1", "192.0.2.2"), file).unwrap();
-        let moved = changes(&old, &moved).unwrap();
+        let moved = differ(&old, &moved).unwrap();
         assert!(matches!(moved.as_slice(), [Change::RemovePeer(_), Change::AddPeer(_)]));
         let more = TEXT.replace("[\"192.0.2.1:1\"]", "[\"192.0.2.2:1\", \"192.0.2.1:1\"]");
         let more = Config::parse(&more, file).unwrap();
-        assert_eq!(changes(&old, &more).unwrap(), [], "the peer goes on");
-        let fewer = changes(&more, &old).unwrap();
+        assert!(differ(&old, &more).unwrap().is_empty(), "the peer goes on");
+        let fewer = differ(&more, &old).unwrap();
         assert!(matches!(fewer.as_slice(), [Change::RemovePeer(_), Change::AddPeer(_)]));
         let mtu = TEXT.replace("\n[[link]]\nname = \"a\"", "\nmtu = 1400\n[[link]]\nname = \"a\"");
-        assert!(changes(&old, &Config::parse(&mtu, file).unwrap()).is_err());
+        assert!(differ(&old, &Config::parse(&mtu, file).unwrap()).is_err());
     }
 }

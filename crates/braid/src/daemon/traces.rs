@@ -2,7 +2,9 @@
 
 use super::{DaemonError, host_routing};
 use braid_control::config::{AnyConfig, Config, GroupConfig};
-use braid_linux::routing::{Failure, Item, Journal, Leftovers};
+use braid_engines::Operation;
+use braid_linux::journal::{Failure, Journal};
+use braid_linux::routing::Leftovers;
 use std::path::{Path, PathBuf};
 
 /// Where what was set is written down, and what tells it without that.
@@ -60,11 +62,11 @@ impl Traces {
 
     /// As [`Traces::clean`], but `kill_switch` is in force before and stays so,
     /// whether a crash left it or not. An error when that can't be.
-    pub fn clean_but(&self, kill_switch: &Item) -> Result<Journal, DaemonError> {
+    pub fn clean_but(&self, kill_switch: &Operation) -> Result<Journal, DaemonError> {
         let mut journal = Journal::open(&self.journal)
             .map_err(DaemonError::system("the journal of what was set on the host"))?;
         let mut failures = journal.reconcile(std::slice::from_ref(kill_switch));
-        if let Some(at) = failures.iter().position(|failure| failure.item == *kill_switch) {
+        if let Some(at) = failures.iter().position(|failure| failure.operation == *kill_switch) {
             let doing = "putting the kill switch in force";
             return Err(DaemonError::system(doing)(failures.swap_remove(at).error));
         }

@@ -31,4 +31,4 @@ pub use heuristics::Heuristics;
 pub use path::PathCounters;
 pub use path::liveness::PathState;
 pub use peer::{PathReport, PeerCounters, PeerReport, Transmit};
-pub use tunnel::{EnrolmentState, Event, Tunnel, TunnelCounters};
+pub use tunnel::{Change, EnrolmentState, Event, Tunnel, TunnelCounters};

@@ -3,7 +3,7 @@
 
 use braid_handshake::{EnrolmentRefusal, EnrolmentToken, PrivateKey, PublicKey};
 use braid_tunnel::{
-    EnrolmentState, Event, LinkConfig, LinkId, PeerConfig, PeerId, Tunnel, TunnelConfig,
+    Change, EnrolmentState, Event, LinkConfig, LinkId, PeerConfig, PeerId, Tunnel, TunnelConfig,
 };
 use braid_units::Time;
 use std::net::SocketAddr;
@@ -54,11 +54,13 @@ fn a_token_lets_one_home_in_and_the_second_is_told_at_both_ends() {
 #[test]
 fn an_expired_token_is_refused_with_the_reason_and_a_revoked_one_in_silence() {
     let mut world = World::new(1);
-    world.concentrator.set_enrolments(vec![(the_token(), EnrolmentState::Expired)]);
+    world
+        .concentrator
+        .apply(Change::SetEnrolments(vec![(the_token(), EnrolmentState::Expired)]), world.now);
     world.run(Duration::from_secs(1));
     assert_eq!(world.refusals_told(0).first(), Some(&EnrolmentRefusal::Expired));
     assert_ne!(world.introductions(), [], "told of: by a clock that was set it may be valid");
-    world.concentrator.set_enrolments(Vec::new());
+    world.concentrator.apply(Change::SetEnrolments(Vec::new()), world.now);
     world.answers = 0;
     world.run(Duration::from_secs(20));
     assert_eq!((world.answers, world.introductions()), (0, Vec::new()));
@@ -98,13 +100,15 @@ fn what_was_recorded_of_an_enrolment_lets_nobody_in() {
 fn guesses_are_not_answered_and_cost_no_more_than_strangers_do() {
     let mut world = World::new(1);
     world.homes.clear();
-    world.concentrator.set_enrolments(vec![(the_token(), EnrolmentState::Open)]);
+    world
+        .concentrator
+        .apply(Change::SetEnrolments(vec![(the_token(), EnrolmentState::Open)]), world.now);
     for guess in 0..2000_u32 {
         let mut bytes = [0; EnrolmentToken::LEN];
         bytes[..4].copy_from_slice(&guess.to_le_bytes());
         let token = EnrolmentToken::from_bytes(bytes);
         let mut home = home(9, u64::from(guess));
-        home.introduce(PeerId(0), token.key());
+        home.apply(Change::Introduce(PeerId(0), token.key()), world.now);
         for mut datagram in take(&mut home, Time::ZERO) {
             let from = SocketAddr::from(([198, 51, (guess >> 8) as u8, guess as u8], 1));
             world.concentrator.handle_datagram(Time::ZERO, LINK, from, None, &mut datagram);
@@ -168,7 +172,7 @@ impl World {
     fn new(homes: u8) -> World {
         let homes = (0..homes).map(|number| {
             let mut home = home(FIRST + number, u64::from(number) + 1);
-            home.introduce(PeerId(0), token().key());
+            home.apply(Change::Introduce(PeerId(0), token().key()), Time::ZERO);
             home
         });
         let mut concentrator = end(2, 200);
@@ -185,11 +189,15 @@ impl World {
     }
 
     fn open_token(&mut self) {
-        self.concentrator.set_enrolments(vec![(the_token(), EnrolmentState::Open)]);
+        self.concentrator
+            .apply(Change::SetEnrolments(vec![(the_token(), EnrolmentState::Open)]), self.now);
     }
 
     fn let_in(&mut self, key: u8) {
-        self.concentrator.set_enrolments(vec![(the_token(), EnrolmentState::Used(public(key)))]);
+        self.concentrator.apply(
+            Change::SetEnrolments(vec![(the_token(), EnrolmentState::Used(public(key)))]),
+            self.now,
+        );
         let peer = PeerConfig { public_key: public(key), ..peer("10.0.0.2/32") };
         self.concentrator.add_peer(peer, self.now);
     }

@@ -3,7 +3,7 @@
 
 use braid_handshake::PrivateKey;
 use braid_inner::{InnerPacket, Offload};
-use braid_tunnel::{LinkConfig, LinkId, PeerConfig, PeerId, Tunnel, TunnelConfig};
+use braid_tunnel::{Change, LinkConfig, LinkId, PeerConfig, PeerId, Tunnel, TunnelConfig};
 use braid_units::Time;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -15,7 +15,7 @@ const LINK: LinkId = LinkId(0);
 fn a_home_that_adds_the_concentrator_again_is_heard() {
     let mut pair = Pair::new();
     pair.exchange_for(Duration::from_secs(60));
-    pair.home.0.remove_peer(pair.home.1);
+    pair.home.0.apply(Change::RemovePeer(pair.home.1), pair.now);
     pair.home.1 = pair.home.0.add_peer(concentrator(), pair.now);
     pair.expect_passage();
 }
@@ -24,7 +24,7 @@ fn a_home_that_adds_the_concentrator_again_is_heard() {
 fn a_concentrator_that_adds_the_home_again_is_heard() {
     let mut pair = Pair::new();
     pair.exchange_for(Duration::from_secs(60));
-    pair.concentrator.0.remove_peer(pair.concentrator.1);
+    pair.concentrator.0.apply(Change::RemovePeer(pair.concentrator.1), pair.now);
     pair.concentrator.1 = pair.concentrator.0.add_peer(home(), pair.now);
     pair.expect_passage();
 }

@@ -1,12 +1,10 @@
-use braid_handshake::{PrivateKey, PublicKey};
 use braid_linux::poller::Waker;
 use braid_linux::tun::TunCounters;
 use braid_linux::udp::{Family, LinkSocket};
 use braid_tunnel::{
-    EnrolmentState, Event, LinkConfig, LinkId, Mode, PeerConfig, PeerId, PeerReport, TunnelCounters,
+    Change, Event, LinkConfig, LinkId, PeerConfig, PeerId, PeerReport, TunnelCounters,
 };
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
@@ -31,27 +29,11 @@ pub enum Command {
         /// Which of its sockets.
         family: Family,
     },
-    /// Use the link otherwise (tier, standby, caps); its sockets stay.
-    TuneLink {
-        /// The link.
-        id: LinkId,
-        /// How it's to be used.
-        config: LinkConfig,
-    },
-    /// The link is not part of the tunnel any more.
-    RemoveLink(LinkId),
+    /// A change of the core's configuration. Sockets of a link that is set otherwise stay,
+    /// and say which IP versions it has; those of one that is removed are closed.
+    Change(Change),
     /// A new peer; answers with its number.
     AddPeer(Box<PeerConfig>, Sender<PeerId>),
-    /// A peer is not part of the tunnel any more.
-    RemovePeer(PeerId),
-    /// Introduce this host to the peer, by a token's key, until it answers.
-    Introduce(PeerId, PrivateKey),
-    /// The tokens that let peers in, or have done so.
-    SetEnrolments(Vec<(PublicKey, EnrolmentState)>),
-    /// The peer's name resolves to these now.
-    SetEndpoints(PeerId, Vec<SocketAddr>),
-    /// Spread packets otherwise.
-    SetMode(Mode),
     /// Tell how things are.
     Report(Sender<Report>),
     /// Say goodbye to the peers and end.
@@ -96,6 +78,14 @@ impl Handle {
         self.commands.send(command).map_err(|_| Stopped)?;
         self.waker.wake();
         Ok(())
+    }
+
+    /// Has a change made.
+    ///
+    /// # Errors
+    /// [`Stopped`] when the data plane has ended.
+    pub fn change(&self, change: Change) -> Result<(), Stopped> {
+        self.send(Command::Change(change))
     }
 
     /// Adds a peer.

@@ -10,7 +10,8 @@ use braid_linux::thread_time::ThreadTime;
 use braid_linux::tun::{MAX_PACKET, Tun};
 use braid_linux::udp::{Family, LinkSocket, ReceiveBuffers};
 use braid_linux::wake_latency::WakeLatency;
-use braid_tunnel::{Event, LinkConfig, LinkId, Tunnel};
+use braid_tunnel::{Change, Event, LinkConfig, LinkId, Tunnel};
+use braid_units::Time;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -261,7 +262,7 @@ impl DataPlane {
                     *link.sockets.place(family) = Some(socket);
                     let config = with_families(config, link);
                     if known {
-                        self.tunnel.set_link(id, config);
+                        self.tunnel.apply(Change::SetLink(id, config), now);
                         self.tunnel.on_link(id, true, now);
                     } else {
                         self.tunnel.add_link(id, config, now);
@@ -275,25 +276,10 @@ impl DataPlane {
                         self.tunnel.on_link(id, false, now);
                     }
                 }
-                Command::TuneLink { id, config } => {
-                    if let Some(link) = self.links.get(&id) {
-                        self.tunnel.set_link(id, with_families(config, link));
-                    }
-                }
-                Command::RemoveLink(id) => {
-                    self.links.remove(&id);
-                    self.tunnel.remove_link(id);
-                }
+                Command::Change(change) => self.change(change, now),
                 Command::AddPeer(config, answer) => {
                     let _ = answer.send(self.tunnel.add_peer(*config, now));
                 }
-                Command::RemovePeer(id) => self.tunnel.remove_peer(id),
-                Command::Introduce(id, token) => self.tunnel.introduce(id, token),
-                Command::SetEnrolments(enrolments) => self.tunnel.set_enrolments(enrolments),
-                Command::SetEndpoints(id, endpoints) => {
-                    self.tunnel.set_endpoints(id, endpoints, now);
-                }
-                Command::SetMode(mode) => self.tunnel.set_mode(mode),
                 Command::Report(answer) => {
                     let _ = answer.send(Report {
                         peers: self.tunnel.report(now),
@@ -310,6 +296,19 @@ impl DataPlane {
             }
         }
         Ok(())
+    }
+
+    fn change(&mut self, mut change: Change, now: Time) {
+        match &mut change {
+            Change::SetLink(id, config) => match self.links.get(id) {
+                Some(link) => *config = with_families(*config, link),
+                // It gets its settings with its first socket.
+                None => return,
+            },
+            Change::RemoveLink(id) => drop(self.links.remove(id)),
+            _ => {}
+        }
+        self.tunnel.apply(change, now);
     }
 }
 

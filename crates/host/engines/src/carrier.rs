@@ -5,7 +5,7 @@ use crate::group::{Group, GroupLink, Trouble, Way};
 use crate::numbers::OUTER;
 use crate::operation::{DeviceKind, Operation};
 use crate::words::words;
-use crate::{Device, Feature, policy};
+use crate::{Device, Family, Feature, policy};
 use ipnet::{IpNet, Ipv4Net};
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -156,7 +156,7 @@ impl Carried {
             self.notes.push(format!("{} has no remote: left out", link.name));
             return;
         };
-        let Some(way) = link.way(remote.is_ipv6()) else {
+        let Some(way) = link.way(Family::of(remote)) else {
             self.notes
                 .push(format!("{} has no address to reach {remote} from: left out", link.name));
             return;
@@ -203,7 +203,7 @@ impl Carried {
                         mark: group.numbers.mark + OUTER + link.number,
                     },
                 ));
-                self.operations.extend(policy::by_mark(group, link, remote.is_ipv6()));
+                self.operations.extend(policy::by_mark(group, link, Family::of(remote)));
                 let mtu = link.mtu.saturating_sub(outer + WIREGUARD_OVERHEAD);
                 self.operations.push(Operation::Mtu { device: device.clone(), mtu });
                 if needs_ethernet {
@@ -283,13 +283,13 @@ pub(crate) fn inner_way(number: u32, end: End) -> Way {
 
 impl Port {
     /// Its way for one IP version.
-    pub(crate) fn way(&self, v6: bool) -> Option<&Way> {
-        self.ways.iter().find(|way| way.source.addr().is_ipv6() == v6)
+    pub(crate) fn way(&self, family: Family) -> Option<&Way> {
+        self.ways.iter().find(|way| Family::of(way.source.addr()) == family)
     }
 
-    /// The IP versions that it has, as `true` for IPv6.
-    pub(crate) fn families(&self) -> Vec<bool> {
-        self.ways.iter().map(|way| way.source.addr().is_ipv6()).collect()
+    /// The IP versions that it has.
+    pub(crate) fn families(&self) -> Vec<Family> {
+        self.ways.iter().map(|way| Family::of(way.source.addr())).collect()
     }
 }
 

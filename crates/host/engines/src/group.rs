@@ -2,7 +2,7 @@
 
 use crate::engine::{bonding, ecmp, mptcp, pppoe, team, teql};
 use crate::numbers::LINKS_MAX;
-use crate::{Device, Engine, MacAddress, Numbers, Over};
+use crate::{Device, Engine, Family, MacAddress, Numbers, Over};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr};
@@ -173,7 +173,7 @@ impl GroupLink {
     }
 
     /// Its way for one IP version.
-    pub fn way(&self, v6: bool) -> Option<&Way> {
-        self.ways.iter().find(|way| way.source.addr().is_ipv6() == v6)
+    pub fn way(&self, family: Family) -> Option<&Way> {
+        self.ways.iter().find(|way| Family::of(way.source.addr()) == family)
     }
 }

@@ -1,7 +1,8 @@
 //! The kernel's own ways to use several links as one: what fits, how it is set
 //! up, how it is undone. Pure: nothing here touches a system.
 //!
-//! A [`Group`] says which links become one by which [`Engine`];
+//! An [`Operation`] is one thing that is done to the host, whoever asks for it: an engine
+//! or a tunnel. A [`Group`] says which links become one by which [`Engine`];
 //! [`Group::setup`] makes of it [`Operation`]s in order, each of which knows
 //! what takes it back; [`export`] writes the same for other tools; [`plan`]
 //! ranks the engines for given links and a wish.
@@ -11,6 +12,7 @@
 mod carrier;
 mod engine;
 pub mod export;
+mod family;
 mod feature;
 mod group;
 mod name;
@@ -29,10 +31,14 @@ pub use engine::pcc::{Classifier, Pcc};
 pub use engine::pppoe::{Pppoe, PppoeRole};
 pub use engine::team::{LinkWatch, Runner, Team};
 pub use engine::{Engine, EngineKind};
+pub use family::Family;
 pub use feature::Feature;
 pub use group::{Group, GroupLink, Trouble, Way};
 pub use name::{Device, DeviceError, MacAddress, MacAddressError};
 pub use numbers::{Numbers, slot};
-pub use operation::{DeviceKind, Member, Next, Operation, Route, Rule, Undo};
+pub use operation::{
+    DeviceKind, MAIN_TABLE, Member, Operation, Route, RouteKind, Rule, RuleAction, Undo,
+    forwarding_switch, iptables, nft_table,
+};
 pub use setup::Setup;
 pub use words::UnknownWord;

@@ -1,14 +1,22 @@
-//! One thing that a set-up does to the host, and what takes it back.
+//! One thing that is done to the host, for a tunnel or for a group of links, and what
+//! takes it back.
 
-use crate::{Bonding, Device, Feature, Resilient};
+mod route;
+mod rule;
+
+pub use route::{MAIN_TABLE, Route, RouteKind};
+pub use rule::{Rule, RuleAction};
+
+use crate::{Bonding, Device, Family, Feature, Resilient};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU8;
 use std::path::PathBuf;
 
-/// One thing that a set-up does to the host.
+/// One thing that is done to the host. Journals of what was done hold it (serde): a changed
+/// name needs an alias.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Operation {
@@ -26,6 +34,9 @@ pub enum Operation {
         /// What it shall be.
         value: String,
     },
+    /// Switches forwarding of an IP version on, for all devices; what the kernel changes
+    /// along with it stays as it was.
+    Forwarding(Family),
     /// Makes a network device.
     Create {
         /// Its name.
@@ -68,6 +79,7 @@ pub enum Operation {
     /// Gives a device an address.
     Address {
         /// The device, also `lo`.
+        #[serde(alias = "interface")]
         device: String,
         /// The address and its network.
         net: IpNet,
@@ -105,12 +117,19 @@ pub enum Operation {
     Route(Route),
     /// Sets a policy rule.
     Rule(Rule),
-    /// Makes our nftables table of family `inet`.
-    Nft {
-        /// The group that it is named by.
-        group: Device,
-        /// Its chains, in nft's language.
-        chains: String,
+    /// Makes an nftables table of our own.
+    Firewall {
+        /// The tunnel's interface or the group, which names the table: [`nft_table`].
+        interface: String,
+        /// All of it, in nft's language.
+        ruleset: String,
+    },
+    /// Puts a rule into the chain that Docker keeps for others' rules.
+    DockerUser {
+        /// The IP version.
+        family: Family,
+        /// The rule, as iptables writes it.
+        rule: String,
     },
     /// Sets the limits of MPTCP's path manager.
     MptcpLimits {
@@ -212,55 +231,6 @@ pub struct Member {
     pub weight: NonZeroU8,
 }
 
-/// A route.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Route {
-    /// Where to.
-    pub destination: IpNet,
-    /// The routing table.
-    pub table: u32,
-    /// By which way.
-    pub next: Next,
-    /// The address to send from, where the sender chose none.
-    pub source: Option<IpAddr>,
-    /// The lower, the better; 0 for the kernel's own choice.
-    pub metric: u32,
-}
-
-/// By which way a route leads.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Next {
-    /// By a device.
-    Device {
-        /// The device.
-        device: Device,
-        /// The router.
-        gateway: Option<IpAddr>,
-        /// The router is on the link even if no address of ours says so.
-        on_link: bool,
-    },
-    /// By a next-hop group.
-    Group(u32),
-}
-
-/// A policy rule.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Rule {
-    /// Whether it is IPv6's.
-    pub v6: bool,
-    /// Rules are asked in ascending order.
-    pub priority: u32,
-    /// The source address.
-    pub from: Option<IpNet>,
-    /// The mark.
-    pub fwmark: Option<u32>,
-    /// The table to ask.
-    pub table: u32,
-    /// Answers with a prefix of at most this length do not count.
-    pub suppress_prefix_len: Option<u32>,
-}
-
 /// What takes an operation back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Undo {
@@ -274,19 +244,20 @@ pub enum Undo {
     Nothing,
 }
 
-impl Rule {
-    /// A rule for every packet of an IP version.
-    pub fn new(v6: bool, priority: u32, table: u32) -> Rule {
-        Rule { v6, priority, from: None, fwmark: None, table, suppress_prefix_len: None }
-    }
-}
-
 impl Operation {
+    /// A firewall table of these chains, which are in nft's language.
+    pub(crate) fn firewall(group: &Device, chains: &str) -> Operation {
+        let interface = group.to_string();
+        let ruleset = format!("table inet {} {{\n{chains}}}\n", nft_table(&interface));
+        Operation::Firewall { interface, ruleset }
+    }
+
     /// What takes it back.
     pub fn undo(&self) -> Undo {
         match self {
             Operation::Module { .. } | Operation::Primary { .. } => Undo::Nothing,
             Operation::Sysctl { .. }
+            | Operation::Forwarding(_)
             | Operation::Mtu { .. }
             | Operation::Up { .. }
             | Operation::Down { .. }
@@ -300,7 +271,8 @@ impl Operation {
             | Operation::NextHopGroup { .. }
             | Operation::Route(_)
             | Operation::Rule(_)
-            | Operation::Nft { .. }
+            | Operation::Firewall { .. }
+            | Operation::DockerUser { .. }
             | Operation::MptcpEndpoint { .. }
             | Operation::File { .. } => Undo::Delete,
         }
@@ -326,7 +298,7 @@ impl Operation {
                     .into_iter()
                     .find(|feature| feature.as_str() == name)
             }
-            Operation::Nft { .. } => Some(Feature::Nftables),
+            Operation::Firewall { .. } => Some(Feature::Nftables),
             _ => None,
         }
     }
@@ -338,6 +310,9 @@ impl fmt::Display for Operation {
             Operation::Module { name, .. } => write!(f, "module {name}"),
             Operation::Sysctl { key, value } => {
                 write!(f, "sysctl {}={value}", key.replace('/', "."))
+            }
+            Operation::Forwarding(family) => {
+                write!(f, "sysctl {}=1", forwarding_switch(*family).replace('/', "."))
             }
             Operation::Create { device, kind } => write!(f, "{} {device}", kind.word()),
             Operation::Mtu { device, mtu } => write!(f, "MTU {mtu} of {device}"),
@@ -351,11 +326,14 @@ impl fmt::Display for Operation {
             Operation::NextHopGroup { id, members, .. } => {
                 write!(f, "group {id} of {} next hops", members.len())
             }
-            Operation::Route(route) => {
-                write!(f, "route {} table {}", route.destination, route.table)
+            Operation::Route(route) => route.fmt(f),
+            Operation::Rule(rule) => rule.fmt(f),
+            Operation::Firewall { interface, .. } => {
+                write!(f, "nftables table inet {}", nft_table(interface))
             }
-            Operation::Rule(rule) => write!(f, "rule {} lookup {}", rule.priority, rule.table),
-            Operation::Nft { group, .. } => write!(f, "nftables table of {group}"),
+            Operation::DockerUser { family, rule } => {
+                write!(f, "{} -I DOCKER-USER {rule}", iptables(*family))
+            }
             Operation::MptcpLimits { subflows, .. } => {
                 write!(f, "MPTCP limit of {subflows} subflows")
             }
@@ -380,5 +358,35 @@ impl DeviceKind {
             DeviceKind::Vxlan { .. } => "vxlan",
             DeviceKind::WireGuard { .. } => "wireguard",
         }
+    }
+}
+
+/// The name of a tunnel's or group's nftables table: letters, digits and `_` as they are,
+/// other bytes as `.` and two hex digits, so that different interfaces never share one.
+pub fn nft_table(interface: &str) -> String {
+    let mut name = String::from("braid_");
+    for byte in interface.bytes() {
+        match byte {
+            b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b'_' => name.push(byte.into()),
+            // Writing to a String can't fail.
+            _ => _ = write!(name, ".{byte:02x}"),
+        }
+    }
+    name
+}
+
+/// The program that writes an IP version's rules of the kind that Docker has.
+pub fn iptables(family: Family) -> &'static str {
+    match family {
+        Family::V4 => "iptables",
+        Family::V6 => "ip6tables",
+    }
+}
+
+/// The setting that switches an IP version's forwarding, below `/proc/sys`.
+pub fn forwarding_switch(family: Family) -> &'static str {
+    match family {
+        Family::V4 => "net/ipv4/ip_forward",
+        Family::V6 => "net/ipv6/conf/all/forwarding",
     }
 }

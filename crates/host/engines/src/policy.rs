@@ -1,11 +1,12 @@
 //! Policy routing that several engines share: each link by its own table.
 
-use crate::Device;
 use crate::carrier::Port;
 use crate::group::{Group, GroupLink, Way};
 use crate::numbers::OUTER;
-use crate::operation::{Next, Operation, Route, Rule};
-use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use crate::operation::{MAIN_TABLE, Operation, Route, Rule, RuleAction};
+use crate::{Device, Family};
+use ipnet::IpNet;
+use std::net::IpAddr;
 
 /// Where the group's own rule stands, behind those of its links.
 pub(crate) const GROUP_RULE: u32 = 62;
@@ -16,7 +17,7 @@ pub(crate) fn sysctls(ports: &[Port]) -> Vec<Operation> {
         key: format!("net/ipv4/conf/{}/rp_filter", port.device),
         value: "2".into(),
     };
-    ports.iter().filter(|port| port.way(false).is_some()).map(loose).collect()
+    ports.iter().filter(|port| port.way(Family::V4).is_some()).map(loose).collect()
 }
 
 /// The table of a link.
@@ -39,20 +40,20 @@ pub(crate) fn link_tables(group: &Group, ports: &[Port]) -> Vec<Operation> {
 fn by_source(table: u32, priority: u32, device: &Device, ways: &[Way]) -> Vec<Operation> {
     let mut operations = Vec::new();
     for way in ways {
-        let v6 = way.source.addr().is_ipv6();
-        let route = |destination, next| {
-            Operation::Route(Route { destination, table, next, source: None, metric: 0 })
+        let family = Family::of(way.source.addr());
+        let route = |destination, gateway: Option<IpAddr>| {
+            Operation::Route(Route {
+                device: Some(device.to_string()),
+                gateway,
+                on_link: gateway.is_some() && way.is_beyond(),
+                ..Route::new(destination, table)
+            })
         };
-        let by = |gateway: Option<std::net::IpAddr>| Next::Device {
-            device: device.clone(),
-            gateway,
-            on_link: gateway.is_some() && way.is_beyond(),
-        };
-        operations.push(route(way.source.trunc(), by(None)));
-        operations.push(route(all(v6), by(way.gateway)));
+        operations.push(route(way.source.trunc(), None));
+        operations.push(route(family.everything(), way.gateway));
         operations.push(Operation::Rule(Rule {
             from: Some(IpNet::from(way.source.addr())),
-            ..Rule::new(v6, priority, table)
+            ..Rule::lookup(family, priority, table)
         }));
     }
     operations
@@ -66,26 +67,26 @@ pub(crate) fn outer(group: &Group, link: &GroupLink) -> Vec<Operation> {
 }
 
 /// What has a link's mark leaves by this link: a tunnel's own packets.
-pub(crate) fn by_mark(group: &Group, link: &GroupLink, v6: bool) -> Vec<Operation> {
+pub(crate) fn by_mark(group: &Group, link: &GroupLink, family: Family) -> Vec<Operation> {
     let number = OUTER + link.number;
     vec![Operation::Rule(Rule {
         fwmark: Some(group.numbers.mark + number),
-        ..Rule::new(v6, group.numbers.priority + number, group.numbers.table + number)
+        ..Rule::lookup(family, group.numbers.priority + number, group.numbers.table + number)
     })]
 }
 
 /// Near networks come before the group's own rules: the main table is asked
 /// first, but for its default route.
 pub(crate) fn main_first(group: &Group) -> Vec<Operation> {
-    let rule =
-        |v6| Rule { suppress_prefix_len: Some(0), ..Rule::new(v6, group.numbers.priority, MAIN) };
-    versions(group).into_iter().map(|v6| Operation::Rule(rule(v6))).collect()
+    let action = RuleAction::Lookup { table: MAIN_TABLE, suppress_prefix_len: Some(0) };
+    let rule = |family| Operation::Rule(Rule::new(family, group.numbers.priority, action));
+    versions(group).into_iter().map(rule).collect()
 }
 
 /// What no link's rule took goes by the group's table.
-pub(crate) fn lookup_group(group: &Group, v6: bool) -> Operation {
+pub(crate) fn lookup_group(group: &Group, family: Family) -> Operation {
     let numbers = &group.numbers;
-    Operation::Rule(Rule::new(v6, numbers.priority + GROUP_RULE, numbers.table))
+    Operation::Rule(Rule::lookup(family, numbers.priority + GROUP_RULE, numbers.table))
 }
 
 /// A table that gives what leaves by a link that link's address; `chains` are
@@ -99,7 +100,7 @@ pub(crate) fn masquerade(group: &Group, ports: &[Port], chains: &str) -> Vec<Ope
         "{chains}\tchain leaving {{\n\t\ttype nat hook postrouting priority srcnat; policy accept;\n\
          \t\toifname {devices} masquerade\n\t}}\n"
     );
-    vec![Operation::Nft { group: group.name.clone(), chains }]
+    vec![Operation::firewall(&group.name, &chains)]
 }
 
 /// nft's set of the ports' devices.
@@ -109,18 +110,7 @@ pub(crate) fn device_set(ports: &[Port]) -> String {
 }
 
 /// The IP versions that the group routes.
-fn versions(group: &Group) -> Vec<bool> {
-    let routes = |v6: &bool| group.routes.iter().any(|net| net.addr().is_ipv6() == *v6);
-    [false, true].into_iter().filter(routes).collect()
+fn versions(group: &Group) -> Vec<Family> {
+    let routes = |family: &Family| group.routes.iter().any(|net| Family::of(net.addr()) == *family);
+    Family::ALL.into_iter().filter(routes).collect()
 }
-
-/// All of an IP version.
-fn all(v6: bool) -> IpNet {
-    match v6 {
-        false => Ipv4Net::default().into(),
-        true => Ipv6Net::default().into(),
-    }
-}
-
-/// `RT_TABLE_MAIN`.
-const MAIN: u32 = 254;

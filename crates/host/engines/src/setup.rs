@@ -3,7 +3,7 @@
 use crate::carrier::{self, Carried, Over};
 use crate::engine::{bonding, ecmp, mptcp, pcc, pppoe, team, teql};
 use crate::group::Group;
-use crate::operation::{Next, Operation, Route};
+use crate::operation::{MAIN_TABLE, Operation, Route};
 use crate::{Engine, Feature};
 
 /// What sets a group up, in order. Taken back in the opposite order, it leaves
@@ -18,8 +18,6 @@ pub struct Setup {
     pub notes: Vec<String>,
 }
 
-/// Where routes of groups with a device of their own are.
-const MAIN_TABLE: u32 = 254;
 /// Better than what DHCP clients set (100 and more).
 const METRIC: u32 = 50;
 
@@ -89,23 +87,16 @@ impl Group {
         }
         operations.extend(self.routes.iter().map(|route| {
             let gateway = self.gateway.filter(|ip| ip.is_ipv6() == route.addr().is_ipv6());
-            let next = Next::Device { device: device.clone(), gateway, on_link: false };
-            let destination = route.trunc();
             Operation::Route(Route {
-                destination,
-                table: MAIN_TABLE,
-                next,
-                source: None,
+                device: Some(device.to_string()),
+                gateway,
                 metric: METRIC,
+                ..Route::new(route.trunc(), MAIN_TABLE)
             })
         }));
         let clamps = self.over != Over::Direct && !self.routes.is_empty();
-        operations.extend(
-            clamps.then(|| Operation::Nft {
-                group: device.clone(),
-                chains: mss_clamp(device.as_str()),
-            }),
-        );
+        operations
+            .extend(clamps.then(|| Operation::firewall(&device, &mss_clamp(device.as_str()))));
         operations
     }
 

@@ -4,11 +4,12 @@
 
 pub mod confinement;
 pub mod icmp;
+pub mod journal;
 pub mod neighbour_proxy;
 pub mod netlink;
 pub mod netns;
 pub mod nft;
-mod operation;
+pub mod operation;
 pub mod poller;
 pub mod probe;
 pub mod routing;

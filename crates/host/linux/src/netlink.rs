@@ -24,11 +24,13 @@ pub use link::Link;
 pub use monitor::{Change, Monitor};
 pub use mptcp::{Endpoint, Limits};
 pub use next_hop::NextHop;
-pub use route::{MAIN_TABLE, Route, RouteKind};
-pub use rule::{Rule, RuleAction};
+pub use route::Route;
 pub use socket::Netlink;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// What routes of ours are marked with (`RTPROT_…`; this number is nobody's).
+pub const PROTOCOL: u8 = 177;
 
 /// The address family's number.
 fn family(address: IpAddr) -> u8 {

@@ -14,9 +14,9 @@ pub use split::{Split, split_table};
 pub use watch::Watch;
 
 use crate::tool;
+use braid_engines::nft_table;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
-use std::fmt::Write as _;
 use std::io;
 use std::net::IpAddr;
 use std::process::Command;
@@ -106,19 +106,6 @@ pub enum MssClamp {
     To(u16),
 }
 
-/// The name of a tunnel's table: letters, digits and `_` as they are, other
-/// bytes as `.` and two hex digits, so that different interfaces never share.
-pub fn table(interface: &str) -> String {
-    let mut name = String::from("braid_");
-    for byte in interface.bytes() {
-        match byte {
-            b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b'_' => name.push(byte.into()),
-            _ => _ = write!(name, ".{byte:02x}"),
-        }
-    }
-    name
-}
-
 impl Firewall {
     /// The table in nft's language; none when there is nothing to do.
     pub fn ruleset(&self) -> Option<String> {
@@ -138,8 +125,9 @@ impl Firewall {
         .into_iter()
         .flatten()
         .collect();
-        (!chains.is_empty())
-            .then(|| format!("table inet {} {{\n{}}}\n", table(&self.interface), chains.concat()))
+        (!chains.is_empty()).then(|| {
+            format!("table inet {} {{\n{}}}\n", nft_table(&self.interface), chains.concat())
+        })
     }
 
     fn prerouting(&self) -> Option<String> {
@@ -314,7 +302,7 @@ impl Inbound {
 /// `NotFound` when nft isn't installed; else what nft says.
 pub fn replace(interface: &str, ruleset: &str) -> io::Result<()> {
     // The first line makes sure that there is something to delete.
-    let name = table(interface);
+    let name = nft_table(interface);
     nft(&format!("table inet {name}\ndelete table inet {name}\n{ruleset}"))
 }
 
@@ -323,7 +311,7 @@ pub fn replace(interface: &str, ruleset: &str) -> io::Result<()> {
 /// # Errors
 /// As [`replace`].
 pub fn delete(interface: &str) -> io::Result<()> {
-    let name = table(interface);
+    let name = nft_table(interface);
     nft(&format!("table inet {name}\ndelete table inet {name}\n"))
 }
 
@@ -333,7 +321,7 @@ pub fn delete(interface: &str) -> io::Result<()> {
 /// `NotFound` when nft isn't installed.
 pub fn exists(interface: &str) -> io::Result<bool> {
     let mut list = Command::new("nft");
-    list.args(["list", "table", "inet", &table(interface)]);
+    list.args(["list", "table", "inet", &nft_table(interface)]);
     Ok(tool::run(&mut list, b"", LIMIT).map_err(missing)?.status.success())
 }
 
@@ -484,9 +472,9 @@ mod tests {
 
     #[test]
     fn different_interfaces_have_different_tables() {
-        assert_eq!(table("braid0"), "braid_braid0");
-        assert_ne!(table("a-b"), table("a_b"));
-        assert_eq!(table("a-b"), "braid_a.2db");
+        assert_eq!(nft_table("braid0"), "braid_braid0");
+        assert_ne!(nft_table("a-b"), nft_table("a_b"));
+        assert_eq!(nft_table("a-b"), "braid_a.2db");
     }
 
     #[test]

@@ -1,47 +1,46 @@
-//! Carries out what an engine's set-up asks for, sees whether it is so, and
-//! takes it back.
+//! Carries [`Operation`]s out on this host: does one, sees whether it is so, takes it back.
+//! What is done is written down first: see [`crate::journal`].
 
+pub(crate) mod absence;
+mod before;
+mod device;
+mod docker_user;
 mod file;
+mod forwarding;
+mod mptcp;
 mod process;
+mod route;
+mod sysctl;
 mod wireguard;
 
-use crate::netlink::{Endpoint, Generic, Limits, Netlink, Rule, RuleAction};
+pub use before::{Before, before};
+
+use crate::netlink::{Generic, Limits, Netlink};
 use crate::nft;
-use crate::routing::item::{found, gone};
-use crate::routing::{Item, RouteItem};
-use crate::udp::Family;
-use braid_engines::{DeviceKind, Feature, Next, Operation};
+use absence::{found, gone};
+use braid_engines::{DeviceKind, Feature, Operation};
 use std::io;
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
-impl From<Operation> for Item {
-    /// Operations that are not only the engines' have items of their own.
-    fn from(operation: Operation) -> Item {
-        match operation {
-            Operation::Sysctl { key, value } => Item::Sysctl { key, value },
-            Operation::Address { device, net } => Item::Address { interface: device, net },
-            Operation::Route(route) => Item::Route(route_item(route)),
-            Operation::Rule(rule) => Item::Rule(policy_rule(&rule)),
-            Operation::Nft { group, chains } => {
-                let interface = group.to_string();
-                let ruleset = format!("table inet {} {{\n{chains}}}\n", nft::table(&interface));
-                Item::Firewall { interface, ruleset }
-            }
-            other => Item::Operation(other),
-        }
-    }
-}
-
-/// How long a device may take to appear or vanish with its program or module.
-const DEVICE_PATIENCE: Duration = Duration::from_secs(5);
-
-/// Does it.
-pub(crate) fn set(operation: &Operation, netlink: &mut Netlink) -> io::Result<()> {
+/// Does it. `prior` is what [`prior`] found.
+pub(crate) fn set(
+    operation: &Operation,
+    prior: Option<&str>,
+    netlink: &mut Netlink,
+) -> io::Result<()> {
     match operation {
-        Operation::Module { name, provides } => {
-            load(name).and_then(|()| wait_for(provides.as_str(), netlink)).map_err(lack(operation))
+        Operation::Sysctl { key, value } => sysctl::write(key, value),
+        Operation::Forwarding(family) => forwarding::set(*family, prior),
+        Operation::Address { device, net } => {
+            let index = netlink.link(device)?.index;
+            netlink.add_address(index, *net)
         }
+        Operation::Route(route) => route::set(route, netlink),
+        Operation::Rule(rule) => netlink.add_rule(rule),
+        Operation::Firewall { interface, ruleset } => nft::replace(interface, ruleset),
+        Operation::DockerUser { family, rule } => docker_user::set(*family, rule),
+        Operation::Module { name, provides } => device::load(name)
+            .and_then(|()| device::wait_for(provides.as_str(), netlink))
+            .map_err(lack(operation)),
         Operation::Create { device, kind } => {
             netlink.add_device(device, kind).map_err(lack(operation))?;
             let configured = match kind {
@@ -55,7 +54,9 @@ pub(crate) fn set(operation: &Operation, netlink: &mut Netlink) -> io::Result<()
             configured
         }
         Operation::Mtu { device, mtu } => netlink.set_mtu(device.as_str(), *mtu),
-        Operation::Enslave { device, master } => enslave(device.as_str(), master.as_str(), netlink),
+        Operation::Enslave { device, master } => {
+            device::enslave(device.as_str(), master.as_str(), netlink)
+        }
         Operation::Primary { bond, port } => netlink.set_bond_primary(bond.as_str(), port.as_str()),
         Operation::Up { device } => netlink.set_up(device.as_str()),
         Operation::Down { device } => netlink.set_down(device.as_str()),
@@ -70,11 +71,11 @@ pub(crate) fn set(operation: &Operation, netlink: &mut Netlink) -> io::Result<()
         Operation::NextHopGroup { id, members, resilient } => {
             netlink.set_next_hop_group(*id, members, *resilient).map_err(lack(operation))
         }
-        Operation::MptcpLimits { .. } => {
-            let limits = limits_of(operation);
+        Operation::MptcpLimits { subflows, add_addr_accepted } => {
+            let limits = limits(*subflows, *add_addr_accepted);
             Generic::mptcp().map_err(lack(operation))?.set_mptcp_limits(limits)
         }
-        Operation::MptcpEndpoint { .. } => match endpoint(operation, netlink)? {
+        Operation::MptcpEndpoint { .. } => match mptcp::endpoint(operation, netlink)? {
             Some(endpoint) => {
                 Generic::mptcp().map_err(lack(operation))?.add_mptcp_endpoint(&endpoint)
             }
@@ -84,23 +85,32 @@ pub(crate) fn set(operation: &Operation, netlink: &mut Netlink) -> io::Result<()
         Operation::Process { argv, pid_file, provides, .. } => {
             process::start(argv, pid_file).map_err(lack(operation))?;
             match provides {
-                Some(device) => wait_for(device.as_str(), netlink),
+                Some(device) => device::wait_for(device.as_str(), netlink),
                 None => Ok(()),
             }
         }
-        // They have items of their own.
-        Operation::Sysctl { .. }
-        | Operation::Address { .. }
-        | Operation::Route(_)
-        | Operation::Rule(_)
-        | Operation::Nft { .. } => Item::from(operation.clone()).set(None, netlink),
     }
 }
 
-/// Whether it is so now.
-pub(crate) fn is_set(operation: &Operation, netlink: &mut Netlink) -> io::Result<bool> {
+/// Whether it is so now, whoever has done it. `prior` is there if we have.
+pub(crate) fn is_set(
+    operation: &Operation,
+    prior: Option<&str>,
+    netlink: &mut Netlink,
+) -> io::Result<bool> {
     let mut link = |name: &str| found(netlink.link(name));
     match operation {
+        Operation::Sysctl { key, value } => Ok(sysctl::read(key)? == *value),
+        Operation::Forwarding(family) => forwarding::is_set(*family, prior),
+        Operation::Address { device, net } => {
+            let Some(index) = link(device)?.map(|link| link.index) else { return Ok(false) };
+            let addresses = netlink.addresses()?;
+            Ok(addresses.iter().any(|a| a.interface == index && a.net == *net))
+        }
+        Operation::Route(route) => route::is_set(route, netlink),
+        Operation::Rule(rule) => Ok(netlink.rules()?.contains(rule)),
+        Operation::Firewall { interface, .. } => nft::exists(interface),
+        Operation::DockerUser { family, rule } => docker_user::is_set(*family, rule),
         Operation::Module { provides, .. } => Ok(link(provides.as_str())?.is_some()),
         Operation::Create { device, .. } => Ok(link(device.as_str())?.is_some()),
         // A port has its master's, which alone sets it (team refuses others).
@@ -132,42 +142,29 @@ pub(crate) fn is_set(operation: &Operation, netlink: &mut Netlink) -> io::Result
             let hops = netlink.next_hops().map_err(lack(operation))?;
             Ok(hops.iter().any(|hop| hop.id == *id && hop.members == *members))
         }
-        Operation::MptcpLimits { .. } => {
+        Operation::MptcpLimits { subflows, add_addr_accepted } => {
             let now = Generic::mptcp().map_err(lack(operation))?.mptcp_limits()?;
-            Ok(now == limits_of(operation))
+            Ok(now == limits(*subflows, *add_addr_accepted))
         }
-        Operation::MptcpEndpoint { id, .. } => {
-            let Some(wanted) = endpoint(operation, netlink)? else { return Ok(false) };
-            let endpoints = Generic::mptcp().map_err(lack(operation))?.mptcp_endpoints()?;
-            Ok(endpoints.iter().any(|there| {
-                there.id == *id
-                    || (there.address == wanted.address && there.signal == wanted.signal)
-            }))
-        }
+        Operation::MptcpEndpoint { .. } => match mptcp::endpoint(operation, netlink)? {
+            Some(wanted) => mptcp::has_endpoint(&wanted).map_err(lack(operation)),
+            None => Ok(false),
+        },
         Operation::File { path, contents, .. } => file::is(path, contents),
         Operation::Process { name, pid_file, .. } => process::is_running(name, pid_file),
-        Operation::Sysctl { .. }
-        | Operation::Address { .. }
-        | Operation::Route(_)
-        | Operation::Rule(_)
-        | Operation::Nft { .. } => Item::from(operation.clone()).is_set(None, netlink),
     }
 }
 
 /// What was there before, where that has to be known to undo it.
 pub(crate) fn prior(operation: &Operation, netlink: &mut Netlink) -> io::Result<Option<String>> {
     match operation {
+        Operation::Sysctl { key, .. } => sysctl::read(key).map(Some),
+        Operation::Forwarding(family) => forwarding::prior(*family).map(Some),
         Operation::Mtu { device, .. } => Ok(Some(netlink.link(device.as_str())?.mtu.to_string())),
         Operation::Enslave { device, .. }
         | Operation::Up { device }
-        | Operation::Down { device } => {
-            let up = netlink.link(device.as_str())?.up;
-            Ok(Some(if up { UP } else { DOWN }.to_owned()))
-        }
-        Operation::MptcpLimits { .. } => {
-            let limits = Generic::mptcp().map_err(lack(operation))?.mptcp_limits()?;
-            Ok(Some(format!("{} {}", limits.subflows, limits.add_addr_accepted)))
-        }
+        | Operation::Down { device } => device::state(device.as_str(), netlink).map(Some),
+        Operation::MptcpLimits { .. } => mptcp::limits().map(Some).map_err(lack(operation)),
         _ => Ok(None),
     }
 }
@@ -179,81 +176,64 @@ pub(crate) fn unset(
     netlink: &mut Netlink,
 ) -> io::Result<()> {
     match operation {
+        Operation::Sysctl { key, value } => sysctl::restore(key, value, prior),
+        Operation::Forwarding(family) => forwarding::unset(*family, prior),
+        Operation::Address { device, net } => match found(netlink.link(device))? {
+            Some(link) => gone(netlink.delete_address(link.index, *net)),
+            None => Ok(()),
+        },
+        Operation::Route(route) => route::unset(route, netlink),
+        Operation::Rule(rule) => gone(netlink.delete_rule(rule)),
+        Operation::Firewall { interface, .. } => nft::delete(interface),
+        Operation::DockerUser { family, rule } => docker_user::unset(*family, rule),
         // A module may be somebody's by now; a primary goes with its bond.
         Operation::Module { .. } | Operation::Primary { .. } => Ok(()),
         Operation::Create { device, .. } => gone(netlink.delete_link(device.as_str())),
         Operation::Mtu { device, mtu } => {
-            let now = found(netlink.link(device.as_str()))?;
-            match (now.filter(|link| link.mtu == *mtu), prior.and_then(|mtu| mtu.parse().ok())) {
-                (Some(_), Some(before)) => gone(netlink.set_mtu(device.as_str(), before)),
-                _ => Ok(()),
-            }
+            device::restore_mtu(device.as_str(), *mtu, prior, netlink)
         }
-        Operation::Enslave { device, .. } => {
-            let Some(link) = found(netlink.link(device.as_str()))? else { return Ok(()) };
-            if link.master.is_some() {
-                gone(netlink.release_port(device.as_str()))?;
-            }
-            restore_state(device.as_str(), prior, netlink)
-        }
+        Operation::Enslave { device, .. } => device::release(device.as_str(), prior, netlink),
         Operation::Up { device } | Operation::Down { device } => {
-            restore_state(device.as_str(), prior, netlink)
+            device::restore_state(device.as_str(), prior, netlink)
         }
         Operation::Teql { device, teql } => {
-            let Some(link) = found(netlink.link(device.as_str()))? else { return Ok(()) };
-            match netlink.root_qdisc(link.index)? {
-                Some(kind) if kind == teql.as_str() => gone(netlink.delete_root_qdisc(link.index)),
-                _ => Ok(()),
-            }
+            device::remove_teql(device.as_str(), teql.as_str(), netlink)
         }
         Operation::NextHop { id, .. } | Operation::NextHopGroup { id, .. } => {
             gone(netlink.delete_next_hop(*id))
         }
-        Operation::MptcpLimits { .. } => {
-            let mut manager = Generic::mptcp()?;
-            let numbers: Vec<u32> =
-                prior.unwrap_or_default().split(' ').filter_map(|n| n.parse().ok()).collect();
-            match (manager.mptcp_limits()? == limits_of(operation), numbers.as_slice()) {
-                (true, &[subflows, add_addr_accepted]) => {
-                    manager.set_mptcp_limits(Limits { subflows, add_addr_accepted })
-                }
-                _ => Ok(()),
-            }
+        Operation::MptcpLimits { subflows, add_addr_accepted } => {
+            mptcp::restore_limits(limits(*subflows, *add_addr_accepted), prior)
         }
-        Operation::MptcpEndpoint { id, .. } => {
-            let mut manager = Generic::mptcp()?;
-            match manager.mptcp_endpoints()?.iter().any(|endpoint| endpoint.id == *id) {
-                true => manager.delete_mptcp_endpoint(*id),
-                false => Ok(()),
-            }
-        }
+        Operation::MptcpEndpoint { id, .. } => mptcp::remove_endpoint(*id),
         Operation::File { path, .. } => file::remove(path),
         Operation::Process { name, pid_file, provides, .. } => {
             process::stop(name, pid_file)?;
             let Some(device) = provides else { return Ok(()) };
-            wait_until_gone(device.as_str(), netlink)
+            device::wait_until_gone(device.as_str(), netlink)
         }
-        Operation::Sysctl { .. }
-        | Operation::Address { .. }
-        | Operation::Route(_)
-        | Operation::Rule(_)
-        | Operation::Nft { .. } => Item::from(operation.clone()).unset(prior, netlink),
     }
 }
 
-/// Whether setting `other` replaces this one at once, without a gap.
+/// Whether doing `other` replaces this one at once, without a gap.
 pub(crate) fn is_replaced_by(operation: &Operation, other: &Operation) -> bool {
     match (operation, other) {
         (Operation::NextHopGroup { id: a, .. }, Operation::NextHopGroup { id: b, .. }) => a == b,
+        (Operation::Firewall { interface: a, .. }, Operation::Firewall { interface: b, .. }) => {
+            a == b
+        }
         _ => false,
     }
 }
 
-/// Whether what is there under its name may be somebody else's.
+/// Whether what is there under its name may be somebody else's: then it is done in any
+/// case, which tells.
 pub(crate) fn is_exclusive(operation: &Operation) -> bool {
     matches!(
         operation,
-        Operation::Create { .. }
+        // A table under our name is ours, and may hold something else.
+        Operation::Firewall { .. }
+            | Operation::Create { .. }
             | Operation::Primary { .. }
             | Operation::NextHop { .. }
             | Operation::File { .. }
@@ -261,96 +241,14 @@ pub(crate) fn is_exclusive(operation: &Operation) -> bool {
     )
 }
 
-const UP: &str = "up";
-const DOWN: &str = "down";
-
-fn restore_state(device: &str, prior: Option<&str>, netlink: &mut Netlink) -> io::Result<()> {
-    let Some(link) = found(netlink.link(device))? else { return Ok(()) };
-    match prior {
-        Some(UP) if !link.up => gone(netlink.set_up(device)),
-        Some(DOWN) if link.up => gone(netlink.set_down(device)),
-        _ => Ok(()),
-    }
+/// Whether it is still so when the host has booted anew: what was there before then is
+/// another host's past.
+pub(crate) fn outlives_boot(operation: &Operation) -> bool {
+    matches!(operation, Operation::File { .. })
 }
 
-fn limits_of(operation: &Operation) -> Limits {
-    match operation {
-        Operation::MptcpLimits { subflows, add_addr_accepted } => {
-            Limits { subflows: (*subflows).into(), add_addr_accepted: (*add_addr_accepted).into() }
-        }
-        _ => Limits { subflows: 0, add_addr_accepted: 0 },
-    }
-}
-
-fn enslave(device: &str, master: &str, netlink: &mut Netlink) -> io::Result<()> {
-    // First, since routes by a device go when it is set down.
-    netlink.link(master)?;
-    let was_up = netlink.link(device)?.up;
-    netlink.set_down(device)?;
-    match netlink.set_bridge(device, master) {
-        Ok(()) => netlink.set_up(device),
-        Err(error) => {
-            if was_up {
-                netlink.set_up(device)?;
-            }
-            Err(error)
-        }
-    }
-}
-
-/// None for what is no endpoint; an endpoint by its interface's number.
-fn endpoint(operation: &Operation, netlink: &mut Netlink) -> io::Result<Option<Endpoint>> {
-    let &Operation::MptcpEndpoint { id, address, ref device, subflow, signal, backup, fullmesh } =
-        operation
-    else {
-        return Ok(None);
-    };
-    // The kernel announces an address that is bound to no device.
-    let interface = netlink.link(device.as_str())?.index;
-    Ok(Some(Endpoint {
-        id,
-        address,
-        interface: Some(interface),
-        subflow,
-        signal,
-        backup,
-        fullmesh,
-    }))
-}
-
-/// Loads a kernel module.
-fn load(name: &str) -> io::Result<()> {
-    let mut command = Command::new("modprobe");
-    command.arg(name).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    match command.status()?.success() {
-        true => Ok(()),
-        false => Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP)),
-    }
-}
-
-fn wait_for(device: &str, netlink: &mut Netlink) -> io::Result<()> {
-    wait(|| Ok(found(netlink.link(device))?.is_some())).map_err(|error| match error.kind() {
-        io::ErrorKind::TimedOut => io::Error::new(
-            io::ErrorKind::NotFound,
-            format!("the device {device} did not appear (it can only be in the first network namespace, if it is TEQL's)"),
-        ),
-        _ => error,
-    })
-}
-
-fn wait_until_gone(device: &str, netlink: &mut Netlink) -> io::Result<()> {
-    wait(|| Ok(found(netlink.link(device))?.is_none()))
-}
-
-fn wait(mut until: impl FnMut() -> io::Result<bool>) -> io::Result<()> {
-    let give_up = Instant::now() + DEVICE_PATIENCE;
-    while !until()? {
-        if Instant::now() >= give_up {
-            return Err(io::Error::from(io::ErrorKind::TimedOut));
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    Ok(())
+fn limits(subflows: u8, add_addr_accepted: u8) -> Limits {
+    Limits { subflows: subflows.into(), add_addr_accepted: add_addr_accepted.into() }
 }
 
 /// Says what brings what the kernel or the host lacks.
@@ -364,29 +262,4 @@ fn lack(operation: &Operation) -> impl FnOnce(io::Error) -> io::Error {
             None => error,
         }
     }
-}
-
-fn route_item(route: braid_engines::Route) -> RouteItem {
-    let (gateway, interface, on_link, next_hop) = match route.next {
-        Next::Device { device, gateway, on_link } => {
-            (gateway, Some(device.to_string()), on_link, None)
-        }
-        Next::Group(id) => (None, None, false, Some(id)),
-    };
-    RouteItem {
-        gateway,
-        interface,
-        on_link,
-        next_hop,
-        source: route.source,
-        metric: route.metric,
-        ..RouteItem::new(route.destination, route.table)
-    }
-}
-
-fn policy_rule(rule: &braid_engines::Rule) -> Rule {
-    let family = if rule.v6 { Family::V6 } else { Family::V4 };
-    let action =
-        RuleAction::Lookup { table: rule.table, suppress_prefix_len: rule.suppress_prefix_len };
-    Rule { from: rule.from, fwmark: rule.fwmark, ..Rule::new(family, rule.priority, action) }
 }

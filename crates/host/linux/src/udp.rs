@@ -6,12 +6,12 @@ mod control;
 mod receive;
 mod send;
 
+pub use braid_engines::Family;
 pub use receive::{Datagram, ReceiveBuffers, Received};
 pub use send::{SendError, Transmit};
 
 use crate::sys;
 use address::SocketAddress;
-use serde::{Deserialize, Serialize};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -23,23 +23,6 @@ const SEND_BUFFER: libc::c_int = 4 << 20;
 /// linux/udp.h
 const UDP_SEGMENT: libc::c_int = 103;
 const UDP_GRO: libc::c_int = 104;
-
-/// IP version of a socket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Family {
-    /// IPv4.
-    V4,
-    /// IPv6 only, never mapped IPv4.
-    V6,
-}
-
-impl Family {
-    /// The version of an address.
-    pub fn of(address: IpAddr) -> Family {
-        if address.is_ipv4() { Family::V4 } else { Family::V6 }
-    }
-}
 
 /// By which link a socket leaves.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,9 +6,9 @@ use braid_engines::{
     Classifier, Device, DeviceKind, Ecmp, EcmpHash, End, Engine, Group, GroupLink, Mptcp, Numbers,
     Operation, Over, Pcc, Resilient, Setup, Way,
 };
+use braid_linux::journal::{Failure, Journal};
 use braid_linux::netlink::{Generic, Netlink};
 use braid_linux::netns::NetNs;
-use braid_linux::routing::{Failure, Item, Journal};
 use std::net::UdpSocket;
 use std::path::PathBuf;
 use std::process::Command;
@@ -303,8 +303,7 @@ fn way(source: &str, gateway: Option<&str>) -> Way {
 }
 
 fn bring_up(journal: &mut Journal, setup: &Setup) {
-    let items: Vec<Item> = setup.operations.iter().cloned().map(Item::from).collect();
-    let failures = journal.reconcile(&items);
+    let failures = journal.reconcile(&setup.operations);
     assert!(failures.is_empty(), "{failures:?}");
     assert_eq!(setup.notes, [""; 0]);
 }

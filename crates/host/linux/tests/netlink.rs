@@ -2,8 +2,8 @@
 
 mod namespaces;
 
-use braid_linux::netlink::{Change, Monitor, Netlink, Route, RouteKind, Rule, RuleAction};
-use braid_linux::udp::Family;
+use braid_engines::{Family, RouteKind, Rule, RuleAction};
+use braid_linux::netlink::{Change, Monitor, Netlink, Route};
 use ipnet::IpNet;
 use namespaces::namespace;
 use std::process::Command;

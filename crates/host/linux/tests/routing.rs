@@ -3,13 +3,15 @@
 
 mod namespaces;
 
+use braid_engines::Operation;
 use braid_inner::Layer;
+use braid_linux::journal::Journal;
 use braid_linux::netlink::Netlink;
 use braid_linux::netns::NetNs;
 use braid_linux::nft::{Firewall, KillSwitch, MssClamp};
 use braid_linux::routing::{
-    FIRST_PRIORITY, FIRST_TABLE, HostRouting, Item, Journal, LinkRouting, Otherwise, Through,
-    discover_link, uplinks,
+    FIRST_PRIORITY, FIRST_TABLE, HostRouting, LinkRouting, Otherwise, Through, discover_link,
+    uplinks,
 };
 use braid_linux::tun::{OffloadChoice, Tun};
 use braid_linux::udp::{Family, LinkBind, LinkSocket, Transmit};
@@ -228,8 +230,9 @@ fn what_others_have_set_stays_theirs() {
         let before = settled_state();
         let mut journal = host.journal();
         assert_clean(&journal.reconcile(&routing.desired()));
-        assert!(!journal.items().any(|item| item.to_string().contains("oif link1 lookup")
-            && item.to_string().contains("IPv4")));
+        assert!(!journal.operations().any(
+            |it| it.to_string().contains("oif link1 lookup") && it.to_string().contains("IPv4")
+        ));
         fs::write("/proc/sys/net/ipv4/conf/link1/rp_filter", "0").unwrap();
         assert_clean(&journal.undo());
         assert_eq!(fs::read_to_string("/proc/sys/net/ipv4/conf/link1/rp_filter").unwrap(), "0\n");
@@ -361,9 +364,9 @@ impl Host {
         routing.firewall.mss = Some(MssClamp::ToMtu);
         let marks = vec![(MARK, u32::MAX)];
         routing.firewall.kill_switch = Some(KillSwitch { marks, ..KillSwitch::default() });
-        let kinds = |test: fn(&Item) -> bool| routing.desired().iter().any(test);
-        assert!(kinds(|item| matches!(item, Item::Sysctl { .. })));
-        assert!(kinds(|item| matches!(item, Item::Firewall { .. })));
+        let kinds = |test: fn(&Operation) -> bool| routing.desired().iter().any(test);
+        assert!(kinds(|it| matches!(it, Operation::Sysctl { .. })));
+        assert!(kinds(|it| matches!(it, Operation::Firewall { .. })));
         routing
     }
 

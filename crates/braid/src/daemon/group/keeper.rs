@@ -7,10 +7,10 @@ use super::super::ways::HostNetwork;
 use super::watcher::Watcher;
 use super::{observe, proxy};
 use braid_control::config::GroupConfig;
-use braid_engines::{Engine, Group};
+use braid_engines::{Engine, Group, Operation};
+use braid_linux::journal::{Failure, Journal};
 use braid_linux::netlink::{Monitor, Netlink};
 use braid_linux::poller::{Interest, Poller, Token, Waker};
-use braid_linux::routing::{Failure, Item, Journal};
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -152,10 +152,8 @@ impl Keeper {
         let failures = self.follow()?;
         // PPP's device comes with the other end, so its routes may have to wait.
         let patient = matches!(self.config.group.engine, Engine::PppoeMultilink(_));
-        let fatal: Vec<&Failure> = failures
-            .iter()
-            .filter(|failure| !patient || matches!(failure.item, Item::Operation(_)))
-            .collect();
+        let fatal: Vec<&Failure> =
+            failures.iter().filter(|failure| !(patient && routes(&failure.operation))).collect();
         let told: Vec<String> = fatal.iter().map(ToString::to_string).collect();
         Ok((!told.is_empty()).then(|| told.join("; ")))
     }
@@ -224,9 +222,9 @@ impl Keeper {
         self.watcher.follow(&group);
         self.leave_out_silent(&mut group, &mut left_out);
         let setup = group.setup();
-        let mut items: Vec<Item> = setup.operations.into_iter().map(Item::from).collect();
-        items.extend(proxy::rules(&self.config));
-        let failures = self.journal.reconcile(&items);
+        let mut operations = setup.operations;
+        operations.extend(proxy::rules(&self.config));
+        let failures = self.journal.reconcile(&operations);
         self.follow_journal();
         let troubles: Vec<String> =
             failures.iter().map(ToString::to_string).chain(setup.notes).collect();
@@ -278,4 +276,16 @@ impl Keeper {
         let told: Vec<String> = failures.iter().map(ToString::to_string).collect();
         Err(io::Error::other(told.join("; ")))
     }
+}
+
+/// Whether it is about the routing by devices that are there, not about making them.
+fn routes(operation: &Operation) -> bool {
+    matches!(
+        operation,
+        Operation::Sysctl { .. }
+            | Operation::Address { .. }
+            | Operation::Route(_)
+            | Operation::Rule(_)
+            | Operation::Firewall { .. }
+    )
 }

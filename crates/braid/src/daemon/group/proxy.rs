@@ -1,8 +1,7 @@
 //! The MPTCP proxy of a group, where its config asks for one.
 
 use braid_control::config::{GroupConfig, MptcpProxy, ProxyEnd};
-use braid_linux::nft;
-use braid_linux::routing::Item;
+use braid_engines::{Operation, nft_table};
 use braid_mptcp_proxy::{Access, End, Home, Proxy, Rules};
 use std::io;
 
@@ -24,16 +23,16 @@ pub fn start(config: &GroupConfig) -> io::Result<()> {
 }
 
 /// The rules that bring connections to it.
-pub fn rules(config: &GroupConfig) -> Option<Item> {
+pub fn rules(config: &GroupConfig) -> Option<Operation> {
     let MptcpProxy { port, end: ProxyEnd::Home { toward, .. } } = config.proxy.as_ref()? else {
         return None;
     };
     let interface = config.group.name.to_string();
     let rules = Rules {
-        table: nft::table(&interface),
+        table: nft_table(&interface),
         port: *port,
         mark: config.group.numbers.mark,
         toward: toward.clone(),
     };
-    Some(Item::Firewall { ruleset: rules.nftables(), interface })
+    Some(Operation::Firewall { ruleset: rules.nftables(), interface })
 }

@@ -3,6 +3,7 @@
 use super::Simulation;
 use crate::end::{EndId, link_id};
 use crate::scenario::Action;
+use braid_tunnel::Change;
 
 impl Simulation {
     pub(super) fn act(&mut self, action: Action) {
@@ -23,7 +24,8 @@ impl Simulation {
             Action::Roam(link) => self.links[link].rebind(true),
             Action::Remove(link) => {
                 let home = self.links[link].spec.home;
-                self.tunnel(EndId::Home(home)).0.remove_link(link_id(link));
+                let (tunnel, local) = self.tunnel(EndId::Home(home));
+                tunnel.apply(Change::RemoveLink(link_id(link)), local);
                 self.serve(EndId::Home(home));
             }
             Action::Add(link) => {
@@ -43,7 +45,8 @@ impl Simulation {
                 self.serve(EndId::Concentrator);
             }
             Action::SetMode(home, mode) => {
-                self.tunnel(EndId::Home(home)).0.set_mode(mode);
+                let (tunnel, local) = self.tunnel(EndId::Home(home));
+                tunnel.apply(Change::SetMode(mode), local);
                 self.serve(EndId::Home(home));
             }
         }

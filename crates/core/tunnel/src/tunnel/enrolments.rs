@@ -2,11 +2,8 @@
 //! itself, and what it hears. To let one in is the caller's: it adds the peer.
 
 use super::{EVENTS_MOST, Event, Tunnel};
-use crate::config::PeerId;
 use crate::path::Origin;
-use braid_handshake::{
-    EnrolmentRefusal, Extensions, PendingResponse, PrivateKey, PublicKey, SessionIndex,
-};
+use braid_handshake::{EnrolmentRefusal, Extensions, PendingResponse, PublicKey, SessionIndex};
 use braid_units::Time;
 
 /// What a token is good for.
@@ -21,19 +18,6 @@ pub enum EnrolmentState {
 }
 
 impl Tunnel {
-    /// The tokens there are, by their public keys; whoever comes with another one
-    /// hears nothing.
-    pub fn set_enrolments(&mut self, enrolments: Vec<(PublicKey, EnrolmentState)>) {
-        self.enrolments = enrolments.into_iter().collect();
-    }
-
-    /// Introduces us to this peer, by the key of a token, until it answers.
-    pub fn introduce(&mut self, id: PeerId, token: PrivateKey) {
-        if let Some(entry) = self.peers.get_mut(id) {
-            entry.handshaking.token = Some(token);
-        }
-    }
-
     /// Takes an initiation from one who is no peer.
     pub(super) fn on_introduction(
         &mut self,

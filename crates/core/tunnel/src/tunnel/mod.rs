@@ -1,7 +1,9 @@
 //! The tunnel's end: peers, links, and who gets what.
 
 mod admission;
+mod change;
 mod enrolments;
+mod event;
 mod forward;
 mod handshakes;
 mod peers;
@@ -9,14 +11,14 @@ mod random;
 mod timers;
 
 use crate::buffers::Buffers;
-use crate::config::{LinkConfig, LinkId, Mode, PeerConfig, PeerId, TunnelConfig};
+use crate::config::{LinkConfig, LinkId, PeerId, TunnelConfig};
 use crate::index_map::IndexMap;
 use crate::path::Origin;
 use crate::path::liveness::PathState;
 use crate::peer::{Peer, PeerReport, Refused, Transmit};
 use crate::routing::{AllowedIps, ForwardingDatabase, ForwardingLimits};
 use admission::Admission;
-use braid_handshake::{EnrolmentRefusal, PublicKey, Responder};
+use braid_handshake::{PublicKey, Responder};
 use braid_inner::{HashKey, InnerPacket};
 use braid_units::Time;
 use braid_wire::{DataHeader, DatagramKind};
@@ -29,86 +31,14 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use timers::Timers;
 
+pub use change::Change;
 pub use enrolments::EnrolmentState;
+use event::EVENTS_MOST;
+pub use event::{Event, TunnelCounters};
 
 /// A timer isn't set sooner than after this: something due now that can't be done would
 /// keep the caller busy.
 const SOONEST: Duration = Duration::from_micros(20);
-
-/// Events that nobody fetches must not fill the memory.
-const EVENTS_MOST: usize = 1024;
-
-/// Something worth a line in the log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// Keys were agreed on with the peer (again), and it has shown that it has
-    /// them.
-    Handshake {
-        /// The peer.
-        peer: PeerId,
-        /// It had restarted, or it's the first time.
-        anew: bool,
-    },
-    /// The peer said goodbye.
-    Closed {
-        /// The peer.
-        peer: PeerId,
-    },
-    /// A home that isn't known yet has come with a token that is open, or has
-    /// expired. It comes again until it is a peer.
-    Introduced {
-        /// The token's public key.
-        token: PublicKey,
-        /// The home's own.
-        home: PublicKey,
-        /// Where it came from.
-        from: SocketAddr,
-    },
-    /// Somebody has come with a token that lets nobody in any more, and was told.
-    Refused {
-        /// The token's public key.
-        token: PublicKey,
-        /// Why.
-        refusal: EnrolmentRefusal,
-        /// Where he came from.
-        from: SocketAddr,
-    },
-    /// The peer doesn't let us in by the token that we have.
-    NotEnrolled {
-        /// The peer.
-        peer: PeerId,
-        /// Why.
-        refusal: EnrolmentRefusal,
-    },
-    /// What is thought of a path changed.
-    Path {
-        /// The peer.
-        peer: PeerId,
-        /// The path's link.
-        link: LinkId,
-        /// The path.
-        path: u8,
-        /// What is thought of it now.
-        state: PathState,
-    },
-}
-
-/// Counters of what belongs to no peer.
-#[derive(Clone, Copy, Debug, Default, serde::Serialize)]
-pub struct TunnelCounters {
-    /// Datagrams that aren't ours or of no session.
-    pub strange: u64,
-    /// Data datagrams that didn't open.
-    pub forged: u64,
-    /// Data datagrams seen before.
-    pub replayed: u64,
-    /// Handshake messages refused.
-    pub refused_handshakes: u64,
-    /// Of those, initiations that weren't even looked at: there were too many.
-    pub unread_handshakes: u64,
-    /// Inner packets for which there is no peer.
-    pub unroutable: u64,
-}
 
 /// One end of the tunnel, with all its peers. Sans-IO: give it datagrams,
 /// inner packets and the time; take datagrams, inner packets and deadlines.
@@ -190,111 +120,6 @@ impl Tunnel {
             cpu_bound: false,
             config,
         }
-    }
-
-    /// Adds a peer; one with endpoints is called at once.
-    pub fn add_peer(&mut self, config: PeerConfig, now: Time) -> PeerId {
-        let (allowed_ips, key) = (config.allowed_ips.clone(), config.public_key);
-        let peer = Peer::new(config, &self.config, self.hash_key);
-        let mut entry = Entry {
-            peer,
-            instance: self.next_instance,
-            handshaking: Handshaking::new(now),
-            is_active: false,
-            announced: Vec::new(),
-        };
-        self.next_instance = self.next_instance.wrapping_add(1);
-        for (&link, state) in &self.links {
-            open_path(&mut entry.peer, link, state, now);
-        }
-        let id = self.peers.insert(entry);
-        for prefix in allowed_ips {
-            self.allowed.insert(prefix, id);
-        }
-        self.by_key.insert(key, id);
-        self.activate(id);
-        id
-    }
-
-    /// Forgets a peer.
-    pub fn remove_peer(&mut self, id: PeerId) {
-        if let Some(entry) = self.peers.remove(id) {
-            self.by_key.remove(&entry.peer.config.public_key);
-            self.allowed.remove_peer(&id);
-            self.forwarding.remove_port(Port::Peer(id));
-            self.sessions.retain(|_, peer| *peer != id);
-            self.timers.set(id, None);
-            self.active.retain(|peer| *peer != id);
-        }
-    }
-
-    /// Other endpoints for a peer (its name resolves to something else now).
-    pub fn set_endpoints(&mut self, id: PeerId, endpoints: Vec<SocketAddr>, now: Time) {
-        if let Some(entry) = self.peers.get_mut(id)
-            && entry.peer.config.endpoints != endpoints
-        {
-            entry.peer.config.endpoints = endpoints;
-            entry.handshaking.retry_at(now);
-            for (&link, state) in &self.links {
-                open_path(&mut entry.peer, link, state, now);
-            }
-            self.activate(id);
-        }
-    }
-
-    /// A link appeared: from now on it's used.
-    pub fn add_link(&mut self, link: LinkId, config: LinkConfig, now: Time) {
-        let state = Link { config, up: true };
-        for entry in self.peers.values_mut() {
-            open_path(&mut entry.peer, link, &state, now);
-            entry.handshaking.retry_if_idle(now);
-        }
-        self.links.insert(link, state);
-        self.activate_all();
-    }
-
-    /// The link is gone for good.
-    pub fn remove_link(&mut self, link: LinkId) {
-        self.links.remove(&link);
-        for entry in self.peers.values_mut() {
-            entry.peer.close_paths(link);
-        }
-        self.activate_all();
-    }
-
-    /// The user wants the link used otherwise.
-    pub fn set_link(&mut self, link: LinkId, config: LinkConfig) {
-        let Some(state) = self.links.get_mut(&link) else { return };
-        state.config = config;
-        for entry in self.peers.values_mut().filter(|e| !e.peer.config.endpoints.is_empty()) {
-            entry.peer.set_policy(link, &config);
-        }
-        self.activate_all();
-    }
-
-    /// The link's carrier or address went or came (its socket is new then).
-    pub fn on_link(&mut self, link: LinkId, up: bool, now: Time) {
-        let Some(state) = self.links.get_mut(&link) else { return };
-        state.up = up;
-        for entry in self.peers.values_mut() {
-            entry.peer.on_link(link, up, now);
-            if up {
-                // Without one when the endpoints became known meanwhile, or the
-                // link had no address of their IP version before.
-                open_path(&mut entry.peer, link, state, now);
-                entry.handshaking.retry_if_idle(now);
-            }
-        }
-        self.activate_all();
-    }
-
-    /// Spread packets otherwise from now on; peers that follow are told.
-    pub fn set_mode(&mut self, mode: Mode) {
-        self.config.mode = mode;
-        for entry in self.peers.values_mut() {
-            entry.peer.set_mode(mode);
-        }
-        self.activate_all();
     }
 
     /// Whether the CPU is the bottleneck and not the links, as who drives this end sees
@@ -530,16 +355,5 @@ impl Tunnel {
         let keys = entry.handshaking.deadline(&entry.peer, now);
         let next = [entry.peer.deadline(now), keys].into_iter().flatten().min();
         self.timers.set(id, next.map(|at| at.max(now + SOONEST)));
-    }
-}
-
-fn open_path(peer: &mut Peer, link: LinkId, state: &Link, now: Time) {
-    if state.config.listens {
-        return;
-    }
-    let Some(remote) = handshakes::endpoint_for(&peer.config, &state.config, 0) else { return };
-    peer.open_path(link, remote, &state.config, now);
-    if !state.up {
-        peer.on_link(link, false, now);
     }
 }

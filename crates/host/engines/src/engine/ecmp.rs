@@ -1,9 +1,10 @@
 //! Equal-cost multipath routing by next-hop groups (ip-nexthop(8),
 //! Documentation/networking/nexthop-group-resilient.rst).
 
+use crate::Family;
 use crate::carrier::{self, Port};
 use crate::group::{Group, Trouble, Way};
-use crate::operation::{Member, Next, Operation, Route};
+use crate::operation::{Member, Operation, Route};
 use crate::words::words;
 use crate::{Feature, policy};
 use serde::{Deserialize, Serialize};
@@ -95,8 +96,8 @@ pub(crate) fn operations(ecmp: &Ecmp, group: &Group, ports: &[Port]) -> Vec<Oper
     }
     operations.extend(policy::link_tables(group, ports));
     operations.extend(policy::main_first(group));
-    for v6 in [false, true] {
-        operations.extend(group_routes(ecmp, group, ports, v6));
+    for family in Family::ALL {
+        operations.extend(group_routes(ecmp, group, ports, family));
     }
     if ecmp.masquerade {
         operations.extend(policy::masquerade(group, ports, ""));
@@ -105,15 +106,16 @@ pub(crate) fn operations(ecmp: &Ecmp, group: &Group, ports: &[Port]) -> Vec<Oper
 }
 
 /// The next hops, their group and the routes by it, of one IP version.
-fn group_routes(ecmp: &Ecmp, group: &Group, ports: &[Port], v6: bool) -> Vec<Operation> {
+fn group_routes(ecmp: &Ecmp, group: &Group, ports: &[Port], family: Family) -> Vec<Operation> {
     let numbers = &group.numbers;
     // IPv6 has the upper half of the group's numbers.
-    let first = numbers.next_hop + if v6 { 32 } else { 0 };
-    let routes: Vec<_> = group.routes.iter().filter(|route| route.addr().is_ipv6() == v6).collect();
-    let usable = ports.iter().filter(|port| port.way(v6).is_some());
+    let first = numbers.next_hop + if family == Family::V6 { 32 } else { 0 };
+    let routes: Vec<_> =
+        group.routes.iter().filter(|route| Family::of(route.addr()) == family).collect();
+    let usable = ports.iter().filter(|port| port.way(family).is_some());
     let hops: Vec<(&Port, &Way)> = carrier::flowing(usable)
         .into_iter()
-        .filter_map(|port| Some((port, port.way(v6)?)))
+        .filter_map(|port| Some((port, port.way(family)?)))
         .collect();
     if hops.is_empty() || routes.is_empty() {
         return Vec::new();
@@ -125,23 +127,21 @@ fn group_routes(ecmp: &Ecmp, group: &Group, ports: &[Port], v6: bool) -> Vec<Ope
             id: id(port),
             device: port.device.clone(),
             gateway: way.gateway,
-            v6,
+            v6: family == Family::V6,
             on_link: way.is_beyond(),
         })
         .collect();
     let members =
         hops.iter().map(|(port, _)| Member { id: id(port), weight: port.weight }).collect();
     operations.push(Operation::NextHopGroup { id: first, members, resilient: ecmp.resilient });
-    let source = group.addresses.iter().map(|net| net.addr()).find(|a| a.is_ipv6() == v6);
+    let source = group.addresses.iter().map(|net| net.addr()).find(|a| Family::of(*a) == family);
     operations.extend(routes.into_iter().map(|route| {
         Operation::Route(Route {
-            destination: route.trunc(),
-            table: numbers.table,
-            next: Next::Group(first),
+            next_hop: Some(first),
             source: source.filter(|_| !ecmp.masquerade),
-            metric: 0,
+            ..Route::new(route.trunc(), numbers.table)
         })
     }));
-    operations.push(policy::lookup_group(group, v6));
+    operations.push(policy::lookup_group(group, family));
     operations
 }

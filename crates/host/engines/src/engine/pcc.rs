@@ -2,9 +2,10 @@
 //! picks the link's table, connection tracking keeps it there. What RouterOS
 //! calls per-connection classifier.
 
+use crate::Family;
 use crate::carrier::{self, Port};
 use crate::group::Group;
-use crate::operation::{Next, Operation, Route, Rule};
+use crate::operation::{Operation, Route, Rule};
 use crate::words::words;
 use crate::{Feature, policy};
 use serde::{Deserialize, Serialize};
@@ -57,12 +58,16 @@ pub(crate) fn operations(pcc: &Pcc, group: &Group, ports: &[Port]) -> Vec<Operat
     operations.extend(policy::link_tables(group, ports));
     operations.extend(policy::main_first(group));
     for port in ports {
-        for v6 in port.families() {
+        for family in port.families() {
             operations.push(Operation::Rule(Rule {
                 fwmark: Some(mark(group, port)),
                 // Before the links' rules by source: what this host sends itself has
                 // the address of one link when it is marked for another.
-                ..Rule::new(v6, group.numbers.priority + port.number, policy::table(group, port))
+                ..Rule::lookup(
+                    family,
+                    group.numbers.priority + port.number,
+                    policy::table(group, port),
+                )
             }));
         }
     }
@@ -70,7 +75,7 @@ pub(crate) fn operations(pcc: &Pcc, group: &Group, ports: &[Port]) -> Vec<Operat
     let chains = marking(pcc, group, ports);
     match pcc.masquerade {
         true => operations.extend(policy::masquerade(group, ports, &chains)),
-        false => operations.push(Operation::Nft { group: group.name.clone(), chains }),
+        false => operations.push(Operation::firewall(&group.name, &chains)),
     }
     operations
 }
@@ -79,11 +84,12 @@ pub(crate) fn operations(pcc: &Pcc, group: &Group, ports: &[Port]) -> Vec<Operat
 /// routed) goes by the first link.
 fn unmarked(group: &Group, ports: &[Port]) -> Vec<Operation> {
     let mut operations = Vec::new();
-    for v6 in [false, true] {
+    for family in Family::ALL {
         let routes: Vec<_> =
-            group.routes.iter().filter(|route| route.addr().is_ipv6() == v6).collect();
-        let usable = carrier::flowing(ports.iter().filter(|port| port.way(v6).is_some()));
-        let Some((port, way)) = usable.first().and_then(|port| Some((port, port.way(v6)?))) else {
+            group.routes.iter().filter(|route| Family::of(route.addr()) == family).collect();
+        let usable = carrier::flowing(ports.iter().filter(|port| port.way(family).is_some()));
+        let Some((port, way)) = usable.first().and_then(|port| Some((port, port.way(family)?)))
+        else {
             continue;
         };
         if routes.is_empty() {
@@ -91,18 +97,13 @@ fn unmarked(group: &Group, ports: &[Port]) -> Vec<Operation> {
         }
         operations.extend(routes.into_iter().map(|route| {
             Operation::Route(Route {
-                destination: route.trunc(),
-                table: group.numbers.table,
-                next: Next::Device {
-                    device: port.device.clone(),
-                    gateway: way.gateway,
-                    on_link: way.is_beyond(),
-                },
-                source: None,
-                metric: 0,
+                device: Some(port.device.to_string()),
+                gateway: way.gateway,
+                on_link: way.is_beyond(),
+                ..Route::new(route.trunc(), group.numbers.table)
             })
         }));
-        operations.push(policy::lookup_group(group, v6));
+        operations.push(policy::lookup_group(group, family));
     }
     operations
 }

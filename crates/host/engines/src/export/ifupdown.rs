@@ -2,7 +2,7 @@
 
 use super::{Exported, Format, Inexpressible, head};
 use crate::carrier;
-use crate::operation::{DeviceKind, Next, Operation};
+use crate::operation::{DeviceKind, Operation};
 use crate::{BondMode, Bonding, Engine, Group, LacpRate, Monitor, Over};
 use std::fmt::Write;
 
@@ -97,17 +97,13 @@ fn bond(group: &Group, bonding: &Bonding) -> Vec<Exported> {
             Operation::Mtu { device, mtu } if *device == group.name => {
                 let _ = writeln!(text, "    mtu {mtu}");
             }
-            Operation::Route(route) => {
-                if let Next::Device { device, gateway, .. } = &route.next
-                    && *device == group.name
-                {
-                    let via = gateway.map(|ip| format!(" via {ip}")).unwrap_or_default();
-                    let _ = writeln!(
-                        text,
-                        "    up ip route add {}{via} dev {device} metric {}",
-                        route.destination, route.metric
-                    );
-                }
+            Operation::Route(route) if route.device.as_deref() == Some(group.name.as_str()) => {
+                let via = route.gateway.map(|ip| format!(" via {ip}")).unwrap_or_default();
+                let _ = writeln!(
+                    text,
+                    "    up ip route add {}{via} dev {} metric {}",
+                    route.destination, group.name, route.metric
+                );
             }
             _ => {}
         }

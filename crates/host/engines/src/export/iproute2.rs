@@ -1,10 +1,10 @@
 //! A shell script: each operation of the set-up as a command, and its undo.
 
 use super::{Exported, head};
-use crate::operation::{DeviceKind, Next, Operation, Route, Rule};
-use crate::{BondMode, Bonding, Group, LacpRate, Monitor};
+use crate::operation::{DeviceKind, Operation, Route, RouteKind, Rule, RuleAction};
+use crate::operation::{forwarding_switch, iptables, nft_table};
+use crate::{BondMode, Bonding, Family, Group, LacpRate, Monitor};
 use std::fmt::Write;
-use std::net::IpAddr;
 
 pub(super) fn export(group: &Group) -> Vec<Exported> {
     let setup = group.setup();
@@ -51,6 +51,7 @@ fn lines(operation: &Operation, of: &Group) -> (Vec<String>, Vec<String>) {
     match operation {
         Operation::Module { name, .. } => (vec![format!("modprobe {name}")], Vec::new()),
         Operation::Sysctl { key, value } => sysctl(of, key, value),
+        Operation::Forwarding(family) => sysctl(of, forwarding_switch(*family), "1"),
         Operation::Create { device, kind } => {
             let mut up = vec![format!("ip link add {device} type {}", kind_words(kind))];
             if let DeviceKind::WireGuard { .. } = kind {
@@ -87,7 +88,7 @@ fn lines(operation: &Operation, of: &Group) -> (Vec<String>, Vec<String>) {
         Operation::NextHop { id, device, gateway, v6, on_link } => {
             let via = gateway.map(|ip| format!(" via {ip}")).unwrap_or_default();
             let flags = if *on_link { " onlink" } else { "" };
-            let ip = version(*v6);
+            let ip = version(if *v6 { Family::V6 } else { Family::V4 });
             one(
                 format!("{ip} nexthop add id {id}{via} dev {device}{flags}"),
                 format!("ip nexthop del id {id}"),
@@ -117,14 +118,18 @@ fn lines(operation: &Operation, of: &Group) -> (Vec<String>, Vec<String>) {
         }
         Operation::Rule(rule) => {
             let words = rule_words(rule);
-            let ip = version(rule.v6);
+            let ip = version(rule.family);
             one(format!("{ip} rule add {words}"), format!("{ip} rule del {words}"))
         }
-        Operation::Nft { group, chains } => {
-            let table = nft_table(group.as_str());
+        Operation::Firewall { interface, ruleset } => one(
+            format!("nft -f - <<'END'\n{ruleset}END"),
+            format!("nft delete table inet {}", nft_table(interface)),
+        ),
+        Operation::DockerUser { family, rule } => {
+            let program = iptables(*family);
             one(
-                format!("nft -f - <<'END'\ntable inet {table} {{\n{chains}}}\nEND"),
-                format!("nft delete table inet {table}"),
+                format!("{program} -I DOCKER-USER {rule}"),
+                format!("{program} -D DOCKER-USER {rule}"),
             )
         }
         Operation::MptcpLimits { subflows, add_addr_accepted } => one(
@@ -183,8 +188,11 @@ fn sysctl(group: &Group, key: &str, value: &str) -> (Vec<String>, Vec<String>) {
     )
 }
 
-fn version(v6: bool) -> &'static str {
-    if v6 { "ip -6" } else { "ip" }
+fn version(family: Family) -> &'static str {
+    match family {
+        Family::V4 => "ip",
+        Family::V6 => "ip -6",
+    }
 }
 
 fn kind_words(kind: &DeviceKind) -> String {
@@ -257,57 +265,72 @@ fn wireguard(device: &str, kind: &DeviceKind) -> String {
 }
 
 fn route_words(route: &Route) -> (&'static str, String) {
-    let v6 = route.destination.addr().is_ipv6();
-    let mut words = match route.destination.prefix_len() {
-        0 => "default".to_owned(),
-        _ => route.destination.to_string(),
-    };
-    match &route.next {
-        Next::Group(id) => {
-            let _ = write!(words, " nhid {id}");
-        }
-        Next::Device { device, gateway, on_link } => {
-            if let Some(gateway) = gateway {
-                let other = gateway.is_ipv6() != v6;
-                let family = if other && matches!(gateway, IpAddr::V6(_)) { "inet6 " } else { "" };
-                let _ = write!(words, " via {family}{gateway}");
-            }
-            let _ = write!(words, " dev {device}");
-            if *on_link {
-                words.push_str(" onlink");
-            }
-        }
+    let family = Family::of(route.destination.addr());
+    let mut words = String::from(match route.kind {
+        RouteKind::Unicast => "",
+        RouteKind::Unreachable => "unreachable ",
+        RouteKind::Blackhole => "blackhole ",
+        RouteKind::Prohibit => "prohibit ",
+        RouteKind::Throw => "throw ",
+        RouteKind::Local => "local ",
+    });
+    match route.destination.prefix_len() {
+        0 => words.push_str("default"),
+        _ => _ = write!(words, "{}", route.destination),
+    }
+    if let Some(id) = route.next_hop {
+        let _ = write!(words, " nhid {id}");
+    }
+    if let Some(gateway) = route.gateway {
+        let other = Family::of(gateway) != family && gateway.is_ipv6();
+        let _ = write!(words, " via {}{gateway}", if other { "inet6 " } else { "" });
+    }
+    if let Some(device) = &route.device {
+        let _ = write!(words, " dev {device}");
+    }
+    if route.on_link {
+        words.push_str(" onlink");
     }
     if let Some(source) = route.source {
         let _ = write!(words, " src {source}");
+    }
+    if let Some(window) = route.initial_window {
+        let _ = write!(words, " initcwnd {window} initrwnd {window}");
     }
     if route.metric != 0 {
         let _ = write!(words, " metric {}", route.metric);
     }
     let _ = write!(words, " table {}", route.table);
-    (version(v6), words)
+    (version(family), words)
 }
 
 fn rule_words(rule: &Rule) -> String {
-    let mut words = match rule.from {
-        Some(net) => format!("from {net}"),
-        None => "from all".to_owned(),
-    };
+    let mut words = String::from(if rule.not { "not " } else { "" });
+    match rule.from {
+        Some(net) => _ = write!(words, "from {net}"),
+        None => words.push_str("from all"),
+    }
+    if let Some(net) = rule.to {
+        let _ = write!(words, " to {net}");
+    }
     if let Some(mark) = rule.fwmark {
         let _ = write!(words, " fwmark {mark:#x}");
+        let _ = rule.mask.map_or(Ok(()), |mask| write!(words, "/{mask:#x}"));
     }
-    let _ = write!(words, " lookup {} priority {}", rule.table, rule.priority);
-    if let Some(len) = rule.suppress_prefix_len {
-        let _ = write!(words, " suppress_prefixlength {len}");
+    for (side, name) in [("iif", &rule.incoming), ("oif", &rule.outgoing)] {
+        let _ = name.as_ref().map_or(Ok(()), |name| write!(words, " {side} {name}"));
     }
+    let priority = rule.priority;
+    let _ = match rule.action {
+        RuleAction::Lookup { table, suppress_prefix_len } => {
+            let suppressed = suppress_prefix_len.map(|len| format!(" suppress_prefixlength {len}"));
+            let suppressed = suppressed.unwrap_or_default();
+            write!(words, " lookup {table} priority {priority}{suppressed}")
+        }
+        RuleAction::Unreachable => write!(words, " priority {priority} unreachable"),
+        RuleAction::Blackhole => write!(words, " priority {priority} blackhole"),
+    };
     words
-}
-
-/// A table's name of letters, digits and `_` alone.
-pub(super) fn nft_table(group: &str) -> String {
-    let plain: String =
-        group.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-    format!("braid_{plain}")
 }
 
 /// A word that the shell takes as it is.

@@ -2,8 +2,8 @@
 
 use super::{Exported, Format, Inexpressible, head};
 use crate::carrier::{self, Port};
-use crate::operation::{DeviceKind, Next, Operation};
-use crate::{BondMode, Bonding, Engine, Group, LacpRate, Monitor, Over};
+use crate::operation::{DeviceKind, Operation};
+use crate::{BondMode, Bonding, Engine, Family, Group, LacpRate, Monitor, Over};
 use std::fmt::Write;
 use std::net::IpAddr;
 
@@ -135,11 +135,10 @@ fn own_network(group: &Group) -> String {
     }
     for operation in group.setup().operations {
         if let Operation::Route(route) = operation
-            && let Next::Device { device, gateway, .. } = route.next
-            && device == group.name
+            && route.device.as_deref() == Some(group.name.as_str())
         {
             let _ = write!(text, "\n[Route]\nDestination={}\n", route.destination);
-            text.extend(gateway.map(|gateway| format!("Gateway={gateway}\n")));
+            text.extend(route.gateway.map(|gateway| format!("Gateway={gateway}\n")));
             let _ = writeln!(text, "Metric={}", route.metric);
         }
     }
@@ -174,9 +173,9 @@ fn ecmp_files(group: &Group) -> Vec<Exported> {
         let _ = writeln!(lo, "Address={address}");
     }
     for route in &group.routes {
-        let v6 = route.addr().is_ipv6();
+        let family = Family::of(route.addr());
         let hops: Vec<(IpAddr, &Port)> =
-            ports.iter().filter_map(|port| Some((port.way(v6)?.gateway?, port))).collect();
+            ports.iter().filter_map(|port| Some((port.way(family)?.gateway?, port))).collect();
         let _ = write!(lo, "\n[Route]\nDestination={}\nMetric=50\n", route.trunc());
         for (gateway, port) in hops {
             let _ = writeln!(lo, "MultiPathRoute={gateway}@{} {}", port.device, port.weight);

@@ -2,7 +2,7 @@
 
 use super::{Exported, Format, Inexpressible, head};
 use crate::carrier::{self, Port};
-use crate::{BondMode, Bonding, Classifier, Engine, Group, LacpRate, Monitor, Over, Pcc};
+use crate::{BondMode, Bonding, Classifier, Engine, Family, Group, LacpRate, Monitor, Over, Pcc};
 use std::fmt::Write;
 
 pub(super) fn export(group: &Group) -> Result<Vec<Exported>, Inexpressible> {
@@ -48,7 +48,8 @@ fn bond(group: &Group, bonding: &Bonding) -> Result<Vec<Exported>, Inexpressible
         }
         let section = format!("{name}_g{}", link.number);
         let remote = link.remote.map(|ip| ip.to_string()).unwrap_or_default();
-        let local = link.way(false).map(|way| way.source.addr().to_string()).unwrap_or_default();
+        let local =
+            link.way(Family::V4).map(|way| way.source.addr().to_string()).unwrap_or_default();
         set(format!("set network.{section}=interface"));
         set(format!("set network.{section}.proto='gretap'"));
         set(format!("set network.{section}.ipaddr='{local}'"));
@@ -117,7 +118,7 @@ fn mwan3(group: &Group, pcc: &Pcc) -> Result<Vec<Exported>, Inexpressible> {
         let name = section(port);
         let _ = writeln!(text, "set mwan3.{name}=interface\nset mwan3.{name}.enabled='1'");
         let _ = writeln!(text, "set mwan3.{name}.family='ipv4'\nset mwan3.{name}.reliability='1'");
-        if let Some(gateway) = port.way(false).and_then(|way| way.gateway) {
+        if let Some(gateway) = port.way(Family::V4).and_then(|way| way.gateway) {
             let _ = writeln!(text, "add_list mwan3.{name}.track_ip='{gateway}'");
         }
         let member = format!("{name}_m");

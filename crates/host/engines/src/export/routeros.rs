@@ -6,8 +6,8 @@ use crate::carrier;
 use crate::engine::pppoe::{Pppoe, PppoeRole};
 use crate::operation::Operation;
 use crate::{
-    BondMode, Bonding, Classifier, Ecmp, EcmpHash, Engine, Group, GroupLink, LacpRate, Monitor,
-    Over, Pcc, WireGuard, XmitHash,
+    BondMode, Bonding, Classifier, Ecmp, EcmpHash, Engine, Family, Group, GroupLink, LacpRate,
+    Monitor, Over, Pcc, WireGuard, XmitHash,
 };
 use std::fmt::Write;
 
@@ -93,16 +93,16 @@ impl Script<'_> {
         self.line(line);
         self.part("Addresses and routes through the bond");
         for net in &group.addresses {
-            let (path, net) = (version(net.addr().is_ipv6()), net);
+            let path = version(Family::of(net.addr()));
             self.line(format!("{path} address add address={net} interface={name}"));
         }
         for route in &group.routes {
-            let v6 = route.addr().is_ipv6();
-            let gateway = group.gateway.filter(|ip| ip.is_ipv6() == v6);
+            let family = Family::of(route.addr());
+            let gateway = group.gateway.filter(|&ip| Family::of(ip) == family);
             let by = gateway.map_or_else(|| name.to_string(), |ip| ip.to_string());
             self.line(format!(
                 "{} route add dst-address={} gateway={by} check-gateway=ping",
-                version(v6),
+                version(family),
                 route.trunc()
             ));
         }
@@ -139,8 +139,8 @@ impl Script<'_> {
                     (Some(inner.source.addr()), inner.gateway)
                 }
                 _ => {
-                    let v6 = link.remote.is_some_and(|ip| ip.is_ipv6());
-                    (link.way(v6).map(|way| way.source.addr()), link.remote)
+                    let family = link.remote.map_or(Family::V4, Family::of);
+                    (link.way(family).map(|way| way.source.addr()), link.remote)
                 }
             };
             let port = inside.ports.iter().find(|port| port.number == link.number);
@@ -192,8 +192,8 @@ impl Script<'_> {
         self.line(format!("/routing table add name={table} fib"));
         for way in &link.ways {
             let source = way.source.addr();
-            let path = version(source.is_ipv6());
-            let all = if source.is_ipv6() { "::/0" } else { "0.0.0.0/0" };
+            let path = version(Family::of(source));
+            let all = Family::of(source).everything();
             let by = match way.gateway {
                 Some(gateway) => format!("{gateway}%{} check-gateway=ping", link.device),
                 None => link.device.to_string(),
@@ -240,13 +240,13 @@ impl Script<'_> {
         };
         self.line(format!("/ip settings set ipv4-multipath-hash-policy={policy}"));
         for route in &group.routes {
-            let v6 = route.addr().is_ipv6();
+            let family = Family::of(route.addr());
             for link in &group.links {
-                if let Some(gateway) = link.way(v6).and_then(|way| way.gateway) {
+                if let Some(gateway) = link.way(family).and_then(|way| way.gateway) {
                     let distance = if link.standby { 2 } else { 1 };
                     self.line(format!(
                         "{} route add dst-address={} gateway={gateway}%{} distance={distance} check-gateway=ping",
-                        version(v6),
+                        version(family),
                         route.trunc(),
                         link.device
                     ));
@@ -347,8 +347,11 @@ impl Script<'_> {
 /// Of EoIP over Ethernet's 1500 bytes.
 const DEFAULT_MTU: u32 = 1458;
 
-fn version(v6: bool) -> &'static str {
-    if v6 { "/ipv6" } else { "/ip" }
+fn version(family: Family) -> &'static str {
+    match family {
+        Family::V4 => "/ip",
+        Family::V6 => "/ipv6",
+    }
 }
 
 fn hash(hash: XmitHash) -> Result<&'static str, Inexpressible> {

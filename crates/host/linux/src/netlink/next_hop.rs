@@ -1,7 +1,7 @@
 //! Next-hop objects and their groups (linux/nexthop.h).
 
 use super::message::{Request, attributes, u16_at, u32_at};
-use super::{Netlink, family, ip, octets};
+use super::{Netlink, PROTOCOL, family, ip, octets};
 use braid_engines::{Member, Resilient};
 use std::io;
 use std::net::IpAddr;
@@ -26,8 +26,6 @@ const USER_HZ: u32 = 100;
 const RTNH_F_ONLINK: u32 = 4;
 /// Bytes of `struct nexthop_grp`.
 const MEMBER_LEN: usize = 8;
-/// Who set it; the number of our routes too.
-const PROTOCOL: u8 = 177;
 
 /// A next hop, or a group of them.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,10 +5,10 @@
 
 use super::link::header;
 use super::message::{HEADER_LEN, Request, attributes, messages, string, u16_at};
-use super::{Endpoint, Generic, Limits, Netlink, Route, Rule, RuleAction};
-use crate::udp::Family;
+use super::{Endpoint, Generic, Limits, Netlink, Route};
 use braid_engines::{
-    BondMode, Bonding, DeviceKind, LacpRate, Member, Monitor, PrimaryReselect, Resilient, XmitHash,
+    BondMode, Bonding, DeviceKind, Family, LacpRate, Member, Monitor, PrimaryReselect, Resilient,
+    Rule, RuleAction, XmitHash,
 };
 use std::io;
 use std::net::IpAddr;

@@ -2,13 +2,10 @@
 
 use super::message::{Request, attributes, u16_at, u32_at};
 use super::{Netlink, family, ip, octets, unspecified};
+use braid_engines::{MAIN_TABLE, RouteKind};
 use ipnet::IpNet;
-use serde::{Deserialize, Serialize};
 use std::io;
 use std::net::IpAddr;
-
-/// The table that ordinary programs use (`RT_TABLE_MAIN`).
-pub const MAIN_TABLE: u32 = 254;
 
 /// `RTA_VIA` of linux/rtnetlink.h: a gateway of the other IP version.
 const RTA_VIA: u16 = 18;
@@ -21,25 +18,6 @@ const LOCAL_TABLE: u32 = 255;
 const RTNH_F_ONLINK: u32 = 4;
 /// Bytes of `struct rtnexthop`.
 const NEXT_HOP_LEN: usize = 8;
-
-/// What a route does with a packet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum RouteKind {
-    /// Sends it on.
-    #[default]
-    Unicast,
-    /// Drops it and tells the sender.
-    Unreachable,
-    /// Drops it.
-    Blackhole,
-    /// Drops it and tells the sender that it is forbidden.
-    Prohibit,
-    /// Goes on with the next policy rule.
-    Throw,
-    /// Takes it for this host, whatever its destination.
-    Local,
-}
 
 /// A route. A multipath route shows as one for each next hop.
 #[derive(Clone, Debug, PartialEq, Eq)]

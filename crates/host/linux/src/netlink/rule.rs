@@ -3,9 +3,8 @@
 
 use super::message::{Request, attributes, string, u32_at};
 use super::{Netlink, family, ip, octets, unspecified};
-use crate::udp::Family;
+use braid_engines::{Family, Rule, RuleAction};
 use ipnet::IpNet;
-use serde::{Deserialize, Serialize};
 use std::io;
 
 const FRA_DST: u16 = 1;
@@ -23,68 +22,6 @@ const FR_ACT_UNREACHABLE: u8 = 7;
 const FIB_RULE_INVERT: u32 = 2;
 /// `FRA_SUPPRESS_PREFIXLEN` when nothing is suppressed.
 const NO_SUPPRESSION: u32 = u32::MAX;
-
-/// A policy rule. What is `None` matches every packet.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Rule {
-    /// IP version of the packets.
-    pub family: Family,
-    /// Rules are asked in ascending order.
-    pub priority: u32,
-    /// Matches what the conditions do not.
-    pub not: bool,
-    /// The mark, in full or as far as `mask` goes.
-    pub fwmark: Option<u32>,
-    /// The bits of the mark that count; all without one.
-    #[serde(default)]
-    pub mask: Option<u32>,
-    /// The source address.
-    pub from: Option<IpNet>,
-    /// The destination address.
-    pub to: Option<IpNet>,
-    /// The interface it came by; `lo` for what is sent from here.
-    pub incoming: Option<String>,
-    /// The interface that its socket is bound to.
-    pub outgoing: Option<String>,
-    /// What is done.
-    pub action: RuleAction,
-}
-
-/// What a rule does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum RuleAction {
-    /// Asks a table; on no answer the next rule's turn comes.
-    Lookup {
-        /// The table.
-        table: u32,
-        /// Answers with a prefix of at most this length do not count; 0
-        /// ignores just the default route.
-        suppress_prefix_len: Option<u32>,
-    },
-    /// Drops the packet and tells the sender.
-    Unreachable,
-    /// Drops the packet.
-    Blackhole,
-}
-
-impl Rule {
-    /// A rule for every packet of an IP version.
-    pub fn new(family: Family, priority: u32, action: RuleAction) -> Rule {
-        Rule {
-            family,
-            priority,
-            not: false,
-            fwmark: None,
-            mask: None,
-            from: None,
-            to: None,
-            incoming: None,
-            outgoing: None,
-            action,
-        }
-    }
-}
 
 impl Netlink {
     /// All policy rules, both IP versions.

@@ -1,9 +1,9 @@
 //! Other programs' firewalls, as far as they keep the tunnel's packets from being
 //! forwarded: an `accept` in our table doesn't help against a `drop` in theirs.
 
-use super::{LIMIT, missing, table};
+use super::{LIMIT, missing};
 use crate::tool;
-use crate::udp::Family;
+use braid_engines::{Family, nft_table};
 use std::io;
 use std::process::Command;
 
@@ -64,7 +64,7 @@ fn read(ruleset: &str, interface: &str) -> Vec<Refusing> {
         // Rules that name the tunnel are from somebody who knows it, but for Docker's
         // chain, where we are the ones.
         let knows = owner != Owner::Docker && text.contains(&format!("\"{interface}\""));
-        if refuses && !knows && name != table(interface) {
+        if refuses && !knows && name != nft_table(interface) {
             found.push(Refusing { table: format!("{family} {name}"), families, owner });
         }
     }

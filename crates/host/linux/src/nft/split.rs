@@ -1,6 +1,7 @@
 //! Brings TCP connections through the tunnel to a proxy on this host, which splits them.
 
-use super::{chain, table};
+use super::chain;
+use braid_engines::nft_table;
 
 /// Where connections go to be split, and what tells the proxy's packets apart. It is a
 /// table of its own: a kernel that lacks tproxy lacks only this.
@@ -33,7 +34,7 @@ impl Split {
     pub fn ruleset(&self, interface: &str) -> String {
         let chains = [self.arriving(interface), self.sent(interface)];
         let chains: String = chains.into_iter().flatten().collect();
-        format!("table inet {} {{\n{chains}}}\n", table(&split_table(interface)))
+        format!("table inet {} {{\n{chains}}}\n", nft_table(&split_table(interface)))
     }
 
     /// After the translations of addresses, so that clients and servers have their own.

@@ -1,10 +1,9 @@
 //! What the host knows about its links: addresses and gateways, as DHCP or
 //! an administrator set them.
 
-use super::item::PROTOCOL;
 use super::plan::LinkRouting;
-use crate::netlink::{Netlink, Route};
-use crate::udp::Family;
+use crate::netlink::{Netlink, PROTOCOL, Route};
+use braid_engines::Family;
 use std::fs;
 use std::io;
 use std::net::IpAddr;

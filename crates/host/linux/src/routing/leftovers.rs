@@ -1,11 +1,11 @@
 //! What a tunnel has left on the host, known by its marks alone: for a crash
 //! while no journal could be written.
 
-use super::item::{PROTOCOL, gone};
-use super::journal::Failure;
-use super::{Item, RouteItem};
-use crate::netlink::{MAIN_TABLE, Netlink, Route, Rule, RuleAction};
+use crate::journal::Failure;
+use crate::netlink::{Netlink, PROTOCOL, Route};
 use crate::nft;
+use crate::operation::absence::gone;
+use braid_engines::{self as engines, MAIN_TABLE, Operation, Rule, RuleAction};
 use std::io;
 use std::ops::Range;
 
@@ -45,7 +45,8 @@ impl Leftovers {
                 && let Err(error) = nft::delete(&interface)
             {
                 let ruleset = String::new();
-                failures.push(Failure { item: Item::Firewall { interface, ruleset }, error });
+                let operation = Operation::Firewall { interface, ruleset };
+                failures.push(Failure { operation, error });
             }
         }
         Ok(failures)
@@ -64,18 +65,18 @@ impl Leftovers {
         let mut failures = Vec::new();
         for rule in self.rules(&mut netlink)? {
             if let Err(error) = gone(netlink.delete_rule(&rule)) {
-                failures.push(Failure { item: Item::Rule(rule), error });
+                failures.push(Failure { operation: Operation::Rule(rule), error });
             }
         }
         for route in self.routes(&mut netlink)? {
             if let Err(error) = gone(netlink.delete_route(&route)) {
-                let item = Item::Route(RouteItem {
+                let operation = Operation::Route(engines::Route {
                     kind: route.kind,
                     gateway: route.gateway,
                     metric: route.metric,
-                    ..RouteItem::new(route.destination, route.table)
+                    ..engines::Route::new(route.destination, route.table)
                 });
-                failures.push(Failure { item, error });
+                failures.push(Failure { operation, error });
             }
         }
         Ok(failures)

@@ -1,10 +1,8 @@
 //! What the host's routing should be: pure.
 
-use super::item::{Item, RouteItem};
-use crate::netlink::{MAIN_TABLE, RouteKind, Rule, RuleAction};
 use crate::nft::{Firewall, Inbound, InboundLink, Split, split_table};
-use crate::udp::Family;
-use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use braid_engines::{Family, MAIN_TABLE, Operation, Route, RouteKind, Rule, RuleAction};
+use ipnet::IpNet;
 use std::net::IpAddr;
 
 /// Where our routing tables start, unless the user says otherwise.
@@ -118,118 +116,121 @@ impl HostRouting {
     /// Everything that has to be set, in order. The firewall comes first: what is
     /// forwarded before it is would go out untranslated, or around the tunnel, and
     /// stay so while its connection lasts.
-    pub fn desired(&self) -> Vec<Item> {
+    pub fn desired(&self) -> Vec<Operation> {
         let firewall = Firewall { inbound: self.inbound(), ..self.firewall.clone() };
-        let firewall = firewall
-            .ruleset()
-            .map(|ruleset| Item::Firewall { interface: self.firewall.interface.clone(), ruleset });
-        let mut items = Vec::from_iter(firewall);
-        items.extend(self.docker_user());
-        items.extend(self.sysctls());
-        items.extend(
+        let firewall = firewall.ruleset().map(|ruleset| Operation::Firewall {
+            interface: self.firewall.interface.clone(),
+            ruleset,
+        });
+        let mut operations = Vec::from_iter(firewall);
+        operations.extend(self.docker_user());
+        operations.extend(self.sysctls());
+        operations.extend(
             self.addresses
                 .iter()
-                .map(|&net| Item::Address { interface: self.interface.clone(), net }),
+                .map(|&net| Operation::Address { device: self.interface.clone(), net }),
         );
-        items.extend(self.links.iter().flat_map(|link| self.link_routes(link)));
-        items.extend(self.tunnel_routes());
-        items.extend(self.rules());
-        items.extend(self.split.iter().flat_map(|split| self.split_items(*split)));
-        items
+        operations.extend(self.links.iter().flat_map(|link| self.link_routes(link)));
+        operations.extend(self.tunnel_routes());
+        operations.extend(self.rules());
+        operations.extend(self.split.iter().flat_map(|split| self.split_connections(*split)));
+        operations
     }
 
     /// The rules that mark packets come last: until then connections go whole.
-    fn split_items(&self, split: Split) -> Vec<Item> {
+    fn split_connections(&self, split: Split) -> Vec<Operation> {
         let [tunnel, local] = [SPLIT_TUNNEL_TABLE, SPLIT_LOCAL_TABLE].map(|n| self.first_table + n);
-        let mut items = Vec::new();
-        for family in [Family::V4, Family::V6].into_iter().filter(|f| *f == Family::V4 || split.v6)
-        {
-            items.push(Item::Route(RouteItem {
-                interface: Some(self.interface.clone()),
+        let mut operations = Vec::new();
+        for family in Family::ALL.into_iter().filter(|f| *f == Family::V4 || split.v6) {
+            operations.push(Operation::Route(Route {
+                device: Some(self.interface.clone()),
                 metric: TUNNEL_METRIC,
                 initial_window: Some(SPLIT_INITIAL_WINDOW),
-                ..RouteItem::new(any(family), tunnel)
+                ..Route::new(family.everything(), tunnel)
             }));
-            items.push(Item::Route(RouteItem {
+            operations.push(Operation::Route(Route {
                 kind: RouteKind::Local,
-                interface: Some("lo".to_owned()),
+                device: Some("lo".to_owned()),
                 metric: TUNNEL_METRIC,
-                ..RouteItem::new(any(family), local)
+                ..Route::new(family.everything(), local)
             }));
             for (mark, table) in [(split.tunnel_mark, tunnel), (split.local_mark, local)] {
                 let lookup = RuleAction::Lookup { table, suppress_prefix_len: None };
                 let rule = Rule::new(family, self.first_priority, lookup);
-                items.push(Item::Rule(Rule { fwmark: Some(mark), ..rule }));
+                operations.push(Operation::Rule(Rule { fwmark: Some(mark), ..rule }));
             }
         }
         // A client's request goes with the connection's first packet: both bits, for clients
         // (the default) and servers (Documentation/networking/ip-sysctl.rst).
-        items.push(Item::Sysctl { key: "net/ipv4/tcp_fastopen".into(), value: "3".into() });
-        items.push(Item::Firewall {
+        operations
+            .push(Operation::Sysctl { key: "net/ipv4/tcp_fastopen".into(), value: "3".into() });
+        operations.push(Operation::Firewall {
             interface: split_table(&self.interface),
             ruleset: split.ruleset(&self.interface),
         });
-        items
+        operations
     }
 
-    fn sysctls(&self) -> Vec<Item> {
-        let set = |key: String, value: &str| Item::Sysctl { key, value: value.to_owned() };
-        let mut items = Vec::new();
+    fn sysctls(&self) -> Vec<Operation> {
+        let set = |key: String, value: &str| Operation::Sysctl { key, value: value.to_owned() };
+        let mut operations = Vec::new();
         if self.forward {
-            items.extend(self.forwarded().map(Item::Forwarding));
+            operations.extend(self.forwarded().map(Operation::Forwarding));
             // Where others made this host a router, it lacks its gateway as well.
             for device in self.believes_advertisements.iter().filter(|_| self.has(Family::V6)) {
-                items.push(set(format!("net/ipv6/conf/{device}/accept_ra"), "2"));
+                operations.push(set(format!("net/ipv6/conf/{device}/accept_ra"), "2"));
             }
         }
         for link in self.links.iter().filter(|link| link.checks_reverse_path) {
             // Answers of the concentrator come by each link, but the route back
             // to it leads through the tunnel.
-            items.push(set(format!("net/ipv4/conf/{}/rp_filter", link.interface), "2"));
+            operations.push(set(format!("net/ipv4/conf/{}/rp_filter", link.interface), "2"));
         }
         for interface in &self.proxy_arp {
-            items.push(set(format!("net/ipv4/conf/{interface}/proxy_arp"), "1"));
+            operations.push(set(format!("net/ipv4/conf/{interface}/proxy_arp"), "1"));
         }
-        items
+        operations
     }
 
     /// A link's table: its networks, its gateway, and a wall behind them, so
     /// that its datagrams never go another way.
-    fn link_routes(&self, link: &LinkRouting) -> Vec<Item> {
+    fn link_routes(&self, link: &LinkRouting) -> Vec<Operation> {
         let table = self.link_table(link.number);
-        let by = |destination, gateway| RouteItem {
+        let by = |destination, gateway| Route {
             gateway,
-            interface: Some(link.interface.clone()),
-            ..RouteItem::new(destination, table)
+            device: Some(link.interface.clone()),
+            ..Route::new(destination, table)
         };
         let mut routes: Vec<_> = link.addresses.iter().map(|net| by(net.trunc(), None)).collect();
         routes.dedup();
-        for family in [Family::V4, Family::V6] {
+        for family in Family::ALL {
             let gateway = link.gateways.iter().find(|&&gateway| Family::of(gateway) == family);
             let addressed = link.addresses.iter().any(|net| Family::of(net.addr()) == family);
             match gateway {
                 Some(&gateway) => {
                     let near = link.addresses.iter().any(|net| net.contains(&gateway));
                     let on_link = !near && gateway.is_ipv4();
-                    routes.push(RouteItem { on_link, ..by(any(family), Some(gateway)) });
+                    routes.push(Route { on_link, ..by(family.everything(), Some(gateway)) });
                 }
-                None if link.point_to_point && addressed => routes.push(by(any(family), None)),
+                None if link.point_to_point && addressed => {
+                    routes.push(by(family.everything(), None))
+                }
                 None => {}
             }
-            routes.push(RouteItem {
+            routes.push(Route {
                 kind: RouteKind::Unreachable,
                 metric: LAST_METRIC,
-                ..RouteItem::new(any(family), table)
+                ..Route::new(family.everything(), table)
             });
         }
-        routes.into_iter().map(Item::Route).collect()
+        routes.into_iter().map(Operation::Route).collect()
     }
 
-    fn tunnel_routes(&self) -> Vec<Item> {
-        let into = |destination, table| RouteItem {
-            interface: Some(self.interface.clone()),
+    fn tunnel_routes(&self) -> Vec<Operation> {
+        let into = |destination, table| Route {
+            device: Some(self.interface.clone()),
             metric: TUNNEL_METRIC,
-            ..RouteItem::new(destination, table)
+            ..Route::new(destination, table)
         };
         let routes = match &self.through {
             Through::Nothing => Vec::new(),
@@ -238,21 +239,21 @@ impl HostRouting {
             }
             Through::Everything { working, otherwise } => {
                 self.default_routes(*working, *otherwise, |family| {
-                    into(any(family), self.first_table)
+                    into(family.everything(), self.first_table)
                 })
             }
         };
-        routes.into_iter().map(Item::Route).collect()
+        routes.into_iter().map(Operation::Route).collect()
     }
 
     fn default_routes(
         &self,
         working: bool,
         otherwise: Otherwise,
-        into: impl Fn(Family) -> RouteItem,
-    ) -> Vec<RouteItem> {
+        into: impl Fn(Family) -> Route,
+    ) -> Vec<Route> {
         let mut routes = Vec::new();
-        for family in [Family::V4, Family::V6] {
+        for family in Family::ALL {
             let inside = self.addresses.iter().any(|net| Family::of(net.addr()) == family);
             let straight = matches!(otherwise, Otherwise::Straight { .. });
             if inside && (working || !straight) {
@@ -262,10 +263,10 @@ impl HostRouting {
                 routes.extend(self.straight_out(number, family));
             }
             if otherwise == Otherwise::KillSwitch {
-                routes.push(RouteItem {
+                routes.push(Route {
                     kind: RouteKind::Unreachable,
                     metric: LAST_METRIC,
-                    ..RouteItem::new(any(family), self.first_table)
+                    ..Route::new(family.everything(), self.first_table)
                 });
             }
         }
@@ -273,13 +274,13 @@ impl HostRouting {
     }
 
     /// The default route of a link, in the tunnel's table.
-    fn straight_out(&self, number: u32, family: Family) -> Option<RouteItem> {
+    fn straight_out(&self, number: u32, family: Family) -> Option<Route> {
         let link = self.links.iter().find(|link| link.number == number)?;
         self.link_routes(link).into_iter().find_map(|item| match item {
-            Item::Route(route)
-                if route.destination == any(family) && route.kind == RouteKind::Unicast =>
+            Operation::Route(route)
+                if route.destination == family.everything() && route.kind == RouteKind::Unicast =>
             {
-                Some(RouteItem { table: self.first_table, ..route })
+                Some(Route { table: self.first_table, ..route })
             }
             _ => None,
         })
@@ -287,12 +288,12 @@ impl HostRouting {
 
     /// Priorities in order: answers to what came in by a link; what the main table
     /// knows better than its default route; the links; the tunnel.
-    fn rules(&self) -> Vec<Item> {
+    fn rules(&self) -> Vec<Operation> {
         if self.links.is_empty() && !self.everything() {
             return Vec::new();
         }
         let mut rules = Vec::new();
-        for family in [Family::V4, Family::V6] {
+        for family in Family::ALL {
             let lookup = |table| RuleAction::Lookup { table, suppress_prefix_len: None };
             let specific = RuleAction::Lookup { table: MAIN_TABLE, suppress_prefix_len: Some(0) };
             if let Some(inbound) = self.inbound() {
@@ -322,13 +323,13 @@ impl HostRouting {
                 rules.push(Rule { not: true, fwmark: Some(self.fwmark), ..rule });
             }
         }
-        rules.into_iter().map(Item::Rule).collect()
+        rules.into_iter().map(Operation::Rule).collect()
     }
 
     /// At home everybody but the links' neighbours may go into the tunnel, and answers
     /// come back; at a concentrator homes may go out to the Internet, not to containers,
     /// and what is forwarded to a home goes in. The last is the first to be asked.
-    fn docker_user(&self) -> Vec<Item> {
+    fn docker_user(&self) -> Vec<Operation> {
         let tunnel = &self.interface;
         let mut rules = Vec::new();
         if self.forward && self.everything() {
@@ -343,19 +344,23 @@ impl HostRouting {
             rules.extend(out.map(|out| format!("-i {tunnel} -o {out} -j ACCEPT")));
             rules.push(format!("-o {tunnel} {CONNECTION} RELATED,ESTABLISHED,DNAT -j ACCEPT"));
         }
-        let mut items = Vec::new();
+        let mut operations = Vec::new();
         for &family in &self.docker_refuses {
-            let item = |rule: &String| Item::DockerUser { family, rule: rule.clone() };
-            items.extend(
-                rules.iter().map(item).filter(|item| !items.contains(item)).collect::<Vec<_>>(),
+            let item = |rule: &String| Operation::DockerUser { family, rule: rule.clone() };
+            operations.extend(
+                rules
+                    .iter()
+                    .map(item)
+                    .filter(|item| !operations.contains(item))
+                    .collect::<Vec<_>>(),
             );
         }
-        items
+        operations
     }
 
     /// The IP versions of what is forwarded. Which don't come here are left alone.
     fn forwarded(&self) -> impl Iterator<Item = Family> {
-        [Family::V4, Family::V6].into_iter().filter(|&family| self.has(family))
+        Family::ALL.into_iter().filter(|&family| self.has(family))
     }
 
     /// Whether the tunnel carries packets of an IP version to or from others.
@@ -408,14 +413,6 @@ impl HostRouting {
     }
 }
 
-/// The network that holds every address of an IP version.
-fn any(family: Family) -> IpNet {
-    match family {
-        Family::V4 => Ipv4Net::default().into(),
-        Family::V6 => Ipv6Net::default().into(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -450,7 +447,7 @@ mod tests {
     }
 
     fn written(routing: &HostRouting) -> Vec<String> {
-        routing.desired().iter().map(Item::to_string).collect()
+        routing.desired().iter().map(Operation::to_string).collect()
     }
 
     #[test]
@@ -467,23 +464,26 @@ mod tests {
         routing.forward = true;
         routing.firewall.mss = Some(crate::nft::MssClamp::ToMtu);
         let desired = routing.desired();
-        assert!(matches!(desired.first(), Some(Item::Firewall { .. })), "{desired:#?}");
-        assert_eq!(desired.iter().filter(|i| matches!(i, Item::Firewall { .. })).count(), 1);
+        assert!(matches!(desired.first(), Some(Operation::Firewall { .. })), "{desired:#?}");
+        assert_eq!(desired.iter().filter(|i| matches!(i, Operation::Firewall { .. })).count(), 1);
     }
 
     #[test]
     fn a_point_to_point_link_needs_no_gateway() {
-        let items = written(&host(Through::Nothing));
-        assert!(items.contains(&"route 0.0.0.0/0 dev ppp0 table 51901".into()), "{items:#?}");
-        assert!(!items.contains(&"route ::/0 dev ppp0 table 51901".into()), "it has no IPv6");
-        assert!(items.contains(&"route unreachable ::/0 table 51901".into()));
-        assert!(items.contains(&"rule 5192: from 198.51.100.7/32 lookup 51901 (IPv4)".into()));
+        let operations = written(&host(Through::Nothing));
+        assert!(
+            operations.contains(&"route 0.0.0.0/0 dev ppp0 table 51901".into()),
+            "{operations:#?}"
+        );
+        assert!(!operations.contains(&"route ::/0 dev ppp0 table 51901".into()), "it has no IPv6");
+        assert!(operations.contains(&"route unreachable ::/0 table 51901".into()));
+        assert!(operations.contains(&"rule 5192: from 198.51.100.7/32 lookup 51901 (IPv4)".into()));
     }
 
     #[test]
     fn the_tunnels_rule_comes_after_the_links() {
         let through = Through::Everything { working: true, otherwise: Otherwise::KillSwitch };
-        let items = written(&host(through));
+        let operations = written(&host(through));
         for expected in [
             "rule 5190: from all fwmark 0x1000000/0x7f000000 lookup 51901 (IPv4)",
             "rule 5191: from all lookup 254 suppress_prefixlength 0 (IPv4)",
@@ -492,9 +492,15 @@ mod tests {
             "route 0.0.0.0/0 dev braid0 table 51900",
             "route unreachable ::/0 table 51900",
         ] {
-            assert!(items.contains(&expected.into()), "{expected} is missing in {items:#?}");
+            assert!(
+                operations.contains(&expected.into()),
+                "{expected} is missing in {operations:#?}"
+            );
         }
-        assert!(!items.contains(&"route ::/0 dev braid0 table 51900".into()), "no IPv6 inside");
+        assert!(
+            !operations.contains(&"route ::/0 dev braid0 table 51900".into()),
+            "no IPv6 inside"
+        );
     }
 
     #[test]
@@ -520,18 +526,19 @@ mod tests {
     #[test]
     fn networks_go_by_the_main_table() {
         let networks = vec!["10.7.1.1/16".parse().unwrap()];
-        let items = written(&host(Through::Networks(networks)));
-        assert!(items.contains(&"route 10.7.0.0/16 dev braid0 table 254".into()));
-        assert!(!items.iter().any(|item| item.contains("51900")));
+        let operations = written(&host(Through::Networks(networks)));
+        assert!(operations.contains(&"route 10.7.0.0/16 dev braid0 table 254".into()));
+        assert!(!operations.iter().any(|item| item.contains("51900")));
     }
 
     #[test]
     fn straight_out_leaves_by_the_chosen_link_only_while_the_tunnel_fails() {
         for working in [true, false] {
             let otherwise = Otherwise::Straight { link: Some(0) };
-            let items = written(&host(Through::Everything { working, otherwise }));
-            let by =
-                |interface| items.contains(&format!("route 0.0.0.0/0 dev {interface} table 51900"));
+            let operations = written(&host(Through::Everything { working, otherwise }));
+            let by = |interface| {
+                operations.contains(&format!("route 0.0.0.0/0 dev {interface} table 51900"))
+            };
             assert_eq!((by("braid0"), by("ppp0")), (working, !working));
         }
     }

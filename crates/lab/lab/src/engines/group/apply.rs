@@ -6,8 +6,8 @@
 use super::super::process::{Process, Side, run_to_end, shell};
 use super::super::{Bench, EngineError, Running};
 use braid_engines::{Device, DeviceKind, Group, MacAddress, Operation};
+use braid_linux::journal::Journal;
 use braid_linux::netns::NetNs;
-use braid_linux::routing::{Item, Journal};
 use std::fs;
 use std::path::PathBuf;
 use std::thread;
@@ -44,11 +44,11 @@ pub(super) fn apply(
             end.set_mac(&link.device, link.number)?;
         }
     }
-    let mut items: Vec<Item> = Vec::new();
+    let mut done: Vec<Operation> = Vec::new();
     for operation in &setup.operations {
         match operation {
             Operation::Process { argv, provides, .. } => {
-                end.reconcile(group, &items)?;
+                end.reconcile(group, &done)?;
                 running.processes.push(end.start(group, argv)?);
                 if let Some(device) = provides {
                     end.wait_for(device)?;
@@ -56,14 +56,14 @@ pub(super) fn apply(
             }
             Operation::Module { name, provides } => end.fetch(name, provides)?,
             Operation::Create { device, kind: DeviceKind::Gretap { key, .. } } if pppoe => {
-                items.push(operation.clone().into());
-                end.reconcile(group, &items)?;
+                done.push(operation.clone());
+                end.reconcile(group, &done)?;
                 end.set_mac(device, key.saturating_sub(group.numbers.tunnel))?;
             }
-            plain => items.push(plain.clone().into()),
+            plain => done.push(plain.clone()),
         }
     }
-    end.reconcile(group, &items)
+    end.reconcile(group, &done)
 }
 
 /// Lets every device hand over single packets only, as the links do.
@@ -113,18 +113,18 @@ struct End<'a> {
 }
 
 impl End<'_> {
-    fn reconcile(&self, group: &Group, items: &[Item]) -> Result<(), EngineError> {
+    fn reconcile(&self, group: &Group, wanted: &[Operation]) -> Result<(), EngineError> {
         let journal = group.state_dir.join("journal");
         let failures = self
             .namespace
-            .run(|| Ok(Journal::open(&[journal])?.reconcile(items)))
+            .run(|| Ok(Journal::open(&[journal])?.reconcile(wanted)))
             .and_then(|failures| failures)
             .map_err(EngineError::io(format!("{}: the engine's journal", self.side)))?;
         match failures.into_iter().next() {
             None => Ok(()),
             Some(failure) => Err(EngineError::Unfit(format!(
                 "{}: {:?}: {}",
-                self.side, failure.item, failure.error
+                self.side, failure.operation, failure.error
             ))),
         }
     }

@@ -2,35 +2,37 @@
 //! behind, the next start takes back.
 
 mod storage;
+mod version_1;
 
-use super::item::Item;
 use crate::netlink::Netlink;
+use crate::operation;
+use braid_engines::Operation;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::PathBuf;
 use storage::Storage;
 
-/// The record of what is set on the host for one tunnel.
+/// The record of what is done to the host for one tunnel or group.
 pub struct Journal {
     storage: Storage,
     entries: Vec<Entry>,
     netlink: Netlink,
-    restored: Vec<Item>,
+    restored: Vec<Operation>,
 }
 
 /// Something that could not be set or taken back. The rest was done.
 #[derive(Debug, thiserror::Error)]
-#[error("{item}: {error}")]
+#[error("{operation}: {error}")]
 pub struct Failure {
     /// What.
-    pub item: Item,
+    pub operation: Operation,
     /// Why.
     pub error: io::Error,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Entry {
-    item: Item,
+    operation: Operation,
     /// What was there before.
     prior: Option<String>,
 }
@@ -66,13 +68,13 @@ impl Journal {
     }
 
     /// What we have set.
-    pub fn items(&self) -> impl Iterator<Item = &Item> {
-        self.entries.iter().map(|entry| &entry.item)
+    pub fn operations(&self) -> impl Iterator<Item = &Operation> {
+        self.entries.iter().map(|entry| &entry.operation)
     }
 
     /// What was gone although nobody here took it away, and was set again, since the last
     /// call.
-    pub fn take_restored(&mut self) -> Vec<Item> {
+    pub fn take_restored(&mut self) -> Vec<Operation> {
         std::mem::take(&mut self.restored)
     }
 
@@ -83,13 +85,13 @@ impl Journal {
     ///
     /// Returns what could not be done; it is tried again at the next call. A full
     /// disk keeps nothing from being set: see [`Journal::trouble`].
-    pub fn reconcile(&mut self, desired: &[Item]) -> Vec<Failure> {
-        let mut failures = self.remove(|item| {
-            !desired.iter().any(|wanted| wanted == item || item.is_replaced_by(wanted))
+    pub fn reconcile(&mut self, desired: &[Operation]) -> Vec<Failure> {
+        let mut failures = self.remove(|done| {
+            !desired.iter().any(|wanted| wanted == done || operation::is_replaced_by(done, wanted))
         });
-        for item in desired {
-            if let Err(error) = self.ensure(item) {
-                failures.push(Failure { item: item.clone(), error });
+        for wanted in desired {
+            if let Err(error) = self.ensure(wanted) {
+                failures.push(Failure { operation: wanted.clone(), error });
             }
         }
         failures
@@ -101,44 +103,46 @@ impl Journal {
         self.remove(|_| true)
     }
 
-    fn remove(&mut self, unwanted: impl Fn(&Item) -> bool) -> Vec<Failure> {
+    fn remove(&mut self, unwanted: impl Fn(&Operation) -> bool) -> Vec<Failure> {
         let mut failures = Vec::new();
         for at in (0..self.entries.len()).rev() {
-            let Some(entry) = self.entries.get(at).filter(|entry| unwanted(&entry.item)) else {
+            let Some(entry) = self.entries.get(at).filter(|entry| unwanted(&entry.operation))
+            else {
                 continue;
             };
-            match entry.item.unset(entry.prior.as_deref(), &mut self.netlink) {
+            match operation::unset(&entry.operation, entry.prior.as_deref(), &mut self.netlink) {
                 Ok(()) => {
                     self.entries.remove(at);
                     self.store();
                 }
-                Err(error) => failures.push(Failure { item: entry.item.clone(), error }),
+                Err(error) => failures.push(Failure { operation: entry.operation.clone(), error }),
             }
         }
         failures
     }
 
-    fn ensure(&mut self, item: &Item) -> io::Result<()> {
-        let ours = self.entries.iter().find(|entry| entry.item == *item);
+    fn ensure(&mut self, wanted: &Operation) -> io::Result<()> {
+        let ours = self.entries.iter().find(|entry| entry.operation == *wanted);
         let prior = ours.and_then(|entry| entry.prior.as_deref());
-        let of_others = match item.is_set(prior, &mut self.netlink) {
-            Ok(true) if ours.is_some() || !item.is_exclusive() => return Ok(()),
+        let of_others = match operation::is_set(wanted, prior, &mut self.netlink) {
+            Ok(true) if ours.is_some() || !operation::is_exclusive(wanted) => return Ok(()),
             Ok(is_set) => is_set,
             Err(error) => return Err(error),
         };
         if ours.is_some() {
-            item.set(prior, &mut self.netlink)?;
-            self.restored.push(item.clone());
+            operation::set(wanted, prior, &mut self.netlink)?;
+            self.restored.push(wanted.clone());
             return Ok(());
         }
-        let prior = item.prior(&mut self.netlink)?;
+        let prior = operation::prior(wanted, &mut self.netlink)?;
         let before = self.entries.clone();
-        self.entries.retain(|entry| !entry.item.is_replaced_by(item));
-        self.entries.push(Entry { item: item.clone(), prior: prior.clone() });
+        self.entries.retain(|entry| !operation::is_replaced_by(&entry.operation, wanted));
+        self.entries.push(Entry { operation: wanted.clone(), prior: prior.clone() });
         self.store();
-        let set = item.set(prior.as_deref(), &mut self.netlink);
+        let set = operation::set(wanted, prior.as_deref(), &mut self.netlink);
         // A program that sets it may have been stopped with us when it was done.
-        let mut took_effect = || item.is_set(prior.as_deref(), &mut self.netlink).unwrap_or(false);
+        let mut took_effect =
+            || operation::is_set(wanted, prior.as_deref(), &mut self.netlink).unwrap_or(false);
         if set.is_err() && (of_others || !took_effect()) {
             // Nothing happened, so nothing is to be undone; what may exist in
             // its place belongs to others.

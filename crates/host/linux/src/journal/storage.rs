@@ -1,14 +1,16 @@
 //! Where the journal is kept: in the first of some places that can be written.
 
 use super::Entry;
+use super::version_1::OldEntry;
+use crate::operation;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// The form of the file.
-const VERSION: u32 = 1;
+/// The form of the file. Older ones are read, so that they can be undone.
+const VERSION: u32 = 2;
 /// For root alone: it tells what will be done as root.
 const MODE: u32 = 0o600;
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
@@ -26,13 +28,19 @@ pub(super) struct Storage {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Document {
+struct Document<E = Entry> {
     version: u32,
     #[serde(default)]
     boot: String,
     #[serde(default)]
     serial: u64,
-    entries: Vec<Entry>,
+    entries: Vec<E>,
+}
+
+/// What every version has.
+#[derive(Deserialize)]
+struct Versioned {
+    version: u32,
 }
 
 impl Storage {
@@ -49,7 +57,7 @@ impl Storage {
             .as_ref()
             .map_or((Vec::new(), 0), |newest| (newest.entries.clone(), newest.serial));
         if newest.is_some_and(|newest| is_another(&newest.boot, &boot)) {
-            entries.retain(|entry| entry.item.outlives_boot());
+            entries.retain(|entry| operation::outlives_boot(&entry.operation));
         }
         Ok((Storage { places, boot, serial, trouble }, entries))
     }
@@ -184,10 +192,16 @@ fn read(path: &Path) -> io::Result<Option<Document>> {
     let invalid = |what: String| {
         io::Error::new(io::ErrorKind::InvalidData, format!("{}: {what}", path.display()))
     };
-    let document: Document = serde_json::from_slice(&bytes)
-        .map_err(|error| invalid(format!("not a journal of braid's ({error})")))?;
-    match document.version {
-        VERSION => Ok(Some(document)),
+    let foreign = |error| invalid(format!("not a journal of braid's ({error})"));
+    let Versioned { version } = serde_json::from_slice(&bytes).map_err(foreign)?;
+    match version {
+        VERSION => serde_json::from_slice(&bytes).map(Some).map_err(foreign),
+        1 => {
+            let old: Document<OldEntry> = serde_json::from_slice(&bytes).map_err(foreign)?;
+            let entries = old.entries.into_iter().map(Entry::from).collect();
+            let (boot, serial) = (old.boot, old.serial);
+            Ok(Some(Document { version: VERSION, boot, serial, entries }))
+        }
         version => Err(invalid(format!("journal of version {version}, expected {VERSION}"))),
     }
 }

@@ -2,7 +2,7 @@
 //! before its own: Docker forwards nothing but its own.
 
 use crate::tool;
-use crate::udp::Family;
+use braid_engines::{Family, iptables};
 use std::io;
 use std::process::Command;
 use std::time::Duration;
@@ -37,20 +37,12 @@ pub(super) fn unset(family: Family, rule: &str) -> io::Result<()> {
     }
 }
 
-/// Its program.
-pub(super) fn program(family: Family) -> &'static str {
-    match family {
-        Family::V4 => "iptables",
-        Family::V6 => "ip6tables",
-    }
-}
-
 /// More than it waits for others.
 const LIMIT: Duration = Duration::from_secs(8);
 
 /// What it said, if it refused.
 fn run(family: Family, action: &str, rule: &str) -> io::Result<Option<String>> {
-    let mut command = Command::new(program(family));
+    let mut command = Command::new(iptables(family));
     // Waits for others that change rules at the same time.
     command.args(["-w", "5", action, CHAIN]).args(rule.split(' '));
     let outcome = tool::run(&mut command, b"", LIMIT)?;

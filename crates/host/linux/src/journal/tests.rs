@@ -4,12 +4,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 fn entry(key: &str) -> Entry {
-    let item = Item::Sysctl { key: key.into(), value: "1".into() };
-    Entry { item, prior: Some("0".into()) }
+    let operation = Operation::Sysctl { key: key.into(), value: "1".into() };
+    Entry { operation, prior: Some("0".into()) }
 }
 
 fn keys(entries: &[Entry]) -> Vec<String> {
-    entries.iter().map(|entry| entry.item.to_string()).collect()
+    entries.iter().map(|entry| entry.operation.to_string()).collect()
 }
 
 /// Two places, of which the first can't be written until it is mended.
@@ -76,8 +76,8 @@ fn of_another_boot_only_files_are_taken_back() {
     let place = folder.path().join("j.json");
     let (mut storage, _) = Storage::open(vec![place.clone()]).unwrap();
     let (path, contents) = (folder.path().join("team.conf"), String::new());
-    let operation = braid_engines::Operation::File { path, contents, mode: 0o644 };
-    let file = Entry { item: Item::Operation(operation), prior: None };
+    let operation = Operation::File { path, contents, mode: 0o644 };
+    let file = Entry { operation, prior: None };
     storage.store(&[entry("a"), file]);
     let text = fs::read_to_string(&place).unwrap();
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
@@ -85,7 +85,10 @@ fn of_another_boot_only_files_are_taken_back() {
     assert_eq!(Storage::open(vec![place.clone()]).unwrap().1.len(), 2);
     fs::write(&place, text.replace(boot.trim(), "00000000-0000-0000-0000-000000000000")).unwrap();
     let (_, found) = Storage::open(vec![place]).unwrap();
-    assert!(matches!(found.as_slice(), [Entry { item: Item::Operation(_), .. }]), "{found:?}");
+    assert!(
+        matches!(found.as_slice(), [Entry { operation: Operation::File { .. }, .. }]),
+        "{found:?}"
+    );
 }
 
 #[test]
@@ -106,4 +109,46 @@ fn what_others_could_have_written_is_neither_read_nor_written_through() {
     storage.store(&[entry("a")]);
     assert!(storage.trouble().is_some());
     assert_eq!(fs::read(&target).unwrap(), b"theirs");
+}
+
+/// As a daemon before version 2 wrote it, one of every form.
+const VERSION_1: &str = r#"{"version": 1, "boot": "", "serial": 7, "entries": [
+    {"item": {"sysctl": {"key": "net/ipv4/conf/a/rp_filter", "value": "2"}}, "prior": "1"},
+    {"item": {"forwarding": "v6"}, "prior": "{}"},
+    {"item": {"address": {"interface": "braid0", "net": "10.0.0.1/24"}}, "prior": null},
+    {"item": {"route": {"destination": "0.0.0.0/0", "table": 51901, "kind": "unicast",
+        "gateway": "192.0.2.1", "on_link": false, "interface": "wan", "metric": 0}}, "prior": null},
+    {"item": {"rule": {"family": "v4", "priority": 5190, "not": false, "fwmark": 7, "from": null,
+        "to": null, "incoming": null, "outgoing": null,
+        "action": {"lookup": {"table": 254, "suppress_prefix_len": 0}}}}, "prior": null},
+    {"item": {"firewall": {"interface": "braid0", "ruleset": "table inet braid_braid0 {}"}},
+        "prior": null},
+    {"item": {"docker-user": {"family": "v4", "rule": "-j ACCEPT"}}, "prior": null},
+    {"item": {"operation": {"enslave": {"device": "wan", "master": "lan"}}}, "prior": "up"},
+    {"item": {"operation": {"file": {"path": "/run/team.conf", "contents": "", "mode": 420}}},
+        "prior": null}
+]}"#;
+
+#[test]
+fn a_journal_of_an_older_version_is_still_undone() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("j.json");
+    fs::write(&place, VERSION_1).unwrap();
+    let (mut storage, found) = Storage::open(vec![place.clone()]).unwrap();
+    let expected = [
+        "sysctl net.ipv4.conf.a.rp_filter=2",
+        "sysctl net.ipv6.conf.all.forwarding=1",
+        "address 10.0.0.1/24 dev braid0",
+        "route 0.0.0.0/0 via 192.0.2.1 dev wan table 51901",
+        "rule 5190: from all fwmark 0x7 lookup 254 suppress_prefixlength 0 (IPv4)",
+        "nftables table inet braid_braid0",
+        "iptables -I DOCKER-USER -j ACCEPT",
+        "wan as port of lan",
+        "file /run/team.conf",
+    ];
+    assert_eq!(keys(&found), expected);
+    assert_eq!(found[7].prior.as_deref(), Some("up"));
+    storage.store(&found);
+    assert!(fs::read_to_string(&place).unwrap().contains("\"version\": 2"));
+    assert_eq!(keys(&Storage::open(vec![place]).unwrap().1), expected);
 }

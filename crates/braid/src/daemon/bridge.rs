@@ -1,4 +1,4 @@
-//! Between the daemon's words (names, config, status) and the data plane's
+//! The bridge between the daemon's words (names, config, status) and the data plane's
 //! (numbers, the core's types). Runs on a thread of its own: [`start`].
 
 mod introductions;
@@ -8,13 +8,14 @@ mod report;
 mod translate;
 
 use super::data_channel::{Command, Commands, Introduction, Published, Setup, Snapshot};
+use super::reconfigure::{Change, NewPeer};
 use braid_control::config::{Link, Name, QuotaPeriod, XorHash};
 use braid_control::quota_file::{QuotaCounter, QuotaCounters};
 use braid_control::status::DeviceDrops;
-use braid_dataplane::{Clock, Handle};
+use braid_dataplane::{Clock, Handle, Stopped};
 use braid_handshake::PublicKey;
 use braid_linux::udp::Family;
-use braid_tunnel::{Event, LinkConfig, LinkId, PeerId, Tunnel, TunnelConfig};
+use braid_tunnel::{Change as Core, Event, LinkConfig, LinkId, PeerId, Tunnel, TunnelConfig};
 use braid_units::ByteSize;
 use introductions::Introductions;
 use quota::Quota;
@@ -156,92 +157,50 @@ impl Bridge {
         self.plane.stop()
     }
 
-    fn carry_out(&mut self, command: Command) -> Result<(), braid_dataplane::Stopped> {
-        use braid_dataplane::Command as Plane;
+    fn carry_out(&mut self, command: Command) -> Result<(), Stopped> {
         match command {
-            Command::AddLink { link, used } => {
-                self.add_link(link, used);
-                return self.order_links();
-            }
-            Command::SetLink(link) => {
-                if let Some(known) = self.links.get_mut(&link.name) {
-                    match (&mut known.quota, &link.quota) {
-                        (Some(quota), Some(new)) => {
-                            quota.change(new.bytes, translate::period(new.period), unix_seconds());
-                        }
-                        (quota, new) => *quota = new.as_ref().map(translate::quota),
-                    }
-                    let now = unix_seconds();
-                    known.exhausted = known.quota.as_ref().is_some_and(|q| q.exhausted(now));
-                    known.link = link;
-                    let config = known.config();
-                    let id = known.id;
-                    self.plane.send(Plane::TuneLink { id, config })?;
-                    return self.order_links();
-                }
-            }
-            Command::RemoveLink(name) => {
-                if let Some(link) = self.links.remove(&name) {
-                    self.plane.send(Plane::RemoveLink(link.id))?;
-                    return self.order_links();
-                }
-            }
+            Command::Change(change) => self.change(change),
             Command::AttachSocket { link, socket, device_mtu } => {
-                if let Some(known) = self.links.get_mut(&link) {
-                    let mtu = device_mtu.unwrap_or(1500).clamp(1280, u32::from(u16::MAX));
-                    known.device_mtu = mtu as u16;
-                    let (id, config) = (known.id, known.config());
-                    tracing::info!(link = link.as_str(), "link in use");
-                    return self.plane.send(Plane::AttachSocket { id, config, socket });
-                }
+                let Some(known) = self.links.get_mut(&link) else { return Ok(()) };
+                let mtu = device_mtu.unwrap_or(1500).clamp(1280, u32::from(u16::MAX));
+                known.device_mtu = mtu as u16;
+                let (id, config) = (known.id, known.config());
+                tracing::info!(link = link.as_str(), "link in use");
+                self.plane.send(braid_dataplane::Command::AttachSocket { id, config, socket })
             }
-            Command::DetachSocket { link, family } => return self.detach(&link, family),
-            Command::SetMode(mode) => {
-                self.reporter.set_mode(mode);
-                let mode = translate::mode(mode, self.xor_hash);
-                return self.plane.send(Plane::SetMode(mode));
-            }
-            Command::AddPeer { peer, preshared_key, token } => {
-                if self.introductions.add(&peer) {
-                    self.plane.send(Plane::SetEnrolments(self.introductions.states()))?;
-                }
-                if !peer.is_known() {
-                    return Ok(());
-                }
-                let public_key = peer.public_key;
-                let name = peer.name.clone();
-                let id = self.plane.add_peer(translate::peer(&peer, preshared_key))?;
-                if let Some(token) = token {
-                    self.plane.send(Plane::Introduce(id, token))?;
-                }
-                let peer = BridgedPeer { name, public_key, last_handshake: None, trouble: None };
-                self.peers.insert(id, peer);
-            }
+            Command::DetachSocket { link, family } => self.detach(&link, family),
             Command::ExpireEnrolment(line) => {
                 self.introductions.expire(&line);
-                return self.plane.send(Plane::SetEnrolments(self.introductions.states()));
+                self.plane.change(Core::SetEnrolments(self.introductions.states()))
             }
-            Command::RemovePeer(key) => {
-                if self.introductions.remove(&key) {
-                    self.plane.send(Plane::SetEnrolments(self.introductions.states()))?;
-                }
-                if let Some(id) = self.peer_of(&key) {
-                    self.peers.remove(&id);
-                    if self.peers.is_empty() {
-                        // Another's paths count from 0.
-                        self.counted.clear();
-                    }
-                    return self.plane.send(Plane::RemovePeer(id));
-                }
-            }
-            Command::SetEndpoints { peer, endpoints } => {
-                if let Some(id) = self.peer_of(&peer) {
-                    return self.plane.send(Plane::SetEndpoints(id, endpoints));
-                }
-            }
-            Command::Stop => {}
+            Command::SetEndpoints { peer, endpoints } => match self.peer_of(&peer) {
+                Some(id) => self.plane.change(Core::SetEndpoints(id, endpoints)),
+                None => Ok(()),
+            },
+            Command::Stop => Ok(()),
         }
-        Ok(())
+    }
+
+    fn change(&mut self, change: Change) -> Result<(), Stopped> {
+        match change {
+            Change::AddLink { link, used } => {
+                self.add_link(link, used);
+                self.order_links()
+            }
+            // The keeper has closed the sockets of one that leaves by another way.
+            Change::SetLink(link) | Change::RebindLink(link) => self.set_link(link),
+            Change::RemoveLink(name) => {
+                let Some(link) = self.links.remove(&name) else { return Ok(()) };
+                self.plane.change(Core::RemoveLink(link.id))?;
+                self.order_links()
+            }
+            Change::AddPeer(new) => self.add_peer(new),
+            Change::RemovePeer(key) => self.remove_peer(&key),
+            Change::SetMode(mode) => {
+                self.reporter.set_mode(mode);
+                self.plane.change(Core::SetMode(translate::mode(mode, self.xor_hash)))
+            }
+        }
     }
 
     fn add_link(&mut self, link: Link, used: Option<QuotaCounter>) {
@@ -256,20 +215,65 @@ impl Bridge {
         self.links.insert(known.link.name.clone(), known);
     }
 
+    fn set_link(&mut self, link: Link) -> Result<(), Stopped> {
+        let Some(known) = self.links.get_mut(&link.name) else { return Ok(()) };
+        match (&mut known.quota, &link.quota) {
+            (Some(quota), Some(new)) => {
+                quota.change(new.bytes, translate::period(new.period), unix_seconds());
+            }
+            (quota, new) => *quota = new.as_ref().map(translate::quota),
+        }
+        let now = unix_seconds();
+        known.exhausted = known.quota.as_ref().is_some_and(|q| q.exhausted(now));
+        known.link = link;
+        self.plane.change(Core::SetLink(known.id, known.config()))?;
+        self.order_links()
+    }
+
+    fn add_peer(&mut self, new: NewPeer) -> Result<(), Stopped> {
+        let NewPeer { peer, preshared_key, token } = new;
+        if self.introductions.add(&peer) {
+            self.plane.change(Core::SetEnrolments(self.introductions.states()))?;
+        }
+        if !peer.is_known() {
+            return Ok(());
+        }
+        let id = self.plane.add_peer(translate::peer(&peer, preshared_key))?;
+        if let Some(token) = token {
+            self.plane.change(Core::Introduce(id, token))?;
+        }
+        let (name, public_key) = (peer.name, peer.public_key);
+        let peer = BridgedPeer { name, public_key, last_handshake: None, trouble: None };
+        self.peers.insert(id, peer);
+        Ok(())
+    }
+
+    fn remove_peer(&mut self, key: &PublicKey) -> Result<(), Stopped> {
+        if self.introductions.remove(key) {
+            self.plane.change(Core::SetEnrolments(self.introductions.states()))?;
+        }
+        let Some(id) = self.peer_of(key) else { return Ok(()) };
+        self.peers.remove(&id);
+        if self.peers.is_empty() {
+            // Another's paths count from 0.
+            self.counted.clear();
+        }
+        self.plane.change(Core::RemovePeer(id))
+    }
+
     /// One link's price may change the turn of others.
-    fn order_links(&mut self) -> Result<(), braid_dataplane::Stopped> {
+    fn order_links(&mut self) -> Result<(), Stopped> {
         let links: Vec<&Link> = self.links.values().map(|known| &known.link).collect();
         let tiers = order::tiers(&links);
         for (known, tier) in self.links.values_mut().zip(tiers) {
             if std::mem::replace(&mut known.tier, tier) != tier {
-                let (id, config) = (known.id, known.config());
-                self.plane.send(braid_dataplane::Command::TuneLink { id, config })?;
+                self.plane.change(Core::SetLink(known.id, known.config()))?;
             }
         }
         Ok(())
     }
 
-    fn detach(&self, name: &Name, family: Family) -> Result<(), braid_dataplane::Stopped> {
+    fn detach(&self, name: &Name, family: Family) -> Result<(), Stopped> {
         let Some(known) = self.links.get(name) else { return Ok(()) };
         tracing::info!(link = name.as_str(), "link away");
         self.plane.send(braid_dataplane::Command::DetachSocket { id: known.id, family })
@@ -357,8 +361,7 @@ impl Bridge {
                 if exhausted {
                     tracing::warn!(link = link.link.name.as_str(), "its quota is used up");
                 }
-                let (id, config) = (link.id, link.config());
-                let _ = self.plane.send(braid_dataplane::Command::TuneLink { id, config });
+                let _ = self.plane.change(Core::SetLink(link.id, link.config()));
             }
         }
     }

@@ -7,8 +7,9 @@
 //! switch also overwrites each device's own setting, and IPv4's `accept_redirects`
 //! (Documentation/networking/ip-sysctl.rst).
 
-use super::item::{found, read_sysctl, write_sysctl};
-use crate::udp::Family;
+use super::absence::found;
+use super::sysctl;
+use braid_engines::{Family, forwarding_switch};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
@@ -28,14 +29,14 @@ pub(super) fn set(family: Family, prior: Option<&str>) -> io::Result<()> {
     let before = Before::read(family, prior)?;
     for device in before.to_believe(family)? {
         // The device may vanish any time.
-        found(write_sysctl(&accept_ra(&device), "2"))?;
+        found(sysctl::write(&accept_ra(&device), "2"))?;
     }
-    write_sysctl(&switch(family), "1")
+    sysctl::write(forwarding_switch(family), "1")
 }
 
 /// Whether it is on, and no device has stopped believing advertisements by it.
 pub(super) fn is_set(family: Family, prior: Option<&str>) -> io::Result<bool> {
-    if read_sysctl(&switch(family))? != "1" {
+    if sysctl::read(forwarding_switch(family))? != "1" {
         return Ok(false);
     }
     match prior {
@@ -48,15 +49,15 @@ pub(super) fn is_set(family: Family, prior: Option<&str>) -> io::Result<bool> {
 /// Switches it off, and only then takes the rest back.
 pub(super) fn unset(family: Family, prior: Option<&str>) -> io::Result<()> {
     let before = Before::read(family, prior)?;
-    let was_on = before.0.get(&switch(family)).is_some_and(|value| value == "1");
-    if !was_on && read_sysctl(&switch(family))? == "1" {
-        write_sysctl(&switch(family), "0")?;
+    let was_on = before.0.get(forwarding_switch(family)).is_some_and(|value| value == "1");
+    if !was_on && sysctl::read(forwarding_switch(family))? == "1" {
+        sysctl::write(forwarding_switch(family), "0")?;
         before.restore_what_the_switch_wrote(family)?;
     }
     for device in devices(family)? {
-        let now = found(read_sysctl(&accept_ra(&device)))?;
+        let now = found(sysctl::read(&accept_ra(&device)))?;
         if family == Family::V6 && now.as_deref() == Some("2") && before.believed(&device) {
-            found(write_sysctl(&accept_ra(&device), "1"))?;
+            found(sysctl::write(&accept_ra(&device), "1"))?;
         }
     }
     Ok(())
@@ -64,7 +65,7 @@ pub(super) fn unset(family: Family, prior: Option<&str>) -> io::Result<()> {
 
 impl Before {
     fn now(family: Family) -> io::Result<Before> {
-        let mut keys = vec![switch(family)];
+        let mut keys = vec![forwarding_switch(family).to_owned()];
         for device in devices(family)? {
             keys.push(forwarding(family, &device));
             keys.extend((family == Family::V6).then(|| accept_ra(&device)));
@@ -72,7 +73,7 @@ impl Before {
         keys.extend((family == Family::V4).then(|| REDIRECTS.to_owned()));
         let mut before = Before::default();
         for key in keys {
-            if let Some(value) = found(read_sysctl(&key))? {
+            if let Some(value) = found(sysctl::read(&key))? {
                 before.0.insert(key, value);
             }
         }
@@ -102,7 +103,7 @@ impl Before {
         }
         let mut devices = devices(family)?;
         let doubts = |device: &String| {
-            Ok::<_, io::Error>(found(read_sysctl(&accept_ra(device)))?.as_deref() == Some("1"))
+            Ok::<_, io::Error>(found(sysctl::read(&accept_ra(device)))?.as_deref() == Some("1"))
         };
         let mut failed = None;
         devices.retain(|device| {
@@ -133,14 +134,6 @@ impl Before {
 /// What devices that come later start with.
 const DEFAULT: &str = "default";
 const REDIRECTS: &str = "net/ipv4/conf/all/accept_redirects";
-
-/// Its path below `/proc/sys`.
-pub(super) fn switch(family: Family) -> String {
-    match family {
-        Family::V4 => "net/ipv4/ip_forward".into(),
-        Family::V6 => forwarding(family, "all"),
-    }
-}
 
 fn forwarding(family: Family, device: &str) -> String {
     match family {
@@ -173,8 +166,8 @@ fn devices(family: Family) -> io::Result<Vec<String>> {
 
 /// Writes only what differs: a write has effects of its own.
 fn restore(key: &str, value: &str) -> io::Result<()> {
-    match found(read_sysctl(key))? {
-        Some(now) if now != value => found(write_sysctl(key, value)).map(drop),
+    match found(sysctl::read(key))? {
+        Some(now) if now != value => found(sysctl::write(key, value)).map(drop),
         _ => Ok(()),
     }
 }

@@ -1,0 +1,162 @@
+//! What changes while a tunnel runs: its links, peers and settings.
+
+use super::{EnrolmentState, Entry, Handshaking, Link, Port, Tunnel, handshakes};
+use crate::config::{LinkConfig, LinkId, Mode, PeerConfig, PeerId};
+use crate::peer::Peer;
+use braid_handshake::{PrivateKey, PublicKey};
+use braid_units::Time;
+use std::net::SocketAddr;
+
+/// A change of what a tunnel is configured to be.
+#[derive(Debug)]
+pub enum Change {
+    /// The link is to be used otherwise.
+    SetLink(LinkId, LinkConfig),
+    /// The link is gone for good.
+    RemoveLink(LinkId),
+    /// The peer is forgotten.
+    RemovePeer(PeerId),
+    /// The peer has other endpoints (its name resolves to something else now).
+    SetEndpoints(PeerId, Vec<SocketAddr>),
+    /// Introduce us to the peer, by the key of a token, until it answers.
+    Introduce(PeerId, PrivateKey),
+    /// The tokens there are, by their public keys; whoever comes with another one hears
+    /// nothing.
+    SetEnrolments(Vec<(PublicKey, EnrolmentState)>),
+    /// Spread packets otherwise from now on; peers that follow are told.
+    SetMode(Mode),
+}
+
+impl Tunnel {
+    /// Makes a change. What it names and isn't there is left.
+    pub fn apply(&mut self, change: Change, now: Time) {
+        match change {
+            Change::SetLink(link, config) => self.set_link(link, config),
+            Change::RemoveLink(link) => self.remove_link(link),
+            Change::RemovePeer(peer) => self.remove_peer(peer),
+            Change::SetEndpoints(peer, endpoints) => self.set_endpoints(peer, endpoints, now),
+            Change::Introduce(peer, token) => self.introduce(peer, token),
+            Change::SetEnrolments(enrolments) => {
+                self.enrolments = enrolments.into_iter().collect();
+            }
+            Change::SetMode(mode) => self.set_mode(mode),
+        }
+    }
+
+    /// Adds a peer; one with endpoints is called at once.
+    pub fn add_peer(&mut self, config: PeerConfig, now: Time) -> PeerId {
+        let (allowed_ips, key) = (config.allowed_ips.clone(), config.public_key);
+        let peer = Peer::new(config, &self.config, self.hash_key);
+        let mut entry = Entry {
+            peer,
+            instance: self.next_instance,
+            handshaking: Handshaking::new(now),
+            is_active: false,
+            announced: Vec::new(),
+        };
+        self.next_instance = self.next_instance.wrapping_add(1);
+        for (&link, state) in &self.links {
+            open_path(&mut entry.peer, link, state, now);
+        }
+        let id = self.peers.insert(entry);
+        for prefix in allowed_ips {
+            self.allowed.insert(prefix, id);
+        }
+        self.by_key.insert(key, id);
+        self.activate(id);
+        id
+    }
+
+    /// A link appeared: from now on it's used.
+    pub fn add_link(&mut self, link: LinkId, config: LinkConfig, now: Time) {
+        let state = Link { config, up: true };
+        for entry in self.peers.values_mut() {
+            open_path(&mut entry.peer, link, &state, now);
+            entry.handshaking.retry_if_idle(now);
+        }
+        self.links.insert(link, state);
+        self.activate_all();
+    }
+
+    /// The link's carrier or address went or came (its socket is new then).
+    pub fn on_link(&mut self, link: LinkId, up: bool, now: Time) {
+        let Some(state) = self.links.get_mut(&link) else { return };
+        state.up = up;
+        for entry in self.peers.values_mut() {
+            entry.peer.on_link(link, up, now);
+            if up {
+                // Without one when the endpoints became known meanwhile, or the
+                // link had no address of their IP version before.
+                open_path(&mut entry.peer, link, state, now);
+                entry.handshaking.retry_if_idle(now);
+            }
+        }
+        self.activate_all();
+    }
+
+    fn set_link(&mut self, link: LinkId, config: LinkConfig) {
+        let Some(state) = self.links.get_mut(&link) else { return };
+        state.config = config;
+        for entry in self.peers.values_mut().filter(|e| !e.peer.config.endpoints.is_empty()) {
+            entry.peer.set_policy(link, &config);
+        }
+        self.activate_all();
+    }
+
+    fn remove_link(&mut self, link: LinkId) {
+        self.links.remove(&link);
+        for entry in self.peers.values_mut() {
+            entry.peer.close_paths(link);
+        }
+        self.activate_all();
+    }
+
+    fn remove_peer(&mut self, id: PeerId) {
+        if let Some(entry) = self.peers.remove(id) {
+            self.by_key.remove(&entry.peer.config.public_key);
+            self.allowed.remove_peer(&id);
+            self.forwarding.remove_port(Port::Peer(id));
+            self.sessions.retain(|_, peer| *peer != id);
+            self.timers.set(id, None);
+            self.active.retain(|peer| *peer != id);
+        }
+    }
+
+    fn set_endpoints(&mut self, id: PeerId, endpoints: Vec<SocketAddr>, now: Time) {
+        if let Some(entry) = self.peers.get_mut(id)
+            && entry.peer.config.endpoints != endpoints
+        {
+            entry.peer.config.endpoints = endpoints;
+            entry.handshaking.retry_at(now);
+            for (&link, state) in &self.links {
+                open_path(&mut entry.peer, link, state, now);
+            }
+            self.activate(id);
+        }
+    }
+
+    fn set_mode(&mut self, mode: Mode) {
+        self.config.mode = mode;
+        for entry in self.peers.values_mut() {
+            entry.peer.set_mode(mode);
+        }
+        self.activate_all();
+    }
+
+    fn introduce(&mut self, id: PeerId, token: PrivateKey) {
+        if let Some(entry) = self.peers.get_mut(id) {
+            entry.handshaking.token = Some(token);
+        }
+    }
+}
+
+fn open_path(peer: &mut Peer, link: LinkId, state: &Link, now: Time) {
+    if state.config.listens {
+        return;
+    }
+    let Some(remote) = handshakes::endpoint_for(&peer.config, &state.config, 0) else { return };
+    peer.open_path(link, remote, &state.config, now);
+    if !state.up {
+        peer.on_link(link, false, now);
+    }
+}

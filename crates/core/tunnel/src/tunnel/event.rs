@@ -1,0 +1,81 @@
+//! What a tunnel tells of itself: events, and counters of what belongs to no peer.
+
+use crate::config::{LinkId, PeerId};
+use crate::path::liveness::PathState;
+use braid_handshake::{EnrolmentRefusal, PublicKey};
+use std::net::SocketAddr;
+
+/// Events that nobody fetches must not fill the memory.
+pub(super) const EVENTS_MOST: usize = 1024;
+
+/// Something worth a line in the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Keys were agreed on with the peer (again), and it has shown that it has
+    /// them.
+    Handshake {
+        /// The peer.
+        peer: PeerId,
+        /// It had restarted, or it's the first time.
+        anew: bool,
+    },
+    /// The peer said goodbye.
+    Closed {
+        /// The peer.
+        peer: PeerId,
+    },
+    /// A home that isn't known yet has come with a token that is open, or has
+    /// expired. It comes again until it is a peer.
+    Introduced {
+        /// The token's public key.
+        token: PublicKey,
+        /// The home's own.
+        home: PublicKey,
+        /// Where it came from.
+        from: SocketAddr,
+    },
+    /// Somebody has come with a token that lets nobody in any more, and was told.
+    Refused {
+        /// The token's public key.
+        token: PublicKey,
+        /// Why.
+        refusal: EnrolmentRefusal,
+        /// Where he came from.
+        from: SocketAddr,
+    },
+    /// The peer doesn't let us in by the token that we have.
+    NotEnrolled {
+        /// The peer.
+        peer: PeerId,
+        /// Why.
+        refusal: EnrolmentRefusal,
+    },
+    /// What is thought of a path changed.
+    Path {
+        /// The peer.
+        peer: PeerId,
+        /// The path's link.
+        link: LinkId,
+        /// The path.
+        path: u8,
+        /// What is thought of it now.
+        state: PathState,
+    },
+}
+
+/// Counters of what belongs to no peer.
+#[derive(Clone, Copy, Debug, Default, serde::Serialize)]
+pub struct TunnelCounters {
+    /// Datagrams that aren't ours or of no session.
+    pub strange: u64,
+    /// Data datagrams that didn't open.
+    pub forged: u64,
+    /// Data datagrams seen before.
+    pub replayed: u64,
+    /// Handshake messages refused.
+    pub refused_handshakes: u64,
+    /// Of those, initiations that weren't even looked at: there were too many.
+    pub unread_handshakes: u64,
+    /// Inner packets for which there is no peer.
+    pub unroutable: u64,
+}

@@ -1,0 +1,96 @@
+//! A route by the name of its device, which lasts longer than the device's number.
+
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::net::IpAddr;
+
+/// The routing table that ordinary programs use (`RT_TABLE_MAIN`).
+pub const MAIN_TABLE: u32 = 254;
+
+/// A route.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Route {
+    /// Where to.
+    pub destination: IpNet,
+    /// The routing table.
+    pub table: u32,
+    /// What is done.
+    pub kind: RouteKind,
+    /// The router.
+    pub gateway: Option<IpAddr>,
+    /// The router is on the link even if no address of ours says so.
+    pub on_link: bool,
+    /// The outgoing device.
+    #[serde(alias = "interface")]
+    pub device: Option<String>,
+    /// The lower, the better; 0 for the kernel's own choice.
+    pub metric: u32,
+    /// The next-hop object or group that it goes by, instead of router and device.
+    #[serde(default)]
+    pub next_hop: Option<u32>,
+    /// The address to send from, where the sender chose none.
+    #[serde(default)]
+    pub source: Option<IpAddr>,
+    /// What a TCP connection may send at first, either way, in segments.
+    #[serde(default)]
+    pub initial_window: Option<u32>,
+}
+
+/// What a route does with a packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RouteKind {
+    /// Sends it on.
+    #[default]
+    Unicast,
+    /// Drops it and tells the sender.
+    Unreachable,
+    /// Drops it.
+    Blackhole,
+    /// Drops it and tells the sender that it is forbidden.
+    Prohibit,
+    /// Goes on with the next policy rule.
+    Throw,
+    /// Takes it for this host, whatever its destination.
+    Local,
+}
+
+impl Route {
+    /// A route that sends packets on; by what is still to be said.
+    pub fn new(destination: IpNet, table: u32) -> Route {
+        Route {
+            destination,
+            table,
+            kind: RouteKind::Unicast,
+            gateway: None,
+            on_link: false,
+            device: None,
+            metric: 0,
+            next_hop: None,
+            source: None,
+            initial_window: None,
+        }
+    }
+}
+
+impl fmt::Display for Route {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.kind {
+            RouteKind::Unicast => "",
+            RouteKind::Unreachable => "unreachable ",
+            RouteKind::Blackhole => "blackhole ",
+            RouteKind::Prohibit => "prohibit ",
+            RouteKind::Throw => "throw ",
+            RouteKind::Local => "local ",
+        };
+        write!(f, "route {kind}{}", self.destination)?;
+        if let Some(gateway) = self.gateway {
+            write!(f, " via {gateway}")?;
+        }
+        if let Some(device) = &self.device {
+            write!(f, " dev {device}")?;
+        }
+        write!(f, " table {}", self.table)
+    }
+}

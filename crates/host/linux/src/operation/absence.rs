@@ -1,0 +1,23 @@
+//! What isn't there (any more) is no failure to see it or to take it back.
+
+use std::io;
+
+/// None instead of an error when it isn't there.
+pub(crate) fn found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if is_absence(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Success also when it wasn't there.
+pub(crate) fn gone(result: io::Result<()>) -> io::Result<()> {
+    found(result).map(drop)
+}
+
+fn is_absence(error: &io::Error) -> bool {
+    let absent = [libc::ENOENT, libc::ESRCH, libc::ENODEV, libc::EADDRNOTAVAIL];
+    error.kind() == io::ErrorKind::NotFound
+        || error.raw_os_error().is_some_and(|code| absent.contains(&code))
+}
