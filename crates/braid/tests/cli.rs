@@ -235,6 +235,26 @@ fn one_line_takes_a_home_into_a_concentrator() {
         read(&home).contains("\"10.77.0.2/24\"") && read(&concentrator).contains("\"10.77.0.2\"")
     );
 
+    // Another line changes the line only, and its secret is another file.
+    let before = read(&concentrator)
+        .replace("allowed_ips = [\"10.77.0.2\"", "keepalive = \"25s\" # a NAT\n$0")
+        .replace("$0", "allowed_ips = [\"192.168.7.0/24\", \"10.77.0.2\"");
+    std::fs::write(&concentrator, &before).unwrap();
+    let renewed = braid(&["concentrator", "renew", "cabin", "-c", &concentrator]);
+    assert_eq!(code(&renewed), 0, "{}", stderr(&renewed));
+    let after = read(&concentrator);
+    let of_line = ["enrolment_key", "enrol_until", "preshared_key_file"];
+    let kept = |text: &str| -> Vec<String> {
+        let is_kept = |line: &&str| !of_line.iter().any(|key| line.starts_with(key));
+        text.lines().filter(is_kept).map(str::to_owned).collect()
+    };
+    assert_eq!(kept(&after), kept(&before));
+    assert!(after != before && after.contains("keepalive") && after.contains("cabin-2.psk"));
+    assert!(
+        !Path::new(&path("c/cabin.psk")).exists() && Path::new(&path("c/cabin-2.psk")).exists()
+    );
+    assert_ne!(stdout(&renewed), line);
+
     let second = braid(&["concentrator", "add-home", "boat", "-c", &concentrator]);
     assert_eq!(code(&second), 0, "{}", stderr(&second));
     assert!(read(&concentrator).contains("\"10.77.0.3\""));

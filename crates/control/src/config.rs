@@ -29,7 +29,7 @@ mod upkeep;
 
 pub use class::{Class, ClassMatch, Dscp, PortRange, Protocol};
 pub use diagnostic::{ConfigErrors, Diagnostic};
-pub use edit::{ConfigEditor, EditError, LinkChange};
+pub use edit::{ConfigEditor, EditError, LinkChange, PeerLine};
 pub use group::{GivenWay, GroupConfig, MptcpProxy, ProxyEnd, Watch};
 pub use history::History;
 pub use interface::{Interface, Layer, Mode, XorHash};

@@ -71,6 +71,18 @@ pub struct LinkChange {
     pub quota: Option<String>,
 }
 
+/// What a concentrator's config has of a join line. Texts are as in the config, and are
+/// checked as there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerLine {
+    /// `peer.enrolment_key`.
+    pub enrolment_key: String,
+    /// `peer.enrol_until`.
+    pub enrol_until: String,
+    /// `peer.preshared_key_file`.
+    pub preshared_key_file: String,
+}
+
 impl ConfigEditor {
     /// Opens a config that has no errors.
     ///
@@ -157,6 +169,31 @@ impl ConfigEditor {
     pub fn append(&mut self, toml: &str) -> Result<(), EditError> {
         let text = format!("{}\n{toml}", self.document.to_string().trim_end_matches('\n'));
         *self = ConfigEditor::from_text(&text, &self.file)?;
+        Ok(())
+    }
+
+    /// Gives the `[[peer]]` of this name another join line. All else that it has stays,
+    /// comments too; a key that it had is forgotten.
+    ///
+    /// # Errors
+    /// [`EditError::Form`] when there is no `[[peer]]` of this name. What is wrong with the line
+    /// is said by [`ConfigEditor::check`].
+    pub fn renew_peer(&mut self, name: &str, line: &PeerLine) -> Result<(), EditError> {
+        let form = EditError::Form { file: self.file.clone(), what: "peer", form: "[[peer]]" };
+        let peers = self.document.get_mut("peer").and_then(Item::as_array_of_tables_mut);
+        let peer = peers
+            .into_iter()
+            .flat_map(ArrayOfTables::iter_mut)
+            .find(|peer| peer.get("name").and_then(Item::as_str) == Some(name))
+            .ok_or(form)?;
+        for (key, text) in [
+            ("enrolment_key", &line.enrolment_key),
+            ("enrol_until", &line.enrol_until),
+            ("preshared_key_file", &line.preshared_key_file),
+        ] {
+            replace(peer, key, value(text));
+        }
+        peer.remove("public_key");
         Ok(())
     }
 

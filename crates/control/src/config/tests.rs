@@ -502,6 +502,36 @@ fn peers_are_appended_and_removed() {
 }
 
 #[test]
+fn a_peer_with_another_join_line_keeps_what_was_added_to_it() {
+    let third = "CQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
+    let text = format!(
+        "[interface]\nprivate_key_file = \"k\"\nlisten = \"0.0.0.0:1\"\n\n\
+         # at the lake\n[[peer]]\nname = \"cabin\"\nenrolment_key = \"{KEY}\"\n\
+         enrol_until = \"2026-12-24T18:00:00Z\" # Christmas\npreshared_key_file = \"cabin.psk\"\n\
+         # its LAN too\nallowed_ips = [\"10.77.0.2\", \"192.168.7.0/24\"]\n\
+         keepalive = \"25s\" # a short NAT\n\n[[peer]]\nname = \"boat\"\npublic_key = \"{third}\"\n"
+    );
+    let line = PeerLine {
+        enrolment_key: OTHER_KEY.into(),
+        enrol_until: "2027-01-01T00:00:00Z".into(),
+        preshared_key_file: "cabin-2.psk".into(),
+    };
+    let mut editor = ConfigEditor::from_text(&text, Path::new("b.toml")).unwrap();
+    editor.renew_peer("cabin", &line).unwrap();
+    let expected = text
+        .replacen(KEY, OTHER_KEY, 1)
+        .replace("2026-12-24T18:00:00Z", "2027-01-01T00:00:00Z")
+        .replace("cabin.psk", "cabin-2.psk");
+    assert_eq!(editor.to_string(), expected);
+
+    // One whose key was known is let in by the line instead.
+    editor.renew_peer("boat", &PeerLine { enrolment_key: KEY.into(), ..line.clone() }).unwrap();
+    let config = editor.check().unwrap();
+    assert!(!config.peer("boat").unwrap().is_known());
+    assert!(matches!(editor.renew_peer("house", &line), Err(EditError::Form { .. })));
+}
+
+#[test]
 fn secrets_that_everybody_can_read_are_refused() {
     use std::os::unix::fs::PermissionsExt;
     let directory = tempfile::tempdir().unwrap();

@@ -4,7 +4,7 @@ use super::{AddHome, LineForHome, RemoveHome, Renew, Revoke, addresses};
 use crate::cli::free_file::free_file;
 use braid_control::client::ClientError;
 use braid_control::config::{
-    Config, ConfigEditor, Endpoint, Name, Peer, read_private_key, write_secret,
+    Config, ConfigEditor, EditError, Endpoint, Name, Peer, PeerLine, read_private_key, write_secret,
 };
 use braid_control::enrolled::EnrolledHomes;
 use braid_control::join_line::JoinLine;
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 impl AddHome {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
-        let work = Work::open(global)?;
+        let mut work = Work::open(global)?;
         if work.config.peer(self.line.name.as_str()).is_some() {
             let name = &self.line.name;
             return Err(Failure::failed(format!(
@@ -28,7 +28,10 @@ impl AddHome {
         }
         let endpoints = work.endpoints(&self.line.endpoint)?;
         let addresses = addresses::free_addresses(&work.config)?;
-        self.line.give(global, work, addresses, endpoints)
+        let Work { config, editor, public_key } = &mut work;
+        let line = self.line.home(addresses, public_key).add(config, editor, endpoints)?;
+        tell_tunnel(global)?;
+        give(global, &self.line.name, &line)
     }
 }
 
@@ -38,26 +41,17 @@ impl Renew {
         let peer = work.peer(self.line.name.as_str())?;
         let endpoints = work.endpoints(&self.line.endpoint)?;
         let addresses = addresses::of_home(&work.config, &peer)?;
-        work.remove(&peer)?;
-        self.line.give(global, work, addresses, endpoints)
+        let Work { config, editor, public_key } = &mut work;
+        let line = self.line.home(addresses, public_key).renew(config, editor, endpoints)?;
+        tell_tunnel(global)?;
+        give(global, &self.line.name, &line)?;
+        remove_preshared_key(config, &peer)
     }
 }
 
 impl LineForHome {
-    /// Adds the home, and prints its line.
-    fn give(
-        &self,
-        global: &Global,
-        mut work: Work,
-        addresses: Vec<IpNet>,
-        endpoints: Vec<Endpoint>,
-    ) -> Result<(), Failure> {
-        let Work { config, editor, public_key } = &mut work;
-        let home =
-            NewHome { name: &self.name, addresses, concentrator: public_key, valid: self.valid };
-        let line = home.add(config, editor, endpoints)?;
-        tell_tunnel(global)?;
-        give(global, &self.name, &line)
+    fn home<'a>(&'a self, addresses: Vec<IpNet>, concentrator: &'a PublicKey) -> NewHome<'a> {
+        NewHome { name: &self.name, addresses, concentrator, valid: self.valid }
     }
 }
 
@@ -119,11 +113,6 @@ impl Work {
         }
     }
 
-    fn remove(&mut self, peer: &Peer) -> Result<(), Failure> {
-        self.editor.remove_peer(peer.name.as_str());
-        remove_preshared_key(&self.config, peer)
-    }
-
     fn remove_for_good(mut self, peer: &Peer) -> Result<(), Failure> {
         self.editor.remove_peer(peer.name.as_str());
         self.editor.save()?;
@@ -171,19 +160,52 @@ impl NewHome<'_> {
         editor: &mut ConfigEditor,
         endpoints: Vec<Endpoint>,
     ) -> Result<JoinLine, Failure> {
-        let token = EnrolmentToken::generate(&mut os_random());
-        let until = until(Timestamp::now(), self.valid)?;
         let hosts: Vec<String> =
             self.addresses.iter().map(|address| format!("\"{}\"", address.addr())).collect();
-        let secret_file = free_file(&config.file.with_file_name(format!("{}.psk", self.name)), &[]);
+        let name = self.name;
+        self.give(config, editor, endpoints, |editor, line| {
+            let PeerLine { enrolment_key, enrol_until, preshared_key_file } = line;
+            editor.append(&format!(
+                "[[peer]]\nname = \"{name}\"\nenrolment_key = \"{enrolment_key}\"\n\
+                 enrol_until = \"{enrol_until}\"\npreshared_key_file = \"{preshared_key_file}\"\n\
+                 allowed_ips = [{}]\n",
+                hosts.join(", "),
+            ))
+        })
+    }
+
+    /// Gives its `[[peer]]` another line, which lets it in as the one before did.
+    fn renew(
+        self,
+        config: &Config,
+        editor: &mut ConfigEditor,
+        endpoints: Vec<Endpoint>,
+    ) -> Result<JoinLine, Failure> {
+        let name = self.name.as_str();
+        self.give(config, editor, endpoints, |editor, line| editor.renew_peer(name, line))
+    }
+
+    /// Makes a line, which `enter` writes into the config.
+    fn give(
+        self,
+        config: &Config,
+        editor: &mut ConfigEditor,
+        endpoints: Vec<Endpoint>,
+        enter: impl FnOnce(&mut ConfigEditor, &PeerLine) -> Result<(), EditError>,
+    ) -> Result<JoinLine, Failure> {
+        let token = EnrolmentToken::generate(&mut os_random());
+        let until = until(Timestamp::now(), self.valid)?;
+        let named: Vec<PathBuf> =
+            config.peers.iter().filter_map(|peer| peer.preshared_key_file.clone()).collect();
+        let wanted = config.file.with_file_name(format!("{}.psk", self.name));
+        let secret_file = free_file(&wanted, &named);
         let secret_name = secret_file.file_name().unwrap_or_default().to_string_lossy();
-        editor.append(&format!(
-            "[[peer]]\nname = \"{}\"\nenrolment_key = \"{}\"\nenrol_until = \"{until}\"\n\
-             preshared_key_file = \"{secret_name}\"\nallowed_ips = [{}]\n",
-            self.name,
-            token.key().public_key(),
-            hosts.join(", "),
-        ))?;
+        let line = PeerLine {
+            enrolment_key: token.key().public_key().to_string(),
+            enrol_until: until.to_string(),
+            preshared_key_file: secret_name.into_owned(),
+        };
+        enter(editor, &line)?;
         let preshared_key = token.preshared_key();
         write_secret(&secret_file, &preshared_key.to_base64())
             .map_err(|error| Failure::io(&format!("writing {}", secret_file.display()), &error))?;
