@@ -1,8 +1,9 @@
 //! The host's routing around a tunnel: each link by its own table, the rest
 //! through the tunnel.
 //!
-//! [`HostRouting::desired`] plans (pure); [`Journal::reconcile`](crate::journal::Journal::reconcile)
-//! acts; [`Leftovers`] finds what a crash left that no journal has.
+//! [`HostRouting::desired`] plans (pure); the journal's
+//! [`reconcile`](crate::journal::Journal::reconcile) acts; [`Leftovers`] finds what a crash left
+//! that no journal has.
 
 mod discover;
 mod leftovers;
