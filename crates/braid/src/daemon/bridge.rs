@@ -159,7 +159,7 @@ impl Bridge {
 
     fn carry_out(&mut self, command: Command) -> Result<(), Stopped> {
         match command {
-            Command::Change(change) => self.change(change),
+            Command::Change(change) => self.change(*change),
             Command::AttachSocket { link, socket, device_mtu } => {
                 let Some(known) = self.links.get_mut(&link) else { return Ok(()) };
                 let mtu = device_mtu.unwrap_or(1500).clamp(1280, u32::from(u16::MAX));

@@ -42,7 +42,7 @@ pub struct Setup {
 /// What is to be done, in the order sent.
 pub enum Command {
     /// A change of the config.
-    Change(Change),
+    Change(Box<Change>),
     /// The link works from now on over this socket; it takes the place of an
     /// earlier one of the same IP version (the link has a new address or device).
     AttachSocket {
@@ -129,7 +129,7 @@ pub fn data_channel() -> (DataPlaneHandle, Commands, Published) {
 impl DataPlaneHandle {
     /// Has a change made, soon.
     pub fn change(&self, change: Change) -> Result<(), DataPlaneEnded> {
-        self.send(Command::Change(change))
+        self.send(Command::Change(Box::new(change)))
     }
 
     /// Has `command` carried out, soon.
