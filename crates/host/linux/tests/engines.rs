@@ -161,7 +161,7 @@ fn what_this_kernel_lacks_is_named_with_what_brings_it() {
         let kind = DeviceKind::Bond(braid_engines::Bonding::default());
         let bond = Operation::Create { device: device("bond9"), kind };
         let mut journal = host.journal();
-        match journal.reconcile(&[bond.into()]).as_slice() {
+        match journal.reconcile(&[bond]).as_slice() {
             [] => eprintln!("this kernel has bonding: nothing is lacking"),
             [Failure { error, .. }] => {
                 let told = error.to_string();
