@@ -85,7 +85,7 @@ impl Digest {
         let PeerReport { entry, exit, counters: c, .. } = report;
         self.take(&[c.accepted, c.thinned, c.accepted_bytes, c.delivered_bytes]);
         self.take(&[c.repaired, c.duplicated, c.parities, c.recovered]);
-        self.take(&[c.gave_up, c.refused, c.inner_refused]);
+        self.take(&[c.abandoned, c.refused, c.inner_refused]);
         self.take(&[entry.bytes, entry.packets, entry.dropped, entry.overflowed, entry.marked]);
         self.take(&[exit.held_bytes, exit.waiting, exit.delivered, exit.duplicates]);
         self.take(&[exit.missed, exit.late, exit.reordered, exit.rejected]);

@@ -2,6 +2,7 @@
 
 use crate::ranges;
 use braid_inner::{Class, InnerPacket};
+use braid_wire::{Chunk, ChunkPosition};
 
 /// Names a packet in the [`OutgoingPackets`]; one that was removed is never
 /// mistaken for a later one.
@@ -112,6 +113,19 @@ impl OutgoingPackets {
 }
 
 impl Outgoing {
+    /// A part of it, for the wire.
+    pub fn chunk(&self, offset: u32, len: u32) -> Chunk<'_> {
+        let end = (offset + len) as usize;
+        Chunk {
+            flow: self.flow,
+            sequence: self.sequence,
+            unordered: false,
+            realtime: self.is_realtime(),
+            position: ChunkPosition::of(self.packet.offload, self.len(), offset, len),
+            data: self.packet.bytes.get(offset as usize..end).unwrap_or(&[]),
+        }
+    }
+
     /// Worthless after a short time.
     pub fn is_realtime(&self) -> bool {
         self.class == Class::Realtime

@@ -7,7 +7,7 @@ use braid_units::Rate;
 
 const PADDING: u8 = 0x00;
 const PING: u8 = 0x01;
-const GAVE_UP: u8 = 0x03;
+const ABANDONED: u8 = 0x03;
 const PATH_STATUS: u8 = 0x04;
 const CLOSE: u8 = 0x06;
 const MODE: u8 = 0x07;
@@ -42,7 +42,7 @@ pub enum Frame<'a> {
     /// Some bytes of an inner packet.
     Chunk(Chunk<'a>),
     /// Packets that won't come any more.
-    GaveUp(GaveUp),
+    Abandoned(Abandoned),
     /// What the sender wants done with a path.
     PathStatus(PathStatus),
     /// Parity of some chunks.
@@ -55,7 +55,7 @@ pub enum Frame<'a> {
 
 /// Packets `sequence ..= sequence + count - 1` of a flow won't be completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GaveUp {
+pub struct Abandoned {
     /// The flow.
     pub flow: u16,
     /// The first packet given up, low 24 bits.
@@ -130,7 +130,7 @@ impl<'a> Frame<'a> {
             kind if kind & CHUNK != 0 => Frame::Chunk(Chunk::parse(kind, reader)?),
             PING => Frame::Ping,
             ACK => Frame::Ack(Ack::parse(reader)?),
-            GAVE_UP => Frame::GaveUp(GaveUp::parse(reader)?),
+            ABANDONED => Frame::Abandoned(Abandoned::parse(reader)?),
             PATH_STATUS => Frame::PathStatus(PathStatus::parse(reader)?),
             ERASURE => Frame::Erasure(ErasureFrame::parse(reader)?),
             CLOSE => Frame::Close(Close { reason: reader.u8()? }),
@@ -145,7 +145,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-impl GaveUp {
+impl Abandoned {
     /// Bytes of the frame.
     pub const LEN: usize = 7;
 
@@ -159,7 +159,7 @@ impl GaveUp {
 
     /// Appends the frame.
     pub fn write(&self, out: &mut Vec<u8>) {
-        out.push(GAVE_UP);
+        out.push(ABANDONED);
         out.extend_from_slice(&self.flow.to_be_bytes());
         put_u24(out, self.sequence);
         out.push(self.count);

@@ -275,8 +275,9 @@ impl Flow {
                 }
             }
             Source::Tcp(tcp) => {
+                let stamp = segments.first().map_or(0, |segment| segment.timestamp);
                 let notes: Vec<u32> = fresh.iter().map(|(d, _)| d.note).collect();
-                tcp.on_packet(along, &notes, now, &mut self.measured);
+                tcp.on_packet(along, &notes, stamp, now, &mut self.measured);
             }
         }
         broken.map_or(Ok(()), |b| Err(format!("flow {} {lane:?}: {b}", self.index)))

@@ -7,7 +7,7 @@ use braid_handshake::{
 use braid_inner::Offload;
 use braid_simulator::{EndId, Lane, Scenario, Simulation, Traffic, private_key, udp_packet};
 use braid_wire::{
-    AckWriter, Chunk, ChunkPosition, DataHeader, ErasureFrame, GaveUp, PathStatus, SourceRef,
+    Abandoned, AckWriter, Chunk, ChunkPosition, DataHeader, ErasureFrame, PathStatus, SourceRef,
     TunnelMode,
 };
 use std::net::SocketAddr;
@@ -164,7 +164,7 @@ fn hostile_frame(random: &mut fastrand::Rng) -> Vec<u8> {
             }
             .write(&mut out);
         }
-        2 => GaveUp { flow, sequence, count: random.u8(1..) }.write(&mut out),
+        2 => Abandoned { flow, sequence, count: random.u8(1..) }.write(&mut out),
         3 => PathStatus {
             path: random.u8(..),
             tier: random.u8(..),

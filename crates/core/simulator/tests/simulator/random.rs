@@ -93,7 +93,7 @@ fn every_loss_has_a_reason(scenario: &Scenario, outcome: &Outcome) -> Result<(),
     let mut reasons = 0;
     let mut inside = 0;
     for report in outcome.homes.iter().chain(&outcome.concentrator) {
-        let packets = report.entry.overflowed + report.counters.gave_up + report.exit.missed;
+        let packets = report.entry.overflowed + report.counters.abandoned + report.exit.missed;
         // A super-packet has up to 44 segments.
         reasons += report.entry.dropped + report.counters.thinned + 44 * packets;
         inside += 44 * report.entry.packets + report.unacknowledged_bytes.div_ceil(50);

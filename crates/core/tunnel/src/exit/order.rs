@@ -7,7 +7,7 @@ use super::holes::Holes;
 use crate::index_map::IndexMap;
 use braid_inner::{InnerPacket, Layer, cut_at_ticks};
 use braid_units::Time;
-use braid_wire::{Chunk, ChunkPosition, GaveUp};
+use braid_wire::{Abandoned, Chunk, ChunkPosition};
 use std::collections::hash_map::Entry;
 use std::time::Duration;
 
@@ -97,11 +97,11 @@ impl Reordering {
     }
 
     /// The sender won't complete these packets.
-    pub fn on_gave_up(&mut self, gave_up: &GaveUp) {
+    pub fn on_abandoned(&mut self, abandoned: &Abandoned) {
         // Of a flow of which nothing has come its first packets are the ones.
-        let flow = flow_of(&mut self.flows, gave_up.flow, &mut self.delivery);
-        flow.abandon(gave_up.sequence, gave_up.count, self.limit, &mut self.delivery);
-        self.after_change(gave_up.flow);
+        let flow = flow_of(&mut self.flows, abandoned.flow, &mut self.delivery);
+        flow.abandon(abandoned.sequence, abandoned.count, self.limit, &mut self.delivery);
+        self.after_change(abandoned.flow);
     }
 
     /// When the next hole will have been waited for long enough.
@@ -232,8 +232,8 @@ mod tests {
             let far = Chunk { unordered: true, ..chunk(flow, 16_000, b"x") };
             put(&mut r, 0, &far);
             let sequence = 32_000;
-            r.on_gave_up(&GaveUp { flow: flow + 500, sequence, count: 255 });
-            r.on_gave_up(&GaveUp { flow, sequence, count: 255 });
+            r.on_abandoned(&Abandoned { flow: flow + 500, sequence, count: 255 });
+            r.on_abandoned(&Abandoned { flow, sequence, count: 255 });
         }
         // What a flow itself costs stays.
         let held = r.status().held_bytes;
@@ -269,7 +269,7 @@ mod tests {
     fn giving_up_releases_what_waits() {
         let mut r = Reordering::new(Layer::L3, 1 << 20);
         put(&mut r, 0, &chunk(1, 2, b"c"));
-        r.on_gave_up(&GaveUp { flow: 1, sequence: 0, count: 2 });
+        r.on_abandoned(&Abandoned { flow: 1, sequence: 0, count: 2 });
         assert_eq!(delivered(&mut r), [b"c"]);
         assert_eq!(r.blocked, 0);
     }

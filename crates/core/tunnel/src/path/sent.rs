@@ -2,7 +2,7 @@
 
 use crate::outgoing::PacketKey;
 use braid_units::Time;
-use braid_wire::GaveUp;
+use braid_wire::Abandoned;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub enum SentFrame {
         len: u32,
     },
     /// Packets given up.
-    GaveUp(GaveUp),
+    Abandoned(Abandoned),
     /// The policy of a path.
     PathStatus {
         /// The path.

@@ -186,7 +186,7 @@ impl Peer {
                     self.on_ack(&ack, buffers, now);
                 }
                 Frame::Chunk(chunk) => self.on_chunk(&chunk, buffers, now),
-                Frame::GaveUp(gave_up) => self.receive.on_gave_up(&gave_up),
+                Frame::Abandoned(abandoned) => self.receive.on_abandoned(&abandoned),
                 // Of paths that we opened it's ours to say.
                 Frame::PathStatus(_) if self.config.opens_paths() => {}
                 Frame::PathStatus(status) => self.paths.on_status(&status, &mut self.timers),

@@ -299,7 +299,7 @@ impl Peer {
         self.apply_settled();
         self.close_expired_paths(now);
         self.update_clocks(now);
-        self.give_up_late(now);
+        self.abandon_late(now);
         self.ingress.release_acks(&mut self.freed, now);
         self.rest_if_idle(now);
         self.follow_paths(now);
@@ -311,7 +311,9 @@ impl Peer {
     fn apply_settled(&mut self) {
         for frame in self.settled.lost.drain(..) {
             match frame {
-                SentFrame::Chunk { .. } | SentFrame::GaveUp(_) => self.reliability.on_lost(frame),
+                SentFrame::Chunk { .. } | SentFrame::Abandoned(_) => {
+                    self.reliability.on_lost(frame)
+                }
                 SentFrame::Mode => self.send.on_mode_lost(),
                 SentFrame::PathStatus { path } => self.paths.on_policy_lost(path),
             }
@@ -331,13 +333,13 @@ impl Peer {
 
     /// Packets whose repair would come too late are given up, and the peer is
     /// told.
-    fn give_up_late(&mut self, now: Time) {
+    fn abandon_late(&mut self, now: Time) {
         if !self.working.runs() {
             return;
         }
         let Self { reliability, send, ingress, freed, .. } = self;
-        reliability.give_up_late(freed, self.working.at(now), |flow, key| {
-            send.on_given_up(flow, key, ingress);
+        reliability.abandon_late(freed, self.working.at(now), |flow, key| {
+            send.on_abandoned(flow, key, ingress);
         });
     }
 

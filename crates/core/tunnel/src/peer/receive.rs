@@ -8,7 +8,7 @@ use crate::peer::paths::PathSet;
 use crate::redundancy::erasure::{Decoder, Member, Parity, Recovered, SourceId};
 use braid_inner::{InnerPacket, Layer};
 use braid_units::{ByteSize, Time};
-use braid_wire::{Chunk, ErasureFrame, Frame, Frames, GaveUp};
+use braid_wire::{Abandoned, Chunk, ErasureFrame, Frame, Frames};
 use std::time::Duration;
 
 /// After a parity, chunks are kept for further ones for so long.
@@ -159,8 +159,8 @@ impl Receive {
     }
 
     /// The peer won't complete these packets.
-    pub fn on_gave_up(&mut self, gave_up: &GaveUp) {
-        self.reordering.on_gave_up(gave_up);
+    pub fn on_abandoned(&mut self, abandoned: &Abandoned) {
+        self.reordering.on_abandoned(abandoned);
     }
 
     /// Takes over how long the slowest path's round trip is.
@@ -259,12 +259,12 @@ mod tests {
     }
 
     #[test]
-    fn what_the_peer_gave_up_is_not_waited_for() {
+    fn what_the_peer_abandoned_is_not_waited_for() {
         let (mut receive, mut buffers) = receive();
         let now = Time::from_millis(10);
         receive.on_heard(now);
         receive.on_chunk(&whole(2), &mut buffers, now);
-        receive.on_gave_up(&GaveUp { flow: 1, sequence: 0, count: 2 });
+        receive.on_abandoned(&Abandoned { flow: 1, sequence: 0, count: 2 });
         assert_eq!(delivered(&mut receive, &mut buffers), 1);
     }
 

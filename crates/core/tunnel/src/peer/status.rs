@@ -31,7 +31,7 @@ pub struct PeerCounters {
     /// Chunks recovered by a parity.
     pub recovered: u64,
     /// Packets given up after their deadline.
-    pub gave_up: u64,
+    pub abandoned: u64,
     /// Datagrams that didn't authenticate, were replayed or malformed.
     pub refused: u64,
     /// Inner packets refused: not from its allowed addresses, or broken.
@@ -82,6 +82,8 @@ pub struct PathReport {
     pub state: PathState,
     /// For how long.
     pub since: Duration,
+    /// Something has come back by it; until then the round-trip times are guesses.
+    pub rtt_is_known: bool,
     /// Smoothed and least round-trip time.
     pub srtt: Duration,
     /// As above.
@@ -162,7 +164,7 @@ impl Peer {
             duplicated: sent.duplicated,
             parities: sent.parities,
             recovered: received.recovered,
-            gave_up: sent.gave_up + ingress.stale,
+            abandoned: sent.abandoned + ingress.stale,
             refused: received.refused,
             inner_refused: received.inner_refused,
             isolated: received.isolated,
@@ -179,6 +181,7 @@ fn report_path(p: &Path, best: Option<i64>, now: Time) -> PathReport {
         remote: p.remote,
         state: p.state(),
         since: now - p.liveness.since(),
+        rtt_is_known: p.rtt.is_known(),
         srtt: p.rtt.smoothed(),
         base_rtt: p.rtt.base(),
         rtt_variation: p.rtt.variation(),

@@ -163,8 +163,8 @@ fn frames_have_the_lengths_they_say() {
     assert_eq!(read(&payload, [].into_iter()), Ok(vec![Owned::PathStatus(capped)]));
 
     let mut payload = Vec::new();
-    GaveUp { flow: 1, sequence: 2, count: 3 }.write(&mut payload);
-    assert_eq!(payload.len(), GaveUp::LEN);
+    Abandoned { flow: 1, sequence: 2, count: 3 }.write(&mut payload);
+    assert_eq!(payload.len(), Abandoned::LEN);
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn the_bytes_are_those_of_the_protocol() {
         data: b"ab".to_vec(),
     })
     .write(&mut payload, false);
-    GaveUp { flow: 1, sequence: 2, count: 3 }.write(&mut payload);
+    Abandoned { flow: 1, sequence: 2, count: 3 }.write(&mut payload);
     TunnelMode { mode: 3, hash: 2 }.write(&mut payload);
     Close { reason: 0 }.write(&mut payload);
     Frame::write_ping(&mut payload);

@@ -58,8 +58,8 @@ fn check(frame: Frame<'_>, largest: u64) -> Result<(), TestCaseError> {
             prop_assert!(sources.iter().all(|s| (s.offset as usize) < MAX_PACKET_LEN));
             prop_assert!(sources.iter().all(|s| s.sequence < 1 << 24));
         }
-        Frame::GaveUp(gave_up) => {
-            prop_assert!(gave_up.count > 0 && gave_up.sequence < 1 << 24);
+        Frame::Abandoned(abandoned) => {
+            prop_assert!(abandoned.count > 0 && abandoned.sequence < 1 << 24);
         }
         Frame::PathStatus(status) => {
             prop_assert!(status.cap.is_none_or(|cap| cap.bytes_per_sec() <= MAX_VARINT));

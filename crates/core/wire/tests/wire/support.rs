@@ -12,7 +12,7 @@ pub enum Owned {
     Ping,
     Ack(OwnedAck),
     Chunk(OwnedChunk),
-    GaveUp(GaveUp),
+    Abandoned(Abandoned),
     PathStatus(PathStatus),
     Erasure(Vec<SourceRef>, Vec<u8>),
     Close(Close),
@@ -54,7 +54,7 @@ impl Owned {
             }
             .write(out),
             Owned::Chunk(chunk) => chunk.borrowed().write(out, to_end),
-            Owned::GaveUp(gave_up) => gave_up.write(out),
+            Owned::Abandoned(abandoned) => abandoned.write(out),
             Owned::PathStatus(status) => status.write(out),
             Owned::Erasure(sources, body) => ErasureFrame::write(out, sources, body),
             Owned::Close(close) => close.write(out),
@@ -82,7 +82,7 @@ impl Owned {
                 position: chunk.position,
                 data: chunk.data.to_vec(),
             }),
-            Frame::GaveUp(gave_up) => Owned::GaveUp(gave_up),
+            Frame::Abandoned(abandoned) => Owned::Abandoned(abandoned),
             Frame::PathStatus(status) => Owned::PathStatus(status),
             Frame::Erasure(erasure) => {
                 Owned::Erasure(erasure.sources.iter().collect(), erasure.body.to_vec())
@@ -116,8 +116,9 @@ pub fn any_frame() -> impl Strategy<Value = Owned> {
         Just(Owned::Ping),
         any_ack().prop_map(Owned::Ack),
         any_chunk().prop_map(Owned::Chunk),
-        (any::<u16>(), sequence(), 1u8..)
-            .prop_map(|(flow, sequence, count)| Owned::GaveUp(GaveUp { flow, sequence, count })),
+        (any::<u16>(), sequence(), 1u8..).prop_map(|(flow, sequence, count)| Owned::Abandoned(
+            Abandoned { flow, sequence, count }
+        )),
         any_path_status().prop_map(Owned::PathStatus),
         (prop::collection::vec(any_source(), 1..=MAX_SOURCES), bytes(0..2000))
             .prop_map(|(sources, body)| Owned::Erasure(sources, body)),

@@ -4,7 +4,7 @@ use super::ack_info::AckInfo;
 use super::bbr::{Bbr, Bbr3};
 use super::window::{Congestion, Window};
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Control {
     Window(Window),
     Bbr(Box<Bbr>),
@@ -72,8 +72,8 @@ impl Control {
     pub fn on_timeout(&mut self, in_flight: usize) {
         match self {
             Self::Window(window) => window.on_timeout(in_flight),
-            Self::Bbr(bbr) => bbr.on_timeout(in_flight),
-            Self::Bbr3(bbr) => bbr.on_timeout(in_flight),
+            Self::Bbr(bbr) => bbr.on_timeout(),
+            Self::Bbr3(bbr) => bbr.on_timeout(),
         }
     }
 }

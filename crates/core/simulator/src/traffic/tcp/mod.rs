@@ -66,11 +66,18 @@ impl Tcp {
         }
     }
 
-    /// A packet came out: data at the receiver, or an acknowledgement at the
-    /// sender.
-    pub fn on_packet(&mut self, data: bool, notes: &[u32], now: Time, m: &mut Measured) {
+    /// A packet came out: data at the receiver, sent at `stamp` milliseconds, or an
+    /// acknowledgement at the sender.
+    pub fn on_packet(
+        &mut self,
+        data: bool,
+        notes: &[u32],
+        stamp: u32,
+        now: Time,
+        m: &mut Measured,
+    ) {
         if data {
-            let fresh = self.receiver.on_data(notes, now);
+            let fresh = self.receiver.on_data(notes, Time::from_millis(stamp.into()), now);
             if fresh > 0 {
                 m.got(fresh * MSS as u64, now);
             }

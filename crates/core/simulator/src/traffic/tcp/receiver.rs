@@ -15,21 +15,32 @@ pub(super) struct Receiver {
     unacknowledged: u32,
     ack_at: Option<Time>,
     newest: u32,
+    /// When the packet was sent that the next acknowledgement answers (RFC 7323,
+    /// `TS.Recent`), and what the last one acknowledged.
+    recent: Time,
+    acknowledged: u32,
 }
 
 /// All segments before `next`, and these ranges (end excluded).
 #[derive(Clone, Debug, Default)]
 pub(super) struct Acknowledgement {
     pub next: u32,
+    /// When the packet was sent that it answers (RFC 7323, `TSecr`), in whole
+    /// milliseconds.
+    pub echo: Time,
     pub ranges: Vec<(u32, u32)>,
 }
 
 impl Receiver {
-    /// The segments of one packet. Returns how many are in order now that
-    /// weren't before.
-    pub fn on_data(&mut self, places: &[u32], now: Time) -> u64 {
+    /// The segments of one packet, sent at `stamp`. Returns how many are in order now
+    /// that weren't before.
+    pub fn on_data(&mut self, places: &[u32], stamp: Time, now: Time) -> u64 {
         let before = self.next;
         let mut duplicate = false;
+        // RFC 7323, section 4.3: that which begins where the last acknowledgement ended.
+        if places.first().is_some_and(|&first| first <= self.acknowledged) {
+            self.recent = self.recent.max(stamp);
+        }
         for &place in places {
             self.newest = place;
             if place < self.next || !self.ahead.insert(place) {
@@ -54,7 +65,8 @@ impl Receiver {
     pub fn acknowledge(&mut self) -> Acknowledgement {
         self.ack_at = None;
         self.unacknowledged = 0;
-        Acknowledgement { next: self.next, ranges: self.ranges() }
+        self.acknowledged = self.next;
+        Acknowledgement { next: self.next, echo: self.recent, ranges: self.ranges() }
     }
 
     /// The range of the newest segment first, then the highest (RFC 2018,

@@ -12,6 +12,14 @@ use std::time::Duration;
 const RTO_MIN: Duration = Duration::from_millis(200);
 const RTO_MAX: Duration = Duration::from_secs(120);
 const RTO_INITIAL: Duration = Duration::from_secs(1);
+/// QUIC's probe timeout has these instead (RFC 9002, sections 6.1.2 and 18.2 of RFC 9000:
+/// granularity and `max_ack_delay`).
+const GRANULARITY: Duration = Duration::from_millis(1);
+const MAX_ACK_DELAY: Duration = Duration::from_millis(25);
+/// Packets in a probe (RFC 9002, section 6.2.4), and the probe that nothing has answered
+/// from which on congestion is persistent (section 7.6.1).
+const PROBES: usize = 2;
+const PERSISTENT: u32 = 3;
 /// Segments acknowledged above one that is lost (RFC 6675).
 const DUP_THRESHOLD: u32 = 3;
 /// Largest super-packet in segments (64 KB).
@@ -23,7 +31,8 @@ const RECEIVE_WINDOW: usize = 2100;
 #[derive(Debug)]
 pub(super) struct Sender {
     control: Control,
-    /// Reordering is learnt from, as RACK does; else three packets show a loss.
+    /// Reordering is learnt from, as RACK does, and a timeout takes all for lost; else
+    /// three packets show a loss, and timeouts probe.
     adapts: bool,
     rate: DeliveryRate,
     least_rtt: Duration,
@@ -41,7 +50,16 @@ pub(super) struct Sender {
     rto_at: Option<Time>,
     /// What is made good was lost by a timeout.
     timed_out: bool,
+    /// Before the timeout that the next acknowledgement may show to be spurious.
+    undo: Option<Undo>,
     rack_sent: Time,
+}
+
+/// What a timeout took away, until what answers what it sent again has come.
+#[derive(Debug)]
+struct Undo {
+    control: Control,
+    timed_out_at: Time,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -77,6 +95,7 @@ impl Sender {
             backoff: 0,
             rto_at: None,
             timed_out: false,
+            undo: None,
             rack_sent: Time::ZERO,
         }
     }
@@ -168,6 +187,9 @@ impl Sender {
             }
         }
         let acked = self.first - before;
+        if acked > 0 {
+            self.judge_timeout(ack.echo);
+        }
         let mut rtt = None;
         if let Some(segment) = newest {
             self.rack_sent = self.rack_sent.max(segment.sent_at);
@@ -175,6 +197,9 @@ impl Sender {
                 rtt = Some(now - segment.sent_at);
                 self.least_rtt = self.least_rtt.min(now - segment.sent_at);
                 self.on_rtt(now - segment.sent_at);
+            } else if acked > 0 {
+                // Which of the two is answered only the timestamp says (RFC 7323).
+                self.on_rtt(now - ack.echo);
             }
         }
         if acked > 0 {
@@ -218,6 +243,15 @@ impl Sender {
             return;
         }
         m.timeouts += 1;
+        self.backoff = (self.backoff + 1).min(10);
+        self.rto_at = Some(now + self.rto());
+        if !self.adapts && self.backoff < PERSISTENT {
+            self.probe();
+            return;
+        }
+        if self.adapts && !self.timed_out {
+            self.undo = Some(Undo { control: self.control.clone(), timed_out_at: now });
+        }
         self.control.on_timeout(self.in_flight);
         for segment in &mut self.board {
             if segment.state == State::InFlight {
@@ -228,8 +262,32 @@ impl Sender {
         }
         self.recover = Some(self.first + self.board.len() as u32);
         self.timed_out = true;
-        self.backoff = (self.backoff + 1).min(10);
-        self.rto_at = Some(now + self.rto());
+    }
+
+    /// The first that are on their way go again.
+    fn probe(&mut self) {
+        let waiting = self.board.iter_mut().filter(|segment| segment.state == State::InFlight);
+        for segment in waiting.take(PROBES) {
+            segment.state = State::Lost;
+            self.in_flight -= 1;
+            self.lost += 1;
+        }
+    }
+
+    /// What is acknowledged first after a timeout was sent before it: nothing was lost
+    /// (Eifel, RFC 3522 and 4015, as Linux does with timestamps).
+    fn judge_timeout(&mut self, echo: Time) {
+        let Some(Undo { control, timed_out_at }) = self.undo.take() else { return };
+        if echo.as_millis() >= timed_out_at.as_millis() {
+            return;
+        }
+        self.control = control;
+        (self.recover, self.timed_out) = (None, false);
+        for segment in self.board.iter_mut().filter(|segment| segment.state == State::Lost) {
+            segment.state = State::InFlight;
+            self.lost -= 1;
+            self.in_flight += 1;
+        }
     }
 
     fn may_send(&self) -> bool {
@@ -301,7 +359,8 @@ impl Sender {
         let base = match self.srtt {
             None => RTO_INITIAL,
             // Linux keeps the variation's term above the minimum.
-            Some(srtt) => srtt + (self.variation * 4).max(RTO_MIN),
+            Some(srtt) if self.adapts => srtt + (self.variation * 4).max(RTO_MIN),
+            Some(srtt) => srtt + (self.variation * 4).max(GRANULARITY) + MAX_ACK_DELAY,
         };
         (base * (1 << self.backoff)).min(RTO_MAX)
     }

@@ -26,7 +26,7 @@ const HYSTART: std::ops::RangeInclusive<f64> = 0.004..=0.016;
 const HYSTART_SAMPLES: u32 = 8;
 
 /// The congestion window in segments.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Window {
     kind: Congestion,
     size: f64,

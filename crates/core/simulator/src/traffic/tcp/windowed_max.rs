@@ -1,7 +1,7 @@
 use std::collections::VecDeque;
 
 /// The largest value of the last `length` rounds.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct WindowedMax(VecDeque<(u64, f64)>);
 
 impl WindowedMax {

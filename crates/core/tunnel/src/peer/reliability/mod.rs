@@ -10,7 +10,7 @@ use crate::path::sent::SentFrame;
 use crate::peer::paths::PathSet;
 use braid_inner::{Class, InnerPacket};
 use braid_units::{Ratio, Time};
-use braid_wire::GaveUp;
+use braid_wire::Abandoned;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -21,6 +21,10 @@ const REPAIR_REALTIME: Duration = Duration::from_millis(150);
 /// But for real-time packets, whose listeners wait no longer: so many round trips
 /// of the slowest path more, or a repair of its repair would come too late.
 const REPAIR_ROUND_TRIPS: u32 = 3;
+/// The kinds of packets by their deadlines: places of [`Reliability::deadlines`].
+const REALTIME: usize = 0;
+const DATAGRAM: usize = 1;
+const STREAM: usize = 2;
 
 /// Counters of what was sent beside the first time.
 #[derive(Clone, Copy, Debug, Default)]
@@ -32,7 +36,7 @@ pub(super) struct ReliabilityCounters {
     /// Parities sent.
     pub parities: u64,
     /// Packets given up after their deadline.
-    pub gave_up: u64,
+    pub abandoned: u64,
 }
 
 /// Sees to it that what was sent arrives.
@@ -48,7 +52,7 @@ pub(crate) struct Reliability {
     /// Deadlines by kind of packet, each in order.
     deadlines: [VecDeque<(Time, PacketKey)>; 3],
     /// Packets given up of which the peer is to be told.
-    pub(super) gave_ups: VecDeque<GaveUp>,
+    pub(super) abandoned: VecDeque<Abandoned>,
     pub(super) redundancy: Redundancy,
     pub(super) counters: ReliabilityCounters,
 }
@@ -63,7 +67,7 @@ impl Reliability {
             outgoing: OutgoingPackets::default(),
             repairs: VecDeque::new(),
             deadlines: Default::default(),
-            gave_ups: VecDeque::new(),
+            abandoned: VecDeque::new(),
             redundancy: Redundancy::new(redundancy),
             counters: ReliabilityCounters::default(),
         }
@@ -75,9 +79,14 @@ impl Reliability {
             freed.extend(self.outgoing.remove(key).map(|packet| packet.bytes));
         }
         self.repairs.clear();
-        self.gave_ups.clear();
+        self.abandoned.clear();
         self.deadlines = Default::default();
         self.redundancy.restart();
+    }
+
+    /// The class of a packet; one that is gone is bulk.
+    pub fn class_of(&self, key: PacketKey) -> Class {
+        self.outgoing.get(key).map_or(Class::Bulk, |packet| packet.class)
     }
 
     /// Takes over how long the slowest path's round trip is.
@@ -97,14 +106,23 @@ impl Reliability {
         stream: bool,
         working: Time,
     ) -> PacketKey {
-        let (kind, worth) = match (class, stream) {
-            (Class::Realtime, _) => (0, REPAIR_REALTIME),
-            (_, true) => (2, REPAIR_STREAM + self.round_trip * REPAIR_ROUND_TRIPS),
-            _ => (1, REPAIR_DATAGRAM + self.round_trip * REPAIR_ROUND_TRIPS),
+        let kind = match (class, stream) {
+            (Class::Realtime, _) => REALTIME,
+            (_, true) => STREAM,
+            _ => DATAGRAM,
         };
         let key = self.outgoing.insert(packet, flow, sequence, class);
-        self.deadlines[kind].push_back((working + worth, key));
+        self.deadlines[kind].push_back((working + self.worth(kind), key));
         key
+    }
+
+    /// How long a packet of this kind is worth repairing.
+    fn worth(&self, kind: usize) -> Duration {
+        match kind {
+            REALTIME => REPAIR_REALTIME,
+            STREAM => REPAIR_STREAM + self.round_trip * REPAIR_ROUND_TRIPS,
+            _ => REPAIR_DATAGRAM + self.round_trip * REPAIR_ROUND_TRIPS,
+        }
     }
 
     /// The packet, unless all of it was acknowledged or given up.
@@ -135,7 +153,7 @@ impl Reliability {
         match frame {
             SentFrame::Chunk { key, .. } if self.outgoing.get(key).is_none() => {}
             SentFrame::Chunk { .. } => self.repairs.push_back(frame),
-            SentFrame::GaveUp(gave_up) => self.gave_ups.push_back(gave_up),
+            SentFrame::Abandoned(abandoned) => self.abandoned.push_back(abandoned),
             SentFrame::Mode | SentFrame::PathStatus { .. } => {}
         }
     }
@@ -194,25 +212,30 @@ impl Reliability {
         }
     }
 
-    /// Packets whose repair would come too late are given up; `on_given_up` is
-    /// told of each, its flow and key.
-    pub fn give_up_late(
+    /// Packets whose repair would come too late are given up; `on_abandoned` is
+    /// told of each, its flow and key. Of one that leaves part by part, as flows take
+    /// turns on slow paths, time counts from its last part; real-time packets can't wait.
+    pub fn abandon_late(
         &mut self,
         freed: &mut Vec<Vec<u8>>,
         working: Time,
-        mut on_given_up: impl FnMut(u16, PacketKey),
+        mut on_abandoned: impl FnMut(u16, PacketKey),
     ) {
-        for deadlines in &mut self.deadlines {
-            while let Some(&(deadline, key)) = deadlines.front() {
+        for kind in [REALTIME, DATAGRAM, STREAM] {
+            while let Some(&(deadline, key)) = self.deadlines[kind].front() {
                 if deadline > working && self.outgoing.get(key).is_some() {
                     break;
                 }
-                deadlines.pop_front();
+                self.deadlines[kind].pop_front();
                 let Some(outgoing) = self.outgoing.get(key) else { continue };
+                if kind != REALTIME && outgoing.cut < outgoing.len() {
+                    self.deadlines[kind].push_back((working + self.worth(kind), key));
+                    continue;
+                }
                 let (flow, sequence) = (outgoing.flow, outgoing.sequence);
-                self.counters.gave_up += 1;
-                self.gave_ups.push_back(GaveUp { flow, sequence, count: 1 });
-                on_given_up(flow, key);
+                self.counters.abandoned += 1;
+                self.abandoned.push_back(Abandoned { flow, sequence, count: 1 });
+                on_abandoned(flow, key);
                 freed.extend(self.outgoing.remove(key).map(|packet| packet.bytes));
             }
         }
@@ -283,14 +306,30 @@ mod tests {
         let mut told = Vec::new();
         let mut give_up = |now| {
             let mut freed = Vec::new();
-            reliability.give_up_late(&mut freed, now, |flow, key| told.push((flow, key)));
+            reliability.abandon_late(&mut freed, now, |flow, key| told.push((flow, key)));
             freed.len()
         };
         assert_eq!(give_up(Time::from_millis(159)), 0);
         assert_eq!(give_up(at), 1);
         assert_eq!(told, [(1, key)]);
-        assert_eq!(reliability.gave_ups, [GaveUp { flow: 1, sequence: 2, count: 1 }]);
+        assert_eq!(reliability.abandoned, [Abandoned { flow: 1, sequence: 2, count: 1 }]);
         assert!(reliability.get(key).is_none());
+    }
+
+    #[test]
+    fn a_packet_that_leaves_part_by_part_is_not_given_up_meanwhile() {
+        let mut reliability = reliability();
+        let key = insert(&mut reliability, 100, Class::Bulk);
+        let given_up = |reliability: &mut Reliability, at| {
+            let mut count = 0;
+            reliability.abandon_late(&mut Vec::new(), at, |_, _| count += 1);
+            count
+        };
+        let deadline = Time::from_millis(10) + REPAIR_DATAGRAM;
+        assert_eq!(given_up(&mut reliability, deadline), 0);
+        reliability.outgoing.get_mut(key).unwrap().cut = 100;
+        assert_eq!(given_up(&mut reliability, deadline), 0, "its time begins");
+        assert_eq!(given_up(&mut reliability, deadline + REPAIR_DATAGRAM), 1);
     }
 
     #[test]
@@ -298,9 +337,9 @@ mod tests {
         let mut reliability = reliability();
         let key = insert(&mut reliability, 100, Class::Bulk);
         assert!(reliability.on_arrived(SentFrame::Chunk { key, offset: 0, len: 100 }).is_some());
-        reliability.give_up_late(&mut Vec::new(), Time::from_millis(10), |_, _| panic!("arrived"));
+        reliability.abandon_late(&mut Vec::new(), Time::from_millis(10), |_, _| panic!("arrived"));
         assert_eq!(reliability.deadlines().count(), 0);
-        assert_eq!(reliability.counters.gave_up, 0);
+        assert_eq!(reliability.counters.abandoned, 0);
     }
 
     #[test]

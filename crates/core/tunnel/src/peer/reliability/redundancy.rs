@@ -1,16 +1,14 @@
 //! Copies and parities: what goes twice so that nothing waits for a repair.
 
-use super::{REPAIR_REALTIME, Reliability};
-use crate::outgoing::{OutgoingPackets, PacketKey};
+use super::REPAIR_REALTIME;
+use crate::outgoing::OutgoingPackets;
 use crate::path::Path;
 use crate::path::sent::SentFrame;
 use crate::peer::paths::PathSet;
-use crate::peer::send::{Datagram, Item, Outlet, Scheduler, Transmit, chunk_of};
 use crate::redundancy::budget::{Budget, ErasureConditions, erasure_rate};
 use crate::redundancy::erasure::{Encoder, OutgoingParity, Parity, SourceId};
 use braid_inner::Class;
 use braid_units::{ByteSize, Rate, Ratio, Time};
-use braid_wire::{ErasureFrame, HEADER_LEN, SourceRef};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -131,7 +129,7 @@ impl Redundancy {
         }
         let source = SourceId { flow: outgoing.flow, sequence: outgoing.sequence, offset };
         self.scratch.clear();
-        chunk_of(outgoing, offset, len).write(&mut self.scratch, false);
+        outgoing.chunk(offset, len).write(&mut self.scratch, false);
         if let Some(parity) = self.encoder.push(now, source, &self.scratch, id) {
             self.queue_parity(parity);
         }
@@ -159,83 +157,24 @@ impl Redundancy {
         }
     }
 
+    /// The next parity to be sent, and the number of the path that it avoids.
+    pub fn pop_parity(&mut self) -> Option<(Parity, u8)> {
+        self.parities.pop_front()
+    }
+
+    /// The next chunk to be sent a second time, and the number of the first one's path.
+    pub fn pop_duplicate(&mut self) -> Option<(SentFrame, u8)> {
+        self.duplicates.pop_front()
+    }
+
+    /// Takes what a copy costs from the budget, if it's there.
+    pub fn try_spend(&mut self, bytes: u64) -> bool {
+        self.budget.try_spend(bytes)
+    }
+
     /// Gives back memory that isn't in use.
     pub fn rest(&mut self) {
         self.duplicates.shrink_to_fit();
         self.scratch = Vec::new();
-    }
-}
-
-impl Reliability {
-    /// The class of a packet; one that is gone is bulk.
-    pub fn class_of(&self, key: PacketKey) -> Class {
-        self.outgoing.get(key).map_or(Class::Bulk, |packet| packet.class)
-    }
-
-    /// Parities, by another path than most of their chunks.
-    pub fn poll_parity(
-        &mut self,
-        scheduler: &Scheduler,
-        outlet: &mut Outlet<'_>,
-    ) -> Option<Transmit> {
-        while let Some((parity, except)) = self.redundancy.parities.pop_front() {
-            let bytes = parity.body().len() as u64;
-            let Some(index) =
-                scheduler.choose_path(outlet.paths, Item::Urgent, bytes, Some(except), outlet.now)
-            else {
-                continue;
-            };
-            let sources: Vec<SourceRef> = parity
-                .members()
-                .iter()
-                .map(|m| SourceRef {
-                    flow: m.id.flow,
-                    sequence: m.id.sequence,
-                    offset: m.id.offset,
-                    len: m.len,
-                })
-                .collect();
-            let mut datagram = outlet.begin(index);
-            ErasureFrame::write(outlet.out, &sources, parity.body());
-            datagram.eliciting = true;
-            if outlet.out.len() - datagram.start - HEADER_LEN > datagram.room {
-                outlet.out.truncate(datagram.start);
-                continue;
-            }
-            self.counters.parities += 1;
-            return outlet.send_single(datagram, true);
-        }
-        None
-    }
-
-    /// Copies of chunks, by another path than the first.
-    pub fn poll_duplicate(
-        &mut self,
-        scheduler: &Scheduler,
-        outlet: &mut Outlet<'_>,
-    ) -> Option<Transmit> {
-        while let Some((frame, except)) = self.redundancy.duplicates.pop_front() {
-            let SentFrame::Chunk { key, offset, len } = frame else { continue };
-            if self.outgoing.get(key).is_none() {
-                continue;
-            }
-            let bytes = u64::from(len);
-            let Some(index) =
-                scheduler.choose_path(outlet.paths, Item::Urgent, bytes, Some(except), outlet.now)
-            else {
-                continue;
-            };
-            if !self.redundancy.budget.try_spend(bytes) {
-                continue;
-            }
-            let mut datagram: Datagram = outlet.begin(index);
-            if datagram.write_chunk(&self.outgoing, key, offset, len, outlet) == len {
-                self.counters.duplicated += 1;
-                return outlet.send_single(datagram, true);
-            }
-            // It doesn't fit this path's datagrams whole: no copy then.
-            outlet.discard(datagram);
-        }
-        None
     }
 }

@@ -28,58 +28,61 @@ struct Stay {
     until: Time,
 }
 
-impl Scheduler {
+impl Affinity {
+    /// Paths have other places now.
+    pub fn on_paths_closed(&mut self) {
+        self.0 = None;
+    }
+
     /// The path for what is next in the queue, and who comes after it. `cpu_bound`: the
     /// CPU is the bottleneck, not the links.
-    pub(super) fn choose_for_queue(
+    pub fn choose(
         &mut self,
+        scheduler: &Scheduler,
         paths: &PathSet,
         item: Item,
         bytes: u64,
         cpu_bound: bool,
         now: Time,
     ) -> Option<Choice> {
-        if !matches!(item, Item::Bulk { .. }) || self.mode == Mode::Overflow {
-            return self.choose(paths, item, bytes, None, now);
+        if !matches!(item, Item::Bulk { .. }) || scheduler.mode == Mode::Overflow {
+            return scheduler.choose(paths, item, bytes, None, now);
         }
         if !cpu_bound {
-            self.affinity = Affinity::default();
-            return self.choose(paths, item, bytes, None, now);
+            self.0 = None;
+            return scheduler.choose(paths, item, bytes, None, now);
         }
-        let stay = self.affinity.0;
+        let prefer = |path, rival| prefer(scheduler, paths, (path, rival), item, bytes, now);
+        let stay = self.0;
         if let Some(stay) = stay.filter(|stay| now < stay.until)
-            && let Some(choice) = self.prefer(paths, (stay.path, stay.rival), item, bytes, now)
+            && let Some(choice) = prefer(stay.path, stay.rival)
         {
             return Some(choice);
         }
-        let best = self.choose(paths, item, bytes, None, now)?;
+        let best = scheduler.choose(paths, item, bytes, None, now)?;
         let holder = stay.filter(|stay| stay.path != best.path);
-        let kept =
-            holder.and_then(|stay| self.prefer(paths, (stay.path, best.path), item, bytes, now));
+        let kept = holder.and_then(|stay| prefer(stay.path, best.path));
         let begun = Choice { rival: best.rival.handicapped(LEAST_GAIN), ..best };
         let held = kept.unwrap_or(begun);
-        self.affinity = Affinity(Some(Stay {
-            path: held.path,
-            rival: held.rival.place,
-            until: now + COMPARED_EVERY,
-        }));
+        self.0 =
+            Some(Stay { path: held.path, rival: held.rival.place, until: now + COMPARED_EVERY });
         Some(held)
     }
+}
 
-    /// The path of this place, unless its rival is better by [`LEAST_GAIN`].
-    fn prefer(
-        &self,
-        paths: &PathSet,
-        (path, rival): (usize, usize),
-        item: Item,
-        bytes: u64,
-        now: Time,
-    ) -> Option<Choice> {
-        let rival = match paths.get(rival) {
-            Some(path) => Arrival { us: path.arrival_us(bytes, now), place: rival },
-            None => Arrival::NEVER,
-        };
-        let choice = Choice { path, rival: rival.handicapped(LEAST_GAIN) };
-        self.remains(paths, choice, item, bytes, now).then_some(choice)
-    }
+/// The path of this place, unless its rival is better by [`LEAST_GAIN`].
+fn prefer(
+    scheduler: &Scheduler,
+    paths: &PathSet,
+    (path, rival): (usize, usize),
+    item: Item,
+    bytes: u64,
+    now: Time,
+) -> Option<Choice> {
+    let rival = match paths.get(rival) {
+        Some(path) => Arrival { us: path.arrival_us(bytes, now), place: rival },
+        None => Arrival::NEVER,
+    };
+    let choice = Choice { path, rival: rival.handicapped(LEAST_GAIN) };
+    scheduler.remains(paths, choice, item, bytes, now).then_some(choice)
 }

@@ -102,8 +102,8 @@ impl Send {
             let room = if count == 0 { room } else { segment - HEADER_LEN - TAG_LEN };
             let mut datagram = Datagram::begin(index, room, outlet.out);
             if !paced {
-                let gave_ups = &mut reliability.gave_ups;
-                let mut news = self.news.pending(mode, gave_ups, settings.opens_paths);
+                let abandoned = &mut reliability.abandoned;
+                let mut news = self.news.pending(mode, abandoned, settings.opens_paths);
                 news.write(&mut datagram, &mut outlet.paths[index], outlet.out);
             }
             let follows = match run {
@@ -164,7 +164,7 @@ impl Send {
         for _ in 0..=ingress.active_flows() {
             let (flow, item) = self.next_item(ingress, reliability, outlet)?;
             let (paths, bound) = (&*outlet.paths, outlet.cpu_bound);
-            let choice = self.scheduler.choose_for_queue(paths, item, LIKELY, bound, now);
+            let choice = self.affinity.choose(&self.scheduler, paths, item, LIKELY, bound, now);
             if let Some(choice) = choice {
                 return Some(Next { choice, queued: Some((flow, item)) });
             }

@@ -1,7 +1,7 @@
 //! A data datagram being written for one path, and the way out for it.
 
 use crate::config::LinkId;
-use crate::outgoing::{Outgoing, OutgoingPackets, PacketKey};
+use crate::outgoing::{OutgoingPackets, PacketKey};
 use crate::path::sent::{Fate, SentFrame, SentPacket, SentPackets};
 use crate::peer::paths::PathSet;
 use crate::peer::timers::TimerTable;
@@ -122,7 +122,7 @@ impl Datagram {
             }
             (room.min(len), true)
         };
-        chunk_of(outgoing, offset, take).write(outlet.out, to_end);
+        outgoing.chunk(offset, take).write(outlet.out, to_end);
         self.closed = to_end;
         let frame = SentFrame::Chunk { key, offset, len: take };
         self.note(frame, &mut outlet.paths[self.path].sent);
@@ -213,18 +213,5 @@ impl Outlet<'_> {
     pub fn discard(&mut self, datagram: Datagram) {
         self.paths[datagram.path].sent.pop_frames(datagram.frames);
         self.out.truncate(datagram.start);
-    }
-}
-
-/// Bytes of a packet as a chunk.
-pub(in crate::peer) fn chunk_of(outgoing: &Outgoing, offset: u32, len: u32) -> Chunk<'_> {
-    let end = (offset + len) as usize;
-    Chunk {
-        flow: outgoing.flow,
-        sequence: outgoing.sequence,
-        unordered: false,
-        realtime: outgoing.is_realtime(),
-        position: ChunkPosition::of(outgoing.packet.offload, outgoing.len(), offset, len),
-        data: outgoing.packet.bytes.get(offset as usize..end).unwrap_or(&[]),
     }
 }

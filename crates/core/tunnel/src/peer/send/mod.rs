@@ -8,11 +8,11 @@ mod feedback;
 mod news;
 mod packetizer;
 mod probes;
+mod redundancy;
 mod scheduler;
 
+pub(super) use datagram::Outlet;
 pub use datagram::Transmit;
-pub(super) use datagram::{Datagram, Outlet, chunk_of};
-pub(super) use scheduler::{Item, Scheduler};
 
 use super::ingress::{ForBonding, Ingress};
 use super::paths::PathSet;
@@ -20,6 +20,7 @@ use super::reliability::Reliability;
 use super::timers::{Timer, TimerTable};
 use crate::config::Mode;
 use crate::heuristics::Heuristics;
+use affinity::Affinity;
 use bonding::Bonding;
 use braid_inner::Layer;
 use braid_units::Time;
@@ -27,6 +28,7 @@ use braid_wire::Close;
 use feedback::Feedback;
 use news::News;
 use packetizer::Packetizer;
+use scheduler::Scheduler;
 use std::time::Duration;
 
 /// The sending side: reports and probes, then parities and copies, packets of
@@ -34,6 +36,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) struct Send {
     pub(super) scheduler: Scheduler,
+    affinity: Affinity,
     packetizer: Packetizer,
     bonding: Bonding,
     feedback: Feedback,
@@ -59,6 +62,7 @@ impl Send {
     pub fn new(layer: Layer, mode: Mode) -> Self {
         Self {
             scheduler: Scheduler::new(mode),
+            affinity: Affinity::default(),
             packetizer: Packetizer::default(),
             bonding: Bonding::new(layer),
             feedback: Feedback::default(),
@@ -107,13 +111,13 @@ impl Send {
     }
 
     /// A packet isn't sent any further.
-    pub fn on_given_up(
+    pub fn on_abandoned(
         &mut self,
         flow: u16,
         key: crate::outgoing::PacketKey,
         ingress: &mut Ingress,
     ) {
-        self.packetizer.on_given_up(flow, key, ingress);
+        self.packetizer.on_abandoned(flow, key, ingress);
     }
 
     /// The peer restarted: numbers begin anew.
@@ -126,7 +130,7 @@ impl Send {
     /// Paths have other places now.
     pub fn on_paths_closed(&mut self, freed: &mut Vec<Vec<u8>>) {
         self.feedback.on_paths_closed();
-        self.scheduler.on_paths_closed();
+        self.affinity.on_paths_closed();
         self.bonding.on_paths_closed(freed);
     }
 
@@ -159,10 +163,9 @@ impl Send {
             outlet.timers.set(Timer::Control, next);
         }
         if !reliability.redundancy.is_empty() {
-            let parity = reliability.poll_parity(&self.scheduler, outlet);
-            let copy = parity.or_else(|| reliability.poll_duplicate(&self.scheduler, outlet));
-            if copy.is_some() {
-                return copy;
+            let twice = redundancy::poll(&self.scheduler, reliability, outlet);
+            if twice.is_some() {
+                return twice;
             }
         }
         let bonded = self.bonding.poll(outlet);
@@ -176,7 +179,7 @@ impl Send {
         outlet: &mut Outlet<'_>,
     ) -> Option<Transmit> {
         let mode = self.scheduler.mode;
-        let mut news = self.news.pending(mode, &mut reliability.gave_ups, settings.opens_paths);
+        let mut news = self.news.pending(mode, &mut reliability.abandoned, settings.opens_paths);
         let report = self.feedback.poll(&mut news, outlet);
         report.or_else(|| probes::poll(&mut self.confirm, &mut news, settings, outlet))
     }

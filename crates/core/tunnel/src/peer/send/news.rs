@@ -5,7 +5,7 @@ use super::datagram::Datagram;
 use crate::config::Mode;
 use crate::path::Path;
 use crate::path::sent::SentFrame;
-use braid_wire::{GaveUp, PathStatus};
+use braid_wire::{Abandoned, PathStatus};
 use std::collections::VecDeque;
 
 /// Room that the mode needs, with its frame's type, bytes.
@@ -29,7 +29,7 @@ impl Default for News {
 pub(super) struct PendingNews<'a> {
     news: &'a mut News,
     mode: Mode,
-    gave_ups: &'a mut VecDeque<GaveUp>,
+    abandoned: &'a mut VecDeque<Abandoned>,
     /// The side that opened the paths says how they are to be used.
     tells_policies: bool,
 }
@@ -40,10 +40,10 @@ impl News {
     pub fn pending<'a>(
         &'a mut self,
         mode: Mode,
-        gave_ups: &'a mut VecDeque<GaveUp>,
+        abandoned: &'a mut VecDeque<Abandoned>,
         tells_policies: bool,
     ) -> PendingNews<'a> {
-        PendingNews { news: self, mode, gave_ups, tells_policies }
+        PendingNews { news: self, mode, abandoned, tells_policies }
     }
 }
 
@@ -52,7 +52,7 @@ impl PendingNews<'_> {
     #[inline(always)]
     pub fn write(&mut self, datagram: &mut Datagram, path: &mut Path, out: &mut Vec<u8>) {
         let untold = self.news.mode_untold || path.policy_untold;
-        if untold && self.tells_policies || !self.gave_ups.is_empty() {
+        if untold && self.tells_policies || !self.abandoned.is_empty() {
             self.write_all(datagram, path, out);
         }
     }
@@ -76,10 +76,10 @@ impl PendingNews<'_> {
             self.mode.to_wire().write(out);
             datagram.note(SentFrame::Mode, &mut path.sent);
         }
-        while datagram.left(out) > GaveUp::LEN {
-            let Some(gave_up) = self.gave_ups.pop_front() else { break };
-            gave_up.write(out);
-            datagram.note(SentFrame::GaveUp(gave_up), &mut path.sent);
+        while datagram.left(out) > Abandoned::LEN {
+            let Some(abandoned) = self.abandoned.pop_front() else { break };
+            abandoned.write(out);
+            datagram.note(SentFrame::Abandoned(abandoned), &mut path.sent);
         }
     }
 }

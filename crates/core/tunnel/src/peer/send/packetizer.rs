@@ -30,7 +30,7 @@ impl Packetizer {
     }
 
     /// A packet isn't sent any further.
-    pub fn on_given_up(&mut self, flow: u16, key: PacketKey, ingress: &mut Ingress) {
+    pub fn on_abandoned(&mut self, flow: u16, key: PacketKey, ingress: &mut Ingress) {
         if self.current(flow) == Some(key) {
             self.finish(flow, ingress);
         }

@@ -5,7 +5,6 @@
 //! quicker (ECF, CoNEXT 2017; BLEST, IFIP Networking 2016), unless the flow
 //! has shown that it fills whatever it gets.
 
-use super::affinity::Affinity;
 use crate::config::Mode;
 use crate::entry::FLOWS;
 use crate::heuristics::Heuristics;
@@ -75,24 +74,13 @@ pub(in crate::peer) struct Scheduler {
     pub mode: Mode,
     /// Of each flow: until when it counts as one that uses all it gets.
     elastic_until: Vec<Time>,
-    pub(super) affinity: Affinity,
     pub(super) heuristics: Heuristics,
 }
 
 impl Scheduler {
     /// Spreads packets by `mode`.
     pub fn new(mode: Mode) -> Self {
-        Self {
-            mode,
-            elastic_until: Vec::new(),
-            affinity: Affinity::default(),
-            heuristics: Heuristics::ALL,
-        }
-    }
-
-    /// Paths have other places now.
-    pub fn on_paths_closed(&mut self) {
-        self.affinity = Affinity::default();
+        Self { mode, elastic_until: Vec::new(), heuristics: Heuristics::ALL }
     }
 
     /// Gives back memory that isn't in use.

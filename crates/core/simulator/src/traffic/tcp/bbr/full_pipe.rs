@@ -5,7 +5,7 @@ const GROWTH: f64 = 1.25;
 const ROUNDS: u32 = 3;
 
 /// Whether the path is full: sending more brings no more.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct FullPipe {
     bandwidth: f64,
     rounds: u32,

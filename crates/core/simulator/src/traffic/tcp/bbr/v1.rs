@@ -28,7 +28,7 @@ enum Mode {
     ProbeRtt { until: Option<Time>, round_done: bool },
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(in crate::traffic::tcp) struct Bbr {
     mode: Mode,
     bandwidth: WindowedMax,
@@ -74,9 +74,9 @@ impl Bbr {
         self.window.on_recovered();
     }
 
-    pub fn on_timeout(&mut self, in_flight: usize) {
+    pub fn on_timeout(&mut self) {
         self.full_pipe.forget_bandwidth();
-        self.window.on_timeout(in_flight);
+        self.window.on_timeout();
     }
 
     pub fn on_ack(&mut self, ack: &AckInfo) {

@@ -40,7 +40,7 @@ enum State {
     ProbeRtt,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(in crate::traffic::tcp) struct Bbr3 {
     state: State,
     /// Largest rates of this cycle and the one before.
@@ -117,8 +117,8 @@ impl Bbr3 {
         self.window.on_recovered();
     }
 
-    pub fn on_timeout(&mut self, in_flight: usize) {
-        self.window.on_timeout(in_flight);
+    pub fn on_timeout(&mut self) {
+        self.window.on_timeout();
     }
 
     pub fn on_ack(&mut self, ack: &AckInfo) {

@@ -17,7 +17,7 @@ const BURSTS: f64 = 3.0;
 
 /// The congestion window and the pacing that belongs to it, as BBR and BBRv3 keep them
 /// (`net/ipv4/tcp_bbr.c`; draft-ietf-ccwg-bbr-02, BBRSetPacingRate and BBRSetCwnd).
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(in crate::traffic::tcp) struct PacedWindow {
     /// Segments that may be in flight.
     pub segments: f64,
@@ -52,9 +52,10 @@ impl PacedWindow {
         self.saved = 0.0;
     }
 
-    pub fn on_timeout(&mut self, in_flight: usize) {
+    /// All that was in flight is taken for lost: one segment goes (`tcp_enter_loss`).
+    pub fn on_timeout(&mut self) {
         self.save();
-        self.segments = in_flight as f64 + 1.0;
+        self.segments = 1.0;
     }
 
     /// A round trip has passed.

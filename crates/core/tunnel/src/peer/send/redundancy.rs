@@ -1,0 +1,84 @@
+//! Parities and copies on their way: each by another path than what it stands for.
+
+use super::datagram::{Datagram, Outlet, Transmit};
+use super::scheduler::{Item, Scheduler};
+use crate::path::sent::SentFrame;
+use crate::peer::reliability::Reliability;
+use braid_wire::{ErasureFrame, HEADER_LEN, SourceRef};
+
+/// The next one, if one waits and has a path.
+pub(super) fn poll(
+    scheduler: &Scheduler,
+    reliability: &mut Reliability,
+    outlet: &mut Outlet<'_>,
+) -> Option<Transmit> {
+    let parity = poll_parity(scheduler, reliability, outlet);
+    parity.or_else(|| poll_duplicate(scheduler, reliability, outlet))
+}
+
+/// Parities, by another path than most of their chunks.
+fn poll_parity(
+    scheduler: &Scheduler,
+    reliability: &mut Reliability,
+    outlet: &mut Outlet<'_>,
+) -> Option<Transmit> {
+    while let Some((parity, except)) = reliability.redundancy.pop_parity() {
+        let bytes = parity.body().len() as u64;
+        let Some(index) =
+            scheduler.choose_path(outlet.paths, Item::Urgent, bytes, Some(except), outlet.now)
+        else {
+            continue;
+        };
+        let sources: Vec<SourceRef> = parity
+            .members()
+            .iter()
+            .map(|m| SourceRef {
+                flow: m.id.flow,
+                sequence: m.id.sequence,
+                offset: m.id.offset,
+                len: m.len,
+            })
+            .collect();
+        let mut datagram = outlet.begin(index);
+        ErasureFrame::write(outlet.out, &sources, parity.body());
+        datagram.eliciting = true;
+        if outlet.out.len() - datagram.start - HEADER_LEN > datagram.room {
+            outlet.out.truncate(datagram.start);
+            continue;
+        }
+        reliability.counters.parities += 1;
+        return outlet.send_single(datagram, true);
+    }
+    None
+}
+
+/// Copies of chunks, by another path than the first.
+fn poll_duplicate(
+    scheduler: &Scheduler,
+    reliability: &mut Reliability,
+    outlet: &mut Outlet<'_>,
+) -> Option<Transmit> {
+    while let Some((frame, except)) = reliability.redundancy.pop_duplicate() {
+        let SentFrame::Chunk { key, offset, len } = frame else { continue };
+        if reliability.outgoing.get(key).is_none() {
+            continue;
+        }
+        let bytes = u64::from(len);
+        let Some(index) =
+            scheduler.choose_path(outlet.paths, Item::Urgent, bytes, Some(except), outlet.now)
+        else {
+            continue;
+        };
+        if !reliability.redundancy.try_spend(bytes) {
+            continue;
+        }
+        let mut datagram: Datagram = outlet.begin(index);
+        if datagram.write_chunk(&reliability.outgoing, key, offset, len, outlet) == len {
+            reliability.counters.duplicated += 1;
+            return outlet.send_single(datagram, true);
+        }
+        // It doesn't fit this path's datagrams whole: no copy then.
+        outlet.discard(datagram);
+    }
+    None
+}
