@@ -1,0 +1,30 @@
+//! The tunnel's datagrams carried by TLS over TCP, where UDP doesn't pass.
+//!
+//! The data plane has a [`LinkSocket`](braid_linux::udp::LinkSocket) as for UDP; at its other
+//! end is a carrier: a home's ([`Home`]) makes some TLS connections to the concentrator's
+//! TCP port ([`Server`]), and whichever can send takes the next datagrams ([`queue`]), so
+//! that a loss holds up one connection and not all. In the stream they stand as [`framing`]
+//! says. Who can't [`knock`] finds an ordinary web server ([`web`]).
+//!
+//! Which transport a link uses decides [`selector`].
+
+#![forbid(unsafe_code)]
+
+mod certificate;
+mod client;
+mod connection;
+mod end;
+pub mod framing;
+mod group;
+pub mod knock;
+pub mod proxy;
+pub mod queue;
+mod runtime;
+pub mod selector;
+mod server;
+mod socket;
+mod web;
+
+pub use certificate::{Certificate, CertificateError, Made};
+pub use client::{Home, Leaving, Target, Targets};
+pub use server::{Server, ServerError, ServerSettings};

@@ -1,0 +1,93 @@
+//! What waits until a connection can send it: bounded in bytes and in time, what is oldest
+//! goes first. Beside it nothing waits but what TCP has not sent yet, of which there is
+//! little (see `socket`): a queue here would be seen by nobody as a queue of the link.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+/// Some 80 ms of 50 Mbit/s.
+const MOST: usize = 512 << 10;
+/// What has waited for so long is late: the tunnel's own repair is quicker.
+const LONGEST: Duration = Duration::from_millis(250);
+
+/// A batch that waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// Length of each datagram but the last.
+    pub segment: u16,
+    /// The datagrams.
+    pub contents: Vec<u8>,
+}
+
+/// The batches of one group.
+#[derive(Debug, Default)]
+pub struct Queue {
+    waiting: VecDeque<(Instant, Waiting)>,
+    bytes: usize,
+    dropped: u64,
+}
+
+impl Queue {
+    /// Adds a batch; what is oldest makes room for it.
+    pub fn push(&mut self, batch: Waiting, now: Instant) {
+        self.bytes += batch.contents.len();
+        self.waiting.push_back((now, batch));
+        while self.bytes > MOST && self.waiting.len() > 1 {
+            self.drop_oldest();
+        }
+    }
+
+    /// The oldest batch that is not late.
+    pub fn pop(&mut self, now: Instant) -> Option<Waiting> {
+        while self.waiting.front().is_some_and(|(at, _)| now.duration_since(*at) > LONGEST) {
+            self.drop_oldest();
+        }
+        let (_, batch) = self.waiting.pop_front()?;
+        self.bytes -= batch.contents.len();
+        Some(batch)
+    }
+
+    /// Batches that were dropped.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    fn drop_oldest(&mut self) {
+        if let Some((_, batch)) = self.waiting.pop_front() {
+            self.bytes -= batch.contents.len();
+            self.dropped += 1;
+        }
+    }
+}
+
+/// Who a datagram is for, as the tunnel names it.
+pub type Remote = SocketAddr;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn batch(len: usize) -> Waiting {
+        Waiting { segment: 1400, contents: vec![0; len] }
+    }
+
+    #[test]
+    fn what_is_oldest_makes_room_and_what_is_late_is_not_sent() {
+        let start = Instant::now();
+        let mut queue = Queue::default();
+        for len in 1..=20 {
+            queue.push(batch(len + (60 << 10)), start);
+        }
+        assert!(queue.bytes <= MOST);
+        let first = queue.pop(start).map(|batch| batch.contents.len());
+        assert_eq!(first, Some(20 - 7 + (60 << 10)), "the last eight fit, seven are left");
+        assert_eq!(queue.dropped(), 12);
+
+        queue.push(batch(5), start + LONGEST);
+        let late = start + LONGEST + Duration::from_millis(1);
+        assert_eq!(queue.pop(late), Some(batch(5)));
+        assert_eq!(queue.pop(late), None);
+        assert_eq!(queue.bytes, 0);
+    }
+}
