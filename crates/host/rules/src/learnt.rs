@@ -1,0 +1,255 @@
+//! Which addresses the names of rules have, as answers of the DNS tell it.
+
+use crate::{DomainName, DomainTable};
+use simple_dns::rdata::RData;
+use simple_dns::{Packet, PacketFlag, RCODE};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+/// Addresses of names that rules are for, bounded.
+#[derive(Clone, Debug, Default)]
+pub struct Learnt {
+    addresses: BTreeMap<IpAddr, Vec<Claim>>,
+}
+
+/// What a name makes of an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Claim {
+    name: DomainName,
+    rules: Vec<String>,
+    /// Labels of the pattern: the more, the narrower.
+    labels: usize,
+    until: Instant,
+}
+
+/// What an answer changes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lesson {
+    /// Rules, by name, that an address belongs to, and for how long.
+    pub add: Vec<(String, IpAddr, Duration)>,
+    /// Rules that it doesn't belong to any more.
+    pub remove: Vec<(String, IpAddr)>,
+    /// In words: names of different rules that have one address.
+    pub conflicts: Vec<String>,
+}
+
+/// An address is known for this long after its name's answer is too old: resolvers and
+/// programs keep answers for longer than they may, and connections begin a moment later.
+const GRACE: Duration = Duration::from_secs(300);
+/// No answer counts for longer (RFC 8767 has 7 days for any TTL; a day is usual).
+const MOST_TTL: Duration = Duration::from_secs(86_400);
+/// More addresses than this are dropped, the first to expire first.
+const MOST_ADDRESSES: usize = 65_536;
+/// Names that share one address.
+const MOST_CLAIMS: usize = 16;
+/// Addresses of one answer.
+const MOST_ANSWERS: usize = 64;
+
+impl Learnt {
+    /// What an answer of the DNS, as it came, says of names that `rules` are for.
+    pub fn learn(&mut self, answer: &[u8], rules: &DomainTable<String>, now: Instant) -> Lesson {
+        let mut lesson = Lesson::default();
+        let Some((names, addresses)) = read(answer) else { return lesson };
+        // What was asked for, before what that is another name of.
+        let Some((name, (owners, labels))) =
+            names.into_iter().find_map(|name| rules.owners(&name).map(|owners| (name, owners)))
+        else {
+            return lesson;
+        };
+        for (address, ttl) in addresses {
+            let until = now + ttl.min(MOST_TTL) + GRACE;
+            let claim = Claim { name: name.clone(), rules: owners.clone(), labels, until };
+            self.claim(address, claim, now, &mut lesson);
+        }
+        lesson
+    }
+
+    /// All that is known, with the time that is left.
+    pub fn all(&self, now: Instant) -> Vec<(String, IpAddr, Duration)> {
+        let mut all = Vec::new();
+        for (address, claims) in &self.addresses {
+            let Some(claim) = strongest(claims, now) else { continue };
+            let left = claim.until.saturating_duration_since(now);
+            all.extend(claim.rules.iter().map(|rule| (rule.clone(), *address, left)));
+        }
+        all
+    }
+
+    /// The names by which rules have an address now.
+    pub fn names_of(&self, address: IpAddr, now: Instant) -> Option<(&str, &[String])> {
+        let claim = strongest(self.addresses.get(&address)?, now)?;
+        Some((claim.name.as_str(), &claim.rules))
+    }
+
+    fn claim(&mut self, address: IpAddr, claim: Claim, now: Instant, lesson: &mut Lesson) {
+        self.make_room(now);
+        let claims = self.addresses.entry(address).or_default();
+        let before = strongest(claims, now).cloned();
+        let new = !claims.iter().any(|known| known.name == claim.name);
+        claims.retain(|known| known.until > now && known.name != claim.name);
+        if let Some(other) = claims.iter().find(|known| new && known.rules != claim.rules) {
+            lesson.conflicts.push(format!(
+                "{} and {} have one address, {address}, and different rules ({}; {}): the narrower \
+                 name's counts",
+                other.name.as_str(),
+                claim.name.as_str(),
+                other.rules.join(", "),
+                claim.rules.join(", "),
+            ));
+        }
+        claims.truncate(MOST_CLAIMS - 1);
+        claims.push(claim);
+        let Some(after) = strongest(claims, now) else { return };
+        for rule in before.iter().flat_map(|claim| &claim.rules) {
+            if !after.rules.contains(rule) {
+                lesson.remove.push((rule.clone(), address));
+            }
+        }
+        let left = after.until.saturating_duration_since(now);
+        lesson.add.extend(after.rules.iter().map(|rule| (rule.clone(), address, left)));
+    }
+
+    fn make_room(&mut self, now: Instant) {
+        if self.addresses.len() < MOST_ADDRESSES {
+            return;
+        }
+        self.addresses.retain(|_, claims| claims.iter().any(|claim| claim.until > now));
+        let last = |claims: &Vec<Claim>| claims.iter().map(|claim| claim.until).max();
+        while self.addresses.len() >= MOST_ADDRESSES {
+            let Some((&first, _)) = self.addresses.iter().min_by_key(|(_, claims)| last(claims))
+            else {
+                return;
+            };
+            self.addresses.remove(&first);
+        }
+    }
+}
+
+/// The narrowest; of equals the first.
+fn strongest(claims: &[Claim], now: Instant) -> Option<&Claim> {
+    let living = claims.iter().filter(|claim| claim.until > now);
+    living.rev().max_by_key(|claim| claim.labels)
+}
+
+type Addresses = Vec<(IpAddr, Duration)>;
+
+/// The name that was asked for and those that it is another name of; and the addresses.
+fn read(answer: &[u8]) -> Option<(Vec<DomainName>, Addresses)> {
+    let packet = Packet::parse(answer).ok()?;
+    if !packet.has_flags(PacketFlag::RESPONSE) || packet.rcode() != RCODE::NoError {
+        return None;
+    }
+    let mut names: Vec<DomainName> = Vec::new();
+    names.extend(packet.questions.first()?.qname.to_string().parse::<DomainName>().ok());
+    let (mut addresses, mut ttl) = (Vec::new(), u32::MAX);
+    for record in packet.answers.iter().take(MOST_ANSWERS) {
+        // A chain is as old as its oldest part.
+        ttl = ttl.min(record.ttl);
+        let lasts = Duration::from_secs(ttl.into());
+        match &record.rdata {
+            RData::A(a) => addresses.push((IpAddr::from(a.address.to_be_bytes()), lasts)),
+            RData::AAAA(a) => addresses.push((IpAddr::from(a.address.to_be_bytes()), lasts)),
+            RData::CNAME(target) => {
+                names.extend(target.0.to_string().parse::<DomainName>().ok());
+            }
+            _ => {}
+        }
+    }
+    // Nobody goes to these for a name's sake.
+    addresses.retain(|(address, _)| {
+        !address.is_loopback() && !address.is_unspecified() && !address.is_multicast()
+    });
+    Some((names, addresses))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use simple_dns::rdata::{A, CNAME};
+    use simple_dns::{CLASS, Name, QCLASS, QTYPE, Question, ResourceRecord, TYPE};
+
+    fn answer(names: &[&str], address: [u8; 4], ttl: u32) -> Vec<u8> {
+        let mut packet = Packet::new_reply(7);
+        let name = |text: &str| Name::new(text).unwrap().into_owned();
+        let class = QCLASS::CLASS(CLASS::IN);
+        packet.questions.push(Question::new(name(names[0]), QTYPE::TYPE(TYPE::A), class, false));
+        for pair in names.windows(2) {
+            let target = RData::CNAME(CNAME(name(pair[1])));
+            packet.answers.push(ResourceRecord::new(name(pair[0]), CLASS::IN, ttl, target));
+        }
+        let last = name(names[names.len() - 1]);
+        let data = RData::A(A { address: u32::from_be_bytes(address) });
+        packet.answers.push(ResourceRecord::new(last, CLASS::IN, ttl, data));
+        packet.build_bytes_vec().unwrap()
+    }
+
+    fn rules(patterns: &[(&str, &str)]) -> DomainTable<String> {
+        let mut table = DomainTable::default();
+        for (pattern, rule) in patterns {
+            table.insert(pattern.parse().unwrap(), (*rule).to_owned());
+        }
+        table
+    }
+
+    fn added(lesson: &Lesson) -> Vec<(&str, String, u64)> {
+        let add = lesson.add.iter();
+        add.map(|(rule, address, left)| (rule.as_str(), address.to_string(), left.as_secs()))
+            .collect()
+    }
+
+    #[test]
+    fn addresses_of_a_name_and_of_what_it_is_another_name_of_are_learnt() {
+        let (mut learnt, now) = (Learnt::default(), Instant::now());
+        let rules = rules(&[("bank.example", "bank"), ("cdn.example", "cdn")]);
+        let lesson = learnt.learn(&answer(&["www.bank.example"], [192, 0, 2, 1], 60), &rules, now);
+        assert_eq!(added(&lesson), [("bank", "192.0.2.1".into(), 360)]);
+        let chain = answer(&["shop.example", "x.cdn.example"], [192, 0, 2, 2], 60);
+        assert_eq!(added(&learnt.learn(&chain, &rules, now)), [("cdn", "192.0.2.2".into(), 360)]);
+        let chain = answer(&["bank.example", "x.cdn.example"], [192, 0, 2, 3], 60);
+        let asked = learnt.learn(&chain, &rules, now);
+        assert_eq!(added(&asked), [("bank", "192.0.2.3".into(), 360)], "what was asked for");
+        assert_eq!(
+            learnt.learn(&answer(&["other.example"], [192, 0, 2, 4], 60), &rules, now),
+            Lesson::default()
+        );
+        assert_eq!(
+            learnt.learn(&answer(&["bank.example"], [127, 0, 0, 1], 60), &rules, now),
+            Lesson::default()
+        );
+        assert_eq!(learnt.all(now).len(), 3);
+        assert_eq!(learnt.all(now + Duration::from_secs(361)).len(), 0);
+    }
+
+    #[test]
+    fn of_names_that_share_an_address_the_narrower_counts_and_that_is_told() {
+        let (mut learnt, now) = (Learnt::default(), Instant::now());
+        let rules = rules(&[("a.example", "wide"), ("x.y.b.example", "narrow")]);
+        let shared = [192, 0, 2, 9];
+        let first = learnt.learn(&answer(&["a.example"], shared, 60), &rules, now);
+        assert!(first.conflicts.is_empty());
+        let second = learnt.learn(&answer(&["x.y.b.example"], shared, 60), &rules, now);
+        assert_eq!(second.conflicts.len(), 1, "{second:?}");
+        assert_eq!(added(&second), [("narrow", "192.0.2.9".into(), 360)]);
+        assert_eq!(second.remove, [("wide".to_owned(), IpAddr::from(shared))]);
+        let again = learnt.learn(&answer(&["a.example"], shared, 60), &rules, now);
+        assert_eq!(added(&again), [("narrow", "192.0.2.9".into(), 360)]);
+        assert!(again.conflicts.is_empty(), "told once");
+        let later = now + Duration::from_secs(400);
+        let alone = learnt.learn(&answer(&["a.example"], shared, 60), &rules, later);
+        assert_eq!(added(&alone), [("wide", "192.0.2.9".into(), 360)]);
+    }
+
+    #[test]
+    fn a_broken_answer_teaches_nothing_and_harms_nobody() {
+        let (mut learnt, now) = (Learnt::default(), Instant::now());
+        let rules = rules(&[("bank.example", "bank")]);
+        let whole = answer(&["bank.example", "x.example"], [192, 0, 2, 1], 60);
+        for length in 0..whole.len() {
+            learnt.learn(&whole[..length], &rules, now);
+        }
+        let mut question = whole.clone();
+        question[2] &= 0x7f;
+        assert_eq!(learnt.learn(&question, &rules, now), Lesson::default(), "a question");
+    }
+}
