@@ -1,22 +1,28 @@
 //! Files that are either as they were or wholly new, also after a power cut or
 //! on a full disk.
 
+#![forbid(unsafe_code)]
+
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Write};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Mode of a file that wasn't there, where none is asked for.
 const NEW_MODE: u32 = 0o644;
+/// How long another program may take to write the same file.
+const PATIENCE: Duration = Duration::from_secs(10);
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// Replaces the file by one with these contents, or makes it, with its folder.
 /// The owner stays, and the mode if none is given; a symbolic link stays and its
 /// target is replaced. It is on disk when this returns.
 ///
 /// # Errors
-/// What the system says. The file is then as it was.
+/// What the system says; `TimedOut` when another program writes it all the time. The file
+/// is then as it was.
 pub fn replace(path: &Path, contents: &[u8], mode: Option<u32>) -> io::Result<()> {
     replace_with(path, mode, |file| file.write_all(contents)).map(drop)
 }
@@ -32,14 +38,31 @@ pub fn replace_with(
     write: impl FnOnce(&mut File) -> io::Result<()>,
 ) -> io::Result<File> {
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let folder = folder_of(&path);
+    replace_name(&path, mode, write)
+}
+
+/// As [`replace`], for folders that others write in too: what has the file's name goes, and
+/// a symbolic link isn't followed.
+///
+/// # Errors
+/// As of [`replace`].
+pub fn replace_unfollowed(path: &Path, contents: &[u8]) -> io::Result<()> {
+    replace_name(path, None, |file| file.write_all(contents)).map(drop)
+}
+
+fn replace_name(
+    path: &Path,
+    mode: Option<u32>,
+    write: impl FnOnce(&mut File) -> io::Result<()>,
+) -> io::Result<File> {
+    let folder = folder_of(path);
     fs::create_dir_all(folder)?;
-    let old = match fs::metadata(&path) {
-        Ok(old) => Some(old),
+    let old = match fs::symlink_metadata(path) {
+        Ok(old) => Some(old).filter(fs::Metadata::is_file),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(error),
     };
-    let beside = beside(&path)?;
+    let beside = beside(path)?;
     let mut file = open_alone(&beside)?;
     let complete = |file: &mut File| {
         write(file)?;
@@ -49,7 +72,7 @@ pub fn replace_with(
         let mode = mode.unwrap_or_else(|| old.map_or(NEW_MODE, |old| old.mode() & 0o7777));
         file.set_permissions(Permissions::from_mode(mode))?;
         file.sync_all()?;
-        fs::rename(&beside, &path)
+        fs::rename(&beside, path)
     };
     if let Err(error) = complete(&mut file) {
         // The error that is told is the first one.
@@ -115,38 +138,38 @@ fn beside(path: &Path) -> io::Result<PathBuf> {
 /// Opens a file for this caller alone, empty: another program that writes the
 /// same one waits. One that was left by a crash is taken over.
 fn open_alone(path: &Path) -> io::Result<File> {
+    let until = Instant::now() + PATIENCE;
     loop {
+        // Something else under the name is no file of ours, and waits for nobody.
         let file = OpenOptions::new()
             .write(true)
             .create(true)
             .truncate(false)
             .mode(0o600)
-            .custom_flags(libc::O_NOFOLLOW)
+            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
             .open(path)?;
-        lock(&file)?;
-        // Its writer may have given it its name, or removed it, meanwhile.
-        match fs::metadata(path) {
-            Ok(there) if there.ino() == file.metadata()?.ino() => {
+        match file.try_lock() {
+            // Its writer may have given it its name, or removed it, meanwhile.
+            Ok(()) if is_named(&file, path)? => {
                 file.set_len(0)?;
                 return Ok(file);
             }
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
+            Ok(()) => {}
+            Err(TryLockError::Error(error)) => return Err(error),
+            Err(TryLockError::WouldBlock) if Instant::now() >= until => {
+                let what = "another program is writing it all the time";
+                return Err(io::Error::new(io::ErrorKind::TimedOut, what));
+            }
+            Err(TryLockError::WouldBlock) => std::thread::sleep(LOOK_AGAIN),
         }
     }
 }
 
-fn lock(file: &File) -> io::Result<()> {
-    loop {
-        // SAFETY: an open file, no pointers.
-        if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) } == 0 {
-            return Ok(());
-        }
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted {
-            return Err(error);
-        }
+fn is_named(file: &File, path: &Path) -> io::Result<bool> {
+    match fs::metadata(path) {
+        Ok(there) => Ok(there.ino() == file.metadata()?.ino()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
     }
 }
 

@@ -35,6 +35,20 @@ fn a_symbolic_link_stays_and_its_target_is_replaced() {
 }
 
 #[test]
+fn in_a_folder_of_others_a_symbolic_link_is_replaced_and_its_target_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let (target, link) = (folder.path().join("target"), folder.path().join("link"));
+    fs::write(&target, "theirs").unwrap();
+    symlink(&target, &link).unwrap();
+    replace_unfollowed(&link, b"ours").unwrap();
+    assert!(fs::symlink_metadata(&link).unwrap().is_file());
+    assert_eq!(fs::read(&target).unwrap(), b"theirs");
+    symlink(&target, folder.path().join(".link.braid-new")).unwrap();
+    assert!(replace_unfollowed(&link, b"more").is_err());
+    assert_eq!(fs::read(&target).unwrap(), b"theirs");
+}
+
+#[test]
 fn what_fails_leaves_the_file_as_it_was_and_nothing_beside_it() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");

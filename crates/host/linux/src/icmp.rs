@@ -2,6 +2,7 @@
 //! passes traffic to a host and back.
 
 use crate::sys;
+use braid_inner::checksum;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
@@ -96,19 +97,10 @@ fn question(host: IpAddr, identity: u16, sequence: u16) -> [u8; 8] {
     let mut packet = [kind, 0, 0, 0, a, b, c, d];
     if host.is_ipv4() {
         // The kernel fills in IPv6's.
-        let sum = checksum(&packet).to_be_bytes();
+        let sum = (!checksum::sum(&packet)).to_be_bytes();
         packet[2..4].copy_from_slice(&sum);
     }
     packet
-}
-
-/// RFC 1071.
-fn checksum(packet: &[u8; 8]) -> u16 {
-    let mut sum: u32 = packet.chunks(2).map(|p| u32::from(p[0]) << 8 | u32::from(p[1])).sum();
-    while sum > 0xffff {
-        sum = (sum >> 16) + (sum & 0xffff);
-    }
-    !(sum as u16)
 }
 
 fn is_answer(host: IpAddr, packet: &[u8], identity: u16, sequence: u16) -> bool {

@@ -2,6 +2,7 @@
 //! links, epoll, netlink, policy routing, nftables, network namespaces, systemd.
 //! What decides anything (what to send where, when) lives in other crates.
 
+pub mod clock;
 pub mod confinement;
 pub mod icmp;
 pub mod journal;
@@ -21,4 +22,4 @@ pub mod udp;
 pub mod wake_latency;
 
 mod sys;
-mod tool;
+pub mod tool;

@@ -1,8 +1,10 @@
 //! Netlink, blocking and small. Of rtnetlink(7): links, addresses, routes, next
 //! hops, policy rules, root queueing disciplines, and a monitor of their
-//! changes; of generic netlink: MPTCP's path manager and WireGuard.
+//! changes; of generic netlink: MPTCP's path manager and WireGuard; of netfilter's:
+//! tracked connections that are forgotten.
 
 mod address;
+mod conntrack;
 mod device;
 mod generic;
 mod link;
@@ -19,6 +21,7 @@ mod socket;
 mod wireguard;
 
 pub use address::Address;
+pub use conntrack::forget_connections;
 pub use generic::Generic;
 pub use link::Link;
 pub use monitor::{Change, Monitor};

@@ -1,15 +1,21 @@
 //! Our own nftables table, `inet braid_<interface>`: NAT, forwarded ports,
 //! a routed prefix, MSS clamping, the kill switch. Nobody else's is touched.
 
+mod forwarder;
 mod kill_switch;
+mod learnt;
 mod names;
 mod others;
+mod ruled;
 mod split;
 mod watch;
 
+pub use forwarder::NameForwarder;
 pub use kill_switch::KillSwitch;
+pub use learnt::{Element, learn};
 pub use names::{Asker, Destinations, Diversion};
-pub use others::{Owner, Refusing, refusing};
+pub use others::{Owner, Refusing, refusing, refusing_in};
+pub use ruled::{DirectWay, Fate, Ruled, RuledTraffic, connections_counter, traffic_counter};
 pub use split::{Split, split_table};
 pub use watch::Watch;
 
@@ -17,6 +23,7 @@ use crate::tool;
 use braid_engines::nft_table;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
 use std::process::Command;
@@ -45,6 +52,10 @@ pub struct Firewall {
     pub kill_switch: Option<KillSwitch>,
     /// Answers leave by the link that the question came by.
     pub inbound: Option<Inbound>,
+    /// Which connections take another way than the rest.
+    pub ruled: Option<Ruled>,
+    /// Who is asked for names, whoever was meant.
+    pub forwarder: Option<NameForwarder>,
     /// Questions to name servers that go to others.
     pub diversions: Vec<Diversion>,
 }
@@ -121,9 +132,13 @@ impl Firewall {
             self.names_of_host(),
             self.names_of_others(),
             self.names_guard(),
+            self.names_forwarded_of_host(),
+            self.names_forwarded_of_others(),
+            self.direct_guard(),
         ]
         .into_iter()
         .flatten()
+        .chain(self.ruled.iter().flat_map(|ruled| ruled.chains(&self.interface)))
         .collect();
         (!chains.is_empty()).then(|| {
             format!("table inet {} {{\n{}}}\n", nft_table(&self.interface), chains.concat())
@@ -183,6 +198,7 @@ impl Firewall {
             }
         }
         rules.extend(self.diversions.iter().map(Diversion::masqueraded));
+        rules.extend(self.ruled.iter().flat_map(Ruled::masqueraded));
         chain("postrouting", "nat", "postrouting", "srcnat", rules.into_iter())
     }
 
@@ -210,6 +226,7 @@ impl Firewall {
         }
         if let Some(kill) = &self.kill_switch {
             rules.extend(kill.forward(tunnel));
+            rules.extend(self.ruled.iter().flat_map(Ruled::let_through));
             rules.push("drop".to_owned());
         }
         chain("forward", "filter", "forward", "filter", rules.into_iter())
@@ -218,6 +235,8 @@ impl Firewall {
     fn output(&self) -> Option<String> {
         let mut rules = self.kill_switch.as_ref()?.output(&self.interface);
         rules.extend(self.diversions.iter().map(Diversion::let_out));
+        rules.extend(self.ruled.iter().flat_map(Ruled::let_out));
+        rules.extend(self.forwarder.iter().flat_map(NameForwarder::let_out));
         rules.push("drop".to_owned());
         chain("output", "filter", "output", "filter", rules.into_iter())
     }
@@ -233,10 +252,29 @@ impl Firewall {
         chain("names_of_others", "nat", "prerouting", "-105", rules)
     }
 
+    /// Before diversions, which the forwarder's own questions are for.
+    fn names_forwarded_of_host(&self) -> Option<String> {
+        let rules = self.forwarder.as_ref()?.of_host(&names::spared());
+        chain("names_forwarded_of_host", "nat", "output", "-106", rules.into_iter())
+    }
+
+    fn names_forwarded_of_others(&self) -> Option<String> {
+        let links = self.ruled.as_ref().map(|ruled| ruled.links.as_slice()).unwrap_or_default();
+        let rules = self.forwarder.as_ref()?.of_others(&self.interface, links);
+        chain("names_forwarded_of_others", "nat", "prerouting", "-106", rules.into_iter())
+    }
+
     fn names_guard(&self) -> Option<String> {
         self.kill_switch.as_ref()?;
         let rules = self.diversions.iter().map(|it| it.only_by(&self.interface));
         chain("names_guard", "filter", "postrouting", "filter", rules)
+    }
+
+    fn direct_guard(&self) -> Option<String> {
+        let kill = self.kill_switch.as_ref()?;
+        let lan: Vec<&str> = kill.lan.iter().map(|(device, _)| device.as_str()).collect();
+        let rules = self.ruled.iter().flat_map(|ruled| ruled.only_by(&self.interface, &lan));
+        chain("direct_guard", "filter", "postrouting", "filter", rules)
     }
 }
 
@@ -301,9 +339,12 @@ impl Inbound {
 /// # Errors
 /// `NotFound` when nft isn't installed; else what nft says.
 pub fn replace(interface: &str, ruleset: &str) -> io::Result<()> {
-    // The first line makes sure that there is something to delete.
+    // What was learnt meanwhile would be forgotten.
+    let _alone = learnt::alone();
     let name = nft_table(interface);
-    nft(&format!("table inet {name}\ndelete table inet {name}\n{ruleset}"))
+    let kept = learnt::kept(interface, ruleset);
+    // The first line makes sure that there is something to delete.
+    nft(&format!("table inet {name}\ndelete table inet {name}\n{ruleset}{kept}"))
 }
 
 /// Deletes a tunnel's table, if there is one.
@@ -323,6 +364,36 @@ pub fn exists(interface: &str) -> io::Result<bool> {
     let mut list = Command::new("nft");
     list.args(["list", "table", "inet", &nft_table(interface)]);
     Ok(tool::run(&mut list, b"", LIMIT).map_err(missing)?.status.success())
+}
+
+/// What a tunnel's named counters have, by name: packets and bytes.
+///
+/// # Errors
+/// `NotFound` when nft isn't installed; else what nft says.
+pub fn counters(interface: &str) -> io::Result<BTreeMap<String, (u64, u64)>> {
+    #[derive(Deserialize)]
+    struct Listing {
+        nftables: Vec<Listed>,
+    }
+    #[derive(Deserialize)]
+    struct Listed {
+        counter: Option<Counter>,
+    }
+    #[derive(Deserialize)]
+    struct Counter {
+        name: String,
+        packets: u64,
+        bytes: u64,
+    }
+    let mut list = Command::new("nft");
+    list.args(["--json", "list", "counters", "table", "inet", &nft_table(interface)]);
+    let output = tool::run(&mut list, b"", LIMIT).map_err(missing)?;
+    if !output.status.success() {
+        return Err(io::Error::other(format!("nft: {}", output.complaint())));
+    }
+    let listing: Listing = serde_json::from_slice(&output.stdout).map_err(io::Error::other)?;
+    let counters = listing.nftables.into_iter().filter_map(|listed| listed.counter);
+    Ok(counters.map(|it| (it.name, (it.packets, it.bytes))).collect())
 }
 
 /// It takes milliseconds, seconds with rulesets of hundred thousands; one that the
@@ -368,6 +439,30 @@ fn family(address: IpAddr) -> &'static str {
 mod tests {
     use super::*;
     use crate::netns::NetNs;
+
+    fn conditions(number: usize) -> braid_rules::Conditions {
+        use braid_rules::{Conditions, Destinations, Devices, Transport};
+        match number {
+            0 => Conditions {
+                devices: Some(Devices {
+                    macs: vec!["aa:bb:cc:dd:ee:01".parse().unwrap()],
+                    addresses: vec!["fd50::7/128".parse().unwrap()],
+                }),
+                dscp: Some(46),
+                ..Conditions::default()
+            },
+            1 => Conditions {
+                to: Some(Destinations {
+                    networks: vec!["203.0.113.0/24".parse().unwrap()],
+                    known_as: Some("a-1.b".into()),
+                }),
+                transport: Some(Transport::Tcp),
+                ports: Some(1..=65535),
+                ..Conditions::default()
+            },
+            _ => Conditions { users: vec![0, 7], ..Conditions::default() },
+        }
+    }
 
     fn everything() -> Firewall {
         Firewall {
@@ -415,6 +510,27 @@ mod tests {
                 mask: 0x7f00_0000,
                 links: vec![InboundLink { number: 0, interface: "wan0".into(), mark: 0x100_0000 }],
                 own: vec![0xb1, 17],
+            }),
+            ruled: Some(Ruled {
+                mask: 0x7f00_0000,
+                rules: [Fate::Refused, Fate::Marked(0x7e00_0000), Fate::Tunnel]
+                    .into_iter()
+                    .enumerate()
+                    .map(|(number, fate)| RuledTraffic {
+                        number,
+                        conditions: conditions(number),
+                        fate,
+                    })
+                    .collect(),
+                ways: vec![DirectWay { mark: 0x7e00_0000, interface: "wan0".into() }],
+                refused: 0x7f00_0000,
+                links: vec!["wan0".into()],
+                own: vec![0xb1, 17],
+            }),
+            forwarder: Some(NameForwarder {
+                addresses: vec!["10.99.0.2".parse().unwrap(), "fd99::2".parse().unwrap()],
+                port: 5353,
+                mark: 0x62_7401,
             }),
             diversions: vec![
                 Diversion {

@@ -32,9 +32,12 @@ pub(crate) fn set(
         Operation::Forwarding(family) => forwarding::set(*family, prior),
         Operation::Address { device, net } => {
             let index = netlink.link(device)?.index;
-            netlink.add_address(index, *net)
+            netlink.add_address(index, *net).map_err(is_off(Some(device), net.addr().is_ipv6()))
         }
-        Operation::Route(route) => route::set(route, netlink),
+        Operation::Route(route) => {
+            let v6 = route.destination.addr().is_ipv6();
+            route::set(route, netlink).map_err(is_off(route.device.as_deref(), v6))
+        }
         Operation::Rule(rule) => netlink.add_rule(rule),
         Operation::Firewall { interface, ruleset } => nft::replace(interface, ruleset),
         Operation::DockerUser { family, rule } => docker_user::set(*family, rule),
@@ -249,6 +252,18 @@ pub(crate) fn outlives_boot(operation: &Operation) -> bool {
 
 fn limits(subflows: u8, add_addr_accepted: u8) -> Limits {
     Limits { subflows: subflows.into(), add_addr_accepted: add_addr_accepted.into() }
+}
+
+/// Where somebody has switched IPv6 off, the kernel only says that it may not be.
+fn is_off(device: Option<&str>, v6: bool) -> impl FnOnce(io::Error) -> io::Error {
+    let key = device.filter(|_| v6).map(|device| format!("net.ipv6.conf.{device}.disable_ipv6"));
+    move |error| match key {
+        Some(key) if sysctl::read(&key).is_ok_and(|value| value == "1") => io::Error::new(
+            io::ErrorKind::Unsupported,
+            format!("IPv6 is switched off there ({key}=1), so only IPv4 goes through the tunnel"),
+        ),
+        _ => error,
+    }
 }
 
 /// Says what brings what the kernel or the host lacks.

@@ -29,6 +29,16 @@ const STEP_MOST: Duration = Duration::from_millis(20);
 /// How long one that is killed is waited for. One that the kernel holds stays.
 const LAST_BREATH: Duration = Duration::from_millis(500);
 
+/// What `program` says, for people.
+///
+/// # Errors
+/// What the system says; `TimedOut` when it hasn't ended within `limit`, and was killed.
+pub fn said(program: &str, arguments: &[&str], limit: Duration) -> io::Result<String> {
+    let outcome = run(Command::new(program).args(arguments), b"", limit)?;
+    let text = [outcome.stdout, outcome.stderr].concat();
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
 /// Runs `command` with this on its standard input. Nothing is read or written while
 /// it runs, so neither can stand still.
 ///

@@ -2,11 +2,13 @@
 //! batches in by receive offload (udp(7), ip(7), ipv6(7)).
 
 mod address;
+mod carried;
 mod control;
 mod receive;
 mod send;
 
 pub use braid_engines::Family;
+pub use carried::{CarriedBatch, CarrierEnd, LARGEST_BATCH};
 pub use receive::{Datagram, ReceiveBuffers, Received};
 pub use send::{SendError, Transmit};
 
@@ -39,6 +41,15 @@ pub struct LinkBind {
     pub family: Family,
 }
 
+/// Another port of whom a socket speaks to, of which the socket's user need not know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortInstead {
+    /// As its user names it.
+    pub named: u16,
+    /// As it is on the wire.
+    pub used: u16,
+}
+
 /// A UDP socket, not blocking, never fragmenting: packets longer than the
 /// path's MTU are lost or refused, as MTU discovery needs (RFC 8899).
 #[derive(Debug)]
@@ -46,6 +57,17 @@ pub struct LinkSocket {
     fd: OwnedFd,
     family: Family,
     segmentation: AtomicBool,
+    kind: Kind,
+}
+
+/// What a socket's datagrams go by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Udp {
+        port_instead: Option<PortInstead>,
+    },
+    /// Whatever has the other end carries them.
+    Carried,
 }
 
 impl LinkSocket {
@@ -80,7 +102,19 @@ impl LinkSocket {
         let _ = sys::set_option(&fd, libc::SOL_UDP, UDP_GRO, 1);
         bind_to_address(&fd, bind)?;
         let segmentation = sys::get_option(&fd, libc::SOL_UDP, UDP_SEGMENT).is_ok();
-        Ok(LinkSocket { fd, family, segmentation: AtomicBool::new(segmentation) })
+        let kind = Kind::Udp { port_instead: None };
+        Ok(LinkSocket { fd, family, segmentation: AtomicBool::new(segmentation), kind })
+    }
+
+    /// From now on datagrams to the one port go to the other instead; what comes from there
+    /// seems to come from the first. A carried socket stays as it is.
+    #[must_use]
+    pub fn with_port_instead(self, instead: PortInstead) -> LinkSocket {
+        let kind = match self.kind {
+            Kind::Udp { .. } => Kind::Udp { port_instead: Some(instead) },
+            Kind::Carried => Kind::Carried,
+        };
+        LinkSocket { kind, ..self }
     }
 
     /// The address and port the socket is bound to.

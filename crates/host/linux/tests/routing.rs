@@ -10,8 +10,8 @@ use braid_linux::netlink::Netlink;
 use braid_linux::netns::NetNs;
 use braid_linux::nft::{Firewall, KillSwitch, MssClamp};
 use braid_linux::routing::{
-    FIRST_PRIORITY, FIRST_TABLE, HostRouting, LinkRouting, Otherwise, Through, discover_link,
-    uplinks,
+    FIRST_PRIORITY, FIRST_TABLE, HostRouting, LinkRouting, Otherwise, RuledRouting, Through,
+    discover_link, uplinks,
 };
 use braid_linux::tun::{OffloadChoice, Tun};
 use braid_linux::udp::{Family, LinkBind, LinkSocket, Transmit};
@@ -350,6 +350,7 @@ impl Host {
             proxy_arp: Vec::new(),
             firewall: Firewall { interface: "braid0".into(), ..Firewall::default() },
             split: None,
+            rules: RuledRouting::default(),
         }
     }
 

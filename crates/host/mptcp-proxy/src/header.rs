@@ -14,7 +14,7 @@ const TCP_V6: u8 = 0x21;
 const MOST_BYTES: usize = 1024;
 
 /// The header of a connection from `client` to `server`; both of one IP version.
-pub(crate) fn write(client: SocketAddr, server: SocketAddr) -> Vec<u8> {
+pub fn write(client: SocketAddr, server: SocketAddr) -> Vec<u8> {
     let mut header = SIGNATURE.to_vec();
     header.push(PROXY);
     let mut addresses = Vec::new();
@@ -42,7 +42,7 @@ pub(crate) fn write(client: SocketAddr, server: SocketAddr) -> Vec<u8> {
 ///
 /// # Errors
 /// The connection's, and `InvalidData` for what is no such header.
-pub(crate) fn read(mut from: impl Read) -> io::Result<SocketAddr> {
+pub fn read(mut from: impl Read) -> io::Result<SocketAddr> {
     let mut start = [0; 16];
     from.read_exact(&mut start)?;
     let [signature @ .., command, family, high, low] = start;

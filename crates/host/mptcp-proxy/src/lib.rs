@@ -14,7 +14,7 @@
 //! The kernel's path manager must know the links; `braid-engines` sets that up.
 
 mod connection;
-mod header;
+pub mod header;
 mod relay;
 mod rules;
 

@@ -25,7 +25,7 @@ const STATS64_RX_DROPPED: usize = 6;
 const STATS64_TX_DROPPED: usize = 7;
 
 /// A network interface.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Link {
     /// The kernel's number of it.
     pub index: u32,
@@ -215,22 +215,11 @@ pub(super) fn parse(body: &[u8]) -> Option<Link> {
     let flags = u32_at(body, 8)? as libc::c_int;
     let mut link = Link {
         index: u32_at(body, 4)?,
-        name: String::new(),
-        mtu: 0,
         up: flags & libc::IFF_UP != 0,
         carrier: flags & libc::IFF_LOWER_UP != 0,
         loopback: flags & libc::IFF_LOOPBACK != 0,
         point_to_point: flags & libc::IFF_POINTOPOINT != 0,
-        master: None,
-        hardware: None,
-        is_backup: false,
-        kind: None,
-        received_dropped: 0,
-        sent_dropped: 0,
-        sent_packets: 0,
-        received_packets: 0,
-        sent_bytes: 0,
-        received_bytes: 0,
+        ..Link::default()
     };
     for (kind, payload) in attributes(body.get(16..)?) {
         match kind {

@@ -8,6 +8,12 @@ use std::net::IpAddr;
 /// Marks of our own questions, which go where they are sent: bits and value.
 const OWN: (u32, u32) = (0xfffe_0000, 0x6272_0000);
 
+/// Matches them.
+pub(super) fn spared() -> String {
+    let (bits, own) = OWN;
+    format!("meta mark and {bits:#x} == {own:#x}")
+}
+
 /// Questions that go to another name server than they were sent to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diversion {

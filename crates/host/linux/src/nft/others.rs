@@ -38,10 +38,11 @@ pub fn refusing(interface: &str) -> io::Result<Vec<Refusing>> {
     let mut list = Command::new("nft");
     list.args(["--terse", "list", "ruleset"]);
     let output = tool::run(&mut list, b"", LIMIT).map_err(missing)?;
-    Ok(read(&String::from_utf8_lossy(&output.stdout), interface))
+    Ok(refusing_in(&String::from_utf8_lossy(&output.stdout), interface))
 }
 
-fn read(ruleset: &str, interface: &str) -> Vec<Refusing> {
+/// The same, of what `nft --terse list ruleset` printed.
+pub fn refusing_in(ruleset: &str, interface: &str) -> Vec<Refusing> {
     let mut found = Vec::new();
     for text in ruleset.split("\ntable ").map(|text| text.strip_prefix("table ").unwrap_or(text)) {
         let mut words = text.split_whitespace();
@@ -87,7 +88,7 @@ mod tests {
             table ip6 mine {\n\tchain a {\n\t\ttype filter hook forward priority 0; policy drop;\n\
             \t\toifname \"lan0\" accept\n\t}\n}\n";
         let found = |interface| {
-            let found = read(ruleset, interface).into_iter();
+            let found = refusing_in(ruleset, interface).into_iter();
             found.map(|it| (it.table, it.owner)).collect::<Vec<_>>()
         };
         let docker = ("ip filter".to_owned(), Owner::Docker);
@@ -95,6 +96,6 @@ mod tests {
         let mine = ("ip6 mine".to_owned(), Owner::Other);
         assert_eq!(found("braid0"), [docker.clone(), firewalld.clone(), mine]);
         assert_eq!(found("lan0"), [docker, firewalld], "whose rules name it knows it");
-        assert_eq!(read("", "braid0"), []);
+        assert_eq!(refusing_in("", "braid0"), []);
     }
 }

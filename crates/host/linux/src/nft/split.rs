@@ -30,9 +30,10 @@ pub fn split_table(interface: &str) -> String {
 }
 
 impl Split {
-    /// The table for the tunnel of this interface, in nft's language.
-    pub fn ruleset(&self, interface: &str) -> String {
-        let chains = [self.arriving(interface), self.sent(interface)];
+    /// The table for the tunnel of this interface, in nft's language. What has a mark in the bits
+    /// `elsewhere` doesn't take the tunnel, whichever device the chains see.
+    pub fn ruleset(&self, interface: &str, elsewhere: u32) -> String {
+        let chains = [self.arriving(interface), self.sent(interface, elsewhere)];
         let chains: String = chains.into_iter().flatten().collect();
         format!("table inet {} {{\n{chains}}}\n", nft_table(&split_table(interface)))
     }
@@ -76,8 +77,9 @@ impl Split {
     }
 
     /// What this host itself sends into the tunnel comes in again by `lo`.
-    fn sent(&self, tunnel: &str) -> Option<String> {
+    fn sent(&self, tunnel: &str, elsewhere: u32) -> Option<String> {
         let Split { tunnel_mark, outer_mark, local_mark, .. } = self;
+        let elsewhere = format!("meta mark & {elsewhere:#x} != 0 return");
         let rules = [
             "meta l4proto != tcp return".to_owned(),
             // A server on this host answers a client's address, which leads away from here:
@@ -87,6 +89,7 @@ impl Split {
                  ct mark set {outer_mark:#x}"
             ),
             format!("meta mark {{ {tunnel_mark:#x}, {outer_mark:#x} }} return"),
+            elsewhere,
             format!(
                 "ct direction reply ct mark {outer_mark:#x} meta mark set {local_mark:#x} return"
             ),
@@ -110,12 +113,12 @@ mod tests {
             outer_mark: 0xb,
             local_mark: 0xc,
         };
-        let text = split.ruleset("braid0");
+        let text = split.ruleset("braid0", 0x7f00_0000);
         assert!(text.starts_with("table inet braid_braid0.2fsplit {"), "{text}");
         let count = |part: &str| text.matches(part).count();
         assert_eq!((count("127.0.0.1:1001"), count("[::1]:1001")), (2, 2), "{text}");
         assert_eq!((count("127.0.0.1:1002"), count("[::1]:1002")), (1, 1), "{text}");
         assert_eq!(count("meta mark { 0xa, 0xb } return"), 1);
-        assert_eq!(Split { v6: false, ..split }.ruleset("braid0").matches("ip6").count(), 0);
+        assert_eq!(Split { v6: false, ..split }.ruleset("braid0", 0).matches("ip6").count(), 0);
     }
 }

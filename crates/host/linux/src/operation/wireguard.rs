@@ -2,6 +2,7 @@
 //! journal has them.
 
 use crate::netlink::Generic;
+use base64ct::{Base64, Encoding};
 use braid_engines::{Device, DeviceKind, Feature};
 use std::io;
 
@@ -27,26 +28,8 @@ pub(super) fn configure(device: &Device, kind: &DeviceKind) -> io::Result<()> {
 
 /// 32 bytes written in base64 (RFC 4648, section 4).
 fn key(text: &str) -> Option<[u8; 32]> {
-    let body = text.strip_suffix('=').filter(|body| body.len() == 43)?;
-    let mut bytes = Vec::with_capacity(33);
-    let (mut bits, mut held) = (0_u32, 0);
-    for character in body.bytes() {
-        let value = match character {
-            b'A'..=b'Z' => character - b'A',
-            b'a'..=b'z' => character - b'a' + 26,
-            b'0'..=b'9' => character - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            _ => return None,
-        };
-        bits = (bits << 6 | u32::from(value)) & 0xffff;
-        held += 6;
-        if held >= 8 {
-            held -= 8;
-            bytes.push((bits >> held) as u8);
-        }
-    }
-    bytes.try_into().ok()
+    let mut bytes = [0; 32];
+    (Base64::decode(text, &mut bytes).ok()?.len() == bytes.len()).then_some(bytes)
 }
 
 #[cfg(test)]

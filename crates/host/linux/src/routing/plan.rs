@@ -1,6 +1,8 @@
 //! What the host's routing should be: pure.
 
-use crate::nft::{Firewall, Inbound, InboundLink, Split, split_table};
+use crate::nft::{
+    DirectWay, Firewall, Inbound, InboundLink, Ruled, RuledTraffic, Split, split_table,
+};
 use braid_engines::{Family, MAIN_TABLE, Operation, Route, RouteKind, Rule, RuleAction};
 use ipnet::IpNet;
 use std::net::IpAddr;
@@ -59,6 +61,28 @@ pub struct HostRouting {
     pub firewall: Firewall,
     /// The proxy that splits TCP connections.
     pub split: Option<Split>,
+    /// What goes another way than the rest.
+    pub rules: RuledRouting,
+}
+
+/// Which connections go another way than the rest.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RuledRouting {
+    /// In order: the first that matches counts.
+    pub rules: Vec<RuledTraffic>,
+    /// How marked connections leave.
+    pub direct: Vec<DirectRouting>,
+    /// Marks what is refused, within [`HostRouting::link_marks`].
+    pub refused: u32,
+}
+
+/// How connections of a mark leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DirectRouting {
+    /// The mark, within [`HostRouting::link_marks`].
+    pub mark: u32,
+    /// The link's number.
+    pub link: u32,
 }
 
 /// One link's way out.
@@ -117,7 +141,8 @@ impl HostRouting {
     /// forwarded before it is would go out untranslated, or around the tunnel, and
     /// stay so while its connection lasts.
     pub fn desired(&self) -> Vec<Operation> {
-        let firewall = Firewall { inbound: self.inbound(), ..self.firewall.clone() };
+        let firewall =
+            Firewall { inbound: self.inbound(), ruled: self.ruled(), ..self.firewall.clone() };
         let firewall = firewall.ruleset().map(|ruleset| Operation::Firewall {
             interface: self.firewall.interface.clone(),
             ruleset,
@@ -166,7 +191,7 @@ impl HostRouting {
             .push(Operation::Sysctl { key: "net/ipv4/tcp_fastopen".into(), value: "3".into() });
         operations.push(Operation::Firewall {
             interface: split_table(&self.interface),
-            ruleset: split.ruleset(&self.interface),
+            ruleset: split.ruleset(&self.interface, self.link_marks),
         });
         operations
     }
@@ -313,6 +338,11 @@ impl HostRouting {
                     let local = matches!(net.addr(), IpAddr::V6(a) if a.is_unicast_link_local());
                     Family::of(net.addr()) == family && !local
                 });
+                rules.extend(self.marks_of(link).map(|mark| Rule {
+                    fwmark: Some(mark),
+                    mask: Some(self.link_marks),
+                    ..rule()
+                }));
                 rules.extend(own.map(|net| Rule { from: Some(net), ..rule() }));
                 rules.extend(link.fwmark.map(|mark| Rule { fwmark: Some(mark), ..rule() }));
             }
@@ -343,6 +373,14 @@ impl HostRouting {
             let out = self.ways_out.iter();
             rules.extend(out.map(|out| format!("-i {tunnel} -o {out} -j ACCEPT")));
             rules.push(format!("-o {tunnel} {CONNECTION} RELATED,ESTABLISHED,DNAT -j ACCEPT"));
+        }
+        for link in &self.links {
+            for mark in self.marks_of(link) {
+                let (interface, mask) = (&link.interface, self.link_marks);
+                let direct = format!("-m connmark --mark {mark:#x}/{mask:#x} -j ACCEPT");
+                rules.push(format!("-o {interface} {direct}"));
+                rules.push(format!("-i {interface} {CONNECTION} RELATED,ESTABLISHED {direct}"));
+            }
         }
         let mut operations = Vec::new();
         for &family in &self.docker_refuses {
@@ -389,10 +427,42 @@ impl HostRouting {
                 });
             }
         }
+        (!links.is_empty()).then_some(Inbound { mask, links, own: self.own_marks() })
+    }
+
+    /// Of what the tunnel sends by links, and the proxy anywhere.
+    fn own_marks(&self) -> Vec<u32> {
         let own = self.links.iter().filter_map(|link| link.fwmark).chain([self.fwmark]);
         let split = self.split.iter().flat_map(|it| [it.tunnel_mark, it.outer_mark, it.local_mark]);
-        let own = own.chain(split).collect();
-        (!links.is_empty()).then_some(Inbound { mask, links, own })
+        let forwarder = self.firewall.forwarder.iter().map(|it| it.mark);
+        own.chain(split).chain(forwarder).collect()
+    }
+
+    fn ruled(&self) -> Option<Ruled> {
+        let RuledRouting { rules, direct, refused } = &self.rules;
+        if self.link_marks == 0 || rules.is_empty() && direct.is_empty() {
+            return None;
+        }
+        let mut links: Vec<String> = self.links.iter().map(|it| it.interface.clone()).collect();
+        links.dedup();
+        let ways = self.links.iter().flat_map(|link| {
+            let interface = &link.interface;
+            self.marks_of(link).map(|mark| DirectWay { mark, interface: interface.clone() })
+        });
+        Some(Ruled {
+            mask: self.link_marks,
+            rules: rules.clone(),
+            ways: ways.collect(),
+            refused: *refused,
+            links,
+            own: self.own_marks(),
+        })
+    }
+
+    /// The marks of connections that leave by a link beside the tunnel.
+    fn marks_of(&self, link: &LinkRouting) -> impl Iterator<Item = u32> {
+        let number = link.number;
+        self.rules.direct.iter().filter(move |it| it.link == number).map(|it| it.mark)
     }
 
     /// Never what the tunnel's own mark has in these bits; none when they are too few.
@@ -401,7 +471,10 @@ impl HostRouting {
         let marks = (1..=self.link_marks.checked_shr(shift)?).map(|value| value << shift);
         let mut free = marks.filter(|mark| mark & self.link_marks == *mark);
         let own = self.fwmark & self.link_marks;
-        free.by_ref().filter(|&mark| mark != own).nth(usize::try_from(number).ok()?)
+        let mark = free.by_ref().filter(|&mark| mark != own).nth(usize::try_from(number).ok()?)?;
+        let rules = &self.rules;
+        let ruled = mark == rules.refused || rules.direct.iter().any(|it| it.mark == mark);
+        (!ruled).then_some(mark)
     }
 
     fn everything(&self) -> bool {
@@ -443,6 +516,7 @@ mod tests {
             proxy_arp: Vec::new(),
             firewall: Firewall::default(),
             split: None,
+            rules: RuledRouting::default(),
         }
     }
 

@@ -1,8 +1,8 @@
 //! Receiving: batches of datagrams, coalesced ones taken apart.
 
-use super::LinkSocket;
 use super::address::SocketAddress;
 use super::control::Control;
+use super::{Kind, LinkSocket, carried};
 use crate::sys;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -83,7 +83,22 @@ impl LinkSocket {
         {
             let cut = header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0;
             let bytes = place.get_mut(..header.msg_len as usize);
-            let (Some(remote), Some(bytes), false) = (name.get(), bytes, cut) else { continue };
+            if self.kind == Kind::Carried {
+                let Some(bytes) = bytes.filter(|_| !cut) else { continue };
+                let Some((head, bytes)) = carried::split(bytes) else { continue };
+                for bytes in bytes.chunks_mut(head.segment.into()) {
+                    let remote = head.remote;
+                    each(Datagram { remote, local: None, traffic_class: 0, bytes });
+                    datagrams += 1;
+                }
+                continue;
+            }
+            let (Some(mut remote), Some(bytes), false) = (name.get(), bytes, cut) else { continue };
+            if let Kind::Udp { port_instead: Some(instead) } = self.kind
+                && remote.port() == instead.used
+            {
+                remote.set_port(instead.named);
+            }
             // A usize with glibc, 32 bits with musl.
             #[allow(clippy::unnecessary_cast)]
             let control_len = header.msg_hdr.msg_controllen as usize;

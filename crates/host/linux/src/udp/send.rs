@@ -2,7 +2,7 @@
 
 use super::address::SocketAddress;
 use super::control::Control;
-use super::{Family, LinkSocket};
+use super::{Family, Kind, LinkSocket};
 use crate::sys;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -65,6 +65,9 @@ impl LinkSocket {
     /// # Errors
     /// See [`SendError`].
     pub fn send(&self, transmit: &Transmit<'_>) -> Result<(), SendError> {
+        if self.kind == Kind::Carried {
+            return self.send_carried(transmit);
+        }
         let size = transmit.segment_size.unwrap_or(transmit.contents.len()).max(1);
         if transmit.contents.len() <= size {
             return self.send_once(transmit, transmit.contents, None).map_err(|e| classify(e, 0));
@@ -139,7 +142,13 @@ impl LinkSocket {
         if let Some(size) = segment {
             control.push_segment_size(size);
         }
-        let mut remote = SocketAddress::new(transmit.remote, 0);
+        let mut remote = transmit.remote;
+        if let Kind::Udp { port_instead: Some(instead) } = self.kind
+            && remote.port() == instead.named
+        {
+            remote.set_port(instead.used);
+        }
+        let mut remote = SocketAddress::new(remote, 0);
         let mut body =
             libc::iovec { iov_base: contents.as_ptr().cast_mut().cast(), iov_len: contents.len() };
         // SAFETY: all-zero is a valid msghdr (it has padding on some platforms).

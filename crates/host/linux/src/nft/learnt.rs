@@ -1,0 +1,89 @@
+//! Sets of addresses that are learnt while a table is there: they outlive it.
+
+use super::ruled::names_set;
+use super::{LIMIT, nft};
+use crate::tool;
+use braid_engines::nft_table;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io;
+use std::net::IpAddr;
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// An address that a rule's names have, or had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Element {
+    /// The rule's name.
+    pub rule: String,
+    /// The address.
+    pub address: IpAddr,
+    /// For how long from now; none when no longer.
+    pub lasts: Option<Duration>,
+}
+
+/// Who replaces a table and who adds to it must not meet.
+static ALONE: Mutex<()> = Mutex::new(());
+
+pub(super) fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Puts elements into the sets of a tunnel's table, with new lifetimes, or takes them out.
+///
+/// # Errors
+/// As [`super::replace`]; also when a rule has no set there. Nothing is changed then.
+pub fn learn(interface: &str, elements: &[Element]) -> io::Result<()> {
+    if elements.is_empty() {
+        return Ok(());
+    }
+    let table = nft_table(interface);
+    let mut script = String::new();
+    for Element { rule, address, lasts } in elements {
+        let set = format!("inet {table} {}", names_set(rule, address.is_ipv4()));
+        // An element that is there keeps its time unless it is made anew.
+        // Writing to a String can't fail.
+        let _ = writeln!(script, "add element {set} {{ {address} timeout 60s }}");
+        let _ = writeln!(script, "delete element {set} {{ {address} }}");
+        if let Some(lasts) = lasts {
+            let seconds = lasts.as_secs().max(1);
+            let _ = writeln!(script, "add element {set} {{ {address} timeout {seconds}s }}");
+        }
+    }
+    let _alone = alone();
+    nft(&script)
+}
+
+/// What the sets of the table that is there have, for those that the new one has too.
+pub(super) fn kept(interface: &str, ruleset: &str) -> String {
+    if !ruleset.contains("flags timeout") {
+        return String::new();
+    }
+    let mut list = Command::new("nft");
+    list.args(["--json", "list", "table", "inet", &nft_table(interface)]);
+    let Ok(output) = tool::run(&mut list, b"", LIMIT) else { return String::new() };
+    let listing: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    let mut script = String::new();
+    for (set, elements) in sets(&listing) {
+        if ruleset.contains(&format!("\tset {set} {{")) && !elements.is_empty() {
+            let (table, elements) = (nft_table(interface), elements.join(", "));
+            let _ = writeln!(script, "add element inet {table} {set} {{ {elements} }}");
+        }
+    }
+    script
+}
+
+fn sets(listing: &Value) -> BTreeMap<String, Vec<String>> {
+    let listed = listing["nftables"].as_array().into_iter().flatten();
+    let sets = listed.map(|it| &it["set"]).filter_map(|set| {
+        let elements = set["elem"].as_array()?.iter().filter_map(|element| {
+            let element = &element["elem"];
+            let (address, left) = (element["val"].as_str()?, element["expires"].as_u64()?);
+            (left > 0).then(|| format!("{address} timeout {left}s"))
+        });
+        Some((set["name"].as_str()?.to_owned(), elements.collect()))
+    });
+    sets.collect()
+}

@@ -1,0 +1,368 @@
+//! Rules about which connections take the tunnel, leave by a link or are refused: what the
+//! first packet of a connection matches is noted in the connection's mark.
+
+use super::chain;
+use braid_rules::{Conditions, Transport};
+use ipnet::IpNet;
+use std::fmt::{Display, Write as _};
+
+/// Where connections go by rules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ruled {
+    /// The bits of marks that are used.
+    pub mask: u32,
+    /// In order: the first that matches counts.
+    pub rules: Vec<RuledTraffic>,
+    /// How marked connections leave, also those that no rule marks any more.
+    pub ways: Vec<DirectWay>,
+    /// Marks what is refused.
+    pub refused: u32,
+    /// The links' interfaces: what comes in by them is no rule's.
+    pub links: Vec<String>,
+    /// What this host marks with one of these is no rule's: the tunnel's own datagrams.
+    pub own: Vec<u32>,
+}
+
+/// A rule as the firewall sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuledTraffic {
+    /// Its number, which its counters are named by.
+    pub number: usize,
+    /// What it matches.
+    pub conditions: Conditions,
+    /// What becomes of it.
+    pub fate: Fate,
+}
+
+/// What becomes of connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// They go as everything else does.
+    Tunnel,
+    /// New ones get this mark, by which they leave.
+    Marked(u32),
+    /// They are refused, also those that were there before.
+    Refused,
+}
+
+/// How connections of a mark leave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirectWay {
+    /// The mark, within the mask.
+    pub mark: u32,
+    /// The interface.
+    pub interface: String,
+}
+
+/// A connection's first packet. By the kernel's `new` all are until an answer comes.
+const FIRST: &str = "ct status ! confirmed";
+
+/// The counter of a rule's connections.
+pub fn connections_counter(number: usize) -> String {
+    format!("rule_{number}_connections")
+}
+
+/// The counter of what the senders of a rule's connections sent.
+pub fn traffic_counter(number: usize) -> String {
+    format!("rule_{number}_traffic")
+}
+
+/// The set of the addresses that names of a rule have.
+pub(super) fn names_set(rule: &str, v4: bool) -> String {
+    // A rule's name has letters, digits, `.`, `_` and `-`; a set's has `/` and no `-`.
+    format!("{}/{}", if v4 { "names_v4" } else { "names_v6" }, rule.replace('-', "/"))
+}
+
+/// More addresses than this no rule has.
+const MOST_ADDRESSES: u32 = 65_536;
+
+fn sets(rule: &RuledTraffic) -> Option<String> {
+    let name = rule.conditions.to.as_ref()?.known_as.as_deref()?;
+    let sets = [(true, "ipv4_addr"), (false, "ipv6_addr")].map(|(v4, kind)| {
+        format!(
+            "\tset {} {{\n\t\ttype {kind}\n\t\tflags timeout\n\t\tsize {MOST_ADDRESSES}\n\t}}\n",
+            names_set(name, v4)
+        )
+    });
+    Some(sets.concat())
+}
+
+impl Ruled {
+    /// Counters and chains, in nft's language.
+    pub(super) fn chains(&self, tunnel: &str) -> Vec<String> {
+        if self.rules.is_empty() && self.ways.is_empty() {
+            return Vec::new();
+        }
+        let mut chains: Vec<String> = self.rules.iter().map(|rule| self.counted(rule)).collect();
+        chains.extend(self.rules.iter().filter_map(sets));
+        chains.push(list("rules_of_lan", self.matching(false)));
+        chains.push(list("rules_of_host", self.matching(true)));
+        chains.extend(self.lan(tunnel));
+        chains.extend(self.host(tunnel));
+        chains.extend(["forward", "output"].into_iter().filter_map(|hook| self.refusal(hook)));
+        chains
+    }
+
+    /// After the translation of destinations: a rule is about where a connection really goes.
+    fn lan(&self, tunnel: &str) -> Option<String> {
+        let outside = self.outside(tunnel);
+        let rules = [
+            format!("iifname {{ {outside}, \"lo\" }} return"),
+            "ct direction reply return".to_owned(),
+            "fib daddr type { local, broadcast, multicast, anycast } return".to_owned(),
+            // Between networks of the LAN.
+            format!("fib daddr oif exists fib daddr oifname != {{ {outside} }} return"),
+            "jump rules_of_lan".to_owned(),
+        ];
+        let rules = rules.into_iter().chain(self.restore());
+        chain("ruled_lan", "filter", "prerouting", "dstnat + 5", rules)
+    }
+
+    /// Before connections are split, which are those of the tunnel.
+    fn host(&self, tunnel: &str) -> Option<String> {
+        let outside = self.outside(tunnel);
+        let own: Vec<String> = self.own.iter().map(|mark| format!("{mark:#x}")).collect();
+        let rules = [
+            format!("meta mark {{ {} }} return", own.join(", ")),
+            // Answers to what came in by a link, and what other parts of Braid send.
+            format!("meta mark & {:#x} != 0 return", self.mask),
+            "ct direction reply return".to_owned(),
+            format!("oifname != {{ {outside} }} return"),
+            "jump rules_of_host".to_owned(),
+        ];
+        let rules = rules.into_iter().chain(self.restore());
+        chain("ruled_host", "route", "output", "mangle - 5", rules)
+    }
+
+    fn refusal(&self, hook: &str) -> Option<String> {
+        let refused = self.marked(self.refused);
+        let rules = [
+            format!("{refused} meta l4proto tcp reject with tcp reset"),
+            format!("{refused} reject with icmpx admin-prohibited"),
+        ];
+        let refuses = self.rules.iter().any(|rule| rule.fate == Fate::Refused);
+        let name = format!("refused_{hook}");
+        chain(&name, "filter", hook, "filter - 5", rules.into_iter().filter(|_| refuses))
+    }
+
+    /// Sources are those that the tunnel's default route, or the LAN, suggested.
+    pub(super) fn masqueraded(&self) -> impl Iterator<Item = String> {
+        self.ways.iter().map(|way| {
+            format!("oifname \"{}\" {} masquerade", way.interface, self.marked(way.mark))
+        })
+    }
+
+    /// What a kill switch lets pass: what leaves by the link that its mark says.
+    pub(super) fn let_through(&self) -> impl Iterator<Item = String> {
+        self.ways
+            .iter()
+            .map(|way| format!("oifname \"{}\" {} accept", way.interface, self.marked(way.mark)))
+    }
+
+    /// What a kill switch lets this host send. The device that the chain sees is the one
+    /// before the mark.
+    pub(super) fn let_out(&self) -> impl Iterator<Item = String> {
+        self.ways.iter().map(|way| format!("{} accept", self.marked(way.mark)))
+    }
+
+    /// So where it really leaves is looked at behind.
+    pub(super) fn only_by(&self, tunnel: &str, lan: &[&str]) -> impl Iterator<Item = String> {
+        let lan: String = lan.iter().map(|device| format!(", \"{device}\"")).collect();
+        self.ways.iter().map(move |way| {
+            let (interface, marked) = (&way.interface, self.marked(way.mark));
+            format!("oifname != {{ \"{interface}\", \"{tunnel}\", \"lo\"{lan} }} {marked} drop")
+        })
+    }
+
+    fn outside(&self, tunnel: &str) -> String {
+        let mut outside = format!("\"{tunnel}\"");
+        for link in &self.links {
+            // Writing to a String can't fail.
+            let _ = write!(outside, ", \"{link}\"");
+        }
+        outside
+    }
+
+    fn counted(&self, rule: &RuledTraffic) -> String {
+        let number = rule.number;
+        let (connections, traffic) = (connections_counter(number), traffic_counter(number));
+        let mut statements = vec![
+            format!("{FIRST} counter name \"{connections}\""),
+            format!("counter name \"{traffic}\""),
+        ];
+        match rule.fate {
+            Fate::Tunnel => {}
+            Fate::Marked(mark) => statements.push(format!(
+                "{FIRST} ct mark & {:#x} == 0 ct mark set ct mark & {:#x} | {mark:#x}",
+                self.mask, !self.mask
+            )),
+            Fate::Refused => statements.push(self.set_mark(self.refused)),
+        }
+        let counters: String = [connections, traffic]
+            .iter()
+            .map(|name| format!("\tcounter {name} {{\n\t}}\n"))
+            .collect();
+        counters + &list(&format!("rule_{number}"), statements)
+    }
+
+    /// A connection keeps its way.
+    fn restore(&self) -> impl Iterator<Item = String> {
+        self.ways.iter().map(|way| {
+            let (mask, mark) = (self.mask, way.mark);
+            // What is refused by now stays refused.
+            format!(
+                "meta mark & {mask:#x} != {:#x} ct mark & {mask:#x} == {mark:#x} {}",
+                self.refused,
+                self.set_mark(mark)
+            )
+        })
+    }
+
+    fn marked(&self, mark: u32) -> String {
+        format!("meta mark & {:#x} == {mark:#x}", self.mask)
+    }
+
+    fn set_mark(&self, mark: u32) -> String {
+        format!("meta mark set meta mark & {:#x} | {mark:#x}", !self.mask)
+    }
+
+    fn matching(&self, of_host: bool) -> Vec<String> {
+        let rules = self.rules.iter().flat_map(|rule| {
+            let conditions = alternatives(&rule.conditions, of_host).into_iter();
+            let number = rule.number;
+            conditions.map(move |it| format!("{it}goto rule_{number}"))
+        });
+        rules.collect()
+    }
+}
+
+/// The ways to match, each of which suffices; none where it can't.
+fn alternatives(conditions: &Conditions, of_host: bool) -> Vec<String> {
+    let Conditions { devices, from, to, transport, ports, dscp, users } = conditions;
+    if of_host && devices.is_some() || !of_host && !users.is_empty() {
+        return Vec::new();
+    }
+    let mut found = vec![Alternative::default()];
+    if let Some(devices) = devices {
+        let mut known = by_family("saddr", &devices.addresses);
+        if !devices.macs.is_empty() {
+            let text = format!("ether saddr {} ", set(&devices.macs));
+            known.push(Alternative { family: None, text });
+        }
+        found = both(&found, &known);
+    }
+    if !from.is_empty() {
+        found = both(&found, &by_family("saddr", from));
+    }
+    if let Some(to) = to {
+        let mut known = by_family("daddr", &to.networks);
+        for family in ["ip", "ip6"].into_iter().filter(|_| to.known_as.is_some()) {
+            let name = to.known_as.as_deref().unwrap_or_default();
+            let text = format!("{family} daddr @{} ", names_set(name, family == "ip"));
+            known.push(Alternative { family: Some(family), text });
+        }
+        found = both(&found, &known);
+    }
+    if let Some(dscp) = dscp {
+        let known = ["ip", "ip6"].map(|family| Alternative {
+            family: Some(family),
+            text: format!("{family} dscp {dscp} "),
+        });
+        found = both(&found, &known);
+    }
+    let mut rest = String::new();
+    rest += match transport {
+        None => "",
+        Some(Transport::Tcp) => "meta l4proto tcp ",
+        Some(Transport::Udp) => "meta l4proto udp ",
+        Some(Transport::Icmp) => "meta l4proto { icmp, ipv6-icmp } ",
+    };
+    if let Some(ports) = ports {
+        // Writing to a String can't fail.
+        let _ = write!(rest, "th dport {}-{} ", ports.start(), ports.end());
+    }
+    if !users.is_empty() {
+        let _ = write!(rest, "meta skuid {} ", set(users));
+    }
+    found.into_iter().map(|it| it.text + &rest).collect()
+}
+
+#[derive(Clone, Default)]
+struct Alternative {
+    family: Option<&'static str>,
+    text: String,
+}
+
+fn by_family(side: &str, networks: &[IpNet]) -> Vec<Alternative> {
+    let networks = IpNet::aggregate(&networks.iter().map(IpNet::trunc).collect());
+    let of = |family: &'static str| {
+        let of_family = networks.iter().filter(|net| super::family(net.addr()) == family);
+        let of_family: Vec<&IpNet> = of_family.collect();
+        let text = format!("{family} {side} {} ", set(&of_family));
+        (!of_family.is_empty()).then_some(Alternative { family: Some(family), text })
+    };
+    ["ip", "ip6"].into_iter().filter_map(of).collect()
+}
+
+fn both(one: &[Alternative], other: &[Alternative]) -> Vec<Alternative> {
+    let pairs = one.iter().flat_map(|a| other.iter().map(move |b| (a, b)));
+    let meet =
+        pairs.filter(|(a, b)| a.family.is_none() || b.family.is_none() || a.family == b.family);
+    meet.map(|(a, b)| Alternative {
+        family: a.family.or(b.family),
+        text: format!("{}{}", a.text, b.text),
+    })
+    .collect()
+}
+
+fn set<T: Display>(elements: &[T]) -> String {
+    let elements: Vec<String> = elements.iter().map(ToString::to_string).collect();
+    format!("{{ {} }}", elements.join(", "))
+}
+
+/// A chain that others lead to.
+fn list(name: &str, rules: Vec<String>) -> String {
+    let rules: String = rules.iter().map(|rule| format!("\t\t{rule}\n")).collect();
+    format!("\tchain {name} {{\n{rules}\t}}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use braid_rules::{Destinations, Devices};
+
+    fn networks(texts: &[&str]) -> Vec<IpNet> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn conditions_are_matched_in_each_ip_version_that_they_have() {
+        let device = Devices {
+            macs: vec!["aa:bb:cc:dd:ee:01".parse().unwrap()],
+            addresses: networks(&["192.168.7.2/32"]),
+        };
+        let to = Destinations {
+            networks: networks(&["203.0.113.0/25", "203.0.113.128/25", "2001:db8::/32"]),
+            known_as: None,
+        };
+        let conditions = Conditions {
+            devices: Some(device),
+            to: Some(to),
+            transport: Some(Transport::Tcp),
+            ports: Some(443..=443),
+            ..Conditions::default()
+        };
+        assert_eq!(
+            alternatives(&conditions, false),
+            [
+                "ip saddr { 192.168.7.2/32 } ip daddr { 203.0.113.0/24 } meta l4proto tcp th dport 443-443 ",
+                "ether saddr { aa:bb:cc:dd:ee:01 } ip daddr { 203.0.113.0/24 } meta l4proto tcp th dport 443-443 ",
+                "ether saddr { aa:bb:cc:dd:ee:01 } ip6 daddr { 2001:db8::/32 } meta l4proto tcp th dport 443-443 ",
+            ]
+        );
+        assert_eq!(alternatives(&conditions, true), [""; 0], "this host is no device of the LAN");
+        let nowhere = Conditions { to: Some(Destinations::default()), ..Conditions::default() };
+        assert_eq!(alternatives(&nowhere, false), [""; 0]);
+        assert_eq!(alternatives(&Conditions::default(), true), [""]);
+    }
+}
