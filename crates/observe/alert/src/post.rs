@@ -1,0 +1,195 @@
+use crate::kept::Kept;
+use crate::message::Message;
+use crate::outbox::{Outbox, Waiting};
+use crate::rule::Alert;
+use braid_history::{Event, EventKind, Severity};
+use std::io;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Tells people of events, on a thread of its own: whoever gives it one waits for nothing.
+pub struct Post {
+    give: Mutex<Option<SyncSender<Event>>>,
+    outbox: Arc<Mutex<Outbox>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// Takes a message to its target, within a bounded time.
+pub trait Deliver: Send + 'static {
+    /// Does so.
+    ///
+    /// # Errors
+    /// Why it didn't arrive, in words, or may not have.
+    fn deliver(&self, alert: &Alert, message: &Message) -> Result<(), String>;
+}
+
+/// Events that wait for the thread while it delivers.
+const BACKLOG: usize = 256;
+/// At the end, the file is written within a moment or not at all.
+const WRITES_WITHIN: Duration = Duration::from_millis(500);
+/// Rules may change, and the clock.
+const LOOK_EVERY: Duration = Duration::from_secs(60);
+
+impl Post {
+    /// Begins with what waits in `file`. `alerts` tells the rules as they are now; none when it's
+    /// time to end.
+    ///
+    /// # Errors
+    /// No thread can be made.
+    pub fn start(
+        file: &Path,
+        host: String,
+        alerts: impl Fn() -> Option<Vec<Alert>> + Send + 'static,
+        deliver: impl Deliver,
+    ) -> io::Result<Post> {
+        let kept = Kept::at(file);
+        let outbox = kept.read().unwrap_or_else(|error| {
+            tracing::warn!("what waited to be told is lost: {}: {error}", file.display());
+            Outbox::default()
+        });
+        let outbox = Arc::new(Mutex::new(outbox));
+        let (give, given) = sync_channel(BACKLOG);
+        let rounds =
+            Rounds { outbox: outbox.clone(), given, kept, host, alerts, deliver, writes: true };
+        let thread = std::thread::Builder::new().name("braid-alerts".into());
+        let thread = thread.spawn(move || rounds.run())?;
+        Ok(Post { give: Mutex::new(Some(give)), outbox, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// Something happened.
+    pub fn tell(&self, event: &Event) {
+        let give = self.give.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(give) = give.as_ref() else { return };
+        if let Err(TrySendError::Full(event)) = give.try_send(event.clone()) {
+            tracing::warn!(kind = event.kind.as_str(), "too much happens: an event is told nobody");
+        }
+    }
+
+    /// How an alert's queue is.
+    pub fn waiting(&self, alert: &str) -> Waiting {
+        lock(&self.outbox).waiting(alert)
+    }
+
+    /// Ends, with what waits in the file. A delivery that is under way is not waited for.
+    pub fn stop(&self) {
+        drop(self.give.lock().unwrap_or_else(PoisonError::into_inner).take());
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(thread) = thread else { return };
+        let begun = Instant::now();
+        while !thread.is_finished() && begun.elapsed() < WRITES_WITHIN {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        if thread.is_finished() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What is sent to try whether messages arrive.
+pub fn test_event(alert: &str) -> Event {
+    Event {
+        unix: unix_now(),
+        kind: EventKind::Test,
+        severity: Severity::Note,
+        subject: alert.into(),
+        text: format!("this is a test of the alert {alert:?}: messages arrive"),
+    }
+}
+
+struct Rounds<A, D> {
+    outbox: Arc<Mutex<Outbox>>,
+    given: Receiver<Event>,
+    kept: Kept,
+    host: String,
+    alerts: A,
+    deliver: D,
+    /// Whether the file could be written last time: a full disk is told once.
+    writes: bool,
+}
+
+impl<A: Fn() -> Option<Vec<Alert>>, D: Deliver> Rounds<A, D> {
+    fn run(mut self) {
+        while let Some(alerts) = (self.alerts)() {
+            if self.deliver_next(&alerts) {
+                let goes_on = self.take_all(&alerts);
+                self.write();
+                match goes_on {
+                    true => continue,
+                    false => return,
+                }
+            }
+            match self.given.recv_timeout(self.pause()) {
+                Ok(event) => {
+                    lock(&self.outbox).put(&alerts, &event, unix_now());
+                    let goes_on = self.take_all(&alerts);
+                    self.write();
+                    if !goes_on {
+                        return;
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    /// Takes what came meanwhile; false when no more can come.
+    fn take_all(&self, alerts: &[Alert]) -> bool {
+        loop {
+            match self.given.try_recv() {
+                Ok(event) => lock(&self.outbox).put(alerts, &event, unix_now()),
+                Err(std::sync::mpsc::TryRecvError::Empty) => return true,
+                Err(std::sync::mpsc::TryRecvError::Disconnected) => {
+                    return false;
+                }
+            }
+        }
+    }
+
+    /// Whether there was something to be delivered.
+    fn deliver_next(&mut self, alerts: &[Alert]) -> bool {
+        let next = lock(&self.outbox).next(alerts, &self.host, unix_now());
+        let Some((alert, message)) = next else { return false };
+        let outcome = self.deliver.deliver(&alert, &message);
+        match outcome {
+            Ok(()) => lock(&self.outbox).delivered(&alert.name, unix_now()),
+            Err(why) => {
+                tracing::warn!(alert = alert.name, "couldn't be told, to be tried again: {why}");
+                lock(&self.outbox).failed(&alert.name, why, unix_now());
+            }
+        }
+        true
+    }
+
+    fn write(&mut self) {
+        let outbox = lock(&self.outbox).clone();
+        match self.kept.write(&outbox) {
+            Ok(()) => self.writes = true,
+            Err(error) => {
+                if self.writes {
+                    tracing::warn!("what waits to be told is kept in memory only: {error}");
+                }
+                self.writes = false;
+            }
+        }
+    }
+
+    fn pause(&self) -> Duration {
+        let Some(at) = lock(&self.outbox).next_at() else { return LOOK_EVERY };
+        let seconds = u64::try_from(at - unix_now()).unwrap_or(0);
+        // Something due that can't go yet isn't asked for without a pause.
+        Duration::from_secs(seconds.max(1)).min(LOOK_EVERY)
+    }
+}
+
+fn lock(outbox: &Mutex<Outbox>) -> std::sync::MutexGuard<'_, Outbox> {
+    outbox.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn unix_now() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(now.as_secs()).unwrap_or(i64::MAX)
+}

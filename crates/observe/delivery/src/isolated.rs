@@ -1,0 +1,124 @@
+use crate::words::foreign;
+use braid_alert::{Alert, Deliver, Message};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process_group, setrlimit};
+use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
+use std::io::{self, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Delivers by a process of its own, which ends within a bounded time and can't grow: whatever a
+/// server answers, the one who asked for it lives on.
+#[derive(Clone, Debug)]
+pub struct Isolated {
+    program: PathBuf,
+    arguments: Vec<OsString>,
+    deadline: Duration,
+}
+
+/// What that process is given on its standard input.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Job {
+    /// To whom.
+    pub alert: Alert,
+    /// What.
+    pub message: Message,
+}
+
+/// From the start to the end of the process.
+const DEADLINE: Duration = Duration::from_secs(45);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// Bytes of address space: several times what TLS and the host's certificates take.
+const MEMORY: u64 = 512 << 20;
+/// Seconds of processor time.
+const PROCESSOR: u64 = 20;
+/// Nothing that we write is longer.
+const MOST_TOLD: u64 = 4096;
+const MOST_JOB: u64 = 4 << 20;
+
+impl Isolated {
+    /// By this program, which calls [`run_job`] when it is started with these arguments.
+    pub fn by(program: PathBuf, arguments: Vec<OsString>) -> Isolated {
+        Isolated { program, arguments, deadline: DEADLINE }
+    }
+
+    /// The same, with another deadline.
+    pub fn within(self, deadline: Duration) -> Isolated {
+        Isolated { deadline, ..self }
+    }
+}
+
+impl Deliver for Isolated {
+    fn deliver(&self, alert: &Alert, message: &Message) -> Result<(), String> {
+        let job = Job { alert: alert.clone(), message: message.clone() };
+        let job = serde_json::to_vec(&job).map_err(|error| error.to_string())?;
+        let mut child = Command::new(&self.program)
+            .args(&self.arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .map_err(|error| format!("{}: {error}", self.program.display()))?;
+        if let Some(mut stdin) = child.stdin.take() {
+            // One that has ended already says why.
+            let _ = stdin.write_all(&job);
+        }
+        let outcome = self.wait(&mut child);
+        // A command may have left others behind.
+        if let Ok(pid) = i32::try_from(child.id()) {
+            let _ = Pid::from_raw(pid).map(|group| kill_process_group(group, Signal::KILL));
+        }
+        let _ = child.wait();
+        outcome
+    }
+}
+
+impl Isolated {
+    fn wait(&self, child: &mut Child) -> Result<(), String> {
+        let begun = Instant::now();
+        loop {
+            match child.try_wait().map_err(|error| error.to_string())? {
+                Some(status) if status.success() => return Ok(()),
+                Some(status) => {
+                    let told = said(child);
+                    return Err(if told.is_empty() { status.to_string() } else { told });
+                }
+                None if begun.elapsed() > self.deadline => {
+                    return Err(format!("not done within {} s", self.deadline.as_secs()));
+                }
+                None => thread::sleep(LOOK_EVERY),
+            }
+        }
+    }
+}
+
+/// What it wrote, without waiting for more: others may hold its end of the pipe.
+fn said(child: &mut Child) -> String {
+    let Some(stderr) = child.stderr.take() else { return String::new() };
+    let mut text = Vec::new();
+    if rustix::io::ioctl_fionbio(&stderr, true).is_ok() {
+        let _ = stderr.take(MOST_TOLD).read_to_end(&mut text);
+    }
+    foreign(&String::from_utf8_lossy(&text))
+}
+
+/// The process' part: reads a job from `input` and does it, within its limits.
+///
+/// # Errors
+/// Why the message didn't arrive, in words.
+pub fn run_job(input: impl Read) -> Result<(), String> {
+    limit(Resource::As, MEMORY).map_err(|error| error.to_string())?;
+    limit(Resource::Cpu, PROCESSOR).map_err(|error| error.to_string())?;
+    let job: Job = serde_json::from_reader(input.take(MOST_JOB))
+        .map_err(|error| format!("the job can't be read: {error}"))?;
+    crate::deliver(&job.alert, &job.message)
+}
+
+fn limit(resource: Resource, most: u64) -> io::Result<()> {
+    let limit = Rlimit { current: Some(most), maximum: Some(most) };
+    setrlimit(resource, limit).map_err(io::Error::from)
+}

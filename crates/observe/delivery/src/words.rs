@@ -1,0 +1,6 @@
+/// What another program or host said, as it may be shown: a line of bounded length.
+pub fn foreign(text: &str) -> String {
+    const MOST: usize = 200;
+    let plain = text.trim().chars().map(|c| if c.is_control() { ' ' } else { c });
+    plain.take(MOST).collect()
+}
