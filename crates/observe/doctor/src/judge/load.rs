@@ -1,0 +1,65 @@
+use super::{More, finding};
+use crate::code::Code;
+use crate::facts::Facts;
+use braid_control::finding::Finding;
+use braid_history::Severity;
+
+/// Share of a processor from which on a thread has no time left for more.
+const THREAD: f64 = 0.9;
+/// Share of all processors.
+const ALL: f64 = 0.95;
+/// Share of time that neighbours of a virtual machine may take.
+const STOLEN: f64 = 0.15;
+/// Packets in a second.
+const DROPS: f64 = 5.0;
+
+/// What this host's processors and buffers can't take.
+pub(crate) fn load(facts: &Facts, found: &mut Vec<Finding>) {
+    let tunnel = facts.config.interface.name.as_str();
+    if let Some(load) = facts.host.load {
+        let percent = |share: f64| format!("{:.0} %", share * 100.0);
+        if load.stolen > STOLEN {
+            let what = "the hypervisor takes this machine's processor time away";
+            let told = finding(Code::CpuStolen, Severity::Warning, "", what)
+                .seen(format!("{} of the time is stolen", percent(load.stolen)))
+                .mend("a server with processors of its own; ask the provider");
+            found.push(told);
+        } else if load.busiest_thread > THREAD || load.all > ALL {
+            let what = "this host's processor limits the tunnel";
+            let told = finding(Code::CpuHere, Severity::Warning, tunnel, what)
+                .seen(format!(
+                    "its busiest thread runs for {} of the time, all processors for {}",
+                    percent(load.busiest_thread),
+                    percent(load.all)
+                ))
+                .mend("top -H; a faster router, or fewer other programs on this one");
+            found.push(told);
+        }
+    }
+    let seconds = facts.between.as_secs_f64().max(0.1);
+    let (now, earlier) = (&facts.host.counters, &facts.host.earlier_counters);
+    let buffer = now.udp_receive_buffer.saturating_sub(earlier.udp_receive_buffer) as f64 / seconds;
+    if buffer > DROPS {
+        let what = "the kernel drops datagrams that aren't read in time";
+        let told = finding(Code::ReceiveBuffer, Severity::Warning, tunnel, what)
+            .seen(format!("{buffer:.0} in a second (UdpRcvbufErrors)"))
+            .mend("sysctl -w net.core.rmem_max=8388608");
+        found.push(told);
+    }
+    let not_fetched = facts.growth(|status| status.drops.not_fetched);
+    if not_fetched > DROPS {
+        let what = format!("packets are dropped before the tunnel fetches them from {tunnel}");
+        let told = finding(Code::DeviceQueue, Severity::Warning, tunnel, what)
+            .seen(format!("{not_fetched:.0} in a second"))
+            .mend(format!("ip link set {tunnel} txqueuelen 2000; see the processors by top -H"));
+        found.push(told);
+    }
+    let refused = facts.growth(|status| status.drops.refused);
+    if refused > DROPS {
+        let what = "the kernel doesn't take what comes out of the tunnel";
+        let told = finding(Code::KernelRefuses, Severity::Warning, tunnel, what)
+            .seen(format!("{refused:.0} packets in a second"))
+            .mend(format!("ip link show {tunnel}: is it up?"));
+        found.push(told);
+    }
+}

@@ -1,0 +1,142 @@
+use super::links::capacity;
+use super::{More, finding};
+use crate::code::Code;
+use crate::facts::Facts;
+use braid_control::finding::Finding;
+use braid_control::status::{PathState, PathStatus, PeerStatus};
+use braid_history::Severity;
+
+/// Of the packets sent lately. TCP alone over such a link would stand still; the tunnel repairs it
+/// and pays with the others' room.
+const LOSS: f64 = 0.03;
+/// Waits in a modem's queue, ms; `cake-autorate` acts at 30.
+const QUEUE_MS: f64 = 100.0;
+/// RTTVAR, ms.
+const JITTER_MS: f64 = 80.0;
+/// One-way delay over the fastest path's, ms. Packets that come in order wait for the slowest.
+const FAR_MS: f64 = 300.0;
+/// A datagram smaller than this on a device of 1500 bytes: discovery (RFC 8899) found that larger
+/// ones vanish. PPPoE, DS-Lite, LTE and VPNs leave 1280 and more.
+const SMALL_DATAGRAM: u16 = 1232;
+/// Of a cap, that counts as filled.
+const FILLED: f64 = 0.9;
+
+/// What happens to packets on the links.
+pub(crate) fn paths(facts: &Facts, found: &mut Vec<Finding>) {
+    let Some(status) = &facts.status else { return };
+    for peer in &status.peers {
+        for path in peer.paths.iter().filter(|path| carries(path)) {
+            path_of(facts, peer, path, found);
+        }
+    }
+}
+
+fn carries(path: &PathStatus) -> bool {
+    matches!(path.state, PathState::Active | PathState::Standby)
+}
+
+fn path_of(facts: &Facts, peer: &PeerStatus, path: &PathStatus, found: &mut Vec<Finding>) {
+    let link = &path.link;
+    if path.loss > LOSS {
+        let what = format!("link {link} loses {:.1} % of the packets", path.loss * 100.0);
+        let told = finding(Code::Lossy, Severity::Warning, link, what)
+            .seen(format!("{} of {} packets since the start", path.lost_packets, path.tx_packets))
+            .gain_mbps(capacity(facts, link).map(|mbps| mbps * path.loss))
+            .mend(format!("look at signal and cable; or braid link set {link} --standby true"));
+        found.push(told);
+    }
+    let bloat = path.queue_ms.filter(|queue| *queue > QUEUE_MS);
+    if let Some(queue) = bloat {
+        let what = format!(
+            "{queue:.0} ms wait in a queue of link {link}'s modem (bufferbloat), and what is \
+             urgent behind them"
+        );
+        let mend = match path.capacity_tx_mbps {
+            Some(mbps) => {
+                format!("braid link set {link} --cap-up {:.0}Mbit", (mbps * 0.9).max(1.0))
+            }
+            None => {
+                format!("braid link set {link} --cap-up and --cap-down of 90 % of what it carries")
+            }
+        };
+        let told = finding(Code::Bufferbloat, Severity::Warning, link, what)
+            .seen(delays(path))
+            .gain(format!("{queue:.0} ms less delay"))
+            .mend(mend);
+        found.push(told);
+    }
+    if path.jitter_ms.is_some_and(|jitter| jitter > JITTER_MS) && bloat.is_none() {
+        let what = format!("the delay of link {link} varies a lot");
+        let told = finding(Code::Jitter, Severity::Note, link, what).seen(delays(path)).mend(
+            format!("a [[class]] for calls keeps them off it; or braid link set {link} --tier 1"),
+        );
+        found.push(told);
+    }
+    if path.one_way_delta_ms.is_some_and(|delta| delta > FAR_MS) {
+        let delta = path.one_way_delta_ms.unwrap_or(0.0);
+        let what = format!(
+            "packets over link {link} arrive {delta:.0} ms after those of the fastest link, which \
+             wait for them"
+        );
+        let told = finding(Code::FarLink, Severity::Note, link, what)
+            .seen(delays(path))
+            .mend(format!("braid link set {link} --tier 1 and `braid mode overflow`: it is used when the others are full"));
+        found.push(told);
+    }
+    small(facts, peer, path, found);
+    capped(facts, path, found);
+}
+
+fn small(facts: &Facts, peer: &PeerStatus, path: &PathStatus, found: &mut Vec<Finding>) {
+    let device = facts.host.links.iter().find(|link| link.name == path.link);
+    let Some(device) = device.filter(|device| device.mtu >= 1400) else { return };
+    if path.mtu == 0 || path.mtu >= SMALL_DATAGRAM || path.rx_packets < 100 {
+        return;
+    }
+    let what = format!(
+        "large packets vanish on link {}, and nobody says so (a black hole for path MTU discovery): \
+         the tunnel has found a size that passes, others on this line hang",
+        path.link
+    );
+    let told = finding(Code::MtuBlackHole, Severity::Warning, &path.link, what)
+        .seen(format!(
+            "datagrams of {} bytes pass to {}, the device allows {}",
+            path.mtu, peer.name, device.mtu
+        ))
+        .mend(format!(
+            "ip link set {} mtu {}",
+            device.device.as_deref().unwrap_or("DEVICE"),
+            // IPv6 and UDP headers.
+            u32::from(path.mtu) + 48
+        ));
+    found.push(told);
+}
+
+fn capped(facts: &Facts, path: &PathStatus, found: &mut Vec<Finding>) {
+    let Some(link) = facts.config.link(&path.link) else { return };
+    let ways = [
+        ("cap-down", link.cap.down, path.rate_rx_mbps),
+        ("cap-up", link.cap.up, path.rate_tx_mbps),
+    ];
+    for (key, cap, rate) in ways {
+        let (Some(cap), Some(rate)) = (cap, rate) else { continue };
+        if rate < cap.mbit() * FILLED {
+            continue;
+        }
+        let what = format!("the config's {key} holds link {} back: it is full", path.link);
+        let told = finding(Code::CapLimits, Severity::Note, &path.link, what)
+            .seen(format!("{rate:.1} Mbit/s of {:.1}", cap.mbit()))
+            .mend(format!("braid link set {} --{key} none, or a higher one", path.link));
+        found.push(told);
+    }
+}
+
+fn delays(path: &PathStatus) -> String {
+    let ms = |value: Option<f64>| value.map_or("?".to_owned(), |ms| format!("{ms:.0} ms"));
+    format!(
+        "round-trip time {}, least {}, jitter {}",
+        ms(path.srtt_ms),
+        ms(path.min_rtt_ms),
+        ms(path.jitter_ms)
+    )
+}

@@ -1,0 +1,85 @@
+use super::{More, finding};
+use crate::code::Code;
+use crate::facts::Facts;
+use braid_control::finding::Finding;
+use braid_control::status::{PathState, PeerStatus};
+use braid_history::Severity;
+
+/// Packets of a peer in a second that are refused, from which on it's no stray one.
+const REFUSED: f64 = 1.0;
+/// The same of packets that were given up.
+const GIVEN_UP: f64 = 2.0;
+
+/// The other ends.
+pub(crate) fn peers(facts: &Facts, found: &mut Vec<Finding>) {
+    let Some(status) = &facts.status else { return };
+    let is_home = status.listen.is_empty();
+    for peer in &status.peers {
+        if let Some(trouble) = &peer.trouble {
+            let what = format!("{}: {trouble}", peer.name);
+            let mend = match is_home {
+                true => {
+                    "ask the concentrator's administrator for a new line: `braid concentrator renew`"
+                }
+                false => "braid concentrator list",
+            };
+            let told = finding(Code::PeerTrouble, Severity::Critical, &peer.name, what);
+            found.push(told.mend(mend));
+        }
+        // Homes come when they come.
+        if is_home && !peer.connected && peer.trouble.is_none() {
+            found.push(gone(facts, peer));
+        }
+        let of = |count: fn(&PeerStatus) -> u64| {
+            facts.growth(|status| {
+                let peers = status.peers.iter().filter(|one| one.name == peer.name);
+                peers.map(count).sum()
+            })
+        };
+        let refused = of(|peer| peer.refused_packets);
+        if refused > REFUSED {
+            let what = format!(
+                "{} sends packets from addresses that aren't its own: they are dropped",
+                peer.name
+            );
+            let told = finding(Code::NotItsAddresses, Severity::Warning, &peer.name, what)
+                .seen(format!("{refused:.0} packets in a second"))
+                .mend("add the networks behind it to allowed_ips of its [[peer]], or masquerade there");
+            found.push(told);
+        }
+        let given_up = of(|peer| peer.repair.abandoned);
+        if given_up > GIVEN_UP {
+            let what = "packets are lost for good: no link could repair them in time";
+            let told = finding(Code::RepairFails, Severity::Warning, &peer.name, what)
+                .seen(format!("{given_up:.0} packets in a second were given up"))
+                .mend("braid link set LINK --standby true, for the link with the most loss");
+            found.push(told);
+        }
+    }
+    for name in &facts.host.unknown_endpoints {
+        let what = format!("the name {name} has no address: the concentrator can't be found");
+        let told = finding(Code::EndpointUnknown, Severity::Critical, name, what);
+        found.push(told.mend(format!("getent ahosts {name}; or write its address as endpoint")));
+    }
+}
+
+fn gone(facts: &Facts, peer: &PeerStatus) -> Finding {
+    let what = format!("{} answers on no link: the tunnel carries nothing", peer.name);
+    let told = finding(Code::PeerGone, Severity::Critical, &peer.name, what);
+    let sent: u64 = peer.paths.iter().map(|path| path.tx_packets).sum();
+    let heard: u64 = peer.paths.iter().map(|path| path.rx_packets).sum();
+    let told = told.seen(format!("{sent} datagrams sent, {heard} received"));
+    let told = match peer.last_handshake_s {
+        Some(ago) => told.seen(format!("the last handshake was {ago:.0} s ago")),
+        None => told.seen("there was no handshake since the start"),
+    };
+    let port = facts.config.peer(&peer.name).and_then(|peer| peer.endpoints.first());
+    let port = port.map_or(51900, |endpoint| endpoint.port);
+    let waits = peer.paths.iter().any(|path| path.state == PathState::Probing);
+    match waits && heard == 0 {
+        true => told.mend(format!(
+            "on the concentrator: `braid status`, and let UDP port {port} in (provider's firewall too)"
+        )),
+        false => told.mend("on the concentrator: `braid status`, `journalctl -u braid-concentrator`"),
+    }
+}

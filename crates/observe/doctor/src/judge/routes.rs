@@ -1,0 +1,127 @@
+use super::{More, finding};
+use crate::code::Code;
+use crate::facts::Facts;
+use braid_control::config::{Config, Layer};
+use braid_control::finding::Finding;
+use braid_history::Severity;
+
+/// Which way the host sends things.
+pub(crate) fn routes(facts: &Facts, found: &mut Vec<Finding>) {
+    let config = &facts.config;
+    let tunnel = config.interface.name.as_str();
+    for endpoint in &facts.host.routes.endpoints_into_tunnel {
+        let what = format!(
+            "the route to the concentrator {endpoint} leads into the tunnel itself: nothing gets out"
+        );
+        let told = finding(Code::RouteLoop, Severity::Critical, tunnel, what).mend(format!(
+            "ip route add {} via ROUTER dev DEVICE; or remove leave_host_alone from [routing]",
+            endpoint.ip()
+        ));
+        found.push(told);
+    }
+    for link in facts.host.links.iter().filter(|link| link.rp_filter == 1 && link.exists) {
+        // The tunnel's own rules make a strict filter harmless; without them it isn't.
+        if !config.routing.leave_host_alone || !facts.has_several_links() {
+            continue;
+        }
+        let device = link.device.as_deref().unwrap_or("all");
+        let what = format!(
+            "{device} drops what comes from where it wouldn't send to (strict rp_filter): answers \
+             over link {} may not arrive",
+            link.name
+        );
+        let told = finding(Code::RpFilter, Severity::Warning, &link.name, what)
+            .mend(format!("sysctl -w net.ipv4.conf.{device}.rp_filter=2"));
+        found.push(told);
+    }
+    if let Some(status) = &facts.status {
+        for warning in &status.warnings {
+            let code = match warning.contains("passes the tunnel by") {
+                true => Code::RouteBeside,
+                false => Code::ForeignFirewall,
+            };
+            // The words hold a command between backticks.
+            let command = warning.split('`').nth(1).unwrap_or("nft list ruleset").to_owned();
+            found.push(finding(code, Severity::Warning, tunnel, warning.clone()).mend(command));
+        }
+        if !status.dns.silent.is_empty() {
+            let servers: Vec<String> = status.dns.silent.iter().map(ToString::to_string).collect();
+            let instead: Vec<String> = status.dns.instead.iter().map(ToString::to_string).collect();
+            let what = format!("name servers don't answer: {}", servers.join(", "));
+            let told = finding(Code::DnsSilent, Severity::Warning, tunnel, what);
+            let told = match instead.is_empty() {
+                true => told,
+                false => told.seen(format!("asked in their place: {}", instead.join(", "))),
+            };
+            found.push(told.mend("write a name server that answers into /etc/resolv.conf"));
+        }
+    }
+    forwarding(facts, found);
+    ipv6(facts, found);
+    for (server, device) in &facts.host.routes.names_beside {
+        if !config.routing.default_route {
+            continue;
+        }
+        let what = format!(
+            "questions for names go to {server} by {device}, beside the tunnel: who owns that line \
+             sees them, and they stop when it fails"
+        );
+        let told = finding(Code::DnsBeside, Severity::Note, device, what).mend(
+            "write a name server of the Internet, or the concentrator's, into /etc/resolv.conf",
+        );
+        found.push(told);
+    }
+}
+
+impl Facts {
+    fn has_several_links(&self) -> bool {
+        self.host.links.iter().filter(|link| link.exists).count() > 1
+    }
+}
+
+fn forwarding(facts: &Facts, found: &mut Vec<Finding>) {
+    let routing = &facts.config.routing;
+    let routes_others = routing.masquerade || !facts.config.interface.listen.is_empty();
+    let needs = routes_others && facts.config.interface.layer == Layer::L3;
+    // Otherwise the daemon sees to it.
+    if facts.host.forwarding.is_some_and(|(v4, _)| !v4) && needs && routing.leave_host_alone {
+        let what = "this host doesn't forward packets: hosts behind it don't get through";
+        let tunnel = facts.config.interface.name.as_str();
+        let told = finding(Code::NotForwarding, Severity::Warning, tunnel, what)
+            .mend("sysctl -w net.ipv4.ip_forward=1");
+        found.push(told);
+    }
+}
+
+fn ipv6(facts: &Facts, found: &mut Vec<Finding>) {
+    let routes = &facts.host.routes;
+    let tunnel = facts.config.interface.name.as_str();
+    let (ours, others): (Vec<&String>, Vec<&String>) =
+        routes.ipv6_default.iter().partition(|device| *device == tunnel);
+    if !routes.ipv6_devices.is_empty() && ours.is_empty() && others.is_empty() {
+        let devices = routes.ipv6_devices.join(", ");
+        let what = format!(
+            "{devices} has an IPv6 address and no route: each connection tries IPv6 first and waits"
+        );
+        let told = finding(Code::Ipv6NoRoute, Severity::Note, &devices, what).mend(
+            "let the concentrator carry IPv6 (an address in [interface], ::/0 in allowed_ips)",
+        );
+        found.push(told);
+    }
+    if facts.config.routing.default_route && !carries_ipv6(&facts.config) && !others.is_empty() {
+        let device = others[0];
+        let what = format!(
+            "IPv6 leaves by {device}, beside the tunnel, which carries IPv4 only: it gets one link's \
+             rate and fails with it"
+        );
+        let told = finding(Code::Ipv6Beside, Severity::Note, device, what).mend(
+            "give both ends an IPv6 address and ::/0 in allowed_ips, or sysctl -w net.ipv6.conf.all.disable_ipv6=1",
+        );
+        found.push(told);
+    }
+}
+
+fn carries_ipv6(config: &Config) -> bool {
+    let addresses = &config.interface.addresses;
+    addresses.iter().any(|address| address.addr().is_ipv6())
+}

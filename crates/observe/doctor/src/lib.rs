@@ -1,0 +1,37 @@
+//! What limits the tunnel and what is wrong, judged from what was seen.
+//!
+//! [`examine`] is pure: [`Facts`] in, findings out, worst and dearest first. Who gathers facts
+//! (the daemon, `braid doctor`) and who shows findings (the page, the terminal) is elsewhere.
+
+#![forbid(unsafe_code)]
+
+mod blackout;
+mod code;
+mod facts;
+mod judge;
+mod measured;
+#[cfg(test)]
+mod tests;
+
+pub use blackout::Blackout;
+pub use code::Code;
+pub use facts::{Counters, Facts, HostFacts, LinkFacts, Load, RouteFacts};
+pub use measured::{LinkMeasure, Measured, Rates};
+
+use braid_control::finding::Finding;
+
+/// Everything that is wrong, what costs most first; nothing where all is well.
+pub fn examine(facts: &Facts) -> Vec<Finding> {
+    let mut found = Vec::new();
+    judge::running(facts, &mut found);
+    judge::peers(facts, &mut found);
+    judge::links(facts, &mut found);
+    judge::paths(facts, &mut found);
+    judge::routes(facts, &mut found);
+    judge::host(facts, &mut found);
+    judge::load(facts, &mut found);
+    judge::limits(facts, &mut found);
+    let cost = |finding: &Finding| finding.gain_mbps.unwrap_or(0.0);
+    found.sort_by(|a, b| b.severity.cmp(&a.severity).then_with(|| cost(b).total_cmp(&cost(a))));
+    found
+}
