@@ -83,6 +83,28 @@ pub enum EventKind {
     NewHome,
     /// Something on the host works against the tunnel.
     Obstacle,
+    /// It doesn't any more.
+    ObstacleGone,
+    /// Traffic goes another way than it should: beside the tunnel, or by a link on standby.
+    Failover,
+    /// It goes the way it should again.
+    FailoverEnded,
+    /// Something is wrong with a disk or a pool.
+    PoolFinding,
+    /// A pool has hardly any room left.
+    PoolFull,
+    /// What was wrong with a pool isn't so any more.
+    PoolMended,
+    /// A pool was read through, with what result.
+    ScrubDone,
+    /// Snapshots couldn't be replicated.
+    ReplicationFailed,
+    /// The newest replica is older than it should be.
+    ReplicationLate,
+    /// After one that failed or was late, all is replicated.
+    ReplicationDone,
+    /// Somebody tries whether messages arrive.
+    Test,
 }
 
 words!(EventKind {
@@ -96,7 +118,85 @@ words!(EventKind {
     PeerUp = "peer_up",
     NewHome = "new_home",
     Obstacle = "obstacle",
+    ObstacleGone = "obstacle_gone",
+    Failover = "failover",
+    FailoverEnded = "failover_ended",
+    PoolFinding = "pool_finding",
+    PoolFull = "pool_full",
+    PoolMended = "pool_mended",
+    ScrubDone = "scrub_done",
+    ReplicationFailed = "replication_failed",
+    ReplicationLate = "replication_late",
+    ReplicationDone = "replication_done",
+    Test = "test",
 });
+
+/// What an event is about: good news ends the bad of the same topic and subject.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Topic {
+    /// The tunnel as a whole.
+    Tunnel,
+    /// A link.
+    Link,
+    /// A peer.
+    Peer,
+    /// The host's own settings.
+    Host,
+    /// The way that traffic goes.
+    Way,
+    /// A pool or a disk.
+    Pool,
+    /// Copies of a pool elsewhere.
+    Replication,
+}
+
+impl EventKind {
+    /// What it is about.
+    pub fn topic(self) -> Topic {
+        use EventKind as Kind;
+        match self {
+            Kind::Started | Kind::Stopped | Kind::Test => Topic::Tunnel,
+            Kind::LinkDown | Kind::LinkUp | Kind::LinkFlapping | Kind::Quota => Topic::Link,
+            Kind::PeerDown | Kind::PeerUp | Kind::NewHome => Topic::Peer,
+            Kind::Obstacle | Kind::ObstacleGone => Topic::Host,
+            Kind::Failover | Kind::FailoverEnded => Topic::Way,
+            Kind::PoolFinding | Kind::PoolFull | Kind::PoolMended | Kind::ScrubDone => Topic::Pool,
+            Kind::ReplicationFailed | Kind::ReplicationLate | Kind::ReplicationDone => {
+                Topic::Replication
+            }
+        }
+    }
+
+    /// Whether it says that something bad of the same topic and subject has ended.
+    pub fn is_good_news(self) -> bool {
+        use EventKind as Kind;
+        matches!(
+            self,
+            Kind::LinkUp
+                | Kind::PeerUp
+                | Kind::ObstacleGone
+                | Kind::FailoverEnded
+                | Kind::PoolMended
+                | Kind::ReplicationDone
+        )
+    }
+
+    /// Whether something bad began that good news will end.
+    pub fn begins_something_bad(self) -> bool {
+        use EventKind as Kind;
+        matches!(
+            self,
+            Kind::LinkDown
+                | Kind::PeerDown
+                | Kind::Obstacle
+                | Kind::Failover
+                | Kind::PoolFinding
+                | Kind::PoolFull
+                | Kind::ReplicationFailed
+                | Kind::ReplicationLate
+        )
+    }
+}
 
 words!(Severity { Note = "note", Warning = "warning", Critical = "critical" });
 

@@ -38,7 +38,7 @@ impl Level {
 
     /// Where the sum begins that a moment belongs to (both Unix seconds).
     pub fn start(self, unix: i64) -> i64 {
-        unix - unix.rem_euclid(self.width())
+        unix.saturating_sub(unix.rem_euclid(self.width()))
     }
 
     /// The finest level that still has what was at `from`, and gives no more than

@@ -16,7 +16,7 @@ mod series;
 mod store;
 
 pub use bucket::{Bucket, Sample};
-pub use event::{Event, EventKind, Severity};
+pub use event::{Event, EventKind, Severity, Topic};
 pub use level::Level;
 pub use periods::{By, Period, Periods};
 pub use recorder::{Health, Points, Recorder, Settings, Unanswered};

@@ -235,7 +235,7 @@ impl Store {
     /// What SQLite says.
     pub fn prune(&mut self, now: i64) -> Result<(), StoreError> {
         for level in Level::WRITTEN {
-            self.forget(level, level.start(now - level.kept()))?;
+            self.forget(level, level.start(now.saturating_sub(level.kept())))?;
         }
         self.connection.execute(
             "DELETE FROM event WHERE id <= (SELECT max(id) FROM event) - ?1",

@@ -3,12 +3,14 @@
 // An answer instead of what was asked for is given once a request.
 #![allow(clippy::result_large_err)]
 
+mod snapshots;
+
 use crate::access::{Host, Token, host, password};
 use crate::live::Watching;
-use crate::view::{self, Span, Viewer};
+use crate::view::{self, Subject, Viewer};
 use crate::{Doors, Page};
 use braid_control::config::LinkChange;
-use braid_control::request::{Refusal, UiRole};
+use braid_control::request::{NewLogin, Refusal, UiRole};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
@@ -73,6 +75,9 @@ pub async fn answer(page: Arc<Page>, client: Client, request: Request<Incoming>)
 type Outcome = Result<Response<Body>, Response<Body>>;
 
 async fn route(page: Arc<Page>, client: Client, request: Request<Incoming>) -> Outcome {
+    if is_order_of_a_link(client, &request) {
+        return order_of_a_link(&page, request).await;
+    }
     let asked_for = asked_for(&page, &request)?;
     let path = request.uri().path().to_owned();
     let parts: Vec<&str> = path.split('/').skip(1).collect();
@@ -102,9 +107,8 @@ async fn route(page: Arc<Page>, client: Client, request: Request<Incoming>) -> O
     let Some(who) = who else { return Ok(to("/login")) };
     Ok(match (request.method().clone(), parts.as_slice()) {
         (Method::GET, ["live"]) => {
-            let span = Span::parse(query.get("span"), Span::Live);
             let token = who.session.clone();
-            match page.live.watch(page.clone(), span, token) {
+            match page.live.watch(page.clone(), Subject::parse(&query), token) {
                 Watching::Begun(body) => {
                     let mut response = Response::new(body);
                     let kind = HeaderValue::from_static("text/event-stream");
@@ -120,6 +124,18 @@ async fn route(page: Arc<Page>, client: Client, request: Request<Incoming>) -> O
         (Method::GET, ["manual", parts @ ..]) => {
             let parts: Vec<String> = parts.iter().map(|part| decoded(part)).collect();
             manual(&parts, request.headers())
+        }
+        // Who may look at the host may not therefore read everybody's files.
+        (Method::GET, ["snapshots", what, ..]) => {
+            who.must_be_admin(&page, "To look into a snapshot, log in as admin.")?;
+            let what = (*what).to_owned();
+            snapshots::show(page.clone(), who.viewer(), &what, query).await
+        }
+        (Method::POST, ["snapshots", "restore"]) => {
+            let form = form(request).await?;
+            who.check_form(&form)?;
+            who.must_be_admin(&page, "To restore something, log in as admin.")?;
+            snapshots::restore(page.clone(), who.viewer(), query).await
         }
         (Method::GET, parts) => {
             let parts: Vec<String> = parts.iter().map(|part| decoded(part)).collect();
@@ -137,13 +153,39 @@ async fn route(page: Arc<Page>, client: Client, request: Request<Incoming>) -> O
             let name = decoded(name);
             let form = form(request).await?;
             who.check_form(&form)?;
-            who.must_be_admin(&page)?;
+            who.must_be_admin(&page, "To change something, log in as admin.")?;
             let viewer = who.viewer();
             change_link(page.clone(), viewer, name, form).await
         }
         (Method::HEAD | Method::POST, _) => plain(StatusCode::NOT_FOUND, "no such page"),
         _ => plain(StatusCode::METHOD_NOT_ALLOWED, "only GET and POST"),
     })
+}
+
+/// `braid ui login`, at the socket of a page without a tunnel, as at a tunnel's control socket.
+/// What a browser sends, over a socket that was forwarded, says where it comes from.
+fn is_order_of_a_link(client: Client, request: &Request<Incoming>) -> bool {
+    let from_browser = request.headers().contains_key(header::ORIGIN)
+        || request.headers().contains_key("sec-fetch-site");
+    client == Client::Unix
+        && request.method() == Method::POST
+        && request.uri().path() == "/v1/ui/login"
+        && !from_browser
+}
+
+async fn order_of_a_link(page: &Page, request: Request<Incoming>) -> Outcome {
+    let body = body(request).await?;
+    let Ok(new) = serde_json::from_slice::<NewLogin>(&body) else {
+        return Err(plain(StatusCode::BAD_REQUEST, "a role is needed: reader or admin"));
+    };
+    let Some(at) = page.settings.at else {
+        return Err(plain(StatusCode::NOT_FOUND, "this page isn't served to browsers"));
+    };
+    let link = serde_json::to_vec(&page.login_link(new.role, at)).unwrap_or_default();
+    let mut response = respond(StatusCode::OK, link.into());
+    let kind = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    Ok(response)
 }
 
 /// By what name; refuses what may be DNS rebinding, and changes that another page sends.
@@ -231,11 +273,10 @@ impl Who {
         }
     }
 
-    fn must_be_admin(&self, page: &Page) -> Result<(), Response<Body>> {
+    fn must_be_admin(&self, page: &Page, message: &str) -> Result<(), Response<Body>> {
         if self.role == UiRole::Admin {
             return Ok(());
         }
-        let message = "To change something, log in as admin.";
         Err(html(StatusCode::FORBIDDEN, view::login(&page.settings, Some(message))))
     }
 }
@@ -421,9 +462,13 @@ async fn form(request: Request<Incoming>) -> Result<Form, Response<Body>> {
     if kind.is_none_or(|kind| !kind.starts_with("application/x-www-form-urlencoded")) {
         return Err(plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not a form"));
     }
+    body(request).await.map(|body| Form::parse(&body))
+}
+
+async fn body(request: Request<Incoming>) -> Result<Bytes, Response<Body>> {
     let body = Limited::new(request.into_body(), FORM_BYTES).collect();
     match tokio::time::timeout(FORM_WITHIN, body).await {
-        Ok(Ok(body)) => Ok(Form::parse(&body.to_bytes())),
+        Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(_)) => Err(closing(StatusCode::PAYLOAD_TOO_LARGE, "that form is too large")),
         Err(_) => Err(closing(StatusCode::REQUEST_TIMEOUT, "the form came too slowly")),
     }

@@ -15,8 +15,10 @@ mod manual;
 mod pools;
 pub mod server;
 mod shown;
+pub mod snapshots;
 mod view;
 
+pub use answer::Client;
 pub use pools::{DiskLine, FindingLine, PoolLine, PoolsLook};
 pub use shown::{LinkWish, Shown};
 
@@ -56,6 +58,8 @@ pub struct Settings {
     pub hosts: Vec<String>,
     /// The passwords' hashes.
     pub password_file: PathBuf,
+    /// Where browsers find it.
+    pub at: Option<SocketAddr>,
 }
 
 impl Page {

@@ -4,7 +4,7 @@
 use crate::Page;
 use crate::access::Token;
 use crate::answer::Body;
-use crate::view::{self, Span};
+use crate::view::{self, Subject};
 use http_body_util::BodyExt;
 use http_body_util::channel::Channel;
 use hyper::body::Bytes;
@@ -17,7 +17,7 @@ use tokio::sync::watch;
 /// Who looks, by what they look at.
 #[derive(Default)]
 pub struct Live {
-    spans: Mutex<BTreeMap<Span, watch::Sender<Bytes>>>,
+    subjects: Mutex<BTreeMap<Subject, watch::Sender<Bytes>>>,
     open: Arc<AtomicUsize>,
 }
 
@@ -41,12 +41,12 @@ const RETRY: &str = "retry: 1000\n\n";
 
 impl Live {
     /// Begins to send what changes on the page, for as long as the session lasts.
-    pub fn watch(&self, page: Arc<Page>, span: Span, session: Option<Token>) -> Watching {
+    pub fn watch(&self, page: Arc<Page>, subject: Subject, session: Option<Token>) -> Watching {
         let counted = Counted::enter(&self.open);
         let Some(counted) = counted else { return Watching::TooMany };
         let mut news = {
-            let mut spans = self.spans.lock().unwrap_or_else(PoisonError::into_inner);
-            let sender = spans.entry(span).or_insert_with(|| watch::channel(Bytes::new()).0);
+            let mut subjects = self.subjects.lock().unwrap_or_else(PoisonError::into_inner);
+            let sender = subjects.entry(subject).or_insert_with(|| watch::channel(Bytes::new()).0);
             sender.subscribe()
         };
         // The first comes with the next second.
@@ -79,17 +79,20 @@ impl Page {
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            let spans: Vec<Span> = {
-                let mut spans = self.live.spans.lock().unwrap_or_else(PoisonError::into_inner);
-                spans.retain(|_, sender| sender.receiver_count() > 0);
-                spans.keys().copied().collect()
+            let subjects: Vec<Subject> = {
+                let subjects = self.live.subjects.lock();
+                let mut subjects = subjects.unwrap_or_else(PoisonError::into_inner);
+                subjects.retain(|_, sender| sender.receiver_count() > 0);
+                subjects.keys().copied().collect()
             };
-            for span in spans {
+            for subject in subjects {
                 let page = self.clone();
-                let rendered = tokio::task::spawn_blocking(move || view::live(&page, span)).await;
+                let rendered =
+                    tokio::task::spawn_blocking(move || view::live(&page, subject)).await;
                 let Ok(event) = rendered else { continue };
-                let spans = self.live.spans.lock().unwrap_or_else(PoisonError::into_inner);
-                if let Some(sender) = spans.get(&span) {
+                let subjects = self.live.subjects.lock();
+                let subjects = subjects.unwrap_or_else(PoisonError::into_inner);
+                if let Some(sender) = subjects.get(&subject) {
                     sender.send_replace(Bytes::from(format!("data: {event}\n\n")));
                 }
             }

@@ -37,8 +37,17 @@ pub struct PoolLine {
     pub used_bytes: Option<u64>,
     /// Where it is mounted first.
     pub mounted_at: Option<String>,
-    /// What runs: `scrub 40 %`.
+    /// What runs: `scrub`.
     pub activity: Option<String>,
+    /// How much of it is done, 0 to 1.
+    #[serde(default)]
+    pub done: Option<f64>,
+    /// How long it will still take, seconds.
+    #[serde(default)]
+    pub left_s: Option<u64>,
+    /// What it survives, in words.
+    #[serde(default)]
+    pub survives: Option<String>,
 }
 
 /// A disk.
@@ -56,6 +65,9 @@ pub struct DiskLine {
     pub kind: String,
     /// What it says of itself, in words.
     pub health: String,
+    /// Degrees Celsius, by itself.
+    #[serde(default)]
+    pub temperature_c: Option<i16>,
 }
 
 /// Something that is wrong.

@@ -1,8 +1,9 @@
 //! Connections: bounded in number, of each client too, in the size of what they send,
 //! and in how long they may take for it.
 
+use crate::Client;
 use crate::Page;
-use crate::answer::{self, Client};
+use crate::answer;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -107,7 +108,8 @@ async fn accept_unix(page: Arc<Page>, listener: UnixListener, places: Arc<Semaph
     }
 }
 
-async fn serve_connection<S>(page: Arc<Page>, stream: S, client: Client)
+/// Serves one connection until it ends.
+pub async fn serve_connection<S>(page: Arc<Page>, stream: S, client: Client)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {

@@ -1,4 +1,5 @@
 use crate::pools::PoolsLook;
+use crate::snapshots::Snapshots;
 use braid_control::config::LinkChange;
 use braid_control::request::Refusal;
 use braid_control::status::Status;
@@ -14,6 +15,11 @@ pub trait Shown: Send + Sync + 'static {
 
     /// The pools of disks, as they were looked at last.
     fn pools(&self) -> Option<PoolsLook>;
+
+    /// Folders with snapshots, where the page may read them.
+    fn snapshots(&self) -> Option<&dyn Snapshots> {
+        None
+    }
 
     /// How a link is configured, where there is one of this name.
     fn link(&self, name: &str) -> Option<LinkWish>;

@@ -9,6 +9,7 @@ mod links;
 mod login;
 mod overview;
 mod past;
+mod snapshots;
 mod state;
 
 pub use frame::{ICON, SCRIPT, STYLE};
@@ -18,6 +19,7 @@ pub use past::Span;
 use crate::Page;
 use crate::access::Token;
 use crate::answer::Form;
+use crate::snapshots::RestorePlan;
 use braid_control::request::{Refusal, UiRole};
 use maud::{Markup, html};
 
@@ -32,6 +34,25 @@ pub struct Viewer {
     pub logged_in: bool,
 }
 
+/// What somebody looks at while it changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Subject {
+    /// The first page, with a graph over this time.
+    Overview(Span),
+    /// The pools.
+    Disks,
+}
+
+impl Subject {
+    /// As `/live` is asked for.
+    pub fn parse(query: &Form) -> Subject {
+        match query.get("view") {
+            Some("disks") => Subject::Disks,
+            _ => Subject::Overview(Span::parse(query.get("span"), Span::Live)),
+        }
+    }
+}
+
 /// The page at this path, if there is one.
 pub fn show(page: &Page, viewer: &Viewer, parts: &[&str], query: &Form) -> Option<Markup> {
     let status = page.shown.status();
@@ -44,6 +65,11 @@ pub fn show(page: &Page, viewer: &Viewer, parts: &[&str], query: &Form) -> Optio
             frame("Overview", "/", overview::overview(page, status, span))
         }
         ([""], None) | (["disks"], _) => frame("Disks", "/disks", disks::disks(page)),
+        (["snapshots", rest @ ..], _) => {
+            let snapshots = page.shown.snapshots()?;
+            let body = snapshots::show(snapshots, viewer, rest, query)?;
+            frame("Snapshots", "/snapshots", body)
+        }
         (["links"], Some(status)) => frame("Links", "/links", links::links(status)),
         (["links", name], Some(status)) => {
             let span = Span::parse(query.get("span"), Span::Day);
@@ -78,13 +104,26 @@ pub fn refused(page: &Page, viewer: &Viewer, name: &str, refusal: &Refusal) -> M
     frame::frame(page, viewer, status.as_ref(), name, "/links", body)
 }
 
-/// What has changed on the overview, as JSON: the element's id, and what is in it.
-pub fn live(page: &Page, span: Span) -> String {
-    let Some(status) = page.shown.status() else { return "{}".to_owned() };
-    let mut parts = overview::parts(page, &status);
-    if span == Span::Live {
-        parts.push(("graph", overview::graph(page, &status, span)));
-    }
+/// What became of a wish to restore something.
+pub fn restored(page: &Page, viewer: &Viewer, done: &Result<RestorePlan, Refusal>) -> Markup {
+    let status = page.shown.status();
+    let body = snapshots::restored(done);
+    frame::frame(page, viewer, status.as_ref(), "Snapshots", "/snapshots", body)
+}
+
+/// What has changed, as JSON: the element's id, and what is in it.
+pub fn live(page: &Page, subject: Subject) -> String {
+    let parts = match subject {
+        Subject::Disks => vec![("pools", disks::changing(page))],
+        Subject::Overview(span) => {
+            let Some(status) = page.shown.status() else { return "{}".to_owned() };
+            let mut parts = overview::parts(page, &status);
+            if span == Span::Live {
+                parts.push(("graph", overview::graph(page, &status, span)));
+            }
+            parts
+        }
+    };
     let parts: serde_json::Map<String, serde_json::Value> =
         parts.into_iter().map(|(id, part)| (id.to_owned(), part.into_string().into())).collect();
     serde_json::Value::from(parts).to_string()

@@ -1,7 +1,7 @@
 //! What somebody with a browser, curl or a raw socket can try. Each test has a server of
 //! its own on a port of this host.
 
-use braid_control::config::{Layer, LinkChange, Mode};
+use braid_control::config::LinkChange;
 use braid_control::request::{Refusal, UiRole};
 use braid_control::status::{LinkStatus, PathState, PathStatus, PeerStatus, Status};
 use braid_history::Recorder;
@@ -31,22 +31,12 @@ impl Shown for Fake {
             interface: Some(HOSTILE.into()),
             present: true,
             trouble: Some(HOSTILE.into()),
-            tier: 0,
-            standby: false,
-            quota: None,
+            ..LinkStatus::default()
         };
         let path =
             PathStatus { link: "dsl".into(), state: PathState::Active, ..PathStatus::default() };
         Some(Status {
-            version: "1".into(),
             interface: "braid0".into(),
-            pid: 1,
-            layer: Layer::L3,
-            mode: Mode::Adaptive,
-            mtu: 1500,
-            drops: Default::default(),
-            uptime_s: 1.0,
-            listen: Vec::new(),
             links: vec![link("dsl"), link("lte")],
             warnings: vec![HOSTILE.into()],
             peers: vec![PeerStatus {
@@ -55,9 +45,7 @@ impl Shown for Fake {
                 paths: vec![path],
                 ..PeerStatus::default()
             }],
-            dns: Default::default(),
-            traffic: None,
-            split_tcp: None,
+            ..Status::default()
         })
     }
 
@@ -96,6 +84,7 @@ impl Server {
             name: "braid0".into(),
             hosts: vec!["router.lan".into()],
             password_file: folder.path().join("password"),
+            at: None,
         };
         let page = Page::new(fake.clone(), settings);
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -45,6 +45,7 @@ fn with_page(body: impl FnOnce(SocketAddr)) {
         name: "pools".into(),
         hosts: Vec::new(),
         password_file: "/nonexistent/password".into(),
+        at: None,
     };
     let page = Page::new(Arc::new(Nothing), settings);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();

@@ -1,5 +1,4 @@
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64ct::{Base64UrlUnpadded, Encoding};
 use std::fmt;
 
 /// 256 unpredictable bits, as text for cookies, forms and addresses.
@@ -20,12 +19,13 @@ impl Token {
         if let Err(error) = getrandom::fill(&mut bytes) {
             panic!("the system gives no random bytes: {error}");
         }
-        Token(URL_SAFE_NO_PAD.encode(bytes))
+        Token(Base64UrlUnpadded::encode_string(&bytes))
     }
 
     /// What somebody sent, if it has the form of one.
     pub fn parse(text: &str) -> Option<Token> {
-        let fits = URL_SAFE_NO_PAD.decode(text).is_ok_and(|bytes| bytes.len() == BYTES);
+        let mut bytes = [0; BYTES];
+        let fits = Base64UrlUnpadded::decode(text, &mut bytes).is_ok_and(|it| it.len() == BYTES);
         fits.then(|| Token(text.to_owned()))
     }
 

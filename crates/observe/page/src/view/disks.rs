@@ -10,6 +10,11 @@ const OLD_S: i64 = 3600;
 
 /// Pools, disks, and what is wrong with them.
 pub fn disks(page: &Page) -> Markup {
+    html! { div #pools data-live="/live?view=disks" { (changing(page)) } }
+}
+
+/// All of it, as it is now.
+pub fn changing(page: &Page) -> Markup {
     let Some(look) = page.shown.pools() else { return nobody_looked() };
     html! {
         (age(&look))
@@ -34,7 +39,8 @@ pub fn summary(page: &Page) -> Markup {
         @if look.pools.is_empty() { p.dim { "There are no pools on this host." } }
         ul.plain { @for pool in &look.pools { li {
             a href="/disks" { (pool.name) } " " (state(pool))
-            @if let Some(activity) = &pool.activity { " " span.dim { (activity) } }
+            @if let Some(activity) = &pool.activity { " " span.dim { (activity)
+                @if let Some(done) = pool.done { " " (format!("{:.0} %", (done * 100.0).floor())) } } }
         } } }
         @let bad = look.findings.iter().filter(|finding| finding.severity != "note").count();
         @if bad > 0 { p { a href="/disks" { (bad) @if bad == 1 { " finding" } @else { " findings" } } } }
@@ -78,14 +84,32 @@ fn pool(pool: &PoolLine) -> Markup {
             h3 { (pool.name) " " (state(pool)) }
             p { (pool.layout) ", " (there) " of " (pool.disks) " disks"
                 @if let Some(at) = &pool.mounted_at { ", at " code { (at) } }
-                @if let Some(activity) = &pool.activity { " · " (activity) }
+                @if let Some(survives) = &pool.survives { "; " (survives) }
+                "."
             }
+            (job(pool))
             @if let (Some(used), Some(all)) = (pool.used_bytes, pool.size_bytes) {
                 div class={ "quota " (fill(used, all).class()) } {
                     meter min="0" max="1" value=(format!("{:.4}", used as f64 / all.max(1) as f64))
                         aria-label={ (pool.name) " filled" } {}
                     span { (size(used)) " of " (size(all)) }
                 }
+            }
+        }
+    }
+}
+
+/// What runs, how far it is, and how long it still takes.
+fn job(pool: &PoolLine) -> Markup {
+    let Some(name) = &pool.activity else { return html! {} };
+    html! {
+        p { "Running: " (name)
+            @if let Some(done) = pool.done { ", " (format!("{:.0} %", (done * 100.0).floor())) }
+            @if let Some(left) = pool.left_s { ", " (duration(left as f64)) " left" }
+        }
+        @if let Some(done) = pool.done {
+            div class="quota good" {
+                meter min="0" max="1" value=(format!("{done:.4}")) aria-label={ (name) " done" } {}
             }
         }
     }
@@ -116,7 +140,7 @@ fn finding(finding: &FindingLine) -> Markup {
 fn table(disks: &[DiskLine]) -> Markup {
     html! {
         div.wide tabindex="0" role="region" aria-label="Disks" { table {
-            thead { tr { th { "Disk" } th { "Model" } th { "Serial number" } th { "Kind" } th { "Size" } th { "Health" } } }
+            thead { tr { th { "Disk" } th { "Model" } th { "Serial number" } th { "Kind" } th { "Size" } th { "Health" } th { "Temperature" } } }
             tbody { @for disk in disks { tr {
                 th scope="row" { code { (disk.path) } }
                 td { (disk.model.as_deref().unwrap_or("–")) }
@@ -124,6 +148,7 @@ fn table(disks: &[DiskLine]) -> Markup {
                 td { (disk.kind) }
                 td { (size(disk.size_bytes)) }
                 td { (disk.health) }
+                td { @match disk.temperature_c { Some(degrees) => { (degrees) " °C" }, None => "–" } }
             } } }
         } }
     }

@@ -69,17 +69,20 @@ pub fn icon() -> Markup {
 }
 
 fn menu(page: &Page, status: Option<&Status>) -> Vec<(&'static str, &'static str)> {
-    let Some(status) = status else {
-        return std::iter::once(("/disks", "Disks")).chain(MANUAL).collect();
-    };
-    let mut places = vec![("/", "Overview")];
-    if !status.links.is_empty() {
-        places.push(("/links", "Links"));
-    }
-    if !status.listen.is_empty() {
-        places.push(("/homes", "Homes"));
+    let mut places = Vec::new();
+    if let Some(status) = status {
+        places.push(("/", "Overview"));
+        if !status.links.is_empty() {
+            places.push(("/links", "Links"));
+        }
+        if !status.listen.is_empty() {
+            places.push(("/homes", "Homes"));
+        }
     }
     places.push(("/disks", "Disks"));
+    if page.shown.snapshots().is_some() {
+        places.push(("/snapshots", "Snapshots"));
+    }
     if page.shown.history().is_some() {
         places.push(("/events", "Events"));
     }

@@ -183,17 +183,12 @@ pub enum Outlook {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use braid_control::config::{Layer, Mode};
 
     fn home(states: &[(&str, PathState)]) -> Status {
         let link = |(name, _): &(&str, PathState)| LinkStatus {
             name: (*name).into(),
-            interface: None,
             present: true,
-            trouble: None,
-            tier: 0,
-            standby: false,
-            quota: None,
+            ..LinkStatus::default()
         };
         let path = |(name, state): &(&str, PathState)| PathStatus {
             link: (*name).into(),
@@ -201,26 +196,15 @@ mod tests {
             ..PathStatus::default()
         };
         Status {
-            version: String::new(),
             interface: "braid0".into(),
-            pid: 1,
-            layer: Layer::L3,
-            mode: Mode::Adaptive,
-            mtu: 1500,
-            drops: Default::default(),
-            uptime_s: 1.0,
-            listen: Vec::new(),
             links: states.iter().map(link).collect(),
-            warnings: Vec::new(),
             peers: vec![PeerStatus {
                 name: "vps".into(),
                 connected: true,
                 paths: states.iter().map(path).collect(),
                 ..PeerStatus::default()
             }],
-            dns: Default::default(),
-            traffic: None,
-            split_tcp: None,
+            ..Status::default()
         }
     }
 
