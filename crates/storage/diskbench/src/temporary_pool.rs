@@ -6,6 +6,7 @@
 
 use crate::error::BenchError;
 use braid_disks::{AskSmart, HostRoot, Inventory, pools};
+pub use braid_pool::doctor::MEASURED_POOL as NAME;
 use braid_pool::observed::{ObservedHost, ObservedPool};
 use braid_pool::planner::{self, NewPool, Refused};
 use braid_pool::step::{Condition, Plan, Step};
@@ -16,9 +17,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-
-/// The name of each: there is one at a time.
-pub const NAME: &str = "braid-bench";
 
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 

@@ -4,7 +4,7 @@
 pub mod ioctl;
 mod member_fault;
 mod nodatacow;
-mod scrub_record;
+pub mod scrub_record;
 mod unmounted;
 
 use crate::block_device;

@@ -172,6 +172,7 @@ impl Inventory {
             Ok(smart) => {
                 for disk in self.disks.iter_mut().filter(|disk| disk.physical_disk() == path) {
                     disk.health = smart.health.clone();
+                    disk.temperature_c = smart.temperature_c;
                 }
                 if let Some(recovery) = smart.error_recovery {
                     self.error_recovery.insert(path.to_owned(), recovery);
@@ -222,6 +223,7 @@ fn disk(
         read_only: device.read_only,
         removable: device.removable,
         health: Health::Unknown,
+        temperature_c: None,
         contents: signatures.contents(&partitions),
         blank: None,
     }

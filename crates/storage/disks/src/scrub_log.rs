@@ -30,13 +30,7 @@ impl ScrubLog {
     /// # Errors
     /// When its folder can't be made or the file can't be written; what was there stays.
     pub fn write(&self, host: &HostRoot, array: Uuid) -> io::Result<()> {
-        let file = file(host, array);
-        if let Some(directory) = file.parent() {
-            fs::create_dir_all(directory)?;
-        }
-        let unfinished = file.with_extension("new");
-        fs::write(&unfinished, serde_json::to_vec(self)?)?;
-        fs::rename(unfinished, file)
+        braid_durable::replace(&file(host, array), &serde_json::to_vec(self)?, None)
     }
 
     /// One starts now.

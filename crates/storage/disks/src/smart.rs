@@ -12,6 +12,8 @@ use std::time::Duration;
 pub struct Smart {
     /// Its health.
     pub health: Health,
+    /// Degrees Celsius.
+    pub temperature_c: Option<i16>,
     /// SCT error recovery control; `None` when nothing was told about it.
     pub error_recovery: Option<ErrorRecovery>,
 }
@@ -106,7 +108,11 @@ pub fn parse(path: &str, text: &str, status: i32) -> Result<Smart, SmartError> {
             false => SmartError::Refused(path.to_owned(), said),
         });
     }
-    Ok(Smart { health: report.health(status), error_recovery: report.error_recovery() })
+    Ok(Smart {
+        health: report.health(status),
+        temperature_c: report.temperature.as_ref().and_then(Temperature::degrees),
+        error_recovery: report.error_recovery(),
+    })
 }
 
 /// Parses an answer of a disk that was only supposed to speak SAT. Where no ATA command is answered
@@ -133,8 +139,21 @@ struct Report {
     ata_sct_erc: Option<SctErc>,
     nvme_smart_health_information_log: Option<NvmeLog>,
     scsi_grown_defect_list: Option<u64>,
+    temperature: Option<Temperature>,
     #[serde(default)]
     scsi_error_counter_log: ScsiErrors,
+}
+
+#[derive(Deserialize)]
+struct Temperature {
+    /// Of a disk that tells nonsense the rest still counts.
+    current: Option<Value>,
+}
+
+impl Temperature {
+    fn degrees(&self) -> Option<i16> {
+        self.current.as_ref()?.as_i64()?.try_into().ok()
+    }
 }
 
 /// Errors of SCSI and SAS disks; those that were corrected say nothing, all disks have many.

@@ -1,6 +1,8 @@
 //! Asking other programs, where the kernel can't be asked.
 
 use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -42,7 +44,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// is in the answer.
 pub fn ask(program: &str, arguments: &[&str], limit: Duration) -> Result<Answer, ToolError> {
     let io = |error| ToolError::Io(program.to_owned(), error);
-    let mut child = Command::new(program)
+    let missing = || ToolError::Missing(program.to_owned());
+    // By its path: with a PATH of its own to be searched the standard library forks, and
+    // copies all of this process's pages for the child to throw away.
+    let mut child = Command::new(find(program).ok_or_else(missing)?)
         .args(arguments)
         .env("LC_ALL", "C.UTF-8")
         .env("PATH", search_path())
@@ -51,7 +56,7 @@ pub fn ask(program: &str, arguments: &[&str], limit: Duration) -> Result<Answer,
         .stderr(Stdio::piped())
         .spawn()
         .map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => ToolError::Missing(program.to_owned()),
+            io::ErrorKind::NotFound => missing(),
             _ => io(error),
         })?;
     let out = child.stdout.take().map(listen);
@@ -73,6 +78,18 @@ pub fn ask(program: &str, arguments: &[&str], limit: Duration) -> Result<Answer,
         ear.and_then(|ear| ear.join().ok()).unwrap_or_default()
     };
     Ok(Answer { status: status.code(), out: heard(out), err: heard(err) })
+}
+
+/// Where the program is, by [`search_path`]; a path is itself.
+fn find(program: &str) -> Option<PathBuf> {
+    if program.contains('/') {
+        return Some(program.into());
+    }
+    let is_program = |path: &PathBuf| {
+        let about = std::fs::metadata(path);
+        about.is_ok_and(|about| about.is_file() && about.mode() & 0o111 != 0)
+    };
+    std::env::split_paths(&search_path()).map(|folder| folder.join(program)).find(is_program)
 }
 
 /// The caller's `PATH`, and where administration programs are: `su`, `sudo` and cron often leave

@@ -152,6 +152,8 @@ fn what_real_disks_answered_is_understood() {
         let smart = says(name, 0);
         assert_eq!((smart.health, smart.error_recovery), (Health::Good, None), "{name}");
     }
+    let warm = ["7.5-ata", "7.2-nvme"].map(|name| says(name, 0).temperature_c);
+    assert_eq!(warm, [Some(31), Some(50)]);
     for name in ["7.2-nvme", "7.5-nvme"] {
         assert_eq!(says(name, 0).health, Health::Good, "{name}");
     }

@@ -37,6 +37,9 @@ pub struct Disk {
     pub removable: bool,
     /// What it says of itself.
     pub health: Health,
+    /// As it says, in degrees Celsius; none while it sleeps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub temperature_c: Option<i16>,
     /// Everything that was found on it or uses it. That nothing was found doesn't make it empty.
     pub contents: Vec<Content>,
     /// That it is empty, if that was shown.
@@ -160,6 +163,7 @@ impl Disk {
             read_only: false,
             removable: false,
             health: Health::Unknown,
+            temperature_c: None,
             contents: Vec::new(),
             blank: None,
         }

@@ -88,6 +88,8 @@ pub enum Code {
     MixedProfiles,
     /// Little is unallocated.
     LowUnallocated,
+    /// There is hardly any room left.
+    Full,
     /// Metadata has fewer copies than data.
     WeakMetadata,
     /// No scrub for too long.
@@ -127,6 +129,10 @@ pub enum Code {
     /// btrfs-progs too old for send protocol 2.
     OldBtrfsProgs,
 }
+
+/// The name of pools that are made to be measured (`braid pool bench`) and only stay to be undone;
+/// there is one at a time.
+pub const MEASURED_POOL: &str = "braid-bench";
 
 /// A change of a pool that was begun and is neither done nor being done.
 #[derive(Clone, Copy, Debug)]
@@ -294,6 +300,7 @@ pub fn examine(
         }
         disk::examine(&ward, pool, &mut findings);
         findings.extend(host::not_mounted(&ward, pool));
+        findings.extend(host::full(&ward, pool));
     }
     host::examine(pools, host, &mut findings);
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));

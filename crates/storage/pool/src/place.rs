@@ -120,9 +120,12 @@ fn without_brackets(host: &str) -> String {
 
 /// A host that begins with a dash would be an option of the shell.
 fn check_host(host: &str) -> Result<(), &'static str> {
-    let bare = host.rsplit_once('@').map_or(host, |(_, bare)| bare);
-    if bare.is_empty() {
+    let (user, bare) = host.rsplit_once('@').unwrap_or(("", host));
+    let inside = bare.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    if inside.unwrap_or(bare).is_empty() {
         Err("the host is missing")
+    } else if inside.unwrap_or(bare).contains(['[', ']']) || user.contains(['[', ']']) {
+        Err("brackets are around an address only")
     } else if host.starts_with('-') || bare.starts_with('-') {
         Err("a host can't begin with a dash")
     } else if host.chars().any(|c| c.is_whitespace() || c.is_control()) {

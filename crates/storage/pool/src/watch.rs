@@ -1,7 +1,10 @@
 //! Watching pools: what is new since the last look, so that only changes are told.
 
 use crate::doctor::{Baseline, Code, Finding, Severity};
+use crate::observed::ObservedPool;
+use crate::uuid::Uuid;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// What was known at the last look; kept in a file between looks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -12,7 +15,22 @@ pub struct Memory {
     /// Error counters, to see which of them rise.
     #[serde(default)]
     pub errors: Baseline,
+    /// When the last scrub of each pool, by UUID, had ended, Unix seconds.
+    #[serde(default)]
+    scrubs: BTreeMap<Uuid, u64>,
 }
+
+/// A scrub that has ended since the last look.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ScrubEnded {
+    /// The pool's name.
+    pub pool: String,
+    /// Errors that no copy could correct.
+    pub uncorrectable: u64,
+}
+
+/// A scrub's end is known by how long ago it was: from look to look it moves a little.
+const SAME_SCRUB_S: u64 = 60;
 
 /// Something that changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -50,6 +68,30 @@ impl Event {
 }
 
 impl Memory {
+    /// Scrubs that have ended since the last look, at `now` in Unix seconds. Of a pool that is
+    /// seen for the first time none is new.
+    pub fn scrubs_ended(&mut self, pools: &[ObservedPool], now: u64) -> Vec<ScrubEnded> {
+        let mut ended = Vec::new();
+        for pool in pools {
+            let scrub = match pool {
+                ObservedPool::Btrfs(btrfs) => btrfs.scrub,
+                ObservedPool::Md(md) => md.scrub,
+            };
+            let at = scrub.ended_ago.map_or(0, |ago| now.saturating_sub(ago.as_secs()));
+            match self.scrubs.insert(pool.uuid(), at) {
+                Some(before) if at > before + SAME_SCRUB_S => {
+                    ended.push(ScrubEnded { pool: pool.name(), uncorrectable: scrub.uncorrectable })
+                }
+                // The clock was set, or it isn't mounted now.
+                Some(before) if at < before => {
+                    self.scrubs.insert(pool.uuid(), before.min(now));
+                }
+                _ => {}
+            }
+        }
+        ended
+    }
+
     /// What changed, now that these are wrong: in the order given, then those that are gone. What
     /// is only good to know is no change. What was wrong with a pool that can't be looked into now,
     /// because it isn't mounted or isn't there, isn't gone: `is_seen` tells which can be.

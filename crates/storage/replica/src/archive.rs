@@ -25,7 +25,6 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -204,9 +203,4 @@ fn named(name: &OsStr, ending: &str) -> OsString {
     let mut full = name.to_owned();
     full.push(ending);
     full
-}
-
-/// Makes what is in a folder durable.
-fn sync_folder(folder: &Path) -> io::Result<()> {
-    fs::File::open(folder)?.sync_all()
 }

@@ -3,6 +3,7 @@
 pub mod agent;
 pub mod archive;
 mod beneath;
+pub mod browse;
 pub mod chain;
 pub mod clone;
 mod error;

@@ -12,7 +12,6 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -47,13 +46,9 @@ impl Key {
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder).map_err(writing)?;
         }
-        let new = File::options().write(true).create_new(true).mode(0o600).open(path);
-        let is_new = match new {
-            Ok(mut file) => {
-                let text = blake3::Hash::from_bytes(random().map_err(writing)?).to_hex();
-                writeln!(file, "{text}").and_then(|()| file.sync_all()).map_err(writing)?;
-                true
-            }
+        let text = blake3::Hash::from_bytes(random().map_err(writing)?).to_hex();
+        let is_new = match braid_durable::create(path, format!("{text}\n").as_bytes(), 0o600) {
+            Ok(()) => true,
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
             Err(error) => return Err(writing(error)),
         };

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The folder with the files.
 #[derive(Clone, Debug)]
@@ -64,15 +64,12 @@ impl Register {
         let write = || -> io::Result<Entry> {
             fs::create_dir_all(&self.0)?;
             let was_there = path.exists();
-            let new = path.with_extension("new");
-            let mut file = File::create(&new)?;
-            // Before it has its name: who finds it there unlocked takes it for interrupted.
-            file.try_lock()?;
-            file.write_all(&serde_json::to_vec_pretty(begun)?)?;
-            file.sync_all()?;
-            fs::rename(&new, &path)?;
-            for folder in self.0.ancestors().take(2) {
-                File::open(folder)?.sync_all()?;
+            let text = serde_json::to_vec_pretty(begun)?;
+            // Locked before it has its name: who finds it there unlocked takes it for
+            // interrupted.
+            let file = braid_durable::replace_with(&path, None, |file| file.write_all(&text))?;
+            if let Some(above) = self.0.parent() {
+                braid_durable::sync_folder(above)?;
             }
             Ok(Entry { path: path.clone(), file, was_there })
         };
@@ -149,8 +146,7 @@ impl Entry {
                 Err(error) => return Err(error),
             };
             if is_ours {
-                fs::remove_file(&self.path)?;
-                File::open(self.path.parent().unwrap_or(Path::new("/")))?.sync_all()?;
+                braid_durable::remove(&self.path)?;
             }
             Ok(())
         };
@@ -185,7 +181,7 @@ mod tests {
                 words,
             },
             elsewhere: false,
-            sends: Some(Path::new("/data/.snapshots").into()),
+            sends: Some(PathBuf::from("/data/.snapshots").into()),
             receives: None,
         }
     }

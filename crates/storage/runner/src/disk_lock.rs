@@ -5,9 +5,8 @@
 //! locked (systemd's "Locking Block Device Access"), and its links are what later steps need. mkfs
 //! and mdadm want the device with `O_EXCL` themselves.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -52,10 +51,10 @@ impl DiskLocks {
             if let Some(whole) = whole_disk(&device)
                 && !whole_disks.contains(&whole)
             {
-                held.push(lock(&whole, libc::LOCK_SH, disk)?);
+                held.push(lock(&whole, File::try_lock_shared, disk)?);
                 whole_disks.push(whole);
             }
-            held.push(lock(&device, libc::LOCK_EX, disk)?);
+            held.push(lock(&device, File::try_lock, disk)?);
         }
         Ok(DiskLocks(held))
     }
@@ -78,7 +77,11 @@ fn whole_disk(device: &str) -> Option<String> {
     Some(number.trim().to_owned())
 }
 
-fn lock(device: &str, how: i32, disk: &str) -> Result<File, DiskLockError> {
+fn lock(
+    device: &str,
+    how: impl FnOnce(&File) -> Result<(), TryLockError>,
+    disk: &str,
+) -> Result<File, DiskLockError> {
     let failed = |path: &Path| {
         let path = path.to_owned();
         move |error| DiskLockError::Io { path, error }
@@ -88,13 +91,9 @@ fn lock(device: &str, how: i32, disk: &str) -> Result<File, DiskLockError> {
     made.map_err(failed(folder))?;
     let path = folder.join(device);
     let file = OpenOptions::new().create(true).append(true).open(&path).map_err(failed(&path))?;
-    // SAFETY: the descriptor is open for as long as `file` lives; flock has no memory arguments.
-    if unsafe { libc::flock(file.as_raw_fd(), how | libc::LOCK_NB) } == 0 {
-        return Ok(file);
-    }
-    let error = io::Error::last_os_error();
-    match error.kind() {
-        io::ErrorKind::WouldBlock => Err(DiskLockError::Busy { disk: disk.to_owned() }),
-        _ => Err(failed(&path)(error)),
+    match how(&file) {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(DiskLockError::Busy { disk: disk.to_owned() }),
+        Err(TryLockError::Error(error)) => Err(failed(&path)(error)),
     }
 }

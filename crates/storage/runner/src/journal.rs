@@ -13,9 +13,8 @@ pub use record::{Record, RecordError, StepState};
 use crate::disk_lock::{DiskLockError, DiskLocks};
 use braid_pool::disk::Claim;
 use braid_pool::step::Plan;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -296,14 +295,10 @@ fn is_absent(error: &io::Error) -> bool {
 fn lock(folder: &Path, pool: &str) -> Result<File, JournalError> {
     let path = folder.join("lock");
     let file = OpenOptions::new().create(true).append(true).open(&path).map_err(at(&path))?;
-    // SAFETY: the descriptor is open for as long as `file` lives; flock has no memory arguments.
-    if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
-        return Ok(file);
-    }
-    let error = io::Error::last_os_error();
-    match error.kind() {
-        io::ErrorKind::WouldBlock => Err(JournalError::Busy(pool.to_owned())),
-        _ => Err(at(&path)(error)),
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(JournalError::Busy(pool.to_owned())),
+        Err(TryLockError::Error(error)) => Err(at(&path)(error)),
     }
 }
 

@@ -1,3 +1,5 @@
+//! When btrfs was scrubbed last, as btrfs-progs writes it down.
+
 use crate::host_root::HostRoot;
 use braid_pool::observed::Scrub;
 use braid_pool::uuid::Uuid;

@@ -1,10 +1,12 @@
 //! What is wrong with the host rather than with one pool.
 
-use super::{Code, Finding, Severity, Ward};
+use super::{Code, Finding, NEW, Severity, Ward};
 use crate::absent_mounts;
 use crate::observed::{ObservedHost, ObservedPool};
 use crate::step::quoted;
+use crate::summary::Summary;
 use crate::untrusted::Untrusted;
+use braid_units::ByteSize;
 
 pub(super) fn not_mounted(ward: &Ward<'_>, pool: &ObservedPool) -> Option<Finding> {
     // Who would mount an array that isn't assembled is told that.
@@ -28,6 +30,22 @@ pub(super) fn not_mounted(ward: &Ward<'_>, pool: &ObservedPool) -> Option<Findin
     );
     let mounts: Vec<String> = absent.iter().map(|at| format!("{how} {}", quoted(at))).collect();
     Some(ward.finding(Code::NotMounted, Severity::Danger, what, mounts.join(" && ")))
+}
+
+/// Percent of its room from which on a pool counts as full.
+const FULL: u64 = 95;
+
+pub(super) fn full(ward: &Ward<'_>, pool: &ObservedPool) -> Option<Finding> {
+    let summary = Summary::of(pool);
+    let (size, used) = (summary.size_bytes?, summary.used_bytes?);
+    let percent = used.saturating_mul(100).checked_div(size)?;
+    if percent < FULL {
+        return None;
+    }
+    let left = ByteSize::from_bytes(size.saturating_sub(used));
+    let what = format!("{percent} % of its room is used: {left} are left");
+    let mend = format!("braid pool add {} {NEW}", quoted(&ward.word));
+    Some(ward.finding(Code::Full, Severity::Attention, what, mend))
 }
 
 pub(super) fn examine(pools: &[ObservedPool], host: &ObservedHost, findings: &mut Vec<Finding>) {

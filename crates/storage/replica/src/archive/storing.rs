@@ -1,4 +1,4 @@
-use super::{Entry, STREAM, ends_of_chains, entries, named, sync_folder};
+use super::{Entry, STREAM, ends_of_chains, entries, named};
 use crate::beneath::shown;
 use crate::chain::{BLOCK, Chain};
 use crate::error::Error;
@@ -120,7 +120,8 @@ impl Room {
             }
         }
         let inside = self.folder.join(INSIDE);
-        sync_folder(&inside).map_err(|error| Error::io("writing out", &inside, error))
+        braid_durable::sync_folder(&inside)
+            .map_err(|error| Error::io("writing out", &inside, error))
     }
 
     fn inventory(&self) -> Result<Inventory, Error> {
@@ -289,7 +290,7 @@ impl Taking for Storing<'_> {
             fs::remove_file(&path).map_err(io)?;
         }
         rename_new(&self.room.part(), &path)?;
-        sync_folder(folder).map_err(io)?;
+        braid_durable::sync_folder(folder).map_err(io)?;
         entry.save(folder)?;
         self.room.forget()
     }

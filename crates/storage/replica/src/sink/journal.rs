@@ -7,9 +7,9 @@ use crate::files::{open_own, read_own};
 use crate::wire::Begin;
 use braid_pool::uuid::Uuid;
 use serde::{Deserialize, Serialize};
-use std::fs::{self, File};
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::io;
+use std::path::Path;
 
 /// The folder, inside the one that receives, that holds journal, note and checkpoints.
 pub const FOLDER: &str = ".braid-replica";
@@ -89,16 +89,9 @@ impl Journal {
     pub fn remove(folder: &Path) -> Result<(), Error> {
         for name in [JOURNAL, NOTE] {
             let path = folder.join(FOLDER).join(name);
-            match fs::remove_file(&path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(Error::io("removing", &path, error));
-                }
-                _ => {}
-            }
+            braid_durable::remove(&path).map_err(|e| Error::io("removing", &path, e))?;
         }
-        let inside = folder.join(FOLDER);
-        let synced = File::open(&inside).and_then(|folder| folder.sync_all());
-        synced.map_err(|e| Error::io("writing out", &inside, e))
+        Ok(())
     }
 
     /// The note's file.
@@ -115,20 +108,5 @@ impl Journal {
 
 /// Writes a file so that it is there whole or not at all.
 pub(crate) fn write_durably(path: &Path, text: &[u8]) -> Result<(), Error> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".new");
-    let beside = PathBuf::from(beside);
-    let write = || -> io::Result<()> {
-        let mut options = File::options();
-        options.write(true).create(true).truncate(true);
-        let mut file = open_own(&beside, &mut options)?;
-        file.write_all(text)?;
-        file.sync_all()?;
-        fs::rename(&beside, path)?;
-        match path.parent() {
-            Some(folder) => File::open(folder)?.sync_all(),
-            None => Ok(()),
-        }
-    };
-    write().map_err(|error| Error::io("writing", path, error))
+    braid_durable::replace_unfollowed(path, text).map_err(|e| Error::io("writing", path, e))
 }
