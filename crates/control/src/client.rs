@@ -4,7 +4,8 @@ use crate::config::{AnyConfig, LinkChange, Mode};
 use crate::config_of_request::{ANOTHERS, HEADER, header_value};
 use crate::group_status::GroupStatus;
 use crate::request::{
-    ErrorBody, HistoryOverview, HistoryQuery, LoginLink, NewLink, NewLogin, NewMode, UiRole,
+    ErrorBody, ExplainAnswer, ExplainQuery, HistoryOverview, HistoryQuery, LoginLink, NewLink,
+    NewLogin, NewMode, UiRole,
 };
 use crate::status::Status;
 use braid_history::{Event, Points};
@@ -183,6 +184,26 @@ impl Client {
     /// As [`Client::status`].
     pub fn stop(&self) -> Result<(), ClientError> {
         self.ask(Method::POST, "/v1/stop", None::<&()>).map(drop)
+    }
+
+    /// `GET /v1/explain`.
+    ///
+    /// # Errors
+    /// As [`Client::status`]; [`ClientError::Refused`] when nobody is known by the device's name.
+    pub fn explain(&self, query: &ExplainQuery) -> Result<ExplainAnswer, ClientError> {
+        let ExplainQuery { to, port, protocol, from, uid, dscp } = query;
+        let mut path = format!("/v1/explain?to={}", escaped(&to.to_string()));
+        path.push_str(&format!("&port={port}&protocol={protocol}"));
+        if let Some(from) = from {
+            path.push_str(&format!("&from={}", escaped(from)));
+        }
+        if let Some(uid) = uid {
+            path.push_str(&format!("&uid={uid}"));
+        }
+        if let Some(dscp) = dscp {
+            path.push_str(&format!("&dscp={dscp}"));
+        }
+        self.read(Method::GET, &path, None::<&()>)
     }
 
     /// `GET /v1/history`.

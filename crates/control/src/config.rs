@@ -1,7 +1,7 @@
 //! The TOML config: wg-like words, read into precise types. Unknown keys and
 //! contradictions are errors, and all of them are reported at once.
 
-mod class;
+mod alert;
 mod contradiction;
 mod diagnostic;
 mod edit;
@@ -18,21 +18,24 @@ mod pool;
 mod quota;
 mod read;
 mod routing;
+mod rule;
 mod secret;
 mod section;
 mod split_tcp;
 mod suggest;
 #[cfg(test)]
 mod tests;
+mod traffic;
+mod transport;
 mod ui;
 mod upkeep;
 
-pub use class::{Class, ClassMatch, Dscp, PortRange, Protocol};
+pub use braid_alert::Alert;
 pub use diagnostic::{ConfigErrors, Diagnostic};
-pub use edit::{ConfigEditor, EditError, LinkChange, PeerLine};
+pub use edit::{ConfigEditor, EditError, LinkChange, NewRule, PeerLine};
 pub use group::{GivenWay, GroupConfig, MptcpProxy, ProxyEnd, Watch};
 pub use history::History;
-pub use interface::{Interface, Layer, Mode, XorHash};
+pub use interface::{CertificateFiles, Interface, Layer, Mode, XorHash};
 pub use keyword::UnknownWord;
 pub use link::{Cap, Link, LinkBinding};
 pub use name::{DeviceName, Name, NameError};
@@ -41,11 +44,16 @@ pub use peer::{Enrolment, Peer};
 pub use pool::PoolsConfig;
 pub use quota::{Quota, QuotaPeriod};
 pub use routing::{ForwardPort, LinkMarks, PublicPrefix, Routing, WhenConcentratorGone};
+pub use rule::{Action, Direct, Otherwise, Rule};
 pub use secret::{
     SecretError, read_enrolment_key, read_preshared_key, read_private_key, write_secret,
 };
 pub use split_tcp::SplitTcp;
 pub use suggest::closest;
+pub use traffic::{
+    Country, Day, Destinations, Device, Dscp, Hours, PortRange, Protocol, SystemNumber, Traffic,
+};
+pub use transport::{Proxy, ProxyError, Transport, TransportChoice};
 pub use ui::{UI_PORT, Ui};
 
 use std::path::{Path, PathBuf};
@@ -123,8 +131,10 @@ pub struct Config {
     pub file: PathBuf,
     /// This end of the tunnel.
     pub interface: Interface,
-    /// Traffic with a mode of its own; the first that matches counts.
-    pub classes: Vec<Class>,
+    /// Where some traffic goes; the first that matches counts.
+    pub rules: Vec<Rule>,
+    /// What should be written in another way, though it is understood.
+    pub advice: Vec<Diagnostic>,
     /// What the tunnel may send over (home).
     pub links: Vec<Link>,
     /// The other ends.
@@ -135,6 +145,8 @@ pub struct Config {
     pub history: History,
     /// The page that browsers see.
     pub ui: Ui,
+    /// Who is told of what happens.
+    pub alerts: Vec<Alert>,
     /// How TCP connections are split, if they are.
     pub split_tcp: Option<SplitTcp>,
 }

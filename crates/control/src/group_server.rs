@@ -4,6 +4,7 @@
 use crate::config_of_request::only_for;
 use crate::group_metrics;
 use crate::group_status::GroupStatus;
+use crate::own_thread::{self, on_own_thread};
 use crate::request::Refusal;
 use crate::server::listener::Bounded;
 use axum::Router;
@@ -44,6 +45,7 @@ pub async fn serve(
     file: &Path,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
+    own_thread::start()?;
     let router = Router::new()
         .route("/v1/status", get(status))
         .route("/metrics", get(metrics))
@@ -79,8 +81,7 @@ async fn metrics(State(group): State<Arc<dyn ControlledGroup>>) -> Response {
 }
 
 async fn reload(State(group): State<Arc<dyn ControlledGroup>>) -> Response {
-    let done = tokio::task::spawn_blocking(move || group.reload()).await;
-    crate::server::answer(done)
+    crate::server::answer(on_own_thread(move || group.reload()).await)
 }
 
 async fn down(State(group): State<Arc<dyn ControlledGroup>>) -> StatusCode {

@@ -19,8 +19,7 @@
 //! then on, with a key of its own; after that the line is worth nothing.
 
 use crate::config::{Endpoint, Host, Layer, Name};
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64ct::{Base64UrlUnpadded, Encoding};
 use braid_handshake::{EnrolmentToken, PublicKey};
 use ipnet::IpNet;
 use jiff::Timestamp;
@@ -113,8 +112,8 @@ impl fmt::Display for JoinLine {
             }
             bytes.extend_from_slice(&endpoint.port.to_be_bytes());
         }
-        bytes.extend_from_slice(&crc32(&bytes).to_be_bytes());
-        write!(f, "{PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes))
+        bytes.extend_from_slice(&crc32fast::hash(&bytes).to_be_bytes());
+        write!(f, "{PREFIX}{}", Base64UrlUnpadded::encode_string(&bytes))
     }
 }
 
@@ -122,9 +121,9 @@ impl FromStr for JoinLine {
     type Err = JoinLineError;
     fn from_str(text: &str) -> Result<Self, JoinLineError> {
         let encoded = text.trim().strip_prefix(PREFIX).ok_or(JoinLineError::NoJoinLine)?;
-        let bytes = URL_SAFE_NO_PAD.decode(encoded).map_err(|_| JoinLineError::Damaged)?;
+        let bytes = Base64UrlUnpadded::decode_vec(encoded).map_err(|_| JoinLineError::Damaged)?;
         let (body, sum) = bytes.split_last_chunk::<4>().ok_or(JoinLineError::Damaged)?;
-        if crc32(body) != u32::from_be_bytes(*sum) {
+        if crc32fast::hash(body) != u32::from_be_bytes(*sum) {
             return Err(JoinLineError::Damaged);
         }
         match body.first() {
@@ -219,18 +218,6 @@ impl<'b> Reader<'b> {
     }
 }
 
-/// CRC-32 of IEEE 802.3, bit by bit: the line is short.
-fn crc32(bytes: &[u8]) -> u32 {
-    let mut crc = u32::MAX;
-    for byte in bytes {
-        crc ^= u32::from(*byte);
-        for _ in 0..8 {
-            crc = if crc & 1 == 1 { (crc >> 1) ^ 0xEDB8_8320 } else { crc >> 1 };
-        }
-    }
-    !crc
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -271,14 +258,14 @@ mod tests {
         assert_eq!("hello".parse::<JoinLine>().unwrap_err(), JoinLineError::NoJoinLine);
         assert_eq!("braid-join:".parse::<JoinLine>().unwrap_err(), JoinLineError::Damaged);
         let mut newer = vec![9u8, 1, 2];
-        newer.extend_from_slice(&crc32(&[9, 1, 2]).to_be_bytes());
-        let newer = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(newer));
+        newer.extend_from_slice(&crc32fast::hash(&[9, 1, 2]).to_be_bytes());
+        let newer = format!("{PREFIX}{}", Base64UrlUnpadded::encode_string(&newer));
         assert_eq!(newer.parse::<JoinLine>().unwrap_err(), JoinLineError::Version(9));
     }
 
     #[test]
     fn the_checksum_is_that_of_ethernet() {
-        assert_eq!(crc32(b"123456789"), 0xCBF4_3926);
+        assert_eq!(crc32fast::hash(b"123456789"), 0xCBF4_3926);
     }
 
     proptest! {
@@ -295,8 +282,8 @@ mod tests {
         #[test]
         fn any_content_is_answered(mut bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             if let Some(first) = bytes.first_mut() { *first = VERSION; }
-            bytes.extend_from_slice(&crc32(&bytes).to_be_bytes());
-            let _ = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes)).parse::<JoinLine>();
+            bytes.extend_from_slice(&crc32fast::hash(&bytes).to_be_bytes());
+            let _ = format!("{PREFIX}{}", Base64UrlUnpadded::encode_string(&bytes)).parse::<JoinLine>();
         }
     }
 }

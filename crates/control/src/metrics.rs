@@ -1,7 +1,7 @@
 //! Prometheus metrics, text format 0.0.4. Labels are the names of the config's
 //! peers and links, and the direction: their number is bounded.
 
-use crate::status::{PathState, PathStatus, PeerStatus, Status};
+use crate::status::{AlertStatus, PathState, PathStatus, PeerStatus, RuleStatus, Status, Traffic};
 use std::fmt::Write;
 
 /// What `Content-Type` says of the text.
@@ -14,6 +14,16 @@ pub fn render(status: &Status) -> String {
     text.family("braid_up", "gauge", "The tunnel is up.", [(tunnel, 1.0)]);
     let uptime = [(String::new(), status.uptime_s)];
     text.family("braid_uptime_seconds", "gauge", "Time since the tunnel came up.", uptime);
+    let version = [(format!("version=\"{}\"", escape(&status.version)), 1.0)];
+    text.family("braid_info", "gauge", "The program's version.", version);
+    let mtu = [(String::new(), f64::from(status.mtu))];
+    text.family("braid_device_mtu_bytes", "gauge", "MTU of the tunnel's device.", mtu);
+    let warnings = [(String::new(), status.warnings.len() as f64)];
+    let help = "What works against the tunnel on the host: see braid status.";
+    text.family("braid_warnings", "gauge", help, warnings);
+    let silent = [(String::new(), status.dns.silent.len() as f64)];
+    text.family("braid_dns_silent_servers", "gauge", "Name servers that don't answer.", silent);
+    traffic(status, &mut text);
     let drops = [
         ("not_fetched", status.drops.not_fetched),
         ("refused", status.drops.refused),
@@ -22,22 +32,89 @@ pub fn render(status: &Status) -> String {
     let drops = drops.map(|(why, count)| (format!("reason=\"{why}\""), count as f64));
     text.family("braid_device_drops_total", "counter", "Packets lost at the device.", drops);
     links(status, &mut text);
+    rules(status, &mut text);
     split_tcp(status, &mut text);
+    alerts(status, &mut text);
     peers(&status.peers, &mut text);
     paths(&status.peers, &mut text);
     text.0
+}
+
+fn traffic(status: &Status, text: &mut Text) {
+    let Some(traffic) = &status.traffic else { return };
+    let now = match traffic {
+        Traffic::Tunnel => "tunnel",
+        Traffic::Direct { .. } => "direct",
+        Traffic::Blocked => "blocked",
+    };
+    let ways = ["tunnel", "direct", "blocked"];
+    let ways = ways.map(|way| (format!("goes=\"{way}\""), flag(way == now)));
+    text.family("braid_traffic", "gauge", "Where traffic goes: 1 for the way that it does.", ways);
+}
+
+fn alerts(status: &Status, text: &mut Text) {
+    type Metric = (&'static str, &'static str, &'static str, fn(&AlertStatus) -> Option<f64>);
+    const METRICS: [Metric; 5] = [
+        ("braid_alert_waiting_events", "gauge", "Events that wait to be told.", |alert| {
+            Some(alert.waiting as f64)
+        }),
+        ("braid_alert_delivered_total", "counter", "Messages that were delivered.", |alert| {
+            Some(alert.delivered as f64)
+        }),
+        ("braid_alert_given_up_total", "counter", "Events that nobody was told of.", |alert| {
+            Some(alert.given_up as f64)
+        }),
+        ("braid_alert_failing", "gauge", "The last attempt to deliver failed.", |alert| {
+            Some(flag(alert.trouble.is_some()))
+        }),
+        (
+            "braid_alert_last_delivery_timestamp_seconds",
+            "gauge",
+            "When a message was delivered last.",
+            |alert| alert.last_delivered_unix.map(|unix| unix as f64),
+        ),
+    ];
+    for (name, kind, help, value) in METRICS {
+        let label = |alert: &AlertStatus| format!("alert=\"{}\"", escape(&alert.name));
+        let rows = status.alerts.iter().filter_map(|alert| Some((label(alert), value(alert)?)));
+        text.family(name, kind, help, rows);
+    }
 }
 
 fn links(status: &Status, text: &mut Text) {
     let label = |name: &str| format!("link=\"{}\"", escape(name));
     let present = status.links.iter().map(|link| (label(&link.name), flag(link.present)));
     text.family("braid_link_present", "gauge", "The link's device and address exist.", present);
+    let standby = status.links.iter().map(|link| (label(&link.name), flag(link.standby)));
+    text.family("braid_link_standby", "gauge", "Kept for when no other link works.", standby);
+    let tier = status.links.iter().map(|link| (label(&link.name), f64::from(link.tier)));
+    text.family("braid_link_tier", "gauge", "Lower tiers are filled first.", tier);
+    let trouble = status.links.iter().map(|link| (label(&link.name), flag(link.trouble.is_some())));
+    text.family("braid_link_trouble", "gauge", "It isn't used: braid status says why.", trouble);
     let quotas =
         || status.links.iter().filter_map(|link| link.quota.as_ref().map(|quota| (link, quota)));
     let used = quotas().map(|(link, quota)| (label(&link.name), quota.used_bytes as f64));
     text.family("braid_link_quota_used_bytes", "gauge", "Bytes used in this period.", used);
     let limit = quotas().map(|(link, quota)| (label(&link.name), quota.limit_bytes as f64));
     text.family("braid_link_quota_limit_bytes", "gauge", "Bytes allowed in a period.", limit);
+    let end = quotas()
+        .filter_map(|(link, quota)| Some((label(&link.name), quota.period_end_unix? as f64)));
+    let help = "When the quota begins anew.";
+    text.family("braid_link_quota_period_end_timestamp_seconds", "gauge", help, end);
+}
+
+fn rules(status: &Status, text: &mut Text) {
+    let each = |value: fn(&RuleStatus) -> u64| {
+        let samples = status.rules.iter().map(move |rule| {
+            let labels = format!("rule=\"{}\",does=\"{}\"", escape(&rule.name), rule.does.as_str());
+            (labels, value(rule) as f64)
+        });
+        samples.collect::<Vec<_>>()
+    };
+    let help = "Connections that began by a rule.";
+    text.family("braid_rule_connections_total", "counter", help, each(|rule| rule.connections));
+    let help = "Bytes that those sent who began a rule's connections.";
+    text.family("braid_rule_bytes_total", "counter", help, each(|rule| rule.bytes));
 }
 
 fn split_tcp(status: &Status, text: &mut Text) {
@@ -65,6 +142,21 @@ type PeerMetric = (&'static str, &'static str, &'static str, fn(&PeerStatus) -> 
 const PEER_METRICS: &[PeerMetric] = &[
     ("braid_peer_connected", "gauge", "A session exists and a path works.", |peer| {
         flag(peer.connected)
+    }),
+    ("braid_peer_trouble", "gauge", "Something is amiss: braid status says what.", |peer| {
+        flag(peer.trouble.is_some())
+    }),
+    ("braid_queue_packets", "gauge", "Packets waiting at the entry.", |peer| {
+        peer.queue.packets as f64
+    }),
+    ("braid_reordering_packets", "gauge", "Packets waiting for an earlier one.", |peer| {
+        peer.reordering_packets as f64
+    }),
+    ("braid_parity_sent_total", "counter", "Erasure-code symbols sent.", |peer| {
+        peer.repair.parity_sent as f64
+    }),
+    ("braid_duplicates_received_total", "counter", "Copies thrown away on arrival.", |peer| {
+        peer.repair.duplicates_received as f64
     }),
     ("braid_queue_bytes", "gauge", "Bytes waiting at the entry.", |peer| peer.queue.bytes as f64),
     ("braid_queue_drops_total", "counter", "Packets dropped by the AQM.", |peer| {
@@ -106,6 +198,9 @@ fn peers(peers: &[PeerStatus], text: &mut Text) {
     for (name, kind, help, value) in PEER_METRICS {
         text.family(name, kind, help, peers.iter().map(|peer| (label(peer), value(peer))));
     }
+    let handshake = peers.iter().filter_map(|peer| Some((label(peer), peer.last_handshake_s?)));
+    let help = "Time since the last handshake was completed.";
+    text.family("braid_peer_last_handshake_seconds", "gauge", help, handshake);
     let bytes = peers.iter().flat_map(|peer| {
         let label = label(peer);
         [
@@ -121,11 +216,31 @@ fn paths(peers: &[PeerStatus], text: &mut Text) {
         let rows = peers.iter().flat_map(|peer| peer.paths.iter().map(move |path| (peer, path)));
         rows.filter_map(|(peer, path)| Some((path_labels(peer, path), value(path)?))).collect()
     };
+    let by = peers.iter().flat_map(|peer| {
+        let labels = move |path: &PathStatus| {
+            format!("{},transport=\"{}\"", path_labels(peer, path), path.transport)
+        };
+        peer.paths.iter().map(move |path| (labels(path), flag(path.state == PathState::Active)))
+    });
+    text.family("braid_path_transport", "gauge", "Paths that carry data, by transport.", by);
     let seconds = |ms: Option<f64>| ms.map(|ms| ms / 1e3);
     let active = each(&|path| Some(flag(path.state == PathState::Active)));
     text.family("braid_path_active", "gauge", "The path carries data.", active);
+    let states = peers.iter().flat_map(|peer| peer.paths.iter().map(move |path| (peer, path)));
+    let states = states.flat_map(|(peer, path)| {
+        let labels = path_labels(peer, path);
+        PathState::ALL.iter().map(move |state| {
+            (format!("{labels},state=\"{}\"", state.as_str()), flag(path.state == *state))
+        })
+    });
+    text.family("braid_path_state", "gauge", "1 for the state that the path is in.", states);
     let rtt = each(&|path| seconds(path.srtt_ms));
     text.family("braid_path_srtt_seconds", "gauge", "Smoothed round-trip time.", rtt);
+    let min_rtt = each(&|path| seconds(path.min_rtt_ms));
+    text.family("braid_path_min_rtt_seconds", "gauge", "Least round-trip time lately.", min_rtt);
+    let delta = each(&|path| seconds(path.one_way_delta_ms));
+    let help = "One-way delay over that of the fastest path.";
+    text.family("braid_path_one_way_delta_seconds", "gauge", help, delta);
     let jitter = each(&|path| seconds(path.jitter_ms));
     text.family("braid_path_jitter_seconds", "gauge", "Variation of round-trip times.", jitter);
     let queue = each(&|path| seconds(path.queue_ms));
@@ -158,6 +273,8 @@ fn paths(peers: &[PeerStatus], text: &mut Text) {
     text.family("braid_path_capacity_bits_per_second", "gauge", help, capacity);
     let bytes = both(&|path| Some(path.rx_bytes as f64), &|path| Some(path.tx_bytes as f64));
     text.family("braid_path_bytes_total", "counter", "UDP payload bytes.", bytes);
+    let packets = both(&|path| Some(path.rx_packets as f64), &|path| Some(path.tx_packets as f64));
+    text.family("braid_path_packets_total", "counter", "Datagrams.", packets);
 }
 
 fn path_labels(peer: &PeerStatus, path: &PathStatus) -> String {

@@ -1,9 +1,10 @@
 //! What a running tunnel can be asked to do, over the control socket.
 
-use crate::config::{LinkChange, Mode};
+use crate::config::{LinkChange, Mode, Protocol};
 use crate::status::Status;
 use braid_history::{Health, Recorder, Series};
 use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
 
 /// Something that can be asked and told, such as the daemon.
 pub trait Controlled: Send + Sync + 'static {
@@ -19,6 +20,14 @@ pub trait Controlled: Send + Sync + 'static {
     /// What is known of the past, where any is kept.
     fn history(&self) -> Option<&Recorder> {
         None
+    }
+
+    /// Which rule a connection would fall under, and what would become of it.
+    ///
+    /// # Errors
+    /// [`Refusal::Invalid`] when nobody is known by the name of the device.
+    fn explain(&self, _query: &ExplainQuery) -> Result<ExplainAnswer, Refusal> {
+        Err(Refusal::NotFound("there are no rules here".into()))
     }
 
     /// An address at which whoever opens it first is logged in to the page, in this
@@ -91,6 +100,64 @@ pub struct HistoryOverview {
     pub series: Vec<Series>,
     /// How the recording goes.
     pub health: Health,
+}
+
+/// Query of `GET /v1/explain`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExplainQuery {
+    /// The server's address.
+    pub to: IpAddr,
+    /// Its port.
+    pub port: u16,
+    /// The transport.
+    pub protocol: Protocol,
+    /// A device of the LAN, by address, hardware address or name; else this host.
+    pub from: Option<String>,
+    /// Whose program of this host; else root's.
+    pub uid: Option<u32>,
+    /// The DS field's code point.
+    pub dscp: Option<u8>,
+}
+
+/// Answer of `GET /v1/explain`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExplainAnswer {
+    /// The rule that counts; none when none matches.
+    pub rule: Option<String>,
+    /// What becomes of the connection.
+    #[serde(flatten)]
+    pub way: ExplainedWay,
+    /// And if the link that it takes died.
+    pub if_link_died: Option<ExplainedWay>,
+    /// The rules that were looked at, in order.
+    pub considered: Vec<ConsideredRule>,
+}
+
+/// A rule that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConsideredRule {
+    /// Its name.
+    pub rule: String,
+    /// Its line in the config.
+    pub line: usize,
+    /// Why it doesn't match; none when it does.
+    pub mismatch: Option<String>,
+}
+
+/// What becomes of a connection.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "goes")]
+pub enum ExplainedWay {
+    /// It takes the tunnel.
+    Tunnel,
+    /// It leaves beside it.
+    Direct {
+        /// By this link; none where the host's own routes decide.
+        link: Option<String>,
+    },
+    /// It is refused.
+    Blocked,
 }
 
 /// Query of `GET /v1/events`.

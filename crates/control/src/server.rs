@@ -7,11 +7,14 @@ mod past;
 use crate::config::LinkChange;
 use crate::config_of_request::only_for;
 use crate::metrics;
-use crate::request::{Controlled, ErrorBody, NewLink, NewLogin, NewMode, Refusal, Request};
+use crate::own_thread::{self, on_own_thread};
+use crate::request::{
+    Controlled, ErrorBody, ExplainQuery, NewLink, NewLogin, NewMode, Refusal, Request,
+};
 use crate::status::Status;
 use axum::Router;
-use axum::extract::rejection::JsonRejection;
-use axum::extract::{DefaultBodyLimit, Json, Path as UrlPath, State};
+use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::{DefaultBodyLimit, Json, Path as UrlPath, Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, patch, post, put};
@@ -23,7 +26,6 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use tokio::net::{TcpListener, UnixListener, UnixStream};
-use tokio::task::JoinError;
 
 /// No request needs more.
 const MAX_BODY: usize = 64 * 1024;
@@ -33,13 +35,14 @@ const MAX_BODY: usize = 64 * 1024;
 /// `file` are refused.
 ///
 /// # Errors
-/// None so far: after an error of the socket the server waits and goes on.
+/// When there is no thread for requests; after an error of the socket the server waits and goes on.
 pub async fn serve(
     listener: UnixListener,
     controlled: Arc<dyn Controlled>,
     file: &Path,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
+    own_thread::start()?;
     let router = only_for(router(controlled), file);
     axum::serve(Bounded::new(listener), router).with_graceful_shutdown(stop).await
 }
@@ -128,6 +131,7 @@ fn router(controlled: Arc<dyn Controlled>) -> Router {
         .route("/v1/reload", post(reload))
         .route("/v1/down", post(down))
         .route("/v1/stop", post(stop))
+        .route("/v1/explain", get(explain))
         .route("/v1/history", get(past::points))
         .route("/v1/history/series", get(past::series))
         .route("/v1/events", get(past::events))
@@ -149,6 +153,17 @@ async fn get_status(State(controlled): Shared) -> Json<Status> {
 async fn get_metrics(State(controlled): Shared) -> Response {
     let content_type = [(header::CONTENT_TYPE, metrics::CONTENT_TYPE)];
     (content_type, metrics::render(&controlled.status())).into_response()
+}
+
+async fn explain(
+    State(controlled): Shared,
+    query: Result<Query<ExplainQuery>, QueryRejection>,
+) -> Response {
+    match query.map(|Query(query)| controlled.explain(&query)) {
+        Ok(Ok(answer)) => Json(answer).into_response(),
+        Ok(Err(refusal)) => refuse(&refusal),
+        Err(rejection) => error(rejection.status(), &rejection.body_text()),
+    }
 }
 
 async fn add_link(state: Shared, body: Result<Json<NewLink>, JsonRejection>) -> Response {
@@ -184,12 +199,14 @@ async fn reload(state: Shared) -> Response {
     execute(state, Request::Reload).await
 }
 
-async fn down(state: Shared) -> Response {
-    execute(state, Request::Down).await
+/// It only asks for it, so it takes no thread, which may be what is lacking.
+async fn down(State(controlled): Shared) -> Response {
+    answer(Ok(controlled.execute(Request::Down)))
 }
 
-async fn stop(state: Shared) -> Response {
-    execute(state, Request::Stop).await
+/// As [`down`].
+async fn stop(State(controlled): Shared) -> Response {
+    answer(Ok(controlled.execute(Request::Stop)))
 }
 
 async fn login_link(
@@ -206,15 +223,15 @@ async fn login_link(
 }
 
 async fn execute(State(controlled): Shared, request: Request) -> Response {
-    answer(tokio::task::spawn_blocking(move || controlled.execute(request)).await)
+    answer(on_own_thread(move || controlled.execute(request)).await)
 }
 
 /// What became of a request.
-pub(crate) fn answer(done: Result<Result<(), Refusal>, JoinError>) -> Response {
+pub(crate) fn answer(done: io::Result<Result<(), Refusal>>) -> Response {
     match done {
         Ok(Ok(())) => StatusCode::NO_CONTENT.into_response(),
         Ok(Err(refusal)) => refuse(&refusal),
-        Err(_) => error(StatusCode::INTERNAL_SERVER_ERROR, "the request was cut off"),
+        Err(why) => error(StatusCode::INTERNAL_SERVER_ERROR, &why.to_string()),
     }
 }
 

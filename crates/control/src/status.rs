@@ -1,12 +1,12 @@
 //! What a running tunnel tells of itself: the JSON of `GET /v1/status` and of
 //! `braid status --json`. Fields are only ever added.
 
-use crate::config::{Layer, Mode};
+use crate::config::{Layer, Mode, Transport};
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 
 /// One running tunnel.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     /// Version of the program.
     pub version: String,
@@ -41,9 +41,80 @@ pub struct Status {
     /// Where the host's and its LAN's traffic goes, with `default_route`.
     #[serde(default)]
     pub traffic: Option<Traffic>,
+    /// The config's rules, in order.
+    #[serde(default)]
+    pub rules: Vec<RuleStatus>,
     /// TCP connections that are split at this end, where the config asks for it.
     #[serde(default)]
     pub split_tcp: Option<SplitTcpStatus>,
+    /// Those who are told of events, as the config names them.
+    #[serde(default)]
+    pub alerts: Vec<AlertStatus>,
+}
+
+/// How telling somebody goes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AlertStatus {
+    /// The alert's name in the config.
+    pub name: String,
+    /// Where its messages go, without what is secret.
+    pub to: String,
+    /// Events that wait to be told.
+    pub waiting: u64,
+    /// Messages that were delivered.
+    pub delivered: u64,
+    /// Events that nobody was told of: too many, or too old when there was a way out.
+    pub given_up: u64,
+    /// Why the last attempt failed, in words, if it did.
+    pub trouble: Option<String>,
+    /// When a message was delivered last, Unix seconds.
+    pub last_delivered_unix: Option<i64>,
+    /// When it is tried next, where something waits, Unix seconds.
+    pub next_attempt_unix: Option<i64>,
+}
+
+/// One rule, and what it did since the tunnel came up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuleStatus {
+    /// Name in the config.
+    pub name: String,
+    /// Its line there.
+    pub line: usize,
+    /// What it does.
+    pub does: RuleDoes,
+    /// The link that a new connection would take, of a rule that sends them beside the tunnel.
+    pub link: Option<String>,
+    /// Whether it counts at this time of day.
+    pub counts_now: bool,
+    /// Connections that began by it.
+    pub connections: u64,
+    /// Packets that those sent who began them.
+    pub packets: u64,
+    /// Bytes of these.
+    pub bytes: u64,
+}
+
+/// What a rule does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RuleDoes {
+    /// Through the tunnel.
+    Tunnel,
+    /// Beside it, by a link.
+    Direct,
+    /// Refused.
+    Block,
+}
+
+impl RuleDoes {
+    /// The word used in JSON, metrics and tables.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            RuleDoes::Tunnel => "tunnel",
+            RuleDoes::Direct => "direct",
+            RuleDoes::Block => "block",
+        }
+    }
 }
 
 /// What the proxy that splits TCP connections did since the tunnel came up.
@@ -105,7 +176,7 @@ pub struct DeviceDrops {
 }
 
 /// A link of this host as the system sees it, whatever its paths do.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LinkStatus {
     /// Name in the config.
     pub name: String,
@@ -230,6 +301,16 @@ pub enum PathState {
 }
 
 impl PathState {
+    /// All there are.
+    pub const ALL: &[PathState] = &[
+        PathState::Probing,
+        PathState::Active,
+        PathState::Suspect,
+        PathState::Down,
+        PathState::Standby,
+        PathState::OverQuota,
+    ];
+
     /// The word used in JSON, metrics and tables.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -250,6 +331,9 @@ pub struct PathStatus {
     pub link: String,
     /// The peer's address on it.
     pub remote: Option<SocketAddr>,
+    /// What its datagrams go by.
+    #[serde(default)]
+    pub transport: Transport,
     /// What it does just now.
     pub state: PathState,
     /// The link's tier.

@@ -1,16 +1,20 @@
 use super::diagnostic::Diagnostics;
 use super::interface::{ETHERNET_MAX_MTU, IPV6_MIN_MTU, Interface, Layer};
+use super::name::Name;
 use super::network::Prefix;
 use super::routing::PlacedRouting;
+use super::rule::{Action, Rule};
 use super::section::{Placed, Places};
-use super::{Class, History, Link, Peer, Protocol, SplitTcp, Ui, closest};
+use super::{Alert, History, Link, Peer, Protocol, SplitTcp, Ui, closest};
 use std::collections::HashMap;
 use std::hash::Hash;
 
 /// All sections as read, each possible by itself.
 pub(super) struct Sections {
     pub(super) interface: Option<Placed<Interface>>,
-    pub(super) classes: Vec<Placed<Class>>,
+    pub(super) rules: Vec<Placed<Rule>>,
+    /// Rules that are written as `[[class]]`.
+    pub(super) classes: Vec<Placed<Rule>>,
     pub(super) links: Vec<Placed<Link>>,
     /// Whether links are written, readable or not.
     pub(super) has_links: bool,
@@ -18,6 +22,7 @@ pub(super) struct Sections {
     pub(super) routing: Option<PlacedRouting>,
     pub(super) history: Option<History>,
     pub(super) ui: Ui,
+    pub(super) alerts: Vec<Alert>,
     pub(super) split_tcp: Option<Placed<Option<SplitTcp>>>,
 }
 
@@ -34,6 +39,69 @@ pub(super) fn check(sections: &Sections, found: &mut Diagnostics<'_>) {
         check_forwarding(routing, sections, found);
     }
     check_split_tcp(sections, found);
+    check_rules(sections, found);
+}
+
+fn check_rules(sections: &Sections, found: &mut Diagnostics<'_>) {
+    let routing = sections.routing.as_ref().map(|it| &it.routing.value);
+    let l2 = sections.interface.as_ref().is_some_and(|it| it.value.layer == Layer::L2);
+    let links: Vec<&str> = sections.links.iter().map(|link| link.value.name.as_str()).collect();
+    let by_origin = |rule: &&Placed<Rule>| rule.value.matches.to.by_origin();
+    for rule in &sections.rules {
+        let at = |key| rule.places.key(key).unwrap_or(rule.places.section);
+        let action = &rule.value.action;
+        let of_host = !matches!(action, Action::Tunnel { mode: Some(_) });
+        if of_host && routing.is_some_and(|it| it.leave_host_alone) {
+            found.add_with_hint(
+                at("do"),
+                "a rule that contradicts routing.leave_host_alone = true: it needs the host's firewall",
+                "remove one of them; only do = \"tunnel\" with a mode goes without",
+            );
+        } else if of_host && l2 {
+            found.add_with_hint(
+                at("do"),
+                "a rule with layer = \"l2\": it is for IP packets, and Ethernet goes as it is",
+                "remove it, or write layer = \"l3\"",
+            );
+        }
+        let unnamed = sections.interface.as_ref().is_some_and(|it| it.value.addresses.is_empty());
+        if rule.value.matches.to.by_name() && unnamed {
+            found.add_with_hint(
+                at("match"),
+                "a rule by domain, but the tunnel's device has no address where names are asked for",
+                "write addresses = [\"10.77.0.2/24\"] in [interface]",
+            );
+        }
+        let Action::Direct(direct) = action else { continue };
+        if routing.is_some_and(|it| it.link_marks.bits() == 0) {
+            found.add_with_hint(
+                at("do"),
+                "do = \"direct\" with routing.link_marks = \"off\": connections keep their link by marks",
+                "name bits that nobody else uses, or remove link_marks",
+            );
+        }
+        if !sections.has_links {
+            found.add_with_hint(at("do"), "do = \"direct\" without any link", "add [[link]]");
+        }
+        for (index, link) in direct.links.iter().map(Name::as_str).enumerate() {
+            if !links.is_empty() && !links.contains(&link) {
+                let hint = match closest(link, links.iter().copied()) {
+                    Some(close) => format!("did you mean {close:?}?"),
+                    None => format!("the links are: {}", links.join(", ")),
+                };
+                let offset = rule.places.element("links", index);
+                found.add_with_hint(offset, format!("no link is named {link:?}"), hint);
+            }
+        }
+    }
+    let table = routing.is_some_and(|it| it.origins.is_some());
+    if let (Some(rule), false) = (sections.rules.iter().find(by_origin), table) {
+        found.add_with_hint(
+            rule.places.key("match").unwrap_or(rule.places.section),
+            "a rule by country or asn, but nothing says which networks these have",
+            "name a table such as iptoasn.com's: origins = \"ip2asn-combined.tsv\" in [routing]",
+        );
+    }
 }
 
 fn check_split_tcp(sections: &Sections, found: &mut Diagnostics<'_>) {
@@ -178,11 +246,12 @@ fn check_loops(interface: &Placed<Interface>, sections: &Sections, found: &mut D
 
 fn check_uniqueness(sections: &Sections, found: &mut Diagnostics<'_>) {
     let at = |places: &Places, key: &str| places.key(key).unwrap_or(places.section);
-    let Sections { classes, links, peers, .. } = sections;
+    let Sections { links, peers, .. } = sections;
+    let rules: Vec<_> = sections.rules.iter().chain(&sections.classes).collect();
     report_repeated(
-        classes.iter().map(|class| &class.value.name),
-        |index| classes.get(index).map_or(0, |class| at(&class.places, "name")),
-        |name| format!("two classes are named {:?}", name.as_str()),
+        rules.iter().map(|rule| &rule.value.name),
+        |index| rules.get(index).map_or(0, |rule| at(&rule.places, "name")),
+        |name| format!("two rules are named {:?}", name.as_str()),
         found,
     );
     report_repeated(

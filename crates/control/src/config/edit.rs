@@ -24,6 +24,14 @@ pub enum EditError {
         /// Those that exist.
         known: String,
     },
+    /// No rule has this name.
+    #[error("there is no rule {name:?}; the rules are: {known}")]
+    NoSuchRule {
+        /// The name asked for.
+        name: String,
+        /// Those that exist.
+        known: String,
+    },
     /// A part is not written as tables (`[[link]]`), so it can't be edited.
     #[error("{}: {what} is written in a form that can't be edited; write it as {form}", file.display())]
     Form {
@@ -63,6 +71,10 @@ pub struct LinkChange {
     pub standby: Option<bool>,
     /// `link.price`.
     pub price: Option<f64>,
+    /// `link.transport`.
+    pub transport: Option<String>,
+    /// `link.proxy`; `none` removes it.
+    pub proxy: Option<String>,
     /// `link.cap.down`; `none` removes it.
     pub cap_down: Option<String>,
     /// `link.cap.up`; `none` removes it.
@@ -81,6 +93,51 @@ pub struct PeerLine {
     pub enrol_until: String,
     /// `peer.preshared_key_file`.
     pub preshared_key_file: String,
+}
+
+/// A `[[rule]]` to be written. Texts are as in the config, and are checked as there; an empty
+/// list is a key that isn't there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NewRule {
+    /// `rule.name`.
+    pub name: String,
+    /// `rule.do`.
+    pub does: String,
+    /// What `rule.match` has, by key.
+    pub matches: Vec<(&'static str, Vec<String>)>,
+    /// What else there is, by key.
+    pub settings: Vec<(&'static str, Vec<String>)>,
+    /// `rule.end_on_recovery`.
+    pub end_on_recovery: bool,
+}
+
+impl NewRule {
+    fn table(&self) -> Table {
+        let mut table = Table::new();
+        table.insert("name", value(&self.name));
+        let mut matches = InlineTable::new();
+        for (key, texts) in self.matches.iter().filter(|(_, texts)| !texts.is_empty()) {
+            matches.insert(*key, one_or_list(texts));
+        }
+        if !matches.is_empty() {
+            table.insert("match", value(matches));
+        }
+        table.insert("do", value(&self.does));
+        for (key, texts) in self.settings.iter().filter(|(_, texts)| !texts.is_empty()) {
+            table.insert(key, value(one_or_list(texts)));
+        }
+        if self.end_on_recovery {
+            table.insert("end_on_recovery", value(true));
+        }
+        table
+    }
+}
+
+fn one_or_list(texts: &[String]) -> Value {
+    match texts {
+        [one] => Value::from(one.as_str()),
+        all => Value::from_iter(all.iter().map(String::as_str)),
+    }
 }
 
 impl ConfigEditor {
@@ -147,6 +204,37 @@ impl ConfigEditor {
     pub fn remove_link(&mut self, name: &str) -> Result<(), EditError> {
         let index = self.link_index(name)?;
         self.links()?.remove(index);
+        Ok(())
+    }
+
+    /// Adds a `[[rule]]`, as the last or before another one. What is wrong with it is said by
+    /// [`ConfigEditor::check`].
+    ///
+    /// # Errors
+    /// [`EditError::NoSuchRule`], or [`EditError::Form`] when the rules aren't written as
+    /// `[[rule]]`.
+    pub fn add_rule(&mut self, new: &NewRule, before: Option<&str>) -> Result<(), EditError> {
+        let at = before.map(|name| self.rule_index(name)).transpose()?;
+        let rules = self.rules()?;
+        let mut tables: Vec<Table> = rules.iter().cloned().collect();
+        let at = at.unwrap_or(tables.len());
+        tables.insert(at, new.table());
+        rules.clear();
+        for mut table in tables {
+            // Else it would be written where it was.
+            table.set_position(None);
+            rules.push(table);
+        }
+        Ok(())
+    }
+
+    /// Removes a `[[rule]]`.
+    ///
+    /// # Errors
+    /// As [`ConfigEditor::add_rule`].
+    pub fn remove_rule(&mut self, name: &str) -> Result<(), EditError> {
+        let index = self.rule_index(name)?;
+        self.rules()?.remove(index);
         Ok(())
     }
 
@@ -239,6 +327,25 @@ impl ConfigEditor {
             .ok_or(form)
     }
 
+    fn rules(&mut self) -> Result<&mut ArrayOfTables, EditError> {
+        let form = EditError::Form { file: self.file.clone(), what: "rule", form: "[[rule]]" };
+        self.document
+            .entry("rule")
+            .or_insert_with(|| Item::ArrayOfTables(ArrayOfTables::new()))
+            .as_array_of_tables_mut()
+            .ok_or(form)
+    }
+
+    fn rule_index(&mut self, name: &str) -> Result<usize, EditError> {
+        let rules = self.rules()?;
+        let names: Vec<&str> =
+            rules.iter().filter_map(|rule| rule.get("name").and_then(Item::as_str)).collect();
+        names
+            .iter()
+            .position(|known| *known == name)
+            .ok_or_else(|| EditError::NoSuchRule { name: name.to_owned(), known: names.join(", ") })
+    }
+
     fn link_index(&mut self, name: &str) -> Result<usize, EditError> {
         let links = self.links()?;
         let names: Vec<&str> =
@@ -261,6 +368,8 @@ fn apply(table: &mut Table, change: &LinkChange) {
         ("interface", &change.interface),
         ("source", &change.source),
         ("gateway", &change.gateway),
+        ("transport", &change.transport),
+        ("proxy", &change.proxy),
     ];
     for (key, text) in texts {
         if let Some(text) = text {

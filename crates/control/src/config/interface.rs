@@ -26,6 +26,10 @@ pub struct Interface {
     pub xor_hash: XorHash,
     /// UDP addresses to be reached at; empty at home: any free port.
     pub listen: Vec<SocketAddr>,
+    /// TCP addresses where homes call by TLS, and strangers find a web server.
+    pub listen_tls: Vec<SocketAddr>,
+    /// The certificate shown there, with its key; else one of its own.
+    pub tls_certificate: Option<CertificateFiles>,
     /// The control socket's path.
     pub control: PathBuf,
     /// Undo journal, quota counters, learnt rates.
@@ -44,6 +48,15 @@ pub struct Interface {
     /// Within what time the host's processors are to wake up while packets come
     /// often.
     pub wake_latency: WakeLatency,
+}
+
+/// PEM files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateFiles {
+    /// The certificate and those that vouch for it.
+    pub chain: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
 }
 
 keyword_enum! {
@@ -73,6 +86,20 @@ keyword_enum! {
         Broadcast = "broadcast",
         /// As `adaptive`, but a higher tier only when the lower ones are full.
         Overflow = "overflow",
+    }
+}
+
+/// What a config that doesn't say so means.
+impl Default for Layer {
+    fn default() -> Layer {
+        Layer::L3
+    }
+}
+
+/// What a config that doesn't say so means.
+impl Default for Mode {
+    fn default() -> Mode {
+        Mode::Adaptive
     }
 }
 
@@ -109,10 +136,19 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<I
     }
     let addresses = section.list_by("addresses", device_address).unwrap_or_default();
     let mtu = section.integer("mtu", 576..=65535).unwrap_or(1500);
-    let layer = section.parsed("layer").unwrap_or(Layer::L3);
-    let mode = section.parsed("mode").unwrap_or(Mode::Adaptive);
+    let layer = section.parsed("layer").unwrap_or_default();
+    let mode = section.parsed("mode").unwrap_or_default();
     let xor_hash = section.parsed("xor_hash").unwrap_or(XorHash::Layer34);
     let listen = section.list_by("listen", socket_address).unwrap_or_default();
+    let listen_tls = section.list_by("listen_tls", socket_address).unwrap_or_default();
+    if !listen_tls.is_empty() && listen.is_empty() {
+        section.wrong(
+            "listen_tls",
+            "interface.listen_tls without listen: TLS is for homes whose UDP doesn't pass",
+            "add listen = [\"0.0.0.0:51900\"]",
+        );
+    }
+    let tls_certificate = certificate_files(&mut section, base, !listen_tls.is_empty());
     let control = section.parsed::<PathBuf>("control");
     let state_dir = section.parsed("state_dir").unwrap_or_else(|| PathBuf::from("/var/lib/braid"));
     let metrics = section.parsed_by("metrics", socket_address);
@@ -143,6 +179,8 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<I
         mode,
         xor_hash,
         listen,
+        listen_tls,
+        tls_certificate,
         state_dir: base.join(state_dir),
         metrics,
         bridge,
@@ -152,4 +190,35 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<I
         wake_latency,
     };
     Some(Placed { value, places })
+}
+
+fn certificate_files(
+    section: &mut Section<'_, '_>,
+    base: &Path,
+    listens: bool,
+) -> Option<CertificateFiles> {
+    let chain = section.parsed::<PathBuf>("tls_certificate_file");
+    let key = section.parsed::<PathBuf>("tls_key_file");
+    let hint = "write listen_tls, tls_certificate_file and tls_key_file, or without the last two \
+                let it have a certificate of its own";
+    match (chain, key) {
+        (None, None) => None,
+        (Some(chain), Some(key)) => {
+            if !listens {
+                let what = "interface.tls_certificate_file without listen_tls: nobody sees it";
+                section.wrong("tls_certificate_file", what, hint);
+            }
+            Some(CertificateFiles { chain: base.join(chain), key: base.join(key) })
+        }
+        (Some(_), None) => {
+            let what = "interface.tls_certificate_file without tls_key_file";
+            section.wrong("tls_certificate_file", what, hint);
+            None
+        }
+        (None, Some(_)) => {
+            let what = "interface.tls_key_file without tls_certificate_file";
+            section.wrong("tls_key_file", what, hint);
+            None
+        }
+    }
 }

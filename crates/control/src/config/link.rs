@@ -2,6 +2,7 @@ use super::name::{DeviceName, Name};
 use super::network::host_address;
 use super::quota::{self, Quota};
 use super::section::{Placed, Section};
+use super::transport::{Proxy, TransportChoice};
 use braid_units::Rate;
 use std::net::IpAddr;
 
@@ -24,6 +25,10 @@ pub struct Link {
     pub cap: Cap,
     /// Allowance in a period.
     pub quota: Option<Quota>,
+    /// What its datagrams may go by.
+    pub transport: TransportChoice,
+    /// By which TLS is tried as well.
+    pub proxy: Option<Proxy>,
 }
 
 /// What ties a socket to its link; at least one of these is there.
@@ -65,8 +70,17 @@ pub(super) fn read(mut section: Section<'_, '_>) -> Option<Placed<Link>> {
     let price = section.number("price");
     let cap = section.table("cap").map(read_cap).unwrap_or_default();
     let quota = section.table("quota").and_then(quota::read);
+    let transport = section.parsed("transport").unwrap_or(TransportChoice::Auto);
+    let proxy = section.parsed("proxy");
+    if proxy.is_some() && transport == TransportChoice::Udp {
+        section.wrong(
+            "proxy",
+            "link.proxy beside transport = \"udp\": a proxy carries TLS alone",
+            "remove one of them",
+        );
+    }
     let places = section.finish();
-    let value = Link { name: name?, binding, tier, standby, price, cap, quota };
+    let value = Link { name: name?, binding, tier, standby, price, cap, quota, transport, proxy };
     Some(Placed { value, places })
 }
 

@@ -23,6 +23,9 @@ pub struct Peer {
     pub preshared_key_file: Option<PathBuf>,
     /// Where it listens; empty for a peer that comes to us.
     pub endpoints: Vec<Endpoint>,
+    /// Its port for UDP and for TLS over TCP that are tried where UDP to its endpoints
+    /// doesn't pass; none where it has none.
+    pub fallback_port: Option<u16>,
     /// Inner addresses that are its own: packets to them go to it, and packets
     /// from it must come from them.
     pub allowed_ips: Vec<Prefix>,
@@ -79,6 +82,14 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<P
     let enrolment_key_file = section.parsed::<PathBuf>("enrolment_key_file");
     let preshared_key_file = section.parsed::<PathBuf>("preshared_key_file");
     let endpoints = section.list::<Endpoint>("endpoints").unwrap_or_default();
+    let fallback_port = section.integer("fallback_port", 1..=65535);
+    if fallback_port.is_some() && endpoints.is_empty() {
+        section.wrong(
+            "fallback_port",
+            "peer.fallback_port without endpoints: a peer that calls is not called",
+            "remove it, or add endpoints",
+        );
+    }
     let allowed_ips = section.list::<Prefix>("allowed_ips").unwrap_or_default();
     let keepalive = section.duration("keepalive");
     if keepalive.is_some_and(|time| !(MIN_KEEPALIVE..=MAX_KEEPALIVE).contains(&time)) {
@@ -96,6 +107,7 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<P
         enrolment_key_file: enrolment_key_file.map(|file| base.join(file)),
         preshared_key_file: preshared_key_file.map(|file| base.join(file)),
         endpoints,
+        fallback_port,
         allowed_ips,
         keepalive,
     };

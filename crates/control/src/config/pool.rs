@@ -1,8 +1,10 @@
 //! `[[pool]]`: pools of disks as they should be.
 
+use super::alert;
 use super::diagnostic::{ConfigErrors, Diagnostics};
 use super::section::{Placed, Section};
 use super::upkeep;
+use braid_alert::Alert;
 use braid_pool::desired::DesiredPool;
 use braid_pool::layout::{Layout, MdFilesystem};
 use braid_pool::planner::PoolName;
@@ -11,7 +13,10 @@ use std::path::{Path, PathBuf};
 use toml::de::DeTable;
 
 /// Sections of tunnels and groups.
-const OTHERS: [&str; 6] = ["interface", "engine", "link", "peer", "class", "routing"];
+const OTHERS: [&str; 8] =
+    ["interface", "engine", "link", "peer", "class", "rule", "routing", "split_tcp"];
+/// Sections that a file of pools alone may have, for other readers.
+const BESIDE: [&str; 2] = ["history", "ui"];
 
 /// The pools that a config asks for; the rest of the file, if there is any, is a tunnel's or a
 /// group's.
@@ -21,6 +26,8 @@ pub struct PoolsConfig {
     pub file: PathBuf,
     /// The pools, in their order.
     pub pools: Vec<DesiredPool>,
+    /// Who is told of what happens to them.
+    pub alerts: Vec<Alert>,
 }
 
 impl PoolsConfig {
@@ -41,11 +48,12 @@ impl PoolsConfig {
         PoolsConfig::parse_if_any(&super::read_file(file)?, file)
     }
 
-    /// Whether `text` is of pools and nothing else, so that there is no tunnel or group to be read.
+    /// Whether `text` is of pools, and alerts about them, and nothing else, so that there is no
+    /// tunnel or group to be read.
     pub fn is_all_of(text: &str) -> bool {
         let (table, _) = DeTable::parse_recoverable(text);
         let has = |name: &str| table.get_ref().contains_key(name);
-        has("pool") && !OTHERS.into_iter().any(has)
+        (has("pool") || has("alert")) && !OTHERS.into_iter().any(has)
     }
 
     /// Reads and checks the pools in `text`, of which there has to be one; `file` is named in
@@ -74,7 +82,9 @@ impl PoolsConfig {
         }
         let mut root = Section::new("", table, &diagnostics);
         let pools = read_all(&mut root, &diagnostics);
-        for other in OTHERS {
+        let base = file.parent().unwrap_or(Path::new(""));
+        let alerts = alert::read_all(&mut root, base, &diagnostics);
+        for other in OTHERS.into_iter().chain(BESIDE) {
             root.leave(other);
         }
         if wants_pools && !root.has("pool") {
@@ -83,7 +93,7 @@ impl PoolsConfig {
         root.finish();
         let diagnostics = diagnostics.into_inner();
         if diagnostics.is_empty() {
-            return Ok(PoolsConfig { file: file.to_owned(), pools });
+            return Ok(PoolsConfig { file: file.to_owned(), pools, alerts });
         }
         Err(diagnostics.into_errors(file))
     }

@@ -2,8 +2,8 @@ use super::contradiction::{self, Sections};
 use super::diagnostic::{ConfigErrors, Diagnostics};
 use super::section::Section;
 use super::{
-    Config, Interface, Peer, Ui, class, history, interface, link, peer, pool, routing, split_tcp,
-    ui,
+    Config, Diagnostic, Interface, Peer, Ui, alert, history, interface, link, peer, pool, routing,
+    rule, split_tcp, ui,
 };
 use std::cell::RefCell;
 use std::path::Path;
@@ -40,9 +40,14 @@ fn read_sections<'t>(
         root.missing("[interface]", "begin with [interface] and its private_key_file");
     }
     let links = root.tables("link");
+    let rules = root.tables("rule").into_iter();
+    let rules = rules.filter_map(|section| rule::read(section, base)).collect();
+    let classes = root.tables("class").into_iter();
+    let classes = classes.filter_map(|section| rule::read_class(section, base)).collect();
     let sections = Sections {
         interface: interface.and_then(|section| interface::read(section, base)),
-        classes: root.tables("class").into_iter().filter_map(class::read).collect(),
+        rules,
+        classes,
         has_links: root.has("link"),
         links: links.into_iter().filter_map(link::read).collect(),
         peers: root
@@ -50,12 +55,13 @@ fn read_sections<'t>(
             .into_iter()
             .filter_map(|section| peer::read(section, base))
             .collect(),
-        routing: root.table("routing").map(routing::read),
+        routing: root.table("routing").map(|section| routing::read(section, base)),
         history: root.table("history").map(|section| history::read(section, base)),
         ui: match root.table("ui") {
             Some(section) => ui::read(section, base),
             None => Ui::usual(base),
         },
+        alerts: alert::read_all(&mut root, base, diagnostics),
         split_tcp: root.table("split_tcp").map(split_tcp::read),
     };
     // For `braid pool apply`; wrong ones are errors of this config too.
@@ -79,13 +85,28 @@ impl Sections {
         Config {
             file: file.to_owned(),
             interface,
-            classes: self.classes.into_iter().map(|class| class.value).collect(),
+            advice: self
+                .classes
+                .first()
+                .map(|class| advice(class.value.line))
+                .into_iter()
+                .collect(),
+            rules: self.rules.into_iter().chain(self.classes).map(|rule| rule.value).collect(),
             links: self.links.into_iter().map(|link| link.value).collect(),
             peers,
             routing,
             history: self.history.unwrap_or_default(),
             ui: self.ui,
+            alerts: self.alerts,
             split_tcp: self.split_tcp.and_then(|placed| placed.value),
         }
+    }
+}
+
+fn advice(line: usize) -> Diagnostic {
+    Diagnostic {
+        line,
+        what: "[[class]] is now [[rule]]; the old word is still understood, after all rules".into(),
+        hint: Some("write [[rule]] and do = \"tunnel\"".into()),
     }
 }

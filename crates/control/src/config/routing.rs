@@ -1,9 +1,10 @@
-use super::class::Protocol;
 use super::keyword::keyword_enum;
 use super::name::{DeviceName, Name};
 use super::network::{Prefix, socket_address};
 use super::section::{Placed, Places, Section};
+use super::traffic::Protocol;
 use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// `[routing]`: what is done to the host. All of it is undone on `down`.
@@ -29,6 +30,10 @@ pub struct Routing {
     pub untranslated: Vec<Prefix>,
     /// The bits of marks that send answers back by the link that the question came by.
     pub link_marks: LinkMarks,
+    /// The DHCP server's file of leases, for rules by device names; else where dnsmasq has it.
+    pub leases: Option<PathBuf>,
+    /// A table of which networks belong to which country and autonomous system, for rules.
+    pub origins: Option<PathBuf>,
     /// Name servers to ask through the tunnel, at the concentrator for its homes.
     /// Without it those that answer; an empty list leaves name servers alone.
     pub dns: Option<Vec<IpAddr>>,
@@ -114,6 +119,8 @@ impl Default for Routing {
             public_prefixes: Vec::new(),
             untranslated: Vec::new(),
             link_marks: LinkMarks::default(),
+            leases: None,
+            origins: None,
             dns: None,
         }
     }
@@ -126,7 +133,8 @@ pub(super) struct PlacedRouting {
     pub(super) public_prefixes: Vec<Places>,
 }
 
-pub(super) fn read(mut section: Section<'_, '_>) -> PlacedRouting {
+/// Relative files are relative to `base`.
+pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> PlacedRouting {
     let default = Routing::default();
     let leave_host_alone = section.boolean("leave_host_alone").unwrap_or(default.leave_host_alone);
     let default_route = section.boolean("default_route").unwrap_or(default.default_route);
@@ -150,6 +158,8 @@ pub(super) fn read(mut section: Section<'_, '_>) -> PlacedRouting {
         public_prefixes,
         untranslated,
         link_marks: section.parsed("link_marks").unwrap_or(default.link_marks),
+        leases: section.parsed_by("leases", |text| Ok(base.join(text))),
+        origins: section.parsed_by("origins", |text| Ok(base.join(text))),
         dns,
     };
     PlacedRouting {

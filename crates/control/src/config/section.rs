@@ -212,6 +212,11 @@ impl<'t, 'd> Section<'t, 'd> {
         }
     }
 
+    /// The line that it begins in, from 1.
+    pub(super) fn line(&self) -> usize {
+        self.diagnostics.borrow().line_at(self.offset)
+    }
+
     /// Whether the file has this key, readable or not; once it was asked for.
     pub(super) fn has(&self, key: &str) -> bool {
         self.places.iter().any(|(name, ..)| *name == key)

@@ -64,6 +64,14 @@ masquerade = true
 forward_ports = [ {{ protocol = "tcp", public = 8443, to = "10.77.0.2:443" }} ]
 public_prefixes = [ {{ prefix = "198.51.100.8/29", peer = "concentrator", on_link = "eth9" }} ]
 untranslated = [ "2001:db8:7::/56" ]
+
+[[rule]]
+name = "bank"
+match = {{ device = ["tablet", "aa:bb:cc:dd:ee:01", "192.168.7.9"], to = "203.0.113.0/24", to_file = "bank.txt", domain = ["bank.example", "*.börse.example"], protocol = "tcp", ports = "443", time = "20:00-06:30", days = ["mon", "fri"] }}
+do = "direct"
+links = ["3g-1"]
+otherwise = "block"
+end_on_recovery = true
 "#
     )
 }
@@ -94,9 +102,18 @@ fn every_key_is_read_into_its_type() {
     assert_eq!((*mtu, *mode), (9000, Mode::Overflow));
     assert_eq!(config.interface.state_dir, Path::new("/etc/braid/state"));
     assert_eq!(config.interface.memory_per_peer.bytes(), 64 << 20);
-    let [class] = config.classes.as_slice() else { panic!("{:?}", config.classes) };
-    assert_eq!(class.matches.dscp.map(Dscp::value), Some(46));
-    assert_eq!(class.matches.ports, Some(PortRange(5060..=5090)));
+    let [bank, voice] = config.rules.as_slice() else { panic!("{:?}", config.rules) };
+    assert_eq!(voice.matches.dscp.map(Dscp::value), Some(46));
+    assert_eq!(voice.matches.ports, Some(PortRange(5060..=5090)));
+    assert_eq!(voice.action, Action::Tunnel { mode: Some(Mode::Broadcast) });
+    let Action::Direct(direct) = &bank.action else { panic!("{bank:?}") };
+    assert_eq!(direct.links.iter().map(Name::as_str).collect::<Vec<_>>(), ["3g-1"]);
+    assert!(direct.end_on_recovery && direct.otherwise == Otherwise::Block);
+    assert_eq!(bank.matches.devices.len(), 3);
+    assert_eq!(bank.matches.to.files, [Path::new("/etc/braid/bank.txt")]);
+    assert!(bank.matches.hours.is_some() && bank.matches.days == [Day::Monday, Day::Friday]);
+    let [advice] = config.advice.as_slice() else { panic!("{:?}", config.advice) };
+    assert_eq!(advice.line, voice.line, "[[class]] is an old word");
     let [mobile, fibre] = config.links.as_slice() else { panic!("{:?}", config.links) };
     assert_eq!((mobile.tier, mobile.price), (1, Some(0.5)));
     assert_eq!(mobile.cap.down.map(|rate| rate.mbit()), Some(5.0));
@@ -114,6 +131,94 @@ fn every_key_is_read_into_its_type() {
     assert_eq!(config.routing.when_concentrator_gone, WhenConcentratorGone::Block);
     let to: SocketAddr = "10.77.0.2:443".parse().unwrap();
     assert_eq!(config.routing.forward_ports.first().map(|forward| forward.to), Some(to));
+}
+
+#[test]
+fn rules_are_added_in_their_place_and_removed() {
+    let file = Path::new("/etc/braid/b.toml");
+    let text = "[interface]\nprivate_key_file = \"k\"\nlisten = \"0.0.0.0:1\"\n\n# the old one\n\
+        [[rule]]\nname = \"a\"\ndo = \"block\"\n\n[routing]\nmasquerade = true\n";
+    let mut editor = ConfigEditor::from_text(text, file).unwrap();
+    let rule = |name: &str, matches: Vec<(&'static str, Vec<String>)>| NewRule {
+        name: name.into(),
+        does: "block".into(),
+        matches,
+        ..NewRule::default()
+    };
+    editor
+        .add_rule(&rule("b", vec![("to", vec!["192.0.2.1".into(), "::1".into()])]), None)
+        .unwrap();
+    editor.add_rule(&rule("c", vec![("protocol", vec!["udp".into()])]), Some("a")).unwrap();
+    let names = |editor: &ConfigEditor| -> Vec<String> {
+        editor.check().unwrap().rules.iter().map(|rule| rule.name.to_string()).collect()
+    };
+    assert_eq!(names(&editor), ["c", "a", "b"]);
+    assert!(editor.to_string().contains("# the old one\n[[rule]]\nname = \"a\""), "{editor}");
+    editor.remove_rule("a").unwrap();
+    assert_eq!(names(&editor), ["c", "b"]);
+    assert!(matches!(editor.remove_rule("a"), Err(EditError::NoSuchRule { .. })));
+    editor.add_rule(&rule("d", vec![("ports", vec!["http".into()])]), None).unwrap();
+    assert!(editor.check().is_err());
+}
+
+#[test]
+fn what_a_rule_cannot_mean_is_told_with_its_line() {
+    let rule = |text: &str| {
+        errors(&format!(
+            "[interface]\nprivate_key_file = \"k\"\nlisten = \"0.0.0.0:1\"\n\
+             [[link]]\nname = \"dsl\"\ninterface = \"eth1\"\n[[rule]]\nname = \"bank\"\n{text}"
+        ))
+    };
+    for (text, wrong) in [
+        ("do = \"drop\"", "9: rule.do: \"drop\" is none of tunnel, direct, block"),
+        (
+            "do = \"direct\"\nmode = \"broadcast\"",
+            "10: rule.mode has a meaning only with do = \"tunnel\"",
+        ),
+        (
+            "do = \"block\"\nlinks = \"dsl\"",
+            "10: rule.links has a meaning only with do = \"direct\"",
+        ),
+        ("do = \"direct\"\nlinks = \"dsk\"", "10: no link is named \"dsk\"; did you mean \"dsl\"?"),
+        (
+            "do = \"block\"\nmatch = { country = \"DE\" }",
+            "10: a rule by country or asn, but nothing says",
+        ),
+        (
+            "do = \"block\"\nmatch = { device = \"a b\" }",
+            "10: rule.match.device: \"a b\" is no device",
+        ),
+        (
+            "do = \"block\"\nmatch = { domain = \"a..b\" }",
+            "10: rule.match.domain: \"a..b\" is no name",
+        ),
+        ("do = \"block\"\nmatch = { domain = \"a.b\" }", "10: a rule by domain, but the tunnel's"),
+        (
+            "do = \"block\"\nmatch = { time = \"8-17\" }",
+            "10: rule.match.time: \"8-17\" are no hours",
+        ),
+        (
+            "do = \"block\"\nmatch = { device = \"tv\", uid = \"7\" }",
+            "10: rule.match.device and rule.match.uid",
+        ),
+        (
+            "do = \"tunnel\"\nmode = \"broadcast\"\nmatch = { device = \"tv\" }",
+            "10: rule.mode with match.device: packets in the tunnel don't show that",
+        ),
+        ("do = \"block\"\n[routing]\nleave_host_alone = true", "9: a rule that contradicts"),
+        (
+            "do = \"direct\"\n[routing]\nlink_marks = \"off\"",
+            "9: do = \"direct\" with routing.link_marks",
+        ),
+        (
+            "do = \"block\"\n[[rule]]\nname = \"bank\"\ndo = \"tunnel\"",
+            "11: two rules are named \"bank\"",
+        ),
+    ] {
+        let found = rule(text);
+        assert!(found.iter().any(|error| error.starts_with(wrong)), "{text}: {found:#?}");
+    }
+    assert_eq!(rule("do = \"direct\""), Vec::<String>::new(), "the best link, for everything");
 }
 
 #[test]
@@ -174,6 +279,51 @@ fn no_processor_sleeps_deeper_than_a_wake_latency_may_say() {
 
 /// Each is one change of the full config; the error names the line changed.
 #[test]
+fn an_alert_has_one_target_and_no_secret_of_it_is_in_the_config() {
+    let least = "[interface]\nprivate_key_file = \"k\"\nlisten = \"0.0.0.0:1\"\n[[alert]]\n";
+    let mail = "name = \"a\"\nmail = \"me@example.org\"\nfrom = \"r@example.org\"\n\
+                smtp = \"mail.example.org:465\"\nsecurity = \"tls\"\n\
+                user = \"r\"\npassword_file = \"pw\"";
+    let alerts = parse(&format!("{least}{mail}")).unwrap().alerts;
+    let braid_alert::Target::Mail { port, password_file, to, .. } = &alerts[0].target else {
+        panic!("{alerts:?}");
+    };
+    assert_eq!((*port, to.len()), (465, 1));
+    assert_eq!(password_file.as_deref(), Some(Path::new("/etc/braid/pw")));
+    // Of a NAS without a tunnel.
+    let of_pools = PoolsConfig::load_if_any(Path::new("/nowhere")).map(|config| config.alerts);
+    assert!(of_pools.is_err());
+    let text = format!("[[alert]]\n{mail}");
+    assert!(PoolsConfig::is_all_of(&text));
+    let of_pools = PoolsConfig::parse_if_any(&text, Path::new("/etc/braid/braid.toml")).unwrap();
+    assert_eq!(of_pools.alerts, alerts);
+    let cases = [
+        ("name = \"a\"", "4: [alert] lacks where messages go; write one of webhook"),
+        ("ntfy = \"https://ntfy.sh/a\"", "4: [alert] lacks name"),
+        (
+            "name = \"a\"\nntfy = \"https://ntfy.sh/a\"\ncommand = \"true\"",
+            "has both ntfy and command",
+        ),
+        ("name = \"a\"\nntfy = \"https://ntfy.sh/\"", "6: alert.ntfy: write a topic's address"),
+        ("name = \"a\"\nntfy = \"https://ntfy.sh/a/b\"", "write a topic's address"),
+        ("name = \"a\"\nwebhook = \"ftp://x/\"", "6: alert.webhook: write an address"),
+        ("name = \"a\"\ncommand = \"true\"\ntoken_file = \"t\"", "only with webhook or ntfy"),
+        ("name = \"a\"\ncommand = \"true\"\nevents = [\"link_dwn\"]", "\"link_dwn\" is none of"),
+        ("name = \"a\"\ncommand = \"true\"\ngroup = \"2h\"", "alert.group must be 0s to 1h"),
+        ("name = \"a\"\nmail = \"me\"", "is no address such as"),
+    ];
+    for (text, expected) in cases {
+        let told = errors(&format!("{least}{text}"));
+        assert!(told.iter().any(|line| line.contains(expected)), "{text}: {told:?}");
+    }
+    let open = mail.replace("\"tls\"", "\"none\"");
+    let told = errors(&format!("{least}{open}"));
+    assert!(told[0].contains("would show the password"), "{told:?}");
+    let twice = errors(&format!("{least}{mail}\n[[alert]]\n{mail}"));
+    assert_eq!(twice, ["13: there are two alerts named a; give each a name of its own"]);
+}
+
+#[test]
 fn each_error_names_its_line_and_what_to_do() {
     let cases: &[(&str, &str, &str)] = &[
         ("mtu = 9000", "mtu = \"9000\"", "6: interface.mtu must be a whole number, not a string"),
@@ -207,7 +357,7 @@ fn each_error_names_its_line_and_what_to_do() {
         (
             "protocol = \"udp\", ports",
             "ports",
-            "19: class.match.ports without a protocol that has ports; add protocol = \"udp\" or protocol = \"tcp\"",
+            "19: rule.match.ports without a protocol that has ports; add protocol = \"udp\" or protocol = \"tcp\"",
         ),
         (
             "from = \"10.0.0.0/8\"",

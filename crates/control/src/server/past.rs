@@ -1,6 +1,7 @@
 //! `/v1/history` and `/v1/events`.
 
 use super::{Shared, error};
+use crate::own_thread::on_own_thread;
 use crate::request::{EventsQuery, HistoryOverview, HistoryQuery};
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
@@ -60,11 +61,11 @@ async fn ask<T: Serialize + Send + 'static>(
     read: impl FnOnce(&Recorder) -> Result<T, Unanswered> + Send + 'static,
 ) -> Response {
     let read = move || controlled.history().map(read);
-    match tokio::task::spawn_blocking(read).await {
+    match on_own_thread(read).await {
         Ok(Some(Ok(value))) => Json(value).into_response(),
         Ok(Some(Err(why))) => error(StatusCode::SERVICE_UNAVAILABLE, &why.to_string()),
         Ok(None) => error(StatusCode::NOT_FOUND, "no history is kept: see [history] in the config"),
-        Err(_) => error(StatusCode::INTERNAL_SERVER_ERROR, "the request was cut off"),
+        Err(why) => error(StatusCode::INTERNAL_SERVER_ERROR, &why.to_string()),
     }
 }
 

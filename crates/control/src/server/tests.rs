@@ -13,7 +13,9 @@ struct Fake {
 impl Controlled for Fake {
     fn status(&self) -> Status {
         Status {
+            rules: Vec::new(),
             split_tcp: None,
+            alerts: Vec::new(),
             version: "1".into(),
             interface: "braid0".into(),
             pid: 7,
