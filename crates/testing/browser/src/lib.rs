@@ -11,8 +11,7 @@ mod driver;
 
 pub use axe::Axe;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use base64ct::{Base64, Encoding};
 use driver::Driver;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -178,7 +177,7 @@ impl Browser {
     pub fn screenshot(&self, file: &Path) {
         let shown = self.devtools("Page.captureScreenshot", &json!({ "format": "png" }));
         let encoded = shown["data"].as_str().expect("a picture");
-        let picture = STANDARD.decode(encoded).expect("base64");
+        let picture = Base64::decode_vec(encoded).expect("base64");
         std::fs::write(file, picture).expect("the picture can be written");
     }
 

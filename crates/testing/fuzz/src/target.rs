@@ -2,33 +2,47 @@
 
 mod config;
 mod enrolled;
+mod framing;
 mod handshake;
+mod history;
 mod inner;
 mod input;
 mod join_line;
+mod link_change;
 mod manual;
+mod page;
+mod proxy_header;
 mod replica_frame;
 mod rng;
 mod scenario;
 mod send_stream;
 mod superblock;
+mod tool_output;
 mod trace;
 mod tunnel;
 mod wire;
+mod words;
 
 pub use config::config;
 pub use enrolled::enrolled;
+pub use framing::framing;
 pub use handshake::handshake;
+pub use history::history;
 pub use inner::inner;
 pub use join_line::join_line;
+pub use link_change::link_change;
 pub use manual::manual;
+pub use page::page;
+pub use proxy_header::proxy_header;
 pub use replica_frame::replica_frame;
 pub use scenario::scenario;
 pub use send_stream::send_stream;
 pub use superblock::superblock;
+pub use tool_output::tool_output;
 pub use trace::trace;
 pub use tunnel::tunnel;
 pub use wire::wire;
+pub use words::words;
 
 /// Something that takes any bytes.
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +58,7 @@ pub struct Target {
 /// All targets.
 pub const TARGETS: &[Target] = &[
     Target { name: "wire", run: wire, max_len: 1500 },
+    Target { name: "framing", run: framing, max_len: 4096 },
     Target { name: "handshake", run: handshake, max_len: 600 },
     Target { name: "config", run: config, max_len: 4096 },
     Target { name: "join_line", run: join_line, max_len: 1024 },
@@ -55,6 +70,12 @@ pub const TARGETS: &[Target] = &[
     Target { name: "manual", run: manual, max_len: 4096 },
     Target { name: "trace", run: trace, max_len: 4096 },
     Target { name: "inner", run: inner, max_len: 2048 },
+    Target { name: "history", run: history, max_len: 512 },
+    Target { name: "link_change", run: link_change, max_len: 1024 },
+    Target { name: "page", run: page, max_len: 2048 },
+    Target { name: "proxy_header", run: proxy_header, max_len: 128 },
+    Target { name: "tool_output", run: tool_output, max_len: 4096 },
+    Target { name: "words", run: words, max_len: 128 },
     Target { name: "tunnel", run: tunnel, max_len: 2048 },
 ];
 

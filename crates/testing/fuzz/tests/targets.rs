@@ -21,6 +21,11 @@ fn wire() {
 }
 
 #[test]
+fn framing() {
+    survives("framing", 10_000);
+}
+
+#[test]
 fn handshake() {
     survives("handshake", 1_500);
 }
@@ -78,6 +83,36 @@ fn inner() {
 #[test]
 fn tunnel() {
     survives("tunnel", 300);
+}
+
+#[test]
+fn history() {
+    survives("history", 300);
+}
+
+#[test]
+fn link_change() {
+    survives("link_change", 3_000);
+}
+
+#[test]
+fn page() {
+    survives("page", 3_000);
+}
+
+#[test]
+fn proxy_header() {
+    survives("proxy_header", 30_000);
+}
+
+#[test]
+fn tool_output() {
+    survives("tool_output", 6_000);
+}
+
+#[test]
+fn words() {
+    survives("words", 20_000);
 }
 
 /// A target that is never tested here would be forgotten.

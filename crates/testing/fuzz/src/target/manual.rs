@@ -1,18 +1,19 @@
 use braid_manual::check::check_site;
 use braid_manual::site::{Input, Options, build};
-use braid_manual::{markdown, text};
+use braid_manual::{man, markdown, text};
 use std::path::PathBuf;
 
-/// A manual: the first byte says whether in plain text or in Markdown. Whatever it is, its site is
-/// sound.
+/// A manual: the first byte says whether in plain text, in Markdown, or a man page in mandoc's
+/// HTML. Whatever it is, its site is sound.
 ///
 /// # Panics
 /// When that is not so: what the fuzzer looks for.
 pub fn manual(data: &[u8]) {
     let Some((kind, rest)) = data.split_first() else { return };
     let source = String::from_utf8_lossy(rest);
-    let document = match kind % 2 {
+    let document = match kind % 3 {
         0 => text::parse("fuzz", &source),
+        2 => man::document("fuzz", &source),
         _ => markdown::parse("fuzz", &source),
     };
     let inputs = [Input { document, file: PathBuf::from("fuzz") }];

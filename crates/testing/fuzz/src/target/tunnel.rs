@@ -130,7 +130,7 @@ impl Attack {
             let flow = flow.wrapping_add(i.wrapping_mul(flow_step));
             let sequence = sequence.wrapping_add(u32::from(i) * step) & 0xff_ffff;
             if how & 8 != 0 {
-                GaveUp { flow, sequence, count: 255 }.write(&mut frames);
+                Abandoned { flow, sequence, count: 255 }.write(&mut frames);
             } else {
                 let position = match how >> 4 & 3 {
                     0 => ChunkPosition::Whole(Offload::default()),

@@ -33,10 +33,10 @@ pub fn wire(data: &[u8]) {
                 let header = chunk.position.header_len(chunk.data.len() as u32);
                 assert_eq!(written.len(), header + chunk.data.len());
             }
-            Frame::GaveUp(gave_up) => {
-                assert!(gave_up.count > 0);
-                gave_up.write(&mut written);
-                assert_eq!(written.len(), GaveUp::LEN);
+            Frame::Abandoned(abandoned) => {
+                assert!(abandoned.count > 0);
+                abandoned.write(&mut written);
+                assert_eq!(written.len(), Abandoned::LEN);
             }
             Frame::PathStatus(status) => {
                 assert!(status.cap.unwrap_or(Rate::ZERO).bytes_per_sec() <= MAX_VARINT);

@@ -1,0 +1,72 @@
+use braid_diskbench::fio::FioAnswer;
+use braid_disks::mount_table::{MountTable, active_swaps};
+use braid_disks::signature::{blkid, wipefs};
+use braid_disks::{HostRoot, btrfs, smart};
+use braid_linux::nft::refusing_in;
+use braid_pool::fstab;
+use braid_pool::untrusted::{deceives, lines, one_line};
+use braid_pool::uuid::Uuid;
+use std::fs;
+use std::path::Path;
+
+/// What other programs print or keep; the first byte says which. Labels in it are anybody's who
+/// made the disk, paths anybody's who mounts something.
+///
+/// # Panics
+/// When something can't cope with it, or would let it deceive a terminal: what the fuzzer looks
+/// for.
+pub fn tool_output(data: &[u8]) {
+    let Some((kind, rest)) = data.split_first() else { return };
+    let text = String::from_utf8_lossy(rest);
+    match kind % 8 {
+        0 => drop(blkid::parse(&text)),
+        1 => drop(wipefs::parse(&text)),
+        2 => {
+            let status = rest.first().map_or(0, |byte| i32::from(*byte));
+            let _ = smart::parse("/dev/sda", &text, status);
+            let _ = smart::parse_by_sat("/dev/sda", &text, status);
+        }
+        3 => {
+            if let Ok(answer) = FioAnswer::parse(&text) {
+                for transfer in [answer.read, answer.written] {
+                    let _ = (transfer.bytes_per_second(), transfer.requests_per_second());
+                }
+            }
+        }
+        4 => drop(refusing_in(&text, "braid0")),
+        5 => fstab::entries(&text).for_each(|entry| {
+            let _ = (entry.has("noauto"), fstab::decoded(&entry.at));
+        }),
+        6 => of_host(&text),
+        _ => {
+            assert!(!one_line(&text).chars().any(|c| deceives(c) || c == '\n'));
+            assert!(!lines(&text).chars().any(|c| deceives(c) && c != '\n' && c != '\t'));
+        }
+    }
+}
+
+/// Tables of the kernel, and what btrfs-progs writes down of scrubs.
+fn of_host(text: &str) {
+    let folder = tempfile::tempdir().expect("a folder for temporary files");
+    let write = |file: &str| {
+        let file = folder.path().join(file);
+        let made = fs::create_dir_all(file.parent().unwrap_or(Path::new("/")));
+        made.and_then(|()| fs::write(file, text)).expect("room for some KB");
+    };
+    let uuid: Uuid = UUID.parse().expect("it is one");
+    let record = format!("var/lib/btrfs/scrub.status.{UUID}");
+    for file in ["proc/self/mountinfo", "proc/swaps", &record] {
+        write(file);
+    }
+    let host = HostRoot::at(folder.path());
+    let mounts = MountTable::read(&host);
+    for mounted in mounts.of_kind("btrfs") {
+        let _ = (mounted.to_model(), mounts.is_mount_point(&mounted.reach));
+    }
+    let _ = active_swaps(&host);
+    let _ = btrfs::scrub_record::uncorrectable(&host, uuid);
+    let _ = btrfs::scrub_record::read(&host, uuid, &[1, 2]);
+}
+
+/// Of the filesystem in the seeds.
+const UUID: &str = "6f0c2a3e-1d8b-4b7e-9c55-0a1b2c3d4e5f";
