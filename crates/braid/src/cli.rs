@@ -1,27 +1,37 @@
 //! The commands.
 
+mod alert;
 mod concentrator;
 mod config_check;
 mod confirm;
+mod doctor;
 mod down;
 mod events;
+mod explain;
 mod export;
 mod failure;
 mod free_file;
+#[cfg(feature = "generate")]
+mod generate;
 mod group_table;
 mod history;
 mod home;
 mod keys;
 mod line_source;
 mod link;
+#[cfg(feature = "manual")]
 mod manual;
+mod manual_pages;
 mod mode;
+mod parts;
 mod pool;
 mod progress_wanted;
 mod reload;
+mod rule;
 mod status;
 mod status_table;
 mod terminal_line;
+#[cfg(feature = "page")]
 mod ui;
 mod up;
 mod uplinks;
@@ -52,9 +62,14 @@ pub fn run() -> ExitCode {
 }
 
 fn parse() -> Result<(ArgMatches, Cli), clap::Error> {
-    let matches = Cli::command().try_get_matches()?;
+    let matches = command_line().try_get_matches()?;
     let cli = Cli::from_arg_matches(&matches)?;
     Ok((matches, cli))
+}
+
+/// All commands; the help of each says where the manual tells about it.
+fn command_line() -> clap::Command {
+    manual_pages::linked(Cli::command())
 }
 
 /// Ends with what is wrong with the command line; or with the help that it asks for.
@@ -75,6 +90,7 @@ fn refuse(error: &clap::Error) -> ExitCode {
 #[command(
     name = "braid",
     version,
+    long_version = parts::long_version(),
     about = "Many weak strands, one strong line: a multipath tunnel over all your links",
     after_help = EXIT_CODES,
     propagate_version = true
@@ -97,9 +113,7 @@ Exit codes:
   6  the tunnel is running already
   7  declined at the question
   10, 11, 12  pools that need attention, are degraded, have failed
-  141  whoever read the output went away
-
-The manual: `braid ui open`, then Manual";
+  141  whoever read the output went away";
 
 #[derive(Args, Clone, Debug)]
 struct GlobalArgs {
@@ -152,12 +166,23 @@ enum Command {
     History(history::History),
     /// Show what happened
     Events(events::Events),
+    /// Show what limits the tunnel and what is wrong, and how to mend it
+    Doctor(doctor::Doctor),
+    /// Who is told of what happens: list, try
+    #[command(subcommand)]
+    Alert(alert::AlertCommand),
     /// Open the page in a browser; who may see it
+    #[cfg(feature = "page")]
     #[command(subcommand)]
     Ui(ui::UiCommand),
     /// Add, remove, change, test or list links, also while the tunnel runs
     #[command(subcommand)]
     Link(link::LinkCommand),
+    /// List, add, remove or test rules: which traffic goes beside the tunnel, or nowhere
+    #[command(subcommand)]
+    Rule(rule::RuleCommand),
+    /// Say which rule a connection falls under, why, and by which link it leaves
+    Explain(explain::Explain),
     /// Export the set-up of a group of links for another tool
     Export(export::Export),
     /// Show or change how packets are spread over the links
@@ -172,10 +197,24 @@ enum Command {
     #[command(subcommand)]
     Pool(pool::PoolCommand),
     /// Make a searchable site from manuals, serve it, check it
+    #[cfg(feature = "manual")]
     #[command(subcommand)]
     Manual(manual::ManualCommand),
     /// Emulate links, measure engines, report
+    #[cfg(feature = "lab")]
     Lab(braid_lab::LabArgs),
+    #[cfg(not(feature = "page"))]
+    #[command(hide = true)]
+    Ui(parts::Missing),
+    #[cfg(not(feature = "manual"))]
+    #[command(hide = true)]
+    Manual(parts::Missing),
+    #[cfg(not(feature = "lab"))]
+    #[command(hide = true)]
+    Lab(parts::Missing),
+    #[cfg(feature = "generate")]
+    #[command(hide = true)]
+    Generate(generate::Generate),
 }
 
 impl Command {
@@ -208,14 +247,29 @@ impl Command {
             Command::Status(command) => command.run(global)?,
             Command::History(command) => command.run(global)?,
             Command::Events(command) => command.run(global)?,
+            Command::Doctor(command) => return command.run(global),
+            Command::Alert(command) => command.run(global)?,
+            #[cfg(feature = "page")]
             Command::Ui(command) => command.run(global)?,
+            #[cfg(not(feature = "page"))]
+            Command::Ui(command) => command.run("page")?,
             Command::Link(command) => command.run(global)?,
+            Command::Rule(command) => command.run(global)?,
+            Command::Explain(command) => command.run(global)?,
             Command::Export(command) => command.run(global)?,
             Command::Mode(command) => command.run(global)?,
             Command::Concentrator(command) => command.run(global)?,
             Command::Home(command) => command.run(global)?,
+            #[cfg(feature = "manual")]
             Command::Manual(command) => command.run(global)?,
+            #[cfg(not(feature = "manual"))]
+            Command::Manual(command) => command.run("manual")?,
+            #[cfg(feature = "generate")]
+            Command::Generate(command) => command.run()?,
             Command::Pool(command) => return command.run(global),
+            #[cfg(not(feature = "lab"))]
+            Command::Lab(command) => command.run("lab")?,
+            #[cfg(feature = "lab")]
             Command::Lab(lab) => return Ok(braid_lab::execute(lab.command)),
         }
         Ok(ExitCode::SUCCESS)
@@ -311,7 +365,7 @@ mod tests {
     #[test]
     fn every_command_has_json_and_an_example_that_the_parser_takes() {
         // An example that is wrapped would be cut in two.
-        let mut tree = Cli::command().term_width(0);
+        let mut tree = command_line().term_width(0);
         tree.build();
         tree.clone().debug_assert();
         let mut leaves = 0;

@@ -1,11 +1,12 @@
 //! The running tunnel: everything around the data plane; or the running group
 //! of links that an engine of the kernel joins (`group`).
 //!
-//! The *data plane* moves packets; the *keeper* owns the config and keeps devices,
-//! sockets and routes as the config and the host's links want them; the main
+//! The *data plane* moves packets; the *reconciler* owns the config and keeps
+//! devices, sockets and routes as the config and the host's links want them; the main
 //! thread serves the control socket and waits for the end. A thread that fails is
 //! started again or ends the daemon in good order ([`Ending`]); none is just gone.
 
+mod beat;
 mod bridge;
 mod control;
 mod data_channel;
@@ -15,21 +16,27 @@ mod endpoints;
 mod enrolments;
 mod group;
 mod host_routing;
-mod keeper;
+mod journal_trouble;
 mod kill_switch;
 pub mod links_now;
 pub mod log;
+pub mod look;
 mod names;
 mod observe;
 mod obstacles;
+#[cfg(feature = "page")]
 pub mod page;
 mod pathless;
 pub mod preview;
 mod quota;
+mod reconciler;
 mod reconfigure;
+pub mod rules;
 mod split;
 mod supervise;
+pub mod told;
 mod traces;
+mod transports;
 mod ways;
 
 use braid_control::config::{AnyConfig, Config, GroupConfig, SecretError};
@@ -44,6 +51,7 @@ use group::RunningGroup;
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,13 +69,25 @@ pub enum DaemonError {
     #[error(transparent)]
     Secret(#[from] SecretError),
     /// What the system said.
-    #[error("{doing}: {error}")]
+    #[error("{doing}: {error}{}", hint(.error))]
     System {
         /// What was tried.
         doing: String,
         /// The answer.
         error: io::Error,
     },
+}
+
+/// What to do, where the system's word alone doesn't tell.
+fn hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        // pthread_create(3) says EAGAIN.
+        io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory => {
+            "; there is no memory, or no thread, left for it (free, ulimit -a, MemoryMax and \
+             TasksMax of its unit)"
+        }
+        _ => "",
+    }
 }
 
 impl DaemonError {
@@ -233,7 +253,9 @@ async fn live<T: Running>(
     let outcome = wait_for_the_end(&manager, &ending, &mut serving).await;
 
     manager.stopping();
-    let undone = tokio::task::spawn_blocking(move || running.stop()).await;
+    // On this thread: there may be no memory for another.
+    let undo = AssertUnwindSafe(|| running.stop());
+    let undone = tokio::task::block_in_place(|| catch_unwind(undo));
     // The socket goes last: as long as it is there, `braid down` waits.
     remove_socket(control);
     // Receivers that are gone have nothing left to stop.
@@ -245,8 +267,8 @@ async fn live<T: Running>(
     outcome?;
     match undone {
         Ok(result) => result?,
-        Err(error) => {
-            let error = io::Error::other(error);
+        Err(panic) => {
+            let error = io::Error::other(ending::last_words(&*panic));
             return Err(DaemonError::System { doing: "taking it down".into(), error });
         }
     }

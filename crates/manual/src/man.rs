@@ -26,17 +26,21 @@ pub enum ManError {
 /// # Errors
 /// See [`ManError`].
 pub fn parse(name: &str, roff: &str) -> Result<Document, ManError> {
-    let html = run_mandoc(roff)?;
-    let (head, opening, sections) = html::parse(&html);
+    Ok(document(name, &run_mandoc(roff)?))
+}
+
+/// The page of which mandoc made this HTML.
+pub fn document(name: &str, html: &str) -> Document {
+    let (head, opening, sections) = html::parse(html);
     let title = head.filter(|head| !head.is_empty()).unwrap_or_else(|| name.to_owned());
-    Ok(Document {
+    Document {
         name: name.to_owned(),
         title,
         version: None,
         format: Format::Man,
         opening,
         sections: with_ids(sections),
-    })
+    }
 }
 
 fn run_mandoc(roff: &str) -> Result<String, ManError> {

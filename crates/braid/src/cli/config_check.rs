@@ -27,7 +27,7 @@ impl ConfigCommand {
         let file = check.file.clone().unwrap_or_else(|| global.config_file());
         let is_of_pools = fs::read_to_string(&file).is_ok_and(|text| PoolsConfig::is_all_of(&text));
         let read = match is_of_pools {
-            true => PoolsConfig::load(&file).map(|_| None),
+            true => PoolsConfig::load_if_any(&file).map(|_| None),
             false => AnyConfig::load(&file).map(Some),
         };
         let config = match read {
@@ -38,10 +38,18 @@ impl ConfigCommand {
             }
             Err(errors) => return Err(errors.into()),
         };
+        let mut advice = Vec::new();
         if let Some(AnyConfig::Tunnel(config)) = config {
             config.read_keys()?;
+            advice.extend(config.advice);
         }
-        global.print(&json!({ "file": file, "errors": [] }), || format!("{}: good", file.display()))
+        let told = ConfigErrors { file: file.clone(), errors: advice };
+        let value =
+            json!({ "file": file, "errors": [], "advice": as_json(&told)["errors"].clone() });
+        global.print(&value, || match told.errors.as_slice() {
+            [] => format!("{}: good", file.display()),
+            _ => format!("{told}\n{}: good", file.display()),
+        })
     }
 }
 

@@ -124,7 +124,9 @@ impl From<EditError> for Failure {
             EditError::Io { error, .. } if error.kind() == io::ErrorKind::PermissionDenied => {
                 FailureKind::Permission
             }
-            EditError::Io { .. } | EditError::NoSuchLink { .. } => FailureKind::Failed,
+            EditError::Io { .. } | EditError::NoSuchLink { .. } | EditError::NoSuchRule { .. } => {
+                FailureKind::Failed
+            }
             EditError::Config(_) | EditError::Form { .. } => FailureKind::Config,
         };
         Failure::new(kind, error.to_string())

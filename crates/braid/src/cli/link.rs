@@ -59,6 +59,12 @@ pub struct Add {
     /// Price of a gigabyte
     #[arg(long)]
     price: Option<f64>,
+    /// auto: UDP, and what passes while that doesn't; udp or tls alone
+    #[arg(long)]
+    transport: Option<String>,
+    /// HTTP proxy by which TLS is tried as well, such as http://10.0.0.1:3128; "none" removes it
+    #[arg(long, value_name = "URL")]
+    proxy: Option<String>,
     /// Limit on the receiving rate, such as 5Mbit; "none" removes it
     #[arg(long, value_name = "RATE")]
     cap_down: Option<String>,
@@ -149,6 +155,8 @@ impl Add {
             tier: self.tier,
             standby: self.standby,
             price: self.price,
+            transport: self.transport.clone(),
+            proxy: self.proxy.clone(),
             cap_down: self.cap_down.clone(),
             cap_up: self.cap_up.clone(),
             quota: self.quota.clone(),

@@ -3,19 +3,21 @@
 mod abandon;
 mod add;
 mod apply;
+#[cfg(feature = "bench")]
 mod bench;
 mod bytes_line;
-mod carry_out;
+pub(super) mod carry_out;
 mod change;
 mod clone;
 mod convert;
 mod create;
 mod disks;
 mod doctor;
-mod examined;
+pub(super) mod examined;
 mod named;
 mod plan;
-mod pools_look;
+#[cfg(feature = "page")]
+pub(super) mod pools_look;
 mod progress;
 mod reach;
 mod rebalance;
@@ -31,13 +33,17 @@ mod seen;
 mod snapshot;
 mod status;
 mod time_left;
+mod told;
 mod verdict;
 mod verify;
 mod watch;
-mod watch_memory;
+pub(super) mod watch_memory;
 
+#[cfg(feature = "manual")]
 pub(super) use progress::ProgressLine;
 
+#[cfg(not(feature = "bench"))]
+use super::parts;
 use super::{Failure, Global};
 use clap::Subcommand;
 use std::process::ExitCode;
@@ -73,7 +79,12 @@ pub enum PoolCommand {
     /// Make the pools match the config, step by step; what already matches is left alone
     Apply(apply::Apply),
     /// Measure a pool, or several layouts on the same disks
+    #[cfg(feature = "bench")]
     Bench(bench::Bench),
+    #[cfg(not(feature = "bench"))]
+    #[command(hide = true)]
+    Bench(parts::Missing),
+    #[cfg(feature = "bench")]
     #[command(hide = true)]
     BenchGuardian(bench::BenchGuardian),
     /// Resume an interrupted change
@@ -113,7 +124,11 @@ impl PoolCommand {
             PoolCommand::Convert(command) => command.run(global)?,
             PoolCommand::Rebalance(command) => command.run(global)?,
             PoolCommand::Apply(command) => command.run(global)?,
+            #[cfg(feature = "bench")]
             PoolCommand::Bench(command) => command.run(global)?,
+            #[cfg(not(feature = "bench"))]
+            PoolCommand::Bench(command) => command.run("bench")?,
+            #[cfg(feature = "bench")]
             PoolCommand::BenchGuardian(command) => command.run()?,
             PoolCommand::Resume(command) => command.run(global)?,
             PoolCommand::Abandon(command) => command.run(global)?,

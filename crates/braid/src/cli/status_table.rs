@@ -1,5 +1,7 @@
+use braid_control::config::Transport;
 use braid_control::status::{
-    DeviceDrops, DnsStatus, LinkStatus, PathStatus, PeerStatus, SplitTcpStatus, Status, Traffic,
+    DeviceDrops, DnsStatus, LinkStatus, PathStatus, PeerStatus, RuleDoes, RuleStatus,
+    SplitTcpStatus, Status, Traffic,
 };
 use braid_pool::untrusted::one_line;
 use braid_units::{ByteSize, Ratio, format_duration};
@@ -30,6 +32,7 @@ pub fn render(status: &Status) -> String {
     lines.extend(status.traffic.as_ref().and_then(beside_the_tunnel));
     lines.extend(about_names(&status.dns, !status.listen.is_empty()));
     lines.extend(status.split_tcp.as_ref().map(about_split));
+    lines.extend(about_rules(&status.rules));
     lines.extend(status.warnings.iter().map(|warning| format!("warning: {warning}")));
     for peer in &status.peers {
         lines.push(String::new());
@@ -47,6 +50,18 @@ fn beside_the_tunnel(traffic: &Traffic) -> Option<String> {
         Traffic::Blocked => "is blocked (kill switch)".to_owned(),
     };
     Some(format!("traffic: no peer answers; it {what}"))
+}
+
+fn about_rules(rules: &[RuleStatus]) -> Option<String> {
+    let connections: u64 = rules.iter().map(|rule| rule.connections).sum();
+    let stuck = |rule: &&RuleStatus| rule.does == RuleDoes::Direct && rule.link.is_none();
+    let stuck: Vec<&str> = rules.iter().filter(stuck).map(|rule| rule.name.as_str()).collect();
+    let without = match stuck.as_slice() {
+        [] => String::new(),
+        names => format!("; no link works for {}", names.join(", ")),
+    };
+    let count = rules.len();
+    (count > 0).then(|| format!("rules: {count}, {connections} connections{without}"))
 }
 
 fn about_split(split: &SplitTcpStatus) -> String {
@@ -111,6 +126,13 @@ fn render_peer(peer: &PeerStatus, links: &[LinkStatus]) -> Vec<String> {
     if !peer.paths.is_empty() {
         let mut rows = vec![PATH_HEAD.map(str::to_owned).to_vec()];
         rows.extend(peer.paths.iter().map(|path| path_row(path, links)));
+        // Of interest only where it isn't what it should be.
+        if peer.paths.iter().any(|path| path.transport != Transport::Udp) {
+            let by = peer.paths.iter().map(|path| path.transport.as_str());
+            for (row, cell) in rows.iter_mut().zip(std::iter::once("BY").chain(by)) {
+                row.insert(1, cell.to_owned());
+            }
+        }
         lines.extend(columns(&rows).into_iter().map(|row| format!("  {row}")));
     }
     lines
@@ -174,7 +196,9 @@ mod tests {
     #[test]
     fn a_person_sees_peers_paths_and_what_is_missing() {
         let status = Status {
+            rules: Vec::new(),
             split_tcp: None,
+            alerts: Vec::new(),
             version: "1".into(),
             interface: "braid0".into(),
             pid: 1,

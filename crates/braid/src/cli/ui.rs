@@ -1,11 +1,22 @@
+mod looker;
+mod serve;
+mod shelves;
+
 use super::failure::{Failure, FailureKind, print_line, tell};
 use super::{Global, JsonFlag};
+use braid_control::client::Client;
 use braid_control::request::UiRole;
 use braid_page::access::password;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
 use std::io::{BufRead, IsTerminal, Read};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+/// The page's socket, of a host that has pools and no tunnel.
+const POOLS_SOCKET: &str = "/run/braid/pools.ui.sock";
+/// Its passwords.
+const POOLS_PASSWORDS: &str = "/var/lib/braid/pools.ui.password";
 
 #[derive(Subcommand)]
 pub enum UiCommand {
@@ -15,6 +26,8 @@ pub enum UiCommand {
     Login(Login),
     /// Set the password of a role
     Password(Password),
+    /// Serve the page where there are pools and no tunnel
+    Serve(serve::Serve),
 }
 
 #[derive(Args)]
@@ -52,6 +65,9 @@ pub struct Password {
     /// Read it from standard input, one line
     #[arg(long)]
     stdin: bool,
+    /// File of the passwords' hashes [default: the config's, or else that of `braid ui serve`]
+    #[arg(long, value_name = "FILE")]
+    file: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -72,18 +88,19 @@ impl Role {
 }
 
 impl UiCommand {
-    pub fn run(&self, global: &Global) -> Result<(), Failure> {
+    pub fn run(self, global: &Global) -> Result<(), Failure> {
         match self {
             UiCommand::Open(open) => open.run(global),
             UiCommand::Login(login) => login.run(global),
             UiCommand::Password(password) => password.run(global),
+            UiCommand::Serve(serve) => serve.run(global),
         }
     }
 }
 
 impl Open {
     fn run(&self, global: &Global) -> Result<(), Failure> {
-        let link = global.client()?.login_link(UiRole::Admin)?;
+        let link = client(global)?.login_link(UiRole::Admin)?;
         global.print(&link, || link.url.clone())?;
         if self.print || global.json || !has_screen() {
             return Ok(());
@@ -102,6 +119,15 @@ impl Open {
     }
 }
 
+/// The tunnel's, or of a host without one that of the pools' page.
+fn client(global: &Global) -> Result<Client, Failure> {
+    let pools = Path::new(POOLS_SOCKET);
+    match global.args.socket.is_none() && global.has_no_config() && pools.exists() {
+        true => Ok(Client::new(pools)),
+        false => global.client(),
+    }
+}
+
 fn has_screen() -> bool {
     let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     is_set("DISPLAY") || is_set("WAYLAND_DISPLAY")
@@ -109,7 +135,7 @@ fn has_screen() -> bool {
 
 impl Login {
     fn run(&self, global: &Global) -> Result<(), Failure> {
-        let link = global.client()?.login_link(self.role.of_page())?;
+        let link = client(global)?.login_link(self.role.of_page())?;
         global.print(&link, || link.url.clone())
     }
 }
@@ -119,7 +145,11 @@ const LONGEST: u64 = 4096;
 
 impl Password {
     fn run(&self, global: &Global) -> Result<(), Failure> {
-        let file = global.load_config()?.ui.password_file;
+        let file = match &self.file {
+            Some(file) => file.clone(),
+            None if global.has_no_config() => PathBuf::from(POOLS_PASSWORDS),
+            None => global.load_config()?.ui.password_file,
+        };
         let given =
             if self.stdin || !std::io::stdin().is_terminal() { from_stdin()? } else { asked()? };
         let role = self.role.of_page();

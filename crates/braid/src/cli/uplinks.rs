@@ -83,17 +83,8 @@ mod tests {
             up: true,
             carrier: true,
             loopback: name == "lo",
-            point_to_point: false,
-            master: None,
-            hardware: None,
             kind: kind.map(str::to_owned),
-            received_dropped: 0,
-            sent_dropped: 0,
-            is_backup: false,
-            received_packets: 0,
-            sent_packets: 0,
-            received_bytes: 0,
-            sent_bytes: 0,
+            ..Link::default()
         }
     }
 

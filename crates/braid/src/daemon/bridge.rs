@@ -5,11 +5,12 @@ mod introductions;
 mod order;
 mod quota;
 mod report;
-mod translate;
+pub mod translate;
 
+use super::beat;
 use super::data_channel::{Command, Commands, Introduction, Published, Setup, Snapshot};
 use super::reconfigure::{Change, NewPeer};
-use braid_control::config::{Link, Name, QuotaPeriod, XorHash};
+use braid_control::config::{Link, Name, QuotaPeriod, Transport, XorHash};
 use braid_control::quota_file::{QuotaCounter, QuotaCounters};
 use braid_control::status::DeviceDrops;
 use braid_dataplane::{Clock, Handle, Stopped};
@@ -27,11 +28,13 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 /// How often a snapshot is published and quotas are counted.
-const TICK: Duration = Duration::from_millis(200);
+pub const TICK: Duration = Duration::from_millis(200);
 /// How soon after a command a snapshot is published; others may follow it.
 const SOON: Duration = Duration::from_millis(10);
-/// Listening sockets are links of their own, numbered from here.
+/// Listening sockets are links of their own, numbered from here...
 const FIRST_LISTENING: u16 = 0x8000;
+/// ...and those where homes call by TLS from here.
+const FIRST_LISTENING_TLS: u16 = 0xc000;
 
 /// Starts the data plane. It ends after [`Command::Stop`], when the other end
 /// of `commands` is dropped, or by itself (the device was deleted).
@@ -41,7 +44,7 @@ pub fn start(
     published: Published,
 ) -> io::Result<JoinHandle<io::Result<()>>> {
     let clock = Clock::start();
-    let (rules, modes) = translate::classes(&setup.classes, setup.xor_hash);
+    let (rules, modes) = translate::classes(&setup.rules, setup.mode, setup.xor_hash);
     let config = TunnelConfig {
         layer: setup.tun.layer(),
         mode: translate::mode(setup.mode, setup.xor_hash),
@@ -56,7 +59,8 @@ pub fn start(
     };
     let plane = braid_dataplane::start(Tunnel::new(config), setup.tun, clock, setup.wake_latency)
         .map_err(io::Error::other)?;
-    for (number, socket) in (FIRST_LISTENING..).zip(setup.listen) {
+    let by_tls = (FIRST_LISTENING_TLS..).zip(setup.listen_tls);
+    for (number, socket) in (FIRST_LISTENING..).zip(setup.listen).chain(by_tls) {
         let config = LinkConfig { listens: true, ..LinkConfig::default() };
         let command = braid_dataplane::Command::AttachSocket { id: LinkId(number), config, socket };
         plane.send(command).map_err(io::Error::other)?;
@@ -88,7 +92,7 @@ struct Bridge {
     peers: BTreeMap<PeerId, BridgedPeer>,
     /// Numbers once given stay with the name: a link that comes back goes on
     /// with its path.
-    numbers: BTreeMap<Name, LinkId>,
+    numbers: BTreeMap<(Name, Transport), LinkId>,
     /// Bytes of each link's paths when they were last added to its quota. A link
     /// that comes back goes on with its paths' counters.
     counted: BTreeMap<LinkId, u64>,
@@ -97,7 +101,8 @@ struct Bridge {
 }
 
 struct BridgedLink {
-    id: LinkId,
+    /// Each transport is a link to the core.
+    ids: BTreeMap<Transport, LinkId>,
     link: Link,
     /// When it is used, by its tier and its price.
     tier: u8,
@@ -132,7 +137,7 @@ impl Bridge {
                 }
                 Err(RecvTimeoutError::Timeout) => {}
             }
-            next = Instant::now() + TICK;
+            next = beat::next(TICK, Duration::ZERO, Instant::now());
             self.note_events();
             let Ok(report) = self.plane.report() else { break };
             self.count_quotas(&report);
@@ -160,15 +165,27 @@ impl Bridge {
     fn carry_out(&mut self, command: Command) -> Result<(), Stopped> {
         match command {
             Command::Change(change) => self.change(*change),
-            Command::AttachSocket { link, socket, device_mtu } => {
+            Command::AttachSocket { link, transport, socket, device_mtu } => {
+                let id = self.number(&link, transport);
                 let Some(known) = self.links.get_mut(&link) else { return Ok(()) };
+                known.ids.insert(transport, id);
                 let mtu = device_mtu.unwrap_or(1500).clamp(1280, u32::from(u16::MAX));
                 known.device_mtu = mtu as u16;
-                let (id, config) = (known.id, known.config());
-                tracing::info!(link = link.as_str(), "link in use");
+                let config = known.config();
+                match transport {
+                    Transport::Udp => tracing::info!(link = link.as_str(), "link in use"),
+                    other => tracing::info!(link = link.as_str(), "tried by {other}"),
+                }
                 self.plane.send(braid_dataplane::Command::AttachSocket { id, config, socket })
             }
             Command::DetachSocket { link, family } => self.detach(&link, family),
+            Command::CloseTransport { link, transport } => {
+                let known = self.links.get_mut(&link);
+                match known.and_then(|known| known.ids.remove(&transport)) {
+                    Some(id) => self.plane.change(Core::RemoveLink(id)),
+                    None => Ok(()),
+                }
+            }
             Command::ExpireEnrolment(line) => {
                 self.introductions.expire(&line);
                 self.plane.change(Core::SetEnrolments(self.introductions.states()))
@@ -187,11 +204,13 @@ impl Bridge {
                 self.add_link(link, used);
                 self.order_links()
             }
-            // The keeper has closed the sockets of one that leaves by another way.
+            // The reconciler has closed the sockets of one that leaves by another way.
             Change::SetLink(link) | Change::RebindLink(link) => self.set_link(link),
             Change::RemoveLink(name) => {
                 let Some(link) = self.links.remove(&name) else { return Ok(()) };
-                self.plane.change(Core::RemoveLink(link.id))?;
+                for id in link.ids.into_values() {
+                    self.plane.change(Core::RemoveLink(id))?;
+                }
                 self.order_links()
             }
             Change::AddPeer(new) => self.add_peer(new),
@@ -204,15 +223,19 @@ impl Bridge {
     }
 
     fn add_link(&mut self, link: Link, used: Option<QuotaCounter>) {
-        let next = LinkId(self.numbers.len() as u16 % FIRST_LISTENING);
-        let id = *self.numbers.entry(link.name.clone()).or_insert(next);
+        let ids = BTreeMap::from([(Transport::Udp, self.number(&link.name, Transport::Udp))]);
         let mut quota = link.quota.as_ref().map(translate::quota);
         if let (Some(quota), Some(used)) = (&mut quota, used) {
             quota.restore(ByteSize::from_bytes(used.used_bytes), used.period_start_unix);
         }
         let tier = link.tier;
-        let known = BridgedLink { id, link, tier, quota, exhausted: false, device_mtu: 1500 };
+        let known = BridgedLink { ids, link, tier, quota, exhausted: false, device_mtu: 1500 };
         self.links.insert(known.link.name.clone(), known);
+    }
+
+    fn number(&mut self, link: &Name, transport: Transport) -> LinkId {
+        let next = LinkId(self.numbers.len() as u16 % FIRST_LISTENING);
+        *self.numbers.entry((link.clone(), transport)).or_insert(next)
     }
 
     fn set_link(&mut self, link: Link) -> Result<(), Stopped> {
@@ -226,7 +249,7 @@ impl Bridge {
         let now = unix_seconds();
         known.exhausted = known.quota.as_ref().is_some_and(|q| q.exhausted(now));
         known.link = link;
-        self.plane.change(Core::SetLink(known.id, known.config()))?;
+        known.set(&self.plane)?;
         self.order_links()
     }
 
@@ -267,7 +290,7 @@ impl Bridge {
         let tiers = order::tiers(&links);
         for (known, tier) in self.links.values_mut().zip(tiers) {
             if std::mem::replace(&mut known.tier, tier) != tier {
-                self.plane.change(Core::SetLink(known.id, known.config()))?;
+                known.set(&self.plane)?;
             }
         }
         Ok(())
@@ -276,7 +299,10 @@ impl Bridge {
     fn detach(&self, name: &Name, family: Family) -> Result<(), Stopped> {
         let Some(known) = self.links.get(name) else { return Ok(()) };
         tracing::info!(link = name.as_str(), "link away");
-        self.plane.send(braid_dataplane::Command::DetachSocket { id: known.id, family })
+        match known.ids.get(&Transport::Udp) {
+            Some(&id) => self.plane.send(braid_dataplane::Command::DetachSocket { id, family }),
+            None => Ok(()),
+        }
     }
 
     fn peer_of(&self, key: &PublicKey) -> Option<PeerId> {
@@ -284,8 +310,10 @@ impl Bridge {
     }
 
     fn note_events(&mut self) {
-        let names: BTreeMap<LinkId, &str> =
-            self.links.values().map(|l| (l.id, l.link.name.as_str())).collect();
+        let mut names: BTreeMap<LinkId, &str> = BTreeMap::new();
+        for link in self.links.values() {
+            names.extend(link.ids.values().map(|id| (*id, link.link.name.as_str())));
+        }
         for event in self.plane.events() {
             match event {
                 Event::Handshake { peer, anew } => {
@@ -341,18 +369,19 @@ impl Bridge {
     fn count_quotas(&mut self, report: &braid_dataplane::Report) {
         let now = unix_seconds();
         for link in self.links.values_mut() {
-            let total: u64 = report
-                .peers
-                .iter()
-                .flat_map(|(_, p)| &p.paths)
-                .filter(|p| p.link == link.id)
-                .map(|p| p.counters.sent_bytes + p.counters.received_bytes)
-                .sum();
-            let news = match total {
-                // It may be back, and its paths not yet.
-                0 => 0,
-                total => total.saturating_sub(self.counted.insert(link.id, total).unwrap_or(0)),
-            };
+            let mut news = 0;
+            for &id in link.ids.values() {
+                let paths = report.peers.iter().flat_map(|(_, p)| &p.paths);
+                let total: u64 = paths
+                    .filter(|p| p.link == id)
+                    .map(|p| p.counters.sent_bytes + p.counters.received_bytes)
+                    .sum();
+                // None: it may be back, and its paths not yet.
+                if total > 0 {
+                    let before = self.counted.insert(id, total).unwrap_or(0);
+                    news += total.saturating_sub(before);
+                }
+            }
             let Some(quota) = &mut link.quota else { continue };
             quota.charge(news, now);
             let exhausted = quota.exhausted(now);
@@ -361,7 +390,7 @@ impl Bridge {
                 if exhausted {
                     tracing::warn!(link = link.link.name.as_str(), "its quota is used up");
                 }
-                let _ = self.plane.change(Core::SetLink(link.id, link.config()));
+                let _ = link.set(&self.plane);
             }
         }
     }
@@ -382,6 +411,10 @@ impl Bridge {
 }
 
 impl BridgedLink {
+    fn set(&self, plane: &Handle) -> Result<(), Stopped> {
+        self.ids.values().try_for_each(|id| plane.change(Core::SetLink(*id, self.config())))
+    }
+
     fn config(&self) -> LinkConfig {
         translate::link(&self.link, self.tier, self.exhausted, self.device_mtu)
     }

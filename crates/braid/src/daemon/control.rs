@@ -2,19 +2,25 @@ use super::data_channel::{Command, DataPlaneHandle, Setup, data_channel};
 use super::ending::{Ending, last_words};
 use super::endpoints::EndpointResolver;
 use super::enrolments::Enrolments;
-use super::keeper::{KeeperHandle, Parts};
 use super::observe::Observer;
+#[cfg(feature = "page")]
 use super::page::ServedPage;
 use super::pathless::tell_pathless;
-use super::quota::QuotaKeeper;
+use super::quota::QuotaStore;
+use super::reconciler::{self, Parts, ReconcilerHandle};
+use super::rules::explained;
 use super::split::SplitProxy;
 use super::traces::Traces;
+use super::transports::{Resolved, listen_tls};
 use super::{
     DaemonError, Running, bridge, device, host_routing, kill_switch, observe, until_stopped,
 };
+use braid_carrier::Server;
 use braid_control::config::{Config, ConfigEditor};
 use braid_control::quota_file::QuotaCounters;
-use braid_control::request::{Controlled, LoginLink, Refusal, Request, UiRole};
+use braid_control::request::{
+    Controlled, ExplainAnswer, ExplainQuery, LoginLink, Refusal, Request, UiRole,
+};
 use braid_control::server;
 use braid_control::status::{LinkStatus, QuotaStatus, Status};
 use braid_history::Recorder;
@@ -24,8 +30,10 @@ use braid_linux::nft::Split;
 use braid_linux::udp::{Family, LinkBind, LinkSocket};
 use braid_linux::wake_latency::{self, WakeLatency};
 use std::io;
+#[cfg(feature = "page")]
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, UnixListener};
@@ -37,10 +45,12 @@ pub struct RunningTunnel {
     started: Instant,
     data_plane: Arc<DataPlaneHandle>,
     data_thread: Mutex<Option<JoinHandle<io::Result<()>>>>,
-    keeper: KeeperHandle,
+    reconciler: ReconcilerHandle,
     observer: Observer,
+    #[cfg(feature = "page")]
     page: OnceLock<ServedPage>,
     split: Option<SplitProxy>,
+    _carriers: Option<Server>,
     ending: Ending,
     /// Whether somebody asked for that by `down`.
     down: AtomicBool,
@@ -57,6 +67,7 @@ impl RunningTunnel {
         let interface = &config.interface;
         let netlink = Netlink::open().map_err(DaemonError::system("opening netlink"))?;
         let listen = listen_sockets(&config)?;
+        let (carriers, listen_tls) = listen_tls(&config, private_key.public_key())?;
         let split = SplitProxy::start(&config, &ending)
             .map_err(DaemonError::system("starting the proxy of [split_tcp]"))?;
         let tun = device::create(interface)?;
@@ -65,21 +76,22 @@ impl RunningTunnel {
             private_key,
             mode: interface.mode,
             xor_hash: interface.xor_hash,
-            classes: config.classes.clone(),
+            rules: config.rules.clone(),
             redundancy_budget: interface.redundancy_budget,
             memory_per_peer: interface.memory_per_peer,
             isolate_homes: !interface.listen.is_empty() && !interface.home_to_home,
             wake_latency: open_wake_latency(interface.wake_latency),
             listen,
+            listen_tls,
         };
         let (data_plane, data_thread) = start_data_plane(setup, ending.clone())
             .map_err(DaemonError::system("starting the data plane"))?;
         let data_plane = Arc::new(data_plane);
         let rules = split.as_ref().map(|split| split.rules);
-        let keeper =
-            start_keeper(&config, journal, netlink, enrolments, &data_plane, rules, &ending);
-        let keeper = match keeper {
-            Ok(keeper) => keeper,
+        let reconciler =
+            start_reconciler(&config, journal, netlink, enrolments, &data_plane, rules, &ending);
+        let reconciler = match reconciler {
+            Ok(reconciler) => reconciler,
             Err(error) => {
                 // It may have ended by itself.
                 let _ = data_plane.send(Command::Stop);
@@ -96,10 +108,12 @@ impl RunningTunnel {
             started: Instant::now(),
             data_plane,
             data_thread: Mutex::new(Some(data_thread)),
-            keeper,
+            reconciler,
             observer,
+            #[cfg(feature = "page")]
             page: OnceLock::new(),
             split,
+            _carriers: carriers,
             ending,
             down: AtomicBool::new(false),
         })
@@ -112,11 +126,17 @@ impl Running for RunningTunnel {
         socket: UnixListener,
         stopped: watch::Receiver<bool>,
     ) -> tokio::task::JoinHandle<io::Result<()>> {
+        let told = Arc::downgrade(self);
+        let alerts = move || told.upgrade().map(|running| running.config_now().alerts);
+        if let Err(error) = self.observer.tell(&self.config, alerts) {
+            tracing::warn!(%error, "nobody is told of what happens: no thread can be started");
+        }
         let watched = Arc::downgrade(self);
         let status = move || watched.upgrade().map(|running| running.status());
         if let Err(error) = self.observer.look_at(status) {
             tracing::warn!(%error, "history has nothing to keep: its thread can't be started");
         }
+        #[cfg(feature = "page")]
         match ServedPage::start(&self.config, self) {
             Ok(page) => drop(self.page.set(page)),
             Err(error) => tracing::warn!("the page can't be served: {error}"),
@@ -134,6 +154,7 @@ impl Running for RunningTunnel {
 
     /// Tells why the data plane ended, if it did so by itself.
     fn stop(&self) -> Result<(), DaemonError> {
+        #[cfg(feature = "page")]
         if let Some(page) = self.page.get() {
             page.stop();
         }
@@ -143,7 +164,7 @@ impl Running for RunningTunnel {
             split.stop();
         }
         // Routes first: as long as they are there, something should answer.
-        self.keeper.stop(self.down.load(Ordering::Relaxed));
+        self.reconciler.stop(self.down.load(Ordering::Relaxed));
         // It may have ended by itself; joining tells.
         let _ = self.data_plane.send(Command::Stop);
         let thread = self.data_thread.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -160,11 +181,12 @@ impl Running for RunningTunnel {
 impl RunningTunnel {
     /// The config as it is now.
     pub fn config_now(&self) -> Config {
-        let view = self.keeper.view();
+        let view = self.reconciler.view();
         view.config.as_deref().unwrap_or(&self.config).clone()
     }
 
     /// What is kept of the past.
+    #[cfg(feature = "page")]
     pub fn recorder(&self) -> Option<&Recorder> {
         self.observer.recorder()
     }
@@ -173,7 +195,7 @@ impl RunningTunnel {
 impl Controlled for RunningTunnel {
     fn status(&self) -> Status {
         let snapshot = self.data_plane.snapshot();
-        let view = self.keeper.view();
+        let view = self.reconciler.view();
         let config = view.config.as_deref().unwrap_or(&self.config);
         let interface = &config.interface;
         let mut links = with_quotas(view.links, config, &snapshot.quotas);
@@ -196,7 +218,9 @@ impl Controlled for RunningTunnel {
             peers: snapshot.peers.clone(),
             dns: view.dns,
             traffic: view.traffic,
+            rules: view.rules,
             split_tcp: self.split.as_ref().map(SplitProxy::status),
+            alerts: self.observer.alerts(&config.alerts),
         }
     }
 
@@ -206,13 +230,27 @@ impl Controlled for RunningTunnel {
             self.ending.ask();
             return Ok(());
         }
-        self.keeper.execute(request)
+        self.reconciler.execute(request)
     }
 
     fn history(&self) -> Option<&Recorder> {
         self.observer.recorder()
     }
 
+    fn explain(&self, query: &ExplainQuery) -> Result<ExplainAnswer, Refusal> {
+        let view = self.reconciler.view();
+        let config = view.config.as_deref().unwrap_or(&self.config);
+        let known_for = view.known_names.map(|known| known.rules_for(query.to));
+        let known_for = known_for.unwrap_or_default();
+        explained(config, &view.deciding, view.traffic.as_ref(), known_for, query)
+    }
+
+    #[cfg(not(feature = "page"))]
+    fn login_link(&self, _: UiRole) -> Result<LoginLink, Refusal> {
+        Err(Refusal::NotFound("this build of braid has no page".into()))
+    }
+
+    #[cfg(feature = "page")]
     fn login_link(&self, role: UiRole) -> Result<LoginLink, Refusal> {
         let link = self.page.get().and_then(|page| page.login_link(role));
         link.ok_or_else(|| {
@@ -264,7 +302,9 @@ fn listen_sockets(config: &Config) -> Result<Vec<LinkSocket>, DaemonError> {
         open_when_ready(&bind)
             .map_err(|error| match error.kind() {
                 // AddrInUse would mean another tunnel of the same name.
-                io::ErrorKind::AddrInUse => io::Error::other("the port is taken"),
+                io::ErrorKind::AddrInUse => {
+                    io::Error::other("the port is taken (`ss -lnup` shows by whom)")
+                }
                 _ => error,
             })
             .map_err(DaemonError::system(format!("listening on {address}")))
@@ -313,7 +353,7 @@ fn start_data_plane(
     Ok((handle, watch))
 }
 
-fn start_keeper(
+fn start_reconciler(
     config: &Config,
     journal: Journal,
     netlink: Netlink,
@@ -321,15 +361,18 @@ fn start_keeper(
     data_plane: &Arc<DataPlaneHandle>,
     split: Option<Split>,
     ending: &Ending,
-) -> Result<KeeperHandle, DaemonError> {
-    let starting = || DaemonError::system("starting the keeper");
+) -> Result<ReconcilerHandle, DaemonError> {
+    let starting = || DaemonError::system("starting the reconciler");
     let editor = ConfigEditor::open(&config.file)
         .map_err(|error| starting()(io::Error::other(error.to_string())))?;
     let plane = data_plane.clone();
+    let resolved = Resolved::default();
+    let found = resolved.clone();
     let resolver = EndpointResolver::start(
         ending,
         Box::new(move |peer, endpoints| {
             tracing::debug!(?endpoints, "endpoints resolved");
+            found.set(peer, &endpoints);
             // Without data plane the daemon is ending.
             let _ = plane.send(Command::SetEndpoints { peer, endpoints });
         }),
@@ -342,12 +385,13 @@ fn start_keeper(
         journal,
         data_plane: data_plane.clone(),
         resolver,
-        quotas: QuotaKeeper::open(&config.interface),
+        quotas: QuotaStore::open(&config.interface),
         enrolments,
         split,
+        resolved,
         ending: ending.clone(),
     };
-    KeeperHandle::start(parts).map_err(starting())
+    reconciler::start(parts).map_err(starting())
 }
 
 fn with_quotas(

@@ -2,7 +2,7 @@
 //! one way, a snapshot of the state the other.
 
 use super::reconfigure::Change;
-use braid_control::config::{Class, Mode, Name, XorHash};
+use braid_control::config::{Mode, Name, Rule, Transport, XorHash};
 use braid_control::quota_file::QuotaCounters;
 use braid_control::status::{DeviceDrops, PeerStatus};
 use braid_handshake::{PrivateKey, PublicKey};
@@ -25,8 +25,8 @@ pub struct Setup {
     pub mode: Mode,
     /// What `balance-xor` hashes.
     pub xor_hash: XorHash,
-    /// Traffic with a mode of its own, first match first.
-    pub classes: Vec<Class>,
+    /// Some of them give traffic a mode of its own; the first that matches counts.
+    pub rules: Vec<Rule>,
     /// Share of bytes for duplicates and erasure coding.
     pub redundancy_budget: Ratio,
     /// Bound of one peer's memory.
@@ -37,6 +37,8 @@ pub struct Setup {
     pub wake_latency: Option<WakeLatency>,
     /// Sockets where peers come to us (concentrator).
     pub listen: Vec<LinkSocket>,
+    /// The same by TLS.
+    pub listen_tls: Vec<LinkSocket>,
 }
 
 /// What is to be done, in the order sent.
@@ -48,6 +50,8 @@ pub enum Command {
     AttachSocket {
         /// Which link.
         link: Name,
+        /// What carries the socket's datagrams: each transport has paths of its own.
+        transport: Transport,
         /// The socket; its family is the paths'.
         socket: LinkSocket,
         /// Largest IP packet that the device takes, where the device is known.
@@ -60,6 +64,14 @@ pub enum Command {
         link: Name,
         /// Which of its sockets.
         family: Family,
+    },
+    /// The link's sockets of this transport, which isn't UDP to the peer's port, are to be
+    /// closed, and its paths.
+    CloseTransport {
+        /// Which link.
+        link: Name,
+        /// Which of its transports.
+        transport: Transport,
     },
     /// The join line of this key lets nobody in any more.
     ExpireEnrolment(PublicKey),

@@ -27,10 +27,32 @@ pub fn create(interface: &Interface) -> Result<Tun, DaemonError> {
     Ok(tun)
 }
 
+/// Keeps the device a port of its bridge, which may be made anew.
+#[derive(Default)]
+pub struct BridgePort {
+    /// Why it is none, as last told.
+    trouble: Option<String>,
+}
+
+impl BridgePort {
+    /// Makes it one again, if it has a bridge and isn't its port.
+    pub fn follow(&mut self, netlink: &mut Netlink, interface: &Interface) {
+        let outcome = rejoin_bridge(netlink, interface);
+        let trouble = outcome.as_ref().err().map(ToString::to_string);
+        match outcome {
+            Ok(true) => tracing::info!("a port of its bridge again"),
+            Ok(false) => {}
+            Err(error) if trouble == self.trouble => tracing::debug!(%error, "no bridge"),
+            Err(error) => tracing::warn!(%error, "no port of its bridge"),
+        }
+        self.trouble = trouble;
+    }
+}
+
 /// Makes the device a port of its bridge again, after the bridge was made anew
 /// or the device taken out of it. A port of another one it stays. Returns
 /// whether something was done.
-pub fn rejoin_bridge(netlink: &mut Netlink, interface: &Interface) -> io::Result<bool> {
+fn rejoin_bridge(netlink: &mut Netlink, interface: &Interface) -> io::Result<bool> {
     let name = interface.name.as_str();
     let Some(bridge) = &interface.bridge else { return Ok(false) };
     if netlink.link(name)?.master.is_some() {

@@ -1,6 +1,7 @@
 //! Homes that come with a join line: let in once, and written down before.
 
-use super::data_channel::{Introduction, Snapshot};
+use super::data_channel::{Command, DataPlaneEnded, DataPlaneHandle, Introduction, Snapshot};
+use super::reconfigure::{Change, NewPeer};
 use braid_control::config::{Config, Interface};
 use braid_control::enrolled::{EnrolledHome, EnrolledHomes};
 use braid_handshake::PublicKey;
@@ -22,7 +23,7 @@ pub struct Enrolments {
 
 /// What becomes of a home that has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Admission {
+enum Admission {
     /// It is a peer from now on.
     LetIn,
     /// Its line isn't valid any more.
@@ -61,8 +62,37 @@ impl Enrolments {
         }
     }
 
+    /// Lets in those who have come and may; `config` has been [applied](Self::apply).
+    /// Tells whether it has changed.
+    pub fn admit_all(
+        &mut self,
+        config: &mut Config,
+        introduced: &[Introduction],
+        data_plane: &DataPlaneHandle,
+    ) -> Result<bool, DataPlaneEnded> {
+        let mut changed = false;
+        for coming in introduced {
+            match self.admit(config, coming, Timestamp::now()) {
+                Admission::NotLetIn => {}
+                Admission::Expired => data_plane.send(Command::ExpireEnrolment(coming.line))?,
+                Admission::LetIn => {
+                    self.apply(config);
+                    let known = config.peers.iter().find(|peer| peer.public_key == coming.home);
+                    let Some(peer) = known.map(NewPeer::read) else { continue };
+                    data_plane.change(Change::RemovePeer(coming.line))?;
+                    match peer {
+                        Ok(peer) => data_plane.change(Change::AddPeer(peer))?,
+                        Err(error) => tracing::error!("{error}"),
+                    }
+                    changed = true;
+                }
+            }
+        }
+        Ok(changed)
+    }
+
     /// A home has come; `config` has been [applied](Self::apply).
-    pub fn admit(&mut self, config: &Config, coming: &Introduction, now: Timestamp) -> Admission {
+    fn admit(&mut self, config: &Config, coming: &Introduction, now: Timestamp) -> Admission {
         let line = |peer: &&braid_control::config::Peer| {
             !peer.is_known() && peer.public_key == coming.line
         };

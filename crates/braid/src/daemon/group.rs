@@ -1,10 +1,10 @@
 //! A running group: links that an engine of the kernel joins. One thread, the
-//! keeper, sets it up, follows the host's network and watches the links; the
+//! reconciler, sets it up, follows the host's network and watches the links; the
 //! main thread serves the control socket.
 
-mod keeper;
 mod observe;
 mod proxy;
+mod reconciler;
 mod watcher;
 
 use super::ending::Ending;
@@ -15,8 +15,8 @@ use braid_control::group_server::{self, ControlledGroup};
 use braid_control::group_status::GroupStatus;
 use braid_control::request::Refusal;
 use braid_engines::Engine;
-use keeper::KeeperHandle;
 pub use observe::observed;
+use reconciler::ReconcilerHandle;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -29,7 +29,7 @@ pub struct RunningGroup {
     /// Taken over last.
     config: Mutex<Arc<GroupConfig>>,
     started: Instant,
-    keeper: KeeperHandle,
+    reconciler: ReconcilerHandle,
     ending: Ending,
 }
 
@@ -40,10 +40,10 @@ impl RunningGroup {
         let journal = Traces::of_group(&config).clean()?;
         // Before connections are brought to it.
         proxy::start(&config).map_err(DaemonError::system("starting the MPTCP proxy"))?;
-        let keeper = KeeperHandle::start(config.clone(), journal, ending.clone())
+        let reconciler = ReconcilerHandle::start(config.clone(), journal, ending.clone())
             .map_err(DaemonError::system(format!("setting up {}", config.group.name)))?;
         let config = Mutex::new(Arc::new(config));
-        Ok(RunningGroup { config, started: Instant::now(), keeper, ending })
+        Ok(RunningGroup { config, started: Instant::now(), reconciler, ending })
     }
 
     fn config(&self) -> Arc<GroupConfig> {
@@ -69,7 +69,7 @@ impl Running for RunningGroup {
     }
 
     fn stop(&self) -> Result<(), DaemonError> {
-        self.keeper.stop().map_err(DaemonError::system("taking the group down"))
+        self.reconciler.stop().map_err(DaemonError::system("taking the group down"))
     }
 }
 
@@ -77,7 +77,7 @@ impl ControlledGroup for RunningGroup {
     fn status(&self) -> GroupStatus {
         let config = self.config();
         let group = &config.group;
-        let view = self.keeper.view();
+        let view = self.reconciler.view();
         let (device, links) = observe::devices(&config, &view);
         GroupStatus {
             version: env!("CARGO_PKG_VERSION").into(),
@@ -104,7 +104,7 @@ impl ControlledGroup for RunningGroup {
             )));
         };
         can_take_over(&running, &config).map_err(Refusal::Invalid)?;
-        self.keeper
+        self.reconciler
             .reload((*config).clone())
             .map_err(|error| Refusal::Failed(error.to_string()))?;
         *running = Arc::from(config);

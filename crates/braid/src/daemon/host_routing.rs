@@ -2,12 +2,12 @@
 
 use super::kill_switch;
 use super::ways::{Device, HostNetwork, Way};
-use braid_control::config::{Config, Layer, Prefix, Protocol, WhenConcentratorGone};
+use braid_control::config::{Config, Layer, Name, Prefix, Protocol, WhenConcentratorGone};
 use braid_engines::slot;
 use braid_linux::nft::{Firewall, MssClamp, Owner, PortForward, Refusing, Transport};
 use braid_linux::routing::{
-    HostRouting, Leftovers, LinkRouting, Otherwise, Through, accepts_router_advertisements,
-    checks_reverse_path,
+    HostRouting, Leftovers, LinkRouting, Otherwise, RuledRouting, Through,
+    accepts_router_advertisements, checks_reverse_path,
 };
 use ipnet::IpNet;
 use std::collections::BTreeMap;
@@ -15,6 +15,8 @@ use std::net::IpAddr;
 
 /// A link as the routing sees it.
 pub struct RoutedLink<'a> {
+    /// Its name.
+    pub name: &'a Name,
     /// Its number on this host.
     pub number: u32,
     /// How it leaves just now; empty when it doesn't.
@@ -44,6 +46,13 @@ pub fn split_marks(interface: &str) -> [u32; 3] {
 
 const SPLIT_MARK: u32 = 0x0062_7300;
 
+/// The mark of the questions of who forwards names for a tunnel's rules.
+pub fn forwarder_mark(interface: &str) -> u32 {
+    FORWARDER_MARK | slot(interface)
+}
+
+const FORWARDER_MARK: u32 = 0x0062_7400;
+
 /// Whether a routing table is a tunnel's of this program.
 pub fn is_our_table(table: u32) -> bool {
     (FIRST_TABLE..FIRST_TABLE + SLOTS * LINKS_MAX).contains(&table)
@@ -67,6 +76,7 @@ pub fn plan(
     host: &HostNetwork,
     working: bool,
     firewalls: &[Refusing],
+    rules: RuledRouting,
 ) -> HostRouting {
     let interface = config.interface.name.to_string();
     let slot = slot(&interface);
@@ -84,8 +94,9 @@ pub fn plan(
         ways_out: Vec::new(),
         proxy_arp: Vec::new(),
         firewall: Firewall { interface: interface.clone(), ..Firewall::default() },
-        // The keeper knows where the proxy listens.
+        // The reconciler knows where the proxy listens.
         split: None,
+        rules: RuledRouting::default(),
         interface,
     };
     let routing = &config.routing;
@@ -105,6 +116,7 @@ pub fn plan(
             .collect(),
         ways_out: ways_out(host),
         proxy_arp: on_link(config, |net| net.addr().is_ipv4()).into_keys().collect(),
+        rules,
         ..nothing
     }
 }
@@ -232,7 +244,10 @@ fn firewall(config: &Config, host: &HostNetwork) -> Firewall {
         kill_switch: kill_switch::of(config, host),
         // Of the links, when the whole is planned.
         inbound: None,
-        // They change as name servers answer: the keeper adds them.
+        ruled: None,
+        // The reconciler knows where it listens.
+        forwarder: None,
+        // They change as name servers answer: the reconciler adds them.
         diversions: Vec::new(),
     }
 }
@@ -259,11 +274,14 @@ mod tests {
             source: "192.168.1.5".parse().ok(),
             gateway: "192.168.1.1".parse().ok(),
         }];
+        let config = config(rest);
+        let name = &config.links[0].name;
         let links = [
-            RoutedLink { number: 0, ways: &[], fwmark: None, tier: 0 },
-            RoutedLink { number: 1, ways: &ways, fwmark: None, tier: 3 },
+            RoutedLink { name, number: 0, ways: &[], fwmark: None, tier: 0 },
+            RoutedLink { name, number: 1, ways: &ways, fwmark: None, tier: 3 },
         ];
-        plan(&config(rest), &links, &HostNetwork::default(), working, &[])
+        let rules = RuledRouting::default();
+        plan(&config, &links, &HostNetwork::default(), working, &[], rules)
     }
 
     #[test]

@@ -116,17 +116,7 @@ mod tests {
             up: true,
             carrier: true,
             loopback: name == "lo",
-            point_to_point: false,
-            master: None,
-            hardware: None,
-            kind: None,
-            received_dropped: 0,
-            sent_dropped: 0,
-            is_backup: false,
-            received_packets: 0,
-            sent_packets: 0,
-            received_bytes: 0,
-            sent_bytes: 0,
+            ..Link::default()
         };
         let address = |interface, net: &str| Address {
             interface,

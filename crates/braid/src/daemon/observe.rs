@@ -6,14 +6,17 @@ mod steady;
 mod watch;
 
 use super::supervise::supervise_unneeded;
+use super::told::{by_this_program, host_name, status_of};
+use super::{beat, bridge};
+use braid_alert::{Alert, Post};
 use braid_control::config::Config;
-use braid_control::status::Status;
+use braid_control::status::{AlertStatus, Status};
 use braid_history::{Event, EventKind, Recorder, Settings, Severity};
 use samples::Sampler;
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use watch::Watch;
@@ -21,6 +24,7 @@ use watch::Watch;
 /// The threads that keep history.
 pub struct Observer {
     recorder: Option<Recorder>,
+    post: Arc<OnceLock<Post>>,
     recording: Mutex<Option<JoinHandle<()>>>,
     looking: Mutex<Option<(SyncSender<()>, JoinHandle<()>)>>,
 }
@@ -30,7 +34,12 @@ const EVERY: Duration = Duration::from_secs(1);
 impl Observer {
     /// One that keeps nothing.
     pub fn none() -> Observer {
-        Observer { recorder: None, recording: Mutex::default(), looking: Mutex::default() }
+        Observer {
+            recorder: None,
+            post: Arc::default(),
+            recording: Mutex::default(),
+            looking: Mutex::default(),
+        }
     }
 
     /// Begins to keep history, where the config wants some.
@@ -38,12 +47,14 @@ impl Observer {
         if !config.history.keep {
             return Ok(Observer::none());
         }
+        // Why it can't be made is why the file in it can't, which is told.
+        let _ = std::fs::create_dir_all(&config.interface.state_dir);
         let (recorder, mut keeping) = Recorder::new(settings(config));
         let recording = std::thread::Builder::new()
             .name("braid-history".into())
             .spawn(move || supervise_unneeded("braid-history", || keeping.run()))?;
         let recording = Mutex::new(Some(recording));
-        Ok(Observer { recorder: Some(recorder), recording, looking: Mutex::default() })
+        Ok(Observer { recorder: Some(recorder), recording, ..Observer::none() })
     }
 
     /// What is kept.
@@ -51,18 +62,37 @@ impl Observer {
         self.recorder.as_ref()
     }
 
+    /// Tells people of what happens, from now on; `alerts` are those of the config as it is when
+    /// something happens, none when the tunnel ends.
+    pub fn tell(
+        &self,
+        config: &Config,
+        alerts: impl Fn() -> Option<Vec<Alert>> + Send + 'static,
+    ) -> io::Result<()> {
+        let interface = &config.interface;
+        let file = interface.state_dir.join(format!("{}.alerts.json", interface.name));
+        let post = Post::start(&file, host_name(), alerts, by_this_program())?;
+        // Only one is ever begun.
+        let _ = self.post.set(post);
+        Ok(())
+    }
+
+    /// How telling people goes.
+    pub fn alerts(&self, alerts: &[Alert]) -> Vec<AlertStatus> {
+        let waiting = |alert: &str| self.post.get().map(|post| post.waiting(alert));
+        status_of(alerts, |alert| waiting(alert).unwrap_or_default())
+    }
+
     /// Looks at the status once a second, until it is stopped or there is none any more.
     pub fn look_at(&self, status: impl Fn() -> Option<Status> + Send + 'static) -> io::Result<()> {
-        let Some(recorder) = self.recorder.clone() else { return Ok(()) };
         let (stop, stopped) = sync_channel(1);
-        let mut look = Look::new(recorder);
+        let mut look = Look::new(self.recorder.clone(), self.post.clone());
         let thread = std::thread::Builder::new().name("braid-observe".into()).spawn(move || {
             supervise_unneeded("braid-observe", || {
-                let mut next = Instant::now();
                 while let Some(status) = status() {
                     look.at(&status);
-                    // After the host slept there is nothing to be caught up with.
-                    next = (next + EVERY).max(Instant::now());
+                    // Between two reports, so that neither being late a little matters.
+                    let next = beat::next(EVERY, bridge::TICK / 2, Instant::now());
                     let wait = next.saturating_duration_since(Instant::now());
                     if stopped.recv_timeout(wait) != Err(RecvTimeoutError::Timeout) {
                         break;
@@ -81,8 +111,13 @@ impl Observer {
             let _ = stop.try_send(());
             let _ = thread.join();
         }
+        let stopped = event(EventKind::Stopped, "the tunnel is taken down".into());
+        if let Some(post) = self.post.get() {
+            post.tell(&stopped);
+            post.stop();
+        }
         let Some(recorder) = &self.recorder else { return };
-        recorder.event(event(EventKind::Stopped, "the tunnel is taken down".into()));
+        recorder.event(stopped);
         recorder.stop();
         // One that still waits for the disk is left alone.
         let thread = take(&self.recording);
@@ -94,31 +129,43 @@ impl Observer {
 
 /// What the thread remembers between two looks.
 struct Look {
-    recorder: Recorder,
+    recorder: Option<Recorder>,
+    post: Arc<OnceLock<Post>>,
     sampler: Sampler,
     watch: Option<Watch>,
     began: Instant,
 }
 
 impl Look {
-    fn new(recorder: Recorder) -> Look {
-        Look { recorder, sampler: Sampler::default(), watch: None, began: Instant::now() }
+    fn new(recorder: Option<Recorder>, post: Arc<OnceLock<Post>>) -> Look {
+        Look { recorder, post, sampler: Sampler::default(), watch: None, began: Instant::now() }
     }
 
     fn at(&mut self, status: &Status) {
         let unix = unix_now();
-        self.recorder.samples(unix, self.sampler.samples(status));
+        if let Some(recorder) = &self.recorder {
+            recorder.samples(unix, self.sampler.samples(status));
+        }
+        let mut events = Vec::new();
         let watch = match &mut self.watch {
             Some(watch) => watch,
             None => {
                 let text = format!("the tunnel {} is up", status.interface);
-                self.recorder.event(event(EventKind::Started, text));
-                self.watch.insert(Watch::new(known_homes(&self.recorder)))
+                events.push(event(EventKind::Started, text));
+                self.watch.insert(Watch::new(self.recorder.as_ref().and_then(known_homes)))
             }
         };
         for event in watch.observe(status, self.began.elapsed(), unix) {
             tracing::info!(kind = event.kind.as_str(), "{}", event.text);
-            self.recorder.event(event);
+            events.push(event);
+        }
+        for event in events {
+            if let Some(post) = self.post.get() {
+                post.tell(&event);
+            }
+            if let Some(recorder) = &self.recorder {
+                recorder.event(event);
+            }
         }
     }
 }
@@ -155,40 +202,24 @@ fn unix_now() -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use braid_control::config::{Layer, Mode};
     use braid_control::status::{LinkStatus, PathState, PathStatus, PeerStatus, Status};
 
     /// A home with these links, connected.
     pub fn status(links: &[&str]) -> Status {
         let link = |name: &&str| LinkStatus {
             name: (*name).to_owned(),
-            interface: None,
             present: true,
-            trouble: None,
-            tier: 0,
-            standby: false,
-            quota: None,
+            ..LinkStatus::default()
         };
         Status {
-            version: "1".into(),
             interface: "braid0".into(),
-            pid: 1,
-            layer: Layer::L3,
-            mode: Mode::Adaptive,
-            mtu: 1500,
-            drops: Default::default(),
-            uptime_s: 1.0,
-            listen: Vec::new(),
             links: links.iter().map(link).collect(),
-            warnings: Vec::new(),
             peers: vec![PeerStatus {
                 name: "concentrator".into(),
                 connected: true,
                 ..PeerStatus::default()
             }],
-            dns: Default::default(),
-            traffic: None,
-            split_tcp: None,
+            ..Status::default()
         }
     }
 

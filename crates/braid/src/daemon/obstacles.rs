@@ -4,9 +4,44 @@
 use super::ways::HostNetwork;
 use braid_control::config::{Config, Layer};
 use braid_engines::{MAIN_TABLE, RouteKind};
-use braid_linux::netlink::{PROTOCOL, Route};
+use braid_linux::netlink::{Netlink, PROTOCOL, Route};
 use braid_linux::nft::{Owner, Refusing};
 use ipnet::IpNet;
+
+/// Those that were found last.
+#[derive(Default)]
+pub struct Obstacles {
+    found: Vec<String>,
+}
+
+impl Obstacles {
+    /// Looks again. Who can do something about it is told.
+    pub fn follow(
+        &mut self,
+        config: &Config,
+        host: &HostNetwork,
+        netlink: &mut Netlink,
+        firewalls: &[Refusing],
+    ) {
+        let routes = match config.routing.default_route && !config.routing.leave_host_alone {
+            true => netlink.routes().unwrap_or_default(),
+            false => Vec::new(),
+        };
+        let found = obstacles(config, host, &routes, firewalls);
+        for obstacle in found.iter().filter(|it| !self.found.contains(it)) {
+            tracing::warn!("{obstacle}");
+        }
+        for gone in self.found.iter().filter(|it| !found.contains(it)) {
+            tracing::info!("no longer so: {gone}");
+        }
+        self.found = found;
+    }
+
+    /// In words.
+    pub fn now(&self) -> &[String] {
+        &self.found
+    }
+}
 
 /// All that is found now.
 pub fn obstacles(
@@ -77,16 +112,17 @@ fn is_wide(net: &IpNet) -> bool {
     net.prefix_len() < if net.addr().is_ipv4() { 8 } else { 16 }
 }
 
-/// The network of one of the device's addresses, or its router.
+/// A network that one of the device's addresses is in, or its router. That address may have no
+/// network of its own: those by DHCPv6 are of 128 bits, and what is on the link is advertised.
 fn is_connected(host: &HostNetwork, route: &Route) -> bool {
     let net = route.destination;
     let own = host.addresses.iter().filter(|address| Some(address.interface) == route.interface);
-    let mut own = own.map(|address| address.net.trunc());
+    let mut own = own.map(|address| address.net.addr());
     let router = host.default_routes.iter().any(|default| {
         default.interface == route.interface
             && default.gateway.is_some_and(|gateway| IpNet::from(gateway) == net)
     });
-    route.gateway.is_none() && (own.any(|own| own == net) || router)
+    route.gateway.is_none() && (own.any(|own| net.contains(&own)) || router)
 }
 
 /// Link-local and multicast: never the tunnel's.
@@ -121,20 +157,9 @@ mod tests {
             mtu: 1500,
             up: true,
             carrier: true,
-            loopback: false,
-            point_to_point: false,
-            master: None,
-            hardware: None,
-            kind: None,
-            received_dropped: 0,
-            sent_dropped: 0,
-            is_backup: false,
-            received_packets: 0,
-            sent_packets: 0,
-            received_bytes: 0,
-            sent_bytes: 0,
+            ..Link::default()
         };
-        let net = "192.168.1.5/24".parse().unwrap();
+        let own = ["192.168.1.5/24", "2001:db8:2::50/128"].map(|net| net.parse().unwrap());
         let default = Route {
             interface: Some(2),
             gateway: "192.168.1.1".parse().ok(),
@@ -142,7 +167,9 @@ mod tests {
         };
         HostNetwork {
             links: vec![device(2, "wan"), device(3, "lan"), device(4, "braid0")],
-            addresses: vec![Address { interface: 2, net, global: true, preferred: true }],
+            addresses: own
+                .map(|net| Address { interface: 2, net, global: true, preferred: true })
+                .into(),
             default_routes: vec![default],
         }
     }
@@ -160,6 +187,8 @@ mod tests {
         assert!(told("128.0.0.0/1", 3, None), "also by a device that is no link");
         assert!(told("2000::/3", 3, None));
         assert!(!told("192.168.1.0/24", 2, None), "the link's own network");
+        assert!(!told("2001:db8:2::/64", 2, None), "that of its address by DHCPv6");
+        assert!(told("2001:db8:3::/64", 2, None), "another that a router says is on the link");
         assert!(!told("192.168.1.1/32", 2, None), "its router");
         assert!(!told("10.0.0.0/8", 3, Some("192.168.50.9")), "behind the LAN");
         assert!(!told("fe80::/64", 2, None));

@@ -36,12 +36,6 @@ impl ServedPage {
             recorder: tunnel.recorder().cloned(),
             pools: config.interface.state_dir.join(POOLS),
         };
-        let settings = Settings {
-            name: config.interface.name.to_string(),
-            hosts: config.ui.hosts.clone(),
-            password_file: config.ui.password_file.clone(),
-        };
-        let page = Page::new(Arc::new(window), settings);
         let tcp = match config.ui.listen {
             None => None,
             Some(address) => match listen(address) {
@@ -53,6 +47,13 @@ impl ServedPage {
             },
         };
         let at = tcp.as_ref().and_then(|listener| listener.local_addr().ok());
+        let settings = Settings {
+            name: config.interface.name.to_string(),
+            hosts: config.ui.hosts.clone(),
+            password_file: config.ui.password_file.clone(),
+            at,
+        };
+        let page = Page::new(Arc::new(window), settings);
         let socket = socket(config);
         let (stop, stopped) = watch::channel(false);
         let served = page.clone();
@@ -88,13 +89,15 @@ pub fn socket(config: &Config) -> PathBuf {
     config.ui.socket.clone().unwrap_or_else(usual)
 }
 
-fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
+/// Where browsers come in.
+pub fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     let listener = std::net::TcpListener::bind(address)?;
     listener.set_nonblocking(true)?;
     Ok(listener)
 }
 
-fn run(
+/// Serves it at both until it is stopped.
+pub fn run(
     page: Arc<Page>,
     tcp: Option<&std::net::TcpListener>,
     socket: &Path,

@@ -24,15 +24,7 @@ mod tests {
     use braid_control::status::PathStatus;
 
     fn link(name: &str) -> LinkStatus {
-        LinkStatus {
-            name: name.into(),
-            interface: None,
-            present: true,
-            trouble: None,
-            tier: 0,
-            standby: false,
-            quota: None,
-        }
+        LinkStatus { name: name.into(), present: true, ..LinkStatus::default() }
     }
 
     #[test]

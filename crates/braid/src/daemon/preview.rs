@@ -3,12 +3,14 @@
 
 use super::host_routing::{self, RoutedLink};
 use super::obstacles::obstacles;
+use super::rules::{Rules, candidates};
 use super::{DaemonError, HostNetwork, group, kill_switch};
-use braid_control::config::{AnyConfig, Config, GroupConfig, WhenConcentratorGone};
+use braid_control::config::{AnyConfig, Config, GroupConfig, Link, WhenConcentratorGone};
 use braid_engines::Operation;
 use braid_linux::netlink::Netlink;
 use braid_linux::nft;
 use braid_linux::operation::{Before, before};
+use jiff::Zoned;
 use serde::Serialize;
 
 /// All of it.
@@ -65,6 +67,7 @@ fn of_tunnel(
     let links: Vec<RoutedLink<'_>> = (0..)
         .zip(config.links.iter().zip(&ways))
         .map(|(number, (link, ways))| RoutedLink {
+            name: &link.name,
             number,
             ways: ways.as_deref().unwrap_or_default(),
             fwmark: link.binding.fwmark,
@@ -76,7 +79,12 @@ fn of_tunnel(
         true => nft::refusing(interface).unwrap_or_default(),
         false => Vec::new(),
     };
-    let plan = host_routing::plan(config, &links, host, true, &firewalls);
+    let mut rules = Rules::only_looked_at();
+    let usable = |link: &Link| links.iter().any(|it| it.name == &link.name && !it.ways.is_empty());
+    rules.follow(config, candidates(config, &[], usable), &Zoned::now());
+    warnings.extend(rules.troubles().iter().cloned());
+    let ruled = rules.routing(config, &links);
+    let plan = host_routing::plan(config, &links, host, true, &firewalls, ruled);
     let mut sets = vec![device(config, host)];
     sets.extend(plan.desired().iter().map(|operation| planned(operation, netlink)));
     let routes = netlink.routes().map_err(DaemonError::system("reading the host's routes"))?;

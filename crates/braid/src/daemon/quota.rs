@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Keeps the links' quota counters on disk.
-pub struct QuotaKeeper {
+pub struct QuotaStore {
     file: PathBuf,
     written: QuotaCounters,
     saved_at: Instant,
@@ -18,15 +18,15 @@ pub struct QuotaKeeper {
 const EVERY: Duration = Duration::from_secs(60);
 const LEAST_PAUSE: Duration = Duration::from_secs(1);
 
-impl QuotaKeeper {
+impl QuotaStore {
     /// Reads what earlier runs counted. A damaged file counts as none.
-    pub fn open(interface: &Interface) -> QuotaKeeper {
+    pub fn open(interface: &Interface) -> QuotaStore {
         let file = quota_file::path(&interface.state_dir, interface.name.as_str());
         let written = quota_file::read(&file).unwrap_or_else(|error| {
             tracing::warn!(file = %file.display(), %error, "quota counters begin at 0");
             QuotaCounters::new()
         });
-        QuotaKeeper { file, written, saved_at: Instant::now(), failing: false }
+        QuotaStore { file, written, saved_at: Instant::now(), failing: false }
     }
 
     /// The counters of earlier runs and of links that are away.

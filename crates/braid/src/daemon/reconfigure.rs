@@ -1,11 +1,13 @@
 //! What changes from one config to the next, for a tunnel that stays up: all that the
 //! config ever says of links, peers and modes reaches the data plane in these words.
 
+use super::bridge::translate;
 use braid_control::config::{
     Config, Link, Mode, Name, Peer, SecretError, read_enrolment_key, read_preshared_key,
 };
 use braid_control::quota_file::{QuotaCounter, QuotaCounters};
 use braid_handshake::{PresharedKey, PrivateKey, PublicKey};
+use braid_inner::ClassRules;
 use std::fmt;
 
 /// One change.
@@ -65,6 +67,11 @@ pub fn beginning(config: &Config, used: &QuotaCounters) -> Result<Vec<Change>, S
     changes(&nothing, config, used)
 }
 
+/// What the core knows of the rules, which it is told once.
+fn classes(config: &Config, old: &Config) -> (ClassRules, Vec<braid_tunnel::Mode>) {
+    translate::classes(&config.rules, old.interface.mode, old.interface.xor_hash)
+}
+
 /// The changes from `old` to `new`; or what can't change while the tunnel is up. `used` is
 /// what is known of the quotas of links that aren't there.
 pub fn changes(old: &Config, new: &Config, used: &QuotaCounters) -> Result<Vec<Change>, String> {
@@ -72,7 +79,7 @@ pub fn changes(old: &Config, new: &Config, used: &QuotaCounters) -> Result<Vec<C
     fixed.mode = old.interface.mode;
     let parts = [
         ("[interface]", fixed != old.interface),
-        ("[[class]]", new.classes != old.classes),
+        ("a [[rule]] with a mode", classes(new, old) != classes(old, old)),
         ("[split_tcp]", new.split_tcp != old.split_tcp),
     ];
     if let Some((what, _)) = parts.iter().find(|(_, changed)| *changed) {
@@ -91,7 +98,7 @@ pub fn changes(old: &Config, new: &Config, used: &QuotaCounters) -> Result<Vec<C
                 used: used.get(link.name.as_str()).copied(),
             }),
             Some(before) if before == link => {}
-            Some(before) if before.binding != link.binding => {
+            Some(before) if leaves_otherwise(before, link) => {
                 found.push(Change::RebindLink(link.clone()));
             }
             Some(_) => found.push(Change::SetLink(link.clone())),
@@ -109,6 +116,12 @@ pub fn changes(old: &Config, new: &Config, used: &QuotaCounters) -> Result<Vec<C
         found.push(Change::SetMode(new.interface.mode));
     }
     Ok(found)
+}
+
+fn leaves_otherwise(before: &Link, after: &Link) -> bool {
+    before.binding != after.binding
+        || before.transport != after.transport
+        || before.proxy != after.proxy
 }
 
 /// Whether the peer needn't be made anew. More endpoints make no other peer of

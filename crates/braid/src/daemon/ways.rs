@@ -174,18 +174,7 @@ mod tests {
             mtu: 1500,
             up: true,
             carrier,
-            loopback: false,
-            point_to_point: false,
-            master: None,
-            hardware: None,
-            kind: None,
-            received_dropped: 0,
-            sent_dropped: 0,
-            is_backup: false,
-            received_packets: 0,
-            sent_packets: 0,
-            received_bytes: 0,
-            sent_bytes: 0,
+            ..Link::default()
         };
         let address = |interface, net: &str, global| Address {
             interface,

@@ -1,8 +1,10 @@
 //! The program at both ends of emulated links, in network namespaces: what a
 //! tunnel must live through, seen from the traffic in it. Needs root.
 
+mod alerts;
 mod clocks;
 mod confinement;
+mod doctor;
 mod ethernet;
 mod failures;
 mod full_disk;
@@ -15,14 +17,19 @@ mod open_files;
 mod own_mounts;
 mod page;
 mod past;
+mod prometheus;
 mod public_prefix;
 mod replication;
 mod restart;
+mod scarcity;
 mod side;
+mod stand_in;
 mod stuck_tools;
 mod traffic;
+mod transports;
 mod wake_latency;
 mod world;
+mod wrong_clock;
 
 use std::time::Duration;
 

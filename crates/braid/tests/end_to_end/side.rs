@@ -68,6 +68,26 @@ impl Side {
         self.wait_until("the daemon answers", up);
     }
 
+    /// Runs the daemon with so much address space, and ends it in good order when it answers. Its
+    /// exit status, unless a signal ended it, and what it said.
+    pub fn up_for_a_moment(&self, address_space: u64) -> (Option<i32>, String) {
+        let mut command = self.namespace.command(Path::new("prlimit"));
+        command.arg(format!("--as={address_space}")).args([BRAID, "up", "--foreground", "-c"]);
+        command.arg(self.config()).stdin(Stdio::null()).stderr(Stdio::piped());
+        let mut daemon = command.spawn().unwrap();
+        let give_up = Instant::now() + PATIENCE;
+        while daemon.try_wait().unwrap().is_none() {
+            assert!(Instant::now() < give_up, "it neither answers nor ends");
+            if self.braid(&["status"]).status.success() {
+                // Not heard while there is no memory for it, perhaps.
+                let _ = self.braid(&["down"]);
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let output = daemon.wait_with_output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+
     /// A file of /proc of the daemon.
     pub fn of_process(&self, file: &str) -> String {
         let number = self.daemon.as_ref().unwrap().id();

@@ -5,6 +5,7 @@
 mod advertised;
 mod inbound;
 mod matrix;
+mod ruled;
 #[allow(dead_code, reason = "other tests need more of it")]
 #[path = "../end_to_end/side.rs"]
 mod side;

@@ -2,6 +2,9 @@ use crate::side::Side;
 use braid_linux::netlink::Netlink;
 use braid_linux::netns::NetNs;
 use std::fmt::Write;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
@@ -27,6 +30,9 @@ pub enum Uplink {
     Slaac,
     /// IPv4 only, by DHCP: 10.1.N.50 to 10.1.N.60.
     Dhcp,
+    /// IPv6 only, by DHCPv6: fd00:N::50 to fd00:N::60. Router advertisements give the way out
+    /// and no address.
+    Dhcp6,
 }
 
 /// A program of the test's own, ended with it.
@@ -40,9 +46,13 @@ impl World {
             eprintln!("SKIPPED: no network namespaces here: {error}");
             return None;
         }
-        for (kind, program) in
-            [(Uplink::Slaac, "dnsmasq"), (Uplink::Dhcp, "dnsmasq"), (Uplink::Dhcp, "udhcpc")]
-        {
+        for (kind, program) in [
+            (Uplink::Slaac, "dnsmasq"),
+            (Uplink::Dhcp, "dnsmasq"),
+            (Uplink::Dhcp, "udhcpc"),
+            (Uplink::Dhcp6, "dnsmasq"),
+            (Uplink::Dhcp6, "dhclient"),
+        ] {
             if uplinks.contains(&kind) && has(program).is_err() {
                 eprintln!("SKIPPED: {program} is not installed (try ./setup)");
                 return None;
@@ -99,6 +109,11 @@ impl World {
                 self.in_internet(&format!("ip -6 addr flush dev {isp} scope global"));
                 self.lease(n, &isp);
             }
+            Uplink::Dhcp6 => {
+                // Nobody else has its address: a second less each time.
+                self.home.sh(&format!("echo 0 > /proc/sys/net/ipv6/conf/{wan}/accept_dad"));
+                self.lease6(n, &isp);
+            }
         }
     }
 
@@ -114,16 +129,66 @@ impl World {
         self.run_service(command);
     }
 
+    /// A DHCPv6 server on a device of the Internet, and the advertisements that send hosts to it.
+    fn lease6(&mut self, n: usize, device: &str) {
+        let mut command = self.internet.command("dnsmasq");
+        command.args(["--conf-file=/dev/null", "--keep-in-foreground", "--port=0", "--user=root"]);
+        command.args(["--pid-file=", "--leasefile-ro", "--bind-dynamic", "--dhcp-authoritative"]);
+        command.args(["--enable-ra", "--no-ping"]);
+        command.arg(format!("--interface={device}"));
+        command.arg(format!("--dhcp-range=fd00:{n}::50,fd00:{n}::60,64,10m"));
+        command.arg(format!("--ra-param={device},4,600"));
+        self.run_service(command);
+    }
+
+    /// A script that gets an uplink its lease by DHCPv6; `OTHER` is an address in place of the
+    /// lease's. The client doesn't stay.
+    pub fn lease6_script(&self) -> String {
+        let [bound, get] = ["bound6", "get6"].map(|name| self.scratch.path().join(name));
+        let set = "#!/bin/sh\n[ \"$reason\" = BOUND6 ] || exit 0\n\
+            ip -6 addr flush dev $interface scope global\n\
+            ip -6 addr add ${OTHER:-$new_ip6_address}/128 dev $interface nodad\n";
+        // Without an address of the link's own it gives up at once.
+        let client = format!(
+            "#!/bin/sh\ni=$1\nd={}/$i\n\
+             for try in $(seq 40); do\n\
+             rm -f $d.lease $d.pid\n\
+             ip -6 addr show dev $i scope link -tentative | grep -q inet6 &&\n\
+             timeout 5 dhclient -6 -1 -D LL -sf {} -lf $d.lease -pf $d.pid $i >$d.log 2>&1 && done=1\n\
+             [ ! -e $d.pid ] || kill $(cat $d.pid)\n\
+             [ -z \"$done\" ] || exit 0\nsleep 0.2\ndone\ncat $d.log >&2\nexit 1\n",
+            self.scratch.path().display(),
+            bound.display(),
+        );
+        executable(&bound, set);
+        executable(&get, &client)
+    }
+
     /// What udhcpc runs with a lease; `OTHER` is an address in place of the lease's.
     pub fn lease_script(&self) -> String {
         let script = self.scratch.path().join("lease");
         let text = "#!/bin/sh\n[ \"$1\" = bound ] || exit 0\n\
             ip -4 addr flush dev $interface\nip addr add ${OTHER:-$ip}/24 dev $interface\n\
             ip route replace default via $router dev $interface metric 20\n";
-        std::fs::write(&script, text).unwrap();
-        std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755))
-            .unwrap();
-        script.to_str().unwrap().to_owned()
+        executable(&script, text)
+    }
+
+    /// A script that takes an uplink's device away and gives another of its name; its arguments are
+    /// the device and the one that it leads to.
+    pub fn recreate_script(&mut self) -> String {
+        // Something by which to name the namespace.
+        let mut command = self.internet.command("sleep");
+        command.arg("infinity");
+        let internet = self.run_service(command);
+        let text = format!(
+            "#!/bin/sh\nset -e\nn=${{1#wan}}\nown=$(cat /sys/class/net/$1/address)\n\
+             ip link del $1\nsleep 0.2\n\
+             ip link add $1 address $own type veth peer name $2 netns {internet}\n\
+             nsenter --net=/proc/{internet}/ns/net sh -ec \"ip link set $2 up
+             ip addr add 10.1.$n.1/24 dev $2; ip addr add fd00:$n::1/64 dev $2 nodad\"\n\
+             ip link set $1 up\n",
+        );
+        executable(&self.scratch.path().join("recreate"), &text)
     }
 
     /// A LAN behind the home, by `lan0`: its host has 192.168.7.2 and fd00:77::2.
@@ -169,9 +234,13 @@ impl World {
         self.run_service(command);
     }
 
-    pub fn run_service(&mut self, mut command: std::process::Command) {
+    /// Its process's number.
+    pub fn run_service(&mut self, mut command: std::process::Command) -> u32 {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        self.services.push(Service(command.spawn().unwrap()));
+        let service = Service(command.spawn().unwrap());
+        let number = service.0.id();
+        self.services.push(service);
+        number
     }
 
     pub fn in_internet(&self, script: &str) -> String {
@@ -223,6 +292,13 @@ impl Drop for Service {
     }
 }
 
+/// Writes a script; gives its path.
+fn executable(script: &Path, text: &str) -> String {
+    fs::write(script, text).unwrap();
+    fs::set_permissions(script, PermissionsExt::from_mode(0o755)).unwrap();
+    script.to_str().unwrap().to_owned()
+}
+
 /// Waits until a shell command succeeds.
 pub fn wait_for(namespace: &NetNs, script: &str) {
     let give_up = Instant::now() + crate::PATIENCE;
@@ -249,7 +325,7 @@ pub fn sh(namespace: &NetNs, script: &str) -> String {
 pub fn state(namespace: &NetNs) -> String {
     let script = "ip rule; ip -6 rule
         ip -4 route show table all | sort; ip -6 route show table all | sed 's/ expires [0-9]*sec//' | sort
-        ip -brief addr | grep -v '^braid'; nft list ruleset | sed 's/packets [0-9]* bytes [0-9]*//'
+        ip -brief addr | grep -v '^braid' | sed 's/@if[0-9]*//'; nft list ruleset | sed 's/packets [0-9]* bytes [0-9]*//'
         cd /proc/sys/net; grep -r . ipv4/conf ipv6/conf ipv4/ip_forward ipv4/tcp* 2>/dev/null |
             grep -v -e /braid -e stable_secret -e fastopen_key -e /tun -e mc_forwarding | sort";
     sh(namespace, script)

@@ -1,6 +1,7 @@
 //! All frames that come out of devices, and which of them a kill switch has no
 //! exception for.
 
+use crate::dns::ASKED;
 use crate::network::ENDPOINT_NAME;
 use braid_linux::netns::NetNs;
 use std::ffi::CString;
@@ -136,6 +137,7 @@ fn by_protocol(protocol: u8, rest: &[u8], to: &str) -> Option<String> {
         (17, 51900) if to.starts_with("203.0.113.") => None,
         (17, 67 | 547 | 123) => None,
         (17, 53) if asks_for_endpoint() => None,
+        (17, 53) if contains(rest, &dns_name(ASKED)) => Some(format!("asks {to} for {ASKED}")),
         (6 | 17, port) => Some(format!("protocol {protocol} to {to} port {port}")),
         _ => Some(format!("protocol {protocol} to {to}")),
     }

@@ -13,6 +13,8 @@ use std::time::Duration;
 const FIRST: &str = "192.0.2.1";
 const SECOND: &str = "192.0.2.2";
 const AT_CONCENTRATOR: &str = "192.0.2.53";
+/// What the tests' hosts look up.
+pub const ASKED: &str = "any";
 /// The name server of the first link, which the host was given.
 const GIVEN: &str = "10.1.0.1";
 
@@ -20,17 +22,24 @@ const GIVEN: &str = "10.1.0.1";
 fn names_are_found_while_any_link_works() {
     let Some(mut network) = Network::new() else { return };
     let _servers = servers(&network);
+    let capture = Capture::start(&network.internet, &["c1", "c2", "c3"]);
     network.join("203.0.113.1", &[]);
     network.start("internet");
     network.start("home");
     network.wait_until("it connects", || network.connected());
     network.wait_until("the first link's answers", || found(&network.home, GIVEN) == Some(FIRST));
+    asked(&capture);
+    ask_often(&network, GIVEN);
+    assert_eq!(asked(&capture), ["c1: 10.1.0.1"], "only whom the host was given, and by its link");
 
     unplug_first(&network);
     for host in [&network.home, &network.lan] {
         let answers = || found(host, GIVEN) == Some(AT_CONCENTRATOR);
         network.wait_until("the concentrator's answers in its place", answers);
     }
+    asked(&capture);
+    ask_often(&network, GIVEN);
+    assert_eq!(asked(&capture), Vec::<String>::new(), "what is asked by the tunnel nobody sees");
     let told = String::from_utf8(network.braid_ok("home", &["status"]).stdout).unwrap();
     assert!(told.contains(GIVEN) && told.contains("10.77.0.1"), "{told}");
     network.signal("internet", "-KILL");
@@ -38,6 +47,9 @@ fn names_are_found_while_any_link_works() {
         let answers = || found(host, GIVEN) == Some(SECOND);
         network.wait_until("without the tunnel the second link's answers", answers);
     }
+    asked(&capture);
+    ask_often(&network, GIVEN);
+    assert_eq!(asked(&capture), ["c2: 10.2.0.1"], "only the second link's, and by it");
     network.inside("internet", "ip link set c1 up");
     network.links_come();
     network.wait_until("the first link's answers again", || {
@@ -99,6 +111,27 @@ fn servers(network: &Network) -> [NameServer; 3] {
         .map(|(on, answer)| NameServer::start(&network.internet, on, answer))
 }
 
+/// From host and LAN, some times.
+fn ask_often(network: &Network, server: &str) {
+    for host in [&network.home, &network.lan] {
+        for _ in 0..5 {
+            found(host, server);
+        }
+    }
+}
+
+/// Which name servers were seen to be asked since the last call, by which devices.
+fn asked(capture: &Capture) -> Vec<String> {
+    // What is still on its way into the capture.
+    std::thread::sleep(Duration::from_millis(300));
+    let leaks = capture.leaks().into_iter();
+    let asked = leaks.filter_map(|leak| {
+        let (device, who) = leak.split_once(": asks ")?;
+        Some(format!("{device}: {}", who.strip_suffix(&format!(" for {ASKED}"))?))
+    });
+    asked.collect()
+}
+
 fn unplug_first(network: &Network) {
     network.inside("internet", "ip link set c1 down");
 }
@@ -109,7 +142,7 @@ fn found(host: &NetNs, server: &str) -> Option<&'static str> {
         let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
         socket.set_read_timeout(Some(Duration::from_millis(500))).ok()?;
         socket.connect((server, 53)).ok()?;
-        socket.send(&query("any")).ok()?;
+        socket.send(&query(ASKED)).ok()?;
         let mut reply = [0; 512];
         let length = socket.recv(&mut reply).ok()?;
         let address: [u8; 4] = reply.get(length.checked_sub(4)?..length)?.try_into().ok()?;

@@ -5,9 +5,11 @@ use crate::capture::Capture;
 use crate::name_server::NameServer;
 use crate::network::{ENDPOINT_NAME, Network, SECRET_V4, SECRET_V6};
 use crate::talk::Talk;
+use crate::wrong_clock::wrong_clock;
 use braid_linux::netns::NetNs;
+use std::fs;
 use std::net::{SocketAddr, UdpSocket};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 #[test]
 fn nothing_leaks_while_everything_fails_in_turn() {
@@ -89,6 +91,83 @@ fn nothing_leaks_while_everything_fails_in_turn() {
     network.wait_until("it leaves all as it was", || !capture.leaks().is_empty());
     let left = network.inside("home", "nft list tables");
     assert!(!left.contains("braid"), "{left}");
+}
+
+/// By decades both ways, from before the network is there, while it runs, and over a crash: as on
+/// a router without a battery, and when somebody tells it the time.
+#[test]
+fn nothing_leaks_while_the_clock_is_wrong() {
+    let Some(mut network) = Network::new() else { return };
+    let _names = NameServer::start(&network.internet, "10.1.0.1", "203.0.113.1");
+    let wrong = network.scratch.path().join("wrong");
+    let jump = |years: i64| {
+        let new = wrong.with_extension("new");
+        fs::write(&new, (years * 365 * 86_400).to_string()).unwrap();
+        fs::rename(new, &wrong).unwrap();
+    };
+    let clock = wrong_clock(network.scratch.path());
+    network.environment = vec![("LD_PRELOAD", clock), ("SECONDS_WRONG_FILE", wrong.clone().into())];
+    let capture = Capture::start(&network.internet, &["c1", "c2", "c3"]);
+    let _host = Talk::start(&network.home, &["w1", "w2", "x1"]);
+    let _lan = Talk::start(&network.lan, &[]);
+    network.wait_until("what leaks is seen", || !capture.leaks().is_empty());
+
+    network.join(ENDPOINT_NAME, &["--kill-switch"]);
+    network.start("internet");
+    network.links_go();
+    std::thread::sleep(Duration::from_millis(500));
+    capture.leaks();
+    jump(30);
+    network.start("home");
+    network.links_come();
+    network.wait_until("it connects", || network.connected());
+    assert!(network.log("home").contains(&format!("{}-", year_in(30))), "its clock is wrong");
+    nothing_leaked(&capture, "it starts 30 years ahead");
+    for years in [-50, 0] {
+        jump(years);
+        nothing_leaked(&capture, "the clock jumps while it runs");
+        network.braid_ok("home", &["reload"]);
+        network.wait_until("it is still connected", || network.connected());
+    }
+    jump(-50);
+    network.signal("home", "-KILL");
+    nothing_leaked(&capture, "it crashed");
+    network.start("home");
+    network.wait_until("it connects half a century late", || network.connected());
+    nothing_leaked(&capture, "it starts 50 years late");
+
+    network.signal("internet", "-KILL");
+    network.wait_until("the concentrator is gone", || !network.connected());
+    jump(40);
+    nothing_leaked(&capture, "the clock jumps while the concentrator is gone");
+    // Who can't know the time can ask for it.
+    asks_for_the_time(&network);
+    jump(0);
+    network.start("internet");
+    network.wait_until("it connects again", || network.connected());
+    nothing_leaked(&capture, "the clock is right again");
+    network.braid_ok("home", &["down"]);
+    network.wait_until("it leaves all as it was", || !capture.leaks().is_empty());
+}
+
+/// What a clock says that goes ahead by so many times 365 days.
+fn year_in(years: u64) -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    // 365.2425 days are a mean year.
+    1970 + (now + years * 365 * 86_400) / 31_556_952
+}
+
+/// By NTP, of a host of the internet.
+fn asks_for_the_time(network: &Network) {
+    let server = SocketAddr::new(SECRET_V4.parse().unwrap(), 123);
+    let server = network.internet.run(|| UdpSocket::bind(server)).unwrap().unwrap();
+    server.set_read_timeout(Some(crate::PATIENCE)).unwrap();
+    let client = network.home.run(|| UdpSocket::bind("10.1.0.2:0")).unwrap().unwrap();
+    client.set_read_timeout(Some(crate::PATIENCE)).unwrap();
+    client.send_to(b"what time is it", (SECRET_V4, 123)).unwrap();
+    let (_, from) = server.recv_from(&mut [0; 64]).unwrap();
+    server.send_to(b"late", from).unwrap();
+    client.recv_from(&mut [0; 64]).unwrap();
 }
 
 #[test]

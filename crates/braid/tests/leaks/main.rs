@@ -7,6 +7,8 @@ mod kill_switch;
 mod name_server;
 mod network;
 mod talk;
+#[path = "../end_to_end/wrong_clock.rs"]
+mod wrong_clock;
 
 use std::time::Duration;
 

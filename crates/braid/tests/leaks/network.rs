@@ -5,6 +5,7 @@ use crate::PATIENCE;
 use braid_linux::netlink::Netlink;
 use braid_linux::netns::NetNs;
 use serde_json::Value;
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -24,7 +25,9 @@ pub struct Network {
     pub home: NetNs,
     pub lan: NetNs,
     pub internet: NetNs,
-    scratch: tempfile::TempDir,
+    pub scratch: tempfile::TempDir,
+    /// What the home's daemon has in its environment besides, from its next start on.
+    pub environment: Vec<(&'static str, OsString)>,
     daemons: Vec<(&'static str, Child)>,
 }
 
@@ -39,7 +42,8 @@ impl Network {
             }
         };
         let scratch = tempfile::tempdir().unwrap();
-        let network = Network { home, lan, internet, scratch, daemons: Vec::new() };
+        let environment = Vec::new();
+        let network = Network { home, lan, internet, scratch, environment, daemons: Vec::new() };
         for (side, server) in [("home", "10.1.0.1"), ("internet", "203.0.113.53")] {
             fs::write(network.resolv_conf(side), format!("nameserver {server}\n")).unwrap();
         }
@@ -119,6 +123,9 @@ impl Network {
             fs::File::options().create(true).append(true).open(file).unwrap()
         };
         let mut command = self.command(side);
+        if side == "home" {
+            command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        }
         command.args(["--log", "info", "up", "--foreground", "-c"]).arg(self.config(side));
         let child = command.stdin(Stdio::null()).stdout(log()).stderr(log()).spawn().unwrap();
         self.daemons.push((side, child));
@@ -186,7 +193,8 @@ impl Network {
         self.scratch.path().join(format!("{side}.resolv.conf"))
     }
 
-    fn log(&self, side: &str) -> String {
+    /// What a side's daemon said.
+    pub fn log(&self, side: &str) -> String {
         fs::read_to_string(self.scratch.path().join(side).join("log")).unwrap_or_default()
     }
 

@@ -5,6 +5,13 @@
 
 mod axe;
 #[allow(dead_code, reason = "other tests need more of it")]
+#[path = "../pools/host.rs"]
+mod host;
+mod nas;
+#[allow(dead_code, reason = "other tests need more of it")]
+#[path = "../pools/served.rs"]
+mod served;
+#[allow(dead_code, reason = "other tests need more of it")]
 #[path = "../end_to_end/side.rs"]
 mod side;
 #[allow(dead_code, reason = "other tests need more of it")]
@@ -20,3 +27,6 @@ use std::time::Duration;
 
 /// Far more than needed: the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The program.
+const BRAID: &str = env!("CARGO_BIN_EXE_braid");

@@ -1,3 +1,4 @@
+use crate::BRAID;
 use crate::axe::Axe;
 use crate::side::Side;
 use crate::traffic::{Direction, Transfer};
@@ -14,7 +15,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A desktop's window and a telephone's, CSS pixels.
 const SIZES: [(u32, u32); 2] = [(1280, 900), (360, 740)];
-const BRAID: &str = env!("CARGO_BIN_EXE_braid");
 const PASSWORD: &str = "correct horse battery staple";
 /// The first view may need so much of a slow line.
 const FIRST_VIEW_BYTES: u64 = 150_000;
@@ -122,7 +122,7 @@ fn who_logs_in_changes_a_link() {
 }
 
 /// A page in the browser, and what is made of it.
-struct Seen<'a> {
+pub struct Seen<'a> {
     browser: &'a Browser,
     at: SocketAddr,
     axe: Option<Axe>,
@@ -141,12 +141,12 @@ impl<'a> Seen<'a> {
         Seen::at(browser, way::to_port(side, "127.0.0.1:5190"))
     }
 
-    fn at(browser: &'a Browser, at: SocketAddr) -> Seen<'a> {
+    pub fn at(browser: &'a Browser, at: SocketAddr) -> Seen<'a> {
         let pictures = std::env::var_os("BRAID_PICTURES").map(PathBuf::from);
         Seen { browser, at, axe: Axe::find(), pictures }
     }
 
-    fn open(&self, path: &str) {
+    pub fn open(&self, path: &str) {
         self.browser.open(&format!("http://{}{path}", self.at));
     }
 
@@ -170,7 +170,7 @@ impl<'a> Seen<'a> {
 
     /// Nothing went wrong, nothing sticks out, and everybody can use it; large and light, small
     /// and dark.
-    fn judge(&self, name: &str) {
+    pub fn judge(&self, name: &str) {
         for ((width, height), scheme) in SIZES.into_iter().zip(["light", "dark"]) {
             self.show_at(width, height, scheme);
             let what = format!("{name} {width} {scheme}");
@@ -220,6 +220,7 @@ fn look_of_pools() -> PoolsLook {
         size_bytes: 4_000_787_030_016,
         kind: "hdd".into(),
         health: health.into(),
+        temperature_c: Some(34),
     };
     PoolsLook {
         looked_unix: i64::try_from(now).unwrap() - 100,
@@ -231,13 +232,13 @@ fn look_of_pools() -> PoolsLook {
             size_bytes: Some(4_000_000_000_000),
             used_bytes: Some(3_100_000_000_000),
             mounted_at: Some("/srv/tank".into()),
-            activity: Some("scrub 40 %".into()),
+            activity: Some("scrub".into()),
+            done: Some(0.4),
+            left_s: Some(5400),
+            survives: Some("any one disk may fail".into()),
             ..PoolLine::default()
         }],
-        disks: vec![
-            disk("/dev/sda", "good, 34 °C"),
-            disk("/dev/sdb", "failing: 12 pending sectors"),
-        ],
+        disks: vec![disk("/dev/sda", "good"), disk("/dev/sdb", "failing: 12 pending sectors")],
         findings: vec![FindingLine {
             severity: "attention".into(),
             pool: Some("tank".into()),

@@ -130,7 +130,7 @@ impl Host {
         self.sh(&if asks { format!("{mend} --yes") } else { mend.to_owned() });
     }
 
-    fn place<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+    pub fn place<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         let braid = Path::new(BRAID).parent().unwrap().display();
         let path = std::env::var("PATH").unwrap_or_default();
         let bin = self.path("bin");

@@ -6,6 +6,8 @@ mod changes;
 mod faults;
 mod findings;
 mod host;
+mod page;
+mod served;
 mod stale;
 mod terminal;
 mod unknown_content;

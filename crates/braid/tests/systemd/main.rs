@@ -55,13 +55,17 @@ fn the_unit_starts_confined_restarts_and_leaves_nothing() {
 
 /// From 0 to 100, as `systemd-analyze security` counts.
 const MOST_EXPOSED: &str = "25";
+/// What restores everybody's files, with owners and modes, may read and write them.
+const MOST_EXPOSED_THAT_RESTORES: &str = "30";
 
 #[test]
 fn each_unit_is_confined() {
     let units = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/systemd");
     let analyze = |unit: &Path| {
+        let restores = unit.ends_with("braid-ui.service");
+        let most = if restores { MOST_EXPOSED_THAT_RESTORES } else { MOST_EXPOSED };
         let mut command = Command::new("systemd-analyze");
-        command.args(["security", "--offline=yes", "--no-pager", "--threshold", MOST_EXPOSED]);
+        command.args(["security", "--offline=yes", "--no-pager", "--threshold", most]);
         command.arg(unit).output()
     };
     let mut seen = 0;

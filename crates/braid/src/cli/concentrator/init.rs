@@ -8,7 +8,6 @@ use braid_handshake::{PrivateKey, os_random};
 use ipnet::IpNet;
 use serde_json::json;
 use std::fs;
-use std::io::Write;
 use std::path::Path;
 
 impl Init {
@@ -107,7 +106,6 @@ fn make_directory(file: &Path) -> Result<(), Failure> {
 }
 
 fn write_new(file: &Path, text: &str) -> Result<(), Failure> {
-    fs::File::create_new(file)
-        .and_then(|mut out| out.write_all(text.as_bytes()))
+    braid_durable::create(file, text.as_bytes(), 0o644)
         .map_err(|error| Failure::io(&format!("writing {}", file.display()), &error))
 }

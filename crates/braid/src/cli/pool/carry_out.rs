@@ -13,6 +13,7 @@ use braid_runner::{Happening, Remains, RunError};
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
+#[cfg(feature = "bench")]
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -81,6 +82,7 @@ impl Place {
     }
 
     /// Has another `braid pool` use the same.
+    #[cfg(feature = "bench")]
     pub fn pass_on(&self, command: &mut Command) {
         command.arg("--state-dir").arg(&self.state_dir);
         if let Some(root) = &self.config_root {

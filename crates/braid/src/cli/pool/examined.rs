@@ -4,7 +4,6 @@ use super::carry_out::Place;
 use super::named::choose;
 use super::verdict::Verdict;
 use crate::cli::failure::Failure;
-use braid_diskbench::temporary_pool;
 use braid_disks::{AskSmart, HostRoot, Inventory, pools, scope};
 use braid_pool::disk::Disk;
 use braid_pool::doctor::{
@@ -80,7 +79,7 @@ fn interrupted(names: &[String], place: &Place) -> Result<Vec<Finding>, Failure>
             title: &record.plan.title,
             done: record.done(),
             steps: record.steps.len(),
-            to_be_undone: record.abandoning || pool == temporary_pool::NAME,
+            to_be_undone: record.abandoning || pool == doctor::MEASURED_POOL,
         };
         change.finding()
     };

@@ -5,27 +5,37 @@ use crate::cli::failure::Failure;
 use braid_page::{DiskLine, FindingLine, PoolLine, PoolsLook};
 use braid_pool::disk::{Disk, Health};
 use braid_pool::doctor::{Finding, Severity};
+use braid_pool::layout::Layout;
 use braid_pool::observed::ObservedPool;
 use braid_pool::summary::Summary;
+use braid_pool::survival::survival;
 use braid_pool::untrusted::one_line;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Writes it.
 pub fn write(file: &Path, examined: &Examined) -> Result<(), Failure> {
+    let written = look(examined).write(file);
+    written.map_err(|error| Failure::io(&format!("writing {}", file.display()), &error))
+}
+
+/// What the page shows of it.
+pub fn look(examined: &Examined) -> PoolsLook {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let whole = examined.disks.iter().filter(|disk| disk.partition.is_none());
-    let look = PoolsLook {
+    PoolsLook {
         looked_unix: i64::try_from(now.as_secs()).unwrap_or(i64::MAX),
         pools: examined.pools.iter().map(pool).collect(),
         disks: whole.map(disk).collect(),
         findings: examined.findings.iter().map(finding).collect(),
-    };
-    look.write(file).map_err(|error| Failure::io(&format!("writing {}", file.display()), &error))
+    }
 }
 
 fn pool(pool: &ObservedPool) -> PoolLine {
     let summary = Summary::of(pool);
+    // Where several profiles are mixed nothing can be promised.
+    let layout = summary.layout.parse::<Layout>().ok();
+    let survives = layout.map(|layout| survives(layout, summary.disks, summary.lacking));
     PoolLine {
         name: one_line(&summary.name),
         layout: summary.layout,
@@ -35,7 +45,23 @@ fn pool(pool: &ObservedPool) -> PoolLine {
         size_bytes: summary.size_bytes,
         used_bytes: summary.used_bytes,
         mounted_at: summary.mounted_at,
-        activity: summary.activity.map(|activity| activity.to_string()),
+        done: summary.activity.as_ref().and_then(|activity| activity.done),
+        activity: summary.activity.map(|activity| activity.name),
+        left_s: None,
+        survives,
+    }
+}
+
+/// What a pool lives through, in words.
+fn survives(layout: Layout, disks: usize, lacking: usize) -> String {
+    let can = survival(layout, disks);
+    let left = |losses: usize| losses.saturating_sub(lacking);
+    match (left(can.data), left(can.data_maybe)) {
+        (0, 0) => "no further disk may fail".to_owned(),
+        (0, maybe) => format!("{maybe} more may fail if they are the right ones"),
+        (1, 1) => "any one disk may fail".to_owned(),
+        (all, maybe) if all == maybe => format!("any {all} disks may fail"),
+        (all, maybe) => format!("any {all} may fail, {maybe} if they are the right ones"),
     }
 }
 
@@ -52,6 +78,7 @@ fn disk(disk: &Disk) -> DiskLine {
             Health::Failing { why } => format!("failing: {why}"),
             Health::Unknown => "–".to_owned(),
         },
+        temperature_c: disk.temperature_c,
     }
 }
 

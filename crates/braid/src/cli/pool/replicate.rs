@@ -1,6 +1,8 @@
 use super::bytes_line::BytesLine;
 use super::carry_out;
 use super::reach::{Reach, absolute};
+use super::told;
+use super::watch_memory::DEFAULT as DEFAULT_WATCH;
 use crate::cli::failure::{Failure, FailureKind, print_line, tell};
 use crate::cli::{Global, JsonFlag};
 use crate::cli::{progress_wanted, terminal_line};
@@ -18,8 +20,9 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::json;
 use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -118,6 +121,7 @@ impl Replicate {
         });
         let connector = self.reach.connector(&[&from, &to])?;
         let order = self.order(&from, &to);
+        let order_words = (order.from.clone(), order.to.clone());
         let replication = Replication {
             order,
             register,
@@ -139,6 +143,13 @@ impl Replicate {
             tell(&format!("{error}; trying again in {}", format_duration(pause)));
         });
         line.end();
+        if !std::io::stderr().is_terminal() {
+            // Who watches sees it.
+            let failure = outcome.as_ref().err().map(ToString::to_string);
+            let folder = Path::new(DEFAULT_WATCH).parent().unwrap_or(Path::new(""));
+            let event = told::of_replication(&order_words.0, &order_words.1, failure.as_deref());
+            told::tell_events(global, folder, &[event]);
+        }
         let outcome = outcome?;
         global.print(&outcome, || text(&outcome))
     }

@@ -1,8 +1,11 @@
 use super::carry_out::Place;
 use super::examined::{Examined, render};
-use super::{pools_look, watch_memory};
+#[cfg(feature = "page")]
+use super::pools_look;
+use super::{told, watch_memory};
 use crate::cli::failure::{Failure, print_line, tell};
 use crate::cli::{Global, JsonFlag};
+#[cfg(feature = "page")]
 use crate::daemon::page::POOLS;
 use braid_disks::AskSmart;
 use braid_pool::doctor::Baseline;
@@ -11,7 +14,7 @@ use braid_pool::watch::{Change, Event};
 use clap::Args;
 use serde_json::json;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -64,6 +67,7 @@ impl Watch {
         if let Some(file) = &self.prometheus {
             watch_memory::replace(file, &metrics(&examined))?;
         }
+        #[cfg(feature = "page")]
         pools_look::write(&self.state.with_file_name(POOLS), &examined)?;
         let changes = memory.changes(&examined.findings, |pool| examined.looks_into(pool));
         let mut all_told = true;
@@ -83,6 +87,12 @@ impl Watch {
             let report = json!({ "changes": changes, "findings": examined.findings });
             print_line(&report.to_string())?;
         }
+        let now = unix_now();
+        let scrubs = memory.scrubs_ended(&examined.pools, now);
+        let events: Vec<_> =
+            changes.iter().map(told::of_change).chain(scrubs.iter().map(told::of_scrub)).collect();
+        let folder = self.state.parent().unwrap_or(Path::new(""));
+        all_told &= told::tell_events(global, folder, &events);
         if all_told {
             // Else errors that rise would not be found, and told, again.
             memory.errors = Baseline::of(&examined.pools);
@@ -93,8 +103,11 @@ impl Watch {
 }
 
 fn metrics(examined: &Examined) -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    prometheus::metrics(&examined.pools, &examined.disks, &examined.findings, now.as_secs())
+    prometheus::metrics(&examined.pools, &examined.disks, &examined.findings, unix_now())
+}
+
+fn unix_now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 /// Runs the hook for one change.

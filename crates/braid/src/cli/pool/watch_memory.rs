@@ -30,14 +30,6 @@ pub fn write(file: &Path, memory: &Memory) -> Result<(), Failure> {
 
 /// Writes a file so that others see the old text or the new one, and nothing between.
 pub fn replace(file: &Path, text: &str) -> Result<(), Failure> {
-    let write = || {
-        if let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            fs::create_dir_all(folder)?;
-        }
-        let mut unfinished = file.as_os_str().to_owned();
-        unfinished.push(".new");
-        fs::write(&unfinished, text)?;
-        fs::rename(&unfinished, file)
-    };
-    write().map_err(|error| Failure::io(&format!("writing {}", file.display()), &error))
+    braid_durable::replace(file, text.as_bytes(), None)
+        .map_err(|error| Failure::io(&format!("writing {}", file.display()), &error))
 }

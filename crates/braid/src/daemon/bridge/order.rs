@@ -28,7 +28,7 @@ pub fn tiers(links: &[&Link]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use braid_control::config::{Cap, LinkBinding};
+    use braid_control::config::{Cap, LinkBinding, TransportChoice};
 
     fn link(tier: u8, price: Option<f64>) -> Link {
         Link {
@@ -39,6 +39,8 @@ mod tests {
             price,
             cap: Cap::default(),
             quota: None,
+            transport: TransportChoice::Auto,
+            proxy: None,
         }
     }
 

@@ -2,6 +2,8 @@
 //! UTC; the caller tells the time.
 
 use braid_units::ByteSize;
+use jiff::civil::{Date, date as date_of};
+use jiff::{SignedDuration, ToSpan};
 
 /// Seconds since 1970-01-01 00:00 UTC, leap seconds not counted.
 pub type UnixSeconds = i64;
@@ -46,8 +48,8 @@ pub struct Quota {
 
 /// A clock that shows an earlier time than 2025-01-01 was never set.
 const EARLIEST: UnixSeconds = 1_735_689_600;
-/// The end of the year 9999; later times are taken for it.
-const LATEST: UnixSeconds = 253_402_300_799;
+/// The end of the year 9998, one before the calendar's last; later times are taken for it.
+const LATEST: UnixSeconds = 253_370_764_799;
 const DAY: i64 = 86_400;
 
 impl Quota {
@@ -115,72 +117,47 @@ impl Quota {
 impl Period {
     /// Start of the period that `at` lies in.
     pub fn start(self, at: UnixSeconds) -> UnixSeconds {
-        let day = at.clamp(0, LATEST) / DAY;
-        match self {
-            Period::Daily => day * DAY,
-            Period::Monthly(reset) => {
-                let month = Month::of(day);
-                let this = month.day(reset);
-                (if this <= day { this } else { month.plus(-1).day(reset) }) * DAY
-            }
-        }
+        let today = date(at);
+        midnight(match self {
+            Period::Daily => today,
+            Period::Monthly(reset) => match reset.in_month_of(today) {
+                this if this <= today => this,
+                _ => reset.in_month_of(today.first_of_month().saturating_sub(1.month())),
+            },
+        })
     }
 
     /// End of the period that `at` lies in, which is the next one's start.
     pub fn end(self, at: UnixSeconds) -> UnixSeconds {
-        let day = at.clamp(0, LATEST) / DAY;
-        match self {
-            Period::Daily => (day + 1) * DAY,
-            Period::Monthly(reset) => {
-                let month = Month::of(day);
-                let this = month.day(reset);
-                (if this > day { this } else { month.plus(1).day(reset) }) * DAY
-            }
-        }
+        let today = date(at);
+        midnight(match self {
+            Period::Daily => today.saturating_add(1.day()),
+            Period::Monthly(reset) => match reset.in_month_of(today) {
+                this if this > today => this,
+                _ => reset.in_month_of(today.first_of_month().saturating_add(1.month())),
+            },
+        })
     }
 }
 
-/// Months of the Gregorian calendar, counted from January of the year 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Month(i64);
-
-impl Month {
-    /// The month that day `day` since 1970-01-01 lies in.
-    fn of(day: i64) -> Month {
-        // 400 years have 146,097 days, so this is a month off at most.
-        let guess = Month(1970 * 12 + day * 4800 / 146_097);
-        if guess.first_day() > day {
-            guess.plus(-1)
-        } else if guess.plus(1).first_day() <= day {
-            guess.plus(1)
-        } else {
-            guess
-        }
+impl ResetDay {
+    /// The day that it means in the month of `day`.
+    fn in_month_of(self, day: Date) -> Date {
+        let number = i64::from(self.0).min(day.days_in_month().into());
+        day.first_of_month().saturating_add((number - 1).days())
     }
+}
 
-    fn plus(self, months: i64) -> Month {
-        Month(self.0 + months)
-    }
+const EPOCH: Date = date_of(1970, 1, 1);
 
-    /// The day in this month that `reset` means, in days since 1970-01-01.
-    fn day(self, reset: ResetDay) -> i64 {
-        let last = self.plus(1).first_day() - 1;
-        last.min(self.first_day() + i64::from(reset.0) - 1)
-    }
+/// The day in UTC.
+fn date(at: UnixSeconds) -> Date {
+    EPOCH.saturating_add(SignedDuration::from_secs(at.clamp(0, LATEST)))
+}
 
-    /// This month's first day, in days since 1970-01-01.
-    fn first_day(self) -> i64 {
-        const BEFORE_MONTH: [i64; 12] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
-        /// Days from 0000-01-01 to 1970-01-01.
-        const EPOCH: i64 = 719_528;
-        let (year, month) = (self.0.div_euclid(12), self.0.rem_euclid(12));
-        let leap = (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
-        // Leap days before the year; the year 0 is a leap year.
-        let leap_days =
-            (year + 3).div_euclid(4) - (year + 99).div_euclid(100) + (year + 399).div_euclid(400);
-        let before = BEFORE_MONTH.get(month as usize).copied().unwrap_or(0);
-        year * 365 + leap_days + before + i64::from(leap && month >= 2) - EPOCH
-    }
+/// When the day begins in UTC.
+fn midnight(day: Date) -> UnixSeconds {
+    day.duration_since(EPOCH).as_secs()
 }
 
 #[cfg(test)]
@@ -331,9 +308,11 @@ mod tests {
         fn months_agree_with_counting(year in 1970_i64..2500, month in 1_i64..=12) {
             let days = at(year, month, 1) / DAY;
             let last = days + days_in(year, month) - 1;
-            prop_assert_eq!(Month::of(days), Month(year * 12 + month - 1));
-            prop_assert_eq!(Month::of(last), Month::of(days));
-            prop_assert_eq!(Month::of(days).first_day(), days);
+            for day in [days, last] {
+                prop_assert_eq!(monthly(1).start(day * DAY), days * DAY);
+                prop_assert_eq!(monthly(1).end(day * DAY), (last + 1) * DAY);
+                prop_assert_eq!(monthly(31).start(last * DAY), last * DAY);
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The core's reports in the status's words.
 
-use super::{BridgedLink, BridgedPeer};
-use braid_control::config::{Mode, Name};
+use super::{BridgedLink, BridgedPeer, FIRST_LISTENING_TLS};
+use braid_control::config::{Mode, Name, Transport};
 use braid_control::status::{PathState, PathStatus, PeerStatus, QueueStatus, RepairStatus};
 use braid_dataplane::Report;
 use braid_tunnel::{LinkId, PathReport, PeerId, PeerReport};
@@ -13,6 +13,9 @@ pub struct Reporter {
     mode: Mode,
     traffic: BTreeMap<(PeerId, u8), Traffic>,
 }
+
+/// The core's links: of which link, and what carries them.
+type LinksById<'a> = BTreeMap<LinkId, (&'a BridgedLink, Transport)>;
 
 /// Of a path.
 struct Traffic {
@@ -62,7 +65,10 @@ impl Reporter {
         peers: &BTreeMap<PeerId, BridgedPeer>,
         links: &BTreeMap<Name, BridgedLink>,
     ) -> Vec<PeerStatus> {
-        let by_id: BTreeMap<LinkId, &BridgedLink> = links.values().map(|l| (l.id, l)).collect();
+        let mut by_id: LinksById<'_> = BTreeMap::new();
+        for link in links.values() {
+            by_id.extend(link.ids.iter().map(|(transport, id)| (*id, (link, *transport))));
+        }
         self.traffic.retain(|(id, _), _| peers.contains_key(id));
         report
             .peers
@@ -77,9 +83,16 @@ impl Reporter {
         id: PeerId,
         peer: &PeerReport,
         known: &BridgedPeer,
-        links: &BTreeMap<LinkId, &BridgedLink>,
+        links: &LinksById<'_>,
     ) -> PeerStatus {
-        let paths = peer.paths.iter().map(|path| self.path(id, path, links)).collect();
+        // What is tried beside UDP and doesn't pass is no news of the link.
+        let shown = peer.paths.iter().filter(|path| match links.get(&path.link) {
+            Some((_, Transport::UdpFallback | Transport::Tls)) => {
+                path.counters.received_datagrams > 0
+            }
+            _ => true,
+        });
+        let paths = shown.map(|path| self.path(id, path, links)).collect();
         let newest = peer.paths.iter().max_by_key(|p| p.counters.received_datagrams);
         let (entry, exit, counters) = (peer.entry, peer.exit, peer.counters);
         PeerStatus {
@@ -109,25 +122,25 @@ impl Reporter {
                 duplicated: counters.duplicated,
                 recovered: counters.recovered,
                 parity_sent: counters.parities,
-                abandoned: counters.gave_up,
+                abandoned: counters.abandoned,
                 duplicates_received: exit.duplicates + exit.late,
             },
         }
     }
 
-    fn path(
-        &mut self,
-        id: PeerId,
-        path: &PathReport,
-        links: &BTreeMap<LinkId, &BridgedLink>,
-    ) -> PathStatus {
-        let link = links.get(&path.link);
-        let known = path.srtt > Duration::ZERO;
+    fn path(&mut self, id: PeerId, path: &PathReport, links: &LinksById<'_>) -> PathStatus {
+        let (link, transport) = match links.get(&path.link) {
+            Some((link, transport)) => (Some(link), *transport),
+            None if path.link.0 >= FIRST_LISTENING_TLS => (None, Transport::Tls),
+            None => (None, Transport::Udp),
+        };
+        let known = path.rtt_is_known;
         let ms = |d: Duration| d.as_secs_f64() * 1e3;
         let (received, sent, loss) = self.lately(id, path, Instant::now());
         PathStatus {
             link: link.map_or_else(|| path.id.to_string(), |l| l.link.name.as_str().to_owned()),
             remote: Some(path.remote),
+            transport,
             state: state(path, link.is_some_and(|l| l.exhausted)),
             tier: path.tier,
             srtt_ms: known.then(|| ms(path.srtt)),

@@ -1,10 +1,13 @@
 //! The config's words in the core's types.
 
 use super::quota::{Period, Quota, ResetDay};
-use braid_control::config::{self, Class, Link, Peer, Protocol, QuotaPeriod, XorHash};
+use braid_control::config::{
+    self, Action, Link, Peer, Prefix, Protocol, QuotaPeriod, Rule, Traffic, XorHash,
+};
 use braid_handshake::PresharedKey;
 use braid_inner::{BondingHash, ClassIndex, ClassRule, ClassRules};
 use braid_tunnel::{LinkConfig, Mode, PeerConfig};
+use ipnet::IpNet;
 
 /// Largest device MTU that is worth searching.
 const LARGEST_MTU: u16 = 9000;
@@ -24,38 +27,57 @@ pub fn mode(mode: config::Mode, xor_hash: XorHash) -> Mode {
     }
 }
 
-/// The rules, and the mode of each class by its index.
-pub fn classes(classes: &[Class], xor_hash: XorHash) -> (ClassRules, Vec<Mode>) {
+/// What of the rules packets in the tunnel show, and the mode of each class by its index. A rule
+/// without a mode keeps what it matches from later ones.
+pub fn classes(rules: &[Rule], usual: config::Mode, xor_hash: XorHash) -> (ClassRules, Vec<Mode>) {
+    let (mut found, mut modes) = (Vec::new(), Vec::new());
+    for rule in rules.iter().filter(|rule| rule.matches.seen_by_host_alone().is_none()) {
+        let Action::Tunnel { mode: own } = rule.action else { continue };
+        let Ok(index) = u16::try_from(modes.len()) else { break };
+        found.extend(class_rules(&rule.matches, ClassIndex(index)));
+        modes.push(mode(own.unwrap_or(usual), xor_hash));
+    }
+    // Without any mode of their own nothing needs to be looked at.
+    let given = |rule: &Rule| matches!(rule.action, Action::Tunnel { mode: Some(_) });
+    match rules.iter().any(given) {
+        true => (ClassRules(found), modes),
+        false => (ClassRules::default(), Vec::new()),
+    }
+}
+
+fn class_rules(matches: &Traffic, class: ClassIndex) -> Vec<ClassRule> {
+    let protocols: &[Option<u8>] = match matches.protocol {
+        None => &[None],
+        Some(Protocol::Tcp) => &[Some(6)],
+        Some(Protocol::Udp) => &[Some(17)],
+        Some(Protocol::Icmp) => &[Some(1), Some(58)],
+    };
     let mut rules = Vec::new();
-    for (index, class) in (0u16..).zip(classes) {
-        let matches = &class.matches;
-        let protocols: &[Option<u8>] = match matches.protocol {
-            None => &[None],
-            Some(Protocol::Tcp) => &[Some(6)],
-            Some(Protocol::Udp) => &[Some(17)],
-            Some(Protocol::Icmp) => &[Some(1), Some(58)],
-        };
-        for &protocol in protocols {
-            let rule = ClassRule {
-                dscp: matches.dscp.map(|d| d.value()),
-                protocol,
-                src: matches.from.map(|prefix| prefix.net()),
-                dst: matches.to.map(|prefix| prefix.net()),
-                ..ClassRule::any(ClassIndex(index))
-            };
-            match &matches.ports {
-                None => rules.push(rule),
-                // Either port: two rules.
-                Some(ports) => {
-                    let range = Some(ports.0.clone());
-                    rules.push(ClassRule { src_port: range.clone(), ..rule.clone() });
-                    rules.push(ClassRule { dst_port: range, ..rule });
+    for &protocol in protocols {
+        for src in any_or_each(&matches.from) {
+            for dst in any_or_each(&matches.to.networks) {
+                let dscp = matches.dscp.map(|dscp| dscp.value());
+                let rule = ClassRule { dscp, protocol, src, dst, ..ClassRule::any(class) };
+                match &matches.ports {
+                    None => rules.push(rule),
+                    // Either port: two rules.
+                    Some(ports) => {
+                        let range = Some(ports.0.clone());
+                        rules.push(ClassRule { src_port: range.clone(), ..rule.clone() });
+                        rules.push(ClassRule { dst_port: range, ..rule });
+                    }
                 }
             }
         }
     }
-    let modes = classes.iter().map(|class| mode(class.mode, xor_hash)).collect();
-    (ClassRules(rules), modes)
+    rules
+}
+
+fn any_or_each(prefixes: &[Prefix]) -> Vec<Option<IpNet>> {
+    match prefixes {
+        [] => vec![None],
+        some => some.iter().map(|prefix| Some(prefix.net())).collect(),
+    }
 }
 
 pub fn peer(peer: &Peer, preshared_key: Option<PresharedKey>) -> PeerConfig {
@@ -91,5 +113,31 @@ pub fn period(period: QuotaPeriod) -> Period {
         QuotaPeriod::Month { reset_day } => {
             Period::Monthly(ResetDay::new(reset_day).unwrap_or(ResetDay::FIRST))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use braid_control::config::Config;
+    use std::path::Path;
+
+    #[test]
+    fn only_rules_that_packets_in_the_tunnel_show_reach_the_core() {
+        let text = "[interface]\nprivate_key_file = \"k\"\nlisten = \"0.0.0.0:1\"\n\
+            [[link]]\nname = \"a\"\ninterface = \"eth0\"\n\
+            [[rule]]\nname = \"tv\"\ndo = \"direct\"\nmatch = { to = \"192.0.2.0/24\" }\n\
+            [[rule]]\nname = \"tablet\"\ndo = \"tunnel\"\nmatch = { device = \"tablet\" }\n\
+            [[rule]]\nname = \"usual\"\ndo = \"tunnel\"\nmatch = { to = [\"192.0.2.1\", \"::1\"] }\n\
+            [[rule]]\nname = \"voice\"\ndo = \"tunnel\"\nmode = \"broadcast\"\n\
+            match = { protocol = \"udp\", ports = \"5060\" }\n";
+        let rules = |text: &str| Config::parse(text, Path::new("c.toml")).unwrap().rules;
+        let (classes, modes) = classes(&rules(text), config::Mode::Adaptive, XorHash::Layer34);
+        assert_eq!(modes, [Mode::Adaptive, Mode::Broadcast]);
+        let index: Vec<u16> = classes.0.iter().map(|rule| rule.class.0).collect();
+        assert_eq!(index, [0, 0, 1, 1]);
+        let without = rules(text.split("[[rule]]\nname = \"voice\"").next().unwrap());
+        let none = super::classes(&without, config::Mode::Adaptive, XorHash::Layer34);
+        assert_eq!(none, (ClassRules::default(), Vec::new()));
     }
 }

@@ -51,7 +51,7 @@ impl Watcher {
             let weak = Arc::downgrade(&shared);
             std::thread::Builder::new().name("braid-watch".into()).spawn(move || {
                 let mut sequence = 0;
-                // Ends with its keeper.
+                // Ends with its reconciler.
                 while let Some(shared) = weak.upgrade() {
                     shared.ask_all(sequence);
                     drop(shared);

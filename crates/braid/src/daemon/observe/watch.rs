@@ -14,6 +14,9 @@ pub struct Watch {
     /// The step of its quota that each link had reached.
     quotas: BTreeMap<String, usize>,
     obstacles: BTreeSet<String>,
+    /// Whether traffic goes the way that it should, and what it does else.
+    way: Option<Steady>,
+    detour: Option<String>,
     /// Homes that were seen before; none while that isn't known.
     known_homes: Option<BTreeSet<String>>,
 }
@@ -22,6 +25,8 @@ pub struct Watch {
 const LINK: Patience = Patience { down: Duration::from_secs(5), up: Duration::from_secs(10) };
 /// A restart of the other end takes a few seconds.
 const PEER: Patience = Patience { down: Duration::from_secs(15), up: Duration::from_secs(3) };
+/// A failover is over soon, or worth telling.
+const WAY: Patience = Patience { down: Duration::from_secs(5), up: Duration::from_secs(10) };
 /// Percent of a quota that are told.
 const STEPS: [u64; 3] = [75, 90, 100];
 
@@ -33,6 +38,8 @@ impl Watch {
             peers: BTreeMap::new(),
             quotas: BTreeMap::new(),
             obstacles: BTreeSet::new(),
+            way: None,
+            detour: None,
             known_homes,
         }
     }
@@ -47,6 +54,7 @@ impl Watch {
         self.peers(status, now, &mut tell);
         self.quotas(status, &mut tell);
         self.obstacles(status, &mut tell);
+        self.way(status, now, &mut tell);
         events
     }
 
@@ -172,9 +180,39 @@ impl Watch {
             tell(EventKind::Obstacle, Severity::Warning, "", obstacle.clone());
         }
         for gone in self.obstacles.difference(&now) {
-            tell(EventKind::Obstacle, Severity::Note, "", format!("no more: {gone}"));
+            tell(EventKind::ObstacleGone, Severity::Note, "", format!("no more: {gone}"));
         }
         self.obstacles = now;
+    }
+
+    fn way(
+        &mut self,
+        status: &Status,
+        now: Duration,
+        tell: &mut impl FnMut(EventKind, Severity, &str, String),
+    ) {
+        let detour = detour(status);
+        let steady = self.way.get_or_insert_with(|| Steady::new(WAY, now));
+        match steady.observe(detour.is_none(), now) {
+            None | Some(Change::First) => {}
+            Some(Change::Down) => {
+                let text = detour.unwrap_or_default();
+                tell(EventKind::Failover, Severity::Warning, "", text.clone());
+                self.detour = Some(text);
+            }
+            Some(Change::Up) => {
+                let text = match self.detour.take() {
+                    Some(detour) => format!("no more: {detour}"),
+                    None => "traffic goes its usual way again".to_owned(),
+                };
+                tell(EventKind::FailoverEnded, Severity::Note, "", text);
+            }
+            Some(Change::Flapping) => {
+                let text =
+                    "traffic changes its way again and again; no more is told until it rests";
+                tell(EventKind::Failover, Severity::Warning, "", text.to_owned());
+            }
+        }
     }
 }
 
@@ -196,6 +234,28 @@ fn what_goes_on(status: &Status, without: &str) -> String {
         true => "no other link carries traffic just now".to_owned(),
         false => format!("traffic goes on by {}", names.join(", ")),
     }
+}
+
+/// The other way that traffic goes, in words, while it doesn't go the usual one.
+fn detour(status: &Status) -> Option<String> {
+    match &status.traffic {
+        Some(Traffic::Direct { link: Some(link) }) => {
+            return Some(format!("traffic goes beside the tunnel by {link}"));
+        }
+        Some(Traffic::Direct { link: None }) => {
+            return Some("traffic goes beside the tunnel".to_owned());
+        }
+        Some(Traffic::Blocked) => {
+            return Some("the kill switch lets no traffic out".to_owned());
+        }
+        Some(Traffic::Tunnel) | None => {}
+    }
+    let carries = |link: &&LinkStatus| {
+        let mut paths = status.peers.iter().flat_map(|peer| &peer.paths);
+        paths.any(|path| path.link == link.name && path.state == PathState::Active)
+    };
+    let standby = status.links.iter().filter(|link| link.standby).find(carries)?;
+    Some(format!("traffic goes by {}, which is on standby else", standby.name))
 }
 
 fn gone(status: &Status, name: &str) -> String {
@@ -262,8 +322,10 @@ mod tests {
         let mut watch = Watch::new(None);
         let told = told(&mut watch, 0, &[(&up(), 30), (&gone, 60), (&up(), 30)]);
         let kinds: Vec<EventKind> = told.iter().map(|(kind, _)| *kind).collect();
-        assert_eq!(kinds, [EventKind::PeerDown, EventKind::PeerUp]);
-        assert!(told[0].1.ends_with("traffic goes beside the tunnel by dsl"), "{}", told[0].1);
+        let expected =
+            [EventKind::Failover, EventKind::PeerDown, EventKind::PeerUp, EventKind::FailoverEnded];
+        assert_eq!(kinds, expected);
+        assert!(told[1].1.ends_with("traffic goes beside the tunnel by dsl"), "{}", told[1].1);
     }
 
     #[test]
@@ -303,6 +365,24 @@ mod tests {
         let known = BTreeSet::from([away.peers[0].name.clone()]);
         let mut watch = Watch::new(Some(known));
         assert_eq!(told(&mut watch, 0, &[(&away, 100), (&there, 20)]), []);
+    }
+
+    #[test]
+    fn a_link_on_standby_that_takes_over_is_told_and_that_it_rests_again() {
+        let mut usual = up();
+        usual.links[1].standby = true;
+        usual.peers[0].paths[1].state = PathState::Standby;
+        let mut failed = usual.clone();
+        failed.peers[0].paths[0].state = PathState::Down;
+        failed.peers[0].paths[1].state = PathState::Active;
+        let mut watch = Watch::new(None);
+        let told = told(&mut watch, 0, &[(&usual, 30), (&failed, 30), (&usual, 30)]);
+        let of_way = told
+            .iter()
+            .filter(|(kind, _)| matches!(kind, EventKind::Failover | EventKind::FailoverEnded));
+        let texts: Vec<&str> = of_way.map(|(_, text)| text.as_str()).collect();
+        let words = "traffic goes by lte, which is on standby else";
+        assert_eq!(texts, [words, &format!("no more: {words}")]);
     }
 
     #[test]

@@ -254,7 +254,9 @@ fn wait(descriptors: &mut [libc::pollfd], timeout: Option<Duration>) {
 fn ask_for_punctuality() {
     // SAFETY: takes no pointers.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
-    let parameter = libc::sched_param { sched_priority: REAL_TIME_PRIORITY };
+    // SAFETY: sched_param is plain data, for which zeros are valid; musl's has more fields.
+    let mut parameter: libc::sched_param = unsafe { std::mem::zeroed() };
+    parameter.sched_priority = REAL_TIME_PRIORITY;
     // SAFETY: 0 is the calling thread; the parameter outlives the call.
     let real_time = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameter) };
     if real_time < 0 {
@@ -267,7 +269,9 @@ fn thread_cpu_time(thread: &JoinHandle<()>) -> Option<Duration> {
     let mut clock: libc::clockid_t = 0;
     // SAFETY: the thread isn't joined yet, so its id is valid; the clock id is
     // valid for writes.
-    let found = unsafe { libc::pthread_getcpuclockid(thread.as_pthread_t(), &raw mut clock) };
+    let found = unsafe {
+        libc::pthread_getcpuclockid(thread.as_pthread_t() as libc::pthread_t, &raw mut clock)
+    };
     if found != 0 {
         return None;
     }

@@ -1,6 +1,7 @@
 //! Reading and rewriting the parts of IPv4 packets that a NAT touches
 //! (RFC 791, 792, 768, 9293), with checksums adjusted in place (RFC 1624).
 
+use braid_inner::checksum;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 /// What a NAT tells flows apart by, besides their endpoints.
@@ -112,13 +113,13 @@ pub(super) fn rewrite_endpoint(
     let Some(old) = endpoint(packet, header, protocol, side) else { return };
     rewrite_address(packet, header, side, *new.ip());
     write_u16(packet, header.length + port_offset(protocol, side), new.port());
-    let checksum = header.length
+    let field = header.length
         + match protocol {
             Protocol::Tcp => 16,
             Protocol::Udp => 6,
             Protocol::Echo => 2,
         };
-    let Some(sum) = read_u16(packet, checksum) else { return };
+    let Some(sum) = read_u16(packet, field) else { return };
     // UDP without a checksum stays without.
     if protocol == Protocol::Udp && sum == 0 {
         return;
@@ -131,7 +132,7 @@ pub(super) fn rewrite_endpoint(
     if protocol == Protocol::Udp && adjusted == 0 {
         adjusted = 0xffff;
     }
-    write_u16(packet, checksum, adjusted);
+    write_u16(packet, field, adjusted);
 }
 
 /// Replaces an address and adjusts the header's checksum only: enough for a
@@ -151,31 +152,12 @@ pub(super) fn refresh_icmp_checksum(packet: &mut [u8], header: &Header) {
     let at = header.length + 2;
     write_u16(packet, at, 0);
     let message = packet.get(header.length..).unwrap_or_default();
-    let sum = internet_checksum(message);
+    let sum = !checksum::sum(message);
     write_u16(packet, at, sum);
 }
 
-/// RFC 1071.
-pub(super) fn internet_checksum(bytes: &[u8]) -> u16 {
-    let sum = bytes
-        .chunks(2)
-        .map(|pair| u64::from(pair[0]) << 8 | u64::from(pair.get(1).copied().unwrap_or_default()))
-        .sum();
-    !fold(sum)
-}
-
-/// RFC 1624, equation 3: HC' = ~(~HC + ~m + m').
-fn adjust(checksum: u16, old: &[u16], new: &[u16]) -> u16 {
-    let old = old.iter().map(|&word| u64::from(!word)).sum::<u64>();
-    let new = new.iter().map(|&word| u64::from(word)).sum::<u64>();
-    !fold(u64::from(!checksum) + old + new)
-}
-
-fn fold(mut sum: u64) -> u16 {
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    sum as u16
+fn adjust(sum: u16, old: &[u16], new: &[u16]) -> u16 {
+    old.iter().zip(new).fold(sum, |sum, (&old, &new)| checksum::update(sum, old, new))
 }
 
 fn words(address: Ipv4Addr) -> [u16; 2] {

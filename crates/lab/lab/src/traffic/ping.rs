@@ -1,5 +1,6 @@
 use super::datagram::nanos;
 use super::{GRACE, LOOK, Measured, Pings, Setting, only_waited, stamp};
+use braid_inner::checksum;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::collections::HashSet;
 use std::io::{self, Read};
@@ -152,25 +153,11 @@ fn request(server: IpAddr, identifier: u16, number: u64) -> [u8; MESSAGE] {
     }
     if server.is_ipv4() {
         // The kernel fills in ICMPv6's, which covers addresses, by itself.
-        let [high, low] = checksum(&message).to_be_bytes();
+        let [high, low] = (!checksum::sum(&message)).to_be_bytes();
         message[2] = high;
         message[3] = low;
     }
     message
-}
-
-/// The internet checksum (RFC 1071).
-fn checksum(message: &[u8; MESSAGE]) -> u16 {
-    let mut sum: u32 = 0;
-    for pair in message.chunks_exact(2) {
-        if let [high, low] = pair {
-            sum += u32::from(u16::from_be_bytes([*high, *low]));
-        }
-    }
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    !(sum as u16)
 }
 
 /// Our number and the time of sending from an answer to one of our requests.

@@ -73,7 +73,8 @@ impl Schedule {
         for unit in units {
             let file = self.units.join(&unit.name);
             let doing = format!("writing {}", file.display());
-            fs::write(&file, &unit.text).map_err(|error| Failure::io(&doing, &error))?;
+            braid_durable::replace(&file, unit.text.as_bytes(), Some(0o644))
+                .map_err(|error| Failure::io(&doing, &error))?;
         }
         if !enable {
             return Ok(());

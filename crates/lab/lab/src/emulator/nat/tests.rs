@@ -1,4 +1,5 @@
 use super::*;
+use braid_inner::checksum;
 use proptest::prelude::*;
 
 const HOME: Ipv4Addr = Ipv4Addr::new(192, 168, 11, 2);
@@ -18,7 +19,7 @@ fn ip(protocol: u8, source: Ipv4Addr, destination: Ipv4Addr, body: &[u8]) -> Vec
     packet.extend(body);
     let total = packet.len() as u16;
     packet[2..4].copy_from_slice(&total.to_be_bytes());
-    let sum = ipv4::internet_checksum(&packet[..20]);
+    let sum = !checksum::sum(&packet[..20]);
     packet[10..12].copy_from_slice(&sum.to_be_bytes());
     packet
 }
@@ -28,7 +29,7 @@ fn pseudo_sum(packet: &[u8]) -> u16 {
     bytes.extend([0, packet[9]]);
     bytes.extend(((packet.len() - 20) as u16).to_be_bytes());
     bytes.extend(&packet[20..]);
-    ipv4::internet_checksum(&bytes)
+    !checksum::sum(&bytes)
 }
 
 fn transport(protocol: u8, from: SocketAddrV4, to: SocketAddrV4, data: &[u8]) -> Vec<u8> {
@@ -45,7 +46,7 @@ fn transport(protocol: u8, from: SocketAddrV4, to: SocketAddrV4, data: &[u8]) ->
 
 fn icmp(source: Ipv4Addr, destination: Ipv4Addr, message: &[u8]) -> Vec<u8> {
     let mut packet = ip(1, source, destination, message);
-    let sum = ipv4::internet_checksum(&packet[20..]);
+    let sum = !checksum::sum(&packet[20..]);
     packet[22..24].copy_from_slice(&sum.to_be_bytes());
     packet
 }
@@ -77,7 +78,7 @@ fn both_ways_with_right_checksums() {
         nat.outbound(Time::ZERO, &mut packet).unwrap();
         let outside = source(&packet);
         assert_eq!(*outside.ip(), PUBLIC);
-        assert_eq!(ipv4::internet_checksum(&packet[..20]), 0);
+        assert_eq!(!checksum::sum(&packet[..20]), 0);
         assert_eq!(pseudo_sum(&packet), 0);
 
         let mut answer = transport(protocol, SERVER, outside, b"answer!");
@@ -133,7 +134,7 @@ fn echoes_are_translated_by_identifier() {
     let mut nat = nat();
     let mut request = icmp(HOME, *SERVER.ip(), &[8, 0, 0, 0, 0x12, 0x34, 0, 1, b'x']);
     nat.outbound(Time::ZERO, &mut request).unwrap();
-    assert_eq!(ipv4::internet_checksum(&request[20..]), 0);
+    assert_eq!(!checksum::sum(&request[20..]), 0);
     let id = &request[24..26];
     let mut reply = icmp(*SERVER.ip(), PUBLIC, &[0, 0, 0, 0, id[0], id[1], 0, 1, b'x']);
     nat.inbound(Time::ZERO, &mut reply).unwrap();

@@ -2,6 +2,7 @@
 //! drops with a link that goes is set again when it is back.
 
 use super::super::ending::Ending;
+use super::super::journal_trouble::JournalTrouble;
 use super::super::supervise::supervise;
 use super::super::ways::HostNetwork;
 use super::watcher::Watcher;
@@ -16,7 +17,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What the keeper shows of its state.
+/// What the reconciler shows of its state.
 #[derive(Clone, Debug, Default)]
 pub struct View {
     /// Links that take no part now, by number, and why.
@@ -25,8 +26,8 @@ pub struct View {
     pub troubles: Vec<String>,
 }
 
-/// Asks the keeper, from other threads.
-pub struct KeeperHandle {
+/// Asks the reconciler, from other threads.
+pub struct ReconcilerHandle {
     questions: Mutex<Sender<Question>>,
     waker: Waker,
     view: Arc<Mutex<View>>,
@@ -38,7 +39,7 @@ enum Question {
     Stop(Sender<io::Result<()>>),
 }
 
-struct Keeper {
+struct Reconciler {
     config: GroupConfig,
     journal: Journal,
     netlink: Netlink,
@@ -47,8 +48,7 @@ struct Keeper {
     questions: Receiver<Question>,
     watcher: Watcher,
     view: Arc<Mutex<View>>,
-    /// Why the journal isn't on disk, as last told.
-    journal_trouble: Option<String>,
+    journal_trouble: JournalTrouble,
     ending: Ending,
 }
 
@@ -59,20 +59,20 @@ const TICK: Duration = Duration::from_secs(2);
 /// A DHCP client changes several things one after the other: wait for all.
 const SETTLE: Duration = Duration::from_millis(50);
 
-impl KeeperHandle {
+impl ReconcilerHandle {
     /// Sets the group up and starts the thread. On an error, nothing stays.
     pub fn start(
         config: GroupConfig,
         journal: Journal,
         ending: Ending,
-    ) -> io::Result<KeeperHandle> {
+    ) -> io::Result<ReconcilerHandle> {
         let poller = Poller::new()?;
         let waker = poller.waker(QUESTION)?;
         let monitor = Monitor::open()?;
         poller.add(&monitor, MONITOR, Interest::Read)?;
         let (questions, asked) = channel();
         let view = Arc::new(Mutex::new(View::default()));
-        let mut keeper = Keeper {
+        let mut reconciler = Reconciler {
             watcher: Watcher::start(&config, poller.waker(QUESTION)?)?,
             config,
             journal,
@@ -81,12 +81,12 @@ impl KeeperHandle {
             poller,
             questions: asked,
             view: view.clone(),
-            journal_trouble: None,
+            journal_trouble: JournalTrouble::new("all of it would stay"),
             ending,
         };
-        keeper.begin()?;
-        std::thread::Builder::new().name("braid-group".into()).spawn(move || keeper.run())?;
-        Ok(KeeperHandle { questions: Mutex::new(questions), waker, view })
+        reconciler.begin()?;
+        std::thread::Builder::new().name("braid-group".into()).spawn(move || reconciler.run())?;
+        Ok(ReconcilerHandle { questions: Mutex::new(questions), waker, view })
     }
 
     /// Makes the host as another config says; on an error it is as before.
@@ -119,7 +119,7 @@ impl KeeperHandle {
     }
 }
 
-impl Keeper {
+impl Reconciler {
     fn begin(&mut self) -> io::Result<()> {
         let Some(told) = self.fatal()? else { return Ok(()) };
         for failure in self.journal.undo() {
@@ -225,7 +225,7 @@ impl Keeper {
         let mut operations = setup.operations;
         operations.extend(proxy::rules(&self.config));
         let failures = self.journal.reconcile(&operations);
-        self.follow_journal();
+        self.journal_trouble.follow(&mut self.journal);
         let troubles: Vec<String> =
             failures.iter().map(ToString::to_string).chain(setup.notes).collect();
         let mut view = self.view.lock().unwrap_or_else(PoisonError::into_inner);
@@ -240,23 +240,6 @@ impl Keeper {
         }
         *view = View { left_out, troubles };
         Ok(failures)
-    }
-
-    /// The group goes on without it; who has to make room is told.
-    fn follow_journal(&mut self) {
-        self.journal.retry();
-        let trouble = self.journal.trouble().map(str::to_owned);
-        match &trouble {
-            Some(trouble) if self.journal_trouble.is_none() => tracing::warn!(
-                "can't write down what is set on the host ({trouble}): `braid down` takes it back, \
-                 but a crash would leave it"
-            ),
-            None if self.journal_trouble.is_some() => {
-                tracing::info!("what is set on the host is written down again");
-            }
-            _ => {}
-        }
-        self.journal_trouble = trouble;
     }
 
     fn leave_out_silent(&self, group: &mut Group, left_out: &mut Vec<(u32, String)>) {

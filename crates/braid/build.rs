@@ -1,0 +1,27 @@
+//! Says to `braid --version` which commit it is of.
+
+use std::process::Command;
+
+fn main() {
+    println!("cargo::rerun-if-env-changed=BRAID_COMMIT");
+    println!("cargo::rustc-env=BRAID_COMMIT={}", commit());
+}
+
+/// As the packager says; else what git does. Debug builds aren't asked for it: each commit would
+/// build all of it anew.
+fn commit() -> String {
+    if let Ok(given) = std::env::var("BRAID_COMMIT") {
+        return given;
+    }
+    if std::env::var("PROFILE").is_ok_and(|profile| profile == "debug") {
+        println!("cargo::rerun-if-changed=build.rs");
+        return "debug build".to_owned();
+    }
+    for file in ["HEAD", "logs/HEAD"] {
+        println!("cargo::rerun-if-changed=../../.git/{file}");
+    }
+    let asked = Command::new("git").args(["rev-parse", "--short=12", "HEAD"]).output();
+    let told = asked.ok().filter(|told| told.status.success());
+    let commit = told.and_then(|told| String::from_utf8(told.stdout).ok());
+    commit.map_or_else(|| "unknown commit".to_owned(), |it| format!("commit {}", it.trim()))
+}

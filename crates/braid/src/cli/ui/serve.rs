@@ -1,0 +1,144 @@
+//! The page of a host that has pools and no tunnel.
+
+use super::looker::Looker;
+use super::shelves::Shelves;
+use crate::cli::failure::{Failure, FailureKind, tell};
+use crate::cli::pool::carry_out::Place;
+use crate::cli::pool::watch_memory;
+use crate::cli::{Global, JsonFlag};
+use crate::daemon::page::{listen, run};
+use braid_control::config::LinkChange;
+use braid_control::request::Refusal;
+use braid_control::status::Status;
+use braid_history::Recorder;
+use braid_page::snapshots::Snapshots;
+use braid_page::{LinkWish, Page, PoolsLook, Settings, Shown};
+use clap::Args;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+#[derive(Args)]
+#[command(
+    after_help = "A running tunnel serves the page itself, as [ui] in its config says; this is for hosts without one. It shows what `braid pool` does, and snapshots in the folder .snapshots of each mounted pool. Who isn't on this host logs in: `braid ui password --file FILE`, or a link by `braid ui login --socket SOCKET`.\n\nExamples:\n  braid ui serve\n  braid ui serve --snapshots /srv/replicas\n  systemctl enable --now braid-ui.service"
+)]
+pub struct Serve {
+    #[command(flatten)]
+    _json: JsonFlag,
+    /// Where browsers come in
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:5190")]
+    listen: SocketAddr,
+    /// Allow an address that others can reach: what they send and get isn't encrypted
+    #[arg(long)]
+    plain: bool,
+    /// A name by which browsers may ask, besides the address
+    #[arg(long, value_name = "NAME")]
+    host: Vec<String>,
+    /// The page's Unix socket; who may open it is admin
+    #[arg(long, value_name = "FILE", default_value = super::POOLS_SOCKET)]
+    ui_socket: PathBuf,
+    /// The passwords' hashes
+    #[arg(long, value_name = "FILE", default_value = super::POOLS_PASSWORDS)]
+    passwords: PathBuf,
+    /// A further folder of snapshots
+    #[arg(long, value_name = "FOLDER")]
+    snapshots: Vec<PathBuf>,
+    /// State file of `braid pool watch`; error counters are compared with those in it
+    #[arg(long, value_name = "FILE", default_value = watch_memory::DEFAULT)]
+    state: PathBuf,
+    /// Skip the disks' own health reports (SMART)
+    #[arg(long)]
+    no_smart: bool,
+    #[command(flatten)]
+    place: Place,
+}
+
+impl Serve {
+    /// Until it is told to end.
+    pub fn run(self, _global: &Global) -> Result<(), Failure> {
+        if !self.listen.ip().is_loopback() && !self.plain {
+            let why = format!(
+                "{} can be reached by others, who could read passwords and files on the way: keep to loopback and \
+                 come by `ssh -L 5190:127.0.0.1:5190`, or say --plain",
+                self.listen
+            );
+            return Err(Failure::new(FailureKind::Usage, why));
+        }
+        let tcp = listen(self.listen)
+            .map_err(|error| Failure::io(&format!("listening on {}", self.listen), &error))?;
+        let at = tcp.local_addr().ok();
+        let settings = Settings {
+            name: "pools".into(),
+            hosts: self.host.iter().map(|name| name.to_lowercase()).collect(),
+            password_file: self.passwords,
+            at,
+        };
+        let looker = Looker::start(self.place, self.state, !self.no_smart)
+            .map_err(|error| Failure::io("starting to look at the pools", &error))?;
+        let shelves = Shelves::new(looker.clone(), self.snapshots);
+        let page = Page::new(Arc::new(Pools { looker, shelves }), settings);
+        if let Some(at) = at {
+            tell(&format!("serving the pools' page on {}", page.address(at)));
+        }
+        let (stop, stopped) = watch::channel(false);
+        std::thread::Builder::new()
+            .name("braid-stop".into())
+            .spawn(move || {
+                if let Err(error) = wait_for_signal() {
+                    tracing::warn!("signals can't be waited for: {error}");
+                }
+                // It has ended already otherwise.
+                let _ = stop.send(true);
+            })
+            .map_err(|error| Failure::io("starting a thread", &error))?;
+        run(page, Some(&tcp), &self.ui_socket, stopped)
+            .map_err(|error| Failure::io("serving the page", &error))
+    }
+}
+
+fn wait_for_signal() -> std::io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        Ok(())
+    })
+}
+
+/// What there is to be seen.
+struct Pools {
+    looker: Looker,
+    shelves: Shelves,
+}
+
+impl Shown for Pools {
+    fn status(&self) -> Option<Status> {
+        None
+    }
+
+    fn history(&self) -> Option<&Recorder> {
+        None
+    }
+
+    fn pools(&self) -> Option<PoolsLook> {
+        self.looker.look()
+    }
+
+    fn snapshots(&self) -> Option<&dyn Snapshots> {
+        Some(&self.shelves)
+    }
+
+    fn link(&self, _name: &str) -> Option<LinkWish> {
+        None
+    }
+
+    fn set_link(&self, _name: &str, _change: LinkChange) -> Result<(), Refusal> {
+        Err(Refusal::NotFound("there is no tunnel here".into()))
+    }
+}

@@ -1,0 +1,245 @@
+//! Snapshots of the pools that are mounted, as the page reads them.
+
+use super::looker::Looker;
+use braid_control::request::Refusal;
+use braid_page::snapshots::{
+    ChangeLine, Changes, EntryLine, Folder, Listing, Place, RestorePlan, RestoreWish, SnapshotLine,
+    Snapshots,
+};
+use braid_pool::upkeep::SNAPSHOTS;
+use braid_replica::Error;
+use braid_replica::browse::{Bounds, Kind, Opened, What};
+use braid_replica::exact_path::ExactPath;
+use braid_replica::restore::{Restoration, Restored, Way};
+use braid_replica::snapshot;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+/// The folders with snapshots.
+pub struct Shelves {
+    looker: Looker,
+    named: Vec<PathBuf>,
+}
+
+/// The most that one page shows.
+const MOST: usize = 2000;
+/// The most that is looked at for it, and for how long.
+const LOOKED_AT: usize = 500_000;
+const WITHIN: Duration = Duration::from_secs(20);
+
+impl Shelves {
+    /// Of the pools that are seen, and these.
+    pub fn new(looker: Looker, named: Vec<PathBuf>) -> Shelves {
+        Shelves { looker, named }
+    }
+
+    fn paths(&self) -> Vec<PathBuf> {
+        let usual = self.mounts().into_iter().map(|at| at.join(SNAPSHOTS));
+        let there = usual.filter(|folder| folder.is_dir());
+        let mut paths: Vec<PathBuf> = self.named.iter().cloned().chain(there).collect();
+        paths.sort();
+        paths.dedup();
+        paths
+    }
+
+    /// Where pools are mounted.
+    fn mounts(&self) -> Vec<PathBuf> {
+        let pools = self.looker.look().unwrap_or_default().pools;
+        pools.into_iter().filter_map(|pool| pool.mounted_at.map(PathBuf::from)).collect()
+    }
+
+    /// Only folders that are known are looked into.
+    fn folder(&self, asked: &str) -> Result<PathBuf, Refusal> {
+        let known = self.paths().into_iter().find(|path| path.to_str() == Some(asked));
+        known.ok_or_else(|| Refusal::NotFound("that folder of snapshots isn't known here".into()))
+    }
+
+    fn open(&self, folder: &str, snapshot: &str) -> Result<Opened, Refusal> {
+        let name = parsed(snapshot);
+        Opened::open(&self.folder(folder)?, name.as_name()).map_err(refusal)
+    }
+
+    fn restoration(&self, wish: &RestoreWish) -> Result<Restoration, Refusal> {
+        let place = &wish.place;
+        let snapshot = self.folder(&place.folder)?.join(parsed(&place.snapshot).as_path());
+        let opened = self.open(&place.folder, &place.snapshot)?;
+        let path = parsed(&place.path);
+        if !place.path.is_empty() {
+            opened.is_there(path.as_path()).map_err(refusal)?;
+        }
+        let from = if place.path.is_empty() { snapshot } else { snapshot.join(path.as_path()) };
+        let to = PathBuf::from(&wish.to);
+        self.must_be_on_a_pool(&to)?;
+        Ok(Restoration { from, to, replace: wish.replace })
+    }
+
+    /// Who is admin of the page isn't therefore root of all of the host.
+    fn must_be_on_a_pool(&self, to: &Path) -> Result<(), Refusal> {
+        let parent = to.parent().filter(|_| to.is_absolute() && to.file_name().is_some());
+        let invalid = |why: String| Refusal::Invalid(why);
+        let parent = parent.ok_or_else(|| {
+            invalid("the place must be a whole path, such as /srv/data/letter.txt".into())
+        })?;
+        let real = std::fs::canonicalize(parent)
+            .map_err(|error| invalid(format!("{}: {error}", parent.display())))?;
+        let on_pool = self.mounts().iter().any(|at| real.starts_with(at));
+        let snapshots = self.paths();
+        match on_pool && !snapshots.iter().any(|folder| real.starts_with(folder)) {
+            true => Ok(()),
+            false => Err(invalid(format!(
+                "{} is not on a pool that is mounted, or is among its snapshots; elsewhere `braid pool restore` does it",
+                real.display()
+            ))),
+        }
+    }
+}
+
+impl Snapshots for Shelves {
+    fn folders(&self) -> Vec<Folder> {
+        let folder = |path: PathBuf| {
+            let (snapshots, trouble) = match snapshot::list(&path) {
+                Ok(found) => (found.iter().map(line).collect(), None),
+                Err(error) => (Vec::new(), Some(error.to_string())),
+            };
+            Folder { path: path.display().to_string(), snapshots, trouble }
+        };
+        self.paths().into_iter().map(folder).collect()
+    }
+
+    fn entries(&self, place: &Place) -> Result<Listing, Refusal> {
+        let opened = self.open(&place.folder, &place.snapshot)?;
+        let found = opened.entries(parsed(&place.path).as_path(), &bounds()).map_err(refusal)?;
+        let entry = |one: &braid_replica::browse::Entry| EntryLine {
+            name: written(&one.name),
+            shown: one.name.to_string(),
+            kind: word(one.kind),
+            bytes: (one.kind == Kind::File).then_some(one.bytes),
+            modified_unix: one.modified_unix,
+        };
+        Ok(Listing { entries: found.items.iter().map(entry).collect(), cut_short: found.cut_short })
+    }
+
+    fn file(&self, place: &Place) -> Result<(File, u64), Refusal> {
+        let opened = self.open(&place.folder, &place.snapshot)?;
+        opened.file(parsed(&place.path).as_path()).map_err(refusal)
+    }
+
+    fn changes(&self, folder: &str, older: &str, newer: &str) -> Result<Changes, Refusal> {
+        let (older, newer) = (self.open(folder, older)?, self.open(folder, newer)?);
+        let found = newer.changes_since(&older, &bounds()).map_err(refusal)?;
+        let change = |one: &braid_replica::browse::Change| ChangeLine {
+            path: written(&one.path),
+            shown: one.path.to_string(),
+            what: match one.what {
+                What::Added => "added",
+                What::Removed => "removed",
+                What::Content => "changed",
+                What::Permissions => "permissions",
+            },
+            kind: word(one.kind),
+            bytes: (one.kind == Kind::File).then_some(one.bytes),
+        };
+        Ok(Changes {
+            changes: found.items.iter().map(change).collect(),
+            cut_short: found.cut_short,
+        })
+    }
+
+    fn plan_restore(&self, wish: &RestoreWish) -> Result<RestorePlan, Refusal> {
+        let restoration = self.restoration(wish)?;
+        restoration.plan(SystemTime::now()).map(plan).map_err(refusal)
+    }
+
+    fn restore(&self, wish: &RestoreWish) -> Result<RestorePlan, Refusal> {
+        let restoration = self.restoration(wish)?;
+        let done = restoration.carry_out(SystemTime::now()).map_err(refusal)?;
+        tracing::info!(from = %restoration.from.display(), to = %done.to, "restored by the page");
+        Ok(plan(done))
+    }
+}
+
+fn bounds() -> Bounds {
+    Bounds { most: MOST, looked_at: LOOKED_AT, until: Instant::now() + WITHIN }
+}
+
+fn plan(restored: Restored) -> RestorePlan {
+    RestorePlan {
+        to: restored.to.to_string(),
+        way: match restored.way {
+            Way::Subvolume => "a writable subvolume",
+            Way::Streams => "a writable subvolume, made of stored streams,",
+            Way::CopiedSubvolume => "a writable subvolume, with a copy in it",
+            Way::Copy => "a copy",
+        },
+        moved_aside: restored.moved_aside.map(|aside| aside.to_string()),
+    }
+}
+
+fn line(one: &snapshot::Present) -> SnapshotLine {
+    SnapshotLine {
+        name: written(&one.name),
+        shown: one.name.to_string(),
+        series: one.series.to_string(),
+        taken_unix: i64::try_from(one.taken.as_secs()).unwrap_or(i64::MAX),
+    }
+}
+
+fn word(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Folder => "folder",
+        Kind::File => "file",
+        Kind::Link => "link",
+        Kind::Other => "other",
+    }
+}
+
+fn refusal(error: Error) -> Refusal {
+    match error {
+        Error::Refused(why) => Refusal::Invalid(why),
+        error => Refusal::Failed(error.to_string()),
+    }
+}
+
+/// A name as queries and forms keep it: they change lines' ends, and know no zero.
+fn written(name: &ExactPath) -> String {
+    let text = name.written();
+    match text.strip_prefix('\0') {
+        Some(escaped) => without_controls(escaped),
+        None => without_controls(&text.replace('%', "%25")),
+    }
+}
+
+fn without_controls(text: &str) -> String {
+    let plain = |all: String, c: char| match c.is_ascii_control() {
+        true => all + &format!("%{:02X}", u32::from(c)),
+        false => {
+            let mut all = all;
+            all.push(c);
+            all
+        }
+    };
+    text.chars().fold(String::new(), plain)
+}
+
+fn parsed(text: &str) -> ExactPath {
+    ExactPath::from(format!("\0{text}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::OsString;
+    use std::os::unix::ffi::OsStringExt;
+
+    #[test]
+    fn every_name_comes_back_from_a_form() {
+        let names: [&[u8]; 5] = [b"plain", b"100 %", b"two\nlines\r", b"not \xff UTF-8\n", b"%41"];
+        for name in names {
+            let name = ExactPath::from(OsString::from_vec(name.to_vec()));
+            let text = written(&name);
+            assert!(!text.contains(|c: char| c.is_ascii_control()), "{text:?}");
+            assert_eq!(parsed(&text), name);
+        }
+    }
+}

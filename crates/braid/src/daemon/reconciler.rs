@@ -1,0 +1,408 @@
+//! The thread that owns the config and makes the host follow it: sockets of links that
+//! come and go, the host's routing, peers, quota counters.
+//!
+//! [`Reconciler`] only joins its parts; each has its own state and is given what it may
+//! touch of the others by its methods' arguments.
+
+mod handle;
+mod links;
+mod naming;
+mod news;
+mod proxies;
+mod routing;
+mod schedule;
+mod settings;
+mod view;
+
+pub use handle::ReconcilerHandle;
+pub use links::{LinkSockets, open_socket, own_mark};
+
+use super::data_channel::{DataPlaneEnded, DataPlaneHandle};
+use super::device::BridgePort;
+use super::ending::Ending;
+use super::endpoints::EndpointResolver;
+use super::enrolments::Enrolments;
+use super::host_routing;
+use super::kill_switch;
+use super::names::NameServers;
+use super::obstacles::Obstacles;
+use super::quota::QuotaStore;
+use super::reconfigure::{Change, beginning, changes};
+use super::rules::{Counts, Rules, candidates};
+use super::supervise::supervise;
+use super::transports::{Resolved, Transports};
+use super::ways::HostNetwork;
+use braid_control::config::{Config, ConfigEditor};
+use braid_control::request::{Refusal, Request};
+use braid_control::status::Traffic;
+use braid_linux::journal::Journal;
+use braid_linux::netlink::Netlink;
+use braid_linux::nft::{self, Refusing, Split};
+use braid_rules::Candidate;
+use handle::{Question, channels};
+use jiff::Zoned;
+use naming::Naming;
+use news::News;
+use proxies::NeighbourProxies;
+use routing::Routing;
+use schedule::{Schedule, TICK};
+use settings::Settings;
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Instant;
+use view::{Published, View};
+
+/// What the reconciler needs.
+pub struct Parts {
+    /// The config file's text, for changes on top of it.
+    pub editor: ConfigEditor,
+    /// The same, read.
+    pub config: Config,
+    /// Of the calling thread's network namespace.
+    pub netlink: Netlink,
+    /// Empty: what a crash left was undone.
+    pub journal: Journal,
+    /// The data plane.
+    pub data_plane: Arc<DataPlaneHandle>,
+    /// Resolves the peers' endpoints.
+    pub resolver: EndpointResolver,
+    /// The quota counters.
+    pub quotas: QuotaStore,
+    /// Which homes have joined.
+    pub enrolments: Enrolments,
+    /// What brings connections to the proxy that splits them.
+    pub split: Option<Split>,
+    /// Where the peers are found, as the resolver says.
+    pub resolved: Resolved,
+    /// Told when the reconciler can't go on.
+    pub ending: Ending,
+}
+
+struct Reconciler {
+    questions: Receiver<Question>,
+    settings: Settings,
+    enrolments: Enrolments,
+    data_plane: Arc<DataPlaneHandle>,
+    netlink: Netlink,
+    news: News,
+    schedule: Schedule,
+    host: HostNetwork,
+    links: LinkSockets,
+    transports: Transports,
+    routing: Routing,
+    obstacles: Obstacles,
+    naming: Naming,
+    rules: Rules,
+    counts: Counts,
+    proxies: NeighbourProxies,
+    bridge: BridgePort,
+    quotas: QuotaStore,
+    /// Whether a peer answers, as the routing was last planned for.
+    working: bool,
+    view: Published,
+}
+
+/// Sets up peers and links and starts the thread, which sets up the routing before this
+/// returns.
+///
+/// # Errors
+/// What the kernel refuses, or a secret that can't be read.
+pub fn start(parts: Parts) -> io::Result<ReconcilerHandle> {
+    let Parts { editor, config, netlink, journal, .. } = parts;
+    let ending = parts.ending;
+    let mark = host_routing::mark(config.interface.name.as_str());
+    let (news, waker) = News::open()?;
+    let (handle, questions, view) = channels(waker);
+    let mut reconciler = Reconciler {
+        questions,
+        settings: Settings::new(editor, config),
+        enrolments: parts.enrolments,
+        data_plane: parts.data_plane,
+        netlink,
+        news,
+        schedule: Schedule::default(),
+        host: HostNetwork::default(),
+        links: LinkSockets::default(),
+        transports: Transports::new(parts.resolved),
+        routing: Routing::new(journal, parts.split)?,
+        obstacles: Obstacles::default(),
+        naming: Naming::new(NameServers::start(&ending, mark)?, parts.resolver),
+        rules: Rules::default(),
+        counts: Counts::default(),
+        proxies: NeighbourProxies::default(),
+        bridge: BridgePort::default(),
+        quotas: parts.quotas,
+        working: false,
+        view,
+    };
+    reconciler.begin()?;
+    let (looked, has_looked) = channel();
+    std::thread::Builder::new()
+        .name(THREAD.into())
+        .spawn(move || reconciler.run(&ending, looked))?;
+    // Ends with the first look at the host, however that goes.
+    let _ = has_looked.recv();
+    Ok(handle)
+}
+
+/// As long as the kernel lets a thread's name be.
+const THREAD: &str = "braid-reconcile";
+
+impl Reconciler {
+    fn begin(&mut self) -> io::Result<()> {
+        let beginning = beginning(&self.settings.config, self.quotas.counters());
+        for change in beginning.map_err(io::Error::other)? {
+            self.carry_out(change).map_err(io::Error::other)?;
+        }
+        self.naming.set_peers(&self.settings.config.peers);
+        Ok(())
+    }
+
+    /// After a panic it looks at everything anew. When that doesn't help the daemon
+    /// ends, and this waits to take all back.
+    fn run(mut self, ending: &Ending, looked: Sender<()>) {
+        let mut looked = Some(looked);
+        if !supervise(THREAD, ending, || self.follow(&mut looked)) {
+            self.wait_for_the_end();
+        }
+    }
+
+    fn wait_for_the_end(mut self) {
+        while let Ok(question) = self.questions.recv() {
+            if let Question::Stop { for_good, done } = question {
+                self.end(for_good);
+                let _ = done.send(());
+                return;
+            }
+            // Dropped, an asker hears that the tunnel is going down.
+        }
+    }
+
+    /// Until it is told to stop. `looked` is dropped after the first look.
+    fn follow(&mut self, looked: &mut Option<Sender<()>>) {
+        self.follow_host();
+        *looked = None;
+        loop {
+            // Woken for whatever reason, everything is looked at.
+            if let Err(error) = self.news.wait(self.schedule.wait(Instant::now())) {
+                tracing::error!(%error, "waiting for changes of the host's network");
+                std::thread::sleep(TICK);
+            }
+            if self.news.have_come() {
+                self.schedule.news(Instant::now());
+            }
+            if self.schedule.is_due(Instant::now()) {
+                self.follow_host();
+            }
+            while let Ok(question) = self.questions.try_recv() {
+                match question {
+                    Question::Do(request, answer) => {
+                        // An asker that went away needs no answer.
+                        let _ = answer.send(self.execute(*request));
+                    }
+                    Question::Stop { for_good, done } => {
+                        self.end(for_good);
+                        let _ = done.send(());
+                        return;
+                    }
+                }
+            }
+            self.proxies.answer();
+            self.follow_peers();
+            if self.naming.choose() {
+                self.route();
+                self.show();
+            }
+        }
+    }
+
+    /// Devices, addresses or routes may have changed.
+    fn follow_host(&mut self) {
+        self.schedule.begin(Instant::now());
+        match HostNetwork::observe(&mut self.netlink) {
+            Ok(host) => self.host = host,
+            Err(error) => {
+                tracing::warn!(%error, "can't see the host's network");
+                self.schedule.failed(Instant::now());
+                return;
+            }
+        }
+        let config = &self.settings.config;
+        match self.links.follow(config, &self.host, &self.data_plane) {
+            Ok(all_open) => self.retry_unless(all_open),
+            Err(DataPlaneEnded) => return,
+        }
+        if self.follow_transports().is_err() {
+            return;
+        }
+        self.follow_rules();
+        self.route();
+        self.follow_names();
+        let config = &self.settings.config;
+        let wanted = host_routing::on_link(config, |net| net.addr().is_ipv6());
+        let all_open = self.proxies.follow(wanted, &mut self.netlink, &self.news);
+        self.retry_unless(all_open);
+        self.bridge.follow(&mut self.netlink, &self.settings.config.interface);
+        self.show();
+        self.schedule.done();
+    }
+
+    fn route(&mut self) {
+        let config = &self.settings.config;
+        let firewalls = refusing_firewalls(config);
+        let links = self.links.routed(config);
+        let rules = self.rules.routing(config, &links);
+        let mut plan =
+            host_routing::plan(config, &links, &self.host, self.working, &firewalls, rules);
+        plan.firewall.forwarder = self.rules.forwarder().cloned();
+        // Before the table is another one.
+        self.counts.read(config.interface.name.as_str());
+        let all_done = self.routing.apply(plan, self.naming.choice());
+        self.counts.follow(self.rules.now().iter().map(|rule| rule.name.as_str()));
+        self.rules.end_connections(config);
+        self.obstacles.follow(config, &self.host, &mut self.netlink, &firewalls);
+        self.retry_unless(all_done);
+    }
+
+    /// Files, the clock, or which links work may have changed.
+    fn follow_rules(&mut self) {
+        let candidates = self.candidates();
+        self.rules.follow(&self.settings.config, candidates, &Zoned::now());
+    }
+
+    fn candidates(&self) -> Vec<Candidate> {
+        let peers = &self.data_plane.snapshot().peers;
+        candidates(&self.settings.config, peers, |link| self.links.is_usable(&link.name))
+    }
+
+    fn retry_unless(&mut self, done: bool) {
+        if !done {
+            self.schedule.failed(Instant::now());
+        }
+    }
+
+    fn follow_transports(&mut self) -> Result<(), DataPlaneEnded> {
+        let now = Instant::now();
+        let (config, data_plane) = (&self.settings.config, &self.data_plane);
+        self.transports.follow(config, &self.links, data_plane, now)
+    }
+
+    fn follow_names(&mut self) {
+        self.naming.follow(&self.settings.config, &self.host, &self.links, self.working);
+    }
+
+    /// Follows what the data plane found of peers and quotas.
+    fn follow_peers(&mut self) {
+        let snapshot = self.data_plane.snapshot();
+        let working = snapshot.peers.iter().any(|peer| peer.connected);
+        if working != self.working {
+            self.working = working;
+            self.tell_working();
+            self.naming.set_working(working);
+            self.follow_names();
+            self.route();
+            self.show();
+        }
+        if !self.settings.config.rules.is_empty() && self.candidates() != self.rules.candidates() {
+            self.follow_rules();
+            self.route();
+            self.show();
+        }
+        if self.follow_transports().is_err() {
+            return;
+        }
+        self.quotas.keep(&snapshot, &self.settings.config.links, Instant::now());
+        let config = &mut self.settings.config;
+        self.enrolments.forget_tokens(config, &snapshot);
+        let admitted = self.enrolments.admit_all(config, &snapshot.introduced, &self.data_plane);
+        if matches!(admitted, Ok(true)) {
+            self.show();
+        }
+    }
+
+    fn tell_working(&self) {
+        let calls = self.settings.config.peers.iter().any(|peer| !peer.endpoints.is_empty());
+        match (self.working, self.traffic()) {
+            // Homes come and go.
+            (working, _) if !calls => tracing::info!(working, "peers"),
+            (true, _) => tracing::warn!("the concentrator answers"),
+            (false, Some(Traffic::Blocked)) => {
+                tracing::warn!("the concentrator doesn't answer: traffic is blocked");
+            }
+            (false, Some(Traffic::Direct { link: Some(link) })) => {
+                tracing::warn!("the concentrator doesn't answer: traffic goes direct by {link}");
+            }
+            (false, _) => tracing::warn!("the concentrator doesn't answer"),
+        }
+    }
+
+    fn execute(&mut self, request: Request) -> Result<(), Refusal> {
+        let settings = self.settings.changed(request, &mut self.enrolments)?;
+        let found = changes(&self.settings.config, &settings.config, self.quotas.counters())
+            .map_err(Refusal::Invalid)?;
+        self.settings = settings;
+        let outcome = found.into_iter().try_for_each(|change| self.carry_out(change));
+        self.naming.set_peers(&self.settings.config.peers);
+        self.follow_host();
+        outcome.map_err(|ended| Refusal::Failed(ended.to_string()))
+    }
+
+    /// Does here what goes with a change, and hands it on to the data plane.
+    fn carry_out(&mut self, change: Change) -> Result<(), DataPlaneEnded> {
+        match &change {
+            Change::AddLink { link, .. } => self.links.add(&link.name),
+            Change::RebindLink(link) => {
+                self.links.close(&link.name, &self.data_plane)?;
+                self.transports.close(&link.name, &self.data_plane)?;
+            }
+            Change::RemoveLink(name) => {
+                // It may come back in the same period.
+                self.quotas.save(&self.data_plane.snapshot());
+                self.links.remove(name);
+                self.transports.remove(name);
+            }
+            Change::SetLink(_)
+            | Change::AddPeer(_)
+            | Change::RemovePeer(_)
+            | Change::SetMode(_) => {}
+        }
+        self.data_plane.change(change)
+    }
+
+    fn show(&self) {
+        let config = &self.settings.config;
+        self.view.publish(View {
+            config: Some(Arc::new(config.clone())),
+            links: view::links(config, &self.links),
+            dns: self.naming.status(),
+            traffic: self.traffic(),
+            warnings: [self.obstacles.now(), self.rules.troubles()].concat(),
+            rules: view::rules(config, &self.rules, &self.counts),
+            known_names: self.rules.known_names(),
+            deciding: Arc::new((self.rules.now().to_vec(), self.rules.candidates().to_vec())),
+        });
+    }
+
+    fn traffic(&self) -> Option<Traffic> {
+        view::traffic(&self.settings.config, &self.links, self.working)
+    }
+
+    fn end(&mut self, for_good: bool) {
+        self.routing.free_files();
+        self.quotas.save(&self.data_plane.snapshot());
+        let stays = kill_switch::alone(&self.settings.config, &self.host).filter(|_| !for_good);
+        if stays.is_some() {
+            tracing::warn!("the kill switch stays in force; `braid down` lifts it");
+        }
+        self.routing.take_back(stays.as_slice());
+    }
+}
+
+/// Without nft there is no table of anybody's.
+fn refusing_firewalls(config: &Config) -> Vec<Refusing> {
+    match host_routing::forwards(config) {
+        true => nft::refusing(config.interface.name.as_str()).unwrap_or_default(),
+        false => Vec::new(),
+    }
+}

@@ -1,0 +1,76 @@
+//! How other threads ask the reconciler.
+
+use super::view::{Published, View};
+use braid_control::request::{Refusal, Request};
+use braid_linux::poller::Waker;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+/// Asks the reconciler, from other threads.
+pub struct ReconcilerHandle {
+    questions: Sender<Question>,
+    waker: Waker,
+    view: Published,
+}
+
+/// What it is asked.
+pub enum Question {
+    /// Change something, and say how that went.
+    Do(Box<Request>, Sender<Result<(), Refusal>>),
+    /// Take back everything and end; without `for_good` the kill switch stays.
+    Stop { for_good: bool, done: Sender<()> },
+}
+
+/// A handle, and the reconciler's ends of it.
+pub fn channels(waker: Waker) -> (ReconcilerHandle, Receiver<Question>, Published) {
+    let (questions, asked) = channel();
+    let view = Published::default();
+    (ReconcilerHandle { questions, waker, view: view.clone() }, asked, view)
+}
+
+/// Less than the commands wait for.
+const ANSWER: Duration = Duration::from_secs(9);
+/// Some programs that don't end, one after the other; less than systemd waits for.
+const FAREWELL: Duration = Duration::from_secs(17);
+
+impl ReconcilerHandle {
+    /// Carries out a change and waits until it is done.
+    pub fn execute(&self, request: Request) -> Result<(), Refusal> {
+        let (answer, answered) = channel();
+        let gone = || Refusal::Failed("not done: the tunnel is going down, or see its log".into());
+        self.questions.send(Question::Do(Box::new(request), answer)).map_err(|_| gone())?;
+        self.waker.wake();
+        match answered.recv_timeout(ANSWER) {
+            Ok(answer) => answer,
+            Err(RecvTimeoutError::Disconnected) => Err(gone()),
+            Err(RecvTimeoutError::Timeout) => Err(Refusal::Failed(format!(
+                "begun, but not done within {} s: something on this host keeps it waiting, see its \
+                 log; `braid status` shows whether it was done",
+                ANSWER.as_secs()
+            ))),
+        }
+    }
+
+    /// Takes back all that was set on the host. The kill switch only goes
+    /// `for_good`, by `braid down`: a service that is stopped or an error lets
+    /// nothing out.
+    pub fn stop(&self, for_good: bool) {
+        let (done, is_done) = channel();
+        if self.questions.send(Question::Stop { for_good, done }).is_ok() {
+            self.waker.wake();
+            match is_done.recv_timeout(FAREWELL) {
+                // It may have ended: then it is done as well.
+                Ok(()) | Err(RecvTimeoutError::Disconnected) => {}
+                Err(RecvTimeoutError::Timeout) => tracing::error!(
+                    "what was set on the host isn't all taken back: something keeps it waiting; \
+                     another `braid down` takes back the rest"
+                ),
+            }
+        }
+    }
+
+    /// What it shows now.
+    pub fn view(&self) -> View {
+        self.view.latest()
+    }
+}

@@ -1,0 +1,275 @@
+//! The links' sockets, opened and closed as the host's network changes.
+
+use super::super::data_channel::{Command, DataPlaneEnded, DataPlaneHandle};
+use super::super::host_routing::{self, RoutedLink};
+use super::super::ways::{HostNetwork, Way};
+use braid_control::config::{Config, Link, Name, Transport, TransportChoice};
+use braid_linux::udp::{LinkBind, LinkSocket};
+use std::collections::BTreeMap;
+use std::io;
+
+/// Each link has a socket in the data plane for every way that it can leave by.
+#[derive(Default)]
+pub struct LinkSockets {
+    links: BTreeMap<Name, LinkState>,
+}
+
+#[derive(Default)]
+struct LinkState {
+    /// Of its routing table.
+    number: u32,
+    /// Those that have sockets.
+    ways: Vec<Way>,
+    /// Why it isn't usable, as last told.
+    trouble: Option<String>,
+}
+
+impl LinkSockets {
+    /// A link is new, yet without sockets.
+    pub fn add(&mut self, name: &Name) {
+        let taken = |number: &u32| self.links.values().any(|state| state.number == *number);
+        let number = (0..).find(|number| !taken(number)).unwrap_or(0);
+        self.links.insert(name.clone(), LinkState { number, ..LinkState::default() });
+    }
+
+    /// A link is gone, and its sockets with it.
+    pub fn remove(&mut self, name: &Name) {
+        self.links.remove(name);
+    }
+
+    /// Has the link's sockets closed: it gets new ones when it is followed again.
+    pub fn close(
+        &mut self,
+        name: &Name,
+        data_plane: &DataPlaneHandle,
+    ) -> Result<(), DataPlaneEnded> {
+        let Some(state) = self.links.get_mut(name) else { return Ok(()) };
+        state.ways.drain(..).try_for_each(|way| detach(data_plane, name, &way))
+    }
+
+    /// Opens and closes sockets as the links' ways have changed. Tells whether all that
+    /// should be open are.
+    pub fn follow(
+        &mut self,
+        config: &Config,
+        host: &HostNetwork,
+        data_plane: &DataPlaneHandle,
+    ) -> Result<bool, DataPlaneEnded> {
+        let mark = own_mark(config);
+        let mut all_open = true;
+        for link in &config.links {
+            if let Some(state) = self.links.get_mut(&link.name) {
+                all_open &= state.follow(link, host, mark, data_plane)?;
+            }
+        }
+        Ok(all_open)
+    }
+
+    /// The links as the routing sees them.
+    pub fn routed<'a>(&'a self, config: &'a Config) -> Vec<RoutedLink<'a>> {
+        let routed = config.links.iter().filter_map(|link| {
+            let state = self.links.get(&link.name)?;
+            let (name, number, ways) = (&link.name, state.number, state.ways.as_slice());
+            Some(RoutedLink { name, number, ways, fwmark: link.binding.fwmark, tier: link.tier })
+        });
+        routed.collect()
+    }
+
+    /// By which ways each link leaves now.
+    pub fn ways(&self) -> impl Iterator<Item = (&Name, &[Way])> {
+        self.links.iter().map(|(name, state)| (name, state.ways.as_slice()))
+    }
+
+    /// Whether anything can leave by it now.
+    pub fn is_usable(&self, name: &Name) -> bool {
+        self.links.get(name).is_some_and(|state| !state.ways.is_empty())
+    }
+
+    /// Why it isn't usable, or not wholly.
+    pub fn trouble(&self, name: &Name) -> Option<&str> {
+        self.links.get(name)?.trouble.as_deref()
+    }
+}
+
+impl LinkState {
+    /// Tells whether each way has its socket.
+    fn follow(
+        &mut self,
+        link: &Link,
+        host: &HostNetwork,
+        mark: Option<u32>,
+        data_plane: &DataPlaneHandle,
+    ) -> Result<bool, DataPlaneEnded> {
+        let (ways, trouble) = match host.ways(&link.binding) {
+            Ok(ways) => (ways, None),
+            Err(trouble) => (Vec::new(), Some(trouble)),
+        };
+        if trouble != self.trouble {
+            match &trouble {
+                Some(trouble) => tracing::warn!(link = %link.name, "link not usable: {trouble}"),
+                None => tracing::info!(link = %link.name, "link usable"),
+            }
+        }
+        let before = std::mem::replace(&mut self.trouble, trouble);
+        for gone in &self.ways {
+            if !ways.iter().any(|way| way.family == gone.family) {
+                detach(data_plane, &link.name, gone)?;
+            }
+        }
+        let (mut kept, mut all_open) = (Vec::new(), true);
+        for way in ways {
+            if self.ways.contains(&way) {
+                kept.push(way);
+                continue;
+            }
+            if link.transport == TransportChoice::Tls {
+                // `Transports` has it carried.
+                kept.push(way);
+                continue;
+            }
+            match open_socket(link, &way, mark) {
+                Ok(socket) => {
+                    let device_mtu = way.device.as_ref().map(|device| device.mtu);
+                    let link = link.name.clone();
+                    let transport = Transport::Udp;
+                    data_plane.send(Command::AttachSocket {
+                        link,
+                        transport,
+                        socket,
+                        device_mtu,
+                    })?;
+                    kept.push(way);
+                }
+                Err(error) => {
+                    let trouble = format!("can't open its socket: {error}");
+                    if before.as_ref() != Some(&trouble) {
+                        tracing::warn!(link = %link.name, "{trouble}");
+                    }
+                    self.trouble = Some(trouble);
+                    all_open = false;
+                    // The one for its former address is of no use, and the file that it
+                    // takes may be the one that is missing.
+                    detach(data_plane, &link.name, &way)?;
+                }
+            }
+        }
+        self.ways = kept;
+        Ok(all_open)
+    }
+}
+
+/// The mark of the tunnel's own datagrams, where it may have one.
+pub fn own_mark(config: &Config) -> Option<u32> {
+    let marks = !config.routing.leave_host_alone;
+    marks.then(|| host_routing::mark(config.interface.name.as_str()))
+}
+
+fn detach(data_plane: &DataPlaneHandle, link: &Name, way: &Way) -> Result<(), DataPlaneEnded> {
+    data_plane.send(Command::DetachSocket { link: link.clone(), family: way.family })
+}
+
+/// A UDP socket that leaves by the link; `mark` is that of the tunnel's own datagrams.
+pub fn open_socket(link: &Link, way: &Way, mark: Option<u32>) -> io::Result<LinkSocket> {
+    LinkSocket::open(&LinkBind {
+        device: way.device.as_ref().map(|device| device.name.clone()),
+        source: link.binding.source,
+        fwmark: link.binding.fwmark.or(mark),
+        port: 0,
+        family: way.family,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::data_channel::{Commands, data_channel};
+    use super::*;
+    use braid_linux::netlink::{Address, Link as Interface};
+    use std::path::Path;
+
+    /// Links by their source, on the device that everybody has; nothing of the host's is
+    /// asked for but that.
+    fn config() -> Config {
+        let text = "[interface]\nprivate_key_file = \"k\"\n\
+            [[link]]\nname = \"a\"\nsource = \"127.0.0.1\"\n\
+            [[link]]\nname = \"b\"\nsource = \"192.0.2.7\"\n\
+            [[peer]]\nname = \"c\"\npublic_key = \"hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=\"\n\
+            endpoints = [\"192.0.2.1:1\"]\n[routing]\nleave_host_alone = true";
+        Config::parse(text, Path::new("c.toml")).unwrap()
+    }
+
+    /// The host as it says to be: it has the second address only where it is believed.
+    fn host(up: bool, addresses: &[&str]) -> HostNetwork {
+        let name = "lo".to_owned();
+        let address = |net: &&str| Address {
+            interface: 1,
+            net: net.parse().unwrap(),
+            global: true,
+            preferred: true,
+        };
+        HostNetwork {
+            links: vec![Interface { index: 1, name, up, carrier: up, ..Interface::default() }],
+            addresses: addresses.iter().map(address).collect(),
+            default_routes: Vec::new(),
+        }
+    }
+
+    fn told(commands: &Commands) -> Vec<String> {
+        let told = commands.try_iter().map(|command| match command {
+            Command::AttachSocket { link, .. } => format!("+{link}"),
+            Command::DetachSocket { link, .. } => format!("-{link}"),
+            _ => "?".to_owned(),
+        });
+        told.collect()
+    }
+
+    #[test]
+    fn a_socket_comes_and_goes_with_the_way_that_its_link_leaves_by() {
+        let (data_plane, commands, _published) = data_channel();
+        let (config, mut links) = (config(), LinkSockets::default());
+        let [a, b] = [&config.links[0].name, &config.links[1].name];
+        links.add(a);
+        links.add(b);
+        let (there, away) = (host(true, &["127.0.0.1/8"]), host(false, &["127.0.0.1/8"]));
+        assert_eq!(links.follow(&config, &there, &data_plane), Ok(true));
+        assert_eq!(told(&commands), ["+a"]);
+        assert!(links.is_usable(a) && !links.is_usable(b));
+        assert_eq!(links.trouble(b), Some("no device has the address 192.0.2.7"));
+        assert_eq!(links.follow(&config, &there, &data_plane), Ok(true));
+        assert_eq!(told(&commands), [""; 0], "nothing has changed");
+        assert_eq!(links.follow(&config, &away, &data_plane), Ok(true));
+        assert_eq!(told(&commands), ["-a"]);
+        assert_eq!(links.trouble(a), Some("lo is down"));
+        assert_eq!(links.follow(&config, &there, &data_plane), Ok(true));
+        assert_eq!(links.close(a, &data_plane), Ok(()));
+        assert_eq!(links.follow(&config, &there, &data_plane), Ok(true));
+        assert_eq!(told(&commands), ["+a", "-a", "+a"], "closed, it gets a new one");
+    }
+
+    #[test]
+    fn a_socket_that_cannot_be_opened_is_told_and_asks_for_another_try() {
+        let (data_plane, commands, _published) = data_channel();
+        let (config, mut links) = (config(), LinkSockets::default());
+        links.add(&config.links[1].name);
+        let host = host(true, &["192.0.2.7/24"]);
+        assert_eq!(links.follow(&config, &host, &data_plane), Ok(false));
+        assert_eq!(told(&commands), ["-b"]);
+        let trouble = links.trouble(&config.links[1].name).unwrap();
+        assert!(trouble.contains("can't open its socket"), "{trouble}");
+    }
+
+    #[test]
+    fn a_number_is_used_again_when_its_link_is_gone() {
+        let (config, mut links) = (config(), LinkSockets::default());
+        let numbers = |links: &LinkSockets| -> Vec<u32> {
+            links.routed(&config).iter().map(|link| link.number).collect()
+        };
+        let [a, b] = [&config.links[0].name, &config.links[1].name];
+        links.add(a);
+        links.add(b);
+        assert_eq!(numbers(&links), [0, 1]);
+        links.remove(a);
+        assert_eq!(numbers(&links), [1]);
+        links.add(a);
+        assert_eq!(numbers(&links), [0, 1]);
+    }
+}

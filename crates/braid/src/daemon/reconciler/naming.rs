@@ -1,0 +1,180 @@
+//! How names are looked up: the host's name servers and those that stand in for them, and
+//! the peers' endpoints, around a kill switch where there is one.
+
+use super::super::endpoints::{Around, EndpointResolver};
+use super::super::host_routing;
+use super::super::kill_switch;
+use super::super::names::{Choice, LinkOfNames, NameServers, Role, Situation};
+use super::super::ways::{Device, HostNetwork, Way};
+use super::links::LinkSockets;
+use braid_control::config::{Config, Name, Peer};
+use braid_control::status::DnsStatus;
+use ipnet::IpNet;
+use std::collections::BTreeMap;
+
+/// Tells the threads that ask what has changed, and takes what they chose.
+pub struct Naming {
+    servers: NameServers,
+    resolver: EndpointResolver,
+    /// Each link as it was when it was last there.
+    links: BTreeMap<Name, LinkOfNames>,
+    /// What the choice of name servers depends on, as last told.
+    situation: Situation,
+    /// How endpoints are looked up around the tunnel, as last told.
+    around: Around,
+    /// Which name servers are asked, as last taken.
+    choice: Choice,
+}
+
+impl Naming {
+    /// Knows nothing yet.
+    pub fn new(servers: NameServers, resolver: EndpointResolver) -> Naming {
+        Naming {
+            servers,
+            resolver,
+            links: BTreeMap::new(),
+            situation: Situation::default(),
+            around: Around::default(),
+            choice: Choice::default(),
+        }
+    }
+
+    /// These peers' endpoints are looked up, anew at once.
+    pub fn set_peers(&self, peers: &[Peer]) {
+        self.resolver.set_peers(peers);
+    }
+
+    /// While no peer answers they are looked up more often.
+    pub fn set_working(&self, working: bool) {
+        self.resolver.set_working(working);
+    }
+
+    /// The config, the host's network or the links may have changed.
+    pub fn follow(
+        &mut self,
+        config: &Config,
+        host: &HostNetwork,
+        links: &LinkSockets,
+        working: bool,
+    ) {
+        self.remember(host, links);
+        let situation = self.situation(config, host, working);
+        if situation != self.situation {
+            self.servers.set(situation.clone());
+            self.situation = situation;
+        }
+        let around = around(config, links);
+        if around != self.around {
+            self.resolver.set_around(around.clone());
+            self.around = around;
+        }
+    }
+
+    /// Others may answer than did. Tells whether that changes something.
+    pub fn choose(&mut self) -> bool {
+        let choice = self.servers.choice();
+        if choice == self.choice {
+            return false;
+        }
+        for silent in choice.silent.iter().filter(|it| !self.choice.silent.contains(it)) {
+            tracing::warn!("the name server {silent} doesn't answer");
+        }
+        for diversion in choice.diversions.iter().filter(|it| !self.choice.diversions.contains(it))
+        {
+            tracing::warn!("name servers that don't answer are replaced by {}", diversion.to);
+        }
+        self.choice = choice;
+        true
+    }
+
+    /// Which name servers are asked, for the routing.
+    pub fn choice(&self) -> &Choice {
+        &self.choice
+    }
+
+    /// The same, for who looks.
+    pub fn status(&self) -> DnsStatus {
+        DnsStatus {
+            silent: self.choice.silent.clone(),
+            instead: self.choice.diversions.iter().map(|it| it.to).collect(),
+        }
+    }
+
+    fn remember(&mut self, host: &HostNetwork, links: &LinkSockets) {
+        let mut before = std::mem::take(&mut self.links);
+        for (name, ways) in links.ways() {
+            let known = before.remove(name).map(|link| LinkOfNames { up: false, ..link });
+            let now = device(ways).map(|device| of_names(device, ways, host));
+            self.links.extend(now.or(known).map(|link| (name.clone(), link)));
+        }
+    }
+
+    fn situation(&self, config: &Config, host: &HostNetwork, working: bool) -> Situation {
+        let own = config.interface.name.as_str();
+        let links: Vec<LinkOfNames> = self.links.values().cloned().collect();
+        Situation {
+            tunnel: own.to_owned(),
+            inside: config.interface.addresses.clone(),
+            role: role(config),
+            named: config.routing.dns.clone().unwrap_or_default(),
+            working,
+            strict: kill_switch::is_wanted(config),
+            near: near(own, host, &links),
+            links,
+        }
+    }
+}
+
+fn role(config: &Config) -> Role {
+    let routing = &config.routing;
+    let concentrator = !config.interface.listen.is_empty();
+    match (routing.default_route, concentrator && routing.masquerade) {
+        _ if routing.leave_host_alone || routing.dns.as_deref() == Some(&[]) => Role::LeaveAlone,
+        (true, _) => Role::Home,
+        (false, true) => Role::Concentrator,
+        (false, false) => Role::LeaveAlone,
+    }
+}
+
+/// How the link is to its name servers.
+fn of_names(device: &Device, ways: &[Way], host: &HostNetwork) -> LinkOfNames {
+    let on_it = host.addresses.iter().filter(|address| address.interface == device.index);
+    LinkOfNames {
+        device: device.name.clone(),
+        up: true,
+        routers: ways.iter().filter_map(|way| way.gateway).collect(),
+        networks: on_it.map(|address| address.net).collect(),
+    }
+}
+
+/// Networks on devices that neither are links nor lead to the Internet.
+fn near(own: &str, host: &HostNetwork, links: &[LinkOfNames]) -> Vec<IpNet> {
+    let known = |device: &str| links.iter().any(|link| link.device == device);
+    let leads_on = |index| host.default_routes.iter().any(|route| route.interface == Some(index));
+    let near = host
+        .links
+        .iter()
+        .filter(|device| !known(&device.name) && device.name != own && !leads_on(device.index));
+    let near = near.flat_map(|device| {
+        let addresses = host.addresses.iter();
+        addresses.filter(|it| it.interface == device.index).map(|it| it.net)
+    });
+    near.collect()
+}
+
+/// Around a kill switch endpoints are asked for by the links that there are.
+fn around(config: &Config, links: &LinkSockets) -> Around {
+    let devices = links.ways().filter_map(|(_, ways)| {
+        let routers = ways.iter().filter_map(|way| way.gateway);
+        Some((device(ways)?.name.clone(), routers.collect()))
+    });
+    Around {
+        needed: kill_switch::is_wanted(config),
+        mark: host_routing::mark(config.interface.name.as_str()),
+        links: devices.collect(),
+    }
+}
+
+fn device(ways: &[Way]) -> Option<&Device> {
+    ways.iter().find_map(|way| way.device.as_ref())
+}

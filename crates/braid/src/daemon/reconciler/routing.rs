@@ -1,0 +1,77 @@
+//! What is set on the host, by the journal that takes it back.
+
+use super::super::journal_trouble::JournalTrouble;
+use super::super::names::Choice;
+use braid_engines::{MAIN_TABLE, Operation, Route};
+use braid_linux::journal::Journal;
+use braid_linux::nft::Split;
+use braid_linux::routing::HostRouting;
+use std::fs::File;
+use std::io;
+
+/// Makes the host's routing as it was last planned.
+pub struct Routing {
+    journal: Journal,
+    /// What brings connections to the proxy that splits them.
+    split: Option<Split>,
+    /// What could not be done, as last told.
+    troubles: Vec<String>,
+    journal_trouble: JournalTrouble,
+    /// Closed at the end: taking back needs files, also when the process has none left.
+    spare_files: Vec<File>,
+}
+
+/// What starting `nft` takes: both ends of three pipes, and `/dev/null`.
+const SPARE_FILES: usize = 7;
+
+impl Routing {
+    /// With an empty journal: nothing is set yet.
+    pub fn new(journal: Journal, split: Option<Split>) -> io::Result<Routing> {
+        let spare_files =
+            (0..SPARE_FILES).map(|_| File::open("/dev/null")).collect::<Result<_, _>>()?;
+        let journal_trouble = JournalTrouble::new("changed settings below /proc/sys would stay");
+        Ok(Routing { journal, split, troubles: Vec::new(), journal_trouble, spare_files })
+    }
+
+    /// Makes the host as planned, with name servers that answer. Tells whether all of it
+    /// was done.
+    pub fn apply(&mut self, plan: HostRouting, names: &Choice) -> bool {
+        let failures = self.journal.reconcile(&self.desired(plan, names));
+        let troubles: Vec<String> = failures.iter().map(ToString::to_string).collect();
+        for trouble in troubles.iter().filter(|it| !self.troubles.contains(it)) {
+            tracing::warn!("routing: {trouble}");
+        }
+        self.troubles = troubles;
+        for item in self.journal.take_restored() {
+            tracing::warn!("{item}: somebody took it away; it is set again");
+        }
+        let written = self.journal_trouble.follow(&mut self.journal);
+        self.troubles.is_empty() && written
+    }
+
+    fn desired(&self, mut plan: HostRouting, names: &Choice) -> Vec<Operation> {
+        plan.firewall.diversions.clone_from(&names.diversions);
+        plan.split = self.split;
+        let mut desired = plan.desired();
+        desired.extend(names.ways.iter().map(|way| {
+            Operation::Route(Route {
+                gateway: way.router,
+                device: Some(way.device.clone()),
+                ..Route::new(way.address.into(), MAIN_TABLE)
+            })
+        }));
+        desired
+    }
+
+    /// The end is near: what was held for it may be used.
+    pub fn free_files(&mut self) {
+        self.spare_files.clear();
+    }
+
+    /// Takes back all but what `stays`.
+    pub fn take_back(&mut self, stays: &[Operation]) {
+        for failure in self.journal.reconcile(stays) {
+            tracing::warn!("taking back: {failure}");
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! The config as it is now, and what requests make of it.
+
+use super::super::enrolments::Enrolments;
+use braid_control::config::{Config, ConfigEditor};
+use braid_control::request::{Refusal, Request};
+
+/// The config, and the text that changes are made on top of.
+pub struct Settings {
+    editor: ConfigEditor,
+    /// With the keys of homes that have joined.
+    pub config: Config,
+}
+
+impl Settings {
+    /// `config` is what `editor` has, read.
+    pub fn new(editor: ConfigEditor, config: Config) -> Settings {
+        Settings { editor, config }
+    }
+
+    /// As they are after a request; checked as `config check` and `up` do.
+    pub fn changed(
+        &self,
+        request: Request,
+        enrolments: &mut Enrolments,
+    ) -> Result<Settings, Refusal> {
+        let mut editor = self.editor.clone();
+        let edited = match request {
+            Request::AddLink(new) => editor.add_link(&new.name, &new.link),
+            Request::SetLink { name, change } => {
+                self.must_have(&name)?;
+                editor.set_link(&name, &change)
+            }
+            Request::RemoveLink { name } => {
+                self.must_have(&name)?;
+                editor.remove_link(&name)
+            }
+            Request::SetMode(mode) => editor.set_mode(mode),
+            Request::Reload => match ConfigEditor::open(&self.config.file) {
+                Ok(read) => {
+                    enrolments.read();
+                    editor = read;
+                    Ok(())
+                }
+                Err(error) => Err(error),
+            },
+            // The main thread's.
+            Request::Down | Request::Stop => Ok(()),
+        };
+        edited.map_err(|error| Refusal::Invalid(error.to_string()))?;
+        let mut config = editor.check().map_err(|errors| Refusal::Invalid(errors.to_string()))?;
+        enrolments.apply(&mut config);
+        config.read_keys().map_err(|error| Refusal::Invalid(error.to_string()))?;
+        Ok(Settings { editor, config })
+    }
+
+    fn must_have(&self, name: &str) -> Result<(), Refusal> {
+        match self.config.link(name) {
+            Some(_) => Ok(()),
+            None => Err(Refusal::NotFound(format!("the running tunnel has no link {name:?}"))),
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! What the reconciler shows of its state.
+
+use super::super::kill_switch;
+use super::super::rules::{Counts, KnownNames, Rules};
+use super::links::LinkSockets;
+use braid_control::config::{Config, Link};
+use braid_control::status::{DnsStatus, LinkStatus, RuleDoes, RuleStatus, Traffic};
+use braid_rules::{Candidate, Rule, Verdict};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// How things are.
+#[derive(Clone, Debug, Default)]
+pub struct View {
+    /// The config as it is now.
+    pub config: Option<Arc<Config>>,
+    /// The links.
+    pub links: Vec<LinkStatus>,
+    /// The name servers.
+    pub dns: DnsStatus,
+    /// Where traffic goes that the tunnel is for.
+    pub traffic: Option<Traffic>,
+    /// What works against the tunnel on the host.
+    pub warnings: Vec<String>,
+    /// The rules.
+    pub rules: Vec<RuleStatus>,
+    /// What is known of names that rules are for.
+    pub known_names: Option<KnownNames>,
+    /// The same in full, with the links that they choose from.
+    pub deciding: Arc<(Vec<Rule>, Vec<Candidate>)>,
+}
+
+/// Where others find the view.
+#[derive(Clone, Default)]
+pub struct Published(Arc<Mutex<View>>);
+
+impl Published {
+    /// Replaces it.
+    pub fn publish(&self, view: View) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = view;
+    }
+
+    /// As last published.
+    pub fn latest(&self) -> View {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// The config's links; quotas are the data plane's.
+pub fn links(config: &Config, sockets: &LinkSockets) -> Vec<LinkStatus> {
+    let shown = config.links.iter().map(|link| LinkStatus {
+        name: link.name.to_string(),
+        interface: link.binding.interface.as_ref().map(ToString::to_string),
+        present: sockets.is_usable(&link.name),
+        trouble: sockets.trouble(&link.name).map(str::to_owned),
+        tier: link.tier,
+        standby: link.standby,
+        quota: None,
+    });
+    shown.collect()
+}
+
+/// The config's rules, and what they decide now.
+pub fn rules(config: &Config, rules: &Rules, counts: &Counts) -> Vec<RuleStatus> {
+    let shown = config.rules.iter().zip(rules.now()).map(|(written, rule)| {
+        let count = counts.of(&rule.name);
+        let (does, link) = match &rule.verdict {
+            Verdict::Tunnel => (RuleDoes::Tunnel, None),
+            Verdict::Block => (RuleDoes::Block, None),
+            Verdict::Direct(targets) => (RuleDoes::Direct, targets.now(rules.candidates())),
+        };
+        RuleStatus {
+            name: rule.name.clone(),
+            line: written.line,
+            does,
+            link: link.map(str::to_owned),
+            counts_now: rule.counts_now,
+            connections: count.connections,
+            packets: count.packets,
+            bytes: count.bytes,
+        }
+    });
+    shown.collect()
+}
+
+/// Where traffic goes that the tunnel is for, if it takes all; `working` is whether a
+/// peer answers.
+pub fn traffic(config: &Config, sockets: &LinkSockets, working: bool) -> Option<Traffic> {
+    if !config.routing.default_route {
+        return None;
+    }
+    let usable = |link: &&Link| sockets.is_usable(&link.name);
+    Some(match (working, kill_switch::is_wanted(config)) {
+        (true, _) => Traffic::Tunnel,
+        (false, true) => Traffic::Blocked,
+        (false, false) => {
+            let best = config.links.iter().filter(usable).min_by_key(|link| link.tier);
+            Traffic::Direct { link: best.map(|link| link.name.to_string()) }
+        }
+    })
+}

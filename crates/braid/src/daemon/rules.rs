@@ -1,0 +1,226 @@
+//! Where the config's rules send connections just now: what their names mean, which links
+//! work, which marks connections keep their link by, and what was counted.
+
+mod candidates;
+mod counts;
+mod explained;
+mod files;
+mod forwarder;
+mod resolve;
+
+pub use candidates::candidates;
+pub use counts::Counts;
+pub use explained::explained;
+pub use forwarder::KnownNames;
+
+use super::host_routing::{self, RoutedLink};
+use super::ways::HostNetwork;
+use braid_control::config::Config;
+use braid_control::request::{ExplainAnswer, ExplainQuery, Refusal};
+use braid_control::status::Traffic;
+use braid_linux::netlink::{Netlink, forget_connections};
+use braid_linux::nft::{Fate, NameForwarder, RuledTraffic};
+use braid_linux::routing::{DirectRouting, RuledRouting};
+use braid_rules::{Candidate, Marks, Otherwise, Rule, Targets, Verdict};
+use files::Files;
+use forwarder::Forwarder;
+use jiff::Zoned;
+use resolve::{Known, resolve};
+use std::collections::BTreeSet;
+
+/// What the config alone says of a connection: links work that are there, and all else takes
+/// the tunnel, if it is for all.
+pub fn explained_by_config(
+    config: &Config,
+    query: &ExplainQuery,
+) -> Result<ExplainAnswer, Refusal> {
+    let host = Netlink::open().and_then(|mut netlink| HostNetwork::observe(&mut netlink));
+    let host = host.map_err(|error| Refusal::Failed(format!("looking at the host: {error}")))?;
+    let mut rules = Rules::only_looked_at();
+    let candidates = candidates(config, &[], |link| host.ways(&link.binding).is_ok());
+    rules.follow(config, candidates, &Zoned::now());
+    let traffic = config.routing.default_route.then_some(Traffic::Tunnel);
+    explained(config, &(rules.rules, rules.candidates), traffic.as_ref(), Vec::new(), query)
+}
+
+/// The rules as they are now.
+#[derive(Default)]
+pub struct Rules {
+    /// Nothing is started.
+    preview: bool,
+    files: Files,
+    marks: Marks,
+    rules: Vec<Rule>,
+    candidates: Vec<Candidate>,
+    /// Marks of connections that were ended, and haven't been taken up again.
+    given_up: BTreeSet<u32>,
+    /// Where names are asked for, once a rule is for names.
+    forwarder: Option<Forwarder>,
+    /// What is amiss about them, in words, as last told.
+    troubles: Vec<String>,
+}
+
+impl Rules {
+    /// For who only wants to know what they would do.
+    pub fn only_looked_at() -> Rules {
+        Rules { preview: true, ..Rules::default() }
+    }
+
+    /// Looks again at files and the clock. `candidates` are the config's links.
+    pub fn follow(&mut self, config: &Config, candidates: Vec<Candidate>, now: &Zoned) {
+        let mut troubles = Vec::new();
+        if config.rules.is_empty() || config.routing.leave_host_alone {
+            self.rules.clear();
+        } else {
+            let known = Known {
+                leases: self.files.leases(config),
+                networks: self.files.networks(config, &mut troubles),
+                origins: self.files.origins(config, &mut troubles),
+                now,
+            };
+            self.rules = resolve(config, &known);
+        }
+        self.follow_names(config, &mut troubles);
+        self.candidates = candidates;
+        let mask = config.routing.link_marks.bits();
+        let own = host_routing::mark(config.interface.name.as_str());
+        match self.marks.assign(&self.lists(), mask, own) {
+            // Nobody may take the connections of a list for those of another one.
+            Ok(taken) => self.forget(&taken, mask),
+            Err(most) => troubles.push(format!(
+                "the rules with do = \"direct\" name more than {most} pairs of a list and a link, \
+                 which is more than routing.link_marks has room for: the last go unmarked"
+            )),
+        }
+        for trouble in troubles.iter().filter(|it| !self.troubles.contains(it)) {
+            tracing::warn!("{trouble}");
+        }
+        self.troubles = troubles;
+    }
+
+    /// What the routing is to do, with these links.
+    pub fn routing(&self, config: &Config, links: &[RoutedLink<'_>]) -> RuledRouting {
+        let mask = config.routing.link_marks.bits();
+        let own = host_routing::mark(config.interface.name.as_str());
+        let number = |name: &str| {
+            let mut known = config.links.iter().filter(|link| link.name.as_str() == name);
+            let name = &known.next()?.name;
+            links.iter().find(|link| link.name == name).map(|link| link.number)
+        };
+        let direct =
+            self.marks.pairs().iter().filter_map(|pair| {
+                Some(DirectRouting { mark: pair.mark, link: number(&pair.link)? })
+            });
+        let Some(refused) = Marks::refused(mask, own) else { return RuledRouting::default() };
+        let counting = self.rules.iter().enumerate().filter(|(_, rule)| rule.counts_now);
+        let rules = counting.map(|(number, rule)| RuledTraffic {
+            number,
+            conditions: rule.conditions.clone(),
+            fate: self.fate(&rule.verdict),
+        });
+        RuledRouting { rules: rules.collect(), direct: direct.collect(), refused }
+    }
+
+    /// Ends connections whose link doesn't work any more, or that shall have a preferred one
+    /// again; once the routing is as [`Rules::routing`] says.
+    pub fn end_connections(&mut self, config: &Config) {
+        let giving_up = self.marks.pairs().iter().filter(|pair| {
+            let targets = Targets {
+                links: pair.links.clone(),
+                otherwise: Otherwise::Tunnel,
+                end_on_recovery: pair.end_on_recovery && pair.in_use,
+            };
+            targets.gives_up(&pair.link, &self.candidates)
+        });
+        let giving_up: BTreeSet<u32> = giving_up.map(|pair| pair.mark).collect();
+        let new: Vec<u32> = giving_up.difference(&self.given_up).copied().collect();
+        self.forget(&new, config.routing.link_marks.bits());
+        self.given_up = giving_up;
+    }
+
+    /// Where the firewall is to bring questions for names.
+    pub fn forwarder(&self) -> Option<&NameForwarder> {
+        self.forwarder.as_ref().map(|forwarder| &forwarder.way)
+    }
+
+    /// The same, for who asks about addresses.
+    pub fn known_names(&self) -> Option<KnownNames> {
+        self.forwarder.as_ref().map(Forwarder::known_names)
+    }
+
+    /// In order.
+    pub fn now(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// The links that they choose from.
+    pub fn candidates(&self) -> &[Candidate] {
+        &self.candidates
+    }
+
+    /// In words.
+    pub fn troubles(&self) -> &[String] {
+        &self.troubles
+    }
+
+    /// Without a rule for names nobody is in the way of questions for them.
+    fn follow_names(&mut self, config: &Config, troubles: &mut Vec<String>) {
+        let by_name =
+            |rule: &&Rule| rule.conditions.to.as_ref().is_some_and(|to| to.known_as.is_some());
+        if self.preview || self.rules.iter().find(by_name).is_none() {
+            self.forwarder = None;
+            return;
+        }
+        let table = self.files.domains(config, troubles);
+        if self.forwarder.is_none() {
+            match Forwarder::start(config) {
+                Ok(forwarder) => self.forwarder = Some(forwarder),
+                Err(error) => {
+                    let effect = "rules for names match nothing";
+                    troubles.push(format!("names can't be forwarded: {error}; {effect}"));
+                }
+            }
+        }
+        if let Some(forwarder) = &self.forwarder {
+            forwarder.set(table, config.routing.dns.clone().unwrap_or_default());
+            troubles.extend(forwarder.conflicts());
+        }
+    }
+
+    fn lists(&self) -> Vec<(Vec<String>, bool)> {
+        let mut lists: Vec<(Vec<String>, bool)> = Vec::new();
+        for rule in &self.rules {
+            if let Verdict::Direct(targets) = &rule.verdict {
+                let list = (targets.links.clone(), targets.end_on_recovery);
+                if !lists.contains(&list) {
+                    lists.push(list);
+                }
+            }
+        }
+        lists
+    }
+
+    fn fate(&self, verdict: &Verdict) -> Fate {
+        let targets = match verdict {
+            Verdict::Tunnel => return Fate::Tunnel,
+            Verdict::Block => return Fate::Refused,
+            Verdict::Direct(targets) => targets,
+        };
+        let mark = targets
+            .now(&self.candidates)
+            .and_then(|link| self.marks.of(&targets.links, targets.end_on_recovery, link));
+        match (mark, targets.otherwise) {
+            (Some(mark), _) => Fate::Marked(mark),
+            (None, Otherwise::Tunnel) => Fate::Tunnel,
+            (None, Otherwise::Block) => Fate::Refused,
+        }
+    }
+
+    fn forget(&self, marks: &[u32], mask: u32) {
+        for &mark in marks {
+            if let Err(error) = forget_connections(mark, mask) {
+                tracing::debug!(%error, "connections of a link that is gone stay until they time out");
+            }
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! What the firewall has counted of each rule, over all tables that there were.
+
+use braid_linux::nft::{self, connections_counter, traffic_counter};
+use std::collections::BTreeMap;
+
+/// Of one rule, since the tunnel came up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// Connections that began.
+    pub connections: u64,
+    /// Packets that those sent who began them.
+    pub packets: u64,
+    /// Bytes of these.
+    pub bytes: u64,
+}
+
+/// Sums by the rules' names, as rules' numbers change.
+#[derive(Clone, Debug, Default)]
+pub struct Counts {
+    sums: BTreeMap<String, Count>,
+    /// What was read last, of the rule of each number.
+    last: Vec<(String, Count)>,
+}
+
+impl Counts {
+    /// Reads what the table of this interface has, which may be replaced next.
+    pub fn read(&mut self, interface: &str) {
+        if self.last.is_empty() {
+            return;
+        }
+        match nft::counters(interface) {
+            Ok(counters) => self.add(&counters),
+            // There may be no table yet.
+            Err(error) => tracing::debug!(%error, "reading the rules' counters"),
+        }
+    }
+
+    /// The rules of the table that is there now, in order.
+    pub fn follow<'r>(&mut self, rules: impl Iterator<Item = &'r str>) {
+        let rules: Vec<&str> = rules.collect();
+        let same = rules.iter().copied().eq(self.last.iter().map(|(name, _)| name.as_str()));
+        if !same {
+            let new = rules.into_iter().map(|name| (name.to_owned(), Count::default()));
+            self.last = new.collect();
+            self.sums.retain(|name, _| self.last.iter().any(|(known, _)| known == name));
+        }
+    }
+
+    /// Of a rule.
+    pub fn of(&self, rule: &str) -> Count {
+        self.sums.get(rule).copied().unwrap_or_default()
+    }
+
+    fn add(&mut self, counters: &BTreeMap<String, (u64, u64)>) {
+        for (number, (name, last)) in self.last.iter_mut().enumerate() {
+            let counter = |name| counters.get(&name).copied().unwrap_or_default();
+            let (connections, _) = counter(connections_counter(number));
+            let (packets, bytes) = counter(traffic_counter(number));
+            let now = Count { connections, packets, bytes };
+            let sum = self.sums.entry(name.clone()).or_default();
+            // A table that was replaced counts anew.
+            let since = |now: u64, last: u64| if now < last { now } else { now - last };
+            sum.connections += since(now.connections, last.connections);
+            sum.packets += since(now.packets, last.packets);
+            sum.bytes += since(now.bytes, last.bytes);
+            *last = now;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_go_on_when_the_table_is_replaced() {
+        let mut counts = Counts::default();
+        let table = |connections: u64, packets: u64| {
+            BTreeMap::from([
+                (connections_counter(1), (connections, 0)),
+                (traffic_counter(1), (packets, packets * 100)),
+            ])
+        };
+        counts.follow(["other", "bank"].into_iter());
+        counts.add(&table(2, 10));
+        counts.add(&table(3, 14));
+        counts.add(&table(1, 2));
+        assert_eq!(counts.of("bank"), Count { connections: 4, packets: 16, bytes: 1600 });
+        counts.follow(["bank"].into_iter());
+        counts.add(&BTreeMap::from([(traffic_counter(0), (1, 7))]));
+        assert_eq!(counts.of("bank"), Count { connections: 4, packets: 17, bytes: 1607 });
+        assert_eq!(counts.of("other"), Count::default());
+    }
+}

@@ -1,0 +1,153 @@
+//! The files that rules name: read when they change.
+
+use braid_control::config::Config;
+use braid_rules::{
+    DomainPattern, DomainTable, Lease, Origin, WrongLine, read_domains, read_leases, read_networks,
+    read_origins,
+};
+use ipnet::IpNet;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// What was read of them last.
+#[derive(Default)]
+pub struct Files {
+    leases: BTreeMap<PathBuf, Cached<Vec<Lease>>>,
+    networks: BTreeMap<PathBuf, Cached<Vec<IpNet>>>,
+    origins: BTreeMap<PathBuf, Cached<Vec<Origin>>>,
+    domains: BTreeMap<PathBuf, Cached<Vec<DomainPattern>>>,
+}
+
+struct Cached<T> {
+    changed: Option<(SystemTime, u64)>,
+    read: Result<T, String>,
+}
+
+/// Where dnsmasq has its leases: by its own default on Debian, OpenWrt, Fedora.
+const LEASES: [&str; 3] =
+    ["/var/lib/misc/dnsmasq.leases", "/tmp/dhcp.leases", "/var/lib/dnsmasq/dnsmasq.leases"];
+/// Tables of all networks of the Internet have some 40 MB.
+const LARGEST: u64 = 128 << 20;
+
+impl Files {
+    /// Devices' names. A server that has given nothing yet has no file.
+    pub fn leases(&mut self, config: &Config) -> Vec<Lease> {
+        let files: Vec<PathBuf> = match &config.routing.leases {
+            Some(file) => vec![file.clone()],
+            None => LEASES.iter().map(PathBuf::from).collect(),
+        };
+        self.leases.retain(|file, _| files.contains(file));
+        let read = |text: &str| Ok(read_leases(text));
+        let mut leases = Vec::new();
+        for file in files {
+            leases.extend(cached(&mut self.leases, &file, read).iter().flatten().cloned());
+        }
+        leases
+    }
+
+    /// By file; of one that can't be read, none.
+    pub fn networks(
+        &mut self,
+        config: &Config,
+        troubles: &mut Vec<String>,
+    ) -> BTreeMap<PathBuf, Vec<IpNet>> {
+        let files = config.rules.iter().flat_map(|rule| &rule.matches.to.files);
+        let files: Vec<PathBuf> = files.cloned().collect();
+        self.networks.retain(|file, _| files.contains(file));
+        let mut found = BTreeMap::new();
+        for file in files {
+            let what = "a network a line";
+            let read = |text: &str| read_networks(text).map_err(|wrong| told(&file, &wrong, what));
+            match cached(&mut self.networks, &file, read) {
+                Ok(networks) => drop(found.insert(file.clone(), networks.clone())),
+                Err(trouble) => troubles.push(trouble.clone()),
+            }
+        }
+        found
+    }
+
+    /// Which names belong to which rules.
+    pub fn domains(&mut self, config: &Config, troubles: &mut Vec<String>) -> DomainTable<String> {
+        let mut table = DomainTable::default();
+        let named = config.rules.iter().flat_map(|rule| &rule.matches.to.domain_files);
+        let named: Vec<PathBuf> = named.cloned().collect();
+        self.domains.retain(|file, _| named.contains(file));
+        for rule in &config.rules {
+            let owner = rule.name.to_string();
+            for pattern in &rule.matches.to.domains {
+                table.insert(pattern.clone(), owner.clone());
+            }
+            for file in &rule.matches.to.domain_files {
+                let what = "a name a line";
+                let read =
+                    |text: &str| read_domains(text).map_err(|wrong| told(file, &wrong, what));
+                match cached(&mut self.domains, file, read) {
+                    Ok(patterns) => {
+                        for pattern in patterns {
+                            table.insert(pattern.clone(), owner.clone());
+                        }
+                    }
+                    Err(trouble) => troubles.push(trouble.clone()),
+                }
+            }
+        }
+        table
+    }
+
+    /// The table, if rules need it.
+    pub fn origins(&mut self, config: &Config, troubles: &mut Vec<String>) -> &[Origin] {
+        let needed = config.rules.iter().any(|rule| rule.matches.to.by_origin());
+        let Some(file) = config.routing.origins.as_ref().filter(|_| needed) else {
+            self.origins.clear();
+            return &[];
+        };
+        self.origins.retain(|known, _| known == file);
+        let what = "first address, last address, AS number and country, with tabs or commas";
+        let read = |text: &str| read_origins(text).map_err(|wrong| told(file, &wrong, what));
+        match cached(&mut self.origins, file, read) {
+            Ok(origins) => origins,
+            Err(trouble) => {
+                troubles.push(trouble.clone());
+                &[]
+            }
+        }
+    }
+}
+
+fn told(file: &Path, wrong: &WrongLine, what: &str) -> String {
+    let WrongLine { line, text } = wrong;
+    format!("{}:{line}: {text:?} is not {what}; nothing of this file counts", file.display())
+}
+
+fn cached<'c, T>(
+    files: &'c mut BTreeMap<PathBuf, Cached<T>>,
+    file: &Path,
+    read: impl Fn(&str) -> Result<T, String>,
+) -> &'c Result<T, String> {
+    let changed = fs::metadata(file).and_then(|it| Ok((it.modified()?, it.len()))).ok();
+    let fresh = files.get(file).is_some_and(|known| known.changed == changed);
+    if !fresh {
+        let text = bounded(file).map_err(|error| {
+            format!("{}: can't read it: {error}; nothing of it counts", file.display())
+        });
+        let read = text.and_then(|text| read(&text));
+        files.insert(file.to_owned(), Cached { changed, read });
+    }
+    // It was put there just now.
+    &files
+        .entry(file.to_owned())
+        .or_insert_with(|| Cached { changed, read: Err(String::new()) })
+        .read
+}
+
+fn bounded(file: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    fs::File::open(file)?.take(LARGEST + 1).read_to_string(&mut text)?;
+    match text.len() as u64 > LARGEST {
+        true => Err(io::Error::other(format!("it has more than {LARGEST} bytes"))),
+        false => Ok(text),
+    }
+}

@@ -1,0 +1,325 @@
+//! Forwards questions for names, and has the firewall learn the addresses that answers give to
+//! names of rules before it passes them on. Questions and answers stay as they are, byte by
+//! byte.
+
+use super::super::host_routing::forwarder_mark;
+use super::super::names::name_servers;
+use braid_control::config::Config;
+use braid_linux::nft::{Element, NameForwarder, learn};
+use braid_rules::{DomainTable, Learnt, Lesson};
+use socket2::{Domain, Protocol, Socket, Type};
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpSocket, TcpStream, UdpSocket};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+/// A thread of its own, until this is dropped.
+pub struct Forwarder {
+    rules: Arc<Mutex<Known>>,
+    _ends: tokio::sync::oneshot::Sender<()>,
+    /// For the firewall.
+    pub way: NameForwarder,
+}
+
+/// What it knows, and is told.
+#[derive(Default)]
+struct Known {
+    interface: String,
+    /// Which names belong to which rules.
+    table: DomainTable<String>,
+    learnt: Learnt,
+    /// Name servers of the config.
+    named: Vec<IpAddr>,
+    mark: u32,
+    conflicts: Vec<String>,
+}
+
+/// One server's answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// A client that sends nothing by TCP (RFC 7766, section 6.2.3, has some seconds).
+const IDLE: Duration = Duration::from_secs(10);
+/// Questions under way; more are dropped, and asked again by their clients.
+const MOST_QUESTIONS: usize = 512;
+/// Clients by TCP.
+const MOST_CLIENTS: usize = 128;
+/// RFC 1035, section 4.2.2: a length has two bytes.
+const LONGEST: usize = 65_535;
+/// A header of the DNS (RFC 1035, section 4.1.1).
+const HEADER: usize = 12;
+const PORT: u16 = 53;
+/// Of different rules' names with one address so many are told.
+const MOST_CONFLICTS: usize = 20;
+
+impl Forwarder {
+    /// Listens on the tunnel's addresses, which may come later.
+    ///
+    /// # Errors
+    /// Those of sockets and threads; `AddrNotAvailable` when the tunnel has no address.
+    pub fn start(config: &Config) -> io::Result<Forwarder> {
+        let own = || config.interface.addresses.iter().map(|net| net.addr());
+        let v4 = own().find(IpAddr::is_ipv4);
+        let addresses: Vec<IpAddr> = v4.into_iter().chain(own().find(IpAddr::is_ipv6)).collect();
+        let first = *addresses.first().ok_or(io::ErrorKind::AddrNotAvailable)?;
+        let mark = forwarder_mark(config.interface.name.as_str());
+        // One port for all: the first socket finds it.
+        let mut port = 0;
+        let mut sockets = Vec::new();
+        for address in std::iter::once(first).chain(addresses.iter().copied().skip(1)) {
+            let (udp, tcp) = listen(address, port)?;
+            port = udp.local_addr()?.port();
+            sockets.push((udp, tcp));
+        }
+        let known =
+            Known { interface: config.interface.name.to_string(), mark, ..Known::default() };
+        let rules = Arc::new(Mutex::new(known));
+        let shared = rules.clone();
+        let (ends, ended) = tokio::sync::oneshot::channel::<()>();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        std::thread::Builder::new().name("braid-dns".into()).spawn(move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    () = serve(sockets, shared) => {}
+                    // By the other end's being dropped.
+                    _ = ended => {}
+                }
+            });
+        })?;
+        Ok(Forwarder { rules, _ends: ends, way: NameForwarder { addresses, port, mark } })
+    }
+
+    /// Which names belong to which rules now, and whom the config says to ask.
+    pub fn set(&self, table: DomainTable<String>, named: Vec<IpAddr>) {
+        let mut known = self.lock();
+        known.table = table;
+        known.named = named;
+    }
+
+    /// What it has learnt, for other threads.
+    pub fn known_names(&self) -> KnownNames {
+        KnownNames(self.rules.clone())
+    }
+
+    /// Names of different rules that have one address, in words.
+    pub fn conflicts(&self) -> Vec<String> {
+        self.lock().conflicts.clone()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Known> {
+        self.rules.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a forwarder has learnt.
+#[derive(Clone)]
+pub struct KnownNames(Arc<Mutex<Known>>);
+
+impl KnownNames {
+    /// The rules for names that have an address.
+    pub fn rules_for(&self, address: IpAddr) -> Vec<String> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let rules = known.learnt.names_of(address, Instant::now()).map(|(_, rules)| rules.to_vec());
+        rules.unwrap_or_default()
+    }
+}
+
+impl std::fmt::Debug for KnownNames {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("KnownNames")
+    }
+}
+
+fn listen(address: IpAddr, port: u16) -> io::Result<(std::net::UdpSocket, std::net::TcpListener)> {
+    // Both must have one port, which the kernel chooses for one of them.
+    const TRIES: usize = 8;
+    let mut last = io::Error::from(io::ErrorKind::AddrInUse);
+    for _ in 0..TRIES {
+        let udp = bound(SocketAddr::new(address, port), Type::DGRAM, Protocol::UDP)?;
+        let udp = std::net::UdpSocket::from(udp);
+        match bound(udp.local_addr()?, Type::STREAM, Protocol::TCP) {
+            Ok(tcp) => {
+                tcp.listen(64)?;
+                return Ok((udp, tcp.into()));
+            }
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+fn bound(address: SocketAddr, kind: Type, protocol: Protocol) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), kind, Some(protocol))?;
+    match address {
+        SocketAddr::V4(_) => socket.set_freebind_v4(true)?,
+        SocketAddr::V6(_) => socket.set_freebind_v6(true)?,
+    }
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    Ok(socket)
+}
+
+type Sockets = Vec<(std::net::UdpSocket, std::net::TcpListener)>;
+
+async fn serve(sockets: Sockets, known: Arc<Mutex<Known>>) {
+    let questions = Arc::new(Semaphore::new(MOST_QUESTIONS));
+    let clients = Arc::new(Semaphore::new(MOST_CLIENTS));
+    let mut serving = Vec::new();
+    for (udp, tcp) in sockets {
+        let (Ok(udp), Ok(tcp)) = (UdpSocket::from_std(udp), TcpListener::from_std(tcp)) else {
+            tracing::error!("names can't be forwarded: the runtime takes no socket");
+            return;
+        };
+        let (by_udp, by_tcp) =
+            ((known.clone(), questions.clone()), (known.clone(), clients.clone()));
+        serving.push(tokio::spawn(serve_udp(Arc::new(udp), by_udp.0, by_udp.1)));
+        serving.push(tokio::spawn(serve_tcp(tcp, by_tcp.0, by_tcp.1)));
+    }
+    for task in serving {
+        let _ = task.await;
+    }
+}
+
+async fn serve_udp(socket: Arc<UdpSocket>, known: Arc<Mutex<Known>>, questions: Arc<Semaphore>) {
+    let mut bytes = vec![0; LONGEST];
+    loop {
+        let (length, client) = match socket.recv_from(&mut bytes).await {
+            Ok(received) => received,
+            Err(error) => {
+                tracing::debug!(%error, "a question for a name");
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                continue;
+            }
+        };
+        let Ok(permit) = questions.clone().try_acquire_owned() else { continue };
+        let question = bytes.get(..length).unwrap_or_default().to_vec();
+        let (socket, known) = (socket.clone(), known.clone());
+        tokio::spawn(async move {
+            if let Some(answer) = answer(&question, &known, ask_udp).await {
+                let _ = socket.send_to(&answer, client).await;
+            }
+            drop(permit);
+        });
+    }
+}
+
+async fn serve_tcp(listener: TcpListener, known: Arc<Mutex<Known>>, clients: Arc<Semaphore>) {
+    loop {
+        let Ok((stream, _)) = listener.accept().await else {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            continue;
+        };
+        let Ok(permit) = clients.clone().try_acquire_owned() else { continue };
+        let known = known.clone();
+        tokio::spawn(async move {
+            let _ = talk(stream, &known).await;
+            drop(permit);
+        });
+    }
+}
+
+async fn talk(mut client: TcpStream, known: &Mutex<Known>) -> io::Result<()> {
+    while let Ok(question) = timeout(IDLE, read_message(&mut client)).await {
+        match answer(&question?, known, ask_tcp).await {
+            Some(answer) => write_message(&mut client, &answer).await?,
+            None => return Ok(()),
+        }
+    }
+    Ok(())
+}
+
+/// The first server's that answers; none when nobody does, as if the question were lost.
+async fn answer<A, F>(question: &[u8], known: &Mutex<Known>, ask: A) -> Option<Vec<u8>>
+where
+    A: Fn(SocketAddr, u32, Vec<u8>) -> F,
+    F: Future<Output = io::Result<Vec<u8>>>,
+{
+    if question.len() < HEADER {
+        return None;
+    }
+    let (mut servers, mark) = {
+        let known = known.lock().unwrap_or_else(PoisonError::into_inner);
+        (known.named.clone(), known.mark)
+    };
+    servers.extend(name_servers());
+    for server in servers {
+        let asked = ask(SocketAddr::new(server, PORT), mark, question.to_vec());
+        match timeout(PATIENCE, asked).await {
+            // Another number would be another question's answer.
+            Ok(Ok(answer)) if answer.len() >= HEADER && answer.get(..2) == question.get(..2) => {
+                teach(&answer, known).await;
+                return Some(answer);
+            }
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => tracing::debug!(%server, %error, "asking a name server"),
+            Err(_) => tracing::debug!(%server, "a name server doesn't answer"),
+        }
+    }
+    None
+}
+
+/// Before the answer goes on: the connection that it makes possible comes after.
+async fn teach(answer: &[u8], known: &Mutex<Known>) {
+    let (interface, lesson) = {
+        let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+        let Known { table, learnt, interface, conflicts, .. } = &mut *known;
+        let lesson = learnt.learn(answer, table, Instant::now());
+        for conflict in &lesson.conflicts {
+            tracing::warn!("{conflict}");
+            if conflicts.len() < MOST_CONFLICTS && !conflicts.contains(conflict) {
+                conflicts.push(conflict.clone());
+            }
+        }
+        (interface.clone(), lesson)
+    };
+    let Lesson { add, remove, .. } = lesson;
+    let gone = remove.into_iter().map(|(rule, address)| Element { rule, address, lasts: None });
+    let come =
+        add.into_iter().map(|(rule, address, lasts)| Element { rule, address, lasts: Some(lasts) });
+    let elements: Vec<Element> = gone.chain(come).collect();
+    if elements.is_empty() {
+        return;
+    }
+    let learnt = tokio::task::spawn_blocking(move || learn(&interface, &elements)).await;
+    if let Ok(Err(error)) = learnt {
+        tracing::warn!(%error, "addresses of names can't be told to the firewall");
+    }
+}
+
+async fn ask_udp(server: SocketAddr, mark: u32, question: Vec<u8>) -> io::Result<Vec<u8>> {
+    let socket = Socket::new(Domain::for_address(server), Type::DGRAM, Some(Protocol::UDP))?;
+    socket.set_mark(mark)?;
+    socket.set_nonblocking(true)?;
+    // Connected, so that only the server is heard; from a port of the kernel's choice.
+    socket.connect(&server.into())?;
+    let socket = UdpSocket::from_std(socket.into())?;
+    socket.send(&question).await?;
+    let mut bytes = vec![0; LONGEST];
+    let length = socket.recv(&mut bytes).await?;
+    bytes.truncate(length);
+    Ok(bytes)
+}
+
+async fn ask_tcp(server: SocketAddr, mark: u32, question: Vec<u8>) -> io::Result<Vec<u8>> {
+    let socket = if server.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket2::SockRef::from(&socket).set_mark(mark)?;
+    let mut stream = socket.connect(server).await?;
+    write_message(&mut stream, &question).await?;
+    read_message(&mut stream).await
+}
+
+async fn read_message(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
+    let length = stream.read_u16().await?;
+    let mut bytes = vec![0; length.into()];
+    stream.read_exact(&mut bytes).await?;
+    Ok(bytes)
+}
+
+async fn write_message(stream: &mut TcpStream, message: &[u8]) -> io::Result<()> {
+    let length = u16::try_from(message.len()).map_err(io::Error::other)?;
+    let bytes = [&length.to_be_bytes()[..], message].concat();
+    timeout(IDLE, stream.write_all(&bytes)).await.map_err(io::Error::other)?
+}

@@ -1,0 +1,305 @@
+//! By which transports each link is used: what [`Selector`] decides becomes sockets.
+
+use super::DaemonError;
+use super::data_channel::{Command, DataPlaneEnded, DataPlaneHandle, Snapshot};
+use super::reconciler::{LinkSockets, open_socket, own_mark};
+use super::ways::Way;
+use braid_carrier::selector::{Seen, SeenAll, Selector, Transport as Selected};
+use braid_carrier::{Certificate, Home, Leaving, Server, ServerSettings, Target, Targets, proxy};
+use braid_control::config::{
+    CertificateFiles, Config, Host, Link, Name, Peer, Transport, TransportChoice,
+};
+use braid_control::status::{PathState, PathStatus};
+use braid_handshake::PublicKey;
+use braid_linux::udp::{LinkSocket, PortInstead};
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+/// Where the peers are found, as it was last resolved.
+#[derive(Clone, Default)]
+pub struct Resolved(Arc<Mutex<HashMap<PublicKey, Vec<SocketAddr>>>>);
+
+impl Resolved {
+    /// The peer is found here now.
+    pub fn set(&self, peer: PublicKey, addresses: &[SocketAddr]) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(peer, addresses.to_vec());
+    }
+
+    fn of(&self, peer: &PublicKey) -> Vec<SocketAddr> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(peer).cloned().unwrap_or_default()
+    }
+}
+
+/// The transports of all links.
+pub struct Transports {
+    resolved: Resolved,
+    targets: Targets,
+    /// From the first time that one is needed.
+    carriers: Option<Home>,
+    links: BTreeMap<Name, LinkTransports>,
+    /// Why one couldn't be opened, as last told.
+    trouble: Option<String>,
+}
+
+#[derive(Default)]
+struct LinkTransports {
+    selector: Selector,
+    /// By which the link left when the open ones were opened.
+    ways: Vec<Way>,
+    /// Beside UDP to the peers' ports.
+    open: Vec<Transport>,
+}
+
+impl Transports {
+    /// None but UDP.
+    pub fn new(resolved: Resolved) -> Transports {
+        Transports {
+            resolved,
+            targets: Targets::default(),
+            carriers: None,
+            links: BTreeMap::new(),
+            trouble: None,
+        }
+    }
+
+    /// Opens and closes transports as the links' paths are now.
+    pub fn follow(
+        &mut self,
+        config: &Config,
+        links: &LinkSockets,
+        data_plane: &DataPlaneHandle,
+        now: Instant,
+    ) -> Result<(), DataPlaneEnded> {
+        let Some(peer) = config.peers.iter().find(|peer| peer.fallback_port.is_some()) else {
+            return Ok(());
+        };
+        self.targets.set(targets(config, &self.resolved));
+        let snapshot = data_plane.snapshot();
+        for (name, ways) in links.ways() {
+            let Some(link) = config.link(name.as_str()) else { continue };
+            let mut known = self.links.remove(name).unwrap_or_default();
+            if known.ways != ways {
+                // Another network, of which nothing is known yet.
+                close(name, known.open.drain(..), data_plane)?;
+                known = LinkTransports { ways: ways.to_vec(), ..LinkTransports::default() };
+            }
+            let wanted = if ways.is_empty() { &[] } else { known.wanted(link, &snapshot, now) };
+            let gone: Vec<Transport> =
+                known.open.iter().copied().filter(|open| !wanted.contains(open)).collect();
+            known.open.retain(|open| wanted.contains(open));
+            close(name, gone.into_iter(), data_plane)?;
+            for &transport in wanted.iter().filter(|it| **it != Transport::Udp) {
+                if !known.open.contains(&transport)
+                    && self.open(config, link, ways, peer, transport, data_plane)?
+                {
+                    known.open.push(transport);
+                }
+            }
+            self.links.insert(name.clone(), known);
+        }
+        Ok(())
+    }
+
+    /// Closes those of a link, which leaves otherwise from now on.
+    pub fn close(
+        &mut self,
+        name: &Name,
+        data_plane: &DataPlaneHandle,
+    ) -> Result<(), DataPlaneEnded> {
+        let known = self.links.remove(name).unwrap_or_default();
+        close(name, known.open.into_iter(), data_plane)
+    }
+
+    /// A link is gone.
+    pub fn remove(&mut self, name: &Name) {
+        self.links.remove(name);
+    }
+
+    /// Tells whether it could be.
+    fn open(
+        &mut self,
+        config: &Config,
+        link: &Link,
+        ways: &[Way],
+        peer: &Peer,
+        transport: Transport,
+        data_plane: &DataPlaneHandle,
+    ) -> Result<bool, DataPlaneEnded> {
+        let mark = own_mark(config);
+        let mut sockets = Vec::new();
+        for way in ways {
+            let opened = match transport {
+                Transport::Udp => continue,
+                Transport::UdpFallback => fallback_socket(link, way, mark, peer),
+                Transport::Tls => self.carry(link, way, mark).map(Some),
+            };
+            match opened {
+                Ok(socket) => sockets.extend(socket),
+                Err(error) => {
+                    let trouble = format!("{}: can't be tried by {transport}: {error}", link.name);
+                    if self.trouble.as_ref() != Some(&trouble) {
+                        tracing::warn!("{trouble}");
+                    }
+                    self.trouble = Some(trouble);
+                    return Ok(false);
+                }
+            }
+        }
+        for socket in sockets {
+            let link = link.name.clone();
+            let attach = Command::AttachSocket { link, transport, socket, device_mtu: None };
+            data_plane.send(attach)?;
+        }
+        Ok(true)
+    }
+
+    fn carry(&mut self, link: &Link, way: &Way, mark: Option<u32>) -> io::Result<LinkSocket> {
+        let carriers = match self.carriers.take() {
+            Some(carriers) => carriers,
+            None => Home::start(self.targets.clone())?,
+        };
+        let proxy = link.proxy.as_ref().map(|proxy| proxy::Proxy {
+            host: proxy.host.clone(),
+            port: proxy.port,
+            credentials: proxy.credentials.clone(),
+        });
+        self.carriers.insert(carriers).carry(Leaving {
+            device: way.device.as_ref().map(|device| device.name.clone()),
+            source: link.binding.source,
+            fwmark: link.binding.fwmark.or(mark),
+            family: way.family,
+            proxy,
+        })
+    }
+}
+
+impl LinkTransports {
+    fn wanted(&mut self, link: &Link, snapshot: &Snapshot, now: Instant) -> &'static [Transport] {
+        match link.transport {
+            TransportChoice::Udp => return &[Transport::Udp],
+            TransportChoice::Tls => return &[Transport::Tls],
+            TransportChoice::Auto => {}
+        }
+        match self.selector.observe(&seen(link, snapshot), now) {
+            [Selected::Udp] => &[Transport::Udp],
+            [Selected::Udp, Selected::Tls] => &[Transport::Udp, Transport::Tls],
+            [Selected::Udp, Selected::OtherPort] => &[Transport::Udp, Transport::UdpFallback],
+            _ => &[Transport::Udp, Transport::UdpFallback, Transport::Tls],
+        }
+    }
+}
+
+/// The link's paths as the data plane sees them.
+fn seen(link: &Link, snapshot: &Snapshot) -> SeenAll {
+    let paths = || {
+        let all = snapshot.peers.iter().flat_map(|peer| &peer.paths);
+        all.filter(|path| path.link == link.name.as_str())
+    };
+    let of = |transport: Transport| {
+        let by = || paths().filter(move |path| path.transport == transport);
+        let sum = |count: fn(&PathStatus) -> u64| by().map(count).sum();
+        Seen {
+            works: by().any(|path| {
+                use PathState::{Active, OverQuota, Standby};
+                matches!(path.state, Active | Standby | OverQuota)
+            }),
+            sent: sum(|path| path.tx_packets),
+            lost: sum(|path| path.lost_packets),
+            bytes: sum(|path| path.tx_bytes + path.rx_bytes),
+        }
+    };
+    SeenAll {
+        udp: of(Transport::Udp),
+        other_port: of(Transport::UdpFallback),
+        tls: of(Transport::Tls),
+    }
+}
+
+fn close(
+    link: &Name,
+    transports: impl Iterator<Item = Transport>,
+    data_plane: &DataPlaneHandle,
+) -> Result<(), DataPlaneEnded> {
+    for transport in transports {
+        data_plane.send(Command::CloseTransport { link: link.clone(), transport })?;
+    }
+    Ok(())
+}
+
+/// Each address of each peer that has a port for this.
+fn targets(config: &Config, resolved: &Resolved) -> HashMap<SocketAddr, Target> {
+    let mut targets = HashMap::new();
+    for peer in &config.peers {
+        let Some(port) = peer.fallback_port else { continue };
+        let name = peer.endpoints.iter().find_map(|endpoint| match &endpoint.host {
+            Host::Name(name) => Some(name.clone()),
+            Host::Address(_) => None,
+        });
+        for address in resolved.of(&peer.public_key) {
+            targets.insert(address, Target { key: peer.public_key, port, name: name.clone() });
+        }
+    }
+    targets
+}
+
+/// None where the peer's usual port is the same.
+fn fallback_socket(
+    link: &Link,
+    way: &Way,
+    mark: Option<u32>,
+    peer: &Peer,
+) -> io::Result<Option<LinkSocket>> {
+    let (named, used) = (peer.endpoints.first().map(|it| it.port), peer.fallback_port);
+    let Some((named, used)) = named.zip(used).filter(|(named, used)| named != used) else {
+        return Ok(None);
+    };
+    open_socket(link, way, mark).map(|it| Some(it.with_port_instead(PortInstead { named, used })))
+}
+
+/// At a concentrator whose config asks for it: where homes call by TLS.
+pub fn listen_tls(
+    config: &Config,
+    key: PublicKey,
+) -> Result<(Option<Server>, Vec<LinkSocket>), DaemonError> {
+    let interface = &config.interface;
+    if interface.listen_tls.is_empty() {
+        return Ok((None, Vec::new()));
+    }
+    let doing = || DaemonError::system("listening for TLS (interface.listen_tls)");
+    let certificate = match &interface.tls_certificate {
+        Some(given) => Certificate::read(&given.chain, &given.key),
+        None => {
+            let name = interface.name.as_str();
+            let file = |end: &str| interface.state_dir.join(format!("{name}.tls.{end}"));
+            let own = CertificateFiles { chain: file("pem"), key: file("key") };
+            if !own.chain.exists() || !own.key.exists() {
+                make_certificate(&own, config).map_err(doing())?;
+            }
+            Certificate::read(&own.chain, &own.key)
+        }
+    };
+    let settings = ServerSettings {
+        listen: interface.listen_tls.clone(),
+        fwmark: own_mark(config),
+        key,
+        certificate: certificate.map_err(|error| doing()(io::Error::other(error)))?,
+    };
+    let (server, sockets) =
+        Server::start(settings).map_err(|error| doing()(io::Error::other(error)))?;
+    Ok((Some(server), sockets))
+}
+
+fn make_certificate(files: &CertificateFiles, config: &Config) -> io::Result<()> {
+    let listen = &config.interface.listen_tls;
+    let named: Vec<_> =
+        listen.iter().map(SocketAddr::ip).filter(|ip| !ip.is_unspecified()).collect();
+    let made = Certificate::make(&named).map_err(io::Error::other)?;
+    std::fs::create_dir_all(files.chain.parent().unwrap_or(Path::new(".")))?;
+    braid_durable::replace(&files.key, made.key.as_bytes(), Some(0o600))?;
+    braid_durable::replace(&files.chain, made.chain.as_bytes(), Some(0o644))
+}

@@ -1,0 +1,78 @@
+//! The doctor at a running tunnel: nothing while it is well, and each thing that is broken by its
+//! name, until it is mended.
+
+use crate::world::{Tunnel, World, link};
+use braid_lab::emulator::LinkChange;
+use serde_json::Value;
+
+/// Of the machine that runs the tests, which may be busy.
+const OF_THE_MACHINE: [&str; 5] =
+    ["cpu-here", "cpu-stolen", "receive-buffer", "device-queue", "state-folder-full"];
+
+fn codes(world: &World) -> Vec<String> {
+    let output = world.home.braid(&["doctor", "--json"]);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
+        panic!("{error}: {}", String::from_utf8_lossy(&output.stderr));
+    });
+    let findings = report["findings"].as_array().unwrap();
+    let codes = findings.iter().map(|finding| finding["code"].as_str().unwrap().to_owned());
+    codes.filter(|code| !OF_THE_MACHINE.contains(&code.as_str())).collect()
+}
+
+fn becomes(world: &World, expected: &[&str]) {
+    let what = format!("the doctor finds {expected:?}, and last {:?}", codes(world));
+    world.home.wait_until(&what, || codes(world) == expected);
+}
+
+#[test]
+fn what_is_broken_is_found_by_its_name_and_nothing_where_all_is_well() {
+    let Some(mut world) = World::new(&[link("dsl"), link("lte")]) else { return };
+    world.start(&Tunnel::default());
+    world.home.sh("sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.lte.rp_filter=0");
+    becomes(&world, &[]);
+    world.change(1, &LinkChange::Blackout(true));
+    becomes(&world, &["udp-blocked"]);
+    world.change(1, &LinkChange::Blackout(false));
+    becomes(&world, &[]);
+    let broken = [
+        (
+            "rp-filter",
+            "sysctl -qw net.ipv4.conf.lte.rp_filter=1",
+            "sysctl -qw net.ipv4.conf.lte.rp_filter=0",
+        ),
+        (
+            "route-loop",
+            "ip route add 192.0.2.1/32 dev braid0 metric 1",
+            "ip route del 192.0.2.1/32 dev braid0 metric 1",
+        ),
+    ];
+    for (code, breaks, mends) in broken {
+        let endpoint = braid_lab::topology::CONCENTRATOR_V4.to_string();
+        world.home.sh(&breaks.replace("192.0.2.1", &endpoint));
+        becomes(&world, &[code]);
+        world.home.sh(&mends.replace("192.0.2.1", &endpoint));
+        becomes(&world, &[]);
+    }
+    let bundle = world.scratch.path().join("report.txt");
+    let output = world.home.braid(&["doctor", "--bundle", bundle.to_str().unwrap()]);
+    assert!(output.status.code().is_some_and(|code| code == 0 || code == 10), "{output:?}");
+    let text = std::fs::read_to_string(&bundle).unwrap();
+    for secret in [world.home.public_key(), world.concentrator.public_key(), "10.77.0.".into()] {
+        assert!(!text.contains(&secret), "{secret} is in the bundle");
+    }
+    assert!(text.contains("==== status") && text.contains("\"lte\""), "{text}");
+    let again = world.home.braid(&["doctor", "--bundle", bundle.to_str().unwrap()]);
+    assert_eq!(again.status.code(), Some(2), "a file that is there stays");
+
+    world.home.sh("ip link set lte down");
+    becomes(&world, &["link-off"]);
+    world.concentrator.kill();
+    world.home.wait_until("that the concentrator is gone is found", || {
+        codes(&world).contains(&"peer-gone".to_owned())
+    });
+    world.home.stop();
+    let output = world.home.braid(&["doctor"]);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(11), "{said}");
+    assert!(said.contains("[not-running]") && said.contains("mend it: braid up"), "{said}");
+}

@@ -1,0 +1,128 @@
+//! `braid ui serve`: a host with pools and no tunnel, seen by HTTP.
+
+use crate::BRAID;
+use crate::host::Host;
+use crate::served::Served;
+use braid_loop_disks::in_private_mounts;
+use serde_json::Value;
+use std::fs;
+use std::process::Command;
+
+#[test]
+fn snapshots_are_browsed_compared_and_restored_by_an_admin_and_nothing_else_is_read() {
+    let name =
+        "page::snapshots_are_browsed_compared_and_restored_by_an_admin_and_nothing_else_is_read";
+    in_private_mounts(name, || {
+        let host = Host::new();
+        let (a, b) = (host.disk("a"), host.disk("b"));
+        host.create("btrfs-raid1", &[&a, &b]);
+        host.sh("btrfs -q subvolume create data/home");
+        host.sh("echo one > data/home/letter.txt; echo x > data/home/gone.txt; mkdir data/home/me");
+        host.sh("echo same > 'data/home/me/100 %.txt'; ln -s /etc/passwd data/home/out");
+        let take = "braid pool snapshot --into data/.snapshots data/home";
+        host.sh(take);
+        host.sh(
+            "echo second > data/home/letter.txt; rm data/home/gone.txt; echo n > data/home/new",
+        );
+        host.sh(take);
+        let served = Served::start(&host);
+
+        let first = served.get("/");
+        for word in ["btrfs-raid1", "any one disk may fail", "2 of 2 disks"] {
+            assert!(first.contains(word), "{word}: {first}");
+        }
+        assert!(served.get("/live?view=disks").contains("data: {\"pools\":"), "it is live");
+
+        let list = host.sh("braid pool snapshot --into data/.snapshots --list --json");
+        let list: Value = serde_json::from_str(&list).unwrap();
+        let name = |at: usize| list["snapshots"][at]["name"].as_str().unwrap().to_owned();
+        let (older, newer) = (name(0), name(1));
+        let folder = host.path("data/.snapshots").display().to_string();
+        let all = served.get("/snapshots");
+        assert!(all.contains(&older) && all.contains(&newer), "{all}");
+
+        let at = |view: &str, path: &str| {
+            format!("/snapshots/{view}?folder={folder}&snapshot={older}&path={path}")
+        };
+        let top = served.get(&at("browse", ""));
+        assert!(top.contains("letter.txt") && top.contains("me/") && !top.contains(">new<"));
+        assert!(served.get(&at("browse", "me")).contains("path=me%2F100+%2525.txt"), "escaped");
+        assert!(served.get(&at("file", "me/100%20%2525.txt")).ends_with("\r\n\r\nsame\n"));
+        let file = served.get(&at("file", "letter.txt"));
+        assert!(file.ends_with("\r\n\r\none\n"), "{file}");
+        assert!(file.contains("attachment") && file.contains("application/octet-stream"), "{file}");
+
+        let changes = format!("/snapshots/compare?folder={folder}&older={older}&newer={newer}");
+        let changes = served.get(&changes);
+        for (what, path) in [("changed", "letter.txt"), ("removed", "gone.txt"), ("added", "new")] {
+            let row = changes.split("<tr>").find(|row| row.contains(&format!(">{path}<")));
+            assert!(row.is_some_and(|row| row.contains(what)), "{what} {path}: {changes}");
+        }
+        assert!(!changes.contains(">me/<") && !changes.contains("100"), "{changes}");
+
+        for path in ["../../../../etc/passwd", "/etc/passwd", "out", "me/../../x", "me", "%2500"] {
+            let answer = served.get(&at("file", path));
+            assert!(!answer.contains("200 OK") && !answer.contains("root:"), "{path}: {answer}");
+        }
+        for folder in ["/etc", "/", "data"] {
+            let asked = format!("/snapshots/browse?folder={folder}&snapshot=.&path=");
+            assert!(served.get(&asked).contains("known here"), "{folder}");
+        }
+
+        let restore =
+            |path: &str, to: &str, more: &str| format!("{}&to={to}{more}", at("restore", path));
+        let to = host.path("data/back.txt").display().to_string();
+        let asked = served.get(&restore("letter.txt", &to, ""));
+        assert!(asked.contains("becomes a copy") && !host.path("data/back.txt").exists());
+        let token = asked.split("name=\"form\" value=\"").nth(1).unwrap();
+        let token = token.split('"').next().unwrap();
+        let refused = served.post(&restore("letter.txt", &to, ""), "form=0");
+        assert!(refused.contains("403 Forbidden"), "{refused}");
+        assert!(!host.path("data/back.txt").exists());
+        let form = format!("form={token}");
+        let done = served.post(&restore("letter.txt", &to, ""), &form);
+        assert!(done.contains("is a copy"), "{done}");
+        assert_eq!(fs::read_to_string(&to).unwrap(), "one\n");
+
+        let over = host.path("data/home/letter.txt").display().to_string();
+        let refused = served.post(&restore("letter.txt", &over, ""), &form);
+        assert!(refused.contains("is there already"), "{refused}");
+        assert_eq!(fs::read_to_string(&over).unwrap(), "second\n");
+        let done = served.post(&restore("letter.txt", &over, "&replace=1"), &form);
+        assert!(done.contains("What was there is"), "{done}");
+        assert_eq!(fs::read_to_string(&over).unwrap(), "one\n");
+        assert_eq!(host.sh("cat data/home/letter.txt.before-restore.*"), "second");
+
+        let outside = host.path("outside").display().to_string();
+        for to in [outside.as_str(), "relative", &format!("{folder}/x")] {
+            let refused = served.post(&restore("letter.txt", to, ""), &form);
+            assert!(refused.contains("400 Bad Request"), "{to}: {refused}");
+        }
+        assert!(!host.path("outside").exists());
+
+        // Whoever is on this host may look at the pools, and not into everybody's files.
+        assert!(served.by_port("/disks").contains("btrfs-raid1"));
+        let list = served.by_port("/snapshots");
+        assert!(list.contains(&older) && !list.contains("/snapshots/browse"), "{list}");
+        let views = ["browse", "file", "restore", "compare"];
+        for answer in views.map(|view| served.by_port(&at(view, "letter.txt"))) {
+            assert!(answer.contains("403 Forbidden") && !answer.contains("one\n"), "{answer}");
+        }
+        let link = host.sh(&format!("braid ui login --json --socket {}", served.socket.display()));
+        let link: Value = serde_json::from_str(&link).unwrap();
+        let way = link["url"].as_str().unwrap().split_once("/login/").unwrap().1.to_owned();
+        let login = served.by_port(&format!("/login/{way}"));
+        assert!(login.to_lowercase().contains("set-cookie"), "{login}");
+    });
+}
+
+#[test]
+fn an_address_that_others_reach_takes_a_word() {
+    let output = Command::new(BRAID)
+        .args(["ui", "serve", "--listen", "0.0.0.0:0", "--ui-socket", "/nonexistent/x"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("--plain"), "{said}");
+}
