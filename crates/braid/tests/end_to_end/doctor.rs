@@ -1,7 +1,7 @@
 //! The doctor at a running tunnel: nothing while it is well, and each thing that is broken by its
 //! name, until it is mended.
 
-use crate::world::{Tunnel, World, link};
+use crate::world::{INSIDE_V4, Tunnel, World, link};
 use braid_lab::emulator::LinkChange;
 use serde_json::Value;
 
@@ -68,6 +68,9 @@ fn what_is_broken_is_found_by_its_name_and_nothing_where_all_is_well() {
     becomes(&world, &["link-off"]);
     world.concentrator.kill();
     world.home.wait_until("that the concentrator is gone is found", || {
+        // A path that nothing goes by isn't asked whether it works.
+        let ping = format!("ping -q -c 1 -W 1 {INSIDE_V4} || true");
+        world.home.sh(&ping);
         codes(&world).contains(&"peer-gone".to_owned())
     });
     world.home.stop();

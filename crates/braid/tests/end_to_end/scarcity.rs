@@ -90,6 +90,8 @@ fn a_start_with_too_little_memory_leaves_nothing() {
     for megabytes in (45..330).step_by(15) {
         let (code, said) = world.home.up_for_a_moment(megabytes * 1_000_000);
         match code {
+            // The loader's, which comes before `main`; or what Rust does when it can't allocate.
+            Some(127) | None => drop(world.home.braid(&["down"])),
             Some(0) => came_up += 1,
             Some(code) => {
                 assert!(
@@ -98,10 +100,9 @@ fn a_start_with_too_little_memory_leaves_nothing() {
                 );
                 refused += 1;
             }
-            // What Rust does when it can't allocate, and the loader before `main`.
-            None => drop(world.home.braid(&["down"])),
         }
-        assert!(!said.contains("panicked"), "{megabytes} MB: {said}");
+        // Not the standard library's: a thread that has no room for its signal stack.
+        assert!(!said.contains("panicked at crates/"), "{megabytes} MB: {said}");
         assert_eq!(world.home.host_settings(), before, "{megabytes} MB: nothing is left behind");
     }
     println!("{refused} were refused, {came_up} came up");

@@ -25,13 +25,15 @@ struct Traffic {
 }
 
 /// The share of lost datagrams, of those sent lately: the core's own stays as it is
-/// while nothing is sent.
+/// while nothing is sent. What an outage took is no loss of the link that is back.
 struct Loss {
     sent: u64,
     lost: u64,
     at: Instant,
     sent_lately: f64,
     lost_lately: f64,
+    /// What is found out until then was lost in the last outage.
+    outage_settles: Option<Instant>,
 }
 
 /// How much of something that is counted comes in a second, lately.
@@ -45,6 +47,8 @@ struct Throughput {
 const RATE_WINDOW: Duration = Duration::from_secs(1);
 /// Losses fade over about this time.
 const LOSS_WINDOW: Duration = Duration::from_secs(10);
+/// Which datagrams an outage took, acknowledgements tell some round trips after it.
+const OUTAGE_SETTLES: Duration = Duration::from_secs(2);
 /// Of one datagram lost half a minute ago less than this is left.
 const LEAST_LOST: f64 = 0.05;
 /// Mbit/s; a bit a second is what is left of an average that only fades.
@@ -168,17 +172,35 @@ impl Reporter {
         let traffic = self.traffic.entry((id, path.id)).or_insert_with(|| Traffic {
             received: Throughput::new(received, now),
             sent: Throughput::new(sent, now),
-            loss: Loss { sent: 0, lost: 0, at: now, sent_lately: 0.0, lost_lately: 0.0 },
+            loss: Loss::new(now),
         });
         let counters = &path.counters;
         let lost = counters.lost.saturating_sub(counters.spurious);
+        if matches!(path.state, braid_tunnel::PathState::Down | braid_tunnel::PathState::LinkDown) {
+            traffic.loss.outage(now);
+        }
         let loss = traffic.loss.update(counters.sent_datagrams, lost, now);
         (traffic.received.update(received, now), traffic.sent.update(sent, now), loss)
     }
 }
 
 impl Loss {
+    fn new(at: Instant) -> Self {
+        let (sent_lately, lost_lately) = (0.0, 0.0);
+        Self { sent: 0, lost: 0, at, sent_lately, lost_lately, outage_settles: None }
+    }
+
+    /// Nothing passes at the moment.
+    fn outage(&mut self, now: Instant) {
+        (self.sent_lately, self.lost_lately) = (0.0, 0.0);
+        self.outage_settles = Some(now + OUTAGE_SETTLES);
+    }
+
     fn update(&mut self, sent: u64, lost: u64, now: Instant) -> f64 {
+        if self.outage_settles.is_some_and(|at| now < at) {
+            (self.sent, self.lost, self.at) = (sent, lost, now);
+            return 0.0;
+        }
         let elapsed = now.duration_since(self.at).as_secs_f64();
         let stays = (-elapsed / LOSS_WINDOW.as_secs_f64()).exp();
         self.sent_lately = self.sent_lately * stays + sent.saturating_sub(self.sent) as f64;
@@ -233,7 +255,7 @@ mod tests {
     #[test]
     fn an_outages_losses_fade_on_an_idle_link() {
         let start = Instant::now();
-        let mut loss = Loss { sent: 0, lost: 0, at: start, sent_lately: 0.0, lost_lately: 0.0 };
+        let mut loss = Loss::new(start);
         let second = |n: u64| start + Duration::from_secs(n);
         assert_eq!(loss.update(1000, 500, second(1)), 0.5);
         // A probe now and then comes through.
@@ -243,6 +265,20 @@ mod tests {
         // What counted as lost comes after all.
         assert!(loss.update(2000, 600, second(121)) > 0.09);
         assert_eq!(loss.update(2000, 500, second(121)), 0.0);
+    }
+
+    #[test]
+    fn what_an_outage_took_is_no_loss_of_the_link_that_is_back() {
+        let start = Instant::now();
+        let mut loss = Loss::new(start);
+        let second = |n: u64| start + Duration::from_secs(n);
+        assert_eq!(loss.update(1000, 100, second(1)), 0.1);
+        loss.outage(second(2));
+        assert_eq!(loss.update(1100, 150, second(2)), 0.0);
+        // Back: what was in flight is found out now.
+        assert_eq!(loss.update(1110, 200, second(3)), 0.0);
+        assert_eq!(loss.update(1210, 200, second(5)), 0.0);
+        assert!(loss.update(1310, 250, second(6)) > 0.2);
     }
 
     #[test]
