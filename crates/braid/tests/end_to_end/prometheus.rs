@@ -132,7 +132,7 @@ fn wait_for_answer(world: &World, expression: &str) {
         assert_eq!(answer["status"], "success", "{expression}: {answer}");
         answer["data"]["result"].as_array().map(Vec::len)
     };
-    while !ask().is_some_and(|count| count > 0) {
+    while ask().is_none_or(|count| count == 0) {
         let log = fs::read_to_string(world.scratch.path().join("prometheus/log"));
         assert!(Instant::now() < give_up, "no answer: {expression}\n{log:?}");
         std::thread::sleep(Duration::from_millis(300));
