@@ -10,9 +10,6 @@ pub struct Heuristics {
     /// What is in flight counts the jitter of the way back
     /// (`path/congestion/reverse_jitter.rs`).
     pub reverse_jitter: bool,
-    /// A path half a second behind the quickest carries nothing
-    /// (`peer/paths/summary.rs`).
-    pub late_path_exclusion: bool,
     /// A flow that fills whatever it gets doesn't wait for the best path
     /// (`peer/send/scheduler.rs`).
     pub elastic_flows: bool,
@@ -45,7 +42,6 @@ impl Heuristics {
     pub const ALL: Self = Self {
         tracking: true,
         reverse_jitter: true,
-        late_path_exclusion: true,
         elastic_flows: true,
         spare_reinjection: true,
         ack_thinning: true,
@@ -58,12 +54,11 @@ impl Heuristics {
     };
 
     /// Each one's name, and all of them but that.
-    pub fn each_off() -> [(&'static str, Self); 12] {
+    pub fn each_off() -> [(&'static str, Self); 11] {
         let all = Self::ALL;
         [
             ("tracking", Self { tracking: false, ..all }),
             ("reverse-jitter", Self { reverse_jitter: false, ..all }),
-            ("late-path-exclusion", Self { late_path_exclusion: false, ..all }),
             ("elastic-flows", Self { elastic_flows: false, ..all }),
             ("spare-reinjection", Self { spare_reinjection: false, ..all }),
             ("ack-thinning", Self { ack_thinning: false, ..all }),

@@ -15,9 +15,6 @@ const FEEDBACK: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::
 /// Shorter pauses in what comes by a path say nothing: links have as much
 /// jitter.
 const LEAST_PAUSE: Duration = Duration::from_millis(20);
-/// A path this far behind the quickest is left alone while that works: what it
-/// brings comes when the sender has given it up, or TCP has.
-const LATEST_BEHIND: Duration = Duration::from_millis(500);
 
 /// What the paths have in common.
 #[derive(Clone, Copy, Debug)]
@@ -107,23 +104,14 @@ impl PathSet {
     }
 
     /// The paths to choose from: those that work, but no standby beside others,
-    /// no tier above the limit, none that is far too late, nor number `except`.
+    /// no tier above the limit, nor number `except`.
     pub fn candidates(&self, except: Option<u8>, tier_limit: u8) -> Candidates {
         let usable = |p: &Path| p.liveness.is_up() && Some(p.id) != except;
         let primary = self.iter().any(|p| usable(p) && !p.policy.standby);
         let eligible =
             |p: &Path| usable(p) && p.policy.standby != primary && p.policy.tier <= tier_limit;
-        let delays = self.iter().filter(|p| eligible(p));
-        let quickest = delays.filter_map(|p| p.congestion.base_delay_us()).min();
-        let late = |p: &Path| {
-            if !self.heuristics.late_path_exclusion {
-                return false;
-            }
-            let behind = p.congestion.base_delay_us().zip(quickest).map(|(own, best)| own - best);
-            behind.is_some_and(|behind| behind > LATEST_BEHIND.as_micros() as i64)
-        };
         let places = self.iter().zip(0..);
-        let fit = places.filter(|(p, _)| eligible(p) && !late(p));
+        let fit = places.filter(|(p, _)| eligible(p));
         Candidates(fit.fold(0, |set, (_, place): (_, u32)| set | 1 << place))
     }
 

@@ -91,7 +91,7 @@ fn what_was_sent_is_missed_in_time_and_given_back() {
 }
 
 #[test]
-fn standby_and_late_paths_are_no_candidates_beside_others() {
+fn standby_paths_are_no_candidates_beside_others() {
     let now = Time::from_millis(10);
     let (mut paths, _) = open(3, now);
     let places = |paths: &PathSet, except, tier| {
