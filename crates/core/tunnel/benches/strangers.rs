@@ -5,10 +5,7 @@
 
 mod star;
 
-use braid_handshake::{
-    AeadOffer, Hello, Initiation, PrivateKey, SessionIndex, TunnelParameters, os_random,
-};
-use star::{Load, Star, TURN};
+use star::{Load, Star, TURN, initiations};
 use std::time::Duration;
 
 /// Bytes of an initiation on an Ethernet: with the headers of UDP and IPv4,
@@ -65,22 +62,4 @@ fn processor_time() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux");
     let nanos = text.split(' ').next().and_then(|nanos| nanos.parse().ok());
     Duration::from_nanos(nanos.expect("its time in nanoseconds"))
-}
-
-/// As anybody can make them, of a key that is no peer's.
-fn initiations(count: u32) -> Vec<Vec<u8>> {
-    let mut rng = os_random();
-    let stranger = PrivateKey::generate(&mut rng);
-    let hello = Hello {
-        instance: 1,
-        timestamp: 1,
-        aead: AeadOffer::ChaCha20Poly1305,
-        parameters: TunnelParameters::default(),
-    };
-    let index = SessionIndex::new;
-    let start = |number| {
-        let concentrator = star::key(1).public_key();
-        Initiation::start(&stranger, &concentrator, None, None, index(number), &hello, &mut rng)
-    };
-    (0..count).map(start).map(|started| started.expect("keys that fit").1).collect()
 }

@@ -4,10 +4,7 @@
 #[path = "../benches/star/mod.rs"]
 mod star;
 
-use braid_handshake::{
-    AeadOffer, Hello, Initiation, PrivateKey, SessionIndex, TunnelParameters, os_random,
-};
-use star::{Load, Star, TURN};
+use star::{Load, Star, TURN, initiations};
 use std::time::Duration;
 
 /// 1 Gbit/s of them: 444 bytes with IP and UDP headers, and Ethernet's 38.
@@ -34,22 +31,4 @@ fn strangers_are_answered_within_a_budget_and_homes_do_not_notice() {
     let most = (seconds + 1) * (500 + 256 * 5);
     assert!(star.answers() <= most, "{} answers", star.answers());
     assert!(star.answers() > seconds, "a cookie isn't refused for ever");
-}
-
-/// As anybody can make them, of a key that is no peer's.
-fn initiations(count: u32) -> Vec<Vec<u8>> {
-    let mut rng = os_random();
-    let stranger = PrivateKey::generate(&mut rng);
-    let hello = Hello {
-        instance: 1,
-        timestamp: 1,
-        aead: AeadOffer::ChaCha20Poly1305,
-        parameters: TunnelParameters::default(),
-    };
-    let index = SessionIndex::new;
-    let start = |number| {
-        let concentrator = star::key(1).public_key();
-        Initiation::start(&stranger, &concentrator, None, None, index(number), &hello, &mut rng)
-    };
-    (0..count).map(start).map(|started| started.expect("keys that fit").1).collect()
 }

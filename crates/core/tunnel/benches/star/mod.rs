@@ -5,7 +5,9 @@
 
 #![allow(dead_code, reason = "each of them uses another part")]
 
-use braid_handshake::{PrivateKey, PublicKey};
+use braid_handshake::{
+    AeadOffer, Hello, Initiation, PrivateKey, PublicKey, SessionIndex, TunnelParameters, os_random,
+};
 use braid_inner::{
     Checksum, InnerPacket, Offload, Segmentation, SegmentationKind, Ticks, checksum,
 };
@@ -525,4 +527,22 @@ impl Star {
     pub fn report(&self) -> String {
         format!("{:#?} {:#?}", self.concentrator.report(self.now), self.homes[0].report(self.now))
     }
+}
+
+/// Initiations as anybody can make them, of a key that is no peer's.
+pub fn initiations(count: u32) -> Vec<Vec<u8>> {
+    let mut rng = os_random();
+    let stranger = PrivateKey::generate(&mut rng);
+    let hello = Hello {
+        instance: 1,
+        timestamp: 1,
+        aead: AeadOffer::ChaCha20Poly1305,
+        parameters: TunnelParameters::default(),
+    };
+    let index = SessionIndex::new;
+    let start = |number| {
+        let concentrator = key(1).public_key();
+        Initiation::start(&stranger, &concentrator, None, None, index(number), &hello, &mut rng)
+    };
+    (0..count).map(start).map(|started| started.expect("keys that fit").1).collect()
 }

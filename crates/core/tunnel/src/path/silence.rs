@@ -36,7 +36,7 @@ pub enum Others {
     None,
     /// Other data waits for them.
     Busy,
-    /// All that waited has gone: they have room to spare.
+    /// Send queues are empty: they have room to spare.
     Free,
 }
 
@@ -141,8 +141,7 @@ impl Path {
         if others != Others::Free && oldest_again {
             return None;
         }
-        // A link that stands still for a moment is seen sooner than jitter would
-        // allow on another.
+        // A shorter margin on tracked links, so that brief stalls are detected.
         let margin = match others {
             Others::Free if self.congestion.is_tracking() => OVERDUE_MARGIN,
             _ => (self.bounded_variation() * VARIATIONS).max(OVERDUE_MARGIN),
