@@ -2,15 +2,18 @@
 //! starts: it speaks the protocol on its standard input and output.
 
 use crate::archive;
-use crate::beneath::{self, Held, Meant, shown};
+use crate::beneath::{self, Held, Meant};
 use crate::clone;
 use crate::error::Error;
 use crate::exact_path::ExactPath;
 use crate::manifest::{self, Manifest};
 use crate::register::{Begun, Order, Register};
+use crate::shown::shown;
 use crate::sink;
-use crate::source::{self, Manner, Watch};
-use crate::wire::{Frame, LONGEST, Link, Message, Open, PROTOCOL, Selection, Work, unexpected};
+use crate::source::{self, SendOptions, Watch};
+use crate::wire::{
+    Connection, Frame, LONGEST, Message, Open, PROTOCOL, Selection, Work, unexpected,
+};
 use braid_pool::uuid::Uuid;
 use braid_units::Rate;
 use std::ffi::OsString;
@@ -39,33 +42,37 @@ pub enum Allowed {
 ///
 /// # Errors
 /// It asks for nothing that can be done, or that failed. It was told, too.
-pub fn serve(mut link: Link, allowed: &Allowed, register: &Register) -> Result<(), Error> {
-    let (work, order) = match link.hear(PATIENCE)? {
+pub fn serve(
+    mut connection: Connection,
+    allowed: &Allowed,
+    register: &Register,
+) -> Result<(), Error> {
+    let (work, order) = match connection.hear(PATIENCE)? {
         Message::Open(Open { protocol: PROTOCOL, work, order }) => (work, order),
         Message::Open(Open { protocol, .. }) => {
             let error = Error::Refused(format!(
                 "one end speaks version {protocol} of the protocol, the other {PROTOCOL}: \
                  install the same braid on both"
             ));
-            return refuse(&mut link, error);
+            return refuse(&mut connection, error);
         }
-        other => return refuse(&mut link, unexpected(&Frame::Message(other))),
+        other => return refuse(&mut connection, unexpected(&Frame::Message(other))),
     };
     match work {
         Work::Sink { .. } if matches!(allowed, Allowed::From(_) | Allowed::System(_)) => {
-            refuse(&mut link, allowed.refusal())
+            refuse(&mut connection, allowed.refusal())
         }
         Work::Sink { folder } => match allowed.to_receive(&folder) {
             Ok(place) => {
                 let begun = Begun::receives(order, &shown(&place.path));
                 remembered(register, begun, |watch| {
-                    sink::serve(&mut link, &place.path, watch).map(drop)
+                    sink::serve(&mut connection, &place.path, watch).map(drop)
                 })
             }
-            Err(error) => refuse(&mut link, error),
+            Err(error) => refuse(&mut connection, error),
         },
         Work::Source { .. } if matches!(allowed, Allowed::Into(_) | Allowed::System(_)) => {
-            refuse(&mut link, allowed.refusal())
+            refuse(&mut connection, allowed.refusal())
         }
         Work::Source { selection, limit } => match allowed.to_send(&selection.path) {
             Ok(place) => {
@@ -73,7 +80,8 @@ pub fn serve(mut link: Link, allowed: &Allowed, register: &Register) -> Result<(
                 let begun = Begun::sends(order, &shown(&named));
                 let limit = limit.map(Rate::from_bytes_per_sec);
                 remembered(register, begun, |watch| {
-                    let manner = Manner { limit, watch: Arc::clone(watch), ..Manner::default() };
+                    let options =
+                        SendOptions { limit, watch: Arc::clone(watch), ..SendOptions::default() };
                     let choose = || match &place.name {
                         Some(name) => source::named(&place.path, name),
                         None if place.held.is_some() => source::all(&place.path, selection.newest),
@@ -82,23 +90,23 @@ pub fn serve(mut link: Link, allowed: &Allowed, register: &Register) -> Result<(
                             ..selection
                         }),
                     };
-                    source::serve_choosing(link, &manner, selection.anew, choose).map(drop)
+                    source::serve_choosing(connection, &options, selection.anew, choose).map(drop)
                 })
             }
-            Err(error) => refuse(&mut link, error),
+            Err(error) => refuse(&mut connection, error),
         },
         Work::Manifest { folder } => match allowed.to_read(&folder) {
-            Ok(place) => tell_manifest(&mut link, &place.path),
-            Err(error) => refuse(&mut link, error),
+            Ok(place) => tell_manifest(&mut connection, &place.path),
+            Err(error) => refuse(&mut connection, error),
         },
         Work::Clone(work) => match allowed {
-            Allowed::All => clone::serve(link, work, None),
-            Allowed::System(path) => clone::serve(link, work, Some(path)),
-            _ => refuse(&mut link, allowed.refusal()),
+            Allowed::All => clone::serve(connection, work, None),
+            Allowed::System(path) => clone::serve(connection, work, Some(path)),
+            _ => refuse(&mut connection, allowed.refusal()),
         },
         Work::Stored { folder, read } => match allowed.to_look(&folder) {
-            Ok(place) => tell_stored(&mut link, &place.path, read.as_deref()),
-            Err(error) => refuse(&mut link, error),
+            Ok(place) => tell_stored(&mut connection, &place.path, read.as_deref()),
+            Err(error) => refuse(&mut connection, error),
         },
     }
 }
@@ -234,20 +242,20 @@ fn is_snapshot(asked: &ExactPath) -> Error {
     ))
 }
 
-fn refuse(link: &mut Link, error: Error) -> Result<(), Error> {
+fn refuse(connection: &mut Connection, error: Error) -> Result<(), Error> {
     // Who is gone can't be told.
-    let _ = link.say(Message::Failed { why: error.to_string(), passing: false });
+    let _ = connection.say(Message::Failed { why: error.to_string(), passing: false });
     Err(error)
 }
 
 /// Lines are told in messages of about this size.
 const CHUNK: usize = LONGEST / 8;
 
-fn tell_manifest(link: &mut Link, folder: &Path) -> Result<(), Error> {
-    let _lives = link.out.ping_while_silent();
+fn tell_manifest(connection: &mut Connection, folder: &Path) -> Result<(), Error> {
+    let _lives = connection.out.ping_while_silent();
     let Manifest { lines, .. } = match manifest::read(folder, threads(), &AtomicU64::new(0)) {
         Ok(manifest) => manifest,
-        Err(error) => return refuse(link, error),
+        Err(error) => return refuse(connection, error),
     };
     let mut chunk = vec![];
     let mut size = 0;
@@ -256,29 +264,33 @@ fn tell_manifest(link: &mut Link, folder: &Path) -> Result<(), Error> {
         size += 400 + 3 * line.path.as_name().len();
         chunk.push(line);
         if size > CHUNK {
-            link.say(Message::Lines(std::mem::take(&mut chunk)))?;
+            connection.say(Message::Lines(std::mem::take(&mut chunk)))?;
             size = 0;
         }
     }
-    link.say(Message::Lines(chunk))?;
-    link.say(Message::Bye)
+    connection.say(Message::Lines(chunk))?;
+    connection.say(Message::Bye)
 }
 
 /// So many streams are told in a message.
 const STREAMS: usize = 100;
 
-fn tell_stored(link: &mut Link, folder: &Path, read: Option<&[Uuid]>) -> Result<(), Error> {
-    let _lives = link.out.ping_while_silent();
+fn tell_stored(
+    connection: &mut Connection,
+    folder: &Path,
+    read: Option<&[Uuid]>,
+) -> Result<(), Error> {
+    let _lives = connection.out.ping_while_silent();
     if archive::is_archive(folder) {
         let stored = match archive::look(folder, read, &AtomicU64::new(0)) {
             Ok(stored) => stored,
-            Err(error) => return refuse(link, error),
+            Err(error) => return refuse(connection, error),
         };
         for some in stored.chunks(STREAMS) {
-            link.say(Message::Stored(some.to_vec()))?;
+            connection.say(Message::Stored(some.to_vec()))?;
         }
     }
-    link.say(Message::Bye)
+    connection.say(Message::Bye)
 }
 
 /// As many as there are processors.

@@ -12,10 +12,10 @@ pub use check::StoredNow;
 pub(crate) use check::{compare, look};
 pub(crate) use storing::{abandon, half_received, receive_all};
 
-use crate::beneath::shown;
 use crate::error::Error;
 use crate::exact_path::ExactPath;
 use crate::files::read_own;
+use crate::shown::shown;
 use crate::sink::write_durably;
 use crate::source::Snapshot;
 use crate::subvolume::Subvolume;

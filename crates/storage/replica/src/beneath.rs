@@ -3,6 +3,7 @@
 //! make.
 
 use crate::error::Error;
+use crate::shown::{DESCRIPTORS, shown};
 use crate::subvolume::{self, Subvolume};
 use rustix::fs::{Mode, OFlags, ResolveFlags, mkdirat, openat2};
 use std::ffi::{OsStr, OsString};
@@ -127,21 +128,6 @@ fn refused(asked: &Path, why: &str) -> Error {
     Error::Refused(format!("{} in the listener's folder {why}", asked.display()))
 }
 
-const DESCRIPTORS: &str = "/proc/self/fd";
-
-/// The path by which people know what [`Held::path`] leads to; any other stays as it is.
-pub(crate) fn shown(path: &Path) -> PathBuf {
-    let Ok(inside) = path.strip_prefix(DESCRIPTORS) else { return path.to_owned() };
-    let mut parts = inside.components();
-    let Some(number) = parts.next() else { return path.to_owned() };
-    let mut shown = match std::fs::read_link(Path::new(DESCRIPTORS).join(number)) {
-        Ok(folder) => folder,
-        Err(_) => return path.to_owned(),
-    };
-    shown.extend(parts);
-    shown
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -174,12 +160,5 @@ mod tests {
         symlink(folder.path().join("outside"), top.join("a")).unwrap();
         held.make(&name).unwrap();
         assert!(top.join("moved/new").is_dir());
-    }
-
-    #[test]
-    fn other_paths_are_shown_as_they_are() {
-        for path in ["/srv/x", "x", "/proc/self/fd", "/proc/self/fd/none/x"] {
-            assert_eq!(shown(Path::new(path)), Path::new(path));
-        }
     }
 }

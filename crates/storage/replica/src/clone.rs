@@ -28,7 +28,7 @@ pub use old::{Asked, CloneWork, OldSystem};
 use crate::error::Error;
 use crate::exact_path::ExactPath;
 use crate::replicate::{Connector, Place, while_it_gets_on};
-use crate::source::Manner;
+use crate::source::SendOptions;
 use crate::subvolume;
 use braid_pool::uuid::Uuid;
 use mount::{Beside, TopLevel};
@@ -60,7 +60,7 @@ pub struct SystemClone {
     /// Whether to run what makes the new system boot, inside it.
     pub finish: bool,
     /// How fast, and who watches.
-    pub manner: Manner,
+    pub options: SendOptions,
 }
 
 /// What a clone is, or will be.
@@ -134,10 +134,10 @@ impl SystemClone {
             )));
         }
         let there = Layout::read(to, &[])?;
-        let is_ours = |part: &Part| part.path.as_path().starts_with(transfer::STAGING);
+        let is_ours = |part: &Part| part.path.as_path().starts_with(layout::STAGING);
         if let Some(part) = there.parts.iter().find(|part| !is_ours(part) && part.id != 5) {
             let same = old.parts.iter().any(|ours| ours.path == part.path);
-            if !same || !to.path().join(transfer::STAGING).exists() {
+            if !same || !to.path().join(layout::STAGING).exists() {
                 return Err(Error::Refused(format!(
                     "{} isn't empty: the subvolume {} is there",
                     self.to.display(),
@@ -178,9 +178,9 @@ impl SystemClone {
         for (_, new) in &self.beside {
             beside.push(Beside::open(new)?);
         }
-        let staging = to.path().join(transfer::STAGING);
+        let staging = to.path().join(layout::STAGING);
         let stream_bytes =
-            old.send(&plan.parts, &staging, &self.manner, self.retries, &mut broke)?;
+            old.send(&plan.parts, &staging, &self.options, self.retries, &mut broke)?;
         let ids = nest::nest(&to, &plan.parts)?;
         let new_id = |path: &ExactPath| {
             let part = plan.parts.iter().find(|part| part.path == *path);
@@ -194,7 +194,7 @@ impl SystemClone {
         changes.note_partitions(system.partition, Identity::of(&to.device()?)?.partition);
         for (((path, _), id), new) in self.beside.iter().zip(&system.beside).zip(&beside) {
             // From the beginning, when the connection breaks.
-            while_it_gets_on(self.retries, &self.manner.watch, &mut broke, || {
+            while_it_gets_on(self.retries, &self.options.watch, &mut broke, || {
                 old.copy_beside(path, new)
             })?;
             changes.note_beside(path, id, new)?;
@@ -223,7 +223,7 @@ impl SystemClone {
             new.sync()?;
         }
         // What was staged tells a second try that the first one began: it goes last.
-        while_it_gets_on(self.retries, &self.manner.watch, &mut broke, || old.clean())?;
+        while_it_gets_on(self.retries, &self.options.watch, &mut broke, || old.clean())?;
         transfer::clean(&to)?;
         let top = to.path().to_owned();
         let shown = |path: &Path| ExactPath::from(path.strip_prefix(&top).unwrap_or(path));

@@ -1,4 +1,4 @@
-use crate::beneath::shown;
+use crate::shown::shown;
 use std::io;
 use std::path::Path;
 

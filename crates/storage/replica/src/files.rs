@@ -69,8 +69,8 @@ pub(crate) fn unpack(
     let kept =
         ["--preserve-permissions", "--same-owner", "--xattrs", "--xattrs-include=*", "--acls"];
     let dropped = ["--no-same-permissions", "--no-same-owner", "--no-xattrs", "--no-acls"];
-    let manner = if has_owners { &kept[..] } else { &dropped };
-    let options = [&["--extract", "--file=-"], manner].concat();
+    let options = if has_owners { &kept[..] } else { &dropped };
+    let options = [&["--extract", "--file=-"], options].concat();
     let mut tar = tar(&options, folder).stdin(Stdio::piped()).spawn().map_err(started)?;
     let io = |error| Error::io("unpacking into", folder, error);
     let mut into = tar.stdin.take();

@@ -15,6 +15,7 @@ pub mod register;
 pub mod replicate;
 pub mod restore;
 pub mod retain;
+mod shown;
 pub mod sink;
 pub mod snapshot;
 pub mod source;

@@ -5,7 +5,7 @@
 use crate::agent::{self, Allowed};
 use crate::error::Error;
 use crate::register::Register;
-use crate::wire::{Link, is_readable};
+use crate::wire::{Connection, is_readable};
 use socket2::{Domain, SockRef, Socket, TcpKeepalive, Type};
 use std::ffi::CStr;
 use std::fs::File;
@@ -140,7 +140,8 @@ fn attend(
 ) {
     let caller = socket.peer_addr().map_or_else(|e| e.to_string(), |a| a.to_string());
     notice_death(&socket);
-    match shake_hands(socket, LISTENER, key).and_then(|link| agent::serve(link, allowed, register))
+    match shake_hands(socket, LISTENER, key)
+        .and_then(|connection| agent::serve(connection, allowed, register))
     {
         Ok(()) => told(&format!("{caller}: done")),
         Err(error) => told(&format!("{caller}: {error}")),
@@ -250,14 +251,14 @@ unsafe fn ip_of(address: *const libc::sockaddr) -> Option<IpAddr> {
 }
 
 /// The caller's side of a connection that was just made.
-pub(crate) fn greet(socket: TcpStream, key: Option<&Key>) -> Result<Link, Error> {
+pub(crate) fn greet(socket: TcpStream, key: Option<&Key>) -> Result<Connection, Error> {
     let key = key.ok_or_else(|| {
         Error::Refused("a listener wants a key: name its file with --key".to_owned())
     })?;
     shake_hands(socket, CALLER, key)
 }
 
-fn shake_hands(mut socket: TcpStream, role: u8, key: &Key) -> Result<Link, Error> {
+fn shake_hands(mut socket: TcpStream, role: u8, key: &Key) -> Result<Connection, Error> {
     let broke = |error: io::Error| Error::Connection(error.to_string());
     socket.set_read_timeout(Some(PATIENCE)).map_err(broke)?;
     let ours = random().map_err(broke)?;
@@ -285,7 +286,7 @@ fn shake_hands(mut socket: TcpStream, role: u8, key: &Key) -> Result<Link, Error
     socket.set_nodelay(true).map_err(broke)?;
     let again = socket.try_clone().map_err(broke)?;
     let file = |socket| File::from(OwnedFd::from(socket));
-    Ok(Link::over(file(socket), file(again)))
+    Ok(Connection::over(file(socket), file(again)))
 }
 
 /// A peer that doesn't answer for half a minute is gone.

@@ -11,8 +11,8 @@ use crate::error::Error;
 use crate::exact_path::ExactPath;
 use crate::register::{Begun, Entry, Order, Register};
 use crate::sink;
-use crate::source::{self, Manner, Report, Watch};
-use crate::wire::{Link, Selection, Work};
+use crate::source::{self, Report, SendOptions, Watch};
+use crate::wire::{Connection, Selection, Work};
 use serde::Serialize;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -34,7 +34,7 @@ pub struct Replication {
     /// How the other computer is reached.
     pub connector: Connector,
     /// Rate limit, and who watches.
-    pub manner: Manner,
+    pub options: SendOptions,
     /// As which order the other end remembers it.
     pub order: Order,
     /// Where this end does.
@@ -60,7 +60,7 @@ impl Replication {
     /// # Errors
     /// Both ends are remote; as of [`source::serve`] and [`sink::serve`].
     pub fn run(&self, mut broke: impl FnMut(&Error, Duration)) -> Result<Outcome, Error> {
-        let watch = &self.manner.watch;
+        let watch = &self.options.watch;
         // Where it can't be remembered it is done all the same: the entry serves only to tell of
         // it.
         let entry = self.register.begin(&self.begun()).ok();
@@ -114,24 +114,26 @@ impl Replication {
     }
 
     fn inside(&self, from: &Path, to: &Path) -> Result<Report, Error> {
-        inside_this_process(to, |link| source::serve(link, &self.selection(from), &self.manner))
+        inside_this_process(to, |connection| {
+            source::serve(connection, &self.selection(from), &self.options)
+        })
     }
 
     fn push(&self, from: &Path, to: &Place) -> Result<Report, Error> {
         let folder = ExactPath::from(to.path());
         let connected = self.open(to, Work::Sink { folder })?;
-        let (link, guard) = connected.split();
-        let outcome = source::serve(link, &self.selection(from), &self.manner);
+        let (connection, guard) = connected.split();
+        let outcome = source::serve(connection, &self.selection(from), &self.options);
         guard.finish(outcome)
     }
 
     fn pull(&self, from: &Place, to: &Path) -> Result<Report, Error> {
         let selection = self.selection(from.path());
-        let limit = self.manner.limit.map(braid_units::Rate::bytes_per_sec);
+        let limit = self.options.limit.map(braid_units::Rate::bytes_per_sec);
         let connected = self.open(from, Work::Source { selection, limit })?;
-        let (mut link, guard) = connected.split();
-        let outcome = sink::serve(&mut link, to, &self.manner.watch);
-        drop(link);
+        let (mut connection, guard) = connected.split();
+        let outcome = sink::serve(&mut connection, to, &self.options.watch);
+        drop(connection);
         let received = guard.finish(outcome)?;
         let report = received.report.unwrap_or_default();
         serde_json::from_str(&report).map_err(|error| Error::Remote(error.to_string()))
@@ -175,9 +177,9 @@ pub(crate) fn while_it_gets_on<T>(
 /// A sink for `to` in one thread, and what `send` does in this one.
 pub(crate) fn inside_this_process(
     to: &Path,
-    send: impl FnOnce(Link) -> Result<Report, Error>,
+    send: impl FnOnce(Connection) -> Result<Report, Error>,
 ) -> Result<Report, Error> {
-    let (ours, mut theirs) = Link::pair();
+    let (ours, mut theirs) = Connection::pair();
     thread::scope(|scope| {
         let sink = scope.spawn(move || {
             let outcome = sink::serve(&mut theirs, to, &Watch::default());

@@ -6,7 +6,7 @@ use crate::exact_path::ExactPath;
 use crate::files::{copy, rename_new};
 use crate::replicate::inside_this_process;
 use crate::sink::refuse_unmounted;
-use crate::source::{self, Manner};
+use crate::source::{self, SendOptions};
 use crate::subvolume;
 use crate::timestamp;
 use braid_pool::place::Place;
@@ -152,8 +152,12 @@ impl Restoration {
         let staging = folder.join(staging);
         let choice = source::stored(archive, Some(&[entry.uuid()]))?;
         let names: Vec<OsString> = choice.wanted.iter().map(|one| one.name.clone()).collect();
-        inside_this_process(&staging, |link| {
-            source::serve_chosen(link, choice, &Manner { passing: true, ..Manner::default() })
+        inside_this_process(&staging, |connection| {
+            source::serve_chosen(
+                connection,
+                choice,
+                &SendOptions { passing: true, ..SendOptions::default() },
+            )
         })?;
         let (root, _) = subvolume::open(&staging.join(entry.begin.name.as_path()))?;
         let into = subvolume::open_folder(folder)?;

@@ -18,9 +18,11 @@ use crate::error::Error;
 use crate::exact_path::ExactPath;
 use crate::source::{Happening, Watch};
 use crate::subvolume::{self, SendKind, Subvolume};
-use crate::wire::{Begin, Block, Frame, Inventory, Link, Message, Present, SILENCE, Unfinished};
+use crate::wire::{
+    Begin, Block, Connection, Frame, Inventory, Message, Present, SILENCE, Unfinished,
+};
 use journal::Journal;
-use receiving::{Receiving, Room};
+use receiving::{Destination, Receiving};
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -43,21 +45,21 @@ pub struct Received {
     pub report: Option<String>,
 }
 
-/// Receives into `folder` what the source at the other end of `link` sends.
+/// Receives into `folder` what the source at the other end of `connection` sends.
 ///
 /// # Errors
 /// The folder isn't fit for it, another is receiving there, the connection
 /// broke, or a stream can't be carried out.
-pub fn serve(link: &mut Link, folder: &Path, watch: &Watch) -> Result<Received, Error> {
-    let _lives = link.out.ping_while_silent();
-    let outcome = receive_all(link, folder, watch).map_err(|error| match error {
+pub fn serve(connection: &mut Connection, folder: &Path, watch: &Watch) -> Result<Received, Error> {
+    let _lives = connection.out.ping_while_silent();
+    let outcome = receive_all(connection, folder, watch).map_err(|error| match error {
         Error::Io { error, .. } if is_full(&error) => ground::full(folder, None),
         error => error,
     });
     if let Err(error) = &outcome {
         let told = Message::Failed { why: error.to_string(), passing: error.is_passing() };
         // Who is gone can't be told.
-        let _ = link.say(told);
+        let _ = connection.say(told);
     }
     outcome
 }
@@ -67,30 +69,34 @@ pub(crate) fn is_full(error: &std::io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT))
 }
 
-fn receive_all(link: &mut Link, folder: &Path, watch: &Watch) -> Result<Received, Error> {
+fn receive_all(
+    connection: &mut Connection,
+    folder: &Path,
+    watch: &Watch,
+) -> Result<Received, Error> {
     ground::prepare(folder)?;
     if !subvolume::is_btrfs(&subvolume::open_folder(folder)?) {
-        return archive::receive_all(link, folder, watch);
+        return archive::receive_all(connection, folder, watch);
     }
-    let room = Room::enter(folder)?;
-    room.tidy()?;
-    link.say(Message::Inventory(inventory(&room)?))?;
-    take_all(link, watch, |link, begin| receive(link, &room, begin, watch))
+    let destination = Destination::enter(folder)?;
+    destination.tidy()?;
+    connection.say(Message::Inventory(inventory(&destination)?))?;
+    take_all(connection, watch, |connection, begin| receive(connection, &destination, begin, watch))
 }
 
 /// Takes one snapshot after the other, until the source has no more.
 pub(crate) fn take_all(
-    link: &mut Link,
+    connection: &mut Connection,
     watch: &Watch,
-    mut receive: impl FnMut(&mut Link, Begin) -> Result<(), Error>,
+    mut receive: impl FnMut(&mut Connection, Begin) -> Result<(), Error>,
 ) -> Result<Received, Error> {
     let mut received = Received::default();
     loop {
-        match link.hear(SILENCE)? {
+        match connection.hear(SILENCE)? {
             Message::Begin(begin) => {
                 let name = begin.name.clone();
                 watch.happens(Happening::Begins(&name));
-                receive(link, begin)?;
+                receive(connection, begin)?;
                 watch.done.fetch_add(1, Ordering::Relaxed);
                 watch.happens(Happening::Received(&name, watch.position.load(Ordering::Relaxed)));
                 received.names.push(name);
@@ -104,10 +110,15 @@ pub(crate) fn take_all(
     }
 }
 
-fn receive(link: &mut Link, room: &Room, begin: Begin, watch: &Watch) -> Result<(), Error> {
-    let mut headroom = Headroom::look(room.path())?;
-    let mut receiving = Receiving::resume_or_begin(room, begin)?;
-    let outcome = carry_out(link, &mut receiving, &mut headroom, watch);
+fn receive(
+    connection: &mut Connection,
+    destination: &Destination,
+    begin: Begin,
+    watch: &Watch,
+) -> Result<(), Error> {
+    let mut headroom = Headroom::look(destination.path())?;
+    let mut receiving = Receiving::resume_or_begin(destination, begin)?;
+    let outcome = carry_out(connection, &mut receiving, &mut headroom, watch);
     if let Err(error) = &outcome {
         // What is here is kept for the next try, and made to survive a crash.
         if error.is_passing() {
@@ -118,7 +129,7 @@ fn receive(link: &mut Link, room: &Room, begin: Begin, watch: &Watch) -> Result<
 }
 
 /// A stream that is being taken.
-pub(crate) trait Taking {
+pub(crate) trait StreamSink {
     /// Whole blocks that needn't come again, and the chain over them.
     fn has(&self) -> (u64, Chain);
     /// Takes the next block; returns how many have come.
@@ -131,34 +142,34 @@ pub(crate) trait Taking {
 
 /// One stream, from where it is.
 pub(crate) fn carry_out(
-    link: &mut Link,
-    receiving: &mut impl Taking,
+    connection: &mut Connection,
+    receiving: &mut impl StreamSink,
     headroom: &mut Headroom<'_>,
     watch: &Watch,
 ) -> Result<(), Error> {
-    let ready = |receiving: &dyn Taking| {
+    let ready = |receiving: &dyn StreamSink| {
         let (blocks, chain) = receiving.has();
         Message::Ready { blocks, chain: chain.bytes() }
     };
-    link.say(ready(receiving))?;
+    connection.say(ready(receiving))?;
     loop {
-        match link.incoming.next(SILENCE)? {
+        match connection.incoming.next(SILENCE)? {
             Frame::Data(block) => {
                 headroom.use_up(block.bytes.len() as u64)?;
                 let blocks = receiving.take(&block)?;
-                if !link.is_inside() || blocks % ACK_INSIDE == 0 {
-                    link.out.send(Frame::Ack(blocks))?;
+                if !connection.is_inside() || blocks % ACK_INSIDE == 0 {
+                    connection.out.send(Frame::Ack(blocks))?;
                 }
                 watch.moved(block.bytes.len() as u64, blocks * BLOCK as u64);
             }
             Frame::Ping => {}
             Frame::Message(Message::Restart) => {
                 receiving.restart()?;
-                link.say(ready(receiving))?;
+                connection.say(ready(receiving))?;
             }
             Frame::Message(Message::End { blocks, chain }) => {
                 receiving.finish(blocks, chain)?;
-                return link.say(Message::Done);
+                return connection.say(Message::Done);
             }
             other => return Err(crate::wire::unexpected(&other)),
         }
@@ -176,11 +187,11 @@ pub fn abandon(folder: &Path) -> Result<Option<Begin>, Error> {
     if !folder.join(journal::FOLDER).is_dir() {
         return Ok(None);
     }
-    let room = Room::enter(folder)?;
-    room.tidy()?;
+    let destination = Destination::enter(folder)?;
+    destination.tidy()?;
     let Some(journal) = Journal::load(folder)? else { return Ok(None) };
     let begin = journal.begin.clone();
-    room.clear(&journal)?;
+    destination.clear(&journal)?;
     Ok(Some(begin))
 }
 
@@ -218,8 +229,8 @@ pub(crate) fn begun(folder: &Path) -> Result<Option<Unfinished>, Error> {
     Ok(Journal::load(folder)?.map(|journal| journal.begin.stream))
 }
 
-fn inventory(room: &Room) -> Result<Inventory, Error> {
-    let present = snapshots_in(room.path())?
+fn inventory(destination: &Destination) -> Result<Inventory, Error> {
+    let present = snapshots_in(destination.path())?
         .into_iter()
         .map(|(name, about)| Present {
             name: name.into(),
@@ -227,12 +238,12 @@ fn inventory(room: &Room) -> Result<Inventory, Error> {
             received: about.received_uuid,
         })
         .collect();
-    let unfinished = Journal::load(room.path())?.map(|journal| journal.begin.stream);
+    let unfinished = Journal::load(destination.path())?.map(|journal| journal.begin.stream);
     Ok(Inventory {
-        place: room.place()?,
+        place: destination.place()?,
         present,
         unfinished,
-        accepts: room.accepts(),
+        accepts: destination.accepts(),
         not_to_build_on: vec![],
     })
 }

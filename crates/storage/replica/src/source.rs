@@ -18,7 +18,7 @@ pub use watch::{Happening, Listener, Watch};
 use crate::error::Error;
 use crate::exact_path::ExactPath;
 use crate::sink;
-use crate::wire::{Begin, Inventory, Link, Message, SILENCE, Selection, Unfinished};
+use crate::wire::{Begin, Connection, Inventory, Message, SILENCE, Selection, Unfinished};
 use braid_units::Rate;
 use choose::parent_for;
 use serde::{Deserialize, Serialize};
@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 /// How to send.
 #[derive(Clone, Default)]
-pub struct Manner {
+pub struct SendOptions {
     /// At most so fast.
     pub limit: Option<Rate>,
     /// Whether to find out first about how long each stream will be.
@@ -73,59 +73,67 @@ pub struct Sent {
     pub seconds: f64,
 }
 
-/// Sends the selected snapshots that the sink at the other end of `link`
+/// Sends the selected snapshots that the sink at the other end of `connection`
 /// doesn't have yet, oldest first, each as the difference to one it has.
 ///
 /// # Errors
 /// No snapshot is selected, the sink refuses, or the connection broke.
-pub fn serve(link: Link, selection: &Selection, manner: &Manner) -> Result<Report, Error> {
-    serve_choosing(link, manner, selection.anew, || chosen(selection))
+pub fn serve(
+    connection: Connection,
+    selection: &Selection,
+    options: &SendOptions,
+) -> Result<Report, Error> {
+    serve_choosing(connection, options, selection.anew, || chosen(selection))
 }
 
 /// As [`serve`], with snapshots that are chosen already.
 ///
 /// # Errors
 /// As of [`serve`].
-pub fn serve_chosen(link: Link, choice: Choice, manner: &Manner) -> Result<Report, Error> {
-    serve_choosing(link, manner, false, || Ok(choice))
+pub fn serve_chosen(
+    connection: Connection,
+    choice: Choice,
+    options: &SendOptions,
+) -> Result<Report, Error> {
+    serve_choosing(connection, options, false, || Ok(choice))
 }
 
 /// As [`serve`], with what `choose` says.
 pub(crate) fn serve_choosing(
-    mut link: Link,
-    manner: &Manner,
+    mut connection: Connection,
+    options: &SendOptions,
     anew: bool,
     choose: impl FnOnce() -> Result<Choice, Error>,
 ) -> Result<Report, Error> {
-    let _lives = link.out.ping_while_silent();
-    let outcome = send_all(&mut link, choose, manner, anew);
+    let _lives = connection.out.ping_while_silent();
+    let outcome = send_all(&mut connection, choose, options, anew);
     match &outcome {
         Ok(report) => {
             let text = serde_json::to_string(report).unwrap_or_default();
-            link.say(Message::Report(text))?;
-            link.say(Message::Bye)?;
+            connection.say(Message::Report(text))?;
+            connection.say(Message::Bye)?;
         }
         Err(error) => {
             let told = Message::Failed { why: error.to_string(), passing: error.is_passing() };
             // Who is gone can't be told.
-            let _ = link.say(told);
+            let _ = connection.say(told);
         }
     }
     outcome
 }
 
 fn send_all(
-    link: &mut Link,
+    connection: &mut Connection,
     choose: impl FnOnce() -> Result<Choice, Error>,
-    manner: &Manner,
+    options: &SendOptions,
     anew: bool,
 ) -> Result<Report, Error> {
-    let mut inventory = match link.hear(SILENCE)? {
+    let mut inventory = match connection.hear(SILENCE)? {
         Message::Inventory(inventory) => inventory,
         other => return Err(crate::wire::unexpected(&crate::wire::Frame::Message(other))),
     };
     let choice = choose()?;
-    let mut records = match manner.passing {
+    let mut records = match options.passing {
         true => Replicas::default(),
         false => Replicas::load(&choice.folder)?,
     };
@@ -140,7 +148,7 @@ fn send_all(
             inventory.place
         )));
     }
-    let save = |records: &mut Replicas| match manner.passing {
+    let save = |records: &mut Replicas| match options.passing {
         true => Ok(()),
         false => records.save(&choice.folder),
     };
@@ -157,15 +165,15 @@ fn send_all(
     // What was begun comes first: nothing of it is to be lost.
     let begun = inventory.unfinished.map(|unfinished| unfinished.uuid);
     wanted.sort_by_key(|snapshot| Some(snapshot.uuid()) != begun);
-    manner.watch.expect(wanted.len());
+    options.watch.expect(wanted.len());
     for snapshot in wanted {
         let begin = plan(&snapshot, &choice.nearby, &inventory)?;
         let parent = begin
             .stream
             .parent
             .and_then(|uuid| choice.nearby.iter().find(|other| other.uuid() == uuid));
-        manner.watch.happens(Happening::Begins(&begin.name));
-        let sent = stream::send(link, &begin, &snapshot, parent, manner);
+        options.watch.happens(Happening::Begins(&begin.name));
+        let sent = stream::send(connection, &begin, &snapshot, parent, options);
         let record = records.sent(&inventory.place, begin.stream, sent.bytes);
         let (tries, sent_bytes) = (record.tries, record.bytes);
         let done = match sent.outcome {
@@ -194,7 +202,7 @@ fn send_all(
             compressed: begin.stream.kind.compressed,
             seconds: done.took.as_secs_f64(),
         };
-        manner.watch.completed(sent.clone());
+        options.watch.completed(sent.clone());
         report.snapshots.push(sent);
     }
     save(&mut records)?;

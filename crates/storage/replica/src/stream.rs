@@ -9,7 +9,7 @@ mod command;
 mod folders;
 mod reader;
 
-pub use apply::{Applier, Lenders};
+pub use apply::{Applier, CloneSources};
 pub use command::{Command, Compressed};
 pub use reader::Reader;
 

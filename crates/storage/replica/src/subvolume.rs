@@ -12,8 +12,8 @@ pub use edit::{
 pub use list::{Listed, default_subvolume, list, path_of};
 pub use send::{SendKind, SendOrder, send};
 
-use crate::beneath::shown;
 use crate::error::Error;
+use crate::shown::shown;
 use braid_pool::uuid::Uuid;
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};

@@ -156,14 +156,14 @@ fn ask(
     connector: &Connector,
     mut take: impl FnMut(Message) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let (mut link, guard) = connector.open(place, work, None)?.split();
+    let (mut connection, guard) = connector.open(place, work, None)?.split();
     let mut listen = || loop {
-        match link.hear(SILENCE)? {
+        match connection.hear(SILENCE)? {
             Message::Bye => return Ok(()),
             other => take(other)?,
         }
     };
     let outcome = listen();
-    drop(link);
+    drop(connection);
     guard.finish(outcome)
 }

@@ -1,13 +1,13 @@
 //! What two ends of a replication say to each other: frames with a bounded
 //! length, over a pipe, a TCP connection or a channel inside one process.
 
+mod connection;
 mod frame;
-mod link;
 mod message;
 
+pub use connection::{Connection, Incoming, Outgoing, Pinger, SILENCE};
+pub(crate) use connection::{is_readable, unexpected};
 pub use frame::{Block, Frame, FrameError, LONGEST};
-pub use link::{Incoming, Link, Outgoing, Pinger, SILENCE};
-pub(crate) use link::{is_readable, unexpected};
 pub use message::{
     Begin, Inventory, Message, Open, PROTOCOL, Present, Selection, Unfinished, Work,
 };

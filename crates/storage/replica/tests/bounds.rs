@@ -4,8 +4,8 @@ use braid_loop_disks::{Btrfs, in_private_mounts, run};
 use braid_replica::agent::{self, Allowed};
 use braid_replica::exact_path::ExactPath;
 use braid_replica::register::Register;
-use braid_replica::source::{self, Manner, Report, Watch};
-use braid_replica::wire::{Link, Message, Open, PROTOCOL, Selection, Work};
+use braid_replica::source::{self, Report, SendOptions, Watch};
+use braid_replica::wire::{Connection, Message, Open, PROTOCOL, Selection, Work};
 use braid_replica::{Error, sink};
 use braid_units::ByteSize;
 use std::fs;
@@ -49,8 +49,8 @@ impl Scene {
         path
     }
 
-    fn attend<T>(&self, allowed: &Allowed, work: Work, talk: impl FnOnce(Link) -> T) -> T {
-        let (mut ours, theirs) = Link::pair();
+    fn attend<T>(&self, allowed: &Allowed, work: Work, talk: impl FnOnce(Connection) -> T) -> T {
+        let (mut ours, theirs) = Connection::pair();
         thread::scope(|scope| {
             scope.spawn(|| agent::serve(theirs, allowed, &self.register));
             ours.say(Message::Open(Open { protocol: PROTOCOL, work, order: None })).unwrap();
@@ -61,25 +61,25 @@ impl Scene {
     fn push(&self, snapshot: &Path, folder: &str) -> Result<Report, Error> {
         let work = Work::Sink { folder: exact(folder) };
         let selection = Selection { path: snapshot.into(), newest: false, anew: false };
-        self.attend(&Allowed::Into(self.into.clone()), work, |link| {
-            source::serve(link, &selection, &Manner::default())
+        self.attend(&Allowed::Into(self.into.clone()), work, |connection| {
+            source::serve(connection, &selection, &SendOptions::default())
         })
     }
 
     fn pull(&self, path: &str, to: &Path) -> Result<usize, Error> {
         let selection = Selection { path: exact(path), newest: false, anew: false };
         let work = Work::Source { selection, limit: None };
-        self.attend(&Allowed::From(self.into.clone()), work, |mut link| {
-            sink::serve(&mut link, to, &Watch::default()).map(|received| received.names.len())
+        self.attend(&Allowed::From(self.into.clone()), work, |mut connection| {
+            sink::serve(&mut connection, to, &Watch::default()).map(|received| received.names.len())
         })
     }
 
     /// How many things it tells of.
     fn ask(&self, work: Work) -> Result<usize, Error> {
-        self.attend(&Allowed::From(self.into.clone()), work, |mut link| {
+        self.attend(&Allowed::From(self.into.clone()), work, |mut connection| {
             let mut told = 0;
             loop {
-                match link.hear(Duration::from_secs(20))? {
+                match connection.hear(Duration::from_secs(20))? {
                     Message::Bye => return Ok(told),
                     Message::Lines(lines) => told += lines.len(),
                     Message::Stored(stored) => told += stored.len(),
@@ -131,9 +131,9 @@ fn a_link_in_what_was_sent_is_no_way_to_write_outside() {
         let next = scene.snapshot("next.conf");
         for way in ["/a/sent/ln", "/a/sent/ln/system", "/a/sent/plain", "/a/sent/plain/x"] {
             let refused = scene.push(&next, way).unwrap_err().to_string();
-            assert!(refused.contains("symbolic link"), "{way}: {refused}");
+            assert!(refused.contains("symbolic connection"), "{way}: {refused}");
         }
-        // By who made it a link makes no difference.
+        // By who made it a connection makes no difference.
         symlink(&scene.outside, scene.into.join("ours")).unwrap();
         scene.push(&next, "/ours").unwrap_err();
         scene.push(&next, "/ours/x").unwrap_err();
@@ -198,7 +198,7 @@ fn a_link_in_what_was_sent_is_no_way_to_read_outside() {
         snapshot(&private, &scene.outside.join("p"));
         symlink(&scene.outside, scene.data.join("priv")).unwrap();
 
-        // A stored stream is a file with a manifest; here that file is a link.
+        // A stored stream is a file with a manifest; here that file is a connection.
         let stored = scene.peer.path.join("stored");
         let plain = tempfile::tempdir().unwrap();
         fs::create_dir(&stored).unwrap();
@@ -241,7 +241,7 @@ fn a_link_in_what_was_sent_is_no_way_to_read_outside() {
             assert_eq!(scene.stored(way).unwrap_or(0), 0, "{way}");
         }
         assert!(!private.join("made").exists());
-        // Outside of any snapshot too: a link is no stored stream.
+        // Outside of any snapshot too: a connection is no stored stream.
         let planted = scene.into.join("planted");
         fs::create_dir(&planted).unwrap();
         for name in ["first.btrfs-stream", "first.btrfs-stream.json"] {
@@ -267,7 +267,9 @@ fn store(scene: &Scene, folder: &Path) {
     let work = Work::Sink { folder: exact("/") };
     let selection = Selection { path: first.as_path().into(), newest: false, anew: false };
     scene
-        .attend(&allowed, work, |link| source::serve(link, &selection, &Manner::default()))
+        .attend(&allowed, work, |connection| {
+            source::serve(connection, &selection, &SendOptions::default())
+        })
         .unwrap();
     assert!(folder.join("first.btrfs-stream.json").is_file());
 }

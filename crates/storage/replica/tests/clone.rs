@@ -4,7 +4,7 @@ use braid_loop_disks::{Btrfs, fill, in_private_mounts, run};
 use braid_pool::uuid::Uuid;
 use braid_replica::clone::{Cloned, SystemClone, forget};
 use braid_replica::replicate::{Connector, Place};
-use braid_replica::source::Manner;
+use braid_replica::source::SendOptions;
 use braid_replica::{manifest, subvolume};
 use braid_units::ByteSize;
 use std::fs;
@@ -30,7 +30,7 @@ fn clone(from: &Path, to: &Path) -> SystemClone {
         beside: vec![],
         boot_disk: None,
         finish: false,
-        manner: Manner::default(),
+        options: SendOptions::default(),
     }
 }
 

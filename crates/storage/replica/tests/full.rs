@@ -3,7 +3,7 @@
 use braid_loop_disks::{Btrfs, LoopDisk, in_private_mounts, run};
 use braid_replica::register::{Order, Register};
 use braid_replica::replicate::{Connector, Outcome, Place, Replication};
-use braid_replica::source::Manner;
+use braid_replica::source::SendOptions;
 use braid_replica::{retain, sink};
 use braid_units::ByteSize;
 use std::fs;
@@ -43,7 +43,7 @@ impl Scene {
             anew: false,
             retries: 0,
             connector: Connector::default(),
-            manner: Manner::default(),
+            options: SendOptions::default(),
             order,
             register: Register::new(self.folder.path().join("register")),
         };

@@ -3,7 +3,7 @@
 use braid_loop_disks::{Btrfs, change, fill, in_private_mounts, run};
 use braid_replica::register::{Order, Register};
 use braid_replica::replicate::{Connector, Place, Replication};
-use braid_replica::source::Manner;
+use braid_replica::source::SendOptions;
 use braid_replica::{manifest, subvolume};
 use braid_units::ByteSize;
 use std::path::Path;
@@ -21,7 +21,7 @@ fn replicate(from: &Path, to: &Path) -> Result<braid_replica::replicate::Outcome
         anew: false,
         retries: 0,
         connector: Connector::default(),
-        manner: Manner::default(),
+        options: SendOptions::default(),
         order: Order {
             host: String::new(),
             from: from.display().to_string(),

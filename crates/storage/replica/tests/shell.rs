@@ -3,7 +3,7 @@
 use braid_replica::Error;
 use braid_replica::register::{Order, Register};
 use braid_replica::replicate::{Connector, Replication};
-use braid_replica::source::Manner;
+use braid_replica::source::SendOptions;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -27,7 +27,7 @@ fn pull_by(name: &str, script: &str) -> (u32, Error) {
             shell: vec![shell.to_str().unwrap().to_owned()],
             ..Connector::default()
         },
-        manner: Manner::default(),
+        options: SendOptions::default(),
         order,
         register: Register::new(Path::new(folder.path()).join("register")),
     };

@@ -4,7 +4,7 @@ use braid_loop_disks::{Btrfs, fill, in_private_mounts, run};
 use braid_replica::register::{Order, Register};
 use braid_replica::replicate::{Connector, Place, Replication};
 use braid_replica::restore::Restoration;
-use braid_replica::source::Manner;
+use braid_replica::source::SendOptions;
 use braid_units::ByteSize;
 use std::fs;
 use std::io::Write;
@@ -21,7 +21,7 @@ fn replicate(from: &Path, to: &Path) -> Result<usize, String> {
         anew: false,
         retries: 0,
         connector: Connector::default(),
-        manner: Manner::default(),
+        options: SendOptions::default(),
         order,
         register: Register::new(to.parent().unwrap().join("register")),
     };

@@ -4,7 +4,7 @@ use braid_loop_disks::{Btrfs, fill, in_private_mounts, run};
 use braid_replica::register::{Order, Register};
 use braid_replica::replicate::{Connector, Outcome, Place, Replication};
 use braid_replica::restore::Restoration;
-use braid_replica::source::Manner;
+use braid_replica::source::SendOptions;
 use braid_units::ByteSize;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -49,7 +49,7 @@ impl Scene {
             anew,
             retries: 0,
             connector: Connector::default(),
-            manner: Manner::default(),
+            options: SendOptions::default(),
             order: Order {
                 host: String::new(),
                 from: String::new(),

@@ -10,7 +10,7 @@ use braid_replica::agent::Allowed;
 use braid_replica::clone::{self, Cloned, Plan, SystemClone, mount_privately};
 use braid_replica::listener;
 use braid_replica::replicate::Place;
-use braid_replica::source::{Manner, Watch};
+use braid_replica::source::{SendOptions, Watch};
 use braid_units::{ByteSize, Rate, format_duration};
 use clap::Args;
 use std::net::SocketAddr;
@@ -175,7 +175,7 @@ impl Clone {
             beside: self.beside.chunks(2).filter_map(pair).collect(),
             boot_disk: self.boot_disk.clone(),
             finish: self.finish,
-            manner: Manner { limit: self.limit, watch, ..Manner::default() },
+            options: SendOptions { limit: self.limit, watch, ..SendOptions::default() },
         })
     }
 }

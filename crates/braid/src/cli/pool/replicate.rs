@@ -13,7 +13,7 @@ use braid_replica::listener;
 use braid_replica::register::{Begun, Order, Register};
 use braid_replica::replicate::{Outcome, Place, Replication};
 use braid_replica::sink;
-use braid_replica::source::{self, Happening, Manner, Sent, Watch};
+use braid_replica::source::{self, Happening, SendOptions, Sent, Watch};
 use braid_replica::wire::Selection;
 use braid_units::{ByteSize, Rate, format_duration};
 use clap::Args;
@@ -131,7 +131,7 @@ impl Replicate {
             anew: self.anew,
             retries: self.retries,
             connector,
-            manner: Manner {
+            options: SendOptions {
                 passing: false,
                 limit: self.limit,
                 estimate: progress_wanted::is_wanted(),

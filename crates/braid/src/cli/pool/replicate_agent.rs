@@ -1,7 +1,7 @@
 use super::carry_out::Place;
 use crate::cli::failure::Failure;
 use braid_replica::agent::{self, Allowed};
-use braid_replica::wire::Link;
+use braid_replica::wire::Connection;
 use clap::Args;
 use std::fs::File;
 use std::io;
@@ -22,6 +22,6 @@ impl ReplicateAgent {
         };
         let incoming = own(io::stdin().as_fd().try_clone_to_owned())?;
         let out = own(io::stdout().as_fd().try_clone_to_owned())?;
-        Ok(agent::serve(Link::over(incoming, out), &Allowed::All, &self.place.register())?)
+        Ok(agent::serve(Connection::over(incoming, out), &Allowed::All, &self.place.register())?)
     }
 }

@@ -1,13 +1,13 @@
 use super::{Entry, STREAM, ends_of_chains, entries, named};
-use crate::beneath::shown;
 use crate::chain::{BLOCK, Chain};
 use crate::error::Error;
 use crate::files::{open_own, read_own, rename_new};
-use crate::sink::{self, Half, Headroom, Lock, Received, Taking, write_durably};
+use crate::shown::shown;
+use crate::sink::{self, Half, Headroom, Lock, Received, StreamSink, write_durably};
 use crate::source::{STREAMS, Watch};
 use crate::stream::{Command, Reader, StreamError};
 use crate::subvolume::{self, SendKind};
-use crate::wire::{Begin, Block, Inventory, Link, Message, Present};
+use crate::wire::{Begin, Block, Connection, Inventory, Message, Present};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -18,17 +18,17 @@ const PART: &str = "part";
 const BEGUN: &str = "begun.json";
 
 /// A folder that stores streams, locked against others.
-struct Room {
+struct Destination {
     folder: PathBuf,
     _lock: Lock,
 }
 
-/// Stores what the source at the other end of `link` sends.
+/// Stores what the source at the other end of `connection` sends.
 ///
 /// # Errors
 /// As of [`sink::serve`].
 pub(crate) fn receive_all(
-    link: &mut Link,
+    connection: &mut Connection,
     folder: &Path,
     watch: &Watch,
 ) -> Result<Received, Error> {
@@ -41,13 +41,14 @@ pub(crate) fn receive_all(
     }
     // Where a link has this name it leads elsewhere.
     subvolume::open_folder(&inside)?;
-    let room = Room { folder: folder.to_owned(), _lock: Lock::take(&inside.join("lock"))? };
-    room.tidy()?;
-    link.say(Message::Inventory(room.inventory()?))?;
-    sink::take_all(link, watch, |link, begin| {
+    let destination =
+        Destination { folder: folder.to_owned(), _lock: Lock::take(&inside.join("lock"))? };
+    destination.tidy()?;
+    connection.say(Message::Inventory(destination.inventory()?))?;
+    sink::take_all(connection, watch, |connection, begin| {
         let mut headroom = Headroom::look(folder)?;
-        let mut storing = Storing::resume_or_begin(&room, begin)?;
-        sink::carry_out(link, &mut storing, &mut headroom, watch)
+        let mut storing = Storing::resume_or_begin(&destination, begin)?;
+        sink::carry_out(connection, &mut storing, &mut headroom, watch)
     })
 }
 
@@ -60,10 +61,11 @@ pub(crate) fn abandon(folder: &Path) -> Result<Option<Begin>, Error> {
     if !inside.is_dir() {
         return Ok(None);
     }
-    let room = Room { folder: folder.to_owned(), _lock: Lock::take(&inside.join("lock"))? };
-    room.tidy()?;
-    let begun = room.begun()?;
-    room.forget()?;
+    let destination =
+        Destination { folder: folder.to_owned(), _lock: Lock::take(&inside.join("lock"))? };
+    destination.tidy()?;
+    let begun = destination.begun()?;
+    destination.forget()?;
     Ok(begun)
 }
 
@@ -90,7 +92,7 @@ fn begun_in(inside: &Path) -> Result<Option<Begin>, Error> {
     }
 }
 
-impl Room {
+impl Destination {
     fn part(&self) -> PathBuf {
         self.folder.join(INSIDE).join(PART)
     }
@@ -147,7 +149,7 @@ impl Room {
 
 /// A stream that is being stored.
 struct Storing<'a> {
-    room: &'a Room,
+    destination: &'a Destination,
     begin: Begin,
     file: File,
     blocks: u64,
@@ -159,42 +161,46 @@ struct Storing<'a> {
 }
 
 impl<'a> Storing<'a> {
-    fn resume_or_begin(room: &'a Room, begin: Begin) -> Result<Storing<'a>, Error> {
+    fn resume_or_begin(destination: &'a Destination, begin: Begin) -> Result<Storing<'a>, Error> {
         sink::check_plain_name(&begin)?;
-        let path = room.folder.join(named(begin.name.as_name(), STREAM));
-        if path.symlink_metadata().is_ok() && room.begun()?.as_ref() != Some(&begin) {
+        let path = destination.folder.join(named(begin.name.as_name(), STREAM));
+        if path.symlink_metadata().is_ok() && destination.begun()?.as_ref() != Some(&begin) {
             return Err(Error::Refused(format!(
                 "{} is there already, and is no stream of this snapshot; move it away",
                 shown(&path).display()
             )));
         }
-        if room.begun()?.as_ref() != Some(&begin) {
-            return Storing::begin_afresh(room, begin);
+        if destination.begun()?.as_ref() != Some(&begin) {
+            return Storing::begin_afresh(destination, begin);
         }
-        let mut storing = Storing::at_start(room, begin, false)?;
+        let mut storing = Storing::at_start(destination, begin, false)?;
         match storing.read_again() {
             Ok(()) => Ok(storing),
             // What rotted on the disk comes again.
-            Err(Error::Stream(_)) => Storing::begin_afresh(room, storing.begin),
+            Err(Error::Stream(_)) => Storing::begin_afresh(destination, storing.begin),
             Err(error) => Err(error),
         }
     }
 
-    fn begin_afresh(room: &'a Room, begin: Begin) -> Result<Storing<'a>, Error> {
-        let path = room.begun_file();
+    fn begin_afresh(destination: &'a Destination, begin: Begin) -> Result<Storing<'a>, Error> {
+        let path = destination.begun_file();
         let text =
             serde_json::to_vec_pretty(&begin).map_err(|e| Error::io("writing", &path, e.into()))?;
         write_durably(&path, &text)?;
-        Storing::at_start(room, begin, true)
+        Storing::at_start(destination, begin, true)
     }
 
-    fn at_start(room: &'a Room, begin: Begin, empty: bool) -> Result<Storing<'a>, Error> {
-        let path = room.part();
+    fn at_start(
+        destination: &'a Destination,
+        begin: Begin,
+        empty: bool,
+    ) -> Result<Storing<'a>, Error> {
+        let path = destination.part();
         let mut options = File::options();
         options.read(true).write(true).create(true).truncate(empty);
         let file = open_own(&path, &mut options).map_err(|e| Error::io("opening", &path, e))?;
         Ok(Storing {
-            room,
+            destination,
             begin,
             file,
             blocks: 0,
@@ -208,7 +214,7 @@ impl<'a> Storing<'a> {
 
     /// Takes in what an earlier process wrote; half a block at its end is cut off.
     fn read_again(&mut self) -> Result<(), Error> {
-        let io = |error| Error::io("reading", &self.room.part(), error);
+        let io = |error| Error::io("reading", &self.destination.part(), error);
         let whole = self.file.metadata().map_err(io)?.len() / BLOCK as u64;
         self.file.set_len(whole * BLOCK as u64).map_err(io)?;
         for _ in 0..whole {
@@ -249,7 +255,7 @@ fn another() -> Error {
     Error::Remote("the stream is of another snapshot than was said".to_owned())
 }
 
-impl Taking for Storing<'_> {
+impl StreamSink for Storing<'_> {
     fn has(&self) -> (u64, Chain) {
         (self.blocks, self.chain)
     }
@@ -259,13 +265,15 @@ impl Taking for Storing<'_> {
         if bytes.is_empty() || bytes.len() > BLOCK {
             return Err(Error::Remote(format!("a block of {} bytes came", bytes.len())));
         }
-        self.file.write_all(bytes).map_err(|e| Error::io("writing", &self.room.part(), e))?;
+        self.file
+            .write_all(bytes)
+            .map_err(|e| Error::io("writing", &self.destination.part(), e))?;
         self.note(bytes, block.chain)?;
         Ok(self.blocks)
     }
 
     fn restart(&mut self) -> Result<(), Error> {
-        *self = Storing::begin_afresh(self.room, self.begin.clone())?;
+        *self = Storing::begin_afresh(self.destination, self.begin.clone())?;
         Ok(())
     }
 
@@ -276,7 +284,7 @@ impl Taking for Storing<'_> {
         if (self.blocks, self.chain.bytes()) != (blocks, chain) {
             return Err(Error::Differs("what came is not what was sent".to_owned()));
         }
-        let folder = &self.room.folder;
+        let folder = &self.destination.folder;
         let entry = Entry {
             begin: self.begin.clone(),
             bytes: self.bytes,
@@ -289,9 +297,9 @@ impl Taking for Storing<'_> {
         if path.exists() {
             fs::remove_file(&path).map_err(io)?;
         }
-        rename_new(&self.room.part(), &path)?;
+        rename_new(&self.destination.part(), &path)?;
         braid_durable::sync_folder(folder).map_err(io)?;
         entry.save(folder)?;
-        self.room.forget()
+        self.destination.forget()
     }
 }

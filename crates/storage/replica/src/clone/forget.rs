@@ -1,8 +1,9 @@
 //! What an interrupted clone left is taken away.
 
+use super::layout::STAGING;
 use super::mount::TopLevel;
 use super::old::Old;
-use super::transfer::{self, STAGING};
+use super::transfer;
 use crate::error::Error;
 use crate::exact_path::ExactPath;
 use crate::replicate::{Connector, Place};

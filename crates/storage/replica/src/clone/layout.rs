@@ -1,10 +1,12 @@
 use super::mount::TopLevel;
-use super::transfer::STAGING;
 use crate::error::Error;
 use crate::exact_path::ExactPath;
 use crate::subvolume::{self, TOP_LEVEL};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
+
+/// The folder, on both filesystems, that holds the snapshots on their way.
+pub const STAGING: &str = ".braid-clone";
 
 /// The subvolumes of a system.
 pub struct Layout {

@@ -1,8 +1,8 @@
 //! What came over goes where it was.
 
-use super::layout::Part;
+use super::layout::{Part, STAGING};
 use super::mount::TopLevel;
-use super::transfer::{STAGING, staged};
+use super::transfer::staged;
 use crate::error::Error;
 use crate::files::copy;
 use crate::subvolume::{self, TOP_LEVEL};

@@ -11,8 +11,8 @@ use crate::exact_path::ExactPath;
 use crate::files::{copy, copy_plain, pack, unpack};
 use crate::replicate::{Connected, Connector, inside_this_process, while_it_gets_on};
 use crate::sink;
-use crate::source::{self, Manner, Report};
-use crate::wire::{Block, Frame, Link, Message, SILENCE, Work, unexpected};
+use crate::source::{self, Report, SendOptions};
+use crate::wire::{Block, Connection, Frame, Message, SILENCE, Work, unexpected};
 use braid_pool::place::Place;
 use braid_pool::uuid::Uuid;
 use braid_units::Rate;
@@ -125,23 +125,25 @@ impl<'a> Old<'a> {
         &self,
         parts: &[Part],
         into: &Path,
-        manner: &Manner,
+        options: &SendOptions,
         retries: u32,
         broke: &mut dyn FnMut(&Error, Duration),
     ) -> Result<u64, Error> {
         let report = match self {
             Old::Here(from) => {
                 let choice = transfer::stage(from, parts)?;
-                inside_this_process(into, |link| source::serve_chosen(link, choice, manner))?
+                inside_this_process(into, |connection| {
+                    source::serve_chosen(connection, choice, options)
+                })?
             }
             Old::There(place, connector) => {
                 let work = CloneWork::Send {
                     from: place.path().into(),
                     parts: parts.to_vec(),
-                    limit: manner.limit.map(Rate::bytes_per_sec),
+                    limit: options.limit.map(Rate::bytes_per_sec),
                 };
-                let once = || pull(place, connector, work.clone(), into, manner);
-                while_it_gets_on(retries, &manner.watch, broke, once)?.0
+                let once = || pull(place, connector, work.clone(), into, options);
+                while_it_gets_on(retries, &options.watch, broke, once)?.0
             }
         };
         Ok(report.snapshots.iter().map(|sent| sent.stream_bytes).sum())
@@ -188,8 +190,12 @@ impl<'a> Old<'a> {
 ///
 /// # Errors
 /// It asks for nothing that can be done, or that failed. It was told, too.
-pub(crate) fn serve(mut link: Link, work: CloneWork, only: Option<&Path>) -> Result<(), Error> {
-    let _lives = link.out.ping_while_silent();
+pub(crate) fn serve(
+    mut connection: Connection,
+    work: CloneWork,
+    only: Option<&Path>,
+) -> Result<(), Error> {
+    let _lives = connection.out.ping_while_silent();
     let place = |asked: &ExactPath| only.map_or_else(|| asked.clone(), ExactPath::from);
     let outcome = match work {
         CloneWork::Send { from, parts, limit } => {
@@ -199,33 +205,33 @@ pub(crate) fn serve(mut link: Link, work: CloneWork, only: Option<&Path>) -> Res
             match staged {
                 Ok((choice, _mounted)) => {
                     let limit = limit.map(Rate::from_bytes_per_sec);
-                    let manner = Manner { limit, ..Manner::default() };
-                    return source::serve_chosen(link, choice, &manner).map(drop);
+                    let options = SendOptions { limit, ..SendOptions::default() };
+                    return source::serve_chosen(connection, choice, &options).map(drop);
                 }
                 Err(error) => Err(error),
             }
         }
         CloneWork::Look(asked) => {
             let asked = Asked { from: place(&asked.from), ..asked };
-            answer(&mut link, &asked, only.is_some())
+            answer(&mut connection, &asked, only.is_some())
         }
         CloneWork::Files { from, path } => {
-            send_files(&mut link, place(&from).as_path(), path.as_path(), only.is_some())
+            send_files(&mut connection, place(&from).as_path(), path.as_path(), only.is_some())
         }
         CloneWork::Clean { from } => mount_privately()
             .and_then(|()| transfer::clean(&TopLevel::mount(place(&from).as_path())?)),
     };
     match outcome {
-        Ok(()) => link.say(Message::Bye),
+        Ok(()) => connection.say(Message::Bye),
         Err(error) => {
             // Who is gone can't be told.
-            let _ = link.say(Message::Failed { why: error.to_string(), passing: false });
+            let _ = connection.say(Message::Failed { why: error.to_string(), passing: false });
             Err(error)
         }
     }
 }
 
-fn answer(link: &mut Link, asked: &Asked, is_bound: bool) -> Result<(), Error> {
+fn answer(connection: &mut Connection, asked: &Asked, is_bound: bool) -> Result<(), Error> {
     mount_privately()?;
     let top = TopLevel::mount(asked.from.as_path())?;
     if is_bound {
@@ -234,16 +240,21 @@ fn answer(link: &mut Link, asked: &Asked, is_bound: bool) -> Result<(), Error> {
         }
     }
     let system = look(&top, asked)?;
-    link.say(Message::OldSystem(Box::new(system)))
+    connection.say(Message::OldSystem(Box::new(system)))
 }
 
-fn send_files(link: &mut Link, from: &Path, path: &Path, is_bound: bool) -> Result<(), Error> {
+fn send_files(
+    connection: &mut Connection,
+    from: &Path,
+    path: &Path,
+    is_bound: bool,
+) -> Result<(), Error> {
     mount_privately()?;
     if is_bound {
         refuse_others(&TopLevel::mount(from)?, path)?;
     }
     let beside = Beside::open(path)?;
-    pack(beside.path(), |bytes| link.out.send(Frame::Data(Block { bytes, chain: None })))
+    pack(beside.path(), |bytes| connection.out.send(Frame::Data(Block { bytes, chain: None })))
 }
 
 /// A listener opens no other filesystem than those that belong to its system.
@@ -293,11 +304,11 @@ fn pull(
     connector: &Connector,
     work: CloneWork,
     into: &Path,
-    manner: &Manner,
+    options: &SendOptions,
 ) -> Result<Report, Error> {
-    let (mut link, guard) = open(place, connector, work)?.split();
-    let outcome = sink::serve(&mut link, into, &manner.watch);
-    drop(link);
+    let (mut connection, guard) = open(place, connector, work)?.split();
+    let outcome = sink::serve(&mut connection, into, &options.watch);
+    drop(connection);
     let received = guard.finish(outcome)?;
     let report = received.report.unwrap_or_default();
     serde_json::from_str(&report).map_err(|error| Error::Remote(error.to_string()))
@@ -310,16 +321,16 @@ fn ask(
     work: CloneWork,
     mut take: impl FnMut(Frame) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let (mut link, guard) = open(place, connector, work)?.split();
+    let (mut connection, guard) = open(place, connector, work)?.split();
     let mut listen = || loop {
-        match link.incoming.next(SILENCE)? {
+        match connection.incoming.next(SILENCE)? {
             Frame::Message(Message::Bye) => return Ok(()),
             Frame::Ping => {}
             frame => take(frame)?,
         }
     };
     let outcome = listen();
-    drop(link);
+    drop(connection);
     guard.finish(outcome)
 }
 

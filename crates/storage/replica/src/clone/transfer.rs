@@ -1,6 +1,6 @@
 //! Snapshots of all subvolumes, on their way to the new filesystem.
 
-use super::layout::Part;
+use super::layout::{Part, STAGING};
 use super::mount::TopLevel;
 use crate::error::Error;
 use crate::source::{Choice, Snapshot};
@@ -9,9 +9,6 @@ use braid_pool::uuid::Uuid;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-
-/// The folder, on both filesystems, that holds the snapshots on their way.
-pub const STAGING: &str = ".braid-clone";
 
 /// Where the snapshot of a subvolume is staged.
 pub fn staged(top: &TopLevel, part: &Part) -> PathBuf {

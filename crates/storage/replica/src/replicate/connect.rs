@@ -1,7 +1,7 @@
 use super::shell::Guard;
 use crate::error::Error;
 use crate::register::Order;
-use crate::wire::{Link, Message, Open, PROTOCOL, Work};
+use crate::wire::{Connection, Message, Open, PROTOCOL, Work};
 use braid_pool::place::Place;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub struct Connector {
 /// A connection whose other end has been started.
 pub struct Connected {
     /// To talk.
-    pub link: Link,
+    pub connection: Connection,
     guard: Guard,
 }
 
@@ -47,8 +47,8 @@ impl Connector {
             Place::Shell { host, port, .. } => self.start_shell(host, *port),
             Place::Listener { address, .. } => {
                 let socket = connect_to(address)?;
-                let link = crate::listener::greet(socket, self.key.as_ref())?;
-                Ok(Connected { link, guard: Guard::default() })
+                let connection = crate::listener::greet(socket, self.key.as_ref())?;
+                Ok(Connected { connection, guard: Guard::default() })
             }
         }
     }
@@ -63,9 +63,9 @@ impl Connector {
         work: Work,
         order: Option<Order>,
     ) -> Result<Connected, Error> {
-        let Connected { mut link, guard } = self.connect(place)?;
-        match link.say(Message::Open(Open { protocol: PROTOCOL, work, order })) {
-            Ok(()) => Ok(Connected { link, guard }),
+        let Connected { mut connection, guard } = self.connect(place)?;
+        match connection.say(Message::Open(Open { protocol: PROTOCOL, work, order })) {
+            Ok(()) => Ok(Connected { connection, guard }),
             // Why it is gone, its shell tells.
             Err(error) => guard.finish(Err(error)),
         }
@@ -73,15 +73,15 @@ impl Connector {
 
     fn start_shell(&self, host: &str, port: Option<u16>) -> Result<Connected, Error> {
         let remote = format!("{} pool replicate-agent", self.braid);
-        let (link, guard) = Guard::start(&self.shell, port, host, &remote)?;
-        Ok(Connected { link, guard })
+        let (connection, guard) = Guard::start(&self.shell, port, host, &remote)?;
+        Ok(Connected { connection, guard })
     }
 }
 
 impl Connected {
-    /// The link, and what must be finished after it.
-    pub fn split(self) -> (Link, Guard) {
-        (self.link, self.guard)
+    /// The connection, and what must be finished after it.
+    pub fn split(self) -> (Connection, Guard) {
+        (self.connection, self.guard)
     }
 }
 

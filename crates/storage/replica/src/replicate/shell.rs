@@ -1,7 +1,7 @@
 //! A remote shell: started, heard out, ended.
 
 use crate::error::Error;
-use crate::wire::Link;
+use crate::wire::Connection;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
@@ -63,7 +63,7 @@ impl Guard {
         port: Option<u16>,
         host: &str,
         remote: &str,
-    ) -> Result<(Link, Guard), Error> {
+    ) -> Result<(Connection, Guard), Error> {
         let Some((program, arguments)) = shell.split_first() else {
             return Err(Error::Refused("the remote shell's command is empty".to_owned()));
         };
@@ -90,10 +90,11 @@ impl Guard {
         let (Some(out), Some(incoming)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(Error::Refused(format!("{program} has no input or output")));
         };
-        let link = Link::over(File::from(OwnedFd::from(incoming)), File::from(OwnedFd::from(out)));
+        let connection =
+            Connection::over(File::from(OwnedFd::from(incoming)), File::from(OwnedFd::from(out)));
         let is_ssh = Path::new(program).file_name().is_some_and(|name| name == "ssh");
-        let heard = link.incoming.heard();
-        Ok((link, Guard(Some(Shell { child, is_ssh, heard, complaints }))))
+        let heard = connection.incoming.heard();
+        Ok((connection, Guard(Some(Shell { child, is_ssh, heard, complaints }))))
     }
 
     /// Waits for the shell; the error that it tells of by its exit code is

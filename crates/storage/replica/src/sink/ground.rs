@@ -1,8 +1,8 @@
 //! What a folder for replicas is on: the filesystem that is meant (where a disk isn't mounted, what
 //! is below its mount point takes anything and fills up), with room in it.
 
-use crate::beneath::shown;
 use crate::error::Error;
+use crate::shown::shown;
 use braid_pool::fstab::{self, decoded};
 use braid_units::ByteSize;
 use std::fs;

@@ -1,9 +1,9 @@
 //! What a sink knows of the replica that it has begun, kept on the disk beside it.
 
 use super::note::{Circumstances, Progress};
-use crate::beneath::shown;
 use crate::error::Error;
 use crate::files::{open_own, read_own};
+use crate::shown::shown;
 use crate::wire::Begin;
 use braid_pool::uuid::Uuid;
 use serde::{Deserialize, Serialize};

@@ -1,12 +1,13 @@
-use super::Taking;
+use super::StreamSink;
 use super::journal::{Checkpoint, FOLDER, Journal, WORK};
 use super::lock::Lock;
 use super::note::{Circumstances, Note, Progress};
-use crate::beneath::{OWN, shown};
+use crate::beneath::OWN;
 use crate::chain::{BLOCK, Chain};
 use crate::error::Error;
 use crate::files::rename_new;
-use crate::stream::{Applier, Command, Lenders, Reader, StreamError};
+use crate::shown::shown;
+use crate::stream::{Applier, CloneSources, Command, Reader, StreamError};
 use crate::subvolume::{self, SendKind, Subvolume};
 use crate::wire::{Begin, Block, Unfinished};
 use rustix::fs::{Timespec, Timestamps};
@@ -20,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// A folder that receives, locked against others.
-pub struct Room {
+pub struct Destination {
     path: PathBuf,
     folder: File,
     inside: File,
@@ -29,7 +30,7 @@ pub struct Room {
 
 /// A replica that is being made.
 pub struct Receiving<'a> {
-    room: &'a Room,
+    destination: &'a Destination,
     journal: Journal,
     applier: Applier,
     note: Note,
@@ -51,9 +52,9 @@ const CHECKPOINT_EVERY: Duration = Duration::from_secs(30);
 /// Its presence says that this filesystem can't take compressed data as it is.
 const PLAIN_ONLY: &str = "plain-only";
 
-impl Room {
+impl Destination {
     /// Locks the folder.
-    pub fn enter(path: &Path) -> Result<Room, Error> {
+    pub fn enter(path: &Path) -> Result<Destination, Error> {
         let folder = subvolume::open_folder(path)?;
         if !subvolume::is_btrfs(&folder) {
             return Err(Error::Refused(format!(
@@ -70,7 +71,7 @@ impl Room {
         }
         let opened = subvolume::open_folder(&inside)?;
         let lock = Lock::take(&inside.join("lock"))?;
-        Ok(Room { path: path.to_owned(), folder, inside: opened, _lock: lock })
+        Ok(Destination { path: path.to_owned(), folder, inside: opened, _lock: lock })
     }
 
     /// The folder.
@@ -78,7 +79,7 @@ impl Room {
         &self.path
     }
 
-    /// By what name a source remembers this room.
+    /// By what name a source remembers this destination.
     pub fn place(&self) -> Result<String, Error> {
         let io = |error| Error::io("looking at", &self.path, error);
         let full = fs::canonicalize(&self.path).map_err(io)?;
@@ -185,61 +186,71 @@ impl Room {
 impl<'a> Receiving<'a> {
     /// Goes on with what was begun if it is the very same stream; else deletes
     /// that and begins.
-    pub fn resume_or_begin(room: &'a Room, begin: Begin) -> Result<Receiving<'a>, Error> {
-        check_name(room, &begin)?;
-        match Journal::load(&room.path)? {
+    pub fn resume_or_begin(
+        destination: &'a Destination,
+        begin: Begin,
+    ) -> Result<Receiving<'a>, Error> {
+        check_name(destination, &begin)?;
+        match Journal::load(&destination.path)? {
             Some(journal) if journal.begin == begin => {
-                match Receiving::resume(room, journal.clone())? {
+                match Receiving::resume(destination, journal.clone())? {
                     Some(receiving) => return Ok(receiving),
-                    None => room.clear(&journal)?,
+                    None => destination.clear(&journal)?,
                 }
             }
-            Some(journal) => room.clear(&journal)?,
-            None if room.subvolume(OsStr::new(WORK)).is_some() => {
+            Some(journal) => destination.clear(&journal)?,
+            None if destination.subvolume(OsStr::new(WORK)).is_some() => {
                 return Err(Error::Refused(format!(
                     "{}/{WORK} is there, but not its journal; delete it",
-                    shown(&room.path).display()
+                    shown(&destination.path).display()
                 )));
             }
             None => {}
         }
-        Receiving::begin_afresh(room, begin)
+        Receiving::begin_afresh(destination, begin)
     }
 
     /// Begins at the stream's first byte.
-    pub fn begin_afresh(room: &'a Room, begin: Begin) -> Result<Receiving<'a>, Error> {
+    pub fn begin_afresh(
+        destination: &'a Destination,
+        begin: Begin,
+    ) -> Result<Receiving<'a>, Error> {
         let mut journal = Journal { begin, work: None, note: None, checkpoint: None };
-        journal.save(&room.path)?;
-        let work = room.path.join(WORK);
+        journal.save(&destination.path)?;
+        let work = destination.path.join(WORK);
         let io = |error| Error::io("making the subvolume", &work, error);
         match journal.begin.stream.parent {
-            None => subvolume::create(&room.folder, OsStr::new(WORK)).map_err(io)?,
+            None => subvolume::create(&destination.folder, OsStr::new(WORK)).map_err(io)?,
             Some(parent) => {
-                let (parent, _) = room.find(parent)?;
-                subvolume::snapshot(&parent, &room.folder, OsStr::new(WORK), false).map_err(io)?;
+                let (parent, _) = destination.find(parent)?;
+                subvolume::snapshot(&parent, &destination.folder, OsStr::new(WORK), false)
+                    .map_err(io)?;
             }
         }
         let (_, about) = subvolume::open(&work)?;
         journal.work = Some(about.uuid);
-        Receiving::at(room, journal, Progress::default())
+        Receiving::at(destination, journal, Progress::default())
     }
 
     /// Goes on behind the last command, or else at the last checkpoint.
-    fn resume(room: &'a Room, mut journal: Journal) -> Result<Option<Receiving<'a>>, Error> {
-        let here = Circumstances::of(&room.folder);
-        let work = room.subvolume(OsStr::new(WORK));
+    fn resume(
+        destination: &'a Destination,
+        mut journal: Journal,
+    ) -> Result<Option<Receiving<'a>>, Error> {
+        let here = Circumstances::of(&destination.folder);
+        let work = destination.subvolume(OsStr::new(WORK));
         let is_ours = work.is_some_and(|(_, about)| Some(about.uuid) == journal.work);
         if is_ours && here.is_some() && journal.note == here {
-            let note = Note::open(&Journal::note_file(&room.path)?)
-                .map_err(|e| Error::io("mapping the note in", &room.path, e))?;
+            let note = Note::open(&Journal::note_file(&destination.path)?)
+                .map_err(|e| Error::io("mapping the note in", &destination.path, e))?;
             let progress = note.read();
-            let mut receiving = Receiving::at(room, journal, progress)?;
+            let mut receiving = Receiving::at(destination, journal, progress)?;
             receiving.applier.expect_repetition();
             return Ok(Some(receiving));
         }
         let Some(checkpoint) = journal.checkpoint.clone() else { return Ok(None) };
         let name = Checkpoint::name(checkpoint.number);
-        let Ok((root, about)) = subvolume::open(&room.path.join(FOLDER).join(&name)) else {
+        let Ok((root, about)) = subvolume::open(&destination.path.join(FOLDER).join(&name)) else {
             return Ok(None);
         };
         if about.uuid != checkpoint.uuid {
@@ -247,32 +258,36 @@ impl<'a> Receiving<'a> {
         }
         let made = journal.work.take();
         journal.note = None;
-        journal.save(&room.path)?;
-        room.delete_work(made)?;
-        let work = room.path.join(WORK);
-        subvolume::snapshot(&root, &room.folder, OsStr::new(WORK), false)
+        journal.save(&destination.path)?;
+        destination.delete_work(made)?;
+        let work = destination.path.join(WORK);
+        subvolume::snapshot(&root, &destination.folder, OsStr::new(WORK), false)
             .map_err(|e| Error::io("going back to the checkpoint of", &work, e))?;
         journal.work = Some(subvolume::open(&work)?.1.uuid);
-        Receiving::at(room, journal, checkpoint.progress).map(Some)
+        Receiving::at(destination, journal, checkpoint.progress).map(Some)
     }
 
-    fn at(room: &'a Room, mut journal: Journal, progress: Progress) -> Result<Self, Error> {
-        let (root, _) = subvolume::open(&room.path.join(WORK))?;
-        let mut lenders = Lenders::default();
+    fn at(
+        destination: &'a Destination,
+        mut journal: Journal,
+        progress: Progress,
+    ) -> Result<Self, Error> {
+        let (root, _) = subvolume::open(&destination.path.join(WORK))?;
+        let mut clone_sources = CloneSources::default();
         if let Some(parent) = journal.begin.stream.parent {
-            lenders.0.push((parent, room.find(parent)?.0));
+            clone_sources.0.push((parent, destination.find(parent)?.0));
         }
-        let mut note = Note::open(&Journal::note_file(&room.path)?)
-            .map_err(|e| Error::io("mapping the note in", &room.path, e))?;
+        let mut note = Note::open(&Journal::note_file(&destination.path)?)
+            .map_err(|e| Error::io("mapping the note in", &destination.path, e))?;
         note.store(progress);
         // Only now the note is this replica's.
-        journal.note = Circumstances::of(&room.folder);
-        journal.save(&room.path)?;
+        journal.note = Circumstances::of(&destination.folder);
+        journal.save(&destination.path)?;
         let Unfinished { uuid, kind, .. } = journal.begin.stream;
         let blocks = progress.blocks();
         Ok(Receiving {
-            room,
-            applier: Applier::new(root, uuid, lenders),
+            destination,
+            applier: Applier::new(root, uuid, clone_sources),
             note,
             reader: match progress.position {
                 0 => Reader::new(),
@@ -299,13 +314,13 @@ impl<'a> Receiving<'a> {
         }
         let number = before.as_ref().map_or(1, |checkpoint| checkpoint.number + 1);
         let name = Checkpoint::name(number);
-        let path = self.room.path.join(FOLDER).join(&name);
-        subvolume::snapshot(self.applier.root(), &self.room.inside, OsStr::new(&name), true)
+        let path = self.destination.path.join(FOLDER).join(&name);
+        subvolume::snapshot(self.applier.root(), &self.destination.inside, OsStr::new(&name), true)
             .map_err(|e| Error::io("making the checkpoint", &path, e))?;
         let uuid = subvolume::open(&path)?.1.uuid;
         self.journal.checkpoint = Some(Checkpoint { number, uuid, progress: self.progress });
-        self.journal.save(&self.room.path)?;
-        self.room.delete_checkpoints(Some(number))
+        self.journal.save(&self.destination.path)?;
+        self.destination.delete_checkpoints(Some(number))
     }
 
     /// The filesystem refused compressed data (another sector size, or an old
@@ -316,14 +331,14 @@ impl<'a> Receiving<'a> {
             return Ok(error);
         }
         // Or is it just full?
-        super::Headroom::look(&self.room.path)?;
-        let path = self.room.path.join(FOLDER).join(PLAIN_ONLY);
+        super::Headroom::look(&self.destination.path)?;
+        let path = self.destination.path.join(FOLDER).join(PLAIN_ONLY);
         File::create(&path).map_err(|e| Error::io("writing", &path, e))?;
         Ok(Error::Connection(format!("{error}; the next try sends without compression")))
     }
 }
 
-impl Taking for Receiving<'_> {
+impl StreamSink for Receiving<'_> {
     fn has(&self) -> (u64, Chain) {
         (self.blocks, self.chain)
     }
@@ -377,8 +392,8 @@ impl Taking for Receiving<'_> {
     }
 
     fn restart(&mut self) -> Result<(), Error> {
-        self.room.clear(&self.journal)?;
-        *self = Receiving::begin_afresh(self.room, self.journal.begin.clone())?;
+        self.destination.clear(&self.journal)?;
+        *self = Receiving::begin_afresh(self.destination, self.journal.begin.clone())?;
         Ok(())
     }
 
@@ -390,17 +405,17 @@ impl Taking for Receiving<'_> {
             return Err(Error::Differs("what came is not what was sent".to_owned()));
         }
         let Begin { stream, transaction, .. } = self.journal.begin;
-        let io = |error| Error::io("completing", &self.room.path.join(WORK), error);
+        let io = |error| Error::io("completing", &self.destination.path.join(WORK), error);
         let root = self.applier.root();
         set_modified(root, self.journal.begin.modified).map_err(io)?;
         // First the data, then the mark that it is all there.
         rustix::fs::syncfs(root).map_err(|error| io(error.into()))?;
         subvolume::set_received(root, stream.uuid, transaction).map_err(io)?;
-        self.room.give_name(root, &self.journal)
+        self.destination.give_name(root, &self.journal)
     }
 }
 
-impl Room {
+impl Destination {
     /// The subvolume in this folder that streams call `uuid`.
     fn find(&self, uuid: braid_pool::uuid::Uuid) -> Result<(File, Subvolume), Error> {
         let all = super::snapshots_in(&self.path)?;
@@ -437,11 +452,11 @@ pub(crate) fn check_plain_name(begin: &Begin) -> Result<(), Error> {
     Ok(())
 }
 
-fn check_name(room: &Room, begin: &Begin) -> Result<(), Error> {
+fn check_name(destination: &Destination, begin: &Begin) -> Result<(), Error> {
     check_plain_name(begin)?;
     let name = begin.name.as_name();
-    let path = room.path.join(name);
-    match room.subvolume(name) {
+    let path = destination.path.join(name);
+    match destination.subvolume(name) {
         Some((_, about)) if !about.read_only && about.received_uuid.is_none() => {
             Err(Error::Refused(format!(
                 "{} is there, writable and not marked as received: it looks like what an \

@@ -1,6 +1,6 @@
 use crate::archive::{self, Entry};
-use crate::beneath::shown;
 use crate::error::Error;
+use crate::shown::shown;
 use crate::sink::snapshots_in;
 use crate::subvolume::{self, Subvolume};
 use crate::wire::Selection;

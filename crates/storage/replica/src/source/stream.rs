@@ -2,11 +2,11 @@ use super::choose::Snapshot;
 use super::conversation::Conversation;
 use super::kernel::{self, StreamOf};
 use super::throttle::Throttle;
-use super::{Manner, Watch};
+use super::{SendOptions, Watch};
 use crate::chain::{BLOCK, Chain};
 use crate::error::Error;
 use crate::subvolume::SendOrder;
-use crate::wire::{Begin, Block, Frame, Incoming, Link, Message, SILENCE};
+use crate::wire::{Begin, Block, Connection, Frame, Incoming, Message, SILENCE};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -27,24 +27,24 @@ pub(super) struct Done {
 
 /// Sends one snapshot, or the rest of it.
 pub(super) fn send(
-    link: &mut Link,
+    connection: &mut Connection,
     begin: &Begin,
     snapshot: &Snapshot,
     parent: Option<&Snapshot>,
-    manner: &Manner,
+    options: &SendOptions,
 ) -> Attempt {
-    let counter = link.out.sent();
+    let counter = connection.out.sent();
     let before = counter.load(Ordering::Relaxed);
-    let outcome = send_from_where_it_stopped(link, begin, snapshot, parent, manner);
+    let outcome = send_from_where_it_stopped(connection, begin, snapshot, parent, options);
     Attempt { bytes: counter.load(Ordering::Relaxed) - before, outcome }
 }
 
 fn send_from_where_it_stopped(
-    link: &mut Link,
+    connection: &mut Connection,
     begin: &Begin,
     snapshot: &Snapshot,
     parent: Option<&Snapshot>,
-    manner: &Manner,
+    options: &SendOptions,
 ) -> Result<Done, Error> {
     let began = Instant::now();
     let order = SendOrder {
@@ -52,37 +52,37 @@ fn send_from_where_it_stopped(
         kind: begin.stream.kind,
         without_data: false,
     };
-    manner.watch.expected.store(0, Ordering::Relaxed);
-    if manner.estimate {
+    options.watch.expected.store(0, Ordering::Relaxed);
+    if options.estimate {
         // Only for the display, so it neither delays nor fails anything.
-        let (snapshot, watch) = (snapshot.clone(), Arc::clone(&manner.watch));
+        let (snapshot, watch) = (snapshot.clone(), Arc::clone(&options.watch));
         thread::spawn(move || {
             if let Ok(estimate) = kernel::estimate(&snapshot, &order) {
                 watch.expected.store(estimate, Ordering::Relaxed);
             }
         });
     }
-    link.say(Message::Begin(begin.clone()))?;
-    let ready = |link: &mut Link| match link.hear(SILENCE)? {
+    connection.say(Message::Begin(begin.clone()))?;
+    let ready = |connection: &mut Connection| match connection.hear(SILENCE)? {
         Message::Ready { blocks, chain } => Ok((blocks, Chain::from_bytes(chain))),
         other => Err(crate::wire::unexpected(&Frame::Message(other))),
     };
     loop {
-        let has = ready(link)?;
+        let has = ready(connection)?;
         let mut stream = StreamOf::begin(snapshot, &order)?;
-        let conversation = Conversation::new(&link.out, has.0);
-        manner.watch.resumed_at.store(has.0 * BLOCK as u64, Ordering::Relaxed);
-        let incoming = &mut link.incoming;
-        let stream_bytes = match discard(&mut stream, has, &manner.watch)? {
+        let conversation = Conversation::new(&connection.out, has.0);
+        options.watch.resumed_at.store(has.0 * BLOCK as u64, Ordering::Relaxed);
+        let incoming = &mut connection.incoming;
+        let stream_bytes = match discard(&mut stream, has, &options.watch)? {
             false => None,
-            true => converse(&mut stream, has, &conversation, incoming, manner)?,
+            true => converse(&mut stream, has, &conversation, incoming, options)?,
         };
         match stream_bytes {
             Some(stream_bytes) => {
                 let resumed_at = has.0 * BLOCK as u64;
                 return Ok(Done { stream_bytes, resumed_at, took: began.elapsed() });
             }
-            None => link.say(Message::Restart)?,
+            None => connection.say(Message::Restart)?,
         }
     }
 }
@@ -110,11 +110,11 @@ fn converse(
     has: (u64, Chain),
     conversation: &Conversation<'_>,
     incoming: &mut Incoming,
-    manner: &Manner,
+    options: &SendOptions,
 ) -> Result<Option<u64>, Error> {
     let (pushed, heard) = thread::scope(|scope| {
         let listener = scope.spawn(|| conversation.listen(incoming));
-        let pushed = push(stream, has, conversation, manner);
+        let pushed = push(stream, has, conversation, options);
         if pushed.is_err() {
             conversation.give_up();
         }
@@ -132,9 +132,9 @@ fn push(
     stream: &mut StreamOf,
     (has, mut chain): (u64, Chain),
     conversation: &Conversation<'_>,
-    manner: &Manner,
+    options: &SendOptions,
 ) -> Result<u64, Error> {
-    let mut throttle = manner.limit.map(Throttle::new);
+    let mut throttle = options.limit.map(Throttle::new);
     let mut blocks = has;
     let mut bytes = has * BLOCK as u64;
     while let Some(block) = stream.next_block()? {
@@ -146,7 +146,7 @@ fn push(
         }
         let length = block.len() as u64;
         conversation.send_block(Block { bytes: block, chain: Some(chain) })?;
-        manner.watch.moved(length, bytes);
+        options.watch.moved(length, bytes);
     }
     stream.check()?;
     conversation.send(Frame::Message(Message::End { blocks, chain: chain.bytes() }))?;

@@ -19,19 +19,19 @@ pub struct Applier {
     folders: Folders,
     /// The UUID by which the stream names the subvolume itself.
     own: Uuid,
-    lenders: Lenders,
+    clone_sources: CloneSources,
     /// The next command may have been carried out already.
     again: bool,
 }
 
 /// The subvolumes whose data a stream may share, by the UUIDs it knows them by.
 #[derive(Default)]
-pub struct Lenders(pub Vec<(Uuid, File)>);
+pub struct CloneSources(pub Vec<(Uuid, File)>);
 
 impl Applier {
     /// For the subvolume open as `root`, which the stream knows as `own`.
-    pub fn new(root: File, own: Uuid, lenders: Lenders) -> Applier {
-        Applier { folders: Folders::new(root), own, lenders, again: false }
+    pub fn new(root: File, own: Uuid, clone_sources: CloneSources) -> Applier {
+        Applier { folders: Folders::new(root), own, clone_sources, again: false }
     }
 
     /// The subvolume.
@@ -188,7 +188,7 @@ impl Applier {
         let root = if uuid == self.own {
             self.folders.root()
         } else {
-            let found = self.lenders.0.iter().find(|(known, _)| *known == uuid);
+            let found = self.clone_sources.0.iter().find(|(known, _)| *known == uuid);
             &found.ok_or(StreamError::NoLender(uuid))?.1
         };
         beneath(root, path, OFlags::RDONLY | OFlags::NONBLOCK)
@@ -255,7 +255,7 @@ mod tests {
 
     fn applier(root: &Path) -> Applier {
         let root = File::open(root).unwrap();
-        Applier::new(root, Uuid::from_bytes([1; 16]), Lenders::default())
+        Applier::new(root, Uuid::from_bytes([1; 16]), CloneSources::default())
     }
 
     #[test]

@@ -34,11 +34,11 @@ pub struct SendOrder {
 /// subvolume is not read-only.
 pub fn send(root: &File, order: &SendOrder, pipe: &OwnedFd) -> io::Result<()> {
     // The parent may also lend extents that moved to other files.
-    let lenders: Vec<u64> = order.parent.into_iter().collect();
+    let clone_sources: Vec<u64> = order.parent.into_iter().collect();
     let mut args: SendArgs = ioctl::zeroed();
     args.send_fd = i64::from(pipe.as_raw_fd());
-    args.clone_sources_count = lenders.len() as u64;
-    args.clone_sources = lenders.as_ptr();
+    args.clone_sources_count = clone_sources.len() as u64;
+    args.clone_sources = clone_sources.as_ptr();
     args.parent_root = order.parent.unwrap_or(0);
     if order.kind.version > 1 {
         args.flags |= VERSION;
@@ -50,7 +50,7 @@ pub fn send(root: &File, order: &SendOrder, pipe: &OwnedFd) -> io::Result<()> {
     if order.without_data {
         args.flags |= NO_FILE_DATA;
     }
-    // SAFETY: the request's own structure; `lenders` outlives the call.
+    // SAFETY: the request's own structure; `clone_sources` outlives the call.
     unsafe { ioctl::call(root, ioctl::SEND, &mut args) }
 }
 

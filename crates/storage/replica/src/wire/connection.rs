@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 /// Both directions to the other end.
-pub struct Link {
+pub struct Connection {
     /// What is said to it.
     pub out: Outgoing,
     /// What it says.
@@ -61,14 +61,14 @@ const CHANNEL_DEPTH: usize = 8;
 /// Pipes are made this large where the system lets us: fewer wakeups.
 const PIPE_SIZE: usize = 1 << 20;
 
-impl Link {
+impl Connection {
     /// Over two descriptors: pipes, or one socket twice.
-    pub fn over(incoming: File, out: File) -> Link {
+    pub fn over(incoming: File, out: File) -> Connection {
         for file in [&incoming, &out] {
             // It fails harmlessly where it is no pipe.
             let _ = rustix::pipe::fcntl_setpipe_size(file, PIPE_SIZE);
         }
-        Link {
+        Connection {
             out: Outgoing::new(Out::Wire(out)),
             incoming: Incoming::new(In::Wire(io::BufReader::with_capacity(
                 4096,
@@ -77,15 +77,15 @@ impl Link {
         }
     }
 
-    /// Two links that end in each other, inside this process.
-    pub fn pair() -> (Link, Link) {
+    /// Two connections that end in each other, inside this process.
+    pub fn pair() -> (Connection, Connection) {
         let (to_second, from_first) = mpsc::sync_channel(CHANNEL_DEPTH);
         let (to_first, from_second) = mpsc::sync_channel(CHANNEL_DEPTH);
-        let link = |to, from| Link {
+        let connection = |to, from| Connection {
             out: Outgoing::new(Out::Channel(to)),
             incoming: Incoming::new(In::Channel(from)),
         };
-        (link(to_second, from_second), link(to_first, from_first))
+        (connection(to_second, from_second), connection(to_first, from_first))
     }
 
     /// Whether the other end is a thread of this process.
