@@ -45,7 +45,11 @@ const TOLD: usize = 3;
 impl Reading {
     /// What `bytes`, read at `place`, are.
     pub fn of(place: Place, bytes: &[u8]) -> Reading {
-        let all = |value: u8| bytes.iter().all(|byte| *byte == value);
+        // Each is as the one before it: memcmp(3) is quick without the compiler's help too.
+        let all = |value: u8| match bytes {
+            [] => true,
+            [first, rest @ ..] => *first == value && bytes.starts_with(rest),
+        };
         if (bytes.len() as u64) < place.length {
             return Reading::Unread { why: "the disk ended before its size".to_owned() };
         }
