@@ -1,7 +1,7 @@
 //! Which config a request is meant for: two tunnels may have one control socket in
 //! their configs, and the command of one must not change the other.
 
-use crate::server::error;
+use crate::error_answer::error;
 use axum::Router;
 use axum::extract::Request;
 use axum::http::{HeaderName, StatusCode};

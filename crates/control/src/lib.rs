@@ -7,6 +7,7 @@ pub mod client;
 pub mod config;
 mod config_of_request;
 pub mod enrolled;
+mod error_answer;
 pub mod finding;
 pub mod group_metrics;
 pub mod group_server;

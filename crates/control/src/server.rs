@@ -6,11 +6,10 @@ mod past;
 
 use crate::config::LinkChange;
 use crate::config_of_request::only_for;
+use crate::error_answer::error;
 use crate::metrics;
 use crate::own_thread::{self, on_own_thread};
-use crate::request::{
-    Controlled, ErrorBody, ExplainQuery, NewLink, NewLogin, NewMode, Refusal, Request,
-};
+use crate::request::{Controlled, ExplainQuery, NewLink, NewLogin, NewMode, Refusal, Request};
 use crate::status::Status;
 use axum::Router;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
@@ -246,10 +245,6 @@ fn refuse(refusal: &Refusal) -> Response {
 
 fn bad_body(rejection: &JsonRejection) -> Response {
     error(rejection.status(), &rejection.body_text())
-}
-
-pub(crate) fn error(status: StatusCode, text: &str) -> Response {
-    (status, Json(ErrorBody { error: text.to_owned() })).into_response()
 }
 
 #[cfg(test)]

@@ -240,12 +240,6 @@ pub struct Image {
 }
 
 impl Section {
-    /// The heading as plain text.
-    #[must_use]
-    pub fn heading(&self) -> String {
-        crate::words::inline_text(&self.title)
-    }
-
     /// The keywords that it defines.
     pub fn keywords(&self) -> impl Iterator<Item = &Keyword> {
         self.blocks.iter().filter_map(|block| match block {

@@ -4,10 +4,12 @@ mod html;
 mod index;
 mod names;
 mod page;
+mod pictures;
 mod plan;
 mod render;
 mod search;
 mod since;
+mod version;
 mod write;
 
 pub use write::WriteError;

@@ -1,6 +1,6 @@
 //! The plain words of the model, in order: what is searched and shown as an excerpt.
 
-use crate::model::{Block, Inline};
+use crate::model::{Block, Inline, Section};
 
 /// All that `blocks` say, but for keywords in them, with spaces between.
 #[must_use]
@@ -18,6 +18,14 @@ pub fn inline_text(inlines: &[Inline]) -> String {
     let mut text = String::new();
     add_inlines(inlines, &mut text);
     text
+}
+
+impl Section {
+    /// The heading as plain text.
+    #[must_use]
+    pub fn heading(&self) -> String {
+        inline_text(&self.title)
+    }
 }
 
 fn add_block(block: &Block, text: &mut String) {

@@ -5,6 +5,7 @@
 mod observe;
 mod proxy;
 mod reconciler;
+mod view;
 mod watcher;
 
 use super::ending::Ending;

@@ -1,6 +1,5 @@
 //! `[engine]`: the settings of the kernel's engine that joins a group's links.
 
-use super::group::{MptcpProxy, ProxyEnd, Watch};
 use super::section::{Placed, Places, Section};
 use braid_engines::{
     Bonding, Ecmp, End, Engine, EngineKind, LinkWatch, Monitor, Mptcp, MptcpRole, Over, Pcc, Pppoe,
@@ -19,6 +18,43 @@ pub(super) struct Settings {
     pub(super) gateway: Option<IpAddr>,
     pub(super) watch: Option<Watch>,
     pub(super) proxy: Option<MptcpProxy>,
+}
+
+/// `engine.proxy` of MPTCP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MptcpProxy {
+    /// Its port, at both ends.
+    pub port: u16,
+    /// Which end this is.
+    pub end: ProxyEnd,
+}
+
+/// The ends of the MPTCP proxy, as their roles.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProxyEnd {
+    /// Takes TCP connections of this host and its LAN (role initiator).
+    Home {
+        /// Where the other proxy is; none for one on each server itself.
+        far_end: Option<IpAddr>,
+        /// Only connections to these networks are taken; all, where there's none.
+        toward: Vec<IpNet>,
+    },
+    /// Goes on to the servers (role responder).
+    Far {
+        /// Addresses that homes come from.
+        homes: Vec<IpNet>,
+        /// Where they may go.
+        servers: Vec<IpNet>,
+    },
+}
+
+/// `engine.watch`: a link by which this host doesn't answer pings is left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Watch {
+    /// Each link's own router (RouterOS' `check-gateway=ping`).
+    Gateway,
+    /// One host behind all links.
+    Host(IpAddr),
 }
 
 /// Usual ports: RFC 7348's, and the one after WireGuard's own.

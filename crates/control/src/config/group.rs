@@ -1,7 +1,7 @@
 //! A config whose links an engine of the kernel joins: `interface.engine`.
 
 use super::diagnostic::{ConfigErrors, Diagnostics};
-use super::engine;
+use super::engine::{self, MptcpProxy, Watch};
 use super::network::device_address;
 use super::pool;
 use super::section::{Placed, Places, Section};
@@ -39,34 +39,6 @@ pub struct GroupConfig {
     pub proxy: Option<MptcpProxy>,
 }
 
-/// `engine.proxy` of MPTCP.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MptcpProxy {
-    /// Its port, at both ends.
-    pub port: u16,
-    /// Which end this is.
-    pub end: ProxyEnd,
-}
-
-/// The ends of the MPTCP proxy, as their roles.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ProxyEnd {
-    /// Takes TCP connections of this host and its LAN (role initiator).
-    Home {
-        /// Where the other proxy is; none for one on each server itself.
-        far_end: Option<IpAddr>,
-        /// Only connections to these networks are taken; all, where there's none.
-        toward: Vec<IpNet>,
-    },
-    /// Goes on to the servers (role responder).
-    Far {
-        /// Addresses that homes come from.
-        homes: Vec<IpNet>,
-        /// Where they may go.
-        servers: Vec<IpNet>,
-    },
-}
-
 /// What the config says of a link's way; the rest is the host's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GivenWay {
@@ -74,15 +46,6 @@ pub struct GivenWay {
     pub source: Option<IpAddr>,
     /// Leave through this router; else the device's default gateway is followed.
     pub gateway: Option<IpAddr>,
-}
-
-/// `engine.watch`: a link by which this host doesn't answer pings is left out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Watch {
-    /// Each link's own router (RouterOS' `check-gateway=ping`).
-    Gateway,
-    /// One host behind all links.
-    Host(IpAddr),
 }
 
 impl GroupConfig {

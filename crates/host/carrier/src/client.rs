@@ -5,18 +5,17 @@ use crate::connection::{carry as carry_on, exported};
 use crate::end::End;
 use crate::group::Group;
 use crate::knock::{ANSWER, GroupId, is_answer, knock};
-use crate::proxy::Proxy;
+use crate::leaving::Leaving;
 use crate::runtime::Runtime;
-use crate::socket;
 use braid_handshake::PublicKey;
-use braid_linux::udp::{Family, LinkSocket};
+use braid_linux::udp::LinkSocket;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -41,21 +40,6 @@ const RETRY_MOST: Duration = Duration::from_secs(4);
 const GOOD: Duration = Duration::from_secs(30);
 /// Other ends of one link at the most.
 const MOST_GROUPS: usize = 64;
-
-/// How the connections of a link leave.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Leaving {
-    /// By this device.
-    pub device: Option<String>,
-    /// From this address.
-    pub source: Option<IpAddr>,
-    /// With this mark.
-    pub fwmark: Option<u32>,
-    /// IP version.
-    pub family: Family,
-    /// Where the direct way is closed.
-    pub proxy: Option<Proxy>,
-}
 
 /// A concentrator, by the address that the tunnel knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -186,12 +170,11 @@ impl Connecting {
         let gone = || io::Error::other("no concentrator has this address any more");
         let target = self.targets.get(self.remote).ok_or_else(gone)?;
         let to = SocketAddr::new(self.remote.ip(), target.port);
-        let direct =
-            async { self.secure(socket::connect(&self.leaving, to).await?, &target).await };
+        let direct = async { self.secure(self.leaving.connect(to).await?, &target).await };
         let Some(proxy) = &self.leaving.proxy else { return direct.await };
         let by_proxy = async {
             sleep(PROXY_AFTER).await;
-            self.secure(proxy.connect(&self.leaving, to).await?, &target).await
+            self.secure(self.leaving.connect_by(proxy, to).await?, &target).await
         };
         tokio::pin!(direct, by_proxy);
         tokio::select! {

@@ -17,6 +17,7 @@ mod end;
 pub mod framing;
 mod group;
 pub mod knock;
+mod leaving;
 pub mod proxy;
 pub mod queue;
 mod runtime;
@@ -26,5 +27,6 @@ mod socket;
 mod web;
 
 pub use certificate::{Certificate, CertificateError, Made};
-pub use client::{Home, Leaving, Target, Targets};
+pub use client::{Home, Target, Targets};
+pub use leaving::Leaving;
 pub use server::{Server, ServerError, ServerSettings};

@@ -1,7 +1,5 @@
 //! Connecting through an HTTP proxy (`CONNECT`, RFC 9110, section 9.3.6).
 
-use crate::client::Leaving;
-use crate::socket;
 use base64ct::{Base64, Encoding};
 use std::fmt;
 use std::io;
@@ -31,12 +29,15 @@ impl fmt::Debug for Proxy {
 }
 
 impl Proxy {
-    /// A connection to `to` by the proxy, which is reached by the link.
-    pub(crate) async fn connect(&self, leaving: &Leaving, to: SocketAddr) -> io::Result<TcpStream> {
+    /// Its address of this IP version.
+    pub(crate) async fn address(&self, is_ipv4: bool) -> io::Result<SocketAddr> {
         let mut addresses = tokio::net::lookup_host((self.host.as_str(), self.port)).await?;
-        let proxy = addresses.find(|address| address.is_ipv4() == to.is_ipv4());
-        let proxy = proxy.ok_or_else(|| io::Error::other("the proxy has no such address"))?;
-        let mut stream = socket::connect(leaving, proxy).await?;
+        let address = addresses.find(|address| address.is_ipv4() == is_ipv4);
+        address.ok_or_else(|| io::Error::other("the proxy has no such address"))
+    }
+
+    /// Has it connect `stream`, which leads to it, to `to`.
+    pub(crate) async fn ask(&self, stream: &mut TcpStream, to: SocketAddr) -> io::Result<()> {
         stream.write_all(self.request(to).as_bytes()).await?;
         let mut head = Vec::new();
         // A byte at a time: what follows the head is TLS's.
@@ -47,7 +48,7 @@ impl Proxy {
             head.push(stream.read_u8().await?);
         }
         match is_success(&head) {
-            true => Ok(stream),
+            true => Ok(()),
             false => Err(io::Error::other("the proxy refuses")),
         }
     }

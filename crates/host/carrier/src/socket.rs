@@ -1,12 +1,10 @@
 //! TCP sockets that keep no queue of their own.
 
-use crate::client::Leaving;
 use braid_linux::udp::Family;
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
-use tokio::net::{TcpSocket, TcpStream};
 
 /// Unsent bytes in a socket from which on it takes no more (`TCP_NOTSENT_LOWAT`, tcp(7)): a
 /// record of TLS. What waits longer waits where what is late can be dropped.
@@ -17,23 +15,6 @@ const GIVE_UP: Duration = Duration::from_secs(10);
 /// Below what networks that forget quickly allow: some 30 s.
 const KEEPALIVE: Duration = Duration::from_secs(25);
 const BACKLOG: i32 = 1024;
-
-/// Connects by a link.
-pub(crate) async fn connect(leaving: &Leaving, to: SocketAddr) -> io::Result<TcpStream> {
-    let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_nonblocking(true)?;
-    if let Some(mark) = leaving.fwmark {
-        socket.set_mark(mark)?;
-    }
-    if let Some(device) = &leaving.device {
-        socket.bind_device(Some(device.as_bytes()))?;
-    }
-    if let Some(source) = leaving.source.filter(|source| source.is_ipv4() == to.is_ipv4()) {
-        socket.bind(&SocketAddr::new(source, 0).into())?;
-    }
-    set_up(&socket)?;
-    TcpSocket::from_std_stream(socket.into()).connect(to).await
-}
 
 /// Listens; accepted sockets are marked as this one is.
 pub(crate) fn listen(at: SocketAddr, mark: Option<u32>) -> io::Result<std::net::TcpListener> {

@@ -27,6 +27,8 @@ pub(crate) const LINKS_MAX: u32 = 30;
 /// Where those for the packets of the links' tunnels start, which leave by the
 /// links themselves.
 pub(crate) const OUTER: u32 = 30;
+/// Where the group's own rule stands, behind those of its links.
+pub(crate) const GROUP_RULE: u32 = 62;
 /// Numbers of one kind that a group may use.
 const ROOM: u32 = 64;
 /// Behind the tables of the tunnels (519,000 to 535,383).
@@ -68,5 +70,4 @@ pub fn slot(name: &str) -> u32 {
 }
 
 const _: () = assert!(FIRST_PRIORITY + SLOTS * ROOM < 32_766);
-const _: () =
-    assert!(OUTER + LINKS_MAX < crate::policy::GROUP_RULE && crate::policy::GROUP_RULE < ROOM);
+const _: () = assert!(OUTER + LINKS_MAX < GROUP_RULE && GROUP_RULE < ROOM);

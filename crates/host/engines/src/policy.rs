@@ -2,14 +2,11 @@
 
 use crate::carrier::Port;
 use crate::group::{Group, GroupLink, Way};
-use crate::numbers::OUTER;
+use crate::numbers::{GROUP_RULE, OUTER};
 use crate::operation::{MAIN_TABLE, Operation, Route, Rule, RuleAction};
 use crate::{Device, Family};
 use ipnet::IpNet;
 use std::net::IpAddr;
-
-/// Where the group's own rule stands, behind those of its links.
-pub(crate) const GROUP_RULE: u32 = 62;
 
 /// Answers may come by another link than the route back says.
 pub(crate) fn sysctls(ports: &[Port]) -> Vec<Operation> {

@@ -10,6 +10,7 @@ pub mod engines;
 pub mod live;
 mod measure;
 mod output;
+pub mod plan;
 pub mod report;
 pub mod run;
 pub mod scenario;
@@ -17,6 +18,7 @@ pub mod scratch;
 pub mod second_kernel;
 pub mod topology;
 pub mod traffic;
+mod wire_log;
 
 pub use command::{
     CompareArgs, DemoArgs, LabArgs, LabCommand, RunArgs, ScenariosArgs, VmArgs, execute,

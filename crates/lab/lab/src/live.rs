@@ -1,8 +1,8 @@
 //! What a user sees while the lab measures.
 
-use crate::measure::{Latest, LinkRates, WireLog};
 use crate::output::say;
 use crate::scenario::Scenario;
+use crate::wire_log::{Latest, LinkRates, WireLog};
 use std::cell::{Cell, RefCell};
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};

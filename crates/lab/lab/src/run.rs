@@ -5,44 +5,16 @@ use crate::cancel::Cancel;
 use crate::engines::{self, Bench, EngineName, missing};
 use crate::live::Live;
 use crate::measure::{Flow, Outcome, measure};
-use crate::report::{Detail, Host, Record, Report, Results, Run, Web};
-use crate::scenario::{Scenario, Traffic};
+use crate::plan::{Findings, Plan};
+use crate::report::{Detail, Host, Record, Run, Web};
+use crate::scenario::Traffic;
 use crate::scratch::Scratch;
 use crate::second_kernel;
 use crate::topology::{Backend, InKernel, Topology};
 use crate::traffic::Measured;
-use std::path::PathBuf;
 
 /// In the JSON, goodput stands in bins of 100 ms.
 const SERIES_BINS: usize = 10;
-
-/// What is to be measured.
-#[derive(Clone, Debug)]
-pub struct Plan {
-    /// The scenario.
-    pub scenario: Scenario,
-    /// Measured in turn, in each repetition.
-    pub engines: Vec<EngineName>,
-    /// How often.
-    pub repeat: u32,
-    /// Whether the links alone are measured too; without it there is no ratio.
-    pub baseline: bool,
-    /// Where configs and logs of the engines are copied to.
-    pub keep_logs: Option<PathBuf>,
-    /// The program that the `tunnel` engine starts.
-    pub program: PathBuf,
-}
-
-/// What came of a plan.
-#[derive(Debug)]
-pub struct Findings {
-    /// All that could be measured.
-    pub report: Report,
-    /// What couldn't, in words.
-    pub failures: Vec<String>,
-    /// What was measured in a VM, since this kernel lacks it.
-    pub in_vm: Option<Report>,
-}
 
 /// Measures a plan; engines that this kernel lacks in a VM.
 pub fn run(plan: &Plan, scratch: &Scratch, cancel: &Cancel, live: &Live) -> Findings {
@@ -143,39 +115,6 @@ fn run_here(plan: &Plan, scratch: &Scratch, cancel: &Cancel, live: &Live) -> Fin
         }
     }
     findings
-}
-
-impl Findings {
-    fn none(scenario: &Scenario) -> Self {
-        Findings {
-            report: Report {
-                scenario: scenario.clone(),
-                host: Host::this(),
-                notes: scenario.notes(),
-                records: Vec::new(),
-            },
-            failures: Vec::new(),
-            in_vm: None,
-        }
-    }
-
-    /// The reports that have any figures: this kernel's, and the VM's.
-    pub fn reports(&self) -> Vec<&Report> {
-        let own = (!self.report.records.is_empty() || self.in_vm.is_none()).then_some(&self.report);
-        own.into_iter().chain(&self.in_vm).collect()
-    }
-
-    /// The form that is written as JSON.
-    pub fn results(&self) -> Results {
-        let mut results = self.report.results();
-        results.vm = self.in_vm.as_ref().map(|report| Box::new(report.results()));
-        results
-    }
-
-    fn fail(&mut self, live: &Live, message: &str) {
-        live.line(&format!("FAILED {message}"));
-        self.failures.push(message.to_owned());
-    }
 }
 
 fn run_engine(

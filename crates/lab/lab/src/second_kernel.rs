@@ -5,8 +5,8 @@
 use crate::cancel::Cancel;
 use crate::engines::EngineName;
 use crate::live::Live;
+use crate::plan::{Findings, Plan};
 use crate::report::{Host, Record, Report};
-use crate::run::{Findings, Plan};
 use crate::scenario::Scenario;
 use crate::scratch::Scratch;
 use braid_vm::{Vm, VmError};

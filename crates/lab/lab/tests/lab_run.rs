@@ -3,8 +3,9 @@
 use braid_lab::cancel::Cancel;
 use braid_lab::engines::EngineName;
 use braid_lab::live::Live;
+use braid_lab::plan::{Findings, Plan};
 use braid_lab::report::{self, Results, markdown};
-use braid_lab::run::{Findings, Plan, run};
+use braid_lab::run::run;
 use braid_lab::scenario::Scenario;
 use braid_lab::scratch::Scratch;
 use std::path::Path;

@@ -64,7 +64,7 @@ pub fn plan(inputs: &[Input]) -> Vec<VersionPlan<'_>> {
         let stem = format!("{}/{}", versions[at].folder, input.document.name);
         versions[at].documents.push(DocumentPlan::of(input, stem));
     }
-    versions.sort_by(|a, b| super::since::compare(b.version, a.version));
+    versions.sort_by(|a, b| super::version::compare(b.version, a.version));
     versions
 }
 
@@ -188,7 +188,7 @@ fn sizes(document: &Document) -> Vec<usize> {
 fn pictures(input: &Input, stem: &str) -> BTreeMap<PathBuf, String> {
     let mut found = BTreeMap::new();
     let folder = input.file.parent().unwrap_or(std::path::Path::new("."));
-    for source in super::render::picture_sources(&input.document) {
+    for source in super::pictures::sources(&input.document) {
         let file = folder.join(source);
         let name = file.file_name().map(|name| name.to_string_lossy().into_owned());
         if let Some(name) = name

@@ -5,8 +5,7 @@ use super::names::{Names, Place};
 use super::plan::DocumentPlan;
 use super::since::Since;
 use crate::model::{
-    Block, Contexts, Definition, Document, Head, Image, Inline, Keyword, Label, Labelled, Link,
-    List, Table,
+    Block, Contexts, Definition, Head, Image, Inline, Keyword, Label, Labelled, Link, List, Table,
 };
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -475,25 +474,4 @@ pub fn numbered(number: Option<&str>, title: &str) -> String {
 /// "option httpchk" of a head that may take it back.
 pub fn head_label(head: &Head) -> String {
     if head.negated { format!("no {}", head.name) } else { head.name.clone() }
-}
-
-/// The files of all pictures of a document, as its text has them.
-pub fn picture_sources(document: &Document) -> Vec<&str> {
-    fn add<'a>(blocks: &'a [Block], found: &mut Vec<&'a str>) {
-        for block in blocks {
-            match block {
-                Block::Image(image) => found.push(&image.source),
-                Block::Indented(blocks) => add(blocks, found),
-                Block::Labelled(labelled) => add(&labelled.blocks, found),
-                Block::List(list) => list.items.iter().for_each(|item| add(&item.blocks, found)),
-                Block::Definitions(all) => all.iter().for_each(|one| add(&one.blocks, found)),
-                Block::Keyword(keyword) => add(&keyword.blocks, found),
-                _ => {}
-            }
-        }
-    }
-    let mut found = Vec::new();
-    add(&document.opening, &mut found);
-    document.sections.iter().for_each(|section| add(&section.blocks, &mut found));
-    found
 }

@@ -1,4 +1,5 @@
 use braid_disks::tool::ToolError;
+use braid_pool::doctor::MEASURED_POOL;
 use braid_runner::RunError;
 use braid_runner::journal::JournalError;
 
@@ -41,7 +42,7 @@ pub enum BenchError {
     #[error(transparent)]
     NotMade(RunError),
     /// The pool couldn't be taken down.
-    #[error("{0}\n`braid pool abandon {pool}` takes it down", pool = crate::temporary_pool::NAME)]
+    #[error("{0}\n`braid pool abandon {pool}` takes it down", pool = MEASURED_POOL)]
     NotTakenDown(RunError),
     /// Its journal couldn't be written.
     #[error(transparent)]

@@ -1,10 +1,7 @@
-//! fio: how it is called and what it answers (fio(1), "JSON OUTPUT").
-
-mod answer;
-
-pub use answer::{FioAnswer, FsyncTimes, Transfer};
+//! How fio is called (fio(1)).
 
 use crate::error::BenchError;
+use crate::fio_answer::FioAnswer;
 use crate::lifeline;
 use crate::workload::Workload;
 use braid_disks::tool::{self, ToolError};

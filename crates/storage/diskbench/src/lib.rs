@@ -5,6 +5,7 @@
 
 pub mod database;
 pub mod fio;
+pub mod fio_answer;
 pub mod measure;
 pub mod profile;
 pub mod remains;

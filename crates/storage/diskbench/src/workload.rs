@@ -1,6 +1,6 @@
 //! What fio is asked to do, and which of its figures counts.
 
-use crate::fio::FioAnswer;
+use crate::fio_answer::FioAnswer;
 use crate::profile::Profile;
 use braid_pool::speed::LayoutSpeed;
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,7 @@
 //! Takes back what an interrupted plan did, the last step first.
 
+use crate::action::{Happening, RunError, unmet, wake};
 use crate::journal::{Event, Log, StepState};
-use crate::run::{Happening, RunError, unmet, wake};
 use crate::system::{LeftBehind, System, Waking};
 use crate::undo::{claims, made_by, undo};
 use braid_pool::step::{Condition, Plan, Step, Undo};

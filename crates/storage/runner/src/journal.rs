@@ -199,7 +199,7 @@ impl StateDir {
     /// As [`StateDir::unfinished`].
     pub fn interrupted(&self) -> Result<Vec<(String, Record)>, JournalError> {
         let mut found = self.unfinished()?;
-        // Who carries one out holds its lock.
+        // A running plan holds its pool's lock.
         found.retain(|(pool, _)| self.folder(pool).and_then(|folder| lock(&folder, pool)).is_ok());
         Ok(found)
     }

@@ -2,6 +2,7 @@
 //! undone.
 
 mod abandon;
+mod action;
 pub mod disk_lock;
 pub mod host;
 pub mod journal;
@@ -13,4 +14,5 @@ pub mod system;
 mod undo;
 
 pub use abandon::{Remains, abandon};
-pub use run::{Happening, RunError, run};
+pub use action::{Happening, RunError};
+pub use run::run;

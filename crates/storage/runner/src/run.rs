@@ -1,76 +1,10 @@
 //! Carries a plan out, from where its journal stands to its end.
 
-use crate::journal::{Event, JournalError, Log, StepState};
-use crate::progress::Progress;
-use crate::system::{LeftBehind, System, SystemError, Verdict, Waking};
+use crate::action::{Happening, RunError, follow, perform, unmet, wake};
+use crate::journal::{Event, Log, StepState};
+use crate::system::{LeftBehind, System, Waking};
 use crate::undo::{claims, made_by, undo};
 use braid_pool::step::{Action, Condition, Plan, Step, Undo};
-
-/// What is told to the user meanwhile.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Happening<'a> {
-    /// The step is being performed or undone.
-    Begun(&'a Step),
-    /// How far it is.
-    Goes(&'a Step, Progress),
-    /// It is done, or undone.
-    Done(&'a Step),
-    /// It was so already.
-    Kept(&'a Step),
-}
-
-/// Why a plan stopped. What was done until then is in its journal.
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// Something isn't as the step needs it; nothing of the step was done.
-    #[error("{step}: not done, since this must hold: {needs}; but {instead}")]
-    Unmet {
-        /// The step.
-        step: String,
-        /// What must hold.
-        needs: String,
-        /// What is the case.
-        instead: String,
-    },
-    /// The step was performed and yet isn't done.
-    #[error("{step}: was performed, but this doesn't hold: {needs}; {instead}")]
-    Ineffective {
-        /// The step.
-        step: String,
-        /// What should hold.
-        needs: String,
-        /// What is the case.
-        instead: String,
-    },
-    /// The host failed.
-    #[error("{step}: {error}")]
-    System {
-        /// The step.
-        step: String,
-        /// What it said.
-        error: SystemError,
-    },
-    /// The plan is being undone, so it can't go on.
-    #[error(
-        "\"{title}\" is being abandoned and can't go on: `braid pool abandon {pool}` ends that"
-    )]
-    BeingAbandoned {
-        /// What was planned.
-        title: String,
-        /// Its pool.
-        pool: String,
-    },
-    /// The journal can't be written: nothing more is done.
-    #[error(transparent)]
-    Journal(#[from] JournalError),
-}
-
-impl RunError {
-    /// Whether nothing failed: the user stopped it, or nothing can be written any more.
-    pub(crate) fn is_interruption(&self) -> bool {
-        matches!(self, RunError::Journal(_) | RunError::System { error: SystemError::Stopped, .. })
-    }
-}
 
 /// Performs the plan's steps one by one, each of which is in the journal before it is begun and
 /// when it is done. What is done already, by an earlier run or by somebody else, is left alone.
@@ -208,50 +142,4 @@ fn is_volatile(condition: &Condition) -> bool {
         Condition::Any(some) => some.iter().any(is_volatile),
         _ => false,
     }
-}
-
-/// Tells the host that a plan goes on or is undone.
-pub(crate) fn wake(system: &mut dyn System, plan: &Plan, waking: Waking) -> Result<(), RunError> {
-    system.wake(plan, waking).map_err(|error| RunError::System { step: plan.title.clone(), error })
-}
-
-/// Performs one action of the step.
-pub(crate) fn perform(
-    system: &mut dyn System,
-    tell: &mut dyn FnMut(Happening),
-    step: &Step,
-    action: &Action,
-) -> Result<(), RunError> {
-    let performed =
-        system.perform(action, &mut |progress| tell(Happening::Goes(step, progress.clone())));
-    performed.map_err(|error| RunError::System { step: step.says.clone(), error })
-}
-
-/// Waits for what an earlier run left running.
-fn follow(
-    system: &mut dyn System,
-    tell: &mut dyn FnMut(Happening),
-    step: &Step,
-) -> Result<bool, RunError> {
-    let followed =
-        system.follow(&step.action, &mut |progress| tell(Happening::Goes(step, progress.clone())));
-    followed.map_err(|error| RunError::System { step: step.says.clone(), error })
-}
-
-/// The first of the conditions that doesn't hold, and what is the case instead.
-pub(crate) fn unmet(
-    system: &mut dyn System,
-    step: &Step,
-    conditions: &[Condition],
-    left: &LeftBehind,
-) -> Result<Option<(String, String)>, RunError> {
-    for condition in conditions {
-        let verdict = system
-            .check(condition, left)
-            .map_err(|error| RunError::System { step: step.says.clone(), error })?;
-        if let Verdict::Fails(instead) = verdict {
-            return Ok(Some((condition.to_string(), instead)));
-        }
-    }
-    Ok(None)
 }

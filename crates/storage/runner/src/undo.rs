@@ -1,6 +1,6 @@
 //! Takes one step back.
 
-use crate::run::{Happening, RunError, perform, unmet};
+use crate::action::{Happening, RunError, perform, unmet};
 use crate::system::{LeftBehind, System};
 use braid_pool::step::{Action, Condition, Step};
 use braid_pool::uuid::Uuid;

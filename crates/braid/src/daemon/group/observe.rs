@@ -1,7 +1,7 @@
 //! What the host's network says of a group's links.
 
 use super::super::ways::HostNetwork;
-use super::reconciler::View;
+use super::view::View;
 use braid_control::config::{DeviceName, GivenWay, GroupConfig, LinkBinding};
 use braid_control::group_status::{DeviceStatus, GroupLinkStatus};
 use braid_engines::{Group, GroupLink, Over, Way};

@@ -5,6 +5,7 @@ use super::super::ending::Ending;
 use super::super::journal_trouble::JournalTrouble;
 use super::super::supervise::supervise;
 use super::super::ways::HostNetwork;
+use super::view::View;
 use super::watcher::Watcher;
 use super::{observe, proxy};
 use braid_control::config::GroupConfig;
@@ -16,15 +17,6 @@ use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-
-/// What the reconciler shows of its state.
-#[derive(Clone, Debug, Default)]
-pub struct View {
-    /// Links that take no part now, by number, and why.
-    pub left_out: Vec<(u32, String)>,
-    /// What could not be set up.
-    pub troubles: Vec<String>,
-}
 
 /// Asks the reconciler, from other threads.
 pub struct ReconcilerHandle {

@@ -3,6 +3,7 @@
 
 pub mod html;
 mod json;
+mod markdown_table;
 mod table;
 mod web;
 

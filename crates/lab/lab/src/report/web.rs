@@ -156,7 +156,7 @@ pub(super) fn markdown(report: &Report) -> String {
     }
     format!(
         "\n{}{}{sentences}",
-        super::table::render(&cells),
+        super::markdown_table::render(&cells),
         if sentences.is_empty() { "" } else { "\n" }
     )
 }

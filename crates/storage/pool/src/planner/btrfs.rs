@@ -9,7 +9,8 @@ mod remove;
 mod replace;
 mod space;
 
-use super::engine::{Draft, Engine, NewMember, Place};
+use super::engine::{Draft, Engine, Place};
+use super::erase::NewMember;
 use super::{MemberName, NewPool, Refused};
 use crate::disk::Claim;
 use crate::layout::Layout;

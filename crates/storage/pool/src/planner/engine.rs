@@ -1,6 +1,7 @@
 //! What an engine has to know. Engines make drafts: steps and what goes with them; the rest is the
 //! same for all.
 
+use super::erase::{self, NewMember};
 use super::{Change, MemberName, NewPool, Refused};
 use crate::disk::{Claim, Disk};
 use crate::layout::Layout;
@@ -38,14 +39,6 @@ pub(super) struct Place<'a, P> {
     pub(super) host: &'a ObservedHost,
 }
 
-/// A disk that may be taken, with the steps that empty it.
-pub(super) struct NewMember {
-    pub(super) claim: Claim,
-    /// The node, for messages.
-    pub(super) path: String,
-    pub(super) physical_disk: String,
-}
-
 /// Steps and warnings of a change.
 #[derive(Default)]
 pub(super) struct Draft {
@@ -68,7 +61,7 @@ pub(super) fn change<E: Engine>(
     }
     let at = Place { pool, mount_at, host };
     let draft = match change {
-        Change::Add { disks, erase } => E::add(&at, super::erase::stake(disks, erase)?)?,
+        Change::Add { disks, erase } => E::add(&at, erase::stake(disks, erase)?)?,
         Change::Remove { member } => E::remove(&at, member)?,
         Change::Replace { member, by, lent, erase } => {
             let both: Vec<Disk> = [Some(by), lent.as_ref()]
@@ -76,13 +69,13 @@ pub(super) fn change<E: Engine>(
                 .flatten()
                 .map(|disk| (**disk).clone())
                 .collect();
-            super::erase::check_distinct(&both)?;
-            let lent = lent.as_ref().map(|lent| super::erase::stake_one(lent, erase));
-            let new = super::erase::stake_one(by, erase)?;
+            erase::check_distinct(&both)?;
+            let lent = lent.as_ref().map(|lent| erase::stake_one(lent, erase));
+            let new = erase::stake_one(by, erase)?;
             E::replace(&at, member, new, lent.transpose()?)?
         }
         Change::Convert { to, accept_unstable, disks, erase } => {
-            let disks = super::erase::stake(disks, erase)?;
+            let disks = erase::stake(disks, erase)?;
             E::convert(&at, *to, *accept_unstable, disks)?
         }
         Change::Rebalance => E::rebalance(&at)?,

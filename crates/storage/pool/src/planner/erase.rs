@@ -1,9 +1,16 @@
 //! Taking disks: claims, and the steps that erase what the user permitted to erase.
 
 use super::Refused;
-use super::engine::NewMember;
 use crate::disk::{Claim, Content, Disk, ErasePermission};
 use crate::step::{Action, Argv, Condition, Step, Undo};
+
+/// A disk that may be taken, with the steps that empty it.
+pub(super) struct NewMember {
+    pub(super) claim: Claim,
+    /// The node, for messages.
+    pub(super) path: String,
+    pub(super) physical_disk: String,
+}
 
 /// Claims all of `disks`.
 pub(super) fn stake(disks: &[Disk], erase: &ErasePermission) -> Result<Vec<NewMember>, Refused> {

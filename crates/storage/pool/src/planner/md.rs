@@ -7,7 +7,8 @@ mod filesystem;
 mod remove;
 mod replace;
 
-use super::engine::{Draft, Engine, NewMember, Place};
+use super::engine::{Draft, Engine, Place};
+use super::erase::NewMember;
 use super::{MemberName, NewPool, Refused};
 use crate::layout::{Layout, MdLayout};
 use crate::observed::{MdMember, MdMemberState, ObservedHost, ObservedMd};

@@ -1,4 +1,4 @@
-use braid_diskbench::fio::FioAnswer;
+use braid_diskbench::fio_answer::FioAnswer;
 use braid_disks::mount_table::{MountTable, active_swaps};
 use braid_disks::signature::{blkid, wipefs};
 use braid_disks::{HostRoot, btrfs, smart};

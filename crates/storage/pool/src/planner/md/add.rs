@@ -6,7 +6,8 @@ use crate::capacity::member_bytes;
 use crate::growth::{Growth, growth};
 use crate::layout::{Layout, MdLayout};
 use crate::observed::ObservedMd;
-use crate::planner::engine::{Draft, Engine, NewMember, Place};
+use crate::planner::engine::{Draft, Engine, Place};
+use crate::planner::erase::NewMember;
 use crate::planner::{Refused, erase};
 use crate::step::{Action, Argv, Condition, Progress, Step, SyncWanted, Undo};
 

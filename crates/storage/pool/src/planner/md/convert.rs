@@ -4,7 +4,8 @@ use super::{
 };
 use crate::layout::{Layout, MdLayout};
 use crate::observed::ObservedMd;
-use crate::planner::engine::{Draft, Engine, NewMember, Place};
+use crate::planner::engine::{Draft, Engine, Place};
+use crate::planner::erase::NewMember;
 use crate::planner::{Refused, erase};
 use crate::step::{Action, Argv, Condition, Progress, Step, SyncWanted, Undo};
 

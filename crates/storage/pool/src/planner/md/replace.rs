@@ -4,7 +4,8 @@ use super::{
 };
 use crate::layout::MdLayout;
 use crate::observed::{MdMember, MdMemberState, ObservedMd};
-use crate::planner::engine::{Draft, Engine, NewMember, Place};
+use crate::planner::engine::{Draft, Engine, Place};
+use crate::planner::erase::NewMember;
 use crate::planner::{MemberName, Refused, erase};
 use crate::step::{Action, Argv, Condition, Step, SyncWanted, Undo};
 

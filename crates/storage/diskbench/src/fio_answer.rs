@@ -1,3 +1,5 @@
+//! What fio answers (fio(1), "JSON OUTPUT").
+
 use crate::error::BenchError;
 use serde::Deserialize;
 use std::collections::BTreeMap;

@@ -1,0 +1,9 @@
+use crate::request::ErrorBody;
+use axum::extract::Json;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+
+/// What is answered to a request that isn't done.
+pub(crate) fn error(status: StatusCode, text: &str) -> Response {
+    (status, Json(ErrorBody { error: text.to_owned() })).into_response()
+}

@@ -1,0 +1,47 @@
+use crate::proxy::Proxy;
+use crate::socket;
+use braid_linux::udp::Family;
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use tokio::net::{TcpSocket, TcpStream};
+
+/// How the connections of a link leave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leaving {
+    /// By this device.
+    pub device: Option<String>,
+    /// From this address.
+    pub source: Option<IpAddr>,
+    /// With this mark.
+    pub fwmark: Option<u32>,
+    /// IP version.
+    pub family: Family,
+    /// Where the direct way is closed.
+    pub proxy: Option<Proxy>,
+}
+
+impl Leaving {
+    pub(crate) async fn connect(&self, to: SocketAddr) -> io::Result<TcpStream> {
+        let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
+        socket.set_nonblocking(true)?;
+        if let Some(mark) = self.fwmark {
+            socket.set_mark(mark)?;
+        }
+        if let Some(device) = &self.device {
+            socket.bind_device(Some(device.as_bytes()))?;
+        }
+        if let Some(source) = self.source.filter(|source| source.is_ipv4() == to.is_ipv4()) {
+            socket.bind(&SocketAddr::new(source, 0).into())?;
+        }
+        socket::set_up(&socket)?;
+        TcpSocket::from_std_stream(socket.into()).connect(to).await
+    }
+
+    /// A connection to `to` through the proxy, which is reached by the link.
+    pub(crate) async fn connect_by(&self, proxy: &Proxy, to: SocketAddr) -> io::Result<TcpStream> {
+        let mut stream = self.connect(proxy.address(to.is_ipv4()).await?).await?;
+        proxy.ask(&mut stream, to).await?;
+        Ok(stream)
+    }
+}
