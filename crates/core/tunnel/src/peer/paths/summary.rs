@@ -3,7 +3,7 @@
 //! packet costs must not grow with the number of links.
 
 use super::PathSet;
-use crate::path::{Controller, Path};
+use crate::path::Path;
 use crate::peer::timers::{Timer, TimerTable};
 use braid_units::Time;
 use std::ops::RangeInclusive;
