@@ -1,6 +1,7 @@
 use super::*;
 use crate::client::{Client, ClientError};
 use crate::config::{Layer, Mode};
+use crate::request::ErrorBody;
 use crate::status::{DeviceDrops, DnsStatus, LinkStatus, PathStatus, PeerStatus, QuotaStatus};
 use std::sync::Mutex;
 
