@@ -145,8 +145,8 @@ impl JsonSync {
 mod tests {
     use super::*;
 
-    const WRITE: &str = include_str!("fio-3.33-write.json");
-    const FSYNC: &str = include_str!("fio-3.33-fsync.json");
+    const WRITE: &str = include_str!("fio_answer/fio-3.33-write.json");
+    const FSYNC: &str = include_str!("fio_answer/fio-3.33-fsync.json");
 
     #[test]
     fn a_real_answer_is_read() {
