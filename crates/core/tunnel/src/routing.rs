@@ -1,8 +1,10 @@
 //! Which peer a packet goes to: by its IP address, or on an L2 tunnel by its
-//! Ethernet address.
+//! Ethernet address; and which one stands in for one that is gone.
 
 mod allowed_ips;
 mod forwarding;
+mod stand_ins;
 
 pub use allowed_ips::AllowedIps;
 pub use forwarding::{Forward, ForwardingDatabase, ForwardingLimits, MacAddress};
+pub use stand_ins::{Health, StandIns, Step};

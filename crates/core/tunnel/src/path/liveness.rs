@@ -46,6 +46,8 @@ pub struct Liveness {
     since: Time,
     last_progress: Time,
     next_probe: Time,
+    /// Whether it works is to be known, though nothing shows that it doesn't.
+    asked: bool,
 }
 
 /// What a return to life means for the path's model.
@@ -62,7 +64,13 @@ pub enum Return {
 impl Liveness {
     /// A path opened at `now`.
     pub fn new(now: Time) -> Self {
-        Self { state: PathState::Unproven, since: now, last_progress: now, next_probe: now }
+        Self {
+            state: PathState::Unproven,
+            since: now,
+            last_progress: now,
+            next_probe: now,
+            asked: false,
+        }
     }
 
     /// What is thought of it.
@@ -140,6 +148,12 @@ impl Liveness {
         self.next_probe = self.next_probe.min(now);
     }
 
+    /// Whether it works is to be known at once, also if it's believed to.
+    pub fn ask(&mut self, now: Time) {
+        self.asked = true;
+        self.probe_soon(now);
+    }
+
     /// Something came by it: a probe now will likely be answered.
     pub fn probe_soon_after_heard(&mut self, now: Time) {
         self.next_probe = self.next_probe.min(now + HEARD_BEFORE_PROBE);
@@ -149,6 +163,7 @@ impl Liveness {
     pub fn probe_at(&self, last_sent: Time, idle: Option<Duration>) -> Option<Time> {
         match self.state {
             PathState::LinkDown => None,
+            PathState::Up if self.asked => Some(self.next_probe),
             PathState::Up => Some((last_sent + idle?).max(self.next_probe)),
             _ => Some(self.next_probe),
         }
@@ -156,6 +171,7 @@ impl Liveness {
 
     /// A probe was sent.
     pub fn on_probe(&mut self, now: Time) {
+        self.asked = false;
         let silent_for = now - self.since;
         if self.state == PathState::Suspect && silent_for > DOWN_AFTER {
             self.state = PathState::Down;

@@ -22,6 +22,7 @@ use crate::config::{LinkConfig, LinkId, Mode, PeerConfig, PeerId, TunnelConfig};
 use crate::index_map::IndexMap;
 use crate::path::Settled;
 use crate::path::sent::SentFrame;
+use crate::routing::Health;
 use crate::session::Sessions;
 use activity::Activity;
 use braid_inner::{ClassRules, HashKey, InnerPacket};
@@ -182,6 +183,30 @@ impl Peer {
     pub(crate) fn is_silent(&self, now: Time) -> bool {
         self.paths.up().next().is_none()
             && self.receive.last_heard().is_none_or(|at| now - at > SILENT)
+    }
+
+    /// Whether it could serve.
+    pub(crate) fn health(&self, now: Time) -> Health {
+        let heard = self.paths.up().map(|path| path.liveness.last_progress()).max();
+        Health { works: heard.is_some() && self.sessions.can_send(now), heard }
+    }
+
+    /// Whether its paths work is to be known soon.
+    pub(crate) fn ask(&mut self, now: Time) {
+        self.paths.ask(&mut self.timers, now);
+    }
+
+    /// Another peer serves in its place: gives all packets that it is not known to have and
+    /// that are of use yet, in the order of each flow.
+    pub(crate) fn take_over(&mut self, now: Time) -> Vec<InnerPacket> {
+        let Self { reliability, send, ingress, freed, .. } = self;
+        let mut packets = Vec::new();
+        reliability.abandon_all(&mut packets, |flow, key| {
+            send.on_abandoned(flow, key, ingress);
+        });
+        ingress.drain(&mut packets, freed, self.working.at(now));
+        self.timers.fire(Timer::Control);
+        packets
     }
 
     /// The peer said goodbye: true once.

@@ -18,6 +18,9 @@ pub enum Change {
     RemovePeer(PeerId),
     /// The peer has other endpoints (its name resolves to something else now).
     SetEndpoints(PeerId, Vec<SocketAddr>),
+    /// The first peer serves the addresses of the second one when that is silent: it
+    /// stands in for it, after those that do already. It has no addresses of its own.
+    StandIn(PeerId, PeerId),
     /// Introduce us to the peer, by the key of a token, until it answers.
     Introduce(PeerId, PrivateKey),
     /// The tokens there are, by their public keys; whoever comes with another one hears
@@ -35,6 +38,7 @@ impl Tunnel {
             Change::RemoveLink(link) => self.remove_link(link),
             Change::RemovePeer(peer) => self.remove_peer(peer),
             Change::SetEndpoints(peer, endpoints) => self.set_endpoints(peer, endpoints, now),
+            Change::StandIn(peer, owner) => self.stand_in(peer, owner, now),
             Change::Introduce(peer, token) => self.introduce(peer, token),
             Change::SetEnrolments(enrolments) => {
                 self.enrolments = enrolments.into_iter().collect();
@@ -118,6 +122,7 @@ impl Tunnel {
             self.forwarding.remove_port(Port::Peer(id));
             self.sessions.retain(|_, peer| *peer != id);
             self.timers.set(id, None);
+            self.serving.remove(id);
             self.active.retain(|peer| *peer != id);
         }
     }

@@ -48,7 +48,7 @@ impl Tunnel {
         Some(())
     }
 
-    fn tell(&mut self, event: Event) {
+    pub(super) fn tell(&mut self, event: Event) {
         if self.events.len() < EVENTS_MOST {
             self.events.push_back(event);
         }

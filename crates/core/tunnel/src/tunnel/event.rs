@@ -50,6 +50,15 @@ pub enum Event {
         /// Why.
         refusal: EnrolmentRefusal,
     },
+    /// Another peer serves addresses from now on.
+    Moved {
+        /// Whose addresses they are.
+        owner: PeerId,
+        /// Who served them.
+        from: PeerId,
+        /// Who does now.
+        to: PeerId,
+    },
     /// What is thought of a path changed.
     Path {
         /// The peer.

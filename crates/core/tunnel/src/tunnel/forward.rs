@@ -24,7 +24,7 @@ impl Tunnel {
             Layer::L3 => {
                 let peer = destination(&packet.bytes).and_then(|ip| self.allowed.lookup(ip));
                 match peer.copied() {
-                    Some(id) => self.admit(id, packet, now),
+                    Some(owner) => self.admit(self.serving.server_of(owner), packet, now),
                     None => {
                         self.counters.unroutable += 1;
                         self.recycle(packet.bytes);
@@ -52,7 +52,9 @@ impl Tunnel {
             let allowed = match check(&packet.bytes, packet.offload, layer) {
                 Err(_) => false,
                 Ok(checked) => match checked.addresses {
-                    Addresses::Ip { src, .. } => self.allowed.lookup(src) == Some(&id),
+                    Addresses::Ip { src, .. } => {
+                        self.allowed.lookup(src) == Some(&self.serving.owner_of(id))
+                    }
                     Addresses::Ethernet { .. } => true,
                 },
             };
@@ -85,7 +87,7 @@ impl Tunnel {
         self.config.isolate_peers
             && destination(&packet.bytes)
                 .and_then(|to| self.allowed.lookup(to))
-                .is_some_and(|peer| *peer != from)
+                .is_some_and(|peer| *peer != self.serving.owner_of(from))
     }
 
     fn bridge(&mut self, packet: InnerPacket, to: MacAddress, from: Port, now: Time) {
@@ -125,7 +127,7 @@ impl Tunnel {
         }
     }
 
-    fn admit(&mut self, id: PeerId, packet: InnerPacket, now: Time) {
+    pub(super) fn admit(&mut self, id: PeerId, packet: InnerPacket, now: Time) {
         if let Some(entry) = self.peers.get_mut(id) {
             entry.peer.admit(packet, &self.config.classes, now);
             entry.peer.give_back(&mut self.buffers);

@@ -8,6 +8,7 @@ mod forward;
 mod handshakes;
 mod peers;
 mod random;
+mod serving;
 mod timers;
 
 use crate::buffers::Buffers;
@@ -26,6 +27,7 @@ use forward::Port;
 use handshakes::Handshaking;
 use peers::Peers;
 use random::SplitMix;
+use serving::Serving;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -55,6 +57,7 @@ pub struct Tunnel {
     enrolments: HashMap<PublicKey, EnrolmentState>,
     sessions: IndexMap<u32, PeerId>,
     allowed: AllowedIps<PeerId>,
+    serving: Serving,
     forwarding: ForwardingDatabase<Port>,
     responder: Responder,
     admission: Admission,
@@ -109,6 +112,7 @@ impl Tunnel {
             enrolments: HashMap::new(),
             sessions: IndexMap::default(),
             allowed: AllowedIps::new(),
+            serving: Serving::default(),
             forwarding: ForwardingDatabase::new(ForwardingLimits::default()),
             active: VecDeque::new(),
             timers: Timers::default(),
@@ -160,6 +164,9 @@ impl Tunnel {
             self.after_peer(id, now);
             self.activate(id);
         }
+        if self.serving.deadline().is_some_and(|at| at <= now) {
+            self.elect(now);
+        }
     }
 
     /// When [`Self::handle_timeout`] is to be called at the latest.
@@ -167,7 +174,7 @@ impl Tunnel {
         if !self.active.is_empty() || !self.handshakes.is_empty() {
             return Some(Time::ZERO);
         }
-        self.timers.next()
+        [self.timers.next(), self.serving.deadline()].into_iter().flatten().min()
     }
 
     /// The next datagrams to send: written into `out`, which is cleared first.
@@ -355,5 +362,6 @@ impl Tunnel {
         let keys = entry.handshaking.deadline(&entry.peer, now);
         let next = [entry.peer.deadline(now), keys].into_iter().flatten().min();
         self.timers.set(id, next.map(|at| at.max(now + SOONEST)));
+        self.elect(now);
     }
 }

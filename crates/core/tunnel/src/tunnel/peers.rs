@@ -28,6 +28,11 @@ impl Peers {
         self.entries.get_mut(id.0 as usize)?.as_deref_mut()
     }
 
+    /// The one of this number.
+    pub fn get(&self, id: PeerId) -> Option<&Entry> {
+        self.entries.get(id.0 as usize)?.as_deref()
+    }
+
     /// All, in order.
     pub fn iter(&self) -> impl Iterator<Item = (PeerId, &Entry)> {
         let numbered = self.entries.iter().zip(0..);

@@ -212,6 +212,22 @@ impl Ingress {
         }
     }
 
+    /// Takes all out that waits, in the order of each flow.
+    pub fn drain(
+        &mut self,
+        packets: &mut Vec<InnerPacket>,
+        freed: &mut Vec<Vec<u8>>,
+        working: Time,
+    ) {
+        while let Some(head) = self.queue.head() {
+            match self.next_packet(head.flow, freed, working) {
+                Some(queued) => packets.push(queued.packet),
+                None => self.queue.skip(head.flow),
+            }
+            self.queue.cut(head.flow);
+        }
+    }
+
     /// Of a flow: as flows take turns, all must get theirs in the time.
     fn flow_join_limit(&self) -> usize {
         self.join_limit / self.queue.active_flows().max(1)

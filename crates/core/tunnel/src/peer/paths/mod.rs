@@ -206,6 +206,14 @@ impl PathSet {
         }
     }
 
+    /// Whether each works is to be known at once.
+    pub fn ask(&mut self, timers: &mut TimerTable, now: Time) {
+        timers.fire(Timer::Control);
+        for path in &mut self.paths {
+            path.liveness.ask(now);
+        }
+    }
+
     /// A datagram was too long for the link's device.
     pub fn on_message_too_long(&mut self, link: LinkId, limit: u16, timers: &mut TimerTable) {
         timers.fire(Timer::Control);

@@ -241,6 +241,32 @@ impl Reliability {
         }
     }
 
+    /// All packets are given up, in the order of each flow: somebody else is to get them,
+    /// from `packets`. `on_abandoned` is told of each, its flow and key.
+    pub fn abandon_all(
+        &mut self,
+        packets: &mut Vec<InnerPacket>,
+        mut on_abandoned: impl FnMut(u16, PacketKey),
+    ) {
+        let mut keys: Vec<(u16, u32, PacketKey)> = Vec::new();
+        for key in self.outgoing.keys() {
+            keys.extend(self.outgoing.get(key).map(|it| (it.flow, it.sequence, key)));
+        }
+        // By their numbers, which wrap: from the oldest on.
+        keys.sort_by(|a, b| {
+            let age = a.1.wrapping_sub(b.1) as i32;
+            a.0.cmp(&b.0).then(age.cmp(&0))
+        });
+        for (flow, sequence, key) in keys {
+            self.counters.abandoned += 1;
+            self.abandoned.push_back(Abandoned { flow, sequence, count: 1 });
+            on_abandoned(flow, key);
+            packets.extend(self.outgoing.remove(key));
+        }
+        self.repairs.clear();
+        self.deadlines = Default::default();
+    }
+
     /// The next deadline of a packet, by the clock that stands still while no
     /// path works.
     pub fn deadlines(&self) -> impl Iterator<Item = Time> + '_ {

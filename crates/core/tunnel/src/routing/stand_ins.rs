@@ -1,0 +1,285 @@
+//! Which of several peers serves the same inner addresses: the first of them that answers. A
+//! home has more than one concentrator that way.
+//!
+//! A peer that falls silent may be gone, or only the links are. So the others are asked first,
+//! and the one that answers takes over: a round trip after the silence is noticed. The one
+//! before in order gets its place back when it has worked for a while, for longer each time that
+//! it failed soon after (no flapping), and still answers.
+
+use braid_units::Time;
+use std::time::Duration;
+
+/// The first in order is waited for so long in the beginning: another's answer is sooner
+/// there, perhaps, by a millisecond.
+const FIRST_WAIT: Duration = Duration::from_secs(2);
+/// One that is back must work for so long before it serves again...
+const RETURN_AFTER: Duration = Duration::from_secs(15);
+/// ...and for twice as long each time that it failed within as much, up to this.
+const RETURN_AFTER_MOST: Duration = Duration::from_secs(600);
+
+/// How a peer is just now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Health {
+    /// There are keys, and a path to it works.
+    pub works: bool,
+    /// When something was last acknowledged by a path that works.
+    pub heard: Option<Time>,
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The others are to be asked at once whether they are there.
+    Ask,
+    /// Another one serves from now on.
+    Move {
+        /// That which served.
+        from: usize,
+        /// That which serves now.
+        to: usize,
+    },
+}
+
+/// Peers in the order in which they are to serve, by their places.
+#[derive(Debug)]
+pub struct StandIns {
+    serving: usize,
+    /// It took over then.
+    since: Time,
+    /// Nobody has served yet: the first is waited for until then.
+    first_wait: Option<Time>,
+    /// It has been silent from then on, and the others were asked.
+    silent_since: Option<Time>,
+    /// The one that is to serve again was asked then whether it is there.
+    returning: Option<(usize, Time)>,
+    /// Since when each has worked without a break.
+    works_since: Vec<Option<Time>>,
+    return_after: Duration,
+}
+
+impl StandIns {
+    /// The first of `count` peers is to serve, and nothing is known of them yet.
+    pub fn new(count: usize, now: Time) -> Self {
+        Self {
+            serving: 0,
+            since: now,
+            first_wait: Some(now + FIRST_WAIT),
+            silent_since: None,
+            returning: None,
+            works_since: vec![None; count],
+            return_after: RETURN_AFTER,
+        }
+    }
+
+    /// The place of the one that serves.
+    pub fn serving(&self) -> usize {
+        self.serving
+    }
+
+    /// One more stands in, after the others.
+    pub fn push(&mut self) {
+        self.works_since.push(None);
+    }
+
+    /// The one at this place is gone.
+    pub fn remove(&mut self, place: usize) {
+        if place < self.works_since.len() {
+            self.works_since.remove(place);
+        }
+        self.returning = None;
+        if place == self.serving {
+            (self.serving, self.silent_since) = (0, None);
+        } else if place < self.serving {
+            self.serving -= 1;
+        }
+    }
+
+    /// What follows from how the peers are now; `health` is asked for each place.
+    pub fn update(&mut self, health: impl Fn(usize) -> Health, now: Time) -> Option<Step> {
+        for (place, since) in self.works_since.iter_mut().enumerate() {
+            *since = match health(place).works {
+                true => Some(since.unwrap_or(now)),
+                false => None,
+            };
+        }
+        if self.works(self.serving) {
+            (self.silent_since, self.first_wait) = (None, None);
+            let may = |place: &usize| self.may_return_at(*place).is_some_and(|at| at <= now);
+            let Some(before) = (0..self.serving).find(may) else {
+                self.returning = None;
+                return None;
+            };
+            let Some((_, asked)) = self.returning.filter(|(place, _)| *place == before) else {
+                self.returning = Some((before, now));
+                return Some(Step::Ask);
+            };
+            let answered = health(before).heard.is_some_and(|at| at > asked);
+            return answered.then(|| self.move_to(before, now));
+        }
+        let Some(silent_since) = self.silent_since else {
+            self.silent_since = Some(now);
+            return Some(Step::Ask);
+        };
+        if self.first_wait.is_some_and(|until| now < until) {
+            return None;
+        }
+        let answered = |place: usize| {
+            let heard = health(place).heard;
+            self.works(place) && heard.is_some_and(|at| at > silent_since)
+        };
+        let next = (0..self.works_since.len()).find(|&place| answered(place))?;
+        Some(self.move_to(next, now))
+    }
+
+    /// When [`Self::update`] is to be called though nothing has changed.
+    pub fn deadline(&self) -> Option<Time> {
+        match self.works(self.serving) {
+            // Its answer is news.
+            true if self.returning.is_some() => None,
+            true => (0..self.serving).filter_map(|place| self.may_return_at(place)).min(),
+            false => self.first_wait,
+        }
+    }
+
+    fn works(&self, place: usize) -> bool {
+        self.works_since.get(place).copied().flatten().is_some()
+    }
+
+    fn may_return_at(&self, place: usize) -> Option<Time> {
+        self.works_since.get(place).copied().flatten().map(|since| since + self.return_after)
+    }
+
+    fn move_to(&mut self, to: usize, now: Time) -> Step {
+        let from = std::mem::replace(&mut self.serving, to);
+        if to > from {
+            // It fails: for the first time in long, or again?
+            self.return_after = match now < self.since + self.return_after * 2 {
+                true => (self.return_after * 2).min(RETURN_AFTER_MOST),
+                false => RETURN_AFTER,
+            };
+        }
+        (self.since, self.silent_since, self.first_wait) = (now, None, None);
+        self.returning = None;
+        Step::Move { from, to }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn at(millis: u64) -> Time {
+        Time::from_millis(millis)
+    }
+
+    fn works(heard: u64) -> Health {
+        Health { works: true, heard: Some(at(heard)) }
+    }
+
+    const SILENT: Health = Health { works: false, heard: None };
+
+    /// Both work from 1 s on.
+    fn two() -> StandIns {
+        let mut two = StandIns::new(2, at(0));
+        assert_eq!(two.update(|_| SILENT, at(0)), Some(Step::Ask));
+        assert_eq!(two.update(|_| works(1000), at(1000)), None);
+        assert_eq!(two.serving(), 0);
+        two
+    }
+
+    #[test]
+    fn another_serves_only_when_it_has_answered_after_the_silence() {
+        let mut two = two();
+        let first_silent = |heard: u64| move |place| if place == 0 { SILENT } else { works(heard) };
+        assert_eq!(two.update(first_silent(4000), at(5000)), Some(Step::Ask));
+        assert_eq!(two.update(first_silent(4999), at(5020)), None, "an old answer says nothing");
+        let moved = Some(Step::Move { from: 0, to: 1 });
+        assert_eq!(two.update(first_silent(5030), at(5030)), moved);
+        assert_eq!(two.serving(), 1);
+    }
+
+    #[test]
+    fn where_all_are_silent_nothing_moves() {
+        let mut two = two();
+        assert_eq!(two.update(|_| SILENT, at(5000)), Some(Step::Ask));
+        assert_eq!(two.update(|_| SILENT, at(9000)), None);
+        assert_eq!(two.update(|_| works(9500), at(9500)), None, "the links are back");
+        assert_eq!(two.serving(), 0);
+    }
+
+    #[test]
+    fn the_first_in_order_is_waited_for_in_the_beginning() {
+        let mut two = StandIns::new(2, at(0));
+        let second = |place| if place == 1 { works(100) } else { SILENT };
+        two.update(second, at(50));
+        assert_eq!(two.update(second, at(100)), None);
+        assert_eq!(two.deadline(), Some(at(0) + FIRST_WAIT));
+        let moved = Some(Step::Move { from: 0, to: 1 });
+        assert_eq!(two.update(second, at(0) + FIRST_WAIT), moved);
+    }
+
+    #[test]
+    fn the_first_serves_again_when_it_has_worked_for_long_and_later_each_time() {
+        let mut two = two();
+        let mut now = at(100_000);
+        let mut waits = Vec::new();
+        for _ in 0..3 {
+            two.update(|place| if place == 0 { SILENT } else { works(0) }, now);
+            now += Duration::from_millis(10);
+            let heard = Health { works: true, heard: Some(now) };
+            two.update(|place| if place == 0 { SILENT } else { heard }, now);
+            assert_eq!(two.serving(), 1);
+            now += Duration::from_millis(10);
+            assert_eq!(two.update(|_| heard, now), None);
+            let returns = two.deadline().unwrap();
+            waits.push(returns - now);
+            assert_eq!(two.update(|_| heard, returns), Some(Step::Ask), "is it still there?");
+            assert_eq!((two.update(|_| heard, returns), two.deadline()), (None, None));
+            now = returns + Duration::from_secs(1);
+            let heard = Health { works: true, heard: Some(now) };
+            assert_eq!(two.update(|_| heard, now), Some(Step::Move { from: 1, to: 0 }));
+            assert_eq!(two.update(|_| heard, now), None);
+        }
+        assert_eq!(waits, [RETURN_AFTER, RETURN_AFTER * 2, RETURN_AFTER * 4]);
+    }
+
+    proptest! {
+        /// Whatever happens: nobody serves in another's place who hasn't answered, nobody is
+        /// left without service whom one that works could serve, and moves are few.
+        #[test]
+        fn who_serves_works_wherever_one_does(
+            outages in prop::collection::vec((0usize..3, 0u64..600, 1u64..60), 0..20),
+        ) {
+            let mut three = StandIns::new(3, at(0));
+            let mut moves = 0;
+            // In tenths of seconds.
+            for tenth in 0..8000_u64 {
+                let now = at(tenth * 100);
+                let away = |place| outages.iter().any(|(of, from, long)| {
+                    *of == place && (from * 10..(from + long) * 10).contains(&tenth)
+                });
+                let health = |place| if away(place) { SILENT } else { works(tenth * 100) };
+                // Once for the news, once for the answers.
+                for now in [now, now + Duration::from_millis(50)] {
+                    let heard = |place| Health {
+                        heard: health(place).works.then_some(now),
+                        ..health(place)
+                    };
+                    if let Some(Step::Move { to, .. }) = three.update(heard, now) {
+                        prop_assert!(!away(to));
+                        moves += 1;
+                    }
+                }
+                let all_away = (0..3).all(away);
+                let starts = now < at(0) + FIRST_WAIT;
+                prop_assert!(!away(three.serving()) || all_away || starts, "{tenth}");
+            }
+            prop_assert!(moves <= outages.len() * 2 + 1, "{moves} for {}", outages.len());
+            let end = at(800_000) + RETURN_AFTER_MOST * 2;
+            three.update(|_| works(0), end);
+            three.update(|_| Health { works: true, heard: Some(end + RETURN_AFTER) }, end);
+            prop_assert_eq!(three.serving(), 0);
+        }
+    }
+}

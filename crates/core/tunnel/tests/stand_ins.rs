@@ -1,0 +1,247 @@
+//! A home with two concentrators: when one falls silent the other one serves.
+
+use braid_handshake::PrivateKey;
+use braid_inner::{InnerPacket, Layer, Offload};
+use braid_tunnel::{Change, Event, LinkConfig, LinkId, PeerConfig, PeerId, Tunnel, TunnelConfig};
+use braid_units::Time;
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+const LINKS: [LinkId; 2] = [LinkId(0), LinkId(1)];
+const DELAY: Duration = Duration::from_millis(20);
+const SERVERS: [u8; 2] = [8, 9];
+
+#[test]
+fn another_takes_over_and_nothing_that_was_on_its_way_is_lost() {
+    let mut net = Net::new();
+    net.run(2000, |net, _| net.send());
+    assert!(net.came[1].is_empty());
+    net.away[0] = true;
+    let moved = net.run(1000, |net, _| net.send());
+    assert_eq!(moved, [(0, 1)]);
+    net.run(100, |_, _| ());
+    assert_eq!(net.missing(), 0);
+    assert!(net.came.iter().all(|came| came.is_sorted()), "in order");
+    // Sent again: what was on its way there, and the acknowledgements back.
+    let twice = net.came[0].len() + net.came[1].len() - 3000;
+    assert!(twice < 60, "{twice}");
+    // What comes from there is the home's.
+    assert_eq!(net.answers(1), 1);
+    assert_eq!(net.answers(0), 0, "it is away");
+
+    net.away[0] = false;
+    let moved = net.run(40_000, |net, at| {
+        if at % 10 == 0 {
+            net.send();
+        }
+    });
+    assert_eq!(moved, [(1, 0)], "it serves again");
+    assert_eq!(net.answers(0), 1);
+    assert_eq!(net.answers(1), 1, "what was on its way there");
+}
+
+#[test]
+fn links_that_are_dark_move_nothing() {
+    let mut net = Net::new();
+    net.run(2000, |net, _| net.send());
+    net.dark = true;
+    let moved = net.run(5000, |net, _| net.send());
+    assert_eq!(moved, []);
+    net.dark = false;
+    let moved = net.run(2000, |net, _| net.send());
+    assert_eq!(moved, []);
+    assert!(net.came[1].is_empty());
+}
+
+#[test]
+fn one_that_goes_in_good_order_is_followed_at_once() {
+    let mut net = Net::new();
+    net.run(2000, |net, _| net.send());
+    let now = net.now;
+    net.servers[0].close(now);
+    let moved = net.run(100, |net, _| net.send());
+    assert_eq!(moved, [(0, 1)]);
+}
+
+/// A home with two links, and two servers of the same addresses behind 20 ms each way.
+struct Net {
+    now: Time,
+    home: Tunnel,
+    peers: [PeerId; 2],
+    servers: [Tunnel; 2],
+    away: [bool; 2],
+    dark: bool,
+    sent: u32,
+    /// When it arrives; to the home or to a server, by which link; the datagram.
+    flying: Vec<(Time, Option<usize>, LinkId, usize, Vec<u8>)>,
+    came: [Vec<u32>; 2],
+    at_home: usize,
+}
+
+impl Net {
+    fn new() -> Net {
+        let mut home = end(1);
+        for link in LINKS {
+            home.add_link(link, LinkConfig::default(), Time::ZERO);
+        }
+        let endpoints = |number: usize| vec![endpoint(number)];
+        let first = PeerConfig { endpoints: endpoints(0), ..peer(SERVERS[0], &["0.0.0.0/0"]) };
+        let second = PeerConfig { endpoints: endpoints(1), ..peer(SERVERS[1], &[]) };
+        let peers = [home.add_peer(first, Time::ZERO), home.add_peer(second, Time::ZERO)];
+        home.apply(Change::StandIn(peers[1], peers[0]), Time::ZERO);
+        let servers = SERVERS.map(|key| {
+            let mut server = end(key);
+            let config = LinkConfig { listens: true, ..LinkConfig::default() };
+            server.add_link(LINKS[0], config, Time::ZERO);
+            server.add_peer(peer(1, &["10.0.0.1/32"]), Time::ZERO);
+            server
+        });
+        Net {
+            now: Time::ZERO,
+            home,
+            peers,
+            servers,
+            away: [false; 2],
+            dark: false,
+            sent: 0,
+            flying: Vec::new(),
+            came: [Vec::new(), Vec::new()],
+            at_home: 0,
+        }
+    }
+
+    /// One packet of a flow, numbered.
+    fn send(&mut self) {
+        self.sent += 1;
+        let packet = udp([10, 0, 0, 1], [192, 0, 2, 7], self.sent);
+        self.home.handle_inner(self.now, packet);
+    }
+
+    /// Whether a packet from a server comes out at home.
+    fn answers(&mut self, server: usize) -> usize {
+        let before = self.at_home;
+        let packet = udp([192, 0, 2, 7], [10, 0, 0, 1], 0);
+        self.servers[server].handle_inner(self.now, packet);
+        self.run(500, |_, _| ());
+        self.at_home - before
+    }
+
+    /// Goes on for so many milliseconds; who took over from whom.
+    fn run(&mut self, millis: u64, mut each: impl FnMut(&mut Net, u64)) -> Vec<(usize, usize)> {
+        let mut moved = Vec::new();
+        for at in 0..millis {
+            self.now += Duration::from_millis(1);
+            each(self, at);
+            self.step();
+            while let Some(event) = self.home.poll_event() {
+                if let Event::Moved { from, to, .. } = event {
+                    let place = |id| self.peers.iter().position(|peer| *peer == id).unwrap();
+                    moved.push((place(from), place(to)));
+                }
+            }
+        }
+        moved
+    }
+
+    fn step(&mut self) {
+        let now = self.now;
+        let due = self.flying.extract_if(.., |(at, ..)| *at <= now).collect::<Vec<_>>();
+        for (_, to, link, from, mut datagram) in due {
+            match to {
+                Some(server) => {
+                    let home = SocketAddr::from(([198, 51, 100, 1 + link.0 as u8], 1000));
+                    let link = LINKS[0];
+                    self.servers[server].handle_datagram(now, link, home, None, &mut datagram);
+                }
+                None => {
+                    self.home.handle_datagram(now, link, endpoint(from), None, &mut datagram);
+                }
+            }
+        }
+        self.home.handle_timeout(now);
+        for (link, to, datagram) in take(&mut self.home, now) {
+            let server = usize::from(to == endpoint(1));
+            if !self.dark && !self.away[server] {
+                self.flying.push((now + DELAY, Some(server), link, 0, datagram));
+            }
+        }
+        while let Some(packet) = self.home.poll_inner() {
+            self.at_home += 1;
+            self.home.recycle(packet.bytes);
+        }
+        for number in 0..2 {
+            let server = &mut self.servers[number];
+            server.handle_timeout(now);
+            for (_, to, datagram) in take(server, now) {
+                let std::net::IpAddr::V4(ip) = to.ip() else { panic!("{to}") };
+                let link = LINKS[usize::from(ip.octets()[3] - 1)];
+                if !self.dark && !self.away[number] {
+                    self.flying.push((now + DELAY, None, link, number, datagram));
+                }
+            }
+            while let Some(packet) = server.poll_inner() {
+                let number_of = packet.bytes[28..32].try_into().unwrap();
+                self.came[number].push(u32::from_be_bytes(number_of));
+                server.recycle(packet.bytes);
+            }
+        }
+    }
+
+    /// How many came out nowhere.
+    fn missing(&self) -> u32 {
+        let came: BTreeSet<&u32> =
+            self.came.iter().flatten().filter(|number| **number > 0).collect();
+        self.sent - came.len() as u32
+    }
+}
+
+fn end(key: u8) -> Tunnel {
+    Tunnel::new(TunnelConfig {
+        layer: Layer::L3,
+        seed: u64::from(key),
+        epoch_unix_nanos: 1_700_000_000_000_000_000,
+        ..TunnelConfig::new(PrivateKey::from_bytes(&[key; 32]))
+    })
+}
+
+fn take(from: &mut Tunnel, now: Time) -> Vec<(LinkId, SocketAddr, Vec<u8>)> {
+    let (mut out, mut datagrams) = (Vec::new(), Vec::new());
+    while let Some(transmit) = from.poll_transmit(now, &mut out) {
+        let each = out.chunks(transmit.segment);
+        datagrams.extend(each.map(|d| (transmit.link, transmit.remote, d.to_vec())));
+    }
+    datagrams
+}
+
+fn peer(key: u8, inside: &[&str]) -> PeerConfig {
+    PeerConfig {
+        public_key: PrivateKey::from_bytes(&[key; 32]).public_key(),
+        preshared_key: None,
+        endpoints: Vec::new(),
+        allowed_ips: inside.iter().map(|net| net.parse().unwrap()).collect(),
+        keepalive: Some(Duration::from_secs(15)),
+        follow_mode: false,
+    }
+}
+
+fn endpoint(server: usize) -> SocketAddr {
+    SocketAddr::from(([203, 0, 113, 1 + server as u8], 51900))
+}
+
+fn udp(from: [u8; 4], to: [u8; 4], number: u32) -> InnerPacket {
+    let mut bytes = vec![0; 200];
+    bytes[0] = 0x45;
+    bytes[2..4].copy_from_slice(&200_u16.to_be_bytes());
+    bytes[8] = 64;
+    bytes[9] = 17;
+    bytes[12..16].copy_from_slice(&from);
+    bytes[16..20].copy_from_slice(&to);
+    let sum = !braid_inner::checksum::sum(&bytes[..20]);
+    bytes[10..12].copy_from_slice(&sum.to_be_bytes());
+    bytes[20..22].copy_from_slice(&4000_u16.to_be_bytes());
+    bytes[22..24].copy_from_slice(&4000_u16.to_be_bytes());
+    bytes[24..26].copy_from_slice(&180_u16.to_be_bytes());
+    bytes[28..32].copy_from_slice(&number.to_be_bytes());
+    InnerPacket { bytes, offload: Offload::default() }
+}
