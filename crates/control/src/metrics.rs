@@ -143,6 +143,9 @@ const PEER_METRICS: &[PeerMetric] = &[
     ("braid_peer_connected", "gauge", "A session exists and a path works.", |peer| {
         flag(peer.connected)
     }),
+    ("braid_peer_replaced", "gauge", "Another one stands in for it just now.", |peer| {
+        flag(peer.served_by.is_some())
+    }),
     ("braid_peer_trouble", "gauge", "Something is amiss: braid status says what.", |peer| {
         flag(peer.trouble.is_some())
     }),

@@ -222,6 +222,12 @@ pub struct PeerStatus {
     /// lets nobody in, a key that two hosts have.
     #[serde(default)]
     pub trouble: Option<String>,
+    /// The peer that stands in for it just now: packets to its addresses go there.
+    #[serde(default)]
+    pub served_by: Option<String>,
+    /// Whose place it takes while that is silent.
+    #[serde(default)]
+    pub stands_in_for: Option<String>,
     /// Where it was last heard from.
     pub endpoint: Option<SocketAddr>,
     /// Seconds since the last handshake was completed.

@@ -61,12 +61,18 @@ pub struct Init {
 }
 
 #[derive(Args)]
-#[command(after_help = "Example:\n  braid concentrator add-home cabin")]
+#[command(
+    after_help = "Examples:\n  braid concentrator add-home cabin\n  braid concentrator add-home cabin --address 10.77.0.5   # as another concentrator gave it"
+)]
 pub struct AddHome {
     #[command(flatten)]
     _json: JsonFlag,
     #[command(flatten)]
     line: LineForHome,
+    /// Inner address of the home, in a network of the tunnel; repeat for IPv6 [default: the next
+    /// free ones]
+    #[arg(long, value_name = "ADDRESS")]
+    address: Vec<std::net::IpAddr>,
 }
 
 /// A join line to be made.

@@ -1,6 +1,7 @@
 mod device;
 mod files;
 mod joined;
+mod stand_in;
 mod waiting;
 
 use super::confirm::confirm;
@@ -18,6 +19,9 @@ use joined::Joined;
 use serde_json::json;
 use std::path::Path;
 
+/// What a home calls the concentrator that it joins first.
+const CONCENTRATOR: &str = "concentrator";
+
 #[derive(Subcommand)]
 pub enum HomeCommand {
     /// Join a concentrator: find the uplinks, write the config, start
@@ -26,7 +30,7 @@ pub enum HomeCommand {
 
 #[derive(Args)]
 #[command(
-    after_help = "Example:\n  braid home join braid-join:AQMF3A… --dry-run\n  braid home join -                       # paste it, press return"
+    after_help = "Example:\n  braid home join braid-join:AQMF3A… --dry-run\n  braid home join -                       # paste it, press return\n  braid home join - --stand-in            # a second concentrator, for when the first is gone"
 )]
 pub struct Join {
     #[command(flatten)]
@@ -47,6 +51,12 @@ pub struct Join {
     /// ones, most so if the concentrator does it too
     #[arg(long, conflicts_with = "no_default_route")]
     split_tcp: bool,
+    /// Join one more concentrator, which stands in for the one that this router has joined:
+    /// traffic takes it within a second when the other one is gone
+    #[arg(long, conflicts_with_all = [
+        "interface", "no_default_route", "kill_switch", "split_tcp", "no_start", "replace"
+    ])]
+    stand_in: bool,
     /// Show what would be done without doing it
     #[arg(long)]
     dry_run: bool,
@@ -65,7 +75,10 @@ pub struct Join {
 impl HomeCommand {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
         let HomeCommand::Join(join) = self;
-        join.run(global)
+        match join.stand_in {
+            true => join.join_as_stand_in(global),
+            false => join.run(global),
+        }
     }
 }
 
@@ -99,7 +112,7 @@ impl Join {
             true => format!("written {}; start with `{}`", file.display(), up_command(&file)),
             false => {
                 failure::tell(&service::start("braid-home.service", &file)?);
-                let links = waiting::wait(&line, &Config::load(&file)?)?;
+                let links = waiting::wait(&line, &Config::load(&file)?, CONCENTRATOR)?;
                 format!("connected to {} by {}", line.concentrator_words(), links.join(", "))
             }
         };
@@ -164,7 +177,7 @@ impl Join {
         }
         text.push_str(&format!(
             "\n[[peer]]\n\
-             name = \"concentrator\"\n\
+             name = \"{CONCENTRATOR}\"\n\
              public_key = \"{}\"\n\
              preshared_key_file = \"{secret}\"\n\
              # Of the join line; gone when it has been used.\n\

@@ -103,6 +103,9 @@ fn render_peer(peer: &PeerStatus, links: &[LinkStatus]) -> Vec<String> {
         head.push_str(&format!(", handshake {age} ago"));
     }
     let mut lines = vec![head];
+    let stands_in = peer.stands_in_for.iter().map(|owner| format!("  stands in for {owner}"));
+    let served_by = peer.served_by.iter().map(|other| format!("  {other} stands in for it now"));
+    lines.extend(stands_in.chain(served_by));
     lines.extend(peer.trouble.iter().map(|trouble| format!("  {trouble}")));
     lines.extend([
         format!("  received {}, sent {}", size(peer.rx_bytes), size(peer.tx_bytes)),

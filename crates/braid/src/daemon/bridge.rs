@@ -118,6 +118,10 @@ struct BridgedPeer {
     last_handshake: Option<Instant>,
     /// As last told.
     trouble: Option<String>,
+    /// As the config says.
+    stands_in_for: Option<Name>,
+    /// Packets to its addresses go to this one.
+    served_by: Option<PeerId>,
 }
 
 impl Bridge {
@@ -265,9 +269,27 @@ impl Bridge {
         if let Some(token) = token {
             self.plane.change(Core::Introduce(id, token))?;
         }
-        let (name, public_key) = (peer.name, peer.public_key);
-        let peer = BridgedPeer { name, public_key, last_handshake: None, trouble: None };
-        self.peers.insert(id, peer);
+        let known = BridgedPeer {
+            name: peer.name,
+            public_key: peer.public_key,
+            last_handshake: None,
+            trouble: None,
+            served_by: None,
+            stands_in_for: peer.stands_in_for,
+        };
+        self.peers.insert(id, known);
+        self.line_up(id)
+    }
+
+    /// Tells the core which peers stand in for which, as far as the new one is of them.
+    fn line_up(&mut self, new: PeerId) -> Result<(), Stopped> {
+        let named = |name: &Name| self.peers.iter().find(|(_, peer)| peer.name == *name);
+        for (id, peer) in &self.peers {
+            let Some((owner, _)) = peer.stands_in_for.as_ref().and_then(named) else { continue };
+            if *id == new || *owner == new {
+                self.plane.change(Core::StandIn(*id, *owner))?;
+            }
+        }
         Ok(())
     }
 
@@ -277,6 +299,9 @@ impl Bridge {
         }
         let Some(id) = self.peer_of(key) else { return Ok(()) };
         self.peers.remove(&id);
+        for peer in self.peers.values_mut().filter(|peer| peer.served_by == Some(id)) {
+            peer.served_by = None;
+        }
         if self.peers.is_empty() {
             // Another's paths count from 0.
             self.counted.clear();
@@ -339,6 +364,13 @@ impl Bridge {
                 }
                 Event::NotEnrolled { peer, refusal } => {
                     self.introductions.note_not_enrolled(peer, refusal);
+                }
+                Event::Moved { owner, from, to } => {
+                    if let Some(peer) = self.peers.get_mut(&owner) {
+                        peer.served_by = (to != owner).then_some(to);
+                    }
+                    let name = |id| self.peers.get(&id).map_or("", |peer| peer.name.as_str());
+                    tracing::warn!(from = name(from), to = name(to), "another peer serves");
                 }
                 Event::Path { peer, link, path, state } => {
                     let peer = self.peers.get(&peer).map_or("", |p| p.name.as_str());

@@ -27,6 +27,7 @@ mod stand_in;
 mod stuck_tools;
 mod traffic;
 mod transports;
+mod two_concentrators;
 mod wake_latency;
 mod world;
 mod wrong_clock;

@@ -51,6 +51,12 @@ impl Side {
         fs::write(self.config(), text).unwrap();
     }
 
+    /// Adds sections to the config.
+    pub fn append_to_config(&self, sections: &str) {
+        let text = fs::read_to_string(self.config()).unwrap();
+        fs::write(self.config(), format!("{text}{sections}")).unwrap();
+    }
+
     /// What the daemon's environment has besides, from its next start on.
     pub fn set_environment(&mut self, environment: Vec<(&'static str, OsString)>) {
         self.environment = environment;

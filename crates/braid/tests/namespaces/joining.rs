@@ -137,6 +137,53 @@ fn who_joins_again_is_told_how_and_loses_nothing_on_the_way() {
     );
 }
 
+#[test]
+fn a_second_concentrator_is_joined_and_stands_in_for_the_first() {
+    let Some(mut world) = World::new() else { return };
+    // Also when its own tunnel is down it is the way to the second.
+    sh(&world.concentrator, "sysctl -qw net.ipv4.ip_forward=1");
+    world.start_concentrator();
+    let line = world.line.clone();
+    let router = Router::new(&world.home, world.scratch.path().join("router"));
+    router.ok(&["home", "join", &line, "--yes"]);
+
+    let other = NetNs::new().unwrap();
+    sh(&other, "ip link add h9 type veth peer name c9");
+    world.concentrator.move_from(&other, "c9");
+    sh(
+        &other,
+        "ip addr add 10.9.0.2/24 dev h9 && ip link set h9 up && ip route add default via 10.9.0.1",
+    );
+    sh(&world.concentrator, "ip addr add 10.9.0.1/24 dev c9 && ip link set c9 up");
+    let second = Router::new(&other, world.scratch.path().join("second"));
+    let init = second.ok(&["concentrator", "init", "--endpoint", "10.9.0.2:51900"]);
+    let line = init.trim();
+
+    let boat = second.ok(&["concentrator", "add-home", "boat"]);
+    let refused = router.run(&["home", "join", boat.trim(), "--stand-in", "--yes"]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(1), "{said}");
+    assert!(said.contains("add-home boat --address 10.77.0.2 --address fd77:b1d::2"), "{said}");
+
+    let before = std::fs::read_to_string(router.file("braid.toml")).unwrap();
+    router.ok(&["home", "join", line, "--stand-in", "--dry-run"]);
+    assert_eq!(std::fs::read_to_string(router.file("braid.toml")).unwrap(), before);
+    let joined = router.ok(&["home", "join", line, "--stand-in", "--yes"]);
+    assert!(joined.contains("it stands in for concentrator"), "{joined}");
+    assert!(!router.file("concentrator-2.enrol").exists(), "what was used up is gone");
+    let again = router.run(&["home", "join", line, "--stand-in", "--yes"]);
+    assert!(String::from_utf8_lossy(&again.stderr).contains("has joined that"), "{again:?}");
+    assert_eq!(router.status()["peers"][1]["stands_in_for"], "concentrator");
+
+    world.concentrator(&["down"]);
+    // A path that nothing goes by isn't asked whether it works.
+    wait_for("the second serves", || {
+        router.sh("ping -q -c 1 -W 1 10.77.0.1 || true");
+        router.status()["peers"][0]["served_by"] == "concentrator-2"
+    });
+    router.sh("ping -q -c 3 -W 5 10.77.0.1");
+}
+
 /// A host with folders /run and /var/lib of its own.
 struct Router<'n> {
     namespace: &'n NetNs,

@@ -34,6 +34,7 @@ pub(super) fn check(sections: &Sections, found: &mut Diagnostics<'_>) {
         check_loops(interface, sections, found);
     }
     check_uniqueness(sections, found);
+    check_stand_ins(sections, found);
     if let Some(routing) = &sections.routing {
         check_routing(routing, sections, found);
         check_forwarding(routing, sections, found);
@@ -295,6 +296,52 @@ fn check_uniqueness(sections: &Sections, found: &mut Diagnostics<'_>) {
         |prefix| format!("{prefix} is in allowed_ips twice: whose is it?"),
         found,
     );
+}
+
+fn check_stand_ins(sections: &Sections, found: &mut Diagnostics<'_>) {
+    let ethernet = sections.interface.as_ref().is_some_and(|it| it.value.layer == Layer::L2);
+    for Placed { value: peer, places } in &sections.peers {
+        let Some(owner) = peer.stands_in_for.as_ref() else { continue };
+        let offset = places.key("stands_in_for").unwrap_or(places.section);
+        let owner = owner.as_str();
+        let others = sections.peers.iter().map(|other| &other.value);
+        let called: Vec<&Peer> = others
+            .filter(|other| other.name != peer.name && !other.endpoints.is_empty())
+            .filter(|other| other.stands_in_for.is_none())
+            .collect();
+        if ethernet {
+            found.add_with_hint(
+                offset,
+                "peer.stands_in_for with layer = \"l2\": who serves which Ethernet address is learnt",
+                "remove it, or write layer = \"l3\"",
+            );
+        } else if peer.endpoints.is_empty() {
+            found.add_with_hint(
+                offset,
+                "peer.stands_in_for without endpoints: only a home has concentrators that stand in",
+                "add endpoints, or remove it",
+            );
+        } else if !called.iter().any(|other| other.name.as_str() == owner) {
+            let names = called.iter().map(|other| other.name.as_str());
+            let hint = match closest(owner, names.clone()) {
+                Some(close) => format!("did you mean {close:?}?"),
+                None => match names.collect::<Vec<_>>().join(", ") {
+                    none if none.is_empty() => {
+                        "it is one with endpoints that stands in for nobody; there is none".into()
+                    }
+                    names => format!("it is one with endpoints that stands in for nobody: {names}"),
+                },
+            };
+            found.add_with_hint(offset, format!("no other peer {owner:?} is called"), hint);
+        }
+        if !peer.allowed_ips.is_empty() {
+            found.add_with_hint(
+                places.element("allowed_ips", 0),
+                format!("allowed_ips of a peer that stands in for {owner:?}: it has the same"),
+                "remove them",
+            );
+        }
+    }
 }
 
 fn check_routing(routing: &PlacedRouting, sections: &Sections, found: &mut Diagnostics<'_>) {

@@ -26,6 +26,8 @@ pub struct Peer {
     /// Its port for UDP and for TLS over TCP that are tried where UDP to its endpoints
     /// doesn't pass; none where it has none.
     pub fallback_port: Option<u16>,
+    /// The peer whose place it takes while that is silent; it has the same inner addresses.
+    pub stands_in_for: Option<Name>,
     /// Inner addresses that are its own: packets to them go to it, and packets
     /// from it must come from them.
     pub allowed_ips: Vec<Prefix>,
@@ -90,6 +92,7 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<P
             "remove it, or add endpoints",
         );
     }
+    let stands_in_for = section.parsed("stands_in_for");
     let allowed_ips = section.list::<Prefix>("allowed_ips").unwrap_or_default();
     let keepalive = section.duration("keepalive");
     if keepalive.is_some_and(|time| !(MIN_KEEPALIVE..=MAX_KEEPALIVE).contains(&time)) {
@@ -108,6 +111,7 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<P
         preshared_key_file: preshared_key_file.map(|file| base.join(file)),
         endpoints,
         fallback_port,
+        stands_in_for,
         allowed_ips,
         keepalive,
     };

@@ -73,10 +73,18 @@ struct Net {
     away: [bool; 2],
     dark: bool,
     sent: u32,
-    /// When it arrives; to the home or to a server, by which link; the datagram.
-    flying: Vec<(Time, Option<usize>, LinkId, usize, Vec<u8>)>,
+    flying: Vec<Flying>,
     came: [Vec<u32>; 2],
     at_home: usize,
+}
+
+/// A datagram on its way.
+struct Flying {
+    arrives: Time,
+    server: usize,
+    to_server: bool,
+    link: LinkId,
+    datagram: Vec<u8>,
 }
 
 impl Net {
@@ -146,45 +154,43 @@ impl Net {
 
     fn step(&mut self) {
         let now = self.now;
-        let due = self.flying.extract_if(.., |(at, ..)| *at <= now).collect::<Vec<_>>();
-        for (_, to, link, from, mut datagram) in due {
-            match to {
-                Some(server) => {
-                    let home = SocketAddr::from(([198, 51, 100, 1 + link.0 as u8], 1000));
-                    let link = LINKS[0];
-                    self.servers[server].handle_datagram(now, link, home, None, &mut datagram);
-                }
-                None => {
-                    self.home.handle_datagram(now, link, endpoint(from), None, &mut datagram);
-                }
+        let due = self.flying.extract_if(.., |it| it.arrives <= now).collect::<Vec<_>>();
+        for Flying { server, to_server, link, mut datagram, .. } in due {
+            if to_server {
+                let home = SocketAddr::from(([198, 51, 100, 1 + link.0 as u8], 1000));
+                let server = &mut self.servers[server];
+                server.handle_datagram(now, LINKS[0], home, None, &mut datagram);
+            } else {
+                self.home.handle_datagram(now, link, endpoint(server), None, &mut datagram);
             }
         }
         self.home.handle_timeout(now);
         for (link, to, datagram) in take(&mut self.home, now) {
-            let server = usize::from(to == endpoint(1));
-            if !self.dark && !self.away[server] {
-                self.flying.push((now + DELAY, Some(server), link, 0, datagram));
-            }
+            self.fly(usize::from(to == endpoint(1)), true, link, datagram);
         }
         while let Some(packet) = self.home.poll_inner() {
             self.at_home += 1;
             self.home.recycle(packet.bytes);
         }
         for number in 0..2 {
-            let server = &mut self.servers[number];
-            server.handle_timeout(now);
-            for (_, to, datagram) in take(server, now) {
+            self.servers[number].handle_timeout(now);
+            for (_, to, datagram) in take(&mut self.servers[number], now) {
                 let std::net::IpAddr::V4(ip) = to.ip() else { panic!("{to}") };
-                let link = LINKS[usize::from(ip.octets()[3] - 1)];
-                if !self.dark && !self.away[number] {
-                    self.flying.push((now + DELAY, None, link, number, datagram));
-                }
+                self.fly(number, false, LINKS[usize::from(ip.octets()[3] - 1)], datagram);
             }
+            let server = &mut self.servers[number];
             while let Some(packet) = server.poll_inner() {
                 let number_of = packet.bytes[28..32].try_into().unwrap();
                 self.came[number].push(u32::from_be_bytes(number_of));
                 server.recycle(packet.bytes);
             }
+        }
+    }
+
+    fn fly(&mut self, server: usize, to_server: bool, link: LinkId, datagram: Vec<u8>) {
+        if !self.dark && !self.away[server] {
+            let arrives = self.now + DELAY;
+            self.flying.push(Flying { arrives, server, to_server, link, datagram });
         }
     }
 

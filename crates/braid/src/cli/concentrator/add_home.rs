@@ -27,7 +27,7 @@ impl AddHome {
             )));
         }
         let endpoints = work.endpoints(&self.line.endpoint)?;
-        let addresses = addresses::free_addresses(&work.config)?;
+        let addresses = addresses::addresses(&work.config, &self.address)?;
         let Work { config, editor, public_key } = &mut work;
         let line = self.line.home(addresses, public_key).add(config, editor, endpoints)?;
         tell_tunnel(global)?;

@@ -60,6 +60,42 @@ pub fn free_addresses(config: &Config) -> Result<Vec<IpNet>, Failure> {
     config.interface.addresses.iter().map(|network| free_address(*network, &config.peers)).collect()
 }
 
+/// As above, but those that are wanted.
+pub fn addresses(config: &Config, wanted: &[IpAddr]) -> Result<Vec<IpNet>, Failure> {
+    let networks = &config.interface.addresses;
+    for address in wanted {
+        if !networks.iter().any(|network| network.contains(address)) {
+            let networks: Vec<String> =
+                networks.iter().map(|network| network.trunc().to_string()).collect();
+            return Err(Failure::failed(format!(
+                "{address} is in no network of this tunnel: {}",
+                networks.join(", ")
+            )));
+        }
+        let has = |peer: &&Peer| {
+            let hosts = peer.allowed_ips.iter().map(|prefix| prefix.net());
+            hosts.filter(|net| net.prefix_len() > 0).any(|net| net.contains(address))
+        };
+        if let Some(peer) = config.peers.iter().find(has) {
+            return Err(Failure::failed(format!("{address} is home {:?}'s", peer.name.as_str())));
+        }
+        if networks.iter().any(|network| network.addr() == *address) {
+            return Err(Failure::failed(format!("{address} is this host's own")));
+        }
+    }
+    let chosen = |network: &IpNet| {
+        let wanted = wanted.iter().find(|address| network.contains(*address))?;
+        IpNet::new(*wanted, network.prefix_len()).ok()
+    };
+    networks
+        .iter()
+        .map(|network| match chosen(network) {
+            Some(address) => Ok(address),
+            None => free_address(*network, &config.peers),
+        })
+        .collect()
+}
+
 /// The addresses that a home has of our networks, with the networks' prefix lengths.
 pub fn of_home(config: &Config, home: &Peer) -> Result<Vec<IpNet>, Failure> {
     let networks = &config.interface.addresses;
@@ -123,6 +159,22 @@ mod tests {
         let full = text.replace("10.77.0.3/32", "10.77.0.3/32\", \"10.77.0.4/30");
         let config = Config::parse(&full, Path::new("c.toml")).unwrap();
         assert!(free_addresses(&config).is_err(), "1 to 7 are taken or the broadcast address");
+    }
+
+    #[test]
+    fn a_home_gets_the_address_that_is_wanted_if_it_is_free() {
+        let text = "[interface]\nprivate_key_file = \"k\"\nlisten = \"0.0.0.0:51900\"\n\
+            addresses = [\"10.77.0.1/24\", \"fd77::1/64\"]\n\
+            [[peer]]\nname = \"a\"\npublic_key = \"hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=\"\n\
+            allowed_ips = [\"10.77.0.2\", \"fd77::2\"]\n";
+        let config = Config::parse(text, Path::new("c.toml")).unwrap();
+        let wanted = |address: &str| addresses(&config, &[address.parse().unwrap()]);
+        let given: Vec<String> =
+            wanted("10.77.0.9").unwrap().iter().map(ToString::to_string).collect();
+        assert_eq!(given, ["10.77.0.9/24", "fd77::3/64"]);
+        for taken in ["10.77.0.2", "10.77.0.1", "10.78.0.1"] {
+            assert!(wanted(taken).is_err(), "{taken}");
+        }
     }
 
     #[test]

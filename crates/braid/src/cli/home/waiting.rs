@@ -10,17 +10,17 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(250);
 
-/// Waits until the concentrator answers, and says by which links it does; the
-/// token is of no use then.
-pub fn wait(line: &JoinLine, config: &Config) -> Result<Vec<String>, Failure> {
+/// Waits until the concentrator, which the config calls `name`, answers, and says by which
+/// links it does; the token is of no use then.
+pub fn wait(line: &JoinLine, config: &Config, name: &str) -> Result<Vec<String>, Failure> {
     let client = Client::new(&config.interface.control).for_config(&config.file);
     failure::tell(&format!("waiting for an answer of the concentrator at {}", endpoints(line)));
     let give_up = Instant::now() + PATIENCE;
     loop {
         let status = client.status()?;
-        let peer = status.peers.first();
+        let peer = status.peers.iter().find(|peer| peer.name == name);
         if let Some(peer) = peer.filter(|peer| peer.connected) {
-            for file in config.peers.iter().filter_map(|peer| peer.enrolment_key_file.as_ref()) {
+            if let Some(file) = config.peer(name).and_then(|it| it.enrolment_key_file.as_ref()) {
                 // It is worth nothing; a service may not remove it itself.
                 let _ = braid_durable::remove(file);
             }

@@ -78,7 +78,7 @@ impl Reporter {
             .peers
             .iter()
             .filter_map(|(id, peer)| Some((*id, peer, peers.get(id)?)))
-            .map(|(id, peer, known)| self.peer(id, peer, known, &by_id))
+            .map(|(id, peer, known)| self.peer(id, peer, known, peers, &by_id))
             .collect()
     }
 
@@ -87,6 +87,7 @@ impl Reporter {
         id: PeerId,
         peer: &PeerReport,
         known: &BridgedPeer,
+        peers: &BTreeMap<PeerId, BridgedPeer>,
         links: &LinksById<'_>,
     ) -> PeerStatus {
         // What is tried beside UDP and doesn't pass is no news of the link.
@@ -104,6 +105,11 @@ impl Reporter {
             public_key: peer.public_key.to_string(),
             connected: peer.connected,
             trouble: known.trouble.clone(),
+            served_by: known
+                .served_by
+                .and_then(|id| peers.get(&id))
+                .map(|server| server.name.as_str().to_owned()),
+            stands_in_for: known.stands_in_for.as_ref().map(|name| name.as_str().to_owned()),
             endpoint: newest.map(|p| p.remote),
             last_handshake_s: known.last_handshake.map(|at| at.elapsed().as_secs_f64()),
             rx_bytes: counters.delivered_bytes,

@@ -2,7 +2,7 @@
 
 use super::samples::works;
 use super::steady::{Change, Patience, Steady};
-use braid_control::status::{LinkStatus, PathState, PathStatus, Status, Traffic};
+use braid_control::status::{LinkStatus, PathState, PathStatus, PeerStatus, Status, Traffic};
 use braid_history::{Event, EventKind, Severity};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -128,7 +128,10 @@ impl Watch {
                 Some(Change::Down) => {
                     let (severity, text) = match at_concentrator {
                         true => (Severity::Warning, format!("{name} has gone silent")),
-                        false => (Severity::Critical, gone(status, name)),
+                        false => match stands_in(status, peer) {
+                            Some(text) => (Severity::Warning, text),
+                            None => (Severity::Critical, gone(status, name)),
+                        },
                     };
                     tell(EventKind::PeerDown, severity, name, text);
                 }
@@ -258,6 +261,19 @@ fn detour(status: &Status) -> Option<String> {
     Some(format!("traffic goes by {}, which is on standby else", standby.name))
 }
 
+/// What it means that a home's peer is gone, if another one serves its addresses.
+fn stands_in(status: &Status, gone: &PeerStatus) -> Option<String> {
+    let name = &gone.name;
+    let owner = gone.stands_in_for.as_ref().unwrap_or(name);
+    let of_group =
+        |peer: &&PeerStatus| peer.name == *owner || peer.stands_in_for.as_ref() == Some(owner);
+    let serving = status.peers.iter().filter(of_group).find(|peer| peer.connected)?;
+    Some(match gone.stands_in_for {
+        None => format!("{name} doesn't answer on any link: {} stands in for it", serving.name),
+        Some(_) => format!("{name} doesn't answer: it can't stand in for {owner}"),
+    })
+}
+
 fn gone(status: &Status, name: &str) -> String {
     let then = match &status.traffic {
         None => String::new(),
@@ -326,6 +342,28 @@ mod tests {
             [EventKind::Failover, EventKind::PeerDown, EventKind::PeerUp, EventKind::FailoverEnded];
         assert_eq!(kinds, expected);
         assert!(told[1].1.ends_with("traffic goes beside the tunnel by dsl"), "{}", told[1].1);
+    }
+
+    #[test]
+    fn a_concentrator_that_another_one_stands_in_for_is_no_disaster() {
+        let mut both = up();
+        let second = PeerStatus { name: "second".into(), ..both.peers[0].clone() };
+        both.peers.push(PeerStatus { stands_in_for: Some("concentrator".into()), ..second });
+        both.peers[0].name = "concentrator".into();
+        let without = |gone: usize| {
+            let mut status = both.clone();
+            status.peers[gone].connected = false;
+            let mut watch = Watch::new(None);
+            told(&mut watch, 0, &[(&both, 30), (&status, 60)])
+        };
+        let texts =
+            ["doesn't answer on any link: second stands in for it", "it can't stand in for"];
+        for (gone, text) in texts.iter().enumerate() {
+            let told = without(gone);
+            let events: Vec<_> =
+                told.iter().filter(|(kind, _)| *kind == EventKind::PeerDown).collect();
+            assert!(matches!(events.as_slice(), [(_, said)] if said.contains(text)), "{told:?}");
+        }
     }
 
     #[test]

@@ -64,8 +64,18 @@ pub(crate) fn peers(facts: &Facts, found: &mut Vec<Finding>) {
 }
 
 fn gone(facts: &Facts, peer: &PeerStatus) -> Finding {
-    let what = format!("{} answers on no link: the tunnel carries nothing", peer.name);
-    let told = finding(Code::PeerGone, Severity::Critical, &peer.name, what);
+    let others = facts.status.iter().flat_map(|status| &status.peers);
+    let (severity, what) = match others.into_iter().find(|other| other.connected) {
+        None => (
+            Severity::Critical,
+            format!("{} answers on no link: the tunnel carries nothing", peer.name),
+        ),
+        Some(other) => (
+            Severity::Warning,
+            format!("{} answers on no link; {} is all that is left", peer.name, other.name),
+        ),
+    };
+    let told = finding(Code::PeerGone, severity, &peer.name, what);
     let sent: u64 = peer.paths.iter().map(|path| path.tx_packets).sum();
     let heard: u64 = peer.paths.iter().map(|path| path.rx_packets).sum();
     let told = told.seen(format!("{sent} datagrams sent, {heard} received"));
