@@ -131,9 +131,9 @@ fn a_link_in_what_was_sent_is_no_way_to_write_outside() {
         let next = scene.snapshot("next.conf");
         for way in ["/a/sent/ln", "/a/sent/ln/system", "/a/sent/plain", "/a/sent/plain/x"] {
             let refused = scene.push(&next, way).unwrap_err().to_string();
-            assert!(refused.contains("symbolic connection"), "{way}: {refused}");
+            assert!(refused.contains("symbolic link"), "{way}: {refused}");
         }
-        // By who made it a connection makes no difference.
+        // By who made it a link makes no difference.
         symlink(&scene.outside, scene.into.join("ours")).unwrap();
         scene.push(&next, "/ours").unwrap_err();
         scene.push(&next, "/ours/x").unwrap_err();
@@ -198,7 +198,7 @@ fn a_link_in_what_was_sent_is_no_way_to_read_outside() {
         snapshot(&private, &scene.outside.join("p"));
         symlink(&scene.outside, scene.data.join("priv")).unwrap();
 
-        // A stored stream is a file with a manifest; here that file is a connection.
+        // A stored stream is a file with a manifest; here that file is a link.
         let stored = scene.peer.path.join("stored");
         let plain = tempfile::tempdir().unwrap();
         fs::create_dir(&stored).unwrap();
@@ -241,7 +241,7 @@ fn a_link_in_what_was_sent_is_no_way_to_read_outside() {
             assert_eq!(scene.stored(way).unwrap_or(0), 0, "{way}");
         }
         assert!(!private.join("made").exists());
-        // Outside of any snapshot too: a connection is no stored stream.
+        // Outside of any snapshot too: a link is no stored stream.
         let planted = scene.into.join("planted");
         fs::create_dir(&planted).unwrap();
         for name in ["first.btrfs-stream", "first.btrfs-stream.json"] {
