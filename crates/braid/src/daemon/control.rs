@@ -240,9 +240,8 @@ impl Controlled for RunningTunnel {
     fn explain(&self, query: &ExplainQuery) -> Result<ExplainAnswer, Refusal> {
         let view = self.reconciler.view();
         let config = view.config.as_deref().unwrap_or(&self.config);
-        let known_for = view.known_names.map(|known| known.rules_for(query.to));
-        let known_for = known_for.unwrap_or_default();
-        explained(config, &view.deciding, view.traffic.as_ref(), known_for, query)
+        let (traffic, names) = (view.traffic.as_ref(), view.known_names.as_ref());
+        explained(config, &view.deciding, traffic, names, query)
     }
 
     #[cfg(not(feature = "page"))]

@@ -53,6 +53,15 @@ pub fn forwarder_mark(interface: &str) -> u32 {
 
 const FORWARDER_MARK: u32 = 0x0062_7400;
 
+/// The group of nfnetlink_log by which a tunnel hears first packets; those of other programs
+/// are small numbers.
+pub fn heard_by(interface: &str) -> u16 {
+    // A slot is less than SLOTS.
+    HEARD_BY | slot(interface) as u16
+}
+
+const HEARD_BY: u16 = 0x6200;
+
 /// Whether a routing table is a tunnel's of this program.
 pub fn is_our_table(table: u32) -> bool {
     (FIRST_TABLE..FIRST_TABLE + SLOTS * LINKS_MAX).contains(&table)

@@ -40,7 +40,7 @@ pub fn explained_by_config(
     let candidates = candidates(config, &[], |link| host.ways(&link.binding).is_ok());
     rules.follow(config, candidates, &Zoned::now());
     let traffic = config.routing.default_route.then_some(Traffic::Tunnel);
-    explained(config, &(rules.rules, rules.candidates), traffic.as_ref(), Vec::new(), query)
+    explained(config, &(rules.rules, rules.candidates), traffic.as_ref(), None, query)
 }
 
 /// The rules as they are now.
@@ -184,6 +184,12 @@ impl Rules {
         if let Some(forwarder) = &self.forwarder {
             forwarder.set(table, config.routing.dns.clone().unwrap_or_default());
             troubles.extend(forwarder.conflicts());
+            troubles.extend(forwarder.deaf.as_ref().map(|error| {
+                format!(
+                    "the kernel shows no first packets of connections (nfnetlink_log: {error}): \
+                     rules for names don't hold for who asks for these by HTTPS"
+                )
+            }));
         }
     }
 

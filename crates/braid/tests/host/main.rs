@@ -3,6 +3,8 @@
 //! break, and all is as before when the tunnel is down. Needs root.
 
 mod advertised;
+
+mod heard;
 mod inbound;
 mod matrix;
 mod ruled;

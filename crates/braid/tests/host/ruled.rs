@@ -10,17 +10,17 @@ use std::io::{self, BufRead, BufReader, ErrorKind, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
-const V4: &str = "192.0.2.1";
-const V6: &str = "[2001:db8:ffff::1]";
+pub const V4: &str = "192.0.2.1";
+pub const V6: &str = "[2001:db8:ffff::1]";
 /// Whom servers see: the concentrator, or the home by one of its uplinks.
-const TUNNEL: &str = "198.51.100.1";
+pub const TUNNEL: &str = "198.51.100.1";
 const TUNNEL_V6: &str = "2001:db8:1::1";
-const BY_WAN1: &str = "10.1.1.2";
+pub const BY_WAN1: &str = "10.1.1.2";
 const BY_WAN2: &str = "10.1.2.2";
 /// A read or connect that takes longer has failed.
 const LIMIT: Duration = Duration::from_secs(15);
 
-const RULES: &str = r#"
+pub const RULES: &str = r#"
 [[rule]]
 name = "mail"
 match = { protocol = "tcp", ports = "25" }
@@ -306,7 +306,7 @@ fn a_kill_switch_lets_out_what_a_rule_sends_beside_the_tunnel_and_nothing_else()
     }
 }
 
-fn ruled_world() -> Option<(World, NetNs)> {
+pub fn ruled_world() -> Option<(World, NetNs)> {
     let (world, lan) = world_with_lan()?;
     world.concentrator.sh("ip -6 route add default via 2001:db8:1::ff");
     for address in [V4, V6] {
@@ -332,7 +332,7 @@ fn write(world: &World, routing: &str, rules: &str) {
     world.write_configs(2, &routing, "masquerade = true");
 }
 
-fn start(world: &mut World, routing: &str, rules: &str) {
+pub fn start(world: &mut World, routing: &str, rules: &str) {
     write(world, routing, rules);
     world.concentrator.start();
     world.home.start();
@@ -342,7 +342,7 @@ fn start(world: &mut World, routing: &str, rules: &str) {
 }
 
 /// Tells everybody the address that they come from, then says back each line.
-fn serve(namespace: &NetNs, address: &str) {
+pub fn serve(namespace: &NetNs, address: &str) {
     let listener = namespace.run(|| TcpListener::bind(address).unwrap()).unwrap();
     std::thread::spawn(move || {
         while let Ok((stream, from)) = listener.accept() {
@@ -360,7 +360,7 @@ fn answer(mut stream: TcpStream, from: SocketAddr) -> io::Result<()> {
 }
 
 /// The address that a server sees.
-fn whoami(namespace: &NetNs, address: &str, port: u16) -> io::Result<String> {
+pub fn whoami(namespace: &NetNs, address: &str, port: u16) -> io::Result<String> {
     Talk::begin(namespace, address, port).map(|talk| talk.seen_as)
 }
 

@@ -1,7 +1,7 @@
 //! Netlink, blocking and small. Of rtnetlink(7): links, addresses, routes, next
 //! hops, policy rules, root queueing disciplines, and a monitor of their
 //! changes; of generic netlink: MPTCP's path manager and WireGuard; of netfilter's:
-//! tracked connections that are forgotten.
+//! tracked connections that are forgotten, and copies of packets.
 
 mod address;
 mod conntrack;
@@ -12,6 +12,7 @@ mod message;
 mod monitor;
 mod mptcp;
 mod next_hop;
+mod packet_log;
 mod qdisc;
 #[cfg(test)]
 mod requests;
@@ -27,6 +28,7 @@ pub use link::Link;
 pub use monitor::{Change, Monitor};
 pub use mptcp::{Endpoint, Limits};
 pub use next_hop::NextHop;
+pub use packet_log::PacketLog;
 pub use route::Route;
 pub use socket::Netlink;
 

@@ -10,7 +10,7 @@ mod ruled;
 mod split;
 mod watch;
 
-pub use forwarder::NameForwarder;
+pub use forwarder::{HEARD_BYTES, NameForwarder};
 pub use kill_switch::KillSwitch;
 pub use learnt::{Element, learn};
 pub use names::{Asker, Destinations, Diversion};
@@ -134,6 +134,7 @@ impl Firewall {
             self.names_guard(),
             self.names_forwarded_of_host(),
             self.names_forwarded_of_others(),
+            self.names_heard(),
             self.direct_guard(),
         ]
         .into_iter()
@@ -262,6 +263,12 @@ impl Firewall {
         let links = self.ruled.as_ref().map(|ruled| ruled.links.as_slice()).unwrap_or_default();
         let rules = self.forwarder.as_ref()?.of_others(&self.interface, links);
         chain("names_forwarded_of_others", "nat", "prerouting", "-106", rules.into_iter())
+    }
+
+    fn names_heard(&self) -> Option<String> {
+        let (forwarder, ruled) = (self.forwarder.as_ref()?, self.ruled.as_ref()?);
+        let rules = forwarder.heard(&self.interface, &ruled.links, &ruled.own);
+        chain("names_heard", "filter", "postrouting", "srcnat - 10", rules.into_iter())
     }
 
     fn names_guard(&self) -> Option<String> {
@@ -531,6 +538,7 @@ mod tests {
                 addresses: vec!["10.99.0.2".parse().unwrap(), "fd99::2".parse().unwrap()],
                 port: 5353,
                 mark: 0x62_7401,
+                heard_by: Some(0x6201),
             }),
             diversions: vec![
                 Diversion {

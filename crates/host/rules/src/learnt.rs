@@ -1,4 +1,5 @@
-//! Which addresses the names of rules have, as answers of the DNS tell it.
+//! Which addresses the names of rules have, as answers of the DNS tell it, and clients when they
+//! begin a connection.
 
 use crate::{DomainName, DomainTable};
 use simple_dns::rdata::RData;
@@ -10,7 +11,16 @@ use std::time::{Duration, Instant};
 /// Addresses of names that rules are for, bounded.
 #[derive(Clone, Debug, Default)]
 pub struct Learnt {
-    addresses: BTreeMap<IpAddr, Vec<Claim>>,
+    places: BTreeMap<Place, Vec<Claim>>,
+}
+
+/// An address, for everybody or for one client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// The address.
+    pub address: IpAddr,
+    /// The only client for whom a name has it: what one says by itself counts for no other.
+    pub asked_by: Option<IpAddr>,
 }
 
 /// What a name makes of an address.
@@ -27,9 +37,9 @@ struct Claim {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lesson {
     /// Rules, by name, that an address belongs to, and for how long.
-    pub add: Vec<(String, IpAddr, Duration)>,
+    pub add: Vec<(String, Place, Duration)>,
     /// Rules that it doesn't belong to any more.
-    pub remove: Vec<(String, IpAddr)>,
+    pub remove: Vec<(String, Place)>,
     /// In words: names of different rules that have one address.
     pub conflicts: Vec<String>,
 }
@@ -39,6 +49,8 @@ pub struct Lesson {
 const GRACE: Duration = Duration::from_secs(300);
 /// No answer counts for longer (RFC 8767 has 7 days for any TTL; a day is usual).
 const MOST_TTL: Duration = Duration::from_secs(86_400);
+/// For how long it counts that a client asked for a name at an address: until the evening.
+const ASKED: Duration = Duration::from_secs(6 * 3600);
 /// More addresses than this are dropped, the first to expire first.
 const MOST_ADDRESSES: usize = 65_536;
 /// Names that share one address.
@@ -60,31 +72,58 @@ impl Learnt {
         for (address, ttl) in addresses {
             let until = now + ttl.min(MOST_TTL) + GRACE;
             let claim = Claim { name: name.clone(), rules: owners.clone(), labels, until };
-            self.claim(address, claim, now, &mut lesson);
+            self.claim(Place { address, asked_by: None }, claim, now, &mut lesson);
+        }
+        lesson
+    }
+
+    /// What a client's connection to `to` says of `name`, which it asks for there.
+    pub fn hear(
+        &mut self,
+        name: &str,
+        (from, to): (IpAddr, IpAddr),
+        rules: &DomainTable<String>,
+        now: Instant,
+    ) -> Lesson {
+        let mut lesson = Lesson::default();
+        let Ok(name) = name.parse::<DomainName>() else { return lesson };
+        let Some((owners, labels)) = rules.owners(&name) else { return lesson };
+        let place = Place { address: to, asked_by: Some(from) };
+        let claim = Claim { name, rules: owners, labels, until: now + ASKED };
+        let fresh = self.places.get(&place).into_iter().flatten().any(|known| {
+            (&known.name, &known.rules) == (&claim.name, &claim.rules)
+                && known.until > now + ASKED / 2
+        });
+        if !fresh {
+            self.claim(place, claim, now, &mut lesson);
         }
         lesson
     }
 
     /// All that is known, with the time that is left.
-    pub fn all(&self, now: Instant) -> Vec<(String, IpAddr, Duration)> {
+    pub fn all(&self, now: Instant) -> Vec<(String, Place, Duration)> {
         let mut all = Vec::new();
-        for (address, claims) in &self.addresses {
+        for (place, claims) in &self.places {
             let Some(claim) = strongest(claims, now) else { continue };
             let left = claim.until.saturating_duration_since(now);
-            all.extend(claim.rules.iter().map(|rule| (rule.clone(), *address, left)));
+            all.extend(claim.rules.iter().map(|rule| (rule.clone(), *place, left)));
         }
         all
     }
 
-    /// The names by which rules have an address now.
-    pub fn names_of(&self, address: IpAddr, now: Instant) -> Option<(&str, &[String])> {
-        let claim = strongest(self.addresses.get(&address)?, now)?;
-        Some((claim.name.as_str(), &claim.rules))
+    /// The rules that an address is for by name now, for a client with one of these addresses.
+    pub fn rules_of(&self, address: IpAddr, clients: &[IpAddr], now: Instant) -> Vec<String> {
+        let everybody = Place { address, asked_by: None };
+        let asked = clients.iter().map(|&client| Place { address, asked_by: Some(client) });
+        let places = std::iter::once(everybody).chain(asked);
+        let claims = places.filter_map(|place| strongest(self.places.get(&place)?, now));
+        claims.flat_map(|claim| claim.rules.clone()).collect()
     }
 
-    fn claim(&mut self, address: IpAddr, claim: Claim, now: Instant, lesson: &mut Lesson) {
+    fn claim(&mut self, place: Place, claim: Claim, now: Instant, lesson: &mut Lesson) {
         self.make_room(now);
-        let claims = self.addresses.entry(address).or_default();
+        let address = place.address;
+        let claims = self.places.entry(place).or_default();
         let before = strongest(claims, now).cloned();
         let new = !claims.iter().any(|known| known.name == claim.name);
         claims.retain(|known| known.until > now && known.name != claim.name);
@@ -103,25 +142,25 @@ impl Learnt {
         let Some(after) = strongest(claims, now) else { return };
         for rule in before.iter().flat_map(|claim| &claim.rules) {
             if !after.rules.contains(rule) {
-                lesson.remove.push((rule.clone(), address));
+                lesson.remove.push((rule.clone(), place));
             }
         }
         let left = after.until.saturating_duration_since(now);
-        lesson.add.extend(after.rules.iter().map(|rule| (rule.clone(), address, left)));
+        lesson.add.extend(after.rules.iter().map(|rule| (rule.clone(), place, left)));
     }
 
     fn make_room(&mut self, now: Instant) {
-        if self.addresses.len() < MOST_ADDRESSES {
+        if self.places.len() < MOST_ADDRESSES {
             return;
         }
-        self.addresses.retain(|_, claims| claims.iter().any(|claim| claim.until > now));
+        self.places.retain(|_, claims| claims.iter().any(|claim| claim.until > now));
         let last = |claims: &Vec<Claim>| claims.iter().map(|claim| claim.until).max();
-        while self.addresses.len() >= MOST_ADDRESSES {
-            let Some((&first, _)) = self.addresses.iter().min_by_key(|(_, claims)| last(claims))
+        while self.places.len() >= MOST_ADDRESSES {
+            let Some((&first, _)) = self.places.iter().min_by_key(|(_, claims)| last(claims))
             else {
                 return;
             };
-            self.addresses.remove(&first);
+            self.places.remove(&first);
         }
     }
 }
@@ -194,7 +233,7 @@ mod tests {
 
     fn added(lesson: &Lesson) -> Vec<(&str, String, u64)> {
         let add = lesson.add.iter();
-        add.map(|(rule, address, left)| (rule.as_str(), address.to_string(), left.as_secs()))
+        add.map(|(rule, place, left)| (rule.as_str(), place.address.to_string(), left.as_secs()))
             .collect()
     }
 
@@ -231,13 +270,37 @@ mod tests {
         let second = learnt.learn(&answer(&["x.y.b.example"], shared, 60), &rules, now);
         assert_eq!(second.conflicts.len(), 1, "{second:?}");
         assert_eq!(added(&second), [("narrow", "192.0.2.9".into(), 360)]);
-        assert_eq!(second.remove, [("wide".to_owned(), IpAddr::from(shared))]);
+        let everybody = Place { address: shared.into(), asked_by: None };
+        assert_eq!(second.remove, [("wide".to_owned(), everybody)]);
         let again = learnt.learn(&answer(&["a.example"], shared, 60), &rules, now);
         assert_eq!(added(&again), [("narrow", "192.0.2.9".into(), 360)]);
         assert!(again.conflicts.is_empty(), "told once");
         let later = now + Duration::from_secs(400);
         let alone = learnt.learn(&answer(&["a.example"], shared, 60), &rules, later);
         assert_eq!(added(&alone), [("wide", "192.0.2.9".into(), 360)]);
+    }
+
+    #[test]
+    fn what_a_client_asks_for_counts_for_it_alone() {
+        let (mut learnt, now) = (Learnt::default(), Instant::now());
+        let rules = rules(&[("bank.example", "bank"), ("cdn.example", "cdn")]);
+        let [client, other, server] =
+            ["192.168.7.2", "192.168.7.3", "192.0.2.1"].map(|text| text.parse::<IpAddr>().unwrap());
+        let ends = (client, server);
+        let lesson = learnt.hear("www.bank.example", ends, &rules, now);
+        let place = Place { address: server, asked_by: Some(client) };
+        assert_eq!(lesson.add, [("bank".to_owned(), place, ASKED)]);
+        assert_eq!(learnt.rules_of(server, &[client], now), ["bank"]);
+        assert_eq!(learnt.rules_of(server, &[other], now), [""; 0]);
+        let again = |learnt: &mut Learnt, after| {
+            learnt.hear("www.bank.example", ends, &rules, now + after).add.len()
+        };
+        assert_eq!(again(&mut learnt, Duration::from_secs(60)), 0, "known already");
+        assert_eq!(again(&mut learnt, ASKED / 2 + Duration::from_secs(60)), 1, "it goes on");
+        assert_eq!(learnt.hear("other.example", ends, &rules, now), Lesson::default());
+        assert_eq!(learnt.hear("..", ends, &rules, now), Lesson::default(), "no name");
+        let conflict = learnt.hear("cdn.example", ends, &rules, now);
+        assert_eq!(conflict.conflicts.len(), 1, "{conflict:?}");
     }
 
     #[test]

@@ -16,7 +16,7 @@ mod rule;
 pub use conditions::{Conditions, Connection, Destinations, Devices, Sender, Transport};
 pub use domain::{DomainName, DomainPattern, DomainTable, NotADomain, read_domains};
 pub use explanation::{Considered, Explanation, Way, explain};
-pub use learnt::{Learnt, Lesson};
+pub use learnt::{Learnt, Lesson, Place};
 pub use leases::{Lease, read_leases};
 pub use mac::{Mac, NotAMac};
 pub use marks::{Marks, Pair};

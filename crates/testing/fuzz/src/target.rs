@@ -10,6 +10,7 @@ mod input;
 mod join_line;
 mod link_change;
 mod manual;
+mod names;
 mod page;
 mod proxy_header;
 mod replica_frame;
@@ -32,6 +33,7 @@ pub use inner::inner;
 pub use join_line::join_line;
 pub use link_change::link_change;
 pub use manual::manual;
+pub use names::names;
 pub use page::page;
 pub use proxy_header::proxy_header;
 pub use replica_frame::replica_frame;
@@ -68,6 +70,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "superblock", run: superblock, max_len: 4096 },
     Target { name: "scenario", run: scenario, max_len: 4096 },
     Target { name: "manual", run: manual, max_len: 4096 },
+    Target { name: "names", run: names, max_len: 2048 },
     Target { name: "trace", run: trace, max_len: 4096 },
     Target { name: "inner", run: inner, max_len: 2048 },
     Target { name: "history", run: history, max_len: 512 },

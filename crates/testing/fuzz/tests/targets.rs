@@ -111,6 +111,11 @@ fn tool_output() {
 }
 
 #[test]
+fn names() {
+    survives("names", 8_000);
+}
+
+#[test]
 fn words() {
     survives("words", 20_000);
 }

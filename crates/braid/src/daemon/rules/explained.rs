@@ -1,24 +1,32 @@
 //! Why a connection would go where it goes.
 
 use super::files::Files;
+use super::forwarder::KnownNames;
 use braid_control::config::{Config, Device, Protocol};
 use braid_control::request::{ConsideredRule, ExplainAnswer, ExplainQuery, ExplainedWay, Refusal};
 use braid_control::status::Traffic;
 use braid_rules::{Candidate, Connection, Lease, Rule, Sender, Transport, Way, explain};
+use ipnet::IpNet;
 
-/// Asks `rules`; `traffic` is where goes what no rule is for, `known_for` the rules for names that
-/// have the address.
+/// Asks `rules`; `traffic` is where goes what no rule is for, `names` what is known of names that
+/// rules are for.
 pub fn explained(
     config: &Config,
     (rules, candidates): &(Vec<Rule>, Vec<Candidate>),
     traffic: Option<&Traffic>,
-    known_for: Vec<String>,
+    names: Option<&KnownNames>,
     query: &ExplainQuery,
 ) -> Result<ExplainAnswer, Refusal> {
     let sender = match &query.from {
         None => Sender::Host { user: query.uid.unwrap_or(0) },
         Some(device) => sender(device, &Files::default().leases(config))?,
     };
+    let clients = match &sender {
+        Sender::Device { addresses, .. } => addresses.clone(),
+        // What this host begins has the tunnel's address first.
+        Sender::Host { .. } => config.interface.addresses.iter().map(IpNet::addr).collect(),
+    };
+    let known_for = names.map(|names| names.rules_for(query.to, &clients)).unwrap_or_default();
     let connection = Connection {
         sender,
         to: query.to,

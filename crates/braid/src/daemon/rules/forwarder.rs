@@ -1,18 +1,21 @@
 //! Forwards questions for names, and has the firewall learn the addresses that answers give to
 //! names of rules before it passes them on. Questions and answers stay as they are, byte by
-//! byte.
+//! byte. Of clients that ask somebody else, by HTTPS, it hears which server they say they want.
 
-use super::super::host_routing::forwarder_mark;
+use super::super::host_routing::{forwarder_mark, heard_by};
 use super::super::names::name_servers;
 use braid_control::config::Config;
-use braid_linux::nft::{Element, NameForwarder, learn};
-use braid_rules::{DomainTable, Learnt, Lesson};
+use braid_linux::netlink::PacketLog;
+use braid_linux::nft::{Element, HEARD_BYTES, NameForwarder, learn};
+use braid_rules::{DomainTable, Learnt, Lesson, Place};
+use braid_server_name::Listener;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UdpSocket};
 use tokio::sync::Semaphore;
@@ -24,6 +27,8 @@ pub struct Forwarder {
     _ends: tokio::sync::oneshot::Sender<()>,
     /// For the firewall.
     pub way: NameForwarder,
+    /// Why it doesn't hear what clients ask servers for.
+    pub deaf: Option<io::Error>,
 }
 
 /// What it knows, and is told.
@@ -79,17 +84,23 @@ impl Forwarder {
         let rules = Arc::new(Mutex::new(known));
         let shared = rules.clone();
         let (ends, ended) = tokio::sync::oneshot::channel::<()>();
+        let group = heard_by(config.interface.name.as_str());
+        let (heard_by, log, deaf) = match PacketLog::open(group, HEARD_BYTES) {
+            Ok(log) => (Some(group), Some(log), None),
+            Err(error) => (None, None, Some(error)),
+        };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         std::thread::Builder::new().name("braid-dns".into()).spawn(move || {
             runtime.block_on(async {
                 tokio::select! {
-                    () = serve(sockets, shared) => {}
+                    () = serve(sockets, log, shared) => {}
                     // By the other end's being dropped.
                     _ = ended => {}
                 }
             });
         })?;
-        Ok(Forwarder { rules, _ends: ends, way: NameForwarder { addresses, port, mark } })
+        let way = NameForwarder { addresses, port, mark, heard_by };
+        Ok(Forwarder { rules, _ends: ends, way, deaf })
     }
 
     /// Which names belong to which rules now, and whom the config says to ask.
@@ -119,11 +130,10 @@ impl Forwarder {
 pub struct KnownNames(Arc<Mutex<Known>>);
 
 impl KnownNames {
-    /// The rules for names that have an address.
-    pub fn rules_for(&self, address: IpAddr) -> Vec<String> {
+    /// The rules for names that have an address, for a client with one of these addresses.
+    pub fn rules_for(&self, address: IpAddr, clients: &[IpAddr]) -> Vec<String> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let rules = known.learnt.names_of(address, Instant::now()).map(|(_, rules)| rules.to_vec());
-        rules.unwrap_or_default()
+        known.learnt.rules_of(address, clients, Instant::now())
     }
 }
 
@@ -164,10 +174,13 @@ fn bound(address: SocketAddr, kind: Type, protocol: Protocol) -> io::Result<Sock
 
 type Sockets = Vec<(std::net::UdpSocket, std::net::TcpListener)>;
 
-async fn serve(sockets: Sockets, known: Arc<Mutex<Known>>) {
+async fn serve(sockets: Sockets, log: Option<PacketLog>, known: Arc<Mutex<Known>>) {
     let questions = Arc::new(Semaphore::new(MOST_QUESTIONS));
     let clients = Arc::new(Semaphore::new(MOST_CLIENTS));
     let mut serving = Vec::new();
+    if let Some(log) = log {
+        serving.push(tokio::spawn(listen_to(log, known.clone())));
+    }
     for (udp, tcp) in sockets {
         let (Ok(udp), Ok(tcp)) = (UdpSocket::from_std(udp), TcpListener::from_std(tcp)) else {
             tracing::error!("names can't be forwarded: the runtime takes no socket");
@@ -250,7 +263,8 @@ where
         match timeout(PATIENCE, asked).await {
             // Another number would be another question's answer.
             Ok(Ok(answer)) if answer.len() >= HEADER && answer.get(..2) == question.get(..2) => {
-                teach(&answer, known).await;
+                // Before it goes on: the connection that it makes possible comes after.
+                teach(known, |learnt, table, now| learnt.learn(&answer, table, now)).await;
                 return Some(answer);
             }
             Ok(Ok(_)) => {}
@@ -261,12 +275,40 @@ where
     None
 }
 
-/// Before the answer goes on: the connection that it makes possible comes after.
-async fn teach(answer: &[u8], known: &Mutex<Known>) {
+/// First packets of connections, as the firewall hands them over. What they say is for the next
+/// connection.
+async fn listen_to(log: PacketLog, known: Arc<Mutex<Known>>) {
+    let Ok(mut log) = AsyncFd::register(log) else {
+        tracing::error!("names aren't heard: the runtime takes no socket");
+        return;
+    };
+    let mut listener = Listener::default();
+    loop {
+        let Ok(mut ready) = log.readable_mut().await else { return };
+        let mut asked = Vec::new();
+        let read = ready.try_io(|log| {
+            let now = Instant::now();
+            log.get_mut().read(|packet| asked.extend(listener.hear(packet, now)))
+        });
+        if let Ok(Err(error)) = read {
+            tracing::debug!(%error, "reading first packets of connections");
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        for asked in asked {
+            let ends = (asked.from, asked.to);
+            teach(&known, |learnt, table, now| learnt.hear(&asked.name, ends, table, now)).await;
+        }
+    }
+}
+
+async fn teach(
+    known: &Mutex<Known>,
+    lesson: impl FnOnce(&mut Learnt, &DomainTable<String>, Instant) -> Lesson,
+) {
     let (interface, lesson) = {
         let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
         let Known { table, learnt, interface, conflicts, .. } = &mut *known;
-        let lesson = learnt.learn(answer, table, Instant::now());
+        let lesson = lesson(learnt, table, Instant::now());
         for conflict in &lesson.conflicts {
             tracing::warn!("{conflict}");
             if conflicts.len() < MOST_CONFLICTS && !conflicts.contains(conflict) {
@@ -276,9 +318,12 @@ async fn teach(answer: &[u8], known: &Mutex<Known>) {
         (interface.clone(), lesson)
     };
     let Lesson { add, remove, .. } = lesson;
-    let gone = remove.into_iter().map(|(rule, address)| Element { rule, address, lasts: None });
-    let come =
-        add.into_iter().map(|(rule, address, lasts)| Element { rule, address, lasts: Some(lasts) });
+    let element = |rule, place: Place, lasts| {
+        let Place { address, asked_by } = place;
+        Element { rule, asked_by, address, lasts }
+    };
+    let gone = remove.into_iter().map(|(rule, place)| element(rule, place, None));
+    let come = add.into_iter().map(|(rule, place, lasts)| element(rule, place, Some(lasts)));
     let elements: Vec<Element> = gone.chain(come).collect();
     if elements.is_empty() {
         return;

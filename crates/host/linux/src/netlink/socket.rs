@@ -54,6 +54,11 @@ impl Netlink {
         Netlink { fd, sequence: 0, buffer: vec![0; RECEIVE_BUFFER] }
     }
 
+    /// For what isn't asked for.
+    pub(super) fn into_fd(self) -> OwnedFd {
+        self.fd
+    }
+
     /// Sends a request that changes something and waits for the kernel's word.
     pub(crate) fn change(&mut self, request: Request) -> io::Result<()> {
         self.exchange(request, |_| {})

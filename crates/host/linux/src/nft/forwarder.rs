@@ -1,4 +1,5 @@
-//! Brings questions for names, whichever server they are for, to a forwarder on this host.
+//! Brings questions for names, whichever server they are for, to a forwarder on this host, and
+//! shows somebody the first packets of connections, which say a server's name.
 
 use std::net::IpAddr;
 
@@ -11,7 +12,15 @@ pub struct NameForwarder {
     pub port: u16,
     /// Marks its own questions.
     pub mark: u32,
+    /// The group of nfnetlink_log by which first packets are handed over, if somebody reads it.
+    pub heard_by: Option<u16>,
 }
+
+/// No more of a packet is handed over; a client's first message has some 2 KB.
+pub const HEARD_BYTES: u32 = 9_000;
+/// Of a connection's packets so many: a TCP handshake, and a first message in several
+/// segments, sent again once.
+const HEARD_PACKETS: &str = "1-12";
 
 const QUESTIONS: &str = "meta l4proto { tcp, udp } th dport 53";
 
@@ -28,6 +37,23 @@ impl NameForwarder {
     pub(super) fn of_others(&self, tunnel: &str, links: &[String]) -> Vec<String> {
         let outside: String = links.iter().map(|link| format!(", \"{link}\"")).collect();
         self.translated(&format!("iifname != {{ \"{tunnel}\", \"lo\"{outside} }} ")).collect()
+    }
+
+    /// Before sources are translated. By TLS and QUIC at their own port.
+    pub(super) fn heard(&self, tunnel: &str, links: &[String], own: &[u32]) -> Vec<String> {
+        let Some(group) = self.heard_by else { return Vec::new() };
+        let outside: String = links.iter().map(|link| format!(", \"{link}\"")).collect();
+        let own: Vec<String> = own.iter().map(|mark| format!("{mark:#x}")).collect();
+        let own = own.join(", ");
+        vec![
+            format!("oifname != {{ \"{tunnel}\"{outside} }} return"),
+            format!("meta mark {{ {own} }} return"),
+            format!(
+                "ct direction original ct original packets {HEARD_PACKETS} \
+                 meta l4proto {{ tcp, udp }} th dport 443 \
+                 log group {group} snaplen {HEARD_BYTES} queue-threshold 1"
+            ),
+        ]
     }
 
     /// What a kill switch lets out: the device that it sees is the one before the translation.

@@ -1,6 +1,6 @@
 //! Sets of addresses that are learnt while a table is there: they outlive it.
 
-use super::ruled::names_set;
+use super::ruled::{asked_set, names_set};
 use super::{LIMIT, nft};
 use crate::tool;
 use braid_engines::nft_table;
@@ -18,6 +18,8 @@ use std::time::Duration;
 pub struct Element {
     /// The rule's name.
     pub rule: String,
+    /// The only one for whom the address is that; none for everybody. Of the same IP version.
+    pub asked_by: Option<IpAddr>,
     /// The address.
     pub address: IpAddr,
     /// For how long from now; none when no longer.
@@ -41,15 +43,19 @@ pub fn learn(interface: &str, elements: &[Element]) -> io::Result<()> {
     }
     let table = nft_table(interface);
     let mut script = String::new();
-    for Element { rule, address, lasts } in elements {
-        let set = format!("inet {table} {}", names_set(rule, address.is_ipv4()));
+    for Element { rule, asked_by, address, lasts } in elements {
+        let (set, element) = match asked_by {
+            None => (names_set(rule, address.is_ipv4()), address.to_string()),
+            Some(client) => (asked_set(rule, address.is_ipv4()), format!("{client} . {address}")),
+        };
+        let set = format!("inet {table} {set}");
         // An element that is there keeps its time unless it is made anew.
         // Writing to a String can't fail.
-        let _ = writeln!(script, "add element {set} {{ {address} timeout 60s }}");
-        let _ = writeln!(script, "delete element {set} {{ {address} }}");
+        let _ = writeln!(script, "add element {set} {{ {element} timeout 60s }}");
+        let _ = writeln!(script, "delete element {set} {{ {element} }}");
         if let Some(lasts) = lasts {
             let seconds = lasts.as_secs().max(1);
-            let _ = writeln!(script, "add element {set} {{ {address} timeout {seconds}s }}");
+            let _ = writeln!(script, "add element {set} {{ {element} timeout {seconds}s }}");
         }
     }
     let _alone = alone();
@@ -80,8 +86,15 @@ fn sets(listing: &Value) -> BTreeMap<String, Vec<String>> {
     let sets = listed.map(|it| &it["set"]).filter_map(|set| {
         let elements = set["elem"].as_array()?.iter().filter_map(|element| {
             let element = &element["elem"];
-            let (address, left) = (element["val"].as_str()?, element["expires"].as_u64()?);
-            (left > 0).then(|| format!("{address} timeout {left}s"))
+            let (value, left) = (&element["val"], element["expires"].as_u64()?);
+            let value = match value["concat"].as_array() {
+                Some(parts) => {
+                    let parts: Option<Vec<&str>> = parts.iter().map(Value::as_str).collect();
+                    parts?.join(" . ")
+                }
+                None => value.as_str()?.to_owned(),
+            };
+            (left > 0).then(|| format!("{value} timeout {left}s"))
         });
         Some((set["name"].as_str()?.to_owned(), elements.collect()))
     });

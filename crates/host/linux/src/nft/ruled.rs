@@ -73,16 +73,25 @@ pub(super) fn names_set(rule: &str, v4: bool) -> String {
     format!("{}/{}", if v4 { "names_v4" } else { "names_v6" }, rule.replace('-', "/"))
 }
 
+/// The set of who asked for a rule's names, and at which address.
+pub(super) fn asked_set(rule: &str, v4: bool) -> String {
+    format!("{}/{}", if v4 { "asked_v4" } else { "asked_v6" }, rule.replace('-', "/"))
+}
+
 /// More addresses than this no rule has.
 const MOST_ADDRESSES: u32 = 65_536;
 
 fn sets(rule: &RuledTraffic) -> Option<String> {
     let name = rule.conditions.to.as_ref()?.known_as.as_deref()?;
     let sets = [(true, "ipv4_addr"), (false, "ipv6_addr")].map(|(v4, kind)| {
-        format!(
-            "\tset {} {{\n\t\ttype {kind}\n\t\tflags timeout\n\t\tsize {MOST_ADDRESSES}\n\t}}\n",
-            names_set(name, v4)
-        )
+        let of_kind = |name: String, kind: &str| {
+            format!(
+                "\tset {name} {{\n\t\ttype {kind}\n\t\tflags timeout\n\
+                 \t\tsize {MOST_ADDRESSES}\n\t}}\n"
+            )
+        };
+        let pairs = format!("{kind} . {kind}");
+        of_kind(names_set(name, v4), kind) + &of_kind(asked_set(name, v4), &pairs)
     });
     Some(sets.concat())
 }
@@ -258,8 +267,13 @@ fn alternatives(conditions: &Conditions, of_host: bool) -> Vec<String> {
         let mut known = by_family("daddr", &to.networks);
         for family in ["ip", "ip6"].into_iter().filter(|_| to.known_as.is_some()) {
             let name = to.known_as.as_deref().unwrap_or_default();
-            let text = format!("{family} daddr @{} ", names_set(name, family == "ip"));
-            known.push(Alternative { family: Some(family), text });
+            let (names, asked) = (names_set(name, family == "ip"), asked_set(name, family == "ip"));
+            for text in [
+                format!("{family} daddr @{names} "),
+                format!("{family} saddr . {family} daddr @{asked} "),
+            ] {
+                known.push(Alternative { family: Some(family), text });
+            }
         }
         found = both(&found, &known);
     }

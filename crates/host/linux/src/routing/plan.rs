@@ -147,7 +147,14 @@ impl HostRouting {
             interface: self.firewall.interface.clone(),
             ruleset,
         });
-        let mut operations = Vec::from_iter(firewall);
+        let mut operations = Vec::new();
+        if self.firewall.forwarder.as_ref().is_some_and(|it| it.heard_by.is_some()) {
+            // The kernel counts connections' packets once a table asks for their number. It is
+            // set before, so that it is known how it was.
+            let key = "net/netfilter/nf_conntrack_acct".to_owned();
+            operations.push(Operation::Sysctl { key, value: "1".to_owned() });
+        }
+        operations.extend(firewall);
         operations.extend(self.docker_user());
         operations.extend(self.sysctls());
         operations.extend(

@@ -1,0 +1,58 @@
+use braid_rules::{DomainTable, Learnt, read_domains, read_leases, read_networks, read_origins};
+use braid_server_name::{Hello, Listener, crypto_frames, initials, of_handshake, of_records};
+use std::time::Instant;
+
+/// What rules for names are learnt from; the first byte says what it is: an answer of the DNS, a
+/// client's first packet, what is in it, a file with a list. No name has bytes in it that a
+/// firewall or a log would take for something else.
+///
+/// # Panics
+/// When that is not so: what the fuzzer looks for.
+pub fn names(data: &[u8]) {
+    let Some((&kind, bytes)) = data.split_first() else { return };
+    match kind % 6 {
+        0 => {
+            let mut rules = DomainTable::default();
+            for pattern in ["example", "*.a.example"] {
+                rules.insert(pattern.parse().expect("a name"), pattern.to_owned());
+            }
+            let (mut learnt, now) = (Learnt::default(), Instant::now());
+            let lesson = learnt.learn(bytes, &rules, now);
+            assert_eq!(learnt.all(now).is_empty(), lesson.add.is_empty());
+        }
+        1 => {
+            let asked = Listener::default().hear(bytes, Instant::now());
+            asked.iter().for_each(|asked| is_plain(&asked.name));
+        }
+        2 => named(of_records(bytes)),
+        3 => named(of_handshake(bytes)),
+        4 => {
+            for initial in initials(bytes) {
+                initial.handshake(initial.to);
+            }
+            for (_, piece) in crypto_frames(bytes) {
+                named(of_handshake(&piece));
+            }
+        }
+        _ => {
+            let text = String::from_utf8_lossy(bytes);
+            for pattern in read_domains(&text).iter().flatten() {
+                assert_eq!(pattern.to_string().parse().as_ref(), Ok(pattern));
+            }
+            let _ = read_networks(&text);
+            let _ = read_origins(&text);
+            read_leases(&text);
+        }
+    }
+}
+
+fn named(hello: Hello) {
+    if let Hello::For(name) = hello {
+        is_plain(&name);
+    }
+}
+
+fn is_plain(name: &str) {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    assert!(!name.is_empty() && name.chars().all(plain), "{name:?}");
+}
