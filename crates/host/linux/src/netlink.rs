@@ -1,7 +1,7 @@
 //! Netlink, blocking and small. Of rtnetlink(7): links, addresses, routes, next
 //! hops, policy rules, root queueing disciplines, and a monitor of their
 //! changes; of generic netlink: MPTCP's path manager and WireGuard; of netfilter's:
-//! tracked connections that are forgotten, and copies of packets.
+//! tracked connections that are forgotten, copies of packets, elements of sets.
 
 mod address;
 mod conntrack;
@@ -18,6 +18,7 @@ mod qdisc;
 mod requests;
 mod route;
 mod rule;
+mod set_elements;
 mod socket;
 mod wireguard;
 
@@ -30,6 +31,7 @@ pub use mptcp::{Endpoint, Limits};
 pub use next_hop::NextHop;
 pub use packet_log::PacketLog;
 pub use route::Route;
+pub(crate) use set_elements::{SetElement, set_elements};
 pub use socket::Netlink;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

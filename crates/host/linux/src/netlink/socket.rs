@@ -73,12 +73,47 @@ impl Netlink {
         self.exchange(request, |message| each(message.kind, message.body))
     }
 
+    /// Sends requests that change things, all of which are carried out or none, between the
+    /// messages that frame them.
+    pub(super) fn batch(
+        &mut self,
+        begin: Request,
+        requests: Vec<Request>,
+        end: Request,
+    ) -> io::Result<()> {
+        let first = self.sequence.wrapping_add(1);
+        let mut waited_for = requests.len();
+        let mut bytes = begin.finish(first);
+        self.sequence = first;
+        for request in requests {
+            self.sequence = self.sequence.wrapping_add(1);
+            bytes.extend(acknowledged(request.finish(self.sequence)));
+        }
+        self.sequence = self.sequence.wrapping_add(1);
+        bytes.extend(end.finish(self.sequence));
+        // SAFETY: pointer and length describe `bytes`.
+        sys::check_len(unsafe {
+            libc::send(self.fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), 0)
+        })?;
+        while waited_for > 0 {
+            let len = self.receive()?;
+            let datagram = self.buffer.get(..len).unwrap_or_default();
+            for message in messages(datagram) {
+                let ours =
+                    message.sequence.wrapping_sub(first) <= self.sequence.wrapping_sub(first);
+                if ours && libc::c_int::from(message.kind) == libc::NLMSG_ERROR {
+                    status(message.body)?;
+                    waited_for = waited_for.saturating_sub(1);
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn exchange(&mut self, request: Request, mut each: impl FnMut(Message<'_>)) -> io::Result<()> {
         self.sequence = self.sequence.wrapping_add(1);
-        let mut bytes = request.finish(self.sequence);
         // The acknowledgement ends a change; a dump ends by itself.
-        let flags = u16::from_ne_bytes([bytes[6], bytes[7]]) | libc::NLM_F_ACK as u16;
-        bytes[6..8].copy_from_slice(&flags.to_ne_bytes());
+        let bytes = acknowledged(request.finish(self.sequence));
         // SAFETY: pointer and length describe `bytes`.
         sys::check_len(unsafe {
             libc::send(self.fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), 0)
@@ -134,6 +169,12 @@ impl AsRawFd for Netlink {
     fn as_raw_fd(&self) -> RawFd {
         self.fd.as_raw_fd()
     }
+}
+
+fn acknowledged(mut request: Vec<u8>) -> Vec<u8> {
+    let flags = u16::from_ne_bytes([request[6], request[7]]) | libc::NLM_F_ACK as u16;
+    request[6..8].copy_from_slice(&flags.to_ne_bytes());
+    request
 }
 
 /// `NLMSG_ERROR` and `NLMSG_DONE` start with a negated errno, or zero.

@@ -1,7 +1,8 @@
 //! Sets of addresses that are learnt while a table is there: they outlive it.
 
+use super::LIMIT;
 use super::ruled::{asked_set, names_set};
-use super::{LIMIT, nft};
+use crate::netlink::{SetElement, set_elements};
 use crate::tool;
 use braid_engines::nft_table;
 use serde_json::Value;
@@ -36,30 +37,24 @@ pub(super) fn alone() -> MutexGuard<'static, ()> {
 /// Puts elements into the sets of a tunnel's table, with new lifetimes, or takes them out.
 ///
 /// # Errors
-/// As [`super::replace`]; also when a rule has no set there. Nothing is changed then.
+/// What the kernel says, such as `NotFound` when a rule has no set there. Nothing is changed then.
 pub fn learn(interface: &str, elements: &[Element]) -> io::Result<()> {
     if elements.is_empty() {
         return Ok(());
     }
-    let table = nft_table(interface);
-    let mut script = String::new();
-    for Element { rule, asked_by, address, lasts } in elements {
-        let (set, element) = match asked_by {
-            None => (names_set(rule, address.is_ipv4()), address.to_string()),
-            Some(client) => (asked_set(rule, address.is_ipv4()), format!("{client} . {address}")),
+    let of_set = |element: &Element| {
+        let Element { rule, asked_by, address, lasts } = element;
+        let v4 = address.is_ipv4();
+        let (set, key) = match asked_by {
+            None => (names_set(rule, v4), vec![*address]),
+            Some(client) => (asked_set(rule, v4), vec![*client, *address]),
         };
-        let set = format!("inet {table} {set}");
-        // An element that is there keeps its time unless it is made anew.
-        // Writing to a String can't fail.
-        let _ = writeln!(script, "add element {set} {{ {element} timeout 60s }}");
-        let _ = writeln!(script, "delete element {set} {{ {element} }}");
-        if let Some(lasts) = lasts {
-            let seconds = lasts.as_secs().max(1);
-            let _ = writeln!(script, "add element {set} {{ {element} timeout {seconds}s }}");
-        }
-    }
+        let lasts = lasts.map(|lasts| lasts.max(Duration::from_secs(1)));
+        SetElement { set, key, lasts }
+    };
+    let elements: Vec<SetElement> = elements.iter().map(of_set).collect();
     let _alone = alone();
-    nft(&script)
+    set_elements(&nft_table(interface), &elements)
 }
 
 /// What the sets of the table that is there have, for those that the new one has too.

@@ -2,7 +2,7 @@
 //! first packet of a connection matches is noted in the connection's mark.
 
 use super::chain;
-use braid_rules::{Conditions, Transport};
+use braid_rules::{Cgroup, Conditions, Transport};
 use ipnet::IpNet;
 use std::fmt::{Display, Write as _};
 
@@ -104,6 +104,11 @@ impl Ruled {
         }
         let mut chains: Vec<String> = self.rules.iter().map(|rule| self.counted(rule)).collect();
         chains.extend(self.rules.iter().filter_map(sets));
+        // nft asks for a control group's number when it loads the table: one that is made anew has
+        // the same path, and makes another table of it.
+        let cgroups = self.rules.iter().flat_map(|rule| rule.conditions.cgroups.iter().flatten());
+        let numbers = cgroups.map(|cgroup| format!("\t# {} {}\n", cgroup.path, cgroup.id));
+        chains.push(numbers.collect());
         chains.push(list("rules_of_lan", self.matching(false)));
         chains.push(list("rules_of_host", self.matching(true)));
         chains.extend(self.lan(tunnel));
@@ -247,11 +252,19 @@ impl Ruled {
 
 /// The ways to match, each of which suffices; none where it can't.
 fn alternatives(conditions: &Conditions, of_host: bool) -> Vec<String> {
-    let Conditions { devices, from, to, transport, ports, dscp, users } = conditions;
-    if of_host && devices.is_some() || !of_host && !users.is_empty() {
+    let Conditions { devices, from, to, transport, ports, dscp, users, cgroups } = conditions;
+    let programs = !users.is_empty() || cgroups.is_some();
+    if of_host && devices.is_some() || !of_host && programs {
         return Vec::new();
     }
     let mut found = vec![Alternative::default()];
+    if let Some(cgroups) = cgroups {
+        let known = cgroups.iter().map(|Cgroup { path, level, .. }| Alternative {
+            family: None,
+            text: format!("socket cgroupv2 level {level} \"{path}\" "),
+        });
+        found = both(&found, &known.collect::<Vec<_>>());
+    }
     if let Some(devices) = devices {
         let mut known = by_family("saddr", &devices.addresses);
         if !devices.macs.is_empty() {
@@ -378,5 +391,14 @@ mod tests {
         let nowhere = Conditions { to: Some(Destinations::default()), ..Conditions::default() };
         assert_eq!(alternatives(&nowhere, false), [""; 0]);
         assert_eq!(alternatives(&Conditions::default(), true), [""]);
+        let backup = Cgroup { path: "system.slice/backup.service".into(), level: 2, id: 7 };
+        let backup = Conditions { cgroups: Some(vec![backup]), ..Conditions::default() };
+        assert_eq!(
+            alternatives(&backup, true),
+            ["socket cgroupv2 level 2 \"system.slice/backup.service\" "]
+        );
+        assert_eq!(alternatives(&backup, false), [""; 0], "nobody of the LAN is in it");
+        let gone = Conditions { cgroups: Some(Vec::new()), ..Conditions::default() };
+        assert_eq!(alternatives(&gone, true), [""; 0]);
     }
 }

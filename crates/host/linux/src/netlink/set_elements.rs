@@ -1,0 +1,79 @@
+//! Elements of nftables' sets, put in and taken out without a process of nft
+//! (linux/netfilter/nf_tables.h): an answer of the DNS waits for it.
+
+use super::message::Request;
+use super::{Netlink, octets};
+use std::io;
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// An element of a set whose elements go by themselves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SetElement {
+    /// The set, of a table of family `inet`.
+    pub set: String,
+    /// Its parts, all of one IP version.
+    pub key: Vec<IpAddr>,
+    /// For how long it is there from now; none when no longer.
+    pub lasts: Option<Duration>,
+}
+
+/// `NFNL_SUBSYS_NFTABLES`.
+const SUBSYSTEM: u16 = 10;
+const NEW_ELEMENT: u16 = SUBSYSTEM << 8 | 12;
+const DELETE_ELEMENT: u16 = SUBSYSTEM << 8 | 14;
+const BATCH_BEGIN: u16 = 0x10;
+const BATCH_END: u16 = 0x11;
+const NFPROTO_INET: u8 = 1;
+const NFTA_SET_ELEM_LIST_TABLE: u16 = 1;
+const NFTA_SET_ELEM_LIST_SET: u16 = 2;
+const NFTA_SET_ELEM_LIST_ELEMENTS: u16 = 3;
+const NFTA_LIST_ELEM: u16 = 1;
+const NFTA_SET_ELEM_KEY: u16 = 1;
+const NFTA_SET_ELEM_TIMEOUT: u16 = 4;
+const NFTA_DATA_VALUE: u16 = 1;
+/// An element must be there to be taken out.
+const A_MOMENT: Duration = Duration::from_secs(60);
+
+/// Gives elements their lifetimes, all of them or none.
+///
+/// # Errors
+/// What the kernel says: `NotFound` where a set isn't there.
+pub(crate) fn set_elements(table: &str, elements: &[SetElement]) -> io::Result<()> {
+    let mut requests = Vec::new();
+    for element in elements {
+        // One that is there keeps its time unless it is made anew.
+        requests.push(request(NEW_ELEMENT, table, element, Some(A_MOMENT)));
+        requests.push(request(DELETE_ELEMENT, table, element, None));
+        if element.lasts.is_some() {
+            requests.push(request(NEW_ELEMENT, table, element, element.lasts));
+        }
+    }
+    let frame = |kind| {
+        let [high, low] = SUBSYSTEM.to_be_bytes();
+        Request::new(kind, 0).fixed(&[libc::AF_UNSPEC as u8, 0, high, low])
+    };
+    let mut netlink = Netlink::speaking(libc::NETLINK_NETFILTER)?;
+    netlink.batch(frame(BATCH_BEGIN), requests, frame(BATCH_END))
+}
+
+fn request(kind: u16, table: &str, element: &SetElement, lasts: Option<Duration>) -> Request {
+    let flags = if kind == NEW_ELEMENT { libc::NLM_F_CREATE } else { 0 };
+    let key: Vec<u8> = element.key.iter().flat_map(|part| octets(*part)).collect();
+    Request::new(kind, flags)
+        .fixed(&[NFPROTO_INET, 0, 0, 0])
+        .string(NFTA_SET_ELEM_LIST_TABLE, table)
+        .string(NFTA_SET_ELEM_LIST_SET, &element.set)
+        .nested(NFTA_SET_ELEM_LIST_ELEMENTS, |list| {
+            list.nested(NFTA_LIST_ELEM, |item| {
+                let item = item.nested(NFTA_SET_ELEM_KEY, |it| it.attribute(NFTA_DATA_VALUE, &key));
+                match lasts {
+                    None => item,
+                    Some(lasts) => {
+                        let milliseconds = u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX);
+                        item.attribute(NFTA_SET_ELEM_TIMEOUT, &milliseconds.to_be_bytes())
+                    }
+                }
+            })
+        })
+}
