@@ -52,7 +52,8 @@ pub use secret::{
 pub use split_tcp::SplitTcp;
 pub use suggest::closest;
 pub use traffic::{
-    Country, Day, Destinations, Device, Dscp, Hours, PortRange, Protocol, SystemNumber, Traffic,
+    Cgroup, Country, Day, Destinations, Device, Dscp, Hours, PortRange, Protocol, SystemNumber,
+    Traffic,
 };
 pub use transport::{Proxy, ProxyError, Transport, TransportChoice};
 pub use ui::{UI_PORT, Ui};

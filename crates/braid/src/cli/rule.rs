@@ -79,6 +79,9 @@ pub struct Add {
     /// Users of this host, by number
     #[arg(long, value_delimiter = ',')]
     uid: Vec<String>,
+    /// Programs of this control group, such as system.slice/backup.service
+    #[arg(long)]
+    cgroup: Vec<String>,
     /// Hours, such as 20:00-06:30
     #[arg(long)]
     time: Option<String>,
@@ -156,6 +159,7 @@ impl Add {
                 ("ports", one(&self.ports)),
                 ("dscp", one(&self.dscp)),
                 ("uid", self.uid.clone()),
+                ("cgroup", self.cgroup.clone()),
                 ("time", one(&self.time)),
                 ("days", self.days.clone()),
             ],

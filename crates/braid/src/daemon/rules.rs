@@ -2,6 +2,7 @@
 //! work, which marks connections keep their link by, and what was counted.
 
 mod candidates;
+mod cgroups;
 mod counts;
 mod explained;
 mod files;
@@ -21,12 +22,14 @@ use braid_control::status::Traffic;
 use braid_linux::netlink::{Netlink, forget_connections};
 use braid_linux::nft::{Fate, NameForwarder, RuledTraffic};
 use braid_linux::routing::{DirectRouting, RuledRouting};
-use braid_rules::{Candidate, Marks, Otherwise, Rule, Targets, Verdict};
+use braid_rules::{Candidate, Conditions, Destinations, Marks, Otherwise, Rule, Targets, Verdict};
 use files::Files;
 use forwarder::Forwarder;
+use ipnet::IpNet;
 use jiff::Zoned;
 use resolve::{Known, resolve};
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 /// What the config alone says of a connection: links work that are there, and all else takes
 /// the tunnel, if it is for all.
@@ -58,7 +61,12 @@ pub struct Rules {
     forwarder: Option<Forwarder>,
     /// What is amiss about them, in words, as last told.
     troubles: Vec<String>,
+    /// Before all rules: these addresses by this link alone.
+    opened: Vec<(String, Vec<IpAddr>)>,
 }
+
+/// The firewall's numbers for what is opened, behind those of all rules.
+const OPENED: usize = 1_000_000;
 
 impl Rules {
     /// For who only wants to know what they would do.
@@ -76,6 +84,7 @@ impl Rules {
                 leases: self.files.leases(config),
                 networks: self.files.networks(config, &mut troubles),
                 origins: self.files.origins(config, &mut troubles),
+                cgroup: &cgroups::find,
                 now,
             };
             self.rules = resolve(config, &known);
@@ -98,6 +107,11 @@ impl Rules {
         self.troubles = troubles;
     }
 
+    /// From the next [`Rules::follow`] on these addresses are reached by this link alone.
+    pub fn open(&mut self, opened: Vec<(String, Vec<IpAddr>)>) {
+        self.opened = opened;
+    }
+
     /// What the routing is to do, with these links.
     pub fn routing(&self, config: &Config, links: &[RoutedLink<'_>]) -> RuledRouting {
         let mask = config.routing.link_marks.bits();
@@ -118,7 +132,18 @@ impl Rules {
             conditions: rule.conditions.clone(),
             fate: self.fate(&rule.verdict),
         });
-        RuledRouting { rules: rules.collect(), direct: direct.collect(), refused }
+        let opened = self.opened.iter().enumerate().map(|(number, (link, to))| {
+            let networks = to.iter().map(|address| IpNet::from(*address)).collect();
+            let to = Some(Destinations { networks, known_as: None });
+            let mark = self.marks.of(std::slice::from_ref(link), false, link);
+            RuledTraffic {
+                number: OPENED + number,
+                conditions: Conditions { to, ..Conditions::default() },
+                fate: mark.map_or(Fate::Tunnel, Fate::Marked),
+            }
+        });
+        let rules = opened.chain(rules).collect();
+        RuledRouting { rules, direct: direct.collect(), refused }
     }
 
     /// Ends connections whose link doesn't work any more, or that shall have a preferred one
@@ -194,7 +219,8 @@ impl Rules {
     }
 
     fn lists(&self) -> Vec<(Vec<String>, bool)> {
-        let mut lists: Vec<(Vec<String>, bool)> = Vec::new();
+        let opened = self.opened.iter().map(|(link, _)| (vec![link.clone()], false));
+        let mut lists: Vec<(Vec<String>, bool)> = opened.collect();
         for rule in &self.rules {
             if let Verdict::Direct(targets) = &rule.verdict {
                 let list = (targets.links.clone(), targets.end_on_recovery);

@@ -8,6 +8,7 @@ use serde_json::Value;
 use simple_dns::{CLASS, Packet, PacketFlag, QCLASS, QTYPE, Question, TYPE};
 use std::io::{self, BufRead, BufReader, ErrorKind, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::path::Path;
 use std::time::Duration;
 
 pub const V4: &str = "192.0.2.1";
@@ -106,6 +107,40 @@ fn explains(world: &World) {
         metrics.contains("braid_rule_connections_total{rule=\"bank\",does=\"direct\"} 4"),
         "{metrics}"
     );
+}
+
+#[test]
+fn programs_of_a_control_group_take_its_rules_way() {
+    let root = Path::new("/sys/fs/cgroup");
+    let Some(root) = [root.join("unified"), root.to_owned()].into_iter().find(|root| {
+        root.join("cgroup.procs").exists() && root.join("cgroup.controllers").exists()
+    }) else {
+        eprintln!("SKIPPED: control groups of version 2 are not mounted");
+        return;
+    };
+    let group = format!("braid-test-{}", std::process::id());
+    let folder = root.join(&group);
+    let Some((mut world, lan)) = ruled_world() else { return };
+    let rules = format!(
+        "[[rule]]\nname = \"backup\"\nmatch = {{ cgroup = \"{group}\" }}\ndo = \"direct\"\n"
+    );
+    start(&mut world, "", &rules);
+    assert_eq!(whoami(&lan, V4, 80).unwrap(), TUNNEL);
+    let from_group = || {
+        world.home.sh(&format!(
+            "echo $$ > {}/cgroup.procs; exec timeout 15 bash -c \
+             'exec 3<>/dev/tcp/{V4}/80; head -n 1 <&3'",
+            folder.display()
+        ))
+    };
+    // One that goes and comes is another one by the same name.
+    for _ in 0..2 {
+        std::fs::create_dir(&folder).unwrap();
+        world.home.wait_until("the group is seen", || from_group().trim() == BY_WAN1);
+        assert_eq!(whoami(&world.home.namespace, V4, 80).unwrap(), TUNNEL, "another program");
+        world.home.wait_until("its programs have ended", || std::fs::remove_dir(&folder).is_ok());
+    }
+    world.home.stop();
 }
 
 #[test]
@@ -229,7 +264,7 @@ fn rules_for_names_hold_for_the_addresses_that_these_have() {
 }
 
 /// Asks a server that isn't there; says how many addresses came.
-fn resolve(namespace: &NetNs, name: &str, kind: TYPE) -> usize {
+pub fn resolve(namespace: &NetNs, name: &str, kind: TYPE) -> usize {
     let ask = || {
         let socket = UdpSocket::bind("0.0.0.0:0")?;
         socket.set_read_timeout(Some(Duration::from_secs(3)))?;
@@ -320,12 +355,12 @@ pub fn ruled_world() -> Option<(World, NetNs)> {
     Some((world, lan))
 }
 
-fn leases_file(world: &World) -> std::path::PathBuf {
+pub fn leases_file(world: &World) -> std::path::PathBuf {
     let [state, _] = world.home.folders();
     state.join("leases")
 }
 
-fn write(world: &World, routing: &str, rules: &str) {
+pub fn write(world: &World, routing: &str, rules: &str) {
     let leases = leases_file(world);
     let routing =
         format!("default_route = true\nmasquerade = true\nleases = {leases:?}\n{routing}\n{rules}");

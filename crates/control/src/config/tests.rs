@@ -202,6 +202,10 @@ fn what_a_rule_cannot_mean_is_told_with_its_line() {
             "10: rule.match.device and rule.match.uid",
         ),
         (
+            "do = \"block\"\nmatch = { cgroup = \"a/../b\" }",
+            "10: rule.match.cgroup: \"a/../b\" is no control group",
+        ),
+        (
             "do = \"tunnel\"\nmode = \"broadcast\"\nmatch = { device = \"tv\" }",
             "10: rule.mode with match.device: packets in the tunnel don't show that",
         ),

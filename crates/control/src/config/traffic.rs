@@ -25,6 +25,8 @@ pub struct Traffic {
     pub dscp: Option<Dscp>,
     /// Users of this host, by number, whose programs begin them; none for anybody.
     pub users: Vec<u32>,
+    /// Control groups of this host whose programs begin them, with all below; none for any.
+    pub cgroups: Vec<Cgroup>,
     /// The hours of the day, by the host's clock.
     pub hours: Option<Hours>,
     /// The days; of hours over midnight those on which they begin. None for each.
@@ -93,6 +95,33 @@ impl FromStr for Device {
             "{text:?} is no device; write its address, its hardware address \"aa:bb:cc:dd:ee:01\", \
              or the name of its lease \"tablet\""
         ))
+    }
+}
+
+/// A control group (version 2), by its path below the root.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cgroup(String);
+
+impl Cgroup {
+    /// Without a `/` before or behind it.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for Cgroup {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let path = text.trim_matches('/');
+        let plain = |c: char| c.is_ascii_graphic() && !matches!(c, '"' | '\\' | '*');
+        let part = |part: &str| !matches!(part, "" | "." | "..") && part.chars().all(plain);
+        match path.len() <= 200 && path.split('/').all(part) {
+            true => Ok(Cgroup(path.to_owned())),
+            false => Err(format!(
+                "{text:?} is no control group; write \"system.slice/backup.service\", as \
+                 systemd-cgls shows it"
+            )),
+        }
     }
 }
 
@@ -201,6 +230,7 @@ impl Traffic {
         [
             ("device", !self.devices.is_empty()),
             ("uid", !self.users.is_empty()),
+            ("cgroup", !self.cgroups.is_empty()),
             ("to_file", !to.files.is_empty()),
             ("country", !to.countries.is_empty()),
             ("asn", !to.systems.is_empty()),
@@ -309,6 +339,7 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Traffic {
         ports: section.parsed("ports"),
         dscp: section.parsed("dscp"),
         users: section.list_by("uid", user).unwrap_or_default(),
+        cgroups: section.list("cgroup").unwrap_or_default(),
         hours: section.parsed("time"),
         days: section.list("days").unwrap_or_default(),
     };
@@ -350,11 +381,17 @@ fn check(traffic: &Traffic, section: &Section<'_, '_>) {
             "make two rules",
         );
     }
-    if !traffic.devices.is_empty() && !traffic.users.is_empty() {
-        section.wrong(
-            "uid",
-            "rule.match.device and rule.match.uid: users of this host aren't on another device",
-            "make two rules",
-        );
+    let of_host = [("uid", !traffic.users.is_empty()), ("cgroup", !traffic.cgroups.is_empty())];
+    for (key, there) in of_host {
+        if there && !traffic.devices.is_empty() {
+            section.wrong(
+                key,
+                format!(
+                    "rule.match.device and rule.match.{key}: programs of this host aren't on \
+                     another device"
+                ),
+                "make two rules",
+            );
+        }
     }
 }

@@ -21,6 +21,20 @@ pub struct Conditions {
     pub dscp: Option<u8>,
     /// The users of this host whose programs may have begun it; none for anybody.
     pub users: Vec<u32>,
+    /// The control groups of this host whose programs may have begun it; those that aren't there
+    /// just now are left out.
+    pub cgroups: Option<Vec<Cgroup>>,
+}
+
+/// A control group (version 2) that is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cgroup {
+    /// Its path below `/sys/fs/cgroup`.
+    pub path: String,
+    /// How deep it is below the root, from 1.
+    pub level: usize,
+    /// The kernel's number of it: one that is made anew has another.
+    pub id: u64,
 }
 
 /// Devices, by whatever is known of them.
@@ -117,6 +131,9 @@ impl Conditions {
                 return Some(format!("it is for uid {}", Few(&self.users)));
             }
             _ => {}
+        }
+        if self.cgroups.is_some() {
+            return Some("it is for programs of a control group of this host".into());
         }
         if let Some(destinations) = &self.to
             && !contain(&destinations.networks, to)

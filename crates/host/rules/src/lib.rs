@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+mod answers;
 mod conditions;
 mod domain;
 mod explanation;
@@ -13,7 +14,8 @@ mod marks;
 mod networks;
 mod rule;
 
-pub use conditions::{Conditions, Connection, Destinations, Devices, Sender, Transport};
+pub use answers::Answers;
+pub use conditions::{Cgroup, Conditions, Connection, Destinations, Devices, Sender, Transport};
 pub use domain::{DomainName, DomainPattern, DomainTable, NotADomain, read_domains};
 pub use explanation::{Considered, Explanation, Way, explain};
 pub use learnt::{Learnt, Lesson, Place};

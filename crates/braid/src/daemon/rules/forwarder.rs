@@ -7,10 +7,9 @@ use super::super::names::name_servers;
 use braid_control::config::Config;
 use braid_linux::netlink::PacketLog;
 use braid_linux::nft::{Element, HEARD_BYTES, NameForwarder, learn};
-use braid_rules::{DomainTable, Learnt, Lesson, Place};
+use braid_rules::{Answers, DomainTable, Learnt, Lesson, Place};
 use braid_server_name::Listener;
 use socket2::{Domain, Protocol, Socket, Type};
-use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -38,6 +37,10 @@ struct Known {
     /// Which names belong to which rules.
     table: DomainTable<String>,
     learnt: Learnt,
+    /// What servers said by UDP and by TCP, whose answers may be longer.
+    answers: [Answers; 2],
+    /// Who was asked last.
+    servers: Vec<IpAddr>,
     /// Name servers of the config.
     named: Vec<IpAddr>,
     mark: u32,
@@ -211,7 +214,7 @@ async fn serve_udp(socket: Arc<UdpSocket>, known: Arc<Mutex<Known>>, questions: 
         let question = bytes.get(..length).unwrap_or_default().to_vec();
         let (socket, known) = (socket.clone(), known.clone());
         tokio::spawn(async move {
-            if let Some(answer) = answer(&question, &known, ask_udp).await {
+            if let Some(answer) = answer(&question, &known, By::Udp).await {
                 let _ = socket.send_to(&answer, client).await;
             }
             drop(permit);
@@ -236,7 +239,7 @@ async fn serve_tcp(listener: TcpListener, known: Arc<Mutex<Known>>, clients: Arc
 
 async fn talk(mut client: TcpStream, known: &Mutex<Known>) -> io::Result<()> {
     while let Ok(question) = timeout(IDLE, read_message(&mut client)).await {
-        match answer(&question?, known, ask_tcp).await {
+        match answer(&question?, known, By::Tcp).await {
             Some(answer) => write_message(&mut client, &answer).await?,
             None => return Ok(()),
         }
@@ -244,25 +247,51 @@ async fn talk(mut client: TcpStream, known: &Mutex<Known>) -> io::Result<()> {
     Ok(())
 }
 
-/// The first server's that answers; none when nobody does, as if the question were lost.
-async fn answer<A, F>(question: &[u8], known: &Mutex<Known>, ask: A) -> Option<Vec<u8>>
-where
-    A: Fn(SocketAddr, u32, Vec<u8>) -> F,
-    F: Future<Output = io::Result<Vec<u8>>>,
-{
+/// How somebody asks, and is asked.
+#[derive(Clone, Copy)]
+enum By {
+    Udp,
+    Tcp,
+}
+
+/// What is still good of what was answered before; else the first server's that answers; none when
+/// nobody does, as if the question were lost.
+async fn answer(question: &[u8], known: &Mutex<Known>, by: By) -> Option<Vec<u8>> {
     if question.len() < HEADER {
         return None;
     }
-    let (mut servers, mark) = {
-        let known = known.lock().unwrap_or_else(PoisonError::into_inner);
-        (known.named.clone(), known.mark)
+    let hosts = name_servers();
+    let (servers, mark, kept) = {
+        let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+        let servers = [known.named.clone(), hosts].concat();
+        if servers != known.servers {
+            // Another network's may know other names.
+            known.answers.iter_mut().for_each(Answers::clear);
+            known.servers.clone_from(&servers);
+        }
+        let kept = known.answers[by as usize].get(question, Instant::now());
+        (servers, known.mark, kept)
     };
-    servers.extend(name_servers());
+    if let Some(answer) = kept {
+        // Rules may be others than when it came.
+        teach(known, |learnt, table, now| learnt.learn(&answer, table, now)).await;
+        return Some(answer);
+    }
     for server in servers {
-        let asked = ask(SocketAddr::new(server, PORT), mark, question.to_vec());
+        let server = SocketAddr::new(server, PORT);
+        let asked = async {
+            match by {
+                By::Udp => ask_udp(server, mark, question.to_vec()).await,
+                By::Tcp => ask_tcp(server, mark, question.to_vec()).await,
+            }
+        };
         match timeout(PATIENCE, asked).await {
             // Another number would be another question's answer.
             Ok(Ok(answer)) if answer.len() >= HEADER && answer.get(..2) == question.get(..2) => {
+                {
+                    let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+                    known.answers[by as usize].put(question, &answer, Instant::now());
+                }
                 // Before it goes on: the connection that it makes possible comes after.
                 teach(known, |learnt, table, now| learnt.learn(&answer, table, now)).await;
                 return Some(answer);
@@ -278,7 +307,8 @@ where
 /// First packets of connections, as the firewall hands them over. What they say is for the next
 /// connection.
 async fn listen_to(log: PacketLog, known: Arc<Mutex<Known>>) {
-    let Ok(mut log) = AsyncFd::register(log) else {
+    #[expect(deprecated, reason = "sound for what owns its file, as a log does")]
+    let Ok(mut log) = AsyncFd::new(log) else {
         tracing::error!("names aren't heard: the runtime takes no socket");
         return;
     };

@@ -1,6 +1,8 @@
 //! The config's rules in addresses: pure.
 
-use braid_control::config::{self, Action, Config, Device, Direct, Hours, Link, Protocol, Traffic};
+use braid_control::config::{
+    self, Action, Cgroup, Config, Device, Direct, Hours, Link, Protocol, Traffic,
+};
 use braid_rules::{
     Conditions, Destinations, Devices, Lease, Origin, Otherwise, Rule, Targets, Transport, Verdict,
 };
@@ -17,6 +19,8 @@ pub struct Known<'k> {
     pub networks: BTreeMap<PathBuf, Vec<IpNet>>,
     /// Which networks are whose.
     pub origins: &'k [Origin],
+    /// Which control groups are there.
+    pub cgroup: &'k dyn Fn(&Cgroup) -> Option<braid_rules::Cgroup>,
     /// The time here.
     pub now: &'k Zoned,
 }
@@ -49,6 +53,8 @@ fn conditions(name: &str, traffic: &Traffic, known: &Known<'_>) -> Conditions {
         ports: traffic.ports.as_ref().map(|ports| ports.0.clone()),
         dscp: traffic.dscp.map(|dscp| dscp.value()),
         users: traffic.users.clone(),
+        cgroups: (!traffic.cgroups.is_empty())
+            .then(|| traffic.cgroups.iter().filter_map(known.cgroup).collect()),
     }
 }
 
@@ -148,7 +154,8 @@ mod tests {
             PathBuf::from("/c/bank.txt"),
             vec!["203.0.113.0/24".parse().unwrap()],
         )]);
-        resolve(&config(text), &Known { leases, networks, origins: &origins, now: &now })
+        let known = Known { leases, networks, origins: &origins, cgroup: &|_| None, now: &now };
+        resolve(&config(text), &known)
     }
 
     const NOON: &str = "2026-11-24T12:00:00+00:00[UTC]";

@@ -1,4 +1,6 @@
-use braid_rules::{DomainTable, Learnt, read_domains, read_leases, read_networks, read_origins};
+use braid_rules::{
+    Answers, DomainTable, Learnt, read_domains, read_leases, read_networks, read_origins,
+};
 use braid_server_name::{Hello, Listener, crypto_frames, initials, of_handshake, of_records};
 use std::time::Instant;
 
@@ -19,6 +21,17 @@ pub fn names(data: &[u8]) {
             let (mut learnt, now) = (Learnt::default(), Instant::now());
             let lesson = learnt.learn(bytes, &rules, now);
             assert_eq!(learnt.all(now).is_empty(), lesson.add.is_empty());
+            // The question that it answers.
+            let mut answers = Answers::default();
+            let end = bytes.len().min(512);
+            for cut in [12, end / 2, end] {
+                let mut question = bytes.get(..cut).unwrap_or(bytes).to_vec();
+                if let Some(head) = question.get_mut(2..12) {
+                    head.copy_from_slice(&[1, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
+                }
+                answers.put(&question, bytes, now);
+                assert!(answers.get(&question, now).is_none_or(|kept| kept.len() == bytes.len()));
+            }
         }
         1 => {
             let asked = Listener::default().hear(bytes, Instant::now());

@@ -1,0 +1,99 @@
+//! What many rules cost. Measured, not tested:
+//! `cargo test -p braid --test host scale -- --ignored --nocapture`.
+
+use crate::ruled::{TUNNEL, V4, leases_file, resolve, ruled_world, start, whoami};
+use crate::world::World;
+use braid_linux::netns::NetNs;
+use simple_dns::TYPE;
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+const NAMES: usize = 10_000;
+const ASKED: usize = 40;
+
+#[test]
+#[ignore = "a measurement"]
+fn ten_thousand_names() {
+    let lists = |world: &World| {
+        let list = leases_file(world).with_file_name("names");
+        let names: String = (0..NAMES).map(|n| format!("host{n}.many.example\n")).collect();
+        std::fs::write(&list, names + "bank.example\n").unwrap();
+        format!(
+            "[[rule]]\nname = \"many\"\nmatch = {{ domain_file = {list:?} }}\ndo = \"direct\"\n"
+        )
+    };
+    measure("10,000 names in one rule", lists);
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn a_thousand_rules_of_ten_names() {
+    let rules = |_: &World| {
+        let mut text = String::new();
+        for rule in 0..NAMES / 10 {
+            let names: Vec<String> =
+                (0..10).map(|n| format!("\"host{n}.many{rule}.example\"")).collect();
+            let names = names.join(", ");
+            writeln!(
+                text,
+                "[[rule]]\nname = \"many{rule}\"\nmatch = {{ domain = [{names}] }}\ndo = \"direct\""
+            )
+            .unwrap();
+        }
+        text + "[[rule]]\nname = \"bank\"\nmatch = { domain = \"bank.example\" }\ndo = \"direct\"\n"
+    };
+    measure("10,000 names in 1,000 rules", rules);
+}
+
+fn measure(what: &str, rules: impl Fn(&World) -> String) {
+    let Some((mut world, lan)) = ruled_world() else { return };
+    world.in_internet("ip addr add 192.0.2.53/32 dev lo");
+    let mut server = world.internet.command("dnsmasq");
+    server.args(["--conf-file=/dev/null", "--keep-in-foreground", "--user=root", "--pid-file="]);
+    server.args(["--no-resolv", "--no-hosts", "--local-ttl=60", "--listen-address=192.0.2.53"]);
+    server.args(["--bind-interfaces", "--address=/bank.example/192.0.2.1"]);
+    server.args(["--address=/other.example/192.0.2.1"]);
+    world.run_service(server);
+    let dns = "dns = [\"192.0.2.53\"]";
+    let rules = rules(&world);
+    for (what, rules) in
+        [("no rules", ""), (what, rules.as_str()), ("no rules", ""), (what, &rules)]
+    {
+        let begun = Instant::now();
+        start(&mut world, dns, rules);
+        let started = begun.elapsed();
+        assert_eq!(whoami(&lan, V4, 80).unwrap(), TUNNEL);
+        let look_up = |name: &str| {
+            let each = (0..ASKED).map(|n| {
+                let begun = Instant::now();
+                assert_eq!(resolve(&lan, &format!("x{n}.{name}"), TYPE::A), 1);
+                begun.elapsed()
+            });
+            median(each.collect())
+        };
+        let connect = |port| {
+            let each = (0..ASKED).map(|_| timed(&lan, port));
+            median(each.collect())
+        };
+        println!(
+            "{what}: up {started:.2?}; look-up of another name {:.2?}, of a rule's {:.2?}; first \
+             connection {:.2?}",
+            look_up("other.example"),
+            look_up("bank.example"),
+            connect(80),
+        );
+        world.home.stop();
+        world.concentrator.stop();
+    }
+}
+
+fn timed(from: &NetNs, port: u16) -> Duration {
+    let begun = Instant::now();
+    whoami(from, V4, port).unwrap();
+    begun.elapsed()
+}
+
+fn median(mut each: Vec<Duration>) -> Duration {
+    each.sort_unstable();
+    each[each.len() / 2]
+}
