@@ -27,6 +27,7 @@ mod obstacles;
 #[cfg(feature = "page")]
 pub mod page;
 mod pathless;
+mod portals;
 pub mod preview;
 mod quota;
 mod reconciler;

@@ -154,6 +154,15 @@ impl Client {
         self.ask(Method::DELETE, &link_path(name), None::<&()>).map(drop)
     }
 
+    /// `POST /v1/links/{name}/login`.
+    ///
+    /// # Errors
+    /// As [`Client::status`]; [`ClientError::Refused`] when the link works, or isn't there.
+    pub fn open_portal(&self, name: &str) -> Result<(), ClientError> {
+        let path = format!("{}/login", link_path(name));
+        self.ask(Method::POST, &path, None::<&()>).map(drop)
+    }
+
     /// `PUT /v1/mode`.
     ///
     /// # Errors

@@ -91,6 +91,8 @@ fn links(status: &Status, text: &mut Text) {
     text.family("braid_link_tier", "gauge", "Lower tiers are filled first.", tier);
     let trouble = status.links.iter().map(|link| (label(&link.name), flag(link.trouble.is_some())));
     text.family("braid_link_trouble", "gauge", "It isn't used: braid status says why.", trouble);
+    let portal = status.links.iter().map(|link| (label(&link.name), flag(link.portal.is_some())));
+    text.family("braid_link_wants_login", "gauge", "Its network shows a page first.", portal);
     let quotas =
         || status.links.iter().filter_map(|link| link.quota.as_ref().map(|quota| (link, quota)));
     let used = quotas().map(|(link, quota)| (label(&link.name), quota.used_bytes as f64));

@@ -188,6 +188,12 @@ pub enum Request {
         /// Which.
         name: String,
     },
+    /// `POST /v1/links/{name}/login`: host and LAN get to the page that the link's network wants
+    /// to be seen first, by this link alone, once it is found.
+    OpenPortal {
+        /// Which.
+        link: String,
+    },
     /// `PUT /v1/mode`.
     SetMode(Mode),
     /// `POST /v1/reload`: read the config file again and take over its peers,

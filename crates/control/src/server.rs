@@ -126,6 +126,7 @@ fn router(controlled: Arc<dyn Controlled>) -> Router {
         .route("/v1/status", get(get_status))
         .route("/v1/links", post(add_link))
         .route("/v1/links/{name}", patch(set_link).delete(remove_link))
+        .route("/v1/links/{name}/login", post(open_portal))
         .route("/v1/mode", put(set_mode))
         .route("/v1/reload", post(reload))
         .route("/v1/down", post(down))
@@ -185,6 +186,10 @@ async fn set_link(
 
 async fn remove_link(state: Shared, UrlPath(name): UrlPath<String>) -> Response {
     execute(state, Request::RemoveLink { name }).await
+}
+
+async fn open_portal(state: Shared, UrlPath(link): UrlPath<String>) -> Response {
+    execute(state, Request::OpenPortal { link }).await
 }
 
 async fn set_mode(state: Shared, body: Result<Json<NewMode>, JsonRejection>) -> Response {

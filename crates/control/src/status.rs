@@ -186,6 +186,9 @@ pub struct LinkStatus {
     pub present: bool,
     /// Why it isn't used, in words, if so.
     pub trouble: Option<String>,
+    /// The page that its network wants to be seen first (a captive portal), if one was found.
+    #[serde(default)]
+    pub portal: Option<String>,
     /// Lower tiers are filled first (mode `overflow`, `active-backup`).
     pub tier: u8,
     /// Kept for when no other link works.

@@ -11,6 +11,7 @@ use braid_linux::udp::{Family, LinkBind, LinkSocket};
 use clap::{Args, Subcommand};
 use serde_json::json;
 use std::net::IpAddr;
+use std::time::{Duration, Instant};
 
 #[derive(Subcommand)]
 pub enum LinkCommand {
@@ -24,6 +25,8 @@ pub enum LinkCommand {
     Remove(Remove),
     /// Test whether a link works: device, socket, and its paths while the tunnel runs
     Test(Test),
+    /// Get to the page that a hotel's or a train's network wants to be seen first, by this link
+    Login(Login),
     /// List the configured links, and uplinks of the host that aren't configured yet
     List(List),
 }
@@ -101,6 +104,15 @@ pub struct Test {
 }
 
 #[derive(Args)]
+#[command(after_help = "Example:\n  braid link login wifi     # prints the page's address")]
+pub struct Login {
+    #[command(flatten)]
+    _json: JsonFlag,
+    /// The link's name
+    name: String,
+}
+
+#[derive(Args)]
 #[command(after_help = "Example:\n  braid link list")]
 pub struct List {
     #[command(flatten)]
@@ -140,6 +152,7 @@ impl LinkCommand {
                 })
             }
             LinkCommand::Test(test) => test.run(global),
+            LinkCommand::Login(login) => login.run(global),
             LinkCommand::List(_) => list(global),
         }
     }
@@ -245,6 +258,36 @@ impl Test {
             true => Ok(()),
             false => Err(Failure::failed(format!("link {} does not work", self.name))),
         }
+    }
+}
+
+/// The page is looked for, and answers after some seconds or never.
+const LOOKING: Duration = Duration::from_secs(20);
+
+impl Login {
+    fn run(&self, global: &Global) -> Result<(), Failure> {
+        let client = global.client()?;
+        client.open_portal(&self.name)?;
+        let begun = Instant::now();
+        while begun.elapsed() < LOOKING {
+            let links = client.status()?.links.into_iter();
+            let found = links.filter(|link| link.name == self.name).find_map(|link| link.portal);
+            if let Some(url) = found {
+                let value = json!({ "link": self.name, "portal": url });
+                return global.print(&value, || {
+                    format!(
+                        "open {url} in a browser: for 15 minutes, or until it works, that page is \
+                         reached by link {}",
+                        self.name
+                    )
+                });
+            }
+            std::thread::sleep(Duration::from_millis(250));
+        }
+        Err(Failure::failed(format!(
+            "by link {} nobody wants a login: no page was shown in place of another one",
+            self.name
+        )))
     }
 }
 

@@ -217,6 +217,7 @@ mod tests {
                     interface: None,
                     present: true,
                     trouble: None,
+                    portal: None,
                     tier: 0,
                     standby: false,
                     quota: Some(QuotaStatus {
@@ -231,6 +232,7 @@ mod tests {
                     interface: Some("wwan0".into()),
                     present: false,
                     trouble: Some("no interface wwan0".into()),
+                    portal: None,
                     tier: 1,
                     standby: false,
                     quota: None,

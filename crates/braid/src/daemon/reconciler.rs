@@ -26,6 +26,7 @@ use super::host_routing;
 use super::kill_switch;
 use super::names::NameServers;
 use super::obstacles::Obstacles;
+use super::portals::Portals;
 use super::quota::QuotaStore;
 use super::reconfigure::{Change, beginning, changes};
 use super::rules::{Counts, Rules, candidates};
@@ -93,6 +94,7 @@ struct Reconciler {
     routing: Routing,
     obstacles: Obstacles,
     naming: Naming,
+    portals: Portals,
     rules: Rules,
     counts: Counts,
     proxies: NeighbourProxies,
@@ -128,6 +130,7 @@ pub fn start(parts: Parts) -> io::Result<ReconcilerHandle> {
         routing: Routing::new(journal, parts.split)?,
         obstacles: Obstacles::default(),
         naming: Naming::new(NameServers::start(&ending, mark)?, parts.resolver),
+        portals: Portals::default(),
         rules: Rules::default(),
         counts: Counts::default(),
         proxies: NeighbourProxies::default(),
@@ -268,6 +271,8 @@ impl Reconciler {
     /// Files, the clock, or which links work may have changed.
     fn follow_rules(&mut self) {
         let candidates = self.candidates();
+        let opened = self.portals.opened().map(|(link, to)| (link.to_string(), to.to_vec()));
+        self.rules.open(opened.collect());
         self.rules.follow(&self.settings.config, candidates, &Zoned::now());
     }
 
@@ -312,6 +317,12 @@ impl Reconciler {
         if self.follow_transports().is_err() {
             return;
         }
+        let (config, links) = (&self.settings.config, &self.links);
+        if self.portals.follow(config, links, &snapshot, Instant::now()) {
+            self.follow_rules();
+            self.route();
+            self.show();
+        }
         self.quotas.keep(&snapshot, &self.settings.config.links, Instant::now());
         let config = &mut self.settings.config;
         self.enrolments.forget_tokens(config, &snapshot);
@@ -338,6 +349,9 @@ impl Reconciler {
     }
 
     fn execute(&mut self, request: Request) -> Result<(), Refusal> {
+        if let Request::OpenPortal { link } = &request {
+            return self.open_portal(link);
+        }
         let settings = self.settings.changed(request, &mut self.enrolments)?;
         let found = changes(&self.settings.config, &settings.config, self.quotas.counters())
             .map_err(Refusal::Invalid)?;
@@ -346,6 +360,31 @@ impl Reconciler {
         self.naming.set_peers(&self.settings.config.peers);
         self.follow_host();
         outcome.map_err(|ended| Refusal::Failed(ended.to_string()))
+    }
+
+    fn open_portal(&mut self, link: &str) -> Result<(), Refusal> {
+        let config = &self.settings.config;
+        let Some(link) = config.link(link) else {
+            return Err(Refusal::NotFound(format!("the running tunnel has no link {link:?}")));
+        };
+        let routing = &config.routing;
+        if routing.leave_host_alone || routing.link_marks.bits() == 0 {
+            let what = "the way there is a rule of the host's firewall, which";
+            return Err(Refusal::Invalid(format!(
+                "{what} routing.leave_host_alone = true or link_marks = \"off\" rules out"
+            )));
+        }
+        let name = &link.name;
+        match (self.links.is_usable(name), self.portals.open(name, Instant::now())) {
+            (true, true) => Ok(()),
+            (true, false) => {
+                Err(Refusal::Invalid(format!("link {name} works: its network wants no login")))
+            }
+            (false, _) => {
+                let why = self.links.trouble(name).unwrap_or("it has no device or no address");
+                Err(Refusal::Invalid(format!("link {name}: {why}")))
+            }
+        }
     }
 
     /// Does here what goes with a change, and hands it on to the data plane.
@@ -374,7 +413,7 @@ impl Reconciler {
         let config = &self.settings.config;
         self.view.publish(View {
             config: Some(Arc::new(config.clone())),
-            links: view::links(config, &self.links),
+            links: view::links(config, &self.links, &self.portals),
             dns: self.naming.status(),
             traffic: self.traffic(),
             warnings: [self.obstacles.now(), self.rules.troubles()].concat(),

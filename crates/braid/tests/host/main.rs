@@ -3,11 +3,12 @@
 //! break, and all is as before when the tunnel is down. Needs root.
 
 mod advertised;
-
 mod heard;
 mod inbound;
 mod matrix;
+mod portal;
 mod ruled;
+mod scale;
 #[allow(dead_code, reason = "other tests need more of it")]
 #[path = "../end_to_end/side.rs"]
 mod side;

@@ -31,6 +31,7 @@ impl Controlled for Fake {
                 interface: Some("eth1".into()),
                 present: true,
                 trouble: None,
+                portal: None,
                 tier: 0,
                 standby: false,
                 quota: Some(QuotaStatus {

@@ -87,6 +87,7 @@ fn status() -> Status {
         interface: None,
         present: true,
         trouble: None,
+        portal: None,
         tier: 0,
         standby: false,
         quota: Some(QuotaStatus {

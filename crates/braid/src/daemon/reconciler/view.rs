@@ -1,6 +1,7 @@
 //! What the reconciler shows of its state.
 
 use super::super::kill_switch;
+use super::super::portals::Portals;
 use super::super::rules::{Counts, KnownNames, Rules};
 use super::links::LinkSockets;
 use braid_control::config::{Config, Link};
@@ -46,12 +47,18 @@ impl Published {
 }
 
 /// The config's links; quotas are the data plane's.
-pub fn links(config: &Config, sockets: &LinkSockets) -> Vec<LinkStatus> {
+pub fn links(config: &Config, sockets: &LinkSockets, portals: &Portals) -> Vec<LinkStatus> {
+    let wants_login = |link: &Link| {
+        let (name, portal) = (&link.name, portals.of(&link.name)?);
+        let url = &portal.url;
+        Some(format!("this link wants a login: {url} (`braid link login {name}` opens the way)"))
+    };
     let shown = config.links.iter().map(|link| LinkStatus {
         name: link.name.to_string(),
+        portal: portals.of(&link.name).map(|portal| portal.url.clone()),
         interface: link.binding.interface.as_ref().map(ToString::to_string),
         present: sockets.is_usable(&link.name),
-        trouble: sockets.trouble(&link.name).map(str::to_owned),
+        trouble: sockets.trouble(&link.name).map(str::to_owned).or_else(|| wants_login(link)),
         tier: link.tier,
         standby: link.standby,
         quota: None,

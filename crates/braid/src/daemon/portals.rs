@@ -1,0 +1,204 @@
+//! Networks that want a login first (captive portals, RFC 8952): a hotel's, a train's. Nothing
+//! passes, but whoever asks for a page by HTTP is sent to theirs.
+
+mod page;
+mod question;
+
+use super::data_channel::Snapshot;
+use super::kill_switch;
+use super::reconciler::{LinkSockets, own_mark};
+use super::ways::Way;
+use braid_control::config::{Config, Link, Name};
+use braid_control::status::PathState;
+use page::Page;
+use question::Question;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// What is known of the links' portals.
+#[derive(Default)]
+pub struct Portals {
+    links: BTreeMap<Name, Looking>,
+    /// As last told: all that were found, and which are open.
+    told: Vec<(Name, Portal, bool)>,
+}
+
+/// A page that a link's network wants to be seen first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Portal {
+    /// Its address on the web.
+    pub url: String,
+    /// Where it is, as far as known.
+    pub addresses: Vec<IpAddr>,
+}
+
+/// At a link that carries nothing.
+struct Looking {
+    /// By which it left.
+    ways: Vec<Way>,
+    silent_since: Instant,
+    asked: Option<Instant>,
+    /// When somebody wanted to get there.
+    wished: Option<Instant>,
+    found: Arc<Mutex<Found>>,
+}
+
+#[derive(Default)]
+struct Found {
+    is_asked: bool,
+    portal: Option<Portal>,
+    /// Questions since then that nobody answered.
+    unanswered: u32,
+}
+
+/// Then there is no portal any more: one question may be lost, or the page be slow.
+const MOST_UNANSWERED: u32 = 2;
+
+/// A link that comes needs a moment, and one that is cut may come back.
+const SILENCE: Duration = Duration::from_secs(3);
+/// How soon it is seen that somebody has logged in, or a train has left its station. A link that is
+/// silent for long is asked more seldom.
+const AGAIN: Duration = Duration::from_secs(10);
+const AGAIN_LATER: Duration = Duration::from_secs(60);
+/// For how long the way to a page is open: to find a voucher, and type it in.
+const OPEN: Duration = Duration::from_secs(15 * 60);
+
+impl Portals {
+    /// Asks by links that carry nothing. Whether something else is known or open than before.
+    pub fn follow(
+        &mut self,
+        config: &Config,
+        links: &LinkSockets,
+        snapshot: &Snapshot,
+        now: Instant,
+    ) -> bool {
+        let mark = own_mark(config);
+        // With a kill switch nothing but the tunnel is asked for, unless somebody wants it.
+        let quiet = kill_switch::is_wanted(config);
+        self.links.retain(|name, _| config.link(name.as_str()).is_some());
+        for (name, ways) in links.ways() {
+            let Some(link) = config.link(name.as_str()) else { continue };
+            if ways.is_empty() || works(link, snapshot) {
+                self.links.remove(name);
+                continue;
+            }
+            let known = self.links.entry(name.clone()).or_insert_with(|| Looking::new(ways, now));
+            if known.ways != ways {
+                *known = Looking::new(ways, now);
+            }
+            if !quiet || known.is_open(now) {
+                known.ask(link, mark, now);
+            }
+        }
+        let found = self.links.iter().filter_map(|(name, looking)| {
+            let portal = looking.lock().portal.clone()?;
+            Some((name.clone(), portal, looking.is_open(now)))
+        });
+        let found = found.collect();
+        let changed = found != self.told;
+        self.told = found;
+        changed
+    }
+
+    /// Somebody wants to get to the page that a link's network wants to be seen first. False when
+    /// the link carries something, or isn't there.
+    pub fn open(&mut self, link: &Name, now: Instant) -> bool {
+        let Some(looking) = self.links.get_mut(link) else { return false };
+        looking.wished = Some(now);
+        looking.asked = None;
+        true
+    }
+
+    /// The page that a link's network wants to be seen first, if one was found.
+    pub fn of(&self, link: &Name) -> Option<&Portal> {
+        self.told.iter().find(|(name, ..)| name == link).map(|(_, portal, _)| portal)
+    }
+
+    /// To which addresses the way is open, and by which link alone.
+    pub fn opened(&self) -> impl Iterator<Item = (&Name, &[IpAddr])> {
+        let open = self.told.iter().filter(|(_, _, open)| *open);
+        open.map(|(name, portal, _)| (name, portal.addresses.as_slice()))
+    }
+}
+
+impl Looking {
+    fn new(ways: &[Way], now: Instant) -> Looking {
+        let found = Arc::default();
+        Looking { ways: ways.to_vec(), silent_since: now, asked: None, wished: None, found }
+    }
+
+    fn ask(&mut self, link: &Link, mark: Option<u32>, now: Instant) {
+        let silence = now.saturating_duration_since(self.silent_since);
+        let pause = (silence / 8).clamp(AGAIN, AGAIN_LATER);
+        let due = self.asked.is_none_or(|at| now.saturating_duration_since(at) >= pause);
+        if silence < SILENCE || !due || self.lock().is_asked {
+            return;
+        }
+        self.asked = Some(now);
+        let mark = link.binding.fwmark.or(mark);
+        let questions: Vec<Question> = self
+            .ways
+            .iter()
+            .map(|way| Question {
+                device: way.device.as_ref().map(|device| device.name.clone()),
+                source: link.binding.source.or(way.source),
+                mark,
+                family: way.family,
+            })
+            .collect();
+        self.lock().is_asked = true;
+        let (found, name) = (self.found.clone(), link.name.clone());
+        let asking = move || {
+            let portal = questions.iter().find_map(ask);
+            let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+            found.is_asked = false;
+            match portal {
+                Some(portal) => {
+                    if found.portal.as_ref() != Some(&portal) {
+                        tracing::warn!(link = %name, "this link wants a login: {}", portal.url);
+                    }
+                    (found.portal, found.unanswered) = (Some(portal), 0);
+                }
+                None => {
+                    found.unanswered += 1;
+                    if found.unanswered >= MOST_UNANSWERED {
+                        found.portal = None;
+                    }
+                }
+            }
+        };
+        let started = std::thread::Builder::new().name("braid-portal".into()).spawn(asking);
+        if let Err(error) = started {
+            tracing::debug!(%error, "looking for a page that wants a login");
+            self.lock().is_asked = false;
+        }
+    }
+
+    fn is_open(&self, now: Instant) -> bool {
+        self.wished.is_some_and(|at| now.saturating_duration_since(at) < OPEN)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Found> {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn ask(question: &Question) -> Option<Portal> {
+    let Page { url, host } = page::wanted(&question.fetch().ok()?, question.target())?;
+    let mut addresses = match host.trim_matches(['[', ']']).parse::<IpAddr>() {
+        Ok(address) => vec![address],
+        Err(_) => question.look_up(&host),
+    };
+    // Some show it at any address.
+    addresses.push(question.target());
+    addresses.dedup();
+    Some(Portal { url, addresses })
+}
+
+fn works(link: &Link, snapshot: &Snapshot) -> bool {
+    let paths = snapshot.peers.iter().flat_map(|peer| &peer.paths);
+    let lives = [PathState::Active, PathState::Standby, PathState::OverQuota];
+    paths.filter(|path| path.link == link.name.as_str()).any(|path| lives.contains(&path.state))
+}
