@@ -71,6 +71,7 @@ impl Digest {
             Event::Path { peer, path, state: now, .. } => {
                 [5, u64::from(peer.0) << 8 | u64::from(*path), state(*now)]
             }
+            Event::Moved { from, to, .. } => [7, from.0.into(), to.0.into()],
             // Ends that are simulated know each other.
             Event::Introduced { .. } | Event::Refused { .. } | Event::NotEnrolled { .. } => {
                 [6, 0, 0]
