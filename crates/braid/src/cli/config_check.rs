@@ -1,16 +1,10 @@
 use super::failure::{Failure, FailureKind, print_line};
 use super::{Global, JsonFlag};
 use braid_control::config::{AnyConfig, ConfigErrors, PoolsConfig};
-use clap::{Args, Subcommand};
+use clap::Args;
 use serde_json::json;
 use std::fs;
 use std::path::PathBuf;
-
-#[derive(Subcommand)]
-pub enum ConfigCommand {
-    /// Check a config and the key files it names; print every error
-    Check(Check),
-}
 
 #[derive(Args)]
 #[command(after_help = "Example:\n  braid config check /etc/braid/braid.toml")]
@@ -21,10 +15,9 @@ pub struct Check {
     file: Option<PathBuf>,
 }
 
-impl ConfigCommand {
+impl Check {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
-        let ConfigCommand::Check(check) = self;
-        let file = check.file.clone().unwrap_or_else(|| global.config_file());
+        let file = self.file.clone().unwrap_or_else(|| global.config_file());
         let is_of_pools = fs::read_to_string(&file).is_ok_and(|text| PoolsConfig::is_all_of(&text));
         let read = match is_of_pools {
             true => PoolsConfig::load_if_any(&file).map(|_| None),

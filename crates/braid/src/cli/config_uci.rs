@@ -1,0 +1,73 @@
+use super::failure::{Failure, FailureKind};
+use super::{Global, JsonFlag};
+use braid_uci::{ConversionError, from_uci, to_uci};
+use clap::Args;
+use serde_json::json;
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// Where OpenWrt has it.
+const UCI_CONFIG: &str = "/etc/config/braid";
+
+#[derive(Args)]
+#[command(
+    after_help = "Comments stay behind.\n\nExample:\n  braid config to-uci /etc/braid/braid.toml > /etc/config/braid"
+)]
+pub struct ToUci {
+    #[command(flatten)]
+    _json: JsonFlag,
+    /// The config, - for standard input [default: that of --config]
+    file: Option<PathBuf>,
+}
+
+#[derive(Args)]
+#[command(
+    after_help = "Example:\n  braid config from-uci --out /var/run/braid/braid.toml /etc/config/braid"
+)]
+pub struct FromUci {
+    #[command(flatten)]
+    _json: JsonFlag,
+    /// Write it here, readable by its owner alone; a file that is there is replaced
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Config of OpenWrt's, - for standard input
+    #[arg(default_value = UCI_CONFIG)]
+    file: PathBuf,
+}
+
+impl ToUci {
+    pub fn run(&self, global: &Global) -> Result<(), Failure> {
+        let file = self.file.clone().unwrap_or_else(|| global.config_file());
+        let uci = to_uci(&read(&file)?).map_err(|error| wrong(&file, &error))?;
+        global.print(&json!({ "uci": uci }), || uci.trim_end().to_owned())
+    }
+}
+
+impl FromUci {
+    pub fn run(&self, global: &Global) -> Result<(), Failure> {
+        let toml = from_uci(&read(&self.file)?).map_err(|error| wrong(&self.file, &error))?;
+        let Some(out) = &self.out else {
+            return global.print(&json!({ "toml": toml }), || toml.trim_end().to_owned());
+        };
+        let text = format!("# Made of {}: change that.\n{toml}", self.file.display());
+        let written = braid_durable::replace(out, text.as_bytes(), Some(0o600));
+        written.map_err(|error| Failure::io(&format!("writing {}", out.display()), &error))?;
+        global.print(&json!({ "written": out }), || format!("{}: written", out.display()))
+    }
+}
+
+fn read(file: &Path) -> Result<String, Failure> {
+    let mut text = String::new();
+    let read = match file == Path::new("-") {
+        true => std::io::stdin().read_to_string(&mut text).map(|_| text),
+        false => fs::read_to_string(file),
+    };
+    read.map_err(|error| Failure::io(&format!("reading {}", file.display()), &error))
+}
+
+fn wrong(file: &Path, error: &ConversionError) -> Failure {
+    let place = format!("{}:{}", file.display(), error.line);
+    let hint = error.hint.as_ref().map(|hint| format!("\n  {hint}")).unwrap_or_default();
+    Failure::new(FailureKind::Config, format!("{place}: {}{hint}", error.what))
+}

@@ -1,0 +1,106 @@
+//! Which keys of the config aren't text, and how tables within tables are named in UCI.
+
+/// What a key's value is in TOML.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A string, or a list of strings.
+    Text,
+    /// `true` or `false`; in UCI `1` or `0`.
+    Boolean,
+    /// A whole number or a fraction.
+    Number,
+}
+
+/// Sections that are there once: `[interface]`.
+pub(crate) const SINGLE: [&str; 6] =
+    ["interface", "engine", "routing", "history", "ui", "split_tcp"];
+
+/// Sections of which there may be many: `[[link]]`.
+pub(crate) const MANY: [&str; 6] = ["link", "peer", "rule", "class", "alert", "pool"];
+
+/// Tables in a section: `cap.down` of a link is `option cap_down`.
+pub(crate) const INNER: [(&str, &str); 8] = [
+    ("link", "cap"),
+    ("link", "quota"),
+    ("rule", "match"),
+    ("class", "match"),
+    ("pool", "scrub"),
+    ("pool", "snapshot"),
+    ("pool", "retain"),
+    ("pool", "replicate"),
+];
+
+/// Lists of tables in a section, which are sections of their own in UCI: `config forward_ports`.
+pub(crate) const INNER_MANY: [(&str, &str); 2] =
+    [("routing", "forward_ports"), ("routing", "public_prefixes")];
+
+/// Lists that say something else when they are empty than when they aren't there: UCI has no empty
+/// lists, so they are written as [`EMPTY`].
+pub(crate) const MAY_BE_EMPTY: [(&str, &str); 1] = [("routing", "dns")];
+
+/// Stands for an empty list.
+pub(crate) const EMPTY: &str = "none";
+
+/// A section of OpenWrt's scripts, whether and how the daemon is started: not of the config.
+pub(crate) const OF_THE_SCRIPTS: &str = "daemon";
+
+const BOOLEANS: [(&str, &str); 17] = [
+    ("engine", "arp_validate"),
+    ("engine", "fullmesh"),
+    ("engine", "masquerade"),
+    ("engine", "proxy"),
+    ("engine", "resilient"),
+    ("history", "keep"),
+    ("interface", "home_to_home"),
+    ("link", "standby"),
+    ("pool", "accept_unstable"),
+    ("pool.replicate", "newest"),
+    ("routing", "clamp_mss"),
+    ("routing", "default_route"),
+    ("routing", "leave_host_alone"),
+    ("routing", "masquerade"),
+    ("rule", "end_on_recovery"),
+    ("split_tcp", "enabled"),
+    ("ui", "without_tls"),
+];
+
+const NUMBERS: [(&str, &str); 19] = [
+    ("engine", "add_addr_accepted"),
+    ("engine", "buckets"),
+    ("engine", "min_links"),
+    ("engine", "mrru"),
+    ("engine", "packets_per_link"),
+    ("engine", "peer_notifications"),
+    ("engine", "port"),
+    ("engine", "proxy_port"),
+    ("engine", "resend_igmp"),
+    ("engine", "subflows"),
+    ("interface", "mtu"),
+    ("link", "fwmark"),
+    ("link", "price"),
+    ("link", "tier"),
+    ("link", "weight"),
+    ("link.quota", "reset_day"),
+    ("peer", "fallback_port"),
+    ("routing.forward_ports", "public"),
+    ("split_tcp", "connections"),
+];
+
+/// What the value of a key is; of `cap.down` in a link the section is `link.cap`.
+pub fn kind_of(section: &str, key: &str) -> Kind {
+    let is_in = |list: &[(&str, &str)]| list.contains(&(section, key));
+    if is_in(&BOOLEANS) {
+        Kind::Boolean
+    } else if is_in(&NUMBERS) {
+        Kind::Number
+    } else {
+        Kind::Text
+    }
+}
+
+/// All sections of the config and the tables in them (`link.cap`).
+pub fn sections() -> Vec<String> {
+    let outer = SINGLE.iter().chain(&MANY).map(|name| (*name).to_owned());
+    let inner = INNER.iter().chain(&INNER_MANY).map(|(outer, inner)| format!("{outer}.{inner}"));
+    outer.chain(inner).collect()
+}
