@@ -2,7 +2,9 @@
 
 mod alert;
 mod concentrator;
+mod config;
 mod config_check;
+mod config_uci;
 mod confirm;
 mod doctor;
 mod down;
@@ -10,6 +12,7 @@ mod events;
 mod explain;
 mod export;
 mod failure;
+mod first_steps;
 mod free_file;
 #[cfg(feature = "generate")]
 mod generate;
@@ -55,7 +58,11 @@ pub fn run() -> ExitCode {
     if options.json {
         progress_wanted::not_any_more();
     }
-    match cli.command.run(&options) {
+    let done = match cli.command {
+        Some(command) => command.run(&options),
+        None => first_steps::tell(&options).map(|()| ExitCode::SUCCESS),
+    };
+    match done {
         Ok(code) => code,
         Err(failure) => failure.report(options.json),
     }
@@ -99,7 +106,7 @@ struct Cli {
     #[command(flatten)]
     global: GlobalArgs,
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
 }
 
 const EXIT_CODES: &str = "\
@@ -153,7 +160,7 @@ enum Command {
     Pubkey(keys::Pubkey),
     /// Work with config files
     #[command(subcommand)]
-    Config(config_check::ConfigCommand),
+    Config(config::ConfigCommand),
     /// Bring the tunnel up
     Up(up::Up),
     /// Bring the tunnel down and undo everything it set up on this host

@@ -3,6 +3,8 @@ mod addresses;
 mod init;
 mod list;
 
+pub use addresses::{DEFAULT_PORT, public_endpoints};
+
 use super::failure::Failure;
 use super::{Global, JsonFlag};
 use braid_control::config::Endpoint;

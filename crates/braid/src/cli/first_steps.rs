@@ -1,0 +1,159 @@
+//! `braid` without a command: what to do next on this machine.
+
+use super::concentrator::public_endpoints;
+use super::failure::{Failure, print_line};
+use super::{Global, uplinks};
+use braid_disks::{AskSmart, HostRoot, Inventory};
+
+/// Lines that may be told: as many as are read at a glance.
+const MOST_LINES: usize = 10;
+
+/// Uplinks or disks that are named; of more only how many.
+const MOST_NAMES: usize = 4;
+
+/// What there is to begin with.
+#[derive(Clone, Debug, Default)]
+struct Machine {
+    /// Whether there is a config, and a tunnel that runs of it.
+    has_config: bool,
+    runs: bool,
+    /// Devices with a default route.
+    uplinks: Vec<String>,
+    /// Public addresses that it leaves from, with the usual port.
+    public: Vec<String>,
+    /// Paths of whole disks that nothing is known to be on.
+    free_disks: Vec<String>,
+}
+
+/// Prints it.
+pub fn tell(global: &Global) -> Result<(), Failure> {
+    print_line(&steps(&look(global)).join("\n"))
+}
+
+fn look(global: &Global) -> Machine {
+    let file = global.config_file();
+    let runs = global.client().is_ok_and(|client| client.is_running().unwrap_or(false));
+    let uplinks = uplinks::find("braid0").unwrap_or_default();
+    let disks = Inventory::take(&HostRoot::real(), AskSmart::No).disks;
+    let free = disks
+        .iter()
+        .filter(|disk| disk.partition.is_none() && disk.barred().is_none() && disk.is_unmarked());
+    Machine {
+        has_config: file.exists(),
+        runs,
+        uplinks: uplinks.into_iter().map(|uplink| uplink.interface).collect(),
+        public: public_endpoints(super::concentrator::DEFAULT_PORT)
+            .iter()
+            .map(ToString::to_string)
+            .collect(),
+        free_disks: free.map(|disk| disk.path.to_string()).collect(),
+    }
+}
+
+fn steps(machine: &Machine) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut step = |what: String, command: &str| lines.push(format!("{what}\n    {command}"));
+    if machine.runs {
+        step(
+            "The tunnel runs. How it is, and what is wrong if anything is:".into(),
+            "braid status; braid doctor",
+        );
+    } else if machine.has_config {
+        step(
+            "There is a config, and no tunnel runs of it. Check it, start it:".into(),
+            "braid config check && braid up",
+        );
+    } else if let Some(address) = machine.public.first() {
+        step(
+            format!("This host has a public address, {address}: it can be the concentrator."),
+            "braid concentrator init",
+        );
+    } else {
+        let ways = match machine.uplinks.len() {
+            0 => "No way out was found here yet; with one".to_owned(),
+            1 => format!("One way out, {}; with a second", machine.uplinks[0]),
+            _ => format!("Ways out: {}", named(&machine.uplinks)),
+        };
+        step(
+            format!("{ways} this can be a home: paste the line that the concentrator printed."),
+            "braid home join -",
+        );
+    }
+    if machine.free_disks.len() > 1 {
+        step(
+            format!(
+                "Disks that seem free: {}. What they could become:",
+                named(&machine.free_disks)
+            ),
+            &format!("braid pool plan {}", machine.free_disks.join(" ")),
+        );
+    }
+    step(
+        "All commands; the manual; a demonstration that touches nothing:".into(),
+        "braid --help; man braid; braid lab demo",
+    );
+    let mut lines: Vec<String> =
+        lines.iter().flat_map(|it| it.lines()).map(str::to_owned).collect();
+    lines.truncate(MOST_LINES);
+    lines
+}
+
+fn named(names: &[String]) -> String {
+    match names.len().checked_sub(MOST_NAMES) {
+        None | Some(0) => names.join(", "),
+        Some(more) => format!("{} and {more} more", names[..MOST_NAMES].join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Cli;
+    use super::*;
+    use clap::CommandFactory;
+
+    fn told(machine: &Machine) -> String {
+        let lines = steps(machine);
+        assert!(lines.len() <= MOST_LINES, "{lines:?}");
+        // Every command that is proposed is one.
+        for line in lines.iter().filter_map(|line| line.strip_prefix("    ")) {
+            for command in line.split("; ").flat_map(|part| part.split(" && ")) {
+                if command.starts_with("braid") && !command.contains("--help") {
+                    let words = command.split(' ');
+                    Cli::command().try_get_matches_from(words).expect(command);
+                }
+            }
+        }
+        lines.join("\n")
+    }
+
+    fn names(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn each_machine_is_told_its_own_next_step() {
+        let router = Machine { uplinks: names(&["wan", "wwan0"]), ..Machine::default() };
+        let text = told(&router);
+        assert!(
+            text.contains("Ways out: wan, wwan0 ") && text.contains("braid home join -"),
+            "{text}"
+        );
+        let vps = Machine { public: names(&["203.0.113.5:51900"]), ..router.clone() };
+        let text = told(&vps);
+        assert!(text.contains("203.0.113.5") && text.contains("concentrator init"), "{text}");
+        let nas = Machine { free_disks: names(&["/dev/sdb", "/dev/sdc"]), ..router.clone() };
+        let text = told(&nas);
+        assert!(text.contains("braid pool plan /dev/sdb /dev/sdc"), "{text}");
+        let ready = Machine { has_config: true, ..router };
+        assert!(told(&ready).contains("braid config check && braid up"));
+        assert!(told(&Machine { runs: true, ..ready }).contains("braid status"));
+        assert!(told(&Machine::default()).contains("No way out"));
+    }
+
+    #[test]
+    fn many_names_are_cut_short() {
+        let many: Vec<String> = (0..9).map(|at| format!("eth{at}")).collect();
+        assert!(named(&many).ends_with("eth3 and 5 more"));
+        assert_eq!(named(&many[..4]), "eth0, eth1, eth2, eth3");
+    }
+}

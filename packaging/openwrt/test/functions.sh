@@ -1,0 +1,46 @@
+# Stands for OpenWrt's /lib/functions.sh, /etc/rc.common and procd's functions in tests: what a
+# service says to procd is noted in "calls".
+# shellcheck shell=ash
+
+config_load() {
+	_package=$1
+}
+
+# VARIABLE SECTION OPTION DEFAULT
+config_get_bool() {
+	local value
+	value=$(uci -q get "$_package.$2.$3") || value=$4
+	case $value in
+	1 | on | true | yes | enabled) eval "$1=1" ;;
+	*) eval "$1=0" ;;
+	esac
+}
+
+rc_common() {
+	case $1 in
+	start)
+		start_service || return 1
+		service_triggers
+		;;
+	stop) stop ;;
+	reload) reload_service ;;
+	esac
+}
+
+start() {
+	start_service
+}
+
+stop() {
+	_note kill braid
+}
+
+procd_open_instance() { _note open; }
+procd_set_param() { _note "$@"; }
+procd_close_instance() { _note close; }
+procd_add_reload_trigger() { _note trigger "$@"; }
+procd_running() { [ -e "$BRAID_ROOT/running" ]; }
+
+_note() {
+	echo "procd $*" >>"$BRAID_ROOT/calls"
+}
