@@ -306,13 +306,13 @@ impl Global {
         Ok(Config::load(&self.config_file())?)
     }
 
-    /// A tunnel that runs of the config that is meant though the file is gone.
-    fn running_without_file(&self) -> Option<Client> {
-        let file = self.config_file();
-        if self.args.socket.is_some() || file.exists() {
+    /// A tunnel that runs of the config that is meant though the file is gone, or says nothing
+    /// that can be read any more.
+    fn running_without_config(&self) -> Option<Client> {
+        if self.args.socket.is_some() || self.load_any_config().is_ok() {
             return None;
         }
-        running_of(&file, Path::new(RUN))
+        running_of(&self.config_file(), Path::new(RUN))
     }
 
     /// The running tunnel's control socket.

@@ -43,6 +43,7 @@ mod ways;
 use braid_control::config::{AnyConfig, Config, GroupConfig, SecretError};
 use braid_control::server;
 use braid_engines::Group;
+use braid_linux::claim::{Claim, Holder};
 use braid_linux::confinement::{self, Capability};
 use braid_linux::netlink::Netlink;
 use braid_linux::sd::ServiceManager;
@@ -57,7 +58,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, UnixListener};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use traces::Traces;
@@ -156,7 +157,7 @@ pub fn has_left_something(config: &AnyConfig) -> bool {
 /// runs, and when something can't be taken back.
 pub fn take_back(config: &AnyConfig) -> Result<(), DaemonError> {
     let take_back = || Traces::of(config).take_back();
-    let (_, failures) = while_none_runs(config.control(), take_back)?;
+    let (_, failures) = while_none_runs(config.name(), config.control(), take_back)?;
     match failures.into_iter().next() {
         Some(failure) => {
             let error = io::Error::other(failure);
@@ -166,6 +167,12 @@ pub fn take_back(config: &AnyConfig) -> Result<(), DaemonError> {
     }
 }
 
+/// The process that runs a tunnel or group, heard or not.
+pub fn holder(config: &AnyConfig) -> Result<Option<Holder>, DaemonError> {
+    let name = config.name();
+    Claim::holder(name).map_err(DaemonError::system(format!("seeing who runs {name}")))
+}
+
 /// Puts the kill switch in force and nothing else, where the config asks for one:
 /// at boot, before the network is there. Tells whether it does. An error when a
 /// daemon runs, which has it in force already.
@@ -173,14 +180,16 @@ pub fn kill_switch_alone(config: &Config) -> Result<bool, DaemonError> {
     let interface = &config.interface;
     let Some(item) = kill_switch::alone(config, &observe()?) else { return Ok(false) };
     let hold = || Traces::of_tunnel(config).clean_but(&item);
-    while_none_runs(&interface.control, hold).map(|_| true)
+    while_none_runs(interface.name.as_str(), &interface.control, hold).map(|_| true)
 }
 
 /// Does something while no daemon can start.
 fn while_none_runs<T>(
+    name: &str,
     control: &Path,
     act: impl FnOnce() -> Result<T, DaemonError>,
 ) -> Result<T, DaemonError> {
+    let _claim = claim(name)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -191,6 +200,17 @@ fn while_none_runs<T>(
     let outcome = act();
     remove_socket(control);
     outcome
+}
+
+/// No two daemons set up one name: what the first has set would look like a crash's to the other.
+/// The control socket alone can't tell, as somebody may have deleted it.
+fn claim(name: &str) -> Result<Claim, DaemonError> {
+    let taken = Claim::take(name).map_err(DaemonError::system(format!("claiming {name}")))?;
+    taken.map_err(|Holder { process }| {
+        let why = format!("process {process} runs it; `braid down` ends it");
+        let error = io::Error::new(io::ErrorKind::AddrInUse, why);
+        DaemonError::System { doing: format!("{name} is up already"), error }
+    })
 }
 
 fn observe() -> Result<HostNetwork, DaemonError> {
@@ -223,7 +243,10 @@ async fn live<T: Running>(
 ) -> Result<(), DaemonError> {
     let manager = ServiceManager::from_environment()
         .map_err(DaemonError::system("finding the service manager"))?;
+    // Before anything is set on the host: whoever ends this while it starts wants all taken back.
+    let mut signals = Signals::caught()?;
     // First, so that two daemons never set up the same tunnel.
+    let claim = claim(name)?;
     let socket = server::bind(control)
         .await
         .map_err(DaemonError::system(format!("making the control socket {}", control.display())))?;
@@ -251,7 +274,7 @@ async fn live<T: Running>(
     manager.ready();
     tracing::info!(interface = name, "up");
 
-    let outcome = wait_for_the_end(&manager, &ending, &mut serving).await;
+    wait_for_the_end(&manager, &ending, &claim, &mut signals, &mut serving).await;
 
     manager.stopping();
     // On this thread: there may be no memory for another.
@@ -265,7 +288,6 @@ async fn live<T: Running>(
         let _ = tokio::time::timeout(GRACE, serving).await;
     }
     tracing::info!(interface = name, "down");
-    outcome?;
     match undone {
         Ok(result) => result?,
         Err(panic) => {
@@ -282,6 +304,33 @@ async fn live<T: Running>(
     }
 }
 
+/// By which somebody asks for the end: a service manager, a key, a terminal that is closed.
+struct Signals([Signal; 4]);
+
+impl Signals {
+    /// From now on they end nothing by themselves.
+    fn caught() -> Result<Signals, DaemonError> {
+        let on = |kind| signal(kind).map_err(DaemonError::system("catching signals"));
+        Ok(Signals([
+            on(SignalKind::terminate())?,
+            on(SignalKind::interrupt())?,
+            on(SignalKind::hangup())?,
+            on(SignalKind::quit())?,
+        ]))
+    }
+
+    /// Until one comes, or since one came.
+    async fn any(&mut self) {
+        let [terminate, interrupt, hangup, quit] = &mut self.0;
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+            _ = hangup.recv() => {}
+            _ = quit.recv() => {}
+        }
+    }
+}
+
 async fn until_stopped(mut stopped: watch::Receiver<bool>) {
     // A sender that is gone is a stop too.
     let _ = stopped.wait_for(|stopped| *stopped).await;
@@ -289,23 +338,24 @@ async fn until_stopped(mut stopped: watch::Receiver<bool>) {
 
 /// For answers that are under way at the end.
 const GRACE: Duration = Duration::from_secs(1);
+/// Some hundred may ask in the meantime who has the claim.
+const FORGET_ASKERS: Duration = Duration::from_secs(5);
 /// Without a watchdog nobody needs a sign of life.
 const NO_WATCHDOG: Duration = Duration::from_secs(3600);
 
 async fn wait_for_the_end(
     manager: &ServiceManager,
     ending: &Ending,
+    claim: &Claim,
+    signals: &mut Signals,
     serving: &mut JoinHandle<io::Result<()>>,
-) -> Result<(), DaemonError> {
-    let on = |kind| signal(kind).map_err(DaemonError::system("catching signals"));
-    let (mut terminate, mut interrupt) =
-        (on(SignalKind::terminate())?, on(SignalKind::interrupt())?);
+) {
     let mut alive = tokio::time::interval(manager.watchdog_interval().unwrap_or(NO_WATCHDOG));
+    let mut askers = tokio::time::interval(FORGET_ASKERS);
     loop {
         tokio::select! {
-            _ = terminate.recv() => return Ok(()),
-            _ = interrupt.recv() => return Ok(()),
-            () = ending.asked() => return Ok(()),
+            () = signals.any() => return,
+            () = ending.asked() => return,
             served = &mut *serving => {
                 // Nobody could ask it for anything any more, nor see that it runs.
                 ending.because(match served {
@@ -313,9 +363,10 @@ async fn wait_for_the_end(
                     Ok(Err(error)) => format!("serving the control socket: {error}"),
                     Err(error) => format!("serving the control socket: {error}"),
                 });
-                return Ok(());
+                return;
             }
             _ = alive.tick() => manager.alive(),
+            _ = askers.tick() => claim.forget_askers(),
         }
     }
 }

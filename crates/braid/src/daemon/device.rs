@@ -1,4 +1,5 @@
 use super::DaemonError;
+use super::ways::HostNetwork;
 use braid_control::config::{DeviceName, Interface, Layer};
 use braid_linux::netlink::Netlink;
 use braid_linux::tun::{OffloadChoice, Tun};
@@ -25,6 +26,27 @@ pub fn create(interface: &Interface) -> Result<Tun, DaemonError> {
     }
     tun.bring_up().map_err(doing("setting up"))?;
     Ok(tun)
+}
+
+/// Whether the device is there; up again if somebody has set it down, which takes its routes
+/// along.
+pub fn is_there(netlink: &mut Netlink, host: &HostNetwork, name: &str) -> bool {
+    let listed = host.links.iter().find(|link| link.name == name).cloned();
+    let link = match listed {
+        Some(link) => link,
+        // A list that was made while something changed may lack it.
+        None => match netlink.link(name) {
+            Ok(link) => link,
+            Err(error) => return error.kind() != io::ErrorKind::NotFound,
+        },
+    };
+    if !link.up {
+        match netlink.set_up(name) {
+            Ok(()) => tracing::warn!("{name}: somebody has set it down; it is set up again"),
+            Err(error) => tracing::warn!(%error, "{name} is down, and can't be set up"),
+        }
+    }
+    true
 }
 
 /// Keeps the device a port of its bridge, which may be made anew.

@@ -71,7 +71,9 @@ impl Observer {
     ) -> io::Result<()> {
         let interface = &config.interface;
         let file = interface.state_dir.join(format!("{}.alerts.json", interface.name));
-        let post = Post::start(&file, host_name(), alerts, by_this_program())?;
+        let post = Post::start(&file, host_name(), alerts, by_this_program(), |rounds| {
+            supervise_unneeded("braid-alerts", rounds);
+        })?;
         // Only one is ever begun.
         let _ = self.post.set(post);
         Ok(())

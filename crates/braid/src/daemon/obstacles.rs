@@ -122,7 +122,9 @@ fn is_connected(host: &HostNetwork, route: &Route) -> bool {
         default.interface == route.interface
             && default.gateway.is_some_and(|gateway| IpNet::from(gateway) == net)
     });
-    route.gateway.is_none() && (own.any(|own| net.contains(&own)) || router)
+    // The other end of a point-to-point link: PPP's remote address.
+    let peer = route.is_the_kernels() && net.prefix_len() == net.max_prefix_len();
+    route.gateway.is_none() && (own.any(|own| net.contains(&own)) || router || peer)
 }
 
 /// Link-local and multicast: never the tunnel's.
@@ -193,6 +195,14 @@ mod tests {
         assert!(!told("10.0.0.0/8", 3, Some("192.168.50.9")), "behind the LAN");
         assert!(!told("fe80::/64", 2, None));
         assert!(!told("128.0.0.0/1", 4, None), "the tunnel itself");
+        // RTPROT_KERNEL of linux/rtnetlink.h.
+        let by_kernel = |net: &str| {
+            let net = net.parse().unwrap();
+            let route = Route { interface: Some(2), protocol: 2, ..Route::to(net) };
+            !obstacles(&config(true), &host(), &[route], &[]).is_empty()
+        };
+        assert!(!by_kernel("198.51.100.1/32"), "the other end of a PPP link");
+        assert!(by_kernel("198.51.100.0/24") && told("198.51.100.1/32", 2, None));
         let route = Route { interface: Some(2), ..Route::to("128.0.0.0/1".parse().unwrap()) };
         assert!(obstacles(&config(false), &host(), &[route], &[]).is_empty());
     }

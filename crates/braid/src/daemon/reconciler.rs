@@ -18,7 +18,7 @@ pub use handle::ReconcilerHandle;
 pub use links::{LinkSockets, open_socket, own_mark};
 
 use super::data_channel::{DataPlaneEnded, DataPlaneHandle};
-use super::device::BridgePort;
+use super::device::{BridgePort, is_there};
 use super::ending::Ending;
 use super::endpoints::EndpointResolver;
 use super::enrolments::Enrolments;
@@ -103,6 +103,7 @@ struct Reconciler {
     /// Whether a peer answers, as the routing was last planned for.
     working: bool,
     view: Published,
+    ending: Ending,
 }
 
 /// Sets up peers and links and starts the thread, which sets up the routing before this
@@ -131,13 +132,14 @@ pub fn start(parts: Parts) -> io::Result<ReconcilerHandle> {
         obstacles: Obstacles::default(),
         naming: Naming::new(NameServers::start(&ending, mark)?, parts.resolver),
         portals: Portals::default(),
-        rules: Rules::default(),
+        rules: Rules::new(&ending),
         counts: Counts::default(),
         proxies: NeighbourProxies::default(),
         bridge: BridgePort::default(),
         quotas: parts.quotas,
         working: false,
         view,
+        ending: ending.clone(),
     };
     reconciler.begin()?;
     let (looked, has_looked) = channel();
@@ -232,6 +234,13 @@ impl Reconciler {
             }
         }
         let config = &self.settings.config;
+        let device = config.interface.name.as_str();
+        if !is_there(&mut self.netlink, &self.host, device) {
+            self.ending.because(format!(
+                "{device} is gone: somebody has deleted or renamed it, or moved it elsewhere"
+            ));
+            return;
+        }
         match self.links.follow(config, &self.host, &self.data_plane) {
             Ok(all_open) => self.retry_unless(all_open),
             Err(DataPlaneEnded) => return,

@@ -14,6 +14,7 @@ pub use counts::Counts;
 pub use explained::explained;
 pub use forwarder::KnownNames;
 
+use super::ending::Ending;
 use super::host_routing::{self, RoutedLink};
 use super::ways::HostNetwork;
 use braid_control::config::Config;
@@ -63,12 +64,19 @@ pub struct Rules {
     troubles: Vec<String>,
     /// Before all rules: these addresses by this link alone.
     opened: Vec<(String, Vec<IpAddr>)>,
+    /// Told when names can't be forwarded any more.
+    ending: Ending,
 }
 
 /// The firewall's numbers for what is opened, behind those of all rules.
 const OPENED: usize = 1_000_000;
 
 impl Rules {
+    /// None yet.
+    pub fn new(ending: &Ending) -> Rules {
+        Rules { ending: ending.clone(), ..Rules::default() }
+    }
+
     /// For who only wants to know what they would do.
     pub fn only_looked_at() -> Rules {
         Rules { preview: true, ..Rules::default() }
@@ -198,7 +206,7 @@ impl Rules {
         }
         let table = self.files.domains(config, troubles);
         if self.forwarder.is_none() {
-            match Forwarder::start(config) {
+            match Forwarder::start(config, &self.ending) {
                 Ok(forwarder) => self.forwarder = Some(forwarder),
                 Err(error) => {
                     let effect = "rules for names match nothing";

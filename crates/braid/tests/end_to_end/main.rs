@@ -5,6 +5,7 @@ mod alerts;
 mod clocks;
 mod confinement;
 mod doctor;
+mod ends;
 mod ethernet;
 mod failures;
 mod full_disk;

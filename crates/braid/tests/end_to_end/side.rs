@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Output, Stdio};
+use std::process::{Child, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
 const BRAID: &str = env!("CARGO_BIN_EXE_braid");
@@ -64,14 +64,39 @@ impl Side {
 
     /// Starts the daemon and waits until it answers.
     pub fn start(&mut self) {
+        self.begin();
+        let up = || self.braid(&["status", "--json"]).status.success();
+        self.wait_until("the daemon answers", up);
+    }
+
+    /// Starts the daemon and waits for nothing.
+    pub fn begin(&mut self) {
         let log = || File::options().create(true).append(true).open(self.log_file()).unwrap();
         let mut command = self.namespace.command(BRAID);
         command.args(["--log", "info", "up", "--foreground", "-c"]).arg(self.config());
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::null()).stdout(log()).stderr(log());
         self.daemon = Some(command.spawn().unwrap());
-        let up = || self.braid(&["status", "--json"]).status.success();
-        self.wait_until("the daemon answers", up);
+    }
+
+    /// One more daemon of the same config, which is the caller's.
+    pub fn another(&self) -> Child {
+        let mut command = self.namespace.command(BRAID);
+        command.args(["up", "--foreground", "-c"]).arg(self.config());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.spawn().unwrap()
+    }
+
+    /// Sends the daemon a signal (`-TERM`), and waits for its end.
+    pub fn signal(&mut self, signal: &str) -> ExitStatus {
+        let mut daemon = self.daemon.take().unwrap();
+        self.sh(&format!("kill {signal} {}", daemon.id()));
+        daemon.wait().unwrap()
+    }
+
+    /// Waits until the daemon has ended by itself, or somebody else has ended it.
+    pub fn wait_for_the_end(&mut self) -> ExitStatus {
+        self.daemon.take().unwrap().wait().unwrap()
     }
 
     /// Runs the daemon with so much address space, and ends it in good order when it answers. Its

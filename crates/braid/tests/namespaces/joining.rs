@@ -112,10 +112,9 @@ fn who_joins_again_is_told_how_and_loses_nothing_on_the_way() {
     let refused = router.run(&["home", "join", &line, "--yes"]);
     let said = String::from_utf8_lossy(&refused.stderr);
     assert_eq!(refused.status.code(), Some(1));
-    assert!(
-        said.contains("has joined to this concentrator") && said.contains("--replace"),
-        "{said}"
-    );
+    for word in ["has joined to this concentrator", "`braid up` goes on", "--replace"] {
+        assert!(said.contains(word), "{said}");
+    }
 
     let pid = router.status()["pid"].clone();
     let joined = router.ok(&["home", "join", &line, "--yes", "--replace"]);
@@ -123,6 +122,14 @@ fn who_joins_again_is_told_how_and_loses_nothing_on_the_way() {
     assert_ne!(router.status()["pid"], pid);
     let keys = router.sh(&format!("ls {}", router.file("").display()));
     assert_eq!(keys.matches(".key").count(), 2, "the first's own is gone: {keys}");
+
+    // Somebody's mistake in the config is no reason to stay up.
+    let config = std::fs::read_to_string(router.file("braid.toml")).unwrap();
+    std::fs::write(router.file("braid.toml"), format!("{config}\nnonsense")).unwrap();
+    router.ok(&["down"]);
+    assert_eq!(router.run(&["status"]).status.code(), Some(3), "nothing runs");
+    std::fs::write(router.file("braid.toml"), config).unwrap();
+    router.ok(&["up"]);
 
     // All files are gone while it runs.
     router.sh(&format!("rm {}/*", router.file("").display()));

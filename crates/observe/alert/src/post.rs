@@ -37,6 +37,8 @@ impl Post {
     /// Begins with what waits in `file`. `alerts` tells the rules as they are now; none when it's
     /// time to end.
     ///
+    /// `run` runs what it is given until that returns, again after a panic.
+    ///
     /// # Errors
     /// No thread can be made.
     pub fn start(
@@ -44,6 +46,7 @@ impl Post {
         host: String,
         alerts: impl Fn() -> Option<Vec<Alert>> + Send + 'static,
         deliver: impl Deliver,
+        run: impl FnOnce(&mut dyn FnMut()) + Send + 'static,
     ) -> io::Result<Post> {
         let kept = Kept::at(file);
         let outbox = kept.read().unwrap_or_else(|error| {
@@ -52,10 +55,10 @@ impl Post {
         });
         let outbox = Arc::new(Mutex::new(outbox));
         let (give, given) = sync_channel(BACKLOG);
-        let rounds =
+        let mut rounds =
             Rounds { outbox: outbox.clone(), given, kept, host, alerts, deliver, writes: true };
         let thread = std::thread::Builder::new().name("braid-alerts".into());
-        let thread = thread.spawn(move || rounds.run())?;
+        let thread = thread.spawn(move || run(&mut || rounds.run()))?;
         Ok(Post { give: Mutex::new(Some(give)), outbox, thread: Mutex::new(Some(thread)) })
     }
 
@@ -111,7 +114,7 @@ struct Rounds<A, D> {
 }
 
 impl<A: Fn() -> Option<Vec<Alert>>, D: Deliver> Rounds<A, D> {
-    fn run(mut self) {
+    fn run(&mut self) {
         while let Some(alerts) = (self.alerts)() {
             if self.deliver_next(&alerts) {
                 let goes_on = self.take_all(&alerts);
@@ -192,4 +195,52 @@ fn lock(outbox: &Mutex<Outbox>) -> std::sync::MutexGuard<'_, Outbox> {
 fn unix_now() -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(now.as_secs()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rule::{Alert, Target};
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::mpsc::{Sender, channel};
+
+    /// Panics at the first message, as if it had met what nobody thought of.
+    struct PanicsOnce {
+        has_panicked: Mutex<bool>,
+        told: Sender<String>,
+    }
+
+    impl Deliver for PanicsOnce {
+        fn deliver(&self, _: &Alert, message: &Message) -> Result<(), String> {
+            let has_panicked = {
+                let mut has_panicked = self.has_panicked.lock().unwrap();
+                std::mem::replace(&mut *has_panicked, true)
+            };
+            assert!(has_panicked, "not yet");
+            self.told.send(message.text()).map_err(|error| error.to_string())
+        }
+    }
+
+    #[test]
+    fn who_panicked_over_one_message_tells_it_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let alert = Alert {
+            name: "all".into(),
+            target: Target::Command { command: "true".into() },
+            kinds: Vec::new(),
+            least: Severity::Note,
+            group_s: 0,
+        };
+        let alerts = move || Some(vec![alert.clone()]);
+        let (told, hears) = channel();
+        let deliver = PanicsOnce { has_panicked: Mutex::new(false), told };
+        let again = |rounds: &mut dyn FnMut()| {
+            while catch_unwind(AssertUnwindSafe(&mut *rounds)).is_err() {}
+        };
+        let file = folder.path().join("kept.json");
+        let post = Post::start(&file, "host".into(), alerts, deliver, again).unwrap();
+        post.tell(&test_event("all"));
+        assert!(hears.recv_timeout(Duration::from_secs(60)).unwrap().contains("test"));
+        post.stop();
+    }
 }

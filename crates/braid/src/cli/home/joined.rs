@@ -57,8 +57,9 @@ impl Joined {
                  {file}` takes it down, `--replace` does so and joins anew"
             );
         }
+        // Whoever broke it off after the files were there may have used up the line.
         let to = match self.same_concentrator {
-            true => " to this concentrator",
+            true => " to this concentrator (`braid up` goes on with it, if it was broken off)",
             false => "",
         };
         let beside = match self.file == Path::new(DEFAULT_CONFIG) {

@@ -1,7 +1,9 @@
 use super::super::Global;
 use super::super::failure::{Failure, FailureKind};
+use crate::daemon;
 use braid_control::client::Client;
 use braid_control::config::AnyConfig;
+use braid_linux::claim::Holder;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
@@ -12,6 +14,8 @@ use std::time::{Duration, Instant};
 
 /// Name look-ups and slow routers included.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// What was begun is taken back by then.
+const ENDS_WITHIN: Duration = Duration::from_secs(10);
 /// Of a reason, bytes: the errors of a long config.
 const MOST_WORDS: u64 = 64 * 1024;
 
@@ -35,7 +39,7 @@ pub fn start(file: &Path, config: &AnyConfig, global: &Global) -> Result<Option<
         .process_group(0)
         .spawn()
         .map_err(|error| Failure::io("starting the daemon", &error))?;
-    wait_until_up(child, &Client::of(config), log.as_deref())?;
+    wait_until_up(child, config, log.as_deref())?;
     Ok(log)
 }
 
@@ -68,7 +72,8 @@ fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
-fn wait_until_up(mut child: Child, client: &Client, log: Option<&Path>) -> Result<(), Failure> {
+fn wait_until_up(mut child: Child, config: &AnyConfig, log: Option<&Path>) -> Result<(), Failure> {
+    let client = Client::of(config);
     let give_up = Instant::now() + PATIENCE;
     while Instant::now() < give_up {
         if matches!(client.is_running(), Ok(true)) {
@@ -80,11 +85,31 @@ fn wait_until_up(mut child: Child, client: &Client, log: Option<&Path>) -> Resul
             Err(error) => return Err(Failure::io("waiting for the daemon", &error)),
         }
     }
-    // A daemon that nobody can ask must not stay behind.
-    let _ = child.kill();
-    let _ = child.wait();
+    // A daemon that nobody can ask must not stay behind, nor what it has set on the host.
+    if !ends(&mut child, ENDS_WITHIN) {
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+    if daemon::has_left_something(config) {
+        daemon::take_back(config)?;
+    }
     let log = log.map_or(String::new(), |log| format!("; see {}", log.display()));
     Err(Failure::failed(format!("the tunnel did not come up within 30 s{log}")))
+}
+
+/// Asks it to take all back; whether it ended.
+fn ends(child: &mut Child, within: Duration) -> bool {
+    let Ok(process) = i32::try_from(child.id()) else { return false };
+    let give_up = Instant::now() + within;
+    let mut asked = (Holder { process }).ask_to_end().is_ok();
+    while asked && Instant::now() < give_up {
+        match child.try_wait() {
+            Ok(Some(_)) => return true,
+            Ok(None) => std::thread::sleep(Duration::from_millis(50)),
+            Err(_) => asked = false,
+        }
+    }
+    false
 }
 
 /// Why the daemon ended, with its exit code.
@@ -112,6 +137,26 @@ fn early_end(status: ExitStatus, child: &mut Child) -> Failure {
 mod tests {
     use super::*;
     use std::io::Write;
+
+    #[test]
+    fn a_daemon_that_is_too_slow_is_asked_before_it_is_killed() {
+        let start = |does_on_term: &str| {
+            let script = format!("trap '{does_on_term}' TERM; echo; while :; do sleep 0.1; done");
+            let mut command = Command::new("sh");
+            command.args(["-c", &script]).stdout(Stdio::piped());
+            let mut child = command.spawn().unwrap();
+            // It is ready.
+            child.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
+            child
+        };
+        let mut one_that_hears = start("exit 7");
+        assert!(ends(&mut one_that_hears, Duration::from_secs(60)));
+        assert_eq!(one_that_hears.wait().unwrap().code(), Some(7));
+        let mut one_that_does_not = start("");
+        assert!(!ends(&mut one_that_does_not, Duration::from_millis(300)));
+        one_that_does_not.kill().unwrap();
+        one_that_does_not.wait().unwrap();
+    }
 
     #[test]
     fn the_log_of_the_last_run_stays_and_of_no_more() {

@@ -2,8 +2,10 @@
 //! names of rules before it passes them on. Questions and answers stay as they are, byte by
 //! byte. Of clients that ask somebody else, by HTTPS, it hears which server they say they want.
 
+use super::super::ending::Ending;
 use super::super::host_routing::{forwarder_mark, heard_by};
 use super::super::names::name_servers;
+use super::super::supervise::supervise;
 use braid_control::config::Config;
 use braid_linux::netlink::PacketLog;
 use braid_linux::nft::{Element, HEARD_BYTES, NameForwarder, learn};
@@ -18,6 +20,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UdpSocket};
 use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 /// A thread of its own, until this is dropped.
@@ -47,6 +50,7 @@ struct Known {
     conflicts: Vec<String>,
 }
 
+const THREAD: &str = "braid-dns";
 /// One server's answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// A client that sends nothing by TCP (RFC 7766, section 6.2.3, has some seconds).
@@ -68,7 +72,7 @@ impl Forwarder {
     ///
     /// # Errors
     /// Those of sockets and threads; `AddrNotAvailable` when the tunnel has no address.
-    pub fn start(config: &Config) -> io::Result<Forwarder> {
+    pub fn start(config: &Config, ending: &Ending) -> io::Result<Forwarder> {
         let own = || config.interface.addresses.iter().map(|net| net.addr());
         let v4 = own().find(IpAddr::is_ipv4);
         let addresses: Vec<IpAddr> = v4.into_iter().chain(own().find(IpAddr::is_ipv6)).collect();
@@ -86,21 +90,31 @@ impl Forwarder {
             Known { interface: config.interface.name.to_string(), mark, ..Known::default() };
         let rules = Arc::new(Mutex::new(known));
         let shared = rules.clone();
-        let (ends, ended) = tokio::sync::oneshot::channel::<()>();
+        let (ends, mut ended) = tokio::sync::oneshot::channel::<()>();
         let group = heard_by(config.interface.name.as_str());
         let (heard_by, log, deaf) = match PacketLog::open(group, HEARD_BYTES) {
             Ok(log) => (Some(group), Some(log), None),
             Err(error) => (None, None, Some(error)),
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        std::thread::Builder::new().name("braid-dns".into()).spawn(move || {
-            runtime.block_on(async {
-                tokio::select! {
-                    () = serve(sockets, log, shared) => {}
-                    // By the other end's being dropped.
-                    _ = ended => {}
+        if let Some(log) = log {
+            runtime.spawn(hear(log, shared.clone()));
+        }
+        let ending = ending.clone();
+        std::thread::Builder::new().name(THREAD.into()).spawn(move || {
+            supervise(THREAD, &ending, || {
+                let serving = async {
+                    tokio::select! {
+                        failed = serve(&sockets, &shared) => failed,
+                        // By the other end's being dropped.
+                        _ = &mut ended => Ok(()),
+                    }
+                };
+                // Questions are brought to it: when it doesn't answer nobody does.
+                if let Err(error) = runtime.block_on(serving) {
+                    ending.because(format!("names can't be forwarded: {error}"));
                 }
-            });
+            })
         })?;
         let way = NameForwarder { addresses, port, mark, heard_by };
         Ok(Forwarder { rules, _ends: ends, way, deaf })
@@ -175,27 +189,39 @@ fn bound(address: SocketAddr, kind: Type, protocol: Protocol) -> io::Result<Sock
     Ok(socket)
 }
 
-type Sockets = Vec<(std::net::UdpSocket, std::net::TcpListener)>;
+/// By which questions for one address come.
+type Sockets = (std::net::UdpSocket, std::net::TcpListener);
 
-async fn serve(sockets: Sockets, log: Option<PacketLog>, known: Arc<Mutex<Known>>) {
+/// Never ends but by a panic or an error. The sockets stay open, so that it may be done again.
+async fn serve(sockets: &[Sockets], known: &Arc<Mutex<Known>>) -> io::Result<()> {
     let questions = Arc::new(Semaphore::new(MOST_QUESTIONS));
     let clients = Arc::new(Semaphore::new(MOST_CLIENTS));
-    let mut serving = Vec::new();
-    if let Some(log) = log {
-        serving.push(tokio::spawn(listen_to(log, known.clone())));
-    }
+    let mut serving = JoinSet::new();
     for (udp, tcp) in sockets {
-        let (Ok(udp), Ok(tcp)) = (UdpSocket::from_std(udp), TcpListener::from_std(tcp)) else {
-            tracing::error!("names can't be forwarded: the runtime takes no socket");
-            return;
-        };
+        let udp = udp.try_clone().and_then(UdpSocket::from_std)?;
+        let tcp = tcp.try_clone().and_then(TcpListener::from_std)?;
         let (by_udp, by_tcp) =
             ((known.clone(), questions.clone()), (known.clone(), clients.clone()));
-        serving.push(tokio::spawn(serve_udp(Arc::new(udp), by_udp.0, by_udp.1)));
-        serving.push(tokio::spawn(serve_tcp(tcp, by_tcp.0, by_tcp.1)));
+        serving.spawn(serve_udp(Arc::new(udp), by_udp.0, by_udp.1));
+        serving.spawn(serve_tcp(tcp, by_tcp.0, by_tcp.1));
     }
-    for task in serving {
-        let _ = task.await;
+    panic_as_the_first(serving).await;
+    Ok(())
+}
+
+/// Each goes on for ever, unless it panics.
+async fn panic_as_the_first(mut serving: JoinSet<()>) {
+    while let Some(ended) = serving.join_next().await {
+        if let Err(Ok(panic)) = ended.map_err(tokio::task::JoinError::try_into_panic) {
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
+/// What anybody's packets do to it costs names that are heard, and not those that are asked for.
+async fn hear(log: PacketLog, known: Arc<Mutex<Known>>) {
+    if tokio::spawn(listen_to(log, known)).await.is_err() {
+        tracing::error!("names in first packets are heard no more: who hears them has panicked");
     }
 }
 
@@ -397,4 +423,26 @@ async fn write_message(stream: &mut TcpStream, message: &[u8]) -> io::Result<()>
     let length = u16::try_from(message.len()).map_err(io::Error::other)?;
     let bytes = [&length.to_be_bytes()[..], message].concat();
     timeout(IDLE, stream.write_all(&bytes)).await.map_err(io::Error::other)?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    /// So that it isn't just gone, with questions still brought to it.
+    #[test]
+    fn what_serves_panics_as_its_first_part_does() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let panic = catch_unwind(AssertUnwindSafe(|| {
+            runtime.block_on(async {
+                let mut serving = JoinSet::new();
+                serving.spawn(std::future::pending());
+                serving.spawn(async { panic!("by an answer") });
+                panic_as_the_first(serving).await;
+            });
+        }));
+        let words = crate::daemon::ending::last_words(&*panic.unwrap_err()).to_owned();
+        assert_eq!(words, "by an answer");
+    }
 }

@@ -67,6 +67,11 @@ impl Route {
         }
     }
 
+    /// Whether the kernel made it of an address.
+    pub fn is_the_kernels(&self) -> bool {
+        self.protocol == libc::RTPROT_KERNEL
+    }
+
     /// Whether it takes what no other route does.
     pub fn is_default(&self) -> bool {
         self.destination.prefix_len() == 0
