@@ -395,6 +395,7 @@ impl Peer {
             ingress.tune(paths, capacity);
             reliability.tune(paths);
             receive.tune(paths);
+            paths.age_inbound();
         }
     }
 }
