@@ -29,11 +29,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 const SHORTEST_HOLD: Duration = Duration::from_millis(2);
 /// Longer would be felt.
 const LONGEST_HOLD: Duration = Duration::from_millis(30);
-/// Of the round trip by which data comes, one part in this: a sender sees less than 8
-/// acknowledgements in two and a half of them. By the slowest path's, whether it brings
-/// anything or not, a sender whose data comes by a quick one would see a round trip that is
-/// several times as long as the least: BBR keeps twice its rate times that one in flight, and
-/// falls from round to round (map points 52, 62, 101).
+/// Of the slowest path's round trip, one part in this: a sender sees less than
+/// 8 acknowledgements in two and a half of them.
 const HOLDS_A_ROUND_TRIP: u32 = 3;
 
 /// Holds back at most one acknowledgement a flow.
@@ -79,10 +76,10 @@ pub struct Offered {
 }
 
 impl AckFilter {
-    /// To be told how long a round trip takes at the least, by the paths that bring what
-    /// is acknowledged.
-    pub fn set_round_trip(&mut self, round_trip: Duration) {
-        let hold = (round_trip / HOLDS_A_ROUND_TRIP).min(LONGEST_HOLD);
+    /// To be told how long a round trip takes at the least, by the slowest path
+    /// in use.
+    pub fn set_round_trip(&mut self, slowest: Duration) {
+        let hold = (slowest / HOLDS_A_ROUND_TRIP).min(LONGEST_HOLD);
         self.hold = if hold < SHORTEST_HOLD { Duration::ZERO } else { hold };
     }
 

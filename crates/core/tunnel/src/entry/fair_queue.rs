@@ -193,9 +193,8 @@ impl EntryQueue {
     /// it drops on the way are gone. The flow stays in turn until [`Self::cut`]
     /// says that all of the packet has been sent.
     pub fn take(&mut self, flow: u16, now: Time, parameters: &Parameters) -> Option<Queued> {
-        let parameters = parameters.in_turns(self.old.len());
         let entry = self.flows.get_mut(usize::from(flow))?.as_mut()?;
-        let queued = entry.queue.take(now, self.layer, &parameters, &mut self.account)?;
+        let queued = entry.queue.take(now, self.layer, parameters, &mut self.account)?;
         self.cutting += usize::from(!std::mem::replace(&mut entry.cutting, true));
         Some(queued)
     }
@@ -359,31 +358,6 @@ mod tests {
         assert_eq!(taken.collect::<Vec<_>>(), [at(2), at(4), at(5)]);
         q.take(2, at(6), &p).unwrap();
         assert_eq!((q.status().packets, q.status().bytes), (0, 0));
-    }
-
-    #[test]
-    fn what_flows_wait_for_each_other_is_no_queue() {
-        let dropped = |packet_time_ms| {
-            let mut q = EntryQueue::new(Layer::L3);
-            let packet_time = Duration::from_millis(packet_time_ms);
-            let p = Parameters { packet_time, ..Parameters::default() };
-            // Each flow has some packets waiting whenever it's its turn, 40 ms a packet.
-            for turn in 0..640u64 {
-                let now = Time::from_millis(turn * 40);
-                let flow = (turn % 32) as u16;
-                for _ in 0..(if turn < 32 { 5 } else { 1 }) {
-                    q.push(flow, packet(1400, now), &p);
-                }
-                if let Some(head) = q.head() {
-                    q.take(head.flow, now, &p);
-                    q.cut(head.flow);
-                    q.charge(head.flow, 1400);
-                }
-            }
-            q.status().dropped
-        };
-        let (alone, in_turns) = (dropped(0), dropped(120));
-        assert!(alone > 0 && in_turns == 0, "{alone} and {in_turns}");
     }
 
     /// Packets of flow 2, a stream's or not, that came one a millisecond from 0 on

@@ -12,11 +12,6 @@ use std::time::Duration;
 /// of the time that it waited (docs/design/006-heuristics.md, queue-shortening).
 const SHORTENED: u32 = 4;
 
-/// A flow's packets may wait for so many turns of all flows, taken for at least so many
-/// (`mtu_time * bulk_flows * 2` and `mtu_time * 4` in `sch_cake.c`).
-const TURNS: u32 = 2;
-const LEAST_FLOWS: u32 = 2;
-
 /// Tunes the queue to the paths.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameters {
@@ -30,21 +25,6 @@ pub struct Parameters {
     pub floor: Duration,
     /// A stream's queue is shortened when it is signalled to.
     pub shortens: bool,
-    /// How long the paths take for a full packet.
-    pub packet_time: Duration,
-}
-
-impl Parameters {
-    /// While so many flows take turns. What a flow waits for the others' packets is no
-    /// queue of its own: with many flows on a slow link each packet waits longer than any
-    /// target, and to drop of the few in a small window leaves its sender without the
-    /// acknowledgements that show a loss (as CAKE has it, `cobalt_should_drop` in Linux'
-    /// `sch_cake.c`).
-    pub fn in_turns(self, flows: usize) -> Self {
-        let flows = u32::try_from(flows).unwrap_or(u32::MAX).max(LEAST_FLOWS);
-        let turns = self.packet_time.saturating_mul(flows).saturating_mul(TURNS);
-        Self { target: self.target.max(turns), floor: self.floor.max(turns), ..self }
-    }
 }
 
 impl Default for Parameters {
@@ -55,7 +35,6 @@ impl Default for Parameters {
             limit: 8 << 20,
             floor: Duration::from_millis(20),
             shortens: true,
-            packet_time: Duration::ZERO,
         }
     }
 }

@@ -1,5 +1,4 @@
-//! The datagrams that come by a path: whether a stream of them stopped, and how much they
-//! brought of late.
+//! The datagrams that come by a path, and whether a stream of them stopped.
 
 use braid_units::Time;
 use std::time::Duration;
@@ -17,36 +16,23 @@ pub struct Inbound {
     last: Time,
     /// Datagrams since the last pause.
     run: u32,
-    /// What they brought, and half of it is forgotten now and then.
-    recent: u64,
 }
 
 impl Inbound {
     /// Of a path opened at `now`.
     pub fn new(now: Time) -> Self {
-        Self { last: now, run: 0, recent: 0 }
+        Self { last: now, run: 0 }
     }
 
-    /// A datagram of so many bytes came; one is missed after a `pause`. True if it
-    /// makes a stream of those before.
-    pub fn on_datagram(&mut self, bytes: u64, now: Time, pause: Duration) -> bool {
-        self.recent += bytes;
+    /// A datagram came; one is missed after a `pause`. True if it makes a stream
+    /// of those before.
+    pub fn on_datagram(&mut self, now: Time, pause: Duration) -> bool {
         if now - self.last > pause {
             self.run = 0;
         }
         self.run = self.run.saturating_add(1);
         self.last = now;
         self.run == STREAM
-    }
-
-    /// Bytes that came of late.
-    pub fn recent(&self) -> u64 {
-        self.recent
-    }
-
-    /// Time passes: half of what came is late no more.
-    pub fn age(&mut self) {
-        self.recent /= 2;
     }
 
     /// When the last one came; when the path was opened if there was none.
@@ -75,10 +61,10 @@ mod tests {
     fn the_end_of_a_stream_is_asked_about_once() {
         let mut inbound = Inbound::new(Time::ZERO);
         for ms in 1..32 {
-            assert!(!inbound.on_datagram(100, Time::from_millis(ms), PAUSE));
+            assert!(!inbound.on_datagram(Time::from_millis(ms), PAUSE));
             assert_eq!(inbound.ask_at(PAUSE), None);
         }
-        assert!(inbound.on_datagram(100, Time::from_millis(32), PAUSE));
+        assert!(inbound.on_datagram(Time::from_millis(32), PAUSE));
         assert_eq!(inbound.ask_at(PAUSE), Some(Time::from_millis(62)));
         inbound.on_asked();
         assert_eq!(inbound.ask_at(PAUSE), None);
@@ -88,7 +74,7 @@ mod tests {
     fn datagrams_far_apart_are_no_stream() {
         let mut inbound = Inbound::new(Time::ZERO);
         for number in 0..100 {
-            inbound.on_datagram(100, Time::from_millis(number * 31), PAUSE);
+            inbound.on_datagram(Time::from_millis(number * 31), PAUSE);
         }
         assert_eq!(inbound.ask_at(PAUSE), None);
         assert_eq!(inbound.last(), Time::from_millis(99 * 31));

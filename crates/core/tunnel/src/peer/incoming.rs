@@ -113,7 +113,7 @@ impl Peer {
         }
         let pause = self.paths.pause();
         let path = &mut self.paths[index];
-        if path.inbound.on_datagram(len, now, pause) {
+        if path.inbound.on_datagram(now, pause) {
             self.timers.bring_forward(Timer::Control, now + pause);
         }
         path.counters.received_bytes += len;

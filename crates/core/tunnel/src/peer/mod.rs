@@ -395,7 +395,6 @@ impl Peer {
             ingress.tune(paths, capacity);
             reliability.tune(paths);
             receive.tune(paths);
-            paths.age_inbound();
         }
     }
 }

@@ -11,8 +11,6 @@ use std::time::Duration;
 /// Segments are joined to packets that take the paths so long: a packet comes
 /// out when all of it is there, and should not wait for itself.
 const JOINED_TIME: Duration = Duration::from_millis(4);
-/// A full packet of most networks, bytes.
-const FULL_PACKET: u64 = 1500;
 /// The longest IP packet.
 const MAX_JOINED: usize = 65_535;
 /// Round trips that a packet may wait for while capacities are being found.
@@ -41,7 +39,8 @@ impl Ingress {
     pub fn follow(&mut self, paths: &PathSet) {
         let primary = || paths.up().filter(|p| !p.policy.standby);
         let round_trip = primary().map(|p| p.rtt.base()).max().unwrap_or_default();
-        self.acks.set_round_trip(paths.inbound_round_trip().unwrap_or_default());
+        let known = primary().filter(|p| p.rtt.is_known()).map(|p| p.rtt.base()).max();
+        self.acks.set_round_trip(known.unwrap_or_default());
         // While a path's capacity is still being found the queue is ours, not the
         // sender's fault: a signal would halve it long before the links are full.
         let finding = |p: &Path| p.congestion.in_startup() && p.sent.in_flight_bytes() > 0;
@@ -73,7 +72,6 @@ impl Ingress {
         self.steady_target = bridged.max(LEAST_TARGET);
         self.parameters.floor = steady.max(LEAST_TARGET);
         self.parameters.interval = (slowest * INTERVAL_ROUND_TRIPS).max(LEAST_INTERVAL);
-        self.parameters.packet_time = capacity.time_for(FULL_PACKET);
         let found = |p: &Path| !p.congestion.in_startup();
         self.capacity_known = paths.up().next().is_some() && paths.up().all(found);
         let joined = usize::try_from(capacity.bytes_in(JOINED_TIME));

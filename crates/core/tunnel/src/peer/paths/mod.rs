@@ -323,25 +323,6 @@ impl PathSet {
         self.up().map(|path| path.rtt.base()).max().unwrap_or_default()
     }
 
-    /// Of what came of late by the paths that work, whose round trips are known: the mean
-    /// of its paths' round trips; none if nothing came.
-    pub fn inbound_round_trip(&self) -> Option<Duration> {
-        let known = self.up().filter(|path| path.rtt.is_known());
-        let (mut bytes, mut byte_nanos) = (0u128, 0u128);
-        for path in known {
-            let recent = u128::from(path.inbound.recent());
-            bytes += recent;
-            byte_nanos += recent * path.rtt.base().as_nanos();
-        }
-        let mean = byte_nanos.checked_div(bytes)?;
-        Some(Duration::from_nanos(u64::try_from(mean).unwrap_or(u64::MAX)))
-    }
-
-    /// Time passes: what came by the paths counts less.
-    pub fn age_inbound(&mut self) {
-        self.paths.iter_mut().for_each(|path| path.inbound.age());
-    }
-
     /// Of all paths that work.
     pub fn capacity(&self) -> Rate {
         let rates = self.up().map(|p| p.congestion.bandwidth().bytes_per_sec());
