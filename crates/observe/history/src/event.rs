@@ -103,10 +103,6 @@ pub enum EventKind {
     ReplicationLate,
     /// After one that failed or was late, all is replicated.
     ReplicationDone,
-    /// A backup failed, or lacks files that could not be read.
-    BackupFailed,
-    /// After one that failed all is backed up.
-    BackupDone,
     /// Somebody tries whether messages arrive.
     Test,
 }
@@ -132,8 +128,6 @@ words!(EventKind {
     ReplicationFailed = "replication_failed",
     ReplicationLate = "replication_late",
     ReplicationDone = "replication_done",
-    BackupFailed = "backup_failed",
-    BackupDone = "backup_done",
     Test = "test",
 });
 
@@ -154,8 +148,6 @@ pub enum Topic {
     Pool,
     /// Copies of a pool elsewhere.
     Replication,
-    /// Encrypted copies elsewhere.
-    Backup,
 }
 
 impl EventKind {
@@ -172,7 +164,6 @@ impl EventKind {
             Kind::ReplicationFailed | Kind::ReplicationLate | Kind::ReplicationDone => {
                 Topic::Replication
             }
-            Kind::BackupFailed | Kind::BackupDone => Topic::Backup,
         }
     }
 
@@ -187,7 +178,6 @@ impl EventKind {
                 | Kind::FailoverEnded
                 | Kind::PoolMended
                 | Kind::ReplicationDone
-                | Kind::BackupDone
         )
     }
 
@@ -204,7 +194,6 @@ impl EventKind {
                 | Kind::PoolFull
                 | Kind::ReplicationFailed
                 | Kind::ReplicationLate
-                | Kind::BackupFailed
         )
     }
 }
