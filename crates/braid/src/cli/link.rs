@@ -1,12 +1,10 @@
 mod plan;
 
-use super::doctor::measure;
 use super::failure::{self, Failure, FailureKind};
 use super::status_table::columns;
 use super::{Global, JsonFlag, uplinks};
 use braid_control::client::ClientError;
 use braid_control::config::{ConfigEditor, Link, LinkBinding, LinkChange, Mode};
-use braid_control::measured::NewMeasure;
 use braid_control::request::NewLink;
 use braid_control::status::{PathState, PathStatus};
 use braid_linux::udp::{Family, LinkBind, LinkSocket};
@@ -97,16 +95,12 @@ pub struct Remove {
 }
 
 #[derive(Args)]
-#[command(after_help = "Examples:\n  braid link test lte\n  braid link test lte --speed")]
+#[command(after_help = "Example:\n  braid link test lte")]
 pub struct Test {
     #[command(flatten)]
     _json: JsonFlag,
     /// The link's name
     name: String,
-    /// Measure what it carries, alone and as part of the tunnel, to the concentrator; meanwhile
-    /// all traffic goes over it
-    #[arg(long)]
-    speed: bool,
 }
 
 #[derive(Args)]
@@ -244,13 +238,6 @@ impl Test {
             Err(ClientError::NotRunning(_) | ClientError::Anothers { .. }) => None,
             Err(error) => return Err(error.into()),
         };
-        let measured = match self.speed {
-            true => {
-                let wish = NewMeasure { link: Some(self.name.clone()), ..NewMeasure::default() };
-                Some(measure::run(&global.client()?, &wish)?)
-            }
-            false => None,
-        };
         let works = match &paths {
             Some(paths) => paths.iter().any(is_alive),
             None => sockets.iter().any(|(_, opened)| opened.is_ok()),
@@ -265,13 +252,8 @@ impl Test {
                 "error": opened.as_ref().err(),
             })).collect::<Vec<_>>(),
             "paths": paths,
-            "measured": measured,
         });
-        global.print(&value, || {
-            let table = measured.as_ref().map(measure::render);
-            let report = report(&sockets, paths.as_deref());
-            [Some(report), table].into_iter().flatten().collect::<Vec<_>>().join("\n")
-        })?;
+        global.print(&value, || report(&sockets, paths.as_deref()))?;
         match works {
             true => Ok(()),
             false => Err(Failure::failed(format!("link {} does not work", self.name))),

@@ -2,8 +2,7 @@
 //! name, until it is mended.
 
 use crate::world::{INSIDE_V4, Tunnel, World, link};
-use braid_lab::emulator::{Capacity, LinkChange, LinkModel};
-use braid_units::Rate;
+use braid_lab::emulator::LinkChange;
 use serde_json::Value;
 
 /// Of the machine that runs the tests, which may be busy.
@@ -23,40 +22,6 @@ fn codes(world: &World) -> Vec<String> {
 fn becomes(world: &World, expected: &[&str]) {
     let what = format!("the doctor finds {expected:?}, and last {:?}", codes(world));
     world.home.wait_until(&what, || codes(world) == expected);
-}
-
-#[test]
-fn each_link_is_measured_alone_and_with_the_others_and_has_its_role_back() {
-    let Some(mut world) = World::new(&[slow("dsl", 8), slow("lte", 2)]) else { return };
-    world.start(&Tunnel::default());
-    world.home.braid_ok(&["link", "set", "lte", "--standby", "true", "--temporary"]);
-    let output = world.home.braid_ok(&["doctor", "--measure", "--json"]);
-    let report: Value = serde_json::from_slice(&output).unwrap();
-    let measured = &report["measured"];
-    let down = |of: &Value| of["down"].as_f64().unwrap();
-    let [dsl, lte] = [0, 1].map(|link| &measured["links"][link]);
-    assert_eq!((&dsl["link"], &lte["link"]), (&"dsl".into(), &"lte".into()));
-    // Nobody gets more of a link than it has, and the other is no part of it.
-    let (fast, slow) = (down(&dsl["rates"]), down(&lte["rates"]));
-    assert!(fast > slow && fast < 9.0 && slow > 0.1 && slow < 3.0, "{measured}");
-    assert!(down(&measured["together"]) > 0.1 && measured["one_connection"]["down"] != 0.0);
-    assert!(down(&dsl["as_part"]) > down(&lte["as_part"]), "it stands by: {measured}");
-    let links = &world.home.status()["links"];
-    assert_eq!([&links[0]["standby"], &links[1]["standby"]], [false, true]);
-
-    let output = world.home.braid(&["link", "test", "lte", "--speed", "--json"]);
-    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(report["measured"]["links"].as_array().map(Vec::len), Some(1), "{report}");
-    // Who isn't a home can't.
-    let output = world.concentrator.braid(&["doctor", "--measure"]);
-    assert!(String::from_utf8_lossy(&output.stderr).contains("concentrator"), "{output:?}");
-}
-
-fn slow(name: &str, mbit: u64) -> LinkModel {
-    let mut link = link(name);
-    link.down.capacity = Capacity::Rate(Rate::from_mbit(mbit));
-    link.up.capacity = Capacity::Rate(Rate::from_mbit(mbit));
-    link
 }
 
 #[test]

@@ -2,8 +2,7 @@ use braid_linux::poller::Waker;
 use braid_linux::tun::TunCounters;
 use braid_linux::udp::{Family, LinkSocket};
 use braid_tunnel::{
-    Change, Event, LinkConfig, LinkId, PeerConfig, PeerId, PeerReport, TrafficReport,
-    TunnelCounters,
+    Change, Event, LinkConfig, LinkId, PeerConfig, PeerId, PeerReport, TunnelCounters,
 };
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -37,8 +36,6 @@ pub enum Command {
     AddPeer(Box<PeerConfig>, Sender<PeerId>),
     /// Tell how things are.
     Report(Sender<Report>),
-    /// Tell what the peers' flows have carried.
-    ReportTraffic(Sender<Vec<(PeerId, TrafficReport)>>),
     /// Say goodbye to the peers and end.
     Stop,
 }
@@ -108,17 +105,6 @@ impl Handle {
     pub fn report(&self) -> Result<Report, Stopped> {
         let (sender, receiver) = channel();
         self.send(Command::Report(sender))?;
-        receiver.recv().map_err(|_| Stopped)
-    }
-
-    /// What the peers' flows have carried; to be asked for each second or so, as
-    /// [`braid_tunnel::Tunnel::report_traffic`] says.
-    ///
-    /// # Errors
-    /// [`Stopped`] when the data plane has ended.
-    pub fn report_traffic(&self) -> Result<Vec<(PeerId, TrafficReport)>, Stopped> {
-        let (sender, receiver) = channel();
-        self.send(Command::ReportTraffic(sender))?;
         receiver.recv().map_err(|_| Stopped)
     }
 

@@ -289,9 +289,6 @@ impl DataPlane {
                         send_drops: self.links.iter().map(|(id, l)| (*id, l.dropped)).collect(),
                     });
                 }
-                Command::ReportTraffic(answer) => {
-                    let _ = answer.send(self.tunnel.report_traffic(now));
-                }
                 Command::Stop => {
                     self.tunnel.close(now);
                     self.stopping = true;

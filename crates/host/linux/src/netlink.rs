@@ -1,7 +1,7 @@
 //! Netlink, blocking and small. Of rtnetlink(7): links, addresses, routes, next
 //! hops, policy rules, root queueing disciplines, and a monitor of their
 //! changes; of generic netlink: MPTCP's path manager and WireGuard; of netfilter's:
-//! tracked connections, also to be forgotten, copies of packets, elements of sets.
+//! tracked connections that are forgotten, copies of packets, elements of sets.
 
 mod address;
 mod conntrack;
@@ -23,7 +23,7 @@ mod socket;
 mod wireguard;
 
 pub use address::Address;
-pub use conntrack::{Tracked, Tuple, forget_connections, tracked_connections};
+pub use conntrack::forget_connections;
 pub use generic::Generic;
 pub use link::Link;
 pub use monitor::{Change, Monitor};

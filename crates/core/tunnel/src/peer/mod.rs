@@ -11,18 +11,14 @@ mod reliability;
 mod send;
 mod status;
 mod timers;
-mod traffic;
 
 pub use incoming::Refused;
 pub use send::Transmit;
 pub use status::{PathReport, PeerCounters, PeerReport};
-pub(crate) use traffic::MOST_FLOWS;
-pub use traffic::{Carried, FlowReport, PathShare, TrafficReport};
 
 use crate::buffers::Buffers;
 use crate::clock::PausingClock;
 use crate::config::{LinkConfig, LinkId, Mode, PeerConfig, PeerId, TunnelConfig};
-use crate::exit::Delivered;
 use crate::index_map::IndexMap;
 use crate::path::Settled;
 use crate::path::sent::SentFrame;
@@ -31,7 +27,7 @@ use crate::session::Sessions;
 use activity::Activity;
 use braid_inner::{ClassRules, HashKey, InnerPacket};
 use braid_units::Time;
-use ingress::{Ingress, Sorting};
+use ingress::Ingress;
 use paths::PathSet;
 use receive::Receive;
 use reliability::Reliability;
@@ -39,7 +35,6 @@ use send::{ControlSettings, Outlet, Send};
 use std::net::SocketAddr;
 use std::time::Duration;
 use timers::{Timer, TimerTable};
-use traffic::Traffic;
 
 /// What follows from the paths is worked out anew so often at least while
 /// something is due: reports come each millisecond where round trips are short.
@@ -60,7 +55,6 @@ pub struct Peer {
     send: Send,
     reliability: Reliability,
     receive: Receive,
-    traffic: Traffic,
     timers: TimerTable,
     activity: Activity,
     /// Stands still while no path works.
@@ -82,7 +76,6 @@ impl Peer {
             send: Send::new(layer, tunnel.mode),
             reliability: Reliability::new(memory / 4, tunnel.redundancy_budget),
             receive: Receive::new(layer, memory / 2),
-            traffic: Traffic::new(layer, key),
             timers: TimerTable::default(),
             activity: Activity::default(),
             working: PausingClock::default(),
@@ -224,16 +217,15 @@ impl Peer {
     /// Queues a packet for the peer.
     pub(crate) fn admit(&mut self, packet: InnerPacket, rules: &ClassRules, now: Time) {
         self.activity.on_use(&mut self.timers, now);
-        let (sorting, working) = (Sorting { rules, mode: self.send.mode() }, self.working.at(now));
-        let Self { ingress, freed, traffic, .. } = self;
-        let bonded = ingress.admit(packet, sorting, traffic, freed, working, now);
+        let (mode, working) = (self.send.mode(), self.working.at(now));
+        let bonded = self.ingress.admit(packet, rules, mode, &mut self.freed, working, now);
         if let Some(bonded) = bonded {
             self.send.push_bonded(bonded);
         }
     }
 
     /// The next inner packet from the peer.
-    pub(crate) fn poll_inner(&mut self, buffers: &mut Buffers) -> Option<Delivered> {
+    pub(crate) fn poll_inner(&mut self, buffers: &mut Buffers) -> Option<InnerPacket> {
         self.receive.poll(buffers)
     }
 
@@ -266,7 +258,6 @@ impl Peer {
             sessions: &mut self.sessions,
             timers: &mut self.timers,
             freed: &mut self.freed,
-            traffic: &mut self.traffic,
             cpu_bound,
             now,
             working: self.working.at(now),
@@ -282,7 +273,6 @@ impl Peer {
             sessions: &mut self.sessions,
             timers: &mut self.timers,
             freed: &mut self.freed,
-            traffic: &mut self.traffic,
             cpu_bound: false,
             now,
             working: self.working.at(now),
@@ -388,7 +378,6 @@ impl Peer {
         self.ingress.rest();
         self.send.rest();
         self.receive.rest();
-        self.traffic.rest();
         let no_frames = self.paths.rest();
         self.reliability.rest(!no_frames);
         self.settled = Settled::default();

@@ -11,7 +11,6 @@ use crate::path::{Controller, Path};
 use crate::peer::ingress::Ingress;
 use crate::peer::paths::PathSet;
 use crate::peer::reliability::Reliability;
-use crate::peer::traffic::Sending;
 use braid_units::Time;
 use braid_wire::{HEADER_LEN, TAG_LEN};
 use std::time::Duration;
@@ -293,8 +292,7 @@ impl Send {
             let Some(outgoing) = reliability.get(key) else { break };
             let (offset, total) = (outgoing.cut, outgoing.len());
             let rest = total - offset;
-            let next = (key, offset, rest);
-            let written = datagram.write_chunk(&reliability.outgoing, next, Sending::First, outlet);
+            let written = datagram.write_chunk(&reliability.outgoing, key, offset, rest, outlet);
             if written == 0 {
                 break;
             }
@@ -324,8 +322,7 @@ fn write_repair(
     reliability: &mut Reliability,
     outlet: &mut Outlet<'_>,
 ) -> bool {
-    let missing = (key, offset, len);
-    let written = datagram.write_chunk(&reliability.outgoing, missing, Sending::Repair, outlet);
+    let written = datagram.write_chunk(&reliability.outgoing, key, offset, len, outlet);
     if written == 0 {
         return false;
     }
