@@ -123,6 +123,7 @@ impl StandIns {
         if self.first_wait.is_some_and(|until| now < until) {
             return None;
         }
+        self.first_wait = None;
         let answered = |place: usize| {
             let heard = health(place).heard;
             self.works(place) && heard.is_some_and(|at| at > silent_since)
@@ -217,6 +218,14 @@ mod tests {
         assert_eq!(two.deadline(), Some(at(0) + FIRST_WAIT));
         let moved = Some(Step::Move { from: 0, to: 1 });
         assert_eq!(two.update(second, at(0) + FIRST_WAIT), moved);
+    }
+
+    #[test]
+    fn while_nobody_answers_nothing_is_due() {
+        let mut two = StandIns::new(2, at(0));
+        two.update(|_| SILENT, at(0));
+        let then = at(0) + FIRST_WAIT;
+        assert_eq!((two.update(|_| SILENT, then), two.deadline()), (None, None));
     }
 
     #[test]
