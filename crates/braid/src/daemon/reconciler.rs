@@ -372,6 +372,8 @@ impl Reconciler {
     }
 
     fn open_portal(&mut self, link: &str) -> Result<(), Refusal> {
+        // Whoever saw the link fall silent a moment ago is right.
+        self.follow_peers();
         let config = &self.settings.config;
         let Some(link) = config.link(link) else {
             return Err(Refusal::NotFound(format!("the running tunnel has no link {link:?}")));
