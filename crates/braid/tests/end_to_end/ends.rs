@@ -38,6 +38,7 @@ fn of_several_that_start_at_once_there_is_one() {
         world.home.start();
         world.home.kill();
         let mut daemons: Vec<_> = (0..4).map(|_| world.home.another()).collect();
+        world.home.wait_until("one answers", || world.home.braid(&["status"]).status.success());
         world.home.wait_for_active_paths(1);
         let running = world.home.status()["pid"].as_u64().unwrap();
         daemons.retain_mut(|daemon| {
@@ -58,6 +59,7 @@ fn one_whose_socket_is_deleted_goes_on_and_goes_down() {
     let Some(mut world) = World::new(&[link("cable")]) else { return };
     let before = world.home.host_settings();
     world.start(&carries_all());
+    wait_until_it_carries_all(&world);
     let pings = Pings::start(&world.home, INSIDE_V4, 10);
     let during = world.home.host_settings();
     for folder in world.home.folders() {
@@ -81,7 +83,7 @@ fn one_whose_device_is_set_down_sets_it_up_again() {
     let Some(mut world) = World::new(&[link("cable")]) else { return };
     let before = world.home.host_settings();
     world.start(&carries_all());
-    world.home.wait_for_ping(INSIDE_V4);
+    wait_until_it_carries_all(&world);
     let during = world.home.host_settings();
     world.home.sh("ip link set braid0 down");
     world.home.wait_until("it is told", || world.home.log().contains("it is set up again"));
@@ -119,6 +121,12 @@ fn one_that_is_stuck_is_named_and_can_be_killed() {
     world.home.kill();
     world.home.braid_ok(&["down"]);
     assert_eq!(world.home.host_settings(), before);
+}
+
+/// From then on nothing of the host changes by itself. IPv6 routes are listed twice.
+fn wait_until_it_carries_all(world: &World) {
+    let carries = || world.home.rules_and_tables().matches("default dev braid0").count() == 3;
+    world.home.wait_until("the tunnel carries all", carries);
 }
 
 fn carries_all() -> Tunnel<'static> {

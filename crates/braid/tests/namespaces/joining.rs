@@ -16,8 +16,11 @@ fn a_line_lets_one_router_in_and_a_second_one_hears_why_not() {
     let joined = first.ok(&["home", "join", &line, "--yes"]);
     assert!(joined.contains("connected to the concentrator at 203.0.113.1:51900 by"), "{joined}");
     assert!(!first.file("braid.enrol").exists(), "what was used up is gone");
-    let homes = list(&world);
-    assert_eq!((&homes[0]["state"], &homes[0]["connected"]), (&"joined".into(), &true.into()));
+    // It counts now and then.
+    wait_for("the concentrator knows the home", || {
+        let home = &list(&world)[0];
+        home["state"] == "joined" && home["connected"] == true
+    });
 
     let other = NetNs::new().unwrap();
     sh(&other, "ip link add h9 type veth peer name c9");
