@@ -1,6 +1,7 @@
 mod device;
 mod files;
 mod joined;
+mod secrets;
 mod stand_in;
 mod waiting;
 

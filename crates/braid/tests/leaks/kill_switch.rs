@@ -15,17 +15,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 fn nothing_leaks_while_everything_fails_in_turn() {
     let Some(mut network) = Network::new() else { return };
     let names = NameServer::start(&network.internet, "10.1.0.1", "203.0.113.1");
-    let capture = Capture::start(&network.internet, &["c1", "c2", "c3"]);
-    let _host = Talk::start(&network.home, &["w1", "w2", "x1"]);
-    let _lan = Talk::start(&network.lan, &[]);
-    network.wait_until("what leaks is seen", || !capture.leaks().is_empty());
-
-    network.join(ENDPOINT_NAME, &["--kill-switch"]);
-    network.start("internet");
-    network.links_go();
-    // What is still on its way into the capture.
-    std::thread::sleep(Duration::from_millis(500));
-    capture.leaks();
+    let (capture, _talk) = joined_with_leaks_seen(&mut network);
     network.start("home");
     network.links_come();
     network.wait_until("it finds the name and connects", || network.connected());
@@ -107,16 +97,7 @@ fn nothing_leaks_while_the_clock_is_wrong() {
     };
     let clock = wrong_clock(network.scratch.path());
     network.environment = vec![("LD_PRELOAD", clock), ("SECONDS_WRONG_FILE", wrong.clone().into())];
-    let capture = Capture::start(&network.internet, &["c1", "c2", "c3"]);
-    let _host = Talk::start(&network.home, &["w1", "w2", "x1"]);
-    let _lan = Talk::start(&network.lan, &[]);
-    network.wait_until("what leaks is seen", || !capture.leaks().is_empty());
-
-    network.join(ENDPOINT_NAME, &["--kill-switch"]);
-    network.start("internet");
-    network.links_go();
-    std::thread::sleep(Duration::from_millis(500));
-    capture.leaks();
+    let (capture, _talk) = joined_with_leaks_seen(&mut network);
     jump(30);
     network.start("home");
     network.links_come();
@@ -195,6 +176,22 @@ fn it_is_in_force_before_the_tunnel_is_and_after_a_start_that_failed() {
 }
 
 /// For long enough that every kind of packet was tried, many times.
+/// The home has joined, hasn't started, and its links are away; what its host and its LAN say
+/// all the time is seen where it leaves.
+fn joined_with_leaks_seen(network: &mut Network) -> (Capture, [Talk; 2]) {
+    let capture = Capture::start(&network.internet, &["c1", "c2", "c3"]);
+    let host = Talk::start(&network.home, &["w1", "w2", "x1"]);
+    let lan = Talk::start(&network.lan, &[]);
+    network.wait_until("what leaks is seen", || !capture.leaks().is_empty());
+    network.join(ENDPOINT_NAME, &["--kill-switch"]);
+    network.start("internet");
+    network.links_go();
+    // What is still on its way into the capture.
+    std::thread::sleep(Duration::from_millis(500));
+    capture.leaks();
+    (capture, [host, lan])
+}
+
 fn nothing_leaked(capture: &Capture, when: &str) {
     std::thread::sleep(Duration::from_millis(1500));
     assert_eq!(capture.leaks(), Vec::<String>::new(), "{when}");

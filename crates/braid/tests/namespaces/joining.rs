@@ -22,14 +22,7 @@ fn a_line_lets_one_router_in_and_a_second_one_hears_why_not() {
         home["state"] == "joined" && home["connected"] == true
     });
 
-    let other = NetNs::new().unwrap();
-    sh(&other, "ip link add h9 type veth peer name c9");
-    world.concentrator.move_from(&other, "c9");
-    sh(
-        &other,
-        "ip addr add 10.9.0.2/24 dev h9 && ip link set h9 up && ip route add default via 10.9.0.1",
-    );
-    sh(&world.concentrator, "ip addr add 10.9.0.1/24 dev c9 && ip link set c9 up");
+    let other = neighbour(&world);
     let second = Router::new(&other, world.scratch.path().join("second"));
     let refused = second.run(&["home", "join", &line, "--yes"]);
     assert_eq!(refused.status.code(), Some(1));
@@ -157,14 +150,7 @@ fn a_second_concentrator_is_joined_and_stands_in_for_the_first() {
     let router = Router::new(&world.home, world.scratch.path().join("router"));
     router.ok(&["home", "join", &line, "--yes"]);
 
-    let other = NetNs::new().unwrap();
-    sh(&other, "ip link add h9 type veth peer name c9");
-    world.concentrator.move_from(&other, "c9");
-    sh(
-        &other,
-        "ip addr add 10.9.0.2/24 dev h9 && ip link set h9 up && ip route add default via 10.9.0.1",
-    );
-    sh(&world.concentrator, "ip addr add 10.9.0.1/24 dev c9 && ip link set c9 up");
+    let other = neighbour(&world);
     let second = Router::new(&other, world.scratch.path().join("second"));
     let init = second.ok(&["concentrator", "init", "--endpoint", "10.9.0.2:51900"]);
     let line = init.trim();
@@ -192,6 +178,19 @@ fn a_second_concentrator_is_joined_and_stands_in_for_the_first() {
         router.status()["peers"][0]["served_by"] == "concentrator-2"
     });
     router.sh("ping -q -c 3 -W 5 10.77.0.1");
+}
+
+/// A host at 10.9.0.2, on a line of its own to the concentrator.
+fn neighbour(world: &World) -> NetNs {
+    let other = NetNs::new().unwrap();
+    sh(&other, "ip link add h9 type veth peer name c9");
+    world.concentrator.move_from(&other, "c9");
+    sh(
+        &other,
+        "ip addr add 10.9.0.2/24 dev h9 && ip link set h9 up && ip route add default via 10.9.0.1",
+    );
+    sh(&world.concentrator, "ip addr add 10.9.0.1/24 dev c9 && ip link set c9 up");
+    other
 }
 
 /// A host with folders /run and /var/lib of its own.

@@ -1,10 +1,12 @@
 //! A peer that is removed and added again, as a changed config does, is met as
 //! after a restart: packet numbers begin anew at one end only.
 
+mod inner_packet;
+
 use braid_handshake::PrivateKey;
-use braid_inner::{InnerPacket, Offload};
 use braid_tunnel::{Change, LinkConfig, LinkId, PeerConfig, PeerId, Tunnel, TunnelConfig};
 use braid_units::Time;
+use inner_packet::udp;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -59,8 +61,8 @@ impl Pair {
         let mut arrived = (0, 0);
         while self.now < until {
             self.sent = self.sent.wrapping_add(1);
-            self.home.0.handle_inner(self.now, packet([10, 0, 0, 2], [10, 0, 0, 1], self.sent));
-            let down = packet([10, 0, 0, 1], [10, 0, 0, 2], self.sent);
+            self.home.0.handle_inner(self.now, udp([10, 0, 0, 2], [10, 0, 0, 1], self.sent));
+            let down = udp([10, 0, 0, 1], [10, 0, 0, 2], self.sent);
             self.concentrator.0.handle_inner(self.now, down);
             self.home.0.handle_timeout(self.now);
             self.concentrator.0.handle_timeout(self.now);
@@ -118,22 +120,4 @@ fn peer(key: u8, inside: &str) -> PeerConfig {
         keepalive: Some(Duration::from_secs(25)),
         follow_mode: false,
     }
-}
-
-/// UDP.
-fn packet(from: [u8; 4], to: [u8; 4], number: u16) -> InnerPacket {
-    let mut bytes = vec![0; 100];
-    bytes[0] = 0x45;
-    bytes[2..4].copy_from_slice(&100_u16.to_be_bytes());
-    bytes[4..6].copy_from_slice(&number.to_be_bytes());
-    bytes[8] = 64;
-    bytes[9] = 17;
-    bytes[12..16].copy_from_slice(&from);
-    bytes[16..20].copy_from_slice(&to);
-    let sum = !braid_inner::checksum::sum(&bytes[..20]);
-    bytes[10..12].copy_from_slice(&sum.to_be_bytes());
-    bytes[20..22].copy_from_slice(&4000_u16.to_be_bytes());
-    bytes[22..24].copy_from_slice(&4001_u16.to_be_bytes());
-    bytes[24..26].copy_from_slice(&80_u16.to_be_bytes());
-    InnerPacket { bytes, offload: Offload::default() }
 }

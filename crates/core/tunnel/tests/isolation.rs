@@ -1,9 +1,12 @@
 //! Two peers of one concentrator: whether they reach each other.
 
+mod inner_packet;
+
 use braid_handshake::PrivateKey;
 use braid_inner::{InnerPacket, Layer, Offload};
 use braid_tunnel::{LinkConfig, LinkId, PeerConfig, Tunnel, TunnelConfig};
 use braid_units::Time;
+use inner_packet::udp;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -14,9 +17,9 @@ const CONCENTRATOR: u8 = 9;
 fn packets_come_to_another_peers_addresses_only_if_they_may() {
     for (isolate, delivered) in [(true, 0), (false, 1)] {
         let mut star = Star::new(Layer::L3, isolate);
-        assert_eq!(star.send(0, ip(1, CONCENTRATOR)), (1, 0), "to the concentrator itself");
+        assert_eq!(star.send(0, between(1, CONCENTRATOR)), (1, 0), "to the concentrator itself");
         // Where the concentrator's kernel forwards it from.
-        assert_eq!(star.send(0, ip(1, 2)), (delivered, 0));
+        assert_eq!(star.send(0, between(1, 2)), (delivered, 0));
         assert_eq!(star.isolated(), u64::from(isolate));
     }
 }
@@ -143,17 +146,6 @@ fn frame(from: u8, to: [u8; 6]) -> InnerPacket {
     InnerPacket { bytes, offload: Offload::default() }
 }
 
-/// UDP.
-fn ip(from: u8, to: u8) -> InnerPacket {
-    let mut bytes = vec![0; 100];
-    bytes[0] = 0x45;
-    bytes[2..4].copy_from_slice(&100_u16.to_be_bytes());
-    bytes[8] = 64;
-    bytes[9] = 17;
-    bytes[12..16].copy_from_slice(&[10, 0, 0, from]);
-    bytes[16..20].copy_from_slice(&[10, 0, 0, to]);
-    let sum = !braid_inner::checksum::sum(&bytes[..20]);
-    bytes[10..12].copy_from_slice(&sum.to_be_bytes());
-    bytes[24..26].copy_from_slice(&80_u16.to_be_bytes());
-    InnerPacket { bytes, offload: Offload::default() }
+fn between(from: u8, to: u8) -> InnerPacket {
+    udp([10, 0, 0, from], [10, 0, 0, to], 0)
 }

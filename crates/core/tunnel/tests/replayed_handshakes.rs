@@ -2,10 +2,12 @@
 //! since after a restart nothing tells it from a true one, but it changes
 //! nothing. Only the packet that follows, which only the peer can make, does.
 
+mod inner_packet;
+
 use braid_handshake::PrivateKey;
-use braid_inner::{InnerPacket, Offload};
 use braid_tunnel::{Event, LinkConfig, LinkId, PeerConfig, Tunnel, TunnelConfig};
 use braid_units::Time;
+use inner_packet::udp;
 use proptest::prelude::*;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -173,8 +175,8 @@ impl World {
     /// Whether packets come through both ways, at once.
     fn passes(&mut self) -> bool {
         while self.home.poll_inner().is_some() || self.concentrator.poll_inner().is_some() {}
-        self.home.handle_inner(self.now, packet([10, 0, 0, 2], [10, 0, 0, 1]));
-        self.concentrator.handle_inner(self.now, packet([10, 0, 0, 1], [10, 0, 0, 2]));
+        self.home.handle_inner(self.now, udp([10, 0, 0, 2], [10, 0, 0, 1], 0));
+        self.concentrator.handle_inner(self.now, udp([10, 0, 0, 1], [10, 0, 0, 2], 0));
         self.run(Duration::from_millis(30));
         self.home.poll_inner().is_some() && self.concentrator.poll_inner().is_some()
     }
@@ -229,21 +231,4 @@ fn peer(key: u8, inside: &str) -> PeerConfig {
 
 fn at(address: &str) -> SocketAddr {
     address.parse().expect("an address")
-}
-
-/// UDP.
-fn packet(from: [u8; 4], to: [u8; 4]) -> InnerPacket {
-    let mut bytes = vec![0; 100];
-    bytes[0] = 0x45;
-    bytes[2..4].copy_from_slice(&100_u16.to_be_bytes());
-    bytes[8] = 64;
-    bytes[9] = 17;
-    bytes[12..16].copy_from_slice(&from);
-    bytes[16..20].copy_from_slice(&to);
-    let sum = !braid_inner::checksum::sum(&bytes[..20]);
-    bytes[10..12].copy_from_slice(&sum.to_be_bytes());
-    bytes[20..22].copy_from_slice(&4000_u16.to_be_bytes());
-    bytes[22..24].copy_from_slice(&4001_u16.to_be_bytes());
-    bytes[24..26].copy_from_slice(&80_u16.to_be_bytes());
-    InnerPacket { bytes, offload: Offload::default() }
 }

@@ -1,9 +1,12 @@
 //! A home with two concentrators: when one falls silent the other one serves.
 
+mod inner_packet;
+
 use braid_handshake::PrivateKey;
-use braid_inner::{InnerPacket, Layer, Offload};
+use braid_inner::Layer;
 use braid_tunnel::{Change, Event, LinkConfig, LinkId, PeerConfig, PeerId, Tunnel, TunnelConfig};
 use braid_units::Time;
+use inner_packet::udp;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -72,9 +75,9 @@ struct Net {
     servers: [Tunnel; 2],
     away: [bool; 2],
     dark: bool,
-    sent: u32,
+    sent: u16,
     flying: Vec<Flying>,
-    came: [Vec<u32>; 2],
+    came: [Vec<u16>; 2],
     at_home: usize,
 }
 
@@ -180,8 +183,8 @@ impl Net {
             }
             let server = &mut self.servers[number];
             while let Some(packet) = server.poll_inner() {
-                let number_of = packet.bytes[28..32].try_into().unwrap();
-                self.came[number].push(u32::from_be_bytes(number_of));
+                let number_of = packet.bytes[4..6].try_into().unwrap();
+                self.came[number].push(u16::from_be_bytes(number_of));
                 server.recycle(packet.bytes);
             }
         }
@@ -195,10 +198,10 @@ impl Net {
     }
 
     /// How many came out nowhere.
-    fn missing(&self) -> u32 {
-        let came: BTreeSet<&u32> =
+    fn missing(&self) -> usize {
+        let came: BTreeSet<&u16> =
             self.came.iter().flatten().filter(|number| **number > 0).collect();
-        self.sent - came.len() as u32
+        usize::from(self.sent) - came.len()
     }
 }
 
@@ -233,21 +236,4 @@ fn peer(key: u8, inside: &[&str]) -> PeerConfig {
 
 fn endpoint(server: usize) -> SocketAddr {
     SocketAddr::from(([203, 0, 113, 1 + server as u8], 51900))
-}
-
-fn udp(from: [u8; 4], to: [u8; 4], number: u32) -> InnerPacket {
-    let mut bytes = vec![0; 200];
-    bytes[0] = 0x45;
-    bytes[2..4].copy_from_slice(&200_u16.to_be_bytes());
-    bytes[8] = 64;
-    bytes[9] = 17;
-    bytes[12..16].copy_from_slice(&from);
-    bytes[16..20].copy_from_slice(&to);
-    let sum = !braid_inner::checksum::sum(&bytes[..20]);
-    bytes[10..12].copy_from_slice(&sum.to_be_bytes());
-    bytes[20..22].copy_from_slice(&4000_u16.to_be_bytes());
-    bytes[22..24].copy_from_slice(&4000_u16.to_be_bytes());
-    bytes[24..26].copy_from_slice(&180_u16.to_be_bytes());
-    bytes[28..32].copy_from_slice(&number.to_be_bytes());
-    InnerPacket { bytes, offload: Offload::default() }
 }

@@ -54,13 +54,8 @@ fn is_public(address: IpAddr) -> bool {
     }
 }
 
-/// The first address of each of our networks that nobody has, with the
-/// network's prefix length.
-pub fn free_addresses(config: &Config) -> Result<Vec<IpNet>, Failure> {
-    config.interface.addresses.iter().map(|network| free_address(*network, &config.peers)).collect()
-}
-
-/// As above, but those that are wanted.
+/// Addresses for a new home, one of each of our networks, with the network's prefix length: those
+/// that are wanted, else the first that nobody has.
 pub fn addresses(config: &Config, wanted: &[IpAddr]) -> Result<Vec<IpNet>, Failure> {
     let networks = &config.interface.addresses;
     for address in wanted {
@@ -154,11 +149,11 @@ mod tests {
         "#;
         let config = Config::parse(text, Path::new("c.toml")).unwrap();
         let free: Vec<String> =
-            free_addresses(&config).unwrap().iter().map(ToString::to_string).collect();
+            addresses(&config, &[]).unwrap().iter().map(ToString::to_string).collect();
         assert_eq!(free, ["10.77.0.4/29", "fd77::3/64"]);
         let full = text.replace("10.77.0.3/32", "10.77.0.3/32\", \"10.77.0.4/30");
         let config = Config::parse(&full, Path::new("c.toml")).unwrap();
-        assert!(free_addresses(&config).is_err(), "1 to 7 are taken or the broadcast address");
+        assert!(addresses(&config, &[]).is_err(), "1 to 7 are taken or the broadcast address");
     }
 
     #[test]

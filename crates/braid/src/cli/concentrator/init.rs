@@ -36,7 +36,7 @@ impl Init {
         let config = Config::load(&file)?;
         let home = NewHome {
             name: &self.home,
-            addresses: addresses::free_addresses(&config)?,
+            addresses: addresses::addresses(&config, &[])?,
             concentrator: &key.public_key(),
             valid: self.valid,
         };

@@ -1,7 +1,7 @@
 use super::super::failure::Failure;
 use super::super::free_file::free_file;
 use super::joined::Joined;
-use braid_control::config::write_secret;
+use super::secrets::Secrets;
 use braid_control::join_line::JoinLine;
 use braid_handshake::{PrivateKey, os_random};
 use std::io;
@@ -36,31 +36,21 @@ impl Files {
         let folder = self.config.parent().unwrap_or(Path::new("."));
         std::fs::create_dir_all(folder).map_err(writing(folder))?;
         let own = PrivateKey::generate(&mut os_random());
-        let secrets = [
+        let secrets = Secrets([
             (&self.key, own.to_base64()),
             (&self.preshared_key, line.token.preshared_key().to_base64()),
             (&self.token, line.token.key().to_base64()),
-        ];
-        let outcome = secrets
-            .iter()
-            .try_for_each(|(file, secret)| write_secret(file, secret).map_err(writing(file)))
-            .and_then(|()| old.map_or(Ok(()), Joined::stop))
-            .and_then(|()| self.write_config(text, old.is_some()));
-        match outcome {
-            Ok(()) => {
-                if let Some(old) = old {
-                    old.remove_secrets();
-                }
-                Ok(())
-            }
-            Err(failure) => {
-                for (file, _) in secrets {
-                    // Of no use without the config; what is told is the first error.
-                    let _ = braid_durable::remove(file);
-                }
-                Err(failure)
-            }
+        ]);
+        secrets.write()?;
+        let stopped = old.map_or(Ok(()), Joined::stop);
+        if let Err(failure) = stopped.and_then(|()| self.write_config(text, old.is_some())) {
+            secrets.remove();
+            return Err(failure);
         }
+        if let Some(old) = old {
+            old.remove_secrets();
+        }
+        Ok(())
     }
 
     fn write_config(&self, text: &str, replace: bool) -> Result<(), Failure> {
@@ -72,7 +62,7 @@ impl Files {
     }
 }
 
-fn writing(path: &Path) -> impl FnOnce(io::Error) -> Failure {
+pub(super) fn writing(path: &Path) -> impl FnOnce(io::Error) -> Failure {
     let doing = format!("writing {}", path.display());
     move |error| Failure::io(&doing, &error)
 }

@@ -4,9 +4,10 @@ use super::super::confirm::confirm;
 use super::super::failure::{self, Failure};
 use super::super::free_file::free_file;
 use super::super::{Global, line_source};
+use super::secrets::Secrets;
 use super::{Join, file_name, up_command, waiting};
 use braid_control::client::{Client, ClientError};
-use braid_control::config::{Config, ConfigEditor, Layer, Name, Peer, write_secret};
+use braid_control::config::{Config, ConfigEditor, Layer, Name, Peer};
 use braid_control::join_line::JoinLine;
 use serde_json::json;
 use std::path::PathBuf;
@@ -35,11 +36,12 @@ impl Join {
         if !self.yes {
             confirm()?;
         }
-        joining.write_secrets()?;
+        let secrets = joining.secrets();
+        secrets.write()?;
         let config = match editor.save() {
             Ok(config) => config,
             Err(error) => {
-                joining.remove_secrets();
+                secrets.remove();
                 return Err(error.into());
             }
         };
@@ -148,26 +150,11 @@ impl StandIn {
         )
     }
 
-    fn write_secrets(&self) -> Result<(), Failure> {
-        let secrets = [
+    fn secrets(&self) -> Secrets<'_, 2> {
+        Secrets([
             (&self.preshared_key, self.line.token.preshared_key().to_base64()),
             (&self.token, self.line.token.key().to_base64()),
-        ];
-        let written = secrets.iter().try_for_each(|(file, secret)| {
-            write_secret(file, secret)
-                .map_err(|error| Failure::io(&format!("writing {}", file.display()), &error))
-        });
-        if written.is_err() {
-            self.remove_secrets();
-        }
-        written
-    }
-
-    /// Of no use without the config; what is told is the first error.
-    fn remove_secrets(&self) {
-        for file in [&self.preshared_key, &self.token] {
-            let _ = braid_durable::remove(file);
-        }
+        ])
     }
 }
 

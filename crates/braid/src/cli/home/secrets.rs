@@ -1,0 +1,29 @@
+use super::super::failure::Failure;
+use super::files::writing;
+use braid_control::config::write_secret;
+use std::path::PathBuf;
+use zeroize::Zeroizing;
+
+/// Files of secrets that a config is to name.
+pub struct Secrets<'a, const N: usize>(pub [(&'a PathBuf, Zeroizing<String>); N]);
+
+impl<const N: usize> Secrets<'_, N> {
+    /// All of them, or none.
+    pub fn write(&self) -> Result<(), Failure> {
+        let write = |(file, secret): &(&PathBuf, Zeroizing<String>)| {
+            write_secret(file, secret).map_err(writing(file))
+        };
+        let written = self.0.iter().try_for_each(write);
+        if written.is_err() {
+            self.remove();
+        }
+        written
+    }
+
+    /// Of no use without the config; what is told is the first error.
+    pub fn remove(&self) {
+        for (file, _) in &self.0 {
+            let _ = braid_durable::remove(file);
+        }
+    }
+}
