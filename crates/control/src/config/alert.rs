@@ -20,7 +20,7 @@ const LONGEST_GROUP: Duration = Duration::from_secs(3600);
 pub(super) fn read_all(
     root: &mut Section<'_, '_>,
     base: &Path,
-    diagnostics: &RefCell<Diagnostics<'_>>,
+    diagnostics: &RefCell<Diagnostics>,
 ) -> Vec<Alert> {
     let sections = root.tables("alert").into_iter();
     let alerts: Vec<Placed<Alert>> = sections.filter_map(|section| read(section, base)).collect();

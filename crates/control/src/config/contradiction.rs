@@ -27,7 +27,7 @@ pub(super) struct Sections {
 }
 
 /// Reports what can't hold together.
-pub(super) fn check(sections: &Sections, found: &mut Diagnostics<'_>) {
+pub(super) fn check(sections: &Sections, found: &mut Diagnostics) {
     if let Some(interface) = &sections.interface {
         check_interface(interface, found);
         check_reachability(interface, sections, found);
@@ -43,7 +43,7 @@ pub(super) fn check(sections: &Sections, found: &mut Diagnostics<'_>) {
     check_rules(sections, found);
 }
 
-fn check_rules(sections: &Sections, found: &mut Diagnostics<'_>) {
+fn check_rules(sections: &Sections, found: &mut Diagnostics) {
     let routing = sections.routing.as_ref().map(|it| &it.routing.value);
     let l2 = sections.interface.as_ref().is_some_and(|it| it.value.layer == Layer::L2);
     let links: Vec<&str> = sections.links.iter().map(|link| link.value.name.as_str()).collect();
@@ -105,7 +105,7 @@ fn check_rules(sections: &Sections, found: &mut Diagnostics<'_>) {
     }
 }
 
-fn check_split_tcp(sections: &Sections, found: &mut Diagnostics<'_>) {
+fn check_split_tcp(sections: &Sections, found: &mut Diagnostics) {
     let Some(Placed { value: Some(_), places }) = &sections.split_tcp else { return };
     let alone = sections.routing.as_ref().is_some_and(|it| it.routing.value.leave_host_alone);
     if alone {
@@ -125,7 +125,7 @@ fn check_split_tcp(sections: &Sections, found: &mut Diagnostics<'_>) {
     }
 }
 
-fn check_interface(interface: &Placed<Interface>, found: &mut Diagnostics<'_>) {
+fn check_interface(interface: &Placed<Interface>, found: &mut Diagnostics) {
     let Placed { value, places } = interface;
     let v6 = value.addresses.iter().position(|net| net.addr().is_ipv6());
     if let (Some(index), true) = (v6, value.mtu < IPV6_MIN_MTU) {
@@ -173,11 +173,7 @@ fn check_interface(interface: &Placed<Interface>, found: &mut Diagnostics<'_>) {
 }
 
 /// Both ends must be able to find each other, over some link.
-fn check_reachability(
-    interface: &Placed<Interface>,
-    sections: &Sections,
-    found: &mut Diagnostics<'_>,
-) {
+fn check_reachability(interface: &Placed<Interface>, sections: &Sections, found: &mut Diagnostics) {
     let listens = !interface.value.listen.is_empty();
     for peer in &sections.peers {
         let reachable = !peer.value.endpoints.is_empty();
@@ -201,7 +197,7 @@ fn check_reachability(
 }
 
 /// Nothing of the tunnel's outside may lead into the tunnel.
-fn check_loops(interface: &Placed<Interface>, sections: &Sections, found: &mut Diagnostics<'_>) {
+fn check_loops(interface: &Placed<Interface>, sections: &Sections, found: &mut Diagnostics) {
     let own = &interface.value;
     for link in &sections.links {
         let binding = &link.value.binding;
@@ -245,7 +241,7 @@ fn check_loops(interface: &Placed<Interface>, sections: &Sections, found: &mut D
     }
 }
 
-fn check_uniqueness(sections: &Sections, found: &mut Diagnostics<'_>) {
+fn check_uniqueness(sections: &Sections, found: &mut Diagnostics) {
     let at = |places: &Places, key: &str| places.key(key).unwrap_or(places.section);
     let Sections { links, peers, .. } = sections;
     let rules: Vec<_> = sections.rules.iter().chain(&sections.classes).collect();
@@ -298,7 +294,7 @@ fn check_uniqueness(sections: &Sections, found: &mut Diagnostics<'_>) {
     );
 }
 
-fn check_stand_ins(sections: &Sections, found: &mut Diagnostics<'_>) {
+fn check_stand_ins(sections: &Sections, found: &mut Diagnostics) {
     let ethernet = sections.interface.as_ref().is_some_and(|it| it.value.layer == Layer::L2);
     for Placed { value: peer, places } in &sections.peers {
         let Some(owner) = peer.stands_in_for.as_ref() else { continue };
@@ -344,7 +340,7 @@ fn check_stand_ins(sections: &Sections, found: &mut Diagnostics<'_>) {
     }
 }
 
-fn check_routing(routing: &PlacedRouting, sections: &Sections, found: &mut Diagnostics<'_>) {
+fn check_routing(routing: &PlacedRouting, sections: &Sections, found: &mut Diagnostics) {
     let Placed { value, places } = &routing.routing;
     if value.leave_host_alone {
         let also = [
@@ -404,7 +400,7 @@ fn check_routing(routing: &PlacedRouting, sections: &Sections, found: &mut Diagn
     }
 }
 
-fn check_forwarding(routing: &PlacedRouting, sections: &Sections, found: &mut Diagnostics<'_>) {
+fn check_forwarding(routing: &PlacedRouting, sections: &Sections, found: &mut Diagnostics) {
     let value = &routing.routing.value;
     for (index, forward) in value.forward_ports.iter().enumerate() {
         let owns = |peer: &Placed<Peer>| {
@@ -452,7 +448,7 @@ fn report_repeated<T: Eq + Hash>(
     items: impl Iterator<Item = T>,
     offset_of: impl Fn(usize) -> usize,
     what: impl Fn(&T) -> String,
-    found: &mut Diagnostics<'_>,
+    found: &mut Diagnostics,
 ) {
     let mut first_seen: HashMap<T, usize> = HashMap::new();
     for (index, item) in items.enumerate() {

@@ -45,14 +45,16 @@ impl std::error::Error for ConfigErrors {}
 
 /// Collects diagnostics while the rest of the file is still read, so that one
 /// run shows all of them.
-pub(super) struct Diagnostics<'t> {
-    text: &'t str,
+pub(super) struct Diagnostics {
+    /// Where its lines end: each section asks for its own.
+    newlines: Vec<usize>,
     found: Vec<Diagnostic>,
 }
 
-impl<'t> Diagnostics<'t> {
-    pub(super) fn new(text: &'t str) -> Self {
-        Diagnostics { text, found: Vec::new() }
+impl Diagnostics {
+    pub(super) fn new(text: &str) -> Self {
+        let newlines = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
+        Diagnostics { newlines: newlines.map(|(offset, _)| offset).collect(), found: Vec::new() }
     }
 
     pub(super) fn add(&mut self, offset: usize, what: impl Into<String>) {
@@ -71,8 +73,7 @@ impl<'t> Diagnostics<'t> {
     }
 
     pub(super) fn line_at(&self, offset: usize) -> usize {
-        let before = self.text.as_bytes().iter().take(offset);
-        1 + before.filter(|byte| **byte == b'\n').count()
+        1 + self.newlines.partition_point(|newline| *newline < offset)
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -90,7 +90,7 @@ struct Head {
 fn read<'t>(
     mut root: Section<'t, '_>,
     file: &Path,
-    diagnostics: &RefCell<Diagnostics<'t>>,
+    diagnostics: &RefCell<Diagnostics>,
 ) -> Option<GroupConfig> {
     let base = file.parent().unwrap_or(Path::new(""));
     let head = root.table("interface").and_then(|section| read_head(section, base));
@@ -189,7 +189,7 @@ fn read_link(mut section: Section<'_, '_>, number: u32) -> Option<Placed<(GroupL
 }
 
 /// Reports what can't hold together.
-fn check(group: &Group, sections: &[&Places], links: &[Places], found: &mut Diagnostics<'_>) {
+fn check(group: &Group, sections: &[&Places], links: &[Places], found: &mut Diagnostics) {
     for trouble in group.check() {
         let place = sections.iter().find_map(|places| places.key(trouble.key));
         let offset = place.or(sections.first().map(|places| places.section)).unwrap_or(0);

@@ -102,7 +102,7 @@ impl PoolsConfig {
 /// Every `[[pool]]`; contradictions between them are reported.
 pub(super) fn read_all(
     root: &mut Section<'_, '_>,
-    diagnostics: &RefCell<Diagnostics<'_>>,
+    diagnostics: &RefCell<Diagnostics>,
 ) -> Vec<DesiredPool> {
     let pools: Vec<Placed<DesiredPool>> =
         root.tables("pool").into_iter().filter_map(read).collect();

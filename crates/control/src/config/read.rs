@@ -33,7 +33,7 @@ pub(super) fn read(text: &str, file: &Path) -> Result<Config, ConfigErrors> {
 fn read_sections<'t>(
     mut root: Section<'t, '_>,
     base: &Path,
-    diagnostics: &RefCell<Diagnostics<'t>>,
+    diagnostics: &RefCell<Diagnostics>,
 ) -> Sections {
     let interface = root.table("interface");
     if interface.is_none() {

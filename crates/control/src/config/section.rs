@@ -51,14 +51,14 @@ pub(super) struct Section<'t, 'd> {
     table: DeTable<'t>,
     known: Vec<&'static str>,
     places: Vec<(&'static str, usize, usize)>,
-    diagnostics: &'d RefCell<Diagnostics<'t>>,
+    diagnostics: &'d RefCell<Diagnostics>,
 }
 
 impl<'t, 'd> Section<'t, 'd> {
     pub(super) fn new(
         name: &str,
         table: Spanned<DeTable<'t>>,
-        diagnostics: &'d RefCell<Diagnostics<'t>>,
+        diagnostics: &'d RefCell<Diagnostics>,
     ) -> Self {
         let offset = table.span().start;
         Section {

@@ -1,7 +1,7 @@
 //! Netlink, blocking and small. Of rtnetlink(7): links, addresses, routes, next
 //! hops, policy rules, root queueing disciplines, and a monitor of their
 //! changes; of generic netlink: MPTCP's path manager and WireGuard; of netfilter's:
-//! tracked connections that are forgotten, copies of packets, elements of sets.
+//! tracked connections that are forgotten, copies of packets, tables, counters, elements of sets.
 
 mod address;
 mod conntrack;
@@ -20,6 +20,7 @@ mod route;
 mod rule;
 mod set_elements;
 mod socket;
+mod tables;
 mod wireguard;
 
 pub use address::Address;
@@ -31,8 +32,9 @@ pub use mptcp::{Endpoint, Limits};
 pub use next_hop::NextHop;
 pub use packet_log::PacketLog;
 pub use route::Route;
-pub(crate) use set_elements::{SetElement, set_elements};
+pub(crate) use set_elements::{SetElement, netfilter, set_elements};
 pub use socket::Netlink;
+pub(crate) use tables::{counters, table_exists};
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

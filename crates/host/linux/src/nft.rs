@@ -12,14 +12,14 @@ mod watch;
 
 pub use forwarder::{HEARD_BYTES, NameForwarder};
 pub use kill_switch::KillSwitch;
-pub use learnt::{Element, learn};
+pub use learnt::{Element, LearntSets};
 pub use names::{Asker, Destinations, Diversion};
 pub use others::{Owner, Refusing, refusing, refusing_in};
 pub use ruled::{DirectWay, Fate, Ruled, RuledTraffic, connections_counter, traffic_counter};
 pub use split::{Split, split_table};
 pub use watch::Watch;
 
-use crate::tool;
+use crate::{netlink, tool};
 use braid_engines::nft_table;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
@@ -366,41 +366,17 @@ pub fn delete(interface: &str) -> io::Result<()> {
 /// Whether a tunnel's table is there.
 ///
 /// # Errors
-/// `NotFound` when nft isn't installed.
+/// What the kernel says.
 pub fn exists(interface: &str) -> io::Result<bool> {
-    let mut list = Command::new("nft");
-    list.args(["list", "table", "inet", &nft_table(interface)]);
-    Ok(tool::run(&mut list, b"", LIMIT).map_err(missing)?.status.success())
+    netlink::table_exists(&nft_table(interface))
 }
 
 /// What a tunnel's named counters have, by name: packets and bytes.
 ///
 /// # Errors
-/// `NotFound` when nft isn't installed; else what nft says.
+/// What the kernel says.
 pub fn counters(interface: &str) -> io::Result<BTreeMap<String, (u64, u64)>> {
-    #[derive(Deserialize)]
-    struct Listing {
-        nftables: Vec<Listed>,
-    }
-    #[derive(Deserialize)]
-    struct Listed {
-        counter: Option<Counter>,
-    }
-    #[derive(Deserialize)]
-    struct Counter {
-        name: String,
-        packets: u64,
-        bytes: u64,
-    }
-    let mut list = Command::new("nft");
-    list.args(["--json", "list", "counters", "table", "inet", &nft_table(interface)]);
-    let output = tool::run(&mut list, b"", LIMIT).map_err(missing)?;
-    if !output.status.success() {
-        return Err(io::Error::other(format!("nft: {}", output.complaint())));
-    }
-    let listing: Listing = serde_json::from_slice(&output.stdout).map_err(io::Error::other)?;
-    let counters = listing.nftables.into_iter().filter_map(|listed| listed.counter);
-    Ok(counters.map(|it| (it.name, (it.packets, it.bytes))).collect())
+    netlink::counters(&nft_table(interface))
 }
 
 /// It takes milliseconds, seconds with rulesets of hundred thousands; one that the
@@ -629,6 +605,37 @@ mod tests {
             }
             let left = Command::new("nft").args(["list", "ruleset"]).output().unwrap();
             assert_eq!(String::from_utf8_lossy(&left.stdout), "");
+        };
+        namespace.run(test).unwrap();
+    }
+    /// Against what nft says; another's table of another family has the same names.
+    #[test]
+    fn counters_are_read_from_the_kernel() {
+        let Ok(namespace) = NetNs::new() else {
+            eprintln!("skipped: needs root for a network namespace");
+            return;
+        };
+        let test = || {
+            if nft("").is_err() {
+                eprintln!("skipped: needs nft");
+                return;
+            }
+            assert_eq!(counters("braid0").unwrap(), BTreeMap::new());
+            let table = |family, packets| {
+                format!(
+                    "table {family} braid_braid0 {{\n\tcounter one {{ packets {packets} bytes \
+                     5000000000 }}\n\tcounter two {{ packets 0 bytes 7 }}\n\tquota three {{ over \
+                     5 bytes }}\n}}\n"
+                )
+            };
+            nft(&format!("{}{}", table("inet", 3), table("ip", 4))).unwrap();
+            let counted = [("one".to_owned(), (3, 5_000_000_000)), ("two".to_owned(), (0, 7))];
+            assert_eq!(counters("braid0").unwrap(), BTreeMap::from(counted));
+            assert_eq!(counters("braid1").unwrap(), BTreeMap::new());
+            assert!(exists("braid0").unwrap());
+            delete("braid0").unwrap();
+            assert!(!exists("braid0").unwrap(), "the other family's isn't it");
+            nft("delete table ip braid_braid0\n").unwrap();
         };
         namespace.run(test).unwrap();
     }

@@ -8,7 +8,7 @@ use super::super::names::name_servers;
 use super::super::supervise::supervise;
 use braid_control::config::Config;
 use braid_linux::netlink::PacketLog;
-use braid_linux::nft::{Element, HEARD_BYTES, NameForwarder, learn};
+use braid_linux::nft::{Element, HEARD_BYTES, LearntSets, NameForwarder};
 use braid_rules::{Answers, DomainTable, Learnt, Lesson, Place};
 use braid_server_name::Listener;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -36,7 +36,8 @@ pub struct Forwarder {
 /// What it knows, and is told.
 #[derive(Default)]
 struct Known {
-    interface: String,
+    /// The firewall's.
+    sets: Arc<Mutex<LearntSets>>,
     /// Which names belong to which rules.
     table: DomainTable<String>,
     learnt: Learnt,
@@ -79,15 +80,15 @@ impl Forwarder {
         let first = *addresses.first().ok_or(io::ErrorKind::AddrNotAvailable)?;
         let mark = forwarder_mark(config.interface.name.as_str());
         // One port for all: the first socket finds it.
-        let mut port = 0;
+        let mut port = usual_port(mark);
         let mut sockets = Vec::new();
         for address in std::iter::once(first).chain(addresses.iter().copied().skip(1)) {
             let (udp, tcp) = listen(address, port)?;
             port = udp.local_addr()?.port();
             sockets.push((udp, tcp));
         }
-        let known =
-            Known { interface: config.interface.name.to_string(), mark, ..Known::default() };
+        let sets = Arc::new(Mutex::new(LearntSets::of(config.interface.name.as_str())));
+        let known = Known { sets, mark, ..Known::default() };
         let rules = Arc::new(Mutex::new(known));
         let shared = rules.clone();
         let (ends, mut ended) = tokio::sync::oneshot::channel::<()>();
@@ -160,13 +161,26 @@ impl std::fmt::Debug for KnownNames {
     }
 }
 
+/// The same after a restart, where connections that are tracked still lead to it: those of UDP
+/// for half a minute. Below the ports that the kernel hands out.
+fn usual_port(mark: u32) -> u16 {
+    const FIRST: u16 = 20_000;
+    const PORTS: u32 = 10_000;
+    FIRST + u16::try_from(mark % PORTS).unwrap_or_default()
+}
+
 fn listen(address: IpAddr, port: u16) -> io::Result<(std::net::UdpSocket, std::net::TcpListener)> {
-    // Both must have one port, which the kernel chooses for one of them.
+    // Both must have one port, which the kernel chooses for one of them where it's taken.
     const TRIES: usize = 8;
     let mut last = io::Error::from(io::ErrorKind::AddrInUse);
-    for _ in 0..TRIES {
-        let udp = bound(SocketAddr::new(address, port), Type::DGRAM, Protocol::UDP)?;
-        let udp = std::net::UdpSocket::from(udp);
+    for port in std::iter::once(port).chain(std::iter::repeat_n(0, TRIES)) {
+        let udp = match bound(SocketAddr::new(address, port), Type::DGRAM, Protocol::UDP) {
+            Ok(udp) => std::net::UdpSocket::from(udp),
+            Err(error) => {
+                last = error;
+                continue;
+            }
+        };
         match bound(udp.local_addr()?, Type::STREAM, Protocol::TCP) {
             Ok(tcp) => {
                 tcp.listen(64)?;
@@ -361,9 +375,9 @@ async fn teach(
     known: &Mutex<Known>,
     lesson: impl FnOnce(&mut Learnt, &DomainTable<String>, Instant) -> Lesson,
 ) {
-    let (interface, lesson) = {
+    let (sets, lesson) = {
         let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
-        let Known { table, learnt, interface, conflicts, .. } = &mut *known;
+        let Known { table, learnt, sets, conflicts, .. } = &mut *known;
         let lesson = lesson(learnt, table, Instant::now());
         for conflict in &lesson.conflicts {
             tracing::warn!("{conflict}");
@@ -371,7 +385,7 @@ async fn teach(
                 conflicts.push(conflict.clone());
             }
         }
-        (interface.clone(), lesson)
+        (sets.clone(), lesson)
     };
     let Lesson { add, remove, .. } = lesson;
     let element = |rule, place: Place, lasts| {
@@ -384,7 +398,8 @@ async fn teach(
     if elements.is_empty() {
         return;
     }
-    let learnt = tokio::task::spawn_blocking(move || learn(&interface, &elements)).await;
+    let learning = move || sets.lock().unwrap_or_else(PoisonError::into_inner).learn(&elements);
+    let learnt = tokio::task::spawn_blocking(learning).await;
     if let Ok(Err(error)) = learnt {
         tracing::warn!(%error, "addresses of names can't be told to the firewall");
     }

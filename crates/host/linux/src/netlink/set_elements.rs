@@ -35,11 +35,24 @@ const NFTA_DATA_VALUE: u16 = 1;
 /// An element must be there to be taken out.
 const A_MOMENT: Duration = Duration::from_secs(60);
 
-/// Gives elements their lifetimes, all of them or none.
+/// A socket for [`set_elements`].
+///
+/// # Errors
+/// Those of socket(2).
+pub(crate) fn netfilter() -> io::Result<Netlink> {
+    Netlink::speaking(libc::NETLINK_NETFILTER)
+}
+
+/// Gives elements their lifetimes, all of them or none. By a socket that stays open: the kernel
+/// ends a socket of nf_tables only after an RCU grace period (`nft_rcv_nl_event`), some 15 ms.
 ///
 /// # Errors
 /// What the kernel says: `NotFound` where a set isn't there.
-pub(crate) fn set_elements(table: &str, elements: &[SetElement]) -> io::Result<()> {
+pub(crate) fn set_elements(
+    netlink: &mut Netlink,
+    table: &str,
+    elements: &[SetElement],
+) -> io::Result<()> {
     let mut requests = Vec::new();
     for element in elements {
         // One that is there keeps its time unless it is made anew.
@@ -53,7 +66,6 @@ pub(crate) fn set_elements(table: &str, elements: &[SetElement]) -> io::Result<(
         let [high, low] = SUBSYSTEM.to_be_bytes();
         Request::new(kind, 0).fixed(&[libc::AF_UNSPEC as u8, 0, high, low])
     };
-    let mut netlink = Netlink::speaking(libc::NETLINK_NETFILTER)?;
     netlink.batch(frame(BATCH_BEGIN), requests, frame(BATCH_END))
 }
 

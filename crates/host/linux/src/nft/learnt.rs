@@ -2,7 +2,7 @@
 
 use super::LIMIT;
 use super::ruled::{asked_set, names_set};
-use crate::netlink::{SetElement, set_elements};
+use crate::netlink::{Netlink, SetElement, netfilter, set_elements};
 use crate::tool;
 use braid_engines::nft_table;
 use serde_json::Value;
@@ -34,27 +34,48 @@ pub(super) fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Puts elements into the sets of a tunnel's table, with new lifetimes, or takes them out.
-///
-/// # Errors
-/// What the kernel says, such as `NotFound` when a rule has no set there. Nothing is changed then.
-pub fn learn(interface: &str, elements: &[Element]) -> io::Result<()> {
-    if elements.is_empty() {
-        return Ok(());
+/// The sets of a tunnel's table, which may come, go and come again.
+#[derive(Default)]
+pub struct LearntSets {
+    table: String,
+    /// Open from the first time on.
+    netlink: Option<Netlink>,
+}
+
+impl LearntSets {
+    /// Those of an interface's table.
+    pub fn of(interface: &str) -> LearntSets {
+        LearntSets { table: nft_table(interface), netlink: None }
     }
-    let of_set = |element: &Element| {
-        let Element { rule, asked_by, address, lasts } = element;
-        let v4 = address.is_ipv4();
-        let (set, key) = match asked_by {
-            None => (names_set(rule, v4), vec![*address]),
-            Some(client) => (asked_set(rule, v4), vec![*client, *address]),
-        };
-        let lasts = lasts.map(|lasts| lasts.max(Duration::from_secs(1)));
-        SetElement { set, key, lasts }
+
+    /// Puts elements into them, with new lifetimes, or takes them out.
+    ///
+    /// # Errors
+    /// What the kernel says, such as `NotFound` when a rule has no set there. Nothing is changed
+    /// then.
+    pub fn learn(&mut self, elements: &[Element]) -> io::Result<()> {
+        if elements.is_empty() {
+            return Ok(());
+        }
+        let elements: Vec<SetElement> = elements.iter().map(of_set).collect();
+        let _alone = alone();
+        let mut netlink = self.netlink.take().map_or_else(netfilter, Ok)?;
+        set_elements(&mut netlink, &self.table, &elements)?;
+        // One that failed may have answers left, and goes.
+        self.netlink = Some(netlink);
+        Ok(())
+    }
+}
+
+fn of_set(element: &Element) -> SetElement {
+    let Element { rule, asked_by, address, lasts } = element;
+    let v4 = address.is_ipv4();
+    let (set, key) = match asked_by {
+        None => (names_set(rule, v4), vec![*address]),
+        Some(client) => (asked_set(rule, v4), vec![*client, *address]),
     };
-    let elements: Vec<SetElement> = elements.iter().map(of_set).collect();
-    let _alone = alone();
-    set_elements(&nft_table(interface), &elements)
+    let lasts = lasts.map(|lasts| lasts.max(Duration::from_secs(1)));
+    SetElement { set, key, lasts }
 }
 
 /// What the sets of the table that is there have, for those that the new one has too.
