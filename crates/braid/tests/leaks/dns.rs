@@ -2,7 +2,7 @@
 //! the host was given, and by nobody's eyes that shouldn't see it.
 
 use crate::capture::Capture;
-use crate::name_server::NameServer;
+use crate::name_server::{NameServer, Resolver};
 use crate::network::{Network, SECRET_V4};
 use crate::talk::query;
 use braid_linux::netns::NetNs;
@@ -59,6 +59,59 @@ fn names_are_found_while_any_link_works() {
     network.braid_ok("home", &["down"]);
     let left = network.inside("home", "nft list tables; ip route show table all");
     assert!(!left.contains("braid"), "{left}");
+}
+
+/// As with systemd-resolved, whose servers are not those of /etc/resolv.conf.
+#[test]
+fn names_are_found_behind_a_resolver_on_the_host_itself() {
+    let Some(mut network) = Network::new() else { return };
+    let _servers = servers(&network);
+    const OWN: &str = "127.0.0.53";
+    network.inside("home", "ip link set lo up");
+    std::fs::write(network.resolv_conf("home"), format!("nameserver {OWN}\n")).unwrap();
+    network.give_resolved(&format!("nameserver {GIVEN}\n"));
+    let _resolver = Resolver::start(&network.home, OWN, GIVEN);
+    network.join("203.0.113.1", &[]);
+    network.start("internet");
+    network.start("home");
+    network.wait_until("it connects", || network.connected());
+    network.wait_until("the first link's answers", || found(&network.home, OWN) == Some(FIRST));
+    unplug_first(&network);
+    network.wait_until("the concentrator's answers in its place", || {
+        found(&network.home, OWN) == Some(AT_CONCENTRATOR)
+    });
+    network.signal("internet", "-KILL");
+    network.wait_until("without the tunnel the second link's answers", || {
+        found(&network.home, OWN) == Some(SECOND)
+    });
+    network.braid_ok("home", &["down"]);
+}
+
+#[test]
+fn a_server_that_an_administrator_chose_is_asked_by_whatever_works() {
+    let Some(mut network) = Network::new() else { return };
+    let _chosen = NameServer::start(&network.internet, SECRET_V4, "192.0.2.80");
+    std::fs::write(network.resolv_conf("home"), format!("nameserver {SECRET_V4}\n")).unwrap();
+    network.join("203.0.113.1", &[]);
+    network.start("internet");
+    network.start("home");
+    network.wait_until("the tunnel carries all", || {
+        network.inside("home", "ip route show table all").contains("default dev braid0")
+    });
+    let capture = Capture::start(&network.internet, &["c1", "c2", "c3"]);
+    let answers = |network: &Network, host: &NetNs| {
+        network.wait_until("it answers", || found(host, SECRET_V4) == Some("192.0.2.80"));
+    };
+    answers(&network, &network.home);
+    answers(&network, &network.lan);
+    unplug_first(&network);
+    answers(&network, &network.home);
+    answers(&network, &network.lan);
+    assert_eq!(asked(&capture), Vec::<String>::new(), "what is asked by the tunnel nobody sees");
+    network.signal("internet", "-KILL");
+    // The LAN's own addresses nobody knows out there.
+    answers(&network, &network.home);
+    network.braid_ok("home", &["down"]);
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! A name server that gives every name the same address.
+//! A name server that gives every name the same address, and a resolver that passes questions on
+//! to one.
 
 use braid_linux::netns::NetNs;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -49,6 +50,54 @@ impl Drop for NameServer {
             let _ = thread.join();
         }
     }
+}
+
+/// As systemd-resolved or dnsmasq on the host itself; passes on until it is dropped.
+pub struct Resolver {
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Resolver {
+    /// On port 53 of an address of a host, which asks another one.
+    pub fn start(host: &NetNs, on: &str, asks: &str) -> Resolver {
+        let [on, asks] = [on, asks].map(|ip| SocketAddr::new(ip.parse().unwrap(), 53));
+        let socket = host.run(|| UdpSocket::bind(on)).unwrap().unwrap();
+        socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        let (over, host) = (Arc::<AtomicBool>::default(), host.run(NetNs::current));
+        let (stop, host) = (over.clone(), host.unwrap().unwrap());
+        let pass_on = move || {
+            while !stop.load(Ordering::Relaxed) {
+                let mut query = [0; 512];
+                let Ok((length, from)) = socket.recv_from(&mut query) else { continue };
+                if let Ok(reply) = ask(asks, &query[..length]) {
+                    let _ = socket.send_to(&reply, from);
+                }
+            }
+        };
+        let thread = std::thread::spawn(move || host.run(pass_on).unwrap());
+        Resolver { over, thread: Some(thread) }
+    }
+}
+
+impl Drop for Resolver {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn ask(server: SocketAddr, query: &[u8]) -> std::io::Result<Vec<u8>> {
+    let socket = UdpSocket::bind("0.0.0.0:0")?;
+    socket.set_read_timeout(Some(Duration::from_millis(300)))?;
+    socket.connect(server)?;
+    socket.send(query)?;
+    let mut reply = vec![0; 512];
+    let length = socket.recv(&mut reply)?;
+    reply.truncate(length);
+    Ok(reply)
 }
 
 fn question(query: &[u8]) -> String {

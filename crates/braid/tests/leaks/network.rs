@@ -193,6 +193,13 @@ impl Network {
         self.scratch.path().join(format!("{side}.resolv.conf"))
     }
 
+    /// What the home finds behind systemd-resolved.
+    pub fn give_resolved(&self, servers: &str) {
+        let folder = self.scratch.path().join("resolve");
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("resolv.conf"), servers).unwrap();
+    }
+
     /// What a side's daemon said.
     pub fn log(&self, side: &str) -> String {
         fs::read_to_string(self.scratch.path().join(side).join("log")).unwrap_or_default()
@@ -204,13 +211,17 @@ impl Network {
         directory.join("braid.toml")
     }
 
-    /// The program on a host whose /etc/resolv.conf is this test's.
+    /// The program on a host whose /etc/resolv.conf is this test's, and at home what is behind it.
     fn command(&self, side: &str) -> Command {
         let host = if side == "home" { &self.home } else { &self.internet };
         let mut command = host.command(Path::new("unshare"));
-        let script = "mount --bind \"$0\" /etc/resolv.conf && exec \"$@\"";
-        command.args(["--mount", "--propagation", "private", "sh", "-c", script]);
-        command.arg(self.resolv_conf(side)).arg(BRAID);
+        let script = "mount --bind \"$0\" /etc/resolv.conf; mount -t tmpfs none /run
+            mkdir -p /run/systemd/resolve; mount --bind \"$1\" /run/systemd/resolve; shift
+            exec \"$@\"";
+        command.args(["--mount", "--propagation", "private", "sh", "-ec", script]);
+        let behind = self.scratch.path().join(if side == "home" { "resolve" } else { "none" });
+        fs::create_dir_all(&behind).unwrap();
+        command.arg(self.resolv_conf(side)).arg(behind).arg(BRAID);
         command
     }
 }
