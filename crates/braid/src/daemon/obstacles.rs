@@ -61,6 +61,13 @@ pub fn obstacles(
             route.destination
         ));
     }
+    for (route, word) in refusing_all(config, routes) {
+        let version = if route.destination.addr().is_ipv4() { 4 } else { 6 };
+        found.push(format!(
+            "the main table's default route, {word}, refuses all of IPv{version} before the \
+             tunnel is asked: `ip -{version} route del {word} default`",
+        ));
+    }
     for firewall in firewalls {
         let table = &firewall.table;
         match firewall.owner {
@@ -105,6 +112,31 @@ fn passing_by<'a>(config: &Config, host: &HostNetwork, routes: &'a [Route]) -> V
                     && !is_connected(host, route))
     });
     found.collect()
+}
+
+/// Default routes of the main table that send nothing. What isn't sent by a default route is left
+/// to the tunnel's rule (`suppress_prefixlength`), but one that refuses ends the search
+/// (`fib_rules_lookup` of Linux' net/core/fib_rules.c suppresses only what was found).
+fn refusing_all<'a>(config: &Config, routes: &'a [Route]) -> Vec<(&'a Route, &'static str)> {
+    if !config.routing.default_route || config.interface.layer == Layer::L2 {
+        return Vec::new();
+    }
+    let defaults = || routes.iter().filter(|route| route.table == MAIN_TABLE && route.is_default());
+    let refusing = defaults().filter_map(|route| {
+        let word = match route.kind {
+            RouteKind::Unreachable => "unreachable",
+            RouteKind::Blackhole => "blackhole",
+            RouteKind::Prohibit => "prohibit",
+            RouteKind::Unicast | RouteKind::Throw | RouteKind::Local => return None,
+        };
+        let sends_before = defaults().any(|other| {
+            other.kind == RouteKind::Unicast
+                && other.destination == route.destination
+                && other.metric < route.metric
+        });
+        (!sends_before).then_some((route, word))
+    });
+    refusing.collect()
 }
 
 /// More than any provider's own network.
@@ -205,6 +237,30 @@ mod tests {
         assert!(by_kernel("198.51.100.0/24") && told("198.51.100.1/32", 2, None));
         let route = Route { interface: Some(2), ..Route::to("128.0.0.0/1".parse().unwrap()) };
         assert!(obstacles(&config(false), &host(), &[route], &[]).is_empty());
+    }
+
+    #[test]
+    fn a_default_route_that_refuses_is_told_unless_another_comes_before_it() {
+        let default =
+            |kind, net: &str, metric| Route { kind, metric, ..Route::to(net.parse().unwrap()) };
+        let told = |routes: &[Route]| obstacles(&config(true), &host(), routes, &[]).concat();
+        for (kind, word) in [
+            (RouteKind::Unreachable, "unreachable"),
+            (RouteKind::Blackhole, "blackhole"),
+            (RouteKind::Prohibit, "prohibit"),
+        ] {
+            assert!(told(&[default(kind, "0.0.0.0/0", 0)]).contains(word));
+            assert!(told(&[default(kind, "::/0", 4096)]).contains("ip -6 route"));
+        }
+        let refuses = default(RouteKind::Unreachable, "0.0.0.0/0", 100);
+        let uplink = |net, metric| default(RouteKind::Unicast, net, metric);
+        assert!(told(&[refuses.clone(), uplink("0.0.0.0/0", 99)]).is_empty());
+        assert!(!told(&[refuses.clone(), uplink("0.0.0.0/0", 101)]).is_empty());
+        assert!(!told(&[refuses.clone(), uplink("::/0", 99)]).is_empty(), "of the other version");
+        assert!(told(&[Route { table: 52, ..refuses.clone() }]).is_empty(), "another table");
+        assert!(told(&[default(RouteKind::Throw, "0.0.0.0/0", 0)]).is_empty());
+        assert!(told(&[default(RouteKind::Unreachable, "10.0.0.0/8", 0)]).is_empty());
+        assert!(obstacles(&config(false), &host(), &[refuses], &[]).is_empty());
     }
 
     #[test]

@@ -84,6 +84,8 @@ codes! {
     RouteLoop = "route-loop",
     /// Routes lead past the tunnel.
     RouteBeside = "route-beside",
+    /// The main table's default route refuses all before the tunnel is asked.
+    RouteRefuses = "route-refuses",
     /// A firewall of others refuses what the tunnel forwards.
     ForeignFirewall = "foreign-firewall",
     /// The host doesn't forward what LAN and tunnel exchange.

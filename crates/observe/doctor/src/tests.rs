@@ -211,6 +211,11 @@ fn plant(code: Code, facts: &mut Facts) {
              (`ip route show 128.0.0.0/1`; a DHCP server may have set it)"
                 .into(),
         ),
+        Code::RouteRefuses => tunnel.warnings.push(
+            "the main table's default route, unreachable, refuses all of IPv4 before the tunnel \
+             is asked: `ip -4 route del unreachable default`"
+                .into(),
+        ),
         Code::ForeignFirewall => tunnel.warnings.push(
             "the firewall's table ip x drops what it forwards by default, and none of its rules \
              names braid0: hosts behind this one don't get through"

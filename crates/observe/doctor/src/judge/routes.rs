@@ -36,13 +36,16 @@ pub(crate) fn routes(facts: &Facts, found: &mut Vec<Finding>) {
     }
     if let Some(status) = &facts.status {
         for warning in &status.warnings {
-            let code = match warning.contains("passes the tunnel by") {
-                true => Code::RouteBeside,
-                false => Code::ForeignFirewall,
+            let (code, severity) = if warning.contains("passes the tunnel by") {
+                (Code::RouteBeside, Severity::Warning)
+            } else if warning.contains("before the tunnel is asked") {
+                (Code::RouteRefuses, Severity::Critical)
+            } else {
+                (Code::ForeignFirewall, Severity::Warning)
             };
             // The words hold a command between backticks.
             let command = warning.split('`').nth(1).unwrap_or("nft list ruleset").to_owned();
-            found.push(finding(code, Severity::Warning, tunnel, warning.clone()).mend(command));
+            found.push(finding(code, severity, tunnel, warning.clone()).mend(command));
         }
         if !status.dns.silent.is_empty() {
             let servers: Vec<String> = status.dns.silent.iter().map(ToString::to_string).collect();
