@@ -77,16 +77,11 @@ impl Forwarder {
         let own = || config.interface.addresses.iter().map(|net| net.addr());
         let v4 = own().find(IpAddr::is_ipv4);
         let addresses: Vec<IpAddr> = v4.into_iter().chain(own().find(IpAddr::is_ipv6)).collect();
-        let first = *addresses.first().ok_or(io::ErrorKind::AddrNotAvailable)?;
-        let mark = forwarder_mark(config.interface.name.as_str());
-        // One port for all: the first socket finds it.
-        let mut port = usual_port(mark);
-        let mut sockets = Vec::new();
-        for address in std::iter::once(first).chain(addresses.iter().copied().skip(1)) {
-            let (udp, tcp) = listen(address, port)?;
-            port = udp.local_addr()?.port();
-            sockets.push((udp, tcp));
+        if addresses.is_empty() {
+            return Err(io::ErrorKind::AddrNotAvailable.into());
         }
+        let mark = forwarder_mark(config.interface.name.as_str());
+        let (port, sockets) = listen(&addresses, usual_port(mark))?;
         let sets = Arc::new(Mutex::new(LearntSets::of(config.interface.name.as_str())));
         let known = Known { sets, mark, ..Known::default() };
         let rules = Arc::new(Mutex::new(known));
@@ -169,27 +164,31 @@ fn usual_port(mark: u32) -> u16 {
     FIRST + u16::try_from(mark % PORTS).unwrap_or_default()
 }
 
-fn listen(address: IpAddr, port: u16) -> io::Result<(std::net::UdpSocket, std::net::TcpListener)> {
-    // Both must have one port, which the kernel chooses for one of them where it's taken.
+/// At all addresses by one port, UDP and TCP: the usual one, or where it's taken another.
+fn listen(addresses: &[IpAddr], usual: u16) -> io::Result<(u16, Vec<Sockets>)> {
     const TRIES: usize = 8;
     let mut last = io::Error::from(io::ErrorKind::AddrInUse);
-    for port in std::iter::once(port).chain(std::iter::repeat_n(0, TRIES)) {
-        let udp = match bound(SocketAddr::new(address, port), Type::DGRAM, Protocol::UDP) {
-            Ok(udp) => std::net::UdpSocket::from(udp),
-            Err(error) => {
-                last = error;
-                continue;
-            }
-        };
-        match bound(udp.local_addr()?, Type::STREAM, Protocol::TCP) {
-            Ok(tcp) => {
-                tcp.listen(64)?;
-                return Ok((udp, tcp.into()));
-            }
+    for port in std::iter::once(usual).chain(std::iter::repeat_n(0, TRIES)) {
+        match listen_by(addresses, port) {
+            Ok(listening) => return Ok(listening),
             Err(error) => last = error,
         }
     }
     Err(last)
+}
+
+/// Of port 0 the kernel chooses the first socket's, and the others have the same.
+fn listen_by(addresses: &[IpAddr], mut port: u16) -> io::Result<(u16, Vec<Sockets>)> {
+    let mut sockets = Vec::new();
+    for &address in addresses {
+        let udp = bound(SocketAddr::new(address, port), Type::DGRAM, Protocol::UDP)?;
+        let udp = std::net::UdpSocket::from(udp);
+        port = udp.local_addr()?.port();
+        let tcp = bound(SocketAddr::new(address, port), Type::STREAM, Protocol::TCP)?;
+        tcp.listen(64)?;
+        sockets.push((udp, tcp.into()));
+    }
+    Ok((port, sockets))
 }
 
 fn bound(address: SocketAddr, kind: Type, protocol: Protocol) -> io::Result<Socket> {
@@ -444,6 +443,22 @@ async fn write_message(stream: &mut TcpStream, message: &[u8]) -> io::Result<()>
 mod tests {
     use super::*;
     use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    /// The firewall brings all questions to one port.
+    #[test]
+    fn where_the_usual_port_is_taken_all_addresses_have_another_one() {
+        let addresses = ["127.0.0.1", "127.0.0.2"].map(|ip| ip.parse().unwrap());
+        let taken = std::net::UdpSocket::bind("127.0.0.2:0").unwrap();
+        let usual = taken.local_addr().unwrap().port();
+        let (port, sockets) = listen(&addresses, usual).unwrap();
+        assert_ne!(port, usual);
+        for ((udp, tcp), address) in sockets.iter().zip(addresses) {
+            let at = SocketAddr::new(address, port);
+            assert_eq!((udp.local_addr().unwrap(), tcp.local_addr().unwrap()), (at, at));
+        }
+        drop((taken, sockets));
+        assert_eq!(listen(&addresses, usual).unwrap().0, usual);
+    }
 
     /// So that it isn't just gone, with questions still brought to it.
     #[test]
