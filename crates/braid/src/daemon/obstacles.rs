@@ -52,6 +52,8 @@ pub fn obstacles(
 ) -> Vec<String> {
     let interface = config.interface.name.as_str();
     let mut found: Vec<String> = Vec::new();
+    let carries_all = config.routing.default_route && config.interface.layer == Layer::L3;
+    let routes = if carries_all { routes } else { &[] };
     for route in passing_by(config, host, routes) {
         let device = host.links.iter().find(|link| Some(link.index) == route.interface);
         let device = device.map_or("another device", |link| link.name.as_str());
@@ -61,11 +63,12 @@ pub fn obstacles(
             route.destination
         ));
     }
-    for (route, word) in refusing_all(config, routes) {
+    for route in refusing_all(routes) {
+        let kind = route.kind;
         let version = if route.destination.addr().is_ipv4() { 4 } else { 6 };
         found.push(format!(
-            "the main table's default route, {word}, refuses all of IPv{version} before the \
-             tunnel is asked: `ip -{version} route del {word} default`",
+            "the main table's default route, {kind}, refuses all of IPv{version} before the \
+             tunnel is asked: `ip -{version} route del {kind} default`",
         ));
     }
     for firewall in firewalls {
@@ -91,9 +94,6 @@ pub fn obstacles(
 
 /// Routes that lead what is the tunnel's out by a link, or take most of the Internet.
 fn passing_by<'a>(config: &Config, host: &HostNetwork, routes: &'a [Route]) -> Vec<&'a Route> {
-    if !config.routing.default_route || config.interface.layer == Layer::L2 {
-        return Vec::new();
-    }
     let devices = config.links.iter().filter_map(|link| host.device_of(&link.binding).ok()?);
     let links: Vec<u32> = devices.map(|device| device.index).collect();
     let ours = host.links.iter().find(|link| link.name == config.interface.name.as_str());
@@ -117,26 +117,16 @@ fn passing_by<'a>(config: &Config, host: &HostNetwork, routes: &'a [Route]) -> V
 /// Default routes of the main table that send nothing. What isn't sent by a default route is left
 /// to the tunnel's rule (`suppress_prefixlength`), but one that refuses ends the search
 /// (`fib_rules_lookup` of Linux' net/core/fib_rules.c suppresses only what was found).
-fn refusing_all<'a>(config: &Config, routes: &'a [Route]) -> Vec<(&'a Route, &'static str)> {
-    if !config.routing.default_route || config.interface.layer == Layer::L2 {
-        return Vec::new();
-    }
+fn refusing_all(routes: &[Route]) -> Vec<&Route> {
     let defaults = || routes.iter().filter(|route| route.table == MAIN_TABLE && route.is_default());
-    let refusing = defaults().filter_map(|route| {
-        let word = match route.kind {
-            RouteKind::Unreachable => "unreachable",
-            RouteKind::Blackhole => "blackhole",
-            RouteKind::Prohibit => "prohibit",
-            RouteKind::Unicast | RouteKind::Throw | RouteKind::Local => return None,
-        };
-        let sends_before = defaults().any(|other| {
+    let sends_before = |route: &Route| {
+        defaults().any(|other| {
             other.kind == RouteKind::Unicast
                 && other.destination == route.destination
                 && other.metric < route.metric
-        });
-        (!sends_before).then_some((route, word))
-    });
-    refusing.collect()
+        })
+    };
+    defaults().filter(|route| route.kind.refuses() && !sends_before(route)).collect()
 }
 
 /// More than any provider's own network.

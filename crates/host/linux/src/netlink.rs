@@ -12,6 +12,7 @@ mod message;
 mod monitor;
 mod mptcp;
 mod next_hop;
+pub(crate) mod nftables;
 mod packet_log;
 mod qdisc;
 #[cfg(test)]
@@ -32,7 +33,7 @@ pub use mptcp::{Endpoint, Limits};
 pub use next_hop::NextHop;
 pub use packet_log::PacketLog;
 pub use route::Route;
-pub(crate) use set_elements::{SetElement, netfilter, set_elements};
+pub(crate) use set_elements::{SetElement, set_elements};
 pub use socket::Netlink;
 pub(crate) use tables::{counters, table_exists};
 

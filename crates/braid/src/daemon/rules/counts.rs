@@ -30,7 +30,6 @@ impl Counts {
         }
         match nft::counters(interface) {
             Ok(counters) => self.add(&counters),
-            // There may be no table yet.
             Err(error) => tracing::debug!(%error, "reading the rules' counters"),
         }
     }

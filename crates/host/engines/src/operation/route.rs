@@ -56,6 +56,30 @@ pub enum RouteKind {
     Local,
 }
 
+impl RouteKind {
+    /// Whether it ends a look-up without sending anything.
+    pub fn refuses(self) -> bool {
+        match self {
+            RouteKind::Unreachable | RouteKind::Blackhole | RouteKind::Prohibit => true,
+            RouteKind::Unicast | RouteKind::Throw | RouteKind::Local => false,
+        }
+    }
+}
+
+impl fmt::Display for RouteKind {
+    /// As ip-route(8) says it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            RouteKind::Unicast => "unicast",
+            RouteKind::Unreachable => "unreachable",
+            RouteKind::Blackhole => "blackhole",
+            RouteKind::Prohibit => "prohibit",
+            RouteKind::Throw => "throw",
+            RouteKind::Local => "local",
+        })
+    }
+}
+
 impl Route {
     /// A route that sends packets on; by what is still to be said.
     pub fn new(destination: IpNet, table: u32) -> Route {
@@ -76,15 +100,11 @@ impl Route {
 
 impl fmt::Display for Route {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = match self.kind {
-            RouteKind::Unicast => "",
-            RouteKind::Unreachable => "unreachable ",
-            RouteKind::Blackhole => "blackhole ",
-            RouteKind::Prohibit => "prohibit ",
-            RouteKind::Throw => "throw ",
-            RouteKind::Local => "local ",
-        };
-        write!(f, "route {kind}{}", self.destination)?;
+        f.write_str("route ")?;
+        if self.kind != RouteKind::Unicast {
+            write!(f, "{} ", self.kind)?;
+        }
+        write!(f, "{}", self.destination)?;
         if let Some(gateway) = self.gateway {
             write!(f, " via {gateway}")?;
         }

@@ -2,6 +2,7 @@
 //! (linux/netfilter/nf_tables.h): an answer of the DNS waits for it.
 
 use super::message::Request;
+use super::nftables::{OF_INET, SUBSYSTEM};
 use super::{Netlink, octets};
 use std::io;
 use std::net::IpAddr;
@@ -18,13 +19,10 @@ pub(crate) struct SetElement {
     pub lasts: Option<Duration>,
 }
 
-/// `NFNL_SUBSYS_NFTABLES`.
-const SUBSYSTEM: u16 = 10;
 const NEW_ELEMENT: u16 = SUBSYSTEM << 8 | 12;
 const DELETE_ELEMENT: u16 = SUBSYSTEM << 8 | 14;
 const BATCH_BEGIN: u16 = 0x10;
 const BATCH_END: u16 = 0x11;
-const NFPROTO_INET: u8 = 1;
 const NFTA_SET_ELEM_LIST_TABLE: u16 = 1;
 const NFTA_SET_ELEM_LIST_SET: u16 = 2;
 const NFTA_SET_ELEM_LIST_ELEMENTS: u16 = 3;
@@ -34,14 +32,6 @@ const NFTA_SET_ELEM_TIMEOUT: u16 = 4;
 const NFTA_DATA_VALUE: u16 = 1;
 /// An element must be there to be taken out.
 const A_MOMENT: Duration = Duration::from_secs(60);
-
-/// A socket for [`set_elements`].
-///
-/// # Errors
-/// Those of socket(2).
-pub(crate) fn netfilter() -> io::Result<Netlink> {
-    Netlink::speaking(libc::NETLINK_NETFILTER)
-}
 
 /// Gives elements their lifetimes, all of them or none. By a socket that stays open: the kernel
 /// ends a socket of nf_tables only after an RCU grace period (`nft_rcv_nl_event`), some 15 ms.
@@ -73,7 +63,7 @@ fn request(kind: u16, table: &str, element: &SetElement, lasts: Option<Duration>
     let flags = if kind == NEW_ELEMENT { libc::NLM_F_CREATE } else { 0 };
     let key: Vec<u8> = element.key.iter().flat_map(|part| octets(*part)).collect();
     Request::new(kind, flags)
-        .fixed(&[NFPROTO_INET, 0, 0, 0])
+        .fixed(&OF_INET)
         .string(NFTA_SET_ELEM_LIST_TABLE, table)
         .string(NFTA_SET_ELEM_LIST_SET, &element.set)
         .nested(NFTA_SET_ELEM_LIST_ELEMENTS, |list| {

@@ -2,18 +2,13 @@
 //! first (linux/netfilter/nf_tables.h).
 
 use super::message::{Request, attributes, string};
-use super::set_elements::netfilter;
+use super::nftables::{OF_INET, SUBSYSTEM, open};
 use std::collections::BTreeMap;
 use std::io;
 
-/// `NFNL_SUBSYS_NFTABLES`.
-const SUBSYSTEM: u16 = 10;
 const GET_TABLE: u16 = SUBSYSTEM << 8 | 1;
 const GET_OBJECT: u16 = SUBSYSTEM << 8 | 19;
 const NEW_OBJECT: u16 = SUBSYSTEM << 8 | 18;
-const NFPROTO_INET: u8 = 1;
-/// `struct nfgenmsg`: a family, version 0, no resource.
-const HEADER: [u8; 4] = [NFPROTO_INET, 0, 0, 0];
 const NFTA_TABLE_NAME: u16 = 1;
 const NFTA_OBJ_TABLE: u16 = 1;
 const NFTA_OBJ_NAME: u16 = 2;
@@ -28,8 +23,8 @@ const NFTA_COUNTER_PACKETS: u16 = 2;
 /// # Errors
 /// What the kernel says.
 pub(crate) fn table_exists(name: &str) -> io::Result<bool> {
-    let request = Request::new(GET_TABLE, 0).fixed(&HEADER).string(NFTA_TABLE_NAME, name);
-    match netfilter()?.query(request, |_, _| {}) {
+    let request = Request::new(GET_TABLE, 0).fixed(&OF_INET).string(NFTA_TABLE_NAME, name);
+    match open()?.query(request, |_, _| {}) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         other => other.map(|()| true),
     }
@@ -42,11 +37,11 @@ pub(crate) fn table_exists(name: &str) -> io::Result<bool> {
 /// What the kernel says.
 pub(crate) fn counters(table: &str) -> io::Result<BTreeMap<String, (u64, u64)>> {
     let request = Request::new(GET_OBJECT, libc::NLM_F_DUMP)
-        .fixed(&HEADER)
+        .fixed(&OF_INET)
         .string(NFTA_OBJ_TABLE, table)
         .attribute(NFTA_OBJ_TYPE, &NFT_OBJECT_COUNTER.to_be_bytes());
     let mut counters = BTreeMap::new();
-    netfilter()?.query(request, |kind, body| {
+    open()?.query(request, |kind, body| {
         if kind == NEW_OBJECT {
             counters.extend(counter(table, body));
         }
@@ -57,7 +52,7 @@ pub(crate) fn counters(table: &str) -> io::Result<BTreeMap<String, (u64, u64)>> 
 /// A counter of this table.
 fn counter(table: &str, body: &[u8]) -> Option<(String, (u64, u64))> {
     let (mut name, mut counted) = (String::new(), (0, 0));
-    for (kind, payload) in attributes(body.get(HEADER.len()..)?) {
+    for (kind, payload) in attributes(body.get(OF_INET.len()..)?) {
         match kind {
             // Older kernels don't choose.
             NFTA_OBJ_TABLE if string(payload) != table => return None,

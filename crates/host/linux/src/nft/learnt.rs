@@ -2,7 +2,7 @@
 
 use super::LIMIT;
 use super::ruled::{asked_set, names_set};
-use crate::netlink::{Netlink, SetElement, netfilter, set_elements};
+use crate::netlink::{Netlink, SetElement, nftables, set_elements};
 use crate::tool;
 use braid_engines::nft_table;
 use serde_json::Value;
@@ -59,7 +59,7 @@ impl LearntSets {
         }
         let elements: Vec<SetElement> = elements.iter().map(of_set).collect();
         let _alone = alone();
-        let mut netlink = self.netlink.take().map_or_else(netfilter, Ok)?;
+        let mut netlink = self.netlink.take().map_or_else(nftables::open, Ok)?;
         set_elements(&mut netlink, &self.table, &elements)?;
         // One that failed may have answers left, and goes.
         self.netlink = Some(netlink);

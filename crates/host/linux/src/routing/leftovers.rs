@@ -40,7 +40,7 @@ impl Leftovers {
     pub fn remove(&self) -> io::Result<Vec<Failure>> {
         let mut failures = self.remove_routing()?;
         for interface in self.firewalls() {
-            // Without nft there is no firewall of ours.
+            // A kernel without nftables has no firewall of ours.
             if nft::exists(&interface).unwrap_or(false)
                 && let Err(error) = nft::delete(&interface)
             {

@@ -1,0 +1,17 @@
+//! What is said to nftables (linux/netfilter/nf_tables.h), whatever it is about.
+
+use super::Netlink;
+use std::io;
+
+/// `NFNL_SUBSYS_NFTABLES`.
+pub(super) const SUBSYSTEM: u16 = 10;
+/// `struct nfgenmsg`: family `inet` (`NFPROTO_INET`), version 0, no resource.
+pub(super) const OF_INET: [u8; 4] = [1, 0, 0, 0];
+
+/// A socket for it.
+///
+/// # Errors
+/// Those of socket(2).
+pub(crate) fn open() -> io::Result<Netlink> {
+    Netlink::speaking(libc::NETLINK_NETFILTER)
+}
