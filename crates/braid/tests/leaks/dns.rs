@@ -2,11 +2,11 @@
 //! the host was given, and by nobody's eyes that shouldn't see it.
 
 use crate::capture::Capture;
-use crate::name_server::{NameServer, Resolver};
+use crate::name_server::{NameServer, Resolver, ask};
 use crate::network::{Network, SECRET_V4};
 use crate::talk::query;
 use braid_linux::netns::NetNs;
-use std::net::{Ipv4Addr, UdpSocket};
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 /// What the name servers of the first link, the second, and the concentrator say.
@@ -23,10 +23,7 @@ fn names_are_found_while_any_link_works() {
     let Some(mut network) = Network::new() else { return };
     let _servers = servers(&network);
     let capture = Capture::start(&network.internet, &["c1", "c2", "c3"]);
-    network.join("203.0.113.1", &[]);
-    network.start("internet");
-    network.start("home");
-    network.wait_until("it connects", || network.connected());
+    connect(&mut network, &[]);
     network.wait_until("the first link's answers", || found(&network.home, GIVEN) == Some(FIRST));
     asked(&capture);
     ask_often(&network, GIVEN);
@@ -71,10 +68,7 @@ fn names_are_found_behind_a_resolver_on_the_host_itself() {
     std::fs::write(network.resolv_conf("home"), format!("nameserver {OWN}\n")).unwrap();
     network.give_resolved(&format!("nameserver {GIVEN}\n"));
     let _resolver = Resolver::start(&network.home, OWN, GIVEN);
-    network.join("203.0.113.1", &[]);
-    network.start("internet");
-    network.start("home");
-    network.wait_until("it connects", || network.connected());
+    connect(&mut network, &[]);
     network.wait_until("the first link's answers", || found(&network.home, OWN) == Some(FIRST));
     unplug_first(&network);
     network.wait_until("the concentrator's answers in its place", || {
@@ -119,10 +113,7 @@ fn around_a_kill_switch_nobody_is_asked() {
     let Some(mut network) = Network::new() else { return };
     let _servers = servers(&network);
     let _named = NameServer::start(&network.internet, SECRET_V4, "192.0.2.80");
-    network.join("203.0.113.1", &["--kill-switch"]);
-    network.start("internet");
-    network.start("home");
-    network.wait_until("it connects", || network.connected());
+    connect(&mut network, &["--kill-switch"]);
     let capture = Capture::start(&network.internet, &["c1", "c2", "c3"]);
     for host in [&network.home, &network.lan] {
         let answers = || found(host, GIVEN) == Some(AT_CONCENTRATOR);
@@ -148,6 +139,14 @@ fn around_a_kill_switch_nobody_is_asked() {
     network.wait_until("name servers are left alone", || {
         !network.inside("home", "nft list ruleset").contains("dport 53")
     });
+}
+
+/// The home joins, with these options, and is connected.
+fn connect(network: &mut Network, options: &[&str]) {
+    network.join("203.0.113.1", options);
+    network.start("internet");
+    network.start("home");
+    network.wait_until("it connects", || network.connected());
 }
 
 /// Each heard only where it is: the first link's not through the tunnel.
@@ -191,16 +190,8 @@ fn unplug_first(network: &Network) {
 
 /// The address that a host finds, asking one name server.
 fn found(host: &NetNs, server: &str) -> Option<&'static str> {
-    let ask = || {
-        let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
-        socket.set_read_timeout(Some(Duration::from_millis(500))).ok()?;
-        socket.connect((server, 53)).ok()?;
-        socket.send(&query(ASKED)).ok()?;
-        let mut reply = [0; 512];
-        let length = socket.recv(&mut reply).ok()?;
-        let address: [u8; 4] = reply.get(length.checked_sub(4)?..length)?.try_into().ok()?;
-        Some(Ipv4Addr::from(address).to_string())
-    };
-    let found = host.run(ask).unwrap()?;
-    [FIRST, SECOND, AT_CONCENTRATOR, "192.0.2.80"].into_iter().find(|known| *known == found)
+    let patience = Duration::from_millis(500);
+    let reply = host.run(|| ask(server, &query(ASKED), patience)).unwrap().ok()?;
+    let address = Ipv4Addr::from(*reply.last_chunk::<4>()?).to_string();
+    [FIRST, SECOND, AT_CONCENTRATOR, "192.0.2.80"].into_iter().find(|known| *known == address)
 }

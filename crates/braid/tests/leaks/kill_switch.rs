@@ -175,7 +175,6 @@ fn it_is_in_force_before_the_tunnel_is_and_after_a_start_that_failed() {
     assert_eq!(network.inside("home", "nft list tables"), "", "the config asks for none");
 }
 
-/// For long enough that every kind of packet was tried, many times.
 /// The home has joined, hasn't started, and its links are away; what its host and its LAN say
 /// all the time is seen where it leaves.
 fn joined_with_leaks_seen(network: &mut Network) -> (Capture, [Talk; 2]) {
@@ -192,6 +191,7 @@ fn joined_with_leaks_seen(network: &mut Network) -> (Capture, [Talk; 2]) {
     (capture, [host, lan])
 }
 
+/// For long enough that every kind of packet was tried, many times.
 fn nothing_leaked(capture: &Capture, when: &str) {
     std::thread::sleep(Duration::from_millis(1500));
     assert_eq!(capture.leaks(), Vec::<String>::new(), "{when}");

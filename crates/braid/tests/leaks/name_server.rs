@@ -2,6 +2,7 @@
 //! to one.
 
 use braid_linux::netns::NetNs;
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -11,28 +12,19 @@ use std::time::Duration;
 /// Answers until it is dropped.
 pub struct NameServer {
     answer: Arc<AtomicU32>,
-    over: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    _serving: Serving,
 }
 
 impl NameServer {
     /// On port 53 of an address of a namespace.
     pub fn start(namespace: &NetNs, on: &str, answer: &str) -> NameServer {
-        let on = SocketAddr::new(on.parse().unwrap(), 53);
-        let socket = namespace.run(|| UdpSocket::bind(on)).unwrap().unwrap();
-        socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
-        let mut server = NameServer { answer: Arc::default(), over: Arc::default(), thread: None };
+        let known = Arc::<AtomicU32>::default();
+        let answers = known.clone();
+        let serving = Serving::start(namespace, on, move |query| {
+            Some(reply(query, answers.load(Ordering::Relaxed)))
+        });
+        let server = NameServer { answer: known, _serving: serving };
         server.answer_with(answer);
-        let (answer, over) = (server.answer.clone(), server.over.clone());
-        let serve = move || {
-            while !over.load(Ordering::Relaxed) {
-                let mut query = [0; 512];
-                let Ok((length, from)) = socket.recv_from(&mut query) else { continue };
-                let reply = reply(&query[..length], answer.load(Ordering::Relaxed));
-                let _ = socket.send_to(&reply, from);
-            }
-        };
-        server.thread = Some(std::thread::spawn(serve));
         server
     }
 
@@ -43,44 +35,52 @@ impl NameServer {
     }
 }
 
-impl Drop for NameServer {
-    fn drop(&mut self) {
-        self.over.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
 /// As systemd-resolved or dnsmasq on the host itself; passes on until it is dropped.
 pub struct Resolver {
-    over: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    _serving: Serving,
 }
 
 impl Resolver {
     /// On port 53 of an address of a host, which asks another one.
-    pub fn start(host: &NetNs, on: &str, asks: &str) -> Resolver {
-        let [on, asks] = [on, asks].map(|ip| SocketAddr::new(ip.parse().unwrap(), 53));
+    pub fn start(host: &NetNs, on: &str, asks: &'static str) -> Resolver {
+        let patience = Duration::from_millis(300);
+        let serving = Serving::start(host, on, move |query| ask(asks, query, patience).ok());
+        Resolver { _serving: serving }
+    }
+}
+
+/// Who answers at an address, until this is dropped.
+struct Serving {
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Serving {
+    fn start(
+        host: &NetNs,
+        on: &str,
+        answer: impl Fn(&[u8]) -> Option<Vec<u8>> + Send + 'static,
+    ) -> Serving {
+        let on = SocketAddr::new(on.parse().unwrap(), 53);
         let socket = host.run(|| UdpSocket::bind(on)).unwrap().unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
         let (over, host) = (Arc::<AtomicBool>::default(), host.run(NetNs::current));
         let (stop, host) = (over.clone(), host.unwrap().unwrap());
-        let pass_on = move || {
+        let serve = move || {
             while !stop.load(Ordering::Relaxed) {
                 let mut query = [0; 512];
                 let Ok((length, from)) = socket.recv_from(&mut query) else { continue };
-                if let Ok(reply) = ask(asks, &query[..length]) {
+                if let Some(reply) = answer(&query[..length]) {
                     let _ = socket.send_to(&reply, from);
                 }
             }
         };
-        let thread = std::thread::spawn(move || host.run(pass_on).unwrap());
-        Resolver { over, thread: Some(thread) }
+        let thread = std::thread::spawn(move || host.run(serve).unwrap());
+        Serving { over, thread: Some(thread) }
     }
 }
 
-impl Drop for Resolver {
+impl Drop for Serving {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
@@ -89,10 +89,11 @@ impl Drop for Resolver {
     }
 }
 
-fn ask(server: SocketAddr, query: &[u8]) -> std::io::Result<Vec<u8>> {
+/// What a name server says, in the calling thread's namespace.
+pub fn ask(server: &str, query: &[u8], patience: Duration) -> io::Result<Vec<u8>> {
     let socket = UdpSocket::bind("0.0.0.0:0")?;
-    socket.set_read_timeout(Some(Duration::from_millis(300)))?;
-    socket.connect(server)?;
+    socket.set_read_timeout(Some(patience))?;
+    socket.connect((server, 53))?;
     socket.send(query)?;
     let mut reply = vec![0; 512];
     let length = socket.recv(&mut reply)?;
