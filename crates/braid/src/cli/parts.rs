@@ -6,7 +6,8 @@ use std::ffi::OsString;
 use std::sync::LazyLock;
 
 /// The name of each part, and whether it is there.
-const PARTS: [(&str, bool); 4] = [
+const PARTS: [(&str, bool); 5] = [
+    ("backup", cfg!(feature = "backup")),
     ("bench", cfg!(feature = "bench")),
     ("lab", cfg!(feature = "lab")),
     ("manual", cfg!(feature = "manual")),

@@ -3,6 +3,8 @@
 mod abandon;
 mod add;
 mod apply;
+#[cfg(feature = "backup")]
+mod backup;
 #[cfg(feature = "bench")]
 mod bench;
 mod bytes_line;
@@ -42,7 +44,7 @@ pub(super) mod watch_memory;
 #[cfg(feature = "manual")]
 pub(super) use progress::ProgressLine;
 
-#[cfg(not(feature = "bench"))]
+#[cfg(not(all(feature = "backup", feature = "bench")))]
 use super::parts;
 use super::{Failure, Global};
 use clap::Subcommand;
@@ -99,6 +101,12 @@ pub enum PoolCommand {
     Replicate(replicate::Replicate),
     #[command(hide = true)]
     ReplicateAgent(replicate_agent::ReplicateAgent),
+    /// Back up to an object store, a server or a folder: encrypted, in restic's format
+    #[cfg(feature = "backup")]
+    Backup(Box<backup::Backup>),
+    #[cfg(not(feature = "backup"))]
+    #[command(hide = true)]
+    Backup(parts::Missing),
     /// Compare a replica with its original, file by file
     Verify(verify::Verify),
     /// Restore a snapshot, or a file or folder from one
@@ -136,6 +144,10 @@ impl PoolCommand {
             PoolCommand::Retain(command) => command.run(global)?,
             PoolCommand::Replicate(command) => command.run(global)?,
             PoolCommand::ReplicateAgent(command) => command.run()?,
+            #[cfg(feature = "backup")]
+            PoolCommand::Backup(command) => return command.run(global),
+            #[cfg(not(feature = "backup"))]
+            PoolCommand::Backup(command) => command.run("backup")?,
             PoolCommand::Verify(command) => command.run(global)?,
             PoolCommand::Restore(command) => command.run(global)?,
             PoolCommand::Clone(command) => command.run(global)?,

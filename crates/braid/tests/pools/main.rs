@@ -1,6 +1,7 @@
 //! `braid pool` as a user types it, on loop devices.
 
 mod at_once;
+mod backup;
 mod beside_others;
 mod changes;
 mod faults;

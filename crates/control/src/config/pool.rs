@@ -317,6 +317,14 @@ mod tests {
                 "braid.toml:4: pool.replicate.to: \"backup\" is no absolute path",
             ),
             (
+                &GOOD.replacen("disks", "backup = {}\ndisks", 1),
+                "braid.toml:4: [pool.backup] lacks to",
+            ),
+            (
+                &GOOD.replacen("disks", "backup = { to = [\"rest:https://a:b@nas/\"] }\ndisks", 1),
+                "it has a password in it; that belongs to backup.env",
+            ),
+            (
                 &GOOD.replacen("disks", "scrub = { every = \"day\" }\ndisks", 1),
                 "unknown key \"every\" in [pool.scrub]",
             ),

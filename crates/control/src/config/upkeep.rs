@@ -1,11 +1,13 @@
-//! `scrub`, `snapshot`, `retain`, `replicate` of a `[[pool]]`: what is done for it regularly.
+//! `scrub`, `snapshot`, `retain`, `replicate`, `backup` of a `[[pool]]`: what is done for it
+//! regularly.
 
 use super::section::Section;
 use braid_pool::layout::Layout;
 use braid_pool::place::Place;
 use braid_pool::retention::Policy;
 use braid_pool::upkeep::{
-    Calendar, Replication, Retention, SNAPSHOTS, Snapshots, Upkeep, When, rate_limit,
+    BackupTarget, Backups, Calendar, Replication, Retention, SNAPSHOTS, Snapshots, Upkeep, When,
+    rate_limit,
 };
 use std::path::{Component, Path};
 use std::time::Duration;
@@ -27,13 +29,14 @@ pub(super) fn read(pool: &mut Section<'_, '_>, layout: Option<Layout>) -> Upkeep
     let into = snapshot.as_ref().map_or(SNAPSHOTS, |snapshot| &snapshot.into).to_owned();
     let retain = pool.table("retain").and_then(|section| read_retain(section, &into));
     let replicate = pool.table("replicate").and_then(|section| read_replicate(section, &into));
+    let backup = pool.table("backup").and_then(read_backup);
     if let Some(layout @ Layout::Md(_)) = layout {
         for key in OF_BTRFS.into_iter().filter(|key| pool.has(key)) {
             let what = format!("pool.{key}: snapshots are btrfs', and {layout} carries none");
             pool.wrong(key, what, "remove it, or take a layout of btrfs");
         }
     }
-    Upkeep { scrub: scrub.flatten(), snapshot, retain, replicate }
+    Upkeep { scrub: scrub.flatten(), snapshot, retain, replicate, backup }
 }
 
 fn read_snapshot(mut section: Section<'_, '_>) -> Option<Snapshots> {
@@ -86,6 +89,36 @@ fn read_replicate(mut section: Section<'_, '_>, snapshots: &str) -> Option<Repli
     let folder = folder(&mut section, "folder", snapshots);
     section.finish();
     Some(Replication { when: when?, folder: folder?, to: to?, limit, newest })
+}
+
+fn read_backup(mut section: Section<'_, '_>) -> Option<Backups> {
+    let when = when(&mut section, "daily", HOUR);
+    let of: Vec<String> = section.list("of").unwrap_or_else(|| vec![".".to_owned()]);
+    if of.is_empty() {
+        let what = "pool.backup.of names nothing";
+        section.wrong("of", what, "write of = [\"home\"]; \".\" is the pool itself");
+    }
+    for path in of.iter().filter(|path| *path != ".") {
+        check_inside(&section, "of", path);
+    }
+    let has_targets = section.has("to");
+    let to: Vec<BackupTarget> = section.list("to").unwrap_or_default();
+    if to.is_empty() && !has_targets {
+        section.missing("to", "write to = [\"s3://HOST/BUCKET\"]");
+    } else if to.is_empty() {
+        section.wrong("to", "pool.backup.to names nothing", "write to = [\"s3://HOST/BUCKET\"]");
+    }
+    let limit = section.parsed_by("limit", rate_limit);
+    let policy: Option<Policy> = section.parsed("policy");
+    let given: Option<Calendar> = section.parsed("care");
+    let care = match section.has("care") {
+        true => given,
+        false => "weekly".parse().ok(),
+    };
+    let care = care.map(|on| When { on, jitter: DAY });
+    let read_percent = section.integer("read", 0..=100).unwrap_or(5);
+    section.finish();
+    Some(Backups { when: when?, of, to, limit, care: care?, read_percent, policy })
 }
 
 /// `on` and `jitter`; nothing when one is wrong, which is reported.

@@ -103,6 +103,10 @@ pub enum EventKind {
     ReplicationLate,
     /// After one that failed or was late, all is replicated.
     ReplicationDone,
+    /// A backup failed, or lacks files that could not be read.
+    BackupFailed,
+    /// After one that failed all is backed up.
+    BackupDone,
     /// Somebody tries whether messages arrive.
     Test,
 }
@@ -128,6 +132,8 @@ words!(EventKind {
     ReplicationFailed = "replication_failed",
     ReplicationLate = "replication_late",
     ReplicationDone = "replication_done",
+    BackupFailed = "backup_failed",
+    BackupDone = "backup_done",
     Test = "test",
 });
 
@@ -148,6 +154,8 @@ pub enum Topic {
     Pool,
     /// Copies of a pool elsewhere.
     Replication,
+    /// Encrypted copies elsewhere.
+    Backup,
 }
 
 impl EventKind {
@@ -164,6 +172,7 @@ impl EventKind {
             Kind::ReplicationFailed | Kind::ReplicationLate | Kind::ReplicationDone => {
                 Topic::Replication
             }
+            Kind::BackupFailed | Kind::BackupDone => Topic::Backup,
         }
     }
 
@@ -178,6 +187,7 @@ impl EventKind {
                 | Kind::FailoverEnded
                 | Kind::PoolMended
                 | Kind::ReplicationDone
+                | Kind::BackupDone
         )
     }
 
@@ -194,6 +204,7 @@ impl EventKind {
                 | Kind::PoolFull
                 | Kind::ReplicationFailed
                 | Kind::ReplicationLate
+                | Kind::BackupFailed
         )
     }
 }

@@ -1,9 +1,12 @@
 //! What is wrong with pools, how bad it is, and the command that mends it.
 
+mod backup;
 mod btrfs;
 mod disk;
 mod host;
 mod md;
+
+pub use backup::{BackupState, TargetState};
 
 use crate::absent_mounts;
 use crate::disk::{Disk, Usability};
@@ -104,6 +107,18 @@ pub enum Code {
     Interrupted,
     /// A replication was interrupted.
     UnfinishedReplication,
+    /// A backup was cut off.
+    UnfinishedBackup,
+    /// The newest backup is too old, or there is none.
+    BackupOverdue,
+    /// The newest backup lacks files that could not be read.
+    IncompleteBackup,
+    /// A check or a restore of backups found something wrong.
+    DamagedBackup,
+    /// Backups weren't checked for too long.
+    UncheckedBackup,
+    /// Nothing was restored from backups for too long.
+    UntriedBackup,
     /// An operation is paused.
     Paused,
     /// Mounted read-only although not asked for.

@@ -1,9 +1,11 @@
 //! What is done for a pool at regular times: scrubs, snapshots, retention, replication; and the
 //! systemd units that do it.
 
+mod backup;
 mod calendar;
 mod unit;
 
+pub use backup::{BackupTarget, BackupTargetError, Backups};
 pub use calendar::{Calendar, CalendarError};
 pub use unit::{MadeBy, ScheduledPool, Unit, scrub_service, scrub_timer};
 
@@ -23,6 +25,8 @@ pub struct Upkeep {
     pub retain: Option<Retention>,
     /// They are sent elsewhere.
     pub replicate: Option<Replication>,
+    /// Folders are backed up.
+    pub backup: Option<Backups>,
 }
 
 /// When something is done.
@@ -102,6 +106,9 @@ impl Upkeep {
         }
         if let Some(replicate) = &self.replicate {
             units.extend(unit::replicate(pool, replicate, at));
+        }
+        if let Some(backup) = &self.backup {
+            units.extend(unit::backup(pool, backup, at));
         }
         units
     }

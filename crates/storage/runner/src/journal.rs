@@ -171,6 +171,11 @@ impl StateDir {
         self.0.join(".replications")
     }
 
+    /// Where it is remembered when backups were made, checked and read back.
+    pub fn backups(&self) -> PathBuf {
+        self.0.join(".backups")
+    }
+
     /// The pools with an unfinished plan, and how far it is. Takes no lock.
     ///
     /// # Errors

@@ -48,6 +48,8 @@ impl Examined {
         }
         findings.extend(interrupted(names, place)?);
         findings.extend(unfinished_replications(&pools, names, place)?);
+        #[cfg(feature = "backup")]
+        findings.extend(backups(&pools, names, place)?);
         findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
         Ok(Examined { pools, disks, findings })
     }
@@ -121,6 +123,59 @@ fn unfinished_replications(
             }),
         };
         found.push(finding.finding());
+    }
+    Ok(found)
+}
+
+/// What is wrong with backups of these pools, or of all that this computer backs up.
+#[cfg(feature = "backup")]
+fn backups(
+    pools: &[ObservedPool],
+    names: &[String],
+    place: &Place,
+) -> Result<Vec<Finding>, Failure> {
+    use braid_pool::doctor::{BackupState, TargetState};
+    use std::time::{Duration, SystemTime, UNIX_EPOCH};
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let records = braid_backup::records::Records::new(place.state().backups());
+    let mut found = Vec::new();
+    for record in records.all()? {
+        let at_work = records.is_held(&record);
+        let mut concerns_us = names.is_empty();
+        for (path, source) in &record.sources {
+            let pool = pool_of(pools, path);
+            if !names.is_empty() && pool.is_none() {
+                continue;
+            }
+            concerns_us = true;
+            let path = path.display().to_string();
+            let state = BackupState {
+                pool: pool.as_deref(),
+                path: &path,
+                target: &record.target,
+                done: source.done_s.map(Duration::from_secs),
+                gap: source.gap_s.map(Duration::from_secs),
+                cut_off: source.begun_s.filter(|_| !at_work).map(Duration::from_secs),
+                failed: source.failed.as_deref(),
+                unreadable: source.unreadable,
+            };
+            // The first one takes its time.
+            if !(at_work && source.done_s.is_none()) {
+                found.extend(state.findings(now));
+            }
+        }
+        let state = TargetState {
+            target: &record.target,
+            since: Duration::from_secs(record.since_s),
+            checked: record.checked.as_ref().map(|it| (Duration::from_secs(it.at_s), it.errors)),
+            restored: record
+                .restored
+                .as_ref()
+                .map(|it| (Duration::from_secs(it.at_s), it.failed.as_deref())),
+        };
+        if concerns_us && !record.sources.is_empty() {
+            found.extend(state.findings(now));
+        }
     }
     Ok(found)
 }

@@ -78,6 +78,22 @@ pub fn of_replication(from: &str, to: &str, failure: Option<&str>) -> Event {
     }
 }
 
+/// What is told of a backup.
+#[cfg(feature = "backup")]
+pub fn of_backup(path: &str, target: &str, failure: Option<&str>) -> Event {
+    let subject = format!("{path} to {target}");
+    match failure {
+        None => {
+            let text = format!("backing up {subject} works again");
+            event(EventKind::BackupDone, Severity::Note, subject, text)
+        }
+        Some(why) => {
+            let text = format!("backing up {subject} failed: {why}");
+            event(EventKind::BackupFailed, Severity::Warning, subject, text)
+        }
+    }
+}
+
 fn what(finding: &Finding) -> String {
     match &finding.pool {
         Some(pool) => format!("{pool}: {}", finding.what),

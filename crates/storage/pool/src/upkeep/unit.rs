@@ -1,4 +1,4 @@
-use super::{Replication, Retention, Snapshots, When};
+use super::{BackupTarget, Backups, Replication, Retention, Snapshots, When};
 use crate::place::Place;
 use crate::uuid::Uuid;
 
@@ -132,6 +132,57 @@ pub(super) fn replicate(pool: &ScheduledPool<'_>, wanted: &Replication, at: &str
     ]
 }
 
+/// A service and a timer for each folder and target, so that none that fails keeps others from being
+/// made; and for each target those that look after it.
+pub(super) fn backup(pool: &ScheduledPool<'_>, wanted: &Backups, at: &str) -> Vec<Unit> {
+    let limit: Vec<String> = wanted
+        .limit
+        .iter()
+        .flat_map(|limit| ["--limit".to_owned(), format!("{}bit", limit.bytes_per_sec() * 8)])
+        .collect();
+    // Others may be at work on the same target.
+    let words = |verb: Option<&str>, more: &[&str], last: &[&str]| -> Vec<String> {
+        let mut words = vec!["backup".to_owned()];
+        words.extend(verb.map(str::to_owned));
+        words.push("--wait".to_owned());
+        words.extend(limit.iter().cloned());
+        words.extend(more.iter().map(|word| (*word).to_owned()));
+        words.push("--".to_owned());
+        words.extend(last.iter().map(|word| (*word).to_owned()));
+        words
+    };
+    let mut units = vec![];
+    let pairs = wanted.to.iter().flat_map(|to| wanted.of.iter().map(move |of| (of, to)));
+    for (number, (of, to)) in pairs.enumerate() {
+        let kind = format!("backup-{}", number + 1);
+        let command = words(None, &[], &[&inside(at, of), to.as_str()]);
+        let on = mounted(at, to);
+        units.push(service_of(pool, &kind, "Backups of", &on, &[command], IDLE));
+        units.push(timer(pool, &kind, "Backups of", &wanted.when));
+    }
+    let (read, policy) = (wanted.read_percent.to_string(), wanted.policy.as_ref());
+    for (number, to) in wanted.to.iter().enumerate() {
+        let kind = format!("backup-care-{}", number + 1);
+        let mut commands = vec![
+            words(Some("check"), &["--read", &read], &[to.as_str()]),
+            words(Some("drill"), &[], &[to.as_str()]),
+        ];
+        // Only what is known to be whole may outlive what is old.
+        commands.extend(policy.map(|policy| {
+            let policy = policy.to_string();
+            words(Some("forget"), &["--yes", "--policy", &policy], &[to.as_str()])
+        }));
+        let on = mounted(at, to);
+        units.push(service_of(pool, &kind, "Care of the backups of", &on, &commands, IDLE));
+        units.push(timer(pool, &kind, "Care of the backups of", &wanted.care));
+    }
+    units
+}
+
+fn mounted<'a>(at: &'a str, to: &'a BackupTarget) -> Vec<&'a str> {
+    std::iter::once(at).chain(to.folder()).collect()
+}
+
 fn timer(pool: &ScheduledPool<'_>, kind: &str, what: &str, when: &When) -> Unit {
     let (name, on, jitter) = (one_line(pool.name), when.on.as_str(), when.jitter.as_secs());
     let by = pool.by.line();
@@ -158,15 +209,33 @@ fn service(
     words: &[String],
     how: &str,
 ) -> Unit {
+    service_of(pool, kind, what, on, &[words.to_vec()], how)
+}
+
+/// As [`service`], for several commands: each begins when the one before has ended well.
+fn service_of(
+    pool: &ScheduledPool<'_>,
+    kind: &str,
+    what: &str,
+    on: &[&str],
+    commands: &[Vec<String>],
+    how: &str,
+) -> Unit {
     let (name, by) = (one_line(pool.name), pool.by.line());
-    let words: Vec<String> = words.iter().map(|each| word(each)).collect();
+    let line = |words: &Vec<String>| {
+        let words: Vec<String> = words.iter().map(|each| word(each)).collect();
+        format!("ExecStart={BRAID} {}\n", words.join(" "))
+    };
+    let lines: String = commands.iter().map(line).collect();
     // What is there is sent and judged once what is due has been taken.
     let order = match kind {
         "snapshot" => String::new(),
         _ => format!("After=braid-pool-snapshot@{}.service\n", pool.uuid),
     };
     let online = match kind {
-        "replicate" => "Wants=network-online.target\nAfter=network-online.target\n",
+        kind if kind == "replicate" || kind.starts_with("backup") => {
+            "Wants=network-online.target\nAfter=network-online.target\n"
+        }
         _ => "",
     };
     Unit {
@@ -175,10 +244,9 @@ fn service(
             "{by}\n\
              [Unit]\nDescription={what}{OF_POOL}{name}\nRequiresMountsFor={}\n\
              AssertPathIsMountPoint={}\n{order}{online}\n\
-             [Service]\nType=oneshot\nExecStart={BRAID} {}\n{how}",
+             [Service]\nType=oneshot\n{lines}{how}",
             on.iter().map(|path| word(path)).collect::<Vec<_>>().join(" "),
             one_line(on.first().copied().unwrap_or_default()),
-            words.join(" ")
         ),
     }
 }
@@ -242,6 +310,37 @@ mod tests {
         ] {
             assert_eq!(word(text), written, "{text}");
         }
+    }
+
+    #[test]
+    fn each_folder_and_target_is_backed_up_by_itself_and_each_target_is_looked_after() {
+        let backups = Backups {
+            when: when("daily"),
+            of: vec![".".into(), "my photos".into()],
+            to: vec!["s3://host/bucket".parse().unwrap(), "/mnt/usb disk".parse().unwrap()],
+            limit: Some("2Mbit".parse().unwrap()),
+            care: when("weekly"),
+            read_percent: 5,
+            policy: Some("30x1d".parse().unwrap()),
+        };
+        let units = backup(&POOL, &backups, "/srv/data");
+        assert_eq!(units.iter().filter(|unit| unit.is_timer()).count(), 6);
+        let names: std::collections::BTreeSet<&str> =
+            units.iter().map(|unit| unit.name.as_str()).collect();
+        assert_eq!(names.len(), 12);
+        let line = "ExecStart=/usr/bin/braid pool backup --wait --limit 2000000bit -- \"/srv/data/my photos\" \"/mnt/usb disk\"\n";
+        assert!(units[6].text.contains(line), "{}", units[6].text);
+        assert!(units[6].text.contains("RequiresMountsFor=/srv/data \"/mnt/usb disk\"\n"));
+        let care = &units[8].text;
+        for line in [
+            "backup check --wait --limit 2000000bit --read 5 -- s3://host/bucket\n",
+            "backup drill --wait --limit 2000000bit -- s3://host/bucket\n",
+            "backup forget --wait --limit 2000000bit --yes --policy 30x1d -- s3://host/bucket\n",
+            "After=network-online.target\n",
+        ] {
+            assert!(care.contains(line), "{line} in {care}");
+        }
+        assert!(units.iter().all(|unit| Unit::pool_of(&unit.name) == Some(POOL.uuid)));
     }
 
     #[test]

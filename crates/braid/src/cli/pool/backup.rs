@@ -1,0 +1,96 @@
+//! `braid pool backup`: encrypted copies elsewhere, in restic's format.
+
+mod access;
+mod check;
+mod drill;
+mod forget;
+mod init;
+mod list;
+mod restore;
+mod run;
+mod sheet;
+
+use crate::cli::Global;
+use crate::cli::failure::{Failure, FailureKind};
+use braid_backup::Error;
+use clap::{Args, Subcommand};
+use std::io;
+use std::process::ExitCode;
+
+#[derive(Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    after_help = "\
+Examples:
+  braid pool backup init s3://s3.example.org/photos
+  braid pool backup /srv/photos s3://s3.example.org/photos
+  braid pool backup list s3://s3.example.org/photos
+  braid pool backup restore s3://s3.example.org/photos latest --to /srv/back
+  braid pool backup check --read 5 sftp:me@nas:/backup
+  braid pool backup sheet s3://s3.example.org/photos   # print it, keep it elsewhere
+
+Targets are s3://HOST/BUCKET[/PREFIX] (s3:http://… without TLS),
+sftp:[USER@]HOST:PATH, rest:https://HOST/ and a folder: repositories of restic,
+readable without Braid. S3's credentials are AWS_ACCESS_KEY_ID and
+AWS_SECRET_ACCESS_KEY, in the environment or in /etc/braid/backup.env.
+Interrupted at any time, the same command goes on with what has come.
+
+Exit codes: 0 done and seen at the target; 1 failed, or files could not be read"
+)]
+pub struct Backup {
+    #[command(subcommand)]
+    action: Option<Action>,
+    #[command(flatten)]
+    run: Option<run::Run>,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Prepare a target, and make the key if there is none
+    Init(init::Init),
+    /// List the backups at a target, or what is in one
+    List(list::List),
+    /// Check that all that backups need is at the target
+    Check(check::Check),
+    /// Restore a backup, or a file or folder from one
+    Restore(restore::Restore),
+    /// Restore files chosen by chance and compare them with their originals
+    Drill(drill::Drill),
+    /// Delete old backups by policy, and the data that only they needed
+    Forget(forget::Forget),
+    /// Print the recovery sheet: the target, the key, and how to restore with them
+    Sheet(sheet::Sheet),
+}
+
+impl Backup {
+    pub fn run(&self, global: &Global) -> Result<ExitCode, Failure> {
+        match (&self.action, &self.run) {
+            (Some(Action::Init(command)), _) => command.run(global)?,
+            (Some(Action::List(command)), _) => command.run(global)?,
+            (Some(Action::Check(command)), _) => return command.run(global),
+            (Some(Action::Restore(command)), _) => command.run(global)?,
+            (Some(Action::Drill(command)), _) => return command.run(global),
+            (Some(Action::Forget(command)), _) => command.run(global)?,
+            (Some(Action::Sheet(command)), _) => command.run(global)?,
+            (None, Some(command)) => return command.run(global),
+            (None, None) => {
+                let text = "name what to back up (PATH) and where to (TARGET)";
+                return Err(Failure::new(FailureKind::Usage, text));
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        match &error {
+            Error::Io { doing, error } if error.kind() == io::ErrorKind::PermissionDenied => {
+                Failure::io(doing, error)
+            }
+            Error::WrongKey { .. } => Failure::new(FailureKind::Config, error.to_string()),
+            _ => Failure::failed(error.to_string()),
+        }
+    }
+}

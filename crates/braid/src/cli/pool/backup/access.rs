@@ -1,0 +1,95 @@
+use crate::cli::JsonFlag;
+use crate::cli::failure::{Failure, tell};
+use crate::cli::pool::bytes_line::BytesLine;
+use crate::cli::pool::carry_out;
+use braid_backup::key::{self, Key};
+use braid_backup::records::{Held, Record, Records};
+use braid_backup::secrets::Secrets;
+use braid_backup::{Manner, Target, Vault, Watch};
+use braid_pool::upkeep::rate_limit;
+use braid_units::{ByteSize, Rate};
+use clap::Args;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// How a target is reached and opened.
+#[derive(Args)]
+pub struct Access {
+    #[command(flatten)]
+    _json: JsonFlag,
+    /// File with the key
+    #[arg(long, value_name = "FILE", default_value = key::DEFAULT)]
+    pub key: PathBuf,
+    /// File with the server's credentials, as NAME=VALUE lines [default: /etc/braid/backup.env]
+    #[arg(long, value_name = "FILE")]
+    credentials: Option<PathBuf>,
+    /// Limit the rate to and from the target
+    #[arg(long, value_name = "RATE", value_parser = rate_limit)]
+    limit: Option<Rate>,
+    /// Try again at most this many times in a row; 0 for never
+    #[arg(long, default_value_t = 20, value_name = "N")]
+    retries: u32,
+    /// Files sent at a time
+    #[arg(long, default_value_t = 4, value_name = "N", hide_short_help = true)]
+    connections: u16,
+    /// Command whose standard streams are an SFTP server, instead of ssh
+    #[arg(long, value_name = "COMMAND", hide_short_help = true)]
+    sftp_command: Option<String>,
+    /// Wait for another command that is at work on the target, instead of failing
+    #[arg(long)]
+    wait: bool,
+    #[command(flatten)]
+    place: carry_out::Place,
+}
+
+impl Access {
+    pub fn manner(&self) -> Manner {
+        Manner {
+            limit: self.limit,
+            retries: self.retries,
+            connections: usize::from(self.connections),
+            sftp_command: self.sftp_command.clone(),
+            cache: Some(self.place.state().backups().join("cache")),
+            tell,
+            ..Manner::new(Secrets::at(self.credentials.as_deref()))
+        }
+    }
+
+    pub fn key(&self) -> Result<Key, Failure> {
+        Ok(Key::read(&self.key)?)
+    }
+
+    /// Opens a target.
+    pub fn open(&self, target: &Target) -> Result<(Vault, Watch), Failure> {
+        let manner = self.manner();
+        let watch = manner.watch.clone();
+        Ok((Vault::open(target.clone(), self.key()?, manner)?, watch))
+    }
+
+    pub fn records(&self) -> Records {
+        Records::new(self.place.state().backups())
+    }
+
+    /// Keeps other commands away from the target, and gives what is known of it.
+    pub fn hold(&self, target: &Target) -> Result<(Held, Records, Record), Failure> {
+        let records = self.records();
+        let held = records.hold(target, self.wait)?;
+        let record = records.of(target, now())?;
+        Ok((held, records, record))
+    }
+}
+
+/// Since the Unix epoch.
+pub fn now() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// A line that tells how far it is.
+pub fn line(watch: Watch) -> BytesLine {
+    BytesLine::start(move || {
+        let (done, all, carried) = watch.counts();
+        let [done_text, carried] = [done, carried].map(ByteSize::from_bytes);
+        let share = (all > 0).then(|| done as f64 / all as f64);
+        (format!("{done_text}; {carried} to or from the target"), share)
+    })
+}

@@ -1,0 +1,82 @@
+use super::access::{self, Access};
+use crate::cli::Global;
+use crate::cli::failure::Failure;
+use braid_backup::records::Tried;
+use braid_backup::{Drill as Trial, Target};
+use braid_units::ByteSize;
+use clap::Args;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  braid pool backup drill s3://s3.example.org/photos
+  braid pool backup drill --bytes 10G --files 5000 sftp:me@nas:/backup
+
+Files chosen by chance are restored from the newest backup, one after the other,
+and compared with their originals where those haven't changed since.
+Exit codes: 0 all came back right, 1 something did not")]
+pub struct Drill {
+    /// The target
+    #[arg(value_name = "TARGET")]
+    target: Target,
+    /// A backup: its id, the id's beginning, or `latest`
+    #[arg(value_name = "BACKUP", default_value = "latest")]
+    backup: String,
+    /// At most so many bytes
+    #[arg(long, value_name = "SIZE", default_value = "1G")]
+    bytes: ByteSize,
+    /// At most so many files
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    files: usize,
+    /// A folder with room for the largest file, used meanwhile [default: in /var/tmp]
+    #[arg(long, value_name = "FOLDER")]
+    folder: Option<PathBuf>,
+    #[command(flatten)]
+    access: Access,
+}
+
+impl Drill {
+    pub fn run(&self, global: &Global) -> Result<ExitCode, Failure> {
+        let (_held, records, mut record) = self.access.hold(&self.target)?;
+        let (vault, watch) = self.access.open(&self.target)?;
+        let folder = self.folder.clone().unwrap_or_else(|| {
+            PathBuf::from(format!("/var/tmp/braid-drill-{}", std::process::id()))
+        });
+        let trial = Trial {
+            vault: &vault,
+            which: self.backup.clone(),
+            folder: folder.clone(),
+            bytes: self.bytes.bytes(),
+            files: self.files,
+        };
+        let line = access::line(watch);
+        let outcome = trial.run();
+        line.end();
+        if self.folder.is_none() {
+            // Made for this alone; what can't be removed harms nobody.
+            let _ = std::fs::remove_dir(&folder);
+        }
+        let failed = match &outcome {
+            Ok(drilled) => drilled.wrong.first().cloned(),
+            Err(error) => Some(error.to_string()),
+        };
+        let files = outcome.as_ref().map_or(0, |drilled| drilled.files);
+        record.restored = Some(Tried { at_s: access::now().as_secs(), files, failed });
+        records.keep(&record)?;
+        let drilled = outcome?;
+        global.print(&drilled, || {
+            let bytes = ByteSize::from_bytes(drilled.bytes);
+            let mut text = format!(
+                "{} files came back, {bytes}; {} of them were compared with their originals",
+                drilled.files, drilled.compared
+            );
+            for wrong in &drilled.wrong {
+                text.push_str(&format!("\nWRONG: {wrong}"));
+            }
+            text
+        })?;
+        Ok(if drilled.wrong.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}

@@ -1,0 +1,78 @@
+use super::access::Access;
+use crate::cli::Global;
+use crate::cli::failure::Failure;
+use crate::cli::status_table::columns;
+use braid_backup::{Entry, Present, Target};
+use braid_replica::timestamp;
+use braid_units::ByteSize;
+use clap::Args;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  braid pool backup list s3://s3.example.org/photos
+  braid pool backup list s3://s3.example.org/photos latest /srv/photos/2026
+  braid pool backup list --recursive sftp:me@nas:/backup 4f2a")]
+pub struct List {
+    /// The target
+    #[arg(value_name = "TARGET")]
+    target: Target,
+    /// A backup: its id, the id's beginning, or `latest`
+    #[arg(value_name = "BACKUP")]
+    backup: Option<String>,
+    /// A folder in it
+    #[arg(value_name = "PATH", default_value = "/")]
+    path: PathBuf,
+    /// With all that is below
+    #[arg(long, requires = "backup")]
+    recursive: bool,
+    #[command(flatten)]
+    access: Access,
+}
+
+impl List {
+    pub fn run(&self, global: &Global) -> Result<(), Failure> {
+        let (vault, _) = self.access.open(&self.target)?;
+        let Some(backup) = &self.backup else {
+            let backups = vault.backups()?;
+            return global.print(&json!({ "backups": backups }), || table(&backups));
+        };
+        let path = if self.path == Path::new("/") { Path::new("") } else { &self.path };
+        let entries = vault.entries(backup, path, self.recursive)?;
+        global.print(&json!({ "entries": entries }), || {
+            let rows: Vec<Vec<String>> = entries.iter().map(row).collect();
+            if rows.is_empty() { "nothing is in it".to_owned() } else { columns(&rows).join("\n") }
+        })
+    }
+}
+
+fn row(entry: &Entry) -> Vec<String> {
+    let size = match entry.kind.as_str() {
+        "file" => ByteSize::from_bytes(entry.bytes).to_string(),
+        other => other.to_owned(),
+    };
+    vec![size, entry.path.display().to_string()]
+}
+
+fn table(backups: &[Present]) -> String {
+    if backups.is_empty() {
+        return "no backups yet".to_owned();
+    }
+    let mut rows = vec![["ID", "MADE", "HOST", "PATH", "SIZE", ""].map(str::to_owned).to_vec()];
+    rows.extend(backups.iter().map(|one| {
+        let paths: Vec<String> = one.paths.iter().map(|path| path.display().to_string()).collect();
+        let size = one.bytes.map_or("-".to_owned(), |it| ByteSize::from_bytes(it).to_string());
+        vec![
+            one.id.get(..8).unwrap_or(&one.id).to_owned(),
+            timestamp::shown(SystemTime::UNIX_EPOCH + one.taken),
+            one.host.clone(),
+            paths.join(", "),
+            size,
+            if one.incomplete { "incomplete".to_owned() } else { String::new() },
+        ]
+    }));
+    columns(&rows).join("\n")
+}

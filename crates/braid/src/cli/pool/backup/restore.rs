@@ -1,0 +1,74 @@
+use super::access::{self, Access};
+use crate::cli::Global;
+use crate::cli::failure::{Failure, tell};
+use braid_backup::records::Tried;
+use braid_backup::{Restoration, Target};
+use braid_units::ByteSize;
+use clap::Args;
+use std::path::PathBuf;
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  braid pool backup restore s3://s3.example.org/photos latest --to /srv/back
+  braid pool backup restore sftp:me@nas:/backup 4f2a --path /srv/photos/a.jpg --to /tmp/a.jpg
+
+On another computer it needs the target, its credentials and the key, as the
+recovery sheet has them. Nothing is ever overwritten; each file is read again
+and compared when it has come.")]
+pub struct Restore {
+    /// The target
+    #[arg(value_name = "TARGET")]
+    target: Target,
+    /// A backup: its id, the id's beginning, or `latest`
+    #[arg(value_name = "BACKUP", default_value = "latest")]
+    backup: String,
+    /// A file or folder in it, by its full path
+    #[arg(long, value_name = "PATH")]
+    path: Option<PathBuf>,
+    /// Where to: a new or empty folder; for a file its new path
+    #[arg(long, value_name = "PATH")]
+    to: PathBuf,
+    /// Show what would be restored without doing it
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    access: Access,
+}
+
+impl Restore {
+    pub fn run(&self, global: &Global) -> Result<(), Failure> {
+        let (vault, watch) = self.access.open(&self.target)?;
+        let line = access::line(watch);
+        let restoration = Restoration {
+            vault: &vault,
+            which: self.backup.clone(),
+            path: self.path.clone(),
+            to: self.to.clone(),
+            dry_run: self.dry_run,
+        };
+        let outcome = restoration.run();
+        line.end();
+        let restored = outcome?;
+        if !self.dry_run {
+            let records = self.access.records();
+            let mut record = records.of(&self.target, access::now())?;
+            let at_s = access::now().as_secs();
+            record.restored = Some(Tried { at_s, files: restored.files, failed: None });
+            records.keep(&record)?;
+        }
+        restored.lacking.iter().for_each(|line| tell(line));
+        global.print(&restored, || {
+            let bytes = ByteSize::from_bytes(restored.bytes);
+            let word = if self.dry_run { "would be restored" } else { "are restored" };
+            let compared = if self.dry_run { "" } else { ", and were read again and compared" };
+            format!(
+                "{} files and {} folders of {} {word} to {}: {bytes}{compared}",
+                restored.files,
+                restored.folders,
+                restored.path.display(),
+                restored.to.display(),
+            )
+        })
+    }
+}

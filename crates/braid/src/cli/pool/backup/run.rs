@@ -1,0 +1,131 @@
+use super::access::{self, Access};
+use crate::cli::Global;
+use crate::cli::failure::{Failure, tell};
+use crate::cli::pool::told;
+use crate::cli::pool::watch_memory::DEFAULT as DEFAULT_WATCH;
+use braid_backup::{Backup, Finished, From, Ground, Target};
+use braid_units::{ByteSize, format_duration};
+use clap::Args;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
+
+/// The command without a subcommand.
+#[derive(Args)]
+pub struct Run {
+    /// The folder to back up: a subvolume of btrfs by a snapshot of it, anything else as it is
+    /// while it is read
+    #[arg(value_name = "PATH")]
+    path: PathBuf,
+    /// Where to
+    #[arg(value_name = "TARGET")]
+    target: Target,
+    /// Take no snapshot, although the filesystem could
+    #[arg(long)]
+    live: bool,
+    /// Show what would be sent without sending it
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    access: Access,
+}
+
+impl Run {
+    pub fn run(&self, global: &Global) -> Result<ExitCode, Failure> {
+        let (_held, records, mut record) = self.access.hold(&self.target)?;
+        let (vault, watch) = self.access.open(&self.target)?;
+        let ground = Ground::prepare(&self.path, self.live, SystemTime::now())?;
+        for inside in &ground.without {
+            tell(&format!(
+                "{} is a subvolume of its own and left out: back it up by itself",
+                inside.display()
+            ));
+        }
+        let resumed = record.is_cut_off();
+        let began = access::now();
+        if !self.dry_run {
+            record.source(&ground.path).begun_s = Some(began.as_secs());
+            records.keep(&record)?;
+        }
+        let line = access::line(watch);
+        let outcome =
+            Backup { vault: &vault, ground: &ground, resumed, dry_run: self.dry_run }.run();
+        line.end();
+        if self.dry_run {
+            let finished = outcome?;
+            global.print(&finished, || would_be(&finished))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let source = record.source(&ground.path);
+        match &outcome {
+            Ok(finished) => {
+                source.gap_s = source.done_s.map(|before| began.as_secs().saturating_sub(before));
+                source.begun_s = None;
+                source.done_s = Some(began.as_secs());
+                source.snapshot.clone_from(&finished.snapshot);
+                source.unreadable = finished.left_out.unreadable_count;
+                source.failed = None;
+            }
+            Err(error) => source.failed = Some(error.to_string()),
+        }
+        let failure = match &outcome {
+            Ok(finished) => incomplete(finished),
+            Err(error) => Some(error.to_string()),
+        };
+        records.keep(&record)?;
+        if !std::io::stderr().is_terminal() {
+            // Who watches sees it.
+            let path = ground.path.display().to_string();
+            let event = told::of_backup(&path, &self.target.shown(), failure.as_deref());
+            let folder = Path::new(DEFAULT_WATCH).parent().unwrap_or(Path::new(""));
+            told::tell_events(global, folder, &[event]);
+        }
+        let finished = outcome?;
+        global.print(&finished, || text(&finished, &self.target))?;
+        for line in &finished.left_out.unreadable {
+            tell(line);
+        }
+        Ok(match finished.left_out.unreadable_count {
+            0 => ExitCode::SUCCESS,
+            _ => ExitCode::FAILURE,
+        })
+    }
+}
+
+fn incomplete(finished: &Finished) -> Option<String> {
+    let count = finished.left_out.unreadable_count;
+    (count > 0).then(|| format!("{count} files could not be read"))
+}
+
+fn text(finished: &Finished, target: &Target) -> String {
+    let [bytes, new, stored] =
+        [finished.bytes, finished.new_bytes, finished.stored_bytes].map(ByteSize::from_bytes);
+    let from = match &finished.from {
+        From::Snapshot => "from a snapshot".to_owned(),
+        From::ReadOnly => "read-only".to_owned(),
+        From::Live(why) => format!("live ({why}): what changed meanwhile may not fit together"),
+    };
+    let id = finished.snapshot.as_deref().unwrap_or_default();
+    let id = id.get(..8).unwrap_or(id);
+    let mut text = format!(
+        "{} is at {target} as {id}: {} files, {bytes}, {from}; {new} of it new, stored in {stored}, in {}",
+        finished.path.display(),
+        finished.files,
+        format_duration(Duration::from_millis((finished.seconds * 1e3) as u64)),
+    );
+    if let Some(why) = incomplete(finished) {
+        text.push_str(&format!("\nINCOMPLETE: {why}"));
+    }
+    text
+}
+
+fn would_be(finished: &Finished) -> String {
+    let new = ByteSize::from_bytes(finished.new_bytes);
+    format!(
+        "of {} files in {} {} are new or changed; {new} would be sent, before they are compressed",
+        finished.files,
+        finished.path.display(),
+        finished.changed_files
+    )
+}

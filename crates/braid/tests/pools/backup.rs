@@ -1,0 +1,178 @@
+//! Backups as a user makes them: from a snapshot, to a folder and by a server that fails; what the
+//! doctor says of them; what is needed to have them back elsewhere.
+
+use crate::host::Host;
+use braid_backup_targets::{differences, fill, restic, restic_is_there};
+use braid_loop_disks::{in_private_mounts, run};
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+const CODES: [&str; 6] = [
+    "backup-overdue",
+    "unfinished-backup",
+    "incomplete-backup",
+    "damaged-backup",
+    "unchecked-backup",
+    "untried-backup",
+];
+
+#[test]
+fn a_pool_is_backed_up_from_a_snapshot_and_comes_back_elsewhere() {
+    let name = "backup::a_pool_is_backed_up_from_a_snapshot_and_comes_back_elsewhere";
+    in_private_mounts(name, || {
+        let host = Host::new();
+        let (a, b) = (host.disk("a"), host.disk("b"));
+        host.create("btrfs-raid1", &[&a, &b]);
+        let data = host.path("data");
+        fill(&data.join("mine"), 2_000_000);
+        run("btrfs", &["subvolume", "create", "-q", data.join("mine/inner").to_str().unwrap()]);
+        fs::write(data.join("mine/inner/file"), "not in the snapshot").unwrap();
+        // What a run left that was killed.
+        let left = data.join(".braid-backup.20200101T000000Z");
+        let words = ["subvolume", "snapshot", "-r", data.to_str().unwrap(), left.to_str().unwrap()];
+        run("btrfs", &words);
+        let (target, key) = (host.path("target"), host.path("backup.key"));
+        let [target, key] = [&target, &key].map(|path| path.to_str().unwrap().to_owned());
+        let mine = data.join("mine");
+        let mine = mine.to_str().unwrap().to_owned();
+
+        host.fails(&["backup", "--key", &key, &mine, &target], 1, &["no key", "init"]);
+        let made = host.works(&["backup", "init", "--key", &key, &target]);
+        assert!(made.contains("ALL BACKUPS ARE LOST") && made.contains("sheet"), "{made}");
+        host.fails(&["backup", "check", "--key", &key, "/nowhere"], 1, &["holds no backups"]);
+        let shown = host.works(&["backup", "--key", &key, "--dry-run", "--json", &mine, &target]);
+        let shown: Value = serde_json::from_str(&shown).unwrap();
+        assert!(shown["snapshot"].is_null() && shown["changed_files"].as_u64() > Some(70));
+        let listed = host.works(&["backup", "list", "--key", &key, &target]);
+        assert!(listed.contains("no backups yet"), "{listed}");
+
+        let done = host.braid(&["backup", "--key", &key, &mine, &target]);
+        assert!(done.status.success(), "{done:?}");
+        let said = String::from_utf8_lossy(&done.stdout);
+        assert!(said.contains("from a snapshot"), "{said}");
+        let warned = String::from_utf8_lossy(&done.stderr);
+        assert!(warned.contains("mine/inner is a subvolume of its own"), "{warned}");
+        let snapshots = host.sh("ls -A data | grep braid-backup || true");
+        assert_eq!(snapshots, "");
+        assert_eq!(found(&host), Vec::<String>::new());
+
+        host.works(&["backup", "check", "--key", &key, "--read", "100", &target]);
+        let drilled = host.works(&["backup", "drill", "--key", &key, "--json", &target]);
+        let drilled: Value = serde_json::from_str(&drilled).unwrap();
+        assert!(drilled["compared"] == drilled["files"] && drilled["files"].as_u64() > Some(70));
+
+        // On another computer, with what the sheet has.
+        let sheet = host.works(&["backup", "sheet", "--key", &key, &target]);
+        let line = sheet.lines().find_map(|line| line.strip_prefix("KEY")).unwrap().trim();
+        let (typed, back) = (host.path("typed"), host.path("back"));
+        fs::write(&typed, format!("{line}\n")).unwrap();
+        fs::set_permissions(&typed, fs::Permissions::from_mode(0o600)).unwrap();
+        let (typed, to) = (typed.to_str().unwrap(), back.to_str().unwrap());
+        host.works(&["backup", "restore", "--key", typed, &target, "latest", "--to", to]);
+        fs::remove_file(data.join("mine/inner/file")).unwrap();
+        run("btrfs", &["subvolume", "delete", "-q", data.join("mine/inner").to_str().unwrap()]);
+        // An empty folder is in the place of the subvolume.
+        fs::remove_dir(back.join("inner")).unwrap();
+        let differ = differences(Path::new(&mine), &back);
+        let differ: Vec<&String> =
+            differ.iter().filter(|one| !one.contains("path: \"\"")).collect();
+        assert!(differ.len() <= 1, "{differ:?}");
+        if restic_is_there() {
+            let said = restic(&target, Path::new(typed), &[], &["check", "--read-data"]);
+            assert!(said.contains("no errors were found"), "{said}");
+        }
+
+        // Several are kept by a policy.
+        for _ in 0..2 {
+            host.works(&["backup", "--key", &key, &mine, &target]);
+        }
+        // Of an hour the newest stays, and the oldest.
+        let policy = ["--policy", "1x1h"];
+        let words = [&["backup", "forget", "--key", &key, &target, "--yes"][..], &policy].concat();
+        host.works(&words);
+        let listed = host.works(&["backup", "list", "--key", &key, "--json", &target]);
+        assert_eq!(listed.matches("\"id\"").count(), 2, "{listed}");
+    });
+}
+
+#[test]
+fn what_cannot_be_read_makes_a_backup_incomplete_and_the_doctor_says_so() {
+    let name = "backup::what_cannot_be_read_makes_a_backup_incomplete_and_the_doctor_says_so";
+    in_private_mounts(name, || {
+        let host = Host::new();
+        let mine = host.path("mine");
+        fs::create_dir(&mine).unwrap();
+        fs::write(mine.join("open"), "open").unwrap();
+        fs::write(mine.join("shut"), "shut").unwrap();
+        fs::set_permissions(mine.join("shut"), fs::Permissions::from_mode(0o000)).unwrap();
+        // As root that minds modes.
+        let minding = |words: &[&str]| {
+            let braid = host.command(words);
+            let mut command = Command::new("setpriv");
+            command.arg("--bounding-set=-dac_override,-dac_read_search").arg("--");
+            command.arg(braid.get_program()).args(braid.get_args());
+            host.place(&mut command).output().unwrap()
+        };
+        let (target, key) = (host.path("target"), host.path("key"));
+        let [target, key] = [&target, &key].map(|path| path.to_str().unwrap().to_owned());
+        let mine = mine.to_str().unwrap();
+        host.works(&["backup", "init", "--key", &key, &target]);
+        let done = minding(&["backup", "--key", &key, mine, &target]);
+        let said = String::from_utf8_lossy(&done.stdout);
+        assert_eq!(done.status.code(), Some(1), "{done:?}");
+        assert!(said.contains("INCOMPLETE: 1 files") && said.contains("live ("), "{said}");
+        let warned = String::from_utf8_lossy(&done.stderr);
+        assert!(warned.contains("shut"), "{warned}");
+        let listed = host.works(&["backup", "list", "--key", &key, &target]);
+        assert!(listed.contains("incomplete"), "{listed}");
+        assert_eq!(found(&host), ["incomplete-backup"]);
+
+        // Mended, it is whole again.
+        host.sh("chmod 644 mine/shut");
+        host.works(&["backup", "--key", &key, mine, &target]);
+        assert_eq!(found(&host), Vec::<String>::new());
+        let restored = host.path("back");
+        let to = restored.to_str().unwrap();
+        host.works(&["backup", "restore", "--key", &key, &target, "--to", to]);
+        assert_eq!(fs::read(restored.join("shut")).unwrap(), b"shut");
+    });
+}
+
+#[test]
+fn a_full_disk_ends_a_restore_with_an_error_and_not_with_a_panic() {
+    let name = "backup::a_full_disk_ends_a_restore_with_an_error_and_not_with_a_panic";
+    in_private_mounts(name, || {
+        let host = Host::new();
+        let mine = host.path("mine");
+        fs::create_dir(&mine).unwrap();
+        let noise: Vec<u8> =
+            (0..6_000_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+        fs::write(mine.join("large"), noise).unwrap();
+        let (target, key) = (host.path("target"), host.path("key"));
+        let [target, key] = [&target, &key].map(|path| path.to_str().unwrap().to_owned());
+        host.works(&["backup", "init", "--key", &key, &target]);
+        host.works(&["backup", "--key", &key, mine.to_str().unwrap(), &target]);
+        let small = host.path("small");
+        fs::create_dir(&small).unwrap();
+        run("mount", &["-t", "tmpfs", "-o", "size=1m", "small", small.to_str().unwrap()]);
+        let to = small.join("back");
+        let words = ["backup", "restore", "--key", &key, &target, "--to", to.to_str().unwrap()];
+        let output = host.braid(&words);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("o space left") && !said.contains("panicked"), "{said}");
+        run("umount", &[small.to_str().unwrap()]);
+    });
+}
+
+/// What the doctor finds about backups.
+fn found(host: &Host) -> Vec<String> {
+    let doctor = host.braid(&["doctor", "--json", "--no-smart"]);
+    let report: Value = serde_json::from_slice(&doctor.stdout).unwrap();
+    let findings = report["findings"].as_array().unwrap().iter();
+    let codes = findings.filter_map(|finding| finding["code"].as_str());
+    codes.filter(|code| CODES.contains(code)).map(str::to_owned).collect()
+}

@@ -1,0 +1,468 @@
+//! Carries a repository's files to and from a target that fails now and then: tries again, checks
+//! what comes, sends several packs at a time, and lets nothing name a pack before that is there.
+
+use crate::Error;
+use crate::secrets::Secrets;
+use crate::store::{self, Name, Store, StoreError};
+use crate::target::Target;
+use crate::throttle::Throttle;
+use crate::watch::Watch;
+use braid_units::Rate;
+use bytes::Bytes;
+use rustic_core::{
+    BytesList, ErrorKind, FileType, Id, ReadBackend, RusticError, RusticResult, WriteBackend,
+};
+use sha2::{Digest, Sha256};
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread;
+use std::time::Duration;
+
+/// How a target is spoken to.
+#[derive(Clone)]
+pub struct Manner {
+    /// At most so fast, both ways together.
+    pub limit: Option<Rate>,
+    /// So often in a row something is tried again.
+    pub retries: u32,
+    /// So long before the first time; twice as long before each further one.
+    pub first_pause: Duration,
+    /// So many packs are sent at a time.
+    pub connections: usize,
+    /// Where servers' credentials are.
+    pub secrets: Secrets,
+    /// What reaches an SFTP server, instead of `ssh`: a shell's command.
+    pub sftp_command: Option<String>,
+    /// Where lists and folders that came are kept for the next time.
+    pub cache: Option<PathBuf>,
+    /// Who watches.
+    pub watch: Watch,
+    /// Who is told, in words, that something is tried again.
+    pub tell: fn(&str),
+}
+
+impl Manner {
+    /// The usual one.
+    pub fn new(secrets: Secrets) -> Manner {
+        Manner {
+            limit: None,
+            retries: 20,
+            first_pause: Duration::from_secs(1),
+            connections: 4,
+            secrets,
+            sftp_command: None,
+            cache: None,
+            watch: Watch::default(),
+            tell: |_| {},
+        }
+    }
+}
+
+/// What went to the target.
+#[derive(Clone, Debug, Default)]
+pub struct Delivery {
+    /// Files, with their sizes.
+    pub(crate) written: Vec<(FileType, Id, u32)>,
+    /// How often something was tried again.
+    pub retries: u64,
+}
+
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// What comes damaged may have been damaged on the way; what does so again wasn't.
+const DAMAGED_TRIES: u32 = 3;
+/// A list may tell of a file before another server has it.
+const ABSENT_TRIES: u32 = 3;
+
+#[derive(Clone)]
+pub(crate) struct Courier(Arc<Inner>);
+
+struct Inner {
+    store: Arc<dyn Store>,
+    place: String,
+    manner: Manner,
+    state: Mutex<State>,
+    changed: Condvar,
+    holds_snapshots: AtomicBool,
+}
+
+#[derive(Default)]
+struct State {
+    under_way: usize,
+    /// From then on nothing else is tried.
+    failed: Option<StoreError>,
+    delivery: Delivery,
+}
+
+impl Courier {
+    pub(crate) fn new(target: &Target, manner: &Manner) -> Result<Courier, Error> {
+        let throttle = Arc::new(Throttle::new(manner.limit));
+        Ok(Courier::with(store::open(target, manner, &throttle)?, target.shown(), manner.clone()))
+    }
+
+    fn with(store: Arc<dyn Store>, place: String, manner: Manner) -> Courier {
+        Courier(Arc::new(Inner {
+            store,
+            place,
+            manner,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            holds_snapshots: AtomicBool::new(false),
+        }))
+    }
+
+    /// Why nothing goes any more.
+    pub(crate) fn failure(&self) -> Option<Error> {
+        let failed = self.0.lock().failed.clone()?;
+        Some(Error::Target { target: self.0.place.clone(), what: failed.to_string() })
+    }
+
+    /// What went, until now.
+    pub(crate) fn delivery(&self) -> Delivery {
+        self.0.lock().delivery.clone()
+    }
+
+    /// Whether snapshots' files are thrown away instead of written.
+    pub(crate) fn hold_snapshots(&self, hold: bool) {
+        self.0.holds_snapshots.store(hold, Ordering::Relaxed);
+    }
+
+    /// Looks whether all that was written since `before` is there: listed with its size, and what
+    /// names the rest also as it was sent.
+    pub(crate) fn look_again(&self, before: usize) -> Result<(), Error> {
+        self.0.wait().map_err(|error| self.target_error(&error))?;
+        let written = self.delivery().written;
+        let written = written.get(before..).unwrap_or_default();
+        for kind in [FileType::Pack, FileType::Index, FileType::Snapshot] {
+            let expected: Vec<_> = written.iter().filter(|(of, ..)| *of == kind).collect();
+            if expected.is_empty() {
+                continue;
+            }
+            let listed = self.0.list(kind).map_err(|error| self.target_error(&error))?;
+            let listed: std::collections::HashMap<Id, u32> = listed.into_iter().collect();
+            for (_, id, size) in expected {
+                let name = Name::new(kind, id);
+                let there = listed.get(id) == Some(size);
+                // Index and snapshot tell where all else is; a list may be behind.
+                if !there || kind != FileType::Pack {
+                    let came = self.0.read(&name, None).map_err(|error| {
+                        let what = format!("{} was sent and can't be read: {error}", name.path());
+                        Error::Target { target: self.0.place.clone(), what }
+                    })?;
+                    if came.len() as u64 != u64::from(*size) {
+                        return Err(Error::Damaged(format!("{} isn't as sent", name.path())));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn target_error(&self, error: &StoreError) -> Error {
+        Error::Target { target: self.0.place.clone(), what: error.to_string() }
+    }
+}
+
+impl Inner {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Until all that is under way is there.
+    fn wait(&self) -> Result<(), StoreError> {
+        let mut state = self.lock();
+        while state.under_way > 0 {
+            state = self.changed.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
+        }
+        state.failed.clone().map_or(Ok(()), Err)
+    }
+
+    /// Again and again, until it goes well or no more.
+    fn persist<T>(
+        &self,
+        what: &str,
+        once: impl Fn() -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let mut pause = self.manner.first_pause;
+        let mut tries = 0;
+        loop {
+            if let Some(failed) = self.lock().failed.clone() {
+                return Err(failed);
+            }
+            let passing = match once() {
+                Err(StoreError::Passing(text)) => text,
+                Err(error @ StoreError::Final(_)) => {
+                    self.lock().failed = Some(error.clone());
+                    return Err(error);
+                }
+                other => return other,
+            };
+            if tries >= self.manner.retries {
+                let text = format!("{what}: {passing}; tried {} times", tries + 1);
+                let error = StoreError::Final(text);
+                self.lock().failed = Some(error.clone());
+                return Err(error);
+            }
+            tries += 1;
+            self.lock().delivery.retries += 1;
+            (self.manner.tell)(&format!(
+                "{}: {what}: {passing}; trying again in {}",
+                self.place,
+                braid_units::format_duration(pause)
+            ));
+            thread::sleep(pause);
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    fn list(&self, kind: FileType) -> Result<Vec<(Id, u32)>, StoreError> {
+        self.persist("listing", || self.store.list(kind))
+    }
+
+    /// Of all but the config the name tells what is in it.
+    fn read(&self, name: &Name, part: Option<&Range<u64>>) -> Result<Bytes, StoreError> {
+        let mut tries = 1;
+        loop {
+            let came = self.persist("reading", || self.store.read(name, part.cloned()));
+            let again = match &came {
+                Err(StoreError::Absent) if name.kind != FileType::Config => tries < ABSENT_TRIES,
+                Err(StoreError::Damaged(_)) => tries < DAMAGED_TRIES,
+                Ok(content) if part.is_none() && !is_it(name, content) => {
+                    if tries >= DAMAGED_TRIES {
+                        let text = format!("{} is damaged there", name.path());
+                        return Err(StoreError::Damaged(text));
+                    }
+                    true
+                }
+                _ => false,
+            };
+            if !again {
+                if let Ok(content) = &came {
+                    self.manner.watch.carried(content.len());
+                }
+                return came;
+            }
+            tries += 1;
+            thread::sleep(self.manner.first_pause);
+        }
+    }
+
+    fn write(&self, name: &Name, content: &[Bytes]) -> Result<(), StoreError> {
+        let outcome = self.persist("writing", || {
+            // There is nothing that could be absent, but a folder that went away.
+            self.store.write(name, content).map_err(|error| match error {
+                StoreError::Absent => StoreError::Passing("its folder isn't there".to_owned()),
+                other => other,
+            })
+        });
+        let size: usize = content.iter().map(Bytes::len).sum();
+        let mut state = self.lock();
+        match &outcome {
+            Ok(()) => {
+                let size = u32::try_from(size).unwrap_or(u32::MAX);
+                state.delivery.written.push((name.kind, name.id, size));
+                self.manner.watch.carried(size as usize);
+            }
+            // Without it nothing of what follows makes sense.
+            Err(error) => state.failed = Some(error.clone()),
+        }
+        outcome
+    }
+}
+
+fn is_it(name: &Name, content: &[u8]) -> bool {
+    name.kind == FileType::Config || Id::new(Sha256::digest(content).into()) == name.id
+}
+
+fn told(place: &str, error: StoreError) -> Box<RusticError> {
+    RusticError::with_source(ErrorKind::Backend, place.to_owned(), error)
+}
+
+impl ReadBackend for Courier {
+    fn location(&self) -> String {
+        self.0.place.clone()
+    }
+
+    fn list_with_size(&self, kind: FileType) -> RusticResult<Vec<(Id, u32)>> {
+        self.0.list(kind).map_err(|error| told(&self.0.place, error))
+    }
+
+    fn read_full(&self, kind: FileType, id: &Id) -> RusticResult<Bytes> {
+        let name = Name::new(kind, id);
+        self.0.read(&name, None).map_err(|error| told(&self.0.place, error))
+    }
+
+    fn read_partial(
+        &self,
+        kind: FileType,
+        id: &Id,
+        _cacheable: bool,
+        offset: u32,
+        length: u32,
+    ) -> RusticResult<Bytes> {
+        let start = u64::from(offset);
+        let part = start..start + u64::from(length);
+        let name = Name::new(kind, id);
+        self.0.read(&name, Some(&part)).map_err(|error| told(&self.0.place, error))
+    }
+
+    fn warmup_path(&self, kind: FileType, id: &Id) -> String {
+        Name::new(kind, id).path()
+    }
+}
+
+impl WriteBackend for Courier {
+    fn create(&self) -> RusticResult<()> {
+        let create = self.0.persist("preparing", || self.0.store.create());
+        create.map_err(|error| told(&self.0.place, error))
+    }
+
+    fn write_bytes(
+        &self,
+        kind: FileType,
+        id: &Id,
+        _cacheable: bool,
+        content: BytesList,
+    ) -> RusticResult<()> {
+        let name = Name::new(kind, id);
+        let content = content.into_vec();
+        if kind != FileType::Pack {
+            let written = self.0.wait().and_then(|()| {
+                match kind == FileType::Snapshot && self.0.holds_snapshots.load(Ordering::Relaxed) {
+                    true => Ok(()),
+                    false => self.0.write(&name, &content),
+                }
+            });
+            return written.map_err(|error| told(&self.0.place, error));
+        }
+        let mut state = self.0.lock();
+        while state.under_way >= self.0.manner.connections.max(1) {
+            state = self.0.changed.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
+        }
+        if let Some(failed) = state.failed.clone() {
+            return Err(told(&self.0.place, failed));
+        }
+        state.under_way += 1;
+        drop(state);
+        let inner = Arc::clone(&self.0);
+        thread::spawn(move || {
+            // A failure is kept, for whoever asks next.
+            let _ = inner.write(&name, &content);
+            inner.lock().under_way -= 1;
+            inner.changed.notify_all();
+        });
+        Ok(())
+    }
+
+    fn remove(&self, kind: FileType, id: &Id, _cacheable: bool) -> RusticResult<()> {
+        let name = Name::new(kind, id);
+        let removed =
+            self.0.wait().and_then(|()| self.0.persist("removing", || self.0.store.remove(&name)));
+        removed.map_err(|error| told(&self.0.place, error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    /// Fails as often as it is told to.
+    #[derive(Default)]
+    struct Moody {
+        files: Mutex<BTreeMap<String, Vec<u8>>>,
+        failures: Mutex<Vec<StoreError>>,
+    }
+
+    impl Moody {
+        fn mood(&self) -> Result<(), StoreError> {
+            self.failures.lock().unwrap().pop().map_or(Ok(()), Err)
+        }
+    }
+
+    impl Store for Moody {
+        fn list(&self, _kind: FileType) -> Result<Vec<(Id, u32)>, StoreError> {
+            self.mood()?;
+            Ok(vec![])
+        }
+        fn read(&self, name: &Name, _part: Option<Range<u64>>) -> Result<Bytes, StoreError> {
+            self.mood()?;
+            let files = self.files.lock().unwrap();
+            files.get(&name.path()).cloned().map(Bytes::from).ok_or(StoreError::Absent)
+        }
+        fn write(&self, name: &Name, content: &[Bytes]) -> Result<(), StoreError> {
+            self.mood()?;
+            self.files.lock().unwrap().insert(name.path(), content.concat());
+            Ok(())
+        }
+        fn remove(&self, _name: &Name) -> Result<(), StoreError> {
+            self.mood()
+        }
+        fn create(&self) -> Result<(), StoreError> {
+            self.mood()
+        }
+    }
+
+    fn courier(retries: u32, failures: Vec<StoreError>) -> (Courier, Arc<Moody>) {
+        let store = Arc::new(Moody { failures: Mutex::new(failures), ..Moody::default() });
+        let first_pause = Duration::from_millis(1);
+        let manner = Manner { retries, first_pause, ..Manner::new(Secrets::at(None)) };
+        (Courier::with(Arc::clone(&store) as Arc<dyn Store>, "there".to_owned(), manner), store)
+    }
+
+    fn passing(times: usize) -> Vec<StoreError> {
+        vec![StoreError::Passing("it hiccups".to_owned()); times]
+    }
+
+    fn pack(text: &str) -> (Id, BytesList) {
+        (Id::new(Sha256::digest(text).into()), text.as_bytes().to_vec().into())
+    }
+
+    #[test]
+    fn what_passes_is_tried_again_and_counted() {
+        let (courier, store) = courier(3, passing(3));
+        let (id, content) = pack("one");
+        courier.write_bytes(FileType::Pack, &id, false, content).unwrap();
+        courier.0.wait().unwrap();
+        assert_eq!(store.files.lock().unwrap().len(), 1);
+        assert_eq!(courier.delivery().retries, 3);
+        assert_eq!(&courier.read_full(FileType::Pack, &id).unwrap()[..], b"one");
+    }
+
+    #[test]
+    fn no_index_is_written_once_a_pack_was_not() {
+        let (courier, store) = courier(1, passing(2));
+        let (id, content) = pack("one");
+        courier.write_bytes(FileType::Pack, &id, false, content).unwrap();
+        let (id, content) = pack("the index");
+        assert!(courier.write_bytes(FileType::Index, &id, false, content).is_err());
+        assert!(store.files.lock().unwrap().is_empty());
+        let failure = courier.failure().unwrap().to_string();
+        assert!(failure.contains("it hiccups; tried 2 times"), "{failure}");
+    }
+
+    #[test]
+    fn what_is_damaged_there_is_an_error_for_it_alone() {
+        let (courier, store) = courier(1, vec![]);
+        let (id, content) = pack("one");
+        courier.write_bytes(FileType::Index, &id, false, content).unwrap();
+        let path = Name::new(FileType::Index, &id).path();
+        store.files.lock().unwrap().insert(path, b"other".to_vec());
+        assert!(courier.read_full(FileType::Index, &id).is_err());
+        assert!(courier.failure().is_none());
+        assert!(courier.look_again(0).is_err());
+    }
+
+    #[test]
+    fn snapshots_are_held_back_while_it_is_not_known_whether_they_are_whole() {
+        let (courier, store) = courier(0, vec![]);
+        courier.hold_snapshots(true);
+        let (id, content) = pack("snapshot");
+        courier.write_bytes(FileType::Snapshot, &id, false, content.clone()).unwrap();
+        assert!(store.files.lock().unwrap().is_empty());
+        courier.hold_snapshots(false);
+        courier.write_bytes(FileType::Snapshot, &id, false, content).unwrap();
+        assert_eq!(store.files.lock().unwrap().len(), 1);
+    }
+}

@@ -1,0 +1,34 @@
+//! Copies elsewhere: encrypted, deduplicated, in the format of restic's repositories
+//! (<https://restic.readthedocs.io/en/stable/100_references.html>), so that they can be read
+//! without Braid. `rustic_core` knows the format; what carries its files is here.
+
+#![forbid(unsafe_code)]
+
+mod courier;
+mod drill;
+mod error;
+mod heard;
+pub mod key;
+mod quiet;
+pub mod records;
+mod restore;
+mod run;
+pub mod secrets;
+mod sheet;
+mod source;
+mod store;
+pub mod target;
+mod throttle;
+mod vault;
+mod watch;
+
+pub use courier::{Delivery, Manner};
+pub use drill::{Drill, Drilled};
+pub use error::Error;
+pub use restore::{Restoration, Restored};
+pub use run::{Backup, Finished, Left};
+pub use sheet::Sheet;
+pub use source::{From, Ground};
+pub use target::Target;
+pub use vault::{CheckReport, Entry, Forgotten, Present, Vault};
+pub use watch::Watch;

@@ -1,0 +1,206 @@
+//! What this computer knows of its targets: when each was backed up to, checked, and read back. One
+//! file for each target.
+
+use crate::Error;
+use crate::target::Target;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The folder with the files.
+#[derive(Clone, Debug)]
+pub struct Records(PathBuf);
+
+/// What is known of one target.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// As restic writes it, without a password.
+    pub target: String,
+    /// When it was prepared or first used here, since the Unix epoch.
+    pub since_s: u64,
+    /// What is backed up there.
+    pub sources: BTreeMap<PathBuf, Source>,
+    /// The last check.
+    pub checked: Option<Checked>,
+    /// The last time that something was read back and compared.
+    pub restored: Option<Tried>,
+    /// The policy that last removed backups here.
+    pub policy: Option<String>,
+}
+
+/// A source's backups at this target. Times are since the Unix epoch.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Source {
+    /// One is under way, or was cut off, since then.
+    pub begun_s: Option<u64>,
+    /// The last one that is whole.
+    pub done_s: Option<u64>,
+    /// How much later it was than the one before.
+    pub gap_s: Option<u64>,
+    /// Its id.
+    pub snapshot: Option<String>,
+    /// Files that it lacks as they could not be read.
+    pub unreadable: usize,
+    /// Why the last try failed, if it did.
+    pub failed: Option<String>,
+}
+
+/// A check.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Checked {
+    /// When.
+    pub at_s: u64,
+    /// How much of the data was read.
+    pub percent: u8,
+    /// What was wrong.
+    pub errors: usize,
+}
+
+/// A restore, or a drill of one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tried {
+    /// When.
+    pub at_s: u64,
+    /// Files that came back.
+    pub files: u64,
+    /// What was wrong with it, if something was.
+    pub failed: Option<String>,
+}
+
+/// Held while something is done with a target: one at a time.
+pub struct Held(#[expect(dead_code, reason = "held")] File);
+
+impl Records {
+    /// In this folder, which is made when it is needed.
+    pub fn new(folder: impl Into<PathBuf>) -> Records {
+        Records(folder.into())
+    }
+
+    /// Keeps others from doing something with the target; `wait`s for who does already.
+    ///
+    /// # Errors
+    /// Somebody does already.
+    pub fn hold(&self, target: &Target, wait: bool) -> Result<Held, Error> {
+        let path = self.file(&target.shown(), "lock");
+        fs::create_dir_all(&self.0).map_err(|error| Error::io("making", &self.0, error))?;
+        let file = File::create(&path).map_err(|error| Error::io("opening", &path, error))?;
+        if wait {
+            file.lock().map_err(|error| Error::io("locking", &path, error))?;
+            return Ok(Held(file));
+        }
+        match file.try_lock() {
+            Ok(()) => Ok(Held(file)),
+            Err(_) => Err(Error::Refused(format!("another command is at work on {target}"))),
+        }
+    }
+
+    /// Whether somebody is at work on a target.
+    pub fn is_held(&self, record: &Record) -> bool {
+        let lock = File::open(self.file(&record.target, "lock"));
+        lock.is_ok_and(|file| file.try_lock_shared().is_err())
+    }
+
+    /// What is known of a target; nothing yet is a new one.
+    ///
+    /// # Errors
+    /// The file can't be read.
+    pub fn of(&self, target: &Target, now: Duration) -> Result<Record, Error> {
+        let path = self.file(&target.shown(), "json");
+        match read(&path)? {
+            Some(record) => Ok(record),
+            None => {
+                Ok(Record { target: target.shown(), since_s: now.as_secs(), ..Record::default() })
+            }
+        }
+    }
+
+    /// All that there are.
+    ///
+    /// # Errors
+    /// One can't be read.
+    pub fn all(&self) -> Result<Vec<Record>, Error> {
+        let entries = match fs::read_dir(&self.0) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(vec![]),
+            other => other.map_err(|error| Error::io("reading", &self.0, error))?,
+        };
+        let mut all = vec![];
+        for entry in entries.flatten() {
+            let path = entry.path();
+            if path.extension().is_some_and(|ending| ending == "json") {
+                all.extend(read(&path)?);
+            }
+        }
+        all.sort_by(|a, b| a.target.cmp(&b.target));
+        Ok(all)
+    }
+
+    /// Keeps it: it is on the disk when this returns.
+    ///
+    /// # Errors
+    /// The file can't be written.
+    pub fn keep(&self, record: &Record) -> Result<(), Error> {
+        let path = self.file(&record.target, "json");
+        let text = serde_json::to_vec_pretty(record)
+            .map_err(|error| Error::Refused(format!("{}: {error}", path.display())))?;
+        braid_durable::replace(&path, &text, Some(0o600))
+            .map_err(|error| Error::io("writing", &path, error))
+    }
+
+    fn file(&self, target: &str, ending: &str) -> PathBuf {
+        let digest = Sha256::digest(target.as_bytes());
+        let hex: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        self.0.join(format!("{hex}.{ending}"))
+    }
+}
+
+impl Record {
+    /// That of a source, which may be a new one.
+    pub fn source(&mut self, path: &Path) -> &mut Source {
+        self.sources.entry(path.to_owned()).or_default()
+    }
+
+    /// Whether a backup to it was begun and not ended: what it sent can be used.
+    pub fn is_cut_off(&self) -> bool {
+        self.sources.values().any(|source| source.begun_s.is_some())
+    }
+}
+
+fn read(path: &Path) -> Result<Option<Record>, Error> {
+    let text = match fs::read(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        other => other.map_err(|error| Error::io("reading", path, error))?,
+    };
+    let record = serde_json::from_slice(&text);
+    record.map(Some).map_err(|error| {
+        Error::Refused(format!("{}: {error}; delete it to begin anew", path.display()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_known_of_a_target_is_kept_and_one_command_is_at_work_on_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let records = Records::new(folder.path().join("backups"));
+        let target: Target = "rest:http://me:secret@nas/".parse().unwrap();
+        assert_eq!(records.all().unwrap(), []);
+        let mut record = records.of(&target, Duration::from_secs(7)).unwrap();
+        assert!(!record.is_cut_off() && record.since_s == 7);
+        record.source(Path::new("/srv")).begun_s = Some(8);
+        records.keep(&record).unwrap();
+        let all = records.all().unwrap();
+        assert!(all == [record] && all[0].is_cut_off());
+        assert!(!format!("{all:?}").contains("secret"));
+        let held = records.hold(&target, false).unwrap();
+        assert!(records.hold(&target, false).is_err());
+        assert!(records.hold(&"/other".parse().unwrap(), false).is_ok());
+        drop(held);
+        assert!(records.hold(&target, true).is_ok());
+    }
+}

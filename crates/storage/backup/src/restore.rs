@@ -1,0 +1,161 @@
+//! Back from a backup, to an empty place; what came is compared with what the backup says.
+
+use crate::Error;
+use crate::heard;
+use crate::quiet::caught;
+use crate::vault::{Vault, utf8};
+use rustic_core::repofile::{Node, SnapshotFile};
+use rustic_core::{LocalDestination, LsOptions, RestoreOptions, RusticResult};
+use serde::Serialize;
+use std::fs;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+/// What is wanted.
+pub struct Restoration<'a> {
+    /// From where.
+    pub vault: &'a Vault,
+    /// An id, its beginning, or `latest`.
+    pub which: String,
+    /// A file or folder in it; else all that was backed up.
+    pub path: Option<PathBuf>,
+    /// To here: an empty folder, or nothing yet; a file's own new path.
+    pub to: PathBuf,
+    /// Nothing is written.
+    pub dry_run: bool,
+}
+
+/// What has become of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Restored {
+    /// Of which backup.
+    pub snapshot: String,
+    /// What.
+    pub path: PathBuf,
+    /// To where.
+    pub to: PathBuf,
+    /// Files.
+    pub files: u64,
+    /// Folders.
+    pub folders: u64,
+    /// Bytes that were read.
+    pub bytes: u64,
+    /// What couldn't be set as it was, as owners where one isn't root.
+    pub lacking: Vec<String>,
+}
+
+impl Restoration<'_> {
+    /// Does it. When this returns well, each file was read again and is what the backup says.
+    ///
+    /// # Errors
+    /// Something is at the place; the target fails; the disk is full; something came otherwise.
+    pub fn run(&self) -> Result<Restored, Error> {
+        let heard = heard::listen();
+        let vault = self.vault;
+        let repository = vault.told(vault.repository(true)?.to_indexed())?;
+        let snapshot = vault.told(repository.get_snapshot_from_str(&self.which, |_| true))?;
+        let path = match &self.path {
+            Some(path) => path.clone(),
+            None => snapshot.paths.iter().next().map(PathBuf::from).unwrap_or_default(),
+        };
+        let node = vault.told(repository.node_from_snapshot_and_path(&snapshot, utf8(&path)?))?;
+        check_free(&self.to, node.is_dir())?;
+        let options = LsOptions::default().recursive(true);
+        let listed = vault.told(repository.ls(&node, &options))?;
+        // The folder itself, with its mode and owner; a backup's root has none.
+        let itself = (node.is_dir() && node.meta.mode.is_some() && path.file_name().is_some())
+            .then(|| (PathBuf::new(), node.clone()));
+        let nodes = itself.into_iter().map(Ok).chain(listed);
+        for one in nodes.clone() {
+            let (path, _) = vault.told(one)?;
+            if path.components().any(|part| !matches!(part, Component::Normal(_))) {
+                let text = format!("{}: a name in the backup leads elsewhere", path.display());
+                return Err(Error::Damaged(text));
+            }
+        }
+        if self.dry_run {
+            return self.counted(nodes, &path, snapshot_id(&snapshot));
+        }
+        let to = utf8(&self.to)?;
+        let destination = vault.told(LocalDestination::new(to, true, !node.is_dir()))?;
+        let mut restore = RestoreOptions::default().numeric_id(true).verify_existing(true);
+        // Its type has no name outside of the library.
+        restore.sparse = serde_json::from_str("\"ByContent\"").ok();
+        let done = caught(|| {
+            let plan = repository.prepare_restore(&restore, nodes.clone(), &destination, false)?;
+            let (bytes, stats) = (plan.restore_size, plan.stats);
+            repository.restore(plan, &restore, nodes.clone(), &destination)?;
+            Ok((bytes, stats))
+        });
+        let (bytes, stats) = match done {
+            Ok(done) => vault.told(done)?,
+            Err(said) => return Err(vault.courier().failure().unwrap_or(Error::Format(said))),
+        };
+        let lacking = heard.lines();
+        let again = vault.told(repository.prepare_restore(&restore, nodes, &destination, true))?;
+        let (files, folders) = (again.stats.files, again.stats.dirs);
+        if again.restore_size > 0 || files.restore + files.modify + folders.restore > 0 {
+            return Err(Error::Damaged(format!(
+                "{}: {} files aren't what the backup says",
+                self.to.display(),
+                files.restore + files.modify
+            )));
+        }
+        Ok(Restored {
+            snapshot: snapshot_id(&snapshot),
+            path,
+            to: self.to.clone(),
+            files: stats.files.restore + stats.files.modify,
+            folders: stats.dirs.restore + stats.dirs.modify,
+            bytes,
+            lacking,
+        })
+    }
+
+    fn counted(
+        &self,
+        nodes: impl Iterator<Item = RusticResult<(PathBuf, Node)>>,
+        path: &Path,
+        snapshot: String,
+    ) -> Result<Restored, Error> {
+        let mut restored = Restored {
+            snapshot,
+            path: path.to_owned(),
+            to: self.to.clone(),
+            files: 0,
+            folders: 0,
+            bytes: 0,
+            lacking: vec![],
+        };
+        for one in nodes {
+            let (_, node) = self.vault.told(one)?;
+            match node.is_dir() {
+                true => restored.folders += 1,
+                false => restored.files += 1,
+            }
+            restored.bytes += node.meta.size;
+        }
+        Ok(restored)
+    }
+}
+
+fn snapshot_id(snapshot: &SnapshotFile) -> String {
+    snapshot.id.to_hex().as_str().to_owned()
+}
+
+/// Nothing is overwritten, and nothing is written through a link of somebody's.
+fn check_free(to: &Path, is_folder: bool) -> Result<(), Error> {
+    let taken = |what: &str| Err(Error::Refused(format!("{} {what}", to.display())));
+    match fs::symlink_metadata(to) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(Error::io("looking at", to, error)),
+        Ok(about) if is_folder && about.is_dir() => {
+            let mut entries = fs::read_dir(to).map_err(|error| Error::io("reading", to, error))?;
+            match entries.next() {
+                None => Ok(()),
+                Some(_) => taken("isn't empty: restore to a new folder"),
+            }
+        }
+        Ok(_) => taken("is there already: restore to a new path"),
+    }
+}

@@ -1,0 +1,235 @@
+//! What is backed up: a moment of it where the filesystem has snapshots, else as it is while it is
+//! read.
+
+use crate::Error;
+use braid_replica::subvolume::{self, Subvolume};
+use braid_replica::timestamp;
+use ignore::WalkBuilder;
+use rustic_core::repofile::{Node, NodeType};
+use rustic_core::{
+    Excludes, LocalSource, LocalSourceFilterOptions, LocalSourceSaveOptions, ReadSource,
+    ReadSourceEntry, RusticResult,
+};
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// From what it is read.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum From {
+    /// A snapshot that was made for it: all of it is of one moment.
+    Snapshot,
+    /// It can't be changed anyway.
+    ReadOnly,
+    /// As it is while it is read, for this reason.
+    Live(String),
+}
+
+/// What is read, while it is read; a snapshot that was made for it goes with it.
+#[derive(Debug)]
+pub struct Ground {
+    /// As what it is backed up.
+    pub path: PathBuf,
+    /// From what it is read.
+    pub from: From,
+    /// Subvolumes inside, which no snapshot has: they are empty folders in the backup.
+    pub without: Vec<PathBuf>,
+    read: PathBuf,
+    snapshot: Option<Snapshot>,
+}
+
+#[derive(Debug)]
+struct Snapshot {
+    /// The folder that holds it.
+    holder: File,
+    name: OsString,
+    /// Locked: nobody takes it for left behind.
+    _held: File,
+}
+
+/// Beginning of a snapshot's name; the time follows.
+const PREFIX: &str = ".braid-backup.";
+
+impl Ground {
+    /// Looks at `path` and takes a snapshot where that can be; `live` forbids it.
+    ///
+    /// # Errors
+    /// It isn't there, or the snapshot can't be taken.
+    pub fn prepare(path: &Path, live: bool, now: SystemTime) -> Result<Ground, Error> {
+        let path = fs::canonicalize(path).map_err(|error| Error::io("finding", path, error))?;
+        if !path.is_dir() {
+            return Err(Error::Refused(format!("{} is no folder", path.display())));
+        }
+        if path.to_str().is_none() {
+            let text = format!("{}: the path to a backup's source is to be UTF-8", path.display());
+            return Err(Error::Refused(text));
+        }
+        let at = |from| Ground {
+            path: path.clone(),
+            read: path.clone(),
+            from,
+            without: vec![],
+            snapshot: None,
+        };
+        if live {
+            return Ok(at(From::Live("it was asked for".to_owned())));
+        }
+        let opened = subvolume::open_folder(&path).map_err(said)?;
+        if !subvolume::is_btrfs(&opened) {
+            return Ok(at(From::Live("this filesystem has no snapshots".to_owned())));
+        }
+        let Some((root, holder, about)) = subvolume_of(&path) else {
+            return Ok(at(From::Live("its subvolume's root isn't mounted".to_owned())));
+        };
+        if about.read_only {
+            return Ok(at(From::ReadOnly));
+        }
+        remove_left(&root, &holder);
+        let without = inside(&holder, &root, &path)?;
+        let name = free_name(&root, now);
+        subvolume::snapshot(&holder, &holder, &name, true)
+            .map_err(|error| Error::io("taking a snapshot of", &root, error))?;
+        let at_snapshot = root.join(&name);
+        let held = File::open(&at_snapshot)
+            .and_then(|file| file.lock_shared().map(|()| file))
+            .map_err(|error| Error::io("opening", &at_snapshot, error))?;
+        let rest = path.strip_prefix(&root).unwrap_or(Path::new(""));
+        Ok(Ground {
+            read: at_snapshot.join(rest),
+            path: path.clone(),
+            from: From::Snapshot,
+            without,
+            snapshot: Some(Snapshot { holder, name, _held: held }),
+        })
+    }
+
+    /// Where it is read.
+    pub(crate) fn read(&self) -> &Path {
+        &self.read
+    }
+
+    /// As the library reads it.
+    pub(crate) fn source(&self) -> RusticResult<Whole> {
+        // A pool is one filesystem; what is mounted inside is another's.
+        let filter = LocalSourceFilterOptions::default().one_file_system(true);
+        let mut excludes = Excludes::default();
+        if matches!(self.from, From::Live(_)) {
+            excludes = excludes.globs(vec![format!("!**/{PREFIX}*")]);
+        }
+        let save = LocalSourceSaveOptions::default();
+        let inner = LocalSource::new(save, &excludes, &filter, &[&self.read])?;
+        Ok(Whole {
+            inner,
+            root: self.read.clone(),
+            name: self.path.file_name().map(OsStr::to_owned),
+        })
+    }
+}
+
+impl Drop for Ground {
+    fn drop(&mut self) {
+        if let Some(snapshot) = &self.snapshot {
+            // What stays is removed by the next one.
+            let _ = subvolume::delete(&snapshot.holder, &snapshot.name);
+        }
+    }
+}
+
+/// The subvolume that holds `path`, if its root can be reached.
+fn subvolume_of(path: &Path) -> Option<(PathBuf, File, Subvolume)> {
+    path.ancestors().find_map(|ancestor| {
+        let file = subvolume::open_folder(ancestor).ok()?;
+        if !subvolume::is_btrfs(&file) {
+            return None;
+        }
+        let about = Subvolume::of(&file).ok()?;
+        Some((ancestor.to_owned(), file, about))
+    })
+}
+
+/// Those of a run that was killed.
+fn remove_left(root: &Path, holder: &File) {
+    let Ok(entries) = fs::read_dir(root) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let ours = name.as_bytes().starts_with(PREFIX.as_bytes());
+        if !ours || !subvolume::is_subvolume(&entry.path()) {
+            continue;
+        }
+        let is_free = File::open(entry.path()).is_ok_and(|file| file.try_lock().is_ok());
+        if is_free {
+            // It is tried again the next time.
+            let _ = subvolume::delete(holder, &name);
+        }
+    }
+}
+
+fn free_name(root: &Path, now: SystemTime) -> OsString {
+    let stem = format!("{PREFIX}{}", timestamp::format(now));
+    let numbered = (2..1000).map(|number| format!("{stem}-{number}"));
+    let mut names = std::iter::once(stem.clone()).chain(numbered);
+    names.find(|name| root.join(name).symlink_metadata().is_err()).unwrap_or(stem).into()
+}
+
+/// Subvolumes below `path`, but for those of other runs.
+fn inside(holder: &File, root: &Path, path: &Path) -> Result<Vec<PathBuf>, Error> {
+    let about = Subvolume::of(holder).map_err(|error| Error::io("asking about", root, error))?;
+    let io = |error| Error::io("listing the subvolumes of", root, error);
+    let own = subvolume::path_of(holder, about.id).map_err(io)?;
+    let all = subvolume::list(holder).map_err(io)?;
+    let mut found = vec![];
+    for listed in all {
+        let Ok(rest) = listed.path.strip_prefix(&own) else { continue };
+        let at = root.join(rest);
+        let ours = at.file_name().is_some_and(|it| it.as_bytes().starts_with(PREFIX.as_bytes()));
+        if at != path && at.starts_with(path) && !ours && !rest.as_os_str().is_empty() {
+            found.push(at);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn said(error: braid_replica::Error) -> Error {
+    Error::Refused(error.to_string())
+}
+
+/// What the library's own source leaves out besides: the folder itself, with its mode and owner.
+#[derive(Debug)]
+pub(crate) struct Whole {
+    inner: LocalSource,
+    root: PathBuf,
+    /// Of the folder, in the backup; none for `/`.
+    name: Option<OsString>,
+}
+
+type Opener = <LocalSource as ReadSource>::Open;
+type Entries = <LocalSource as ReadSource>::Iter;
+
+impl ReadSource for Whole {
+    type Open = Opener;
+    type Iter =
+        std::iter::Chain<std::option::IntoIter<RusticResult<ReadSourceEntry<Opener>>>, Entries>;
+
+    fn size(&self) -> RusticResult<Option<u64>> {
+        self.inner.size()
+    }
+
+    fn entries(&self) -> Self::Iter {
+        self.root_entry().into_iter().chain(self.inner.entries())
+    }
+}
+
+impl Whole {
+    fn root_entry(&self) -> Option<RusticResult<ReadSourceEntry<Opener>>> {
+        let name = self.name.as_ref()?;
+        let entry = WalkBuilder::new(&self.root).max_depth(Some(0)).build().next()?.ok()?;
+        let mut entry = LocalSourceSaveOptions::default().map_entry(entry).ok()?;
+        entry.node = Node::new_node(name, NodeType::Dir, entry.node.meta);
+        entry.open = None;
+        Some(Ok(entry))
+    }
+}

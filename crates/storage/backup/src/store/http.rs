@@ -1,0 +1,187 @@
+//! HTTP as S3 and REST servers need it: what an answer's status means, bodies that are whole or an
+//! error, times after which nobody answers any more.
+
+use super::StoreError;
+use crate::throttle::{PIECE, Throttle};
+use bytes::Bytes;
+use std::io::{self, Read};
+use std::sync::Arc;
+use std::time::Duration;
+use ureq::http::{Method, Request, Response, StatusCode};
+use ureq::tls::{Certificate, RootCerts, TlsConfig};
+use ureq::{Agent, Body, SendBody};
+use url::Url;
+
+const CONNECT: Duration = Duration::from_secs(20);
+/// For an answer's head, which a server gives when it has stored all.
+const ANSWER: Duration = Duration::from_secs(120);
+/// A body may take so long, and as much more as a slow link needs for it.
+const BODY: Duration = Duration::from_secs(60);
+/// Of such a link: 128 kbit/s.
+const SLOWEST_BYTES_PER_SECOND: u64 = 16 * 1024;
+/// An answer without a length is no larger than a pack.
+const MOST: u64 = 1 << 30;
+/// So much of an answer that says no is told.
+const TOLD: usize = 300;
+
+pub(super) struct Http {
+    agent: Agent,
+    throttle: Arc<Throttle>,
+    slowest: u64,
+}
+
+pub(super) struct Answer {
+    pub status: StatusCode,
+    pub headers: ureq::http::HeaderMap,
+    pub body: Bytes,
+}
+
+impl Http {
+    pub(super) fn new(url: &Url, throttle: Arc<Throttle>) -> Http {
+        let config = Agent::config_builder()
+            .timeout_connect(Some(CONNECT))
+            .timeout_recv_response(Some(ANSWER))
+            .max_redirects(0)
+            .http_status_as_error(false)
+            .user_agent(concat!("braid/", env!("CARGO_PKG_VERSION")));
+        let agent = match url.scheme() {
+            "https" => {
+                let certificates = rustls_native_certs::load_native_certs().certs;
+                let certificates =
+                    certificates.iter().map(|der| Certificate::from_der(der).to_owned());
+                let tls = TlsConfig::builder()
+                    .root_certs(RootCerts::from(certificates))
+                    .unversioned_rustls_crypto_provider(Arc::new(
+                        rustls::crypto::ring::default_provider(),
+                    ))
+                    .build();
+                config.tls_config(tls).build().into()
+            }
+            _ => config.build().into(),
+        };
+        let slowest = throttle.slowest().unwrap_or(u64::MAX).clamp(1, SLOWEST_BYTES_PER_SECOND);
+        Http { agent, throttle, slowest }
+    }
+
+    /// Asks, with the request's own headers; the whole answer. `expected` is how long its body may
+    /// be, for the time that it may take.
+    pub(super) fn ask(
+        &self,
+        method: Method,
+        url: &Url,
+        headers: &[(&str, String)],
+        content: &[Bytes],
+        expected: u64,
+    ) -> Result<Answer, StoreError> {
+        let length = super::total(content) as u64;
+        let mut request = Request::builder().method(&method).uri(url.as_str());
+        for (name, value) in headers {
+            request = request.header(*name, value);
+        }
+        let has_body = method == Method::PUT || method == Method::POST;
+        let broken = |error: ureq::Error| self.broken(&error);
+        let (sending, receiving) = (self.time_for(length), self.time_for(expected));
+        let response = if has_body {
+            let mut body =
+                PacedBody { content: content.to_vec(), throttle: Arc::clone(&self.throttle) };
+            let request = request
+                .header("content-length", length.to_string())
+                .body(SendBody::from_reader(&mut body))
+                .map_err(|error| StoreError::Final(error.to_string()))?;
+            let request = self
+                .agent
+                .configure_request(request)
+                .timeout_send_body(Some(sending))
+                .timeout_recv_body(Some(receiving))
+                .build();
+            self.agent.run(request).map_err(broken)?
+        } else {
+            let request = request.body(()).map_err(|error| StoreError::Final(error.to_string()))?;
+            let request =
+                self.agent.configure_request(request).timeout_recv_body(Some(receiving)).build();
+            self.agent.run(request).map_err(broken)?
+        };
+        self.whole(&method, response)
+    }
+
+    /// A body that breaks off is an error, whatever came of it.
+    fn whole(&self, method: &Method, response: Response<Body>) -> Result<Answer, StoreError> {
+        let (head, body) = response.into_parts();
+        let length = head
+            .headers
+            .get("content-length")
+            .and_then(|value| value.to_str().ok()?.parse::<u64>().ok())
+            .filter(|_| *method != Method::HEAD);
+        let mut content = Vec::with_capacity(length.map_or(0, |it| it.min(64 << 20)) as usize);
+        let mut reader = body.into_with_config().limit(MOST).reader();
+        let mut piece = vec![0; PIECE];
+        loop {
+            match reader.read(&mut piece) {
+                Ok(0) => break,
+                Ok(count) => {
+                    self.throttle.pass(count);
+                    content.extend_from_slice(piece.get(..count).unwrap_or_default());
+                }
+                Err(error) => return Err(StoreError::Passing(format!("broken off: {error}"))),
+            }
+        }
+        if length.is_some_and(|length| length != content.len() as u64) {
+            return Err(StoreError::Passing("the answer broke off".to_owned()));
+        }
+        Ok(Answer { status: head.status, headers: head.headers, body: content.into() })
+    }
+
+    fn time_for(&self, bytes: u64) -> Duration {
+        BODY + Duration::from_secs(bytes / self.slowest)
+    }
+
+    fn broken(&self, error: &ureq::Error) -> StoreError {
+        match error {
+            ureq::Error::Tls(_) | ureq::Error::Rustls(_) | ureq::Error::Pem(_) => {
+                StoreError::Final(error.to_string())
+            }
+            // A name may be known again when the link is back.
+            other => StoreError::Passing(other.to_string()),
+        }
+    }
+}
+
+impl Answer {
+    /// What a status other than the wanted ones means.
+    pub(super) fn refusal(&self) -> StoreError {
+        let text = String::from_utf8_lossy(&self.body);
+        let text: String = text.chars().filter(|c| !c.is_control()).take(TOLD).collect();
+        let said = match text.trim() {
+            "" => format!("it answers {}", self.status),
+            text => format!("it answers {}: {text}", self.status),
+        };
+        match self.status.as_u16() {
+            404 | 410 => StoreError::Absent,
+            416 => StoreError::Damaged("it is too short".to_owned()),
+            408 | 425 | 429 | 500..=599 => StoreError::Passing(said),
+            _ => StoreError::Final(said),
+        }
+    }
+}
+
+/// What is sent, at its pace.
+struct PacedBody {
+    content: Vec<Bytes>,
+    throttle: Arc<Throttle>,
+}
+
+impl Read for PacedBody {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        while self.content.first().is_some_and(Bytes::is_empty) {
+            self.content.remove(0);
+        }
+        let Some(first) = self.content.first_mut() else { return Ok(0) };
+        let count = first.len().min(into.len()).min(PIECE);
+        let piece = first.split_to(count);
+        if let Some(into) = into.get_mut(..count) {
+            into.copy_from_slice(&piece);
+        }
+        self.throttle.pass(count);
+        Ok(count)
+    }
+}

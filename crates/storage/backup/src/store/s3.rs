@@ -1,0 +1,276 @@
+use super::http::{Answer, Http};
+use super::rest::{body_of, range_header};
+use super::{Name, Store, StoreError, id_of, size_of};
+use crate::Error;
+use crate::secrets::{S3Secrets, Secrets};
+use crate::throttle::Throttle;
+use base64ct::{Base64, Encoding};
+use bytes::Bytes;
+use jiff::{SignedDuration, Timestamp};
+use md5::{Digest, Md5};
+use rustic_core::{FileType, Id};
+use rusty_s3::actions::ListObjectsV2;
+use rusty_s3::{Bucket, Credentials, S3Action, UrlStyle};
+use std::ops::Range;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use ureq::http::Method;
+use url::Url;
+
+/// A bucket of an S3 server.
+pub(super) struct S3Store {
+    http: Http,
+    endpoint: Url,
+    bucket: String,
+    /// With a slash at its end, unless it is empty.
+    prefix: String,
+    secrets: Secrets,
+    known: Mutex<Arc<Known>>,
+    /// How many seconds the server's clock is ahead of ours.
+    ahead: AtomicI64,
+}
+
+struct Known {
+    bucket: Bucket,
+    credentials: Credentials,
+}
+
+/// A signature's.
+const VALID: Duration = Duration::from_secs(3600);
+/// No list needs more pages: a thousand files each.
+const MOST_PAGES: usize = 1_000_000;
+
+impl S3Store {
+    pub(super) fn new(
+        endpoint: &Url,
+        bucket: &str,
+        prefix: &str,
+        secrets: Secrets,
+        throttle: Arc<Throttle>,
+    ) -> Result<S3Store, Error> {
+        let known = known(endpoint, bucket, secrets.s3()?)?;
+        Ok(S3Store {
+            http: Http::new(endpoint, throttle),
+            endpoint: endpoint.clone(),
+            bucket: bucket.to_owned(),
+            prefix: if prefix.is_empty() { String::new() } else { format!("{prefix}/") },
+            secrets,
+            known: Mutex::new(Arc::new(known)),
+            ahead: AtomicI64::new(0),
+        })
+    }
+
+    fn known(&self) -> Arc<Known> {
+        Arc::clone(&self.known.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
+    }
+
+    fn object(&self, name: &Name) -> String {
+        format!("{}{}", self.prefix, name.path())
+    }
+
+    /// By the server's clock.
+    fn now(&self) -> Timestamp {
+        let ahead = SignedDuration::from_secs(self.ahead.load(Ordering::Relaxed));
+        Timestamp::now().checked_add(ahead).unwrap_or_else(|_| Timestamp::now())
+    }
+
+    /// A server may refuse since the clocks differ, or since credentials have expired: both are
+    /// mended where they can be, and then it is worth another try.
+    fn refusal(&self, answer: &Answer) -> StoreError {
+        let refusal = answer.refusal();
+        let StoreError::Final(said) = &refusal else { return refusal };
+        if said.contains("RequestTimeTooSkewed") && self.follow_clock(answer) {
+            return StoreError::Passing("the clocks differ; going by the server's".to_owned());
+        }
+        if matches!(answer.status.as_u16(), 400 | 401 | 403) && self.renew() {
+            return StoreError::Passing(format!("{said}; trying the new credentials"));
+        }
+        // What the server wanted to check by its digest was damaged on the way.
+        if said.contains("BadDigest") {
+            return StoreError::Passing(said.clone());
+        }
+        refusal
+    }
+
+    fn follow_clock(&self, answer: &Answer) -> bool {
+        let date = answer.headers.get("date").and_then(|it| it.to_str().ok());
+        let theirs = date.and_then(|it| jiff::fmt::rfc2822::parse(it).ok());
+        let Some(theirs) = theirs else { return false };
+        let ahead = theirs.timestamp().as_second() - Timestamp::now().as_second();
+        self.ahead.swap(ahead, Ordering::Relaxed).abs_diff(ahead) > 1
+    }
+
+    /// Whether there are others now.
+    fn renew(&self) -> bool {
+        let Ok(secrets) = self.secrets.s3() else { return false };
+        let Ok(new) = known(&self.endpoint, &self.bucket, secrets) else { return false };
+        let mut known = self.known.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if new.credentials == known.credentials {
+            return false;
+        }
+        *known = Arc::new(new);
+        true
+    }
+
+    fn ask<'a, A: S3Action<'a>>(
+        &self,
+        method: Method,
+        action: &A,
+        headers: &[(&str, String)],
+        content: &[Bytes],
+        expected: u64,
+    ) -> Result<Answer, StoreError> {
+        let url = action.sign_with_time(VALID, &self.now());
+        self.http.ask(method, &url, headers, content, expected)
+    }
+}
+
+fn known(endpoint: &Url, bucket: &str, secrets: S3Secrets) -> Result<Known, Error> {
+    // With the bucket in the path every server knows it.
+    let bucket = Bucket::new(endpoint.clone(), UrlStyle::Path, bucket.to_owned(), secrets.region)
+        .map_err(|error| Error::Refused(format!("{endpoint}: {error}")))?;
+    let (key, secret) = (secrets.key, secrets.secret.as_str());
+    let credentials = match secrets.token {
+        Some(token) => Credentials::new_with_token(key, secret, token),
+        None => Credentials::new(key, secret),
+    };
+    Ok(Known { bucket, credentials })
+}
+
+impl Store for S3Store {
+    fn list(&self, kind: FileType) -> Result<Vec<(Id, u32)>, StoreError> {
+        let known = self.known();
+        let prefix = format!("{}{}", self.prefix, kind.dirname());
+        let mut all = vec![];
+        let mut token = None;
+        for _ in 0..MOST_PAGES {
+            let mut action = known.bucket.list_objects_v2(Some(&known.credentials));
+            action.with_prefix(prefix.clone());
+            if let Some(token) = Option::<String>::take(&mut token) {
+                action.with_continuation_token(token);
+            }
+            let answer = self.ask(Method::GET, &action, &[], &[], 1 << 20)?;
+            if answer.status.as_u16() != 200 {
+                return Err(match self.refusal(&answer) {
+                    StoreError::Absent => {
+                        StoreError::Final(format!("there is no bucket {}", self.bucket))
+                    }
+                    other => other,
+                });
+            }
+            let text = String::from_utf8_lossy(&answer.body);
+            let page = ListObjectsV2::parse_response(&text)
+                .map_err(|_| StoreError::Passing("its list can't be read".to_owned()))?;
+            for object in &page.contents {
+                let size = object.size.unwrap_or(0);
+                if kind == FileType::Config {
+                    if object.key == prefix {
+                        all.push((Id::default(), size_of(size)?));
+                    }
+                    continue;
+                }
+                let name = object.key.rsplit('/').next().unwrap_or_default();
+                if let Some(id) = id_of(name) {
+                    all.push((id, size_of(size)?));
+                }
+            }
+            token = page.next_continuation_token;
+            if token.is_none() {
+                return Ok(all);
+            }
+        }
+        Err(StoreError::Final("its list has no end".to_owned()))
+    }
+
+    fn read(&self, name: &Name, part: Option<Range<u64>>) -> Result<Bytes, StoreError> {
+        let known = self.known();
+        let object = self.object(name);
+        let action = known.bucket.get_object(Some(&known.credentials), &object);
+        let headers = range_header(part.as_ref());
+        let expected = part.as_ref().map_or(64 << 20, |part| part.end - part.start);
+        let answer = self.ask(Method::GET, &action, &headers, &[], expected)?;
+        if !answer.status.is_success() {
+            return Err(self.refusal(&answer));
+        }
+        body_of(answer, part)
+    }
+
+    fn write(&self, name: &Name, content: &[Bytes]) -> Result<(), StoreError> {
+        let known = self.known();
+        let object = self.object(name);
+        let mut hasher = Md5::new();
+        content.iter().for_each(|piece| hasher.update(piece));
+        let digest = hasher.finalize();
+        let md5 = Base64::encode_string(&digest);
+        let mut action = known.bucket.put_object(Some(&known.credentials), &object);
+        action.headers_mut().insert("content-md5", md5.clone());
+        let headers = [("content-md5", md5)];
+        let answer = self.ask(Method::PUT, &action, &headers, content, 0)?;
+        if !answer.status.is_success() {
+            return Err(match self.refusal(&answer) {
+                StoreError::Absent => {
+                    StoreError::Final(format!("there is no bucket {}", self.bucket))
+                }
+                other => other,
+            });
+        }
+        let etag = answer.headers.get("etag").and_then(|it| it.to_str().ok()).unwrap_or_default();
+        let etag = etag.trim_matches('"');
+        let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        if etag.eq_ignore_ascii_case(&hex) {
+            return Ok(());
+        }
+        // Of what a server encrypts the ETag is another; and one that damages what it stores has
+        // another, too. To read it tells.
+        let there = self.read(name, None)?;
+        let mut rest = &there[..];
+        let same = content.iter().all(|piece| match rest.split_at_checked(piece.len()) {
+            Some((head, tail)) => {
+                rest = tail;
+                head == &piece[..]
+            }
+            None => false,
+        });
+        if same && rest.is_empty() {
+            return Ok(());
+        }
+        Err(StoreError::Passing("it has stored something else than it was sent".to_owned()))
+    }
+
+    fn remove(&self, name: &Name) -> Result<(), StoreError> {
+        let known = self.known();
+        let object = self.object(name);
+        let action = known.bucket.delete_object(Some(&known.credentials), &object);
+        let answer = self.ask(Method::DELETE, &action, &[], &[], 0)?;
+        match answer.status.as_u16() {
+            200..=299 | 404 => Ok(()),
+            // Also what credentials that may only write get.
+            403 => Err(match self.refusal(&answer) {
+                StoreError::Final(said) => StoreError::Forbidden(said),
+                other => other,
+            }),
+            _ => Err(self.refusal(&answer)),
+        }
+    }
+
+    fn create(&self) -> Result<(), StoreError> {
+        let known = self.known();
+        let answer = self.ask(
+            Method::HEAD,
+            &known.bucket.head_bucket(Some(&known.credentials)),
+            &[],
+            &[],
+            0,
+        )?;
+        if answer.status.is_success() {
+            return Ok(());
+        }
+        if answer.status.as_u16() != 404 {
+            return Err(self.refusal(&answer));
+        }
+        let action = known.bucket.create_bucket(&known.credentials);
+        let answer = self.ask(Method::PUT, &action, &[], &[], 0)?;
+        if answer.status.is_success() { Ok(()) } else { Err(self.refusal(&answer)) }
+    }
+}

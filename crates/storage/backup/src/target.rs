@@ -1,0 +1,222 @@
+//! Where backups go, as restic's users write it.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use url::Url;
+
+/// A place for backups.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Target {
+    /// A folder on this computer.
+    Folder(PathBuf),
+    /// A bucket of an S3 server.
+    S3 {
+        /// The server.
+        endpoint: Url,
+        /// The bucket.
+        bucket: String,
+        /// What all names begin with, without slashes around; may be empty.
+        prefix: String,
+    },
+    /// A folder on a computer that is reached by ssh.
+    Sftp {
+        /// `[USER@]HOST`
+        host: String,
+        /// If not the usual one.
+        port: Option<u16>,
+        /// There; relative to the home folder unless it begins with a slash.
+        path: String,
+    },
+    /// A server that speaks restic's REST protocol; ends with a slash.
+    Rest(Url),
+}
+
+/// A text that is no target.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{text:?}: {why}; write /PATH, s3://HOST/BUCKET[/PREFIX], sftp:[USER@]HOST:PATH or rest:https://HOST/"
+)]
+pub struct TargetError {
+    text: String,
+    why: &'static str,
+}
+
+impl FromStr for Target {
+    type Err = TargetError;
+
+    fn from_str(text: &str) -> Result<Self, TargetError> {
+        let parsed = match text.split_once(':') {
+            Some(("s3", rest)) => s3(rest),
+            Some(("sftp", rest)) => sftp(rest),
+            Some(("rest", rest)) => rest_server(rest),
+            Some((scheme, rest)) if rest.starts_with("//") && !scheme.contains('/') => {
+                Err("this kind of target isn't known")
+            }
+            _ => folder(text),
+        };
+        // What is wrong may have a password in it.
+        parsed.map_err(|why| TargetError { text: text.chars().take(8).collect(), why })
+    }
+}
+
+fn folder(text: &str) -> Result<Target, &'static str> {
+    if text.is_empty() || text.chars().any(char::is_control) {
+        return Err("no folder");
+    }
+    Ok(Target::Folder(text.into()))
+}
+
+/// `//HOST/BUCKET/PREFIX`, `HOST/BUCKET/PREFIX`, `https://HOST/BUCKET/PREFIX`, `http://…`.
+fn s3(rest: &str) -> Result<Target, &'static str> {
+    let (scheme, rest) = match rest.split_once("://") {
+        Some((scheme @ ("http" | "https"), rest)) => (scheme, rest),
+        Some(_) => return Err("only http and https reach an S3 server"),
+        None => ("https", rest.trim_start_matches("//")),
+    };
+    let (host, path) = rest.split_once('/').ok_or("the bucket is missing")?;
+    let endpoint = web_url(&format!("{scheme}://{host}/"))?;
+    let (bucket, prefix) = path.split_once('/').unwrap_or((path, ""));
+    if bucket.is_empty() {
+        return Err("the bucket is missing");
+    }
+    let prefix = prefix.trim_matches('/');
+    if prefix.split('/').any(|part| part == "." || part == "..") {
+        return Err("the prefix has . or .. in it");
+    }
+    Ok(Target::S3 { endpoint, bucket: bucket.to_owned(), prefix: prefix.to_owned() })
+}
+
+/// `[USER@]HOST:PATH`, `//[USER@]HOST[:PORT]/PATH`.
+fn sftp(rest: &str) -> Result<Target, &'static str> {
+    let (host, port, path) = match rest.strip_prefix("//") {
+        Some(rest) => {
+            let (host, path) = rest.split_once('/').ok_or("the path is missing")?;
+            match host.rsplit_once(':') {
+                Some((host, port)) if !port.ends_with(']') => {
+                    (host, Some(port.parse().map_err(|_| "wrong port")?), path)
+                }
+                _ => (host, None, path),
+            }
+        }
+        None => {
+            let (host, path) = rest.split_once(':').ok_or("the path is missing")?;
+            (host, None, path)
+        }
+    };
+    // ssh would take such a host for an option.
+    if host.is_empty() || host.starts_with('-') || host.contains(char::is_whitespace) {
+        return Err("wrong host");
+    }
+    if path.is_empty() || path.chars().any(char::is_control) {
+        return Err("the path is missing");
+    }
+    Ok(Target::Sftp { host: host.to_owned(), port, path: path.to_owned() })
+}
+
+fn rest_server(rest: &str) -> Result<Target, &'static str> {
+    let mut url = web_url(rest)?;
+    if !url.path().ends_with('/') {
+        let path = format!("{}/", url.path());
+        url.set_path(&path);
+    }
+    Ok(Target::Rest(url))
+}
+
+fn web_url(text: &str) -> Result<Url, &'static str> {
+    let url = Url::parse(text).map_err(|_| "no address of a server")?;
+    match (url.scheme(), url.host_str()) {
+        ("http" | "https", Some(host)) if !host.is_empty() => Ok(url),
+        _ => Err("no address of a server"),
+    }
+}
+
+impl Target {
+    /// As restic writes it, without a password: for people.
+    pub fn shown(&self) -> String {
+        match self {
+            Target::Rest(url) if url.password().is_some() => {
+                let mut url = url.clone();
+                // Fails for addresses without a host only.
+                let _ = url.set_password(Some("***"));
+                format!("rest:{url}")
+            }
+            other => other.to_restic(),
+        }
+    }
+
+    /// As `restic -r` takes it.
+    pub fn to_restic(&self) -> String {
+        match self {
+            Target::Folder(path) => path.display().to_string(),
+            Target::S3 { endpoint, bucket, prefix } => {
+                let server = endpoint.as_str().trim_end_matches('/');
+                let slash = if prefix.is_empty() { "" } else { "/" };
+                format!("s3:{server}/{bucket}{slash}{prefix}")
+            }
+            Target::Sftp { host, port: None, path } => format!("sftp:{host}:{path}"),
+            Target::Sftp { host, port: Some(port), path } => {
+                // In a URL the path is relative, unless it begins with another slash.
+                format!("sftp://{host}:{port}/{path}")
+            }
+            Target::Rest(url) => format!("rest:{url}"),
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown())
+    }
+}
+
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Target({})", self.shown())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_are_written_as_restic_does() {
+        for (text, restic) in [
+            ("/srv/backups", "/srv/backups"),
+            ("backups/of:mine", "backups/of:mine"),
+            ("s3://s3.example.org/photos", "s3:https://s3.example.org/photos"),
+            ("s3:s3.example.org/photos/home/", "s3:https://s3.example.org/photos/home"),
+            ("s3:http://10.0.0.2:9000/a/b/c", "s3:http://10.0.0.2:9000/a/b/c"),
+            ("sftp:me@nas:/backup", "sftp:me@nas:/backup"),
+            ("sftp://me@nas:2222//backup", "sftp://me@nas:2222//backup"),
+            ("sftp://nas/backup", "sftp:nas:backup"),
+            ("rest:https://nas:8000/mine", "rest:https://nas:8000/mine/"),
+        ] {
+            let target: Target = text.parse().unwrap();
+            assert_eq!(target.to_restic(), restic);
+            assert_eq!(restic.parse::<Target>().unwrap(), target, "{restic}");
+        }
+    }
+
+    #[test]
+    fn what_is_none_says_why_without_telling_a_password() {
+        for text in [
+            "",
+            "s3://host",
+            "s3://host/",
+            "s3:ftp://host/bucket",
+            "s3://host/bucket/../other",
+            "sftp:nas",
+            "sftp:-oProxyCommand=x:/y",
+            "rest:nas",
+            "b2://bucket/x",
+        ] {
+            assert!(text.parse::<Target>().is_err(), "{text}");
+        }
+        let error = "rest:ftp://me:secret@nas/".parse::<Target>().unwrap_err();
+        assert!(!error.to_string().contains("secret"), "{error}");
+        let shown = "rest:https://me:secret@nas/".parse::<Target>().unwrap().to_string();
+        assert!(!shown.contains("secret") && shown.contains("me:***@nas"), "{shown}");
+    }
+}

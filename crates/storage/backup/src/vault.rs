@@ -1,0 +1,375 @@
+//! A target that is prepared and open: what is in it, whether it is whole, what is to go.
+
+use crate::Error;
+use crate::courier::{Courier, Manner};
+use crate::error::one_line;
+use crate::heard;
+use crate::key::Key;
+use crate::quiet::caught;
+use crate::run::INCOMPLETE;
+use crate::target::Target;
+use braid_pool::retention::{self, Caution, Fate, Policy, Reason};
+use rustic_core::repofile::{Node, NodeType, SnapshotFile};
+use rustic_core::{
+    CheckOptions, ConfigOptions, Credentials, FileType, KeyOptions, LsOptions, OpenStatus,
+    PruneOptions, ReadBackend, ReadSubsetOption, Repository, RepositoryBackends, RepositoryOptions,
+    RusticError,
+};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A target that is prepared and open.
+pub struct Vault {
+    target: Target,
+    key: Key,
+    manner: Manner,
+    courier: Courier,
+}
+
+/// A backup that is there.
+#[derive(Clone, Debug, Serialize)]
+pub struct Present {
+    /// By which it is named.
+    pub id: String,
+    /// When it was made, since the Unix epoch.
+    #[serde(rename = "taken_s", serialize_with = "as_seconds")]
+    pub taken: Duration,
+    /// The computer.
+    pub host: String,
+    /// What was backed up.
+    pub paths: Vec<PathBuf>,
+    /// Bytes of its files, where it says so.
+    pub bytes: Option<u64>,
+    /// Its files, where it says so.
+    pub files: Option<u64>,
+    /// Something could not be read when it was made.
+    pub incomplete: bool,
+}
+
+/// A file or folder in a backup.
+#[derive(Clone, Debug, Serialize)]
+pub struct Entry {
+    /// Where it is, in what was looked at.
+    pub path: PathBuf,
+    /// `file`, `dir`, `symlink`, …
+    pub kind: String,
+    /// A file's.
+    pub bytes: u64,
+    /// When it was changed, since the Unix epoch.
+    pub changed_s: Option<i64>,
+}
+
+/// What a check found.
+#[derive(Clone, Debug, Serialize)]
+pub struct CheckReport {
+    /// How much of the data was read, percent.
+    pub read_percent: f64,
+    /// What is wrong; nothing is good.
+    pub errors: Vec<String>,
+    /// What isn't as it might be, and does no harm.
+    pub remarks: Vec<String>,
+}
+
+/// What becomes of one backup by a policy.
+#[derive(Clone, Debug, Serialize)]
+pub struct Forgotten {
+    /// Which.
+    #[serde(flatten)]
+    pub backup: Present,
+    /// Whether it stays.
+    pub keep: bool,
+    /// Why.
+    pub because: Vec<Reason>,
+}
+
+impl Vault {
+    /// Opens what is there.
+    ///
+    /// # Errors
+    /// Nothing is there, the key is another's, or the target can't be reached.
+    pub fn open(target: Target, key: Key, manner: Manner) -> Result<Vault, Error> {
+        let courier = Courier::new(&target, &manner)?;
+        let vault = Vault { target, key, manner, courier };
+        vault.repository(false)?;
+        Ok(vault)
+    }
+
+    /// Prepares a target where nothing is; opens what is there already with this key.
+    ///
+    /// # Errors
+    /// Something is there that this key doesn't open, or it can't be written.
+    pub fn create(target: Target, key: Key, manner: Manner) -> Result<(Vault, bool), Error> {
+        let courier = Courier::new(&target, &manner)?;
+        let vault = Vault { target, key, manner, courier };
+        if vault.is_prepared()? {
+            vault.repository(false)?;
+            return Ok((vault, false));
+        }
+        if let Target::Folder(path) = &vault.target {
+            let mut entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+            if entries.any(|entry| entry.file_name() != "lost+found") {
+                return Err(Error::Refused(format!(
+                    "{} isn't empty, and holds no backups: name a folder of their own",
+                    path.display()
+                )));
+            }
+        }
+        let options = ConfigOptions::default();
+        let repository = vault.told(vault.bare())?;
+        let credentials = Credentials::password(vault.key.reveal());
+        let made =
+            repository.init(&credentials, &KeyOptions::default().with_created(true), &options);
+        vault.told(made)?;
+        vault.repository(false)?;
+        Ok((vault, true))
+    }
+
+    /// Where it is.
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// What opens it.
+    pub fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// The backups in it, oldest first.
+    ///
+    /// # Errors
+    /// They can't be read.
+    pub fn backups(&self) -> Result<Vec<Present>, Error> {
+        let snapshots = self.told(self.repository(true)?.get_all_snapshots())?;
+        let mut all: Vec<Present> = snapshots.iter().map(present).collect();
+        all.sort_by(|a, b| (a.taken, &a.id).cmp(&(b.taken, &b.id)));
+        Ok(all)
+    }
+
+    /// What is in a folder of a backup; `which` is an id, its beginning, or `latest`.
+    ///
+    /// # Errors
+    /// There is none such.
+    pub fn entries(&self, which: &str, path: &Path, recursive: bool) -> Result<Vec<Entry>, Error> {
+        let repository = self.told(self.repository(true)?.to_indexed())?;
+        let snapshot = self.told(repository.get_snapshot_from_str(which, |_| true))?;
+        let node = self.told(repository.node_from_snapshot_and_path(&snapshot, utf8(path)?))?;
+        let options = LsOptions::default().recursive(recursive);
+        let listed = self.told(repository.ls(&node, &options))?;
+        listed
+            .map(|one| {
+                let (path, node) = self.told(one)?;
+                Ok(entry(path, &node))
+            })
+            .collect()
+    }
+
+    /// Looks whether all that backups need is there; reads `percent` of the data, chosen by
+    /// chance, and compares it with its digests.
+    ///
+    /// # Errors
+    /// The target can't be reached; what is wrong in it is in the report.
+    pub fn check(&self, percent: f64) -> Result<CheckReport, Error> {
+        let heard = heard::listen();
+        let repository = self.repository(false)?;
+        let subset = match percent >= 100.0 {
+            true => ReadSubsetOption::All,
+            false => ReadSubsetOption::Percentage(percent),
+        };
+        let options = CheckOptions::default().read_data(percent > 0.0).read_data_subset(subset);
+        let checked = caught(|| repository.check(options));
+        if let Some(failure) = self.courier.failure() {
+            return Err(failure);
+        }
+        let results = match checked {
+            Ok(results) => self.told(results)?,
+            Err(said) => return Err(Error::Format(said)),
+        };
+        drop(heard);
+        let mut report = CheckReport {
+            read_percent: percent.clamp(0.0, 100.0),
+            errors: vec![],
+            remarks: vec![],
+        };
+        for (level, finding) in &results.0 {
+            let text = finding.to_string();
+            let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            // The level has no name outside of the library.
+            match format!("{level:?}") == "Error" {
+                true => report.errors.push(text),
+                false => report.remarks.push(text),
+            }
+        }
+        Ok(report)
+    }
+
+    /// What the policy means for each backup; those of each computer and path are counted for
+    /// themselves. Newest first.
+    ///
+    /// # Errors
+    /// They can't be read.
+    pub fn judge(&self, policy: &Policy, now: Duration) -> Result<Vec<Forgotten>, Error> {
+        let mut series: BTreeMap<(String, Vec<PathBuf>), Vec<Present>> = BTreeMap::new();
+        for one in self.backups()? {
+            series.entry((one.host.clone(), one.paths.clone())).or_default().push(one);
+        }
+        let mut all = vec![];
+        for of_series in series.values() {
+            // One that lacks something doesn't push out one that is whole.
+            let whole = of_series.iter().any(|one| !one.incomplete);
+            let counted = of_series.iter().filter(|one| !whole || !one.incomplete);
+            let snapshots: Vec<retention::Snapshot> = counted
+                .map(|one| retention::Snapshot { name: one.id.clone(), taken: one.taken })
+                .collect();
+            let verdicts = retention::select(policy, &snapshots, &[], now);
+            for one in of_series.iter().rev() {
+                let verdict = verdicts.iter().find(|verdict| verdict.snapshot == one.id);
+                let (keep, because) = match verdict {
+                    Some(verdict) => (verdict.keep, verdict.because.clone()),
+                    None => self.fate_of_incomplete(one, &verdicts, of_series),
+                };
+                all.push(Forgotten { backup: one.clone(), keep, because });
+            }
+        }
+        Ok(all)
+    }
+
+    /// It stays until a whole one is newer.
+    fn fate_of_incomplete(
+        &self,
+        one: &Present,
+        verdicts: &[retention::Verdict],
+        of_series: &[Present],
+    ) -> (bool, Vec<Reason>) {
+        let newer_whole =
+            of_series.iter().any(|other| !other.incomplete && other.taken > one.taken);
+        match newer_whole {
+            true => (false, vec![Reason::TooOld]),
+            false => (true, verdicts.first().map_or(vec![], |_| vec![Reason::Newest])),
+        }
+    }
+
+    /// What is to be told before that is carried out.
+    pub fn cautions(all: &[Forgotten], is_known: bool, now: Duration) -> Vec<Caution> {
+        let mut series: BTreeMap<(&str, &[PathBuf]), Vec<Fate<'_>>> = BTreeMap::new();
+        for one in all {
+            let key = (one.backup.host.as_str(), one.backup.paths.as_slice());
+            series.entry(key).or_default().push(Fate {
+                snapshot: &one.backup.id,
+                taken: one.backup.taken,
+                keep: one.keep,
+            });
+        }
+        series.values().filter_map(|fates| retention::caution(fates, is_known, now)).collect()
+    }
+
+    /// Removes those that don't stay, and then the data that nothing needs any more; how many went.
+    ///
+    /// # Errors
+    /// The target lets nothing be removed, or can't be reached.
+    pub fn forget(&self, all: &[Forgotten]) -> Result<usize, Error> {
+        let going: Vec<&str> =
+            all.iter().filter(|one| !one.keep).map(|one| one.backup.id.as_str()).collect();
+        let repository = self.repository(true)?;
+        if !going.is_empty() {
+            let ids =
+                going.iter().map(|id| self.told(id.parse())).collect::<Result<Vec<_>, Error>>()?;
+            self.told(repository.delete_snapshots(&ids))?;
+        }
+        // Packs are marked now, and removed by a later run: another computer may just be using
+        // them.
+        let options = PruneOptions::default();
+        let plan = self.told(repository.prune_plan(&options))?;
+        let pruned = caught(|| repository.prune(&options, plan));
+        match pruned {
+            Ok(pruned) => self.told(pruned)?,
+            Err(said) => return Err(self.courier.failure().unwrap_or(Error::Format(said))),
+        }
+        Ok(going.len())
+    }
+
+    pub(crate) fn courier(&self) -> &Courier {
+        &self.courier
+    }
+
+    fn is_prepared(&self) -> Result<bool, Error> {
+        Ok(!self.told(self.courier.list_with_size(FileType::Config))?.is_empty())
+    }
+
+    /// `cached` may take lists and folders from this computer.
+    pub(crate) fn repository(&self, cached: bool) -> Result<Repository<OpenStatus>, Error> {
+        if !self.is_prepared()? {
+            return Err(Error::Empty(self.target.shown()));
+        }
+        let mut options = RepositoryOptions::default();
+        match &self.manner.cache {
+            Some(folder) if cached => options.cache_dir = Some(folder.clone()),
+            _ => options.no_cache = true,
+        }
+        let backends = RepositoryBackends::new(Arc::new(self.courier.clone()), None);
+        let watch = self.manner.watch.clone();
+        let repository = self.told(Repository::new_with_progress(&options, &backends, watch))?;
+        match repository.open(&Credentials::password(self.key.reveal())) {
+            Err(error) if error.is_incorrect_password() => Err(Error::WrongKey {
+                key: self.key.file().display().to_string(),
+                target: self.target.shown(),
+            }),
+            other => self.told(other),
+        }
+    }
+
+    fn bare(&self) -> Result<Repository<()>, Box<RusticError>> {
+        let options = RepositoryOptions::default().no_cache(true);
+        let backends = RepositoryBackends::new(Arc::new(self.courier.clone()), None);
+        Repository::new_with_progress(&options, &backends, self.manner.watch.clone())
+    }
+
+    /// What the target said tells more than what the library makes of it.
+    pub(crate) fn told<T>(&self, result: Result<T, Box<RusticError>>) -> Result<T, Error> {
+        result.map_err(|error| {
+            self.courier.failure().unwrap_or_else(|| Error::Format(one_line(&error)))
+        })
+    }
+}
+
+fn present(snapshot: &SnapshotFile) -> Present {
+    let since = snapshot.time.timestamp().as_duration();
+    Present {
+        id: snapshot.id.to_hex().as_str().to_owned(),
+        taken: Duration::try_from(since).unwrap_or_default(),
+        host: snapshot.hostname.clone(),
+        paths: snapshot.paths.iter().map(PathBuf::from).collect(),
+        bytes: snapshot.summary.as_ref().map(|summary| summary.total_bytes_processed),
+        files: snapshot.summary.as_ref().map(|summary| summary.total_files_processed),
+        incomplete: snapshot.tags.contains(INCOMPLETE),
+    }
+}
+
+fn entry(path: PathBuf, node: &Node) -> Entry {
+    let kind = match &node.node_type {
+        NodeType::File => "file",
+        NodeType::Dir => "dir",
+        NodeType::Symlink { .. } => "symlink",
+        NodeType::Dev { .. } => "block device",
+        NodeType::Chardev { .. } => "character device",
+        NodeType::Fifo => "fifo",
+        NodeType::Socket => "socket",
+    };
+    Entry {
+        path,
+        kind: kind.to_owned(),
+        bytes: node.meta.size,
+        changed_s: node.meta.mtime.map(|time| time.as_second()),
+    }
+}
+
+pub(crate) fn utf8(path: &Path) -> Result<&str, Error> {
+    let text = path.to_str();
+    text.ok_or_else(|| Error::Refused(format!("{}: the path is to be UTF-8", path.display())))
+}
+
+fn as_seconds<S: serde::Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_u64(time.as_secs())
+}

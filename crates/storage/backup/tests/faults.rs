@@ -1,0 +1,168 @@
+//! A real S3 server behind a link and a server that fail in every way.
+
+mod place;
+
+use braid_backup::{Error, Vault};
+use braid_backup_targets::{Fault, KEY, Proxy, Request, restic, restic_is_there};
+use place::{Place, s3_at, s3_server};
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+fn restic_agrees(place: &Place) {
+    if restic_is_there() {
+        let folder = place.path("s3/backups/of/mine");
+        restic(folder.to_str().unwrap(), &place.path("key"), &[], &["check", "--read-data"]);
+    }
+}
+
+#[test]
+fn a_backup_passes_through_every_fault_and_comes_back_bit_for_bit() {
+    let place = Place::new(8_000_000);
+    let server = s3_server(&place);
+    let fault = |request: &Request| match request.number % 13 {
+        1 => Fault::Answer(500, "no"),
+        3 => Fault::CutRequest,
+        4 => Fault::Answer(429, "slow down"),
+        6 => Fault::CutAnswer,
+        8 => Fault::Truncate,
+        9 => Fault::Slow(Duration::from_millis(30)),
+        11 if request.method == "PUT" => Fault::WrongEtag,
+        11 => Fault::Answer(503, ""),
+        _ => Fault::None,
+    };
+    let proxy = Proxy::start(server.address, fault);
+    let vault = place.create(&s3_at(proxy.address));
+    let first = place.back_up(&vault, false).unwrap();
+    assert!(first.retries > 0, "{first:?}");
+    assert_eq!(vault.check(100.0).unwrap().errors, Vec::<String>::new());
+    place.restore(&vault, "back").unwrap();
+    assert_eq!(place.differences(&place.path("back")), Vec::<String>::new());
+    assert!(proxy.requests() > 20);
+    restic_agrees(&place);
+}
+
+#[test]
+fn what_comes_damaged_is_asked_for_again() {
+    let place = Place::new(100_000);
+    let server = s3_server(&place);
+    let vault = place.create(&s3_at(server.address));
+    place.back_up(&vault, false).unwrap();
+    let damaged = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&damaged);
+    let proxy = Proxy::start(server.address, move |request| {
+        let is_file = request.path.contains("/index/") || request.path.contains("/snapshots/");
+        if !is_file || request.method != "GET" {
+            return Fault::None;
+        }
+        match count.fetch_add(1, Ordering::Relaxed).is_multiple_of(2) {
+            true => Fault::Damage,
+            false => Fault::None,
+        }
+    });
+    let vault = place.open(&s3_at(proxy.address)).unwrap();
+    assert_eq!(vault.check(0.0).unwrap().errors, Vec::<String>::new());
+    assert!(damaged.load(Ordering::Relaxed) > 1);
+}
+
+/// The link is cut for good after each number of requests; then it goes on.
+#[test]
+fn a_backup_goes_on_after_a_cut_and_says_nothing_is_done_before() {
+    let place = Place::new(24_000_000);
+    for after in [9_u64, 11, 13] {
+        fs::remove_dir_all(place.path("s3")).ok();
+        let server = s3_server(&place);
+        let direct = s3_at(server.address);
+        drop(place.create(&direct));
+        let proxy = Proxy::start(server.address, move |request| match request.number < after {
+            true => Fault::None,
+            false => Fault::CutRequest,
+        });
+        let mut manner = place.manner.clone();
+        manner.retries = 1;
+        manner.connections = 1;
+        let through = s3_at(proxy.address).parse().unwrap();
+        let cut = Vault::open(through, place.key(), manner).and_then(|vault| {
+            place.back_up(&vault, false).map(|done| (done.snapshot.is_some(), done.retries))
+        });
+        assert!(matches!(cut, Err(Error::Target { .. })), "after {after}: {cut:?}");
+        let vault = place.open(&direct).unwrap();
+        assert_eq!(vault.backups().unwrap().len(), 0, "after {after}");
+        let came = bytes_below(&place.path("s3/backups/of/mine/data"));
+        let done = place.back_up(&vault, true).unwrap();
+        let all = bytes_below(&place.path("s3/backups/of/mine/data"));
+        // What had come is used: it isn't sent again.
+        assert!(all - came <= done.stored_bytes + 100_000, "after {after}: {came} {all} {done:?}");
+        assert!(all < 28_000_000, "after {after}: {came} {all} {done:?}");
+        assert_eq!(vault.check(100.0).unwrap().errors, Vec::<String>::new());
+        restic_agrees(&place);
+    }
+}
+
+#[test]
+fn credentials_that_expire_midway_are_read_again() {
+    let place = Place::new(100_000);
+    let server = s3_server(&place);
+    let secrets = place.path("secrets");
+    let good = fs::read_to_string(&secrets).unwrap();
+    let expired = Arc::new(AtomicU64::new(0));
+    let (count, file) = (Arc::clone(&expired), secrets.clone());
+    let proxy = Proxy::start(server.address, move |request| {
+        let old = request.path.contains("OLDKEY");
+        if old && request.number >= 4 && count.fetch_add(1, Ordering::Relaxed) == 0 {
+            // Whoever renews them has just done so.
+            fs::write(&file, &good).unwrap();
+        }
+        match old && request.number >= 4 {
+            true => Fault::Answer(403, "<Error><Code>ExpiredToken</Code></Error>"),
+            false => Fault::None,
+        }
+    });
+    let target = s3_at(proxy.address);
+    let vault = place.create(&target);
+    place.back_up(&vault, false).unwrap();
+    // Another computer whose credentials are refused, until they are renewed.
+    let text = fs::read_to_string(&secrets).unwrap();
+    fs::write(&secrets, text.replace(KEY, "OLDKEY")).unwrap();
+    let vault = place.open(&target).unwrap();
+    place.back_up(&vault, false).unwrap();
+    assert!(expired.load(Ordering::Relaxed) > 0);
+}
+
+#[test]
+fn a_clock_that_is_wrong_here_is_followed_there() {
+    let place = Place::new(1000);
+    let server = s3_server(&place);
+    let asked = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&asked);
+    let proxy =
+        Proxy::start(server.address, move |_| match count.fetch_add(1, Ordering::Relaxed) {
+            0 => Fault::Skewed(-1800),
+            _ => Fault::None,
+        });
+    let vault = place.create(&s3_at(proxy.address));
+    place.back_up(&vault, false).unwrap();
+    assert!(vault.backups().unwrap().len() == 1 && asked.load(Ordering::Relaxed) > 1);
+}
+
+#[test]
+fn a_server_that_is_gone_is_an_error_with_its_name() {
+    let place = Place::new(1000);
+    let mut manner = place.manner.clone();
+    manner.retries = 1;
+    let target = "s3:http://127.0.0.1:9/backups".parse().unwrap();
+    let error = Vault::create(target, place.key(), manner).map(drop).unwrap_err().to_string();
+    assert!(error.contains("127.0.0.1:9") && error.contains("tried 2 times"), "{error}");
+}
+
+fn bytes_below(folder: &Path) -> u64 {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .map(|entry| match entry.path().is_dir() {
+            true => bytes_below(&entry.path()),
+            false => entry.metadata().map_or(0, |about| about.len()),
+        })
+        .sum()
+}

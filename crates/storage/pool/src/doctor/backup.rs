@@ -1,0 +1,214 @@
+//! Backups that are too old, were never checked, or never read back.
+
+use super::{Code, Finding, Severity};
+use crate::step::quoted;
+use braid_units::format_duration;
+use std::time::Duration;
+
+/// What is known here of a folder's backups at one target. Times are since the Unix epoch.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BackupState<'a> {
+    /// The pool that the folder is on.
+    pub pool: Option<&'a str>,
+    /// The folder.
+    pub path: &'a str,
+    /// The target.
+    pub target: &'a str,
+    /// When the last one that came through was begun.
+    pub done: Option<Duration>,
+    /// How much later that was than the one before.
+    pub gap: Option<Duration>,
+    /// One was begun then, and nobody is at work on it.
+    pub cut_off: Option<Duration>,
+    /// Why the last try failed.
+    pub failed: Option<&'a str>,
+    /// Files that could not be read.
+    pub unreadable: usize,
+}
+
+/// What is known here of a target. Times are since the Unix epoch.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TargetState<'a> {
+    /// Which.
+    pub target: &'a str,
+    /// Since when it is used.
+    pub since: Duration,
+    /// When it was checked, and what was wrong then.
+    pub checked: Option<(Duration, usize)>,
+    /// When something was read back and compared, and what was wrong with that.
+    pub restored: Option<(Duration, Option<&'a str>)>,
+}
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+/// Where nothing tells how often backups are made.
+const USUALLY: Duration = Duration::from_secs(3 * 24 * 3600);
+/// As scrubs, which do the same for disks.
+const CHECK_WITHIN: Duration = Duration::from_secs(35 * 24 * 3600);
+/// Once in a quarter.
+const RESTORE_WITHIN: Duration = Duration::from_secs(100 * 24 * 3600);
+
+impl BackupState<'_> {
+    /// What is wrong with them.
+    pub fn findings(&self, now: Duration) -> Vec<Finding> {
+        let (path, target) = (self.path, self.target);
+        let again = format!("braid pool backup {} {}", quoted(path), quoted(target));
+        let mut found = vec![];
+        let mut add = |code, severity, what: String| {
+            found.push(Finding {
+                code,
+                severity,
+                pool: self.pool.map(str::to_owned),
+                what,
+                mend: again.clone(),
+            });
+        };
+        let why = self.failed.map_or(String::new(), |why| format!("; the last try: {why}"));
+        // Missing one of them is nothing yet.
+        let within = self.gap.map_or(USUALLY, |gap| (gap * 2).max(DAY) + DAY);
+        match self.done {
+            Some(done) if now.saturating_sub(done) > within => {
+                let age = format_duration(rounded(now.saturating_sub(done)));
+                let what = format!("the newest backup of {path} at {target} is {age} old{why}");
+                add(Code::BackupOverdue, Severity::Danger, what);
+            }
+            None => {
+                let what = format!("{path} has no backup at {target} yet{why}");
+                add(Code::BackupOverdue, Severity::Danger, what);
+            }
+            Some(_) if self.cut_off.is_some() => {
+                let what = format!("a backup of {path} to {target} was cut off{why}");
+                add(Code::UnfinishedBackup, Severity::Attention, what);
+            }
+            Some(_) => {}
+        }
+        if self.unreadable > 0 {
+            let what = format!(
+                "the newest backup of {path} at {target} lacks {} files that could not be read",
+                self.unreadable
+            );
+            add(Code::IncompleteBackup, Severity::Danger, what);
+        }
+        found
+    }
+}
+
+impl TargetState<'_> {
+    /// What is wrong with it.
+    pub fn findings(&self, now: Duration) -> Vec<Finding> {
+        let target = self.target;
+        let word = quoted(target);
+        let mut found = vec![];
+        let mut add = |code, severity, what: String, mend: String| {
+            found.push(Finding { code, severity, pool: None, what, mend });
+        };
+        let old = |at: Duration, within: Duration| now.saturating_sub(at) > within;
+        let check = format!("braid pool backup check --read 5 {word}");
+        match self.checked {
+            Some((_, errors)) if errors > 0 => {
+                let what =
+                    format!("the last check of the backups at {target} found {errors} errors");
+                let mend = format!("braid pool backup check --read 100 {word}");
+                add(Code::DamagedBackup, Severity::Danger, what, mend);
+            }
+            Some((at, _)) if old(at, CHECK_WITHIN) => {
+                let age = format_duration(rounded(now.saturating_sub(at)));
+                let what = format!("the last check of the backups at {target} was {age} ago");
+                add(Code::UncheckedBackup, Severity::Attention, what, check);
+            }
+            None if old(self.since, CHECK_WITHIN) => {
+                let what = format!("the backups at {target} were never checked");
+                add(Code::UncheckedBackup, Severity::Attention, what, check);
+            }
+            _ => {}
+        }
+        let drill = format!("braid pool backup drill {word}");
+        match self.restored {
+            Some((_, Some(why))) => {
+                let what = format!("the last restore from {target} went wrong: {why}");
+                add(Code::DamagedBackup, Severity::Danger, what, drill);
+            }
+            Some((at, None)) if old(at, RESTORE_WITHIN) => {
+                let age = format_duration(rounded(now.saturating_sub(at)));
+                let what = format!("nothing was restored from {target} for {age}");
+                add(Code::UntriedBackup, Severity::Attention, what, drill);
+            }
+            None if old(self.since, RESTORE_WITHIN) => {
+                let what = format!("nothing was ever restored from {target}");
+                add(Code::UntriedBackup, Severity::Attention, what, drill);
+            }
+            _ => {}
+        }
+        found
+    }
+}
+
+/// Nobody wants to know the seconds.
+fn rounded(age: Duration) -> Duration {
+    let hours = age.as_secs() / 3600;
+    match hours {
+        0..48 => Duration::from_secs(hours * 3600),
+        _ => Duration::from_secs(hours / 24 * 24 * 3600),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Duration = Duration::from_secs(1_700_000_000);
+
+    fn ago(days: u64) -> Duration {
+        NOW - DAY * u32::try_from(days).unwrap()
+    }
+
+    fn codes(found: &[Finding]) -> Vec<Code> {
+        found.iter().map(|finding| finding.code).collect()
+    }
+
+    #[test]
+    fn a_backup_is_too_old_by_how_often_it_is_made() {
+        let state = BackupState { path: "/srv/a b", target: "/mnt/x", ..BackupState::default() };
+        let of = |done, gap| codes(&BackupState { done, gap, ..state }.findings(NOW));
+        assert_eq!(of(None, None), [Code::BackupOverdue]);
+        assert_eq!(of(Some(ago(2)), None), []);
+        assert_eq!(of(Some(ago(4)), None), [Code::BackupOverdue]);
+        assert_eq!(of(Some(ago(10)), Some(DAY * 7)), []);
+        assert_eq!(of(Some(ago(16)), Some(DAY * 7)), [Code::BackupOverdue]);
+        assert_eq!(of(Some(ago(1)), Some(DAY / 24)), []);
+        let found = state.findings(NOW);
+        assert_eq!(found[0].mend, "braid pool backup '/srv/a b' /mnt/x");
+    }
+
+    #[test]
+    fn what_was_cut_off_or_lacks_files_is_told() {
+        let state = BackupState {
+            path: "/srv",
+            target: "/mnt/x",
+            done: Some(ago(0)),
+            cut_off: Some(ago(0)),
+            unreadable: 3,
+            failed: Some("no route"),
+            ..BackupState::default()
+        };
+        let found = state.findings(NOW);
+        assert_eq!(codes(&found), [Code::UnfinishedBackup, Code::IncompleteBackup]);
+        assert!(found[0].what.contains("no route"), "{found:?}");
+    }
+
+    #[test]
+    fn targets_are_to_be_checked_and_read_back() {
+        let new = TargetState { target: "/mnt/x", since: ago(1), ..TargetState::default() };
+        assert_eq!(new.findings(NOW), []);
+        let old = TargetState { since: ago(200), ..new };
+        assert_eq!(codes(&old.findings(NOW)), [Code::UncheckedBackup, Code::UntriedBackup]);
+        let fresh =
+            TargetState { checked: Some((ago(3), 0)), restored: Some((ago(3), None)), ..old };
+        assert_eq!(fresh.findings(NOW), []);
+        let bad = TargetState {
+            checked: Some((ago(3), 2)),
+            restored: Some((ago(3), Some("x isn't as its original"))),
+            ..old
+        };
+        assert_eq!(codes(&bad.findings(NOW)), [Code::DamagedBackup, Code::DamagedBackup]);
+    }
+}
