@@ -28,7 +28,7 @@ fn a_pool_is_backed_up_from_a_snapshot_and_comes_back_elsewhere() {
         host.create("btrfs-raid1", &[&a, &b]);
         let data = host.path("data");
         fill(&data.join("mine"), 2_000_000);
-        run("btrfs", &["subvolume", "create", "-q", data.join("mine/inner").to_str().unwrap()]);
+        run("btrfs", &["subvolume", "create", data.join("mine/inner").to_str().unwrap()]);
         fs::write(data.join("mine/inner/file"), "not in the snapshot").unwrap();
         // What a run left that was killed.
         let left = data.join(".braid-backup.20200101T000000Z");
@@ -73,7 +73,7 @@ fn a_pool_is_backed_up_from_a_snapshot_and_comes_back_elsewhere() {
         let (typed, to) = (typed.to_str().unwrap(), back.to_str().unwrap());
         host.works(&["backup", "restore", "--key", typed, &target, "latest", "--to", to]);
         fs::remove_file(data.join("mine/inner/file")).unwrap();
-        run("btrfs", &["subvolume", "delete", "-q", data.join("mine/inner").to_str().unwrap()]);
+        run("btrfs", &["subvolume", "delete", data.join("mine/inner").to_str().unwrap()]);
         // An empty folder is in the place of the subvolume.
         fs::remove_dir(back.join("inner")).unwrap();
         let differ = differences(Path::new(&mine), &back);
@@ -123,7 +123,7 @@ fn what_cannot_be_read_makes_a_backup_incomplete_and_the_doctor_says_so() {
         let done = minding(&["backup", "--key", &key, mine, &target]);
         let said = String::from_utf8_lossy(&done.stdout);
         assert_eq!(done.status.code(), Some(1), "{done:?}");
-        assert!(said.contains("INCOMPLETE: 1 files") && said.contains("live ("), "{said}");
+        assert!(said.contains("INCOMPLETE: 1 file ") && said.contains("live ("), "{said}");
         let warned = String::from_utf8_lossy(&done.stderr);
         assert!(warned.contains("shut"), "{warned}");
         let listed = host.works(&["backup", "list", "--key", &key, &target]);
@@ -148,9 +148,7 @@ fn a_full_disk_ends_a_restore_with_an_error_and_not_with_a_panic() {
         let host = Host::new();
         let mine = host.path("mine");
         fs::create_dir(&mine).unwrap();
-        let noise: Vec<u8> =
-            (0..6_000_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
-        fs::write(mine.join("large"), noise).unwrap();
+        fs::write(mine.join("large"), noise(6_000_000)).unwrap();
         let (target, key) = (host.path("target"), host.path("key"));
         let [target, key] = [&target, &key].map(|path| path.to_str().unwrap().to_owned());
         host.works(&["backup", "init", "--key", &key, &target]);
@@ -166,6 +164,121 @@ fn a_full_disk_ends_a_restore_with_an_error_and_not_with_a_panic() {
         assert!(said.contains("o space left") && !said.contains("panicked"), "{said}");
         run("umount", &[small.to_str().unwrap()]);
     });
+}
+
+#[test]
+fn a_backup_that_is_killed_goes_on_and_no_two_are_at_work() {
+    let name = "backup::a_backup_that_is_killed_goes_on_and_no_two_are_at_work";
+    in_private_mounts(name, || {
+        let host = Host::new();
+        let mine = host.path("mine");
+        fs::create_dir(&mine).unwrap();
+        fs::write(mine.join("large"), noise(8_000_000)).unwrap();
+        let [mine, target, key] = ["mine", "target", "key"].map(|name| text_of(&host, name));
+        host.works(&["backup", "init", "--key", &key, &target]);
+        // Slow enough to be met at work.
+        let words = ["backup", "--key", &key, "--limit", "1Mbit", &mine, &target];
+        let mut first = host.command(&words).spawn().unwrap();
+        let begun = r#"grep -rl '"begun_s": [0-9]' state || true"#;
+        while host.sh(begun).is_empty() {
+            assert!(first.try_wait().unwrap().is_none(), "it has ended");
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        host.fails(&["backup", "--key", &key, &mine, &target], 1, &["another command is at work"]);
+        first.kill().unwrap();
+        first.wait().unwrap();
+        assert_eq!(found(&host), ["backup-overdue"]);
+        let listed = host.works(&["backup", "list", "--key", &key, &target]);
+        assert!(listed.contains("no backups yet"), "{listed}");
+        host.works(&["backup", "--key", &key, &mine, &target]);
+        host.works(&["backup", "check", "--key", &key, "--read", "100", &target]);
+        assert_eq!(found(&host), Vec::<String>::new());
+    });
+}
+
+#[test]
+fn a_target_that_is_full_or_not_mounted_is_no_place_to_begin_anew() {
+    let name = "backup::a_target_that_is_full_or_not_mounted_is_no_place_to_begin_anew";
+    in_private_mounts(name, || {
+        let host = Host::new();
+        let (mine, small) = (host.path("mine"), host.path("small"));
+        fs::create_dir_all(&mine).unwrap();
+        fs::create_dir(&small).unwrap();
+        fs::write(mine.join("large"), noise(4_000_000)).unwrap();
+        let [mine, disk, key] = ["mine", "small", "key"].map(|name| text_of(&host, name));
+        run("mount", &["-t", "tmpfs", "-o", "size=2m", "small", &disk]);
+        let target = format!("{disk}/backups of mine");
+        host.works(&["backup", "init", "--key", &key, &target]);
+        host.fails(&["backup", "--key", &key, &mine, &target], 1, &["o space left", &target]);
+        let listed = host.works(&["backup", "list", "--key", &key, &target]);
+        assert!(listed.contains("no backups yet"), "{listed}");
+        run("mount", &["-o", "remount,size=40m", &disk]);
+        host.works(&["backup", "--key", &key, &mine, &target]);
+        host.works(&["backup", "check", "--key", &key, "--read", "100", &target]);
+
+        run("umount", &[&disk]);
+        let wrong = ["is its disk mounted", "backup leave"];
+        host.fails(&["backup", "--key", &key, &mine, &target], 1, &wrong);
+        host.fails(&["backup", "init", "--key", &key, &target], 1, &wrong);
+        assert!(!Path::new(&target).exists());
+        // It is gone for good.
+        host.fails(&["backup", "leave", &target, "/not/backed/up"], 2, &["mine"]);
+        host.works(&["backup", "leave", &target]);
+        host.fails(&["backup", "leave", &target], 2, &["minds no backups"]);
+        assert_eq!(found(&host), Vec::<String>::new());
+
+        let inside = format!("{mine}/backups");
+        host.works(&["backup", "init", "--key", &key, &inside]);
+        host.fails(&["backup", "--key", &key, &mine, &inside], 1, &["would have itself"]);
+        assert_eq!(found(&host), Vec::<String>::new());
+    });
+}
+
+#[test]
+fn what_is_lost_at_the_target_is_named_by_check_drill_restore_and_doctor() {
+    let name = "backup::what_is_lost_at_the_target_is_named_by_check_drill_restore_and_doctor";
+    in_private_mounts(name, || {
+        let host = Host::new();
+        fs::create_dir(host.path("mine")).unwrap();
+        fs::write(host.path("mine/large"), noise(1_000_000)).unwrap();
+        let [mine, target, key] = ["mine", "target", "key"].map(|name| text_of(&host, name));
+        host.works(&["backup", "init", "--key", &key, &target]);
+        host.works(&["backup", "--key", &key, &mine, &target]);
+        host.fails(&["backup", "list", "--key", &key, &target, "ffff"], 1, &["no backup ffff"]);
+        let words = ["backup", "list", "--key", &key, &target, "latest", "/nowhere"];
+        host.fails(&words, 1, &["/nowhere isn't in the backup"]);
+
+        host.sh("mv $(ls -S target/data/*/* | head -n 1) lost");
+        let checked = host.braid(&["backup", "check", "--key", &key, &target]);
+        assert_eq!(checked.status.code(), Some(1), "{checked:?}");
+        assert_eq!(found(&host), ["damaged-backup"]);
+        let drilled = host.braid(&["backup", "drill", "--key", &key, &target]);
+        let said = String::from_utf8_lossy(&drilled.stdout);
+        assert!(drilled.status.code() == Some(1) && said.contains("WRONG: large"), "{drilled:?}");
+        let back = text_of(&host, "back");
+        let words = ["backup", "restore", "--key", &key, &target, "--to", &back];
+        host.fails(&words, 1, &["data/", "it isn't there"]);
+
+        // What is known here is damaged, too: nothing else stops for that.
+        host.sh("for file in state/.backups/*.json; do echo junk >$file; done");
+        assert_eq!(found(&host), ["damaged-backup"]);
+    });
+}
+
+fn text_of(host: &Host, name: &str) -> String {
+    host.path(name).to_str().unwrap().to_owned()
+}
+
+/// What nothing can compress or take for another part of it: xorshift32 (Marsaglia 2003).
+fn noise(bytes: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_u32;
+    let next = |_| {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        (state >> 16) as u8
+    };
+    (0..bytes).map(next).collect()
 }
 
 /// What the doctor finds about backups.

@@ -92,6 +92,8 @@ struct State {
     under_way: usize,
     /// From then on nothing else is tried.
     failed: Option<StoreError>,
+    /// The last file that couldn't be read, and why.
+    unreadable: Option<String>,
     delivery: Delivery,
 }
 
@@ -116,6 +118,12 @@ impl Courier {
     pub(crate) fn failure(&self) -> Option<Error> {
         let failed = self.0.lock().failed.clone()?;
         Some(Error::Target { target: self.0.place.clone(), what: failed.to_string() })
+    }
+
+    /// Why the library gave up, as far as the target has a part in it; else as the library says it.
+    pub(crate) fn gave_up(&self, said: String) -> Error {
+        let unreadable = self.0.lock().unreadable.take();
+        self.failure().unwrap_or_else(|| unreadable.map_or(Error::Format(said), Error::Damaged))
     }
 
     /// What went, until now.
@@ -167,6 +175,10 @@ impl Courier {
 impl Inner {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn about(&self, name: &Name) -> String {
+        format!("{}: {}", self.place, name.path())
     }
 
     /// Until all that is under way is there.
@@ -238,8 +250,12 @@ impl Inner {
                 _ => false,
             };
             if !again {
-                if let Ok(content) = &came {
-                    self.manner.watch.carried(content.len());
+                match &came {
+                    Ok(content) => self.manner.watch.carried(content.len()),
+                    Err(error) => {
+                        let text = format!("{}: {error}", self.about(name));
+                        self.lock().unreadable = Some(text);
+                    }
                 }
                 return came;
             }
@@ -290,7 +306,7 @@ impl ReadBackend for Courier {
 
     fn read_full(&self, kind: FileType, id: &Id) -> RusticResult<Bytes> {
         let name = Name::new(kind, id);
-        self.0.read(&name, None).map_err(|error| told(&self.0.place, error))
+        self.0.read(&name, None).map_err(|error| told(&self.0.about(&name), error))
     }
 
     fn read_partial(
@@ -304,7 +320,7 @@ impl ReadBackend for Courier {
         let start = u64::from(offset);
         let part = start..start + u64::from(length);
         let name = Name::new(kind, id);
-        self.0.read(&name, Some(&part)).map_err(|error| told(&self.0.place, error))
+        self.0.read(&name, Some(&part)).map_err(|error| told(&self.0.about(&name), error))
     }
 
     fn warmup_path(&self, kind: FileType, id: &Id) -> String {

@@ -4,7 +4,7 @@
 use crate::Error;
 use crate::heard;
 use crate::quiet::caught;
-use crate::vault::{Vault, utf8};
+use crate::vault::Vault;
 use rustic_core::LsOptions;
 use rustic_core::repofile::Node;
 use serde::Serialize;
@@ -53,9 +53,9 @@ impl Drill<'_> {
         let vault = self.vault;
         // What lies in a cache says nothing of what is at the target.
         let repository = vault.told(vault.repository(false)?.to_indexed())?;
-        let snapshot = vault.told(repository.get_snapshot_from_str(&self.which, |_| true))?;
+        let snapshot = vault.snapshot(&repository, &self.which)?;
         let root = snapshot.paths.iter().next().map(PathBuf::from).unwrap_or_default();
-        let node = vault.told(repository.node_from_snapshot_and_path(&snapshot, utf8(&root)?))?;
+        let node = vault.node(&repository, &snapshot, &root)?;
         let options = LsOptions::default().recursive(true);
         let mut files = vec![];
         for one in vault.told(repository.ls(&node, &options))? {

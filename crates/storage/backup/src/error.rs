@@ -53,5 +53,13 @@ impl Error {
 pub(crate) fn one_line(error: &RusticError) -> String {
     let text = error.display_log();
     let text = text.strip_prefix("Error: ").unwrap_or(&text);
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    // In which of its parts it went wrong tells nobody anything.
+    match text.split_once(" (kind: related to ") {
+        Some((before, after)) => {
+            let after = after.split_once(')').map_or("", |(_, after)| after);
+            format!("{before}{after}")
+        }
+        None => text,
+    }
 }

@@ -118,24 +118,42 @@ impl Records {
         }
     }
 
-    /// All that there are.
+    /// Whether something is known of a target.
+    pub fn has(&self, target: &Target) -> bool {
+        self.file(&target.shown(), "json").exists()
+    }
+
+    /// Forgets what is known of a target.
     ///
     /// # Errors
-    /// One can't be read.
-    pub fn all(&self) -> Result<Vec<Record>, Error> {
+    /// The file can't be removed.
+    pub fn drop(&self, target: &Target) -> Result<(), Error> {
+        let path = self.file(&target.shown(), "json");
+        fs::remove_file(&path).map_err(|error| Error::io("removing", &path, error))
+    }
+
+    /// All that there are; and why others can't be read, with their files.
+    ///
+    /// # Errors
+    /// The folder can't be read.
+    #[expect(clippy::type_complexity, reason = "two lists")]
+    pub fn all(&self) -> Result<(Vec<Record>, Vec<(PathBuf, String)>), Error> {
         let entries = match fs::read_dir(&self.0) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(vec![]),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((vec![], vec![])),
             other => other.map_err(|error| Error::io("reading", &self.0, error))?,
         };
-        let mut all = vec![];
+        let (mut all, mut broken) = (vec![], vec![]);
         for entry in entries.flatten() {
             let path = entry.path();
             if path.extension().is_some_and(|ending| ending == "json") {
-                all.extend(read(&path)?);
+                match read(&path) {
+                    Ok(record) => all.extend(record),
+                    Err(error) => broken.push((path, error.to_string())),
+                }
             }
         }
         all.sort_by(|a, b| a.target.cmp(&b.target));
-        Ok(all)
+        Ok((all, broken))
     }
 
     /// Keeps it: it is on the disk when this returns.
@@ -189,12 +207,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let records = Records::new(folder.path().join("backups"));
         let target: Target = "rest:http://me:secret@nas/".parse().unwrap();
-        assert_eq!(records.all().unwrap(), []);
+        assert_eq!(records.all().unwrap(), (vec![], vec![]));
         let mut record = records.of(&target, Duration::from_secs(7)).unwrap();
         assert!(!record.is_cut_off() && record.since_s == 7);
         record.source(Path::new("/srv")).begun_s = Some(8);
         records.keep(&record).unwrap();
-        let all = records.all().unwrap();
+        fs::write(folder.path().join("backups/x.json"), "junk").unwrap();
+        let (all, broken) = records.all().unwrap();
+        assert!(broken.len() == 1 && broken[0].1.contains("delete it"), "{broken:?}");
         assert!(all == [record] && all[0].is_cut_off());
         assert!(!format!("{all:?}").contains("secret"));
         let held = records.hold(&target, false).unwrap();
@@ -202,5 +222,8 @@ mod tests {
         assert!(records.hold(&"/other".parse().unwrap(), false).is_ok());
         drop(held);
         assert!(records.hold(&target, true).is_ok());
+        assert!(records.has(&target));
+        records.drop(&target).unwrap();
+        assert!(!records.has(&target));
     }
 }

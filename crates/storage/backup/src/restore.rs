@@ -53,12 +53,12 @@ impl Restoration<'_> {
         let heard = heard::listen();
         let vault = self.vault;
         let repository = vault.told(vault.repository(true)?.to_indexed())?;
-        let snapshot = vault.told(repository.get_snapshot_from_str(&self.which, |_| true))?;
+        let snapshot = vault.snapshot(&repository, &self.which)?;
         let path = match &self.path {
             Some(path) => path.clone(),
             None => snapshot.paths.iter().next().map(PathBuf::from).unwrap_or_default(),
         };
-        let node = vault.told(repository.node_from_snapshot_and_path(&snapshot, utf8(&path)?))?;
+        let node = vault.node(&repository, &snapshot, &path)?;
         check_free(&self.to, node.is_dir())?;
         let options = LsOptions::default().recursive(true);
         let listed = vault.told(repository.ls(&node, &options))?;
@@ -84,14 +84,16 @@ impl Restoration<'_> {
         let done = caught(|| {
             let plan = repository.prepare_restore(&restore, nodes.clone(), &destination, false)?;
             let (bytes, stats) = (plan.restore_size, plan.stats);
+            // It has told that nothing is there yet.
+            let said_before = heard.lines().len();
             repository.restore(plan, &restore, nodes.clone(), &destination)?;
-            Ok((bytes, stats))
+            Ok((bytes, stats, said_before))
         });
-        let (bytes, stats) = match done {
+        let (bytes, stats, said_before) = match done {
             Ok(done) => vault.told(done)?,
-            Err(said) => return Err(vault.courier().failure().unwrap_or(Error::Format(said))),
+            Err(said) => return Err(vault.courier().gave_up(said)),
         };
-        let lacking = heard.lines();
+        let lacking = heard.lines().split_off(said_before);
         let again = vault.told(repository.prepare_restore(&restore, nodes, &destination, true))?;
         let (files, folders) = (again.stats.files, again.stats.dirs);
         if again.restore_size > 0 || files.restore + files.modify + folders.restore > 0 {

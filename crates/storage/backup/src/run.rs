@@ -74,6 +74,7 @@ impl Backup<'_> {
     /// The target fails for good; what has come there is used by the next run.
     pub fn run(&self) -> Result<Finished, Error> {
         let began = std::time::Instant::now();
+        self.ground.refuse_itself(self.vault.target())?;
         let courier = self.vault.courier();
         let heard = heard::listen();
         let before = courier.delivery().written.len();
@@ -96,7 +97,7 @@ impl Backup<'_> {
         let mut snapshot = match archived {
             Ok(archived) => self.vault.told(archived)?,
             Err(said) => {
-                return Err(courier.failure().unwrap_or(Error::Format(said)));
+                return Err(courier.gave_up(said));
             }
         };
         if let Some(failure) = courier.failure() {

@@ -2,6 +2,7 @@
 
 use crate::key::Key;
 use crate::target::Target;
+use braid_pool::step::quoted;
 
 /// What is on it.
 pub struct Sheet<'a> {
@@ -54,16 +55,17 @@ impl Sheet<'_> {
              WITH BRAID, ON ANY LINUX\n  \
              write the line with the key into a file `key`, then\n\n    \
              chmod 600 key\n    \
-             WHERE='{restic}'\n    \
+             WHERE={word}\n    \
              braid pool backup list --key key \"$WHERE\"\n    \
              braid pool backup restore --key key \"$WHERE\" latest --to /restored\n\n\
              WITHOUT BRAID: they are repositories of restic (https://restic.net), which\n\
              Debian and most others have as a package\n\n    \
-             WHERE='{restic}'\n    \
+             WHERE={word}\n    \
              restic -r \"$WHERE\" --password-file key snapshots\n    \
              restic -r \"$WHERE\" --password-file key restore latest --target /restored\n",
             rule = "=".repeat(34 + host.chars().count()),
             secret = key.reveal(),
+            word = quoted(&restic),
         )
     }
 }

@@ -2,6 +2,7 @@
 //! read.
 
 use crate::Error;
+use crate::target::Target;
 use braid_replica::subvolume::{self, Subvolume};
 use braid_replica::timestamp;
 use ignore::WalkBuilder;
@@ -13,6 +14,7 @@ use rustic_core::{
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -104,6 +106,25 @@ impl Ground {
             without,
             snapshot: Some(Snapshot { holder, name, _held: held }),
         })
+    }
+
+    /// A target within its own source would have itself in each backup, and grow without end.
+    ///
+    /// # Errors
+    /// It is one.
+    pub fn refuse_itself(&self, target: &Target) -> Result<(), Error> {
+        let Target::Folder(target) = target else { return Ok(()) };
+        let Ok(target) = fs::canonicalize(target) else { return Ok(()) };
+        let device = |path: &Path| fs::metadata(path).ok().map(|about| about.dev());
+        // What is mounted inside is left out anyway, and so are other subvolumes.
+        if target.starts_with(&self.path) && device(&target) == device(&self.path) {
+            return Err(Error::Refused(format!(
+                "{} lies within {}, and would have itself in each backup: name a place elsewhere",
+                target.display(),
+                self.path.display()
+            )));
+        }
+        Ok(())
     }
 
     /// Where it is read.

@@ -1,6 +1,7 @@
 //! Where backups go, as restic's users write it.
 
 use std::fmt;
+use std::io;
 use std::path::PathBuf;
 use std::str::FromStr;
 use url::Url;
@@ -132,6 +133,17 @@ fn web_url(text: &str) -> Result<Url, &'static str> {
 }
 
 impl Target {
+    /// The same from whichever folder it is looked at: records and sheets outlive this one.
+    ///
+    /// # Errors
+    /// The folder that this program is in is gone.
+    pub fn absolute(self) -> io::Result<Target> {
+        match self {
+            Target::Folder(path) => std::path::absolute(path).map(Target::Folder),
+            other => Ok(other),
+        }
+    }
+
     /// As restic writes it, without a password: for people.
     pub fn shown(&self) -> String {
         match self {

@@ -9,16 +9,17 @@ use crate::quiet::caught;
 use crate::run::INCOMPLETE;
 use crate::target::Target;
 use braid_pool::retention::{self, Caution, Fate, Policy, Reason};
-use rustic_core::repofile::{Node, NodeType, SnapshotFile};
+use braid_pool::step::quoted;
+use rustic_core::repofile::{MasterKey, Node, NodeType, SnapshotFile};
 use rustic_core::{
-    CheckOptions, ConfigOptions, Credentials, FileType, KeyOptions, LsOptions, OpenStatus,
-    PruneOptions, ReadBackend, ReadSubsetOption, Repository, RepositoryBackends, RepositoryOptions,
-    RusticError,
+    CheckOptions, ConfigOptions, Credentials, FileType, IndexedFull, KeyOptions, LsOptions,
+    OpenStatus, PruneOptions, ReadBackend, ReadSubsetOption, Repository, RepositoryBackends,
+    RepositoryOptions, RusticError,
 };
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// A target that is prepared and open.
@@ -27,6 +28,8 @@ pub struct Vault {
     key: Key,
     manner: Manner,
     courier: Courier,
+    /// What the key opened: to derive it takes a third of a second and 128 MB each time.
+    opened: OnceLock<MasterKey>,
 }
 
 /// A backup that is there.
@@ -92,7 +95,7 @@ impl Vault {
     /// Nothing is there, the key is another's, or the target can't be reached.
     pub fn open(target: Target, key: Key, manner: Manner) -> Result<Vault, Error> {
         let courier = Courier::new(&target, &manner)?;
-        let vault = Vault { target, key, manner, courier };
+        let vault = Vault { target, key, manner, courier, opened: OnceLock::new() };
         vault.repository(false)?;
         Ok(vault)
     }
@@ -103,7 +106,7 @@ impl Vault {
     /// Something is there that this key doesn't open, or it can't be written.
     pub fn create(target: Target, key: Key, manner: Manner) -> Result<(Vault, bool), Error> {
         let courier = Courier::new(&target, &manner)?;
-        let vault = Vault { target, key, manner, courier };
+        let vault = Vault { target, key, manner, courier, opened: OnceLock::new() };
         if vault.is_prepared()? {
             vault.repository(false)?;
             return Ok((vault, false));
@@ -154,8 +157,8 @@ impl Vault {
     /// There is none such.
     pub fn entries(&self, which: &str, path: &Path, recursive: bool) -> Result<Vec<Entry>, Error> {
         let repository = self.told(self.repository(true)?.to_indexed())?;
-        let snapshot = self.told(repository.get_snapshot_from_str(which, |_| true))?;
-        let node = self.told(repository.node_from_snapshot_and_path(&snapshot, utf8(path)?))?;
+        let snapshot = self.snapshot(&repository, which)?;
+        let node = self.node(&repository, &snapshot, path)?;
         let options = LsOptions::default().recursive(recursive);
         let listed = self.told(repository.ls(&node, &options))?;
         listed
@@ -185,7 +188,7 @@ impl Vault {
         }
         let results = match checked {
             Ok(results) => self.told(results)?,
-            Err(said) => return Err(Error::Format(said)),
+            Err(said) => return Err(self.courier.gave_up(said)),
         };
         drop(heard);
         let mut report = CheckReport {
@@ -285,7 +288,7 @@ impl Vault {
         let pruned = caught(|| repository.prune(&options, plan));
         match pruned {
             Ok(pruned) => self.told(pruned)?,
-            Err(said) => return Err(self.courier.failure().unwrap_or(Error::Format(said))),
+            Err(said) => return Err(self.courier.gave_up(said)),
         }
         Ok(going.len())
     }
@@ -311,13 +314,57 @@ impl Vault {
         let backends = RepositoryBackends::new(Arc::new(self.courier.clone()), None);
         let watch = self.manner.watch.clone();
         let repository = self.told(Repository::new_with_progress(&options, &backends, watch))?;
-        match repository.open(&Credentials::password(self.key.reveal())) {
-            Err(error) if error.is_incorrect_password() => Err(Error::WrongKey {
-                key: self.key.file().display().to_string(),
-                target: self.target.shown(),
-            }),
-            other => self.told(other),
+        if let Some(opened) = self.opened.get() {
+            return self.told(repository.open(&Credentials::Masterkey(opened.clone())));
         }
+        let repository = match repository.open(&Credentials::password(self.key.reveal())) {
+            Err(error) if error.is_incorrect_password() => {
+                return Err(Error::WrongKey {
+                    key: self.key.file().display().to_string(),
+                    target: self.target.shown(),
+                });
+            }
+            other => self.told(other)?,
+        };
+        let _ = self.opened.set(repository.key());
+        Ok(repository)
+    }
+
+    /// The backup of this id, its beginning, or `latest`.
+    pub(crate) fn snapshot<S: IndexedFull>(
+        &self,
+        repository: &Repository<S>,
+        which: &str,
+    ) -> Result<SnapshotFile, Error> {
+        let found = repository.get_snapshot_from_str(which, |_| true);
+        found.map_err(|error| {
+            self.courier.failure().unwrap_or_else(|| {
+                let (target, said) = (self.target.shown(), one_line(&error));
+                let list = format!("braid pool backup list {}", quoted(&target));
+                Error::Refused(format!("no backup {which} at {target}: `{list}`; {said}"))
+            })
+        })
+    }
+
+    /// A file or folder of a backup, by its full path.
+    pub(crate) fn node<S: IndexedFull>(
+        &self,
+        repository: &Repository<S>,
+        snapshot: &SnapshotFile,
+        path: &Path,
+    ) -> Result<Node, Error> {
+        let found = repository.node_from_snapshot_and_path(snapshot, utf8(path)?);
+        found.map_err(|error| {
+            let said = one_line(&error);
+            let is_absent = self.courier.failure().is_none() && said.contains("not found in tree");
+            if !is_absent {
+                return self.courier.gave_up(said);
+            }
+            let id: String = snapshot.id.to_hex().chars().take(8).collect();
+            let list = format!("braid pool backup list {} {id}", quoted(&self.target.shown()));
+            let text = format!("{} isn't in the backup {id}: `{list}`", path.display());
+            Error::Refused(format!("{text}; paths in it are full ones"))
+        })
     }
 
     fn bare(&self) -> Result<Repository<()>, Box<RusticError>> {

@@ -5,6 +5,7 @@ mod check;
 mod drill;
 mod forget;
 mod init;
+mod leave;
 mod list;
 mod restore;
 mod run;
@@ -42,7 +43,7 @@ pub struct Backup {
     #[command(subcommand)]
     action: Option<Action>,
     #[command(flatten)]
-    run: Option<run::Run>,
+    run: run::Run,
 }
 
 #[derive(Subcommand)]
@@ -59,25 +60,24 @@ enum Action {
     Drill(drill::Drill),
     /// Delete old backups by policy, and the data that only they needed
     Forget(forget::Forget),
+    /// No longer mind what is at a target; nothing there is deleted
+    Leave(leave::Leave),
     /// Print the recovery sheet: the target, the key, and how to restore with them
     Sheet(sheet::Sheet),
 }
 
 impl Backup {
     pub fn run(&self, global: &Global) -> Result<ExitCode, Failure> {
-        match (&self.action, &self.run) {
-            (Some(Action::Init(command)), _) => command.run(global)?,
-            (Some(Action::List(command)), _) => command.run(global)?,
-            (Some(Action::Check(command)), _) => return command.run(global),
-            (Some(Action::Restore(command)), _) => command.run(global)?,
-            (Some(Action::Drill(command)), _) => return command.run(global),
-            (Some(Action::Forget(command)), _) => command.run(global)?,
-            (Some(Action::Sheet(command)), _) => command.run(global)?,
-            (None, Some(command)) => return command.run(global),
-            (None, None) => {
-                let text = "name what to back up (PATH) and where to (TARGET)";
-                return Err(Failure::new(FailureKind::Usage, text));
-            }
+        match &self.action {
+            None => return self.run.run(global),
+            Some(Action::Init(command)) => command.run(global)?,
+            Some(Action::List(command)) => command.run(global)?,
+            Some(Action::Check(command)) => return command.run(global),
+            Some(Action::Restore(command)) => command.run(global)?,
+            Some(Action::Drill(command)) => return command.run(global),
+            Some(Action::Forget(command)) => command.run(global)?,
+            Some(Action::Leave(command)) => command.run(global)?,
+            Some(Action::Sheet(command)) => command.run(global)?,
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -139,7 +139,17 @@ fn backups(
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let records = braid_backup::records::Records::new(place.state().backups());
     let mut found = Vec::new();
-    for record in records.all()? {
+    let (all, broken) = records.all()?;
+    for (file, why) in broken {
+        found.push(Finding {
+            code: braid_pool::doctor::Code::DamagedBackup,
+            severity: Severity::Attention,
+            pool: None,
+            what: format!("what is known here of a backup's target can't be read: {why}"),
+            mend: format!("rm {}", braid_pool::step::quoted(&file.display().to_string())),
+        });
+    }
+    for record in all {
         let at_work = records.is_held(&record);
         let mut concerns_us = names.is_empty();
         for (path, source) in &record.sources {
@@ -173,7 +183,9 @@ fn backups(
                 .as_ref()
                 .map(|it| (Duration::from_secs(it.at_s), it.failed.as_deref())),
         };
-        if concerns_us && !record.sources.is_empty() {
+        let is_wrong = record.checked.as_ref().is_some_and(|it| it.errors > 0)
+            || record.restored.as_ref().is_some_and(|it| it.failed.is_some());
+        if concerns_us && (is_wrong || !record.sources.is_empty()) {
             found.extend(state.findings(now));
         }
     }

@@ -132,8 +132,8 @@ pub(super) fn replicate(pool: &ScheduledPool<'_>, wanted: &Replication, at: &str
     ]
 }
 
-/// A service and a timer for each folder and target, so that none that fails keeps others from being
-/// made; and for each target those that look after it.
+/// A service and a timer for each folder and target, so that none that fails keeps others from
+/// being made; and for each target those that look after it.
 pub(super) fn backup(pool: &ScheduledPool<'_>, wanted: &Backups, at: &str) -> Vec<Unit> {
     let limit: Vec<String> = wanted
         .limit

@@ -5,7 +5,9 @@ use crate::cli::pool::carry_out;
 use braid_backup::key::{self, Key};
 use braid_backup::records::{Held, Record, Records};
 use braid_backup::secrets::Secrets;
-use braid_backup::{Manner, Target, Vault, Watch};
+use braid_backup::target::TargetError;
+use braid_backup::{Error, Manner, Target, Vault, Watch};
+use braid_pool::step::quoted;
 use braid_pool::upkeep::rate_limit;
 use braid_units::{ByteSize, Rate};
 use clap::Args;
@@ -63,7 +65,16 @@ impl Access {
     pub fn open(&self, target: &Target) -> Result<(Vault, Watch), Failure> {
         let manner = self.manner();
         let watch = manner.watch.clone();
-        Ok((Vault::open(target.clone(), self.key()?, manner)?, watch))
+        match Vault::open(target.clone(), self.key()?, manner) {
+            Err(Error::Empty(_)) if self.had_backups(target)? => Err(gone(target)),
+            other => Ok((other?, watch)),
+        }
+    }
+
+    /// Whether this computer made backups there.
+    pub fn had_backups(&self, target: &Target) -> Result<bool, Failure> {
+        let record = self.records().of(target, now())?;
+        Ok(record.sources.values().any(|source| source.done_s.is_some()))
     }
 
     pub fn records(&self) -> Records {
@@ -79,6 +90,21 @@ impl Access {
     }
 }
 
+/// Nobody is to begin anew below the place where a disk belongs.
+pub fn gone(target: &Target) -> Failure {
+    let leave = format!("braid pool backup leave {}", quoted(&target.shown()));
+    Failure::failed(format!(
+        "{target} holds no backups, though this computer has made some there: is its disk mounted? \
+         If they are gone for good, `{leave}`, then `init` begins anew"
+    ))
+}
+
+/// A target as it is typed.
+pub fn target(text: &str) -> Result<Target, String> {
+    let target: Target = text.parse().map_err(|error: TargetError| error.to_string())?;
+    target.absolute().map_err(|error| error.to_string())
+}
+
 /// Since the Unix epoch.
 pub fn now() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
@@ -92,4 +118,10 @@ pub fn line(watch: Watch) -> BytesLine {
         let share = (all > 0).then(|| done as f64 / all as f64);
         (format!("{done_text}; {carried} to or from the target"), share)
     })
+}
+
+/// `1 file`, `2 files`.
+pub fn counted(count: u64, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{plural}")
 }

@@ -16,7 +16,7 @@ Examples:
 Exit codes: 0 nothing wrong, 1 something is, or the target can't be reached")]
 pub struct Check {
     /// The target
-    #[arg(value_name = "TARGET")]
+    #[arg(value_name = "TARGET", value_parser = access::target)]
     target: Target,
     /// Read this share of the data, chosen by chance, and compare it with its digests
     #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u8).range(..=100))]
@@ -38,7 +38,11 @@ impl Check {
         records.keep(&record)?;
         global.print(&report, || match report.errors.is_empty() {
             true => format!("{}: all is there, {} % of it was read", self.target, self.read),
-            false => format!("{} errors:\n{}", errors, report.errors.join("\n")),
+            false => format!(
+                "{}:\n{}",
+                access::counted(errors as u64, "error"),
+                report.errors.join("\n")
+            ),
         })?;
         Ok(if report.errors.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }

@@ -19,7 +19,7 @@ and compared with their originals where those haven't changed since.
 Exit codes: 0 all came back right, 1 something did not")]
 pub struct Drill {
     /// The target
-    #[arg(value_name = "TARGET")]
+    #[arg(value_name = "TARGET", value_parser = access::target)]
     target: Target,
     /// A backup: its id, the id's beginning, or `latest`
     #[arg(value_name = "BACKUP", default_value = "latest")]
@@ -69,8 +69,9 @@ impl Drill {
         global.print(&drilled, || {
             let bytes = ByteSize::from_bytes(drilled.bytes);
             let mut text = format!(
-                "{} files came back, {bytes}; {} of them were compared with their originals",
-                drilled.files, drilled.compared
+                "{} came back, {bytes}; {} of them compared with their originals",
+                access::counted(drilled.files, "file"),
+                drilled.compared
             );
             for wrong in &drilled.wrong {
                 text.push_str(&format!("\nWRONG: {wrong}"));

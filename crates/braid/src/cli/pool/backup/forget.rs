@@ -23,7 +23,7 @@ computer may just be using it. A target that only appends refuses; there its
 own rules remove what is old.")]
 pub struct Forget {
     /// The target
-    #[arg(value_name = "TARGET")]
+    #[arg(value_name = "TARGET", value_parser = access::target)]
     target: Target,
     /// How many backups to keep of each age, as `braid pool retain` has it
     #[arg(long, value_name = "POLICY")]

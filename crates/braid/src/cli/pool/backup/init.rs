@@ -17,7 +17,7 @@ print the recovery sheet (`braid pool backup sheet TARGET`) and keep it where a
 fire at home doesn't reach it.")]
 pub struct Init {
     /// The target
-    #[arg(value_name = "TARGET")]
+    #[arg(value_name = "TARGET", value_parser = access::target)]
     target: Target,
     #[command(flatten)]
     access: Access,
@@ -32,6 +32,10 @@ impl Init {
             false => self.access.key()?,
         };
         let file = key.file().display().to_string();
+        if self.access.had_backups(&self.target)? {
+            // It is there, or it isn't to be made anew without a word.
+            self.access.open(&self.target)?;
+        }
         let (_, prepared) = Vault::create(self.target.clone(), key, self.access.manner())?;
         records
             .keep(&braid_backup::records::Record { since_s: access::now().as_secs(), ..record })?;

@@ -1,4 +1,4 @@
-use super::access::Access;
+use super::access::{self, Access};
 use crate::cli::Global;
 use crate::cli::failure::Failure;
 use crate::cli::status_table::columns;
@@ -18,7 +18,7 @@ Examples:
   braid pool backup list --recursive sftp:me@nas:/backup 4f2a")]
 pub struct List {
     /// The target
-    #[arg(value_name = "TARGET")]
+    #[arg(value_name = "TARGET", value_parser = access::target)]
     target: Target,
     /// A backup: its id, the id's beginning, or `latest`
     #[arg(value_name = "BACKUP")]

@@ -18,7 +18,7 @@ recovery sheet has them. Nothing is ever overwritten; each file is read again
 and compared when it has come.")]
 pub struct Restore {
     /// The target
-    #[arg(value_name = "TARGET")]
+    #[arg(value_name = "TARGET", value_parser = access::target)]
     target: Target,
     /// A backup: its id, the id's beginning, or `latest`
     #[arg(value_name = "BACKUP", default_value = "latest")]
@@ -63,9 +63,9 @@ impl Restore {
             let word = if self.dry_run { "would be restored" } else { "are restored" };
             let compared = if self.dry_run { "" } else { ", and were read again and compared" };
             format!(
-                "{} files and {} folders of {} {word} to {}: {bytes}{compared}",
-                restored.files,
-                restored.folders,
+                "{} and {} of {} {word} to {}: {bytes}{compared}",
+                access::counted(restored.files, "file"),
+                access::counted(restored.folders, "folder"),
                 restored.path.display(),
                 restored.to.display(),
             )

@@ -1,6 +1,6 @@
 use super::access::{self, Access};
 use crate::cli::Global;
-use crate::cli::failure::{Failure, tell};
+use crate::cli::failure::{Failure, FailureKind, tell};
 use crate::cli::pool::told;
 use crate::cli::pool::watch_memory::DEFAULT as DEFAULT_WATCH;
 use braid_backup::{Backup, Finished, From, Ground, Target};
@@ -16,11 +16,11 @@ use std::time::{Duration, SystemTime};
 pub struct Run {
     /// The folder to back up: a subvolume of btrfs by a snapshot of it, anything else as it is
     /// while it is read
-    #[arg(value_name = "PATH")]
-    path: PathBuf,
+    #[arg(value_name = "PATH", required = true)]
+    path: Option<PathBuf>,
     /// Where to
-    #[arg(value_name = "TARGET")]
-    target: Target,
+    #[arg(value_name = "TARGET", required = true, value_parser = access::target)]
+    target: Option<Target>,
     /// Take no snapshot, although the filesystem could
     #[arg(long)]
     live: bool,
@@ -33,9 +33,15 @@ pub struct Run {
 
 impl Run {
     pub fn run(&self, global: &Global) -> Result<ExitCode, Failure> {
-        let (_held, records, mut record) = self.access.hold(&self.target)?;
-        let (vault, watch) = self.access.open(&self.target)?;
-        let ground = Ground::prepare(&self.path, self.live, SystemTime::now())?;
+        // Both are required, but of subcommands, which have their own.
+        let (Some(path), Some(target)) = (&self.path, &self.target) else {
+            let text = "name what to back up (PATH) and where to (TARGET)";
+            return Err(Failure::new(FailureKind::Usage, text));
+        };
+        let (_held, records, mut record) = self.access.hold(target)?;
+        let (vault, watch) = self.access.open(target)?;
+        let ground = Ground::prepare(path, self.live, SystemTime::now())?;
+        ground.refuse_itself(target)?;
         for inside in &ground.without {
             tell(&format!(
                 "{} is a subvolume of its own and left out: back it up by itself",
@@ -77,12 +83,12 @@ impl Run {
         if !std::io::stderr().is_terminal() {
             // Who watches sees it.
             let path = ground.path.display().to_string();
-            let event = told::of_backup(&path, &self.target.shown(), failure.as_deref());
+            let event = told::of_backup(&path, &target.shown(), failure.as_deref());
             let folder = Path::new(DEFAULT_WATCH).parent().unwrap_or(Path::new(""));
             told::tell_events(global, folder, &[event]);
         }
         let finished = outcome?;
-        global.print(&finished, || text(&finished, &self.target))?;
+        global.print(&finished, || text(&finished, target))?;
         for line in &finished.left_out.unreadable {
             tell(line);
         }
@@ -95,7 +101,7 @@ impl Run {
 
 fn incomplete(finished: &Finished) -> Option<String> {
     let count = finished.left_out.unreadable_count;
-    (count > 0).then(|| format!("{count} files could not be read"))
+    (count > 0).then(|| format!("{} could not be read", access::counted(count as u64, "file")))
 }
 
 fn text(finished: &Finished, target: &Target) -> String {
@@ -109,9 +115,9 @@ fn text(finished: &Finished, target: &Target) -> String {
     let id = finished.snapshot.as_deref().unwrap_or_default();
     let id = id.get(..8).unwrap_or(id);
     let mut text = format!(
-        "{} is at {target} as {id}: {} files, {bytes}, {from}; {new} of it new, stored in {stored}, in {}",
+        "{} is at {target} as {id}: {}, {bytes}, {from}; {new} of it new, stored in {stored}, in {}",
         finished.path.display(),
-        finished.files,
+        access::counted(finished.files, "file"),
         format_duration(Duration::from_millis((finished.seconds * 1e3) as u64)),
     );
     if let Some(why) = incomplete(finished) {
@@ -123,8 +129,8 @@ fn text(finished: &Finished, target: &Target) -> String {
 fn would_be(finished: &Finished) -> String {
     let new = ByteSize::from_bytes(finished.new_bytes);
     format!(
-        "of {} files in {} {} are new or changed; {new} would be sent, before they are compressed",
-        finished.files,
+        "of {} in {} {} new or changed; {new} would be sent, before they are compressed",
+        access::counted(finished.files, "file"),
         finished.path.display(),
         finished.changed_files
     )

@@ -18,7 +18,7 @@ It shows the key: whoever has the sheet and reaches the target can read all
 backups. The target itself isn't asked.")]
 pub struct Sheet {
     /// The target
-    #[arg(value_name = "TARGET")]
+    #[arg(value_name = "TARGET", value_parser = access::target)]
     target: Target,
     /// Write it to this new file, for its owner alone
     #[arg(long, value_name = "FILE")]
