@@ -53,7 +53,7 @@ fn shellcheck_finds_nothing_in_the_scripts() {
 #[test]
 fn what_a_program_is_made_of_is_listed_as_cyclonedx_wants_it() {
     let mut metadata = Command::new(env!("CARGO"));
-    metadata.args(["metadata", "--locked", "--offline", "--quiet", "--format-version", "1"]);
+    metadata.args(["metadata", "--locked", "--quiet", "--format-version", "1"]);
     let metadata = metadata.output().unwrap();
     assert!(metadata.status.success(), "{}", String::from_utf8_lossy(&metadata.stderr));
     let folder = tempfile::tempdir().unwrap();
