@@ -1,6 +1,8 @@
 //! BBR and BBRv3, in segments. What they have in common stands apart: the window with
-//! its pacing, and how they see that the path is full.
+//! its pacing, how they see that the path is full, and how much more comes acknowledged
+//! at once than the path's rate.
 
+mod extra_acked;
 mod full_pipe;
 mod v1;
 mod v3;

@@ -1,6 +1,7 @@
 //! BBR as in Linux 4.20 to 6.x (`net/ipv4/tcp_bbr.c`; Cardwell et al., ACM Queue
 //! 2016), in segments; without the long-term sampling of policers.
 
+use super::extra_acked::ExtraAcked;
 use super::full_pipe::FullPipe;
 use super::window::{LEAST, PacedWindow, bandwidth_delay};
 use crate::traffic::tcp::ack_info::AckInfo;
@@ -39,8 +40,7 @@ pub(in crate::traffic::tcp) struct Bbr {
     round_start: bool,
     full_pipe: FullPipe,
     window: PacedWindow,
-    extra: WindowedMax,
-    epoch: (Time, f64),
+    extra: ExtraAcked,
     rng: fastrand::Rng,
 }
 
@@ -56,8 +56,7 @@ impl Bbr {
             round_start: false,
             full_pipe: FullPipe::default(),
             window: PacedWindow::new(HIGH_GAIN),
-            extra: WindowedMax::default(),
-            epoch: (Time::ZERO, 0.0),
+            extra: ExtraAcked::default(),
             rng: fastrand::Rng::with_seed(7),
         }
     }
@@ -92,7 +91,8 @@ impl Bbr {
                 self.bandwidth.update(self.rounds, rate, BW_ROUNDS);
             }
         }
-        self.count_extra(ack);
+        let segments = self.window.segments;
+        self.extra.on_ack(ack, self.bw(), segments, self.rounds, EXTRA_ACKED_ROUNDS);
         self.advance_cycle(ack);
         self.check_full();
         self.check_drain(ack);
@@ -110,18 +110,6 @@ impl Bbr {
 
     fn is_full(&self) -> bool {
         self.full_pipe.is_full()
-    }
-
-    fn count_extra(&mut self, ack: &AckInfo) {
-        let newly = ack.newly_delivered as f64;
-        let expected = self.bw() * (ack.now - self.epoch.0).as_secs_f64();
-        if self.epoch.1 <= expected {
-            self.epoch = (ack.now, 0.0);
-        }
-        self.epoch.1 += newly;
-        let expected = self.bw() * (ack.now - self.epoch.0).as_secs_f64();
-        let extra = (self.epoch.1 - expected).clamp(0.0, self.window.segments);
-        self.extra.update(self.rounds, extra, EXTRA_ACKED_ROUNDS);
     }
 
     fn advance_cycle(&mut self, ack: &AckInfo) {

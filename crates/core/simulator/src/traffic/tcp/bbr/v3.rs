@@ -1,5 +1,6 @@
 //! BBRv3 (draft-ietf-ccwg-bbr-02), in segments.
 
+use super::extra_acked::ExtraAcked;
 use super::full_pipe::FullPipe;
 use super::window::{LEAST, PacedWindow, bandwidth_delay};
 use crate::traffic::tcp::ack_info::AckInfo;
@@ -22,6 +23,10 @@ const MIN_RTT_WINDOW: Duration = Duration::from_secs(10);
 const PROBE_RTT_EACH: Duration = Duration::from_secs(5);
 const PROBE_RTT_TIME: Duration = Duration::from_millis(200);
 const PROBE_RTT_GAIN: f64 = 0.5;
+/// Rounds for which the most that came acknowledged at once counts, while it starts and
+/// later (BBRUpdateACKAggregation, BBRExtraAckedFilterLen).
+const STARTUP_EXTRA_ACKED_ROUNDS: u64 = 1;
+const EXTRA_ACKED_ROUNDS: u64 = 10;
 /// Segments of the first window, before which no round trip is known; and of the first
 /// two, whose rate replaces the one that was assumed.
 const FIRST_WINDOW: u64 = 10;
@@ -55,6 +60,7 @@ pub(in crate::traffic::tcp) struct Bbr3 {
     probe_rtt_at: Time,
     probe_rtt_until: Option<Time>,
     probe_rtt_round: bool,
+    rounds: u64,
     next_round: u64,
     round_start: bool,
     rounds_since_probe: u32,
@@ -65,6 +71,7 @@ pub(in crate::traffic::tcp) struct Bbr3 {
     full_pipe: FullPipe,
     is_full: bool,
     window: PacedWindow,
+    extra: ExtraAcked,
     cycle_at: Time,
     probe_wait: Duration,
     up_rounds: u32,
@@ -87,6 +94,7 @@ impl Bbr3 {
             probe_rtt_at: Time::ZERO,
             probe_rtt_until: None,
             probe_rtt_round: false,
+            rounds: 0,
             next_round: 0,
             round_start: false,
             rounds_since_probe: 0,
@@ -97,6 +105,7 @@ impl Bbr3 {
             full_pipe: FullPipe::default(),
             is_full: false,
             window: PacedWindow::new(STARTUP_GAIN),
+            extra: ExtraAcked::default(),
             cycle_at: Time::ZERO,
             probe_wait: Duration::from_secs(2),
             up_rounds: 0,
@@ -127,6 +136,7 @@ impl Bbr3 {
         if let Some(sample) = ack.sample {
             self.learn(&sample, ack);
         }
+        self.count_extra(ack);
         self.check_startup(ack);
         self.update_cycle(ack);
         self.check_min_rtt(ack);
@@ -144,6 +154,7 @@ impl Bbr3 {
         if sample.prior_delivered >= self.next_round {
             self.next_round = ack.delivered;
             self.round_start = true;
+            self.rounds += 1;
             self.rounds_since_probe += 1;
             self.window.on_round();
         }
@@ -208,6 +219,11 @@ impl Bbr3 {
             }
             _ => {}
         }
+    }
+
+    fn count_extra(&mut self, ack: &AckInfo) {
+        let rounds = if self.is_full { EXTRA_ACKED_ROUNDS } else { STARTUP_EXTRA_ACKED_ROUNDS };
+        self.extra.on_ack(ack, self.bw(), self.window.segments, self.rounds, rounds);
     }
 
     fn check_startup(&mut self, ack: &AckInfo) {
@@ -331,7 +347,7 @@ impl Bbr3 {
         };
         let rate = self.bw() * gain * PACING_MARGIN;
         self.window.pace(rate, self.is_full || ack.delivered <= FIRST_ROUNDS);
-        self.window.grow(ack, self.bdp(cwnd_gain), self.is_full);
+        self.window.grow(ack, self.bdp(cwnd_gain) + self.extra.get(), self.is_full);
         if self.state == State::ProbeRtt {
             self.window.segments = self.window.segments.min(self.probe_rtt_cwnd());
         }
