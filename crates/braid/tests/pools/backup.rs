@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 const CODES: [&str; 6] = [
     "backup-overdue",
@@ -178,19 +178,33 @@ fn a_backup_that_is_killed_goes_on_and_no_two_are_at_work() {
         host.works(&["backup", "init", "--key", &key, &target]);
         // Slow enough to be met at work.
         let words = ["backup", "--key", &key, "--limit", "1Mbit", &mine, &target];
-        let mut first = host.command(&words).spawn().unwrap();
-        let begun = r#"grep -rl '"begun_s": [0-9]' state || true"#;
-        while host.sh(begun).is_empty() {
-            assert!(first.try_wait().unwrap().is_none(), "it has ended");
-            std::thread::sleep(std::time::Duration::from_millis(50));
-        }
+        let at_work = || {
+            let mut command = host.command(&words);
+            let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+            // It sends: what it backs up has been looked at, and signals are heard.
+            while host.sh("find target/data -type f").is_empty() {
+                assert!(child.try_wait().unwrap().is_none(), "it has ended");
+                std::thread::sleep(std::time::Duration::from_millis(50));
+            }
+            child
+        };
+        let interrupted = at_work();
+        run("kill", &["-INT", &interrupted.id().to_string()]);
+        let ended = interrupted.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.code() == Some(1) && said.contains("the same command"), "{ended:?}");
+        host.sh("rm -rf target/data/*/* target/data/*/.*.braid-new");
+
+        let mut first = at_work();
         host.fails(&["backup", "--key", &key, &mine, &target], 1, &["another command is at work"]);
         first.kill().unwrap();
         first.wait().unwrap();
         assert_eq!(found(&host), ["backup-overdue"]);
         let listed = host.works(&["backup", "list", "--key", &key, &target]);
         assert!(listed.contains("no backups yet"), "{listed}");
+        assert_ne!(host.sh("find target -name '*.braid-new'"), "");
         host.works(&["backup", "--key", &key, &mine, &target]);
+        assert_eq!(host.sh("find target -name '*.braid-new'"), "");
         host.works(&["backup", "check", "--key", &key, "--read", "100", &target]);
         assert_eq!(found(&host), Vec::<String>::new());
     });
@@ -231,6 +245,33 @@ fn a_target_that_is_full_or_not_mounted_is_no_place_to_begin_anew() {
         host.works(&["backup", "init", "--key", &key, &inside]);
         host.fails(&["backup", "--key", &key, &mine, &inside], 1, &["would have itself"]);
         assert_eq!(found(&host), Vec::<String>::new());
+    });
+}
+
+#[test]
+fn what_cannot_be_noted_here_takes_nothing_from_a_backup() {
+    let name = "backup::what_cannot_be_noted_here_takes_nothing_from_a_backup";
+    in_private_mounts(name, || {
+        let host = Host::new();
+        fs::create_dir(host.path("mine")).unwrap();
+        fs::write(host.path("mine/file"), "precious").unwrap();
+        let [mine, target, key] = ["mine", "target", "key"].map(|name| text_of(&host, name));
+        let state = text_of(&host, "state");
+        fs::create_dir_all(&state).unwrap();
+        run("mount", &["-t", "tmpfs", "-o", "size=256k", "state", &state]);
+        host.works(&["backup", "init", "--key", &key, &target]);
+        host.sh("head -c 1M /dev/zero >state/other 2>/dev/null || true");
+        let full = host.braid(&["backup", "--key", &key, &mine, &target]);
+        let (done, said) =
+            (String::from_utf8_lossy(&full.stdout), String::from_utf8_lossy(&full.stderr));
+        assert_eq!(full.status.code(), Some(1), "{full:?}");
+        assert!(done.contains("1 file") && said.contains("can't be noted"), "{full:?}");
+        let listed = host.works(&["backup", "list", "--key", &key, "--json", &target]);
+        assert_eq!(listed.matches("\"id\"").count(), 1, "{listed}");
+        fs::remove_file(host.path("state/other")).unwrap();
+        host.works(&["backup", "--key", &key, &mine, &target]);
+        assert_eq!(found(&host), Vec::<String>::new());
+        run("umount", &[&state]);
     });
 }
 

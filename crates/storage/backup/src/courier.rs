@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How a target is spoken to.
 #[derive(Clone)]
@@ -39,6 +39,8 @@ pub struct Manner {
     pub cache: Option<PathBuf>,
     /// Who watches.
     pub watch: Watch,
+    /// Set from elsewhere: nothing else is begun, and what is under way ends soon.
+    pub stop: Arc<AtomicBool>,
     /// Who is told, in words, that something is tried again.
     pub tell: fn(&str),
 }
@@ -55,6 +57,7 @@ impl Manner {
             sftp_command: None,
             cache: None,
             watch: Watch::default(),
+            stop: Arc::default(),
             tell: |_| {},
         }
     }
@@ -70,6 +73,10 @@ pub struct Delivery {
 }
 
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// So often it is looked whether it is to end.
+const LOOK: Duration = Duration::from_millis(100);
+/// What is being sent when it is to end may arrive; who waits for a prompt waits no longer.
+const GRACE: Duration = Duration::from_secs(2);
 /// What comes damaged may have been damaged on the way; what does so again wasn't.
 const DAMAGED_TRIES: u32 = 3;
 /// A list may tell of a file before another server has it.
@@ -116,8 +123,16 @@ impl Courier {
 
     /// Why nothing goes any more.
     pub(crate) fn failure(&self) -> Option<Error> {
+        if self.0.is_to_end() {
+            return Some(Error::Interrupted);
+        }
         let failed = self.0.lock().failed.clone()?;
         Some(Error::Target { target: self.0.place.clone(), what: failed.to_string() })
+    }
+
+    /// Whether it makes no sense to go on.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.0.is_to_end() || self.0.lock().failed.is_some()
     }
 
     /// Why the library gave up, as far as the target has a part in it; else as the library says it.
@@ -134,6 +149,11 @@ impl Courier {
     /// Whether snapshots' files are thrown away instead of written.
     pub(crate) fn hold_snapshots(&self, hold: bool) {
         self.0.holds_snapshots.store(hold, Ordering::Relaxed);
+    }
+
+    /// Removes what is left of writers that were killed; what stays takes nothing but room.
+    pub(crate) fn tidy(&self) {
+        let _ = self.0.store.tidy();
     }
 
     /// Looks whether all that was written since `before` is there: listed with its size, and what
@@ -168,13 +188,35 @@ impl Courier {
     }
 
     fn target_error(&self, error: &StoreError) -> Error {
-        Error::Target { target: self.0.place.clone(), what: error.to_string() }
+        let target = Error::Target { target: self.0.place.clone(), what: error.to_string() };
+        self.failure().unwrap_or(target)
     }
 }
 
 impl Inner {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn is_to_end(&self) -> bool {
+        self.manner.stop.load(Ordering::Relaxed)
+    }
+
+    /// Until something has changed, or it is time to look again.
+    fn await_change<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        let waited = self.changed.wait_timeout(state, LOOK);
+        waited.unwrap_or_else(|poisoned| poisoned.into_inner()).0
+    }
+
+    fn pause(&self, pause: Duration) {
+        let until = Instant::now() + pause;
+        while !self.is_to_end() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            thread::sleep(left.min(LOOK));
+        }
     }
 
     fn about(&self, name: &Name) -> String {
@@ -184,8 +226,12 @@ impl Inner {
     /// Until all that is under way is there.
     fn wait(&self) -> Result<(), StoreError> {
         let mut state = self.lock();
+        let mut asked_to_end = None;
         while state.under_way > 0 {
-            state = self.changed.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
+            if self.is_to_end() && asked_to_end.get_or_insert_with(Instant::now).elapsed() > GRACE {
+                return Err(interrupted());
+            }
+            state = self.await_change(state);
         }
         state.failed.clone().map_or(Ok(()), Err)
     }
@@ -199,6 +245,9 @@ impl Inner {
         let mut pause = self.manner.first_pause;
         let mut tries = 0;
         loop {
+            if self.is_to_end() {
+                return Err(interrupted());
+            }
             if let Some(failed) = self.lock().failed.clone() {
                 return Err(failed);
             }
@@ -223,7 +272,7 @@ impl Inner {
                 self.place,
                 braid_units::format_duration(pause)
             ));
-            thread::sleep(pause);
+            self.pause(pause);
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
@@ -260,7 +309,7 @@ impl Inner {
                 return came;
             }
             tries += 1;
-            thread::sleep(self.manner.first_pause);
+            self.pause(self.manner.first_pause);
         }
     }
 
@@ -285,6 +334,10 @@ impl Inner {
         }
         outcome
     }
+}
+
+fn interrupted() -> StoreError {
+    StoreError::Final("interrupted".to_owned())
 }
 
 fn is_it(name: &Name, content: &[u8]) -> bool {
@@ -354,7 +407,10 @@ impl WriteBackend for Courier {
         }
         let mut state = self.0.lock();
         while state.under_way >= self.0.manner.connections.max(1) {
-            state = self.0.changed.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
+            if self.0.is_to_end() {
+                return Err(told(&self.0.place, interrupted()));
+            }
+            state = self.0.await_change(state);
         }
         if let Some(failed) = state.failed.clone() {
             return Err(told(&self.0.place, failed));

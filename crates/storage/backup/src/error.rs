@@ -38,6 +38,9 @@ pub enum Error {
     /// What is there isn't what should be there.
     #[error("{0}")]
     Damaged(String),
+    /// Somebody asked it to end.
+    #[error("interrupted")]
+    Interrupted,
     /// The format's library refused.
     #[error("{0}")]
     Format(String),

@@ -80,11 +80,12 @@ impl Backup<'_> {
         let before = courier.delivery().written.len();
         let repository = self.vault.repository(true)?;
         if self.resumed && !self.dry_run {
+            courier.tidy();
             // Packs that no index names: sent, and cut off before the index was.
             self.vault.told(repository.repair_index(&RepairIndexOptions::default(), false))?;
         }
         let repository = self.vault.told(repository.to_indexed_ids())?;
-        let source = self.vault.told(self.ground.source())?;
+        let source = self.vault.told(self.ground.source(courier))?;
         let snapshot = self.vault.told(SnapshotOptions::default().to_snapshot())?;
         let mut options = BackupOptions::default().dry_run(self.dry_run);
         options.as_path = Some(self.ground.path.clone());

@@ -2,6 +2,7 @@
 //! read.
 
 use crate::Error;
+use crate::courier::Courier;
 use crate::target::Target;
 use braid_replica::subvolume::{self, Subvolume};
 use braid_replica::timestamp;
@@ -9,10 +10,13 @@ use ignore::WalkBuilder;
 use rustic_core::repofile::{Node, NodeType};
 use rustic_core::{
     Excludes, LocalSource, LocalSourceFilterOptions, LocalSourceSaveOptions, ReadSource,
-    ReadSourceEntry, RusticResult,
+    ReadSourceEntry, ReadSourceOpen, RusticResult,
 };
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
+use std::io;
+use std::iter;
+use std::option;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -132,8 +136,8 @@ impl Ground {
         &self.read
     }
 
-    /// As the library reads it.
-    pub(crate) fn source(&self) -> RusticResult<Whole> {
+    /// As the library reads it, until the courier has ended.
+    pub(crate) fn source(&self, courier: &Courier) -> RusticResult<Whole> {
         // A pool is one filesystem; what is mounted inside is another's.
         let filter = LocalSourceFilterOptions::default().one_file_system(true);
         let mut excludes = Excludes::default();
@@ -146,6 +150,7 @@ impl Ground {
             inner,
             root: self.read.clone(),
             name: self.path.file_name().map(OsStr::to_owned),
+            courier: courier.clone(),
         })
     }
 }
@@ -219,38 +224,99 @@ fn said(error: braid_replica::Error) -> Error {
 }
 
 /// What the library's own source leaves out besides: the folder itself, with its mode and owner.
-#[derive(Debug)]
+/// And the end: it would read all that there is for a target that is full.
 pub(crate) struct Whole {
     inner: LocalSource,
     root: PathBuf,
     /// Of the folder, in the backup; none for `/`.
     name: Option<OsString>,
+    courier: Courier,
 }
 
-type Opener = <LocalSource as ReadSource>::Open;
-type Entries = <LocalSource as ReadSource>::Iter;
+type InnerOpener = <LocalSource as ReadSource>::Open;
 
 impl ReadSource for Whole {
     type Open = Opener;
-    type Iter =
-        std::iter::Chain<std::option::IntoIter<RusticResult<ReadSourceEntry<Opener>>>, Entries>;
+    type Iter = Entries;
 
     fn size(&self) -> RusticResult<Option<u64>> {
-        self.inner.size()
+        let walk =
+            WalkBuilder::new(&self.root).standard_filters(false).same_file_system(true).build();
+        let mut all = 0;
+        // What can't be looked at is told when it is to be read.
+        for about in walk.filter_map(|entry| entry.ok()?.metadata().ok()) {
+            if self.courier.has_ended() {
+                return Ok(None);
+            }
+            all += if about.is_dir() { 0 } else { about.len() };
+        }
+        Ok(Some(all))
     }
 
-    fn entries(&self) -> Self::Iter {
-        self.root_entry().into_iter().chain(self.inner.entries())
+    fn entries(&self) -> Entries {
+        let all = self.root_entry().into_iter().chain(self.inner.entries());
+        Entries { all, courier: self.courier.clone() }
     }
 }
 
 impl Whole {
-    fn root_entry(&self) -> Option<RusticResult<ReadSourceEntry<Opener>>> {
+    fn root_entry(&self) -> Option<RusticResult<ReadSourceEntry<InnerOpener>>> {
         let name = self.name.as_ref()?;
         let entry = WalkBuilder::new(&self.root).max_depth(Some(0)).build().next()?.ok()?;
         let mut entry = LocalSourceSaveOptions::default().map_entry(entry).ok()?;
         entry.node = Node::new_node(name, NodeType::Dir, entry.node.meta);
         entry.open = None;
         Some(Ok(entry))
+    }
+}
+
+pub(crate) struct Entries {
+    all: iter::Chain<
+        option::IntoIter<RusticResult<ReadSourceEntry<InnerOpener>>>,
+        <LocalSource as ReadSource>::Iter,
+    >,
+    courier: Courier,
+}
+
+impl Iterator for Entries {
+    type Item = RusticResult<ReadSourceEntry<Opener>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.courier.has_ended() {
+            return None;
+        }
+        let entry = self.all.next()?;
+        Some(entry.map(|ReadSourceEntry { path, node, open }| {
+            let open = open.map(|inner| Opener { inner, courier: self.courier.clone() });
+            ReadSourceEntry { path, node, open }
+        }))
+    }
+}
+
+pub(crate) struct Opener {
+    inner: InnerOpener,
+    courier: Courier,
+}
+
+impl ReadSourceOpen for Opener {
+    type Reader = UntilTheEnd;
+
+    fn open(self) -> RusticResult<UntilTheEnd> {
+        Ok(UntilTheEnd { inner: self.inner.open()?, courier: self.courier })
+    }
+}
+
+/// A file that can't be read any more once the courier has ended.
+pub(crate) struct UntilTheEnd {
+    inner: <InnerOpener as ReadSourceOpen>::Reader,
+    courier: Courier,
+}
+
+impl io::Read for UntilTheEnd {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if self.courier.has_ended() {
+            return Err(io::Error::other("the backup has ended"));
+        }
+        self.inner.read(into)
     }
 }

@@ -72,6 +72,10 @@ pub(crate) trait Store: Send + Sync {
     fn remove(&self, name: &Name) -> Result<(), StoreError>;
     /// Before the first file.
     fn create(&self) -> Result<(), StoreError>;
+    /// Removes what writers left that were killed, where such a thing is left.
+    fn tidy(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
 }
 
 /// What reaches it.

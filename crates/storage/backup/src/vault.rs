@@ -276,6 +276,7 @@ impl Vault {
         let going: Vec<&str> =
             all.iter().filter(|one| !one.keep).map(|one| one.backup.id.as_str()).collect();
         let repository = self.repository(true)?;
+        self.courier.tidy();
         if !going.is_empty() {
             let ids =
                 going.iter().map(|id| self.told(id.parse())).collect::<Result<Vec<_>, Error>>()?;

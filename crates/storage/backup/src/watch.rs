@@ -4,7 +4,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How far it is; who shows it looks at it from another thread.
 #[derive(Clone, Debug, Default)]
-pub struct Watch(Arc<Counts>);
+pub struct Watch {
+    counts: Arc<Counts>,
+    is_watched: bool,
+}
 
 #[derive(Debug, Default)]
 struct Counts {
@@ -14,16 +17,21 @@ struct Counts {
 }
 
 impl Watch {
+    /// Somebody looks at it: it is worth knowing how much there is.
+    pub fn watched() -> Watch {
+        Watch { is_watched: true, ..Watch::default() }
+    }
+
     /// Bytes that are done, bytes that there are (0 while that isn't known), and bytes that went
     /// to or came from the target.
     pub fn counts(&self) -> (u64, u64, u64) {
-        let counts = &self.0;
+        let counts = &self.counts;
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
         (load(&counts.done), load(&counts.all), load(&counts.carried))
     }
 
     pub(crate) fn carried(&self, bytes: usize) {
-        self.0.carried.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.counts.carried.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 }
 
@@ -31,8 +39,8 @@ impl ProgressBars for Watch {
     fn progress(&self, kind: ProgressType, _prefix: &str) -> Progress {
         match kind {
             ProgressType::Bytes => {
-                self.0.done.store(0, Ordering::Relaxed);
-                self.0.all.store(0, Ordering::Relaxed);
+                self.counts.done.store(0, Ordering::Relaxed);
+                self.counts.all.store(0, Ordering::Relaxed);
                 Progress::new(self.clone())
             }
             _ => Progress::new(HiddenProgress),
@@ -42,14 +50,14 @@ impl ProgressBars for Watch {
 
 impl RusticProgress for Watch {
     fn is_hidden(&self) -> bool {
-        false
+        !self.is_watched
     }
     fn set_length(&self, all: u64) {
-        self.0.all.store(all, Ordering::Relaxed);
+        self.counts.all.store(all, Ordering::Relaxed);
     }
     fn set_title(&self, _title: &str) {}
     fn inc(&self, more: u64) {
-        self.0.done.fetch_add(more, Ordering::Relaxed);
+        self.counts.done.fetch_add(more, Ordering::Relaxed);
     }
     fn finish(&self) {}
 }

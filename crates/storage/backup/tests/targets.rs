@@ -5,8 +5,9 @@ mod place;
 use braid_backup::{Error, From, Vault};
 use braid_backup_targets::{RestServer, change, restic, restic_is_there, sftp_server};
 use place::{Place, s3_at, s3_server};
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 /// There and back by both programs, in all four ways.
 fn agrees_with_restic(place: &Place, target: &str, ours: &str) {
@@ -89,7 +90,18 @@ fn an_sftp_server_agrees_with_restic() {
     place.manner.sftp_command = Some(server.to_owned());
     let folder = place.path("deep/target");
     let folder = folder.to_str().unwrap();
-    agrees_with_restic(&place, folder, &format!("sftp:nobody@nowhere:{folder}"));
+    let target = format!("sftp:nobody@nowhere:{folder}");
+    agrees_with_restic(&place, folder, &target);
+
+    // What a cut left goes once nobody can be writing it any more.
+    let pack = packs(Path::new(folder)).remove(0);
+    let [left, under_way] = ["part-1-0", "part-2-0"].map(|part| pack.with_added_extension(part));
+    fs::write(&left, "half").unwrap();
+    fs::write(&under_way, "half").unwrap();
+    let day_before_yesterday = SystemTime::now() - Duration::from_secs(2 * 24 * 3600);
+    File::options().write(true).open(&left).unwrap().set_modified(day_before_yesterday).unwrap();
+    place.back_up(&place.open(&target).unwrap(), true).unwrap();
+    assert!(!left.exists() && under_way.exists());
 }
 
 #[test]

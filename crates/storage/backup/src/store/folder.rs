@@ -15,6 +15,9 @@ pub(super) struct FolderStore {
     throttle: Arc<Throttle>,
 }
 
+/// How names end of what isn't written yet (`braid_durable::replace`).
+const UNFINISHED: &str = ".braid-new";
+
 impl FolderStore {
     pub(super) fn new(folder: PathBuf, throttle: Arc<Throttle>) -> FolderStore {
         FolderStore { folder, throttle }
@@ -95,6 +98,22 @@ impl Store for FolderStore {
     fn create(&self) -> Result<(), StoreError> {
         for name in ["data", "index", "keys", "locks", "snapshots"] {
             fs::create_dir_all(self.folder.join(name)).map_err(|error| said(&error))?;
+        }
+        Ok(())
+    }
+
+    fn tidy(&self) -> Result<(), StoreError> {
+        for folder in entries(&self.folder.join(FileType::Pack.dirname()))? {
+            for path in entries(&folder).unwrap_or_default() {
+                let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+                let of = name.strip_prefix('.').and_then(|name| name.strip_suffix(UNFINISHED));
+                // Who writes it holds it.
+                if of.and_then(id_of).is_some()
+                    && File::open(&path).is_ok_and(|file| file.try_lock().is_ok())
+                {
+                    fs::remove_file(&path).map_err(|error| said(&error))?;
+                }
+            }
         }
         Ok(())
     }

@@ -13,6 +13,7 @@ use std::ops::Range;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, UNIX_EPOCH};
 use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 use tokio::runtime::Runtime;
@@ -35,6 +36,10 @@ struct Connection {
 
 /// Of one answer.
 const PATIENCE_SECONDS: u64 = 60;
+/// What a name goes on with that isn't whole yet.
+const PART: &str = ".part-";
+/// So old nobody writes it any more.
+const LEFT_BEHIND: Duration = Duration::from_secs(24 * 3600);
 
 /// What is run; the server's standard streams are SFTP.
 pub(super) fn command(host: &str, port: Option<u16>, own: Option<&str>) -> Vec<String> {
@@ -216,7 +221,7 @@ impl Store for SftpStore {
         let folder = path.rsplit_once('/').map(|(folder, _)| folder.to_owned());
         // None of ours looks like it, nor one of restic's.
         let number = self.parts.fetch_add(1, Ordering::Relaxed);
-        let part = format!("{path}.part-{}-{number}", std::process::id());
+        let part = format!("{path}{PART}{}-{number}", std::process::id());
         let throttle = Arc::clone(&self.throttle);
         self.with(|on| async move {
             let flags = OpenFlags::CREATE | OpenFlags::TRUNCATE | OpenFlags::WRITE;
@@ -276,6 +281,27 @@ impl Store for SftpStore {
                     false => on.session.create_dir(folder).await,
                 }
             })?;
+        }
+        Ok(())
+    }
+
+    fn tidy(&self) -> Result<(), StoreError> {
+        let data = self.path(FileType::Pack.dirname());
+        for (name, _) in self.files(data.clone())? {
+            let folder = format!("{data}/{name}");
+            let listed = folder.clone();
+            let entries = self.with(|on| async move { on.session.read_dir(listed).await });
+            for entry in entries.into_iter().flatten() {
+                let name = entry.file_name();
+                let is_part = name.split_once(PART).is_some_and(|(id, _)| id_of(id).is_some());
+                let changed =
+                    UNIX_EPOCH + Duration::from_secs(entry.metadata().mtime.map_or(0, u64::from));
+                // Another computer's may be on its way.
+                if is_part && changed.elapsed().is_ok_and(|age| age > LEFT_BEHIND) {
+                    let path = format!("{folder}/{name}");
+                    self.with(|on| async move { on.session.remove_file(path).await })?;
+                }
+            }
         }
         Ok(())
     }

@@ -2,6 +2,7 @@ use crate::cli::JsonFlag;
 use crate::cli::failure::{Failure, tell};
 use crate::cli::pool::bytes_line::BytesLine;
 use crate::cli::pool::carry_out;
+use crate::cli::progress_wanted;
 use braid_backup::key::{self, Key};
 use braid_backup::records::{Held, Record, Records};
 use braid_backup::secrets::Secrets;
@@ -11,7 +12,11 @@ use braid_pool::step::quoted;
 use braid_pool::upkeep::rate_limit;
 use braid_units::{ByteSize, Rate};
 use clap::Args;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How a target is reached and opened.
@@ -53,6 +58,10 @@ impl Access {
             sftp_command: self.sftp_command.clone(),
             cache: Some(self.place.state().backups().join("cache")),
             tell,
+            watch: match progress_wanted::is_wanted() {
+                true => Watch::watched(),
+                false => Watch::default(),
+            },
             ..Manner::new(Secrets::at(self.credentials.as_deref()))
         }
     }
@@ -63,7 +72,15 @@ impl Access {
 
     /// Opens a target.
     pub fn open(&self, target: &Target) -> Result<(Vault, Watch), Failure> {
-        let manner = self.manner();
+        self.open_by(target, self.manner())
+    }
+
+    /// Opens a target for what takes long, and ends in order when the user wants it.
+    pub fn open_until_stopped(&self, target: &Target) -> Result<(Vault, Watch), Failure> {
+        self.open_by(target, Manner { stop: stop_flag()?, ..self.manner() })
+    }
+
+    fn open_by(&self, target: &Target, manner: Manner) -> Result<(Vault, Watch), Failure> {
         let watch = manner.watch.clone();
         match Vault::open(target.clone(), self.key()?, manner) {
             Err(Error::Empty(_)) if self.had_backups(target)? => Err(gone(target)),
@@ -88,6 +105,27 @@ impl Access {
         let record = records.of(target, now())?;
         Ok((held, records, record))
     }
+}
+
+/// After the result was told: that nothing can be written here takes nothing from it.
+pub fn noted(kept: Result<(), Error>) -> Result<(), Failure> {
+    kept.map_err(|error| {
+        Failure::failed(format!(
+            "that is done, but can't be noted for the doctor and the next run: {error}"
+        ))
+    })
+}
+
+/// Set when the user presses Ctrl-C or systemd stops the service; the second time it ends at once,
+/// which harms nothing either.
+fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for (signal, status) in [(SIGINT, 130), (SIGTERM, 143)] {
+        flag::register_conditional_shutdown(signal, status, Arc::clone(&stop))
+            .and_then(|_| flag::register(signal, Arc::clone(&stop)))
+            .map_err(|error| Failure::io("listening to signals", &error))?;
+    }
+    Ok(stop)
 }
 
 /// Nobody is to begin anew below the place where a disk belongs.

@@ -28,14 +28,14 @@ pub struct Check {
 impl Check {
     pub fn run(&self, global: &Global) -> Result<ExitCode, Failure> {
         let (_held, records, mut record) = self.access.hold(&self.target)?;
-        let (vault, watch) = self.access.open(&self.target)?;
+        let (vault, watch) = self.access.open_until_stopped(&self.target)?;
         let line = access::line(watch);
         let report = vault.check(f64::from(self.read));
         line.end();
         let report = report?;
         let (at_s, errors) = (access::now().as_secs(), report.errors.len());
         record.checked = Some(Checked { at_s, percent: self.read, errors });
-        records.keep(&record)?;
+        let kept = records.keep(&record);
         global.print(&report, || match report.errors.is_empty() {
             true => format!("{}: all is there, {} % of it was read", self.target, self.read),
             false => format!(
@@ -44,6 +44,7 @@ impl Check {
                 report.errors.join("\n")
             ),
         })?;
+        access::noted(kept)?;
         Ok(if report.errors.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }

@@ -2,7 +2,7 @@ use super::access::{self, Access};
 use crate::cli::Global;
 use crate::cli::failure::Failure;
 use braid_backup::records::Tried;
-use braid_backup::{Drill as Trial, Target};
+use braid_backup::{Drill as Trial, Error, Target};
 use braid_units::ByteSize;
 use clap::Args;
 use std::path::PathBuf;
@@ -40,7 +40,7 @@ pub struct Drill {
 impl Drill {
     pub fn run(&self, global: &Global) -> Result<ExitCode, Failure> {
         let (_held, records, mut record) = self.access.hold(&self.target)?;
-        let (vault, watch) = self.access.open(&self.target)?;
+        let (vault, watch) = self.access.open_until_stopped(&self.target)?;
         let folder = self.folder.clone().unwrap_or_else(|| {
             PathBuf::from(format!("/var/tmp/braid-drill-{}", std::process::id()))
         });
@@ -59,12 +59,14 @@ impl Drill {
             let _ = std::fs::remove_dir(&folder);
         }
         let failed = match &outcome {
+            // That says nothing of the target.
+            Err(Error::Interrupted) => return Err(Error::Interrupted.into()),
             Ok(drilled) => drilled.wrong.first().cloned(),
             Err(error) => Some(error.to_string()),
         };
         let files = outcome.as_ref().map_or(0, |drilled| drilled.files);
         record.restored = Some(Tried { at_s: access::now().as_secs(), files, failed });
-        records.keep(&record)?;
+        let kept = records.keep(&record);
         let drilled = outcome?;
         global.print(&drilled, || {
             let bytes = ByteSize::from_bytes(drilled.bytes);
@@ -78,6 +80,7 @@ impl Drill {
             }
             text
         })?;
+        access::noted(kept)?;
         Ok(if drilled.wrong.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }

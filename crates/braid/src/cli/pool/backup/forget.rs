@@ -67,15 +67,19 @@ impl Forget {
             confirm()?;
         }
         let deleted = if self.dry_run { 0 } else { vault.forget(&backups)? };
-        if !self.dry_run {
-            record.policy = Some(policy);
-            records.keep(&record)?;
-        }
+        let kept = match self.dry_run {
+            true => Ok(()),
+            false => {
+                record.policy = Some(policy);
+                records.keep(&record)
+            }
+        };
         let report = json!({ "deleted": deleted, "cautions": cautions, "backups": backups });
         global.print(&report, || match self.dry_run {
             true => format!("{going} would be deleted"),
             false => format!("{deleted} deleted"),
-        })
+        })?;
+        access::noted(kept)
     }
 }
 

@@ -2,7 +2,7 @@ use super::access::{self, Access};
 use crate::cli::Global;
 use crate::cli::failure::{Failure, tell};
 use braid_backup::records::Tried;
-use braid_backup::{Restoration, Target};
+use braid_backup::{Error, Restoration, Restored, Target};
 use braid_units::ByteSize;
 use clap::Args;
 use std::path::PathBuf;
@@ -38,7 +38,7 @@ pub struct Restore {
 
 impl Restore {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
-        let (vault, watch) = self.access.open(&self.target)?;
+        let (vault, watch) = self.access.open_until_stopped(&self.target)?;
         let line = access::line(watch);
         let restoration = Restoration {
             vault: &vault,
@@ -49,14 +49,14 @@ impl Restore {
         };
         let outcome = restoration.run();
         line.end();
-        let restored = outcome?;
-        if !self.dry_run {
-            let records = self.access.records();
-            let mut record = records.of(&self.target, access::now())?;
-            let at_s = access::now().as_secs();
-            record.restored = Some(Tried { at_s, files: restored.files, failed: None });
-            records.keep(&record)?;
-        }
+        let restored = outcome.map_err(|error| match self.to.exists() && !self.dry_run {
+            true => {
+                let to = self.to.display();
+                Failure::failed(format!("{error}; what is in {to} is no whole restore"))
+            }
+            false => error.into(),
+        })?;
+        let kept = if self.dry_run { Ok(()) } else { self.note(&restored) };
         restored.lacking.iter().for_each(|line| tell(line));
         global.print(&restored, || {
             let bytes = ByteSize::from_bytes(restored.bytes);
@@ -69,6 +69,14 @@ impl Restore {
                 restored.path.display(),
                 restored.to.display(),
             )
-        })
+        })?;
+        access::noted(kept)
+    }
+
+    fn note(&self, restored: &Restored) -> Result<(), Error> {
+        let (records, now) = (self.access.records(), access::now());
+        let mut record = records.of(&self.target, now)?;
+        record.restored = Some(Tried { at_s: now.as_secs(), files: restored.files, failed: None });
+        records.keep(&record)
     }
 }

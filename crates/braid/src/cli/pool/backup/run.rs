@@ -3,7 +3,7 @@ use crate::cli::Global;
 use crate::cli::failure::{Failure, FailureKind, tell};
 use crate::cli::pool::told;
 use crate::cli::pool::watch_memory::DEFAULT as DEFAULT_WATCH;
-use braid_backup::{Backup, Finished, From, Ground, Target};
+use braid_backup::{Backup, Error, Finished, From, Ground, Target};
 use braid_units::{ByteSize, format_duration};
 use clap::Args;
 use std::io::IsTerminal;
@@ -39,7 +39,7 @@ impl Run {
             return Err(Failure::new(FailureKind::Usage, text));
         };
         let (_held, records, mut record) = self.access.hold(target)?;
-        let (vault, watch) = self.access.open(target)?;
+        let (vault, watch) = self.access.open_until_stopped(target)?;
         let ground = Ground::prepare(path, self.live, SystemTime::now())?;
         ground.refuse_itself(target)?;
         for inside in &ground.without {
@@ -52,7 +52,10 @@ impl Run {
         let began = access::now();
         if !self.dry_run {
             record.source(&ground.path).begun_s = Some(began.as_secs());
-            records.keep(&record)?;
+            // No reason to have no backup.
+            if let Err(error) = records.keep(&record) {
+                tell(&format!("that it has begun can't be noted: {error}"));
+            }
         }
         let line = access::line(watch);
         let outcome =
@@ -79,7 +82,7 @@ impl Run {
             Ok(finished) => incomplete(finished),
             Err(error) => Some(error.to_string()),
         };
-        records.keep(&record)?;
+        let kept = records.keep(&record);
         if !std::io::stderr().is_terminal() {
             // Who watches sees it.
             let path = ground.path.display().to_string();
@@ -87,15 +90,26 @@ impl Run {
             let folder = Path::new(DEFAULT_WATCH).parent().unwrap_or(Path::new(""));
             told::tell_events(global, folder, &[event]);
         }
-        let finished = outcome?;
+        let finished = outcome.map_err(|error| ended(error, target))?;
         global.print(&finished, || text(&finished, target))?;
         for line in &finished.left_out.unreadable {
             tell(line);
         }
+        access::noted(kept)?;
         Ok(match finished.left_out.unreadable_count {
             0 => ExitCode::SUCCESS,
             _ => ExitCode::FAILURE,
         })
+    }
+}
+
+fn ended(error: Error, target: &Target) -> Failure {
+    match error {
+        Error::Interrupted => Failure::failed(format!(
+            "interrupted: nothing at {target} is harmed, and the same command goes on with what has \
+             come there"
+        )),
+        other => other.into(),
     }
 }
 
