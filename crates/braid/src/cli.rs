@@ -30,6 +30,7 @@ mod parts;
 mod pool;
 mod progress_wanted;
 mod reload;
+mod restart;
 mod rule;
 mod status;
 mod status_table;
@@ -167,6 +168,8 @@ enum Command {
     Down(down::Down),
     /// Apply changes to the config's links, peers, routing and mode without a restart
     Reload(reload::Reload),
+    /// Go on as the program that is installed now, as after an upgrade: connections live on
+    Restart(restart::Restart),
     /// Show the state of the tunnel, its peers and its paths
     Status(status::StatusCommand),
     /// Show what the tunnel and its links carried, by hour, day or month
@@ -251,6 +254,7 @@ impl Command {
             Command::Up(command) => command.run(global)?,
             Command::Down(command) => command.run(global)?,
             Command::Reload(command) => command.run(global)?,
+            Command::Restart(command) => command.run(global)?,
             Command::Status(command) => command.run(global)?,
             Command::History(command) => command.run(global)?,
             Command::Events(command) => command.run(global)?,

@@ -32,6 +32,7 @@ pub mod preview;
 mod quota;
 mod reconciler;
 mod reconfigure;
+mod restart;
 pub mod rules;
 mod split;
 mod supervise;
@@ -45,13 +46,16 @@ use braid_control::server;
 use braid_engines::Group;
 use braid_linux::claim::{Claim, Holder};
 use braid_linux::confinement::{self, Capability};
+use braid_linux::exec;
 use braid_linux::netlink::Netlink;
 use braid_linux::sd::ServiceManager;
 use control::RunningTunnel;
 use ending::Ending;
 use group::RunningGroup;
+use restart::{Inherited, Program};
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -100,8 +104,12 @@ impl DaemonError {
 }
 
 /// Brings the tunnel or group up and keeps it until it is told to end; then
-/// takes back all that it set.
+/// takes back all that it set, or leaves it to the program that goes on with it.
 pub fn run(config: AnyConfig) -> Result<(), DaemonError> {
+    // All threads but this one never get them: who goes on as another program can hold them back.
+    exec::block_signals().map_err(DaemonError::system("holding signals back"))?;
+    let program =
+        Program::of_this_process().map_err(DaemonError::system("finding this program"))?;
     if let Err(error) = confine(&config) {
         tracing::warn!(%error, "some rights that aren't needed can't be given up here");
     }
@@ -110,16 +118,19 @@ pub fn run(config: AnyConfig) -> Result<(), DaemonError> {
         .enable_all()
         .build()
         .map_err(DaemonError::system("starting the control side"))?;
-    let (name, control) = (config.name().to_owned(), config.control().to_owned());
     let outcome = runtime.block_on(async {
-        match config {
-            AnyConfig::Tunnel(config) => {
-                let metrics = config.interface.metrics;
-                live(&name, &control, metrics, |ended| RunningTunnel::start(*config, ended)).await
+        match &config {
+            AnyConfig::Tunnel(tunnel) => {
+                let start = |inherited: Option<Inherited>, ending| {
+                    RunningTunnel::start((**tunnel).clone(), program.clone(), inherited, ending)
+                };
+                live(&config, tunnel.interface.metrics, &program, start).await
             }
-            AnyConfig::Group(config) => {
-                let metrics = config.metrics;
-                live(&name, &control, metrics, |ended| RunningGroup::start(*config, ended)).await
+            AnyConfig::Group(group) => {
+                let start = |inherited: Option<Inherited>, ending| {
+                    RunningGroup::start((**group).clone(), program.clone(), inherited, ending)
+                };
+                live(&config, group.metrics, &program, start).await
             }
         }
     });
@@ -233,18 +244,30 @@ trait Running: Send + Sync + 'static {
 
     /// Takes everything down; blocking.
     fn stop(&self) -> Result<(), DaemonError>;
+
+    /// Leaves everything as it is for the program that goes on with it, and gives the device
+    /// that it needs, if there is one; blocking. None when what is set on the host isn't
+    /// written down: it can only be taken back.
+    fn leave(&self) -> Option<Left>;
+}
+
+/// What stays open for the program that goes on.
+struct Left {
+    device: Option<OwnedFd>,
 }
 
 async fn live<T: Running>(
-    name: &str,
-    control: &Path,
+    config: &AnyConfig,
     metrics: Option<SocketAddr>,
-    start: impl FnOnce(Ending) -> Result<T, DaemonError>,
+    program: &Program,
+    start: impl Fn(Option<Inherited>, Ending) -> Result<T, DaemonError>,
 ) -> Result<(), DaemonError> {
+    let (name, control) = (config.name(), config.control());
     let manager = ServiceManager::from_environment()
         .map_err(DaemonError::system("finding the service manager"))?;
     // Before anything is set on the host: whoever ends this while it starts wants all taken back.
     let mut signals = Signals::caught()?;
+    let inherited = Inherited::take();
     // First, so that two daemons never set up the same tunnel.
     let claim = claim(name)?;
     let socket = server::bind(control)
@@ -259,7 +282,7 @@ async fn live<T: Running>(
         None => None,
     };
     let ending = Ending::default();
-    let running = match start(ending.clone()) {
+    let running = match started(&start, inherited, &ending) {
         Ok(running) => Arc::new(running),
         Err(error) => {
             remove_socket(control);
@@ -276,6 +299,10 @@ async fn live<T: Running>(
 
     wait_for_the_end(&manager, &ending, &claim, &mut signals, &mut serving).await;
 
+    if ending.is_restart() && !signals.ask_in_time().await {
+        manager.reloading();
+        ending.because(tokio::task::block_in_place(|| go_on(config, program, &*running)));
+    }
     manager.stopping();
     // On this thread: there may be no memory for another.
     let undo = AssertUnwindSafe(|| running.stop());
@@ -304,6 +331,38 @@ async fn live<T: Running>(
     }
 }
 
+/// Goes on with what was handed on; where that can't be, all is set up from the beginning.
+fn started<T>(
+    start: &impl Fn(Option<Inherited>, Ending) -> Result<T, DaemonError>,
+    inherited: Option<Inherited>,
+    ending: &Ending,
+) -> Result<T, DaemonError> {
+    if let Some(inherited) = inherited {
+        match start(Some(inherited), ending.clone()) {
+            Ok(running) => return Ok(running),
+            Err(error) => tracing::error!("going on with what ran: {error}; it begins anew"),
+        }
+    }
+    start(None, ending.clone())
+}
+
+/// Becomes the program that is there now; else says why not.
+fn go_on(config: &AnyConfig, program: &Program, running: &impl Running) -> String {
+    let Some(left) = running.leave() else {
+        return "what is set on the host isn't written down, so no other program can go on with \
+                it"
+        .to_owned();
+    };
+    tracing::info!(interface = config.name(), "goes on as the program that is there now");
+    log::flush();
+    let error = program.take_over(left.device.as_ref());
+    // What is set by now is nobody's.
+    if let Err(error) = Traces::of(config).take_back() {
+        tracing::warn!("{error}");
+    }
+    format!("another program can't go on with it: {error}")
+}
+
 /// By which somebody asks for the end: a service manager, a key, a terminal that is closed.
 struct Signals([Signal; 4]);
 
@@ -311,12 +370,22 @@ impl Signals {
     /// From now on they end nothing by themselves.
     fn caught() -> Result<Signals, DaemonError> {
         let on = |kind| signal(kind).map_err(DaemonError::system("catching signals"));
-        Ok(Signals([
+        let signals = Signals([
             on(SignalKind::terminate())?,
             on(SignalKind::interrupt())?,
             on(SignalKind::hangup())?,
             on(SignalKind::quit())?,
-        ]))
+        ]);
+        exec::unblock_signals().map_err(DaemonError::system("catching signals"))?;
+        Ok(signals)
+    }
+
+    /// Holds them back for another program; whether one came before.
+    async fn ask_in_time(&mut self) -> bool {
+        if let Err(error) = exec::block_signals() {
+            tracing::warn!(%error, "signals can't be held back");
+        }
+        tokio::time::timeout(TOLD, self.any()).await.is_ok()
     }
 
     /// Until one comes, or since one came.
@@ -336,6 +405,8 @@ async fn until_stopped(mut stopped: watch::Receiver<bool>) {
     let _ = stopped.wait_for(|stopped| *stopped).await;
 }
 
+/// What was caught is told this soon, and an answer has left.
+const TOLD: Duration = Duration::from_millis(50);
 /// For answers that are under way at the end.
 const GRACE: Duration = Duration::from_secs(1);
 /// Some hundred may ask in the meantime who has the claim.

@@ -63,7 +63,10 @@ fn a_link_that_goes_and_returns_is_taken_in_again_and_a_crash_is_taken_back() {
             text.contains("dev link1") && text.contains("dev link2")
         });
 
-        let pid = host.status()["pid"].as_u64().unwrap();
+        let (pid, set) = (host.status()["pid"].as_u64().unwrap(), host.snapshot());
+        host.braid(&["restart"]);
+        assert_eq!(host.status()["pid"], pid, "{engine}: the process goes on");
+        assert_eq!(host.snapshot(), set, "{engine}: a restart changes nothing");
         host.sh(&format!("kill -9 {pid}; while kill -0 {pid} 2>/dev/null; do sleep 0.05; done"));
         assert_ne!(host.snapshot(), before, "a crash leaves it set up");
         host.braid(&["up"]);

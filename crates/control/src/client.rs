@@ -179,6 +179,15 @@ impl Client {
         self.ask(Method::POST, "/v1/reload", None::<&()>).map(drop)
     }
 
+    /// `POST /v1/restart`. Nobody answers for a moment after this returns.
+    ///
+    /// # Errors
+    /// As [`Client::status`]; [`ClientError::Refused`] when the program that is there now can't
+    /// go on with what runs.
+    pub fn restart(&self) -> Result<(), ClientError> {
+        self.ask(Method::POST, "/v1/restart", None::<&()>).map(drop)
+    }
+
     /// `POST /v1/down`. The tunnel is still going down when this returns.
     ///
     /// # Errors

@@ -1,5 +1,5 @@
 //! The control socket of a group of links: `GET /v1/status`, `GET /metrics`,
-//! `POST /v1/reload`, `POST /v1/down`, `POST /v1/stop`.
+//! `POST /v1/reload`, `POST /v1/restart`, `POST /v1/down`, `POST /v1/stop`.
 
 use crate::config_of_request::only_for;
 use crate::group_metrics;
@@ -29,6 +29,12 @@ pub trait ControlledGroup: Send + Sync + 'static {
     /// The config is wrong, or the host refused; all stays as it was.
     fn reload(&self) -> Result<(), Refusal>;
 
+    /// Goes on, soon, as the program whose file is there now.
+    ///
+    /// # Errors
+    /// That program can't; all stays as it was.
+    fn restart(&self) -> Result<(), Refusal>;
+
     /// Begins to go down.
     fn down(&self);
 }
@@ -50,6 +56,7 @@ pub async fn serve(
         .route("/v1/status", get(status))
         .route("/metrics", get(metrics))
         .route("/v1/reload", post(reload))
+        .route("/v1/restart", post(restart))
         .route("/v1/down", post(down))
         .route("/v1/stop", post(down))
         .fallback(unknown)
@@ -82,6 +89,10 @@ async fn metrics(State(group): State<Arc<dyn ControlledGroup>>) -> Response {
 
 async fn reload(State(group): State<Arc<dyn ControlledGroup>>) -> Response {
     crate::server::answer(on_own_thread(move || group.reload()).await)
+}
+
+async fn restart(State(group): State<Arc<dyn ControlledGroup>>) -> Response {
+    crate::server::answer(on_own_thread(move || group.restart()).await)
 }
 
 async fn down(State(group): State<Arc<dyn ControlledGroup>>) -> StatusCode {

@@ -199,6 +199,9 @@ pub enum Request {
     /// `POST /v1/reload`: read the config file again and take over its peers,
     /// links and mode.
     Reload,
+    /// `POST /v1/restart`: go on as the program whose file is there now; what is set on the
+    /// host stays.
+    Restart,
     /// `POST /v1/down`.
     Down,
     /// `POST /v1/stop`: as `Down`, but a kill switch stays in force, as when a

@@ -129,6 +129,7 @@ fn router(controlled: Arc<dyn Controlled>) -> Router {
         .route("/v1/links/{name}/login", post(open_portal))
         .route("/v1/mode", put(set_mode))
         .route("/v1/reload", post(reload))
+        .route("/v1/restart", post(restart))
         .route("/v1/down", post(down))
         .route("/v1/stop", post(stop))
         .route("/v1/explain", get(explain))
@@ -201,6 +202,10 @@ async fn set_mode(state: Shared, body: Result<Json<NewMode>, JsonRejection>) -> 
 
 async fn reload(state: Shared) -> Response {
     execute(state, Request::Reload).await
+}
+
+async fn restart(state: Shared) -> Response {
+    execute(state, Request::Restart).await
 }
 
 /// It only asks for it, so it takes no thread, which may be what is lacking.

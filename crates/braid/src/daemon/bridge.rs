@@ -198,6 +198,7 @@ impl Bridge {
                 Some(id) => self.plane.change(Core::SetEndpoints(id, endpoints)),
                 None => Ok(()),
             },
+            Command::Leave(done) => self.plane.send(braid_dataplane::Command::Leave(done)),
             Command::Stop => Ok(()),
         }
     }

@@ -8,15 +8,16 @@ use super::page::ServedPage;
 use super::pathless::tell_pathless;
 use super::quota::QuotaStore;
 use super::reconciler::{self, Parts, ReconcilerHandle};
+use super::restart::{Inherited, Program};
 use super::rules::explained;
 use super::split::SplitProxy;
 use super::traces::Traces;
 use super::transports::{Resolved, listen_tls};
 use super::{
-    DaemonError, Running, bridge, device, host_routing, kill_switch, observe, until_stopped,
+    DaemonError, Left, Running, bridge, device, host_routing, kill_switch, observe, until_stopped,
 };
 use braid_carrier::Server;
-use braid_control::config::{Config, ConfigEditor};
+use braid_control::config::{AnyConfig, Config, ConfigEditor};
 use braid_control::quota_file::QuotaCounters;
 use braid_control::request::{
     Controlled, ExplainAnswer, ExplainQuery, LoginLink, Refusal, Request, UiRole,
@@ -30,6 +31,7 @@ use braid_linux::nft::Split;
 use braid_linux::udp::{Family, LinkBind, LinkSocket};
 use braid_linux::wake_latency::{self, WakeLatency};
 use std::io;
+use std::os::fd::OwnedFd;
 #[cfg(feature = "page")]
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -51,16 +53,29 @@ pub struct RunningTunnel {
     page: OnceLock<ServedPage>,
     split: Option<SplitProxy>,
     _carriers: Option<Server>,
+    program: Program,
+    /// For the program that goes on with the device.
+    device: Mutex<Option<OwnedFd>>,
     ending: Ending,
     /// Whether somebody asked for that by `down`.
     down: AtomicBool,
 }
 
 impl RunningTunnel {
-    /// Takes back what a crash left behind, then brings everything up. On an
-    /// error, nothing stays but the kill switch.
-    pub fn start(mut config: Config, ending: Ending) -> Result<RunningTunnel, DaemonError> {
-        let journal = first_journal(&config)?;
+    /// Takes back what a crash left behind, or goes on with what is handed on, then brings
+    /// everything up. On an error, nothing stays but the kill switch; of what is handed on all
+    /// but the device.
+    pub fn start(
+        mut config: Config,
+        program: Program,
+        inherited: Option<Inherited>,
+        ending: Ending,
+    ) -> Result<RunningTunnel, DaemonError> {
+        let goes_on = inherited.is_some();
+        let journal = match goes_on {
+            true => Traces::of_tunnel(&config).adopt()?,
+            false => first_journal(&config)?,
+        };
         let private_key = config.read_keys()?;
         let enrolments = Enrolments::open(&config.interface, private_key.public_key());
         enrolments.apply(&mut config);
@@ -70,7 +85,8 @@ impl RunningTunnel {
         let (carriers, listen_tls) = listen_tls(&config, private_key.public_key())?;
         let split = SplitProxy::start(&config, &ending)
             .map_err(DaemonError::system("starting the proxy of [split_tcp]"))?;
-        let tun = device::create(interface)?;
+        let tun = device::create(interface, inherited.and_then(|inherited| inherited.device))?;
+        let device = tun.hold().map_err(DaemonError::system("holding the device"))?;
         let setup = Setup {
             tun,
             private_key,
@@ -88,8 +104,8 @@ impl RunningTunnel {
             .map_err(DaemonError::system("starting the data plane"))?;
         let data_plane = Arc::new(data_plane);
         let rules = split.as_ref().map(|split| split.rules);
-        let reconciler =
-            start_reconciler(&config, journal, netlink, enrolments, &data_plane, rules, &ending);
+        let host = Host { journal, goes_on, netlink };
+        let reconciler = start_reconciler(&config, host, enrolments, &data_plane, rules, &ending);
         let reconciler = match reconciler {
             Ok(reconciler) => reconciler,
             Err(error) => {
@@ -114,6 +130,8 @@ impl RunningTunnel {
             page: OnceLock::new(),
             split,
             _carriers: carriers,
+            program,
+            device: Mutex::new(Some(device)),
             ending,
             down: AtomicBool::new(false),
         })
@@ -165,6 +183,7 @@ impl Running for RunningTunnel {
         }
         // Routes first: as long as they are there, something should answer.
         self.reconciler.stop(self.down.load(Ordering::Relaxed));
+        drop(self.take_device());
         // It may have ended by itself; joining tells.
         let _ = self.data_plane.send(Command::Stop);
         let thread = self.data_thread.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -176,9 +195,25 @@ impl Running for RunningTunnel {
             }
         }
     }
+
+    /// The data plane takes leave last: what is given to it from then on waits in the device.
+    fn leave(&self) -> Option<Left> {
+        // Its connections end with this process: while there still is a way to say so.
+        if let Some(split) = &self.split {
+            split.stop();
+        }
+        let stays = self.reconciler.leave();
+        self.observer.stop();
+        self.data_plane.leave();
+        stays.then(|| Left { device: self.take_device() })
+    }
 }
 
 impl RunningTunnel {
+    fn take_device(&self) -> Option<OwnedFd> {
+        self.device.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
     /// The config as it is now.
     pub fn config_now(&self) -> Config {
         let view = self.reconciler.view();
@@ -230,7 +265,15 @@ impl Controlled for RunningTunnel {
             self.ending.ask();
             return Ok(());
         }
-        self.reconciler.execute(request)
+        let restarts = request == Request::Restart;
+        if restarts {
+            self.program.can_take_over(&AnyConfig::Tunnel(Box::new(self.config.clone())))?;
+        }
+        self.reconciler.execute(request)?;
+        if restarts {
+            self.ending.ask_for_restart();
+        }
+        Ok(())
     }
 
     fn history(&self) -> Option<&Recorder> {
@@ -352,10 +395,17 @@ fn start_data_plane(
     Ok((handle, watch))
 }
 
+/// What the reconciler finds of the host.
+struct Host {
+    journal: Journal,
+    /// What the journal holds is set, for this tunnel.
+    goes_on: bool,
+    netlink: Netlink,
+}
+
 fn start_reconciler(
     config: &Config,
-    journal: Journal,
-    netlink: Netlink,
+    host: Host,
     enrolments: Enrolments,
     data_plane: &Arc<DataPlaneHandle>,
     split: Option<Split>,
@@ -380,8 +430,9 @@ fn start_reconciler(
     let parts = Parts {
         editor,
         config: config.clone(),
-        netlink,
-        journal,
+        netlink: host.netlink,
+        journal: host.journal,
+        goes_on: host.goes_on,
         data_plane: data_plane.clone(),
         resolver,
         quotas: QuotaStore::open(&config.interface),

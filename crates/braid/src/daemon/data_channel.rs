@@ -5,6 +5,7 @@ use super::reconfigure::Change;
 use braid_control::config::{Mode, Name, Rule, Transport, XorHash};
 use braid_control::quota_file::QuotaCounters;
 use braid_control::status::{DeviceDrops, PeerStatus};
+use braid_dataplane::LEAVES_WITHIN;
 use braid_handshake::{PrivateKey, PublicKey};
 use braid_linux::tun::Tun;
 use braid_linux::udp::{Family, LinkSocket};
@@ -82,6 +83,9 @@ pub enum Command {
         /// Resolved.
         endpoints: Vec<SocketAddr>,
     },
+    /// Have all arrive that was taken from the device, tell peers that another program goes on,
+    /// and say so.
+    Leave(Sender<()>),
     /// Send what can be sent of goodbyes and end.
     Stop,
 }
@@ -147,6 +151,15 @@ impl DataPlaneHandle {
     /// Has `command` carried out, soon.
     pub fn send(&self, command: Command) -> Result<(), DataPlaneEnded> {
         self.commands.send(command).map_err(|_| DataPlaneEnded)
+    }
+
+    /// Takes leave of the peers for another program that goes on; blocks for a moment.
+    pub fn leave(&self) {
+        let (done, is_done) = channel();
+        if self.send(Command::Leave(done)).is_ok() {
+            // Without it peers find out by themselves, a second later.
+            let _ = is_done.recv_timeout(2 * LEAVES_WITHIN);
+        }
     }
 
     /// The latest snapshot.

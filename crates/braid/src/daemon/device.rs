@@ -4,19 +4,23 @@ use braid_control::config::{DeviceName, Interface, Layer};
 use braid_linux::netlink::Netlink;
 use braid_linux::tun::{OffloadChoice, Tun};
 use std::io;
+use std::os::fd::OwnedFd;
 
-/// Makes the tunnel's device with its MTU, sets it up and gives it to its
-/// bridge, if it has one. Its addresses are the host routing's. All of that is
+/// Makes the tunnel's device with its MTU, or goes on with the one that was handed on, sets it
+/// up and gives it to its bridge, if it has one. Its addresses are the host routing's. All of that is
 /// gone with the device.
-pub fn create(interface: &Interface) -> Result<Tun, DaemonError> {
+pub fn create(interface: &Interface, handed_on: Option<OwnedFd>) -> Result<Tun, DaemonError> {
     let name = interface.name.as_str();
     let doing = |what: &str| DaemonError::system(format!("{what} {name}"));
     let layer = match interface.layer {
         Layer::L3 => braid_inner::Layer::L3,
         Layer::L2 => braid_inner::Layer::L2,
     };
-    let mut tun =
-        Tun::open(name, layer, OffloadChoice::Best).map_err(doing("making the device"))?;
+    let tun = match handed_on {
+        Some(device) => Tun::adopt(device, layer, OffloadChoice::Best),
+        None => Tun::open(name, layer, OffloadChoice::Best),
+    };
+    let mut tun = tun.map_err(doing("making the device"))?;
     tun.set_mtu(u32::from(interface.mtu)).map_err(doing("setting the MTU of"))?;
     tun.set_queue_length(QUEUE).map_err(doing("setting the queue of"))?;
     if let Some(bridge) = &interface.bridge {

@@ -1,5 +1,6 @@
 //! The daemon's end: who asks for it, and why.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Notify;
 
@@ -12,12 +13,25 @@ struct Inner {
     asked: Notify,
     /// What went wrong; the first counts.
     reason: Mutex<Option<String>>,
+    /// Another program is to go on with it.
+    restart: AtomicBool,
 }
 
 impl Ending {
     /// Somebody wants it.
     pub fn ask(&self) {
         self.0.asked.notify_one();
+    }
+
+    /// Somebody wants it, and that this process goes on as the program that is there now.
+    pub fn ask_for_restart(&self) {
+        self.0.restart.store(true, Ordering::Release);
+        self.ask();
+    }
+
+    /// Whether what runs is to stay as it is for another program.
+    pub fn is_restart(&self) -> bool {
+        self.0.restart.load(Ordering::Acquire) && self.reason().is_none()
     }
 
     /// The daemon can't go on.

@@ -9,8 +9,9 @@ mod view;
 mod watcher;
 
 use super::ending::Ending;
+use super::restart::{Inherited, Program};
 use super::traces::Traces;
-use super::{DaemonError, Running, until_stopped};
+use super::{DaemonError, Left, Running, until_stopped};
 use braid_control::config::{AnyConfig, GroupConfig};
 use braid_control::group_server::{self, ControlledGroup};
 use braid_control::group_status::GroupStatus;
@@ -31,20 +32,27 @@ pub struct RunningGroup {
     config: Mutex<Arc<GroupConfig>>,
     started: Instant,
     reconciler: ReconcilerHandle,
+    program: Program,
     ending: Ending,
 }
 
 impl RunningGroup {
-    /// Takes back what a crash left behind, then brings everything up. On an
-    /// error, nothing stays.
-    pub fn start(config: GroupConfig, ending: Ending) -> Result<RunningGroup, DaemonError> {
-        let journal = Traces::of_group(&config).clean()?;
+    /// Takes back what a crash left behind, or goes on with what is set, then brings
+    /// everything up. On an error, nothing stays.
+    pub fn start(
+        config: GroupConfig,
+        program: Program,
+        inherited: Option<Inherited>,
+        ending: Ending,
+    ) -> Result<RunningGroup, DaemonError> {
+        let traces = Traces::of_group(&config);
+        let journal = if inherited.is_some() { traces.adopt() } else { traces.clean() }?;
         // Before connections are brought to it.
         proxy::start(&config).map_err(DaemonError::system("starting the MPTCP proxy"))?;
         let reconciler = ReconcilerHandle::start(config.clone(), journal, ending.clone())
             .map_err(DaemonError::system(format!("setting up {}", config.group.name)))?;
         let config = Mutex::new(Arc::new(config));
-        Ok(RunningGroup { config, started: Instant::now(), reconciler, ending })
+        Ok(RunningGroup { config, started: Instant::now(), reconciler, program, ending })
     }
 
     fn config(&self) -> Arc<GroupConfig> {
@@ -71,6 +79,10 @@ impl Running for RunningGroup {
 
     fn stop(&self) -> Result<(), DaemonError> {
         self.reconciler.stop().map_err(DaemonError::system("taking the group down"))
+    }
+
+    fn leave(&self) -> Option<Left> {
+        self.reconciler.leave().then_some(Left { device: None })
     }
 }
 
@@ -109,6 +121,13 @@ impl ControlledGroup for RunningGroup {
             .reload((*config).clone())
             .map_err(|error| Refusal::Failed(error.to_string()))?;
         *running = Arc::from(config);
+        Ok(())
+    }
+
+    fn restart(&self) -> Result<(), Refusal> {
+        let config = AnyConfig::Group(Box::new((*self.config()).clone()));
+        self.program.can_take_over(&config)?;
+        self.ending.ask_for_restart();
         Ok(())
     }
 

@@ -40,7 +40,7 @@ use braid_linux::journal::Journal;
 use braid_linux::netlink::Netlink;
 use braid_linux::nft::{self, Refusing, Split};
 use braid_rules::Candidate;
-use handle::{Question, channels};
+use handle::{Farewell, Question, channels};
 use jiff::Zoned;
 use naming::Naming;
 use news::News;
@@ -51,7 +51,7 @@ use settings::Settings;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use view::{Published, View};
 
 /// What the reconciler needs.
@@ -62,8 +62,10 @@ pub struct Parts {
     pub config: Config,
     /// Of the calling thread's network namespace.
     pub netlink: Netlink,
-    /// Empty: what a crash left was undone.
+    /// Empty, as what a crash left was undone; or what the program before has set.
     pub journal: Journal,
+    /// Whether it is that.
+    pub goes_on: bool,
     /// The data plane.
     pub data_plane: Arc<DataPlaneHandle>,
     /// Resolves the peers' endpoints.
@@ -102,9 +104,15 @@ struct Reconciler {
     quotas: QuotaStore,
     /// Whether a peer answers, as the routing was last planned for.
     working: bool,
+    /// Until when the host stays as the program before has left it, unless a peer answers.
+    stays_until: Option<Instant>,
     view: Published,
     ending: Ending,
 }
+
+/// How long, after another program has gone on, peers may take to answer: some handshakes
+/// over a slow link. Nothing goes beside the tunnel for that.
+const ANSWER_AFTER_RESTART: Duration = Duration::from_secs(4);
 
 /// Sets up peers and links and starts the thread, which sets up the routing before this
 /// returns.
@@ -138,6 +146,7 @@ pub fn start(parts: Parts) -> io::Result<ReconcilerHandle> {
         bridge: BridgePort::default(),
         quotas: parts.quotas,
         working: false,
+        stays_until: parts.goes_on.then(|| Instant::now() + ANSWER_AFTER_RESTART),
         view,
         ending: ending.clone(),
     };
@@ -175,9 +184,8 @@ impl Reconciler {
 
     fn wait_for_the_end(mut self) {
         while let Ok(question) = self.questions.recv() {
-            if let Question::Stop { for_good, done } = question {
-                self.end(for_good);
-                let _ = done.send(());
+            if let Question::Stop(farewell, done) = question {
+                let _ = done.send(self.end(farewell));
                 return;
             }
             // Dropped, an asker hears that the tunnel is going down.
@@ -206,9 +214,8 @@ impl Reconciler {
                         // An asker that went away needs no answer.
                         let _ = answer.send(self.execute(*request));
                     }
-                    Question::Stop { for_good, done } => {
-                        self.end(for_good);
-                        let _ = done.send(());
+                    Question::Stop(farewell, done) => {
+                        let _ = done.send(self.end(farewell));
                         return;
                     }
                 }
@@ -261,6 +268,10 @@ impl Reconciler {
     }
 
     fn route(&mut self) {
+        if self.stays_until.is_some_and(|until| !self.working && Instant::now() < until) {
+            return;
+        }
+        self.stays_until = None;
         let config = &self.settings.config;
         let firewalls = refusing_firewalls(config);
         let links = self.links.routed(config);
@@ -361,6 +372,9 @@ impl Reconciler {
         if let Request::OpenPortal { link } = &request {
             return self.open_portal(link);
         }
+        if request == Request::Restart {
+            return self.routing.can_stay();
+        }
         let settings = self.settings.changed(request, &mut self.enrolments)?;
         let found = changes(&self.settings.config, &settings.config, self.quotas.counters())
             .map_err(Refusal::Invalid)?;
@@ -438,14 +452,20 @@ impl Reconciler {
         view::traffic(&self.settings.config, &self.links, self.working)
     }
 
-    fn end(&mut self, for_good: bool) {
+    /// Whether all is as the farewell says.
+    fn end(&mut self, farewell: Farewell) -> bool {
         self.routing.free_files();
         self.quotas.save(&self.data_plane.snapshot());
-        let stays = kill_switch::alone(&self.settings.config, &self.host).filter(|_| !for_good);
+        if farewell == Farewell::AllStays && self.routing.can_stay().is_ok() {
+            return true;
+        }
+        let stays = kill_switch::alone(&self.settings.config, &self.host)
+            .filter(|_| farewell != Farewell::ForGood);
         if stays.is_some() {
             tracing::warn!("the kill switch stays in force; `braid down` lifts it");
         }
         self.routing.take_back(stays.as_slice());
+        farewell != Farewell::AllStays
     }
 }
 

@@ -80,6 +80,12 @@ impl Traces {
         Ok(journal)
     }
 
+    /// Takes nothing back: this program goes on with what the one before has set.
+    pub fn adopt(&self) -> Result<Journal, DaemonError> {
+        Journal::open(&self.journal)
+            .map_err(DaemonError::system("the journal of what was set on the host"))
+    }
+
     /// As [`Traces::take_back`] at a start, which what is left doesn't stop.
     pub fn clean(&self) -> Result<Journal, DaemonError> {
         let (journal, failures) = self.take_back()?;

@@ -1,7 +1,10 @@
 //! Either end's program ends and comes back; nobody tells the other.
 
-use crate::traffic::Pings;
-use crate::world::{INSIDE_V4, Tunnel, World, link};
+use crate::traffic::{Direction, Pings, Transfer};
+use crate::world::{CARRIES_ALL, INSIDE_V4, Tunnel, World, link};
+use serde_json::Value;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 #[test]
 fn a_concentrator_that_crashed_is_found_again() {
@@ -27,4 +30,129 @@ fn a_home_that_starts_anew_is_let_in_again() {
     world.home.start();
     world.home.wait_for_active_paths(2);
     Pings::start(&world.home, INSIDE_V4, 5).none_is_lost();
+}
+
+/// `braid restart`, at either end, under a download.
+#[test]
+fn another_program_goes_on_and_so_do_routes_and_connections() {
+    let Some(mut world) = World::new(&[link("dsl"), link("lte")]) else { return };
+    let clean = world.home.host_settings();
+    // Which name servers answer is found out anew, and nobody does here.
+    let home_routing = &format!("{CARRIES_ALL}\ndns = []");
+    world.start(&Tunnel { home_routing, ..Tunnel::default() });
+    let set = |world: &World| {
+        let device = world.home.sh("ip -o link show braid0 | cut -d: -f1");
+        (world.home.host_settings(), device, world.home.status()["pid"].clone())
+    };
+    let before = set(&world);
+    let mut news = Command::new("ip");
+    news.args(["monitor", "link", "address", "route", "rule"]).stdout(Stdio::piped());
+    let mut news = world.home.namespace.run(|| news.spawn()).unwrap().unwrap();
+
+    let download =
+        Transfer::start(&world.home, &world.concentrator, INSIDE_V4, Direction::Down, 30 << 20);
+    download.wait_until_received(4 << 20);
+    let told: Value = serde_json::from_slice(&world.home.braid_ok(&["restart", "--json"])).unwrap();
+    assert_eq!(told["version"], told["before"], "{told}");
+    download.wait_until_received(12 << 20);
+    world.concentrator.braid_ok(&["restart"]);
+    download.finish();
+
+    world.home.wait_for_active_paths(2);
+    assert_eq!(set(&world), before, "{}", world.home.log());
+    news.kill().unwrap();
+    let news = news.wait_with_output().unwrap();
+    let news = String::from_utf8_lossy(&news.stdout);
+    assert!(!news.contains("Deleted"), "{news}");
+    let log = world.home.log();
+    assert_eq!(log.matches("goes on as the program that is there now").count(), 1, "{log}");
+    assert!(!log.contains("begins anew"), "{log}");
+    world.home.stop();
+    assert_eq!(world.home.host_settings(), clean);
+}
+
+#[test]
+fn a_restart_that_cannot_be_changes_nothing() {
+    let Some(mut world) = World::new(&[link("dsl")]) else { return };
+    world.start(&Tunnel::default());
+    let refused = |world: &World, code: i32, words: &str| {
+        let output = world.home.braid(&["restart"]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), said.contains(words)), (Some(code), true), "{said}");
+    };
+    let text = world.home.config_text();
+    world.home.write_text(&text.replace("[interface]", "[interface]\nstate_dri = \"x\""));
+    refused(&world, 3, "state_dri");
+    world.home.write_text(&text.replace("[interface]", "[interface]\nlayer = \"l2\""));
+    refused(&world, 1, "interface.layer or engine has changed");
+    world.home.write_text(&text);
+    Pings::start(&world.home, INSIDE_V4, 5).none_is_lost();
+    assert!(!world.home.log().contains("goes on as"), "{}", world.home.log());
+    // Where nothing runs there is nothing to go on with.
+    world.home.stop();
+    assert_eq!(world.home.braid(&["restart"]).status.code(), Some(4));
+}
+
+/// Whoever asks for the end while one program becomes the other is heard by the other.
+#[test]
+fn an_end_in_the_middle_of_a_restart_takes_all_back() {
+    let Some(mut world) = World::new(&[link("dsl")]) else { return };
+    let clean = world.home.host_settings();
+    world.write_configs(&Tunnel { home_routing: CARRIES_ALL, ..Tunnel::default() });
+    world.concentrator.start();
+    for pause_ms in [0, 30, 100] {
+        world.home.start();
+        world.home.wait_for_active_paths(1);
+        let socket = world.home.socket();
+        world.home.sh(&format!(
+            "curl -s --max-time 10 --unix-socket {} -X POST http://braid/v1/restart; \
+             sleep {}",
+            socket.display(),
+            f64::from(pause_ms) / 1000.0
+        ));
+        assert_eq!(world.home.signal("-TERM").code(), Some(0), "{}", world.home.log());
+        assert_eq!(world.home.host_settings(), clean, "after {pause_ms} ms");
+    }
+}
+
+/// How long a download stands still, and how many pings are lost, side by side: `restart`, and
+/// what was there before it. `cargo test -p braid --test end_to_end -- --ignored --nocapture
+/// restart::pauses`
+#[test]
+#[ignore = "a measurement"]
+fn pauses() {
+    for (who, way) in [
+        ("home", "restart"),
+        ("concentrator", "restart"),
+        ("home", "anew"),
+        ("concentrator", "anew"),
+    ] {
+        let Some(mut world) = World::new(&[link("dsl"), link("lte")]) else { return };
+        world.start(&Tunnel::default());
+        let download =
+            Transfer::start(&world.home, &world.concentrator, INSIDE_V4, Direction::Down, 60 << 20);
+        download.wait_until_received(4 << 20);
+        let pings = world.home.namespace.command("ping");
+        let pings = { pings }
+            .args(["-q", "-i", "0.02", "-c", "200", &INSIDE_V4.to_string()])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let pause = std::thread::scope(|scope| {
+            let pause = scope.spawn(|| download.longest_pause(Duration::from_secs(4)));
+            std::thread::sleep(Duration::from_millis(500));
+            let side = if who == "home" { &mut world.home } else { &mut world.concentrator };
+            if way == "restart" {
+                side.braid_ok(&["restart"]);
+            } else {
+                side.signal("-KILL");
+                side.start();
+            }
+            pause.join().unwrap()
+        });
+        let pings = pings.wait_with_output().unwrap();
+        let pings = String::from_utf8_lossy(&pings.stdout).into_owned();
+        let lost = pings.lines().find(|line| line.contains("loss")).unwrap_or_default();
+        println!("{who} {way}: {} ms; pings: {lost}", pause.as_millis());
+    }
 }

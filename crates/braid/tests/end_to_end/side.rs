@@ -51,10 +51,19 @@ impl Side {
         fs::write(self.config(), text).unwrap();
     }
 
+    /// The config's text.
+    pub fn config_text(&self) -> String {
+        fs::read_to_string(self.config()).unwrap()
+    }
+
+    /// Replaces it.
+    pub fn write_text(&self, text: &str) {
+        fs::write(self.config(), text).unwrap();
+    }
+
     /// Adds sections to the config.
     pub fn append_to_config(&self, sections: &str) {
-        let text = fs::read_to_string(self.config()).unwrap();
-        fs::write(self.config(), format!("{text}{sections}")).unwrap();
+        self.write_text(&format!("{}{sections}", self.config_text()));
     }
 
     /// What the daemon's environment has besides, from its next start on.

@@ -68,6 +68,20 @@ impl Transfer {
         assert!(self.received.load(Ordering::Relaxed) < self.bytes, "it is over already");
     }
 
+    /// The longest time in which nothing came, of so much time from now on.
+    pub fn longest_pause(&self, within: Duration) -> Duration {
+        let (end, mut last, mut longest) = (Instant::now() + within, (0, Instant::now()), None);
+        while Instant::now() < end {
+            let received = self.received.load(Ordering::Relaxed);
+            if received != last.0 {
+                longest = longest.max(Some(last.1.elapsed()));
+                last = (received, Instant::now());
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        longest.max(Some(last.1.elapsed())).unwrap_or_default()
+    }
+
     /// Waits for the end; fails if a byte is missing or wrong.
     pub fn finish(self) {
         self.receiver.join().expect("all bytes arrive as they were");

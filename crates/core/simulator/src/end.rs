@@ -41,6 +41,8 @@ pub(crate) struct End {
     pub stalled_until: Time,
     /// It sleeps until then.
     pub asleep_until: Time,
+    /// No program runs until then.
+    pub absent_until: Time,
     /// For so long its clock has stood still.
     slept: Duration,
     /// What came meanwhile.
@@ -76,6 +78,7 @@ impl End {
             woken: (0, 0),
             stalled_until: Time::ZERO,
             asleep_until: Time::ZERO,
+            absent_until: Time::ZERO,
             slept: Duration::ZERO,
             held: VecDeque::new(),
             starts: 0,
@@ -158,6 +161,15 @@ impl End {
     /// The first true time at which its clock shows `local` or more.
     pub fn truth(&self, local: Time) -> Time {
         self.clock.truth(local) + self.slept
+    }
+
+    /// Another program goes on with the device after so long: what comes by it waits, what comes
+    /// by links is lost.
+    pub fn replace(&mut self, scenario: &Scenario, now: Time, after: Duration) {
+        self.start(scenario, now);
+        self.absent_until = now + after;
+        self.stalled_until = self.stalled_until.max(self.absent_until);
+        self.timer = Some(self.stalled_until);
     }
 
     /// It sleeps from now on, for so long.

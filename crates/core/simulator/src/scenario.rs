@@ -1,6 +1,7 @@
 //! A scenario as plain data: it can be printed, drawn at random and shrunk.
 
 use crate::clock::ClockSpec;
+use crate::end::EndId;
 use crate::network::LinkSpec;
 use crate::traffic::Traffic;
 use braid_inner::Layer;
@@ -90,6 +91,8 @@ pub enum Action {
     WallClock(usize, i64),
     /// The concentrator's program restarts without a goodbye.
     RestartConcentrator,
+    /// An end's program says that it restarts, and doesn't run for so long.
+    Replace(EndId, Duration),
     /// A home wants another mode.
     SetMode(usize, Mode),
     /// A home's machine sleeps for so long: nothing reaches it, and its clock stands

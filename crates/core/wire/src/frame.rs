@@ -83,8 +83,15 @@ pub struct PathStatus {
 /// Why a session ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Close {
-    /// 0: orderly shutdown.
+    /// [`Close::SHUTDOWN`], [`Close::RESTART`], or one that isn't known here.
     pub reason: u8,
+}
+
+impl Close {
+    /// Orderly; so is what isn't known.
+    pub const SHUTDOWN: u8 = 0;
+    /// The program begins anew in a moment, at the same address.
+    pub const RESTART: u8 = 1;
 }
 
 /// A mode's number on the wire.

@@ -7,6 +7,7 @@ use braid_tunnel::{
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// What the control side can ask for.
 #[derive(Debug)]
@@ -36,9 +37,15 @@ pub enum Command {
     AddPeer(Box<PeerConfig>, Sender<PeerId>),
     /// Tell how things are.
     Report(Sender<Report>),
+    /// Take nothing more from the device, have what was taken arrive, tell the peers that
+    /// another program goes on in a moment, and answer; with a bound of [`LEAVES_WITHIN`].
+    Leave(Sender<()>),
     /// Say goodbye to the peers and end.
     Stop,
 }
+
+/// Some round trips of a slow link.
+pub const LEAVES_WITHIN: Duration = Duration::from_millis(250);
 
 /// How things are.
 #[derive(Clone, Debug)]

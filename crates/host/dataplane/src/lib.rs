@@ -14,5 +14,5 @@ mod sockets;
 mod wakefulness;
 
 pub use clock::Clock;
-pub use handle::{Command, Handle, Report, Stopped};
+pub use handle::{Command, Handle, LEAVES_WITHIN, Report, Stopped};
 pub use run::{StartError, start};

@@ -1,7 +1,7 @@
 use crate::clock::Clock;
 use crate::cpu_load::CpuLoad;
 use crate::device::Device;
-use crate::handle::{Command, Handle, Report};
+use crate::handle::{Command, Handle, LEAVES_WITHIN, Report};
 use crate::sockets::{LinkOutput, Sent};
 use crate::wakefulness::Wakefulness;
 use braid_inner::InnerPacket;
@@ -70,6 +70,7 @@ pub fn start(
         wake_latency: wake_latency.map(|latency| (latency, Wakefulness::default())),
         cpu_load: CpuLoad::default(),
         stopping: false,
+        leaving: None,
     };
     let thread =
         std::thread::Builder::new().name("braid-data".into()).spawn(move || plane.run())?;
@@ -92,7 +93,17 @@ struct DataPlane {
     wake_latency: Option<(WakeLatency, Wakefulness)>,
     cpu_load: CpuLoad,
     stopping: bool,
+    leaving: Option<Leaving>,
 }
+
+/// Another program is about to go on.
+struct Leaving {
+    until: Time,
+    done: Sender<()>,
+}
+
+/// How often it's looked at whether all has arrived.
+const LEAVING: Duration = Duration::from_millis(2);
 
 impl DataPlane {
     fn run(mut self) -> io::Result<()> {
@@ -121,6 +132,7 @@ impl DataPlane {
             if self.stopping {
                 return Ok(());
             }
+            self.leave_when_done();
             let timeout = if more { Some(Duration::ZERO) } else { self.time_to_wait() };
             // Packets come one at a time, or in rows: of the former each leaves
             // before the device is asked for another.
@@ -150,7 +162,23 @@ impl DataPlane {
         let wakefulness = self.wake_latency.as_ref().map(|(_, wakefulness)| wakefulness);
         let sleep = wakefulness.and_then(Wakefulness::next_timeout);
         let next = self.tunnel.next_timeout().into_iter().chain(sleep).min();
-        next.map(|at| at - self.clock.now())
+        let wait = next.map(|at| at - self.clock.now());
+        match self.leaving {
+            Some(_) => Some(wait.map_or(LEAVING, |wait| wait.min(LEAVING))),
+            None => wait,
+        }
+    }
+
+    fn leave_when_done(&mut self) {
+        let now = self.clock.now();
+        let done = |leaving: &mut Leaving| now >= leaving.until || self.tunnel.has_sent_all();
+        let Some(leaving) = self.leaving.take_if(done) else { return };
+        self.tunnel.close_for_restart(now);
+        while self.transmit() {}
+        // What comes now was sent before a peer knew, and is sent again.
+        self.links.clear();
+        // Whoever asked may have gone.
+        let _ = leaving.done.send(());
     }
 
     /// Lets the processors sleep deep or not, as packets have come of late.
@@ -288,6 +316,11 @@ impl DataPlane {
                         tun_dropped: self.device.tun.dropped().unwrap_or(0),
                         send_drops: self.links.iter().map(|(id, l)| (*id, l.dropped)).collect(),
                     });
+                }
+                Command::Leave(done) => {
+                    // What comes from now on waits there for the other program.
+                    self.poller.remove(&self.device.tun)?;
+                    self.leaving = Some(Leaving { until: now + LEAVES_WITHIN, done });
                 }
                 Command::Stop => {
                     self.tunnel.close(now);

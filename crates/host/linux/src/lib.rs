@@ -5,6 +5,7 @@
 pub mod claim;
 pub mod clock;
 pub mod confinement;
+pub mod exec;
 pub mod icmp;
 pub mod journal;
 pub mod neighbour_proxy;

@@ -36,6 +36,11 @@ impl ServiceManager {
         self.tell("READY=1");
     }
 
+    /// We go on as another program, and say again when we are ready.
+    pub fn reloading(&self) {
+        self.tell("RELOADING=1");
+    }
+
     /// We are about to end.
     pub fn stopping(&self) {
         self.tell("STOPPING=1");
@@ -94,9 +99,11 @@ mod tests {
         service.ready();
         service.status("2 links\nup");
         service.alive();
+        service.reloading();
         service.stopping();
         let mut buffer = [0; 100];
-        for expected in ["READY=1", "STATUS=2 links up", "WATCHDOG=1", "STOPPING=1"] {
+        let told = ["READY=1", "STATUS=2 links up", "WATCHDOG=1", "RELOADING=1", "STOPPING=1"];
+        for expected in told {
             let len = manager.recv(&mut buffer).unwrap();
             assert_eq!(&buffer[..len], expected.as_bytes());
         }

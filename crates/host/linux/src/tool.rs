@@ -2,9 +2,11 @@
 //! for one does nothing else.
 
 use crate::sys;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::{FromRawFd, OwnedFd};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -37,6 +39,23 @@ pub fn said(program: &str, arguments: &[&str], limit: Duration) -> io::Result<St
     let outcome = run(Command::new(program).args(arguments), b"", limit)?;
     let text = [outcome.stdout, outcome.stderr].concat();
     Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+/// Whether `program` does it; else what it complained of.
+///
+/// # Errors
+/// As [`said`].
+pub fn does(
+    program: &Path,
+    arguments: &[&OsStr],
+    limit: Duration,
+) -> io::Result<Result<(), String>> {
+    let outcome = run(Command::new(program).args(arguments), b"", limit)?;
+    Ok(match (outcome.status.success(), outcome.complaint()) {
+        (true, _) => Ok(()),
+        (false, said) if said.is_empty() => Err(format!("it ended with {}", outcome.status)),
+        (false, said) => Err(said),
+    })
 }
 
 /// Runs `command` with this on its standard input. Nothing is read or written while
@@ -116,6 +135,16 @@ mod tests {
         let outcome = sh("cat; echo no >&2; exit 3", b"given", LONG).unwrap();
         assert_eq!(outcome.status.code(), Some(3));
         assert_eq!((&outcome.stdout[..], outcome.complaint()), (&b"given"[..], "no".to_owned()));
+    }
+
+    #[test]
+    fn who_refuses_says_why() {
+        let sh = |script: &str| {
+            does(Path::new("sh"), &[OsStr::new("-c"), OsStr::new(script)], LONG).unwrap()
+        };
+        assert_eq!(sh("echo fine"), Ok(()));
+        assert_eq!(sh("echo no >&2; exit 3"), Err("no".to_owned()));
+        assert_eq!(sh("exit 3"), Err("it ended with exit status: 3".to_owned()));
     }
 
     #[test]

@@ -92,6 +92,44 @@ impl Tun {
         let header = attach(&fd, &mut request, layer)?;
         // A persistent device would survive a crash of ours.
         let _ = set(&fd, libc::TUNSETPERSIST, 0);
+        Tun::attached(fd, request_name(&request), layer, header, choice)
+    }
+
+    /// Goes on with a device that a process opened before: its routes and addresses are
+    /// still there.
+    ///
+    /// # Errors
+    /// `InvalidInput` when it isn't a device of this layer, those of the kernel when it is no
+    /// device or a deleted one.
+    pub fn adopt(fd: OwnedFd, layer: Layer, choice: OffloadChoice) -> io::Result<Tun> {
+        let mut request = interface_request("unknown")?;
+        // SAFETY: TUNGETIFF writes one `struct ifreq`.
+        sys::check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNGETIFF, &raw mut request) })?;
+        // SAFETY: TUNGETIFF has set the flags.
+        let flags = libc::c_int::from(unsafe { request.ifr_ifru.ifru_flags });
+        if flags & (libc::IFF_TUN | libc::IFF_TAP) != kind(layer) {
+            let why = "the device that was handed on is of the other layer";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        let header = flags & libc::IFF_VNET_HDR != 0;
+        Tun::attached(fd, request_name(&request), layer, header, choice)
+    }
+
+    /// Another hold on the device, which is there as long as somebody has one.
+    ///
+    /// # Errors
+    /// Those of fcntl(2).
+    pub fn hold(&self) -> io::Result<OwnedFd> {
+        self.fd.try_clone()
+    }
+
+    fn attached(
+        fd: OwnedFd,
+        name: String,
+        layer: Layer,
+        header: bool,
+        choice: OffloadChoice,
+    ) -> io::Result<Tun> {
         let offloads = if header {
             set_header_size(&fd)?;
             negotiate(&fd, choice)?
@@ -100,7 +138,7 @@ impl Tun {
         };
         Ok(Tun {
             fd,
-            name: request_name(&request),
+            name,
             layer,
             offloads,
             header,
@@ -308,10 +346,7 @@ impl AsRawFd for Tun {
 
 /// Attaches to the device; tells whether packets carry a virtio-net header.
 fn attach(fd: &OwnedFd, request: &mut libc::ifreq, layer: Layer) -> io::Result<bool> {
-    let kind = match layer {
-        Layer::L3 => libc::IFF_TUN,
-        Layer::L2 => libc::IFF_TAP,
-    };
+    let kind = kind(layer);
     let mut with = |flags: libc::c_int| {
         request.ifr_ifru.ifru_flags = flags as libc::c_short;
         // SAFETY: TUNSETIFF reads and writes one `struct ifreq`.
@@ -323,6 +358,13 @@ fn attach(fd: &OwnedFd, request: &mut libc::ifreq, layer: Layer) -> io::Result<b
             with(kind | libc::IFF_NO_PI).map(|_| false)
         }
         Err(error) => Err(error),
+    }
+}
+
+fn kind(layer: Layer) -> libc::c_int {
+    match layer {
+        Layer::L3 => libc::IFF_TUN,
+        Layer::L2 => libc::IFF_TAP,
     }
 }
 

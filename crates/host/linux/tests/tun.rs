@@ -93,6 +93,30 @@ fn the_device_takes_its_settings_and_counts_what_it_drops() {
 }
 
 #[test]
+fn a_device_goes_on_with_who_holds_it() {
+    let Some(namespace) = namespace() else { return };
+    namespace
+        .run(|| {
+            let mut netlink = Netlink::open().unwrap();
+            let first = Tun::open("tun7", Layer::L3, OffloadChoice::Best).unwrap();
+            let (hold, offloads) = (first.hold().unwrap(), first.offloads());
+            let index = netlink.link("tun7").unwrap().index;
+            drop(first);
+            let second = Tun::adopt(hold, Layer::L3, OffloadChoice::Best).unwrap();
+            assert_eq!((second.name(), second.offloads()), ("tun7", offloads));
+            assert_eq!(netlink.link("tun7").unwrap().index, index, "the same device");
+            let hold = second.hold().unwrap();
+            drop(second);
+            let of_ethernet = Tun::adopt(hold, Layer::L2, OffloadChoice::Best);
+            assert_eq!(of_ethernet.err().unwrap().kind(), std::io::ErrorKind::InvalidInput);
+            assert!(netlink.link("tun7").is_err(), "nobody holds it any more");
+            let no_device = std::fs::File::open("/dev/null").unwrap().into();
+            assert!(Tun::adopt(no_device, Layer::L3, OffloadChoice::Best).is_err());
+        })
+        .unwrap();
+}
+
+#[test]
 fn what_the_kernel_refuses_is_counted() {
     let Some(namespace) = namespace() else { return };
     namespace

@@ -29,6 +29,7 @@ pub struct ReconcilerHandle {
 enum Question {
     Reload(Box<GroupConfig>, Sender<io::Result<()>>),
     Stop(Sender<io::Result<()>>),
+    Leave(Sender<io::Result<()>>),
 }
 
 struct Reconciler {
@@ -91,6 +92,11 @@ impl ReconcilerHandle {
     pub fn stop(&self) -> io::Result<()> {
         // If it has ended it is done as well.
         self.ask(Question::Stop).unwrap_or(Ok(()))
+    }
+
+    /// Ends, and leaves all as it is. False when it could not stay, and was taken back.
+    pub fn leave(&self) -> bool {
+        self.ask(Question::Leave).is_some_and(|left| left.is_ok())
     }
 
     /// `None` if it has ended.
@@ -158,9 +164,17 @@ impl Reconciler {
             return;
         }
         while let Ok(question) = self.questions.recv() {
-            if let Question::Stop(done) = question {
-                let _ = done.send(self.end());
-                return;
+            match question {
+                Question::Stop(done) => {
+                    let _ = done.send(self.end());
+                    return;
+                }
+                Question::Leave(done) => {
+                    let _ = done.send(self.leave());
+                    return;
+                }
+                // Dropped, an asker hears that it is going down.
+                Question::Reload(..) => {}
             }
         }
     }
@@ -179,6 +193,10 @@ impl Reconciler {
             match self.questions.try_recv() {
                 Ok(Question::Stop(done)) => {
                     let _ = done.send(self.end());
+                    return;
+                }
+                Ok(Question::Leave(done)) => {
+                    let _ = done.send(self.leave());
                     return;
                 }
                 Ok(Question::Reload(config, done)) => {
@@ -241,6 +259,13 @@ impl Reconciler {
                 left_out.push((link.number, format!("{host} doesn't answer")));
             }
         }
+    }
+
+    fn leave(&mut self) -> io::Result<()> {
+        self.journal.retry();
+        let Some(trouble) = self.journal.trouble().map(str::to_owned) else { return Ok(()) };
+        self.end()?;
+        Err(io::Error::other(trouble))
     }
 
     fn end(&mut self) -> io::Result<()> {

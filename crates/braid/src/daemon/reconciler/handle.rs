@@ -17,8 +17,19 @@ pub struct ReconcilerHandle {
 pub enum Question {
     /// Change something, and say how that went.
     Do(Box<Request>, Sender<Result<(), Refusal>>),
-    /// Take back everything and end; without `for_good` the kill switch stays.
-    Stop { for_good: bool, done: Sender<()> },
+    /// End, and say whether all is as the farewell says.
+    Stop(Farewell, Sender<bool>),
+}
+
+/// What becomes of what was set on the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Farewell {
+    /// All of it is taken back.
+    ForGood,
+    /// All but the kill switch.
+    KillSwitchStays,
+    /// It stays, for the program that goes on with it.
+    AllStays,
 }
 
 /// A handle, and the reconciler's ends of it.
@@ -55,18 +66,27 @@ impl ReconcilerHandle {
     /// `for_good`, by `braid down`: a service that is stopped or an error lets
     /// nothing out.
     pub fn stop(&self, for_good: bool) {
-        let (done, is_done) = channel();
-        if self.questions.send(Question::Stop { for_good, done }).is_ok() {
-            self.waker.wake();
-            match is_done.recv_timeout(FAREWELL) {
-                // It may have ended: then it is done as well.
-                Ok(()) | Err(RecvTimeoutError::Disconnected) => {}
-                Err(RecvTimeoutError::Timeout) => tracing::error!(
-                    "what was set on the host isn't all taken back: something keeps it waiting; \
-                     another `braid down` takes back the rest"
-                ),
-            }
+        let farewell = if for_good { Farewell::ForGood } else { Farewell::KillSwitchStays };
+        // It may have ended: then it is done as well.
+        if self.part(farewell) == Err(RecvTimeoutError::Timeout) {
+            tracing::error!(
+                "what was set on the host isn't all taken back: something keeps it waiting; \
+                 another `braid down` takes back the rest"
+            );
         }
+    }
+
+    /// Leaves all as it is. False when it could not stay, and was taken back.
+    pub fn leave(&self) -> bool {
+        self.part(Farewell::AllStays) == Ok(true)
+    }
+
+    fn part(&self, farewell: Farewell) -> Result<bool, RecvTimeoutError> {
+        let (done, is_done) = channel();
+        let gone = |_| RecvTimeoutError::Disconnected;
+        self.questions.send(Question::Stop(farewell, done)).map_err(gone)?;
+        self.waker.wake();
+        is_done.recv_timeout(FAREWELL)
     }
 
     /// What it shows now.

@@ -2,6 +2,7 @@
 
 use super::super::journal_trouble::JournalTrouble;
 use super::super::names::Choice;
+use braid_control::request::Refusal;
 use braid_engines::{MAIN_TABLE, Operation, Route};
 use braid_linux::journal::Journal;
 use braid_linux::nft::Split;
@@ -25,7 +26,7 @@ pub struct Routing {
 const SPARE_FILES: usize = 7;
 
 impl Routing {
-    /// With an empty journal: nothing is set yet.
+    /// Makes what the journal lacks, and takes back what is in it for nothing.
     pub fn new(journal: Journal, split: Option<Split>) -> io::Result<Routing> {
         let spare_files =
             (0..SPARE_FILES).map(|_| File::open("/dev/null")).collect::<Result<_, _>>()?;
@@ -66,6 +67,20 @@ impl Routing {
     /// The end is near: what was held for it may be used.
     pub fn free_files(&mut self) {
         self.spare_files.clear();
+    }
+
+    /// Whether another program could go on with what is set.
+    ///
+    /// # Errors
+    /// It isn't written down.
+    pub fn can_stay(&mut self) -> Result<(), Refusal> {
+        self.journal.retry();
+        self.journal.trouble().map_or(Ok(()), |trouble| {
+            Err(Refusal::Failed(format!(
+                "what is set on this host can't be written down for the program that would go on \
+                 with it: {trouble}"
+            )))
+        })
     }
 
     /// Takes back all but what `stays`.

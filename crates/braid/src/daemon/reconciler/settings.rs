@@ -44,7 +44,7 @@ impl Settings {
                 Err(error) => Err(error),
             },
             // The main thread's, and one that changes no settings.
-            Request::Down | Request::Stop | Request::OpenPortal { .. } => Ok(()),
+            Request::Down | Request::Stop | Request::Restart | Request::OpenPortal { .. } => Ok(()),
         };
         edited.map_err(|error| Refusal::Invalid(error.to_string()))?;
         let mut config = editor.check().map_err(|errors| Refusal::Invalid(errors.to_string()))?;

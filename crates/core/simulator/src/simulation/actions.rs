@@ -44,6 +44,13 @@ impl Simulation {
                 self.concentrator.start(&self.scenario, now);
                 self.serve(EndId::Concentrator);
             }
+            Action::Replace(id, after) => {
+                let (tunnel, local) = self.tunnel(id);
+                tunnel.close_for_restart(local);
+                self.serve(id);
+                let scenario = self.scenario.clone();
+                self.end(id).replace(&scenario, now, after);
+            }
             Action::SetMode(home, mode) => {
                 let (tunnel, local) = self.tunnel(EndId::Home(home));
                 tunnel.apply(Change::SetMode(mode), local);

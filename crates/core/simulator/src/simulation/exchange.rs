@@ -19,7 +19,7 @@ impl Simulation {
             EndId::Concentrator => CONCENTRATOR_LINK,
         };
         let end = self.end(id);
-        if end.asleep_until > now {
+        if end.asleep_until > now || end.absent_until > now {
             return;
         }
         if end.stalled_until > now {

@@ -110,6 +110,36 @@ fn a_restarted_home_is_known_again_at_once() {
     assert!(resumed < secs(6), "{resumed:?}");
 }
 
+/// Either end, at any moment of a round trip, over links of any delay: what says that it restarts
+/// is back without anything lost but what it was sent before it could say so.
+#[test]
+fn a_program_that_is_replaced_is_back_in_a_moment() {
+    for (end, delay_ms, gap_ms) in [
+        (EndId::Concentrator, 5, 30),
+        (EndId::Concentrator, 40, 200),
+        (EndId::Concentrator, 150, 30),
+        (EndId::Concentrator, 300, 400),
+        (EndId::Home(0), 5, 30),
+        (EndId::Home(0), 40, 200),
+        (EndId::Home(0), 150, 30),
+        (EndId::Home(0), 300, 400),
+    ] {
+        let scenario = Scenario::new(vec![link(20, 10, delay_ms), link(8, 4, delay_ms)])
+            .traffic(pings())
+            .traffic(Traffic::tcp(Lane::Down))
+            .event(secs(6), Action::Replace(end, millis(gap_ms)))
+            .lasting(secs(12));
+        let outcome = play(scenario);
+        // A handshake, the first probes of a path from either end, a packet: five round trips.
+        let back = millis(6000 + gap_ms + 60 + 10 * delay_ms + 150);
+        let case = format!("{end:?} {delay_ms} ms, gone for {gap_ms} ms");
+        let resumed = outcome.flows[0].first_delivery_after(millis(6000 + gap_ms)).unwrap();
+        assert!(resumed < back, "{case}: pings at {resumed:?}, not by {back:?}");
+        let lost = outcome.flows[0].lost();
+        assert!(lost <= 5 + delay_ms / 10, "{case}: {lost} pings");
+    }
+}
+
 /// Its clock stands still meanwhile: it doesn't know that its keys are too old.
 #[test]
 fn a_home_that_slept_for_a_day_is_back_at_once() {

@@ -166,6 +166,17 @@ impl AckFilter {
         None
     }
 
+    /// One that is held, however long, and its place.
+    pub fn poll_held(&mut self, now: Time) -> Option<(u16, Queued)> {
+        while let Some((_, place)) = self.releases.pop_front() {
+            let flow = self.flows.get_mut(usize::from(place));
+            if let Some(packet) = flow.and_then(|flow| flow.as_mut()?.release(now)) {
+                return Some((place, packet));
+            }
+        }
+        None
+    }
+
     /// Nothing is held.
     pub fn is_empty(&self) -> bool {
         self.releases.is_empty()

@@ -7,7 +7,7 @@ use crate::buffers::Buffers;
 use crate::config::Mode;
 use crate::path::Origin;
 use braid_units::Time;
-use braid_wire::{Ack, Chunk, DataHeader, Frame, Frames, HEADER_LEN, expand};
+use braid_wire::{Ack, Chunk, Close, DataHeader, Frame, Frames, HEADER_LEN, expand};
 
 /// A datagram that was taken in.
 #[derive(Clone, Debug)]
@@ -196,6 +196,7 @@ impl Peer {
                         self.send.follow_mode(mode);
                     }
                 }
+                Frame::Close(Close { reason: Close::RESTART }) => self.restarting.announce(now),
                 Frame::Close(_) => self.receive.closed = true,
             }
         }

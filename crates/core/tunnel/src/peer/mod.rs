@@ -8,6 +8,7 @@ mod ingress;
 mod paths;
 mod receive;
 mod reliability;
+mod restarting;
 mod send;
 mod status;
 mod timers;
@@ -31,6 +32,7 @@ use ingress::Ingress;
 use paths::PathSet;
 use receive::Receive;
 use reliability::Reliability;
+use restarting::Restarting;
 use send::{ControlSettings, Outlet, Send};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -57,6 +59,7 @@ pub struct Peer {
     receive: Receive,
     timers: TimerTable,
     activity: Activity,
+    restarting: Restarting,
     /// Stands still while no path works.
     working: PausingClock,
     /// What paths report, until it's applied.
@@ -78,6 +81,7 @@ impl Peer {
             receive: Receive::new(layer, memory / 2),
             timers: TimerTable::default(),
             activity: Activity::default(),
+            restarting: Restarting::default(),
             working: PausingClock::default(),
             settled: Settled::default(),
             freed: Vec::new(),
@@ -109,6 +113,7 @@ impl Peer {
     /// The peer restarted: what it knew of us is gone, so is what we knew of
     /// its packets. What waits at the entry stays.
     fn forget_connection(&mut self, now: Time) {
+        self.restarting.on_another_instance();
         self.reliability.restart(&mut self.freed);
         self.send.restart(&mut self.ingress);
         self.receive.restart();
@@ -204,7 +209,7 @@ impl Peer {
         reliability.abandon_all(&mut packets, |flow, key| {
             send.on_abandoned(flow, key, ingress);
         });
-        ingress.drain(&mut packets, freed, self.working.at(now));
+        ingress.drain(&mut packets, freed, self.working.at(now), now);
         self.timers.fire(Timer::Control);
         packets
     }
@@ -212,6 +217,23 @@ impl Peer {
     /// The peer said goodbye: true once.
     pub(crate) fn take_goodbye(&mut self) -> bool {
         std::mem::take(&mut self.receive.closed)
+    }
+
+    /// The peer said that it restarts: true once. What waits for it is sent when it is back,
+    /// what it hasn't acknowledged is to be fetched by [`Self::take_over`].
+    pub(crate) fn take_restart(&mut self) -> bool {
+        self.restarting.take_news()
+    }
+
+    /// It said so, and isn't back.
+    pub(crate) fn is_restarting(&self, now: Time) -> bool {
+        self.restarting.holds(now)
+    }
+
+    /// All that it was given has arrived, or can't for now.
+    pub(crate) fn has_sent_all(&self) -> bool {
+        self.paths.up().next().is_none()
+            || self.ingress.holds_nothing() && self.reliability.is_idle()
     }
 
     /// Queues a packet for the peer.
@@ -231,7 +253,10 @@ impl Peer {
 
     /// There is something for the tunnel to fetch, or to learn.
     pub(crate) fn has_news(&self) -> bool {
-        self.receive.has_ready() || !self.freed.is_empty() || self.receive.closed
+        self.receive.has_ready()
+            || !self.freed.is_empty()
+            || self.receive.closed
+            || self.restarting.is_news()
     }
 
     /// Gives the buffers that aren't needed any more.
@@ -248,6 +273,9 @@ impl Peer {
         now: Time,
         out: &mut Vec<u8>,
     ) -> Option<Transmit> {
+        if self.restarting.holds(now) {
+            return None;
+        }
         self.sessions.sending(now)?;
         let settings = ControlSettings {
             opens_paths: self.config.opens_paths(),
@@ -266,8 +294,8 @@ impl Peer {
         self.send.poll(&mut self.ingress, &mut self.reliability, settings, &mut outlet)
     }
 
-    /// A goodbye by every path.
-    pub(crate) fn say_goodbye(&mut self, now: Time, to: &mut Vec<(Transmit, Vec<u8>)>) {
+    /// A goodbye by every path, with its reason.
+    pub(crate) fn say_goodbye(&mut self, reason: u8, now: Time, to: &mut Vec<(Transmit, Vec<u8>)>) {
         let mut outlet = Outlet {
             paths: &mut self.paths,
             sessions: &mut self.sessions,
@@ -278,7 +306,7 @@ impl Peer {
             working: self.working.at(now),
             out: &mut Vec::new(),
         };
-        Send::say_goodbye(&mut outlet, to);
+        Send::say_goodbye(reason, &mut outlet, to);
     }
 
     /// [`Self::poll_transmit`] would find nothing: with many peers most have one
@@ -298,6 +326,9 @@ impl Peer {
     /// Earliest moment at which something is due. To be asked when
     /// [`Self::poll_transmit`] has nothing more.
     pub(crate) fn deadline(&mut self, now: Time) -> Option<Time> {
+        if let Some(until) = self.restarting.held_until(now) {
+            return Some(until);
+        }
         let Self { ingress, send, reliability, receive, paths, timers, .. } = self;
         let working = |at| self.working.when(at);
         timers.set(Timer::Abandon, reliability.deadlines().filter_map(working).min());
@@ -311,7 +342,7 @@ impl Peer {
 
     /// Handles what is due at `now`, apart from sending.
     pub(crate) fn on_timeout(&mut self, now: Time) {
-        if self.timers.only_sending_is_due(now) {
+        if self.timers.only_sending_is_due(now) || self.restarting.holds(now) {
             return;
         }
         self.timers.fire(Timer::Control);

@@ -138,7 +138,8 @@ impl Peer {
         let best = self.paths.iter().filter_map(|p| p.congestion.base_delay_us()).min();
         PeerReport {
             public_key: self.config.public_key,
-            connected: self.sessions.can_send(now) && self.paths.up().next().is_some(),
+            connected: self.sessions.can_send(now) && self.paths.up().next().is_some()
+                || self.restarting.is_excused(now),
             silent_for: self.receive.last_heard().map(|at| now - at),
             mode: self.send.mode(),
             paths: self.paths.iter().map(|path| report_path(path, best, now)).collect(),

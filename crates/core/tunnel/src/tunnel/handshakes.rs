@@ -28,6 +28,9 @@ const RETRY: [Duration; 5] = [
 ];
 /// A peer that said goodbye isn't called before.
 pub(super) const AFTER_GOODBYE: Duration = Duration::from_secs(1);
+/// One that restarts is called first after this, and then so often at most: what it takes a
+/// program to start.
+pub(super) const AFTER_RESTART: Duration = Duration::from_millis(60);
 /// How often the keys' age is looked at.
 const AGE_CHECK: Duration = Duration::from_secs(1);
 
@@ -83,11 +86,8 @@ impl Handshaking {
         if peer.config.endpoints.is_empty() {
             return None;
         }
-        if self.pending.is_some() || peer.sessions.current.is_none() {
-            Some(self.next_at)
-        } else {
-            Some(now + AGE_CHECK)
-        }
+        let waits = peer.is_restarting(now) || peer.sessions.current.is_none();
+        if self.pending.is_some() || waits { Some(self.next_at) } else { Some(now + AGE_CHECK) }
     }
 }
 
@@ -98,7 +98,9 @@ impl Tunnel {
         if entry.peer.config.endpoints.is_empty() || now < entry.handshaking.next_at {
             return;
         }
+        let restarts = entry.peer.is_restarting(now);
         let wanted = match &entry.peer.sessions.current {
+            _ if restarts => true,
             None => true,
             Some(session) => match session.age(now) {
                 // The peer may have restarted and forgotten the keys.
@@ -112,7 +114,11 @@ impl Tunnel {
             return;
         }
         let attempt = entry.handshaking.attempts;
-        let pause = RETRY[(attempt as usize).min(RETRY.len() - 1)];
+        let pause = match entry.peer.paths.up().map(|path| path.rtt.smoothed()).min() {
+            // An answer that is under way is waited for.
+            Some(rtt) if restarts => (rtt * 2).max(AFTER_RESTART),
+            _ => RETRY[(attempt as usize).min(RETRY.len() - 1)],
+        };
         entry.handshaking.attempts += 1;
         entry.handshaking.next_at = now + pause;
 
@@ -291,6 +297,10 @@ impl Tunnel {
             path.liveness.probe_soon(now);
         }
         entry.peer.confirm_keys();
+        if entry.peer.is_restarting(now) {
+            // The program that is about to go has answered.
+            entry.handshaking.next_at = now + AFTER_RESTART;
+        }
         self.events.push_back(Event::Handshake { peer: id, anew });
         self.activate(id);
         Some(())

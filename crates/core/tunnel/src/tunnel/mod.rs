@@ -22,7 +22,7 @@ use admission::Admission;
 use braid_handshake::{PublicKey, Responder};
 use braid_inner::{HashKey, InnerPacket};
 use braid_units::Time;
-use braid_wire::{DataHeader, DatagramKind};
+use braid_wire::{Close, DataHeader, DatagramKind};
 use forward::Port;
 use handshakes::Handshaking;
 use peers::Peers;
@@ -246,9 +246,24 @@ impl Tunnel {
     /// Says goodbye to all peers; what [`Self::poll_transmit`] then gives is
     /// the last.
     pub fn close(&mut self, now: Time) {
+        self.say_goodbye(Close::SHUTDOWN, now);
+    }
+
+    /// As [`Self::close`], and that another tunnel with this key and these addresses begins in a
+    /// moment: peers keep what is for it, and call it soon.
+    pub fn close_for_restart(&mut self, now: Time) {
+        self.say_goodbye(Close::RESTART, now);
+    }
+
+    /// All packets given for peers that can be reached have arrived there.
+    pub fn has_sent_all(&self) -> bool {
+        self.peers.iter().all(|(_, entry)| entry.peer.has_sent_all())
+    }
+
+    fn say_goodbye(&mut self, reason: u8, now: Time) {
         for entry in self.peers.values_mut() {
             let mut goodbyes = Vec::new();
-            entry.peer.say_goodbye(now, &mut goodbyes);
+            entry.peer.say_goodbye(reason, now, &mut goodbyes);
             self.handshakes.extend(goodbyes);
         }
     }
@@ -312,6 +327,15 @@ impl Tunnel {
             }
             entry.handshaking.retry_at(now + handshakes::AFTER_GOODBYE);
             self.events.push_back(Event::Closed { peer: id });
+        }
+        if !entry.peer.take_restart() {
+            return;
+        }
+        entry.handshaking.retry_at(now + handshakes::AFTER_RESTART);
+        // The program that goes on knows nothing of them. Some come twice.
+        let packets = entry.peer.take_over(now);
+        for packet in packets {
+            self.admit(id, packet, now);
         }
     }
 

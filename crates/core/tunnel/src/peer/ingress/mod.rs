@@ -212,13 +212,17 @@ impl Ingress {
         }
     }
 
-    /// Takes all out that waits, in the order of each flow.
+    /// Takes all out that waits or is held back, in the order of each flow.
     pub fn drain(
         &mut self,
         packets: &mut Vec<InnerPacket>,
         freed: &mut Vec<Vec<u8>>,
         working: Time,
+        now: Time,
     ) {
+        while let Some((flow, queued)) = self.acks.poll_held(now) {
+            self.push(flow, [queued], freed);
+        }
         while let Some(head) = self.queue.head() {
             match self.next_packet(head.flow, freed, working) {
                 Some(queued) => packets.push(queued.packet),

@@ -1,6 +1,6 @@
 //! Reports of what has come go to the peer.
 
-use super::datagram::{Outlet, Transmit};
+use super::datagram::{Datagram, Outlet, Transmit};
 use super::news::PendingNews;
 use crate::path::Path;
 use crate::path::liveness::PathState;
@@ -103,14 +103,19 @@ fn soonest_two(paths: &[Path], now: Time) -> (Option<usize>, Option<usize>) {
     (first.map(|(_, _, index)| index), second.map(|(_, _, index)| index))
 }
 
-fn send(index: usize, news: &mut PendingNews<'_>, outlet: &mut Outlet<'_>) -> Option<Transmit> {
-    let mut datagram = outlet.begin(index);
+/// Of all paths by which something has come since the last.
+pub(super) fn write_reports(datagram: &Datagram, outlet: &mut Outlet<'_>) {
     for path in outlet.paths.iter_mut() {
         let left = datagram.left(outlet.out);
         if path.received.has_news() {
             path.received.write_report(path.id, outlet.now, left, outlet.out);
         }
     }
+}
+
+fn send(index: usize, news: &mut PendingNews<'_>, outlet: &mut Outlet<'_>) -> Option<Transmit> {
+    let mut datagram = outlet.begin(index);
+    write_reports(&datagram, outlet);
     news.write(&mut datagram, &mut outlet.paths[index], outlet.out);
     if datagram.is_empty(outlet.out) {
         outlet.discard(datagram);

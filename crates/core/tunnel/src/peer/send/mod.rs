@@ -184,12 +184,14 @@ impl Send {
         report.or_else(|| probes::poll(&mut self.confirm, &mut news, settings, outlet))
     }
 
-    /// A goodbye by every path.
-    pub fn say_goodbye(outlet: &mut Outlet<'_>, to: &mut Vec<(Transmit, Vec<u8>)>) {
+    /// A goodbye by every path, with its reason and what came by all of them: the peer sends none
+    /// of that to who comes after.
+    pub fn say_goodbye(reason: u8, outlet: &mut Outlet<'_>, to: &mut Vec<(Transmit, Vec<u8>)>) {
         for index in 0..outlet.paths.len() {
             outlet.out.clear();
             let datagram = outlet.begin(index);
-            Close { reason: 0 }.write(outlet.out);
+            Close { reason }.write(outlet.out);
+            feedback::write_reports(&datagram, outlet);
             if let Some(transmit) = outlet.send_single(datagram, false) {
                 to.push((transmit, std::mem::take(outlet.out)));
             }

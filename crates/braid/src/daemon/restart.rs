@@ -1,0 +1,181 @@
+//! `braid restart`: this process goes on as the program whose file is there now, as after an
+//! upgrade. The tunnel's device is handed on and what was set on the host stays, so no route or
+//! address is missing in between and connections go on; keys and paths are negotiated anew.
+
+use braid_control::config::AnyConfig;
+use braid_control::request::Refusal;
+use braid_linux::exec::{exec, inherited};
+use braid_linux::tool;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How this process was started, to do the same again.
+#[derive(Clone)]
+pub struct Program(Arc<Started>);
+
+struct Started {
+    /// Named at the start: the file may be another one later.
+    file: PathBuf,
+    arguments: Vec<OsString>,
+}
+
+/// What the program before handed on to this one.
+pub struct Inherited {
+    /// The tunnel's device; a group's is the kernel's.
+    pub device: Option<OwnedFd>,
+}
+
+/// Names the process and its device's descriptor, since children have the environment too.
+const VARIABLE: &str = "BRAID_HANDED_ON";
+/// Less than the commands wait for an answer.
+const CHECK: Duration = Duration::from_secs(7);
+
+impl Program {
+    /// The one that runs.
+    ///
+    /// # Errors
+    /// That /proc isn't there.
+    pub fn of_this_process() -> io::Result<Program> {
+        let file = std::env::current_exe()?;
+        Ok(Program(Arc::new(Started { file, arguments: std::env::args_os().collect() })))
+    }
+
+    /// Whether the file that is there now could take over what runs by `running`.
+    ///
+    /// # Errors
+    /// Why not; nothing has changed.
+    pub fn can_take_over(&self, running: &AnyConfig) -> Result<(), Refusal> {
+        let file = &self.0.file;
+        let shown = file.display();
+        let config = running.file();
+        let arguments = ["config", "check", "--config"].map(OsStr::new);
+        let arguments = [&arguments[..], &[config.as_os_str()]].concat();
+        match tool::does(file, &arguments, CHECK) {
+            Ok(Ok(())) => {}
+            Ok(Err(said)) => return Err(Refusal::Invalid(format!("{shown}: {said}"))),
+            Err(error) => return Err(Refusal::Failed(format!("running {shown}: {error}"))),
+        }
+        let now = AnyConfig::load(config).map_err(|errors| {
+            Refusal::Invalid(format!(
+                "the program that runs can't read it, {shown} can: {errors}; {TO_CHANGE_MORE}"
+            ))
+        })?;
+        match same_place(running, &now) {
+            Some(what) => Err(Refusal::Invalid(format!("{what} has changed; {TO_CHANGE_MORE}"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Goes on as it; returns only when that can't be.
+    pub fn take_over(&self, device: Option<&OwnedFd>) -> io::Error {
+        let number = device.map_or("-".to_owned(), |device| device.as_raw_fd().to_string());
+        let value = OsString::from(format!("{} {number}", std::process::id()));
+        let kept: Vec<_> = device.iter().map(|device| device.as_fd()).collect();
+        exec(&self.0.file, &self.0.arguments, (OsStr::new(VARIABLE), &value), &kept)
+    }
+}
+
+const TO_CHANGE_MORE: &str = "that needs `braid down` and `braid up`";
+
+/// By which what was set on the host is found again.
+fn same_place(before: &AnyConfig, now: &AnyConfig) -> Option<&'static str> {
+    let kind = |config: &AnyConfig| match config {
+        AnyConfig::Tunnel(config) => Some(config.interface.layer),
+        AnyConfig::Group(_) => None,
+    };
+    let found = [
+        ("interface.name", before.name() == now.name()),
+        ("interface.control", before.control() == now.control()),
+        ("interface.state_dir", before.state_dir() == now.state_dir()),
+        ("interface.layer or engine", kind(before) == kind(now)),
+    ];
+    found.into_iter().find(|(_, same)| !same).map(|(what, _)| what)
+}
+
+impl Inherited {
+    /// What was handed on to this process, if it is one that goes on. To be called once.
+    pub fn take() -> Option<Inherited> {
+        let given = std::env::var(VARIABLE).ok()?;
+        let number = given_to(&given, std::process::id())?;
+        let device = number.and_then(|number| {
+            // SAFETY: the program before kept it for this, and nobody has taken it yet.
+            unsafe { inherited(number) }
+                .inspect_err(|error| tracing::warn!(%error, "no device was handed on"))
+                .ok()
+        });
+        Some(Inherited { device })
+    }
+}
+
+/// The descriptor, where it's for this process and there is one.
+fn given_to(text: &str, process: u32) -> Option<Option<RawFd>> {
+    let (whose, number) = text.split_once(' ')?;
+    if whose.parse() != Ok(process) {
+        return None;
+    }
+    match number {
+        "-" => Some(None),
+        number => number.parse().ok().map(Some),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn only_what_is_for_this_process_is_taken() {
+        assert_eq!(given_to("17 5", 17), Some(Some(5)));
+        assert_eq!(given_to("17 -", 17), Some(None));
+        for others in ["16 5", "", "17", "17 five", "x 5", "17 5 6"] {
+            assert_eq!(given_to(others, 17), None, "{others}");
+        }
+    }
+
+    #[test]
+    fn a_program_that_does_not_run_here_or_refuses_the_config_takes_nothing_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("braid.toml");
+        let text = "[interface]\nprivate_key_file = \"k\"\n[[link]]\nname = \"a\"\nfwmark = 5";
+        std::fs::write(&file, text).unwrap();
+        let running = AnyConfig::load(&file).unwrap();
+        let by = |program: &str| {
+            let started = Started { file: program.into(), arguments: Vec::new() };
+            Program(Arc::new(started)).can_take_over(&running)
+        };
+        assert_eq!(by("/bin/true"), Ok(()));
+        assert!(matches!(by("/bin/false"), Err(Refusal::Invalid(_))));
+        assert!(matches!(by("/nonexistent/braid"), Err(Refusal::Failed(_))));
+        let no_program = by(file.to_str().unwrap());
+        assert!(matches!(no_program, Err(Refusal::Failed(_))), "{no_program:?}");
+        std::fs::write(&file, text.replace("private", "pirate")).unwrap();
+        let unread = by("/bin/true").unwrap_err().to_string();
+        assert!(unread.contains("the program that runs can't read it"), "{unread}");
+    }
+
+    #[test]
+    fn what_is_found_by_its_name_keeps_it() {
+        let config = |text: &str| AnyConfig::parse(text, Path::new("c.toml")).unwrap();
+        let tunnel = |more: &str| {
+            config(&format!(
+                "[interface]\nprivate_key_file = \"k\"\n{more}\n[[link]]\nname = \"a\"\nfwmark = 5"
+            ))
+        };
+        let before = tunnel("");
+        assert_eq!(same_place(&before, &tunnel("mtu = 1300\nmode = \"overflow\"")), None);
+        let changes = [
+            ("name = \"other\"", "interface.name"),
+            ("control = \"/run/x\"", "interface.control"),
+            ("state_dir = \"/x\"", "interface.state_dir"),
+            ("layer = \"l2\"", "interface.layer or engine"),
+        ];
+        for (change, what) in changes {
+            assert_eq!(same_place(&before, &tunnel(change)), Some(what));
+        }
+    }
+}
