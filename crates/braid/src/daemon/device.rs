@@ -6,9 +6,9 @@ use braid_linux::tun::{OffloadChoice, Tun};
 use std::io;
 use std::os::fd::OwnedFd;
 
-/// Makes the tunnel's device with its MTU, or goes on with the one that was handed on, sets it
-/// up and gives it to its bridge, if it has one. Its addresses are the host routing's. All of that is
-/// gone with the device.
+/// Makes the tunnel's device with its MTU, or goes on with the one that was handed on, sets
+/// it up and gives it to its bridge, if it has one. Its addresses are the host routing's. All
+/// of that is gone with the device.
 pub fn create(interface: &Interface, handed_on: Option<OwnedFd>) -> Result<Tun, DaemonError> {
     let name = interface.name.as_str();
     let doing = |what: &str| DaemonError::system(format!("{what} {name}"));
