@@ -67,6 +67,21 @@ fn another_program_goes_on_and_so_do_routes_and_connections() {
     let log = world.home.log();
     assert_eq!(log.matches("goes on as the program that is there now").count(), 1, "{log}");
     assert!(!log.contains("begins anew"), "{log}");
+
+    // However often: nothing is handed on but the device.
+    let process = before.2.clone();
+    let open = |world: &World| {
+        world.home.wait_for_active_paths(2);
+        world.home.sh(&format!("ls /proc/{process}/fd | wc -l")).trim().parse::<u32>().unwrap()
+    };
+    let first = open(&world);
+    for _ in 0..5 {
+        world.home.braid_ok(&["restart"]);
+    }
+    let last = open(&world);
+    assert!(last <= first + 3, "{first} descriptors, then {last}");
+    let zombies = format!("ps --ppid {process} -o stat= | grep -c Z || true");
+    assert_eq!(world.home.sh(&zombies).trim(), "0", "children are waited for");
     world.home.stop();
     assert_eq!(world.home.host_settings(), clean);
 }

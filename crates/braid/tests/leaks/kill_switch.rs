@@ -45,9 +45,14 @@ fn nothing_leaks_while_everything_fails_in_turn() {
     );
     nothing_leaked(&capture, "a device that is no link has the best default route");
 
+    network.braid_ok("home", &["restart"]);
+    nothing_leaked(&capture, "another program goes on");
+    network.wait_until("it connects again", || network.connected());
     network.signal("internet", "-KILL");
     network.wait_until("the concentrator is gone", || !network.connected());
     nothing_leaked(&capture, "the concentrator is gone");
+    network.braid_ok("home", &["restart"]);
+    nothing_leaked(&capture, "another program goes on, and nobody answers");
     network.braid_ok("home", &["reload"]);
     network.braid_ok("home", &["link", "remove", "w2"]);
     nothing_leaked(&capture, "it takes over a changed config");
