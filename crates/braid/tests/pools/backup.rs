@@ -177,7 +177,7 @@ fn a_backup_that_is_killed_goes_on_and_no_two_are_at_work() {
         let [mine, target, key] = ["mine", "target", "key"].map(|name| text_of(&host, name));
         host.works(&["backup", "init", "--key", &key, &target]);
         // Slow enough to be met at work.
-        let words = ["backup", "--key", &key, "--limit", "1Mbit", &mine, &target];
+        let words = ["backup", "--key", &key, "--limit", "100kbit", &mine, &target];
         let at_work = || {
             let mut command = host.command(&words);
             let mut child = command.stderr(Stdio::piped()).spawn().unwrap();

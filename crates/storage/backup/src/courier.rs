@@ -260,7 +260,10 @@ impl Inner {
                 other => return other,
             };
             if tries >= self.manner.retries {
-                let text = format!("{what}: {passing}; tried {} times", tries + 1);
+                let text = match tries {
+                    0 => format!("{what}: {passing}"),
+                    _ => format!("{what}: {passing}; tried {} times", tries + 1),
+                };
                 let error = StoreError::Final(text);
                 self.lock().failed = Some(error.clone());
                 return Err(error);

@@ -58,11 +58,36 @@ pub(crate) fn one_line(error: &RusticError) -> String {
     let text = text.strip_prefix("Error: ").unwrap_or(&text);
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     // In which of its parts it went wrong tells nobody anything.
-    match text.split_once(" (kind: related to ") {
+    let text = match text.split_once(" (kind: related to ") {
         Some((before, after)) => {
             let after = after.split_once(')').map_or("", |(_, after)| after);
             format!("{before}{after}")
         }
         None => text,
+    };
+    // The cause is told in another of its ways, where it was called included.
+    let text = match text.split_once("`rustic_core` experienced an error") {
+        Some((before, cause)) => {
+            let message = cause.split_once("Message: ").map_or(cause, |(_, message)| message);
+            format!("{before}{}", message.trim_start())
+        }
+        None => text,
+    };
+    let end =
+        [" Some additional details", " Backtrace:"].iter().filter_map(|it| text.find(it)).min();
+    text.get(..end.unwrap_or(text.len())).unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustic_core::ErrorKind;
+
+    #[test]
+    fn an_error_is_one_line_without_where_it_happened() {
+        let inner = RusticError::new(ErrorKind::Cryptography, "it is too short");
+        let outer = RusticError::with_source(ErrorKind::Internal, "reading {what}", inner)
+            .attach_context("what", "the config");
+        assert_eq!(one_line(&outer), "reading the config: caused by: it is too short");
     }
 }

@@ -158,6 +158,10 @@ impl Answer {
         match self.status.as_u16() {
             404 | 410 => StoreError::Absent,
             416 => StoreError::Damaged("it is too short".to_owned()),
+            401 | 403 => StoreError::Final(format!(
+                "{said}; are the credentials right, in the environment or {}?",
+                crate::secrets::DEFAULT
+            )),
             408 | 425 | 429 | 500..=599 => StoreError::Passing(said),
             _ => StoreError::Final(said),
         }

@@ -31,7 +31,8 @@ impl Init {
             true => Key::make(&self.access.key)?,
             false => self.access.key()?,
         };
-        let file = key.file().display().to_string();
+        let file = std::path::absolute(key.file()).unwrap_or_else(|_| key.file().to_owned());
+        let file = file.display().to_string();
         if self.access.had_backups(&self.target)? {
             // It is there, or it isn't to be made anew without a word.
             self.access.open(&self.target)?;

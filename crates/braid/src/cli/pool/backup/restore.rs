@@ -49,12 +49,14 @@ impl Restore {
         };
         let outcome = restoration.run();
         line.end();
-        let restored = outcome.map_err(|error| match self.to.exists() && !self.dry_run {
-            true => {
+        let restored = outcome.map_err(|error| match error {
+            // It hasn't begun.
+            Error::Refused(_) => error.into(),
+            _ if self.dry_run || !self.to.exists() => error.into(),
+            _ => {
                 let to = self.to.display();
                 Failure::failed(format!("{error}; what is in {to} is no whole restore"))
             }
-            false => error.into(),
         })?;
         let kept = if self.dry_run { Ok(()) } else { self.note(&restored) };
         restored.lacking.iter().for_each(|line| tell(line));
