@@ -16,7 +16,7 @@ pub trait RollingHash64 {
 pub struct Rabin64 {
     /// That of the last bytes.
     pub hash: Polynom64,
-    /// What each byte is worth when it goes.
+    /// What each byte is worth when it goes, after the shift.
     going: [Polynom64; 256],
     /// What the eight highest bits become that a shift moves out.
     above: [Polynom64; 256],
@@ -40,13 +40,15 @@ impl Rabin64 {
         });
         let shift = degree - 8;
         let going = sums(|bit| {
-            (1..window).fold((1 << bit).modulo(modulus), |hash, _| shifted(hash, &above, shift))
+            (0..window).fold((1 << bit).modulo(modulus), |hash, _| shifted(hash, &above, shift))
         });
         Rabin64 { hash: 0, going, above, shift, last: vec![0; window].into(), oldest: 0 }
     }
 
-    fn push(&mut self, byte: u8) {
-        self.hash = shifted(self.hash, &self.above, self.shift) ^ Polynom64::from(byte);
+    /// `comes` is the byte, with what goes.
+    #[inline]
+    fn push(&mut self, byte: u8, comes: Polynom64) {
+        self.hash = shifted(self.hash, &self.above, self.shift) ^ comes;
         if let Some(place) = self.last.get_mut(self.oldest) {
             *place = byte;
         }
@@ -57,7 +59,8 @@ impl Rabin64 {
 impl RollingHash64 for Rabin64 {
     fn reset_and_prefill_window<I: Iterator<Item = u8>>(&mut self, bytes: &mut I) -> usize {
         self.hash = 0;
-        let taken = bytes.take(self.last.len() - 1).map(|byte| self.push(byte)).count();
+        let taken =
+            bytes.take(self.last.len() - 1).map(|byte| self.push(byte, byte.into())).count();
         // The one that is missing counts as a zero.
         if let Some(place) = self.last.get_mut(self.oldest) {
             *place = 0;
@@ -68,8 +71,9 @@ impl RollingHash64 for Rabin64 {
     #[inline]
     fn slide(&mut self, byte: u8) {
         let oldest = self.last.get(self.oldest).copied().unwrap_or(0);
-        self.hash ^= of(&self.going, oldest);
-        self.push(byte);
+        // Nothing of it waits for the hash before.
+        let comes = Polynom64::from(byte) ^ of(&self.going, oldest);
+        self.push(byte, comes);
     }
 }
 
