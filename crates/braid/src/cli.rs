@@ -35,6 +35,7 @@ mod rule;
 mod status;
 mod status_table;
 mod terminal_line;
+mod traffic;
 #[cfg(feature = "page")]
 mod ui;
 mod up;
@@ -174,6 +175,8 @@ enum Command {
     Status(status::StatusCommand),
     /// Show what the tunnel and its links carried, by hour, day or month
     History(history::History),
+    /// Show which devices and connections use the tunnel now
+    Traffic(traffic::Traffic),
     /// Show what happened
     Events(events::Events),
     /// Show what limits the tunnel and what is wrong, and how to mend it
@@ -257,6 +260,7 @@ impl Command {
             Command::Restart(command) => command.run(global)?,
             Command::Status(command) => command.run(global)?,
             Command::History(command) => command.run(global)?,
+            Command::Traffic(command) => command.run(global)?,
             Command::Events(command) => command.run(global)?,
             Command::Doctor(command) => return command.run(global),
             Command::Alert(command) => command.run(global)?,

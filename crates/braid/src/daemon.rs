@@ -14,6 +14,9 @@ mod device;
 mod ending;
 mod endpoints;
 mod enrolments;
+#[cfg(feature = "page")]
+mod examine;
+mod flows;
 mod group;
 mod host_routing;
 mod journal_trouble;
@@ -21,6 +24,7 @@ mod kill_switch;
 pub mod links_now;
 pub mod log;
 pub mod look;
+mod measure;
 mod names;
 mod observe;
 mod obstacles;

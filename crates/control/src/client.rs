@@ -3,11 +3,13 @@
 use crate::config::{AnyConfig, LinkChange, Mode};
 use crate::config_of_request::{ANOTHERS, HEADER, header_value};
 use crate::group_status::GroupStatus;
+use crate::measured::{MeasureStatus, NewMeasure};
 use crate::request::{
     ErrorBody, ExplainAnswer, ExplainQuery, HistoryOverview, HistoryQuery, LoginLink, NewLink,
     NewLogin, NewMode, UiRole,
 };
 use crate::status::Status;
+use crate::traffic::TrafficStatus;
 use braid_history::{Event, Points};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
@@ -222,6 +224,30 @@ impl Client {
             path.push_str(&format!("&dscp={dscp}"));
         }
         self.read(Method::GET, &path, None::<&()>)
+    }
+
+    /// `POST /v1/measure`.
+    ///
+    /// # Errors
+    /// As [`Client::status`]; [`ClientError::Refused`] when nothing can be measured.
+    pub fn measure(&self, wish: &NewMeasure) -> Result<(), ClientError> {
+        self.ask(Method::POST, "/v1/measure", Some(wish)).map(drop)
+    }
+
+    /// `GET /v1/measure`.
+    ///
+    /// # Errors
+    /// As [`Client::status`].
+    pub fn measuring(&self) -> Result<MeasureStatus, ClientError> {
+        self.read(Method::GET, "/v1/measure", None::<&()>)
+    }
+
+    /// `GET /v1/traffic`, with so many flows at most.
+    ///
+    /// # Errors
+    /// As [`Client::status`].
+    pub fn traffic(&self, most: u32) -> Result<TrafficStatus, ClientError> {
+        self.read(Method::GET, &format!("/v1/traffic?most={most}"), None::<&()>)
     }
 
     /// `GET /v1/history`.

@@ -56,7 +56,7 @@ pub use traffic::{
     Traffic,
 };
 pub use transport::{Proxy, ProxyError, Transport, TransportChoice};
-pub use ui::{UI_PORT, Ui};
+pub use ui::{UI_PORT, Ui, UiCertificate};
 
 use std::path::{Path, PathBuf};
 

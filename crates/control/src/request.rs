@@ -1,7 +1,9 @@
 //! What a running tunnel can be asked to do, over the control socket.
 
 use crate::config::{LinkChange, Mode, Protocol};
+use crate::measured::{MeasureStatus, NewMeasure};
 use crate::status::Status;
+use crate::traffic::TrafficStatus;
 use braid_history::{Health, Recorder, Series};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
@@ -20,6 +22,24 @@ pub trait Controlled: Send + Sync + 'static {
     /// What is known of the past, where any is kept.
     fn history(&self) -> Option<&Recorder> {
         None
+    }
+
+    /// Who uses the tunnel, and for what.
+    fn traffic(&self) -> TrafficStatus {
+        TrafficStatus::default()
+    }
+
+    /// Begins to measure the links, to the other end of the tunnel.
+    ///
+    /// # Errors
+    /// When that can't be done here, or is being done.
+    fn measure(&self, _wish: &NewMeasure) -> Result<(), Refusal> {
+        Err(Refusal::NotFound("nothing can be measured here".into()))
+    }
+
+    /// How far that is, and what was found last.
+    fn measuring(&self) -> MeasureStatus {
+        MeasureStatus::default()
     }
 
     /// Which rule a connection would fall under, and what would become of it.
@@ -77,6 +97,9 @@ pub struct LoginLink {
     pub page: String,
     /// For how long it is good, seconds.
     pub valid_s: u64,
+    /// SHA-256 of the page's certificate, where it has one of its own.
+    #[serde(default)]
+    pub certificate: Option<String>,
 }
 
 /// Query of `GET /v1/history`.
@@ -158,6 +181,14 @@ pub enum ExplainedWay {
     },
     /// It is refused.
     Blocked,
+}
+
+/// Query of `GET /v1/traffic`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TrafficQuery {
+    /// How many flows at most.
+    pub most: Option<u32>,
 }
 
 /// Query of `GET /v1/events`.

@@ -7,10 +7,14 @@ mod past;
 use crate::config::LinkChange;
 use crate::config_of_request::only_for;
 use crate::error_answer::error;
+use crate::measured::{MeasureStatus, NewMeasure};
 use crate::metrics;
 use crate::own_thread::{self, on_own_thread};
-use crate::request::{Controlled, ExplainQuery, NewLink, NewLogin, NewMode, Refusal, Request};
+use crate::request::{
+    Controlled, ExplainQuery, NewLink, NewLogin, NewMode, Refusal, Request, TrafficQuery,
+};
 use crate::status::Status;
+use crate::traffic::TrafficStatus;
 use axum::Router;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{DefaultBodyLimit, Json, Path as UrlPath, Query, State};
@@ -132,6 +136,8 @@ fn router(controlled: Arc<dyn Controlled>) -> Router {
         .route("/v1/restart", post(restart))
         .route("/v1/down", post(down))
         .route("/v1/stop", post(stop))
+        .route("/v1/traffic", get(traffic))
+        .route("/v1/measure", get(measuring).post(measure))
         .route("/v1/explain", get(explain))
         .route("/v1/history", get(past::points))
         .route("/v1/history/series", get(past::series))
@@ -154,6 +160,34 @@ async fn get_status(State(controlled): Shared) -> Json<Status> {
 async fn get_metrics(State(controlled): Shared) -> Response {
     let content_type = [(header::CONTENT_TYPE, metrics::CONTENT_TYPE)];
     (content_type, metrics::render(&controlled.status())).into_response()
+}
+
+async fn measuring(State(controlled): Shared) -> Json<MeasureStatus> {
+    Json(controlled.measuring())
+}
+
+async fn measure(
+    State(controlled): Shared,
+    body: Result<Json<NewMeasure>, JsonRejection>,
+) -> Response {
+    match body {
+        Ok(Json(wish)) => answer(on_own_thread(move || controlled.measure(&wish)).await),
+        Err(rejection) => bad_body(&rejection),
+    }
+}
+
+async fn traffic(
+    State(controlled): Shared,
+    query: Result<Query<TrafficQuery>, QueryRejection>,
+) -> Response {
+    match query {
+        Ok(Query(TrafficQuery { most })) => {
+            let most = most.and_then(|most| usize::try_from(most).ok());
+            let traffic = controlled.traffic();
+            Json(traffic.first(most.unwrap_or(TrafficStatus::USUAL))).into_response()
+        }
+        Err(rejection) => error(rejection.status(), &rejection.body_text()),
+    }
 }
 
 async fn explain(

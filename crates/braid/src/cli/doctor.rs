@@ -1,10 +1,12 @@
 mod bundle;
+pub mod measure;
 
 use super::failure::{Failure, print_line};
 use super::{Global, JsonFlag};
 use crate::daemon::look::FirstLook;
 use braid_control::client::{Client, ClientError};
 use braid_control::finding::Finding;
+use braid_control::measured::NewMeasure;
 use braid_control::status::Status;
 use braid_doctor::{Facts, examine};
 use braid_history::{Event, Severity};
@@ -18,7 +20,7 @@ use std::time::Duration;
 
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  braid doctor\n  braid doctor --json | jq -r '.findings[].code'\n  braid doctor --bundle report.txt\n\nFor disks: `braid pool doctor`.\n\nExit codes: 0 nothing wrong, 10 something should be mended, 11 the tunnel doesn't do its work"
+    after_help = "Examples:\n  braid doctor\n  braid doctor --measure\n  braid doctor --json | jq -r '.findings[].code'\n  braid doctor --bundle report.txt\n\nFor disks: `braid pool doctor`.\n\nExit codes: 0 nothing wrong, 10 something should be mended, 11 the tunnel doesn't do its work"
 )]
 pub struct Doctor {
     #[command(flatten)]
@@ -27,6 +29,16 @@ pub struct Doctor {
     /// names blacked out
     #[arg(long, value_name = "FILE")]
     bundle: Option<PathBuf>,
+    /// Measure each link alone and all together first, to the concentrator; meanwhile all traffic
+    /// goes over the link that is measured
+    #[arg(long)]
+    measure: bool,
+    /// Measure links with a quota too
+    #[arg(long, requires = "measure")]
+    metered: bool,
+    /// How long each direction is measured, 1 to 20 [default: 4]
+    #[arg(long, value_name = "SECONDS", requires = "measure")]
+    seconds: Option<u32>,
 }
 
 /// Between two looks.
@@ -38,19 +50,32 @@ const ATTENTION: u8 = 10;
 const BROKEN: u8 = 11;
 
 impl Doctor {
+    fn wish(&self) -> NewMeasure {
+        NewMeasure { metered: self.metered, seconds: self.seconds, ..NewMeasure::default() }
+    }
+
     pub fn run(&self, global: &Global) -> Result<ExitCode, Failure> {
         let config = global.load_config()?;
         let client = global.client()?;
+        let measured = match self.measure {
+            true => Some(measure::run(&client, &self.wish())?),
+            false => None,
+        };
         let first = FirstLook::now(&config, status(&client)?);
         thread::sleep(MOMENT);
-        let facts = first.then(&config, status(&client)?, events(&client), None);
+        let facts = first.then(&config, status(&client)?, events(&client), measured);
         let findings = examine(&facts);
         if let Some(file) = &self.bundle {
             bundle::write(file, &facts, &findings)?;
         }
-        global.print(&json!({ "findings": findings }), || match findings.as_slice() {
-            [] => healthy(&facts),
-            findings => findings.iter().map(render).collect::<Vec<_>>().join("\n\n"),
+        let value = json!({ "findings": findings, "measured": facts.measured });
+        global.print(&value, || {
+            let table = facts.measured.as_ref().map(measure::render).into_iter();
+            let found = match findings.as_slice() {
+                [] => healthy(&facts),
+                findings => findings.iter().map(render).collect::<Vec<_>>().join("\n\n"),
+            };
+            table.chain([found]).collect::<Vec<_>>().join("\n\n")
         })?;
         if let Some(file) = self.bundle.as_ref().filter(|_| !global.json) {
             print_line(&format!("\n{}: read it before you send it", file.display()))?;

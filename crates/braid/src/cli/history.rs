@@ -24,6 +24,9 @@ pub struct History {
     /// Only what went to and from this peer (at a concentrator: a home)
     #[arg(long, value_name = "NAME")]
     peer: Option<String>,
+    /// Only what this device of the LAN sent and got
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["link", "peer"])]
+    device: Option<String>,
     /// A row for each hour, day or month
     #[arg(long, value_enum, default_value = "day")]
     by: Rows,
@@ -57,10 +60,11 @@ impl History {
             Rows::Day => (By::Day, 31),
             Rows::Month => (By::Month, 12),
         };
-        let series = match (&self.link, &self.peer) {
-            (Some(link), _) => Series::Link(link.clone()),
-            (None, Some(peer)) => Series::Peer(peer.clone()),
-            (None, None) => Series::Tunnel,
+        let series = match (&self.link, &self.peer, &self.device) {
+            (Some(link), ..) => Series::Link(link.clone()),
+            (None, Some(peer), _) => Series::Peer(peer.clone()),
+            (None, None, Some(device)) => Series::Device(device.clone()),
+            (None, None, None) => Series::Tunnel,
         };
         let periods = Periods::here(by);
         let now = unix_now();

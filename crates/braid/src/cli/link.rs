@@ -1,10 +1,12 @@
 mod plan;
 
+use super::doctor::measure;
 use super::failure::{self, Failure, FailureKind};
 use super::status_table::columns;
 use super::{Global, JsonFlag, uplinks};
 use braid_control::client::ClientError;
 use braid_control::config::{ConfigEditor, Link, LinkBinding, LinkChange, Mode};
+use braid_control::measured::NewMeasure;
 use braid_control::request::NewLink;
 use braid_control::status::{PathState, PathStatus};
 use braid_linux::udp::{Family, LinkBind, LinkSocket};
@@ -95,12 +97,19 @@ pub struct Remove {
 }
 
 #[derive(Args)]
-#[command(after_help = "Example:\n  braid link test lte")]
+#[command(after_help = "Examples:\n  braid link test lte\n  braid link test lte --speed")]
 pub struct Test {
     #[command(flatten)]
     _json: JsonFlag,
     /// The link's name
     name: String,
+    /// Measure what it carries, alone and as part of the tunnel, to the concentrator; meanwhile
+    /// all traffic goes over it
+    #[arg(long)]
+    speed: bool,
+    /// How long each direction is measured, 1 to 20 [default: 4]
+    #[arg(long, value_name = "SECONDS", requires = "speed")]
+    seconds: Option<u32>,
 }
 
 #[derive(Args)]
@@ -238,6 +247,14 @@ impl Test {
             Err(ClientError::NotRunning(_) | ClientError::Anothers { .. }) => None,
             Err(error) => return Err(error.into()),
         };
+        let measured = match self.speed {
+            true => {
+                let (link, seconds) = (Some(self.name.clone()), self.seconds);
+                let wish = NewMeasure { link, seconds, ..NewMeasure::default() };
+                Some(measure::run(&global.client()?, &wish)?)
+            }
+            false => None,
+        };
         let works = match &paths {
             Some(paths) => paths.iter().any(is_alive),
             None => sockets.iter().any(|(_, opened)| opened.is_ok()),
@@ -252,8 +269,13 @@ impl Test {
                 "error": opened.as_ref().err(),
             })).collect::<Vec<_>>(),
             "paths": paths,
+            "measured": measured,
         });
-        global.print(&value, || report(&sockets, paths.as_deref()))?;
+        global.print(&value, || {
+            let table = measured.as_ref().map(measure::render);
+            let report = report(&sockets, paths.as_deref());
+            [Some(report), table].into_iter().flatten().collect::<Vec<_>>().join("\n")
+        })?;
         match works {
             true => Ok(()),
             false => Err(Failure::failed(format!("link {} does not work", self.name))),

@@ -4,23 +4,21 @@ use clap::Command;
 
 /// Documents below docs/, without their ending, by the command's words after "braid". Of several
 /// rows the longest that the command begins with.
-const TOLD_IN: [(&str, &[&str]); 29] = [
+const TOLD_IN: [(&str, &[&str]); 25] = [
     ("", &["README", "guide/home", "guide/concentrator", "guide/nas", "guide/trouble"]),
-    ("alert", &["reference/config", "reference/control"]),
     ("concentrator", &["guide/concentrator"]),
     ("config", &["reference/config"]),
-    ("doctor", &["guide/trouble"]),
+    ("doctor", &["reference/doctor", "guide/trouble"]),
     ("down", &["guide/home"]),
     ("events", &["reference/control", "guide/trouble"]),
-    ("explain", &["guide/rules", "reference/config"]),
     ("export", &["reference/engines"]),
-    ("generate", &["guide/install"]),
     ("history", &["reference/control"]),
     ("home", &["guide/home"]),
     ("keygen", &["reference/config"]),
     ("lab", &["reference/lab"]),
     ("link", &["guide/links"]),
     ("link plan", &["reference/engines", "guide/links"]),
+    ("link test", &["reference/doctor", "guide/links"]),
     ("manual", &["guide/manual", "reference/manual"]),
     ("mode", &["guide/links", "reference/config"]),
     ("pool", &["guide/nas", "reference/pools"]),
@@ -28,10 +26,8 @@ const TOLD_IN: [(&str, &[&str]); 29] = [
     ("pool replicate", &["guide/backup", "reference/pools"]),
     ("pool restore", &["guide/backup", "reference/pools"]),
     ("pool verify", &["guide/backup", "reference/pools"]),
-    ("pubkey", &["reference/config"]),
-    ("reload", &["reference/config"]),
-    ("rule", &["guide/rules", "reference/config"]),
     ("status", &["guide/trouble", "reference/control"]),
+    ("traffic", &["reference/control"]),
     ("ui", &["reference/page"]),
     ("up", &["guide/home", "reference/config"]),
 ];

@@ -5,7 +5,7 @@ mod shelves;
 use super::failure::{Failure, FailureKind, print_line, tell};
 use super::{Global, JsonFlag};
 use braid_control::client::Client;
-use braid_control::request::UiRole;
+use braid_control::request::{LoginLink, UiRole};
 use braid_page::access::password;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
@@ -27,7 +27,7 @@ pub enum UiCommand {
     /// Set the password of a role
     Password(Password),
     /// Serve the page where there are pools and no tunnel
-    Serve(serve::Serve),
+    Serve(Box<serve::Serve>),
 }
 
 #[derive(Args)]
@@ -102,6 +102,7 @@ impl Open {
     fn run(&self, global: &Global) -> Result<(), Failure> {
         let link = client(global)?.login_link(UiRole::Admin)?;
         global.print(&link, || link.url.clone())?;
+        tell_of_certificate(&link);
         if self.print || global.json || !has_screen() {
             return Ok(());
         }
@@ -128,6 +129,13 @@ fn client(global: &Global) -> Result<Client, Failure> {
     }
 }
 
+/// Who sees the same in the browser talks to this host.
+fn tell_of_certificate(link: &LoginLink) {
+    if let Some(certificate) = &link.certificate {
+        tell(&format!("the browser asks about a certificate: its SHA-256 is {certificate}"));
+    }
+}
+
 fn has_screen() -> bool {
     let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     is_set("DISPLAY") || is_set("WAYLAND_DISPLAY")
@@ -136,7 +144,9 @@ fn has_screen() -> bool {
 impl Login {
     fn run(&self, global: &Global) -> Result<(), Failure> {
         let link = client(global)?.login_link(self.role.of_page())?;
-        global.print(&link, || link.url.clone())
+        global.print(&link, || link.url.clone())?;
+        tell_of_certificate(&link);
+        Ok(())
     }
 }
 

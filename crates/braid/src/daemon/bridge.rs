@@ -23,6 +23,7 @@ use quota::Quota;
 use report::Reporter;
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::Arc;
 use std::sync::mpsc::RecvTimeoutError;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
@@ -31,6 +32,8 @@ use std::time::{Duration, Instant, SystemTime};
 pub const TICK: Duration = Duration::from_millis(200);
 /// How soon after a command a snapshot is published; others may follow it.
 const SOON: Duration = Duration::from_millis(10);
+/// How often flows are looked at: every so many ticks.
+const FLOWS_EACH: u32 = 5;
 /// Listening sockets are links of their own, numbered from here...
 const FIRST_LISTENING: u16 = 0x8000;
 /// ...and those where homes call by TLS from here.
@@ -127,6 +130,8 @@ struct BridgedPeer {
 impl Bridge {
     fn run(mut self, commands: &Commands, published: &Published) -> io::Result<()> {
         let mut next = Instant::now();
+        let mut traffic = Arc::default();
+        let mut ticks = 0;
         loop {
             let wait = next.saturating_duration_since(Instant::now());
             match commands.recv_timeout(wait) {
@@ -146,6 +151,12 @@ impl Bridge {
             let Ok(report) = self.plane.report() else { break };
             self.count_quotas(&report);
             self.follow_troubles(&report);
+            if ticks % FLOWS_EACH == 0 {
+                let Ok(flows) = self.plane.report_traffic() else { break };
+                let flows = self.reporter.flows(flows, &report, &self.peers, &self.links);
+                traffic = Arc::new(flows);
+            }
+            ticks = ticks.wrapping_add(1);
             published.publish(Snapshot {
                 peers: self.reporter.peers(&report, &self.peers, &self.links),
                 drops: DeviceDrops {
@@ -153,6 +164,7 @@ impl Bridge {
                     refused: report.tun.refused,
                     malformed: report.tun.malformed,
                 },
+                traffic: Arc::clone(&traffic),
                 quotas: self.quotas(),
                 introduced: self.introductions.waiting(),
                 met: self

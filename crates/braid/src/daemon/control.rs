@@ -2,14 +2,16 @@ use super::data_channel::{Command, DataPlaneHandle, Setup, data_channel};
 use super::ending::{Ending, last_words};
 use super::endpoints::EndpointResolver;
 use super::enrolments::Enrolments;
-use super::observe::Observer;
+use super::flows::{DeviceSecond, FlowWatch};
+use super::measure::{self, Measuring};
+use super::observe::{Observer, Seen};
 #[cfg(feature = "page")]
 use super::page::ServedPage;
 use super::pathless::tell_pathless;
 use super::quota::QuotaStore;
 use super::reconciler::{self, Parts, ReconcilerHandle};
 use super::restart::{Inherited, Program};
-use super::rules::explained;
+use super::rules::{Files, explained};
 use super::split::SplitProxy;
 use super::traces::Traces;
 use super::transports::{Resolved, listen_tls};
@@ -18,24 +20,25 @@ use super::{
 };
 use braid_carrier::Server;
 use braid_control::config::{AnyConfig, Config, ConfigEditor};
+use braid_control::measured::{MeasureStatus, NewMeasure};
 use braid_control::quota_file::QuotaCounters;
 use braid_control::request::{
     Controlled, ExplainAnswer, ExplainQuery, LoginLink, Refusal, Request, UiRole,
 };
 use braid_control::server;
 use braid_control::status::{LinkStatus, QuotaStatus, Status};
+use braid_control::traffic::TrafficStatus;
 use braid_history::Recorder;
 use braid_linux::journal::Journal;
 use braid_linux::netlink::Netlink;
 use braid_linux::nft::Split;
 use braid_linux::udp::{Family, LinkBind, LinkSocket};
 use braid_linux::wake_latency::{self, WakeLatency};
+use ipnet::IpNet;
 use std::io;
 use std::os::fd::OwnedFd;
-#[cfg(feature = "page")]
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, UnixListener};
@@ -49,6 +52,11 @@ pub struct RunningTunnel {
     data_thread: Mutex<Option<JoinHandle<io::Result<()>>>>,
     reconciler: ReconcilerHandle,
     observer: Observer,
+    flows: Mutex<Flows>,
+    measuring: Measuring,
+    /// Set once there is something to hand out.
+    this: OnceLock<Weak<RunningTunnel>>,
+    _speed: Option<braid_speed::Server>,
     #[cfg(feature = "page")]
     page: OnceLock<ServedPage>,
     split: Option<SplitProxy>,
@@ -119,6 +127,8 @@ impl RunningTunnel {
             tracing::warn!(%error, "no history is kept: its thread can't be started");
             Observer::none()
         });
+        let flows = Flows::of(&config);
+        let speed = measure::serve(&config);
         Ok(RunningTunnel {
             config,
             started: Instant::now(),
@@ -126,6 +136,10 @@ impl RunningTunnel {
             data_thread: Mutex::new(Some(data_thread)),
             reconciler,
             observer,
+            flows: Mutex::new(flows),
+            measuring: Measuring::default(),
+            this: OnceLock::new(),
+            _speed: speed,
             #[cfg(feature = "page")]
             page: OnceLock::new(),
             split,
@@ -144,14 +158,19 @@ impl Running for RunningTunnel {
         socket: UnixListener,
         stopped: watch::Receiver<bool>,
     ) -> tokio::task::JoinHandle<io::Result<()>> {
+        // Only one is ever set.
+        let _ = self.this.set(Arc::downgrade(self));
         let told = Arc::downgrade(self);
         let alerts = move || told.upgrade().map(|running| running.config_now().alerts);
         if let Err(error) = self.observer.tell(&self.config, alerts) {
             tracing::warn!(%error, "nobody is told of what happens: no thread can be started");
         }
         let watched = Arc::downgrade(self);
-        let status = move || watched.upgrade().map(|running| running.status());
-        if let Err(error) = self.observer.look_at(status) {
+        let seen = move || {
+            let running = watched.upgrade()?;
+            Some(Seen { devices: running.look_at_flows(), status: running.status() })
+        };
+        if let Err(error) = self.observer.look_at(seen) {
             tracing::warn!(%error, "history has nothing to keep: its thread can't be started");
         }
         #[cfg(feature = "page")]
@@ -220,6 +239,15 @@ impl RunningTunnel {
         view.config.as_deref().unwrap_or(&self.config).clone()
     }
 
+    /// What each device sent and got since the last time.
+    fn look_at_flows(&self) -> Vec<DeviceSecond> {
+        let snapshot = self.data_plane.snapshot();
+        let config = self.config_now();
+        let mut flows = self.flows.lock().unwrap_or_else(PoisonError::into_inner);
+        let Flows { watch, files } = &mut *flows;
+        watch.look(&snapshot.traffic, &files.leases(&config), Instant::now())
+    }
+
     /// What is kept of the past.
     #[cfg(feature = "page")]
     pub fn recorder(&self) -> Option<&Recorder> {
@@ -280,6 +308,19 @@ impl Controlled for RunningTunnel {
         self.observer.recorder()
     }
 
+    fn measure(&self, wish: &NewMeasure) -> Result<(), Refusal> {
+        self.measuring.start(self.this.get().cloned().unwrap_or_default(), wish)
+    }
+
+    fn measuring(&self) -> MeasureStatus {
+        self.measuring.status()
+    }
+
+    fn traffic(&self) -> TrafficStatus {
+        let flows = self.flows.lock().unwrap_or_else(PoisonError::into_inner);
+        flows.watch.shown().as_ref().clone()
+    }
+
     fn explain(&self, query: &ExplainQuery) -> Result<ExplainAnswer, Refusal> {
         let view = self.reconciler.view();
         let config = view.config.as_deref().unwrap_or(&self.config);
@@ -298,6 +339,20 @@ impl Controlled for RunningTunnel {
         link.ok_or_else(|| {
             Refusal::NotFound("the page is off: see [ui] listen in the config, and the log".into())
         })
+    }
+}
+
+/// Who uses the tunnel, and where their names are.
+struct Flows {
+    watch: FlowWatch,
+    files: Files,
+}
+
+impl Flows {
+    fn of(config: &Config) -> Flows {
+        let at_home = config.interface.listen.is_empty();
+        let own = config.interface.addresses.iter().map(IpNet::addr).collect();
+        Flows { watch: FlowWatch::new(at_home, own, Instant::now()), files: Files::default() }
     }
 }
 

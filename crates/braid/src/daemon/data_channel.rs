@@ -10,7 +10,9 @@ use braid_handshake::{PrivateKey, PublicKey};
 use braid_linux::tun::Tun;
 use braid_linux::udp::{Family, LinkSocket};
 use braid_linux::wake_latency::WakeLatency;
+use braid_tunnel::TrafficReport;
 use braid_units::{ByteSize, Ratio};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -97,12 +99,25 @@ pub struct Snapshot {
     pub peers: Vec<PeerStatus>,
     /// What the device lost.
     pub drops: DeviceDrops,
+    /// What flows carried; a new one each second.
+    pub traffic: Arc<Vec<PeerFlows>>,
     /// Of every link that has a quota.
     pub quotas: QuotaCounters,
     /// Homes that have come with a join line that is open.
     pub introduced: Vec<Introduction>,
     /// Peers that were ever connected, so that nobody needs to be introduced.
     pub met: Vec<PublicKey>,
+}
+
+/// A peer's flows.
+#[derive(Clone, Debug)]
+pub struct PeerFlows {
+    /// Its name.
+    pub peer: String,
+    /// As the core tells of them.
+    pub report: TrafficReport,
+    /// Of which link each path is.
+    pub links: BTreeMap<u8, String>,
 }
 
 /// A home that wants to be let in.

@@ -5,13 +5,14 @@ mod samples;
 mod steady;
 mod watch;
 
+use super::flows::DeviceSecond;
 use super::supervise::supervise_unneeded;
 use super::told::{by_this_program, host_name, status_of};
 use super::{beat, bridge};
 use braid_alert::{Alert, Post};
 use braid_control::config::Config;
 use braid_control::status::{AlertStatus, Status};
-use braid_history::{Event, EventKind, Recorder, Settings, Severity};
+use braid_history::{Event, EventKind, Recorder, Sample, Series, Settings, Severity};
 use samples::Sampler;
 use std::collections::BTreeSet;
 use std::io;
@@ -85,14 +86,14 @@ impl Observer {
         status_of(alerts, |alert| waiting(alert).unwrap_or_default())
     }
 
-    /// Looks at the status once a second, until it is stopped or there is none any more.
-    pub fn look_at(&self, status: impl Fn() -> Option<Status> + Send + 'static) -> io::Result<()> {
+    /// Looks at the tunnel once a second, until it is stopped or there is none any more.
+    pub fn look_at(&self, seen: impl Fn() -> Option<Seen> + Send + 'static) -> io::Result<()> {
         let (stop, stopped) = sync_channel(1);
         let mut look = Look::new(self.recorder.clone(), self.post.clone());
         let thread = std::thread::Builder::new().name("braid-observe".into()).spawn(move || {
             supervise_unneeded("braid-observe", || {
-                while let Some(status) = status() {
-                    look.at(&status);
+                while let Some(seen) = seen() {
+                    look.at(&seen);
                     // Between two reports, so that neither being late a little matters.
                     let next = beat::next(EVERY, bridge::TICK / 2, Instant::now());
                     let wait = next.saturating_duration_since(Instant::now());
@@ -129,6 +130,14 @@ impl Observer {
     }
 }
 
+/// How things are.
+pub struct Seen {
+    /// All of it.
+    pub status: Status,
+    /// Devices that sent or got something in the last second.
+    pub devices: Vec<DeviceSecond>,
+}
+
 /// What the thread remembers between two looks.
 struct Look {
     recorder: Option<Recorder>,
@@ -143,10 +152,12 @@ impl Look {
         Look { recorder, post, sampler: Sampler::default(), watch: None, began: Instant::now() }
     }
 
-    fn at(&mut self, status: &Status) {
+    fn at(&mut self, Seen { status, devices }: &Seen) {
         let unix = unix_now();
         if let Some(recorder) = &self.recorder {
-            recorder.samples(unix, self.sampler.samples(status));
+            let mut samples = self.sampler.samples(status);
+            samples.extend(devices.iter().map(of_device));
+            recorder.samples(unix, samples);
         }
         let mut events = Vec::new();
         let watch = match &mut self.watch {
@@ -170,6 +181,12 @@ impl Look {
             }
         }
     }
+}
+
+fn of_device(device: &DeviceSecond) -> (Series, Sample) {
+    let DeviceSecond { name, rx_bytes, tx_bytes } = device;
+    let sample = Sample { up: true, rx_bytes: *rx_bytes, tx_bytes: *tx_bytes, ..Sample::default() };
+    (Series::Device(name.clone()), sample)
 }
 
 /// Homes that were greeted before.

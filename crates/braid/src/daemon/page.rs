@@ -1,14 +1,20 @@
 //! The page of a running tunnel: a thread of its own serves it, so that whoever asks for
 //! it in whatever way holds up neither packets nor the control socket.
 
+pub mod certificate;
+
 use super::control::RunningTunnel;
+use super::examine::Consulting;
 use super::supervise::supervise_unneeded;
 use braid_control::config::{Config, LinkChange, QuotaPeriod};
+use braid_control::measured::{MeasureStatus, NewMeasure};
 use braid_control::request::{Controlled, LoginLink, Refusal, Request, UiRole};
 use braid_control::status::Status;
+use braid_control::traffic::TrafficStatus;
 use braid_history::Recorder;
 use braid_page::server::{Listeners, serve};
-use braid_page::{LinkWish, Page, PoolsLook, Settings, Shown};
+use braid_page::{Examined, LinkWish, Page, PoolsLook, Settings, Shown};
+use certificate::{Secured, own_files};
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -16,6 +22,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tokio_rustls::TlsAcceptor;
 
 /// The thread that serves it.
 pub struct ServedPage {
@@ -33,6 +40,7 @@ impl ServedPage {
     pub fn start(config: &Config, tunnel: &Arc<RunningTunnel>) -> io::Result<ServedPage> {
         let window = Window {
             tunnel: Arc::downgrade(tunnel),
+            consulting: Consulting::default(),
             recorder: tunnel.recorder().cloned(),
             pools: config.interface.state_dir.join(POOLS),
         };
@@ -47,19 +55,30 @@ impl ServedPage {
             },
         };
         let at = tcp.as_ref().and_then(|listener| listener.local_addr().ok());
+        let secured = match (&config.ui.tls, at) {
+            (Some(wanted), Some(at)) => {
+                let interface = &config.interface;
+                let own = own_files(&interface.state_dir, interface.name.as_str());
+                Some(Secured::with(wanted, &own, at.ip())?)
+            }
+            _ => None,
+        };
         let settings = Settings {
             name: config.interface.name.to_string(),
             hosts: config.ui.hosts.clone(),
             password_file: config.ui.password_file.clone(),
             at,
+            tls: secured.is_some(),
+            fingerprint: secured.as_ref().and_then(|secured| secured.fingerprint.clone()),
         };
         let page = Page::new(Arc::new(window), settings);
         let socket = socket(config);
         let (stop, stopped) = watch::channel(false);
-        let served = page.clone();
+        let (served, tls) = (page.clone(), secured.map(|secured| secured.acceptor));
         let thread = std::thread::Builder::new().name("braid-page".into()).spawn(move || {
             supervise_unneeded("braid-page", || {
-                if let Err(error) = run(served.clone(), tcp.as_ref(), &socket, stopped.clone()) {
+                let doors = Doors { tcp: tcp.as_ref(), tls: tls.clone(), socket: &socket };
+                if let Err(error) = run(served.clone(), doors, stopped.clone()) {
                     tracing::warn!("the page can't be served: {error}");
                 }
             });
@@ -96,13 +115,19 @@ pub fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     Ok(listener)
 }
 
+/// Where it is served.
+pub struct Doors<'a> {
+    /// For browsers.
+    pub tcp: Option<&'a std::net::TcpListener>,
+    /// What they come by, where it isn't plain.
+    pub tls: Option<TlsAcceptor>,
+    /// The Unix socket.
+    pub socket: &'a Path,
+}
+
 /// Serves it at both until it is stopped.
-pub fn run(
-    page: Arc<Page>,
-    tcp: Option<&std::net::TcpListener>,
-    socket: &Path,
-    stopped: watch::Receiver<bool>,
-) -> io::Result<()> {
+pub fn run(page: Arc<Page>, doors: Doors<'_>, stopped: watch::Receiver<bool>) -> io::Result<()> {
+    let Doors { tcp, tls, socket } = doors;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .thread_name("braid-page-work")
@@ -117,7 +142,7 @@ pub fn run(
         let unix = unix.inspect_err(|error| {
             tracing::warn!("the page isn't served on {}: {error}", socket.display());
         });
-        serve(page, Listeners { tcp, unix: unix.ok() }, stopped).await;
+        serve(page, Listeners { tcp, tls, unix: unix.ok() }, stopped).await;
         // Another daemon's, if it couldn't be made.
         let _ = std::fs::remove_file(socket);
         Ok(())
@@ -132,6 +157,7 @@ const WORKERS: usize = 3;
 struct Window {
     /// The page is the tunnel's.
     tunnel: Weak<RunningTunnel>,
+    consulting: Consulting,
     recorder: Option<Recorder>,
     pools: PathBuf,
 }
@@ -139,6 +165,24 @@ struct Window {
 impl Shown for Window {
     fn status(&self) -> Option<Status> {
         self.tunnel.upgrade().map(|tunnel| tunnel.status())
+    }
+
+    fn examined(&self) -> Option<Examined> {
+        Some(self.consulting.ask(&self.tunnel))
+    }
+
+    fn measuring(&self) -> MeasureStatus {
+        self.tunnel.upgrade().map(|tunnel| tunnel.measuring()).unwrap_or_default()
+    }
+
+    fn measure(&self, wish: &NewMeasure) -> Result<(), Refusal> {
+        let tunnel = self.tunnel.upgrade();
+        let tunnel = tunnel.ok_or_else(|| Refusal::Failed("the tunnel goes down".into()))?;
+        tunnel.measure(wish)
+    }
+
+    fn traffic(&self) -> Option<TrafficStatus> {
+        self.tunnel.upgrade().map(|tunnel| tunnel.traffic())
     }
 
     fn history(&self) -> Option<&Recorder> {

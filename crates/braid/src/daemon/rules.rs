@@ -12,6 +12,7 @@ mod resolve;
 pub use candidates::candidates;
 pub use counts::Counts;
 pub use explained::explained;
+pub use files::Files;
 pub use forwarder::KnownNames;
 
 use super::ending::Ending;
@@ -24,7 +25,6 @@ use braid_linux::netlink::{Netlink, forget_connections};
 use braid_linux::nft::{Fate, NameForwarder, RuledTraffic};
 use braid_linux::routing::{DirectRouting, RuledRouting};
 use braid_rules::{Candidate, Conditions, Destinations, Marks, Otherwise, Rule, Targets, Verdict};
-use files::Files;
 use forwarder::Forwarder;
 use ipnet::IpNet;
 use jiff::Zoned;

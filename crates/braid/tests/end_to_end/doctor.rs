@@ -2,7 +2,8 @@
 //! name, until it is mended.
 
 use crate::world::{INSIDE_V4, Tunnel, World, link};
-use braid_lab::emulator::LinkChange;
+use braid_lab::emulator::{Capacity, LinkChange, LinkModel};
+use braid_units::Rate;
 use serde_json::Value;
 
 /// Of the machine that runs the tests, which may be busy.
@@ -22,6 +23,42 @@ fn codes(world: &World) -> Vec<String> {
 fn becomes(world: &World, expected: &[&str]) {
     let what = format!("the doctor finds {expected:?}, and last {:?}", codes(world));
     world.home.wait_until(&what, || codes(world) == expected);
+}
+
+#[test]
+fn each_link_is_measured_alone_and_with_the_others_and_has_its_role_back() {
+    let Some(mut world) = World::new(&[slow("dsl", 8), slow("lte", 2)]) else { return };
+    world.start(&Tunnel::default());
+    world.home.braid_ok(&["link", "set", "lte", "--standby", "true", "--temporary"]);
+    // The machine that runs the tests may be what limits: then it finds that, and says so by
+    // its exit status.
+    let output = world.home.braid(&["doctor", "--measure", "--seconds", "2", "--json"]).stdout;
+    let report: Value = serde_json::from_slice(&output).unwrap();
+    let measured = &report["measured"];
+    let down = |of: &Value| of["down"].as_f64().unwrap();
+    let [dsl, lte] = [0, 1].map(|link| &measured["links"][link]);
+    assert_eq!((&dsl["link"], &lte["link"]), (&"dsl".into(), &"lte".into()));
+    // The other is no part of it: dsl's 8 Mbit/s aren't in what lte carries.
+    let (fast, slow) = (down(&dsl["rates"]), down(&lte["rates"]));
+    assert!(fast > slow && slow > 0.0 && slow < 6.0, "{measured}");
+    assert!(down(&measured["together"]) > 0.0 && down(&measured["one_connection"]) > 0.0);
+    assert!(down(&dsl["as_part"]) > down(&lte["as_part"]), "it stands by: {measured}");
+    let links = &world.home.status()["links"];
+    assert_eq!([&links[0]["standby"], &links[1]["standby"]], [false, true]);
+
+    let output = world.home.braid(&["link", "test", "lte", "--speed", "--seconds", "1", "--json"]);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["measured"]["links"].as_array().map(Vec::len), Some(1), "{report}");
+    // Who isn't a home can't.
+    let output = world.concentrator.braid(&["doctor", "--measure"]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("concentrator"), "{output:?}");
+}
+
+fn slow(name: &str, mbit: u64) -> LinkModel {
+    let mut link = link(name);
+    link.down.capacity = Capacity::Rate(Rate::from_mbit(mbit));
+    link.up.capacity = Capacity::Rate(Rate::from_mbit(mbit));
+    link
 }
 
 #[test]

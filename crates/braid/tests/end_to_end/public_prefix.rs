@@ -5,6 +5,7 @@ use crate::side::Side;
 use crate::world::{Tunnel, World, link};
 use braid_linux::netlink::Netlink;
 use braid_linux::netns::NetNs;
+use serde_json::Value;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
@@ -50,6 +51,22 @@ fn hosts_at_home_have_public_addresses() {
     // The rest of the LAN is hidden.
     let caller = who_calls(&lan, "192.168.50.10", &provider, "192.0.2.1");
     assert_eq!(caller, Some("192.0.2.254".parse().unwrap()));
+    // And told apart from others behind the same address.
+    world.home.wait_until("traffic names the LAN's hidden host", || {
+        who_calls(&lan, "192.168.50.10", &provider, "192.0.2.1");
+        let traffic = world.home.braid_ok(&["traffic", "--json"]);
+        let traffic: Value = serde_json::from_slice(&traffic).unwrap();
+        let flows = traffic["flows"].as_array().unwrap();
+        let devices = traffic["devices"].as_array().unwrap();
+        let of_device = |flow: &Value| {
+            flow["local"].as_str().unwrap().starts_with("192.168.50.10:")
+                && flow["remote"] == "192.0.2.1:7000"
+                && flow["links"].as_array().is_some_and(|links| !links.is_empty())
+        };
+        flows.iter().any(of_device)
+            && devices.iter().any(|device| device["name"] == "192.168.50.10")
+            && devices.iter().any(|device| device["name"] == "198.51.100.10")
+    });
     // Nobody else's addresses are answered for.
     assert_eq!(who_calls(&provider, "2001:db8:9::1", &lan, "2001:db8:9::10"), None);
 }

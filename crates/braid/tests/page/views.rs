@@ -62,6 +62,16 @@ fn each_view_shows_a_live_tunnel_to_everybody() {
     home.wait_for_picture(20);
     home.judge("back");
 
+    home.open("/traffic");
+    says("#flows", "tcp");
+    says("#flows", "dsl");
+    home.judge("traffic");
+    browser.run("document.querySelector('#devices a').click()", &[]);
+    browser.wait_until("return location.pathname.startsWith('/traffic/')");
+    home.judge("device");
+    home.open("/doctor");
+    says("#findings", "Looked at");
+    home.judge("doctor");
     for (path, name) in [
         ("/?span=hour", "hour"),
         ("/links", "links"),
@@ -98,6 +108,10 @@ fn who_logs_in_changes_a_link() {
     let home = Seen::by_port(&browser, &world.home);
     home.open("/links/lte");
     assert_eq!(browser.run("return document.querySelector('button.main').disabled", &[]), true);
+    // Who uses the tunnel isn't for everybody on this host.
+    home.open("/traffic");
+    browser.wait_until("return document.querySelector('input[type=password]')");
+    assert!(browser.console().iter().all(|line| line.contains("403")), "it says so");
     home.open("/login");
     home.judge("login");
     browser.keys("input[type=password]", "wrong\n");
@@ -115,6 +129,17 @@ fn who_logs_in_changes_a_link() {
     browser.click("main form button");
     browser.wait_until("return document.querySelector('.done')");
     home.judge("changed");
+    home.open("/doctor");
+    browser.run("document.querySelector('select[name=link]').value = 'dsl'", &[]);
+    browser.click("form.fields button");
+    browser
+        .wait_until("return document.querySelector('#measured').textContent.includes('Measuring')");
+    home.judge("measuring");
+    browser.wait_until(
+        "return document.querySelector('#measured').textContent.includes('Measured at')",
+    );
+    browser.wait_until("return document.querySelector('#measured table')");
+    home.judge("measured");
     let quota = &world.home.status()["links"][1]["quota"]["limit_bytes"];
     assert_eq!(*quota, json!(20_000_000_000_u64));
     browser.click(".who button");

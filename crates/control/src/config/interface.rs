@@ -39,6 +39,8 @@ pub struct Interface {
     /// The bridge that the TAP device becomes a port of; it must be there when
     /// the tunnel comes up.
     pub bridge: Option<DeviceName>,
+    /// At the concentrator: homes may measure what the tunnel carries.
+    pub speed_test: bool,
     /// At the concentrator: homes may reach each other by the tunnel.
     pub home_to_home: bool,
     /// Share of bytes that duplicates and erasure coding may cost.
@@ -153,6 +155,7 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<I
     let state_dir = section.parsed("state_dir").unwrap_or_else(|| PathBuf::from("/var/lib/braid"));
     let metrics = section.parsed_by("metrics", socket_address);
     let bridge = section.parsed("bridge");
+    let speed_test = section.boolean("speed_test").unwrap_or(true);
     let home_to_home = section.boolean("home_to_home").unwrap_or(false);
     let redundancy_budget =
         section.parsed("redundancy_budget").unwrap_or_else(|| Ratio::from_fraction(0.05));
@@ -184,6 +187,7 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<I
         state_dir: base.join(state_dir),
         metrics,
         bridge,
+        speed_test,
         home_to_home,
         redundancy_budget,
         memory_per_peer,

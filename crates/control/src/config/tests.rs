@@ -237,6 +237,25 @@ fn the_least_config_gets_the_documented_defaults() {
 }
 
 #[test]
+fn the_page_is_served_to_others_by_tls_or_by_an_explicit_word() {
+    let minimal = |ui: &str| {
+        format!("[interface]\nprivate_key_file = \"k\"\nlisten = \"0.0.0.0:1\"\n[ui]\n{ui}")
+    };
+    let of = |ui: &str| parse(&minimal(ui)).unwrap().ui;
+    let elsewhere = "listen = \"192.168.1.1:5190\"\n";
+    assert_eq!(of("").tls, None);
+    assert_eq!(of(&format!("{elsewhere}tls = true")).tls, Some(UiCertificate::Own));
+    assert_eq!(of(&format!("{elsewhere}without_tls = true")).tls, None);
+    let files = "tls_certificate_file = \"page.pem\"\ntls_key_file = \"page.key\"";
+    let given = of(&format!("{elsewhere}{files}")).tls;
+    assert!(matches!(given, Some(UiCertificate::Files(files)) if files.key.ends_with("page.key")));
+    for wrong in [elsewhere, "tls_key_file = \"page.key\"", "tls_certificate_file = \"page.pem\""] {
+        let errors = errors(&minimal(wrong));
+        assert!(errors.iter().any(|error| error.contains("tls")), "{errors:?}");
+    }
+}
+
+#[test]
 fn connections_are_split_where_the_config_asks_for_it() {
     let minimal = |rest: &str| {
         format!(

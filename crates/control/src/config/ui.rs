@@ -1,3 +1,4 @@
+use super::interface::CertificateFiles;
 use super::section::Section;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -7,12 +8,23 @@ use std::path::{Path, PathBuf};
 pub struct Ui {
     /// Where it is served; none when it is off.
     pub listen: Option<SocketAddr>,
+    /// With which certificate it is served by TLS; none where it isn't.
+    pub tls: Option<UiCertificate>,
     /// Names besides addresses and `localhost` by which browsers may ask for it.
     pub hosts: Vec<String>,
     /// Hashes of the passwords that `braid ui password` sets.
     pub password_file: PathBuf,
     /// The Unix socket where it is served too; by default beside the control socket.
     pub socket: Option<PathBuf>,
+}
+
+/// What is shown to browsers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UiCertificate {
+    /// One that was made here: browsers ask once whether it is to be trusted.
+    Own,
+    /// One that somebody vouches for.
+    Files(CertificateFiles),
 }
 
 /// Where the page is served if nothing else is said.
@@ -23,6 +35,7 @@ impl Ui {
     pub fn usual(base: &Path) -> Ui {
         Ui {
             listen: Some(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), UI_PORT)),
+            tls: None,
             hosts: Vec::new(),
             password_file: base.join("ui.password"),
             socket: None,
@@ -41,26 +54,52 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Ui {
     let hosts = section.list_by("hosts", host_name).unwrap_or_default();
     let password_file = section.parsed::<PathBuf>("password_file");
     let plain = section.boolean("without_tls").unwrap_or(false);
+    let tls = certificate(&mut section, base);
     let listen = listen.unwrap_or(usual.listen);
     if let Some(address) = listen
         && !address.ip().is_loopback()
         && !plain
+        && tls.is_none()
     {
         section.wrong(
             "listen",
             format!(
                 "ui.listen = \"{address}\" lets others on the network read passwords and figures"
             ),
-            "listen on 127.0.0.1 and come by ssh -L or a proxy with TLS, or accept that by without_tls = true",
+            "write tls = true, or listen on 127.0.0.1 and come by ssh -L or a proxy with TLS; or accept that by without_tls = true",
         );
     }
     let socket = section.parsed::<PathBuf>("socket").map(|socket| base.join(socket));
     section.finish();
     Ui {
         listen,
+        tls,
         hosts,
         password_file: password_file.map_or(usual.password_file, |file| base.join(file)),
         socket,
+    }
+}
+
+fn certificate(section: &mut Section<'_, '_>, base: &Path) -> Option<UiCertificate> {
+    let own = section.boolean("tls").unwrap_or(false);
+    let chain = section.parsed::<PathBuf>("tls_certificate_file");
+    let key = section.parsed::<PathBuf>("tls_key_file");
+    let hint = "write both tls_certificate_file and tls_key_file, or tls = true alone for a \
+                certificate of its own";
+    match (chain, key) {
+        (None, None) => own.then_some(UiCertificate::Own),
+        (Some(chain), Some(key)) => Some(UiCertificate::Files(CertificateFiles {
+            chain: base.join(chain),
+            key: base.join(key),
+        })),
+        (Some(_), None) => {
+            section.wrong("tls_certificate_file", "ui.tls_certificate_file without its key", hint);
+            None
+        }
+        (None, Some(_)) => {
+            section.wrong("tls_key_file", "ui.tls_key_file without its certificate", hint);
+            None
+        }
     }
 }
 

@@ -119,6 +119,24 @@ impl std::fmt::Debug for HashKey {
 }
 
 impl FlowKey {
+    /// That of the answers, where the flow can be told by it: its own for those of ESP,
+    /// AH and GRE, which have a number for each direction.
+    pub fn reversed(self) -> FlowKey {
+        match self {
+            FlowKey::Ip { src, dst, protocol, selector } => {
+                let selector = match selector {
+                    Selector::Ports { src, dst } => Selector::Ports { src: dst, dst: src },
+                    other => other,
+                };
+                FlowKey::Ip { src: dst, dst: src, protocol, selector }
+            }
+            FlowKey::Ethernet { src, dst, vlan, ethertype } => {
+                FlowKey::Ethernet { src: dst, dst: src, vlan, ethertype }
+            }
+            FlowKey::Unreadable => self,
+        }
+    }
+
     /// Keyed hash of the key.
     pub fn hash(&self, key: &HashKey) -> u64 {
         let mut text = Serialised::new();

@@ -6,7 +6,7 @@
 mod star;
 
 use braid_inner::{InnerPacket, Layer, Offload};
-use braid_tunnel::exit::Reordering;
+use braid_tunnel::exit::{Delivered, Reordering};
 use braid_units::Time;
 use braid_wire::{Chunk, ChunkPosition};
 use divan::Bencher;
@@ -71,7 +71,9 @@ fn reassembly_out_of_order(bencher: Bencher) {
         };
         let take = |size| spare.pop().unwrap_or_else(|| Vec::with_capacity(size));
         let _ = exit.on_chunk(Time::ZERO, &chunk, take);
-        while let Some(InnerPacket { bytes, .. }) = exit.poll(Vec::with_capacity) {
+        while let Some(Delivered { packet: InnerPacket { bytes, .. }, .. }) =
+            exit.poll(Vec::with_capacity)
+        {
             spare.push(bytes);
         }
     };

@@ -30,5 +30,7 @@ pub use config::{LinkConfig, LinkId, Mode, PeerConfig, PeerId, TunnelConfig};
 pub use heuristics::Heuristics;
 pub use path::PathCounters;
 pub use path::liveness::PathState;
-pub use peer::{PathReport, PeerCounters, PeerReport, Transmit};
+pub use peer::{
+    Carried, FlowReport, PathReport, PathShare, PeerCounters, PeerReport, TrafficReport, Transmit,
+};
 pub use tunnel::{Change, EnrolmentState, Event, Tunnel, TunnelCounters};

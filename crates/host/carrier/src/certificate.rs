@@ -72,8 +72,19 @@ impl Certificate {
         Ok(Made { chain: made.cert.pem(), key: made.signing_key.serialize_pem() })
     }
 
+    /// SHA-256 of the certificate, as browsers show it.
+    pub fn fingerprint(&self) -> Option<String> {
+        let hash = ring::cipher_suite::TLS13_AES_128_GCM_SHA256.tls13()?.common.hash_provider;
+        let hash = hash.hash(self.chain.first()?.as_ref());
+        let bytes: Vec<String> = hash.as_ref().iter().map(|byte| format!("{byte:02X}")).collect();
+        Some(bytes.join(":"))
+    }
+
     /// TLS as web servers speak it.
-    pub(crate) fn server(self) -> Result<Arc<ServerConfig>, CertificateError> {
+    ///
+    /// # Errors
+    /// [`CertificateError::Unusable`].
+    pub fn server(self) -> Result<Arc<ServerConfig>, CertificateError> {
         let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()?
             .with_no_client_auth()

@@ -2,7 +2,8 @@ use braid_linux::poller::Waker;
 use braid_linux::tun::TunCounters;
 use braid_linux::udp::{Family, LinkSocket};
 use braid_tunnel::{
-    Change, Event, LinkConfig, LinkId, PeerConfig, PeerId, PeerReport, TunnelCounters,
+    Change, Event, LinkConfig, LinkId, PeerConfig, PeerId, PeerReport, TrafficReport,
+    TunnelCounters,
 };
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -37,6 +38,8 @@ pub enum Command {
     AddPeer(Box<PeerConfig>, Sender<PeerId>),
     /// Tell how things are.
     Report(Sender<Report>),
+    /// Tell what the peers' flows have carried.
+    ReportTraffic(Sender<Vec<(PeerId, TrafficReport)>>),
     /// Take nothing more from the device, have what was taken arrive, tell the peers that
     /// another program goes on in a moment, and answer; with a bound of [`LEAVES_WITHIN`].
     Leave(Sender<()>),
@@ -112,6 +115,17 @@ impl Handle {
     pub fn report(&self) -> Result<Report, Stopped> {
         let (sender, receiver) = channel();
         self.send(Command::Report(sender))?;
+        receiver.recv().map_err(|_| Stopped)
+    }
+
+    /// What the peers' flows have carried; to be asked for each second or so, as
+    /// [`braid_tunnel::Tunnel::report_traffic`] says.
+    ///
+    /// # Errors
+    /// [`Stopped`] when the data plane has ended.
+    pub fn report_traffic(&self) -> Result<Vec<(PeerId, TrafficReport)>, Stopped> {
+        let (sender, receiver) = channel();
+        self.send(Command::ReportTraffic(sender))?;
         receiver.recv().map_err(|_| Stopped)
     }
 

@@ -317,6 +317,9 @@ impl DataPlane {
                         send_drops: self.links.iter().map(|(id, l)| (*id, l.dropped)).collect(),
                     });
                 }
+                Command::ReportTraffic(answer) => {
+                    let _ = answer.send(self.tunnel.report_traffic(now));
+                }
                 Command::Leave(done) => {
                     // What comes from now on waits there for the other program.
                     self.poller.remove(&self.device.tun)?;

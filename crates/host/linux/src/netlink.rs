@@ -1,7 +1,8 @@
 //! Netlink, blocking and small. Of rtnetlink(7): links, addresses, routes, next
 //! hops, policy rules, root queueing disciplines, and a monitor of their
 //! changes; of generic netlink: MPTCP's path manager and WireGuard; of netfilter's:
-//! tracked connections that are forgotten, copies of packets, tables, counters, elements of sets.
+//! tracked connections, also to be forgotten, copies of packets, tables, counters, elements of
+//! sets.
 
 mod address;
 mod conntrack;
@@ -25,7 +26,7 @@ mod tables;
 mod wireguard;
 
 pub use address::Address;
-pub use conntrack::forget_connections;
+pub use conntrack::{Tracked, Tuple, forget_connections, tracked_connections};
 pub use generic::Generic;
 pub use link::Link;
 pub use monitor::{Change, Monitor};

@@ -1,5 +1,5 @@
-use crate::measured::Measured;
 use braid_control::config::Config;
+use braid_control::measured::Measured;
 use braid_control::status::Status;
 use braid_history::Event;
 use std::net::{IpAddr, SocketAddr};

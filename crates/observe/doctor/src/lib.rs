@@ -9,14 +9,13 @@ mod blackout;
 mod code;
 mod facts;
 mod judge;
-mod measured;
 #[cfg(test)]
 mod tests;
 
 pub use blackout::Blackout;
+pub use braid_control::measured::{LinkMeasure, Measured, Rates};
 pub use code::Code;
 pub use facts::{Counters, Facts, HostFacts, LinkFacts, Load, RouteFacts};
-pub use measured::{LinkMeasure, Measured, Rates};
 
 use braid_control::finding::Finding;
 

@@ -78,6 +78,7 @@ fn measure(link: &str, down: f64) -> LinkMeasure {
         rates: Rates { down, up: down / 5.0 },
         first_half_down: down,
         second_half_down: down,
+        as_part: None,
     }
 }
 
@@ -283,6 +284,15 @@ fn each_finding_is_found_where_it_was_planted_and_nothing_else_is() {
         assert!(!told.what.is_empty() && !told.mend.is_empty(), "{told:?}");
         let all = format!("{told:?}");
         assert!(!all.contains("NaN") && !all.contains("inf "), "{all}");
+    }
+}
+
+#[test]
+fn each_finding_is_in_the_reference() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/reference/doctor.md");
+    let text = std::fs::read_to_string(file).unwrap();
+    for code in Code::ALL {
+        assert!(text.contains(&format!("| `{}` |", code.as_str())), "{code:?}");
     }
 }
 

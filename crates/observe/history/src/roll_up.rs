@@ -96,6 +96,10 @@ impl RollUp {
     }
 
     fn add_second(&mut self, unix: i64, series: &Series, bucket: Bucket) {
+        // They come and go, and would take the links' places.
+        if matches!(series, Series::Device(_)) {
+            return;
+        }
         let full = self.seconds.len() >= MOST_WITH_SECONDS;
         if full && !self.seconds.contains_key(series) {
             // One that is gone makes room.
@@ -158,6 +162,8 @@ mod tests {
         assert_eq!(roll_up.waiting(), MOST_UNWRITTEN);
         assert_eq!(roll_up.lost() as usize, 150_000 - MOST_UNWRITTEN);
         assert_eq!(roll_up.seconds(&Series::Link("0".into()), 0, i64::MAX).len(), 360);
+        roll_up.add(500_000, &Series::Device("tablet".into()), sample(1));
+        assert_eq!(roll_up.seconds(&Series::Device("tablet".into()), 0, i64::MAX), []);
         for home in 0..1000 {
             roll_up.add(500_000, &Series::Peer(home.to_string()), sample(1));
         }

@@ -12,11 +12,13 @@ pub enum Series {
     Link(String),
     /// A peer (at the concentrator: a home), inner packets.
     Peer(String),
+    /// A device on the home's side, inner packets; seconds without traffic are left out.
+    Device(String),
 }
 
 /// A text that names no series.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is none of tunnel, link/NAME, peer/NAME")]
+#[error("{0:?} is none of tunnel, link/NAME, peer/NAME, device/NAME")]
 pub struct BadSeries(String);
 
 impl fmt::Display for Series {
@@ -25,6 +27,7 @@ impl fmt::Display for Series {
             Series::Tunnel => f.write_str("tunnel"),
             Series::Link(name) => write!(f, "link/{name}"),
             Series::Peer(name) => write!(f, "peer/{name}"),
+            Series::Device(name) => write!(f, "device/{name}"),
         }
     }
 }
@@ -37,6 +40,7 @@ impl FromStr for Series {
             None if text == "tunnel" => Ok(Series::Tunnel),
             Some(("link", name)) if !name.is_empty() => Ok(Series::Link(name.to_owned())),
             Some(("peer", name)) if !name.is_empty() => Ok(Series::Peer(name.to_owned())),
+            Some(("device", name)) if !name.is_empty() => Ok(Series::Device(name.to_owned())),
             _ => Err(BadSeries(text.to_owned())),
         }
     }

@@ -44,8 +44,8 @@ impl StoreError {
     }
 }
 
-/// Of these many series the sums of ten seconds are written; of further ones those
-/// of minutes and hours alone. Keeps what is written below 1 MB an hour.
+/// Of these many series the sums of ten seconds are written; of further ones and of
+/// devices those of minutes and hours alone. Keeps what is written below 1 MB an hour.
 const MOST_WITH_TEN_SECONDS: i64 = 24;
 /// Events that are kept; the oldest go.
 const MOST_EVENTS: i64 = 20_000;
@@ -196,7 +196,8 @@ impl Store {
                 }
                 series.insert(of.clone(), id);
                 for level in Level::WRITTEN {
-                    if level != Level::TenSeconds || id <= MOST_WITH_TEN_SECONDS {
+                    let fine = id <= MOST_WITH_TEN_SECONDS && !matches!(of, Series::Device(_));
+                    if level != Level::TenSeconds || fine {
                         let key = (level, key(level.start(*start), id));
                         sums.entry(key).or_default().add(bucket);
                     }

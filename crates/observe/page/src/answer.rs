@@ -10,6 +10,7 @@ use crate::live::Watching;
 use crate::view::{self, Subject, Viewer};
 use crate::{Doors, Page};
 use braid_control::config::LinkChange;
+use braid_control::measured::NewMeasure;
 use braid_control::request::{NewLogin, Refusal, UiRole};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, Limited};
@@ -107,8 +108,11 @@ async fn route(page: Arc<Page>, client: Client, request: Request<Incoming>) -> O
     let Some(who) = who else { return Ok(to("/login")) };
     Ok(match (request.method().clone(), parts.as_slice()) {
         (Method::GET, ["live"]) => {
-            let token = who.session.clone();
-            match page.live.watch(page.clone(), Subject::parse(&query), token) {
+            let (token, subject) = (who.session.clone(), Subject::parse(&query));
+            if subject == Subject::Traffic {
+                who.must_be_known(&page)?;
+            }
+            match page.live.watch(page.clone(), subject, token) {
                 Watching::Begun(body) => {
                     let mut response = Response::new(body);
                     let kind = HeaderValue::from_static("text/event-stream");
@@ -124,6 +128,11 @@ async fn route(page: Arc<Page>, client: Client, request: Request<Incoming>) -> O
         (Method::GET, ["manual", parts @ ..]) => {
             let parts: Vec<String> = parts.iter().map(|part| decoded(part)).collect();
             manual(&parts, request.headers())
+        }
+        (Method::GET, ["traffic", ..]) => {
+            who.must_be_known(&page)?;
+            let parts: Vec<String> = parts.iter().map(|part| decoded(part)).collect();
+            show(page.clone(), who.viewer(), parts, query).await
         }
         // Who may look at the host may not therefore read everybody's files.
         (Method::GET, ["snapshots", what, ..]) => {
@@ -148,6 +157,12 @@ async fn route(page: Arc<Page>, client: Client, request: Request<Incoming>) -> O
                 page.doors().sessions.end(token);
             }
             to("/login")
+        }
+        (Method::POST, ["measure"]) => {
+            let form = form(request).await?;
+            who.check_form(&form)?;
+            who.must_be_admin(&page, "To measure, log in as admin.")?;
+            measure(page.clone(), who.viewer(), form).await
         }
         (Method::POST, ["links", name]) => {
             let name = decoded(name);
@@ -273,6 +288,15 @@ impl Who {
         }
     }
 
+    /// Who talks to whom isn't anybody's business who has an account on this host.
+    fn must_be_known(&self, page: &Page) -> Result<(), Response<Body>> {
+        if self.form_token.is_some() {
+            return Ok(());
+        }
+        let message = "To see who uses the tunnel, log in.";
+        Err(html(StatusCode::FORBIDDEN, view::login(&page.settings, Some(message))))
+    }
+
     fn must_be_admin(&self, page: &Page, message: &str) -> Result<(), Response<Body>> {
         if self.role == UiRole::Admin {
             return Ok(());
@@ -353,7 +377,8 @@ fn begin_session(page: &Page, doors: &mut Doors, role: UiRole) -> Response<Body>
 /// Neither scripts nor other sites' pages have it.
 fn set_cookie(page: &Page, token: &Token) -> HeaderValue {
     let (name, token) = (page.cookie(), token.as_str());
-    let text = format!("{name}={token}; Path=/; HttpOnly; SameSite=Strict");
+    let secure = if page.settings.tls { "; Secure" } else { "" };
+    let text = format!("{name}={token}; Path=/; HttpOnly; SameSite=Strict{secure}");
     HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static(""))
 }
 
@@ -419,6 +444,20 @@ async fn change_link(page: Arc<Page>, viewer: Viewer, name: String, form: Form) 
             html(status, markup.unwrap_or_default())
         }
         Err(_) => plain(StatusCode::INTERNAL_SERVER_ERROR, "the change was cut off; see the log"),
+    }
+}
+
+async fn measure(page: Arc<Page>, viewer: Viewer, form: Form) -> Response<Body> {
+    let link = form.get("link").filter(|link| !link.is_empty()).map(str::to_owned);
+    let metered = form.get("metered") == Some("yes");
+    let begin = move || {
+        let begun = page.shown.measure(&NewMeasure { link, metered, seconds: None });
+        begun.map_err(|refusal| view::not_measured(&page, &viewer, &refusal))
+    };
+    match tokio::task::spawn_blocking(begin).await {
+        Ok(Ok(())) => to("/doctor#speed"),
+        Ok(Err(markup)) => html(StatusCode::CONFLICT, markup),
+        Err(_) => plain(StatusCode::INTERNAL_SERVER_ERROR, "that was cut off; see the log"),
     }
 }
 

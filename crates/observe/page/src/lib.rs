@@ -20,7 +20,7 @@ mod view;
 
 pub use answer::Client;
 pub use pools::{DiskLine, FindingLine, PoolLine, PoolsLook};
-pub use shown::{LinkWish, Shown};
+pub use shown::{Examined, LinkWish, Shown};
 
 use access::{Attempts, OneTime, Sessions, Token, VALID};
 use braid_control::request::{LoginLink, UiRole};
@@ -60,6 +60,10 @@ pub struct Settings {
     pub password_file: PathBuf,
     /// Where browsers find it.
     pub at: Option<SocketAddr>,
+    /// They come by TLS.
+    pub tls: bool,
+    /// SHA-256 of a certificate that nobody else vouches for.
+    pub fingerprint: Option<String>,
 }
 
 impl Page {
@@ -73,7 +77,9 @@ impl Page {
     pub fn login_link(&self, role: UiRole, at: SocketAddr) -> LoginLink {
         let token = self.doors().one_time.issue(role, Instant::now());
         let page = self.address(at);
-        LoginLink { url: format!("{page}login/{}", token.as_str()), page, valid_s: VALID.as_secs() }
+        let url = format!("{page}login/{}", token.as_str());
+        let certificate = self.settings.fingerprint.clone();
+        LoginLink { url, page, valid_s: VALID.as_secs(), certificate }
     }
 
     /// The address that browsers are given.
@@ -83,7 +89,8 @@ impl Page {
             _ if at.ip().is_unspecified() => format!("localhost:{}", at.port()),
             _ => at.to_string(),
         };
-        format!("http://{host}/")
+        let scheme = if self.settings.tls { "https" } else { "http" };
+        format!("{scheme}://{host}/")
     }
 
     fn doors(&self) -> MutexGuard<'_, Doors> {

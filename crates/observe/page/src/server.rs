@@ -20,6 +20,7 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Semaphore;
 use tokio::sync::watch;
 use tokio::time::{Instant, Sleep};
+use tokio_rustls::TlsAcceptor;
 
 /// More connections than this wait in the kernel's queue.
 const MOST: usize = 256;
@@ -30,6 +31,8 @@ const HEADERS_BYTES: usize = 16 * 1024;
 const HEADERS: usize = 64;
 /// For a request's headers, and between two requests.
 const HEADERS_WITHIN: Duration = Duration::from_secs(10);
+/// For the handshake of TLS.
+const TLS_WITHIN: Duration = Duration::from_secs(10);
 /// A client that takes nothing for so long is gone.
 const WRITE_STALLS: Duration = Duration::from_secs(20);
 /// How long a listener that can't accept waits.
@@ -41,6 +44,8 @@ const GRACE: Duration = Duration::from_millis(300);
 pub struct Listeners {
     /// For browsers.
     pub tcp: Option<TcpListener>,
+    /// What they come by, where it isn't plain.
+    pub tls: Option<TlsAcceptor>,
     /// For who may open the file, who is an admin so.
     pub unix: Option<UnixListener>,
 }
@@ -51,7 +56,8 @@ pub async fn serve(page: Arc<Page>, listeners: Listeners, mut stopped: watch::Re
     let clients = Arc::new(Clients::default());
     let live = tokio::spawn(page.clone().keep_live());
     let tcp = listeners.tcp.map(|listener| {
-        tokio::spawn(accept_tcp(page.clone(), listener, places.clone(), clients.clone()))
+        let guests = Guests { places: places.clone(), clients: clients.clone() };
+        tokio::spawn(accept_tcp(page.clone(), listener, listeners.tls.clone(), guests))
     });
     // Places of its own: nobody on the network keeps root out.
     let unix = listeners
@@ -69,8 +75,8 @@ pub async fn serve(page: Arc<Page>, listeners: Listeners, mut stopped: watch::Re
 async fn accept_tcp(
     page: Arc<Page>,
     listener: TcpListener,
-    places: Arc<Semaphore>,
-    clients: Arc<Clients>,
+    tls: Option<TlsAcceptor>,
+    Guests { places, clients }: Guests,
 ) {
     loop {
         // Never closed.
@@ -84,9 +90,18 @@ async fn accept_tcp(
         };
         let from = from.ip().to_canonical();
         let Some(counted) = clients.enter(from) else { continue };
-        let page = page.clone();
+        let (page, tls) = (page.clone(), tls.clone());
         tokio::spawn(async move {
-            serve_connection(page, stream, Client::Tcp(from)).await;
+            match tls {
+                None => serve_connection(page, stream, Client::Tcp(from)).await,
+                Some(tls) => {
+                    let secured = tokio::time::timeout(TLS_WITHIN, tls.accept(stream)).await;
+                    // Who doesn't speak TLS, or not in time, gets nothing.
+                    if let Ok(Ok(stream)) = secured {
+                        serve_connection(page, stream, Client::Tcp(from)).await;
+                    }
+                }
+            }
             drop((place, counted));
         });
     }
@@ -126,6 +141,12 @@ where
         .serve_connection(TokioIo::new(Patient::new(stream)), service);
     // What a client did wrong is told to it, and nobody else.
     let _ = connection.await;
+}
+
+/// Whom there is room for.
+struct Guests {
+    places: Arc<Semaphore>,
+    clients: Arc<Clients>,
 }
 
 /// Connections of each client.

@@ -1,14 +1,41 @@
 use crate::pools::PoolsLook;
 use crate::snapshots::Snapshots;
 use braid_control::config::LinkChange;
+use braid_control::finding::Finding;
+use braid_control::measured::{MeasureStatus, NewMeasure};
 use braid_control::request::Refusal;
 use braid_control::status::Status;
+use braid_control::traffic::TrafficStatus;
 use braid_history::Recorder;
 
 /// What the page shows, and may change. Its methods may block for a moment.
 pub trait Shown: Send + Sync + 'static {
     /// The tunnel, where there is one.
     fn status(&self) -> Option<Status>;
+
+    /// Who uses the tunnel, where there is one.
+    fn traffic(&self) -> Option<TrafficStatus> {
+        None
+    }
+
+    /// What is wrong with the tunnel, as it was looked at last; where that is old it is begun to
+    /// look again.
+    fn examined(&self) -> Option<Examined> {
+        None
+    }
+
+    /// How far the measurement of the links is, and what it found last.
+    fn measuring(&self) -> MeasureStatus {
+        MeasureStatus::default()
+    }
+
+    /// Begins to measure the links.
+    ///
+    /// # Errors
+    /// Why that can't be.
+    fn measure(&self, _wish: &NewMeasure) -> Result<(), Refusal> {
+        Err(Refusal::NotFound("there is no tunnel here".into()))
+    }
 
     /// What is known of the past.
     fn history(&self) -> Option<&Recorder>;
@@ -29,6 +56,15 @@ pub trait Shown: Send + Sync + 'static {
     /// # Errors
     /// Why that can't be.
     fn set_link(&self, name: &str, change: LinkChange) -> Result<(), Refusal>;
+}
+
+/// What the doctor found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Examined {
+    /// Worst first; none before the first look has ended.
+    pub findings: Option<Vec<Finding>>,
+    /// When that was, Unix seconds.
+    pub looked_unix: i64,
 }
 
 /// What is asked of a link; texts as in the config.

@@ -1,6 +1,7 @@
 //! What the page looks like.
 
 mod disks;
+mod doctor;
 mod events;
 mod figures;
 mod frame;
@@ -11,6 +12,7 @@ mod overview;
 mod past;
 mod snapshots;
 mod state;
+mod traffic;
 
 pub use frame::{ICON, SCRIPT, STYLE};
 pub use login::login;
@@ -41,6 +43,10 @@ pub enum Subject {
     Overview(Span),
     /// The pools.
     Disks,
+    /// Devices and flows.
+    Traffic,
+    /// What is wrong, and what the links carry.
+    Doctor,
 }
 
 impl Subject {
@@ -48,6 +54,8 @@ impl Subject {
     pub fn parse(query: &Form) -> Subject {
         match query.get("view") {
             Some("disks") => Subject::Disks,
+            Some("traffic") => Subject::Traffic,
+            Some("doctor") => Subject::Doctor,
             _ => Subject::Overview(Span::parse(query.get("span"), Span::Live)),
         }
     }
@@ -86,6 +94,16 @@ pub fn show(page: &Page, viewer: &Viewer, parts: &[&str], query: &Form) -> Optio
             let span = Span::parse(query.get("span"), Span::Day);
             frame(name, "/homes", homes::home(page, status, name, span)?)
         }
+        (["doctor"], Some(status)) => {
+            frame("Doctor", "/doctor", doctor::doctor(page, viewer, status)?)
+        }
+        (["traffic"], Some(status)) => {
+            frame("Traffic", "/traffic", traffic::traffic(page, status)?)
+        }
+        (["traffic", name], Some(status)) => {
+            let span = Span::parse(query.get("span"), Span::Day);
+            frame(name, "/traffic", traffic::device(page, status, name, span)?)
+        }
         (["events"], _) => {
             let before = query.get("before").and_then(|before| before.parse().ok());
             frame("Events", "/events", events::events(page, before))
@@ -104,6 +122,16 @@ pub fn refused(page: &Page, viewer: &Viewer, name: &str, refusal: &Refusal) -> M
     frame::frame(page, viewer, status.as_ref(), name, "/links", body)
 }
 
+/// Why nothing is measured.
+pub fn not_measured(page: &Page, viewer: &Viewer, refusal: &Refusal) -> Markup {
+    let status = page.shown.status();
+    let body = html! {
+        p.alarm role="alert" { strong { "Not measured: " } (refusal) }
+        p { a href="/doctor" { "Back to the doctor" } }
+    };
+    frame::frame(page, viewer, status.as_ref(), "Doctor", "/doctor", body)
+}
+
 /// What became of a wish to restore something.
 pub fn restored(page: &Page, viewer: &Viewer, done: &Result<RestorePlan, Refusal>) -> Markup {
     let status = page.shown.status();
@@ -115,6 +143,11 @@ pub fn restored(page: &Page, viewer: &Viewer, done: &Result<RestorePlan, Refusal
 pub fn live(page: &Page, subject: Subject) -> String {
     let parts = match subject {
         Subject::Disks => vec![("pools", disks::changing(page))],
+        Subject::Doctor => doctor::parts(page).unwrap_or_default(),
+        Subject::Traffic => {
+            let status = page.shown.status();
+            status.and_then(|status| traffic::parts(page, &status)).unwrap_or_default()
+        }
         Subject::Overview(span) => {
             let Some(status) = page.shown.status() else { return "{}".to_owned() };
             let mut parts = overview::parts(page, &status);

@@ -2,12 +2,15 @@
 //! its own on a port of this host.
 
 use braid_control::config::LinkChange;
+use braid_control::finding::Finding;
+use braid_control::measured::NewMeasure;
 use braid_control::request::{Refusal, UiRole};
-use braid_control::status::{LinkStatus, PathState, PathStatus, PeerStatus, Status};
-use braid_history::Recorder;
+use braid_control::status::{AlertStatus, LinkStatus, PathState, PathStatus, PeerStatus, Status};
+use braid_control::traffic::{DeviceTraffic, FlowTraffic, TrafficStatus};
+use braid_history::{Recorder, Severity};
 use braid_page::access::password;
 use braid_page::server::{Listeners, serve};
-use braid_page::{LinkWish, Page, PoolsLook, Settings, Shown};
+use braid_page::{Examined, LinkWish, Page, PoolsLook, Settings, Shown};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
@@ -19,6 +22,7 @@ use std::time::Duration;
 #[derive(Default)]
 struct Fake {
     told: Mutex<Vec<(String, LinkChange)>>,
+    measured: Mutex<Vec<NewMeasure>>,
 }
 
 /// What an attacker would name a link, if a name could be that.
@@ -39,6 +43,7 @@ impl Shown for Fake {
             interface: "braid0".into(),
             links: vec![link("dsl"), link("lte")],
             warnings: vec![HOSTILE.into()],
+            alerts: vec![AlertStatus { to: HOSTILE.into(), ..AlertStatus::default() }],
             peers: vec![PeerStatus {
                 name: HOSTILE.into(),
                 connected: true,
@@ -47,6 +52,37 @@ impl Shown for Fake {
             }],
             ..Status::default()
         })
+    }
+
+    fn traffic(&self) -> Option<TrafficStatus> {
+        let device = DeviceTraffic { name: HOSTILE.into(), ..DeviceTraffic::default() };
+        let flow = FlowTraffic {
+            device: HOSTILE.into(),
+            local: HOSTILE.into(),
+            remote: "203.0.113.7:443".into(),
+            ..FlowTraffic::default()
+        };
+        let (devices, flows) = (vec![device], vec![flow]);
+        Some(TrafficStatus { devices, flows, flows_known: 1, ..TrafficStatus::default() })
+    }
+
+    fn examined(&self) -> Option<Examined> {
+        let finding = Finding {
+            code: "lossy".into(),
+            severity: Severity::Warning,
+            subject: HOSTILE.into(),
+            what: HOSTILE.into(),
+            evidence: vec![HOSTILE.into()],
+            gain: Some(HOSTILE.into()),
+            gain_mbps: None,
+            mend: HOSTILE.into(),
+        };
+        Some(Examined { findings: Some(vec![finding]), looked_unix: 0 })
+    }
+
+    fn measure(&self, wish: &NewMeasure) -> Result<(), Refusal> {
+        self.measured.lock().unwrap().push(wish.clone());
+        Ok(())
     }
 
     fn history(&self) -> Option<&Recorder> {
@@ -85,6 +121,8 @@ impl Server {
             hosts: vec!["router.lan".into()],
             password_file: folder.path().join("password"),
             at: None,
+            tls: false,
+            fingerprint: None,
         };
         let page = Page::new(fake.clone(), settings);
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -100,7 +138,7 @@ impl Server {
                 let tcp = Some(tokio::net::TcpListener::from_std(listener).unwrap());
                 let unix = Some(tokio::net::UnixListener::bind(socket).unwrap());
                 ready.send(()).unwrap();
-                serve(served, Listeners { tcp, unix }, stopped).await;
+                serve(served, Listeners { tcp, tls: None, unix }, stopped).await;
             });
         });
         is_ready.recv().unwrap();
@@ -331,6 +369,48 @@ fn a_reader_changes_nothing_and_who_logged_out_is_out() {
 }
 
 #[test]
+fn who_uses_the_tunnel_is_told_to_who_logged_in_and_only_an_admin_measures() {
+    let server = Server::start();
+    for path in ["/traffic", "/traffic/tablet", "/live?view=traffic"] {
+        let answer = server.get(path, "");
+        assert_eq!(answer.status, 403, "{path}");
+        assert!(!answer.body.contains("203.0.113.7"), "{path}");
+    }
+    let (reader, form) = server.log_in(UiRole::Reader);
+    assert!(server.get("/traffic", &reader).body.contains("203.0.113.7"));
+    let own = server.origin();
+    let measure = |cookie: &str, form: &str| {
+        let wish = format!("form={form}&link=dsl&metered=");
+        server.post("/measure", &format!("{cookie}{own}"), &wish).status
+    };
+    assert_eq!(measure(&reader, &form), 403);
+    assert_eq!(measure("", &form), 403);
+    let (admin, right) = server.log_in(UiRole::Admin);
+    assert_eq!(measure(&admin, "x"), 403);
+    server.get("/measure?link=dsl", &admin);
+    assert_eq!(server.fake.measured.lock().unwrap().len(), 0);
+    assert_eq!(measure(&admin, &right), 303);
+    let wish = NewMeasure { link: Some("dsl".into()), ..NewMeasure::default() };
+    assert_eq!(*server.fake.measured.lock().unwrap(), [wish]);
+}
+
+#[test]
+fn by_tls_cookies_go_by_tls_alone() {
+    let server = Server::start();
+    let settings = Settings {
+        name: "braid0".into(),
+        hosts: Vec::new(),
+        password_file: server.password_file(),
+        at: None,
+        tls: true,
+        fingerprint: Some("AB:CD".into()),
+    };
+    let link = Page::new(server.fake.clone(), settings).login_link(UiRole::Admin, server.at);
+    assert!(link.url.starts_with("https://"), "{}", link.url);
+    assert_eq!(link.certificate.as_deref(), Some("AB:CD"));
+}
+
+#[test]
 fn a_login_link_is_good_once_and_a_changed_password_ends_all_sessions() {
     let server = Server::start();
     let url = server.page.login_link(UiRole::Admin, server.at).url;
@@ -392,15 +472,19 @@ fn nothing_but_our_own_files_has_an_address() {
 #[test]
 fn text_of_others_is_text_and_no_script_runs_but_ours() {
     let server = Server::start();
+    let (cookie, _) = server.log_in(UiRole::Reader);
     for path in [
         "/",
         "/links",
         "/links/dsl",
         "/links/dsl/change?tier=%3Cscript%3E",
         "/links/dsl?span=%3Cscript%3E",
+        "/doctor",
+        "/traffic",
+        "/traffic/x",
         "/login",
     ] {
-        let answer = server.get(path, "");
+        let answer = server.get(path, &cookie);
         assert_eq!(answer.status, 200, "{path}");
         assert!(!answer.body.contains("<script>") && !answer.body.contains("onerror="), "{path}");
         assert!(!answer.body.contains("style=\""), "{path}");

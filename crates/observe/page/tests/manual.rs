@@ -46,14 +46,19 @@ fn with_page(body: impl FnOnce(SocketAddr)) {
         hosts: Vec::new(),
         password_file: "/nonexistent/password".into(),
         at: None,
+        tls: false,
+        fingerprint: None,
     };
     let page = Page::new(Arc::new(Nothing), settings);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
     let at = listener.local_addr().unwrap();
     let (stop, stopped) = tokio::sync::watch::channel(false);
-    let serving =
-        runtime.spawn(serve(page, Listeners { tcp: Some(listener), unix: None }, stopped));
+    let serving = runtime.spawn(serve(
+        page,
+        Listeners { tcp: Some(listener), tls: None, unix: None },
+        stopped,
+    ));
     body(at);
     stop.send(true).unwrap();
     runtime.block_on(serving).unwrap();

@@ -6,8 +6,9 @@ use crate::cli::failure::{Failure, FailureKind, tell};
 use crate::cli::pool::carry_out::Place;
 use crate::cli::pool::watch_memory;
 use crate::cli::{Global, JsonFlag};
-use crate::daemon::page::{listen, run};
-use braid_control::config::LinkChange;
+use crate::daemon::page::certificate::{Secured, own_files};
+use crate::daemon::page::{Doors, listen, run};
+use braid_control::config::{CertificateFiles, LinkChange, UiCertificate};
 use braid_control::request::Refusal;
 use braid_control::status::Status;
 use braid_history::Recorder;
@@ -15,7 +16,7 @@ use braid_page::snapshots::Snapshots;
 use braid_page::{LinkWish, Page, PoolsLook, Settings, Shown};
 use clap::Args;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -33,6 +34,15 @@ pub struct Serve {
     /// Allow an address that others can reach: what they send and get isn't encrypted
     #[arg(long)]
     plain: bool,
+    /// Serve it by TLS, with a certificate of its own beside the passwords
+    #[arg(long)]
+    tls: bool,
+    /// Certificate for TLS, with those that vouch for it, PEM
+    #[arg(long, value_name = "FILE", requires = "key")]
+    certificate: Option<PathBuf>,
+    /// Its key, PEM
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    key: Option<PathBuf>,
     /// A name by which browsers may ask, besides the address
     #[arg(long, value_name = "NAME")]
     host: Vec<String>,
@@ -58,10 +68,11 @@ pub struct Serve {
 impl Serve {
     /// Until it is told to end.
     pub fn run(self, _global: &Global) -> Result<(), Failure> {
-        if !self.listen.ip().is_loopback() && !self.plain {
+        let wanted = self.certificate();
+        if !self.listen.ip().is_loopback() && !self.plain && wanted.is_none() {
             let why = format!(
-                "{} can be reached by others, who could read passwords and files on the way: keep to loopback and \
-                 come by `ssh -L 5190:127.0.0.1:5190`, or say --plain",
+                "{} can be reached by others, who could read passwords and files on the way: say --tls, or keep \
+                 to loopback and come by `ssh -L 5190:127.0.0.1:5190`; or accept that by --plain",
                 self.listen
             );
             return Err(Failure::new(FailureKind::Usage, why));
@@ -69,11 +80,26 @@ impl Serve {
         let tcp = listen(self.listen)
             .map_err(|error| Failure::io(&format!("listening on {}", self.listen), &error))?;
         let at = tcp.local_addr().ok();
+        let folder = self.passwords.parent().unwrap_or(Path::new("/"));
+        let secured = match &wanted {
+            Some(wanted) => {
+                let own = own_files(folder, "pools");
+                let secured = Secured::with(wanted, &own, self.listen.ip());
+                Some(secured.map_err(|error| Failure::io("preparing TLS", &error))?)
+            }
+            None => None,
+        };
+        let fingerprint = secured.as_ref().and_then(|secured| secured.fingerprint.clone());
+        if let Some(fingerprint) = &fingerprint {
+            tell(&format!("its certificate is this host's own; SHA-256 {fingerprint}"));
+        }
         let settings = Settings {
             name: "pools".into(),
             hosts: self.host.iter().map(|name| name.to_lowercase()).collect(),
             password_file: self.passwords,
             at,
+            tls: secured.is_some(),
+            fingerprint,
         };
         let looker = Looker::start(self.place, self.state, !self.no_smart)
             .map_err(|error| Failure::io("starting to look at the pools", &error))?;
@@ -93,8 +119,21 @@ impl Serve {
                 let _ = stop.send(true);
             })
             .map_err(|error| Failure::io("starting a thread", &error))?;
-        run(page, Some(&tcp), &self.ui_socket, stopped)
-            .map_err(|error| Failure::io("serving the page", &error))
+        let tls = secured.map(|secured| secured.acceptor);
+        let doors = Doors { tcp: Some(&tcp), tls, socket: &self.ui_socket };
+        run(page, doors, stopped).map_err(|error| Failure::io("serving the page", &error))
+    }
+}
+
+impl Serve {
+    fn certificate(&self) -> Option<UiCertificate> {
+        match (&self.certificate, &self.key) {
+            (Some(chain), Some(key)) => {
+                let (chain, key) = (chain.clone(), key.clone());
+                Some(UiCertificate::Files(CertificateFiles { chain, key }))
+            }
+            _ => self.tls.then_some(UiCertificate::Own),
+        }
     }
 }
 

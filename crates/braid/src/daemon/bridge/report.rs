@@ -1,10 +1,11 @@
 //! The core's reports in the status's words.
 
 use super::{BridgedLink, BridgedPeer, FIRST_LISTENING_TLS};
+use crate::daemon::data_channel::PeerFlows;
 use braid_control::config::{Mode, Name, Transport};
 use braid_control::status::{PathState, PathStatus, PeerStatus, QueueStatus, RepairStatus};
 use braid_dataplane::Report;
-use braid_tunnel::{LinkId, PathReport, PeerId, PeerReport};
+use braid_tunnel::{LinkId, PathReport, PeerId, PeerReport, TrafficReport};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -69,10 +70,7 @@ impl Reporter {
         peers: &BTreeMap<PeerId, BridgedPeer>,
         links: &BTreeMap<Name, BridgedLink>,
     ) -> Vec<PeerStatus> {
-        let mut by_id: LinksById<'_> = BTreeMap::new();
-        for link in links.values() {
-            by_id.extend(link.ids.iter().map(|(transport, id)| (*id, (link, *transport))));
-        }
+        let by_id = by_id(links);
         self.traffic.retain(|(id, _), _| peers.contains_key(id));
         report
             .peers
@@ -80,6 +78,24 @@ impl Reporter {
             .filter_map(|(id, peer)| Some((*id, peer, peers.get(id)?)))
             .map(|(id, peer, known)| self.peer(id, peer, known, peers, &by_id))
             .collect()
+    }
+
+    /// Whose flows they are, and of which links.
+    pub fn flows(
+        &self,
+        traffic: Vec<(PeerId, TrafficReport)>,
+        report: &Report,
+        peers: &BTreeMap<PeerId, BridgedPeer>,
+        links: &BTreeMap<Name, BridgedLink>,
+    ) -> Vec<PeerFlows> {
+        let by_id = by_id(links);
+        let flows = traffic.into_iter().filter_map(|(id, flows)| {
+            let peer = peers.get(&id)?.name.as_str().to_owned();
+            let paths = report.peers.iter().find(|(of, _)| *of == id).map(|(_, peer)| &peer.paths);
+            let links = paths.into_iter().flatten().map(|path| (path.id, link_of(path, &by_id).0));
+            Some(PeerFlows { peer, report: flows, links: links.collect() })
+        });
+        flows.collect()
     }
 
     fn peer(
@@ -139,16 +155,13 @@ impl Reporter {
     }
 
     fn path(&mut self, id: PeerId, path: &PathReport, links: &LinksById<'_>) -> PathStatus {
-        let (link, transport) = match links.get(&path.link) {
-            Some((link, transport)) => (Some(link), *transport),
-            None if path.link.0 >= FIRST_LISTENING_TLS => (None, Transport::Tls),
-            None => (None, Transport::Udp),
-        };
+        let link = links.get(&path.link).map(|(link, _)| link);
+        let (name, transport) = link_of(path, links);
         let known = path.rtt_is_known;
         let ms = |d: Duration| d.as_secs_f64() * 1e3;
         let (received, sent, loss) = self.lately(id, path, Instant::now());
         PathStatus {
-            link: link.map_or_else(|| path.id.to_string(), |l| l.link.name.as_str().to_owned()),
+            link: name,
             remote: Some(path.remote),
             transport,
             state: state(path, link.is_some_and(|l| l.exhausted)),
@@ -187,6 +200,23 @@ impl Reporter {
         }
         let loss = traffic.loss.update(counters.sent_datagrams, lost, now);
         (traffic.received.update(received, now), traffic.sent.update(sent, now), loss)
+    }
+}
+
+fn by_id(links: &BTreeMap<Name, BridgedLink>) -> LinksById<'_> {
+    let mut by_id = LinksById::new();
+    for link in links.values() {
+        by_id.extend(link.ids.iter().map(|(transport, id)| (*id, (link, *transport))));
+    }
+    by_id
+}
+
+/// The name of a path's link, and what carries it. Paths of whoever calls have numbers.
+fn link_of(path: &PathReport, links: &LinksById<'_>) -> (String, Transport) {
+    match links.get(&path.link) {
+        Some((link, transport)) => (link.link.name.as_str().to_owned(), *transport),
+        None if path.link.0 >= FIRST_LISTENING_TLS => (path.id.to_string(), Transport::Tls),
+        None => (path.id.to_string(), Transport::Udp),
     }
 }
 

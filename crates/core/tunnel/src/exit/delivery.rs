@@ -28,12 +28,23 @@ pub struct ExitStatus {
     pub rejected: u64,
 }
 
+/// A packet that leaves the tunnel.
+#[derive(Debug)]
+pub struct Delivered {
+    /// Its flow, as the peer numbers them.
+    pub flow: u16,
+    /// The packet.
+    pub packet: InnerPacket,
+}
+
 /// Takes packets of all flows as they become due.
 #[derive(Debug)]
 pub(super) struct Delivery {
     layer: Layer,
     /// In the order in which they leave.
-    pub ready: VecDeque<InnerPacket>,
+    pub ready: VecDeque<Delivered>,
+    /// The flow of which packets are delivered at the moment.
+    flow: u16,
     /// The counters.
     pub status: ExitStatus,
     /// Memory of assemblies that are done.
@@ -43,22 +54,34 @@ pub(super) struct Delivery {
 impl Delivery {
     /// Nothing yet.
     pub fn new(layer: Layer) -> Self {
-        Self { layer, ready: VecDeque::new(), status: ExitStatus::default(), notes: Vec::new() }
+        Self {
+            layer,
+            ready: VecDeque::new(),
+            flow: 0,
+            status: ExitStatus::default(),
+            notes: Vec::new(),
+        }
+    }
+
+    /// What leaves from now on is of this flow.
+    pub fn turn_to(&mut self, flow: u16) {
+        self.flow = flow;
     }
 
     /// A packet leaves.
     pub fn deliver(&mut self, packet: InnerPacket) {
         self.status.delivered += 1;
-        self.ready.push_back(packet);
+        self.ready.push_back(Delivered { flow: self.flow, packet });
     }
 
     /// Of a packet that won't be completed what can be used leaves.
     pub fn salvage(&mut self, assembly: Assembly) {
         self.status.missed += 1;
-        let (layer, status, ready) = (self.layer, &mut self.status, &mut self.ready);
+        let (layer, flow) = (self.layer, self.flow);
+        let (status, ready) = (&mut self.status, &mut self.ready);
         assembly.salvage(layer, |packet| {
             status.delivered += 1;
-            ready.push_back(packet);
+            ready.push_back(Delivered { flow, packet });
         });
     }
 

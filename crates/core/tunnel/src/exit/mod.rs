@@ -8,5 +8,5 @@ mod order;
 mod sequence_map;
 
 pub use assembly::{Assembly, Rejected};
-pub use delivery::ExitStatus;
+pub use delivery::{Delivered, ExitStatus};
 pub use order::{Patience, Reordering};

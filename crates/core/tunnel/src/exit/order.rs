@@ -1,7 +1,7 @@
 //! Order per flow: a hole in one flow never holds up another.
 
 use super::assembly::Rejected;
-use super::delivery::{Delivery, ExitStatus};
+use super::delivery::{Delivered, Delivery, ExitStatus};
 use super::flow_order::FlowOrder;
 use super::holes::Holes;
 use crate::index_map::IndexMap;
@@ -65,6 +65,7 @@ impl Reordering {
         {
             return Ok(());
         }
+        self.delivery.turn_to(chunk.flow);
         let mut flow = flow_of(&mut self.flows, chunk.flow, &mut self.delivery);
         let number = flow.number_of(chunk.sequence);
         if flow.set_realtime(chunk.realtime) && flow.blocked_since().is_some() {
@@ -91,6 +92,7 @@ impl Reordering {
         if self.is_over_limit()
             && let Some(flow) = self.flows.get_mut(&chunk.flow)
         {
+            self.delivery.turn_to(chunk.flow);
             flow.forget_gone(&mut self.delivery);
         }
         result
@@ -98,6 +100,7 @@ impl Reordering {
 
     /// The sender won't complete these packets.
     pub fn on_abandoned(&mut self, abandoned: &Abandoned) {
+        self.delivery.turn_to(abandoned.flow);
         // Of a flow of which nothing has come its first packets are the ones.
         let flow = flow_of(&mut self.flows, abandoned.flow, &mut self.delivery);
         flow.abandon(abandoned.sequence, abandoned.count, self.limit, &mut self.delivery);
@@ -130,11 +133,15 @@ impl Reordering {
 
     /// The next packet to deliver. `buffer` gives an empty buffer of some
     /// capacity.
-    pub fn poll(&mut self, buffer: impl FnMut(usize) -> Vec<u8>) -> Option<InnerPacket> {
+    #[inline]
+    pub fn poll(&mut self, buffer: impl FnMut(usize) -> Vec<u8>) -> Option<Delivered> {
         let ready = &mut self.delivery.ready;
-        let mut packet = ready.pop_front()?;
-        cut_at_ticks(&mut packet, self.layer, buffer, |piece| ready.push_front(piece));
-        Some(packet)
+        let Delivered { flow, mut packet } = ready.pop_front()?;
+        let layer = self.layer;
+        cut_at_ticks(&mut packet, layer, buffer, |packet| {
+            ready.push_front(Delivered { flow, packet })
+        });
+        Some(Delivered { flow, packet })
     }
 
     /// The counters.
@@ -175,6 +182,7 @@ impl Reordering {
 
     /// Gives up what the flow waits for.
     fn skip_hole(&mut self, id: u16) {
+        self.delivery.turn_to(id);
         if let Some(flow) = self.flows.get_mut(&id) {
             flow.skip_hole(&mut self.delivery);
         }
@@ -221,7 +229,7 @@ mod tests {
     }
 
     fn delivered(r: &mut Reordering) -> Vec<Vec<u8>> {
-        std::iter::from_fn(|| r.poll(Vec::with_capacity)).map(|p| p.bytes).collect()
+        std::iter::from_fn(|| r.poll(Vec::with_capacity)).map(|d| d.packet.bytes).collect()
     }
 
     #[test]

@@ -166,7 +166,7 @@ impl Peer {
         if self.paths[index].liveness.is_up()
             && let Some(chunk) = Chunk::only_middle(payload)
         {
-            self.on_chunk(&chunk, buffers, now);
+            self.on_chunk(index, &chunk, buffers, now);
             return true;
         }
         let mut eliciting = false;
@@ -185,7 +185,7 @@ impl Peer {
                     }
                     self.on_ack(&ack, buffers, now);
                 }
-                Frame::Chunk(chunk) => self.on_chunk(&chunk, buffers, now),
+                Frame::Chunk(chunk) => self.on_chunk(index, &chunk, buffers, now),
                 Frame::Abandoned(abandoned) => self.receive.on_abandoned(&abandoned),
                 // Of paths that we opened it's ours to say.
                 Frame::PathStatus(_) if self.config.opens_paths() => {}
@@ -231,8 +231,9 @@ impl Peer {
     }
 
     #[inline]
-    fn on_chunk(&mut self, chunk: &Chunk<'_>, buffers: &mut Buffers, now: Time) {
+    fn on_chunk(&mut self, index: usize, chunk: &Chunk<'_>, buffers: &mut Buffers, now: Time) {
         self.activity.on_use(&mut self.timers, now);
+        self.traffic.on_arrived(chunk.flow, self.paths[index].id, chunk.data.len());
         self.receive.on_chunk(chunk, buffers, now);
     }
 }

@@ -12,14 +12,18 @@ mod restarting;
 mod send;
 mod status;
 mod timers;
+mod traffic;
 
 pub use incoming::Refused;
 pub use send::Transmit;
 pub use status::{PathReport, PeerCounters, PeerReport};
+pub(crate) use traffic::MOST_FLOWS;
+pub use traffic::{Carried, FlowReport, PathShare, TrafficReport};
 
 use crate::buffers::Buffers;
 use crate::clock::PausingClock;
 use crate::config::{LinkConfig, LinkId, Mode, PeerConfig, PeerId, TunnelConfig};
+use crate::exit::Delivered;
 use crate::index_map::IndexMap;
 use crate::path::Settled;
 use crate::path::sent::SentFrame;
@@ -28,7 +32,7 @@ use crate::session::Sessions;
 use activity::Activity;
 use braid_inner::{ClassRules, HashKey, InnerPacket};
 use braid_units::Time;
-use ingress::Ingress;
+use ingress::{Ingress, Sorting};
 use paths::PathSet;
 use receive::Receive;
 use reliability::Reliability;
@@ -37,6 +41,7 @@ use send::{ControlSettings, Outlet, Send};
 use std::net::SocketAddr;
 use std::time::Duration;
 use timers::{Timer, TimerTable};
+use traffic::Traffic;
 
 /// What follows from the paths is worked out anew so often at least while
 /// something is due: reports come each millisecond where round trips are short.
@@ -57,6 +62,7 @@ pub struct Peer {
     send: Send,
     reliability: Reliability,
     receive: Receive,
+    traffic: Traffic,
     timers: TimerTable,
     activity: Activity,
     restarting: Restarting,
@@ -79,6 +85,7 @@ impl Peer {
             send: Send::new(layer, tunnel.mode),
             reliability: Reliability::new(memory / 4, tunnel.redundancy_budget),
             receive: Receive::new(layer, memory / 2),
+            traffic: Traffic::new(layer, key),
             timers: TimerTable::default(),
             activity: Activity::default(),
             restarting: Restarting::default(),
@@ -239,15 +246,17 @@ impl Peer {
     /// Queues a packet for the peer.
     pub(crate) fn admit(&mut self, packet: InnerPacket, rules: &ClassRules, now: Time) {
         self.activity.on_use(&mut self.timers, now);
-        let (mode, working) = (self.send.mode(), self.working.at(now));
-        let bonded = self.ingress.admit(packet, rules, mode, &mut self.freed, working, now);
+        let (sorting, working) = (Sorting { rules, mode: self.send.mode() }, self.working.at(now));
+        let Self { ingress, freed, traffic, .. } = self;
+        let bonded = ingress.admit(packet, sorting, traffic, freed, working, now);
         if let Some(bonded) = bonded {
             self.send.push_bonded(bonded);
         }
     }
 
     /// The next inner packet from the peer.
-    pub(crate) fn poll_inner(&mut self, buffers: &mut Buffers) -> Option<InnerPacket> {
+    #[inline]
+    pub(crate) fn poll_inner(&mut self, buffers: &mut Buffers) -> Option<Delivered> {
         self.receive.poll(buffers)
     }
 
@@ -286,6 +295,7 @@ impl Peer {
             sessions: &mut self.sessions,
             timers: &mut self.timers,
             freed: &mut self.freed,
+            traffic: &mut self.traffic,
             cpu_bound,
             now,
             working: self.working.at(now),
@@ -301,6 +311,7 @@ impl Peer {
             sessions: &mut self.sessions,
             timers: &mut self.timers,
             freed: &mut self.freed,
+            traffic: &mut self.traffic,
             cpu_bound: false,
             now,
             working: self.working.at(now),
@@ -409,6 +420,7 @@ impl Peer {
         self.ingress.rest();
         self.send.rest();
         self.receive.rest();
+        self.traffic.rest(now);
         let no_frames = self.paths.rest();
         self.reliability.rest(!no_frames);
         self.settled = Settled::default();

@@ -3,10 +3,10 @@
 
 use crate::buffers::Buffers;
 use crate::clock::PausingClock;
-use crate::exit::{ExitStatus, Patience, Reordering};
+use crate::exit::{Delivered, ExitStatus, Patience, Reordering};
 use crate::peer::paths::PathSet;
 use crate::redundancy::erasure::{Decoder, Member, Parity, Recovered, SourceId};
-use braid_inner::{InnerPacket, Layer};
+use braid_inner::Layer;
 use braid_units::{ByteSize, Time};
 use braid_wire::{Abandoned, Chunk, ErasureFrame, Frame, Frames};
 use std::time::Duration;
@@ -185,7 +185,8 @@ impl Receive {
     }
 
     /// The next inner packet.
-    pub fn poll(&mut self, buffers: &mut Buffers) -> Option<InnerPacket> {
+    #[inline]
+    pub fn poll(&mut self, buffers: &mut Buffers) -> Option<Delivered> {
         self.reordering.poll(|capacity| buffers.take(capacity))
     }
 

@@ -1,6 +1,6 @@
 //! What is told of a peer.
 
-use super::Peer;
+use super::{Peer, TrafficReport};
 use crate::config::LinkId;
 use crate::entry::EntryStatus;
 use crate::exit::ExitStatus;
@@ -128,9 +128,15 @@ impl Peer {
         self.receive.counters.inner_refused += 1;
     }
 
-    /// An inner packet of so many bytes was delivered.
-    pub(crate) fn on_delivered(&mut self, bytes: usize) {
-        self.receive.counters.delivered_bytes += bytes as u64;
+    /// An inner packet of this flow of the peer's is delivered.
+    pub(crate) fn on_delivered(&mut self, flow: u16, bytes: &[u8], now: Time) {
+        self.receive.counters.delivered_bytes += bytes.len() as u64;
+        self.traffic.on_delivered(flow, bytes, now);
+    }
+
+    /// What its flows have carried; at most `limit` are kept.
+    pub(crate) fn report_traffic(&mut self, limit: usize, now: Time) -> TrafficReport {
+        self.traffic.report(limit, now)
     }
 
     /// The peer as it is now.

@@ -3,6 +3,7 @@
 
 use super::Tunnel;
 use crate::config::PeerId;
+use crate::exit::Delivered;
 use crate::routing::{Forward, MacAddress};
 use braid_inner::{Addresses, InnerPacket, Layer, check};
 use braid_units::Time;
@@ -47,7 +48,7 @@ impl Tunnel {
         loop {
             let buffers = &mut self.buffers;
             let next = self.peers.get_mut(id).and_then(|e| e.peer.poll_inner(buffers));
-            let Some(packet) = next else { return };
+            let Some(Delivered { flow, packet }) = next else { return };
             let layer = self.config.layer;
             let allowed = match check(&packet.bytes, packet.offload, layer) {
                 Err(_) => false,
@@ -70,7 +71,7 @@ impl Tunnel {
                 self.recycle(packet.bytes);
                 continue;
             }
-            entry.peer.on_delivered(packet.bytes.len());
+            entry.peer.on_delivered(flow, &packet.bytes, now);
             match (layer, MacAddress::of_frame(&packet.bytes)) {
                 (Layer::L3, _) => self.inner.push_back(packet),
                 (Layer::L2, Some((to, from))) => {

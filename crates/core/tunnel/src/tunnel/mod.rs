@@ -16,7 +16,7 @@ use crate::config::{LinkConfig, LinkId, PeerId, TunnelConfig};
 use crate::index_map::IndexMap;
 use crate::path::Origin;
 use crate::path::liveness::PathState;
-use crate::peer::{Peer, PeerReport, Refused, Transmit};
+use crate::peer::{MOST_FLOWS, Peer, PeerReport, Refused, TrafficReport, Transmit};
 use crate::routing::{AllowedIps, ForwardingDatabase, ForwardingLimits};
 use admission::Admission;
 use braid_handshake::{PublicKey, Responder};
@@ -41,6 +41,10 @@ pub use event::{Event, TunnelCounters};
 /// A timer isn't set sooner than after this: something due now that can't be done would
 /// keep the caller busy.
 const SOONEST: Duration = Duration::from_micros(20);
+
+/// Flows that are told apart, of all peers together, and of each of many.
+const FLOWS_OF_ALL: usize = 8192;
+const LEAST_FLOWS: usize = 64;
 
 /// One end of the tunnel, with all its peers. Sans-IO: give it datagrams,
 /// inner packets and the time; take datagrams, inner packets and deadlines.
@@ -271,6 +275,15 @@ impl Tunnel {
     /// The peers as they are now.
     pub fn report(&self, now: Time) -> Vec<(PeerId, PeerReport)> {
         self.peers.iter().map(|(id, entry)| (id, entry.peer.report(now))).collect()
+    }
+
+    /// What the peers' flows have carried. To be asked for each second or so: what is over
+    /// is forgotten then, which makes room for what begins.
+    pub fn report_traffic(&mut self, now: Time) -> Vec<(PeerId, TrafficReport)> {
+        let limit = (FLOWS_OF_ALL / self.peers.ids().count().max(1)).clamp(LEAST_FLOWS, MOST_FLOWS);
+        let of_peer =
+            |(id, entry): (PeerId, &mut Entry)| (id, entry.peer.report_traffic(limit, now));
+        self.peers.iter_mut().map(of_peer).collect()
     }
 
     /// Counters of what belongs to no peer.

@@ -40,6 +40,12 @@ impl Peers {
     }
 
     /// All, in order.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (PeerId, &mut Entry)> {
+        let numbered = self.entries.iter_mut().zip(0..);
+        numbered.filter_map(|(entry, number)| Some((PeerId(number), entry.as_deref_mut()?)))
+    }
+
+    /// All, in order.
     pub fn values_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
         self.entries.iter_mut().filter_map(Option::as_deref_mut)
     }

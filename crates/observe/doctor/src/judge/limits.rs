@@ -1,8 +1,8 @@
 use super::{More, finding};
 use crate::code::Code;
 use crate::facts::Facts;
-use crate::measured::Measured;
 use braid_control::finding::Finding;
+use braid_control::measured::Measured;
 use braid_history::Severity;
 
 /// Of the best link alone; less is no noise.

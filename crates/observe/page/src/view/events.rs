@@ -1,5 +1,7 @@
 use super::figures::moment;
+use super::state::{Mood, State};
 use crate::Page;
+use braid_control::status::AlertStatus;
 use braid_history::{Event, Severity};
 use maud::{Markup, html};
 
@@ -8,6 +10,7 @@ const MOST: usize = 100;
 
 /// What happened, newest first.
 pub fn events(page: &Page, before: Option<i64>) -> Markup {
+    let status = page.shown.status();
     let Some(history) = page.shown.history() else {
         return html! { p.dim { "No history is kept: see " code { "[history]" } " in the config." } };
     };
@@ -18,6 +21,7 @@ pub fn events(page: &Page, before: Option<i64>) -> Markup {
     let oldest = events.last().filter(|_| events.len() == MOST).map(|event| event.unix);
     html! {
         section.card { (list(&events)) }
+        @if let Some(status) = &status { (told(&status.alerts)) }
         @if let Some(oldest) = oldest { p { a href={ "/events?before=" (oldest) } { "Older ones" } } }
     }
 }
@@ -36,6 +40,37 @@ pub fn list(events: &[Event]) -> Markup {
                 }
             }
         }
+    }
+}
+
+/// Who is told of it, and how that goes.
+fn told(alerts: &[AlertStatus]) -> Markup {
+    html! {
+        section.card {
+            h2 { "Who is told" }
+            @if alerts.is_empty() {
+                p.dim { "Nobody: " code { "[[alert]]" } " in the config names who is, by ntfy, e-mail, a webhook or a command." }
+            } @else { div.wide tabindex="0" role="region" aria-label="Who is told" { table {
+                thead { tr { th { "Alert" } th { "To" } th { "State" } th { "Delivered" } th { "Last" } th { "Waiting" } th { "Given up" } } }
+                tbody { @for alert in alerts { tr {
+                    th scope="row" { (alert.name) }
+                    td { (alert.to) }
+                    td { (state(alert)) @if let Some(trouble) = &alert.trouble { " " (trouble) } }
+                    td { (alert.delivered) }
+                    td { @match alert.last_delivered_unix { Some(at) => (moment(at)), None => "never" } }
+                    td { (alert.waiting) }
+                    td { (alert.given_up) }
+                } } }
+            } } }
+        }
+    }
+}
+
+fn state(alert: &AlertStatus) -> State {
+    match (&alert.trouble, alert.last_delivered_unix) {
+        (Some(_), _) => State { mood: Mood::Poor, word: "can't be delivered" },
+        (None, Some(_)) => State { mood: Mood::Good, word: "works" },
+        (None, None) => State { mood: Mood::Waiting, word: "not needed yet" },
     }
 }
 

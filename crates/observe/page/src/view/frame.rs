@@ -75,6 +75,9 @@ fn menu(page: &Page, status: Option<&Status>) -> Vec<(&'static str, &'static str
         if !status.links.is_empty() {
             places.push(("/links", "Links"));
         }
+        if page.shown.traffic().is_some() {
+            places.push(("/traffic", "Traffic"));
+        }
         if !status.listen.is_empty() {
             places.push(("/homes", "Homes"));
         }
@@ -85,6 +88,9 @@ fn menu(page: &Page, status: Option<&Status>) -> Vec<(&'static str, &'static str
     }
     if page.shown.history().is_some() {
         places.push(("/events", "Events"));
+    }
+    if status.is_some() {
+        places.push(("/doctor", "Doctor"));
     }
     places.extend(MANUAL);
     places

@@ -66,6 +66,7 @@ pub fn link(
             div.plot { (quality(history, &series, span, now)) }
         }
         @if let Some(wish) = &wish { section.card { h2 { "Its role" } (form(viewer, name, wish)) } }
+        p { a href="/doctor#speed" { "Measure what it carries" } }
         section.card {
             h2 { "Paths" }
             div.wide tabindex="0" role="region" aria-label="Paths" { table {

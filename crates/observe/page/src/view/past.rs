@@ -187,8 +187,32 @@ fn points(recorder: &Recorder, series: &Series, span: Span, now: i64) -> Result<
     let level =
         if span != Span::Live && level == Level::Second { Level::TenSeconds } else { level };
     // The second that runs isn't complete yet.
+    let level = match series {
+        Series::Device(_) if level < Level::Minute => Level::Minute,
+        _ => level,
+    };
     let points = recorder.points(series, level, from, now).map_err(|why| why.to_string())?;
+    let points = match series {
+        Series::Device(_) => without_gaps(points, from, now),
+        _ => points,
+    };
     Ok(coarser(points, span))
+}
+
+/// Of devices seconds without traffic aren't kept: nothing known is nothing carried.
+fn without_gaps(points: Points, from: i64, now: i64) -> Points {
+    let width_s = points.width_s.max(1);
+    let known: BTreeMap<i64, Bucket> = points.points.into_iter().collect();
+    let Some(first) = known.keys().next().map(|first| (*first).max(from)) else {
+        return Points { width_s, points: Vec::new() };
+    };
+    let begin = first - first.rem_euclid(width_s);
+    let step = usize::try_from(width_s).unwrap_or(1);
+    let whole = |at: i64| {
+        let bucket = known.get(&at).copied().unwrap_or_default();
+        (at, Bucket { seconds: u32::try_from(width_s).unwrap_or(u32::MAX), ..bucket })
+    };
+    Points { width_s, points: (begin..now).step_by(step).map(whole).collect() }
 }
 
 /// Sums of sums, so that no span has too many.

@@ -28,6 +28,8 @@ pub fn page(data: &[u8]) {
             hosts: vec!["router.lan".into()],
             password_file: "/nonexistent/password".into(),
             at: None,
+            tls: false,
+            fingerprint: None,
         };
         (runtime.expect("a timer"), tunnel.clone(), Page::new(tunnel, settings))
     });

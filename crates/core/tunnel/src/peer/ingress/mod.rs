@@ -6,6 +6,7 @@ mod tuning;
 use crate::config::Mode;
 use crate::entry::{AckFilter, EntryQueue, EntryStatus, FlowPlaces, Head, Parameters, Queued};
 use crate::heuristics::Heuristics;
+use crate::peer::traffic::Traffic;
 use braid_inner::{
     Class, ClassRules, HashKey, Headers, InnerPacket, Layer, PureAck, flow_key, join,
     segment_count, split_all,
@@ -64,6 +65,15 @@ pub(super) struct ForBonding {
     pub headers: Headers,
 }
 
+/// By what packets are told apart.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sorting<'a> {
+    /// The user's classes.
+    pub rules: &'a ClassRules,
+    /// That of packets of no class.
+    pub mode: Mode,
+}
+
 impl Ingress {
     /// Nothing yet; at most `limit` bytes wait.
     pub fn new(layer: Layer, hash_key: HashKey, class_modes: Vec<Mode>, limit: u64) -> Self {
@@ -91,14 +101,14 @@ impl Ingress {
     }
 
     /// Queues a packet. `working` is the time that stands still while no path
-    /// works; `mode` is that of packets of no class. One that belongs to another
-    /// mode is returned. Buffers that aren't needed any more go to `freed`.
+    /// works. One that belongs to another mode is returned. Buffers that aren't needed any
+    /// more go to `freed`.
     #[inline]
     pub fn admit(
         &mut self,
         packet: InnerPacket,
-        rules: &ClassRules,
-        mode: Mode,
+        Sorting { rules, mode }: Sorting<'_>,
+        traffic: &mut Traffic,
         freed: &mut Vec<Vec<u8>>,
         working: Time,
         now: Time,
@@ -110,6 +120,7 @@ impl Ingress {
         let rule = rules.class_of(&packet.bytes, &headers).map(|index| index.0);
         let mode = rule.and_then(|r| self.class_modes.get(usize::from(r)).copied()).unwrap_or(mode);
         if !mode.is_adaptive() {
+            traffic.on_bonded(&packet.bytes, &headers, now);
             return Some(ForBonding { packet, mode, headers });
         }
         let class = Class::of(&packet.bytes, &headers);
@@ -119,6 +130,7 @@ impl Ingress {
         let queue = &self.queue;
         let hash = key.hash(&self.hash_key);
         let flow = self.places.place(hash, working, |flow| queue.waits(flow));
+        traffic.on_admitted(flow, (&key, hash), class, packet.bytes.len() as u64, now);
         let ack = PureAck::read(&packet.bytes, &headers).filter(|_| self.heuristics.ack_thinning);
         let queued = Queued { packet, class, stream, rule, at: working };
         let Some(ack) = ack else {
@@ -333,7 +345,9 @@ mod tests {
 
     fn admit(ingress: &mut Ingress, packet: InnerPacket, mode: Mode, now: Time) -> bool {
         let rules = ClassRules(Vec::new());
-        ingress.admit(packet, &rules, mode, &mut Vec::new(), now, now).is_none()
+        let sorting = Sorting { rules: &rules, mode };
+        let mut traffic = Traffic::new(Layer::L3, HashKey::new([7; 16]));
+        ingress.admit(packet, sorting, &mut traffic, &mut Vec::new(), now, now).is_none()
     }
 
     #[test]

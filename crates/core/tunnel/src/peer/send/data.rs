@@ -11,6 +11,7 @@ use crate::path::{Controller, Path};
 use crate::peer::ingress::Ingress;
 use crate::peer::paths::PathSet;
 use crate::peer::reliability::Reliability;
+use crate::peer::traffic::Sending;
 use braid_units::Time;
 use braid_wire::{HEADER_LEN, TAG_LEN};
 use std::time::Duration;
@@ -292,7 +293,8 @@ impl Send {
             let Some(outgoing) = reliability.get(key) else { break };
             let (offset, total) = (outgoing.cut, outgoing.len());
             let rest = total - offset;
-            let written = datagram.write_chunk(&reliability.outgoing, key, offset, rest, outlet);
+            let next = (key, offset, rest);
+            let written = datagram.write_chunk(&reliability.outgoing, next, Sending::First, outlet);
             if written == 0 {
                 break;
             }
@@ -322,7 +324,8 @@ fn write_repair(
     reliability: &mut Reliability,
     outlet: &mut Outlet<'_>,
 ) -> bool {
-    let written = datagram.write_chunk(&reliability.outgoing, key, offset, len, outlet);
+    let missing = (key, offset, len);
+    let written = datagram.write_chunk(&reliability.outgoing, missing, Sending::Repair, outlet);
     if written == 0 {
         return false;
     }

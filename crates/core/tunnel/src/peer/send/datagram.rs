@@ -5,6 +5,7 @@ use crate::outgoing::{OutgoingPackets, PacketKey};
 use crate::path::sent::{Fate, SentFrame, SentPacket, SentPackets};
 use crate::peer::paths::PathSet;
 use crate::peer::timers::TimerTable;
+use crate::peer::traffic::{Sending, Traffic};
 use crate::session::Sessions;
 use braid_units::Time;
 use braid_wire::{Chunk, ChunkPosition, DataHeader, Frame, HEADER_LEN, TAG_LEN};
@@ -35,6 +36,8 @@ pub(in crate::peer) struct Outlet<'a> {
     pub timers: &'a mut TimerTable,
     /// Buffers that aren't needed any more.
     pub freed: &'a mut Vec<Vec<u8>>,
+    /// Who is told which path carries what.
+    pub traffic: &'a mut Traffic,
     /// The CPU is the bottleneck, not the links.
     pub cpu_bound: bool,
     pub now: Time,
@@ -100,9 +103,8 @@ impl Datagram {
     pub fn write_chunk(
         &mut self,
         outgoing: &OutgoingPackets,
-        key: PacketKey,
-        offset: u32,
-        len: u32,
+        (key, offset, len): (PacketKey, u32, u32),
+        why: Sending,
         outlet: &mut Outlet<'_>,
     ) -> u32 {
         let Some(outgoing) = outgoing.get(key) else { return 0 };
@@ -125,7 +127,9 @@ impl Datagram {
         outgoing.chunk(offset, take).write(outlet.out, to_end);
         self.closed = to_end;
         let frame = SentFrame::Chunk { key, offset, len: take };
-        self.note(frame, &mut outlet.paths[self.path].sent);
+        let path = &mut outlet.paths[self.path];
+        self.note(frame, &mut path.sent);
+        outlet.traffic.on_sent(outgoing.flow, path.id, take, why);
         take
     }
 
@@ -149,7 +153,9 @@ impl Datagram {
         outgoing.cut += room;
         self.closed = true;
         let frame = SentFrame::Chunk { key, offset, len: room };
-        self.note(frame, &mut outlet.paths[self.path].sent);
+        let path = &mut outlet.paths[self.path];
+        self.note(frame, &mut path.sent);
+        outlet.traffic.on_sent(flow, path.id, room, Sending::First);
         Some(room)
     }
 }

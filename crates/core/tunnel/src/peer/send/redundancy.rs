@@ -4,6 +4,7 @@ use super::datagram::{Datagram, Outlet, Transmit};
 use super::scheduler::{Item, Scheduler};
 use crate::path::sent::SentFrame;
 use crate::peer::reliability::Reliability;
+use crate::peer::traffic::Sending;
 use braid_wire::{ErasureFrame, HEADER_LEN, SourceRef};
 
 /// The next one, if one waits and has a path.
@@ -72,8 +73,9 @@ fn poll_duplicate(
         if !reliability.redundancy.try_spend(bytes) {
             continue;
         }
+        let bytes_of = (key, offset, len);
         let mut datagram: Datagram = outlet.begin(index);
-        if datagram.write_chunk(&reliability.outgoing, key, offset, len, outlet) == len {
+        if datagram.write_chunk(&reliability.outgoing, bytes_of, Sending::Copy, outlet) == len {
             reliability.counters.duplicated += 1;
             return outlet.send_single(datagram, true);
         }

@@ -1,3 +1,5 @@
+//! What a measurement of the links found.
+
 use serde::{Deserialize, Serialize};
 
 /// What the tunnel carried to and from the concentrator while nothing but the measurement was
@@ -25,6 +27,10 @@ pub struct LinkMeasure {
     pub first_half_down: f64,
     /// And in the second.
     pub second_half_down: f64,
+    /// What it carried of all while all links were measured together, as UDP payload: what is
+    /// sent again and headers counted. None where they weren't.
+    #[serde(default)]
+    pub as_part: Option<Rates>,
 }
 
 /// Mbit/s of payload.
@@ -34,6 +40,42 @@ pub struct Rates {
     pub down: f64,
     /// From this host.
     pub up: f64,
+}
+
+/// Body of `POST /v1/measure`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewMeasure {
+    /// Only this link, and all together.
+    #[serde(default)]
+    pub link: Option<String>,
+    /// Links with a quota too.
+    #[serde(default)]
+    pub metered: bool,
+    /// How long each direction of each link is measured, seconds; 4 unless it is said.
+    #[serde(default)]
+    pub seconds: Option<u32>,
+}
+
+/// Answer of `GET /v1/measure`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct MeasureStatus {
+    /// It goes on.
+    pub running: bool,
+    /// What is being measured, in words.
+    pub step: String,
+    /// Steps that are done, and all.
+    pub done: usize,
+    /// As above.
+    pub steps: usize,
+    /// What was found so far, or last.
+    pub measured: Option<Measured>,
+    /// When that was, Unix seconds.
+    pub at_unix: Option<i64>,
+    /// Why it came to nothing.
+    pub trouble: Option<String>,
+    /// Links that were left out, and why.
+    pub left_out: Vec<String>,
 }
 
 impl Measured {

@@ -1,0 +1,84 @@
+//! The doctor for those who look at the page: looks when somebody wants to know, and not more
+//! often than needed.
+
+use super::control::RunningTunnel;
+use super::look::FirstLook;
+use super::supervise::supervise_unneeded;
+use braid_control::request::Controlled;
+use braid_doctor::{Measured, examine};
+use braid_page::Examined;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// What was found last.
+#[derive(Clone, Default)]
+pub struct Consulting(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    last: Examined,
+    at: Option<Instant>,
+    looks: bool,
+}
+
+/// What was found is told for so long.
+const FRESH: Duration = Duration::from_secs(10);
+/// Between two looks.
+const MOMENT: Duration = Duration::from_secs(1);
+/// Events that are looked at.
+const EVENTS: usize = 200;
+/// A measurement tells something of now for so long, seconds.
+const MEASURED_FOR: i64 = 3600;
+
+impl Consulting {
+    /// What was found last; where that is old a thread looks again.
+    pub fn ask(&self, tunnel: &Weak<RunningTunnel>) -> Examined {
+        let mut state = self.state();
+        let fresh = state.at.is_some_and(|at| at.elapsed() < FRESH);
+        if !fresh && !state.looks {
+            let (this, tunnel) = (self.clone(), tunnel.clone());
+            let thread = thread::Builder::new().name("braid-doctor".into());
+            state.looks = thread
+                .spawn(move || {
+                    supervise_unneeded("braid-doctor", || this.look(&tunnel));
+                    this.state().looks = false;
+                })
+                .is_ok();
+        }
+        state.last.clone()
+    }
+
+    fn look(&self, tunnel: &Weak<RunningTunnel>) {
+        let Some(running) = tunnel.upgrade() else { return };
+        let config = running.config_now();
+        let first = FirstLook::now(&config, Some(running.status()));
+        // It may go down meanwhile.
+        drop(running);
+        thread::sleep(MOMENT);
+        let Some(running) = tunnel.upgrade() else { return };
+        let events = running.history().and_then(|history| history.events(None, EVENTS).ok());
+        let measured = measured_lately(&running, unix_now());
+        let facts =
+            first.then(&config, Some(running.status()), events.unwrap_or_default(), measured);
+        let findings = Some(examine(&facts));
+        let mut state = self.state();
+        state.last = Examined { findings, looked_unix: unix_now() };
+        state.at = Some(Instant::now());
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn measured_lately(tunnel: &RunningTunnel, now: i64) -> Option<Measured> {
+    let measuring = tunnel.measuring();
+    let lately = measuring.at_unix.is_some_and(|at| now - at < MEASURED_FOR);
+    measuring.measured.filter(|_| lately && measuring.trouble.is_none())
+}
+
+fn unix_now() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(now.as_secs()).unwrap_or(i64::MAX)
+}

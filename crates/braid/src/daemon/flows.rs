@@ -1,0 +1,261 @@
+//! Who uses the tunnel: the core's flows become devices with names and rates. Devices
+//! that this host hides behind its own address are found by the connections that the
+//! kernel keeps track of.
+
+mod behind;
+mod devices;
+
+use super::data_channel::PeerFlows;
+use behind::Behind;
+use braid_control::traffic::{FlowTraffic, LinkShare, TrafficStatus};
+use braid_inner::{Class, FlowKey, Selector};
+use braid_rules::Lease;
+use braid_tunnel::{Carried, FlowReport};
+use braid_units::Time;
+use devices::Devices;
+use std::collections::{BTreeMap, HashMap};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Remembers counters from one look to the next.
+pub struct FlowWatch {
+    /// Flows leave this host for the one that answers: their sender is the device.
+    at_home: bool,
+    seen: Arc<Vec<PeerFlows>>,
+    looked: Instant,
+    flows: HashMap<FlowName, Rates>,
+    others: Rates,
+    behind: Behind,
+    devices: Devices,
+    shown: Arc<TrafficStatus>,
+}
+
+/// What a device sent and got in a second.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceSecond {
+    /// Its name.
+    pub name: String,
+    /// Bytes from the peer.
+    pub rx_bytes: u64,
+    /// Bytes to the peer.
+    pub tx_bytes: u64,
+}
+
+/// Flows that have the same ends one after another are told apart by when they began.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct FlowName {
+    peer: String,
+    key: FlowKey,
+    began: Time,
+}
+
+/// Bytes as they were, and what has come since, a second.
+#[derive(Clone, Copy, Default)]
+struct Rates {
+    rx: Rate,
+    tx: Rate,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Rate {
+    bytes: u64,
+    grown: u64,
+    mbit: f64,
+}
+
+/// IP protocol numbers with a name that people know.
+const PROTOCOLS: [(u8, &str); 6] =
+    [(1, "icmp"), (6, "tcp"), (17, "udp"), (47, "gre"), (50, "esp"), (58, "icmpv6")];
+
+impl FlowWatch {
+    /// Nothing seen yet. `own` are this host's addresses in the tunnel.
+    pub fn new(at_home: bool, own: Vec<IpAddr>, now: Instant) -> FlowWatch {
+        FlowWatch {
+            at_home,
+            seen: Arc::default(),
+            looked: now,
+            flows: HashMap::new(),
+            others: Rates::default(),
+            behind: Behind::new(own),
+            devices: Devices::default(),
+            shown: Arc::default(),
+        }
+    }
+
+    /// What was seen last.
+    pub fn shown(&self) -> Arc<TrafficStatus> {
+        self.shown.clone()
+    }
+
+    /// Takes what flows have carried by now. What each device sent and got since the last
+    /// time is returned, once for each new report.
+    pub fn look(
+        &mut self,
+        seen: &Arc<Vec<PeerFlows>>,
+        leases: &[Lease],
+        now: Instant,
+    ) -> Vec<DeviceSecond> {
+        if Arc::ptr_eq(seen, &self.seen) {
+            return Vec::new();
+        }
+        let elapsed = now.duration_since(self.looked).max(Duration::from_millis(1));
+        (self.seen, self.looked) = (seen.clone(), now);
+        if self.at_home {
+            let keys = seen.iter().flat_map(|peer| &peer.report.flows).map(|flow| flow.key);
+            self.behind.follow(keys, now);
+        }
+        let mut known = HashMap::new();
+        let mut flows = Vec::new();
+        let mut others = Carried::default();
+        for peer in seen.iter() {
+            others.received_bytes += peer.report.others.received_bytes;
+            others.sent_bytes += peer.report.others.sent_bytes;
+            for flow in &peer.report.flows {
+                let name = FlowName { peer: peer.peer.clone(), key: flow.key, began: flow.began };
+                let before = self.flows.get(&name).copied().unwrap_or_default();
+                let rates = before.next(&flow.carried, elapsed);
+                let address = self.device_of(&flow.key);
+                let shown = self.flow(peer, flow, &rates, address, leases);
+                self.devices.count(&shown, address, rates.rx.grown, rates.tx.grown);
+                flows.push(shown);
+                known.insert(name, rates);
+            }
+        }
+        self.flows = known;
+        self.others = self.others.next(&others, elapsed);
+        let seconds = self.devices.settle(elapsed);
+        let busy = |flow: &FlowTraffic| flow.rate_rx_mbps + flow.rate_tx_mbps;
+        let all = |flow: &FlowTraffic| flow.rx_bytes + flow.tx_bytes;
+        flows.sort_by(|a, b| busy(b).total_cmp(&busy(a)).then_with(|| all(b).cmp(&all(a))));
+        self.shown = Arc::new(TrafficStatus {
+            devices: self.devices.shown(),
+            flows_known: flows.len(),
+            flows,
+            others_rx_mbps: self.others.rx.mbit,
+            others_tx_mbps: self.others.tx.mbit,
+            others_rx_bytes: self.others.rx.bytes,
+            others_tx_bytes: self.others.tx.bytes,
+        });
+        seconds
+    }
+
+    /// The address on the home's side.
+    fn device_of(&self, key: &FlowKey) -> Option<IpAddr> {
+        match (key, self.at_home) {
+            (FlowKey::Ip { src, .. }, true) => Some(self.behind.device(key).unwrap_or(*src)),
+            (FlowKey::Ip { dst, .. }, false) => Some(*dst),
+            _ => None,
+        }
+    }
+
+    fn flow(
+        &self,
+        peer: &PeerFlows,
+        flow: &FlowReport,
+        rates: &Rates,
+        address: Option<IpAddr>,
+        leases: &[Lease],
+    ) -> FlowTraffic {
+        let (from, to) = ends(&flow.key);
+        let (local, remote) = if self.at_home { (from, to) } else { (to, from) };
+        // As the device has it, where this host hides it.
+        let local = self.behind.end(&flow.key).map_or(local, |end| end.to_string());
+        let lease = leases.iter().find(|lease| Some(lease.address) == address);
+        let device = match (lease, address) {
+            (Some(lease), _) => plain(&lease.host),
+            (None, Some(address)) => address.to_string(),
+            (None, None) => local.clone(),
+        };
+        FlowTraffic {
+            peer: peer.peer.clone(),
+            device,
+            protocol: protocol(&flow.key),
+            local,
+            remote,
+            class: class(flow.class).to_owned(),
+            age_s: flow.age.as_secs_f64(),
+            idle_s: flow.silent_for.as_secs_f64(),
+            rate_rx_mbps: rates.rx.mbit,
+            rate_tx_mbps: rates.tx.mbit,
+            rx_bytes: flow.carried.received_bytes,
+            tx_bytes: flow.carried.sent_bytes,
+            retransmitted_bytes: flow.repaired_bytes,
+            duplicated_bytes: flow.copied_bytes,
+            links: shares(peer, flow),
+        }
+    }
+}
+
+impl Rates {
+    fn next(self, carried: &Carried, elapsed: Duration) -> Rates {
+        Rates {
+            rx: self.rx.next(carried.received_bytes, elapsed),
+            tx: self.tx.next(carried.sent_bytes, elapsed),
+        }
+    }
+}
+
+impl Rate {
+    fn next(self, bytes: u64, elapsed: Duration) -> Rate {
+        let grown = bytes.saturating_sub(self.bytes);
+        Rate { bytes, grown, mbit: grown as f64 * 8e-6 / elapsed.as_secs_f64() }
+    }
+}
+
+/// Two paths by one link are added up.
+fn shares(peer: &PeerFlows, flow: &FlowReport) -> Vec<LinkShare> {
+    let mut links: BTreeMap<String, LinkShare> = BTreeMap::new();
+    for share in &flow.paths {
+        let link = peer.links.get(&share.path).cloned().unwrap_or_else(|| share.path.to_string());
+        let sum = links.entry(link.clone()).or_insert(LinkShare { link, ..LinkShare::default() });
+        sum.rx_bytes += share.received_bytes;
+        sum.tx_bytes += share.sent_bytes;
+    }
+    links.into_values().collect()
+}
+
+/// Both ends, as packets to the peer have them.
+fn ends(key: &FlowKey) -> (String, String) {
+    match *key {
+        FlowKey::Ip { src, dst, selector: Selector::Ports { src: from, dst: to }, .. } => {
+            (SocketAddr::new(src, from).to_string(), SocketAddr::new(dst, to).to_string())
+        }
+        FlowKey::Ip { src, dst, .. } => (src.to_string(), dst.to_string()),
+        FlowKey::Ethernet { src, dst, .. } => (mac(src), mac(dst)),
+        FlowKey::Unreadable => (String::new(), String::new()),
+    }
+}
+
+fn mac(address: [u8; 6]) -> String {
+    address.map(|byte| format!("{byte:02x}")).join(":")
+}
+
+fn protocol(key: &FlowKey) -> String {
+    let FlowKey::Ip { protocol, .. } = key else { return "ethernet".to_owned() };
+    let known = PROTOCOLS.iter().find(|(number, _)| number == protocol);
+    known.map_or_else(|| protocol.to_string(), |(_, name)| (*name).to_owned())
+}
+
+fn class(class: Class) -> &'static str {
+    match class {
+        Class::Precious => "precious",
+        Class::Realtime => "realtime",
+        Class::PureAck => "acknowledgements",
+        Class::Interactive => "interactive",
+        Class::Bulk => "bulk",
+    }
+}
+
+/// A device says itself what it is called: no more than a name is taken over.
+fn plain(host: &str) -> String {
+    /// RFC 1035, section 2.3.4: a label.
+    const LONGEST: usize = 63;
+    host.chars()
+        .take(LONGEST)
+        .map(|c| if c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | ':') { c } else { '_' })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,70 @@
+//! What browsers are shown, where the page is served by TLS.
+
+use braid_carrier::{Certificate, CertificateError};
+use braid_control::config::{CertificateFiles, UiCertificate};
+use std::io;
+use std::net::IpAddr;
+use std::path::Path;
+use tokio_rustls::TlsAcceptor;
+
+/// How the page is served by TLS.
+pub struct Secured {
+    /// What connections go through.
+    pub acceptor: TlsAcceptor,
+    /// Of a certificate that only this host vouches for.
+    pub fingerprint: Option<String>,
+}
+
+impl Secured {
+    /// With this certificate; one of its own is kept beside `own`, and made where there is none.
+    pub fn with(wanted: &UiCertificate, own: &CertificateFiles, at: IpAddr) -> io::Result<Secured> {
+        let is_own = *wanted == UiCertificate::Own;
+        let files = match wanted {
+            UiCertificate::Files(files) => files,
+            UiCertificate::Own => own,
+        };
+        if is_own && !(files.chain.exists() && files.key.exists()) {
+            make(files, at)?;
+        }
+        let other = |error: CertificateError| io::Error::other(error);
+        let certificate = Certificate::read(&files.chain, &files.key).map_err(other)?;
+        let fingerprint = certificate.fingerprint().filter(|_| is_own);
+        let acceptor = TlsAcceptor::from(certificate.server().map_err(other)?);
+        Ok(Secured { acceptor, fingerprint })
+    }
+}
+
+/// Beside other state.
+pub fn own_files(folder: &Path, name: &str) -> CertificateFiles {
+    let file = |end: &str| folder.join(format!("{name}.ui.{end}"));
+    CertificateFiles { chain: file("pem"), key: file("key") }
+}
+
+fn make(files: &CertificateFiles, at: IpAddr) -> io::Result<()> {
+    let named = if at.is_unspecified() { Vec::new() } else { vec![at] };
+    let made = Certificate::make(&named).map_err(io::Error::other)?;
+    std::fs::create_dir_all(files.chain.parent().unwrap_or(Path::new(".")))?;
+    braid_durable::replace(&files.key, made.key.as_bytes(), Some(0o600))?;
+    braid_durable::replace(&files.chain, made.chain.as_bytes(), Some(0o644))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_is_made_once_and_has_a_fingerprint() {
+        let folder = tempfile::tempdir().unwrap();
+        let own = own_files(folder.path(), "braid0");
+        let at = IpAddr::from([192, 168, 1, 1]);
+        let first = Secured::with(&UiCertificate::Own, &own, at).unwrap().fingerprint.unwrap();
+        assert_eq!(first.split(':').count(), 32);
+        let again = Secured::with(&UiCertificate::Own, &own, at).unwrap().fingerprint;
+        assert_eq!(again, Some(first));
+        // One that others vouch for is known by its name.
+        let given = Secured::with(&UiCertificate::Files(own.clone()), &own, at).unwrap();
+        assert_eq!(given.fingerprint, None);
+        std::fs::write(&own.key, "nothing").unwrap();
+        assert!(Secured::with(&UiCertificate::Own, &own, at).is_err());
+    }
+}
