@@ -19,7 +19,7 @@ pub(crate) const SINGLE: [&str; 6] =
 pub(crate) const MANY: [&str; 6] = ["link", "peer", "rule", "class", "alert", "pool"];
 
 /// Tables in a section: `cap.down` of a link is `option cap_down`.
-pub(crate) const INNER: [(&str, &str); 8] = [
+pub(crate) const INNER: [(&str, &str); 9] = [
     ("link", "cap"),
     ("link", "quota"),
     ("rule", "match"),
@@ -28,6 +28,7 @@ pub(crate) const INNER: [(&str, &str); 8] = [
     ("pool", "snapshot"),
     ("pool", "retain"),
     ("pool", "replicate"),
+    ("pool", "backup"),
 ];
 
 /// Lists of tables in a section, which are sections of their own in UCI: `config forward_ports`.
@@ -44,7 +45,7 @@ pub(crate) const EMPTY: &str = "none";
 /// A section of OpenWrt's scripts, whether and how the daemon is started: not of the config.
 pub(crate) const OF_THE_SCRIPTS: &str = "daemon";
 
-const BOOLEANS: [(&str, &str); 17] = [
+const BOOLEANS: [(&str, &str); 19] = [
     ("engine", "arp_validate"),
     ("engine", "fullmesh"),
     ("engine", "masquerade"),
@@ -52,6 +53,7 @@ const BOOLEANS: [(&str, &str); 17] = [
     ("engine", "resilient"),
     ("history", "keep"),
     ("interface", "home_to_home"),
+    ("interface", "speed_test"),
     ("link", "standby"),
     ("pool", "accept_unstable"),
     ("pool.replicate", "newest"),
@@ -61,10 +63,11 @@ const BOOLEANS: [(&str, &str); 17] = [
     ("routing", "masquerade"),
     ("rule", "end_on_recovery"),
     ("split_tcp", "enabled"),
+    ("ui", "tls"),
     ("ui", "without_tls"),
 ];
 
-const NUMBERS: [(&str, &str); 19] = [
+const NUMBERS: [(&str, &str); 20] = [
     ("engine", "add_addr_accepted"),
     ("engine", "buckets"),
     ("engine", "min_links"),
@@ -76,6 +79,7 @@ const NUMBERS: [(&str, &str); 19] = [
     ("engine", "resend_igmp"),
     ("engine", "subflows"),
     ("interface", "mtu"),
+    ("pool.backup", "read"),
     ("link", "fwmark"),
     ("link", "price"),
     ("link", "tier"),
