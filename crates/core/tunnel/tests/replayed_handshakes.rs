@@ -87,7 +87,10 @@ proptest! {
         for (number, step) in steps.into_iter().enumerate() {
             match step {
                 Step::HomeRestarts(wrong) => world.home = home(wrong, number as u64 + 10),
-                Step::ConcentratorRestarts => world.concentrator = concentrator(number as u64),
+                // With the seed of the first one it would be the same instance.
+                Step::ConcentratorRestarts => {
+                    world.concentrator = concentrator(number as u64 + 10);
+                }
                 Step::Run(ms) => world.run(Duration::from_millis(ms)),
                 Step::Withhold(withhold) => world.withhold = withhold,
                 Step::Replay(which) => {
