@@ -53,6 +53,7 @@ fn a_link_that_goes_and_returns_is_taken_in_again_and_a_crash_is_taken_back() {
             if engine == "ecmp" { "routes = [\"0.0.0.0/0\"]\nmasquerade = true" } else { "" };
         host.write(engine, settings);
         host.braid(&["up"]);
+        let set = host.snapshot();
         host.sh("ip link set link1 down");
         host.wait_for("it is left out", |status| status["links"][0]["used"] == false);
         host.sh("ip link set link1 up");
@@ -63,7 +64,8 @@ fn a_link_that_goes_and_returns_is_taken_in_again_and_a_crash_is_taken_back() {
             text.contains("dev link1") && text.contains("dev link2")
         });
 
-        let (pid, set) = (host.status()["pid"].as_u64().unwrap(), host.snapshot());
+        host.wait_until("routes are back, too", || host.snapshot() == set);
+        let pid = host.status()["pid"].as_u64().unwrap();
         host.braid(&["restart"]);
         assert_eq!(host.status()["pid"], pid, "{engine}: the process goes on");
         assert_eq!(host.snapshot(), set, "{engine}: a restart changes nothing");
