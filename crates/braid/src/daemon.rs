@@ -56,10 +56,9 @@ use braid_linux::sd::ServiceManager;
 use control::RunningTunnel;
 use ending::Ending;
 use group::RunningGroup;
-use restart::{Inherited, Program};
+use restart::{HandedOn, Program};
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -125,13 +124,13 @@ pub fn run(config: AnyConfig) -> Result<(), DaemonError> {
     let outcome = runtime.block_on(async {
         match &config {
             AnyConfig::Tunnel(tunnel) => {
-                let start = |inherited: Option<Inherited>, ending| {
+                let start = |inherited: Option<HandedOn>, ending| {
                     RunningTunnel::start((**tunnel).clone(), program.clone(), inherited, ending)
                 };
                 live(&config, tunnel.interface.metrics, &program, start).await
             }
             AnyConfig::Group(group) => {
-                let start = |inherited: Option<Inherited>, ending| {
+                let start = |inherited: Option<HandedOn>, ending| {
                     RunningGroup::start((**group).clone(), program.clone(), inherited, ending)
                 };
                 live(&config, group.metrics, &program, start).await
@@ -252,26 +251,21 @@ trait Running: Send + Sync + 'static {
     /// Leaves everything as it is for the program that goes on with it, and gives the device
     /// that it needs, if there is one; blocking. None when what is set on the host isn't
     /// written down: it can only be taken back.
-    fn leave(&self) -> Option<Left>;
-}
-
-/// What stays open for the program that goes on.
-struct Left {
-    device: Option<OwnedFd>,
+    fn leave(&self) -> Option<HandedOn>;
 }
 
 async fn live<T: Running>(
     config: &AnyConfig,
     metrics: Option<SocketAddr>,
     program: &Program,
-    start: impl Fn(Option<Inherited>, Ending) -> Result<T, DaemonError>,
+    start: impl Fn(Option<HandedOn>, Ending) -> Result<T, DaemonError>,
 ) -> Result<(), DaemonError> {
     let (name, control) = (config.name(), config.control());
     let manager = ServiceManager::from_environment()
         .map_err(DaemonError::system("finding the service manager"))?;
     // Before anything is set on the host: whoever ends this while it starts wants all taken back.
     let mut signals = Signals::caught()?;
-    let inherited = Inherited::take();
+    let inherited = HandedOn::take();
     // First, so that two daemons never set up the same tunnel.
     let claim = claim(name)?;
     let socket = server::bind(control)
@@ -337,8 +331,8 @@ async fn live<T: Running>(
 
 /// Goes on with what was handed on; where that can't be, all is set up from the beginning.
 fn started<T>(
-    start: &impl Fn(Option<Inherited>, Ending) -> Result<T, DaemonError>,
-    inherited: Option<Inherited>,
+    start: &impl Fn(Option<HandedOn>, Ending) -> Result<T, DaemonError>,
+    inherited: Option<HandedOn>,
     ending: &Ending,
 ) -> Result<T, DaemonError> {
     if let Some(inherited) = inherited {

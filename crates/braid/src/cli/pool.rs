@@ -11,6 +11,7 @@ mod bytes_line;
 pub(super) mod carry_out;
 mod change;
 mod clone;
+mod consent;
 mod convert;
 mod create;
 mod disks;

@@ -10,13 +10,13 @@ use super::page::ServedPage;
 use super::pathless::tell_pathless;
 use super::quota::QuotaStore;
 use super::reconciler::{self, Parts, ReconcilerHandle};
-use super::restart::{Inherited, Program};
+use super::restart::{HandedOn, Program};
 use super::rules::{Files, explained};
 use super::split::SplitProxy;
 use super::traces::Traces;
 use super::transports::{Resolved, listen_tls};
 use super::{
-    DaemonError, Left, Running, bridge, device, host_routing, kill_switch, observe, until_stopped,
+    DaemonError, Running, bridge, device, host_routing, kill_switch, observe, until_stopped,
 };
 use braid_carrier::Server;
 use braid_control::config::{AnyConfig, Config, ConfigEditor};
@@ -76,7 +76,7 @@ impl RunningTunnel {
     pub fn start(
         mut config: Config,
         program: Program,
-        inherited: Option<Inherited>,
+        inherited: Option<HandedOn>,
         ending: Ending,
     ) -> Result<RunningTunnel, DaemonError> {
         let goes_on = inherited.is_some();
@@ -216,7 +216,7 @@ impl Running for RunningTunnel {
     }
 
     /// The data plane takes leave last: what is given to it from then on waits in the device.
-    fn leave(&self) -> Option<Left> {
+    fn leave(&self) -> Option<HandedOn> {
         // Its connections end with this process: while there still is a way to say so.
         if let Some(split) = &self.split {
             split.stop();
@@ -224,7 +224,7 @@ impl Running for RunningTunnel {
         let stays = self.reconciler.leave();
         self.observer.stop();
         self.data_plane.leave();
-        stays.then(|| Left { device: self.take_device() })
+        stays.then(|| HandedOn { device: self.take_device() })
     }
 }
 

@@ -9,9 +9,9 @@ mod view;
 mod watcher;
 
 use super::ending::Ending;
-use super::restart::{Inherited, Program};
+use super::restart::{HandedOn, Program, TO_CHANGE_MORE};
 use super::traces::Traces;
-use super::{DaemonError, Left, Running, until_stopped};
+use super::{DaemonError, Running, until_stopped};
 use braid_control::config::{AnyConfig, GroupConfig};
 use braid_control::group_server::{self, ControlledGroup};
 use braid_control::group_status::GroupStatus;
@@ -42,7 +42,7 @@ impl RunningGroup {
     pub fn start(
         config: GroupConfig,
         program: Program,
-        inherited: Option<Inherited>,
+        inherited: Option<HandedOn>,
         ending: Ending,
     ) -> Result<RunningGroup, DaemonError> {
         let traces = Traces::of_group(&config);
@@ -81,8 +81,8 @@ impl Running for RunningGroup {
         self.reconciler.stop().map_err(DaemonError::system("taking the group down"))
     }
 
-    fn leave(&self) -> Option<Left> {
-        self.reconciler.leave().then_some(Left { device: None })
+    fn leave(&self) -> Option<HandedOn> {
+        self.reconciler.leave().then_some(HandedOn { device: None })
     }
 }
 
@@ -135,8 +135,6 @@ impl ControlledGroup for RunningGroup {
         self.ending.ask();
     }
 }
-
-const TO_CHANGE_MORE: &str = "that needs `braid down` and `braid up`";
 
 /// Whether a running group can become that of `new`: what it is known by, and what
 /// was begun once for as long as it runs, stays.

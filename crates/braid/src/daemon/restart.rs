@@ -23,8 +23,8 @@ struct Started {
     arguments: Vec<OsString>,
 }
 
-/// What the program before handed on to this one.
-pub struct Inherited {
+/// What one program hands on to the other.
+pub struct HandedOn {
     /// The tunnel's device; a group's is the kernel's.
     pub device: Option<OwnedFd>,
 }
@@ -79,7 +79,8 @@ impl Program {
     }
 }
 
-const TO_CHANGE_MORE: &str = "that needs `braid down` and `braid up`";
+/// What to do about a change that a running daemon can't take over.
+pub const TO_CHANGE_MORE: &str = "that needs `braid down` and `braid up`";
 
 /// By which what was set on the host is found again.
 fn same_place(before: &AnyConfig, now: &AnyConfig) -> Option<&'static str> {
@@ -96,9 +97,9 @@ fn same_place(before: &AnyConfig, now: &AnyConfig) -> Option<&'static str> {
     found.into_iter().find(|(_, same)| !same).map(|(what, _)| what)
 }
 
-impl Inherited {
+impl HandedOn {
     /// What was handed on to this process, if it is one that goes on. To be called once.
-    pub fn take() -> Option<Inherited> {
+    pub fn take() -> Option<HandedOn> {
         let given = std::env::var(VARIABLE).ok()?;
         let number = given_to(&given, std::process::id())?;
         let device = number.and_then(|number| {
@@ -107,7 +108,7 @@ impl Inherited {
                 .inspect_err(|error| tracing::warn!(%error, "no device was handed on"))
                 .ok()
         });
-        Some(Inherited { device })
+        Some(HandedOn { device })
     }
 }
 

@@ -4,7 +4,7 @@
 use crate::Error;
 use crate::heard;
 use crate::quiet::caught;
-use crate::vault::Vault;
+use crate::vault::{Vault, snapshot_id};
 use rustic_core::LsOptions;
 use rustic_core::repofile::Node;
 use serde::Serialize;
@@ -68,7 +68,7 @@ impl Drill<'_> {
         fs::create_dir_all(&self.folder)
             .map_err(|error| Error::io("making", &self.folder, error))?;
         let mut drilled = Drilled {
-            snapshot: snapshot.id.to_hex().as_str().to_owned(),
+            snapshot: snapshot_id(&snapshot),
             files: 0,
             bytes: 0,
             compared: 0,

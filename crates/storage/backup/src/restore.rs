@@ -3,8 +3,8 @@
 use crate::Error;
 use crate::heard;
 use crate::quiet::caught;
-use crate::vault::{Vault, utf8};
-use rustic_core::repofile::{Node, SnapshotFile};
+use crate::vault::{Vault, snapshot_id, utf8};
+use rustic_core::repofile::Node;
 use rustic_core::{LocalDestination, LsOptions, RestoreOptions, RusticResult};
 use serde::Serialize;
 use std::fs;
@@ -139,10 +139,6 @@ impl Restoration<'_> {
         }
         Ok(restored)
     }
-}
-
-fn snapshot_id(snapshot: &SnapshotFile) -> String {
-    snapshot.id.to_hex().as_str().to_owned()
 }
 
 /// Nothing is overwritten, and nothing is written through a link of somebody's.

@@ -382,10 +382,15 @@ impl Vault {
     }
 }
 
+/// As it is told and asked for.
+pub(crate) fn snapshot_id(snapshot: &SnapshotFile) -> String {
+    snapshot.id.to_hex().as_str().to_owned()
+}
+
 fn present(snapshot: &SnapshotFile) -> Present {
     let since = snapshot.time.timestamp().as_duration();
     Present {
-        id: snapshot.id.to_hex().as_str().to_owned(),
+        id: snapshot_id(snapshot),
         taken: Duration::try_from(since).unwrap_or_default(),
         host: snapshot.hostname.clone(),
         paths: snapshot.paths.iter().map(PathBuf::from).collect(),

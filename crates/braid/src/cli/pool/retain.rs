@@ -1,5 +1,5 @@
-use crate::cli::confirm::confirm;
-use crate::cli::failure::{Failure, FailureKind, print_line, tell};
+use super::consent::Consent;
+use crate::cli::failure::{Failure, print_line, tell};
 use crate::cli::status_table::columns;
 use crate::cli::{Global, JsonFlag};
 use braid_pool::retention::{Policy, Reason};
@@ -66,18 +66,8 @@ impl Retain {
                 first.name
             ));
         }
-        let is_refused = !cautions.is_empty() && !self.allow_mass_deletion;
-        if is_refused && self.yes && !self.dry_run {
-            let message = format!(
-                "nothing was deleted: {}; if that is meant, say --allow-mass-deletion",
-                cautions.join("; ")
-            );
-            return Err(Failure::new(FailureKind::Declined, message));
-        }
-        cautions.iter().for_each(|caution| tell(caution));
-        if going > 0 && !self.dry_run && !self.yes {
-            confirm()?;
-        }
+        let Self { dry_run, yes, allow_mass_deletion, .. } = *self;
+        Consent { dry_run, yes, allow_mass_deletion }.obtain(&cautions, going)?;
         let deleted = match self.dry_run {
             true => 0,
             false => retain::carry_out(folder, policy, &snapshots)?,

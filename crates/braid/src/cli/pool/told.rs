@@ -65,31 +65,31 @@ pub fn of_scrub(scrub: &ScrubEnded) -> Event {
 
 /// What is told of a replication.
 pub fn of_replication(from: &str, to: &str, failure: Option<&str>) -> Event {
-    let subject = format!("{from} to {to}");
-    match failure {
-        None => {
-            let text = format!("replicating {subject} works again");
-            event(EventKind::ReplicationDone, Severity::Note, subject, text)
-        }
-        Some(why) => {
-            let text = format!("replicating {subject} failed: {why}");
-            event(EventKind::ReplicationFailed, Severity::Warning, subject, text)
-        }
-    }
+    let kinds = (EventKind::ReplicationDone, EventKind::ReplicationFailed);
+    of_copy("replicating", format!("{from} to {to}"), kinds, failure)
 }
 
 /// What is told of a backup.
 #[cfg(feature = "backup")]
 pub fn of_backup(path: &str, target: &str, failure: Option<&str>) -> Event {
-    let subject = format!("{path} to {target}");
+    let kinds = (EventKind::BackupDone, EventKind::BackupFailed);
+    of_copy("backing up", format!("{path} to {target}"), kinds, failure)
+}
+
+fn of_copy(
+    doing: &str,
+    subject: String,
+    (done, failed): (EventKind, EventKind),
+    failure: Option<&str>,
+) -> Event {
     match failure {
         None => {
-            let text = format!("backing up {subject} works again");
-            event(EventKind::BackupDone, Severity::Note, subject, text)
+            let text = format!("{doing} {subject} works again");
+            event(done, Severity::Note, subject, text)
         }
         Some(why) => {
-            let text = format!("backing up {subject} failed: {why}");
-            event(EventKind::BackupFailed, Severity::Warning, subject, text)
+            let text = format!("{doing} {subject} failed: {why}");
+            event(failed, Severity::Warning, subject, text)
         }
     }
 }

@@ -1,7 +1,7 @@
+use super::super::consent::Consent;
 use super::access::{self, Access};
 use crate::cli::Global;
-use crate::cli::confirm::confirm;
-use crate::cli::failure::{Failure, FailureKind, print_line, tell};
+use crate::cli::failure::{Failure, print_line};
 use crate::cli::status_table::columns;
 use braid_backup::{Forgotten, Target, Vault};
 use braid_pool::retention::Policy;
@@ -55,17 +55,8 @@ impl Forget {
         if !global.json && !backups.is_empty() {
             print_line(&table(&backups))?;
         }
-        if self.yes && !self.dry_run && !cautions.is_empty() && !self.allow_mass_deletion {
-            let message = format!(
-                "nothing was deleted: {}; if that is meant, say --allow-mass-deletion",
-                cautions.join("; ")
-            );
-            return Err(Failure::new(FailureKind::Declined, message));
-        }
-        cautions.iter().for_each(|caution| tell(caution));
-        if going > 0 && !self.dry_run && !self.yes {
-            confirm()?;
-        }
+        let Self { dry_run, yes, allow_mass_deletion, .. } = *self;
+        Consent { dry_run, yes, allow_mass_deletion }.obtain(&cautions, going)?;
         let deleted = if self.dry_run { 0 } else { vault.forget(&backups)? };
         let kept = match self.dry_run {
             true => Ok(()),
