@@ -1,7 +1,7 @@
 //! The commands.
 
 mod alert;
-mod concentrator;
+pub mod concentrator;
 mod config;
 mod config_check;
 mod config_uci;
@@ -11,7 +11,7 @@ mod down;
 mod events;
 mod explain;
 mod export;
-mod failure;
+pub mod failure;
 mod first_steps;
 mod free_file;
 #[cfg(feature = "generate")]

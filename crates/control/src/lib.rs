@@ -16,6 +16,7 @@ pub mod join_line;
 pub mod measured;
 pub mod metrics;
 mod own_thread;
+pub mod qr_code;
 pub mod quota_file;
 pub mod request;
 pub mod server;

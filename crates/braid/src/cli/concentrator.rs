@@ -1,7 +1,7 @@
-mod add_home;
+pub mod add_home;
 mod addresses;
 mod init;
-mod list;
+pub mod list;
 
 pub use addresses::{DEFAULT_PORT, public_endpoints};
 
@@ -54,6 +54,9 @@ pub struct Init {
     /// How long the join line is valid; it works once
     #[arg(long, value_name = "TIME", default_value = VALID, value_parser = valid)]
     valid: Duration,
+    /// Show the join line as a QR code, too (on standard error)
+    #[arg(long)]
+    qr: bool,
     /// Split homes' TCP connections at this end of the tunnel
     #[arg(long)]
     split_tcp: bool,
@@ -64,7 +67,7 @@ pub struct Init {
 
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  braid concentrator add-home cabin\n  braid concentrator add-home cabin --address 10.77.0.5   # as another concentrator gave it"
+    after_help = "Examples:\n  braid concentrator add-home cabin\n  braid concentrator add-home cabin --qr   # for a telephone's camera\n  braid concentrator add-home cabin --address 10.77.0.5   # as another concentrator gave it"
 )]
 pub struct AddHome {
     #[command(flatten)]
@@ -79,15 +82,18 @@ pub struct AddHome {
 
 /// A join line to be made.
 #[derive(Args)]
-struct LineForHome {
+pub struct LineForHome {
     /// The home's name
-    name: braid_control::config::Name,
+    pub name: braid_control::config::Name,
     /// Where homes reach this host, if not as given to `init`
     #[arg(long, value_name = "HOST:PORT")]
-    endpoint: Vec<Endpoint>,
+    pub endpoint: Vec<Endpoint>,
     /// How long the join line is valid; it works once
     #[arg(long, value_name = "TIME", default_value = VALID, value_parser = valid)]
-    valid: Duration,
+    pub valid: Duration,
+    /// Show it as a QR code, too (on standard error)
+    #[arg(long)]
+    pub qr: bool,
 }
 
 #[derive(Args)]
@@ -122,7 +128,8 @@ const VALID: &str = "24h";
 /// A line that is found after years must be worth nothing.
 const VALID_MOST: Duration = Duration::from_secs(366 * 24 * 3600);
 
-fn valid(text: &str) -> Result<Duration, String> {
+/// How long a join line is valid.
+pub fn valid(text: &str) -> Result<Duration, String> {
     let time = braid_units::parse_duration(text).map_err(|error| error.to_string())?;
     match (Duration::from_secs(60)..=VALID_MOST).contains(&time) {
         true => Ok(time),

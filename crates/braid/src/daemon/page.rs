@@ -2,6 +2,7 @@
 //! it in whatever way holds up neither packets nor the control socket.
 
 pub mod certificate;
+mod homes;
 
 use super::control::RunningTunnel;
 use super::examine::Consulting;
@@ -12,9 +13,11 @@ use braid_control::request::{Controlled, LoginLink, Refusal, Request, UiRole};
 use braid_control::status::Status;
 use braid_control::traffic::TrafficStatus;
 use braid_history::Recorder;
+use braid_page::homes::Homes;
 use braid_page::server::{Listeners, serve};
 use braid_page::{Examined, LinkWish, Page, PoolsLook, Settings, Shown};
 use certificate::{Secured, own_files};
+use homes::HomesOfTunnel;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -43,6 +46,9 @@ impl ServedPage {
             consulting: Consulting::default(),
             recorder: tunnel.recorder().cloned(),
             pools: config.interface.state_dir.join(POOLS),
+            // Who listens has homes.
+            homes: (!config.interface.listen.is_empty())
+                .then(|| HomesOfTunnel::new(Arc::downgrade(tunnel))),
         };
         let tcp = match config.ui.listen {
             None => None,
@@ -160,6 +166,7 @@ struct Window {
     consulting: Consulting,
     recorder: Option<Recorder>,
     pools: PathBuf,
+    homes: Option<HomesOfTunnel>,
 }
 
 impl Shown for Window {
@@ -194,6 +201,10 @@ impl Shown for Window {
             .inspect_err(|error| tracing::debug!(%error, "the pools' file"))
             .ok()
             .flatten()
+    }
+
+    fn homes(&self) -> Option<&dyn Homes> {
+        self.homes.as_ref().map(|homes| homes as &dyn Homes)
     }
 
     fn link(&self, name: &str) -> Option<LinkWish> {

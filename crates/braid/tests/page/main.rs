@@ -4,6 +4,7 @@
 //! With `BRAID_PICTURES=FOLDER` each view is written there as a picture.
 
 mod axe;
+mod homes;
 #[allow(dead_code, reason = "other tests need more of it")]
 #[path = "../pools/host.rs"]
 mod host;

@@ -156,7 +156,7 @@ pub struct Seen<'a> {
 
 impl<'a> Seen<'a> {
     /// As who may open the socket: as admin.
-    fn new(browser: &'a Browser, side: &Side) -> Seen<'a> {
+    pub fn new(browser: &'a Browser, side: &Side) -> Seen<'a> {
         let [_, run] = side.folders();
         Seen::at(browser, way::to_socket(&run.join("sock.ui.sock")))
     }
@@ -224,7 +224,7 @@ impl<'a> Seen<'a> {
     }
 }
 
-fn link(name: &str, mbit: u64, ms: u64) -> LinkModel {
+pub fn link(name: &str, mbit: u64, ms: u64) -> LinkModel {
     let direction = |mbit| DirectionModel {
         capacity: Capacity::Rate(Rate::from_mbit(mbit)),
         delay: Duration::from_millis(ms),

@@ -12,7 +12,7 @@ skip() {
 
 if [ "${BRAID_STAGE:-}" != inside ]; then
     [ "$(id -u)" = 0 ] || skip "needs root"
-    for command in systemctl systemd-analyze unshare nft ip; do
+    for command in systemctl systemd-analyze unshare nsenter curl nft ip; do
         command -v $command >/dev/null || skip "there is no $command"
     done
     [ -c /dev/net/tun ] || skip "there is no /dev/net/tun"

@@ -35,6 +35,8 @@ fn the_unit_starts_confined_restarts_and_leaves_nothing() {
     assert_eq!(of("settings").trim(), "1 1", "forwarding, proxy ARP");
     assert_eq!(of("packet_sockets"), "1");
     assert_eq!(of("reloaded"), "0 active/running");
+    assert_eq!(of("let_in"), "1 1", "the page changes the config: {told}\n{errors}");
+    assert_eq!(of("guarded"), "2 0", "what pools' commands read it can't: {told}\n{errors}");
     assert_eq!(of("restarted"), "1", "after a crash");
     assert_eq!(of("stopped"), "0 inactive/dead");
     assert_eq!(of("left"), "0", "neither device nor table nor forwarding");

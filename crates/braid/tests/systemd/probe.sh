@@ -3,6 +3,8 @@
 unit=braid-concentrator.service
 
 main() {
+    # There before the unit starts, so that it is guarded.
+    : >/etc/braid/pools.toml
     systemctl start $unit
     tell started "$(state)"
     tell status "$(braid status --json | tr -d '\n ')"
@@ -16,6 +18,8 @@ main() {
     tell packet_sockets "$(awk 'NR > 1' /proc/net/packet | wc -l)"
     systemctl reload $unit
     tell reloaded "$? $(state)"
+    tell let_in "$(let_in cabin) $(braid concentrator list | grep -c cabin)"
+    tell guarded "$(nsenter --mount --root --target "$(pid)" sh -c 'echo x >>/etc/braid/pools.toml; mv -f /etc/braid/key /etc/braid/pools.toml' 2>&1 | grep -cE 'Read-only|busy') $(wc -c </etc/braid/pools.toml)"
     kill -9 "$(pid)"
     until [ "$(systemctl show -p NRestarts --value $unit)" != 0 ] && [ "$(state)" = active/running ]; do
         sleep 0.2
@@ -30,6 +34,16 @@ main() {
     systemctl start $unit
     tell broken "$(state) $(systemctl show -p ExecMainStatus --value $unit)"
     tell units "$(systemd-analyze verify /etc/systemd/system/braid* 2>&1 | grep braid | tr '\n' ';')"
+}
+
+# Adds a home on the page, as a browser does; how many join lines come back.
+let_in() {
+    local form
+    ask() { curl -s --unix-socket /run/braid/braid0.ui.sock -H "Origin: http://localhost" "$@"; }
+    form=$(ask "http://localhost/new-home?name=$1&valid=1h&endpoints=192.0.2.2:51900" |
+        sed -n 's/.*name="form" value="\([^"]*\)".*/\1/p')
+    ask -d "form=$form&name=$1&valid=1h&endpoints=192.0.2.2:51900" http://localhost/new-home |
+        grep -c braid-join:
 }
 
 # What the config of a pool wants regularly is begun by systemd, and no more when it wants it no more.

@@ -67,7 +67,11 @@ fn replace_name(
     let complete = |file: &mut File| {
         write(file)?;
         if let Some(old) = &old {
-            fchown(&*file, Some(old.uid()), Some(old.gid()))?;
+            let new = file.metadata()?;
+            // A confined program may not even ask for the owner that it has.
+            if (new.uid(), new.gid()) != (old.uid(), old.gid()) {
+                fchown(&*file, Some(old.uid()), Some(old.gid()))?;
+            }
         }
         let mode = mode.unwrap_or_else(|| old.map_or(NEW_MODE, |old| old.mode() & 0o7777));
         file.set_permissions(Permissions::from_mode(mode))?;

@@ -3,7 +3,10 @@
 // An answer instead of what was asked for is given once a request.
 #![allow(clippy::result_large_err)]
 
+mod homes;
 mod snapshots;
+
+pub use homes::Order;
 
 use crate::access::{Host, Token, host, password};
 use crate::live::Watching;
@@ -146,6 +149,22 @@ async fn route(page: Arc<Page>, client: Client, request: Request<Incoming>) -> O
             who.must_be_admin(&page, "To restore something, log in as admin.")?;
             snapshots::restore(page.clone(), who.viewer(), query).await
         }
+        (Method::POST, ["new-home"]) => {
+            let form = form(request).await?;
+            who.check_form(&form)?;
+            who.must_be_admin(&page, "To add a home, log in as admin.")?;
+            homes::add(page.clone(), who.viewer(), form).await
+        }
+        (Method::POST, ["homes", name, order]) => {
+            let Some(order) = homes::Order::parse(order) else {
+                return Err(plain(StatusCode::NOT_FOUND, "no such page"));
+            };
+            let name = decoded(name);
+            let form = form(request).await?;
+            who.check_form(&form)?;
+            who.must_be_admin(&page, "To change who may come in, log in as admin.")?;
+            homes::change(page.clone(), who.viewer(), order, name, form).await
+        }
         (Method::GET, parts) => {
             let parts: Vec<String> = parts.iter().map(|part| decoded(part)).collect();
             show(page.clone(), who.viewer(), parts, query).await
@@ -242,6 +261,8 @@ fn asked_for(page: &Page, request: &Request<Incoming>) -> Result<Host, Response<
 /// Who asks.
 struct Who {
     role: UiRole,
+    /// Others can read on the way what is sent.
+    is_overheard: bool,
     session: Option<Token>,
     /// What forms have that may change something.
     form_token: Option<Token>,
@@ -270,13 +291,19 @@ fn who(page: &Page, client: Client, asked_for: Host, headers: &HeaderMap) -> Opt
         Client::Unix => Some(page.socket_form_token.clone()),
         Client::Tcp(_) => session.as_ref().map(|(_, session)| session.form_token.clone()),
     };
-    Some(Who { role, session: session.map(|(token, _)| token), form_token })
+    let is_overheard = match client {
+        // What a proxy does on its other side isn't known here.
+        Client::Unix => false,
+        Client::Tcp(from) => !from.is_loopback() && !page.settings.tls,
+    };
+    Some(Who { role, is_overheard, session: session.map(|(token, _)| token), form_token })
 }
 
 impl Who {
     fn viewer(&self) -> Viewer {
         let logged_in = self.session.is_some();
-        Viewer { role: self.role, form_token: self.form_token.clone(), logged_in }
+        let (role, is_overheard) = (self.role, self.is_overheard);
+        Viewer { role, form_token: self.form_token.clone(), logged_in, is_overheard }
     }
 
     /// A form that is not from a page of ours is refused.
@@ -435,15 +462,16 @@ async fn change_link(page: Arc<Page>, viewer: Viewer, name: String, form: Form) 
     };
     match tokio::task::spawn_blocking(set).await {
         Ok((name, Ok(()), _)) => to(&format!("/links/{name}?changed=1")),
-        Ok((_, Err(refusal), markup)) => {
-            let status = match refusal {
-                Refusal::NotFound(_) => StatusCode::NOT_FOUND,
-                Refusal::Invalid(_) => StatusCode::BAD_REQUEST,
-                Refusal::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
-            };
-            html(status, markup.unwrap_or_default())
-        }
+        Ok((_, Err(refusal), markup)) => html(status_of(&refusal), markup.unwrap_or_default()),
         Err(_) => plain(StatusCode::INTERNAL_SERVER_ERROR, "the change was cut off; see the log"),
+    }
+}
+
+fn status_of(refusal: &Refusal) -> StatusCode {
+    match refusal {
+        Refusal::NotFound(_) => StatusCode::NOT_FOUND,
+        Refusal::Invalid(_) => StatusCode::BAD_REQUEST,
+        Refusal::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }
 

@@ -9,6 +9,7 @@
 
 pub mod access;
 mod answer;
+pub mod homes;
 mod live;
 #[cfg(feature = "manual")]
 mod manual;

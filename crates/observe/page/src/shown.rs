@@ -1,3 +1,4 @@
+use crate::homes::Homes;
 use crate::pools::PoolsLook;
 use crate::snapshots::Snapshots;
 use braid_control::config::LinkChange;
@@ -45,6 +46,11 @@ pub trait Shown: Send + Sync + 'static {
 
     /// Folders with snapshots, where the page may read them.
     fn snapshots(&self) -> Option<&dyn Snapshots> {
+        None
+    }
+
+    /// Who may come in, where that is for this host to say.
+    fn homes(&self) -> Option<&dyn Homes> {
         None
     }
 

@@ -20,7 +20,8 @@ pub use past::Span;
 
 use crate::Page;
 use crate::access::Token;
-use crate::answer::Form;
+use crate::answer::{Form, Order};
+use crate::homes::{NewHome, OnceShown};
 use crate::snapshots::RestorePlan;
 use braid_control::request::{Refusal, UiRole};
 use maud::{Markup, html};
@@ -34,6 +35,8 @@ pub struct Viewer {
     pub form_token: Option<Token>,
     /// Whether there is a login to end.
     pub logged_in: bool,
+    /// Whether others can read on the way what is sent.
+    pub is_overheard: bool,
 }
 
 /// What somebody looks at while it changes.
@@ -45,6 +48,8 @@ pub enum Subject {
     Disks,
     /// Devices and flows.
     Traffic,
+    /// A concentrator's homes.
+    Homes,
     /// What is wrong, and what the links carry.
     Doctor,
 }
@@ -55,6 +60,7 @@ impl Subject {
         match query.get("view") {
             Some("disks") => Subject::Disks,
             Some("traffic") => Subject::Traffic,
+            Some("homes") => Subject::Homes,
             Some("doctor") => Subject::Doctor,
             _ => Subject::Overview(Span::parse(query.get("span"), Span::Live)),
         }
@@ -89,10 +95,20 @@ pub fn show(page: &Page, viewer: &Viewer, parts: &[&str], query: &Form) -> Optio
             let body = links::ask(page, viewer, status, name, query)?;
             frame(name, "/links", body)
         }
-        (["homes"], Some(status)) => frame("Homes", "/homes", homes::homes(status)),
+        (["homes"], Some(status)) => {
+            frame("Homes", "/homes", homes::homes(page, viewer, status, query))
+        }
+        (["new-home"], Some(_)) => {
+            let body = homes::ask_to_add(page.shown.homes()?, viewer, &NewHome::parse(query));
+            frame("New home", "/homes", body)
+        }
         (["homes", name], Some(status)) => {
             let span = Span::parse(query.get("span"), Span::Day);
-            frame(name, "/homes", homes::home(page, status, name, span)?)
+            frame(name, "/homes", homes::home(page, viewer, status, name, span)?)
+        }
+        (["homes", name, order], Some(_)) => {
+            let order = Order::parse(order)?;
+            frame(name, "/homes", homes::ask(page.shown.homes()?, viewer, name, order)?)
         }
         (["doctor"], Some(status)) => {
             frame("Doctor", "/doctor", doctor::doctor(page, viewer, status)?)
@@ -122,6 +138,22 @@ pub fn refused(page: &Page, viewer: &Viewer, name: &str, refusal: &Refusal) -> M
     frame::frame(page, viewer, status.as_ref(), name, "/links", body)
 }
 
+/// A join line, shown to whom asked for it and to nobody again.
+pub fn home_line(page: &Page, viewer: &Viewer, name: &str, line: &OnceShown) -> Markup {
+    let status = page.shown.status();
+    frame::frame(page, viewer, status.as_ref(), name, "/homes", homes::line(name, line))
+}
+
+/// Why no home was added, renewed or removed.
+pub fn home_unchanged(page: &Page, viewer: &Viewer, refusal: &Refusal) -> Markup {
+    let status = page.shown.status();
+    let body = html! {
+        p.alarm role="alert" { strong { "Not changed: " } (refusal) }
+        p { a href="/homes" { "Back to the homes" } }
+    };
+    frame::frame(page, viewer, status.as_ref(), "Homes", "/homes", body)
+}
+
 /// Why nothing is measured.
 pub fn not_measured(page: &Page, viewer: &Viewer, refusal: &Refusal) -> Markup {
     let status = page.shown.status();
@@ -144,6 +176,10 @@ pub fn live(page: &Page, subject: Subject) -> String {
     let parts = match subject {
         Subject::Disks => vec![("pools", disks::changing(page))],
         Subject::Doctor => doctor::parts(page).unwrap_or_default(),
+        Subject::Homes => {
+            let status = page.shown.status();
+            status.map(|status| vec![("homes", homes::table(page, &status))]).unwrap_or_default()
+        }
         Subject::Traffic => {
             let status = page.shown.status();
             status.and_then(|status| traffic::parts(page, &status)).unwrap_or_default()

@@ -8,64 +8,36 @@ use braid_control::config::{
 };
 use braid_control::enrolled::EnrolledHomes;
 use braid_control::join_line::JoinLine;
+use braid_control::qr_code::QrCode;
 use braid_handshake::{EnrolmentToken, PublicKey, os_random};
 use ipnet::IpNet;
 use jiff::Timestamp;
 use serde_json::json;
+use std::io::{self, IsTerminal, Write};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 impl AddHome {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
-        let mut work = Work::open(global)?;
-        if work.config.peer(self.line.name.as_str()).is_some() {
-            let name = &self.line.name;
-            return Err(Failure::failed(format!(
-                "there is a home {name:?} already; `braid concentrator renew {name}` makes another \
-                 join line for it",
-                name = name.as_str()
-            )));
-        }
-        let endpoints = work.endpoints(&self.line.endpoint)?;
-        let addresses = addresses::addresses(&work.config, &self.address)?;
-        let Work { config, editor, public_key } = &mut work;
-        let line = self.line.home(addresses, public_key).add(config, editor, endpoints)?;
+        let line = add(known_homes(global)?, &self.line, &self.address)?;
         tell_tunnel(global)?;
-        give(global, &self.line.name, &line)
+        give(global, &self.line.name, &line, self.line.qr)
     }
 }
 
 impl Renew {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
-        let mut work = Work::open(global)?;
-        let peer = work.peer(self.line.name.as_str())?;
-        let endpoints = work.endpoints(&self.line.endpoint)?;
-        let addresses = addresses::of_home(&work.config, &peer)?;
-        let Work { config, editor, public_key } = &mut work;
-        let line = self.line.home(addresses, public_key).renew(config, editor, endpoints)?;
+        let Renewed { line, tidied } = renew(known_homes(global)?, &self.line)?;
         tell_tunnel(global)?;
-        give(global, &self.line.name, &line)?;
-        remove_preshared_key(config, &peer)
-    }
-}
-
-impl LineForHome {
-    fn home<'a>(&'a self, addresses: Vec<IpNet>, concentrator: &'a PublicKey) -> NewHome<'a> {
-        NewHome { name: &self.name, addresses, concentrator, valid: self.valid }
+        give(global, &self.line.name, &line, self.line.qr)?;
+        tidied
     }
 }
 
 impl Revoke {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
-        let work = Work::open(global)?;
-        let peer = work.peer(&self.name)?;
-        if peer.is_known() {
-            let name = &self.name;
-            return Err(Failure::failed(format!(
-                "home {name:?} has joined; `braid concentrator remove-home {name}` shuts it out"
-            )));
-        }
-        work.remove_for_good(&peer)?;
+        revoke(known_homes(global)?, &self.name)?;
         tell_tunnel(global)?;
         global.print(&json!({ "revoked": self.name }), || {
             format!("the join line of {} lets nobody in any more", self.name)
@@ -75,11 +47,74 @@ impl Revoke {
 
 impl RemoveHome {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
-        let work = Work::open(global)?;
-        let peer = work.peer(&self.name)?;
-        work.remove_for_good(&peer)?;
+        remove(known_homes(global)?, &self.name)?;
         tell_tunnel(global)?;
         global.print(&json!({ "removed": self.name }), || format!("home {} is shut out", self.name))
+    }
+}
+
+/// Adds a home to the config's file, and gives the line that lets it in. `wanted` are its
+/// addresses, else the next free ones. The tunnel is yet to be told.
+pub fn add(config: Config, home: &LineForHome, wanted: &[IpAddr]) -> Result<JoinLine, Failure> {
+    let mut work = Work::of(config)?;
+    let addresses = work.addresses_of_new(home, wanted)?;
+    let endpoints = work.endpoints(&home.endpoint)?;
+    let Work { config, editor, public_key } = &mut work;
+    home.with(addresses, public_key).add(config, editor, endpoints)
+}
+
+/// What [`add`] would give a home: its inner addresses, and where it will find this host.
+#[cfg(feature = "page")]
+pub fn planned(
+    config: Config,
+    home: &LineForHome,
+    wanted: &[IpAddr],
+) -> Result<(Vec<IpNet>, Vec<Endpoint>), Failure> {
+    let work = Work::of(config)?;
+    Ok((work.addresses_of_new(home, wanted)?, work.endpoints(&home.endpoint)?))
+}
+
+/// A home has another line.
+pub struct Renewed {
+    /// The line.
+    pub line: JoinLine,
+    /// Whether the secret that the one before had is gone.
+    pub tidied: Result<(), Failure>,
+}
+
+/// Gives a home another line in the config's file. The tunnel is yet to be told.
+pub fn renew(config: Config, home: &LineForHome) -> Result<Renewed, Failure> {
+    let mut work = Work::of(config)?;
+    let peer = work.peer(home.name.as_str())?;
+    let endpoints = work.endpoints(&home.endpoint)?;
+    let addresses = addresses::of_home(&work.config, &peer)?;
+    let Work { config, editor, public_key } = &mut work;
+    let line = home.with(addresses, public_key).renew(config, editor, endpoints)?;
+    Ok(Renewed { line, tidied: remove_preshared_key(config, &peer) })
+}
+
+/// Takes a home that has yet to join out of the config's file. The tunnel is yet to be told.
+pub fn revoke(config: Config, name: &str) -> Result<(), Failure> {
+    let work = Work::of(config)?;
+    let peer = work.peer(name)?;
+    if peer.is_known() {
+        return Err(Failure::failed(format!(
+            "home {name:?} has joined; `braid concentrator remove-home {name}` shuts it out"
+        )));
+    }
+    work.remove_for_good(&peer)
+}
+
+/// Takes a home out of the config's file. The tunnel is yet to be told.
+pub fn remove(config: Config, name: &str) -> Result<(), Failure> {
+    let work = Work::of(config)?;
+    let peer = work.peer(name)?;
+    work.remove_for_good(&peer)
+}
+
+impl LineForHome {
+    fn with<'a>(&'a self, addresses: Vec<IpNet>, concentrator: &'a PublicKey) -> NewHome<'a> {
+        NewHome { name: &self.name, addresses, concentrator, valid: self.valid }
     }
 }
 
@@ -91,8 +126,8 @@ struct Work {
 }
 
 impl Work {
-    fn open(global: &Global) -> Result<Work, Failure> {
-        let config = known_homes(global)?;
+    /// `config` knows the homes that have joined.
+    fn of(config: Config) -> Result<Work, Failure> {
         let editor = ConfigEditor::open(&config.file)?;
         let public_key = read_private_key(&config.interface.private_key_file)?.public_key();
         Ok(Work { config, editor, public_key })
@@ -104,6 +139,22 @@ impl Work {
                 self.config.peers.iter().map(|peer| peer.name.as_str()).collect();
             Failure::failed(format!("no home is named {name:?}; there are: {}", known.join(", ")))
         })
+    }
+
+    fn addresses_of_new(
+        &self,
+        home: &LineForHome,
+        wanted: &[IpAddr],
+    ) -> Result<Vec<IpNet>, Failure> {
+        let name = &home.name;
+        if self.config.peer(name.as_str()).is_some() {
+            return Err(Failure::failed(format!(
+                "there is a home {name:?} already; `braid concentrator renew {name}` makes another \
+                 join line for it",
+                name = name.as_str()
+            )));
+        }
+        addresses::addresses(&self.config, wanted)
     }
 
     fn endpoints(&self, given: &[Endpoint]) -> Result<Vec<Endpoint>, Failure> {
@@ -122,7 +173,11 @@ impl Work {
 
 /// The config, with the keys of the homes that have joined.
 pub fn known_homes(global: &Global) -> Result<Config, Failure> {
-    let mut config = global.load_config()?;
+    with_joined(global.load_config()?)
+}
+
+/// The config, with the keys of the homes that have joined.
+pub fn with_joined(mut config: Config) -> Result<Config, Failure> {
     let file = EnrolledHomes::path(&config.interface.state_dir, config.interface.name.as_str());
     let homes = EnrolledHomes::read(&file)
         .map_err(|error| Failure::io(&format!("reading {}", file.display()), &error))?;
@@ -131,14 +186,31 @@ pub fn known_homes(global: &Global) -> Result<Config, Failure> {
 }
 
 /// The line, on standard output; what to do with it, beside.
-pub fn give(global: &Global, name: &Name, line: &JoinLine) -> Result<(), Failure> {
+pub fn give(global: &Global, name: &Name, line: &JoinLine, qr: bool) -> Result<(), Failure> {
     let text = line.to_string();
     let value = json!({ "home": name.as_str(), "line": text, "until": line.until.to_string() });
     global.print(&value, || text.clone())?;
+    if qr {
+        show_qr_code(&text)?;
+    }
     failure::tell(&format!(
         "this line lets one router in, once, until {}; on that router: `braid home join -`, and paste it",
         line.until
     ));
+    Ok(())
+}
+
+/// On standard error, black on white whatever the terminal's colours are: scripts read the line.
+pub fn show_qr_code(line: &str) -> Result<(), Failure> {
+    let code = QrCode::of(line).map_err(|error| Failure::failed(error.to_string()))?;
+    let mut terminal = io::stderr();
+    let (paint, reset) = match terminal.is_terminal() {
+        true => ("\x1b[38;5;16;48;5;231m", "\x1b[0m"),
+        false => ("", ""),
+    };
+    let text: String = code.lines().iter().map(|line| format!("{paint}{line}{reset}\n")).collect();
+    // With stderr closed nobody can be shown it.
+    let _ = terminal.write_all(text.as_bytes());
     Ok(())
 }
 

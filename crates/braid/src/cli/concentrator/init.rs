@@ -1,7 +1,7 @@
 use super::super::failure::Failure;
 use super::super::up::service;
 use super::super::{Global, failure};
-use super::add_home::{NewHome, endpoints_file};
+use super::add_home::{NewHome, endpoints_file, show_qr_code};
 use super::{Init, addresses};
 use braid_control::config::{Config, ConfigEditor, Endpoint, write_secret};
 use braid_handshake::{PrivateKey, os_random};
@@ -51,6 +51,9 @@ impl Init {
             "until": until.to_string(),
         });
         global.print(&value, || text.clone())?;
+        if self.qr {
+            show_qr_code(&text)?;
+        }
         failure::tell(&format!(
             "this line lets one router in, once, until {until}. Next:\n  \
              1. open UDP port {port} in this host's firewall, and in its provider's if there is one\n  \

@@ -2,23 +2,23 @@ use super::super::Global;
 use super::super::failure::Failure;
 use super::List;
 use super::add_home::known_homes;
-use braid_control::config::Peer;
-use braid_control::status::PeerStatus;
+use braid_control::config::{Config, Peer};
+use braid_control::status::{PeerStatus, Status};
 use jiff::Timestamp;
 use serde::Serialize;
 
 /// A home as the list has it.
 #[derive(Serialize)]
-struct Home {
-    name: String,
-    addresses: Vec<String>,
+pub struct Home {
+    pub name: String,
+    pub addresses: Vec<String>,
     #[serde(flatten)]
-    state: State,
+    pub state: State,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case", tag = "state")]
-enum State {
+pub enum State {
     /// Its line can be used.
     Invited { until: String },
     /// Its line was not used in time.
@@ -31,14 +31,19 @@ impl List {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
         let config = known_homes(global)?;
         let running = global.client()?.status().ok();
-        let homes = config.peers.iter().map(|peer| {
-            let is_it = |status: &&PeerStatus| status.public_key == peer.public_key.to_string();
-            let status = running.as_ref().map(|status| status.peers.iter().find(is_it));
-            home(peer, status, Timestamp::now())
-        });
-        let homes: Vec<Home> = homes.collect();
+        let homes = homes(&config, running.as_ref(), Timestamp::now());
         global.print(&homes, || table(&homes))
     }
+}
+
+/// All homes of a config that knows those that have joined; `running` is what the tunnel says.
+pub fn homes(config: &Config, running: Option<&Status>, now: Timestamp) -> Vec<Home> {
+    let homes = config.peers.iter().map(|peer| {
+        let is_it = |status: &&PeerStatus| status.public_key == peer.public_key.to_string();
+        let status = running.map(|status| status.peers.iter().find(is_it));
+        home(peer, status, now)
+    });
+    homes.collect()
 }
 
 /// `status` is what the running tunnel says, if one runs.

@@ -1,6 +1,6 @@
 //! What is in snapshots: shown, downloaded, restored.
 
-use super::{Body, Form, html, plain, respond, show as show_page};
+use super::{Body, Form, html, plain, respond, show as show_page, status_of};
 use crate::Page;
 use crate::snapshots::{Place, RestoreWish};
 use crate::view::{self, Viewer};
@@ -112,12 +112,7 @@ pub async fn restore(page: Arc<Page>, viewer: Viewer, query: Form) -> Response<B
             Some(snapshots) => snapshots.restore(&RestoreWish::parse(&query)),
             None => Err(Refusal::NotFound("no snapshots".into())),
         };
-        let status = match &done {
-            Ok(_) => StatusCode::OK,
-            Err(Refusal::NotFound(_)) => StatusCode::NOT_FOUND,
-            Err(Refusal::Invalid(_)) => StatusCode::BAD_REQUEST,
-            Err(Refusal::Failed(_)) => StatusCode::INTERNAL_SERVER_ERROR,
-        };
+        let status = done.as_ref().err().map_or(StatusCode::OK, status_of);
         (status, view::restored(&page, &viewer, &done))
     });
     match done.await {

@@ -1,5 +1,24 @@
 // Keeps the page up to date: each message has what changed, rendered by the server.
 "use strict";
+
+// A secret that is shown once: gone when its page is left, also for the button that goes back.
+(() => {
+  const forget = () => document.querySelectorAll("[data-once]").forEach((one) => one.remove());
+  addEventListener("pagehide", forget);
+  addEventListener("pageshow", (shown) => { if (shown.persisted) forget(); });
+  for (const button of document.querySelectorAll("[data-copy]")) {
+    const text = document.getElementById(button.dataset.copy);
+    const said = document.querySelector("[data-copied]");
+    button.hidden = false;
+    button.addEventListener("click", async () => {
+      text.select();
+      // Browsers allow it only on a page that came by TLS, or from this host.
+      try { await navigator.clipboard.writeText(text.value); said.textContent = "Copied."; }
+      catch { said.textContent = "It is selected: copy it by Ctrl+C."; }
+    });
+  }
+})();
+
 (() => {
   const source = document.querySelector("[data-live]");
   if (!source) return;

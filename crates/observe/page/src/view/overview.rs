@@ -45,7 +45,7 @@ pub fn parts(page: &Page, status: &Status) -> Vec<(&'static str, Markup)> {
         true => {
             html! { @for (color, link) in status.links.iter().enumerate() { (card(status, link, color, now)) } }
         }
-        false => homes::table(status),
+        false => homes::table(page, status),
     };
     let mut parts = vec![("sentence", heading(page, status)), ("cards", cards)];
     if let Some(history) = page.shown.history() {

@@ -1,0 +1,124 @@
+//! Homes that are let in and shut out.
+
+use super::{Body, Form, html, plain, status_of, to};
+use crate::Page;
+use crate::homes::{Homes, Joined, NewHome, OnceShown};
+use crate::view::{self, Viewer};
+use braid_control::request::Refusal;
+use hyper::{Response, StatusCode};
+use std::sync::Arc;
+
+impl NewHome {
+    /// As a form or a query has it.
+    pub fn parse(form: &Form) -> NewHome {
+        let text = |key| form.get(key).unwrap_or_default().trim().to_owned();
+        let list = |key| {
+            let words = form.get(key).unwrap_or_default().split([',', ' ']);
+            words.filter(|word| !word.is_empty()).map(str::to_owned).collect()
+        };
+        NewHome {
+            name: text("name"),
+            valid: text("valid"),
+            endpoints: list("endpoints"),
+            addresses: list("addresses"),
+        }
+    }
+}
+
+/// What is asked for a home that the config has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Another line.
+    Renew,
+    /// Its line lets nobody in any more.
+    Revoke,
+    /// It is shut out.
+    Remove,
+}
+
+impl Order {
+    /// As the last part of its address.
+    pub fn parse(text: &str) -> Option<Order> {
+        match text {
+            "renew" => Some(Order::Renew),
+            "revoke" => Some(Order::Revoke),
+            "remove" => Some(Order::Remove),
+            _ => None,
+        }
+    }
+}
+
+/// Adds a home; its form was checked.
+pub async fn add(page: Arc<Page>, viewer: Viewer, form: Form) -> Response<Body> {
+    let wish = NewHome::parse(&form);
+    answered(page, viewer, move |homes| homes.add(&wish).map(|line| Done::Line(wish.name, line)))
+        .await
+}
+
+/// Does it to a home; its form was checked.
+pub async fn change(
+    page: Arc<Page>,
+    viewer: Viewer,
+    order: Order,
+    name: String,
+    form: Form,
+) -> Response<Body> {
+    answered(page, viewer, move |homes| carry_out(homes, order, name, &form)).await
+}
+
+/// What became of it.
+enum Done {
+    Line(String, OnceShown),
+    /// Which word its page has for it.
+    Gone(&'static str, String),
+}
+
+/// What has a join line is in no browser's history, as it answers a form, and in no cache, as no
+/// answer is.
+async fn answered(
+    page: Arc<Page>,
+    viewer: Viewer,
+    order: impl FnOnce(&dyn Homes) -> Result<Done, Refusal> + Send + 'static,
+) -> Response<Body> {
+    let asked = tokio::task::spawn_blocking(move || {
+        let nowhere = || Refusal::NotFound("there are no homes here".into());
+        match page.shown.homes().ok_or_else(nowhere).and_then(order) {
+            Ok(Done::Line(name, line)) => {
+                html(StatusCode::OK, view::home_line(&page, &viewer, &name, &line))
+            }
+            Ok(Done::Gone(what, name)) => to(&format!("/homes?{what}={name}")),
+            Err(refusal) => {
+                html(status_of(&refusal), view::home_unchanged(&page, &viewer, &refusal))
+            }
+        }
+    });
+    let cut_off = |_| plain(StatusCode::INTERNAL_SERVER_ERROR, "that was cut off; see the log");
+    asked.await.unwrap_or_else(cut_off)
+}
+
+fn carry_out(homes: &dyn Homes, order: Order, name: String, form: &Form) -> Result<Done, Refusal> {
+    // What becomes part of an address is a name that a home can have.
+    let known = homes.all().into_iter().find(|home| home.name == name);
+    let known = known.ok_or_else(|| Refusal::NotFound("no home has this name".into()))?;
+    let typed = form.get("typed").map(str::trim) == Some(name.as_str());
+    // What shuts out a router that may be in use, nobody does by a click too many.
+    if known.joined == Joined::Joined && order != Order::Revoke && !typed {
+        return Err(Refusal::Invalid(format!(
+            "{name} has joined: type its name to confirm that it shall be shut out"
+        )));
+    }
+    Ok(match order {
+        Order::Renew => {
+            let line = homes.renew(&name, form.get("valid").unwrap_or_default())?;
+            Done::Line(name, line)
+        }
+        Order::Revoke => {
+            homes.revoke(&name)?;
+            Done::Gone("revoked", name)
+        }
+        Order::Remove => {
+            homes.remove(&name)?;
+            Done::Gone("removed", name)
+        }
+    })
+}
