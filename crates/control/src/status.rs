@@ -33,6 +33,9 @@ pub struct Status {
     /// firewalls that refuse what it forwards.
     #[serde(default)]
     pub warnings: Vec<String>,
+    /// The same in the same order, each with its kind.
+    #[serde(default)]
+    pub troubles: Vec<Trouble>,
     /// The other ends.
     pub peers: Vec<PeerStatus>,
     /// The host's name servers, where something is amiss or changed about them.
@@ -173,6 +176,41 @@ pub struct DeviceDrops {
     pub refused: u64,
     /// Into the tunnel, with a header that makes no sense.
     pub malformed: u64,
+}
+
+/// What works against the tunnel, or keeps a rule from holding.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Trouble {
+    /// For programs.
+    pub kind: TroubleKind,
+    /// In words.
+    pub text: String,
+    /// A command that mends it, or shows more of it.
+    #[serde(default)]
+    pub mend: Option<String>,
+}
+
+/// Kinds of [`Trouble`]; they stay as they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TroubleKind {
+    /// A route leads past the tunnel what is the tunnel's.
+    RouteBeside,
+    /// A default route refuses all before the tunnel is asked.
+    RouteRefuses,
+    /// A firewall refuses what the tunnel forwards.
+    Firewall,
+    /// A list of a rule can't be read, or not understood: nothing of it counts.
+    RuleFile,
+    /// Rules for names hold for nothing, or not for all.
+    RuleNames,
+    /// Names of several rules have one address: connections to it can't be told apart.
+    RuleConflict,
+    /// There are more lists of links than `routing.link_marks` has room for.
+    RuleMarks,
+    /// One that came with a later version.
+    #[serde(other)]
+    Other,
 }
 
 /// A link of this host as the system sees it, whatever its paths do.

@@ -241,6 +241,7 @@ mod tests {
             dns: DnsStatus::default(),
             traffic: None,
             warnings: Vec::new(),
+            troubles: Vec::new(),
             peers: vec![PeerStatus {
                 name: "concentrator".into(),
                 connected: true,

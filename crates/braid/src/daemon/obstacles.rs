@@ -1,8 +1,9 @@
 //! What on the host works against the tunnel, though nobody may know: routes that pass it
-//! by, firewalls that refuse what it forwards. In words, for status and log.
+//! by, firewalls that refuse what it forwards. For status and log.
 
 use super::ways::HostNetwork;
 use braid_control::config::{Config, Layer};
+use braid_control::status::{Trouble, TroubleKind};
 use braid_engines::{MAIN_TABLE, RouteKind};
 use braid_linux::netlink::{Netlink, PROTOCOL, Route};
 use braid_linux::nft::{Owner, Refusing};
@@ -11,7 +12,7 @@ use ipnet::IpNet;
 /// Those that were found last.
 #[derive(Default)]
 pub struct Obstacles {
-    found: Vec<String>,
+    found: Vec<Trouble>,
 }
 
 impl Obstacles {
@@ -29,16 +30,16 @@ impl Obstacles {
         };
         let found = obstacles(config, host, &routes, firewalls);
         for obstacle in found.iter().filter(|it| !self.found.contains(it)) {
-            tracing::warn!("{obstacle}");
+            tracing::warn!("{}", obstacle.text);
         }
         for gone in self.found.iter().filter(|it| !found.contains(it)) {
-            tracing::info!("no longer so: {gone}");
+            tracing::info!("no longer so: {}", gone.text);
         }
         self.found = found;
     }
 
-    /// In words.
-    pub fn now(&self) -> &[String] {
+    /// Those.
+    pub fn now(&self) -> &[Trouble] {
         &self.found
     }
 }
@@ -49,45 +50,59 @@ pub fn obstacles(
     host: &HostNetwork,
     routes: &[Route],
     firewalls: &[Refusing],
-) -> Vec<String> {
+) -> Vec<Trouble> {
     let interface = config.interface.name.as_str();
-    let mut found: Vec<String> = Vec::new();
+    let mut found: Vec<Trouble> = Vec::new();
+    let mut find = |kind, text, mend| found.push(Trouble { kind, text, mend: Some(mend) });
     let carries_all = config.routing.default_route && config.interface.layer == Layer::L3;
     let routes = if carries_all { routes } else { &[] };
     for route in passing_by(config, host, routes) {
         let device = host.links.iter().find(|link| Some(link.index) == route.interface);
         let device = device.map_or("another device", |link| link.name.as_str());
-        found.push(format!(
+        let command = format!("ip route show {}", route.destination);
+        let text = format!(
             "what goes to {} passes the tunnel by: {device} has a route of its own for it \
-             (`ip route show {0}`; a DHCP server may have set it)",
+             (`{command}`; a DHCP server may have set it)",
             route.destination
-        ));
+        );
+        find(TroubleKind::RouteBeside, text, command);
     }
     for route in refusing_all(routes) {
         let kind = route.kind;
         let version = if route.destination.addr().is_ipv4() { 4 } else { 6 };
-        found.push(format!(
+        let command = format!("ip -{version} route del {kind} default");
+        let text = format!(
             "the main table's default route, {kind}, refuses all of IPv{version} before the \
-             tunnel is asked: `ip -{version} route del {kind} default`",
-        ));
+             tunnel is asked: `{command}`",
+        );
+        find(TroubleKind::RouteRefuses, text, command);
     }
     for firewall in firewalls {
         let table = &firewall.table;
         match firewall.owner {
             // Handled, see the plan.
             Owner::Docker => {}
-            Owner::Firewalld => found.push(format!(
-                "firewalld forwards nothing to or from {interface} before it has a zone: \
-                 `firewall-cmd --permanent --zone=trusted --add-interface={interface}; \
-                 firewall-cmd --reload`, and a policy from the LAN's zone to it"
-            )),
-            Owner::Other => found.push(format!(
-                "the firewall's table {table} drops what it forwards by default, and none of \
-                 its rules names {interface}: hosts behind this one don't get through"
-            )),
+            Owner::Firewalld => {
+                let command = format!(
+                    "firewall-cmd --permanent --zone=trusted --add-interface={interface}; \
+                     firewall-cmd --reload"
+                );
+                let text = format!(
+                    "firewalld forwards nothing to or from {interface} before it has a zone: \
+                     `{command}`, and a policy from the LAN's zone to it"
+                );
+                find(TroubleKind::Firewall, text, command);
+            }
+            Owner::Other => {
+                let text = format!(
+                    "the firewall's table {table} drops what it forwards by default, and none of \
+                     its rules names {interface}: hosts behind this one don't get through"
+                );
+                find(TroubleKind::Firewall, text, format!("nft list table {table}"));
+            }
         }
     }
-    found.sort();
+    found.sort_by(|a, b| a.text.cmp(&b.text));
     found.dedup();
     found
 }
@@ -198,6 +213,10 @@ mod tests {
         }
     }
 
+    fn texts(troubles: &[Trouble]) -> String {
+        troubles.iter().map(|trouble| trouble.text.as_str()).collect()
+    }
+
     #[test]
     fn routes_that_pass_the_tunnel_by_are_told_and_others_are_not() {
         let told = |net: &str, interface, gateway: Option<&str>| {
@@ -233,7 +252,7 @@ mod tests {
     fn a_default_route_that_refuses_is_told_unless_another_comes_before_it() {
         let default =
             |kind, net: &str, metric| Route { kind, metric, ..Route::to(net.parse().unwrap()) };
-        let told = |routes: &[Route]| obstacles(&config(true), &host(), routes, &[]).concat();
+        let told = |routes: &[Route]| texts(&obstacles(&config(true), &host(), routes, &[]));
         for (kind, word) in [
             (RouteKind::Unreachable, "unreachable"),
             (RouteKind::Blackhole, "blackhole"),
@@ -256,7 +275,7 @@ mod tests {
     #[test]
     fn firewalls_that_are_not_handled_are_told() {
         let of = |owner| Refusing { table: "ip x".into(), families: Vec::new(), owner };
-        let told = |owner| obstacles(&config(true), &host(), &[], &[of(owner)]).concat();
+        let told = |owner| texts(&obstacles(&config(true), &host(), &[], &[of(owner)]));
         assert_eq!(told(Owner::Docker), "");
         assert!(told(Owner::Firewalld).contains("--add-interface=braid0"));
         assert!(told(Owner::Other).contains("ip x"));

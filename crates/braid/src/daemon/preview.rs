@@ -82,13 +82,14 @@ fn of_tunnel(
     let mut rules = Rules::only_looked_at();
     let usable = |link: &Link| links.iter().any(|it| it.name == &link.name && !it.ways.is_empty());
     rules.follow(config, candidates(config, &[], usable), &Zoned::now());
-    warnings.extend(rules.troubles().iter().cloned());
+    warnings.extend(rules.troubles().iter().map(|trouble| trouble.text.clone()));
     let ruled = rules.routing(config, &links);
     let plan = host_routing::plan(config, &links, host, true, &firewalls, ruled);
     let mut sets = vec![device(config, host)];
     sets.extend(plan.desired().iter().map(|operation| planned(operation, netlink)));
     let routes = netlink.routes().map_err(DaemonError::system("reading the host's routes"))?;
-    warnings.extend(obstacles(config, host, &routes, &firewalls));
+    let obstacles = obstacles(config, host, &routes, &firewalls);
+    warnings.extend(obstacles.into_iter().map(|obstacle| obstacle.text));
     let (interface, traffic) = (interface.to_owned(), traffic(config));
     Ok(Preview { interface, sets, traffic, warnings })
 }

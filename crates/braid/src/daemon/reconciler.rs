@@ -441,7 +441,7 @@ impl Reconciler {
             links: view::links(config, &self.links, &self.portals),
             dns: self.naming.status(),
             traffic: self.traffic(),
-            warnings: [self.obstacles.now(), self.rules.troubles()].concat(),
+            troubles: [self.obstacles.now(), self.rules.troubles()].concat(),
             rules: view::rules(config, &self.rules, &self.counts),
             known_names: self.rules.known_names(),
             deciding: Arc::new((self.rules.now().to_vec(), self.rules.candidates().to_vec())),

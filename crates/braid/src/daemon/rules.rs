@@ -20,7 +20,7 @@ use super::host_routing::{self, RoutedLink};
 use super::ways::HostNetwork;
 use braid_control::config::Config;
 use braid_control::request::{ExplainAnswer, ExplainQuery, Refusal};
-use braid_control::status::Traffic;
+use braid_control::status::{Traffic, Trouble, TroubleKind};
 use braid_linux::netlink::{Netlink, forget_connections};
 use braid_linux::nft::{Fate, NameForwarder, RuledTraffic};
 use braid_linux::routing::{DirectRouting, RuledRouting};
@@ -61,7 +61,7 @@ pub struct Rules {
     /// Where names are asked for, once a rule is for names.
     forwarder: Option<Forwarder>,
     /// What is amiss about them, in words, as last told.
-    troubles: Vec<String>,
+    troubles: Vec<Trouble>,
     /// Before all rules: these addresses by this link alone.
     opened: Vec<(String, Vec<IpAddr>)>,
     /// Told when names can't be forwarded any more.
@@ -70,6 +70,11 @@ pub struct Rules {
 
 /// The firewall's numbers for what is opened, behind those of all rules.
 const OPENED: usize = 1_000_000;
+
+/// One that no single command mends.
+fn trouble(kind: TroubleKind, text: String) -> Trouble {
+    Trouble { kind, text, mend: None }
+}
 
 impl Rules {
     /// None yet.
@@ -104,13 +109,16 @@ impl Rules {
         match self.marks.assign(&self.lists(), mask, own) {
             // Nobody may take the connections of a list for those of another one.
             Ok(taken) => self.forget(&taken, mask),
-            Err(most) => troubles.push(format!(
-                "the rules with do = \"direct\" name more than {most} pairs of a list and a link, \
-                 which is more than routing.link_marks has room for: the last go unmarked"
+            Err(most) => troubles.push(trouble(
+                TroubleKind::RuleMarks,
+                format!(
+                    "the rules with do = \"direct\" name more than {most} pairs of a list and a \
+                     link, which is more than routing.link_marks has room for: the last go unmarked"
+                ),
             )),
         }
         for trouble in troubles.iter().filter(|it| !self.troubles.contains(it)) {
-            tracing::warn!("{trouble}");
+            tracing::warn!("{}", trouble.text);
         }
         self.troubles = troubles;
     }
@@ -191,13 +199,13 @@ impl Rules {
         &self.candidates
     }
 
-    /// In words.
-    pub fn troubles(&self) -> &[String] {
+    /// What keeps them from holding.
+    pub fn troubles(&self) -> &[Trouble] {
         &self.troubles
     }
 
     /// Without a rule for names nobody is in the way of questions for them.
-    fn follow_names(&mut self, config: &Config, troubles: &mut Vec<String>) {
+    fn follow_names(&mut self, config: &Config, troubles: &mut Vec<Trouble>) {
         let by_name =
             |rule: &&Rule| rule.conditions.to.as_ref().is_some_and(|to| to.known_as.is_some());
         if self.preview || self.rules.iter().find(by_name).is_none() {
@@ -210,18 +218,21 @@ impl Rules {
                 Ok(forwarder) => self.forwarder = Some(forwarder),
                 Err(error) => {
                     let effect = "rules for names match nothing";
-                    troubles.push(format!("names can't be forwarded: {error}; {effect}"));
+                    let text = format!("names can't be forwarded: {error}; {effect}");
+                    troubles.push(trouble(TroubleKind::RuleNames, text));
                 }
             }
         }
         if let Some(forwarder) = &self.forwarder {
             forwarder.set(table, config.routing.dns.clone().unwrap_or_default());
-            troubles.extend(forwarder.conflicts());
+            let conflicts = forwarder.conflicts().into_iter();
+            troubles.extend(conflicts.map(|text| trouble(TroubleKind::RuleConflict, text)));
             troubles.extend(forwarder.deaf.as_ref().map(|error| {
-                format!(
+                let text = format!(
                     "the kernel shows no first packets of connections (nfnetlink_log: {error}): \
                      rules for names don't hold for who asks for these by HTTPS"
-                )
+                );
+                trouble(TroubleKind::RuleNames, text)
             }));
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::inbound::{DOCKER, ask, serve, world_with_lan};
 use crate::world::{assert_unchanged, settled_state, wait_for};
+use serde_json::Value;
 
 #[test]
 fn what_others_take_away_comes_back_and_is_told() {
@@ -49,7 +50,9 @@ fn a_route_that_passes_the_tunnel_by_is_told() {
     assert_eq!(world.home.status()["warnings"].as_array().map(Vec::len), Some(0));
     world.home.sh("ip route add 128.0.0.0/1 via 10.1.1.1 dev wan1");
     let warns = |what: &str| world.home.status()["warnings"].to_string().contains(what);
+    let kinds = || kinds_of_troubles(&world.home.status());
     world.home.wait_until("it is told", || warns("128.0.0.0/1"));
+    assert_eq!(kinds(), ["route_beside"]);
     assert!(world.home.log().contains("passes the tunnel by"));
     let table = String::from_utf8(world.home.braid_ok(&["status"])).unwrap();
     assert!(table.contains("warning: what goes to 128.0.0.0/1"), "{table}");
@@ -59,6 +62,7 @@ fn a_route_that_passes_the_tunnel_by_is_told() {
     assert!(!warns("unreachable"), "the links' own default routes come before it");
     world.home.sh("ip route add unreachable default metric 0");
     world.home.wait_until("it is told", || warns("ip -4 route del unreachable default"));
+    assert_eq!(kinds(), ["route_refuses"]);
     // So it is.
     world.home.sh("! ping -q -c 1 -W 1 192.0.2.1");
     world.home.sh("ip route del unreachable default metric 0");
@@ -99,6 +103,15 @@ fn a_firewall_that_refuses_and_does_not_know_the_tunnel_is_told() {
     world.home.start();
     let warns = || world.home.status()["warnings"].to_string().contains("ip mine");
     world.home.wait_until("it is told", warns);
+    assert_eq!(kinds_of_troubles(&world.home.status()), ["firewall"]);
     world.home.sh("nft add rule ip mine pass oifname braid0 accept");
     world.home.wait_until("it is gone", || !warns());
+}
+
+/// Those that status tells, whose words are its warnings.
+fn kinds_of_troubles(status: &Value) -> Vec<String> {
+    let troubles = status["troubles"].as_array().unwrap();
+    let texts: Vec<&Value> = troubles.iter().map(|trouble| &trouble["text"]).collect();
+    assert_eq!(texts, status["warnings"].as_array().unwrap().iter().collect::<Vec<_>>());
+    troubles.iter().map(|trouble| trouble["kind"].as_str().unwrap().to_owned()).collect()
 }

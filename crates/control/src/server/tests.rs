@@ -44,6 +44,7 @@ impl Controlled for Fake {
             dns: DnsStatus::default(),
             traffic: None,
             warnings: Vec::new(),
+            troubles: Vec::new(),
             peers: vec![PeerStatus {
                 name: "c\"\n".into(),
                 connected: true,

@@ -88,6 +88,12 @@ codes! {
     RouteRefuses = "route-refuses",
     /// A firewall of others refuses what the tunnel forwards.
     ForeignFirewall = "foreign-firewall",
+    /// A rule doesn't hold: its list can't be read, names can't be followed, marks run out.
+    RuleIgnored = "rule-ignored",
+    /// Names of several rules have one address.
+    RuleConflict = "rule-conflict",
+    /// What status warns of, and this version has no word for.
+    Warned = "warned",
     /// The host doesn't forward what LAN and tunnel exchange.
     NotForwarding = "not-forwarding",
     /// IPv6 addresses without a route.

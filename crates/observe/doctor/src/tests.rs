@@ -3,7 +3,8 @@
 use super::*;
 use braid_control::config::{Config, Layer, Mode};
 use braid_control::status::{
-    AlertStatus, LinkStatus, PathState, PathStatus, PeerStatus, QuotaStatus, SplitTcpStatus, Status,
+    AlertStatus, LinkStatus, PathState, PathStatus, PeerStatus, QuotaStatus, SplitTcpStatus,
+    Status, Trouble, TroubleKind,
 };
 use braid_history::{Event, EventKind, Severity};
 use std::path::Path;
@@ -127,6 +128,7 @@ fn status() -> Status {
         listen: Vec::new(),
         links: vec![link("dsl"), link("lte")],
         warnings: Vec::new(),
+        troubles: Vec::new(),
         rules: Vec::new(),
         peers: vec![PeerStatus {
             name: "c".into(),
@@ -140,6 +142,13 @@ fn status() -> Status {
         split_tcp: Some(SplitTcpStatus { running: true, ..SplitTcpStatus::default() }),
         alerts: vec![AlertStatus { name: "phone".into(), ..AlertStatus::default() }],
     }
+}
+
+/// As a daemon tells it; the words are for people alone.
+fn warn(status: &mut Status, kind: TroubleKind) {
+    let text = format!("words that say nothing to a program, {}", status.warnings.len());
+    status.warnings.push(text.clone());
+    status.troubles.push(Trouble { kind, text, mend: Some("mend it".into()) });
 }
 
 /// What makes each finding.
@@ -207,21 +216,13 @@ fn plant(code: Code, facts: &mut Facts) {
         Code::RouteLoop => {
             host.routes.endpoints_into_tunnel.push("192.0.2.1:51900".parse().unwrap());
         }
-        Code::RouteBeside => tunnel.warnings.push(
-            "what goes to 128.0.0.0/1 passes the tunnel by: eth1 has a route of its own for it \
-             (`ip route show 128.0.0.0/1`; a DHCP server may have set it)"
-                .into(),
-        ),
-        Code::RouteRefuses => tunnel.warnings.push(
-            "the main table's default route, unreachable, refuses all of IPv4 before the tunnel \
-             is asked: `ip -4 route del unreachable default`"
-                .into(),
-        ),
-        Code::ForeignFirewall => tunnel.warnings.push(
-            "the firewall's table ip x drops what it forwards by default, and none of its rules \
-             names braid0: hosts behind this one don't get through"
-                .into(),
-        ),
+        Code::RouteBeside => warn(tunnel, TroubleKind::RouteBeside),
+        Code::RouteRefuses => warn(tunnel, TroubleKind::RouteRefuses),
+        Code::ForeignFirewall => warn(tunnel, TroubleKind::Firewall),
+        Code::RuleIgnored => warn(tunnel, TroubleKind::RuleFile),
+        Code::RuleConflict => warn(tunnel, TroubleKind::RuleConflict),
+        // What came with another version.
+        Code::Warned => tunnel.warnings.push("passes the tunnel by".into()),
         Code::NotForwarding => {
             config.routing.leave_host_alone = true;
             host.links.iter_mut().for_each(|link| link.rp_filter = 2);
@@ -329,4 +330,22 @@ fn numbers_from_the_daemon_that_make_no_sense_make_no_panic() {
     facts.between = Duration::ZERO;
     facts.measured.as_mut().unwrap().together.down = f64::NAN;
     let _ = examine(&facts);
+}
+
+#[test]
+fn each_kind_of_trouble_is_told_once_with_the_command_that_came_with_it() {
+    use TroubleKind::*;
+    let kinds =
+        [RouteBeside, RouteRefuses, Firewall, RuleFile, RuleNames, RuleConflict, RuleMarks, Other];
+    for kind in kinds {
+        let mut facts = healthy();
+        warn(facts.status.as_mut().unwrap(), kind);
+        let found = examine(&facts);
+        assert_eq!(found.len(), 1, "{kind:?}: {found:?}");
+        assert_eq!(found[0].mend, "mend it");
+        // A later daemon's kind is read by this version.
+        let text = serde_json::to_string(&kind).unwrap();
+        assert_eq!(serde_json::from_str::<TroubleKind>(&text).unwrap(), kind);
+    }
+    assert_eq!(serde_json::from_str::<TroubleKind>("\"new_one\"").unwrap(), Other);
 }

@@ -5,7 +5,7 @@ use super::super::portals::Portals;
 use super::super::rules::{Counts, KnownNames, Rules};
 use super::links::LinkSockets;
 use braid_control::config::{Config, Link};
-use braid_control::status::{DnsStatus, LinkStatus, RuleDoes, RuleStatus, Traffic};
+use braid_control::status::{DnsStatus, LinkStatus, RuleDoes, RuleStatus, Traffic, Trouble};
 use braid_rules::{Candidate, Rule, Verdict};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -20,8 +20,8 @@ pub struct View {
     pub dns: DnsStatus,
     /// Where traffic goes that the tunnel is for.
     pub traffic: Option<Traffic>,
-    /// What works against the tunnel on the host.
-    pub warnings: Vec<String>,
+    /// What works against the tunnel on the host, and against rules.
+    pub troubles: Vec<Trouble>,
     /// The rules.
     pub rules: Vec<RuleStatus>,
     /// What is known of names that rules are for.

@@ -1,6 +1,7 @@
 //! The files that rules name: read when they change.
 
 use braid_control::config::Config;
+use braid_control::status::{Trouble, TroubleKind};
 use braid_rules::{
     DomainPattern, DomainTable, Lease, Origin, WrongLine, read_domains, read_leases, read_networks,
     read_origins,
@@ -52,7 +53,7 @@ impl Files {
     pub fn networks(
         &mut self,
         config: &Config,
-        troubles: &mut Vec<String>,
+        troubles: &mut Vec<Trouble>,
     ) -> BTreeMap<PathBuf, Vec<IpNet>> {
         let files = config.rules.iter().flat_map(|rule| &rule.matches.to.files);
         let files: Vec<PathBuf> = files.cloned().collect();
@@ -63,14 +64,14 @@ impl Files {
             let read = |text: &str| read_networks(text).map_err(|wrong| told(&file, &wrong, what));
             match cached(&mut self.networks, &file, read) {
                 Ok(networks) => drop(found.insert(file.clone(), networks.clone())),
-                Err(trouble) => troubles.push(trouble.clone()),
+                Err(trouble) => troubles.push(of_file(trouble)),
             }
         }
         found
     }
 
     /// Which names belong to which rules.
-    pub fn domains(&mut self, config: &Config, troubles: &mut Vec<String>) -> DomainTable<String> {
+    pub fn domains(&mut self, config: &Config, troubles: &mut Vec<Trouble>) -> DomainTable<String> {
         let mut table = DomainTable::default();
         let named = config.rules.iter().flat_map(|rule| &rule.matches.to.domain_files);
         let named: Vec<PathBuf> = named.cloned().collect();
@@ -90,7 +91,7 @@ impl Files {
                             table.insert(pattern.clone(), owner.clone());
                         }
                     }
-                    Err(trouble) => troubles.push(trouble.clone()),
+                    Err(trouble) => troubles.push(of_file(trouble)),
                 }
             }
         }
@@ -98,7 +99,7 @@ impl Files {
     }
 
     /// The table, if rules need it.
-    pub fn origins(&mut self, config: &Config, troubles: &mut Vec<String>) -> &[Origin] {
+    pub fn origins(&mut self, config: &Config, troubles: &mut Vec<Trouble>) -> &[Origin] {
         let needed = config.rules.iter().any(|rule| rule.matches.to.by_origin());
         let Some(file) = config.routing.origins.as_ref().filter(|_| needed) else {
             self.origins.clear();
@@ -110,11 +111,15 @@ impl Files {
         match cached(&mut self.origins, file, read) {
             Ok(origins) => origins,
             Err(trouble) => {
-                troubles.push(trouble.clone());
+                troubles.push(of_file(trouble));
                 &[]
             }
         }
     }
+}
+
+fn of_file(text: &str) -> Trouble {
+    Trouble { kind: TroubleKind::RuleFile, text: text.to_owned(), mend: None }
 }
 
 fn told(file: &Path, wrong: &WrongLine, what: &str) -> String {

@@ -3,6 +3,7 @@ use crate::code::Code;
 use crate::facts::Facts;
 use braid_control::config::{Config, Layer};
 use braid_control::finding::Finding;
+use braid_control::status::{Trouble, TroubleKind};
 use braid_history::Severity;
 
 /// Which way the host sends things.
@@ -35,17 +36,13 @@ pub(crate) fn routes(facts: &Facts, found: &mut Vec<Finding>) {
         found.push(told);
     }
     if let Some(status) = &facts.status {
-        for warning in &status.warnings {
-            let (code, severity) = if warning.contains("passes the tunnel by") {
-                (Code::RouteBeside, Severity::Warning)
-            } else if warning.contains("before the tunnel is asked") {
-                (Code::RouteRefuses, Severity::Critical)
-            } else {
-                (Code::ForeignFirewall, Severity::Warning)
-            };
-            // The words hold a command between backticks.
-            let command = warning.split('`').nth(1).unwrap_or("nft list ruleset").to_owned();
-            found.push(finding(code, severity, tunnel, warning.clone()).mend(command));
+        for trouble in &status.troubles {
+            found.push(of_trouble(tunnel, trouble));
+        }
+        // Of a daemon that still runs an earlier version.
+        for warning in status.warnings.iter().skip(status.troubles.len()) {
+            let (kind, text) = (TroubleKind::Other, warning.clone());
+            found.push(of_trouble(tunnel, &Trouble { kind, text, mend: None }));
         }
         if !status.dns.silent.is_empty() {
             let servers: Vec<String> = status.dns.silent.iter().map(ToString::to_string).collect();
@@ -74,6 +71,32 @@ pub(crate) fn routes(facts: &Facts, found: &mut Vec<Finding>) {
         );
         found.push(told);
     }
+}
+
+fn of_trouble(tunnel: &str, trouble: &Trouble) -> Finding {
+    let (code, severity, usual) = match trouble.kind {
+        TroubleKind::RouteBeside => (Code::RouteBeside, Severity::Warning, "ip route show"),
+        TroubleKind::RouteRefuses => (Code::RouteRefuses, Severity::Critical, "ip route show"),
+        TroubleKind::Firewall => (Code::ForeignFirewall, Severity::Warning, "nft list ruleset"),
+        TroubleKind::RuleFile => (
+            Code::RuleIgnored,
+            Severity::Warning,
+            "correct the file, which is read again within a minute; `braid rule list` shows what counts",
+        ),
+        TroubleKind::RuleNames | TroubleKind::RuleMarks => (
+            Code::RuleIgnored,
+            Severity::Warning,
+            "`braid rule list` shows what counts; `braid explain HOST:PORT` what becomes of a connection",
+        ),
+        TroubleKind::RuleConflict => (
+            Code::RuleConflict,
+            Severity::Note,
+            "give these names the same way, or tell the connections apart by device or port",
+        ),
+        TroubleKind::Other => (Code::Warned, Severity::Warning, "braid status"),
+    };
+    let mend = trouble.mend.clone().unwrap_or_else(|| usual.to_owned());
+    finding(code, severity, tunnel, trouble.text.clone()).mend(mend)
 }
 
 impl Facts {
