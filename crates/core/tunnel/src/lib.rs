@@ -31,6 +31,7 @@ pub use heuristics::Heuristics;
 pub use path::PathCounters;
 pub use path::liveness::PathState;
 pub use peer::{
-    Carried, FlowReport, PathReport, PathShare, PeerCounters, PeerReport, TrafficReport, Transmit,
+    Carried, FlowReport, PathReport, PathShare, PeerCounters, PeerReport, Served, TrafficReport,
+    Transmit,
 };
 pub use tunnel::{Change, EnrolmentState, Event, Tunnel, TunnelCounters};

@@ -67,6 +67,66 @@ fn one_that_goes_in_good_order_is_followed_at_once() {
     assert_eq!(moved, [(0, 1)]);
 }
 
+#[test]
+fn one_that_drains_is_left_without_loss_copies_or_a_pause() {
+    let mut net = Net::new();
+    // Long enough to be trusted.
+    net.run(16_000, |_, _| ());
+    net.run(2000, |net, _| net.send());
+    assert_eq!(net.served(), [Some(true), Some(false)]);
+    net.set_rank(0, 255);
+    let moved = net.run(1000, |net, _| net.send());
+    assert_eq!(moved, [(0, 1)]);
+    net.run(200, |_, _| ());
+    assert_eq!(net.missing(), 0);
+    assert_eq!(net.came[0].len() + net.came[1].len(), 3000, "none twice");
+    assert_eq!(net.served(), [Some(false), Some(true)]);
+    // It needs two round trips to be known and followed.
+    assert!(net.came[0].len() < 2200, "{}", net.came[0].len());
+    assert_eq!(net.answers(0), 1, "what is still on its way to it arrives");
+
+    net.set_rank(0, 0);
+    let moved = net.run(1000, |net, _| net.send());
+    assert_eq!(moved, [(1, 0)], "it serves again at once");
+    assert_eq!(net.served(), [Some(true), Some(false)]);
+}
+
+#[test]
+fn a_home_goes_to_the_most_willing_and_stays_where_it_is_alone() {
+    let mut net = Net::new();
+    net.run(1000, |net, _| net.send());
+    net.away[1] = true;
+    net.run(5000, |_, _| ());
+    net.set_rank(0, 255);
+    let moved = net.run(3000, |net, _| net.send());
+    assert_eq!(moved, []);
+    net.away[1] = false;
+    let moved = net.run(25_000, |_, _| ());
+    assert_eq!(moved, [(0, 1)], "once it has worked for a while");
+    // All that was told is told again to one that begins anew.
+    net.set_rank(1, 7);
+    net.restart_home();
+    let moved = net.run(25_000, |_, _| ());
+    assert_eq!(moved, [(0, 1)], "at first the first in order serves");
+    assert_eq!(net.served(), [Some(false), Some(true)]);
+}
+
+#[test]
+fn what_is_told_arrives_where_each_fourth_datagram_is_lost() {
+    for seed in 0..20 {
+        let mut net = Net::new();
+        net.run(18_000, |_, _| ());
+        net.loses = Some(seed);
+        net.set_rank(0, 255);
+        net.run(3000, |net, at| {
+            if at % 20 == 0 {
+                net.send();
+            }
+        });
+        assert_eq!(net.served(), [Some(false), Some(true)], "{seed}");
+    }
+}
+
 /// A home with two links, and two servers of the same addresses behind 20 ms each way.
 struct Net {
     now: Time,
@@ -79,6 +139,8 @@ struct Net {
     flying: Vec<Flying>,
     came: [Vec<u16>; 2],
     at_home: usize,
+    /// Of four datagrams one is lost, by this seed.
+    loses: Option<u64>,
 }
 
 /// A datagram on its way.
@@ -92,17 +154,9 @@ struct Flying {
 
 impl Net {
     fn new() -> Net {
-        let mut home = end(1);
-        for link in LINKS {
-            home.add_link(link, LinkConfig::default(), Time::ZERO);
-        }
-        let endpoints = |number: usize| vec![endpoint(number)];
-        let first = PeerConfig { endpoints: endpoints(0), ..peer(SERVERS[0], &["0.0.0.0/0"]) };
-        let second = PeerConfig { endpoints: endpoints(1), ..peer(SERVERS[1], &[]) };
-        let peers = [home.add_peer(first, Time::ZERO), home.add_peer(second, Time::ZERO)];
-        home.apply(Change::StandIn(peers[1], peers[0]), Time::ZERO);
+        let (home, peers) = home(1, Time::ZERO);
         let servers = SERVERS.map(|key| {
-            let mut server = end(key);
+            let mut server = end(key, 1);
             let config = LinkConfig { listens: true, ..LinkConfig::default() };
             server.add_link(LINKS[0], config, Time::ZERO);
             server.add_peer(peer(1, &["10.0.0.1/32"]), Time::ZERO);
@@ -119,7 +173,24 @@ impl Net {
             flying: Vec::new(),
             came: [Vec::new(), Vec::new()],
             at_home: 0,
+            loses: None,
         }
+    }
+
+    /// How willing a server is to serve the home.
+    fn set_rank(&mut self, server: usize, rank: u8) {
+        let [(home, _)] = self.servers[server].report(self.now).try_into().ok().unwrap();
+        self.servers[server].apply(Change::SetRank(home, rank), self.now);
+    }
+
+    /// Whether the home says to each server that it is the one.
+    fn served(&self) -> [Option<bool>; 2] {
+        let of = |server: &Tunnel| server.report(self.now)[0].1.served.map(|said| said.here);
+        [of(&self.servers[0]), of(&self.servers[1])]
+    }
+
+    fn restart_home(&mut self) {
+        (self.home, self.peers) = home(2, self.now);
     }
 
     /// One packet of a flow, numbered.
@@ -191,7 +262,11 @@ impl Net {
     }
 
     fn fly(&mut self, server: usize, to_server: bool, link: LinkId, datagram: Vec<u8>) {
-        if !self.dark && !self.away[server] {
+        let lost = self.loses.as_mut().is_some_and(|state| {
+            *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            *state >> 62 == 1
+        });
+        if !self.dark && !self.away[server] && !lost {
             let arrives = self.now + DELAY;
             self.flying.push(Flying { arrives, server, to_server, link, datagram });
         }
@@ -205,10 +280,24 @@ impl Net {
     }
 }
 
-fn end(key: u8) -> Tunnel {
+/// The home's `run`th, and its peers.
+fn home(run: u64, now: Time) -> (Tunnel, [PeerId; 2]) {
+    let mut home = end(1, run);
+    for link in LINKS {
+        home.add_link(link, LinkConfig::default(), now);
+    }
+    let endpoints = |number: usize| vec![endpoint(number)];
+    let first = PeerConfig { endpoints: endpoints(0), ..peer(SERVERS[0], &["0.0.0.0/0"]) };
+    let second = PeerConfig { endpoints: endpoints(1), ..peer(SERVERS[1], &[]) };
+    let peers = [home.add_peer(first, now), home.add_peer(second, now)];
+    home.apply(Change::StandIn(peers[1], peers[0]), now);
+    (home, peers)
+}
+
+fn end(key: u8, run: u64) -> Tunnel {
     Tunnel::new(TunnelConfig {
         layer: Layer::L3,
-        seed: u64::from(key),
+        seed: u64::from(key) + (run << 8),
         epoch_unix_nanos: 1_700_000_000_000_000_000,
         ..TunnelConfig::new(PrivateKey::from_bytes(&[key; 32]))
     })

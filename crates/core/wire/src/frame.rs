@@ -11,6 +11,7 @@ const ABANDONED: u8 = 0x03;
 const PATH_STATUS: u8 = 0x04;
 const CLOSE: u8 = 0x06;
 const MODE: u8 = 0x07;
+const SERVICE: u8 = 0x08;
 
 /// Why bytes aren't what they should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -51,6 +52,8 @@ pub enum Frame<'a> {
     Close(Close),
     /// The mode that the sender wants in the other direction.
     Mode(TunnelMode),
+    /// What the sender says of who serves the home.
+    Service(Service),
 }
 
 /// Packets `sequence ..= sequence + count - 1` of a flow won't be completed.
@@ -106,6 +109,28 @@ pub struct TunnelMode {
     pub hash: u8,
 }
 
+/// What one end says of who serves the home. It comes last in a datagram: who doesn't know the
+/// frame drops what is behind it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Service {
+    /// From a concentrator: how willing it is to serve the home, from 0, very, to
+    /// [`Service::DRAINING`]. From a home: [`Service::HERE`], or [`Service::ELSEWHERE`].
+    pub word: u8,
+    /// Rises with each change of the word, so that one that is late counts no more.
+    pub epoch: u64,
+}
+
+impl Service {
+    /// The concentrator is about to go: serve the home by another one, if there is one.
+    pub const DRAINING: u8 = u8::MAX;
+    /// The home is served by the receiver.
+    pub const HERE: u8 = 0;
+    /// The home is served by another concentrator.
+    pub const ELSEWHERE: u8 = 1;
+    /// Most bytes of the frame.
+    pub const MAX_LEN: usize = 10;
+}
+
 /// Iterates over the frames of an opened datagram; ends after the first error.
 pub struct Frames<'a>(Reader<'a>);
 
@@ -142,6 +167,7 @@ impl<'a> Frame<'a> {
             ERASURE => Frame::Erasure(ErasureFrame::parse(reader)?),
             CLOSE => Frame::Close(Close { reason: reader.u8()? }),
             MODE => Frame::Mode(TunnelMode { mode: reader.u8()?, hash: reader.u8()? }),
+            SERVICE => Frame::Service(Service { word: reader.u8()?, epoch: reader.varint()? }),
             _ => return Err(Malformed::UnknownFrame),
         })
     }
@@ -210,5 +236,13 @@ impl TunnelMode {
     /// Appends the frame.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&[MODE, self.mode, self.hash]);
+    }
+}
+
+impl Service {
+    /// Appends the frame; an epoch above [`MAX_VARINT`](crate::MAX_VARINT) is written as that.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&[SERVICE, self.word]);
+        put_varint(out, self.epoch);
     }
 }

@@ -30,6 +30,8 @@ pub enum SentFrame {
     },
     /// The tunnel's mode.
     Mode,
+    /// Who serves.
+    Service,
 }
 
 /// Where a datagram is.

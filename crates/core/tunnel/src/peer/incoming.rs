@@ -196,6 +196,11 @@ impl Peer {
                         self.send.follow_mode(mode);
                     }
                 }
+                Frame::Service(said) => {
+                    if self.service.is_none_or(|before| said.epoch >= before.epoch) {
+                        self.service = Some(said);
+                    }
+                }
                 Frame::Close(Close { reason: Close::RESTART }) => self.restarting.announce(now),
                 Frame::Close(_) => self.receive.closed = true,
             }

@@ -16,7 +16,7 @@ mod traffic;
 
 pub use incoming::Refused;
 pub use send::Transmit;
-pub use status::{PathReport, PeerCounters, PeerReport};
+pub use status::{PathReport, PeerCounters, PeerReport, Served};
 pub(crate) use traffic::MOST_FLOWS;
 pub use traffic::{Carried, FlowReport, PathShare, TrafficReport};
 
@@ -32,6 +32,7 @@ use crate::session::Sessions;
 use activity::Activity;
 use braid_inner::{ClassRules, HashKey, InnerPacket};
 use braid_units::Time;
+use braid_wire::Service;
 use ingress::{Ingress, Sorting};
 use paths::PathSet;
 use receive::Receive;
@@ -66,6 +67,8 @@ pub struct Peer {
     timers: TimerTable,
     activity: Activity,
     restarting: Restarting,
+    /// What the peer says of who serves; nothing yet, or it is of an older version.
+    service: Option<Service>,
     /// Stands still while no path works.
     working: PausingClock,
     /// What paths report, until it's applied.
@@ -89,6 +92,7 @@ impl Peer {
             timers: TimerTable::default(),
             activity: Activity::default(),
             restarting: Restarting::default(),
+            service: None,
             working: PausingClock::default(),
             settled: Settled::default(),
             freed: Vec::new(),
@@ -121,6 +125,7 @@ impl Peer {
     /// its packets. What waits at the entry stays.
     fn forget_connection(&mut self, now: Time) {
         self.restarting.on_another_instance();
+        self.service = None;
         self.reliability.restart(&mut self.freed);
         self.send.restart(&mut self.ingress);
         self.receive.restart();
@@ -200,7 +205,18 @@ impl Peer {
     /// Whether it could serve.
     pub(crate) fn health(&self, now: Time) -> Health {
         let heard = self.paths.up().map(|path| path.liveness.last_progress()).max();
-        Health { works: heard.is_some() && self.sessions.can_send(now), heard }
+        let works = heard.is_some() && self.sessions.can_send(now);
+        Health { works, heard, rank: self.rank() }
+    }
+
+    /// How willing the concentrator is to serve us.
+    fn rank(&self) -> u8 {
+        self.service.filter(|_| self.config.opens_paths()).map_or(0, |said| said.word)
+    }
+
+    /// What we say of who serves, at once.
+    pub(crate) fn say_service(&mut self, service: Service) {
+        self.send.say_service(service, &mut self.timers);
     }
 
     /// Whether its paths work is to be known soon.
@@ -218,6 +234,14 @@ impl Peer {
         });
         ingress.drain(&mut packets, freed, self.working.at(now), now);
         self.timers.fire(Timer::Control);
+        packets
+    }
+
+    /// Another peer serves in its place, and this one still works: gives the packets that wait
+    /// for it. What is on its way arrives by it.
+    pub(crate) fn hand_over(&mut self, now: Time) -> Vec<InnerPacket> {
+        let mut packets = Vec::new();
+        self.ingress.drain(&mut packets, &mut self.freed, self.working.at(now), now);
         packets
     }
 
@@ -382,6 +406,7 @@ impl Peer {
                     self.reliability.on_lost(frame)
                 }
                 SentFrame::Mode => self.send.on_mode_lost(),
+                SentFrame::Service => self.send.on_service_lost(&mut self.timers),
                 SentFrame::PathStatus { path } => self.paths.on_policy_lost(path),
             }
         }

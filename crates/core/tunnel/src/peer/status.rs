@@ -8,6 +8,7 @@ use crate::path::liveness::PathState;
 use crate::path::{Controller, Path, PathCounters};
 use braid_handshake::PublicKey;
 use braid_units::{Rate, Time};
+use braid_wire::Service;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -63,10 +64,24 @@ pub struct PeerReport {
     pub lost: u64,
     /// Bytes sent and not acknowledged, with what they are packets of.
     pub unacknowledged_bytes: u64,
+    /// Of a home that has several concentrators: whether it is served here, once it has said so.
+    /// One of an older version never does.
+    pub served: Option<Served>,
+    /// Of a concentrator: how willing it is to serve us, from 0, very, to 255: it is about to go.
+    pub rank: u8,
     /// Several hosts have the peer's key and drive each other out.
     pub has_rival: bool,
     /// The peer says that another host has our key.
     pub we_have_a_rival: bool,
+}
+
+/// What a home says of who serves it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Served {
+    /// It is this end.
+    pub here: bool,
+    /// Rises with each of its moves: of two that serve it the higher is right.
+    pub epoch: u64,
 }
 
 /// A path as it is now.
@@ -154,6 +169,11 @@ impl Peer {
             counters: self.counters(),
             lost: self.paths.lost(),
             unacknowledged_bytes: self.reliability.unacknowledged_bytes(),
+            served: self
+                .service
+                .filter(|_| !self.config.opens_paths())
+                .map(|said| Served { here: said.word == Service::HERE, epoch: said.epoch }),
+            rank: self.rank(),
             has_rival: self.sessions.has_rival(now),
             we_have_a_rival: self.sessions.we_have_a_rival,
         }

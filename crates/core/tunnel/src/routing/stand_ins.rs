@@ -2,9 +2,12 @@
 //! home has more than one concentrator that way.
 //!
 //! A peer that falls silent may be gone, or only the links are. So the others are asked first,
-//! and the one that answers takes over: a round trip after the silence is noticed. The one
-//! before in order gets its place back when it has worked for a while, for longer each time that
-//! it failed soon after (no flapping), and still answers.
+//! and the one that answers takes over: a round trip after the silence is noticed.
+//!
+//! Each peer says how willing it is to serve, its rank; among the equally willing the order counts.
+//! One that comes before the one that serves takes over when it has worked for a while, for longer
+//! each time that one failed soon after (no flapping), and still answers. One that is about to go
+//! ranks last, so it serves on only where nobody else works.
 
 use braid_units::Time;
 use std::time::Duration;
@@ -24,6 +27,8 @@ pub struct Health {
     pub works: bool,
     /// When something was last acknowledged by a path that works.
     pub heard: Option<Time>,
+    /// How willing it is to serve; 0 is the most.
+    pub rank: u8,
 }
 
 /// What is to be done.
@@ -37,6 +42,8 @@ pub enum Step {
         from: usize,
         /// That which serves now.
         to: usize,
+        /// The one before still works.
+        planned: bool,
     },
 }
 
@@ -54,6 +61,8 @@ pub struct StandIns {
     returning: Option<(usize, Time)>,
     /// Since when each has worked without a break.
     works_since: Vec<Option<Time>>,
+    /// How willing each said it was.
+    ranks: Vec<u8>,
     return_after: Duration,
 }
 
@@ -67,6 +76,7 @@ impl StandIns {
             silent_since: None,
             returning: None,
             works_since: vec![None; count],
+            ranks: vec![0; count],
             return_after: RETURN_AFTER,
         }
     }
@@ -79,12 +89,14 @@ impl StandIns {
     /// One more stands in, after the others.
     pub fn push(&mut self) {
         self.works_since.push(None);
+        self.ranks.push(0);
     }
 
     /// The one at this place is gone.
     pub fn remove(&mut self, place: usize) {
         if place < self.works_since.len() {
             self.works_since.remove(place);
+            self.ranks.remove(place);
         }
         self.returning = None;
         if place == self.serving {
@@ -102,19 +114,22 @@ impl StandIns {
                 false => None,
             };
         }
+        for (place, rank) in self.ranks.iter_mut().enumerate() {
+            *rank = health(place).rank;
+        }
         if self.works(self.serving) {
             (self.silent_since, self.first_wait) = (None, None);
-            let may = |place: &usize| self.may_return_at(*place).is_some_and(|at| at <= now);
-            let Some(before) = (0..self.serving).find(may) else {
+            let may = |place: &usize| self.may_replace_at(*place).is_some_and(|at| at <= now);
+            let Some(better) = self.by_willingness().find(may) else {
                 self.returning = None;
                 return None;
             };
-            let Some((_, asked)) = self.returning.filter(|(place, _)| *place == before) else {
-                self.returning = Some((before, now));
+            let Some((_, asked)) = self.returning.filter(|(place, _)| *place == better) else {
+                self.returning = Some((better, now));
                 return Some(Step::Ask);
             };
-            let answered = health(before).heard.is_some_and(|at| at > asked);
-            return answered.then(|| self.move_to(before, now));
+            let answered = health(better).heard.is_some_and(|at| at > asked);
+            return answered.then(|| self.move_to(better, true, now));
         }
         let Some(silent_since) = self.silent_since else {
             self.silent_since = Some(now);
@@ -128,8 +143,8 @@ impl StandIns {
             let heard = health(place).heard;
             self.works(place) && heard.is_some_and(|at| at > silent_since)
         };
-        let next = (0..self.works_since.len()).find(|&place| answered(place))?;
-        Some(self.move_to(next, now))
+        let next = self.by_willingness().find(|&place| answered(place))?;
+        Some(self.move_to(next, false, now))
     }
 
     /// When [`Self::update`] is to be called though nothing has changed.
@@ -137,7 +152,7 @@ impl StandIns {
         match self.works(self.serving) {
             // Its answer is news.
             true if self.returning.is_some() => None,
-            true => (0..self.serving).filter_map(|place| self.may_return_at(place)).min(),
+            true => (0..self.ranks.len()).filter_map(|place| self.may_replace_at(place)).min(),
             false => self.first_wait,
         }
     }
@@ -146,13 +161,28 @@ impl StandIns {
         self.works_since.get(place).copied().flatten().is_some()
     }
 
-    fn may_return_at(&self, place: usize) -> Option<Time> {
-        self.works_since.get(place).copied().flatten().map(|since| since + self.return_after)
+    /// When it may take over from the one that serves and works, if it works itself.
+    fn may_replace_at(&self, place: usize) -> Option<Time> {
+        let since = self.works_since.get(place).copied().flatten()?;
+        (self.turn(place) < self.turn(self.serving)).then(|| since + self.return_after)
     }
 
-    fn move_to(&mut self, to: usize, now: Time) -> Step {
+    /// The lower serves before the higher.
+    fn turn(&self, place: usize) -> (u8, usize) {
+        (self.ranks.get(place).copied().unwrap_or(u8::MAX), place)
+    }
+
+    /// All places, the most willing first.
+    fn by_willingness(&self) -> impl Iterator<Item = usize> {
+        let mut places: Vec<usize> = (0..self.ranks.len()).collect();
+        places.sort_by_key(|place| self.turn(*place));
+        places.into_iter()
+    }
+
+    fn move_to(&mut self, to: usize, planned: bool, now: Time) -> Step {
+        let fails = !planned && self.turn(to) > self.turn(self.serving);
         let from = std::mem::replace(&mut self.serving, to);
-        if to > from {
+        if fails {
             // It fails: for the first time in long, or again?
             self.return_after = match now < self.since + self.return_after * 2 {
                 true => (self.return_after * 2).min(RETURN_AFTER_MOST),
@@ -161,7 +191,7 @@ impl StandIns {
         }
         (self.since, self.silent_since, self.first_wait) = (now, None, None);
         self.returning = None;
-        Step::Move { from, to }
+        Step::Move { from, to, planned }
     }
 }
 
@@ -175,10 +205,10 @@ mod tests {
     }
 
     fn works(heard: u64) -> Health {
-        Health { works: true, heard: Some(at(heard)) }
+        Health { works: true, heard: Some(at(heard)), rank: 0 }
     }
 
-    const SILENT: Health = Health { works: false, heard: None };
+    const SILENT: Health = Health { works: false, heard: None, rank: 0 };
 
     /// Both work from 1 s on.
     fn two() -> StandIns {
@@ -195,7 +225,7 @@ mod tests {
         let first_silent = |heard: u64| move |place| if place == 0 { SILENT } else { works(heard) };
         assert_eq!(two.update(first_silent(4000), at(5000)), Some(Step::Ask));
         assert_eq!(two.update(first_silent(4999), at(5020)), None, "an old answer says nothing");
-        let moved = Some(Step::Move { from: 0, to: 1 });
+        let moved = Some(Step::Move { from: 0, to: 1, planned: false });
         assert_eq!(two.update(first_silent(5030), at(5030)), moved);
         assert_eq!(two.serving(), 1);
     }
@@ -216,7 +246,7 @@ mod tests {
         two.update(second, at(50));
         assert_eq!(two.update(second, at(100)), None);
         assert_eq!(two.deadline(), Some(at(0) + FIRST_WAIT));
-        let moved = Some(Step::Move { from: 0, to: 1 });
+        let moved = Some(Step::Move { from: 0, to: 1, planned: false });
         assert_eq!(two.update(second, at(0) + FIRST_WAIT), moved);
     }
 
@@ -236,7 +266,7 @@ mod tests {
         for _ in 0..3 {
             two.update(|place| if place == 0 { SILENT } else { works(0) }, now);
             now += Duration::from_millis(10);
-            let heard = Health { works: true, heard: Some(now) };
+            let heard = Health { works: true, heard: Some(now), rank: 0 };
             two.update(|place| if place == 0 { SILENT } else { heard }, now);
             assert_eq!(two.serving(), 1);
             now += Duration::from_millis(10);
@@ -246,11 +276,56 @@ mod tests {
             assert_eq!(two.update(|_| heard, returns), Some(Step::Ask), "is it still there?");
             assert_eq!((two.update(|_| heard, returns), two.deadline()), (None, None));
             now = returns + Duration::from_secs(1);
-            let heard = Health { works: true, heard: Some(now) };
-            assert_eq!(two.update(|_| heard, now), Some(Step::Move { from: 1, to: 0 }));
+            let heard = Health { works: true, heard: Some(now), rank: 0 };
+            assert_eq!(
+                two.update(|_| heard, now),
+                Some(Step::Move { from: 1, to: 0, planned: true })
+            );
             assert_eq!(two.update(|_| heard, now), None);
         }
         assert_eq!(waits, [RETURN_AFTER, RETURN_AFTER * 2, RETURN_AFTER * 4]);
+    }
+
+    #[test]
+    fn one_that_drains_is_left_at_once_for_one_that_answers_and_serves_again_when_it_is_done() {
+        let mut two = two();
+        let drains = |heard: u64| {
+            move |place| Health { rank: if place == 0 { u8::MAX } else { 0 }, ..works(heard) }
+        };
+        // The other one has worked for long.
+        assert_eq!(two.update(drains(40_000), at(50_000)), Some(Step::Ask));
+        assert_eq!(two.update(drains(50_000), at(50_010)), None, "an old answer says nothing");
+        let moved = Some(Step::Move { from: 0, to: 1, planned: true });
+        assert_eq!(two.update(drains(50_020), at(50_020)), moved);
+        assert_eq!((two.update(drains(50_900), at(50_900)), two.deadline()), (None, None));
+        // It has worked all the time.
+        assert_eq!(two.update(|_| works(51_000), at(51_000)), Some(Step::Ask));
+        let back = Some(Step::Move { from: 1, to: 0, planned: true });
+        assert_eq!(two.update(|_| works(51_020), at(51_020)), back);
+    }
+
+    #[test]
+    fn one_that_drains_serves_on_where_nobody_else_works() {
+        let mut two = two();
+        let alone = |heard| {
+            move |place| match place {
+                0 => Health { rank: u8::MAX, ..works(heard) },
+                _ => SILENT,
+            }
+        };
+        assert_eq!(two.update(alone(5000), at(5000)), None);
+        assert_eq!((two.serving(), two.deadline()), (0, None));
+        // And takes over where the other one falls silent.
+        let mut three = StandIns::new(3, at(0));
+        three.update(|_| works(1000), at(1000));
+        let health = |place| match place {
+            0 => SILENT,
+            1 => Health { rank: u8::MAX, ..works(7000) },
+            _ => Health { rank: 9, ..works(7000) },
+        };
+        assert_eq!(three.update(health, at(6000)), Some(Step::Ask));
+        let moved = Some(Step::Move { from: 0, to: 2, planned: false });
+        assert_eq!(three.update(health, at(7000)), moved, "the most willing of those");
     }
 
     proptest! {
@@ -287,7 +362,7 @@ mod tests {
             prop_assert!(moves <= outages.len() * 2 + 1, "{moves} for {}", outages.len());
             let end = at(800_000) + RETURN_AFTER_MOST * 2;
             three.update(|_| works(0), end);
-            three.update(|_| Health { works: true, heard: Some(end + RETURN_AFTER) }, end);
+            three.update(|_| Health { works: true, heard: Some(end + RETURN_AFTER), rank: 0 }, end);
             prop_assert_eq!(three.serving(), 0);
         }
     }

@@ -21,6 +21,9 @@ pub enum Change {
     /// The first peer serves the addresses of the second one when that is silent: it
     /// stands in for it, after those that do already. It has no addresses of its own.
     StandIn(PeerId, PeerId),
+    /// How willing we are to serve this home, from now on: 0 is the most, 255 means that we are
+    /// about to go. It goes to the most willing of its concentrators.
+    SetRank(PeerId, u8),
     /// Introduce us to the peer, by the key of a token, until it answers.
     Introduce(PeerId, PrivateKey),
     /// The tokens there are, by their public keys; whoever comes with another one hears
@@ -36,9 +39,10 @@ impl Tunnel {
         match change {
             Change::SetLink(link, config) => self.set_link(link, config),
             Change::RemoveLink(link) => self.remove_link(link),
-            Change::RemovePeer(peer) => self.remove_peer(peer),
+            Change::RemovePeer(peer) => self.remove_peer(peer, now),
             Change::SetEndpoints(peer, endpoints) => self.set_endpoints(peer, endpoints, now),
             Change::StandIn(peer, owner) => self.stand_in(peer, owner, now),
+            Change::SetRank(home, rank) => self.set_rank(home, rank, now),
             Change::Introduce(peer, token) => self.introduce(peer, token),
             Change::SetEnrolments(enrolments) => {
                 self.enrolments = enrolments.into_iter().collect();
@@ -115,14 +119,14 @@ impl Tunnel {
         self.activate_all();
     }
 
-    fn remove_peer(&mut self, id: PeerId) {
+    fn remove_peer(&mut self, id: PeerId, now: Time) {
         if let Some(entry) = self.peers.remove(id) {
             self.by_key.remove(&entry.peer.config.public_key);
             self.allowed.remove_peer(&id);
             self.forwarding.remove_port(Port::Peer(id));
             self.sessions.retain(|_, peer| *peer != id);
             self.timers.set(id, None);
-            self.serving.remove(id);
+            self.leave_group(id, now);
             self.active.retain(|peer| *peer != id);
         }
     }

@@ -5,11 +5,14 @@ use super::{Event, Tunnel};
 use crate::config::PeerId;
 use crate::routing::{Health, StandIns, Step};
 use braid_units::Time;
+use braid_wire::Service;
 
 /// The groups of peers that stand in for each other. Most tunnels have none.
 #[derive(Debug, Default)]
 pub(super) struct Serving {
     groups: Vec<Group>,
+    /// Of what was last said of who serves.
+    epoch: u64,
 }
 
 #[derive(Debug)]
@@ -20,7 +23,7 @@ struct Group {
 }
 
 impl Serving {
-    /// The peer that serves these peer's addresses.
+    /// The peer that serves this peer's addresses.
     pub fn server_of(&self, owner: PeerId) -> PeerId {
         let group = self.groups.iter().find(|group| group.members.first() == Some(&owner));
         group.and_then(Group::serving).unwrap_or(owner)
@@ -47,13 +50,13 @@ impl Serving {
                 group.order.push();
             }
             None => {
-                self.groups.push(Group { members: vec![owner, peer], order: StandIns::new(2, now) })
+                let order = StandIns::new(2, now);
+                self.groups.push(Group { members: vec![owner, peer], order });
             }
         }
     }
 
-    /// The peer is gone; those that stood in for it serve nothing any more.
-    pub fn remove(&mut self, peer: PeerId) {
+    fn remove(&mut self, peer: PeerId) {
         self.groups.retain_mut(|group| {
             match group.members.iter().position(|member| *member == peer) {
                 Some(0) => return false,
@@ -79,7 +82,18 @@ impl Tunnel {
     pub(super) fn stand_in(&mut self, peer: PeerId, owner: PeerId, now: Time) {
         if self.peers.get_mut(peer).is_some() && self.peers.get_mut(owner).is_some() {
             self.serving.add(peer, owner, now);
+            self.say_who_serves(owner, now);
             self.elect(now);
+        }
+    }
+
+    /// The peer is gone. Those that stood in for it serve nothing any more; one that stays alone
+    /// serves.
+    pub(super) fn leave_group(&mut self, peer: PeerId, now: Time) {
+        let owner = self.serving.owner_of(peer);
+        self.serving.remove(peer);
+        if owner != peer {
+            self.say_who_serves(owner, now);
         }
     }
 
@@ -97,10 +111,10 @@ impl Tunnel {
                         self.ask(peer, now);
                     }
                 }
-                Some(Step::Move { from, to }) => {
+                Some(Step::Move { from, to, planned }) => {
                     let at = |place: usize| group.members.get(place).copied();
                     if let (Some(from), Some(to)) = (at(from), at(to)) {
-                        self.move_service(from, to, now);
+                        self.move_service(from, to, planned, now);
                     }
                 }
             }
@@ -115,17 +129,62 @@ impl Tunnel {
         self.activate(peer);
     }
 
-    /// What waits for the one and what it hasn't acknowledged goes on by the other.
-    fn move_service(&mut self, from: PeerId, to: PeerId, now: Time) {
+    /// What waits for the one goes on by the other; so does what it hasn't acknowledged, unless it
+    /// still works.
+    fn move_service(&mut self, from: PeerId, to: PeerId, planned: bool, now: Time) {
         let Some(entry) = self.peers.get_mut(from) else { return };
-        let packets = entry.peer.take_over(now);
+        let packets = match planned {
+            true => entry.peer.hand_over(now),
+            false => entry.peer.take_over(now),
+        };
         entry.peer.give_back(&mut self.buffers);
         self.activate(from);
         for packet in packets {
             self.admit(to, packet, now);
         }
         let owner = self.serving.owner_of(to);
+        self.say_who_serves(owner, now);
         self.tell(Event::Moved { owner, from, to });
+    }
+}
+
+impl Tunnel {
+    /// Each member of the group hears whether it serves.
+    pub(super) fn say_who_serves(&mut self, owner: PeerId, now: Time) {
+        let epoch = self.next_epoch(now);
+        let serving = self.serving.server_of(owner);
+        let group = self.serving.groups.iter().find(|it| it.members.first() == Some(&owner));
+        for member in group.map_or_else(|| vec![owner], |group| group.members.clone()) {
+            let word = match serving == member {
+                true => Service::HERE,
+                false => Service::ELSEWHERE,
+            };
+            self.say(member, Service { word, epoch });
+        }
+    }
+
+    /// How willing we are to serve this home from now on: 0 is the most, [`Service::DRAINING`] the
+    /// least.
+    pub(super) fn set_rank(&mut self, home: PeerId, rank: u8, now: Time) {
+        // A home says who serves it instead.
+        if self.peers.get_mut(home).is_some_and(|entry| !entry.peer.config.opens_paths()) {
+            let epoch = self.next_epoch(now);
+            self.say(home, Service { word: rank, epoch });
+        }
+    }
+
+    /// Above all before, those of an earlier run too if the clock is right.
+    fn next_epoch(&mut self, now: Time) -> u64 {
+        let clock = self.config.epoch_unix_nanos.saturating_add(now.as_nanos());
+        self.serving.epoch = clock.max(self.serving.epoch + 1);
+        self.serving.epoch
+    }
+
+    fn say(&mut self, peer: PeerId, service: Service) {
+        if let Some(entry) = self.peers.get_mut(peer) {
+            entry.peer.say_service(service);
+            self.activate(peer);
+        }
     }
 }
 

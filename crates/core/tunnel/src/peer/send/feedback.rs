@@ -117,6 +117,7 @@ fn send(index: usize, news: &mut PendingNews<'_>, outlet: &mut Outlet<'_>) -> Op
     let mut datagram = outlet.begin(index);
     write_reports(&datagram, outlet);
     news.write(&mut datagram, &mut outlet.paths[index], outlet.out);
+    news.write_last(&mut datagram, &mut outlet.paths[index], outlet.out);
     if datagram.is_empty(outlet.out) {
         outlet.discard(datagram);
         return None;

@@ -24,7 +24,7 @@ use affinity::Affinity;
 use bonding::Bonding;
 use braid_inner::Layer;
 use braid_units::Time;
-use braid_wire::Close;
+use braid_wire::{Close, Service};
 use feedback::Feedback;
 use news::News;
 use packetizer::Packetizer;
@@ -98,6 +98,21 @@ impl Send {
         self.news.mode_untold = true;
     }
 
+    /// What is said of who serves; the peer is told at once.
+    pub fn say_service(&mut self, service: Service, timers: &mut TimerTable) {
+        if service != self.news.service {
+            self.news.service = service;
+            self.news.service_untold = true;
+            timers.fire(Timer::Control);
+        }
+    }
+
+    /// What was told of who serves didn't arrive.
+    pub fn on_service_lost(&mut self, timers: &mut TimerTable) {
+        self.news.service_untold = true;
+        timers.fire(Timer::Control);
+    }
+
     /// The responder sends with new keys only when it has seen a packet with them:
     /// let there be one.
     pub fn confirm_keys(&mut self, timers: &mut TimerTable) {
@@ -125,6 +140,7 @@ impl Send {
         self.packetizer.restart(ingress);
         self.bonding.restart();
         self.news.mode_untold = true;
+        self.news.service_untold = self.news.service != Service::default();
     }
 
     /// Paths have other places now.

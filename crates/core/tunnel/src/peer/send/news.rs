@@ -1,11 +1,11 @@
 //! What the peer is to be told, by whichever datagram goes next: packets given up,
-//! how its paths are to be used, and the mode.
+//! how its paths are to be used, the mode, and who serves.
 
 use super::datagram::Datagram;
 use crate::config::Mode;
 use crate::path::Path;
 use crate::path::sent::SentFrame;
-use braid_wire::{Abandoned, PathStatus};
+use braid_wire::{Abandoned, PathStatus, Service};
 use std::collections::VecDeque;
 
 /// Room that the mode needs, with its frame's type, bytes.
@@ -16,11 +16,14 @@ const MODE_ROOM: usize = 8;
 #[derive(Debug)]
 pub(super) struct News {
     pub mode_untold: bool,
+    /// What we say of who serves.
+    pub service: Service,
+    pub service_untold: bool,
 }
 
 impl Default for News {
     fn default() -> Self {
-        Self { mode_untold: true }
+        Self { mode_untold: true, service: Service::default(), service_untold: false }
     }
 }
 
@@ -54,6 +57,21 @@ impl PendingNews<'_> {
         let untold = self.news.mode_untold || path.policy_untold;
         if untold && self.tells_policies || !self.abandoned.is_empty() {
             self.write_all(datagram, path, out);
+        }
+    }
+
+    /// Who serves is to be told at once.
+    pub fn is_urgent(&self) -> bool {
+        self.news.service_untold
+    }
+
+    /// Appends what must be the last of a datagram: peers of older versions take what follows for
+    /// broken.
+    pub fn write_last(&mut self, datagram: &mut Datagram, path: &mut Path, out: &mut Vec<u8>) {
+        if self.news.service_untold && datagram.left(out) > Service::MAX_LEN {
+            self.news.service_untold = false;
+            self.news.service.write(out);
+            datagram.note(SentFrame::Service, &mut path.sent);
         }
     }
 

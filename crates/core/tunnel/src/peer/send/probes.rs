@@ -5,7 +5,10 @@ use super::datagram::{Datagram, Outlet, Transmit};
 use super::news::PendingNews;
 use braid_wire::{HEADER_LEN, TAG_LEN};
 
-/// Liveness and MTU probes, the paths' policies, and a first packet with
+/// A ping's bytes, with what else it says: paths are compared for that.
+const LIKELY: u64 = 50;
+
+/// Who serves, liveness and MTU probes, the paths' policies, and a first packet with
 /// new keys if the peer waits for one (`confirm`).
 pub(super) fn poll(
     confirm: &mut bool,
@@ -20,6 +23,14 @@ pub(super) fn poll(
         }
     }
     let now = outlet.now;
+    if news.is_urgent()
+        && let Some(index) = soonest(outlet)
+    {
+        let mut datagram = outlet.begin(index);
+        datagram.write_ping(outlet.out);
+        news.write_last(&mut datagram, &mut outlet.paths[index], outlet.out);
+        return outlet.send_single(datagram, false);
+    }
     for index in 0..outlet.paths.len() {
         let path = &outlet.paths[index];
         if outlet.paths.ask_at(path, settings.opens_paths).is_some_and(|at| at <= now) {
@@ -36,6 +47,7 @@ pub(super) fn poll(
             let mut datagram = outlet.begin(index);
             datagram.write_ping(outlet.out);
             news.write(&mut datagram, &mut outlet.paths[index], outlet.out);
+            news.write_last(&mut datagram, &mut outlet.paths[index], outlet.out);
             return outlet.send_single(datagram, false);
         }
         if path.liveness.is_up()
@@ -50,6 +62,13 @@ pub(super) fn poll(
         }
     }
     None
+}
+
+/// The path that works by which a ping gets there soonest.
+fn soonest(outlet: &Outlet<'_>) -> Option<usize> {
+    let paths = outlet.paths.iter().enumerate().filter(|(_, path)| path.liveness.is_up());
+    let arrives = paths.map(|(index, path)| (path.arrival_us(LIKELY, outlet.now), index));
+    arrives.min().map(|(_, index)| index)
 }
 
 fn ping(index: usize, outlet: &mut Outlet<'_>) -> Option<Transmit> {
