@@ -148,6 +148,15 @@ const PEER_METRICS: &[PeerMetric] = &[
     ("braid_peer_replaced", "gauge", "Another one stands in for it just now.", |peer| {
         flag(peer.served_by.is_some())
     }),
+    ("braid_peer_draining", "gauge", "It is about to go, says the concentrator.", |peer| {
+        flag(peer.draining)
+    }),
+    ("braid_peer_served_elsewhere", "gauge", "Another one serves the home, as it says.", |peer| {
+        flag(peer.served_here == Some(false))
+    }),
+    ("braid_peer_announced", "gauge", "Its addresses are in the table to announce.", |peer| {
+        flag(peer.announced)
+    }),
     ("braid_peer_trouble", "gauge", "Something is amiss: braid status says what.", |peer| {
         flag(peer.trouble.is_some())
     }),

@@ -27,6 +27,9 @@ pub struct Status {
     pub uptime_s: f64,
     /// Where the tunnel listens (concentrator), else empty.
     pub listen: Vec<SocketAddr>,
+    /// Homes are asked to go to another concentrator (concentrator).
+    #[serde(default)]
+    pub draining: bool,
     /// Configured links, also those that don't exist just now.
     pub links: Vec<LinkStatus>,
     /// What works against the tunnel on the host, in words: routes that pass it by,
@@ -269,6 +272,16 @@ pub struct PeerStatus {
     /// Whose place it takes while that is silent.
     #[serde(default)]
     pub stands_in_for: Option<String>,
+    /// It is about to go (home): another one is better, if there is one.
+    #[serde(default)]
+    pub draining: bool,
+    /// Whether the home is served here, as it says (concentrator); none of a home that has no other
+    /// concentrator, or is older than that.
+    #[serde(default)]
+    pub served_here: Option<bool>,
+    /// Its addresses are in `routing.announce_table`.
+    #[serde(default)]
+    pub announced: bool,
     /// Where it was last heard from.
     pub endpoint: Option<SocketAddr>,
     /// Seconds since the last handshake was completed.

@@ -1,5 +1,6 @@
 pub mod add_home;
 mod addresses;
+mod drain;
 mod init;
 pub mod list;
 
@@ -26,6 +27,10 @@ pub enum ConcentratorCommand {
     Revoke(Revoke),
     /// Shut a home out
     RemoveHome(RemoveHome),
+    /// Ask homes to go to their other concentrators, before this one goes
+    Drain(Drain),
+    /// Take homes again
+    Undrain(Undrain),
 }
 
 #[derive(Args)]
@@ -146,6 +151,35 @@ pub struct RemoveHome {
     name: String,
 }
 
+#[derive(Args)]
+#[command(
+    after_help = "Connections go on, and a home without another concentrator stays. It lasts, restarts too, until \
+                  `undrain`.\n\nExamples:\n  braid concentrator drain --dry-run   # who would go, and who would stay\n  \
+                  braid concentrator drain && braid restart && braid concentrator undrain"
+)]
+pub struct Drain {
+    #[command(flatten)]
+    _json: JsonFlag,
+    /// Say who would go and who would stay, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// For how long homes that go are waited for
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = braid_units::parse_duration)]
+    within: Duration,
+}
+
+#[derive(Args)]
+#[command(
+    after_help = "Homes that have this one first come back at once.\n\nExample:\n  braid concentrator undrain"
+)]
+pub struct Undrain {
+    #[command(flatten)]
+    _json: JsonFlag,
+    /// Say what would be changed, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
 impl ConcentratorCommand {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
         match self {
@@ -155,6 +189,8 @@ impl ConcentratorCommand {
             ConcentratorCommand::Renew(renew) => renew.run(global),
             ConcentratorCommand::Revoke(revoke) => revoke.run(global),
             ConcentratorCommand::RemoveHome(remove) => remove.run(global),
+            ConcentratorCommand::Drain(drain) => drain.run(global),
+            ConcentratorCommand::Undrain(undrain) => undrain.run(global),
         }
     }
 }

@@ -25,6 +25,9 @@ pub fn render(status: &Status) -> String {
         let addresses: Vec<String> = status.listen.iter().map(ToString::to_string).collect();
         lines.push(format!("listens on {}", addresses.join(", ")));
     }
+    if status.draining {
+        lines.push("draining: homes are asked to go to another concentrator".to_owned());
+    }
     for link in status.links.iter().filter(|link| !link.present || link.trouble.is_some()) {
         let why = link.trouble.as_deref().unwrap_or("not there");
         lines.push(format!("link {}: {why}", link.name));
@@ -106,6 +109,12 @@ fn render_peer(peer: &PeerStatus, links: &[LinkStatus]) -> Vec<String> {
     let stands_in = peer.stands_in_for.iter().map(|owner| format!("  stands in for {owner}"));
     let served_by = peer.served_by.iter().map(|other| format!("  {other} stands in for it now"));
     lines.extend(stands_in.chain(served_by));
+    lines.extend(peer.draining.then(|| "  is about to go".to_owned()));
+    lines.extend(match peer.served_here {
+        Some(false) => Some("  served by another concentrator".to_owned()),
+        Some(true) => Some("  served here, and has another concentrator".to_owned()),
+        None => None,
+    });
     lines.extend(peer.trouble.iter().map(|trouble| format!("  {trouble}")));
     lines.extend([
         format!("  received {}, sent {}", size(peer.rx_bytes), size(peer.tx_bytes)),
@@ -210,6 +219,7 @@ mod tests {
             mtu: 1500,
             drops: DeviceDrops { not_fetched: 5, refused: 1, malformed: 0 },
             uptime_s: 61.9,
+            draining: false,
             listen: Vec::new(),
             links: vec![
                 LinkStatus {

@@ -8,7 +8,9 @@ mod report;
 pub mod translate;
 
 use super::beat;
-use super::data_channel::{Command, Commands, Introduction, Published, Setup, Snapshot};
+use super::data_channel::{
+    Command, Commands, Introduction, Published, SERVICE_TICK, Setup, Snapshot,
+};
 use super::reconfigure::{Change, NewPeer};
 use braid_control::config::{Link, Name, QuotaPeriod, Transport, XorHash};
 use braid_control::quota_file::{QuotaCounter, QuotaCounters};
@@ -34,6 +36,9 @@ pub const TICK: Duration = Duration::from_millis(200);
 const SOON: Duration = Duration::from_millis(10);
 /// How often flows are looked at: every so many ticks.
 const FLOWS_EACH: u32 = 5;
+/// See [`Core::SetRank`].
+const MOST_WILLING: u8 = 0;
+const LEAST_WILLING: u8 = u8::MAX;
 /// Listening sockets are links of their own, numbered from here...
 const FIRST_LISTENING: u16 = 0x8000;
 /// ...and those where homes call by TLS from here.
@@ -77,6 +82,8 @@ pub fn start(
         counted: BTreeMap::new(),
         introductions: Introductions::default(),
         reporter: Reporter::new(setup.mode),
+        draining: false,
+        announces: setup.announces,
     };
     std::thread::Builder::new()
         .name("braid-bridge".into())
@@ -101,6 +108,10 @@ struct Bridge {
     counted: BTreeMap<LinkId, u64>,
     introductions: Introductions,
     reporter: Reporter,
+    /// Homes are asked to go to another concentrator.
+    draining: bool,
+    /// What homes say of who serves them is passed on at once.
+    announces: bool,
 }
 
 struct BridgedLink {
@@ -134,6 +145,7 @@ impl Bridge {
         let mut ticks = 0;
         loop {
             let wait = next.saturating_duration_since(Instant::now());
+            let wait = if self.announces { wait.min(SERVICE_TICK) } else { wait };
             match commands.recv_timeout(wait) {
                 Ok(Command::Stop) | Err(RecvTimeoutError::Disconnected) => break,
                 Ok(command) => {
@@ -146,8 +158,11 @@ impl Bridge {
                 }
                 Err(RecvTimeoutError::Timeout) => {}
             }
+            let moved = self.note_events();
+            if Instant::now() < next && !moved {
+                continue;
+            }
             next = beat::next(TICK, Duration::ZERO, Instant::now());
-            self.note_events();
             let Ok(report) = self.plane.report() else { break };
             self.count_quotas(&report);
             self.follow_troubles(&report);
@@ -236,7 +251,17 @@ impl Bridge {
                 self.reporter.set_mode(mode);
                 self.plane.change(Core::SetMode(translate::mode(mode, self.xor_hash)))
             }
+            Change::SetDraining(draining) => {
+                self.draining = draining;
+                let rank = self.rank();
+                self.peers.keys().try_for_each(|id| self.plane.change(Core::SetRank(*id, rank)))
+            }
         }
+    }
+
+    /// How willing this concentrator is to serve homes.
+    fn rank(&self) -> u8 {
+        if self.draining { LEAST_WILLING } else { MOST_WILLING }
     }
 
     fn add_link(&mut self, link: Link, used: Option<QuotaCounter>) {
@@ -291,6 +316,9 @@ impl Bridge {
             stands_in_for: peer.stands_in_for,
         };
         self.peers.insert(id, known);
+        if self.draining {
+            self.plane.change(Core::SetRank(id, self.rank()))?;
+        }
         self.line_up(id)
     }
 
@@ -347,7 +375,9 @@ impl Bridge {
         self.peers.iter().find(|(_, p)| p.public_key == *key).map(|(id, _)| *id)
     }
 
-    fn note_events(&mut self) {
+    /// Whether a home has said who serves it now.
+    fn note_events(&mut self) -> bool {
+        let mut moved = false;
         let mut names: BTreeMap<LinkId, &str> = BTreeMap::new();
         for link in self.links.values() {
             names.extend(link.ids.values().map(|id| (*id, link.link.name.as_str())));
@@ -385,6 +415,14 @@ impl Bridge {
                     let name = |id| self.peers.get(&id).map_or("", |peer| peer.name.as_str());
                     tracing::warn!(from = name(from), to = name(to), "another peer serves");
                 }
+                Event::Served { peer, here } => {
+                    moved = true;
+                    let peer = self.peers.get(&peer).map_or("", |peer| peer.name.as_str());
+                    match here {
+                        true => tracing::debug!(peer, "is served here"),
+                        false => tracing::debug!(peer, "is served by another concentrator"),
+                    }
+                }
                 Event::Path { peer, link, path, state } => {
                     let peer = self.peers.get(&peer).map_or("", |p| p.name.as_str());
                     let link = names.get(&link).copied().unwrap_or("-");
@@ -392,6 +430,7 @@ impl Bridge {
                 }
             }
         }
+        moved
     }
 
     /// What isn't as it should be between this host and its peers.

@@ -26,7 +26,7 @@ use braid_control::request::{
     Controlled, ExplainAnswer, ExplainQuery, LoginLink, Refusal, Request, UiRole,
 };
 use braid_control::server;
-use braid_control::status::{LinkStatus, QuotaStatus, Status};
+use braid_control::status::{LinkStatus, PeerStatus, QuotaStatus, Status};
 use braid_control::traffic::TrafficStatus;
 use braid_history::Recorder;
 use braid_linux::journal::Journal;
@@ -35,6 +35,7 @@ use braid_linux::nft::Split;
 use braid_linux::udp::{Family, LinkBind, LinkSocket};
 use braid_linux::wake_latency::{self, WakeLatency};
 use ipnet::IpNet;
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -105,6 +106,7 @@ impl RunningTunnel {
             memory_per_peer: interface.memory_per_peer,
             isolate_homes: !interface.listen.is_empty() && !interface.home_to_home,
             wake_latency: open_wake_latency(interface.wake_latency),
+            announces: config.routing.announce_table.is_some(),
             listen,
             listen_tls,
         };
@@ -276,10 +278,11 @@ impl Controlled for RunningTunnel {
             drops: snapshot.drops,
             uptime_s: self.started.elapsed().as_secs_f64(),
             listen: interface.listen.clone(),
+            draining: interface.draining,
             links,
             warnings: view.troubles.iter().map(|trouble| trouble.text.clone()).collect(),
             troubles: view.troubles,
-            peers: snapshot.peers.clone(),
+            peers: with_announced(&snapshot.peers, &view.announced),
             dns: view.dns,
             traffic: view.traffic,
             rules: view.rules,
@@ -498,6 +501,14 @@ fn start_reconciler(
         ending: ending.clone(),
     };
     reconciler::start(parts).map_err(starting())
+}
+
+fn with_announced(peers: &[PeerStatus], announced: &BTreeSet<String>) -> Vec<PeerStatus> {
+    let mut peers = peers.to_vec();
+    for peer in &mut peers {
+        peer.announced = announced.contains(&peer.name);
+    }
+    peers
 }
 
 fn with_quotas(

@@ -16,6 +16,10 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// How soon what homes say of who serves them is known, where routes follow it.
+pub const SERVICE_TICK: Duration = Duration::from_millis(50);
 
 /// What the data plane begins with. Links, peers and their sockets follow as
 /// commands.
@@ -38,6 +42,8 @@ pub struct Setup {
     pub isolate_homes: bool,
     /// What is asked of the host's processors while packets come often.
     pub wake_latency: Option<WakeLatency>,
+    /// Routes follow what homes say of who serves them.
+    pub announces: bool,
     /// Sockets where peers come to us (concentrator).
     pub listen: Vec<LinkSocket>,
     /// The same by TLS.

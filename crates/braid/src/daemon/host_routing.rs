@@ -106,6 +106,8 @@ pub fn plan(
         // The reconciler knows where the proxy listens.
         split: None,
         rules: RuledRouting::default(),
+        // The reconciler knows who is served here.
+        announced: None,
         interface,
     };
     let routing = &config.routing;

@@ -4,6 +4,7 @@
 //! [`Reconciler`] only joins its parts; each has its own state and is given what it may
 //! touch of the others by its methods' arguments.
 
+mod announcing;
 mod handle;
 mod links;
 mod naming;
@@ -17,7 +18,7 @@ mod view;
 pub use handle::ReconcilerHandle;
 pub use links::{LinkSockets, open_socket, own_mark};
 
-use super::data_channel::{DataPlaneEnded, DataPlaneHandle};
+use super::data_channel::{DataPlaneEnded, DataPlaneHandle, SERVICE_TICK};
 use super::device::{BridgePort, is_there};
 use super::ending::Ending;
 use super::endpoints::EndpointResolver;
@@ -33,12 +34,14 @@ use super::rules::{Counts, Rules, candidates};
 use super::supervise::supervise;
 use super::transports::{Resolved, Transports};
 use super::ways::HostNetwork;
+use announcing::Announcing;
 use braid_control::config::{Config, ConfigEditor};
 use braid_control::request::{Refusal, Request};
 use braid_control::status::Traffic;
 use braid_linux::journal::Journal;
 use braid_linux::netlink::Netlink;
 use braid_linux::nft::{self, Refusing, Split};
+use braid_linux::routing::{ANNOUNCED_PROTOCOL, Announced};
 use braid_rules::Candidate;
 use handle::{Farewell, Question, channels};
 use jiff::Zoned;
@@ -101,6 +104,7 @@ struct Reconciler {
     counts: Counts,
     proxies: NeighbourProxies,
     bridge: BridgePort,
+    announcing: Announcing,
     quotas: QuotaStore,
     /// Whether a peer answers, as the routing was last planned for.
     working: bool,
@@ -125,6 +129,7 @@ pub fn start(parts: Parts) -> io::Result<ReconcilerHandle> {
     let mark = host_routing::mark(config.interface.name.as_str());
     let (news, waker) = News::open()?;
     let (handle, questions, view) = channels(waker);
+    let goes_on = parts.goes_on;
     let mut reconciler = Reconciler {
         questions,
         settings: Settings::new(editor, config),
@@ -144,6 +149,7 @@ pub fn start(parts: Parts) -> io::Result<ReconcilerHandle> {
         counts: Counts::default(),
         proxies: NeighbourProxies::default(),
         bridge: BridgePort::default(),
+        announcing: Announcing::default(),
         quotas: parts.quotas,
         working: false,
         stays_until: parts.goes_on.then(|| Instant::now() + ANSWER_AFTER_RESTART),
@@ -151,6 +157,9 @@ pub fn start(parts: Parts) -> io::Result<ReconcilerHandle> {
         ending: ending.clone(),
     };
     reconciler.begin()?;
+    if goes_on {
+        reconciler.adopt_announced()?;
+    }
     let (looked, has_looked) = channel();
     std::thread::Builder::new()
         .name(THREAD.into())
@@ -170,6 +179,19 @@ impl Reconciler {
             self.carry_out(change).map_err(io::Error::other)?;
         }
         self.naming.set_peers(&self.settings.config.peers);
+        Ok(())
+    }
+
+    fn adopt_announced(&mut self) -> io::Result<()> {
+        let config = &self.settings.config;
+        let Some(table) = config.routing.announce_table else { return Ok(()) };
+        let routes = self.netlink.routes()?;
+        let found: Vec<_> = routes
+            .iter()
+            .filter(|route| (route.table, route.protocol) == (table, ANNOUNCED_PROTOCOL))
+            .map(|route| route.destination)
+            .collect();
+        self.announcing.adopt(config, &found, Instant::now());
         Ok(())
     }
 
@@ -198,7 +220,10 @@ impl Reconciler {
         *looked = None;
         loop {
             // Woken for whatever reason, everything is looked at.
-            if let Err(error) = self.news.wait(self.schedule.wait(Instant::now())) {
+            let wait = self.schedule.wait(Instant::now());
+            let announces = self.settings.config.routing.announce_table.is_some();
+            let wait = if announces { wait.min(SERVICE_TICK) } else { wait };
+            if let Err(error) = self.news.wait(wait) {
                 tracing::error!(%error, "waiting for changes of the host's network");
                 std::thread::sleep(TICK);
             }
@@ -278,6 +303,9 @@ impl Reconciler {
         let rules = self.rules.routing(config, &links);
         let mut plan =
             host_routing::plan(config, &links, &self.host, self.working, &firewalls, rules);
+        let networks = self.announcing.networks(config);
+        let announced = |table| Announced { table, networks };
+        plan.announced = config.routing.announce_table.map(announced);
         plan.firewall.forwarder = self.rules.forwarder().cloned();
         // Before the table is another one.
         self.counts.read(config.interface.name.as_str());
@@ -326,6 +354,12 @@ impl Reconciler {
             self.tell_working();
             self.naming.set_working(working);
             self.follow_names();
+            self.route();
+            self.show();
+        }
+        if self.settings.config.routing.announce_table.is_some()
+            && self.announcing.follow(&snapshot.peers, Instant::now())
+        {
             self.route();
             self.show();
         }
@@ -429,7 +463,8 @@ impl Reconciler {
             Change::SetLink(_)
             | Change::AddPeer(_)
             | Change::RemovePeer(_)
-            | Change::SetMode(_) => {}
+            | Change::SetMode(_)
+            | Change::SetDraining(_) => {}
         }
         self.data_plane.change(change)
     }
@@ -443,6 +478,10 @@ impl Reconciler {
             traffic: self.traffic(),
             troubles: [self.obstacles.now(), self.rules.troubles()].concat(),
             rules: view::rules(config, &self.rules, &self.counts),
+            announced: {
+                let names = config.peers.iter().map(|peer| peer.name.to_string());
+                Arc::new(names.filter(|name| self.announcing.has(name)).collect())
+            },
             known_names: self.rules.known_names(),
             deciding: Arc::new((self.rules.now().to_vec(), self.rules.candidates().to_vec())),
         });

@@ -32,6 +32,8 @@ pub enum Change {
     RemovePeer(PublicKey),
     /// Another mode.
     SetMode(Mode),
+    /// Homes are asked to go to another concentrator, or not any more.
+    SetDraining(bool),
 }
 
 /// A peer, and the secrets that the config names files of.
@@ -63,7 +65,8 @@ impl fmt::Debug for NewPeer {
 
 /// All of a config, for a tunnel that has nothing yet.
 pub fn beginning(config: &Config, used: &QuotaCounters) -> Result<Vec<Change>, String> {
-    let nothing = Config { links: Vec::new(), peers: Vec::new(), ..config.clone() };
+    let mut nothing = Config { links: Vec::new(), peers: Vec::new(), ..config.clone() };
+    nothing.interface.draining = false;
     changes(&nothing, config, used)
 }
 
@@ -77,6 +80,7 @@ fn classes(config: &Config, old: &Config) -> (ClassRules, Vec<braid_tunnel::Mode
 pub fn changes(old: &Config, new: &Config, used: &QuotaCounters) -> Result<Vec<Change>, String> {
     let mut fixed = new.interface.clone();
     fixed.mode = old.interface.mode;
+    fixed.draining = old.interface.draining;
     let parts = [
         ("[interface]", fixed != old.interface),
         ("a [[rule]] with a mode", classes(new, old) != classes(old, old)),
@@ -114,6 +118,9 @@ pub fn changes(old: &Config, new: &Config, used: &QuotaCounters) -> Result<Vec<C
     }
     if new.interface.mode != old.interface.mode {
         found.push(Change::SetMode(new.interface.mode));
+    }
+    if new.interface.draining != old.interface.draining {
+        found.push(Change::SetDraining(new.interface.draining));
     }
     Ok(found)
 }
@@ -167,6 +174,14 @@ mod tests {
         assert!(matches!(removed.as_slice(), [Change::RemoveLink(name)] if name.as_str() == "b"));
         let mode = edited(&|editor| editor.set_mode(Mode::Broadcast).unwrap());
         assert!(matches!(mode.as_slice(), [Change::SetMode(Mode::Broadcast)]));
+
+        let listens = TEXT.replace("\"k\"\n", "\"k\"\nlisten = [\"0.0.0.0:51900\"]\n");
+        let drains = listens.replace("\"k\"\n", "\"k\"\ndraining = true\n");
+        let [listens, drains] = [listens, drains].map(|text| Config::parse(&text, file).unwrap());
+        let drain = differ(&listens, &drains).unwrap();
+        assert!(matches!(drain.as_slice(), [Change::SetDraining(true)]), "{drain:?}");
+        let began = beginning(&drains, &QuotaCounters::new()).unwrap();
+        assert!(began.iter().any(|change| matches!(change, Change::SetDraining(true))));
 
         let moved = Config::parse(&TEXT.replace("192.0.2.1", "192.0.2.2"), file).unwrap();
         let moved = differ(&old, &moved).unwrap();

@@ -14,6 +14,7 @@ mod homes;
 mod ip_versions;
 mod limits;
 mod modes;
+mod moving_addresses;
 mod open_files;
 mod own_mounts;
 mod page;

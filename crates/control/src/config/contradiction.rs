@@ -35,6 +35,7 @@ pub(super) fn check(sections: &Sections, found: &mut Diagnostics) {
     }
     check_uniqueness(sections, found);
     check_stand_ins(sections, found);
+    check_announcing(sections, found);
     if let Some(routing) = &sections.routing {
         check_routing(routing, sections, found);
         check_forwarding(routing, sections, found);
@@ -292,6 +293,29 @@ fn check_uniqueness(sections: &Sections, found: &mut Diagnostics) {
         |prefix| format!("{prefix} is in allowed_ips twice: whose is it?"),
         found,
     );
+}
+
+fn check_announcing(sections: &Sections, found: &mut Diagnostics) {
+    let Some(routing) = &sections.routing else { return };
+    let Placed { value, places } = &routing.routing;
+    let Some(interface) = sections.interface.as_ref().map(|it| &it.value) else { return };
+    if value.announce_table.is_none() {
+        return;
+    }
+    let offset = places.key("announce_table").unwrap_or(places.section);
+    if interface.listen.is_empty() {
+        found.add_with_hint(
+            offset,
+            "routing.announce_table without interface.listen: only a concentrator has homes to announce",
+            "remove it",
+        );
+    } else if interface.layer == Layer::L2 {
+        found.add_with_hint(
+            offset,
+            "routing.announce_table with layer = \"l2\": homes' addresses aren't known here",
+            "remove it, or write layer = \"l3\"",
+        );
+    }
 }
 
 fn check_stand_ins(sections: &Sections, found: &mut Diagnostics) {

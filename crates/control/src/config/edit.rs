@@ -250,6 +250,22 @@ impl ConfigEditor {
         Ok(())
     }
 
+    /// Whether this concentrator is about to go.
+    ///
+    /// # Errors
+    /// [`EditError::Form`] when there is no table `[interface]`.
+    pub fn set_draining(&mut self, draining: bool) -> Result<(), EditError> {
+        let form =
+            EditError::Form { file: self.file.clone(), what: "interface", form: "[interface]" };
+        let interface = self.document.get_mut("interface").and_then(Item::as_table_like_mut);
+        let interface = interface.ok_or(form)?;
+        match draining {
+            true => replace(interface, "draining", value(true)),
+            false => drop(interface.remove("draining")),
+        }
+        Ok(())
+    }
+
     /// Adds text that is TOML by itself, such as a `[[peer]]`.
     ///
     /// # Errors

@@ -43,6 +43,8 @@ pub struct Interface {
     pub speed_test: bool,
     /// At the concentrator: homes may reach each other by the tunnel.
     pub home_to_home: bool,
+    /// At the concentrator: homes are asked to go to another one, for this one is about to go.
+    pub draining: bool,
     /// Share of bytes that duplicates and erasure coding may cost.
     pub redundancy_budget: Ratio,
     /// Bound of queues and reorder buffers of one peer.
@@ -157,6 +159,14 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<I
     let bridge = section.parsed("bridge");
     let speed_test = section.boolean("speed_test").unwrap_or(true);
     let home_to_home = section.boolean("home_to_home").unwrap_or(false);
+    let draining = section.boolean("draining").unwrap_or(false);
+    if draining && listen.is_empty() {
+        section.wrong(
+            "draining",
+            "interface.draining without listen: only a concentrator has homes that can leave it",
+            "remove it",
+        );
+    }
     let redundancy_budget =
         section.parsed("redundancy_budget").unwrap_or_else(|| Ratio::from_fraction(0.05));
     let memory_per_peer =
@@ -189,6 +199,7 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<I
         bridge,
         speed_test,
         home_to_home,
+        draining,
         redundancy_budget,
         memory_per_peer,
         wake_latency,

@@ -25,6 +25,9 @@ pub struct Routing {
     pub forward_ports: Vec<ForwardPort>,
     /// Public addresses that belong to a home.
     pub public_prefixes: Vec<PublicPrefix>,
+    /// The routing table that has the addresses of the homes that are served here, and only those,
+    /// for a routing daemon to announce (concentrator).
+    pub announce_table: Option<u32>,
     /// At home: networks behind it that `masquerade` leaves as they are, such as
     /// a public prefix.
     pub untranslated: Vec<Prefix>,
@@ -117,6 +120,7 @@ impl Default for Routing {
             masquerade: false,
             forward_ports: Vec::new(),
             public_prefixes: Vec::new(),
+            announce_table: None,
             untranslated: Vec::new(),
             link_marks: LinkMarks::default(),
             leases: None,
@@ -125,6 +129,9 @@ impl Default for Routing {
         }
     }
 }
+
+/// Not the system's, 253 to 255, nor those that a tunnel's links have (519000 and more).
+const ANNOUNCE_TABLES: std::ops::RangeInclusive<i64> = 256..=500_000;
 
 /// `[routing]` with the places of its parts.
 pub(super) struct PlacedRouting {
@@ -156,6 +163,7 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> PlacedRouting {
         masquerade,
         forward_ports,
         public_prefixes,
+        announce_table: section.integer("announce_table", ANNOUNCE_TABLES),
         untranslated,
         link_marks: section.parsed("link_marks").unwrap_or(default.link_marks),
         leases: section.parsed_by("leases", |text| Ok(base.join(text))),

@@ -25,6 +25,7 @@ impl Controlled for Fake {
             mtu: 1500,
             drops: DeviceDrops { not_fetched: 3, ..DeviceDrops::default() },
             uptime_s: 2.5,
+            draining: false,
             listen: Vec::new(),
             links: vec![LinkStatus {
                 name: "dsl".into(),

@@ -72,6 +72,7 @@ impl Digest {
                 [5, u64::from(peer.0) << 8 | u64::from(*path), state(*now)]
             }
             Event::Moved { from, to, .. } => [7, from.0.into(), to.0.into()],
+            Event::Served { peer, here } => [8, peer.0.into(), u64::from(*here)],
             // Ends that are simulated know each other.
             Event::Introduced { .. } | Event::Refused { .. } | Event::NotEnrolled { .. } => {
                 [6, 0, 0]

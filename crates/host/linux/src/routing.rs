@@ -12,6 +12,6 @@ mod plan;
 pub use discover::{accepts_router_advertisements, checks_reverse_path, discover_link, uplinks};
 pub use leftovers::Leftovers;
 pub use plan::{
-    DirectRouting, FIRST_PRIORITY, FIRST_TABLE, HostRouting, LinkRouting, Otherwise, RuledRouting,
-    Through,
+    ANNOUNCED_PROTOCOL, Announced, DirectRouting, FIRST_PRIORITY, FIRST_TABLE, HostRouting,
+    LinkRouting, Otherwise, RuledRouting, Through,
 };

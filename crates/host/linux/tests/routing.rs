@@ -350,6 +350,7 @@ impl Host {
             proxy_arp: Vec::new(),
             firewall: Firewall { interface: "braid0".into(), ..Firewall::default() },
             split: None,
+            announced: None,
             rules: RuledRouting::default(),
         }
     }

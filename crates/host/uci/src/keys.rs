@@ -45,13 +45,14 @@ pub(crate) const EMPTY: &str = "none";
 /// A section of OpenWrt's scripts, whether and how the daemon is started: not of the config.
 pub(crate) const OF_THE_SCRIPTS: &str = "daemon";
 
-const BOOLEANS: [(&str, &str); 19] = [
+const BOOLEANS: [(&str, &str); 20] = [
     ("engine", "arp_validate"),
     ("engine", "fullmesh"),
     ("engine", "masquerade"),
     ("engine", "proxy"),
     ("engine", "resilient"),
     ("history", "keep"),
+    ("interface", "draining"),
     ("interface", "home_to_home"),
     ("interface", "speed_test"),
     ("link", "standby"),
@@ -67,7 +68,7 @@ const BOOLEANS: [(&str, &str); 19] = [
     ("ui", "without_tls"),
 ];
 
-const NUMBERS: [(&str, &str); 20] = [
+const NUMBERS: [(&str, &str); 21] = [
     ("engine", "add_addr_accepted"),
     ("engine", "buckets"),
     ("engine", "min_links"),
@@ -86,6 +87,7 @@ const NUMBERS: [(&str, &str); 20] = [
     ("link", "weight"),
     ("link.quota", "reset_day"),
     ("peer", "fallback_port"),
+    ("routing", "announce_table"),
     ("routing.forward_ports", "public"),
     ("split_tcp", "connections"),
 ];

@@ -28,6 +28,8 @@ codes! {
     PeerGone = "peer-gone",
     /// What status says of a peer: a used-up join line, a key that two hosts have.
     PeerTrouble = "peer-trouble",
+    /// A concentrator is about to go, and homes have no other; or it was forgotten.
+    Draining = "draining",
     /// An endpoint's name has no address.
     EndpointUnknown = "endpoint-unknown",
     /// A peer's packets aren't from its addresses.

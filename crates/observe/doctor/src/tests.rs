@@ -125,6 +125,7 @@ fn status() -> Status {
         mtu: 1500,
         drops: Default::default(),
         uptime_s: 1000.0,
+        draining: false,
         listen: Vec::new(),
         links: vec![link("dsl"), link("lte")],
         warnings: Vec::new(),
@@ -167,6 +168,7 @@ fn plant(code: Code, facts: &mut Facts) {
             }
         }
         Code::PeerTrouble => tunnel.peers[0].trouble = Some("the join line is used up".into()),
+        Code::Draining => tunnel.peers[0].draining = true,
         Code::EndpointUnknown => host.unknown_endpoints.push("vpn.example.org".into()),
         Code::NotItsAddresses => tunnel.peers[0].refused_packets = 50,
         Code::RepairFails => tunnel.peers[0].repair.abandoned = 50,

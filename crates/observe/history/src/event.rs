@@ -79,6 +79,10 @@ pub enum EventKind {
     PeerDown,
     /// A peer is back.
     PeerUp,
+    /// A concentrator asks homes to go to another one.
+    Draining,
+    /// It takes them again.
+    DrainingEnded,
     /// A home was seen for the first time.
     NewHome,
     /// Something on the host works against the tunnel.
@@ -120,6 +124,8 @@ words!(EventKind {
     Quota = "quota",
     PeerDown = "peer_down",
     PeerUp = "peer_up",
+    Draining = "draining",
+    DrainingEnded = "draining_ended",
     NewHome = "new_home",
     Obstacle = "obstacle",
     ObstacleGone = "obstacle_gone",
@@ -146,6 +152,8 @@ pub enum Topic {
     Link,
     /// A peer.
     Peer,
+    /// A concentrator that is about to go.
+    Draining,
     /// The host's own settings.
     Host,
     /// The way that traffic goes.
@@ -166,6 +174,7 @@ impl EventKind {
             Kind::Started | Kind::Stopped | Kind::Test => Topic::Tunnel,
             Kind::LinkDown | Kind::LinkUp | Kind::LinkFlapping | Kind::Quota => Topic::Link,
             Kind::PeerDown | Kind::PeerUp | Kind::NewHome => Topic::Peer,
+            Kind::Draining | Kind::DrainingEnded => Topic::Draining,
             Kind::Obstacle | Kind::ObstacleGone => Topic::Host,
             Kind::Failover | Kind::FailoverEnded => Topic::Way,
             Kind::PoolFinding | Kind::PoolFull | Kind::PoolMended | Kind::ScrubDone => Topic::Pool,
@@ -183,6 +192,7 @@ impl EventKind {
             self,
             Kind::LinkUp
                 | Kind::PeerUp
+                | Kind::DrainingEnded
                 | Kind::ObstacleGone
                 | Kind::FailoverEnded
                 | Kind::PoolMended
@@ -198,6 +208,7 @@ impl EventKind {
             self,
             Kind::LinkDown
                 | Kind::PeerDown
+                | Kind::Draining
                 | Kind::Obstacle
                 | Kind::Failover
                 | Kind::PoolFinding

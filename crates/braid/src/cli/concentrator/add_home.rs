@@ -344,7 +344,7 @@ fn remove_preshared_key(config: &Config, peer: &Peer) -> Result<(), Failure> {
     }
 }
 
-fn tell_tunnel(global: &Global) -> Result<(), Failure> {
+pub fn tell_tunnel(global: &Global) -> Result<(), Failure> {
     match global.client()?.reload() {
         Ok(()) => Ok(()),
         Err(ClientError::NotRunning(_) | ClientError::Anothers { .. }) => {

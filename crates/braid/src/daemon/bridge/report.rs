@@ -126,6 +126,10 @@ impl Reporter {
                 .and_then(|id| peers.get(&id))
                 .map(|server| server.name.as_str().to_owned()),
             stands_in_for: known.stands_in_for.as_ref().map(|name| name.as_str().to_owned()),
+            draining: peer.rank == super::LEAST_WILLING,
+            served_here: peer.served.map(|served| served.here),
+            // The reconciler knows.
+            announced: false,
             endpoint: newest.map(|p| p.remote),
             last_handshake_s: known.last_handshake.map(|at| at.elapsed().as_secs_f64()),
             rx_bytes: counters.delivered_bytes,

@@ -14,6 +14,8 @@ pub struct Watch {
     /// The step of its quota that each link had reached.
     quotas: BTreeMap<String, usize>,
     obstacles: BTreeSet<String>,
+    /// Concentrators that drain, by name; this host's own has none.
+    draining: BTreeSet<String>,
     /// Whether traffic goes the way that it should, and what it does else.
     way: Option<Steady>,
     detour: Option<String>,
@@ -38,6 +40,7 @@ impl Watch {
             peers: BTreeMap::new(),
             quotas: BTreeMap::new(),
             obstacles: BTreeSet::new(),
+            draining: BTreeSet::new(),
             way: None,
             detour: None,
             known_homes,
@@ -52,6 +55,7 @@ impl Watch {
         };
         self.links(status, now, &mut tell);
         self.peers(status, now, &mut tell);
+        self.draining(status, &mut tell);
         self.quotas(status, &mut tell);
         self.obstacles(status, &mut tell);
         self.way(status, now, &mut tell);
@@ -173,6 +177,42 @@ impl Watch {
         }
     }
 
+    fn draining(
+        &mut self,
+        status: &Status,
+        tell: &mut impl FnMut(EventKind, Severity, &str, String),
+    ) {
+        let peers = status.peers.iter().filter(|peer| peer.draining);
+        let mut now: BTreeSet<String> = peers.map(|peer| peer.name.clone()).collect();
+        if status.draining {
+            now.insert(String::new());
+        }
+        for name in now.difference(&self.draining) {
+            let (severity, text) = match name.as_str() {
+                "" => (Severity::Note, "homes are asked to go to another concentrator".to_owned()),
+                name => match others_of(status, name).find(|other| other.connected) {
+                    Some(other) => (
+                        Severity::Note,
+                        format!("{name} is about to go: {} takes over", other.name),
+                    ),
+                    None => (
+                        Severity::Warning,
+                        format!("{name} is about to go, and no other concentrator answers"),
+                    ),
+                },
+            };
+            tell(EventKind::Draining, severity, name, text);
+        }
+        for name in self.draining.difference(&now) {
+            let text = match name.as_str() {
+                "" => "this concentrator takes homes again".to_owned(),
+                name => format!("{name} takes homes again"),
+            };
+            tell(EventKind::DrainingEnded, Severity::Note, name, text);
+        }
+        self.draining = now;
+    }
+
     fn obstacles(
         &mut self,
         status: &Status,
@@ -274,6 +314,14 @@ fn stands_in(status: &Status, gone: &PeerStatus) -> Option<String> {
     })
 }
 
+/// The concentrators that serve the same addresses as this one and aren't about to go.
+fn others_of<'a>(status: &'a Status, name: &'a str) -> impl Iterator<Item = &'a PeerStatus> {
+    let owner_of = |peer: &'a PeerStatus| peer.stands_in_for.as_deref().unwrap_or(&peer.name);
+    let owner = status.peers.iter().find(|peer| peer.name == name).map(owner_of);
+    let others = status.peers.iter().filter(move |other| other.name != name && !other.draining);
+    others.filter(move |other| Some(owner_of(other)) == owner)
+}
+
 fn gone(status: &Status, name: &str) -> String {
     let then = match &status.traffic {
         None => String::new(),
@@ -364,6 +412,27 @@ mod tests {
                 told.iter().filter(|(kind, _)| *kind == EventKind::PeerDown).collect();
             assert!(matches!(events.as_slice(), [(_, said)] if said.contains(text)), "{told:?}");
         }
+    }
+
+    #[test]
+    fn a_concentrator_that_drains_is_told_once_with_who_serves() {
+        let mut both = up();
+        both.peers[0].name = "first".into();
+        let second = PeerStatus { name: "second".into(), ..both.peers[0].clone() };
+        both.peers.push(PeerStatus { stands_in_for: Some("first".into()), ..second });
+        let mut drains = both.clone();
+        drains.peers[0].draining = true;
+        let mut alone = drains.clone();
+        alone.peers[1].draining = true;
+        let mut watch = Watch::new(None);
+        let told = told(&mut watch, 0, &[(&both, 5), (&drains, 5), (&alone, 5), (&both, 5)]);
+        let expected = [
+            (EventKind::Draining, "first is about to go: second takes over"),
+            (EventKind::Draining, "second is about to go, and no other concentrator answers"),
+            (EventKind::DrainingEnded, "first takes homes again"),
+            (EventKind::DrainingEnded, "second takes homes again"),
+        ];
+        assert_eq!(told, expected.map(|(kind, text)| (kind, text.to_owned())));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use super::links::LinkSockets;
 use braid_control::config::{Config, Link};
 use braid_control::status::{DnsStatus, LinkStatus, RuleDoes, RuleStatus, Traffic, Trouble};
 use braid_rules::{Candidate, Rule, Verdict};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// How things are.
@@ -24,6 +25,8 @@ pub struct View {
     pub troubles: Vec<Trouble>,
     /// The rules.
     pub rules: Vec<RuleStatus>,
+    /// The homes whose addresses are announced.
+    pub announced: Arc<BTreeSet<String>>,
     /// What is known of names that rules are for.
     pub known_names: Option<KnownNames>,
     /// The same in full, with the links that they choose from.

@@ -198,6 +198,7 @@ impl Peer {
                 }
                 Frame::Service(said) => {
                     if self.service.is_none_or(|before| said.epoch >= before.epoch) {
+                        self.service_is_news |= self.service != Some(said);
                         self.service = Some(said);
                     }
                 }

@@ -69,6 +69,8 @@ pub struct Peer {
     restarting: Restarting,
     /// What the peer says of who serves; nothing yet, or it is of an older version.
     service: Option<Service>,
+    /// That is news for the tunnel.
+    service_is_news: bool,
     /// Stands still while no path works.
     working: PausingClock,
     /// What paths report, until it's applied.
@@ -93,6 +95,7 @@ impl Peer {
             activity: Activity::default(),
             restarting: Restarting::default(),
             service: None,
+            service_is_news: false,
             working: PausingClock::default(),
             settled: Settled::default(),
             freed: Vec::new(),
@@ -214,6 +217,17 @@ impl Peer {
         self.service.filter(|_| self.config.opens_paths()).map_or(0, |said| said.word)
     }
 
+    /// Whether the home is served here, as it says.
+    pub(crate) fn served(&self) -> Option<Served> {
+        let said = self.service.filter(|_| !self.config.opens_paths())?;
+        Some(Served { here: said.word == Service::HERE, epoch: said.epoch })
+    }
+
+    /// The same, once it has said something else.
+    pub(crate) fn take_service(&mut self) -> Option<Served> {
+        std::mem::take(&mut self.service_is_news).then(|| self.served())?
+    }
+
     /// What we say of who serves, at once.
     pub(crate) fn say_service(&mut self, service: Service) {
         self.send.say_service(service, &mut self.timers);
@@ -290,6 +304,7 @@ impl Peer {
             || !self.freed.is_empty()
             || self.receive.closed
             || self.restarting.is_news()
+            || self.service_is_news
     }
 
     /// Gives the buffers that aren't needed any more.

@@ -8,7 +8,6 @@ use crate::path::liveness::PathState;
 use crate::path::{Controller, Path, PathCounters};
 use braid_handshake::PublicKey;
 use braid_units::{Rate, Time};
-use braid_wire::Service;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -169,10 +168,7 @@ impl Peer {
             counters: self.counters(),
             lost: self.paths.lost(),
             unacknowledged_bytes: self.reliability.unacknowledged_bytes(),
-            served: self
-                .service
-                .filter(|_| !self.config.opens_paths())
-                .map(|said| Served { here: said.word == Service::HERE, epoch: said.epoch }),
+            served: self.served(),
             rank: self.rank(),
             has_rival: self.sessions.has_rival(now),
             we_have_a_rival: self.sessions.we_have_a_rival,

@@ -59,6 +59,13 @@ pub enum Event {
         /// Who does now.
         to: PeerId,
     },
+    /// A home says who serves it.
+    Served {
+        /// The home.
+        peer: PeerId,
+        /// It is this end.
+        here: bool,
+    },
     /// What is thought of a path changed.
     Path {
         /// The peer.

@@ -341,6 +341,10 @@ impl Tunnel {
             entry.handshaking.retry_at(now + handshakes::AFTER_GOODBYE);
             self.events.push_back(Event::Closed { peer: id });
         }
+        if let Some(served) = entry.peer.take_service() {
+            self.tell(Event::Served { peer: id, here: served.here });
+        }
+        let Some(entry) = self.peers.get_mut(id) else { return };
         if !entry.peer.take_restart() {
             return;
         }

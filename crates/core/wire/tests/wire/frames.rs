@@ -182,12 +182,14 @@ fn the_bytes_are_those_of_the_protocol() {
     Abandoned { flow: 1, sequence: 2, count: 3 }.write(&mut payload);
     TunnelMode { mode: 3, hash: 2 }.write(&mut payload);
     Close { reason: 0 }.write(&mut payload);
+    Service { word: Service::DRAINING, epoch: 0x1234 }.write(&mut payload);
     Frame::write_ping(&mut payload);
     let expected = [
         &[0xa2, 0x12, 0x34, 0x56, 0x78, 0x9a, 0x50, 0x00, 0x02, b'a', b'b'][..],
         &[3, 0, 1, 0, 0, 2, 3],
         &[7, 3, 2],
         &[6, 0],
+        &[8, 0xff, 0x52, 0x34],
         &[1],
     ];
     assert_eq!(payload, expected.concat());

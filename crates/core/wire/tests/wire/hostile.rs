@@ -64,6 +64,7 @@ fn check(frame: Frame<'_>, largest: u64) -> Result<(), TestCaseError> {
         Frame::PathStatus(status) => {
             prop_assert!(status.cap.is_none_or(|cap| cap.bytes_per_sec() <= MAX_VARINT));
         }
+        Frame::Service(service) => prop_assert!(service.epoch <= MAX_VARINT),
         Frame::Ping | Frame::Close(_) | Frame::Mode(_) => {}
     }
     Ok(())
@@ -129,7 +130,7 @@ fn contradictions_are_refused() {
     let too_big = [0xc0, 0, 0, 1, 0, 0, 0, 0];
     let chunk = |kind: u8, rest: &[u8]| [&[kind, 0, 1, 0, 0, 2], rest].concat();
     for (payload, error) in [
-        (vec![0x08], UnknownFrame),
+        (vec![0x09], UnknownFrame),
         (chunk(0xc3, &[1, 9]), UnknownFrame),
         (chunk(0x87, &[]), Empty),
         (chunk(0x83, &[0]), Empty),

@@ -17,6 +17,7 @@ pub enum Owned {
     Erasure(Vec<SourceRef>, Vec<u8>),
     Close(Close),
     Mode(TunnelMode),
+    Service(Service),
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -59,6 +60,7 @@ impl Owned {
             Owned::Erasure(sources, body) => ErasureFrame::write(out, sources, body),
             Owned::Close(close) => close.write(out),
             Owned::Mode(mode) => mode.write(out),
+            Owned::Service(service) => service.write(out),
         }
     }
 
@@ -89,6 +91,7 @@ impl Owned {
             }
             Frame::Close(close) => Owned::Close(close),
             Frame::Mode(mode) => Owned::Mode(mode),
+            Frame::Service(service) => Owned::Service(service),
         }
     }
 
@@ -124,6 +127,8 @@ pub fn any_frame() -> impl Strategy<Value = Owned> {
             .prop_map(|(sources, body)| Owned::Erasure(sources, body)),
         any::<u8>().prop_map(|reason| Owned::Close(Close { reason })),
         any::<(u8, u8)>().prop_map(|(mode, hash)| Owned::Mode(TunnelMode { mode, hash })),
+        (any::<u8>(), number(MAX_VARINT))
+            .prop_map(|(word, epoch)| Owned::Service(Service { word, epoch })),
     ]
 }
 

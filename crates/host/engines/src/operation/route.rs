@@ -35,6 +35,9 @@ pub struct Route {
     /// What a TCP connection may send at first, either way, in segments.
     #[serde(default)]
     pub initial_window: Option<u32>,
+    /// Who set it, as the kernel's numbers say; ours, if none is given.
+    #[serde(default)]
+    pub protocol: Option<u8>,
 }
 
 /// What a route does with a packet.
@@ -94,6 +97,7 @@ impl Route {
             next_hop: None,
             source: None,
             initial_window: None,
+            protocol: None,
         }
     }
 }

@@ -40,7 +40,7 @@ fn resolve(route: &Route, netlink: &mut Netlink) -> io::Result<netlink::Route> {
         on_link: route.on_link,
         interface,
         metric: route.metric,
-        protocol: PROTOCOL,
+        protocol: route.protocol.unwrap_or(PROTOCOL),
         next_hop: route.next_hop,
         source: route.source,
         initial_window: route.initial_window,

@@ -1,7 +1,7 @@
 //! What the host knows about its links: addresses and gateways, as DHCP or
 //! an administrator set them.
 
-use super::plan::LinkRouting;
+use super::plan::{ANNOUNCED_PROTOCOL, LinkRouting};
 use crate::netlink::{Netlink, PROTOCOL, Route};
 use braid_engines::Family;
 use std::fs;
@@ -62,7 +62,7 @@ pub fn discover_link(
 
 fn foreign_defaults(netlink: &mut Netlink) -> io::Result<Vec<Route>> {
     let mut routes = netlink.default_routes()?;
-    routes.retain(|route| route.protocol != PROTOCOL);
+    routes.retain(|route| ![PROTOCOL, ANNOUNCED_PROTOCOL].contains(&route.protocol));
     Ok(routes)
 }
 

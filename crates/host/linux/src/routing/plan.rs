@@ -63,7 +63,21 @@ pub struct HostRouting {
     pub split: Option<Split>,
     /// What goes another way than the rest.
     pub rules: RuledRouting,
+    /// What a routing daemon is to tell other routers.
+    pub announced: Option<Announced>,
 }
+
+/// Networks that other routers are to send here, in a table that nothing is routed by.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Announced {
+    /// The table.
+    pub table: u32,
+    /// The networks.
+    pub networks: Vec<IpNet>,
+}
+
+/// Marks the routes that are to be announced, beside [`crate::netlink::PROTOCOL`].
+pub const ANNOUNCED_PROTOCOL: u8 = 178;
 
 /// Which connections go another way than the rest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -164,6 +178,7 @@ impl HostRouting {
         );
         operations.extend(self.links.iter().flat_map(|link| self.link_routes(link)));
         operations.extend(self.tunnel_routes());
+        operations.extend(self.announced.iter().flat_map(|it| self.announcements(it)));
         operations.extend(self.rules());
         operations.extend(self.split.iter().flat_map(|split| self.split_connections(*split)));
         operations
@@ -276,6 +291,18 @@ impl HostRouting {
             }
         };
         routes.into_iter().map(Operation::Route).collect()
+    }
+
+    fn announcements(&self, announced: &Announced) -> Vec<Operation> {
+        let route = |net: &IpNet| {
+            Operation::Route(Route {
+                device: Some(self.interface.clone()),
+                metric: TUNNEL_METRIC,
+                protocol: Some(ANNOUNCED_PROTOCOL),
+                ..Route::new(net.trunc(), announced.table)
+            })
+        };
+        announced.networks.iter().map(route).collect()
     }
 
     fn default_routes(
@@ -523,6 +550,7 @@ mod tests {
             proxy_arp: Vec::new(),
             firewall: Firewall::default(),
             split: None,
+            announced: None,
             rules: RuledRouting::default(),
         }
     }

@@ -14,6 +14,7 @@ const GIVEN_UP: f64 = 2.0;
 pub(crate) fn peers(facts: &Facts, found: &mut Vec<Finding>) {
     let Some(status) = &facts.status else { return };
     let is_home = status.listen.is_empty();
+    found.extend(status.draining.then(|| draining(&status.peers)));
     for peer in &status.peers {
         if let Some(trouble) = &peer.trouble {
             let what = format!("{}: {trouble}", peer.name);
@@ -29,6 +30,9 @@ pub(crate) fn peers(facts: &Facts, found: &mut Vec<Finding>) {
         // Homes come when they come.
         if is_home && !peer.connected && peer.trouble.is_none() {
             found.push(gone(facts, peer));
+        }
+        if is_home && peer.draining {
+            found.extend(left_alone(&status.peers, peer));
         }
         let of = |count: fn(&PeerStatus) -> u64| {
             facts.growth(|status| {
@@ -61,6 +65,35 @@ pub(crate) fn peers(facts: &Facts, found: &mut Vec<Finding>) {
         let told = finding(Code::EndpointUnknown, Severity::Critical, name, what);
         found.push(told.mend(format!("getent ahosts {name}; or write its address as endpoint")));
     }
+}
+
+/// This concentrator is about to go: whom it still serves.
+fn draining(homes: &[PeerStatus]) -> Finding {
+    let stays = |home: &&PeerStatus| home.connected && home.served_here != Some(false);
+    let names: Vec<&str> = homes.iter().filter(stays).map(|home| home.name.as_str()).collect();
+    let (severity, what) = match names.as_slice() {
+        [] => (Severity::Note, "this concentrator drains: no home is served here".to_owned()),
+        names => (
+            Severity::Warning,
+            format!("this concentrator drains, and serves {} yet", names.join(", ")),
+        ),
+    };
+    let told = finding(Code::Draining, severity, "", what);
+    told.mend("when it is to stay: braid concentrator undrain")
+}
+
+/// The concentrator is about to go, and this home has no other that answers.
+fn left_alone(peers: &[PeerStatus], peer: &PeerStatus) -> Option<Finding> {
+    let others = || peers.iter().filter(|other| other.name != peer.name && !other.draining);
+    if others().any(|other| other.connected) {
+        return None;
+    }
+    let what = match others().next() {
+        None => format!("{} is about to go, and there is no other concentrator", peer.name),
+        Some(other) => format!("{} is about to go, and {} doesn't answer", peer.name, other.name),
+    };
+    let told = finding(Code::Draining, Severity::Warning, &peer.name, what);
+    Some(told.mend("on another concentrator: braid concentrator add-home; here: braid home join"))
 }
 
 fn gone(facts: &Facts, peer: &PeerStatus) -> Finding {

@@ -38,6 +38,10 @@ pub fn wire(data: &[u8]) {
                 abandoned.write(&mut written);
                 assert_eq!(written.len(), Abandoned::LEN);
             }
+            Frame::Service(service) => {
+                service.write(&mut written);
+                assert!(written.len() <= Service::MAX_LEN);
+            }
             Frame::PathStatus(status) => {
                 assert!(status.cap.unwrap_or(Rate::ZERO).bytes_per_sec() <= MAX_VARINT);
                 status.write(&mut written);

@@ -1,0 +1,150 @@
+use super::super::Global;
+use super::super::failure::{Failure, FailureKind};
+use super::add_home::tell_tunnel;
+use super::{Drain, Undrain};
+use braid_control::client::ClientError;
+use braid_control::config::{Config, ConfigEditor};
+use braid_control::status::{PeerStatus, Status};
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+/// How often it is looked whether homes have gone.
+const LOOK: Duration = Duration::from_millis(200);
+
+impl Drain {
+    pub fn run(&self, global: &Global) -> Result<(), Failure> {
+        of_concentrator(global)?;
+        let before = running(global)?;
+        if self.dry_run {
+            let homes = before.as_ref().map(Homes::of).unwrap_or_default();
+            let value = json!({ "draining": true, "dry_run": true, "homes": homes.json() });
+            return global.print(&value, || homes.foretold(before.is_some()));
+        }
+        set(global, true)?;
+        let begun = Instant::now();
+        let mut homes = match before {
+            // They need some round trips.
+            Some(_) => Homes::of(&global.client()?.status()?),
+            None => Homes::default(),
+        };
+        while !homes.going.is_empty() && begun.elapsed() < self.within {
+            std::thread::sleep(LOOK);
+            homes = Homes::of(&global.client()?.status()?);
+        }
+        let value = json!({ "draining": true, "dry_run": false, "homes": homes.json() });
+        global.print(&value, || homes.told())?;
+        match homes.going.is_empty() {
+            true => Ok(()),
+            false => Err(Failure::failed(format!(
+                "not gone yet: {}; it goes on: `braid concentrator list` shows who is served here",
+                homes.going.join(", ")
+            ))),
+        }
+    }
+}
+
+impl Undrain {
+    pub fn run(&self, global: &Global) -> Result<(), Failure> {
+        let config = of_concentrator(global)?;
+        let drains = config.interface.draining;
+        if drains && !self.dry_run {
+            set(global, false)?;
+        }
+        let value = json!({ "draining": false, "dry_run": self.dry_run, "changed": drains });
+        global.print(&value, || match (drains, self.dry_run) {
+            (false, _) => "it takes homes already".to_owned(),
+            (true, true) => "it would take homes again".to_owned(),
+            (true, false) => "it takes homes again; those that have it first come back".to_owned(),
+        })
+    }
+}
+
+/// Who goes and who stays, by name.
+#[derive(Default)]
+struct Homes {
+    /// Served here, and could be elsewhere.
+    going: Vec<String>,
+    elsewhere: Vec<String>,
+    /// Have no other concentrator, or don't say so, as they are of an older version.
+    staying: Vec<String>,
+}
+
+impl Homes {
+    fn of(status: &Status) -> Homes {
+        let mut homes = Homes::default();
+        for PeerStatus { name, served_here, connected, .. } in &status.peers {
+            match served_here {
+                _ if !connected => {}
+                Some(true) => homes.going.push(name.clone()),
+                Some(false) => homes.elsewhere.push(name.clone()),
+                None => homes.staying.push(name.clone()),
+            }
+        }
+        homes
+    }
+
+    fn json(&self) -> Value {
+        json!({ "served_here": self.going, "elsewhere": self.elsewhere, "staying": self.staying })
+    }
+
+    fn foretold(&self, runs: bool) -> String {
+        if !runs {
+            return "no tunnel is running: it would drain from the next `braid up` on".to_owned();
+        }
+        let going = self.going.len();
+        format!("{} would go to another concentrator{}", homes(going), self.stay())
+    }
+
+    fn told(&self) -> String {
+        let all = self.going.len() + self.elsewhere.len();
+        let gone = self.elsewhere.len();
+        format!(
+            "draining: {gone} of {} have another concentrator serve them{}",
+            homes(all),
+            self.stay()
+        )
+    }
+
+    fn stay(&self) -> String {
+        match self.staying.as_slice() {
+            [] => String::new(),
+            names => format!(
+                "\nno other concentrator, as far as is known here: {}; cut off when this one goes",
+                names.join(", ")
+            ),
+        }
+    }
+}
+
+fn homes(count: usize) -> String {
+    match count {
+        1 => "1 home".to_owned(),
+        count => format!("{count} homes"),
+    }
+}
+
+fn of_concentrator(global: &Global) -> Result<Config, Failure> {
+    let config = global.load_config()?;
+    match config.interface.listen.is_empty() {
+        false => Ok(config),
+        true => Err(Failure::new(
+            FailureKind::Config,
+            "this is no concentrator: its config has no interface.listen",
+        )),
+    }
+}
+
+fn running(global: &Global) -> Result<Option<Status>, Failure> {
+    match global.client()?.status() {
+        Ok(status) => Ok(Some(status)),
+        Err(ClientError::NotRunning(_) | ClientError::Anothers { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn set(global: &Global, draining: bool) -> Result<(), Failure> {
+    let mut editor = ConfigEditor::open(&global.config_file())?;
+    editor.set_draining(draining)?;
+    editor.save()?;
+    tell_tunnel(global)
+}
