@@ -123,7 +123,12 @@ fn what_is_told_arrives_where_each_fourth_datagram_is_lost() {
                 net.send();
             }
         });
-        assert_eq!(net.served(), [Some(false), Some(true)], "{seed}");
+        assert_eq!(net.home.report(net.now)[0].1.rank, 255, "{seed}");
+        // Paths that lose so much are silent now and then, so it may have moved, or not.
+        net.loses = None;
+        net.run(1000, |_, _| ());
+        let served = net.served();
+        assert!(served[0] != served[1] && !served.contains(&None), "{seed}: {served:?}");
     }
 }
 
