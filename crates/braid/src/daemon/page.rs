@@ -3,6 +3,8 @@
 
 pub mod certificate;
 mod homes;
+#[cfg(feature = "lab")]
+pub mod reports;
 
 use super::control::RunningTunnel;
 use super::examine::Consulting;
@@ -46,6 +48,14 @@ impl ServedPage {
             consulting: Consulting::default(),
             recorder: tunnel.recorder().cloned(),
             pools: config.interface.state_dir.join(POOLS),
+            #[cfg(feature = "lab")]
+            reports: reports::ReportFolder::open(
+                config
+                    .ui
+                    .reports
+                    .clone()
+                    .unwrap_or_else(|| config.interface.state_dir.join("reports")),
+            ),
             // Who listens has homes.
             homes: (!config.interface.listen.is_empty())
                 .then(|| HomesOfTunnel::new(Arc::downgrade(tunnel))),
@@ -167,6 +177,8 @@ struct Window {
     recorder: Option<Recorder>,
     pools: PathBuf,
     homes: Option<HomesOfTunnel>,
+    #[cfg(feature = "lab")]
+    reports: Option<reports::ReportFolder>,
 }
 
 impl Shown for Window {
@@ -201,6 +213,11 @@ impl Shown for Window {
             .inspect_err(|error| tracing::debug!(%error, "the pools' file"))
             .ok()
             .flatten()
+    }
+
+    #[cfg(feature = "lab")]
+    fn reports(&self) -> Option<&dyn braid_page::reports::Reports> {
+        self.reports.as_ref().map(|reports| reports as &dyn braid_page::reports::Reports)
     }
 
     fn homes(&self) -> Option<&dyn Homes> {

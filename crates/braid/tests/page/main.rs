@@ -9,6 +9,7 @@ mod homes;
 #[path = "../pools/host.rs"]
 mod host;
 mod nas;
+mod reports;
 #[allow(dead_code, reason = "other tests need more of it")]
 #[path = "../pools/served.rs"]
 mod served;

@@ -18,6 +18,11 @@ pub struct Served {
 
 impl Served {
     pub fn start(host: &Host) -> Served {
+        Served::with(host, &[])
+    }
+
+    /// With further arguments.
+    pub fn with(host: &Host, more: &[&str]) -> Served {
         let socket = host.path("run/ui.sock");
         let mut command = Command::new(BRAID);
         command
@@ -27,6 +32,7 @@ impl Served {
             .arg(host.path("passwords"))
             .arg("--state")
             .arg(host.path("watch.json"))
+            .args(more)
             .stderr(Stdio::piped());
         let mut child = host.place(&mut command).spawn().unwrap();
         let mut said = String::new();

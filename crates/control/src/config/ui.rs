@@ -16,6 +16,8 @@ pub struct Ui {
     pub password_file: PathBuf,
     /// The Unix socket where it is served too; by default beside the control socket.
     pub socket: Option<PathBuf>,
+    /// The folder of the lab's reports that are shown; by default `reports` in the state folder.
+    pub reports: Option<PathBuf>,
 }
 
 /// What is shown to browsers.
@@ -39,6 +41,7 @@ impl Ui {
             hosts: Vec::new(),
             password_file: base.join("ui.password"),
             socket: None,
+            reports: None,
         }
     }
 }
@@ -70,6 +73,7 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Ui {
         );
     }
     let socket = section.parsed::<PathBuf>("socket").map(|socket| base.join(socket));
+    let reports = section.parsed::<PathBuf>("reports").map(|folder| base.join(folder));
     section.finish();
     Ui {
         listen,
@@ -77,6 +81,7 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Ui {
         hosts,
         password_file: password_file.map_or(usual.password_file, |file| base.join(file)),
         socket,
+        reports,
     }
 }
 

@@ -4,6 +4,7 @@
 #![allow(clippy::result_large_err)]
 
 mod homes;
+mod reports;
 mod snapshots;
 
 pub use homes::Order;
@@ -18,7 +19,7 @@ use braid_control::request::{NewLogin, Refusal, UiRole};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::header::{self, Entry, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use maud::Markup;
 use std::collections::BTreeMap;
@@ -65,7 +66,10 @@ pub async fn answer(page: Arc<Page>, client: Client, request: Request<Incoming>)
         Ok(response) | Err(response) => response,
     };
     for (name, value) in HEADERS {
-        response.headers_mut().insert(*name, HeaderValue::from_static(value));
+        // What isn't ours has a stricter policy already.
+        if let Entry::Vacant(entry) = response.headers_mut().entry(*name) {
+            entry.insert(HeaderValue::from_static(value));
+        }
     }
     let cached = response.headers().contains_key(header::CACHE_CONTROL);
     if !cached {
@@ -137,6 +141,7 @@ async fn route(page: Arc<Page>, client: Client, request: Request<Incoming>) -> O
             let parts: Vec<String> = parts.iter().map(|part| decoded(part)).collect();
             show(page.clone(), who.viewer(), parts, query).await
         }
+        (Method::GET, ["reports", "page"]) => reports::page(page.clone(), query).await,
         // Who may look at the host may not therefore read everybody's files.
         (Method::GET, ["snapshots", what, ..]) => {
             who.must_be_admin(&page, "To look into a snapshot, log in as admin.")?;

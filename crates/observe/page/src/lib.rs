@@ -14,6 +14,7 @@ mod live;
 #[cfg(feature = "manual")]
 mod manual;
 mod pools;
+pub mod reports;
 pub mod server;
 mod shown;
 pub mod snapshots;

@@ -1,5 +1,6 @@
 use crate::homes::Homes;
 use crate::pools::PoolsLook;
+use crate::reports::Reports;
 use crate::snapshots::Snapshots;
 use braid_control::config::LinkChange;
 use braid_control::finding::Finding;
@@ -46,6 +47,11 @@ pub trait Shown: Send + Sync + 'static {
 
     /// Folders with snapshots, where the page may read them.
     fn snapshots(&self) -> Option<&dyn Snapshots> {
+        None
+    }
+
+    /// Reports of the lab, where there is a folder of them.
+    fn reports(&self) -> Option<&dyn Reports> {
         None
     }
 

@@ -10,6 +10,7 @@ mod links;
 mod login;
 mod overview;
 mod past;
+mod reports;
 mod snapshots;
 mod state;
 mod traffic;
@@ -83,6 +84,10 @@ pub fn show(page: &Page, viewer: &Viewer, parts: &[&str], query: &Form) -> Optio
             let snapshots = page.shown.snapshots()?;
             let body = snapshots::show(snapshots, viewer, rest, query)?;
             frame("Snapshots", "/snapshots", body)
+        }
+        (["reports", rest @ ..], _) => {
+            let body = reports::show(page.shown.reports()?, rest, query)?;
+            frame("Lab reports", "/reports", body)
         }
         (["links"], Some(status)) => frame("Links", "/links", links::links(status)),
         (["links", name], Some(status)) => {

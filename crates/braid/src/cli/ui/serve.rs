@@ -7,6 +7,8 @@ use crate::cli::pool::carry_out::Place;
 use crate::cli::pool::watch_memory;
 use crate::cli::{Global, JsonFlag};
 use crate::daemon::page::certificate::{Secured, own_files};
+#[cfg(feature = "lab")]
+use crate::daemon::page::reports::ReportFolder;
 use crate::daemon::page::{Doors, listen, run};
 use braid_control::config::{CertificateFiles, LinkChange, UiCertificate};
 use braid_control::request::Refusal;
@@ -55,6 +57,10 @@ pub struct Serve {
     /// A further folder of snapshots
     #[arg(long, value_name = "FOLDER")]
     snapshots: Vec<PathBuf>,
+    /// Reports of `braid lab` to show
+    #[cfg(feature = "lab")]
+    #[arg(long, value_name = "FOLDER", default_value = "/var/lib/braid/reports")]
+    reports: PathBuf,
     /// State file of `braid pool watch`; error counters are compared with those in it
     #[arg(long, value_name = "FILE", default_value = watch_memory::DEFAULT)]
     state: PathBuf,
@@ -104,7 +110,13 @@ impl Serve {
         let looker = Looker::start(self.place, self.state, !self.no_smart)
             .map_err(|error| Failure::io("starting to look at the pools", &error))?;
         let shelves = Shelves::new(looker.clone(), self.snapshots);
-        let page = Page::new(Arc::new(Pools { looker, shelves }), settings);
+        let shown = Pools {
+            looker,
+            shelves,
+            #[cfg(feature = "lab")]
+            reports: ReportFolder::open(self.reports),
+        };
+        let page = Page::new(Arc::new(shown), settings);
         if let Some(at) = at {
             tell(&format!("serving the pools' page on {}", page.address(at)));
         }
@@ -154,6 +166,8 @@ fn wait_for_signal() -> std::io::Result<()> {
 struct Pools {
     looker: Looker,
     shelves: Shelves,
+    #[cfg(feature = "lab")]
+    reports: Option<ReportFolder>,
 }
 
 impl Shown for Pools {
@@ -167,6 +181,11 @@ impl Shown for Pools {
 
     fn pools(&self) -> Option<PoolsLook> {
         self.looker.look()
+    }
+
+    #[cfg(feature = "lab")]
+    fn reports(&self) -> Option<&dyn braid_page::reports::Reports> {
+        self.reports.as_ref().map(|reports| reports as &dyn braid_page::reports::Reports)
     }
 
     fn snapshots(&self) -> Option<&dyn Snapshots> {

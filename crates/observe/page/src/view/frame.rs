@@ -92,6 +92,9 @@ fn menu(page: &Page, status: Option<&Status>) -> Vec<(&'static str, &'static str
     if status.is_some() {
         places.push(("/doctor", "Doctor"));
     }
+    if page.shown.reports().is_some() {
+        places.push(("/reports", "Lab reports"));
+    }
     places.extend(MANUAL);
     places
 }

@@ -2,6 +2,7 @@
 //! its own on a port of this host.
 
 mod homes;
+mod reports;
 mod server;
 
 use braid_control::config::LinkChange;

@@ -1,4 +1,5 @@
 use crate::homes::FakeHomes;
+use crate::reports::FakeReports;
 use braid_control::config::LinkChange;
 use braid_control::finding::Finding;
 use braid_control::measured::NewMeasure;
@@ -7,6 +8,7 @@ use braid_control::status::{AlertStatus, LinkStatus, PathState, PathStatus, Peer
 use braid_control::traffic::{DeviceTraffic, FlowTraffic, TrafficStatus};
 use braid_history::{Recorder, Severity};
 use braid_page::homes::Homes;
+use braid_page::reports::Reports;
 use braid_page::server::{Listeners, serve};
 use braid_page::{Examined, LinkWish, Page, PoolsLook, Settings, Shown};
 use std::io::{ErrorKind, Read, Write};
@@ -89,6 +91,10 @@ impl Shown for Fake {
 
     fn pools(&self) -> Option<PoolsLook> {
         None
+    }
+
+    fn reports(&self) -> Option<&dyn Reports> {
+        Some(&FakeReports)
     }
 
     fn homes(&self) -> Option<&dyn Homes> {
