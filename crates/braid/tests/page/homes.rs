@@ -112,13 +112,16 @@ fn a_line_is_renewed_and_revoked_without_scripts() {
     browser.devtools("Emulation.setScriptExecutionDisabled", &json!({ "value": true }));
     page.open("/homes/tent/renew");
     browser.click("main form button");
-    let second = browser.text("#line");
+    let second = browser.wait_until("return document.querySelector('#line')?.value");
+    let second = second.as_str().unwrap();
     assert!(second.starts_with("braid-join:") && second != first["line"].as_str().unwrap());
     let line: JoinLine = second.parse().unwrap();
     assert_eq!(listed(&world.concentrator, "tent")["until"], line.until.to_string());
     page.open("/homes/tent/revoke");
     browser.click("main form button");
-    assert!(browser.text("main .done").contains("tent is removed"));
+    browser.wait_until(
+        "return document.querySelector('.done')?.textContent.includes('tent is removed')",
+    );
     assert!(listed(&world.concentrator, "tent").is_null());
     browser.devtools("Emulation.setScriptExecutionDisabled", &json!({ "value": false }));
 }

@@ -4,7 +4,7 @@ use crate::side::Side;
 use crate::traffic::{Direction, Transfer};
 use crate::way;
 use crate::world::{INSIDE_V4, Tunnel, World};
-use braid_browser::Browser;
+use braid_browser::{Browser, keys};
 use braid_lab::emulator::{Capacity, DirectionModel, LinkChange, LinkModel};
 use braid_page::{DiskLine, FindingLine, PoolLine, PoolsLook};
 use braid_units::{ByteSize, Rate};
@@ -144,6 +144,75 @@ fn who_logs_in_changes_a_link() {
     assert_eq!(*quota, json!(20_000_000_000_u64));
     browser.click(".who button");
     browser.wait_until("return location.pathname === '/login'");
+}
+
+#[test]
+fn a_link_gets_another_role_by_keys_by_dragging_and_without_scripts() {
+    let Some(browser) = Browser::start() else { return };
+    let Some(mut world) = World::new(&[link("dsl", 16, 12), link("lte", 8, 35)]) else { return };
+    world.start(&Tunnel::default());
+    let home = Seen::new(&browser, &world.home);
+    let url = |what: &str| {
+        browser.wait_until(&format!(
+            "return document.readyState === 'complete' \
+             && (location.pathname + location.search) === {what:?}"
+        ));
+    };
+    let role_of = |name: &str, standby: bool, tier: u8| {
+        world.home.wait_until("it has its role", || {
+            let links = world.home.status()["links"].clone();
+            let links = links.as_array().unwrap().clone();
+            let link = links.iter().find(|link| link["name"] == name).unwrap();
+            link["standby"] == standby && link["tier"] == tier
+        });
+    };
+
+    home.open("/links");
+    home.judge("roles");
+    // By keys alone, and changed one's mind in between.
+    let handle = "[data-link=lte] .handle";
+    browser.keys(handle, keys::DOWN);
+    browser.wait_until("return document.querySelector('.is-target').dataset.role === 'standby'");
+    browser.wait_until(
+        "return document.querySelector('[data-moving]').textContent.startsWith('lte: Standby')",
+    );
+    browser.keys(handle, keys::ESCAPE);
+    assert_eq!(browser.run("return document.querySelector('.is-target')", &[]), json!(null));
+    browser.keys(handle, &format!("{}{}", keys::DOWN, keys::ENTER));
+    url("/links/lte/change?role=standby");
+    assert!(browser.text("main").contains("carries no more traffic while another link works"));
+    role_of("lte", false, 0);
+    browser.click("main form button");
+    browser.wait_until("return document.querySelector('.done')");
+    role_of("lte", true, 0);
+
+    // With tiers, by dragging, into one that is new.
+    world.home.braid_ok(&["mode", "overflow", "--temporary"]);
+    world.home.wait_until("the mode is so", || world.home.status()["mode"] == "overflow");
+    home.open("/links");
+    home.judge("roles-tiers");
+    let drag = "const [link, place] = [document.querySelector('[data-link=lte]'), \
+                document.querySelector('.role[data-tier=\"1\"]')]; \
+                const data = new DataTransfer(); \
+                const fire = (at, kind) => at.dispatchEvent(new DragEvent(kind, \
+                  { bubbles: true, cancelable: true, dataTransfer: data })); \
+                fire(link, 'dragstart'); fire(place, 'dragover'); fire(place, 'drop');";
+    browser.run(drag, &[]);
+    url("/links/lte/change?role=used&tier=1");
+    assert!(browser.text("main").contains("moves from tier 0 to 1"));
+    browser.click("main form button");
+    browser.wait_until("return document.querySelector('.done')");
+    role_of("lte", false, 1);
+
+    browser.devtools("Emulation.setScriptExecutionDisabled", &json!({ "value": true }));
+    home.open("/links");
+    browser.click("[data-link=dsl] summary");
+    browser.keys("[data-link=dsl] input[name=cap_up]", "5Mbit");
+    browser.click("[data-link=dsl] form button");
+    browser.wait_until(
+        "return document.body.textContent.includes('dsl carries no more than 5Mbit up')",
+    );
+    browser.devtools("Emulation.setScriptExecutionDisabled", &json!({ "value": false }));
 }
 
 /// A page in the browser, and what is made of it.

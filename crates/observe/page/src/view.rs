@@ -89,7 +89,7 @@ pub fn show(page: &Page, viewer: &Viewer, parts: &[&str], query: &Form) -> Optio
             let body = reports::show(page.shown.reports()?, rest, query)?;
             frame("Lab reports", "/reports", body)
         }
-        (["links"], Some(status)) => frame("Links", "/links", links::links(status)),
+        (["links"], Some(status)) => frame("Links", "/links", links::links(page, viewer, status)),
         (["links", name], Some(status)) => {
             let span = Span::parse(query.get("span"), Span::Day);
             let changed = query.get("changed").is_some();

@@ -19,6 +19,62 @@
   }
 })();
 
+// Links are moved between roles by dragging, or by arrow keys on their handle: where one comes
+// down, the page that says what that does is opened.
+(() => {
+  const places = [...document.querySelectorAll(".role")];
+  const said = document.querySelector("[data-moving]");
+  const placeOf = (link) => link.closest(".role");
+  const marked = (place) => places.forEach((one) => one.classList.toggle("is-target", one === place));
+
+  function ask(link, place) {
+    if (!place || place === placeOf(link)) return;
+    const query = new URLSearchParams({ role: place.dataset.role });
+    if (place.dataset.tier) query.set("tier", place.dataset.tier);
+    location.assign(`/links/${encodeURIComponent(link.dataset.link)}/change?${query}`);
+  }
+
+  let dragged = null;
+  for (const link of document.querySelectorAll("[data-moves]")) {
+    const handle = link.querySelector(".handle");
+    let at = null;
+    handle.hidden = false;
+    link.draggable = true;
+    link.addEventListener("dragstart", (event) => {
+      dragged = link;
+      event.dataTransfer.effectAllowed = "move";
+      event.dataTransfer.setData("text/plain", link.dataset.link);
+    });
+    link.addEventListener("dragend", () => { dragged = null; marked(null); });
+    handle.addEventListener("keydown", (event) => {
+      const step = { ArrowUp: -1, ArrowDown: 1 }[event.key];
+      if (step) {
+        event.preventDefault();
+        const next = places.indexOf(at || placeOf(link)) + step;
+        at = places[Math.min(Math.max(next, 0), places.length - 1)];
+        said.textContent = `${link.dataset.link}: ${at.getAttribute("aria-label")}`;
+      } else if (event.key === "Enter" && at) {
+        event.preventDefault();
+        ask(link, at);
+      } else if (event.key === "Escape") at = null;
+      else return;
+      marked(at);
+    });
+    handle.addEventListener("blur", () => { at = null; marked(null); });
+  }
+  for (const place of places) {
+    place.addEventListener("dragover", (event) => {
+      if (!dragged) return;
+      event.preventDefault();
+      marked(place);
+    });
+    place.addEventListener("drop", (event) => {
+      event.preventDefault();
+      if (dragged) ask(dragged, place);
+    });
+  }
+})();
+
 (() => {
   const source = document.querySelector("[data-live]");
   if (!source) return;

@@ -8,7 +8,7 @@ use crate::answer::{Form, link_change};
 use crate::shown::LinkWish;
 use braid_control::config::Mode;
 use braid_control::request::UiRole;
-use braid_control::status::Status;
+use braid_control::status::{LinkStatus, Status};
 use braid_history::Series;
 use maud::{Markup, html};
 
@@ -18,7 +18,7 @@ pub fn address(name: &str) -> String {
 }
 
 /// All links.
-pub fn links(status: &Status) -> Markup {
+pub fn links(page: &Page, viewer: &Viewer, status: &Status) -> Markup {
     html! {
         section.card { div.wide tabindex="0" role="region" aria-label="Links" { table {
             thead { tr { th { "Link" } th { "State" } th { "Down" } th { "Up" } th { "Round trip" } th { "Loss" }
@@ -37,9 +37,100 @@ pub fn links(status: &Status) -> Markup {
                 }
             } }
         } } }
+        (roles(page, viewer, status))
         p.dim { "A link is added by " code { "braid link add NAME --interface DEVICE" } ", and removed by "
             code { "braid link remove NAME" } "." }
     }
+}
+
+/// What links are used for: each is moved to another place by its form, by keys or by dragging.
+fn roles(page: &Page, viewer: &Viewer, status: &Status) -> Markup {
+    let may_move = viewer.role == UiRole::Admin;
+    html! {
+        section.card {
+            h2 #roles { "Roles" }
+            @if may_move { p.dim { "Drag a link to another role, move it by its handle and the arrow keys, or open "
+                "\u{201c}Change\u{201d}. What that does is said first." } }
+            @else { p.dim { "To change one, " a href="/login" { "log in as admin" } "." } }
+            p.unseen role="status" data-moving="" {}
+            div.roles { @for place in places(status) {
+                section.role data-role=(place.role()) data-tier=[place.tier]
+                    aria-label=(place.name(status.mode)) {
+                    h3 { (place.name(status.mode)) }
+                    ul.plain { @for link in status.links.iter().filter(|link| place.has(link, status.mode)) {
+                        (movable(page, viewer, status, link, may_move))
+                    } }
+                }
+            } }
+        }
+    }
+}
+
+fn movable(
+    page: &Page,
+    viewer: &Viewer,
+    status: &Status,
+    link: &LinkStatus,
+    may_move: bool,
+) -> Markup {
+    let name = &link.name;
+    html! {
+        li data-link=(name) data-moves[may_move] {
+            @if may_move { button.handle type="button" hidden aria-label={ "Move " (name) ": arrow keys, then Enter" } { "↕" } " " }
+            a href=(address(name)) { (name) } " " (of_link(status, link))
+            @if let (true, Some(wish)) = (may_move, page.shown.link(name)) { details {
+                summary aria-label={ "Change " (name) } { "Change" }
+                (form(viewer, name, &wish))
+            } }
+        }
+    }
+}
+
+/// A role that links have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    /// Of links that are used; none where all are alike, or stand by.
+    tier: Option<u8>,
+    standby: bool,
+}
+
+impl Place {
+    fn role(self) -> &'static str {
+        if self.standby { "standby" } else { "used" }
+    }
+
+    fn name(self, mode: Mode) -> String {
+        match (self.standby, self.tier, mode) {
+            (true, _, _) => "Standby: only when no other works".to_owned(),
+            (false, Some(tier), Mode::Overflow) => format!("Tier {tier}: filled in this order"),
+            (false, Some(tier), _) => format!("Tier {tier}: the lowest that works carries all"),
+            (false, None, _) => "Used together".to_owned(),
+        }
+    }
+
+    fn has(self, link: &LinkStatus, mode: Mode) -> bool {
+        let same_tier = !has_tiers(mode) || self.tier == Some(link.tier);
+        link.standby == self.standby && (self.standby || same_tier)
+    }
+}
+
+fn has_tiers(mode: Mode) -> bool {
+    matches!(mode, Mode::Overflow | Mode::ActiveBackup)
+}
+
+/// All places that a link can be moved to; with tiers a further one, which is empty yet.
+fn places(status: &Status) -> Vec<Place> {
+    let standby = Place { tier: None, standby: true };
+    if !has_tiers(status.mode) {
+        return vec![Place { tier: None, standby: false }, standby];
+    }
+    let used = status.links.iter().filter(|link| !link.standby);
+    let mut tiers: Vec<u8> = used.map(|link| link.tier).collect();
+    tiers.push(tiers.iter().max().map_or(0, |last| last.saturating_add(1)));
+    tiers.sort_unstable();
+    tiers.dedup();
+    let used = tiers.into_iter().map(|tier| Place { tier: Some(tier), standby: false });
+    used.chain([standby]).collect()
 }
 
 /// One link: its past, its paths, what is asked of it.
@@ -239,6 +330,37 @@ fn keep(name: &str, old: &LinkWish, new: &LinkWish) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_link_has_one_place_and_there_is_always_another() {
+        let link = |name: &str, tier, standby| LinkStatus {
+            name: name.into(),
+            tier,
+            standby,
+            ..LinkStatus::default()
+        };
+        let links = vec![link("a", 0, false), link("b", 3, false), link("c", 3, true)];
+        for (mode, tiers) in [
+            (Mode::Overflow, vec![Some(0), Some(3), Some(4), None]),
+            (Mode::ActiveBackup, vec![Some(0), Some(3), Some(4), None]),
+            (Mode::Adaptive, vec![None, None]),
+        ] {
+            let status = Status { mode, links: links.clone(), ..Status::default() };
+            let places = places(&status);
+            assert_eq!(places.iter().map(|place| place.tier).collect::<Vec<_>>(), tiers);
+            for link in &links {
+                assert_eq!(places.iter().filter(|place| place.has(link, mode)).count(), 1);
+            }
+        }
+        let last = Status {
+            mode: Mode::Overflow,
+            links: vec![link("a", 255, false)],
+            ..Status::default()
+        };
+        assert_eq!(places(&last).len(), 2, "there is no tier after the last");
+        let none = Status { mode: Mode::Overflow, ..Status::default() };
+        assert_eq!(places(&none)[0].tier, Some(0));
+    }
 
     #[test]
     fn it_is_said_what_a_change_does_and_how_it_lasts() {
