@@ -43,6 +43,7 @@ mod supervise;
 pub mod told;
 mod traces;
 mod transports;
+mod treatments;
 mod ways;
 
 use braid_control::config::{AnyConfig, Config, GroupConfig, SecretError};

@@ -61,6 +61,9 @@ pub struct FlowTraffic {
     pub remote: String,
     /// `bulk`, `realtime`, `interactive`, `precious`, `acknowledgements`.
     pub class: String,
+    /// The `[[rule]]` that it falls under, as far as that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
     /// Since its first packet, seconds.
     pub age_s: f64,
     /// Since its last packet, seconds.

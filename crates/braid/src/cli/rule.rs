@@ -6,7 +6,7 @@ use super::status_table::columns;
 use super::{Global, JsonFlag};
 use crate::daemon;
 use braid_control::client::ClientError;
-use braid_control::config::{Action, Config, ConfigEditor, NewRule, Rule};
+use braid_control::config::{Action, Config, ConfigEditor, NewRule, Priority, Rule, Treatment};
 use braid_control::status::RuleStatus;
 use braid_units::ByteSize;
 use clap::{Args, Subcommand};
@@ -33,7 +33,7 @@ pub struct List {
 
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  braid rule add bank --to 203.0.113.0/24 --do direct --links dsl,cable\n  braid rule add tablet --device tablet --time 20:00-06:30 --do block\n  braid rule add voice --dscp ef --do tunnel --mode broadcast --before bank"
+    after_help = "Examples:\n  braid rule add bank --to 203.0.113.0/24 --do direct --links dsl,cable\n  braid rule add tablet --device tablet --time 20:00-06:30 --do block\n  braid rule add voice --dscp ef --do tunnel --mode broadcast --before bank\n  braid rule add tablet --device tablet --do tunnel --rate-down 5Mbit --priority low"
 )]
 pub struct Add {
     #[command(flatten)]
@@ -100,6 +100,18 @@ pub struct Add {
     /// With tunnel: a mode of its own
     #[arg(long)]
     mode: Option<String>,
+    /// With tunnel: low, normal or high, its share beside other traffic
+    #[arg(long)]
+    priority: Option<String>,
+    /// With tunnel: what its packets are worth, realtime or bulk
+    #[arg(long)]
+    class: Option<String>,
+    /// With tunnel: no more than this comes in, all its connections together, such as 5Mbit
+    #[arg(long, value_name = "RATE")]
+    rate_down: Option<String>,
+    /// With tunnel: no more than this goes out
+    #[arg(long, value_name = "RATE")]
+    rate_up: Option<String>,
     /// Put it before this rule; else it is the last
     #[arg(long, value_name = "RULE")]
     before: Option<String>,
@@ -167,7 +179,13 @@ impl Add {
                 ("links", self.links.clone()),
                 ("otherwise", one(&self.otherwise)),
                 ("mode", one(&self.mode)),
+                ("class", one(&self.class)),
+                ("priority", one(&self.priority)),
             ],
+            rate: [("down", &self.rate_down), ("up", &self.rate_up)]
+                .into_iter()
+                .filter_map(|(way, rate)| Some((way, rate.clone()?)))
+                .collect(),
             end_on_recovery: self.end_on_recovery,
         }
     }
@@ -267,11 +285,30 @@ fn when(now: &RuleStatus) -> String {
     }
 }
 
+fn tunnelled(treatment: &Treatment) -> String {
+    let Treatment { mode, class, priority, rate } = treatment;
+    let mut text = "tunnel".to_owned();
+    if let Some(mode) = mode {
+        text += &format!(", {mode}");
+    }
+    if let Some(class) = class {
+        text += &format!(", {class}");
+    }
+    if *priority != Priority::default() {
+        text += &format!(", {priority} priority");
+    }
+    for (rate, way) in [(rate.down, "down"), (rate.up, "up")] {
+        if let Some(rate) = rate {
+            text += &format!(", {rate} {way}");
+        }
+    }
+    text
+}
+
 fn does(rule: &Rule) -> String {
     match &rule.action {
         Action::Block => "block".to_owned(),
-        Action::Tunnel { mode: None } => "tunnel".to_owned(),
-        Action::Tunnel { mode: Some(mode) } => format!("tunnel, {mode}"),
+        Action::Tunnel(treatment) => tunnelled(treatment),
         Action::Direct(direct) if direct.links.is_empty() => "direct".to_owned(),
         Action::Direct(direct) => {
             let links: Vec<&str> = direct.links.iter().map(|link| link.as_str()).collect();

@@ -225,6 +225,10 @@ impl Bridge {
                 Some(id) => self.plane.change(Core::SetEndpoints(id, endpoints)),
                 None => Ok(()),
             },
+            Command::Treat { peer, treatments } => match self.peer_of(&peer) {
+                Some(id) => self.plane.change(Core::Treat(id, treatments)),
+                None => Ok(()),
+            },
             Command::Leave(done) => self.plane.send(braid_dataplane::Command::Leave(done)),
             Command::Stop => Ok(()),
         }

@@ -15,11 +15,12 @@ use super::rules::{Files, explained};
 use super::split::SplitProxy;
 use super::traces::Traces;
 use super::transports::{Resolved, listen_tls};
+use super::treatments::{FlowTreatments, Judging};
 use super::{
     DaemonError, Running, bridge, device, host_routing, kill_switch, observe, until_stopped,
 };
 use braid_carrier::Server;
-use braid_control::config::{AnyConfig, Config, ConfigEditor};
+use braid_control::config::{Action, AnyConfig, Config, ConfigEditor, Rule};
 use braid_control::measured::{MeasureStatus, NewMeasure};
 use braid_control::quota_file::QuotaCounters;
 use braid_control::request::{
@@ -241,13 +242,28 @@ impl RunningTunnel {
         view.config.as_deref().unwrap_or(&self.config).clone()
     }
 
-    /// What each device sent and got since the last time.
+    /// What each device sent and got since the last time. The core is told which flows are
+    /// whose, and what rules give them.
     fn look_at_flows(&self) -> Vec<DeviceSecond> {
         let snapshot = self.data_plane.snapshot();
         let config = self.config_now();
         let mut flows = self.flows.lock().unwrap_or_else(PoisonError::into_inner);
-        let Flows { watch, files } = &mut *flows;
-        watch.look(&snapshot.traffic, &files.leases(&config), Instant::now())
+        let Flows { watch, files, treatments } = &mut *flows;
+        let leases = files.leases(&config);
+        let treats =
+            |rule: &Rule| matches!(rule.action, Action::Tunnel(it) if it.by_connection().is_some());
+        let at_once = config.rules.iter().any(treats);
+        let devices = watch.look(&snapshot.traffic, &leases, at_once, Instant::now());
+        let view = self.reconciler.view();
+        let (rules, _) = &*view.deciding;
+        let names = view.known_names.as_ref();
+        let judging = Judging { config: &config, rules, names, leases: &leases };
+        for (peer, wanted) in treatments.follow(watch.known(), &judging) {
+            // It has ended: so does this.
+            let _ = self.data_plane.send(Command::Treat { peer, treatments: wanted });
+        }
+        watch.name_rules(|key| treatments.rule_name(key, &config));
+        devices
     }
 
     /// What is kept of the past.
@@ -350,13 +366,18 @@ impl Controlled for RunningTunnel {
 struct Flows {
     watch: FlowWatch,
     files: Files,
+    treatments: FlowTreatments,
 }
 
 impl Flows {
     fn of(config: &Config) -> Flows {
         let at_home = config.interface.listen.is_empty();
         let own = config.interface.addresses.iter().map(IpNet::addr).collect();
-        Flows { watch: FlowWatch::new(at_home, own, Instant::now()), files: Files::default() }
+        Flows {
+            watch: FlowWatch::new(at_home, own, Instant::now()),
+            files: Files::default(),
+            treatments: FlowTreatments::default(),
+        }
     }
 }
 

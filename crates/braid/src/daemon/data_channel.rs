@@ -10,7 +10,7 @@ use braid_handshake::{PrivateKey, PublicKey};
 use braid_linux::tun::Tun;
 use braid_linux::udp::{Family, LinkSocket};
 use braid_linux::wake_latency::WakeLatency;
-use braid_tunnel::TrafficReport;
+use braid_tunnel::{TrafficReport, Treatments};
 use braid_units::{ByteSize, Ratio};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -90,6 +90,13 @@ pub enum Command {
         peer: PublicKey,
         /// Resolved.
         endpoints: Vec<SocketAddr>,
+    },
+    /// Treat the peer's flows so.
+    Treat {
+        /// Which peer.
+        peer: PublicKey,
+        /// How.
+        treatments: Treatments,
     },
     /// Have all arrive that was taken from the device, tell peers that another program goes on,
     /// and say so.

@@ -28,7 +28,25 @@ pub struct FlowWatch {
     others: Rates,
     behind: Behind,
     devices: Devices,
+    known: Vec<KnownFlow>,
     shown: Arc<TrafficStatus>,
+    /// Of the flows shown.
+    keys: Vec<FlowKey>,
+}
+
+/// A flow to a peer of which it is known who began it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownFlow {
+    /// The peer's name.
+    pub peer: String,
+    /// As packets to the peer have it.
+    pub key: FlowKey,
+    /// Its device's name.
+    pub device: String,
+    /// The device's address; none of what this host began.
+    pub address: Option<IpAddr>,
+    /// What it carried, both ways.
+    pub bytes: u64,
 }
 
 /// What a device sent and got in a second.
@@ -79,7 +97,9 @@ impl FlowWatch {
             others: Rates::default(),
             behind: Behind::new(own),
             devices: Devices::default(),
+            known: Vec::new(),
             shown: Arc::default(),
+            keys: Vec::new(),
         }
     }
 
@@ -88,12 +108,27 @@ impl FlowWatch {
         self.shown.clone()
     }
 
+    /// The flows of the last look whose beginners are known; at the end that answers, none.
+    pub fn known(&self) -> &[KnownFlow] {
+        &self.known
+    }
+
+    /// The rules that the flows of the last look fall under.
+    pub fn name_rules<'r>(&mut self, rule_of: impl Fn(&FlowKey) -> Option<&'r str>) {
+        let shown = Arc::make_mut(&mut self.shown);
+        for (key, flow) in self.keys.iter().zip(&mut shown.flows) {
+            flow.rule = rule_of(key).map(str::to_owned);
+        }
+    }
+
     /// Takes what flows have carried by now. What each device sent and got since the last
-    /// time is returned, once for each new report.
+    /// time is returned, once for each new report. `at_once`: who began flows is asked for as
+    /// soon as there are some.
     pub fn look(
         &mut self,
         seen: &Arc<Vec<PeerFlows>>,
         leases: &[Lease],
+        at_once: bool,
         now: Instant,
     ) -> Vec<DeviceSecond> {
         if Arc::ptr_eq(seen, &self.seen) {
@@ -103,8 +138,9 @@ impl FlowWatch {
         (self.seen, self.looked) = (seen.clone(), now);
         if self.at_home {
             let keys = seen.iter().flat_map(|peer| &peer.report.flows).map(|flow| flow.key);
-            self.behind.follow(keys, now);
+            self.behind.follow(keys, at_once, now);
         }
+        self.known.clear();
         let mut known = HashMap::new();
         let mut flows = Vec::new();
         let mut others = Carried::default();
@@ -118,7 +154,13 @@ impl FlowWatch {
                 let address = self.device_of(&flow.key);
                 let shown = self.flow(peer, flow, &rates, address, leases);
                 self.devices.count(&shown, address, rates.rx.grown, rates.tx.grown);
-                flows.push(shown);
+                if self.at_home && self.behind.is_known(&flow.key) {
+                    let address = address.filter(|_| !self.behind.is_own(&flow.key));
+                    let (device, bytes) = (shown.device.clone(), shown.rx_bytes + shown.tx_bytes);
+                    let (peer, key) = (peer.peer.clone(), flow.key);
+                    self.known.push(KnownFlow { peer, key, device, address, bytes });
+                }
+                flows.push((flow.key, shown));
                 known.insert(name, rates);
             }
         }
@@ -127,7 +169,11 @@ impl FlowWatch {
         let seconds = self.devices.settle(elapsed);
         let busy = |flow: &FlowTraffic| flow.rate_rx_mbps + flow.rate_tx_mbps;
         let all = |flow: &FlowTraffic| flow.rx_bytes + flow.tx_bytes;
-        flows.sort_by(|a, b| busy(b).total_cmp(&busy(a)).then_with(|| all(b).cmp(&all(a))));
+        flows.sort_by(|(_, a), (_, b)| {
+            busy(b).total_cmp(&busy(a)).then_with(|| all(b).cmp(&all(a)))
+        });
+        let (keys, flows): (Vec<_>, Vec<_>) = flows.into_iter().unzip();
+        self.keys = keys;
         self.shown = Arc::new(TrafficStatus {
             devices: self.devices.shown(),
             flows_known: flows.len(),
@@ -174,6 +220,7 @@ impl FlowWatch {
             local,
             remote,
             class: class(flow.class).to_owned(),
+            rule: None,
             age_s: flow.age.as_secs_f64(),
             idle_s: flow.silent_for.as_secs_f64(),
             rate_rx_mbps: rates.rx.mbit,

@@ -13,6 +13,7 @@ mod scale;
 #[path = "../end_to_end/side.rs"]
 mod side;
 mod split;
+mod treated;
 mod watched;
 mod world;
 

@@ -5,9 +5,12 @@ use super::network::Prefix;
 use super::routing::PlacedRouting;
 use super::rule::{Action, Rule};
 use super::section::{Placed, Places};
-use super::{Alert, History, Link, Peer, Protocol, SplitTcp, Ui, closest};
+use super::{Alert, Cap, History, Link, Peer, Protocol, SplitTcp, Ui, closest};
 use std::collections::HashMap;
 use std::hash::Hash;
+
+/// Limits of rate have a number of one byte on the wire, and 0 is none.
+const MOST_LIMITS: usize = 255;
 
 /// All sections as read, each possible by itself.
 pub(super) struct Sections {
@@ -48,11 +51,19 @@ fn check_rules(sections: &Sections, found: &mut Diagnostics) {
     let routing = sections.routing.as_ref().map(|it| &it.routing.value);
     let l2 = sections.interface.as_ref().is_some_and(|it| it.value.layer == Layer::L2);
     let links: Vec<&str> = sections.links.iter().map(|link| link.value.name.as_str()).collect();
+    let limits = |rule: &&Placed<Rule>| matches!(rule.value.action, Action::Tunnel(it) if it.rate != Cap::default());
+    if let Some(one_too_many) = sections.rules.iter().filter(limits).nth(MOST_LIMITS) {
+        found.add_with_hint(
+            one_too_many.places.key("rate").unwrap_or(one_too_many.places.section),
+            format!("this is rule.rate of more than {MOST_LIMITS} rules"),
+            "let one rule be for several devices or networks: they share its rate",
+        );
+    }
     let by_origin = |rule: &&Placed<Rule>| rule.value.matches.to.by_origin();
     for rule in &sections.rules {
         let at = |key| rule.places.key(key).unwrap_or(rule.places.section);
         let action = &rule.value.action;
-        let of_host = !matches!(action, Action::Tunnel { mode: Some(_) });
+        let of_host = !matches!(action, Action::Tunnel(treatment) if treatment.mode.is_some());
         if of_host && routing.is_some_and(|it| it.leave_host_alone) {
             found.add_with_hint(
                 at("do"),

@@ -107,6 +107,8 @@ pub struct NewRule {
     pub matches: Vec<(&'static str, Vec<String>)>,
     /// What else there is, by key.
     pub settings: Vec<(&'static str, Vec<String>)>,
+    /// `rule.rate`, by its keys.
+    pub rate: Vec<(&'static str, String)>,
     /// `rule.end_on_recovery`.
     pub end_on_recovery: bool,
 }
@@ -125,6 +127,10 @@ impl NewRule {
         table.insert("do", value(&self.does));
         for (key, texts) in self.settings.iter().filter(|(_, texts)| !texts.is_empty()) {
             table.insert(key, value(one_or_list(texts)));
+        }
+        if !self.rate.is_empty() {
+            let rate = self.rate.iter().map(|(way, rate)| (*way, rate.as_str()));
+            table.insert("rate", value(InlineTable::from_iter(rate)));
         }
         if self.end_on_recovery {
             table.insert("end_on_recovery", value(true));

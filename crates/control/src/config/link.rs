@@ -68,7 +68,7 @@ pub(super) fn read(mut section: Section<'_, '_>) -> Option<Placed<Link>> {
     let tier = section.integer("tier", 0..=255).unwrap_or(0);
     let standby = section.boolean("standby").unwrap_or(false);
     let price = section.number("price");
-    let cap = section.table("cap").map(read_cap).unwrap_or_default();
+    let cap = section.table("cap").map(|cap| read_cap(cap, "link.cap")).unwrap_or_default();
     let quota = section.table("quota").and_then(quota::read);
     let transport = section.parsed("transport").unwrap_or(TransportChoice::Auto);
     let proxy = section.parsed("proxy");
@@ -109,14 +109,15 @@ fn check_binding(binding: &LinkBinding, section: &Section<'_, '_>) {
     }
 }
 
-fn read_cap(mut section: Section<'_, '_>) -> Cap {
+/// `{ down = "20Mbit", up = "5Mbit" }`; `name` is the table's, for messages.
+pub(super) fn read_cap(mut section: Section<'_, '_>, name: &str) -> Cap {
     let cap = Cap { down: section.parsed("down"), up: section.parsed("up") };
     for (key, rate) in [("down", cap.down), ("up", cap.up)] {
         if rate == Some(Rate::ZERO) {
             section.wrong(
                 key,
-                format!("link.cap.{key} of 0 lets nothing through"),
-                "remove the cap, or remove the link",
+                format!("{name}.{key} of 0 lets nothing through"),
+                "remove it, or write a rate such as \"5Mbit\"",
             );
         }
     }

@@ -1,5 +1,6 @@
 use super::interface::Mode;
 use super::keyword::keyword_enum;
+use super::link::{Cap, read_cap};
 use super::name::Name;
 use super::section::{Placed, Section};
 use super::traffic::{self, Traffic};
@@ -22,14 +23,37 @@ pub struct Rule {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// They take the tunnel.
-    Tunnel {
-        /// How their packets are scheduled; as all others' without one.
-        mode: Option<Mode>,
-    },
+    Tunnel(Treatment),
     /// They leave by a link, beside the tunnel.
     Direct(Direct),
     /// They are refused.
     Block,
+}
+
+/// How connections are treated in the tunnel, by default as all others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Treatment {
+    /// How their packets are scheduled.
+    pub mode: Option<Mode>,
+    /// What their packets are worth, where that isn't to be seen from them.
+    pub class: Option<Class>,
+    /// Their share beside others.
+    pub priority: Priority,
+    /// All connections of the rule together get no more.
+    pub rate: Cap,
+}
+
+impl Treatment {
+    /// The first thing that the queue is told of connections one by one, as the host finds
+    /// out which they are.
+    pub fn by_connection(&self) -> Option<&'static str> {
+        let there = [
+            ("class", self.class.is_some()),
+            ("priority", self.priority != Priority::Normal),
+            ("rate", self.rate != Cap::default()),
+        ];
+        there.into_iter().find_map(|(key, there)| there.then_some(key))
+    }
 }
 
 /// By which link connections leave.
@@ -41,6 +65,30 @@ pub struct Direct {
     pub otherwise: Otherwise,
     /// Those that took a later link end when an earlier one works again.
     pub end_on_recovery: bool,
+}
+
+keyword_enum! {
+    /// What share connections get beside others.
+    #[derive(Default)]
+    Priority {
+        /// Nearly nothing while others want to send: a sixteenth of a usual connection's.
+        Low = "low",
+        /// As most.
+        #[default]
+        Normal = "normal",
+        /// Four times as much as usual ones.
+        High = "high",
+    }
+}
+
+keyword_enum! {
+    /// What packets are worth.
+    Class {
+        /// Late is lost: they go first, and twice while the budget for that lasts.
+        Realtime = "realtime",
+        /// They wait for their turn.
+        Bulk = "bulk",
+    }
 }
 
 keyword_enum! {
@@ -75,12 +123,15 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<R
     if action.is_none() {
         section.missing("do", "write do = \"direct\", do = \"tunnel\" or do = \"block\"");
     }
-    let mode = section.parsed("mode");
+    let treatment = read_treatment(&mut section);
     let links = section.list("links");
     let otherwise = section.parsed("otherwise");
     let end_on_recovery = section.boolean("end_on_recovery");
     for (key, there, wants) in [
-        ("mode", mode.is_some(), Do::Tunnel),
+        ("mode", treatment.mode.is_some(), Do::Tunnel),
+        ("class", treatment.class.is_some(), Do::Tunnel),
+        ("priority", treatment.priority != Priority::Normal, Do::Tunnel),
+        ("rate", treatment.rate != Cap::default(), Do::Tunnel),
         ("links", links.is_some(), Do::Direct),
         ("otherwise", otherwise.is_some(), Do::Direct),
         ("end_on_recovery", end_on_recovery.is_some(), Do::Direct),
@@ -91,15 +142,29 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<R
         }
     }
     let matches = read_match(&mut section, base);
-    if let (Some(_), Some(key)) = (mode, matches.seen_by_host_alone()) {
+    if let (Some(_), Some(key)) = (treatment.mode, matches.seen_by_host_alone()) {
         section.wrong(
             "mode",
             format!("rule.mode with match.{key}: packets in the tunnel don't show that"),
             "a mode goes with from, to, protocol, ports and dscp; make two rules",
         );
     }
+    if let (Some(key), Some(unseen)) = (treatment.by_connection(), matches.not_tracked()) {
+        section.wrong(
+            key,
+            format!("rule.{key} with match.{unseen}: tracked connections don't show that"),
+            "remove one of them; devices, networks, names, ports, protocol and time will do",
+        );
+    }
+    if let (Some(_), Some(key)) = (treatment.mode, treatment.by_connection()) {
+        section.wrong(
+            key,
+            format!("rule.{key} with rule.mode"),
+            "make two rules: a mode has no queue in which others could be before or behind",
+        );
+    }
     let action = match action {
-        Some(Do::Tunnel) => Some(Action::Tunnel { mode }),
+        Some(Do::Tunnel) => Some(Action::Tunnel(treatment)),
         Some(Do::Direct) => Some(Action::Direct(Direct {
             links: links.unwrap_or_default(),
             otherwise: otherwise.unwrap_or(Otherwise::Tunnel),
@@ -111,6 +176,15 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<R
     let line = section.line();
     let places = section.finish();
     Some(Placed { value: Rule { name: name?, line, matches, action: action? }, places })
+}
+
+fn read_treatment(section: &mut Section<'_, '_>) -> Treatment {
+    Treatment {
+        mode: section.parsed("mode"),
+        class: section.parsed("class"),
+        priority: section.parsed("priority").unwrap_or_default(),
+        rate: section.table("rate").map(|rate| read_cap(rate, "rule.rate")).unwrap_or_default(),
+    }
 }
 
 /// `[[class]]`, as it was called when rules could only give a mode.
@@ -129,7 +203,8 @@ pub(super) fn read_class(mut section: Section<'_, '_>, base: &Path) -> Option<Pl
     }
     let line = section.line();
     let places = section.finish();
-    let value = Rule { name: name?, line, matches, action: Action::Tunnel { mode: Some(mode?) } };
+    let treatment = Treatment { mode: Some(mode?), ..Treatment::default() };
+    let value = Rule { name: name?, line, matches, action: Action::Tunnel(treatment) };
     Some(Placed { value, places })
 }
 

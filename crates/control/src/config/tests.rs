@@ -105,7 +105,8 @@ fn every_key_is_read_into_its_type() {
     let [bank, voice] = config.rules.as_slice() else { panic!("{:?}", config.rules) };
     assert_eq!(voice.matches.dscp.map(Dscp::value), Some(46));
     assert_eq!(voice.matches.ports, Some(PortRange(5060..=5090)));
-    assert_eq!(voice.action, Action::Tunnel { mode: Some(Mode::Broadcast) });
+    let broadcast = Treatment { mode: Some(Mode::Broadcast), ..Treatment::default() };
+    assert_eq!(voice.action, Action::Tunnel(broadcast));
     let Action::Direct(direct) = &bank.action else { panic!("{bank:?}") };
     assert_eq!(direct.links.iter().map(Name::as_str).collect::<Vec<_>>(), ["3g-1"]);
     assert!(direct.end_on_recovery && direct.otherwise == Otherwise::Block);
@@ -208,6 +209,26 @@ fn what_a_rule_cannot_mean_is_told_with_its_line() {
         (
             "do = \"tunnel\"\nmode = \"broadcast\"\nmatch = { device = \"tv\" }",
             "10: rule.mode with match.device: packets in the tunnel don't show that",
+        ),
+        (
+            "do = \"block\"\npriority = \"low\"",
+            "10: rule.priority has a meaning only with do = \"tunnel\"",
+        ),
+        (
+            "do = \"tunnel\"\npriority = \"lowest\"",
+            "10: rule.priority: \"lowest\" is none of low, normal, high",
+        ),
+        (
+            "do = \"tunnel\"\nrate = { down = \"0Mbit\" }",
+            "10: rule.rate.down of 0 lets nothing through",
+        ),
+        (
+            "do = \"tunnel\"\nmode = \"broadcast\"\nrate = { up = \"1Mbit\" }",
+            "11: rule.rate with rule.mode",
+        ),
+        (
+            "do = \"tunnel\"\nclass = \"realtime\"\nmatch = { uid = \"7\" }",
+            "10: rule.class with match.uid: tracked connections don't show that",
         ),
         ("do = \"block\"\n[routing]\nleave_host_alone = true", "9: a rule that contradicts"),
         (
@@ -408,7 +429,7 @@ fn each_error_names_its_line_and_what_to_do() {
         (
             "down = \"5Mbit\"",
             "down = \"0Mbit\"",
-            "28: link.cap.down of 0 lets nothing through; remove the cap, or remove the link",
+            "28: link.cap.down of 0 lets nothing through; remove it, or write a rate such as \"5Mbit\"",
         ),
         (
             "per = \"day\"",

@@ -223,6 +223,16 @@ impl Day {
 }
 
 impl Traffic {
+    /// The first condition that the kernel doesn't tell of connections that it keeps track of.
+    pub fn not_tracked(&self) -> Option<&'static str> {
+        let there = [
+            ("uid", !self.users.is_empty()),
+            ("cgroup", !self.cgroups.is_empty()),
+            ("dscp", self.dscp.is_some()),
+        ];
+        there.into_iter().find_map(|(key, there)| there.then_some(key))
+    }
+
     /// The first condition that only the host's own firewall can see, not who looks at packets
     /// in the tunnel.
     pub fn seen_by_host_alone(&self) -> Option<&'static str> {

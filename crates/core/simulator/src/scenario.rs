@@ -6,6 +6,7 @@ use crate::network::LinkSpec;
 use crate::traffic::Traffic;
 use braid_inner::Layer;
 use braid_link_model::DirectionModel;
+use braid_tunnel::entry::{LimitRate, Treatment};
 use braid_tunnel::{Heuristics, Mode};
 use std::time::Duration;
 
@@ -95,6 +96,9 @@ pub enum Action {
     Replace(EndId, Duration),
     /// A home wants another mode.
     SetMode(usize, Mode),
+    /// A home wants flows, by their places in [`Scenario::traffic`], treated so, and limits to
+    /// have these rates up, and down.
+    Treat(usize, Vec<(usize, Treatment)>, Vec<LimitRate>, Vec<LimitRate>),
     /// A home's machine sleeps for so long: nothing reaches it, and its clock stands
     /// still (Linux' `CLOCK_MONOTONIC`).
     Suspend(usize, Duration),

@@ -31,7 +31,7 @@ pub use heuristics::Heuristics;
 pub use path::PathCounters;
 pub use path::liveness::PathState;
 pub use peer::{
-    Carried, FlowReport, PathReport, PathShare, PeerCounters, PeerReport, Served, TrafficReport,
-    Transmit,
+    Carried, FlowReport, MOST_FLOWS, PathReport, PathShare, PeerCounters, PeerReport, Served,
+    TrafficReport, Transmit, Treatments,
 };
 pub use tunnel::{Change, EnrolmentState, Event, Tunnel, TunnelCounters};

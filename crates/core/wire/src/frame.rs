@@ -2,7 +2,8 @@ use crate::ack::ACK;
 use crate::chunk::CHUNK;
 use crate::erasure::ERASURE;
 use crate::integer::{Reader, Sequence, put_u24, put_varint};
-use crate::{Ack, Chunk, ErasureFrame};
+use crate::treatment::TREATMENT;
+use crate::{Ack, Chunk, ErasureFrame, TreatmentFrame};
 use braid_units::Rate;
 
 const PADDING: u8 = 0x00;
@@ -54,6 +55,8 @@ pub enum Frame<'a> {
     Mode(TunnelMode),
     /// What the sender says of who serves the home.
     Service(Service),
+    /// How the sender wants a flow of the other direction treated.
+    Treatment(TreatmentFrame),
 }
 
 /// Packets `sequence ..= sequence + count - 1` of a flow won't be completed.
@@ -168,6 +171,7 @@ impl<'a> Frame<'a> {
             CLOSE => Frame::Close(Close { reason: reader.u8()? }),
             MODE => Frame::Mode(TunnelMode { mode: reader.u8()?, hash: reader.u8()? }),
             SERVICE => Frame::Service(Service { word: reader.u8()?, epoch: reader.varint()? }),
+            TREATMENT => Frame::Treatment(TreatmentFrame::parse(reader)?),
             _ => return Err(Malformed::UnknownFrame),
         })
     }

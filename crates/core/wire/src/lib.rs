@@ -13,6 +13,7 @@ mod erasure;
 mod frame;
 mod header;
 mod integer;
+mod treatment;
 
 pub use ack::{ARRIVAL_UNIT_US, Ack, AckRanges, AckWriter, MAX_ACK_RANGES, MAX_ARRIVALS};
 pub use chunk::{Chunk, ChunkPosition, MAX_PACKET_LEN};
@@ -22,3 +23,4 @@ pub use frame::{
 };
 pub use header::{DataHeader, DatagramKind, HEADER_LEN, MAX_SESSION_INDEX, TAG_LEN};
 pub use integer::{MAX_VARINT, Sequence, expand, varint_len};
+pub use treatment::TreatmentFrame;

@@ -52,6 +52,11 @@ pub fn explain(rules: &[Rule], candidates: &[Candidate], connection: &Connection
     Explanation { considered, rule: None, way: Way::Tunnel, if_it_died: None }
 }
 
+/// The first rule that fits.
+pub fn first_match<'r>(rules: &'r [Rule], connection: &Connection) -> Option<&'r Rule> {
+    rules.iter().find(|rule| rule.counts_now && rule.conditions.mismatch(connection).is_none())
+}
+
 fn ways(verdict: &Verdict, candidates: &[Candidate]) -> (Way, Option<Way>) {
     let targets = match verdict {
         Verdict::Tunnel => return (Way::Tunnel, None),

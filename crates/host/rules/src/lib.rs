@@ -17,7 +17,7 @@ mod rule;
 pub use answers::Answers;
 pub use conditions::{Cgroup, Conditions, Connection, Destinations, Devices, Sender, Transport};
 pub use domain::{DomainName, DomainPattern, DomainTable, NotADomain, read_domains};
-pub use explanation::{Considered, Explanation, Way, explain};
+pub use explanation::{Considered, Explanation, Way, explain, first_match};
 pub use learnt::{Learnt, Lesson, Place};
 pub use leases::{Lease, read_leases};
 pub use mac::{Mac, NotAMac};

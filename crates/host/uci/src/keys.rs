@@ -19,8 +19,9 @@ pub(crate) const SINGLE: [&str; 6] =
 pub(crate) const MANY: [&str; 6] = ["link", "peer", "rule", "class", "alert", "pool"];
 
 /// Tables in a section: `cap.down` of a link is `option cap_down`.
-pub(crate) const INNER: [(&str, &str); 9] = [
+pub(crate) const INNER: [(&str, &str); 10] = [
     ("link", "cap"),
+    ("rule", "rate"),
     ("link", "quota"),
     ("rule", "match"),
     ("class", "match"),

@@ -2,7 +2,7 @@
 
 use super::quota::{Period, Quota, ResetDay};
 use braid_control::config::{
-    self, Action, Link, Peer, Prefix, Protocol, QuotaPeriod, Rule, Traffic, XorHash,
+    self, Action, Link, Peer, Prefix, Protocol, QuotaPeriod, Rule, Traffic, Treatment, XorHash,
 };
 use braid_handshake::PresharedKey;
 use braid_inner::{BondingHash, ClassIndex, ClassRule, ClassRules};
@@ -32,13 +32,13 @@ pub fn mode(mode: config::Mode, xor_hash: XorHash) -> Mode {
 pub fn classes(rules: &[Rule], usual: config::Mode, xor_hash: XorHash) -> (ClassRules, Vec<Mode>) {
     let (mut found, mut modes) = (Vec::new(), Vec::new());
     for rule in rules.iter().filter(|rule| rule.matches.seen_by_host_alone().is_none()) {
-        let Action::Tunnel { mode: own } = rule.action else { continue };
+        let Action::Tunnel(Treatment { mode: own, .. }) = rule.action else { continue };
         let Ok(index) = u16::try_from(modes.len()) else { break };
         found.extend(class_rules(&rule.matches, ClassIndex(index)));
         modes.push(mode(own.unwrap_or(usual), xor_hash));
     }
     // Without any mode of their own nothing needs to be looked at.
-    let given = |rule: &Rule| matches!(rule.action, Action::Tunnel { mode: Some(_) });
+    let given = |rule: &Rule| matches!(rule.action, Action::Tunnel(it) if it.mode.is_some());
     match rules.iter().any(given) {
         true => (ClassRules(found), modes),
         false => (ClassRules::default(), Vec::new()),

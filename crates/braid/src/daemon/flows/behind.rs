@@ -19,6 +19,7 @@ pub struct Behind {
 /// All connections are asked for, tens of thousands on a large router (some 1 µs each): not more
 /// often than this.
 const ASKED_EACH: Duration = Duration::from_secs(5);
+const AT_ONCE: Duration = Duration::from_millis(900);
 
 impl Behind {
     /// Nobody is known yet.
@@ -27,13 +28,15 @@ impl Behind {
     }
 
     /// These flows there are: finds out whose are new ones, once in a while.
-    pub fn follow(&mut self, flows: impl Iterator<Item = FlowKey>, now: Instant) {
+    /// `at_once`: somebody waits for it.
+    pub fn follow(&mut self, flows: impl Iterator<Item = FlowKey>, at_once: bool, now: Instant) {
         let own = &self.own;
         let is_own = |key: &FlowKey| matches!(key, FlowKey::Ip { src, .. } if own.contains(src));
         let flows: HashSet<FlowKey> = flows.filter(is_own).collect();
         self.known.retain(|key, _| flows.contains(key));
         let unknown = flows.iter().any(|key| !self.known.contains_key(key));
-        if !unknown || self.asked.is_some_and(|asked| now - asked < ASKED_EACH) {
+        let each = if at_once { AT_ONCE } else { ASKED_EACH };
+        if !unknown || self.asked.is_some_and(|asked| now - asked < each) {
             return;
         }
         self.asked = Some(now);
@@ -51,6 +54,18 @@ impl Behind {
         for key in flows {
             self.known.entry(key).or_insert_with(|| found.get(&key).copied());
         }
+    }
+
+    /// Who began the flow has been found out, or it shows.
+    pub fn is_known(&self, key: &FlowKey) -> bool {
+        let shows = matches!(key, FlowKey::Ip { src, .. } if !self.own.contains(src));
+        shows || self.known.contains_key(key)
+    }
+
+    /// This host began the flow itself.
+    pub fn is_own(&self, key: &FlowKey) -> bool {
+        let own = matches!(key, FlowKey::Ip { src, .. } if self.own.contains(src));
+        own && self.device(key).is_none()
     }
 
     /// The device behind a flow, if this host hides it.

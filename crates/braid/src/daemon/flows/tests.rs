@@ -40,7 +40,7 @@ fn devices_have_names_rates_and_sums_that_outlive_their_flows() {
     let second = |n: u64| start + Duration::from_secs(n);
     let mut watch = FlowWatch::new(true, Vec::new(), start);
     let (leases, both) = ([tablet()], vec![flow(20, 1, 1_000_000, 10), flow(30, 2, 500, 500)]);
-    let seconds = watch.look(&seen(both), &leases, second(1));
+    let seconds = watch.look(&seen(both), &leases, false, second(1));
     let of =
         |name: &str, rx_bytes, tx_bytes| DeviceSecond { name: name.into(), rx_bytes, tx_bytes };
     assert_eq!(seconds, [of("tablet", 1_000_000, 10), of("192.168.7.30", 500, 500)]);
@@ -56,14 +56,14 @@ fn devices_have_names_rates_and_sums_that_outlive_their_flows() {
 
     // The tablet's flow has gone, and another of its has come.
     let now = seen(vec![flow(20, 3, 2_000_000, 0), flow(30, 2, 500, 500)]);
-    let seconds = watch.look(&now, &leases, second(3));
+    let seconds = watch.look(&now, &leases, false, second(3));
     assert_eq!(seconds, [of("tablet", 2_000_000, 0)]);
     let shown = watch.shown();
     let [tablet, idle] = shown.devices.as_slice() else { panic!("{shown:?}") };
     assert_eq!((tablet.rx_bytes, tablet.rate_rx_mbps, tablet.flows), (3_000_000, 8.0, 1));
     assert_eq!((idle.name.as_str(), idle.rate_rx_mbps, idle.rx_bytes), ("192.168.7.30", 0.0, 500));
     // Nothing new: nothing is counted twice.
-    assert_eq!(watch.look(&now, &leases, second(4)), []);
+    assert_eq!(watch.look(&now, &leases, false, second(4)), []);
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn at_a_concentrator_the_device_is_at_the_homes_end() {
     let start = Instant::now();
     let mut watch = FlowWatch::new(false, Vec::new(), start);
     let to_home = FlowReport { key: key(20, 1).reversed(), ..flow(20, 1, 5, 100) };
-    watch.look(&seen(vec![to_home]), &[], start + Duration::from_secs(1));
+    watch.look(&seen(vec![to_home]), &[], false, start + Duration::from_secs(1));
     let shown = watch.shown();
     let flow = &shown.flows[0];
     assert_eq!((flow.device.as_str(), flow.local.as_str()), ("192.168.7.20", "192.168.7.20:1"));
@@ -92,7 +92,7 @@ fn thousands_of_devices_are_bounded_and_history_keeps_the_busiest() {
             flow
         };
         let flows = seen((0..250).map(of).collect());
-        let seconds = watch.look(&flows, &[], start + Duration::from_secs(round));
+        let seconds = watch.look(&flows, &[], false, start + Duration::from_secs(round));
         let sum: u64 = seconds.iter().map(|second| second.rx_bytes).sum();
         assert_eq!(sum, (1234..1250).sum::<u64>());
         let together = seconds.iter().any(|second| second.name == "others");

@@ -3,7 +3,8 @@
 use super::Simulation;
 use crate::end::{EndId, link_id};
 use crate::scenario::Action;
-use braid_tunnel::Change;
+use crate::traffic::flow_key_up;
+use braid_tunnel::{Change, PeerId, Treatments};
 
 impl Simulation {
     pub(super) fn act(&mut self, action: Action) {
@@ -50,6 +51,16 @@ impl Simulation {
                 self.serve(id);
                 let scenario = self.scenario.clone();
                 self.end(id).replace(&scenario, now, after);
+            }
+            Action::Treat(home, flows, limits_up, limits_down) => {
+                let flows = flows.iter().map(|(flow, treatment)| {
+                    let kind = self.scenario.traffic[*flow].kind;
+                    (flow_key_up(home, *flow, kind), *treatment)
+                });
+                let wanted = Treatments { flows: flows.collect(), limits_up, limits_down };
+                let (tunnel, local) = self.tunnel(EndId::Home(home));
+                tunnel.apply(Change::Treat(PeerId(0), wanted), local);
+                self.serve(EndId::Home(home));
             }
             Action::SetMode(home, mode) => {
                 let (tunnel, local) = self.tunnel(EndId::Home(home));

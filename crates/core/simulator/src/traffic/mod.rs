@@ -13,7 +13,7 @@ pub use tcp::Congestion;
 
 use crate::ledger::{Delivered, Ledger};
 use crate::packet::{Ends, Segment};
-use braid_inner::{InnerPacket, Layer};
+use braid_inner::{FlowKey, InnerPacket, Layer, Selector};
 use braid_units::{Rate, Time};
 use greedy::Greedy;
 use ping::Ping;
@@ -326,6 +326,17 @@ pub(crate) const FAR_HOST: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
 fn ends_of(home: usize, flow: usize) -> Ends {
     let flow = flow as u16;
     Ends { src: home_host(home), dst: FAR_HOST, src_port: 10_000 + flow, dst_port: 20_000 + flow }
+}
+
+/// The key of a flow's packets to the concentrator.
+pub(crate) fn flow_key_up(home: usize, flow: usize, kind: TrafficKind) -> FlowKey {
+    let Ends { src, dst, src_port, dst_port } = ends_of(home, flow);
+    let (protocol, selector) = match kind {
+        TrafficKind::Tcp { .. } => (6, Selector::Ports { src: src_port, dst: dst_port }),
+        TrafficKind::Ping { .. } => (1, Selector::Echo(src_port)),
+        _ => (17, Selector::Ports { src: src_port, dst: dst_port }),
+    };
+    FlowKey::Ip { src: src.into(), dst: dst.into(), protocol, selector }
 }
 
 /// The flow that a segment belongs to.

@@ -9,4 +9,5 @@ mod random;
 mod sessions;
 mod steady;
 mod support;
+mod treatments;
 mod weather;

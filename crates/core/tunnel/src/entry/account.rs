@@ -16,6 +16,20 @@ pub struct EntryStatus {
     pub marked: u64,
 }
 
+impl std::ops::Add for EntryStatus {
+    type Output = EntryStatus;
+
+    fn add(self, other: EntryStatus) -> EntryStatus {
+        EntryStatus {
+            bytes: self.bytes + other.bytes,
+            packets: self.packets + other.packets,
+            dropped: self.dropped + other.dropped,
+            overflowed: self.overflowed + other.overflowed,
+            marked: self.marked + other.marked,
+        }
+    }
+}
+
 /// The account of all flows: what waits, what was dropped.
 #[derive(Debug, Default)]
 pub(super) struct Account {

@@ -207,6 +207,7 @@ impl Flow {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::entry::Treatment;
     use braid_inner::{Class, Headers, InnerPacket, Layer, Offload, flow_key};
 
     const ROUND_TRIP: Duration = Duration::from_millis(60);
@@ -230,7 +231,14 @@ mod tests {
         let ack = PureAck::read(&bytes, &headers).unwrap();
         let key = flow_key(&bytes, &headers);
         let packet = InnerPacket { bytes, offload: Offload::default() };
-        let queued = Queued { packet, class: Class::PureAck, stream: true, rule: None, at: now };
+        let queued = Queued {
+            packet,
+            class: Class::PureAck,
+            stream: true,
+            rule: None,
+            treatment: Treatment::default(),
+            at: now,
+        };
         filter.offer(7, key, ack, queued, now)
     }
 

@@ -1,10 +1,12 @@
-//! Deficit round robin over flows with a preference for sparse ones, as
-//! FQ-CoDel (RFC 8290), but handing out *bytes* of the head packet, so that a
-//! 64 KB super-packet of one flow doesn't hold up another's ping.
+//! Deficit round robin over flows, weighted by their devices and priorities, with a preference
+//! for sparse ones, as FQ-CoDel (RFC 8290), but handing out *bytes* of the head packet, so that
+//! a 64 KB super-packet of one flow doesn't hold up another's ping.
 
 use super::account::{Account, EntryStatus};
+use super::device_loads::DeviceLoads;
 use super::flow_queue::{FlowQueue, Parameters};
 use super::queued::Queued;
+use super::treatment::{Priority, Treatment};
 use braid_inner::{InnerPacket, Layer};
 use braid_units::Time;
 use std::collections::VecDeque;
@@ -13,6 +15,14 @@ use std::collections::VecDeque;
 pub const FLOWS: usize = 1024;
 /// Bytes a flow may send in its turn (RFC 8290, section 5.2.2: one MTU).
 const QUANTUM: i64 = 1514;
+/// The least of it, bytes, whatever its weight: a packet is due after a hundred turns.
+const LEAST_QUANTUM: i64 = 16;
+/// Flows that send while those in turn wait for a path owe at most so much, bytes, until all
+/// have a turn again.
+const MOST_DEBT: i64 = 8 * QUANTUM;
+/// Of so many of them the one that owes least is next.
+const LOOKED_AT: usize = 32;
+
 /// The flow whose turn it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
@@ -30,6 +40,8 @@ pub struct Head {
 struct Flow {
     queue: FlowQueue,
     deficit: i64,
+    device: u16,
+    priority: Priority,
     list: List,
     /// A packet was taken out of which not all has been sent.
     cutting: bool,
@@ -57,8 +69,12 @@ pub struct EntryQueue {
     new: VecDeque<u16>,
     old: VecDeque<u16>,
     account: Account,
+    /// Of the flows in the lists.
+    loads: DeviceLoads,
     /// Flows with a packet that is half sent.
     cutting: usize,
+    /// Those in turn that wait for another path, in order; the lists lack them.
+    skipped: Vec<(u16, List)>,
 }
 
 impl EntryQueue {
@@ -70,7 +86,9 @@ impl EntryQueue {
             new: VecDeque::new(),
             old: VecDeque::new(),
             account: Account::default(),
+            loads: DeviceLoads::default(),
             cutting: 0,
+            skipped: Vec::new(),
         }
     }
 
@@ -81,16 +99,26 @@ impl EntryQueue {
             self.flows.resize_with(FLOWS, || None);
         }
         let Some(place) = self.flows.get_mut(usize::from(flow)) else { return };
-        let at = queued.at;
+        let (at, Treatment { device, priority, .. }) = (queued.at, queued.treatment);
         let entry = place.get_or_insert_with(|| {
             let queue = FlowQueue::new(at);
-            Box::new(Flow { queue, deficit: 0, list: List::None, cutting: false })
+            let (deficit, list, cutting) = (0, List::None, false);
+            Box::new(Flow { queue, deficit, device, priority, list, cutting })
         });
         if entry.is_empty() {
             entry.queue.begin_backlog(at);
         }
         entry.queue.push(queued, &mut self.account);
+        entry.priority = priority;
+        if entry.device != device {
+            if entry.list != List::None {
+                self.loads.end(entry.device);
+                self.loads.begin(device);
+            }
+            entry.device = device;
+        }
         if entry.list == List::None {
+            self.loads.begin(device);
             entry.list = List::New;
             entry.deficit = QUANTUM;
             self.new.push_back(flow);
@@ -123,6 +151,9 @@ impl EntryQueue {
     pub fn head(&mut self) -> Option<Head> {
         loop {
             let sparse = !self.new.is_empty();
+            if !sparse && !self.skipped.is_empty() {
+                self.bring_forward_least_debt();
+            }
             let flow = *if sparse { self.new.front() } else { self.old.front() }?;
             let Some(entry) = self.flows[usize::from(flow)].as_mut() else {
                 pop(&mut self.new, &mut self.old, sparse);
@@ -137,15 +168,27 @@ impl EntryQueue {
                     self.old.push_back(flow);
                 } else {
                     entry.list = List::None;
+                    self.loads.end(entry.device);
+                }
+                continue;
+            }
+            if entry.deficit <= 0 && sparse {
+                entry.list = List::Old;
+                pop(&mut self.new, &mut self.old, sparse);
+                self.old.push_back(flow);
+                if self.skipped.is_empty() {
+                    entry.deficit += quantum(&self.loads, entry);
                 }
                 continue;
             }
             if entry.deficit <= 0 {
-                entry.deficit += QUANTUM;
-                entry.list = List::Old;
-                pop(&mut self.new, &mut self.old, sparse);
-                self.old.push_back(flow);
-                continue;
+                // Who waits for a path keeps its place: those who don't have it on credit.
+                let credit = if self.skipped.is_empty() { 0 } else { MOST_DEBT };
+                if entry.deficit + credit <= 0 {
+                    entry.deficit += quantum(&self.loads, entry);
+                    self.old.rotate_left(1);
+                    continue;
+                }
             }
             return Some(Head {
                 flow,
@@ -156,13 +199,29 @@ impl EntryQueue {
         }
     }
 
-    /// The flow's turn is over although it has credit: it has to wait for a
-    /// path.
+    /// Flows that were skipped are in turn again.
+    #[inline]
+    pub fn unskip(&mut self) {
+        if self.skipped.is_empty() {
+            return;
+        }
+        while let Some((flow, list)) = self.skipped.pop() {
+            match list {
+                List::New => self.new.push_front(flow),
+                _ => self.old.push_front(flow),
+            }
+        }
+    }
+
+    /// The flow, whose turn it is, waits for another path: others are in turn until
+    /// [`Self::unskip`], but on credit. Would it go to the end, as one whose turn is over, all
+    /// had the same share: a flow has a turn whenever some path has room.
     pub fn skip(&mut self, flow: u16) {
-        let sparse = self.new.front() == Some(&flow);
-        if sparse || self.old.front() == Some(&flow) {
-            pop(&mut self.new, &mut self.old, sparse);
-            if sparse { self.new.push_back(flow) } else { self.old.push_back(flow) }
+        let list = if self.new.front() == Some(&flow) { List::New } else { List::Old };
+        let waiting = if list == List::New { &mut self.new } else { &mut self.old };
+        if waiting.front() == Some(&flow) {
+            waiting.pop_front();
+            self.skipped.push((flow, list));
         }
     }
 
@@ -172,19 +231,21 @@ impl EntryQueue {
             self.flows = Vec::new();
             self.new = VecDeque::new();
             self.old = VecDeque::new();
+            self.skipped = Vec::new();
+            self.loads = DeviceLoads::default();
         }
     }
 
     /// How many flows have something to send.
     pub fn active_flows(&self) -> usize {
-        self.new.len() + self.old.len()
+        self.new.len() + self.old.len() + self.skipped.len()
     }
 
     /// The flow in turn, if there is just one.
     pub fn only_flow(&self) -> Option<u16> {
         match (self.new.len(), self.old.len()) {
-            (1, 0) => self.new.front().copied(),
-            (0, 1) => self.old.front().copied(),
+            (1, 0) if self.skipped.is_empty() => self.new.front().copied(),
+            (0, 1) if self.skipped.is_empty() => self.old.front().copied(),
             _ => None,
         }
     }
@@ -258,9 +319,32 @@ impl EntryQueue {
         self.account.freed.drain(..)
     }
 
+    /// The old flow that has most credit, or owes least, comes first.
+    fn bring_forward_least_debt(&mut self) {
+        let deficit = |flow: &u16| match self.flows.get(usize::from(*flow)) {
+            Some(Some(entry)) => entry.deficit,
+            _ => i64::MIN,
+        };
+        if self.old.front().is_none_or(|first| deficit(first) > 0) {
+            return;
+        }
+        // The first of equals.
+        let candidates = self.old.iter().take(LOOKED_AT).enumerate().rev();
+        if let Some((place, _)) = candidates.max_by_key(|(_, flow)| deficit(flow)) {
+            self.old.swap(0, place);
+        }
+    }
+
+    #[cfg(test)]
+    fn backlog(&self, flow: u16) -> u64 {
+        let entry = self.flows.get(usize::from(flow)).and_then(|entry| entry.as_deref());
+        entry.map_or(0, |entry| entry.queue.bytes())
+    }
+
     fn drop_from_longest(&mut self) {
         // Whatever has packets waits for its turn in one of the lists.
-        let waiting = self.new.iter().chain(&self.old).copied();
+        let skipped = self.skipped.iter().map(|(flow, _)| flow);
+        let waiting = self.new.iter().chain(&self.old).chain(skipped).copied();
         let bytes = |flow: &u16| match self.flows.get(usize::from(*flow)) {
             Some(Some(entry)) => entry.queue.bytes(),
             _ => 0,
@@ -271,6 +355,13 @@ impl EntryQueue {
         self.account.status.overflowed += 1;
         self.account.freed.push(queued.packet.bytes);
     }
+}
+
+/// Bytes that a flow may send in its turn.
+#[inline]
+fn quantum(loads: &DeviceLoads, flow: &Flow) -> i64 {
+    let weighed = QUANTUM * flow.priority.weight() / Priority::NORMAL;
+    loads.part(weighed, flow.device).max(LEAST_QUANTUM)
 }
 
 fn pop(new: &mut VecDeque<u16>, old: &mut VecDeque<u16>, from_new: bool) {
@@ -289,7 +380,8 @@ mod tests {
 
     fn packet(len: usize, at: Time) -> Queued {
         let packet = InnerPacket { bytes: vec![0; len], offload: Offload::default() };
-        Queued { packet, class: Class::Bulk, stream: true, rule: None, at }
+        let treatment = Treatment::default();
+        Queued { packet, class: Class::Bulk, stream: true, rule: None, treatment, at }
     }
 
     fn queue() -> (EntryQueue, Parameters) {
@@ -314,6 +406,66 @@ mod tests {
         }
         let ratio = sent[1] as f64 / sent[2] as f64;
         assert!((0.9..1.12).contains(&ratio), "{sent:?}");
+    }
+
+    /// Bytes that flows send which always have packets waiting, by flow.
+    fn shares(treatments: &[Treatment]) -> Vec<u64> {
+        let (mut q, p) = queue();
+        let mut sent = vec![0u64; treatments.len()];
+        for _ in 0..10_000 {
+            for (flow, treatment) in treatments.iter().enumerate() {
+                while q.backlog(flow as u16) < 3000 {
+                    let queued = Queued { treatment: *treatment, ..packet(1400, Time::ZERO) };
+                    q.push(flow as u16, queued, &p);
+                }
+            }
+            let head = q.head().unwrap();
+            let taken = q.take(head.flow, Time::ZERO, &p).unwrap();
+            q.cut(head.flow);
+            q.charge(head.flow, taken.packet.bytes.len() as u64);
+            sent[usize::from(head.flow)] += taken.packet.bytes.len() as u64;
+        }
+        sent
+    }
+
+    #[test]
+    fn devices_share_equally_whatever_number_of_flows_they_have() {
+        let of = |device| Treatment { device, ..Treatment::default() };
+        // One, nine and two flows.
+        let flows = [&[of(0)][..], &[of(7); 9], &[of(3); 2]].concat();
+        let sent = shares(&flows);
+        let sums = [sent[0], sent[1..10].iter().sum(), sent[10..].iter().sum()];
+        let third = sums.iter().sum::<u64>() / 3;
+        assert!(sums.iter().all(|sum| sum.abs_diff(third) < third / 20), "{sums:?}");
+        assert!(sent[1..10].iter().all(|it| it.abs_diff(third / 9) < third / 90), "{sent:?}");
+    }
+
+    #[test]
+    fn flows_share_by_their_priority() {
+        let of = |priority| Treatment { priority, ..Treatment::default() };
+        let sent = shares(&[of(Priority::High), of(Priority::Normal), of(Priority::Low)]);
+        let ratio = |a: usize, b: usize| sent[a] as f64 / sent[b] as f64;
+        assert!((3.7..4.3).contains(&ratio(0, 1)), "{sent:?}");
+        assert!((14.0..17.0).contains(&ratio(1, 2)), "{sent:?}");
+    }
+
+    #[test]
+    fn a_flow_whose_device_is_learnt_takes_its_load_along() {
+        let (mut q, p) = queue();
+        let of = |device| Treatment { device, ..Treatment::default() };
+        for device in [0, 5, 0, 9] {
+            let queued = Queued { treatment: of(device), ..packet(1400, Time::ZERO) };
+            q.push(1, queued, &p);
+        }
+        while let Some(head) = q.head() {
+            q.take(head.flow, Time::ZERO, &p);
+            q.cut(head.flow);
+            q.charge(head.flow, 1400);
+        }
+        // Nothing waits: no device has flows.
+        q.push(2, packet(1400, Time::ZERO), &p);
+        assert_eq!(q.loads.part(QUANTUM, 0), QUANTUM);
+        assert_eq!(q.loads.part(QUANTUM, 9), QUANTUM);
     }
 
     #[test]

@@ -1,13 +1,16 @@
-//! The queue at the tunnel's entry: per-flow fair queueing with CoDel. The
+//! The queue at the tunnel's entry: fair queueing by device and flow, with CoDel. The
 //! modems' buffers stay nearly empty, so this is where packets wait.
 
 mod account;
 mod ack_filter;
 mod codel;
+mod device_loads;
 mod fair_queue;
 mod flow_places;
 mod flow_queue;
 mod queued;
+mod shaper;
+mod treatment;
 
 pub use account::EntryStatus;
 pub use ack_filter::AckFilter;
@@ -16,3 +19,5 @@ pub use fair_queue::{EntryQueue, FLOWS, Head};
 pub use flow_places::FlowPlaces;
 pub use flow_queue::Parameters;
 pub use queued::Queued;
+pub use shaper::Shaper;
+pub use treatment::{LimitId, LimitRate, Priority, Treatment, Treatments};

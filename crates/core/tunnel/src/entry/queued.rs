@@ -1,3 +1,4 @@
+use super::treatment::Treatment;
 use braid_inner::{Class, InnerPacket};
 use braid_units::Time;
 
@@ -17,6 +18,8 @@ pub struct Queued {
     pub stream: bool,
     /// The user's class, an index into the tunnel's rules.
     pub rule: Option<u16>,
+    /// How its flow is treated.
+    pub treatment: Treatment,
     /// When it came.
     pub at: Time,
 }
@@ -24,8 +27,8 @@ pub struct Queued {
 impl Queued {
     /// The same of another packet.
     pub fn with(&self, packet: InnerPacket) -> Self {
-        let Self { class, stream, rule, at, .. } = *self;
-        Self { packet, class, stream, rule, at }
+        let Self { class, stream, rule, treatment, at, .. } = *self;
+        Self { packet, class, stream, rule, treatment, at }
     }
 
     /// Bytes of memory.

@@ -32,6 +32,11 @@ pub enum SentFrame {
     Mode,
     /// Who serves.
     Service,
+    /// How a flow is to be treated.
+    Treatment {
+        /// The hash of its key.
+        flow: u64,
+    },
 }
 
 /// Where a datagram is.

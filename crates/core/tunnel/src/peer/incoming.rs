@@ -2,6 +2,7 @@
 //! given to whom it concerns.
 
 use super::Peer;
+use super::send::wanted;
 use super::timers::Timer;
 use crate::buffers::Buffers;
 use crate::config::Mode;
@@ -201,6 +202,13 @@ impl Peer {
                         self.service_is_news |= self.service != Some(said);
                         self.service = Some(said);
                     }
+                }
+                // It's the home's to say.
+                Frame::Treatment(_) if self.config.opens_paths() => {}
+                Frame::Treatment(frame) => {
+                    let (treatment, limit) = wanted(&frame);
+                    self.ingress.treat(&frame.key, treatment);
+                    self.ingress.set_limits(limit);
                 }
                 Frame::Close(Close { reason: Close::RESTART }) => self.restarting.announce(now),
                 Frame::Close(_) => self.receive.closed = true,

@@ -17,12 +17,12 @@ mod traffic;
 pub use incoming::Refused;
 pub use send::Transmit;
 pub use status::{PathReport, PeerCounters, PeerReport, Served};
-pub(crate) use traffic::MOST_FLOWS;
-pub use traffic::{Carried, FlowReport, PathShare, TrafficReport};
+pub use traffic::{Carried, FlowReport, MOST_FLOWS, PathShare, TrafficReport};
 
 use crate::buffers::Buffers;
 use crate::clock::PausingClock;
 use crate::config::{LinkConfig, LinkId, Mode, PeerConfig, PeerId, TunnelConfig};
+use crate::entry::{LimitRate, Treatment};
 use crate::exit::Delivered;
 use crate::index_map::IndexMap;
 use crate::path::Settled;
@@ -30,7 +30,7 @@ use crate::path::sent::SentFrame;
 use crate::routing::Health;
 use crate::session::Sessions;
 use activity::Activity;
-use braid_inner::{ClassRules, HashKey, InnerPacket};
+use braid_inner::{ClassRules, FlowKey, HashKey, InnerPacket};
 use braid_units::Time;
 use braid_wire::Service;
 use ingress::{Ingress, Sorting};
@@ -52,6 +52,17 @@ const TUNING: Duration = Duration::from_millis(500);
 /// A peer of which nothing is heard for this long, by no path, may have
 /// forgotten our keys.
 const SILENT: Duration = Duration::from_secs(1);
+
+/// How flows of a peer are to be treated, all that aren't named as all others.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Treatments {
+    /// Flows as they are sent to the peer, and their treatments, there and back.
+    pub flows: Vec<(FlowKey, Treatment)>,
+    /// The rates of limits to the peer. One that isn't named stays as it is.
+    pub limits_up: Vec<LimitRate>,
+    /// The same, of what the peer sends.
+    pub limits_down: Vec<LimitRate>,
+}
 
 /// A peer and all state of the connection with it.
 #[derive(Debug)]
@@ -132,6 +143,9 @@ impl Peer {
         self.reliability.restart(&mut self.freed);
         self.send.restart(&mut self.ingress);
         self.receive.restart();
+        if !self.config.opens_paths() {
+            self.ingress.forget_treatments();
+        }
         self.paths.restart(&mut self.timers, now);
     }
 
@@ -191,6 +205,20 @@ impl Peer {
     /// Change how packets are spread; the peer is told.
     pub(crate) fn set_mode(&mut self, mode: Mode) {
         self.send.set_mode(mode);
+    }
+
+    /// Treat flows so, here and at the peer.
+    pub(crate) fn treat(&mut self, wanted: Treatments) {
+        let Treatments { flows, limits_up, limits_down } = wanted;
+        self.ingress.forget_treatments();
+        for (key, treatment) in &flows {
+            self.ingress.treat(key, *treatment);
+        }
+        self.ingress.set_limits(limits_up);
+        let theirs: Vec<(FlowKey, Treatment)> =
+            flows.iter().map(|(key, treatment)| (key.reversed(), *treatment)).collect();
+        let hash = |key: &FlowKey| self.ingress.hash(key);
+        self.send.want_treatments(&theirs, limits_down, hash, &mut self.timers);
     }
 
     /// The responder sends with new keys only when it has seen a packet with
@@ -384,7 +412,7 @@ impl Peer {
         timers.set(Timer::Abandon, reliability.deadlines().filter_map(working).min());
         timers.set(Timer::Reordering, receive.expires_at());
         timers.set(Timer::Parity, reliability.redundancy.deadline());
-        timers.set(Timer::AckRelease, ingress.release_at());
+        timers.set(Timer::EntryRelease, ingress.release_at());
         timers.set(Timer::Idle, self.activity.idle_at(now));
         timers.set(Timer::Departure, send.next_departure(ingress, reliability, paths, now));
         timers.earliest(self.sessions.can_send(now))
@@ -406,7 +434,7 @@ impl Peer {
         self.close_expired_paths(now);
         self.update_clocks(now);
         self.abandon_late(now);
-        self.ingress.release_acks(&mut self.freed, now);
+        self.ingress.release(&mut self.freed, self.working.at(now), now);
         self.rest_if_idle(now);
         self.follow_paths(now);
         self.receive.expire(now);
@@ -422,6 +450,9 @@ impl Peer {
                 }
                 SentFrame::Mode => self.send.on_mode_lost(),
                 SentFrame::Service => self.send.on_service_lost(&mut self.timers),
+                SentFrame::Treatment { flow } => {
+                    self.send.on_treatment_lost(flow, &mut self.timers);
+                }
                 SentFrame::PathStatus { path } => self.paths.on_policy_lost(path),
             }
         }

@@ -14,8 +14,9 @@ pub enum Timer {
     Reordering,
     /// An unfinished group of real-time chunks gets its parity.
     Parity,
-    /// An acknowledgement of TCP was held back long enough.
-    AckRelease,
+    /// What was held back at the entry, acknowledgements or what a limit of rate stopped,
+    /// may go on.
+    EntryRelease,
     /// The peer may be idle and give memory back.
     Idle,
     /// A path that the peer has left is closed.

@@ -14,7 +14,7 @@ use runs::{AdmittedRun, ArrivedRun, SentRun, Taken};
 use std::time::Duration;
 
 /// Flows that one peer has at the most; some 300 bytes each.
-pub(crate) const MOST_FLOWS: usize = 1024;
+pub const MOST_FLOWS: usize = 1024;
 /// A flow that has been silent for so long is over: people see it go.
 const OVER: Duration = Duration::from_secs(60);
 /// So many of eight places are taken at the most after [`Traffic::report`]: there is room

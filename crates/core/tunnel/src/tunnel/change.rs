@@ -2,7 +2,7 @@
 
 use super::{EnrolmentState, Entry, Handshaking, Link, Port, Tunnel, handshakes};
 use crate::config::{LinkConfig, LinkId, Mode, PeerConfig, PeerId};
-use crate::peer::Peer;
+use crate::peer::{Peer, Treatments};
 use braid_handshake::{PrivateKey, PublicKey};
 use braid_units::Time;
 use std::net::SocketAddr;
@@ -31,6 +31,8 @@ pub enum Change {
     SetEnrolments(Vec<(PublicKey, EnrolmentState)>),
     /// Spread packets otherwise from now on; peers that follow are told.
     SetMode(Mode),
+    /// Treat flows of the peer so, here and there; before it, all are treated alike.
+    Treat(PeerId, Treatments),
 }
 
 impl Tunnel {
@@ -48,6 +50,7 @@ impl Tunnel {
                 self.enrolments = enrolments.into_iter().collect();
             }
             Change::SetMode(mode) => self.set_mode(mode),
+            Change::Treat(peer, treatments) => self.treat(peer, treatments),
         }
     }
 
@@ -150,6 +153,13 @@ impl Tunnel {
             entry.peer.set_mode(mode);
         }
         self.activate_all();
+    }
+
+    fn treat(&mut self, id: PeerId, treatments: Treatments) {
+        if let Some(entry) = self.peers.get_mut(id) {
+            entry.peer.treat(treatments);
+            self.activate(id);
+        }
     }
 
     fn introduce(&mut self, id: PeerId, token: PrivateKey) {

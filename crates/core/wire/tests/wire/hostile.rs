@@ -65,6 +65,11 @@ fn check(frame: Frame<'_>, largest: u64) -> Result<(), TestCaseError> {
             prop_assert!(status.cap.is_none_or(|cap| cap.bytes_per_sec() <= MAX_VARINT));
         }
         Frame::Service(service) => prop_assert!(service.epoch <= MAX_VARINT),
+        Frame::Treatment(treatment) => {
+            let mut written = Vec::new();
+            treatment.write(&mut written);
+            prop_assert!(written.len() <= TreatmentFrame::MAX_LEN);
+        }
         Frame::Ping | Frame::Close(_) | Frame::Mode(_) => {}
     }
     Ok(())
@@ -130,7 +135,7 @@ fn contradictions_are_refused() {
     let too_big = [0xc0, 0, 0, 1, 0, 0, 0, 0];
     let chunk = |kind: u8, rest: &[u8]| [&[kind, 0, 1, 0, 0, 2], rest].concat();
     for (payload, error) in [
-        (vec![0x09], UnknownFrame),
+        (vec![0x0a], UnknownFrame),
         (chunk(0xc3, &[1, 9]), UnknownFrame),
         (chunk(0x87, &[]), Empty),
         (chunk(0x83, &[0]), Empty),
@@ -158,6 +163,9 @@ fn contradictions_are_refused() {
         ([&[2, 0][..], &[0; 8], &[0, 1, 0, 25], &[0; 70]].concat(), TooLong),
         (vec![3, 0, 1, 0, 0, 2, 0], Empty),
         (vec![4, 0, 1, 0x08], Contradiction),
+        // A treatment with a selector that there isn't, or a class.
+        (vec![9, 0x50, 6, 0, 0, 0, 0], Contradiction),
+        (vec![9, 0x0c, 6, 0, 0, 0, 0], Contradiction),
         ([&[5, 0][..], &[0; 20]].concat(), TooLong),
         ([&[5, 33][..], &[0; 400]].concat(), TooLong),
         ([&[5, 1, 0, 1, 0, 0, 2][..], &u32_max, &[0, 0, 0, 0]].concat(), TooLong),

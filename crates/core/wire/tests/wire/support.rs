@@ -1,10 +1,13 @@
 //! Frames of every kind with the values where something changes.
 
-use braid_inner::{Checksum, Offload, Segmentation, SegmentationKind, Tick, Ticks};
+use braid_inner::{
+    Checksum, Class, FlowKey, Offload, Segmentation, SegmentationKind, Selector, Tick, Ticks,
+};
 use braid_units::Rate;
 use braid_wire::*;
 use proptest::prelude::*;
-use std::num::NonZeroU16;
+use std::net::IpAddr;
+use std::num::{NonZeroU8, NonZeroU16};
 
 /// A frame with what it borrows when it is read.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,6 +21,7 @@ pub enum Owned {
     Close(Close),
     Mode(TunnelMode),
     Service(Service),
+    Treatment(TreatmentFrame),
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -61,6 +65,7 @@ impl Owned {
             Owned::Close(close) => close.write(out),
             Owned::Mode(mode) => mode.write(out),
             Owned::Service(service) => service.write(out),
+            Owned::Treatment(treatment) => treatment.write(out),
         }
     }
 
@@ -92,6 +97,7 @@ impl Owned {
             Frame::Close(close) => Owned::Close(close),
             Frame::Mode(mode) => Owned::Mode(mode),
             Frame::Service(service) => Owned::Service(service),
+            Frame::Treatment(treatment) => Owned::Treatment(treatment),
         }
     }
 
@@ -129,7 +135,32 @@ pub fn any_frame() -> impl Strategy<Value = Owned> {
         any::<(u8, u8)>().prop_map(|(mode, hash)| Owned::Mode(TunnelMode { mode, hash })),
         (any::<u8>(), number(MAX_VARINT))
             .prop_map(|(word, epoch)| Owned::Service(Service { word, epoch })),
+        any_treatment().prop_map(Owned::Treatment),
     ]
+}
+
+fn any_treatment() -> impl Strategy<Value = TreatmentFrame> {
+    let selector = prop_oneof![
+        Just(Selector::None),
+        any::<(u16, u16)>().prop_map(|(src, dst)| Selector::Ports { src, dst }),
+        any::<u32>().prop_map(Selector::Spi),
+        any::<u32>().prop_map(Selector::GreKey),
+        any::<u16>().prop_map(Selector::Echo),
+    ];
+    let v4 = any::<([u8; 4], [u8; 4])>().prop_map(|(a, b)| (IpAddr::from(a), IpAddr::from(b)));
+    let v6 = any::<([u8; 16], [u8; 16])>().prop_map(|(a, b)| (IpAddr::from(a), IpAddr::from(b)));
+    let class = prop::sample::select(vec![None, Some(Class::Realtime), Some(Class::Bulk)]);
+    let rate = prop::option::of(
+        number(MAX_VARINT)
+            .prop_filter_map("no rate", |rate| (rate > 0).then(|| Rate::from_bytes_per_sec(rate))),
+    );
+    let limit = prop::option::of((any::<NonZeroU8>(), rate));
+    let flow = (prop_oneof![v4, v6], any::<u8>(), selector);
+    (flow, any::<u16>(), 0..4u8, class, limit).prop_map(|(flow, device, priority, class, limit)| {
+        let ((src, dst), protocol, selector) = flow;
+        let key = FlowKey::Ip { src, dst, protocol, selector };
+        TreatmentFrame { key, device, priority, class, limit }
+    })
 }
 
 /// Numbers up to `max`, mostly next to those where a varint grows.

@@ -60,6 +60,7 @@ pub fn wire(data: &[u8]) {
             }
             Frame::Close(close) => close.write(&mut written),
             Frame::Mode(mode) => mode.write(&mut written),
+            Frame::Treatment(treatment) => treatment.write(&mut written),
         }
         let again: Vec<_> = Frames::new(&written).collect();
         assert_eq!(again, [Ok(frame)]);

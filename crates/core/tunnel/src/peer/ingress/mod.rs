@@ -4,11 +4,14 @@
 mod tuning;
 
 use crate::config::Mode;
-use crate::entry::{AckFilter, EntryQueue, EntryStatus, FlowPlaces, Head, Parameters, Queued};
+use crate::entry::{
+    AckFilter, EntryQueue, EntryStatus, FlowPlaces, Head, LimitId, LimitRate, Parameters, Queued,
+    Shaper, Treatment, Treatments,
+};
 use crate::heuristics::Heuristics;
-use crate::peer::traffic::Traffic;
+use crate::peer::traffic::{MOST_FLOWS, Traffic};
 use braid_inner::{
-    Class, ClassRules, HashKey, Headers, InnerPacket, Layer, PureAck, flow_key, join,
+    Class, ClassRules, FlowKey, HashKey, Headers, InnerPacket, Layer, PureAck, flow_key, join,
     segment_count, split_all,
 };
 use braid_units::Time;
@@ -43,7 +46,9 @@ pub(crate) struct Ingress {
     /// The mode of each class of the user's, by its index.
     class_modes: Vec<Mode>,
     places: FlowPlaces,
+    treatments: Treatments,
     acks: AckFilter,
+    shaper: Shaper,
     queue: EntryQueue,
     parameters: Parameters,
     /// All paths' capacities were found.
@@ -82,7 +87,9 @@ impl Ingress {
             hash_key,
             class_modes,
             places: FlowPlaces::default(),
+            treatments: Treatments::new(MOST_FLOWS),
             acks: AckFilter::default(),
+            shaper: Shaper::new(layer),
             queue: EntryQueue::new(layer),
             capacity_known: false,
             parameters: Parameters { limit, ..Parameters::default() },
@@ -123,74 +130,124 @@ impl Ingress {
             traffic.on_bonded(&packet.bytes, &headers, now);
             return Some(ForBonding { packet, mode, headers });
         }
-        let class = Class::of(&packet.bytes, &headers);
         let key = flow_key(&packet.bytes, &headers);
+        let hash = key.hash(&self.hash_key);
+        let dscp = headers.ip.map_or(0, |ip| ip.dscp());
+        let treatment = self.treatments.of(hash).with_dscp(dscp);
+        let class = Class::of(&packet.bytes, &headers);
+        let class = treatment.class.unwrap_or(class);
         let stream =
             headers.ip.is_some_and(|ip| ip.protocol == TCP) || matches!(class, Class::Precious);
-        let queue = &self.queue;
-        let hash = key.hash(&self.hash_key);
-        let flow = self.places.place(hash, working, |flow| queue.waits(flow));
+        let (queue, shaper) = (&self.queue, &self.shaper);
+        let waits = |flow| queue.waits(flow) || shaper.waits(flow);
+        let flow = self.places.place(hash, working, waits);
         traffic.on_admitted(flow, (&key, hash), class, packet.bytes.len() as u64, now);
         let ack = PureAck::read(&packet.bytes, &headers).filter(|_| self.heuristics.ack_thinning);
-        let queued = Queued { packet, class, stream, rule, at: working };
+        let queued = Queued { packet, class, stream, rule, treatment, at: working };
         let Some(ack) = ack else {
-            let held = self.acks.interrupt(flow, now);
-            self.push(flow, held, freed);
-            self.push_parts(flow, queued, freed);
+            if let Some(held) = self.acks.interrupt(flow, now) {
+                self.push(flow, held, now);
+            }
+            self.push_parts(flow, queued, freed, now);
+            self.give_back_dropped(freed);
             return None;
         };
         let offered = self.acks.offer(flow, key, ack, queued, now);
-        let (next, last) = match offered.supersedes_last {
+        let supersedes_last = offered.supersedes_last && treatment.limit.is_none();
+        let (next, last) = match supersedes_last {
             true => (None, offered.now),
             false => (offered.now, None),
         };
-        self.push(flow, offered.before.into_iter().chain(next), freed);
+        for queued in offered.before.into_iter().chain(next) {
+            self.push(flow, queued, now);
+        }
         let parameters = &self.parameters;
         let gave_way = last.and_then(|last| self.queue.push_superseding(flow, last, parameters));
         for gone in offered.replaced.into_iter().chain(gave_way) {
             self.counters.thinned += 1;
             freed.push(gone.packet.bytes);
         }
-        freed.extend(self.queue.drain_dropped());
+        self.give_back_dropped(freed);
         None
     }
 
-    /// Acknowledgements that were held back long enough go on.
-    pub fn release_acks(&mut self, freed: &mut Vec<Vec<u8>>, now: Time) {
+    /// Acknowledgements that were held back long enough go on, and what a limit of rate held
+    /// back. `working` as for [`Self::admit`].
+    pub fn release(&mut self, freed: &mut Vec<Vec<u8>>, working: Time, now: Time) {
         while let Some((flow, queued)) = self.acks.poll(now) {
-            self.push(flow, [queued], freed);
+            self.push(flow, queued, now);
         }
+        while let Some((flow, queued)) = self.shaper.poll(&self.parameters, working, now) {
+            self.queue.push(flow, queued, &self.parameters);
+        }
+        self.give_back_dropped(freed);
     }
 
-    /// When the next acknowledgement has been held back long enough.
+    /// When the next packet has been held back long enough.
     pub fn release_at(&self) -> Option<Time> {
-        self.acks.release_at()
+        [self.acks.release_at(), self.shaper.release_at()].into_iter().flatten().min()
+    }
+
+    /// From now on packets of this flow are treated so.
+    pub fn treat(&mut self, key: &FlowKey, treatment: Treatment) {
+        self.treatments.set(self.hash(key), treatment);
+    }
+
+    /// By which a flow's treatment is known.
+    pub fn hash(&self, key: &FlowKey) -> u64 {
+        key.hash(&self.hash_key)
+    }
+
+    /// Flows are treated as all are.
+    pub fn forget_treatments(&mut self) {
+        self.treatments.clear();
+    }
+
+    /// From now on these limits have these rates.
+    pub fn set_limits(&mut self, limits: impl IntoIterator<Item = LimitRate>) {
+        self.shaper.set(limits);
     }
 
     /// A super-packet that would keep the paths busy for longer than packets should
     /// take is queued by its segments: nothing of it comes out before all is there,
     /// and flows take turns meanwhile.
-    fn push_parts(&mut self, flow: u16, queued: Queued, freed: &mut Vec<Vec<u8>>) {
-        let long = self.capacity_known
-            && queued.packet.bytes.len() > self.flow_join_limit() * LONG
+    fn push_parts(&mut self, flow: u16, queued: Queued, freed: &mut Vec<Vec<u8>>, now: Time) {
+        let len = queued.packet.bytes.len();
+        let burst = queued.treatment.limit.and_then(|limit| self.shaper.burst_bytes(limit));
+        let long = (self.capacity_known && len > self.flow_join_limit() * LONG
+            || burst.is_some_and(|burst| len > burst))
             && segment_count(&queued.packet) > 1;
         match long.then(|| split_all(&queued.packet, self.layer)) {
             Some(Ok(parts)) => {
-                self.push(flow, parts.into_iter().map(|packet| queued.with(packet)), freed);
+                for packet in parts {
+                    self.push(flow, queued.with(packet), now);
+                }
                 freed.push(queued.packet.bytes);
             }
-            _ => self.push(flow, [queued], freed),
+            _ => self.push(flow, queued, now),
         }
     }
 
-    fn push(
-        &mut self,
-        flow: u16,
-        packets: impl IntoIterator<Item = Queued>,
-        freed: &mut Vec<Vec<u8>>,
-    ) {
-        for queued in packets {
-            self.queue.push(flow, queued, &self.parameters);
+    #[inline]
+    fn push(&mut self, flow: u16, queued: Queued, now: Time) {
+        match queued.treatment.limit {
+            None => self.queue.push(flow, queued, &self.parameters),
+            Some(limit) => self.push_limited(limit, flow, queued, now),
+        }
+    }
+
+    #[cold]
+    fn push_limited(&mut self, limit: LimitId, flow: u16, queued: Queued, now: Time) {
+        if let Some(free) = self.shaper.offer(limit, flow, queued, &self.parameters, now) {
+            self.queue.push(flow, free, &self.parameters);
+        }
+    }
+
+    /// Buffers of packets that queues dropped.
+    #[inline]
+    fn give_back_dropped(&mut self, freed: &mut Vec<Vec<u8>>) {
+        if !self.shaper.is_unused() {
+            freed.extend(self.shaper.drain_dropped());
         }
         freed.extend(self.queue.drain_dropped());
     }
@@ -233,13 +290,14 @@ impl Ingress {
         now: Time,
     ) {
         while let Some((flow, queued)) = self.acks.poll_held(now) {
-            self.push(flow, [queued], freed);
+            self.push(flow, queued, now);
         }
+        while let Some((flow, queued)) = self.shaper.poll_any(&self.parameters, working) {
+            self.queue.push(flow, queued, &self.parameters);
+        }
+        freed.extend(self.shaper.drain_dropped());
         while let Some(head) = self.queue.head() {
-            match self.next_packet(head.flow, freed, working) {
-                Some(queued) => packets.push(queued.packet),
-                None => self.queue.skip(head.flow),
-            }
+            packets.extend(self.next_packet(head.flow, freed, working).map(|queued| queued.packet));
             self.queue.cut(head.flow);
         }
     }
@@ -272,7 +330,13 @@ impl Ingress {
         self.queue.charge_alone(flow, bytes);
     }
 
-    /// The flow's turn is over: it has to wait for a path.
+    /// Flows that were skipped are in turn again.
+    pub fn unskip(&mut self) {
+        self.queue.unskip();
+    }
+
+    /// The flow, whose turn it is, waits for another path: others are in turn until
+    /// [`Self::unskip`].
     pub fn skip(&mut self, flow: u16) {
         self.queue.skip(flow);
     }
@@ -297,9 +361,9 @@ impl Ingress {
         self.queue.is_empty()
     }
 
-    /// No acknowledgement is held back either.
+    /// Nothing is held back either.
     pub fn holds_nothing(&self) -> bool {
-        self.queue.is_empty() && self.acks.is_empty()
+        self.queue.is_empty() && self.acks.is_empty() && self.shaper.is_empty()
     }
 
     /// When a packet last came in.
@@ -307,9 +371,15 @@ impl Ingress {
         self.last_admitted
     }
 
-    /// What waits.
+    /// Bytes that wait for a path.
+    #[inline]
+    pub fn waiting_bytes(&self) -> u64 {
+        self.queue.status().bytes
+    }
+
+    /// What waits, for a path or at a limit.
     pub fn status(&self) -> EntryStatus {
-        self.queue.status()
+        self.queue.status() + self.shaper.status()
     }
 
     /// Gives back the memory of flows, of which none has anything to send.
@@ -368,6 +438,25 @@ mod tests {
         let small = lengths.iter().position(|len| *len == 100);
         assert!(small.is_some_and(|place| place <= 2), "{lengths:?}");
         assert!(ingress.is_empty());
+    }
+
+    #[test]
+    fn senders_that_want_what_others_leave_get_that() {
+        const LOWER_EFFORT: u8 = 1;
+        let (mut ingress, now) = (ingress(), Time::from_millis(5));
+        for _ in 0..200 {
+            assert!(admit(&mut ingress, udp(1, LOWER_EFFORT, 1400), Mode::Adaptive, now));
+            assert!(admit(&mut ingress, udp(2, 0, 1400), Mode::Adaptive, now));
+        }
+        let mut sent = [0; 2];
+        for _ in 0..160 {
+            let head = ingress.head().unwrap();
+            let packet = ingress.next_packet(head.flow, &mut Vec::new(), now).unwrap();
+            sent[usize::from(packet.packet.bytes[21] - 1)] += 1;
+            ingress.charge(head.flow, 1400);
+            ingress.on_cut(head.flow);
+        }
+        assert!(sent[0] <= 12 && sent[0] >= 8, "{sent:?}");
     }
 
     #[test]

@@ -162,8 +162,9 @@ impl Send {
         {
             return None;
         }
+        ingress.unskip();
         for _ in 0..=ingress.active_flows() {
-            let (flow, item) = self.next_item(ingress, reliability, outlet)?;
+            let Some((flow, item)) = self.next_item(ingress, reliability, outlet) else { break };
             let (paths, bound) = (&*outlet.paths, outlet.cpu_bound);
             let choice = self.affinity.choose(&self.scheduler, paths, item, LIKELY, bound, now);
             if let Some(choice) = choice {
@@ -171,6 +172,7 @@ impl Send {
             }
             ingress.skip(flow);
         }
+        ingress.unskip();
         None
     }
 
@@ -191,7 +193,7 @@ impl Send {
         }
         let flow = ingress.only_flow()?;
         let outgoing = reliability.get(self.packetizer.current(flow)?)?;
-        let waiting = u64::from(outgoing.len() - outgoing.cut) + ingress.status().bytes;
+        let waiting = u64::from(outgoing.len() - outgoing.cut) + ingress.waiting_bytes();
         let elastic = self.scheduler.is_elastic(flow, now);
         let room = paths.least_room()?;
         (elastic && outgoing.cut > 0 && waiting < room as u64).then_some(until)
@@ -224,7 +226,7 @@ impl Send {
             } else {
                 // What is before the last of it, as flows take turns.
                 let turns = (head.backlog + rest) * ingress.active_flows().max(1) as u64;
-                let backlog = turns.min(ingress.status().bytes + rest);
+                let backlog = turns.min(ingress.waiting_bytes() + rest);
                 Item::Bulk { backlog, waited, elastic }
             };
             return Some((head.flow, item));

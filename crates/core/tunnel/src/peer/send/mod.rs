@@ -10,19 +10,22 @@ mod packetizer;
 mod probes;
 mod redundancy;
 mod scheduler;
+mod treatments;
 
 pub(super) use datagram::Outlet;
 pub use datagram::Transmit;
+pub(super) use treatments::wanted;
 
 use super::ingress::{ForBonding, Ingress};
 use super::paths::PathSet;
 use super::reliability::Reliability;
 use super::timers::{Timer, TimerTable};
 use crate::config::Mode;
+use crate::entry::{LimitRate, Treatment};
 use crate::heuristics::Heuristics;
 use affinity::Affinity;
 use bonding::Bonding;
-use braid_inner::Layer;
+use braid_inner::{FlowKey, Layer};
 use braid_units::Time;
 use braid_wire::{Close, Service};
 use feedback::Feedback;
@@ -30,6 +33,7 @@ use news::News;
 use packetizer::Packetizer;
 use scheduler::Scheduler;
 use std::time::Duration;
+use treatments::WantedTreatments;
 
 /// The sending side: reports and probes, then parities and copies, packets of
 /// the kernel's bonding modes, repairs and the queue.
@@ -41,6 +45,7 @@ pub(crate) struct Send {
     bonding: Bonding,
     feedback: Feedback,
     news: News,
+    treatments: WantedTreatments,
     /// The peer waits for a packet with the new keys.
     confirm: bool,
     /// What waits could go by a path that has room, and waits for a better one.
@@ -67,6 +72,7 @@ impl Send {
             bonding: Bonding::new(layer),
             feedback: Feedback::default(),
             news: News::default(),
+            treatments: WantedTreatments::default(),
             confirm: false,
             declined: false,
         }
@@ -113,6 +119,23 @@ impl Send {
         timers.fire(Timer::Control);
     }
 
+    /// The peer is told how flows that it sends are to be treated, and at what rates limits
+    /// are.
+    pub fn want_treatments(
+        &mut self,
+        flows: &[(FlowKey, Treatment)],
+        limits: Vec<LimitRate>,
+        hash: impl Fn(&FlowKey) -> u64,
+        timers: &mut TimerTable,
+    ) {
+        self.treatments.set(flows, limits, hash, timers);
+    }
+
+    /// What was told of a flow's treatment didn't arrive.
+    pub fn on_treatment_lost(&mut self, flow: u64, timers: &mut TimerTable) {
+        self.treatments.on_lost(flow, timers);
+    }
+
     /// The responder sends with new keys only when it has seen a packet with them:
     /// let there be one.
     pub fn confirm_keys(&mut self, timers: &mut TimerTable) {
@@ -141,6 +164,7 @@ impl Send {
         self.bonding.restart();
         self.news.mode_untold = true;
         self.news.service_untold = self.news.service != Service::default();
+        self.treatments.restart();
     }
 
     /// Paths have other places now.
@@ -197,7 +221,9 @@ impl Send {
         let mode = self.scheduler.mode;
         let mut news = self.news.pending(mode, &mut reliability.abandoned, settings.opens_paths);
         let report = self.feedback.poll(&mut news, outlet);
-        report.or_else(|| probes::poll(&mut self.confirm, &mut news, settings, outlet))
+        report
+            .or_else(|| probes::poll(&mut self.confirm, &mut news, settings, outlet))
+            .or_else(|| self.treatments.poll(outlet))
     }
 
     /// A goodbye by every path, with its reason and what came by all of them: the peer sends none
