@@ -16,6 +16,7 @@ mod endpoints;
 mod enrolments;
 #[cfg(feature = "page")]
 mod examine;
+mod fleet;
 mod flows;
 mod group;
 mod host_routing;

@@ -2,6 +2,8 @@
 
 mod cli;
 mod daemon;
+#[cfg(feature = "fleet")]
+mod fleet_store;
 
 fn main() -> std::process::ExitCode {
     // SAFETY: no other thread runs yet.

@@ -6,6 +6,7 @@ mod contradiction;
 mod diagnostic;
 mod edit;
 mod engine;
+mod fleet;
 mod group;
 mod history;
 mod interface;
@@ -34,6 +35,7 @@ pub use braid_alert::Alert;
 pub use diagnostic::{ConfigErrors, Diagnostic};
 pub use edit::{ConfigEditor, EditError, LinkChange, NewRule, PeerLine};
 pub use engine::{MptcpProxy, ProxyEnd, Watch};
+pub use fleet::{Etcd, Fleet, Registry};
 pub use group::{GivenWay, GroupConfig};
 pub use history::History;
 pub use interface::{CertificateFiles, Interface, Layer, Mode, XorHash};
@@ -151,6 +153,8 @@ pub struct Config {
     pub alerts: Vec<Alert>,
     /// How TCP connections are split, if they are.
     pub split_tcp: Option<SplitTcp>,
+    /// Of which fleet of concentrators this one is, if of any.
+    pub fleet: Option<Fleet>,
 }
 
 impl Config {

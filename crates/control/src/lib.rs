@@ -9,6 +9,7 @@ mod config_of_request;
 pub mod enrolled;
 mod error_answer;
 pub mod finding;
+pub mod fleet_homes;
 pub mod group_metrics;
 pub mod group_server;
 pub mod group_status;

@@ -34,6 +34,7 @@ pub fn render(status: &Status) -> String {
     links(status, &mut text);
     rules(status, &mut text);
     split_tcp(status, &mut text);
+    fleet(status, &mut text);
     alerts(status, &mut text);
     peers(&status.peers, &mut text);
     paths(&status.peers, &mut text);
@@ -117,6 +118,17 @@ fn rules(status: &Status, text: &mut Text) {
     text.family("braid_rule_connections_total", "counter", help, each(|rule| rule.connections));
     let help = "Bytes that those sent who began a rule's connections.";
     text.family("braid_rule_bytes_total", "counter", help, each(|rule| rule.bytes));
+}
+
+fn fleet(status: &Status, text: &mut Text) {
+    let Some(fleet) = &status.fleet else { return };
+    let one = |value: f64| [(String::new(), value)];
+    let help = "The fleet's registry answered when it was last asked.";
+    text.family("braid_fleet_registry_reachable", "gauge", help, one(flag(fleet.reachable)));
+    let help = "Homes that the fleet has, as last known.";
+    text.family("braid_fleet_homes", "gauge", help, one(fleet.homes as f64));
+    let help = "Concentrators that the fleet has, as last known.";
+    text.family("braid_fleet_concentrators", "gauge", help, one(fleet.concentrators as f64));
 }
 
 fn split_tcp(status: &Status, text: &mut Text) {

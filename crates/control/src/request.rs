@@ -230,6 +230,8 @@ pub enum Request {
     /// `POST /v1/reload`: read the config file again and take over its peers,
     /// links and mode.
     Reload,
+    /// Homes have joined or gone elsewhere in the fleet; by the daemon itself.
+    ReadHomes,
     /// `POST /v1/restart`: go on as the program whose file is there now; what is set on the
     /// host stays.
     Restart,

@@ -53,9 +53,29 @@ pub struct Status {
     /// TCP connections that are split at this end, where the config asks for it.
     #[serde(default)]
     pub split_tcp: Option<SplitTcpStatus>,
+    /// How the fleet's registry is, where there is a fleet.
+    #[serde(default)]
+    pub fleet: Option<FleetStatus>,
     /// Those who are told of events, as the config names them.
     #[serde(default)]
     pub alerts: Vec<AlertStatus>,
+}
+
+/// A concentrator's part in its fleet.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FleetStatus {
+    /// Its name there.
+    pub name: String,
+    /// The registry answered when it was last asked.
+    pub reachable: bool,
+    /// Seconds since it last did; none if it never has.
+    pub reached_s: Option<u64>,
+    /// What is amiss, in words.
+    pub troubles: Vec<String>,
+    /// Homes that the fleet has, as last known.
+    pub homes: u64,
+    /// Concentrators that it has, as last known.
+    pub concentrators: u64,
 }
 
 /// How telling somebody goes.
@@ -279,6 +299,9 @@ pub struct PeerStatus {
     /// concentrator, or is older than that.
     #[serde(default)]
     pub served_here: Option<bool>,
+    /// With which word of the home: the higher of two is right.
+    #[serde(skip)]
+    pub served_epoch: Option<u64>,
     /// Its addresses are in `routing.announce_table`.
     #[serde(default)]
     pub announced: bool,

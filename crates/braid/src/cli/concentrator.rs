@@ -1,6 +1,8 @@
 pub mod add_home;
 mod addresses;
 mod drain;
+#[cfg(feature = "fleet")]
+mod fleet;
 mod init;
 pub mod list;
 
@@ -31,6 +33,24 @@ pub enum ConcentratorCommand {
     Drain(Drain),
     /// Take homes again
     Undrain(Undrain),
+    /// Show the fleet: who lives, who serves whom
+    #[cfg(feature = "fleet")]
+    Status(Status),
+    /// Send a home of the fleet to another concentrator
+    #[cfg(feature = "fleet")]
+    MoveHome(MoveHome),
+    /// Take a concentrator that is gone for good out of the fleet
+    #[cfg(feature = "fleet")]
+    Forget(Forget),
+    /// Show the fleet (not in this build)
+    #[cfg(not(feature = "fleet"))]
+    Status(super::parts::Missing),
+    /// Send a home of the fleet to another concentrator (not in this build)
+    #[cfg(not(feature = "fleet"))]
+    MoveHome(super::parts::Missing),
+    /// Take a concentrator that is gone for good out of the fleet (not in this build)
+    #[cfg(not(feature = "fleet"))]
+    Forget(super::parts::Missing),
 }
 
 #[derive(Args)]
@@ -62,6 +82,15 @@ pub struct Init {
     /// Show the join line as a QR code, too (on standard error)
     #[arg(long)]
     qr: bool,
+    /// Take part in a fleet: etcds://HOST:2379,HOST:2379/braid/, etcd://…, or sqlite:FILE
+    #[arg(long, value_name = "REGISTRY", requires = "name")]
+    fleet: Option<String>,
+    /// The PEM file of who signed etcd's certificates
+    #[arg(long, value_name = "FILE", requires = "fleet")]
+    ca_file: Option<std::path::PathBuf>,
+    /// This concentrator's name in the fleet
+    #[arg(long, requires = "fleet")]
+    name: Option<braid_control::config::Name>,
     /// Split homes' TCP connections at this end of the tunnel
     #[arg(long)]
     split_tcp: bool,
@@ -160,6 +189,8 @@ pub struct RemoveHome {
 pub struct Drain {
     #[command(flatten)]
     _json: JsonFlag,
+    /// Another concentrator of the fleet, by its name [default: this one]
+    concentrator: Option<String>,
     /// Say who would go and who would stay, and change nothing
     #[arg(long)]
     dry_run: bool,
@@ -175,7 +206,46 @@ pub struct Drain {
 pub struct Undrain {
     #[command(flatten)]
     _json: JsonFlag,
+    /// Another concentrator of the fleet, by its name [default: this one]
+    concentrator: Option<String>,
     /// Say what would be changed, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+#[cfg(feature = "fleet")]
+#[derive(Args)]
+#[command(after_help = "Example:\n  braid concentrator status")]
+pub struct Status {
+    #[command(flatten)]
+    _json: JsonFlag,
+}
+
+#[cfg(feature = "fleet")]
+#[derive(Args)]
+#[command(after_help = "Connections go on where the home's addresses move along.\n\nExamples:\n  \
+                  braid concentrator move-home cabin vpn2\n  braid concentrator move-home cabin --to-any")]
+pub struct MoveHome {
+    #[command(flatten)]
+    _json: JsonFlag,
+    /// The home's name
+    home: String,
+    /// The concentrator's name in the fleet
+    concentrator: Option<String>,
+    /// Leave it to the fleet again
+    #[arg(long, conflicts_with = "concentrator")]
+    to_any: bool,
+}
+
+#[cfg(feature = "fleet")]
+#[derive(Args)]
+#[command(after_help = "Example:\n  braid concentrator forget vpn3 --dry-run")]
+pub struct Forget {
+    #[command(flatten)]
+    _json: JsonFlag,
+    /// The concentrator's name in the fleet
+    concentrator: String,
+    /// Say what would be so, and change nothing
     #[arg(long)]
     dry_run: bool,
 }
@@ -191,6 +261,16 @@ impl ConcentratorCommand {
             ConcentratorCommand::RemoveHome(remove) => remove.run(global),
             ConcentratorCommand::Drain(drain) => drain.run(global),
             ConcentratorCommand::Undrain(undrain) => undrain.run(global),
+            #[cfg(feature = "fleet")]
+            ConcentratorCommand::Status(status) => status.run(global),
+            #[cfg(feature = "fleet")]
+            ConcentratorCommand::MoveHome(home) => home.run(global),
+            #[cfg(feature = "fleet")]
+            ConcentratorCommand::Forget(forget) => forget.run(global),
+            #[cfg(not(feature = "fleet"))]
+            ConcentratorCommand::Status(missing)
+            | ConcentratorCommand::MoveHome(missing)
+            | ConcentratorCommand::Forget(missing) => missing.run("fleet"),
         }
     }
 }

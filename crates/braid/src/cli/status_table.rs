@@ -1,6 +1,6 @@
 use braid_control::config::Transport;
 use braid_control::status::{
-    DeviceDrops, DnsStatus, LinkStatus, PathStatus, PeerStatus, RuleDoes, RuleStatus,
+    DeviceDrops, DnsStatus, FleetStatus, LinkStatus, PathStatus, PeerStatus, RuleDoes, RuleStatus,
     SplitTcpStatus, Status, Traffic,
 };
 use braid_pool::untrusted::one_line;
@@ -25,6 +25,7 @@ pub fn render(status: &Status) -> String {
         let addresses: Vec<String> = status.listen.iter().map(ToString::to_string).collect();
         lines.push(format!("listens on {}", addresses.join(", ")));
     }
+    lines.extend(status.fleet.as_ref().map(about_fleet));
     if status.draining {
         lines.push("draining: homes are asked to go to another concentrator".to_owned());
     }
@@ -65,6 +66,25 @@ fn about_rules(rules: &[RuleStatus]) -> Option<String> {
     };
     let count = rules.len();
     (count > 0).then(|| format!("rules: {count}, {connections} connections{without}"))
+}
+
+fn about_fleet(fleet: &FleetStatus) -> String {
+    let reached = match (fleet.reachable, fleet.reached_s) {
+        (true, _) => "its registry answers".to_owned(),
+        (false, Some(seconds)) => {
+            let ago = format_duration(Duration::from_secs(seconds));
+            format!("its registry last answered {ago} ago")
+        }
+        (false, None) => "its registry has not answered yet".to_owned(),
+    };
+    let mut text = format!(
+        "fleet: this is {}, of {} concentrators with {} homes; {reached}",
+        fleet.name, fleet.concentrators, fleet.homes
+    );
+    for trouble in &fleet.troubles {
+        text.push_str(&format!("\n  {trouble}"));
+    }
+    text
 }
 
 fn about_split(split: &SplitTcpStatus) -> String {
@@ -220,6 +240,7 @@ mod tests {
             drops: DeviceDrops { not_fetched: 5, refused: 1, malformed: 0 },
             uptime_s: 61.9,
             draining: false,
+            fleet: None,
             listen: Vec::new(),
             links: vec![
                 LinkStatus {

@@ -83,6 +83,7 @@ pub fn start(
         introductions: Introductions::default(),
         reporter: Reporter::new(setup.mode),
         draining: false,
+        ranks: BTreeMap::new(),
         announces: setup.announces,
     };
     std::thread::Builder::new()
@@ -110,6 +111,8 @@ struct Bridge {
     reporter: Reporter,
     /// Homes are asked to go to another concentrator.
     draining: bool,
+    /// How willing this one is to serve some homes, as the fleet has it.
+    ranks: BTreeMap<PublicKey, u8>,
     /// What homes say of who serves them is passed on at once.
     announces: bool,
 }
@@ -256,16 +259,38 @@ impl Bridge {
                 self.plane.change(Core::SetMode(translate::mode(mode, self.xor_hash)))
             }
             Change::SetDraining(draining) => {
+                let before = self.ranks_now();
                 self.draining = draining;
-                let rank = self.rank();
-                self.peers.keys().try_for_each(|id| self.plane.change(Core::SetRank(*id, rank)))
+                self.say_ranks(&before)
+            }
+            Change::SetRanks(ranks) => {
+                let before = self.ranks_now();
+                self.ranks = ranks;
+                self.say_ranks(&before)
             }
         }
     }
 
-    /// How willing this concentrator is to serve homes.
-    fn rank(&self) -> u8 {
-        if self.draining { LEAST_WILLING } else { MOST_WILLING }
+    /// How willing this concentrator is to serve a home.
+    fn rank(&self, home: &PublicKey) -> u8 {
+        match self.draining {
+            true => LEAST_WILLING,
+            false => self.ranks.get(home).copied().unwrap_or(MOST_WILLING),
+        }
+    }
+
+    fn ranks_now(&self) -> BTreeMap<PeerId, u8> {
+        self.peers.iter().map(|(id, peer)| (*id, self.rank(&peer.public_key))).collect()
+    }
+
+    /// Tells homes to which something else was said before.
+    fn say_ranks(&self, before: &BTreeMap<PeerId, u8>) -> Result<(), Stopped> {
+        for (id, rank) in self.ranks_now() {
+            if before.get(&id) != Some(&rank) {
+                self.plane.change(Core::SetRank(id, rank))?;
+            }
+        }
+        Ok(())
     }
 
     fn add_link(&mut self, link: Link, used: Option<QuotaCounter>) {
@@ -311,6 +336,7 @@ impl Bridge {
         if let Some(token) = token {
             self.plane.change(Core::Introduce(id, token))?;
         }
+        let peer_key = peer.public_key;
         let known = BridgedPeer {
             name: peer.name,
             public_key: peer.public_key,
@@ -320,8 +346,9 @@ impl Bridge {
             stands_in_for: peer.stands_in_for,
         };
         self.peers.insert(id, known);
-        if self.draining {
-            self.plane.change(Core::SetRank(id, self.rank()))?;
+        let rank = self.rank(&peer_key);
+        if rank != MOST_WILLING {
+            self.plane.change(Core::SetRank(id, rank))?;
         }
         self.line_up(id)
     }

@@ -2,6 +2,7 @@ use super::data_channel::{Command, DataPlaneHandle, Setup, data_channel};
 use super::ending::{Ending, last_words};
 use super::endpoints::EndpointResolver;
 use super::enrolments::Enrolments;
+use super::fleet::FleetPart;
 use super::flows::{DeviceSecond, FlowWatch};
 use super::measure::{self, Measuring};
 use super::observe::{Observer, Seen};
@@ -9,7 +10,7 @@ use super::observe::{Observer, Seen};
 use super::page::ServedPage;
 use super::pathless::tell_pathless;
 use super::quota::QuotaStore;
-use super::reconciler::{self, Parts, ReconcilerHandle};
+use super::reconciler::{self, Parts, ReconcilerHandle, Yields};
 use super::restart::{HandedOn, Program};
 use super::rules::{Files, explained};
 use super::split::SplitProxy;
@@ -56,6 +57,8 @@ pub struct RunningTunnel {
     observer: Observer,
     flows: Mutex<Flows>,
     measuring: Measuring,
+    /// What is told of the fleet, and the homes that are to be left to others of it.
+    fleet: FleetPart,
     /// Set once there is something to hand out.
     this: OnceLock<Weak<RunningTunnel>>,
     _speed: Option<braid_speed::Server>,
@@ -87,6 +90,7 @@ impl RunningTunnel {
             false => first_journal(&config)?,
         };
         let private_key = config.read_keys()?;
+        let public_key = private_key.public_key();
         let enrolments = Enrolments::open(&config.interface, private_key.public_key());
         enrolments.apply(&mut config);
         let interface = &config.interface;
@@ -116,7 +120,9 @@ impl RunningTunnel {
         let data_plane = Arc::new(data_plane);
         let rules = split.as_ref().map(|split| split.rules);
         let host = Host { journal, goes_on, netlink };
-        let reconciler = start_reconciler(&config, host, enrolments, &data_plane, rules, &ending);
+        let yields = Yields::default();
+        let of_host = (rules, yields.clone());
+        let reconciler = start_reconciler(&config, host, enrolments, &data_plane, of_host, &ending);
         let reconciler = match reconciler {
             Ok(reconciler) => reconciler,
             Err(error) => {
@@ -141,6 +147,7 @@ impl RunningTunnel {
             observer,
             flows: Mutex::new(flows),
             measuring: Measuring::default(),
+            fleet: FleetPart::new(public_key, yields),
             this: OnceLock::new(),
             _speed: speed,
             #[cfg(feature = "page")]
@@ -176,6 +183,7 @@ impl Running for RunningTunnel {
         if let Err(error) = self.observer.look_at(seen) {
             tracing::warn!(%error, "history has nothing to keep: its thread can't be started");
         }
+        self.fleet.start(&self.config, self);
         #[cfg(feature = "page")]
         match ServedPage::start(&self.config, self) {
             Ok(page) => drop(self.page.set(page)),
@@ -242,6 +250,12 @@ impl RunningTunnel {
         view.config.as_deref().unwrap_or(&self.config).clone()
     }
 
+    /// What this concentrator's part in its fleet is told by.
+    #[cfg(feature = "fleet")]
+    pub fn data_plane(&self) -> &DataPlaneHandle {
+        &self.data_plane
+    }
+
     /// What each device sent and got since the last time. The core is told which flows are
     /// whose, and what rules give them.
     fn look_at_flows(&self) -> Vec<DeviceSecond> {
@@ -303,6 +317,7 @@ impl Controlled for RunningTunnel {
             traffic: view.traffic,
             rules: view.rules,
             split_tcp: self.split.as_ref().map(SplitProxy::status),
+            fleet: self.fleet.status(),
             alerts: self.observer.alerts(&config.alerts),
         }
     }
@@ -488,7 +503,7 @@ fn start_reconciler(
     host: Host,
     enrolments: Enrolments,
     data_plane: &Arc<DataPlaneHandle>,
-    split: Option<Split>,
+    (split, yields): (Option<Split>, Yields),
     ending: &Ending,
 ) -> Result<ReconcilerHandle, DaemonError> {
     let starting = || DaemonError::system("starting the reconciler");
@@ -519,6 +534,7 @@ fn start_reconciler(
         enrolments,
         split,
         resolved,
+        yields,
         ending: ending.clone(),
     };
     reconciler::start(parts).map_err(starting())

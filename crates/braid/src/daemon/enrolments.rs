@@ -4,6 +4,7 @@ use super::data_channel::{Command, DataPlaneEnded, DataPlaneHandle, Introduction
 use super::reconfigure::{Change, NewPeer};
 use braid_control::config::{Config, Interface};
 use braid_control::enrolled::{EnrolledHome, EnrolledHomes};
+use braid_control::fleet_homes::FleetHomes;
 use braid_handshake::PublicKey;
 use jiff::Timestamp;
 use std::collections::BTreeSet;
@@ -14,6 +15,9 @@ pub struct Enrolments {
     file: PathBuf,
     /// None when the file is damaged: what it knew must not be overwritten.
     homes: Option<EnrolledHomes>,
+    /// Those that the fleet has.
+    fleet_file: PathBuf,
+    fleet: FleetHomes,
     own_key: PublicKey,
     /// Token files of this host that were done with.
     done_with: BTreeSet<PathBuf>,
@@ -38,13 +42,24 @@ impl Enrolments {
         let file = EnrolledHomes::path(&interface.state_dir, interface.name.as_str());
         let homes = None;
         let done_with = BTreeSet::new();
-        let mut enrolments = Enrolments { file, homes, own_key, done_with, trouble: None };
+        let fleet_file = FleetHomes::path(&interface.state_dir, interface.name.as_str());
+        let fleet = FleetHomes::default();
+        let mut enrolments =
+            Enrolments { file, homes, fleet_file, fleet, own_key, done_with, trouble: None };
         enrolments.read();
         enrolments
     }
 
-    /// Reads the file again, which somebody may have repaired.
+    /// Reads the files again, which somebody may have repaired.
     pub fn read(&mut self) {
+        match FleetHomes::read(&self.fleet_file) {
+            Ok(fleet) => self.fleet = fleet,
+            Err(error) => tracing::error!(
+                file = %self.fleet_file.display(), %error,
+                "the fleet's homes, as last known, can't be read: they are known once the registry \
+                 answers"
+            ),
+        }
         match EnrolledHomes::read(&self.file) {
             Ok(homes) => self.homes = Some(homes),
             Err(error) => tracing::error!(
@@ -57,9 +72,12 @@ impl Enrolments {
 
     /// Gives the peers that have joined their own keys.
     pub fn apply(&self, config: &mut Config) {
+        self.fleet.apply(config);
         if let Some(homes) = &self.homes {
             homes.apply(config);
         }
+        // Of two routers with one line the fleet knows which is in.
+        self.fleet.apply(config);
     }
 
     /// Lets in those who have come and may; `config` has been [applied](Self::apply).

@@ -37,7 +37,7 @@ use super::ways::HostNetwork;
 use announcing::Announcing;
 use braid_control::config::{Config, ConfigEditor};
 use braid_control::request::{Refusal, Request};
-use braid_control::status::Traffic;
+use braid_control::status::{PeerStatus, Traffic};
 use braid_linux::journal::Journal;
 use braid_linux::netlink::Netlink;
 use braid_linux::nft::{self, Refusing, Split};
@@ -51,9 +51,10 @@ use proxies::NeighbourProxies;
 use routing::Routing;
 use schedule::{Schedule, TICK};
 use settings::Settings;
+use std::collections::BTreeMap;
 use std::io;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use view::{Published, View};
 
@@ -81,9 +82,14 @@ pub struct Parts {
     pub split: Option<Split>,
     /// Where the peers are found, as the resolver says.
     pub resolved: Resolved,
+    /// Homes that have a word with another concentrator, as the fleet has it.
+    pub yields: Yields,
     /// Told when the reconciler can't go on.
     pub ending: Ending,
 }
+
+/// Names of homes with the epochs of their words, see [`Parts::yields`].
+pub type Yields = Arc<Mutex<BTreeMap<String, u64>>>;
 
 struct Reconciler {
     questions: Receiver<Question>,
@@ -105,6 +111,7 @@ struct Reconciler {
     proxies: NeighbourProxies,
     bridge: BridgePort,
     announcing: Announcing,
+    yields: Yields,
     quotas: QuotaStore,
     /// Whether a peer answers, as the routing was last planned for.
     working: bool,
@@ -150,6 +157,7 @@ pub fn start(parts: Parts) -> io::Result<ReconcilerHandle> {
         proxies: NeighbourProxies::default(),
         bridge: BridgePort::default(),
         announcing: Announcing::default(),
+        yields: parts.yields,
         quotas: parts.quotas,
         working: false,
         stays_until: parts.goes_on.then(|| Instant::now() + ANSWER_AFTER_RESTART),
@@ -358,7 +366,7 @@ impl Reconciler {
             self.show();
         }
         if self.settings.config.routing.announce_table.is_some()
-            && self.announcing.follow(&snapshot.peers, Instant::now())
+            && self.announcing.follow(&self.as_served(&snapshot.peers), Instant::now())
         {
             self.route();
             self.show();
@@ -384,6 +392,19 @@ impl Reconciler {
         if matches!(admitted, Ok(true)) {
             self.show();
         }
+    }
+
+    /// The peers, with what the fleet knows better of who serves them.
+    fn as_served(&self, peers: &[PeerStatus]) -> Vec<PeerStatus> {
+        let yields = self.yields.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut peers = peers.to_vec();
+        for peer in &mut peers {
+            let word = peer.served_epoch.unwrap_or_default();
+            if yields.get(&peer.name).is_some_and(|elsewhere| *elsewhere >= word) {
+                peer.served_here = Some(false);
+            }
+        }
+        peers
     }
 
     fn tell_working(&self) {
@@ -464,7 +485,8 @@ impl Reconciler {
             | Change::AddPeer(_)
             | Change::RemovePeer(_)
             | Change::SetMode(_)
-            | Change::SetDraining(_) => {}
+            | Change::SetDraining(_)
+            | Change::SetRanks(_) => {}
         }
         self.data_plane.change(change)
     }

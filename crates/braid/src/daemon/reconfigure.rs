@@ -8,6 +8,7 @@ use braid_control::config::{
 use braid_control::quota_file::{QuotaCounter, QuotaCounters};
 use braid_handshake::{PresharedKey, PrivateKey, PublicKey};
 use braid_inner::ClassRules;
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// One change.
@@ -34,6 +35,9 @@ pub enum Change {
     SetMode(Mode),
     /// Homes are asked to go to another concentrator, or not any more.
     SetDraining(bool),
+    /// How willing this concentrator is to serve homes, by their keys; others as it is by itself.
+    #[cfg_attr(not(feature = "fleet"), allow(dead_code))]
+    SetRanks(BTreeMap<PublicKey, u8>),
 }
 
 /// A peer, and the secrets that the config names files of.

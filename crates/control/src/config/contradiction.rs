@@ -5,7 +5,7 @@ use super::network::Prefix;
 use super::routing::PlacedRouting;
 use super::rule::{Action, Rule};
 use super::section::{Placed, Places};
-use super::{Alert, Cap, History, Link, Peer, Protocol, SplitTcp, Ui, closest};
+use super::{Alert, Cap, Fleet, History, Link, Peer, Protocol, SplitTcp, Ui, closest};
 use std::collections::HashMap;
 use std::hash::Hash;
 
@@ -27,6 +27,7 @@ pub(super) struct Sections {
     pub(super) ui: Ui,
     pub(super) alerts: Vec<Alert>,
     pub(super) split_tcp: Option<Placed<Option<SplitTcp>>>,
+    pub(super) fleet: Option<Placed<Fleet>>,
 }
 
 /// Reports what can't hold together.
@@ -39,6 +40,7 @@ pub(super) fn check(sections: &Sections, found: &mut Diagnostics) {
     check_uniqueness(sections, found);
     check_stand_ins(sections, found);
     check_announcing(sections, found);
+    check_fleet(sections, found);
     if let Some(routing) = &sections.routing {
         check_routing(routing, sections, found);
         check_forwarding(routing, sections, found);
@@ -304,6 +306,18 @@ fn check_uniqueness(sections: &Sections, found: &mut Diagnostics) {
         |prefix| format!("{prefix} is in allowed_ips twice: whose is it?"),
         found,
     );
+}
+
+fn check_fleet(sections: &Sections, found: &mut Diagnostics) {
+    let Some(Placed { places, .. }) = &sections.fleet else { return };
+    let Some(interface) = sections.interface.as_ref().map(|it| &it.value) else { return };
+    if interface.listen.is_empty() || interface.layer == Layer::L2 {
+        found.add_with_hint(
+            places.section,
+            "[fleet] is for concentrators with layer = \"l3\": homes have theirs as [[peer]]",
+            "remove it; at home: `braid home join LINE --stand-in`",
+        );
+    }
 }
 
 fn check_announcing(sections: &Sections, found: &mut Diagnostics) {

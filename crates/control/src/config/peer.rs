@@ -33,6 +33,8 @@ pub struct Peer {
     pub allowed_ips: Vec<Prefix>,
     /// How often an idle path is kept open through NAT.
     pub keepalive: Option<Duration>,
+    /// It isn't in the config: the fleet has it.
+    pub of_fleet: bool,
 }
 
 /// What a concentrator keeps of a join line.
@@ -114,6 +116,7 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<P
         stands_in_for,
         allowed_ips,
         keepalive,
+        of_fleet: false,
     };
     Some(Placed { value, places })
 }

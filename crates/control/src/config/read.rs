@@ -2,8 +2,8 @@ use super::contradiction::{self, Sections};
 use super::diagnostic::{ConfigErrors, Diagnostics};
 use super::section::Section;
 use super::{
-    Config, Diagnostic, Interface, Peer, Ui, alert, history, interface, link, peer, pool, routing,
-    rule, split_tcp, ui,
+    Config, Diagnostic, Interface, Peer, Ui, alert, fleet, history, interface, link, peer, pool,
+    routing, rule, split_tcp, ui,
 };
 use std::cell::RefCell;
 use std::path::Path;
@@ -63,6 +63,7 @@ fn read_sections<'t>(
         },
         alerts: alert::read_all(&mut root, base, diagnostics),
         split_tcp: root.table("split_tcp").map(split_tcp::read),
+        fleet: root.table("fleet").and_then(|section| fleet::read(section, base)),
     };
     // For `braid pool apply`; wrong ones are errors of this config too.
     pool::read_all(&mut root, diagnostics);
@@ -99,6 +100,7 @@ impl Sections {
             ui: self.ui,
             alerts: self.alerts,
             split_tcp: self.split_tcp.and_then(|placed| placed.value),
+            fleet: self.fleet.map(|placed| placed.value),
         }
     }
 }

@@ -26,6 +26,7 @@ impl Controlled for Fake {
             drops: DeviceDrops { not_fetched: 3, ..DeviceDrops::default() },
             uptime_s: 2.5,
             draining: false,
+            fleet: None,
             listen: Vec::new(),
             links: vec![LinkStatus {
                 name: "dsl".into(),

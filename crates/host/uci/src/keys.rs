@@ -12,8 +12,8 @@ pub enum Kind {
 }
 
 /// Sections that are there once: `[interface]`.
-pub(crate) const SINGLE: [&str; 6] =
-    ["interface", "engine", "routing", "history", "ui", "split_tcp"];
+pub(crate) const SINGLE: [&str; 7] =
+    ["interface", "engine", "routing", "history", "ui", "split_tcp", "fleet"];
 
 /// Sections of which there may be many: `[[link]]`.
 pub(crate) const MANY: [&str; 6] = ["link", "peer", "rule", "class", "alert", "pool"];
@@ -69,7 +69,7 @@ const BOOLEANS: [(&str, &str); 20] = [
     ("ui", "without_tls"),
 ];
 
-const NUMBERS: [(&str, &str); 21] = [
+const NUMBERS: [(&str, &str); 22] = [
     ("engine", "add_addr_accepted"),
     ("engine", "buckets"),
     ("engine", "min_links"),
@@ -80,6 +80,7 @@ const NUMBERS: [(&str, &str); 21] = [
     ("engine", "proxy_port"),
     ("engine", "resend_igmp"),
     ("engine", "subflows"),
+    ("fleet", "capacity"),
     ("interface", "mtu"),
     ("pool.backup", "read"),
     ("link", "fwmark"),

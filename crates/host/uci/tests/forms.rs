@@ -133,7 +133,9 @@ fn mistakes_are_told_with_their_line() {
 fn told_of(section: &str, key: &str) -> String {
     let (outer, inner) = section.split_once('.').unwrap_or((section, ""));
     let head = match outer {
-        "interface" | "engine" | "routing" | "history" | "ui" | "split_tcp" => format!("[{outer}]"),
+        "interface" | "engine" | "routing" | "history" | "ui" | "split_tcp" | "fleet" => {
+            format!("[{outer}]")
+        }
         _ => format!("[[{outer}]]"),
     };
     // A date is what no key takes.

@@ -15,6 +15,7 @@ mod secret;
 mod words;
 
 pub use isolated::{Isolated, Job, run_job};
+pub use secret::read as read_secret;
 
 use braid_alert::{Alert, Message, Target};
 use serde::Serialize;

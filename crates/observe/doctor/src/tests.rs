@@ -126,6 +126,7 @@ fn status() -> Status {
         drops: Default::default(),
         uptime_s: 1000.0,
         draining: false,
+        fleet: None,
         listen: Vec::new(),
         links: vec![link("dsl"), link("lte")],
         warnings: Vec::new(),

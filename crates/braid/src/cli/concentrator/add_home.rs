@@ -7,6 +7,7 @@ use braid_control::config::{
     Config, ConfigEditor, EditError, Endpoint, Name, Peer, PeerLine, read_private_key, write_secret,
 };
 use braid_control::enrolled::EnrolledHomes;
+use braid_control::fleet_homes::FleetHomes;
 use braid_control::join_line::JoinLine;
 use braid_control::qr_code::QrCode;
 use braid_handshake::{EnrolmentToken, PublicKey, os_random};
@@ -20,17 +21,19 @@ use std::time::Duration;
 
 impl AddHome {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
-        let line = add(known_homes(global)?, &self.line, &self.address)?;
+        let config = known_homes(global)?;
+        let line = add(config.clone(), &self.line, &self.address)?;
         tell_tunnel(global)?;
-        give(global, &self.line.name, &line, self.line.qr)
+        give(global, &config, &line, self.line.qr)
     }
 }
 
 impl Renew {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
-        let Renewed { line, tidied } = renew(known_homes(global)?, &self.line)?;
+        let config = known_homes(global)?;
+        let Renewed { line, tidied } = renew(config.clone(), &self.line)?;
         tell_tunnel(global)?;
-        give(global, &self.line.name, &line, self.line.qr)?;
+        give(global, &config, &line, self.line.qr)?;
         tidied
     }
 }
@@ -86,6 +89,13 @@ pub struct Renewed {
 pub fn renew(config: Config, home: &LineForHome) -> Result<Renewed, Failure> {
     let mut work = Work::of(config)?;
     let peer = work.peer(home.name.as_str())?;
+    if peer.of_fleet {
+        return Err(Failure::failed(format!(
+            "home {name:?} is in another concentrator's config, see `braid concentrator status`: \
+             renew it there",
+            name = peer.name.as_str()
+        )));
+    }
     let endpoints = work.endpoints(&home.endpoint)?;
     let addresses = addresses::of_home(&work.config, &peer)?;
     let Work { config, editor, public_key } = &mut work;
@@ -165,10 +175,32 @@ impl Work {
     }
 
     fn remove_for_good(mut self, peer: &Peer) -> Result<(), Failure> {
+        if peer.of_fleet {
+            return remove_from_fleet(&self.config, peer.name.as_str());
+        }
         self.editor.remove_peer(peer.name.as_str());
         self.editor.save()?;
         remove_preshared_key(&self.config, peer)
     }
+}
+
+/// A home that another concentrator's config has, which writes it down again if it lives.
+#[cfg(feature = "fleet")]
+fn remove_from_fleet(config: &Config, name: &str) -> Result<(), Failure> {
+    let mut registry = super::fleet::Registry::of(config)?;
+    let fleet = registry.read()?;
+    let from = fleet.homes.get(name).map(|(home, _)| home.from.clone()).unwrap_or_default();
+    if fleet.alive.contains_key(&from) {
+        return Err(Failure::failed(format!(
+            "home {name:?} is in the config of {from}: remove it there"
+        )));
+    }
+    registry.remove_home(name)
+}
+
+#[cfg(not(feature = "fleet"))]
+fn remove_from_fleet(_: &Config, _: &str) -> Result<(), Failure> {
+    Err(Failure::failed("this build of braid has no fleet"))
 }
 
 /// The config, with the keys of the homes that have joined.
@@ -181,14 +213,24 @@ pub fn with_joined(mut config: Config) -> Result<Config, Failure> {
     let file = EnrolledHomes::path(&config.interface.state_dir, config.interface.name.as_str());
     let homes = EnrolledHomes::read(&file)
         .map_err(|error| Failure::io(&format!("reading {}", file.display()), &error))?;
+    let file = FleetHomes::path(&config.interface.state_dir, config.interface.name.as_str());
+    let fleet = FleetHomes::read(&file)
+        .map_err(|error| Failure::io(&format!("reading {}", file.display()), &error))?;
+    fleet.apply(&mut config);
     homes.apply(&mut config);
+    fleet.apply(&mut config);
     Ok(config)
 }
 
 /// The line, on standard output; what to do with it, beside.
-pub fn give(global: &Global, name: &Name, line: &JoinLine, qr: bool) -> Result<(), Failure> {
+pub fn give(global: &Global, config: &Config, line: &JoinLine, qr: bool) -> Result<(), Failure> {
     let text = line.to_string();
-    let value = json!({ "home": name.as_str(), "line": text, "until": line.until.to_string() });
+    let stand_ins = stand_ins(config, line);
+    let mut value =
+        json!({ "home": line.name.as_str(), "line": text, "until": line.until.to_string() });
+    if config.fleet.is_some() {
+        value["stand_ins"] = json!(stand_ins);
+    }
     global.print(&value, || text.clone())?;
     if qr {
         show_qr_code(&text)?;
@@ -197,7 +239,32 @@ pub fn give(global: &Global, name: &Name, line: &JoinLine, qr: bool) -> Result<(
         "this line lets one router in, once, until {}; on that router: `braid home join -`, and paste it",
         line.until
     ));
+    for stand_in in &stand_ins {
+        failure::tell(&format!(
+            "and for {}, which stands in: `braid home join - --stand-in`, and paste\n{}",
+            stand_in["concentrator"].as_str().unwrap_or_default(),
+            stand_in["line"].as_str().unwrap_or_default()
+        ));
+    }
     Ok(())
+}
+
+/// Lines for others of the fleet. Where its registry doesn't answer the one line will do.
+#[cfg(feature = "fleet")]
+fn stand_ins(config: &Config, line: &JoinLine) -> Vec<serde_json::Value> {
+    if config.fleet.is_none() {
+        return Vec::new();
+    }
+    let lines = super::fleet::Registry::of(config).and_then(|mut it| it.stand_ins(config, line));
+    lines.unwrap_or_else(|error| {
+        failure::tell(&format!("there are no lines for others of the fleet: {error}"));
+        Vec::new()
+    })
+}
+
+#[cfg(not(feature = "fleet"))]
+fn stand_ins(_: &Config, _: &JoinLine) -> Vec<serde_json::Value> {
+    Vec::new()
 }
 
 /// On standard error, black on white whatever the terminal's colours are: scripts read the line.

@@ -13,7 +13,10 @@ const LOOK: Duration = Duration::from_millis(200);
 
 impl Drain {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
-        of_concentrator(global)?;
+        let config = of_concentrator(global)?;
+        if let Some(name) = &self.concentrator {
+            return of_fleet(global, &config, name, true, self.dry_run);
+        }
         let before = running(global)?;
         if self.dry_run {
             let homes = before.as_ref().map(Homes::of).unwrap_or_default();
@@ -46,9 +49,16 @@ impl Drain {
 impl Undrain {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
         let config = of_concentrator(global)?;
+        if let Some(name) = &self.concentrator {
+            return of_fleet(global, &config, name, false, self.dry_run);
+        }
         let drains = config.interface.draining;
         if drains && !self.dry_run {
             set(global, false)?;
+        }
+        if let Some(fleet) = &config.fleet {
+            // Others may have asked for it, too.
+            return of_fleet(global, &config, fleet.name.as_str(), false, self.dry_run);
         }
         let value = json!({ "draining": false, "dry_run": self.dry_run, "changed": drains });
         global.print(&value, || match (drains, self.dry_run) {
@@ -132,6 +142,38 @@ fn of_concentrator(global: &Global) -> Result<Config, Failure> {
             "this is no concentrator: its config has no interface.listen",
         )),
     }
+}
+
+/// Another concentrator, by the registry.
+#[cfg(feature = "fleet")]
+fn of_fleet(
+    global: &Global,
+    config: &Config,
+    name: &str,
+    draining: bool,
+    dry_run: bool,
+) -> Result<(), Failure> {
+    let mut registry = super::fleet::Registry::of(config)?;
+    if !dry_run {
+        registry.set_draining(name, draining)?;
+    }
+    let fleet = registry.read()?;
+    let served = fleet.served.iter().filter(|(_, (served, _))| served.by == name);
+    let names: Vec<&str> = served.map(|(home, _)| home.as_str()).collect();
+    let value = json!({
+        "concentrator": name, "draining": draining, "dry_run": dry_run, "served_there": names,
+    });
+    global.print(&value, || match (draining, dry_run) {
+        (true, true) => format!("{} would go from {name}", homes(names.len())),
+        (true, false) => format!("{} go from {name}, those that can", homes(names.len())),
+        (false, true) => format!("{name} would take homes again"),
+        (false, false) => format!("{name} takes homes again"),
+    })
+}
+
+#[cfg(not(feature = "fleet"))]
+fn of_fleet(_: &Global, _: &Config, _: &str, _: bool, _: bool) -> Result<(), Failure> {
+    Err(Failure::failed("this build of braid has no fleet"))
 }
 
 fn running(global: &Global) -> Result<Option<Status>, Failure> {

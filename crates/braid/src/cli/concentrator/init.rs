@@ -23,7 +23,7 @@ impl Init {
         let endpoints = self.endpoints(port)?;
         let key = PrivateKey::generate(&mut os_random());
         let key_file = file.with_extension("key");
-        let text = self.config(port, &key_file)?;
+        let text = self.config(port, &key_file)? + &self.fleet(&endpoints);
         // Checked before anything is written.
         let mut editor = ConfigEditor::from_text(&text, &file)?;
 
@@ -74,6 +74,18 @@ impl Init {
             ));
         }
         Ok(found)
+    }
+
+    /// The config's `[fleet]`.
+    fn fleet(&self, endpoints: &[Endpoint]) -> String {
+        let (Some(registry), Some(name)) = (&self.fleet, &self.name) else { return String::new() };
+        let endpoints: Vec<String> = endpoints.iter().map(|it| format!("\"{it}\"")).collect();
+        let ca_file = self.ca_file.iter().map(|file| format!("ca_file = {:?}\n", file.display()));
+        format!(
+            "\n[fleet]\nname = \"{name}\"\nregistry = {registry:?}\nendpoints = [{}]\n{}",
+            endpoints.join(", "),
+            ca_file.collect::<String>()
+        )
     }
 
     fn config(&self, port: u16, key_file: &Path) -> Result<String, Failure> {

@@ -128,6 +128,7 @@ impl Reporter {
             stands_in_for: known.stands_in_for.as_ref().map(|name| name.as_str().to_owned()),
             draining: peer.rank == super::LEAST_WILLING,
             served_here: peer.served.map(|served| served.here),
+            served_epoch: peer.served.filter(|served| served.here).map(|served| served.epoch),
             // The reconciler knows.
             announced: false,
             endpoint: newest.map(|p| p.remote),

@@ -43,6 +43,10 @@ impl Settings {
                 }
                 Err(error) => Err(error),
             },
+            Request::ReadHomes => {
+                enrolments.read();
+                Ok(())
+            }
             // The main thread's, and one that changes no settings.
             Request::Down | Request::Stop | Request::Restart | Request::OpenPortal { .. } => Ok(()),
         };

@@ -1,0 +1,267 @@
+//! Commands about a fleet, to its registry.
+
+use super::super::Global;
+use super::super::failure::{Failure, FailureKind};
+use super::super::status_table::columns;
+use super::{Forget, MoveHome, Status};
+use crate::fleet_store;
+use braid_control::config::{Config, Endpoint};
+use braid_control::join_line::JoinLine;
+use braid_registry::{
+    Concentrator, Expected, Fleet, Home, Life, Store, StoreError, Written, placement,
+};
+use serde_json::{Value, json};
+
+/// How often a change is tried whose record somebody else changes at the same time.
+const TRIES: usize = 10;
+/// Concentrators besides the first that a home is given lines for.
+const STAND_INS: usize = 2;
+
+/// A fleet's registry, open.
+pub struct Registry {
+    store: Box<dyn Store>,
+}
+
+impl Registry {
+    /// That of the config's fleet.
+    pub fn of(config: &Config) -> Result<Registry, Failure> {
+        let Some(fleet) = &config.fleet else {
+            return Err(Failure::new(
+                FailureKind::Config,
+                format!("{} has no [fleet]: this concentrator is by itself", config.file.display()),
+            ));
+        };
+        let store = fleet_store::open(&fleet.registry).map_err(|error| failed(&error))?;
+        Ok(Registry { store })
+    }
+
+    /// All records.
+    pub fn read(&mut self) -> Result<Fleet, Failure> {
+        let entries = self.store.read().map_err(|error| failed(&error))?;
+        Fleet::parse(&entries).map_err(|error| failed(&error))
+    }
+
+    /// Whether the concentrator is to be left by its homes.
+    pub fn set_draining(&mut self, name: &str, draining: bool) -> Result<(), Failure> {
+        self.change(|fleet| {
+            let (found, version) = fleet
+                .concentrators
+                .get(name)
+                .ok_or_else(|| unknown("concentrator", name, fleet.concentrators.keys()))?;
+            let changed = Concentrator { draining, ..found.clone() };
+            Ok((Concentrator::key(name), Some(json!(changed)), *version))
+        })
+    }
+
+    /// The concentrator is gone for good.
+    fn forget(&mut self, name: &str, dry_run: bool) -> Result<Vec<String>, Failure> {
+        let fleet = self.read()?;
+        if fleet.alive.contains_key(name) {
+            return Err(Failure::failed(format!(
+                "concentrator {name} lives, and would write itself down again: remove [fleet] from \
+                 its config, `braid reload` there, and wait until it is silent"
+            )));
+        }
+        let homes = fleet.homes.iter().filter(|(_, (home, _))| home.from == name);
+        let homes = homes.map(|(home, _)| home.clone()).collect();
+        let remove = |fleet: &Fleet| {
+            let (_, version) = fleet
+                .concentrators
+                .get(name)
+                .ok_or_else(|| unknown("concentrator", name, fleet.concentrators.keys()))?;
+            Ok((Concentrator::key(name), None, *version))
+        };
+        match dry_run {
+            true => remove(&fleet).map(drop)?,
+            false => self.change(remove)?,
+        }
+        Ok(homes)
+    }
+
+    /// Where the home is to be; none leaves it to the fleet.
+    fn pin(&mut self, name: &str, to: Option<&str>) -> Result<(), Failure> {
+        self.change(|fleet| {
+            let (home, version) =
+                fleet.homes.get(name).ok_or_else(|| unknown("home", name, fleet.homes.keys()))?;
+            if let Some(to) = to.filter(|to| !fleet.concentrators.contains_key(*to)) {
+                return Err(unknown("concentrator", to, fleet.concentrators.keys()));
+            }
+            let changed = Home { pinned: to.map(str::to_owned), ..home.clone() };
+            Ok((Home::key(name), Some(json!(changed)), *version))
+        })
+    }
+
+    /// The home is nobody's any more.
+    pub fn remove_home(&mut self, name: &str) -> Result<(), Failure> {
+        self.change(|fleet| {
+            let (_, version) =
+                fleet.homes.get(name).ok_or_else(|| unknown("home", name, fleet.homes.keys()))?;
+            Ok((Home::key(name), None, *version))
+        })
+    }
+
+    /// Changes a record as it is; again where somebody else did so at the same time.
+    fn change(
+        &mut self,
+        change: impl Fn(&Fleet) -> Result<(String, Option<Value>, i64), Failure>,
+    ) -> Result<(), Failure> {
+        for _ in 0..TRIES {
+            let (key, value, version) = change(&self.read()?)?;
+            let expected = Expected::Version(version);
+            let written = match value {
+                Some(value) => self.store.write(&key, &value.to_string(), expected, Life::Lasting),
+                None => self.store.remove(&key, expected),
+            };
+            if written.map_err(|error| failed(&error))? == Written::Done {
+                return Ok(());
+            }
+        }
+        Err(Failure::failed("others change the same record all the time: nothing was done"))
+    }
+
+    /// The same line for others of the fleet, the first that would serve the home first.
+    pub fn stand_ins(&mut self, config: &Config, line: &JoinLine) -> Result<Vec<Value>, Failure> {
+        let own = config.fleet.as_ref().map_or("", |fleet| fleet.name.as_str());
+        let fleet = self.read()?;
+        let order = placement::order(&fleet, line.name.as_str(), &Home::default());
+        let others = order.into_iter().filter(|name| *name != own && !fleet.drains(name));
+        let lines = others.take(STAND_INS).filter_map(|name| {
+            let (concentrator, _) = fleet.concentrators.get(name)?;
+            let endpoints: Vec<Endpoint> =
+                concentrator.endpoints.iter().filter_map(|it| it.parse().ok()).collect();
+            let concentrator = concentrator.public_key.parse().ok()?;
+            let line = JoinLine { concentrator, endpoints, ..line.clone() };
+            Some(json!({ "concentrator": name, "line": line.to_string() }))
+        });
+        Ok(lines.collect())
+    }
+}
+
+impl Status {
+    pub fn run(&self, global: &Global) -> Result<(), Failure> {
+        let config = global.load_config()?;
+        let fleet = Registry::of(&config)?.read()?;
+        let own = config.fleet.as_ref().map(|fleet| fleet.name.to_string());
+        let concentrators: Vec<Value> = fleet
+            .concentrators
+            .iter()
+            .map(|(name, (it, _))| {
+                let alive = fleet.alive.get(name);
+                json!({
+                    "name": name, "this": own.as_ref() == Some(name), "alive": alive.is_some(),
+                    "draining": fleet.drains(name), "homes": alive.map(|alive| alive.homes),
+                    "capacity": it.capacity, "kbit": alive.map(|alive| alive.kbit),
+                    "endpoints": it.endpoints, "public_key": it.public_key,
+                })
+            })
+            .collect();
+        let homes: Vec<Value> = fleet
+            .homes
+            .iter()
+            .map(|(name, (home, _))| {
+                json!({
+                    "name": name, "joined": home.public_key.is_some(),
+                    "served_by": fleet.served.get(name).map(|(served, _)| served.by.clone()),
+                    "first": placement::order(&fleet, name, home).first(),
+                    "pinned": home.pinned, "config_of": home.from, "addresses": home.addresses,
+                })
+            })
+            .collect();
+        let value = json!({ "concentrators": concentrators, "homes": homes });
+        global.print(&value, || table(&fleet, own.as_deref()))
+    }
+}
+
+impl MoveHome {
+    pub fn run(&self, global: &Global) -> Result<(), Failure> {
+        let config = global.load_config()?;
+        let mut registry = Registry::of(&config)?;
+        let to = (!self.to_any).then_some(self.concentrator.as_deref()).flatten();
+        if to.is_none() && !self.to_any {
+            return Err(Failure::new(
+                FailureKind::Usage,
+                "say to which concentrator, or --to-any to leave it to the fleet",
+            ));
+        }
+        registry.pin(&self.home, to)?;
+        let value = json!({ "home": self.home, "pinned": to });
+        global.print(&value, || match to {
+            Some(to) => format!("{} goes to {to} once that answers it, and stays there", self.home),
+            None => format!("{} goes where the fleet has it", self.home),
+        })
+    }
+}
+
+impl Forget {
+    pub fn run(&self, global: &Global) -> Result<(), Failure> {
+        let config = global.load_config()?;
+        let name = &self.concentrator;
+        let homes = Registry::of(&config)?.forget(name, self.dry_run)?;
+        let value = json!({ "concentrator": name, "dry_run": self.dry_run, "homes": homes });
+        global.print(&value, || {
+            let begins = match self.dry_run {
+                true => format!("{name} would be of the fleet no more"),
+                false => format!("{name} is of the fleet no more"),
+            };
+            match homes.is_empty() {
+                true => begins,
+                false => format!(
+                    "{begins}; homes that its config had are served as before, until they are \
+                     removed (`braid concentrator remove-home`) or in another config: {}",
+                    homes.join(", ")
+                ),
+            }
+        })
+    }
+}
+
+fn table(fleet: &Fleet, own: Option<&str>) -> String {
+    let mut rows =
+        vec![["CONCENTRATOR", "STATE", "HOMES", "OF", "MBIT/S"].map(str::to_owned).to_vec()];
+    rows.extend(fleet.concentrators.iter().map(|(name, (it, _))| {
+        let alive = fleet.alive.get(name);
+        let state = match (alive.is_some(), fleet.drains(name)) {
+            (false, _) => "silent",
+            (true, true) => "draining",
+            (true, false) => "serves",
+        };
+        let star = if own == Some(name) { " (this)" } else { "" };
+        let of_alive = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+        vec![
+            format!("{name}{star}"),
+            state.to_owned(),
+            of_alive(alive.map(|alive| alive.homes.to_string())),
+            it.capacity.to_string(),
+            of_alive(alive.map(|alive| format!("{:.1}", alive.kbit as f64 / 1000.0))),
+        ]
+    }));
+    let mut lines = columns(&rows);
+    lines.push(String::new());
+    let mut rows = vec![["HOME", "SERVED BY", "FIRST", "CONFIG OF"].map(str::to_owned).to_vec()];
+    rows.extend(fleet.homes.iter().map(|(name, (home, _))| {
+        let served = fleet.served.get(name).map(|(served, _)| served.by.clone());
+        let served = served.unwrap_or_else(|| match &home.public_key {
+            Some(_) => "nobody".to_owned(),
+            None => "has yet to join".to_owned(),
+        });
+        let first = placement::order(fleet, name, home).first().map(|first| (*first).to_owned());
+        let pinned = if home.pinned.is_some() { " (by hand)" } else { "" };
+        vec![
+            name.clone(),
+            served,
+            format!("{}{pinned}", first.unwrap_or_default()),
+            home.from.clone(),
+        ]
+    }));
+    lines.extend(columns(&rows));
+    lines.join("\n")
+}
+
+fn unknown<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a String>) -> Failure {
+    let known: Vec<&str> = known.map(String::as_str).collect();
+    Failure::failed(format!("the fleet has no {what} {name:?}; there are: {}", known.join(", ")))
+}
+
+fn failed(error: &StoreError) -> Failure {
+    Failure::failed(format!("{error}; nothing was changed, as far as is known"))
+}

@@ -1,0 +1,58 @@
+//! This concentrator's part in its fleet: a thread that keeps the registry's records and this
+//! host's in step. Without the registry all goes on as it was last known.
+
+#[cfg(feature = "fleet")]
+mod member;
+
+use super::control::RunningTunnel;
+use super::reconciler::Yields;
+use braid_control::config::Config;
+use braid_control::status::FleetStatus;
+use braid_handshake::PublicKey;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What is known of the fleet, for others to ask.
+pub struct FleetPart {
+    public_key: PublicKey,
+    yields: Yields,
+    status: Arc<Mutex<Option<FleetStatus>>>,
+}
+
+impl FleetPart {
+    /// Of the concentrator with this key.
+    pub fn new(public_key: PublicKey, yields: Yields) -> FleetPart {
+        FleetPart { public_key, yields, status: Arc::default() }
+    }
+
+    /// How the registry is, if this concentrator is of a fleet.
+    pub fn status(&self) -> Option<FleetStatus> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Takes part from now on, if the config says so.
+    #[cfg(feature = "fleet")]
+    pub fn start(&self, config: &Config, tunnel: &Arc<RunningTunnel>) {
+        let Some(fleet) = &config.fleet else { return };
+        let part = member::Part {
+            fleet: fleet.clone(),
+            public_key: self.public_key,
+            yields: self.yields.clone(),
+            status: self.status.clone(),
+            tunnel: Arc::downgrade(tunnel),
+        };
+        if let Err(error) = part.start() {
+            tracing::error!(%error, "it takes no part in the fleet: its thread can't be started");
+        }
+    }
+
+    /// A small build has no registry.
+    #[cfg(not(feature = "fleet"))]
+    pub fn start(&self, config: &Config, _: &Arc<RunningTunnel>) {
+        let _ = (&self.public_key, &self.yields);
+        if config.fleet.is_some() {
+            tracing::error!(
+                "this build of braid has no fleet: [fleet] of the config has no effect"
+            );
+        }
+    }
+}

@@ -1,0 +1,222 @@
+use super::super::control::RunningTunnel;
+use super::super::reconciler::Yields;
+use super::super::reconfigure::Change;
+use crate::fleet_store::open;
+use braid_control::config::{Config, Fleet, Name, Peer, read_preshared_key};
+use braid_control::fleet_homes::{FleetHome, FleetHomes};
+use braid_control::request::{Controlled, Request};
+use braid_control::status::{FleetStatus, Status};
+use braid_handshake::PublicKey;
+use braid_registry::{Concentrator, Home, Known, Member, Own, Store};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+/// How often the registry is looked at.
+const EVERY: Duration = Duration::from_secs(1);
+/// Where that takes long it is less often, so that it takes a tenth of the time, but so often.
+const AT_LEAST_EVERY: Duration = Duration::from_secs(3);
+const REST: u32 = 9;
+/// A registry that is silent is told of at once, and then this often.
+const TOLD_EVERY: Duration = Duration::from_secs(600);
+
+/// What the thread works with.
+pub struct Part {
+    pub fleet: Fleet,
+    pub public_key: PublicKey,
+    pub yields: Yields,
+    pub status: Arc<Mutex<Option<FleetStatus>>>,
+    pub tunnel: Weak<RunningTunnel>,
+}
+
+impl Part {
+    /// Starts the thread, which ends with the tunnel.
+    pub fn start(self) -> io::Result<()> {
+        std::thread::Builder::new().name("braid-fleet".into()).spawn(move || self.run()).map(drop)
+    }
+
+    fn run(self) {
+        let mut store: Option<Box<dyn Store>> = None;
+        let mut member = Member::default();
+        let mut health = Health::default();
+        let mut copy: Option<FleetHomes> = None;
+        let mut ranks = BTreeMap::new();
+        loop {
+            let Some(tunnel) = self.tunnel.upgrade() else { return };
+            let config = tunnel.config_now();
+            let own = self.own(&config, &tunnel.status());
+            // Who ends the tunnel doesn't wait for a registry.
+            drop(tunnel);
+            let begun = Instant::now();
+            let opened = match &mut store {
+                Some(store) => Ok(store),
+                none => open(&self.fleet.registry).map(|opened| none.insert(opened)),
+            };
+            let round = opened
+                .and_then(|store| member.round(store.as_mut(), &own, begun))
+                .map_err(|error| error.to_string());
+            let Some(tunnel) = self.tunnel.upgrade() else { return };
+            if let Ok(known) = &round {
+                self.yields
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .clone_from(&known.yields);
+            }
+            if let Err(error) = follow(&config, round.as_ref().ok(), &mut copy, &tunnel) {
+                tracing::warn!("the fleet's homes: {error}");
+            }
+            let now = copy.as_ref().map(FleetHomes::ranks).unwrap_or_default();
+            if now != ranks && tunnel.data_plane().change(Change::SetRanks(now.clone())).is_ok() {
+                ranks = now;
+            }
+            *self.status.lock().unwrap_or_else(PoisonError::into_inner) =
+                Some(health.follow(&self.fleet, round, Instant::now()));
+            drop(tunnel);
+            std::thread::sleep(EVERY.max(begun.elapsed() * REST).min(AT_LEAST_EVERY));
+        }
+    }
+
+    /// This concentrator as it is now.
+    fn own(&self, config: &Config, status: &Status) -> Own {
+        let fleet = config.fleet.as_ref().unwrap_or(&self.fleet);
+        let homes = || config.peers.iter().filter(|peer| peer.endpoints.is_empty());
+        let joined = |peer: &&Peer| peer.of_fleet && peer.enrolment.is_some() && peer.is_known();
+        let kbit = |peer: &braid_control::status::PeerStatus| {
+            let rates = peer.paths.iter().flat_map(|path| [path.rate_tx_mbps, path.rate_rx_mbps]);
+            rates.flatten().sum::<f64>() * 1000.0
+        };
+        Own {
+            name: self.fleet.name.to_string(),
+            concentrator: Concentrator {
+                public_key: self.public_key.to_string(),
+                endpoints: fleet.endpoints.iter().map(ToString::to_string).collect(),
+                capacity: fleet.capacity,
+                draining: false,
+            },
+            draining: config.interface.draining,
+            homes: homes()
+                .filter(|peer| !peer.of_fleet)
+                .map(|peer| (peer.name.to_string(), record(peer)))
+                .collect(),
+            joined: homes()
+                .filter(joined)
+                .map(|peer| (peer.name.to_string(), peer.public_key.to_string()))
+                .collect(),
+            served: status
+                .peers
+                .iter()
+                .filter(|peer| peer.connected && peer.served_here != Some(false))
+                .map(|peer| (peer.name.clone(), peer.served_epoch.unwrap_or_default()))
+                .collect(),
+            kbit: status.peers.iter().map(kbit).sum::<f64>() as u64,
+        }
+    }
+}
+
+/// What the registry is told of a home of this concentrator's config.
+fn record(peer: &Peer) -> Home {
+    let secret = peer.preshared_key_file.as_deref();
+    let secret = secret.and_then(|file| read_preshared_key(file).ok());
+    Home {
+        public_key: peer.is_known().then(|| peer.public_key.to_string()),
+        enrolment_key: peer.enrolment.map(|line| line.key.to_string()),
+        enrol_until: peer.enrolment.map(|line| line.until.to_string()),
+        preshared_key: secret.map(|secret| secret.to_base64().to_string()),
+        addresses: peer.allowed_ips.iter().map(ToString::to_string).collect(),
+        ..Home::default()
+    }
+}
+
+/// Has this host know the fleet's homes from now on; `copy` is what it knew, once that is read.
+fn follow(
+    config: &Config,
+    known: Option<&Known>,
+    copy: &mut Option<FleetHomes>,
+    tunnel: &RunningTunnel,
+) -> Result<(), String> {
+    let interface = &config.interface;
+    let file = FleetHomes::path(&interface.state_dir, interface.name.as_str());
+    let told = |error: io::Error| format!("{}: {error}", file.display());
+    let copy = match copy {
+        Some(copy) => copy,
+        none => none.insert(read_copy(&file).map_err(told)?),
+    };
+    let Some(known) = known else { return Ok(()) };
+    let own = config.fleet.as_ref().map(|fleet| fleet.name.to_string()).unwrap_or_default();
+    let homes = known.fleet.homes.iter().filter_map(|(name, (home, _))| {
+        let rank = known.ranks.get(name).copied()?;
+        let name: Name = name.parse().ok()?;
+        let home = FleetHome {
+            public_key: home.public_key.clone(),
+            enrolment: home.enrolment_key.clone().zip(home.enrol_until.clone()),
+            preshared_key: home.preshared_key.clone().filter(|_| home.from != own),
+            own: home.from == own,
+            allowed_ips: home.addresses.clone(),
+            rank,
+        };
+        Some((name, home))
+    });
+    if copy.replace(&file, homes.collect(), Instant::now()).map_err(told)? {
+        tunnel.execute(Request::ReadHomes).map_err(|refusal| refusal.to_string())?;
+    }
+    Ok(())
+}
+
+/// A damaged copy is written again by what the registry says.
+fn read_copy(file: &Path) -> io::Result<FleetHomes> {
+    FleetHomes::read(file).or_else(|error| match error.kind() {
+        io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => Ok(FleetHomes::none(file)),
+        _ => Err(error),
+    })
+}
+
+/// How the registry has been.
+#[derive(Default)]
+struct Health {
+    reached: Option<Instant>,
+    last: FleetStatus,
+    told: Option<(Vec<String>, Instant)>,
+}
+
+impl Health {
+    fn follow(&mut self, fleet: &Fleet, round: Result<Known, String>, now: Instant) -> FleetStatus {
+        let reachable = round.is_ok();
+        let troubles = match round {
+            Ok(known) => {
+                self.reached = Some(now);
+                self.last.homes = known.fleet.homes.len() as u64;
+                self.last.concentrators = known.fleet.concentrators.len() as u64;
+                known.troubles
+            }
+            Err(error) => vec![format!(
+                "{error}; traffic and homes that are known go on, but what changes elsewhere isn't \
+                 known here, nor what changes here elsewhere"
+            )],
+        };
+        self.tell(&troubles, now);
+        self.last = FleetStatus {
+            name: fleet.name.to_string(),
+            reachable,
+            reached_s: self.reached.map(|at| now.saturating_duration_since(at).as_secs()),
+            troubles,
+            ..self.last.clone()
+        };
+        self.last.clone()
+    }
+
+    fn tell(&mut self, troubles: &[String], now: Instant) {
+        let before = self.told.as_ref();
+        let was_amiss = before.is_some_and(|(told, _)| !told.is_empty());
+        let long_ago = before.is_none_or(|(_, at)| now.saturating_duration_since(*at) > TOLD_EVERY);
+        if troubles.is_empty() && was_amiss {
+            tracing::info!("the fleet: all is well again");
+        } else if !troubles.is_empty() && (long_ago || !was_amiss) {
+            troubles.iter().for_each(|trouble| tracing::warn!("the fleet: {trouble}"));
+        } else {
+            return;
+        }
+        self.told = Some((troubles.to_vec(), now));
+    }
+}

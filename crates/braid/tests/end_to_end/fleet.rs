@@ -1,0 +1,206 @@
+//! Two concentrators that have their homes in common, in etcd and in a file.
+
+use crate::side::Side;
+use crate::world::{INSIDE_V4, LEAVE_HOST_ALONE, Tunnel, World, link};
+use braid_linux::netlink::Netlink;
+use braid_linux::netns::NetNs;
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Child, Stdio};
+
+const FIRST: &str = "203.0.113.1";
+const SECOND: &str = "203.0.113.2";
+
+#[test]
+fn a_fleet_by_etcd_goes_on_without_it() {
+    let Some(mut fleet) = Fleet::new() else { return };
+    let Some(mut etcd) = Etcd::start(&fleet) else { return };
+    fleet.connect(&format!("etcd://{FIRST}:2379/test/"));
+    fleet.wait_until_served_by("c1");
+
+    // Sent by hand, from the other one.
+    fleet.second.braid_ok(&["concentrator", "move-home", "home", "c2"]);
+    fleet.wait_until_served_by("c2");
+
+    // Without the registry what is known goes on, over a restart too, and more can't be done.
+    etcd.stop();
+    let said = |fleet: &Fleet| fleet.second.status()["fleet"].clone();
+    fleet.second.wait_until("it says so", || said(&fleet)["reachable"] == false);
+    fleet.world.home.wait_for_ping(INSIDE_V4);
+    fleet.second.stop();
+    fleet.second.start();
+    fleet.world.home.wait_until("both are connected", || fleet.is_connected());
+    assert_eq!(said(&fleet)["reachable"], false);
+    let told = String::from_utf8(fleet.second.braid_ok(&["status"])).unwrap();
+    assert!(told.contains("has not answered yet") && told.contains("can't be reached"), "{told}");
+    let refused = fleet.second.braid(&["concentrator", "move-home", "home", "c1"]);
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    etcd.begin(&fleet);
+    fleet.second.wait_until("it is back", || said(&fleet)["reachable"] == true);
+    fleet.wait_until_served_by("c2");
+
+    // The other one has it drain.
+    fleet.world.concentrator.braid_ok(&["concentrator", "drain", "c2"]);
+    fleet.wait_until_served_by("c1");
+    let of_first = fleet.world.concentrator.braid_ok(&["concentrator", "status"]);
+    assert!(String::from_utf8(of_first).unwrap().contains("draining"));
+    fleet.second.braid_ok(&["concentrator", "undrain"]);
+    let drains = || {
+        json(&fleet.second, &["concentrator", "status", "--json"])["concentrators"][1]["draining"]
+            .clone()
+    };
+    assert_eq!(drains(), false);
+
+    // Who lives can't be forgotten, and who is gone can.
+    let forget = ["concentrator", "forget", "c2"];
+    let refused = fleet.world.concentrator.braid(&forget);
+    assert!(String::from_utf8(refused.stderr).unwrap().contains("c2 lives"));
+    fleet.second.stop();
+    fleet
+        .world
+        .concentrator
+        .wait_until("c2 is silent", || fleet.world.concentrator.braid(&forget).status.success());
+    let left = json(&fleet.world.concentrator, &["concentrator", "status", "--json"]);
+    assert_eq!(left["concentrators"].as_array().unwrap().len(), 1, "{left}");
+    fleet.world.home.wait_for_ping(INSIDE_V4);
+}
+
+#[test]
+fn a_home_of_one_is_known_to_all_and_gone_from_all() {
+    let Some(mut fleet) = Fleet::new() else { return };
+    let file = fleet.world.scratch.path().join("fleet.db");
+    fleet.connect(&format!("sqlite:{}", file.display()));
+    let homes = |side: &Side| json(side, &["concentrator", "list", "--json"]);
+    let has_cabin =
+        |side: &Side| homes(side).as_array().unwrap().iter().any(|home| home["name"] == "cabin");
+    assert_eq!(homes(&fleet.second)[0]["addresses"][0], "10.77.0.2/32");
+    // One more is added at the first, and has a line for each; it may join at any.
+    let endpoint = format!("{FIRST}:51900");
+    let added = json(
+        &fleet.world.concentrator,
+        &["concentrator", "add-home", "cabin", "--endpoint", &endpoint, "--json"],
+    );
+    assert_eq!(added["stand_ins"][0]["concentrator"], "c2");
+    fleet.second.wait_until("the other one knows it", || has_cabin(&fleet.second));
+    let renewed = fleet.second.braid(&["concentrator", "renew", "cabin", "--endpoint", &endpoint]);
+    assert!(String::from_utf8(renewed.stderr).unwrap().contains("renew it there"));
+    fleet.world.concentrator.braid_ok(&["concentrator", "remove-home", "cabin"]);
+    fleet.second.wait_until("it is gone", || !has_cabin(&fleet.second));
+    fleet.world.home.wait_for_ping(INSIDE_V4);
+    fleet.world.concentrator.braid_ok(&["concentrator", "remove-home", "home"]);
+    // Who sends nothing doesn't notice.
+    fleet.world.home.wait_until("nobody knows it", || {
+        let mut ping = fleet.world.home.namespace.command("ping");
+        ping.args(["-q", "-c", "1", "-W", "1", &INSIDE_V4.to_string()]).stdout(Stdio::null());
+        let unanswered = !ping.status().unwrap().success();
+        let peers = fleet.world.home.status()["peers"].clone();
+        unanswered && (0..2).all(|peer| peers[peer]["connected"] == false)
+    });
+}
+
+fn json(side: &Side, arguments: &[&str]) -> Value {
+    serde_json::from_slice(&side.braid_ok(arguments)).unwrap()
+}
+
+struct Fleet {
+    world: World,
+    second: Side,
+}
+
+impl Fleet {
+    fn new() -> Option<Fleet> {
+        let world = World::new(&[link("dsl"), link("lte")])?;
+        let second = Side::new(&NetNs::new().unwrap(), &world.scratch.path().join("second"));
+        let mut netlink = second.namespace.run(Netlink::open).unwrap().unwrap();
+        netlink.add_veth("c2", "r2", Some(&world.concentrator.namespace)).unwrap();
+        second.sh(&format!(
+            "ip addr add {SECOND}/30 dev c2 && ip link set c2 up && ip link set lo up \
+             && ip route add default via {FIRST}"
+        ));
+        world.concentrator.sh(&format!(
+            "sysctl -qw net.ipv4.ip_forward=1 && ip link set r2 up \
+             && ip route add {SECOND} dev r2 src {FIRST}"
+        ));
+        Some(Fleet { world, second })
+    }
+
+    /// Brings all up; only the first one's config has the home.
+    fn connect(&mut self, registry: &str) {
+        let of_fleet = |name: &str, endpoint: &str| {
+            format!(
+                "[fleet]\nname = \"{name}\"\nregistry = \"{registry}\"\n\
+                 endpoints = [\"{endpoint}:51900\"]\n"
+            )
+        };
+        let tunnel = Tunnel::default();
+        self.world.write_configs(&tunnel);
+        self.world.concentrator.append_to_config(&of_fleet("c1", FIRST));
+        let listen = format!("{}\nlisten = [\"{SECOND}:51900\"]", tunnel.concentrator);
+        self.second.write_config(&listen, LEAVE_HOST_ALONE, &of_fleet("c2", SECOND));
+        self.world.home.append_to_config(&format!(
+            "[[peer]]\nname = \"second\"\npublic_key = \"{}\"\nendpoints = [\"{SECOND}:51900\"]\n\
+             stands_in_for = \"concentrator\"\n",
+            self.second.public_key()
+        ));
+        self.world.concentrator.start();
+        self.second.start();
+        self.world.home.start();
+        self.world.home.wait_until("both are connected", || self.is_connected());
+        // Whatever the fleet's own order is.
+        self.world.concentrator.braid_ok(&["concentrator", "move-home", "home", "c1"]);
+    }
+
+    fn is_connected(&self) -> bool {
+        let peers = self.world.home.status()["peers"].clone();
+        (0..2).all(|peer| peers[peer]["connected"] == true)
+    }
+
+    /// As the home has it, and as the registry has it.
+    fn wait_until_served_by(&self, name: &str) {
+        let server = if name == "c1" { Value::Null } else { "second".into() };
+        self.world.home.wait_until(name, || {
+            let at_home = self.world.home.status()["peers"][0]["served_by"].clone();
+            let fleet = json(&self.world.concentrator, &["concentrator", "status", "--json"]);
+            at_home == server && fleet["homes"][0]["served_by"] == name
+        });
+        self.world.home.wait_for_ping(INSIDE_V4);
+    }
+}
+
+/// etcd on the first concentrator's host.
+struct Etcd(Option<Child>);
+
+impl Etcd {
+    fn start(fleet: &Fleet) -> Option<Etcd> {
+        if !Path::new("/usr/bin/etcd").exists() {
+            eprintln!("SKIPPED: etcd isn't installed");
+            return None;
+        }
+        let mut etcd = Etcd(None);
+        etcd.begin(fleet);
+        Some(etcd)
+    }
+
+    fn begin(&mut self, fleet: &Fleet) {
+        let url = format!("http://{FIRST}:2379");
+        let mut command = fleet.world.concentrator.namespace.command("/usr/bin/etcd");
+        command.args(["--listen-client-urls", &url, "--advertise-client-urls", &url]);
+        command.args(["--listen-peer-urls", "http://127.0.0.1:2380"]);
+        command.arg("--data-dir").arg(fleet.world.scratch.path().join("etcd"));
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        self.0 = Some(command.spawn().unwrap());
+    }
+
+    fn stop(&mut self) {
+        if let Some(mut child) = self.0.take() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}

@@ -1,0 +1,180 @@
+//! Which concentrator a home is for: highest random weight (Thaler and Ravishankar, "Using
+//! Name-Based Mappings to Increase Hit Rates", 1998), weighted by capacity. Pure.
+//!
+//! Each end works it out for itself from the same records, so nobody has to agree with anybody. One
+//! that goes is replaced for its own homes alone, each by another, and they come back when it does.
+
+use crate::records::{Concentrator, Fleet, Home};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+
+/// The most willing.
+pub const FIRST: u8 = 0;
+/// Has no room for another: only where no other answers.
+pub const FULL: u8 = 254;
+/// About to go.
+pub const DRAINING: u8 = 255;
+
+/// The fleet's concentrators in the order in which they are for this home: first where it was sent
+/// by hand, those that drain last.
+pub fn order<'a>(fleet: &'a Fleet, name: &str, home: &Home) -> Vec<&'a str> {
+    let mut order: Vec<(bool, bool, f64, &str)> = fleet
+        .concentrators
+        .iter()
+        .map(|(other, (concentrator, _))| {
+            let elsewhere = home.pinned.as_deref() != Some(other.as_str());
+            let distance = distance(name, other, concentrator);
+            (fleet.drains(other), elsewhere, distance, other.as_str())
+        })
+        .collect();
+    order.sort_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)).then(a.2.total_cmp(&b.2)).then(a.3.cmp(b.3)));
+    order.into_iter().map(|(.., name)| name).collect()
+}
+
+/// The places of one concentrator in the orders of all homes. Only those that may have changed are
+/// worked out anew: of 10,000 homes and 100 concentrators all of them are a million hashes.
+#[derive(Clone, Debug, Default)]
+pub struct Places {
+    /// Names, capacities, and who drains.
+    concentrators: Vec<(String, u32, bool)>,
+    /// By the homes' names, with where each was sent by hand.
+    places: BTreeMap<String, (Option<String>, u8)>,
+}
+
+impl Places {
+    /// How willing `me`, which serves the homes `here`, is to serve each home: 0 is the most, else
+    /// its place in the home's order.
+    pub fn ranks<T>(
+        &mut self,
+        fleet: &Fleet,
+        me: &str,
+        here: &BTreeMap<String, T>,
+    ) -> BTreeMap<String, u8> {
+        let concentrators = fleet.concentrators.iter();
+        let concentrators = concentrators
+            .map(|(name, (it, _))| (name.clone(), it.capacity, fleet.drains(name)))
+            .collect();
+        if self.concentrators != concentrators {
+            *self = Places { concentrators, places: BTreeMap::new() };
+        }
+        self.places.retain(|name, _| fleet.homes.contains_key(name));
+        let own = fleet.concentrators.get(me);
+        let has_room = own.is_some_and(|(own, _)| (here.len() as u64) < u64::from(own.capacity));
+        let drains = fleet.drains(me);
+        let rank = |(name, (home, _)): (&String, &(Home, i64))| {
+            let place = match self.places.get(name) {
+                Some((pinned, place)) if *pinned == home.pinned => *place,
+                _ => {
+                    let place = place(fleet, me, name, home);
+                    self.places.insert(name.clone(), (home.pinned.clone(), place));
+                    place
+                }
+            };
+            let rank = match (drains, has_room || here.contains_key(name)) {
+                (true, _) => DRAINING,
+                (false, false) => FULL,
+                (false, true) => place,
+            };
+            (name.clone(), rank)
+        };
+        fleet.homes.iter().map(rank).collect()
+    }
+}
+
+fn place(fleet: &Fleet, me: &str, name: &str, home: &Home) -> u8 {
+    let place = order(fleet, name, home).iter().position(|other| *other == me);
+    place.and_then(|place| u8::try_from(place).ok()).map_or(FULL, |place| place.min(FULL - 1))
+}
+
+/// An exponentially distributed number for each pair, with the capacity as its rate: of several
+/// the lowest is each one's with a probability in proportion to its capacity.
+fn distance(home: &str, name: &str, concentrator: &Concentrator) -> f64 {
+    let mut hash = Sha256::new();
+    for part in [home, name] {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    }
+    let bytes = hash.finalize();
+    let number = bytes.iter().take(8).fold(0u64, |number, byte| number << 8 | u64::from(*byte));
+    // In (0, 1]: 53 bits, as many as fit.
+    let uniform = ((number >> 11) + 1) as f64 / (1u64 << 53) as f64;
+    -uniform.ln() / f64::from(concentrator.capacity.max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fleet(capacities: &[u32]) -> Fleet {
+        let concentrators = capacities.iter().enumerate().map(|(number, &capacity)| {
+            let concentrator = Concentrator { capacity, ..Concentrator::default() };
+            (format!("c{number}"), (concentrator, 1))
+        });
+        Fleet { concentrators: concentrators.collect(), ..Fleet::default() }
+    }
+
+    fn first(fleet: &Fleet) -> Vec<String> {
+        let home = Home::default();
+        (0..3000).map(|n| order(fleet, &format!("h{n}"), &home)[0].to_owned()).collect()
+    }
+
+    #[test]
+    fn each_is_for_as_many_as_its_capacity_says() {
+        let firsts = first(&fleet(&[100, 200, 300]));
+        let mut counts = BTreeMap::new();
+        for name in firsts {
+            *counts.entry(name).or_insert(0u32) += 1;
+        }
+        for (name, wanted) in [("c0", 500i64), ("c1", 1000), ("c2", 1500)] {
+            let count = i64::from(counts[name]);
+            assert!((count - wanted).abs() < 150, "{name}: {count}");
+        }
+    }
+
+    #[test]
+    fn one_that_goes_moves_its_own_homes_alone_and_spreads_them() {
+        let all = fleet(&[100; 10]);
+        let before = first(&all);
+        let mut fewer = all.clone();
+        fewer.concentrators.remove("c3");
+        let after = first(&fewer);
+        let mut gone_to = BTreeMap::new();
+        for (before, after) in before.iter().zip(&after) {
+            match before.as_str() {
+                "c3" => *gone_to.entry(after).or_insert(0u32) += 1,
+                _ => assert_eq!(before, after),
+            }
+        }
+        assert_eq!(gone_to.len(), 9, "to all the others");
+        assert!(gone_to.values().all(|count| *count < 60), "{gone_to:?}");
+    }
+
+    #[test]
+    fn a_rank_is_the_place_in_the_homes_order_and_the_last_ones_mean_something() {
+        let mut fleet = fleet(&[10, 10, 10]);
+        fleet.homes.insert("cabin".into(), (Home::default(), 1));
+        let serves = |count: usize| -> BTreeMap<String, ()> {
+            (0..count).map(|number| (format!("another{number}"), ())).collect()
+        };
+        let mut places = BTreeMap::<String, Places>::new();
+        let mut rank = |fleet: &Fleet, me: &str, here: &BTreeMap<String, ()>| {
+            places.entry(me.to_owned()).or_default().ranks(fleet, me, here)["cabin"]
+        };
+        let order = order(&fleet, "cabin", &Home::default()).into_iter().map(str::to_owned);
+        for (place, name) in order.collect::<Vec<_>>().iter().enumerate() {
+            assert_eq!(rank(&fleet, name, &serves(3)), place as u8);
+        }
+        assert_eq!(rank(&fleet, "c1", &serves(10)), FULL);
+        let mut with_it = serves(9);
+        with_it.insert("cabin".into(), ());
+        assert!(rank(&fleet, "c1", &with_it) < 3, "it has its place already");
+        assert_eq!(rank(&fleet, "stranger", &with_it), FULL);
+        fleet.homes.get_mut("cabin").unwrap().0.pinned = Some("c2".into());
+        assert_eq!(rank(&fleet, "c2", &serves(3)), FIRST);
+        fleet.concentrators.get_mut("c2").unwrap().0.draining = true;
+        assert_eq!(rank(&fleet, "c2", &with_it), DRAINING);
+        assert_eq!(super::order(&fleet, "cabin", &fleet.homes["cabin"].0)[2], "c2");
+        fleet.homes.clear();
+        assert!(Places::default().ranks(&fleet, "c1", &with_it).is_empty());
+    }
+}

@@ -1,0 +1,143 @@
+use crate::store::{Entry, StoreError};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A home.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Home {
+    /// Its Curve25519 public key, base64; none before it has joined.
+    pub public_key: Option<String>,
+    /// The key of the join line that lets it in, or has done so.
+    #[serde(default)]
+    pub enrolment_key: Option<String>,
+    /// When that ends, RFC 3339.
+    #[serde(default)]
+    pub enrol_until: Option<String>,
+    /// The secret that it shares with the concentrators, base64.
+    #[serde(default)]
+    pub preshared_key: Option<String>,
+    /// The concentrator whose config says all this.
+    #[serde(default)]
+    pub from: String,
+    /// Inner addresses and networks, and public ones, as `allowed_ips`.
+    pub addresses: Vec<String>,
+    /// The concentrator that it was sent to by hand.
+    #[serde(default)]
+    pub pinned: Option<String>,
+}
+
+/// A concentrator, as its administrator has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Concentrator {
+    /// Its Curve25519 public key, base64.
+    pub public_key: String,
+    /// Where homes reach it, HOST:PORT.
+    pub endpoints: Vec<String>,
+    /// How many homes it is for.
+    pub capacity: u32,
+    /// It is about to go.
+    #[serde(default)]
+    pub draining: bool,
+}
+
+/// What a concentrator says as long as it lives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Alive {
+    /// Homes that it serves.
+    pub homes: u32,
+    /// What it carries, both ways, kbit/s.
+    pub kbit: u64,
+    /// Its own config says that it is about to go.
+    #[serde(default)]
+    pub draining: bool,
+}
+
+/// Who serves a home, as the home says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Served {
+    /// The concentrator.
+    pub by: String,
+    /// Of the home's word: the higher is the later.
+    pub epoch: u64,
+}
+
+/// All records, read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fleet {
+    /// By name, with the version in the store.
+    pub homes: BTreeMap<String, (Home, i64)>,
+    /// The same.
+    pub concentrators: BTreeMap<String, (Concentrator, i64)>,
+    /// Those that live, by name.
+    pub alive: BTreeMap<String, Alive>,
+    /// By the homes' names.
+    pub served: BTreeMap<String, (Served, i64)>,
+}
+
+impl Home {
+    /// The key of its record.
+    pub fn key(name: &str) -> String {
+        format!("home/{name}")
+    }
+}
+
+impl Concentrator {
+    /// The key of its record.
+    pub fn key(name: &str) -> String {
+        format!("concentrator/{name}")
+    }
+}
+
+impl Alive {
+    /// The key of its record.
+    pub fn key(concentrator: &str) -> String {
+        format!("alive/{concentrator}")
+    }
+}
+
+impl Served {
+    /// The key of its record.
+    pub fn key(home: &str) -> String {
+        format!("served/{home}")
+    }
+}
+
+impl Fleet {
+    /// Whether the concentrator is about to go, as the registry or itself says.
+    pub fn drains(&self, name: &str) -> bool {
+        let recorded = self.concentrators.get(name).is_some_and(|(it, _)| it.draining);
+        recorded || self.alive.get(name).is_some_and(|alive| alive.draining)
+    }
+
+    /// Reads what a store holds. Kinds of records that aren't known here are left.
+    ///
+    /// # Errors
+    /// [`StoreError::Foreign`] with the key whose value makes no sense.
+    pub fn parse(entries: &[Entry]) -> Result<Fleet, StoreError> {
+        let mut fleet = Fleet::default();
+        for Entry { key, value, version } in entries {
+            let foreign = |error: serde_json::Error| StoreError::Foreign(format!("{key}: {error}"));
+            let read = value.as_str();
+            match key.split_once('/') {
+                Some(("home", name)) => {
+                    let home = serde_json::from_str(read).map_err(foreign)?;
+                    fleet.homes.insert(name.to_owned(), (home, *version));
+                }
+                Some(("concentrator", name)) => {
+                    let concentrator = serde_json::from_str(read).map_err(foreign)?;
+                    fleet.concentrators.insert(name.to_owned(), (concentrator, *version));
+                }
+                Some(("alive", name)) => {
+                    let alive = serde_json::from_str(read).map_err(foreign)?;
+                    fleet.alive.insert(name.to_owned(), alive);
+                }
+                Some(("served", name)) => {
+                    let served = serde_json::from_str(read).map_err(foreign)?;
+                    fleet.served.insert(name.to_owned(), (served, *version));
+                }
+                _ => {}
+            }
+        }
+        Ok(fleet)
+    }
+}
