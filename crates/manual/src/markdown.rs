@@ -182,13 +182,14 @@ impl Builder {
             .map(|c| if c == ' ' { '-' } else { c })
             .collect();
         let plain = if plain.is_empty() { slug(&format!("section {level}")) } else { plain };
-        let count = self.ids.entry(plain.clone()).or_default();
-        *count += 1;
+        // Another heading may have the number in its own words.
         let mut id = plain.clone();
-        if *count > 1 {
-            id = format!("{plain}-{}", *count - 1);
-            self.ids.entry(id.clone()).or_insert(1);
+        while self.ids.contains_key(&id) {
+            let count = self.ids.entry(plain.clone()).or_default();
+            *count += 1;
+            id = format!("{plain}-{count}");
         }
+        self.ids.insert(id.clone(), 0);
         self.sections.push(Section { number: None, id, title, level, blocks: Vec::new() });
     }
 
