@@ -355,7 +355,7 @@ fn go_on(config: &AnyConfig, program: &Program, running: &impl Running) -> Strin
     };
     tracing::info!(interface = config.name(), "goes on as the program that is there now");
     log::flush();
-    let error = program.take_over(left.device.as_ref());
+    let error = program.take_over(&left.queues);
     // What is set by now is nobody's.
     if let Err(error) = Traces::of(config).take_back() {
         tracing::warn!("{error}");

@@ -38,7 +38,7 @@ pub use engine::{MptcpProxy, ProxyEnd, Watch};
 pub use fleet::{Etcd, Fleet, Registry};
 pub use group::{GivenWay, GroupConfig};
 pub use history::History;
-pub use interface::{CertificateFiles, Interface, Layer, Mode, XorHash};
+pub use interface::{CertificateFiles, Interface, Layer, Mode, Workers, XorHash};
 pub use keyword::UnknownWord;
 pub use link::{Cap, Link, LinkBinding};
 pub use name::{DeviceName, Name, NameError};

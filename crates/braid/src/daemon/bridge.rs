@@ -15,16 +15,19 @@ use super::reconfigure::{Change, NewPeer};
 use braid_control::config::{Link, Name, QuotaPeriod, Transport, XorHash};
 use braid_control::quota_file::{QuotaCounter, QuotaCounters};
 use braid_control::status::DeviceDrops;
-use braid_dataplane::{Clock, Handle, Stopped};
+use braid_dataplane::{Clock, Handle, Listening, Stopped};
 use braid_handshake::PublicKey;
 use braid_linux::udp::Family;
-use braid_tunnel::{Change as Core, Event, LinkConfig, LinkId, PeerId, Tunnel, TunnelConfig};
+use braid_tunnel::{
+    Change as Core, Event, LinkConfig, LinkId, PeerId, Tunnel, TunnelConfig, Worker,
+};
 use braid_units::ByteSize;
 use introductions::Introductions;
 use quota::Quota;
 use report::Reporter;
 use std::collections::BTreeMap;
 use std::io;
+use std::num::NonZeroU8;
 use std::sync::Arc;
 use std::sync::mpsc::RecvTimeoutError;
 use std::thread::JoinHandle;
@@ -53,25 +56,30 @@ pub fn start(
 ) -> io::Result<JoinHandle<io::Result<()>>> {
     let clock = Clock::start();
     let (rules, modes) = translate::classes(&setup.rules, setup.mode, setup.xor_hash);
-    let config = TunnelConfig {
-        layer: setup.tun.layer(),
-        mode: translate::mode(setup.mode, setup.xor_hash),
-        classes: rules,
-        class_modes: modes,
-        memory_per_peer: setup.memory_per_peer.bytes(),
-        isolate_peers: setup.isolate_homes,
-        redundancy_budget: setup.redundancy_budget,
-        seed: seed(),
-        epoch_unix_nanos: clock.epoch_unix_nanos(),
-        ..TunnelConfig::new(setup.private_key)
-    };
-    let plane = braid_dataplane::start(Tunnel::new(config), setup.tun, clock, setup.wake_latency)
+    let count = u8::try_from(setup.queues.len()).ok().and_then(NonZeroU8::new);
+    let count = count.ok_or(io::ErrorKind::InvalidInput)?;
+    let tunnels = Worker::all(count).zip(setup.queues).map(|(worker, queue)| {
+        let config = TunnelConfig {
+            layer: queue.layer(),
+            mode: translate::mode(setup.mode, setup.xor_hash),
+            classes: rules.clone(),
+            class_modes: modes.clone(),
+            memory_per_peer: setup.memory_per_peer.bytes(),
+            isolate_peers: setup.isolate_homes,
+            redundancy_budget: setup.redundancy_budget,
+            worker,
+            seed: seed(),
+            epoch_unix_nanos: clock.epoch_unix_nanos(),
+            ..TunnelConfig::new(setup.private_key.clone())
+        };
+        (Tunnel::new(config), queue)
+    });
+    let plane = braid_dataplane::start(tunnels.collect(), clock, setup.wake_latency)
         .map_err(io::Error::other)?;
-    let by_tls = (FIRST_LISTENING_TLS..).zip(setup.listen_tls);
-    for (number, socket) in (FIRST_LISTENING..).zip(setup.listen).chain(by_tls) {
-        let config = LinkConfig { listens: true, ..LinkConfig::default() };
-        let command = braid_dataplane::Command::AttachSocket { id: LinkId(number), config, socket };
-        plane.send(command).map_err(io::Error::other)?;
+    let by_udp = (FIRST_LISTENING..).zip(setup.listen.into_iter().map(Listening::Steered));
+    let by_tls = (FIRST_LISTENING_TLS..).zip(setup.listen_tls.into_iter().map(Listening::Shared));
+    for (number, sockets) in by_udp.chain(by_tls) {
+        plane.listen(LinkId(number), sockets).map_err(io::Error::other)?;
     }
     let bridge = Bridge {
         plane,
@@ -178,7 +186,7 @@ impl Bridge {
             published.publish(Snapshot {
                 peers: self.reporter.peers(&report, &self.peers, &self.links),
                 drops: DeviceDrops {
-                    not_fetched: report.tun_dropped,
+                    not_fetched: report.tun_dropped + report.handover_drops,
                     refused: report.tun.refused,
                     malformed: report.tun.malformed,
                 },
@@ -210,7 +218,7 @@ impl Bridge {
                     Transport::Udp => tracing::info!(link = link.as_str(), "link in use"),
                     other => tracing::info!(link = link.as_str(), "tried by {other}"),
                 }
-                self.plane.send(braid_dataplane::Command::AttachSocket { id, config, socket })
+                self.plane.attach(id, config, socket)
             }
             Command::DetachSocket { link, family } => self.detach(&link, family),
             Command::CloseTransport { link, transport } => {
@@ -232,7 +240,7 @@ impl Bridge {
                 Some(id) => self.plane.change(Core::Treat(id, treatments)),
                 None => Ok(()),
             },
-            Command::Leave(done) => self.plane.send(braid_dataplane::Command::Leave(done)),
+            Command::Leave(done) => self.plane.leave(done),
             Command::Stop => Ok(()),
         }
     }
@@ -332,7 +340,9 @@ impl Bridge {
         if !peer.is_known() {
             return Ok(());
         }
-        let id = self.plane.add_peer(translate::peer(&peer, preshared_key))?;
+        // Whom we call is reached by the links that the first worker has.
+        let calls = peer.endpoints.is_empty() && peer.stands_in_for.is_none();
+        let id = self.plane.add_peer(translate::peer(&peer, preshared_key), calls)?;
         if let Some(token) = token {
             self.plane.change(Core::Introduce(id, token))?;
         }
@@ -397,7 +407,7 @@ impl Bridge {
         let Some(known) = self.links.get(name) else { return Ok(()) };
         tracing::info!(link = name.as_str(), "link away");
         match known.ids.get(&Transport::Udp) {
-            Some(&id) => self.plane.send(braid_dataplane::Command::DetachSocket { id, family }),
+            Some(&id) => self.plane.detach(id, family),
             None => Ok(()),
         }
     }

@@ -34,11 +34,14 @@ use braid_history::Recorder;
 use braid_linux::journal::Journal;
 use braid_linux::netlink::Netlink;
 use braid_linux::nft::Split;
-use braid_linux::udp::{Family, LinkBind, LinkSocket};
+use braid_linux::tun::Tun;
+use braid_linux::udp::{Family, LinkBind, LinkSocket, Steering};
 use braid_linux::wake_latency::{self, WakeLatency};
+use braid_tunnel::Worker;
 use ipnet::IpNet;
 use std::collections::BTreeSet;
 use std::io;
+use std::num::{NonZeroU8, NonZeroUsize};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -67,8 +70,8 @@ pub struct RunningTunnel {
     split: Option<SplitProxy>,
     _carriers: Option<Server>,
     program: Program,
-    /// For the program that goes on with the device.
-    device: Mutex<Option<OwnedFd>>,
+    /// Of the device, for the program that goes on with it.
+    queues: Mutex<Vec<OwnedFd>>,
     ending: Ending,
     /// Whether somebody asked for that by `down`.
     down: AtomicBool,
@@ -95,14 +98,17 @@ impl RunningTunnel {
         enrolments.apply(&mut config);
         let interface = &config.interface;
         let netlink = Netlink::open().map_err(DaemonError::system("opening netlink"))?;
-        let listen = listen_sockets(&config)?;
+        let handed_on = inherited.map(|inherited| inherited.queues).unwrap_or_default();
+        let workers = device::workers(interface.workers.count(processors()), &handed_on);
+        let listen = listen_sockets(&config, workers)?;
         let (carriers, listen_tls) = listen_tls(&config, private_key.public_key())?;
         let split = SplitProxy::start(&config, &ending)
             .map_err(DaemonError::system("starting the proxy of [split_tcp]"))?;
-        let tun = device::create(interface, inherited.and_then(|inherited| inherited.device))?;
-        let device = tun.hold().map_err(DaemonError::system("holding the device"))?;
+        let queues = device::create(interface, workers, handed_on)?;
+        let held: io::Result<Vec<OwnedFd>> = queues.iter().map(Tun::hold).collect();
+        let held = held.map_err(DaemonError::system("holding the device"))?;
         let setup = Setup {
-            tun,
+            queues,
             private_key,
             mode: interface.mode,
             xor_hash: interface.xor_hash,
@@ -155,7 +161,7 @@ impl RunningTunnel {
             split,
             _carriers: carriers,
             program,
-            device: Mutex::new(Some(device)),
+            queues: Mutex::new(held),
             ending,
             down: AtomicBool::new(false),
         })
@@ -213,7 +219,7 @@ impl Running for RunningTunnel {
         }
         // Routes first: as long as they are there, something should answer.
         self.reconciler.stop(self.down.load(Ordering::Relaxed));
-        drop(self.take_device());
+        drop(self.take_queues());
         // It may have ended by itself; joining tells.
         let _ = self.data_plane.send(Command::Stop);
         let thread = self.data_thread.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -235,13 +241,13 @@ impl Running for RunningTunnel {
         let stays = self.reconciler.leave();
         self.observer.stop();
         self.data_plane.leave();
-        stays.then(|| HandedOn { device: self.take_device() })
+        stays.then(|| HandedOn { queues: self.take_queues() })
     }
 }
 
 impl RunningTunnel {
-    fn take_device(&self) -> Option<OwnedFd> {
-        self.device.lock().unwrap_or_else(PoisonError::into_inner).take()
+    fn take_queues(&self) -> Vec<OwnedFd> {
+        std::mem::take(&mut self.queues.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The config as it is now.
@@ -425,7 +431,20 @@ fn open_wake_latency(setting: braid_units::WakeLatency) -> Option<WakeLatency> {
         .ok()
 }
 
-fn listen_sockets(config: &Config) -> Result<Vec<LinkSocket>, DaemonError> {
+/// What the machine, and whoever started us, lets us have.
+fn processors() -> NonZeroUsize {
+    std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
+}
+
+/// Each worker gets the datagrams of its sessions.
+const STEERING: Steering =
+    Steering { first_byte: Worker::SESSION_KIND, by_byte_at: Worker::SESSION_BYTE };
+
+/// For each address one for each worker.
+fn listen_sockets(
+    config: &Config,
+    workers: NonZeroU8,
+) -> Result<Vec<Vec<LinkSocket>>, DaemonError> {
     let mark = (!config.routing.leave_host_alone)
         .then(|| host_routing::mark(config.interface.name.as_str()));
     let open = |address: &std::net::SocketAddr| {
@@ -436,7 +455,7 @@ fn listen_sockets(config: &Config) -> Result<Vec<LinkSocket>, DaemonError> {
             port: address.port(),
             family: Family::of(address.ip()),
         };
-        open_when_ready(&bind)
+        open_when_ready(&bind, workers)
             .map_err(|error| match error.kind() {
                 // AddrInUse would mean another tunnel of the same name.
                 io::ErrorKind::AddrInUse => {
@@ -451,12 +470,12 @@ fn listen_sockets(config: &Config) -> Result<Vec<LinkSocket>, DaemonError> {
 
 /// An IPv6 address that was just given can't be used for a second or two, until it
 /// is known that nobody else has it (RFC 4862, section 5.4).
-fn open_when_ready(bind: &LinkBind) -> io::Result<LinkSocket> {
+fn open_when_ready(bind: &LinkBind, workers: NonZeroU8) -> io::Result<Vec<LinkSocket>> {
     const PATIENCE: Duration = Duration::from_secs(5);
     const PAUSE: Duration = Duration::from_millis(100);
     let begun = Instant::now();
     loop {
-        match LinkSocket::open(bind) {
+        match LinkSocket::open_steered(bind, workers, STEERING) {
             Err(error)
                 if error.kind() == io::ErrorKind::AddrNotAvailable
                     && bind.family == Family::V6

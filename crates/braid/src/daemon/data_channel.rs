@@ -24,8 +24,8 @@ pub const SERVICE_TICK: Duration = Duration::from_millis(50);
 /// What the data plane begins with. Links, peers and their sockets follow as
 /// commands.
 pub struct Setup {
-    /// The device, up, with its addresses.
-    pub tun: Tun,
+    /// The queues of the device, which is up: each makes a worker.
+    pub queues: Vec<Tun>,
     /// Our identity.
     pub private_key: PrivateKey,
     /// The scheduler's policy.
@@ -44,8 +44,8 @@ pub struct Setup {
     pub wake_latency: Option<WakeLatency>,
     /// Routes follow what homes say of who serves them.
     pub announces: bool,
-    /// Sockets where peers come to us (concentrator).
-    pub listen: Vec<LinkSocket>,
+    /// Sockets where peers come to us (concentrator): for each address one for each worker.
+    pub listen: Vec<Vec<LinkSocket>>,
     /// The same by TLS.
     pub listen_tls: Vec<LinkSocket>,
 }

@@ -4,23 +4,50 @@ use braid_control::config::{DeviceName, Interface, Layer};
 use braid_linux::netlink::Netlink;
 use braid_linux::tun::{OffloadChoice, Tun};
 use std::io;
+use std::num::NonZeroU8;
 use std::os::fd::OwnedFd;
+
+/// How many workers there can be: a device that was made for one has no second queue.
+pub fn workers(wanted: NonZeroU8, handed_on: &[OwnedFd]) -> NonZeroU8 {
+    let single = handed_on.first().is_some_and(|it| !Tun::is_multi_queue(it).unwrap_or(true));
+    if single && wanted > NonZeroU8::MIN {
+        tracing::warn!("interface.workers counts from the next `braid down` and `braid up` on");
+    }
+    if single { NonZeroU8::MIN } else { wanted }
+}
 
 /// Makes the tunnel's device with its MTU, or goes on with the one that was handed on, sets
 /// it up and gives it to its bridge, if it has one. Its addresses are the host routing's. All
-/// of that is gone with the device.
-pub fn create(interface: &Interface, handed_on: Option<OwnedFd>) -> Result<Tun, DaemonError> {
+/// of that is gone with the device. It has a queue for each worker.
+pub fn create(
+    interface: &Interface,
+    workers: NonZeroU8,
+    handed_on: Vec<OwnedFd>,
+) -> Result<Vec<Tun>, DaemonError> {
     let name = interface.name.as_str();
     let doing = |what: &str| DaemonError::system(format!("{what} {name}"));
     let layer = match interface.layer {
         Layer::L3 => braid_inner::Layer::L3,
         Layer::L2 => braid_inner::Layer::L2,
     };
-    let tun = match handed_on {
-        Some(device) => Tun::adopt(device, layer, OffloadChoice::Best),
-        None => Tun::open(name, layer, OffloadChoice::Best),
+    let mut queues = Vec::with_capacity(usize::from(workers.get()));
+    for queue in handed_on.into_iter().take(usize::from(workers.get())) {
+        let queue = Tun::adopt(queue, layer, OffloadChoice::Best);
+        queues.push(queue.map_err(doing("going on with the device"))?);
+    }
+    while queues.len() < usize::from(workers.get()) {
+        let queue = match queues.first() {
+            Some(first) => first.another_queue(),
+            None if workers > NonZeroU8::MIN => {
+                Tun::open_multi_queue(name, layer, OffloadChoice::Best)
+            }
+            None => Tun::open(name, layer, OffloadChoice::Best),
+        };
+        queues.push(queue.map_err(doing("making the device"))?);
+    }
+    let [tun, ..] = &mut queues[..] else {
+        return Err(doing("making the device")(io::ErrorKind::InvalidInput.into()));
     };
-    let mut tun = tun.map_err(doing("making the device"))?;
     tun.set_mtu(u32::from(interface.mtu)).map_err(doing("setting the MTU of"))?;
     tun.set_queue_length(QUEUE).map_err(doing("setting the queue of"))?;
     if let Some(bridge) = &interface.bridge {
@@ -29,7 +56,7 @@ pub fn create(interface: &Interface, handed_on: Option<OwnedFd>) -> Result<Tun, 
             .map_err(DaemonError::system(format!("making {name} a port of {bridge}")))?;
     }
     tun.bring_up().map_err(doing("setting up"))?;
-    Ok(tun)
+    Ok(queues)
 }
 
 /// Whether the device is there; up again if somebody has set it down, which takes its routes

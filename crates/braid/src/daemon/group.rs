@@ -82,7 +82,7 @@ impl Running for RunningGroup {
     }
 
     fn leave(&self) -> Option<HandedOn> {
-        self.reconciler.leave().then_some(HandedOn { device: None })
+        self.reconciler.leave().then_some(HandedOn { queues: Vec::new() })
     }
 }
 

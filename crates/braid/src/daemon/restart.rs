@@ -25,12 +25,14 @@ struct Started {
 
 /// What one program hands on to the other.
 pub struct HandedOn {
-    /// The tunnel's device; a group's is the kernel's.
-    pub device: Option<OwnedFd>,
+    /// The queues of the tunnel's device; none of a group's, which is the kernel's.
+    pub queues: Vec<OwnedFd>,
 }
 
-/// Names the process and its device's descriptor, since children have the environment too.
+/// Names the process and its device's descriptors, since children have the environment too.
 const VARIABLE: &str = "BRAID_HANDED_ON";
+/// In place of descriptors, where there are none.
+const NONE: &str = "-";
 /// Less than the commands wait for an answer.
 const CHECK: Duration = Duration::from_secs(7);
 
@@ -71,10 +73,12 @@ impl Program {
     }
 
     /// Goes on as it; returns only when that can't be.
-    pub fn take_over(&self, device: Option<&OwnedFd>) -> io::Error {
-        let number = device.map_or("-".to_owned(), |device| device.as_raw_fd().to_string());
-        let value = OsString::from(format!("{} {number}", std::process::id()));
-        let kept: Vec<_> = device.iter().map(|device| device.as_fd()).collect();
+    pub fn take_over(&self, queues: &[OwnedFd]) -> io::Error {
+        let numbers: Vec<String> =
+            queues.iter().map(|queue| queue.as_raw_fd().to_string()).collect();
+        let numbers = if numbers.is_empty() { NONE.to_owned() } else { numbers.join(",") };
+        let value = OsString::from(format!("{} {numbers}", std::process::id()));
+        let kept: Vec<_> = queues.iter().map(AsFd::as_fd).collect();
         exec(&self.0.file, &self.0.arguments, (OsStr::new(VARIABLE), &value), &kept)
     }
 }
@@ -101,26 +105,26 @@ impl HandedOn {
     /// What was handed on to this process, if it is one that goes on. To be called once.
     pub fn take() -> Option<HandedOn> {
         let given = std::env::var(VARIABLE).ok()?;
-        let number = given_to(&given, std::process::id())?;
-        let device = number.and_then(|number| {
+        let numbers = given_to(&given, std::process::id())?;
+        let queue = |number| {
             // SAFETY: the program before kept it for this, and nobody has taken it yet.
             unsafe { inherited(number) }
-                .inspect_err(|error| tracing::warn!(%error, "no device was handed on"))
+                .inspect_err(|error| tracing::warn!(%error, "the device wasn't handed on whole"))
                 .ok()
-        });
-        Some(HandedOn { device })
+        };
+        Some(HandedOn { queues: numbers.into_iter().filter_map(queue).collect() })
     }
 }
 
-/// The descriptor, where it's for this process and there is one.
-fn given_to(text: &str, process: u32) -> Option<Option<RawFd>> {
-    let (whose, number) = text.split_once(' ')?;
+/// The descriptors, where they're for this process.
+fn given_to(text: &str, process: u32) -> Option<Vec<RawFd>> {
+    let (whose, numbers) = text.split_once(' ')?;
     if whose.parse() != Ok(process) {
         return None;
     }
-    match number {
-        "-" => Some(None),
-        number => number.parse().ok().map(Some),
+    match numbers {
+        NONE => Some(Vec::new()),
+        numbers => numbers.split(',').map(|number| number.parse().ok()).collect(),
     }
 }
 
@@ -131,9 +135,10 @@ mod tests {
 
     #[test]
     fn only_what_is_for_this_process_is_taken() {
-        assert_eq!(given_to("17 5", 17), Some(Some(5)));
-        assert_eq!(given_to("17 -", 17), Some(None));
-        for others in ["16 5", "", "17", "17 five", "x 5", "17 5 6"] {
+        assert_eq!(given_to("17 5", 17), Some(vec![5]));
+        assert_eq!(given_to("17 5,9", 17), Some(vec![5, 9]));
+        assert_eq!(given_to("17 -", 17), Some(Vec::new()));
+        for others in ["16 5", "", "17", "17 five", "x 5", "17 5 6", "17 5,", "17 ,"] {
             assert_eq!(given_to(others, 17), None, "{others}");
         }
     }

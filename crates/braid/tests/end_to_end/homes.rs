@@ -93,7 +93,7 @@ fn of_neighbour(status: &Value, name: &str) -> u64 {
 }
 
 /// A second home on a line of its own to the same concentrator.
-fn neighbour(world: &World) -> Side {
+pub fn neighbour(world: &World) -> Side {
     let namespace = NetNs::new().unwrap();
     let mut netlink = namespace.run(Netlink::open).unwrap().unwrap();
     netlink.add_veth("h9", "c9", Some(&world.concentrator.namespace)).unwrap();

@@ -32,6 +32,7 @@ mod traffic;
 mod transports;
 mod two_concentrators;
 mod wake_latency;
+mod workers;
 mod world;
 mod wrong_clock;
 

@@ -2,6 +2,7 @@
 
 use crate::traffic::{Direction, Pings, Transfer};
 use crate::world::{INSIDE_V4, LEAVE_HOST_ALONE, World, link};
+use braid_handshake::PrivateKey;
 use braid_lab::topology::CONCENTRATOR_V4;
 use braid_linux::netns::NetNs;
 use std::io::{Read, Write};
@@ -9,14 +10,19 @@ use std::net::{TcpListener, TcpStream};
 
 /// A home with one link, and a concentrator that has other ways in on port 443.
 fn world(link_lines: &str) -> Option<World> {
+    world_with(link_lines, "", "")
+}
+
+/// As above, with more lines of the concentrator's `[interface]` and more of its homes.
+fn world_with(link_lines: &str, concentrator: &str, more_homes: &str) -> Option<World> {
     let mut world = World::new(&[link("hotel")])?;
     let at = CONCENTRATOR_V4;
     let listen = format!(
         "addresses = [\"10.77.0.1/24\", \"fd77::1/64\"]\n\
-         listen = [\"{at}:51900\", \"{at}:443\"]\nlisten_tls = [\"{at}:443\"]"
+         listen = [\"{at}:51900\", \"{at}:443\"]\nlisten_tls = [\"{at}:443\"]\n{concentrator}"
     );
     let home = format!(
-        "[[peer]]\nname = \"home\"\npublic_key = \"{}\"\nallowed_ips = [\"10.77.0.2\", \"fd77::2\"]\n",
+        "{more_homes}[[peer]]\nname = \"home\"\npublic_key = \"{}\"\nallowed_ips = [\"10.77.0.2\", \"fd77::2\"]\n",
         world.home.public_key()
     );
     world.concentrator.write_config(&listen, LEAVE_HOST_ALONE, &home);
@@ -62,6 +68,25 @@ impl World {
     }
 }
 
+/// A home that never calls: the one that does is another worker's than the first.
+fn somebody_else() -> String {
+    let key = PrivateKey::from_bytes(&[5; 32]).public_key();
+    format!("[[peer]]\nname = \"away\"\npublic_key = \"{key}\"\nallowed_ips = [\"10.77.0.9\"]\n")
+}
+
+#[test]
+fn by_tls_too_homes_are_carried_by_workers_that_have_no_socket_of_their_own() {
+    let Some(mut world) = world_with("", "workers = 2", &somebody_else()) else { return };
+    world.hotel(&[NO_UDP, "tcp dport != 443 drop"]);
+    world.home.start();
+    world.wait_for(&["tls"]);
+    Pings::start(&world.home, INSIDE_V4, 5).none_is_lost();
+    world.both_ways();
+    world.hotel(&[]);
+    world.wait_for(&["udp"]);
+    world.both_ways();
+}
+
 const NO_UDP: &str = "meta l4proto != tcp drop";
 
 #[test]
@@ -70,7 +95,8 @@ fn where_udp_does_not_pass_tls_does_until_udp_passes_again() {
     world.hotel(&[NO_UDP, "tcp dport != 443 drop"]);
     world.home.start();
     world.wait_for(&["tls"]);
-    assert_eq!(world.concentrator.paths()[0]["transport"], "tls");
+    let transport = || world.concentrator.paths().first().map(|path| path["transport"].clone());
+    world.concentrator.wait_until("it says so", || transport() == Some("tls".into()));
     assert!(String::from_utf8(world.home.braid_ok(&["status"])).unwrap().contains("tls"));
     Pings::start(&world.home, INSIDE_V4, 5).none_is_lost();
     world.both_ways();

@@ -5,6 +5,7 @@ use super::section::{Placed, Section};
 use braid_units::{ByteSize, Ratio, WakeLatency};
 use ipnet::IpNet;
 use std::net::SocketAddr;
+use std::num::{NonZeroU8, NonZeroUsize};
 use std::path::{Path, PathBuf};
 
 /// `[interface]`: this end of the tunnel.
@@ -52,6 +53,17 @@ pub struct Interface {
     /// Within what time the host's processors are to wake up while packets come
     /// often.
     pub wake_latency: WakeLatency,
+    /// How many processors carry homes.
+    pub workers: Workers,
+}
+
+/// How many workers a concentrator has: each carries homes of its own, on a thread of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Workers {
+    /// One for each processor.
+    Auto,
+    /// So many.
+    Count(NonZeroU8),
 }
 
 /// PEM files.
@@ -125,6 +137,9 @@ pub(super) const IPV6_MIN_MTU: u16 = 1280;
 /// (Linux, drivers/net/tun.c).
 pub(super) const ETHERNET_MAX_MTU: u16 = 65_535 - 14;
 const MIN_MEMORY: u64 = 1 << 20;
+/// Each has a queue of the device, of which the kernel gives 256 (`MAX_TAP_QUEUES`), and threads
+/// beyond the processors bring nothing.
+const MOST_WORKERS: u8 = 64;
 
 pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<Interface>> {
     // What isn't a tunnel's was told apart before.
@@ -179,6 +194,26 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<I
         );
     }
     let wake_latency = section.parsed("wake_latency").unwrap_or_default();
+    let workers = match section.integer_or_word("workers", 1..=i64::from(MOST_WORKERS), "auto") {
+        Some(None) => Workers::Auto,
+        Some(Some(count)) => NonZeroU8::new(count).map_or(Workers::ONE, Workers::Count),
+        None => Workers::ONE,
+    };
+    if section.has("workers") && workers != Workers::ONE {
+        if listen.is_empty() {
+            section.wrong(
+                "workers",
+                "interface.workers without listen: what is spread is homes, which a concentrator has",
+                "remove it",
+            );
+        } else if layer == Layer::L2 {
+            section.wrong(
+                "workers",
+                "interface.workers with layer = \"l2\": which home a frame is for is learnt in one place",
+                "remove it, or write layer = \"l3\"",
+            );
+        }
+    }
     let places = section.finish();
     let name = name?;
     let value = Interface {
@@ -203,8 +238,23 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<I
         redundancy_budget,
         memory_per_peer,
         wake_latency,
+        workers,
     };
     Some(Placed { value, places })
+}
+
+impl Workers {
+    /// What a config that doesn't say so means.
+    pub const ONE: Workers = Workers::Count(NonZeroU8::MIN);
+
+    /// How many that is on a machine with so many processors.
+    pub fn count(self, processors: NonZeroUsize) -> NonZeroU8 {
+        let most = NonZeroU8::new(MOST_WORKERS).unwrap_or(NonZeroU8::MIN);
+        match self {
+            Self::Auto => NonZeroU8::try_from(processors).unwrap_or(most).min(most),
+            Self::Count(count) => count,
+        }
+    }
 }
 
 fn certificate_files(

@@ -148,6 +148,27 @@ impl<'t, 'd> Section<'t, 'd> {
         }
     }
 
+    /// A whole number, or this word in its place, which gives none.
+    pub(super) fn integer_or_word<T>(
+        &mut self,
+        key: &'static str,
+        range: RangeInclusive<i64>,
+        word: &str,
+    ) -> Option<Option<T>>
+    where
+        T: TryFrom<i64>,
+    {
+        match self.table.get(key).map(|value| value.get_ref()) {
+            Some(DeValue::Integer(_)) | None => self.integer(key, range).map(Some),
+            Some(DeValue::String(text)) if text == word => self.take(key).map(|_| None),
+            Some(_) => {
+                let (offset, value) = self.take(key)?;
+                self.wrong_type(key, offset, &format!("a whole number or \"{word}\""), &value);
+                None
+            }
+        }
+    }
+
     /// A number that is finite and not negative.
     pub(super) fn number(&mut self, key: &'static str) -> Option<f64> {
         let (offset, value) = self.take(key)?;

@@ -1,6 +1,7 @@
 //! What the tunnel is told to be.
 
 use crate::heuristics::Heuristics;
+use crate::worker::Worker;
 use braid_handshake::{PresharedKey, PrivateKey, PublicKey};
 use braid_inner::{BondingHash, ClassRules, Layer};
 use braid_units::{Rate, Ratio};
@@ -105,6 +106,8 @@ pub struct TunnelConfig {
     pub handshakes_per_second: u32,
     /// Nothing goes from one peer to another.
     pub isolate_peers: bool,
+    /// Which of several this one is.
+    pub worker: Worker,
     /// How long nothing may come by a path that a peer opened and that doesn't
     /// work, before it's closed. The peer may open it again.
     pub path_expiry: Duration,
@@ -126,6 +129,7 @@ impl TunnelConfig {
             epoch_unix_nanos: 0,
             handshakes_per_second: 50,
             isolate_peers: false,
+            worker: Worker::ALONE,
             path_expiry: PATH_EXPIRY,
         }
     }

@@ -25,6 +25,7 @@ pub mod redundancy;
 pub mod routing;
 mod session;
 mod tunnel;
+mod worker;
 
 pub use config::{LinkConfig, LinkId, Mode, PeerConfig, PeerId, TunnelConfig};
 pub use heuristics::Heuristics;
@@ -35,3 +36,4 @@ pub use peer::{
     TrafficReport, Transmit, Treatments,
 };
 pub use tunnel::{Change, EnrolmentState, Event, Tunnel, TunnelCounters};
+pub use worker::{Handover, Worker};

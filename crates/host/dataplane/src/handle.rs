@@ -1,38 +1,32 @@
+use crate::leave::AllDone;
+use crate::sockets::SocketUse;
 use braid_linux::poller::Waker;
 use braid_linux::tun::TunCounters;
 use braid_linux::udp::{Family, LinkSocket};
 use braid_tunnel::{
     Change, Event, LinkConfig, LinkId, PeerConfig, PeerId, PeerReport, TrafficReport,
-    TunnelCounters,
+    TunnelCounters, Worker,
 };
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// What the control side can ask for.
+/// Some round trips of a slow link.
+pub const LEAVES_WITHIN: Duration = Duration::from_millis(250);
+
+/// What a worker can be asked for.
 #[derive(Debug)]
-pub enum Command {
-    /// Use this link by this socket; it takes the place of one of the same IP
-    /// version (new address, carrier back). The caller made it in the right
-    /// namespace and bound it to the right device.
-    AttachSocket {
-        /// The link.
-        id: LinkId,
-        /// How it's to be used; which IP versions it has is seen here.
-        config: LinkConfig,
-        /// The socket.
-        socket: LinkSocket,
-    },
-    /// The link has no address of this IP version now; it may come back.
-    DetachSocket {
-        /// The link.
-        id: LinkId,
-        /// Which of its sockets.
-        family: Family,
-    },
-    /// A change of the core's configuration. Sockets of a link that is set otherwise stay,
-    /// and say which IP versions it has; those of one that is removed are closed.
+pub(crate) enum Command {
+    /// Use this link by this socket; it takes the place of one of the same IP version.
+    AttachSocket { id: LinkId, config: LinkConfig, socket: LinkSocket, use_of_it: SocketUse },
+    /// The link has no address of this IP version now.
+    DetachSocket { id: LinkId, family: Family },
+    /// A change of the core's configuration.
     Change(Change),
     /// A new peer; answers with its number.
     AddPeer(Box<PeerConfig>, Sender<PeerId>),
@@ -41,14 +35,11 @@ pub enum Command {
     /// Tell what the peers' flows have carried.
     ReportTraffic(Sender<Vec<(PeerId, TrafficReport)>>),
     /// Take nothing more from the device, have what was taken arrive, tell the peers that
-    /// another program goes on in a moment, and answer; with a bound of [`LEAVES_WITHIN`].
-    Leave(Sender<()>),
+    /// another program goes on in a moment; with a bound of [`LEAVES_WITHIN`].
+    Leave(Arc<AllDone>),
     /// Say goodbye to the peers and end.
     Stop,
 }
-
-/// Some round trips of a slow link.
-pub const LEAVES_WITHIN: Duration = Duration::from_millis(250);
 
 /// How things are.
 #[derive(Clone, Debug)]
@@ -63,6 +54,17 @@ pub struct Report {
     pub tun_dropped: u64,
     /// Datagrams that the kernel didn't take, by link.
     pub send_drops: BTreeMap<LinkId, u64>,
+    /// Datagrams and packets that came to another worker than their own, which had no room.
+    pub handover_drops: u64,
+}
+
+/// Sockets where peers come to us.
+#[derive(Debug)]
+pub enum Listening {
+    /// One for each worker, to which what is for it is steered.
+    Steered(Vec<LinkSocket>),
+    /// One, whatever number of workers there is.
+    Shared(LinkSocket),
 }
 
 /// The data plane has ended.
@@ -70,42 +72,129 @@ pub struct Report {
 #[error("the data plane has ended")]
 pub struct Stopped;
 
-/// The control side's hold on the data plane.
+/// The control side's hold on the data plane. Whichever worker has a peer, it is spoken of by its
+/// number alone.
 #[derive(Debug)]
 pub struct Handle {
-    pub(crate) commands: Sender<Command>,
-    pub(crate) waker: Waker,
-    pub(crate) events: Receiver<Event>,
-    pub(crate) thread: Option<JoinHandle<std::io::Result<()>>>,
+    pub(crate) workers: Vec<WorkerHandle>,
+    events: Receiver<Event>,
+    /// As the first worker knows them.
+    remotes_elsewhere: RefCell<Vec<SocketAddr>>,
+}
+
+/// One worker.
+#[derive(Debug)]
+pub(crate) struct WorkerHandle {
+    commands: Sender<Command>,
+    waker: Waker,
+    thread: Option<JoinHandle<io::Result<()>>>,
+    peers: Cell<usize>,
 }
 
 impl Handle {
-    /// Asks for something.
+    /// Of no worker yet.
+    pub(crate) fn new(events: Receiver<Event>) -> Self {
+        Self { workers: Vec::new(), events, remotes_elsewhere: RefCell::default() }
+    }
+
+    /// Has a link used by this socket from now on; it takes the place of one of the same IP
+    /// version (new address, carrier back). The caller made it in the right namespace and bound
+    /// it to the right device. `config` says how the link is to be used; which IP versions it
+    /// has is seen from its sockets.
     ///
     /// # Errors
     /// [`Stopped`] when the data plane has ended.
-    pub fn send(&self, command: Command) -> Result<(), Stopped> {
-        self.commands.send(command).map_err(|_| Stopped)?;
-        self.waker.wake();
-        Ok(())
+    pub fn attach(
+        &self,
+        id: LinkId,
+        config: LinkConfig,
+        socket: LinkSocket,
+    ) -> Result<(), Stopped> {
+        let use_of_it = SocketUse::Both;
+        self.first()?.send(Command::AttachSocket { id, config, socket, use_of_it })
     }
 
-    /// Has a change made.
+    /// Has peers come by this link.
+    ///
+    /// # Errors
+    /// [`Stopped`] when the data plane has ended, or there is no descriptor left.
+    pub fn listen(&self, id: LinkId, listening: Listening) -> Result<(), Stopped> {
+        let config = LinkConfig { listens: true, ..LinkConfig::default() };
+        let attach = |worker: &WorkerHandle, socket, use_of_it| {
+            worker.send(Command::AttachSocket { id, config, socket, use_of_it })
+        };
+        match listening {
+            Listening::Steered(sockets) => {
+                let each = self.workers.iter().zip(sockets);
+                each.into_iter()
+                    .try_for_each(|(worker, socket)| attach(worker, socket, SocketUse::Both))
+            }
+            Listening::Shared(socket) => {
+                for worker in self.workers.iter().skip(1) {
+                    let another = socket.try_clone().map_err(|_| Stopped)?;
+                    attach(worker, another, SocketUse::Sending)?;
+                }
+                attach(self.first()?, socket, SocketUse::Both)
+            }
+        }
+    }
+
+    /// The link has no address of this IP version now; it may come back.
+    ///
+    /// # Errors
+    /// [`Stopped`] when the data plane has ended.
+    pub fn detach(&self, id: LinkId, family: Family) -> Result<(), Stopped> {
+        self.first()?.send(Command::DetachSocket { id, family })
+    }
+
+    /// Has a change made. Sockets of a link that is set otherwise stay, and say which IP
+    /// versions it has; those of one that is removed are closed.
     ///
     /// # Errors
     /// [`Stopped`] when the data plane has ended.
     pub fn change(&self, change: Change) -> Result<(), Stopped> {
-        self.send(Command::Change(change))
+        match change {
+            Change::SetEndpoints(id, _)
+            | Change::StandIn(id, _)
+            | Change::SetRank(id, _)
+            | Change::Introduce(id, _)
+            | Change::Treat(id, _) => self.worker_of(id)?.send(Command::Change(change)),
+            // They come to the first worker.
+            Change::SetEnrolments(_)
+            | Change::SetRemotesElsewhere(_)
+            | Change::AddElsewhere { .. } => self.first()?.send(Command::Change(change)),
+            Change::SetLink(id, config) => self.change_all(|| Change::SetLink(id, config)),
+            Change::RemoveLink(id) => self.change_all(|| Change::RemoveLink(id)),
+            Change::SetMode(mode) => self.change_all(|| Change::SetMode(mode)),
+            Change::RemovePeer(id) => {
+                let peers = &self.worker_of(id)?.peers;
+                peers.set(peers.get().saturating_sub(1));
+                self.change_all(|| Change::RemovePeer(id))
+            }
+        }
     }
 
-    /// Adds a peer.
+    /// Adds a peer: one that we call to the first worker, which has the links that we call by,
+    /// one that `calls` us to the worker that has fewest.
     ///
     /// # Errors
     /// [`Stopped`] when the data plane has ended.
-    pub fn add_peer(&self, config: PeerConfig) -> Result<PeerId, Stopped> {
+    pub fn add_peer(&self, config: PeerConfig, calls: bool) -> Result<PeerId, Stopped> {
+        let worker = match calls {
+            true => self.workers.iter().min_by_key(|worker| worker.peers.get()).ok_or(Stopped)?,
+            false => self.first()?,
+        };
+        let (public_key, allowed_ips) = (config.public_key, config.allowed_ips.clone());
         let (sender, receiver) = channel();
-        self.send(Command::AddPeer(Box::new(config), sender))?;
-        receiver.recv().map_err(|_| Stopped)
+        worker.send(Command::AddPeer(Box::new(config), sender))?;
+        let id = receiver.recv().map_err(|_| Stopped)?;
+        worker.peers.set(worker.peers.get() + 1);
+        let others = self.workers.iter().zip(0..).filter(|(_, number)| *number != id.worker());
+        for (other, _) in others {
+            let allowed_ips = allowed_ips.clone();
+            other.send(Command::Change(Change::AddElsewhere { id, public_key, allowed_ips }))?;
+        }
+        Ok(id)
     }
 
     /// How things are.
@@ -113,9 +202,13 @@ impl Handle {
     /// # Errors
     /// [`Stopped`] when the data plane has ended.
     pub fn report(&self) -> Result<Report, Stopped> {
-        let (sender, receiver) = channel();
-        self.send(Command::Report(sender))?;
-        receiver.recv().map_err(|_| Stopped)
+        let mut reports = self.ask(Command::Report)?.into_iter();
+        let mut whole = reports.next().ok_or(Stopped)?;
+        for report in reports {
+            whole.add(report);
+        }
+        self.tell_remotes(&whole)?;
+        Ok(whole)
     }
 
     /// What the peers' flows have carried; to be asked for each second or so, as
@@ -124,9 +217,18 @@ impl Handle {
     /// # Errors
     /// [`Stopped`] when the data plane has ended.
     pub fn report_traffic(&self) -> Result<Vec<(PeerId, TrafficReport)>, Stopped> {
-        let (sender, receiver) = channel();
-        self.send(Command::ReportTraffic(sender))?;
-        receiver.recv().map_err(|_| Stopped)
+        Ok(self.ask(Command::ReportTraffic)?.into_iter().flatten().collect())
+    }
+
+    /// Takes nothing more from the device, has what was taken arrive and tells the peers that
+    /// another program goes on in a moment; `done` hears when that is over, after
+    /// [`LEAVES_WITHIN`] at the latest.
+    ///
+    /// # Errors
+    /// [`Stopped`] when the data plane has ended.
+    pub fn leave(&self, done: Sender<()>) -> Result<(), Stopped> {
+        let all_done = Arc::new(AllDone::tell(done));
+        self.send_all(|| Command::Leave(Arc::clone(&all_done)))
     }
 
     /// What happened since the last call.
@@ -138,28 +240,107 @@ impl Handle {
     ///
     /// # Errors
     /// What ended it before, if something did.
-    pub fn stop(mut self) -> std::io::Result<()> {
-        let _ = self.send(Command::Stop);
+    pub fn stop(mut self) -> io::Result<()> {
+        let _ = self.send_all(|| Command::Stop);
         self.join()
     }
 
-    /// It has ended by itself (the device was deleted, for instance).
-    pub fn has_ended(&self) -> bool {
-        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    fn first(&self) -> Result<&WorkerHandle, Stopped> {
+        self.worker(Worker::FIRST)
     }
 
-    fn join(&mut self) -> std::io::Result<()> {
-        match self.thread.take().map(JoinHandle::join) {
-            None => Ok(()),
-            Some(Ok(result)) => result,
-            Some(Err(_)) => Err(std::io::Error::other("the data plane panicked")),
+    fn worker_of(&self, peer: PeerId) -> Result<&WorkerHandle, Stopped> {
+        self.worker(peer.worker())
+    }
+
+    fn worker(&self, number: u8) -> Result<&WorkerHandle, Stopped> {
+        self.workers.get(usize::from(number)).ok_or(Stopped)
+    }
+
+    fn change_all(&self, change: impl Fn() -> Change) -> Result<(), Stopped> {
+        self.send_all(|| Command::Change(change()))
+    }
+
+    fn send_all(&self, command: impl Fn() -> Command) -> Result<(), Stopped> {
+        self.workers.iter().try_for_each(|worker| worker.send(command()))
+    }
+
+    /// Asks all, and then waits for all.
+    fn ask<T>(&self, question: impl Fn(Sender<T>) -> Command) -> Result<Vec<T>, Stopped> {
+        let asked: Result<Vec<_>, Stopped> = self
+            .workers
+            .iter()
+            .map(|worker| {
+                let (sender, receiver) = channel();
+                worker.send(question(sender)).map(|()| receiver)
+            })
+            .collect();
+        asked?.into_iter().map(|receiver| receiver.recv().map_err(|_| Stopped)).collect()
+    }
+
+    /// Tells the first worker, which lets initiations in, from where other workers' peers come.
+    fn tell_remotes(&self, report: &Report) -> Result<(), Stopped> {
+        let elsewhere = report.peers.iter().filter(|(id, _)| id.worker() != Worker::FIRST);
+        let remotes: Vec<SocketAddr> =
+            elsewhere.flat_map(|(_, peer)| peer.paths.iter().map(|path| path.remote)).collect();
+        if *self.remotes_elsewhere.borrow() == remotes {
+            return Ok(());
         }
+        self.remotes_elsewhere.replace(remotes.clone());
+        self.change(Change::SetRemotesElsewhere(remotes))
+    }
+
+    fn join(&mut self) -> io::Result<()> {
+        let mut outcome = Ok(());
+        for worker in &mut self.workers {
+            let ended = match worker.thread.take().map(JoinHandle::join) {
+                None => Ok(()),
+                Some(Ok(result)) => result,
+                Some(Err(_)) => Err(io::Error::other("the data plane panicked")),
+            };
+            outcome = outcome.and(ended);
+        }
+        outcome
+    }
+}
+
+impl WorkerHandle {
+    /// Of a worker that has begun.
+    pub(crate) fn new(
+        commands: Sender<Command>,
+        waker: Waker,
+        thread: JoinHandle<io::Result<()>>,
+    ) -> Self {
+        Self { commands, waker, thread: Some(thread), peers: Cell::new(0) }
+    }
+
+    fn send(&self, command: Command) -> Result<(), Stopped> {
+        self.commands.send(command).map_err(|_| Stopped)?;
+        self.waker.wake();
+        Ok(())
+    }
+}
+
+impl Report {
+    /// Adds what another worker says.
+    fn add(&mut self, other: Report) {
+        self.peers.extend(other.peers);
+        self.counters += other.counters;
+        self.tun.malformed += other.tun.malformed;
+        self.tun.cut_in_software += other.tun.cut_in_software;
+        self.tun.refused += other.tun.refused;
+        // The kernel counts them for all queues together.
+        self.tun_dropped = self.tun_dropped.max(other.tun_dropped);
+        for (link, dropped) in other.send_drops {
+            *self.send_drops.entry(link).or_default() += dropped;
+        }
+        self.handover_drops += other.handover_drops;
     }
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        let _ = self.send(Command::Stop);
+        let _ = self.send_all(|| Command::Stop);
         let _ = self.join();
     }
 }

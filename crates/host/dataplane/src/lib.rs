@@ -1,4 +1,4 @@
-//! The data plane: one thread that joins the tunnel core with its TUN/TAP
+//! The data plane: workers, each a thread that joins a tunnel core with its queue of the TUN/TAP
 //! device and the links' sockets. Thin: it moves batches between descriptors
 //! and the core and keeps the clock; all it decides is whether packets come so often
 //! that processors should stay awake.
@@ -9,10 +9,13 @@ mod clock;
 mod cpu_load;
 mod device;
 mod handle;
+mod leave;
 mod run;
+mod siblings;
 mod sockets;
 mod wakefulness;
+mod workers;
 
 pub use clock::Clock;
-pub use handle::{Command, Handle, LEAVES_WITHIN, Report, Stopped};
-pub use run::{StartError, start};
+pub use handle::{Handle, LEAVES_WITHIN, Listening, Report, Stopped};
+pub use workers::{StartError, start};

@@ -1,20 +1,23 @@
 use crate::clock::Clock;
 use crate::cpu_load::CpuLoad;
 use crate::device::Device;
-use crate::handle::{Command, Handle, LEAVES_WITHIN, Report};
+use crate::handle::{Command, LEAVES_WITHIN, Report};
+use crate::leave::AllDone;
+use crate::siblings::Siblings;
 use crate::sockets::{LinkOutput, Sent};
 use crate::wakefulness::Wakefulness;
 use braid_inner::InnerPacket;
-use braid_linux::poller::{self, Interest, Poller, Token};
+use braid_linux::poller::{self, Interest, Poller, Token, Waker};
 use braid_linux::thread_time::ThreadTime;
 use braid_linux::tun::{MAX_PACKET, Tun};
 use braid_linux::udp::{Family, LinkSocket, ReceiveBuffers};
 use braid_linux::wake_latency::WakeLatency;
-use braid_tunnel::{Change, Event, LinkConfig, LinkId, Tunnel};
+use braid_tunnel::{Change, Event, Handover, LinkConfig, LinkId, Tunnel};
 use braid_units::Time;
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 
 const TUN: Token = Token(u64::MAX);
@@ -35,56 +38,14 @@ const DELIVERED: usize = 128 << 10;
 const LEAST_SENT: usize = TURN / 64;
 const LEAST_RECEIVED: usize = TURN / 4;
 
-/// Why the data plane could not start.
-#[derive(Debug, thiserror::Error)]
-#[error("the data plane can't start: {0}")]
-pub struct StartError(#[from] io::Error);
-
-/// Starts the data plane on a thread of its own. Where `wake_latency` is given it
-/// is held while packets come often.
-///
-/// # Errors
-/// When the kernel gives no epoll or thread.
-pub fn start(
-    tunnel: Tunnel,
-    tun: Tun,
-    clock: Clock,
-    wake_latency: Option<WakeLatency>,
-) -> Result<Handle, StartError> {
-    let poller = Poller::new()?;
-    poller.add(&tun, TUN, Interest::Read)?;
-    let waker = poller.waker(WAKE)?;
-    let (commands, inbox) = channel();
-    let (news, events) = channel();
-    let plane = DataPlane {
-        tunnel,
-        device: Device::new(tun),
-        clock,
-        poller,
-        links: BTreeMap::new(),
-        inbox,
-        news,
-        buffers: ReceiveBuffers::new(),
-        datagrams: Vec::with_capacity(1 << 16),
-        packet: Vec::new(),
-        wake_latency: wake_latency.map(|latency| (latency, Wakefulness::default())),
-        cpu_load: CpuLoad::default(),
-        stopping: false,
-        leaving: None,
-    };
-    let thread =
-        std::thread::Builder::new().name("braid-data".into()).spawn(move || plane.run())?;
-    Ok(Handle { commands, waker, events, thread: Some(thread) })
-}
-
-struct DataPlane {
+/// One worker: a tunnel, a queue of the device, the links' sockets.
+pub(crate) struct DataPlane {
     tunnel: Tunnel,
     device: Device,
     clock: Clock,
     poller: Poller,
     links: BTreeMap<LinkId, LinkOutput>,
-    inbox: Receiver<Command>,
-    news: Sender<Event>,
+    channels: Channels,
     buffers: ReceiveBuffers,
     datagrams: Vec<u8>,
     /// What is read into from the device; of no capacity while a large packet
@@ -96,17 +57,62 @@ struct DataPlane {
     leaving: Option<Leaving>,
 }
 
+/// By which a worker is spoken to, and speaks.
+pub(crate) struct Channels {
+    /// What the control side wants.
+    pub inbox: Receiver<Command>,
+    /// What it is told.
+    pub news: Sender<Event>,
+    /// What other workers hand over.
+    pub handovers: Receiver<Vec<Handover>>,
+    /// All workers, this one too.
+    pub siblings: Siblings,
+}
+
 /// Another program is about to go on.
 struct Leaving {
     until: Time,
-    done: Sender<()>,
+    _done: Arc<AllDone>,
 }
 
 /// How often it's looked at whether all has arrived.
 const LEAVING: Duration = Duration::from_millis(2);
 
 impl DataPlane {
-    fn run(mut self) -> io::Result<()> {
+    /// A worker that waits for this device and for what [`Self::waker`] wakes it for.
+    pub fn new(
+        tunnel: Tunnel,
+        tun: Tun,
+        clock: Clock,
+        wake_latency: Option<WakeLatency>,
+        poller: Poller,
+        channels: Channels,
+    ) -> io::Result<Self> {
+        poller.add(&tun, TUN, Interest::Read)?;
+        Ok(Self {
+            tunnel,
+            device: Device::new(tun),
+            clock,
+            poller,
+            links: BTreeMap::new(),
+            channels,
+            buffers: ReceiveBuffers::new(),
+            datagrams: Vec::with_capacity(1 << 16),
+            packet: Vec::new(),
+            wake_latency: wake_latency.map(|latency| (latency, Wakefulness::default())),
+            cpu_load: CpuLoad::default(),
+            stopping: false,
+            leaving: None,
+        })
+    }
+
+    /// What wakes the worker that has this poller.
+    pub fn waker(poller: &Poller) -> io::Result<Waker> {
+        poller.waker(WAKE)
+    }
+
+    /// Runs until it is told to stop.
+    pub fn run(mut self) -> io::Result<()> {
         // Where it's forbidden packets wait a little longer for the processor.
         let _ = braid_linux::scheduling::run_soon();
         // Without it no CPU is a bottleneck: what is sent costs a little more.
@@ -127,11 +133,12 @@ impl DataPlane {
             let more = self.transmit();
             self.device.deliver(&mut self.tunnel);
             while let Some(event) = self.tunnel.poll_event() {
-                let _ = self.news.send(event);
+                let _ = self.channels.news.send(event);
             }
             if self.stopping {
                 return Ok(());
             }
+            self.channels.siblings.hand_over(&mut self.tunnel);
             self.leave_when_done();
             let timeout = if more { Some(Duration::ZERO) } else { self.time_to_wait() };
             // Packets come one at a time, or in rows: of the former each leaves
@@ -144,7 +151,10 @@ impl DataPlane {
             for event in &ready {
                 match event.token {
                     TUN => self.read_device(most)?,
-                    WAKE => self.obey()?,
+                    WAKE => {
+                        self.obey()?;
+                        self.take_handovers();
+                    }
                     token => {
                         if event.writable {
                             self.flush(token)?;
@@ -172,13 +182,11 @@ impl DataPlane {
     fn leave_when_done(&mut self) {
         let now = self.clock.now();
         let done = |leaving: &mut Leaving| now >= leaving.until || self.tunnel.has_sent_all();
-        let Some(leaving) = self.leaving.take_if(done) else { return };
+        let Some(_leaving) = self.leaving.take_if(done) else { return };
         self.tunnel.close_for_restart(now);
         while self.transmit() {}
         // What comes now was sent before a peer knew, and is sent again.
         self.links.clear();
-        // Whoever asked may have gone.
-        let _ = leaving.done.send(());
     }
 
     /// Lets the processors sleep deep or not, as packets have come of late.
@@ -277,14 +285,26 @@ impl DataPlane {
         Ok(())
     }
 
+    fn take_handovers(&mut self) {
+        while let Ok(handovers) = self.channels.handovers.try_recv() {
+            let now = self.clock.now();
+            for handover in handovers {
+                self.tunnel.handle_handover(now, handover);
+            }
+            self.stay_awake(true);
+        }
+    }
+
     fn obey(&mut self) -> io::Result<()> {
-        while let Ok(command) = self.inbox.try_recv() {
+        while let Ok(command) = self.channels.inbox.try_recv() {
             let now = self.clock.now();
             match command {
-                Command::AttachSocket { id, config, socket } => {
-                    self.poller.add(&socket, token_of(id, socket.family()), Interest::Read)?;
+                Command::AttachSocket { id, config, socket, use_of_it } => {
+                    let interest = use_of_it.interest(false);
+                    self.poller.add(&socket, token_of(id, socket.family()), interest)?;
                     let known = self.links.contains_key(&id);
                     let link = self.links.entry(id).or_default();
+                    link.use_of_sockets = use_of_it;
                     link.forget_pending();
                     let family = socket.family();
                     *link.sockets.place(family) = Some(socket);
@@ -315,6 +335,7 @@ impl DataPlane {
                         tun: self.device.tun.counters(),
                         tun_dropped: self.device.tun.dropped().unwrap_or(0),
                         send_drops: self.links.iter().map(|(id, l)| (*id, l.dropped)).collect(),
+                        handover_drops: self.channels.siblings.dropped(),
                     });
                 }
                 Command::ReportTraffic(answer) => {
@@ -323,7 +344,7 @@ impl DataPlane {
                 Command::Leave(done) => {
                     // What comes from now on waits there for the other program.
                     self.poller.remove(&self.device.tun)?;
-                    self.leaving = Some(Leaving { until: now + LEAVES_WITHIN, done });
+                    self.leaving = Some(Leaving { until: now + LEAVES_WITHIN, _done: done });
                 }
                 Command::Stop => {
                     self.tunnel.close(now);
@@ -363,7 +384,7 @@ fn link_of(token: Token) -> (LinkId, Family) {
 }
 
 fn watch_writing(poller: &Poller, id: LinkId, link: &LinkOutput, writing: bool) -> io::Result<()> {
-    let interest = if writing { Interest::ReadWrite } else { Interest::Read };
+    let interest = link.use_of_sockets.interest(writing);
     let watch =
         |socket: &LinkSocket| poller.modify(socket, token_of(id, socket.family()), interest);
     link.sockets.iter().try_for_each(watch)

@@ -1,3 +1,4 @@
+use braid_linux::poller::Interest;
 use braid_linux::udp::{Family, LinkSocket, SendError, Transmit};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -43,10 +44,33 @@ impl LinkSockets {
     }
 }
 
+/// What a worker has a socket for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SocketUse {
+    /// To receive and to send by it.
+    #[default]
+    Both,
+    /// To send by it; another worker receives, and hands over.
+    Sending,
+}
+
+impl SocketUse {
+    /// What such a socket is watched for; `writing` while something waits to be sent.
+    pub(crate) fn interest(self, writing: bool) -> Interest {
+        match (self, writing) {
+            (Self::Both, false) => Interest::Read,
+            (Self::Both, true) => Interest::ReadWrite,
+            (Self::Sending, false) => Interest::Nothing,
+            (Self::Sending, true) => Interest::Write,
+        }
+    }
+}
+
 /// A link: its sockets and what waits for them.
 #[derive(Debug, Default)]
 pub(crate) struct LinkOutput {
     pub sockets: LinkSockets,
+    pub use_of_sockets: SocketUse,
     pending: VecDeque<Pending>,
     pending_bytes: usize,
     /// Datagrams lost because the socket's buffer stayed full or it failed.

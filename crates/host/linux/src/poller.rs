@@ -21,6 +21,8 @@ pub enum Interest {
     Read,
     /// Something to read, or room to write.
     ReadWrite,
+    /// Room to write.
+    Write,
     /// Errors only.
     Nothing,
 }
@@ -192,6 +194,7 @@ fn bits(interest: Interest) -> u32 {
     let bits = match interest {
         Interest::Read => libc::EPOLLIN,
         Interest::ReadWrite => libc::EPOLLIN | libc::EPOLLOUT,
+        Interest::Write => libc::EPOLLOUT,
         Interest::Nothing => 0,
     };
     bits as u32

@@ -56,7 +56,8 @@ pub struct TunCounters {
     pub refused: u64,
 }
 
-/// An open TUN or TAP device; it disappears when it is dropped.
+/// An open TUN or TAP device, or one queue of it; the device disappears when its last queue is
+/// dropped.
 pub struct Tun {
     fd: OwnedFd,
     name: String,
@@ -79,20 +80,55 @@ impl Tun {
     /// `NotFound` when `/dev/net/tun` is missing, `PermissionDenied` without
     /// `CAP_NET_ADMIN`, `ResourceBusy` when the name is in use.
     pub fn open(name: &str, layer: Layer, choice: OffloadChoice) -> io::Result<Tun> {
-        let fd: OwnedFd = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .custom_flags(libc::O_NONBLOCK)
-            .open("/dev/net/tun")
-            .map_err(|error| {
-                io::Error::new(error.kind(), format!("/dev/net/tun: {error} (try: modprobe tun)"))
-            })?
-            .into();
+        Tun::open_with(name, layer, choice, Queues::One)
+    }
+
+    /// As [`Self::open`], with the first of several queues, each to be read and written by
+    /// somebody of his own: [`Self::another_queue`]. The kernel puts packets of a flow into the
+    /// queue by which its last packet was written, others by their hash.
+    ///
+    /// # Errors
+    /// As for [`Self::open`]; `ResourceBusy` for a persistent device, too.
+    pub fn open_multi_queue(name: &str, layer: Layer, choice: OffloadChoice) -> io::Result<Tun> {
+        Tun::open_with(name, layer, choice, Queues::First)
+    }
+
+    fn open_with(
+        name: &str,
+        layer: Layer,
+        choice: OffloadChoice,
+        queues: Queues,
+    ) -> io::Result<Tun> {
+        let fd = open_driver()?;
         let mut request = interface_request(name)?;
-        let header = attach(&fd, &mut request, layer)?;
+        let header = attach(&fd, &mut request, layer, queues)?;
         // A persistent device would survive a crash of ours.
         let _ = set(&fd, libc::TUNSETPERSIST, 0);
         Tun::attached(fd, request_name(&request), layer, header, choice)
+    }
+
+    /// One more queue of a device that was opened for several.
+    ///
+    /// # Errors
+    /// `InvalidInput` when it was opened for one, `ArgumentListTooLong` (E2BIG) when it has as
+    /// many as the kernel allows, 256.
+    pub fn another_queue(&self) -> io::Result<Tun> {
+        let fd = open_driver()?;
+        let mut request = interface_request(&self.name)?;
+        let header = attach(&fd, &mut request, self.layer, Queues::Another)?;
+        let choice = match self.offloads {
+            Offloads::Off => OffloadChoice::Off,
+            _ => OffloadChoice::Best,
+        };
+        Tun::attached(fd, self.name.clone(), self.layer, header, choice)
+    }
+
+    /// Whether `device`, open or handed on, may have several queues.
+    ///
+    /// # Errors
+    /// Those of the kernel when the device was deleted.
+    pub fn is_multi_queue(device: impl AsFd) -> io::Result<bool> {
+        Ok(request_of(device)?.1 & libc::IFF_MULTI_QUEUE != 0)
     }
 
     /// Goes on with a device that a process opened before: its routes and addresses are
@@ -102,11 +138,7 @@ impl Tun {
     /// `InvalidInput` when it isn't a device of this layer, those of the kernel when it is no
     /// device or a deleted one.
     pub fn adopt(fd: OwnedFd, layer: Layer, choice: OffloadChoice) -> io::Result<Tun> {
-        let mut request = interface_request("unknown")?;
-        // SAFETY: TUNGETIFF writes one `struct ifreq`.
-        sys::check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNGETIFF, &raw mut request) })?;
-        // SAFETY: TUNGETIFF has set the flags.
-        let flags = libc::c_int::from(unsafe { request.ifr_ifru.ifru_flags });
+        let (request, flags) = request_of(&fd)?;
         if flags & (libc::IFF_TUN | libc::IFF_TAP) != kind(layer) {
             let why = "the device that was handed on is of the other layer";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
@@ -344,9 +376,48 @@ impl AsRawFd for Tun {
     }
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Queues {
+    One,
+    First,
+    Another,
+}
+
+fn open_driver() -> io::Result<OwnedFd> {
+    let opened = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open("/dev/net/tun");
+    let hint = |error: io::Error| {
+        io::Error::new(error.kind(), format!("/dev/net/tun: {error} (try: modprobe tun)"))
+    };
+    opened.map(OwnedFd::from).map_err(hint)
+}
+
+/// The device's name and flags.
+fn request_of(fd: impl AsFd) -> io::Result<(libc::ifreq, libc::c_int)> {
+    let mut request = interface_request("unknown")?;
+    // SAFETY: TUNGETIFF writes one `struct ifreq`.
+    sys::check(unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), libc::TUNGETIFF, &raw mut request) })?;
+    // SAFETY: TUNGETIFF has set the flags.
+    let flags = libc::c_int::from(unsafe { request.ifr_ifru.ifru_flags });
+    Ok((request, flags))
+}
+
 /// Attaches to the device; tells whether packets carry a virtio-net header.
-fn attach(fd: &OwnedFd, request: &mut libc::ifreq, layer: Layer) -> io::Result<bool> {
-    let kind = kind(layer);
+fn attach(
+    fd: &OwnedFd,
+    request: &mut libc::ifreq,
+    layer: Layer,
+    queues: Queues,
+) -> io::Result<bool> {
+    let kind = match queues {
+        Queues::One => kind(layer),
+        // Another program's would be taken for one of ours.
+        Queues::First => kind(layer) | libc::IFF_MULTI_QUEUE | libc::IFF_TUN_EXCL,
+        Queues::Another => kind(layer) | libc::IFF_MULTI_QUEUE,
+    };
     let mut with = |flags: libc::c_int| {
         request.ifr_ifru.ifru_flags = flags as libc::c_short;
         // SAFETY: TUNSETIFF reads and writes one `struct ifreq`.

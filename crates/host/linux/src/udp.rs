@@ -6,11 +6,13 @@ mod carried;
 mod control;
 mod receive;
 mod send;
+mod steering;
 
 pub use braid_engines::Family;
 pub use carried::{CarriedBatch, CarrierEnd, LARGEST_BATCH};
 pub use receive::{Datagram, ReceiveBuffers, Received};
 pub use send::{SendError, Transmit};
+pub use steering::Steering;
 
 use crate::sys;
 use address::SocketAddress;
@@ -78,6 +80,12 @@ impl LinkSocket {
     /// when the source isn't ours now, `AddrInUse`, `PermissionDenied` for a
     /// mark without `CAP_NET_ADMIN`, `InvalidInput` when source and family differ.
     pub fn open(bind: &LinkBind) -> io::Result<LinkSocket> {
+        let socket = LinkSocket::unbound(bind)?;
+        bind_to_address(&socket.fd, bind)?;
+        Ok(socket)
+    }
+
+    fn unbound(bind: &LinkBind) -> io::Result<LinkSocket> {
         let family = bind.family;
         if bind.source.is_some_and(|source| Family::of(source) != family) {
             let message = "source address and socket differ in IP version";
@@ -100,7 +108,6 @@ impl LinkSocket {
         grow_buffers(&fd)?;
         // Missing before Linux 5.0; then every datagram comes by itself.
         let _ = sys::set_option(&fd, libc::SOL_UDP, UDP_GRO, 1);
-        bind_to_address(&fd, bind)?;
         let segmentation = sys::get_option(&fd, libc::SOL_UDP, UDP_SEGMENT).is_ok();
         let kind = Kind::Udp { port_instead: None };
         Ok(LinkSocket { fd, family, segmentation: AtomicBool::new(segmentation), kind })
@@ -115,6 +122,19 @@ impl LinkSocket {
             Kind::Carried => Kind::Carried,
         };
         LinkSocket { kind, ..self }
+    }
+
+    /// Another hold on the socket, to send by it.
+    ///
+    /// # Errors
+    /// Those of fcntl(2).
+    pub fn try_clone(&self) -> io::Result<LinkSocket> {
+        Ok(LinkSocket {
+            fd: self.fd.try_clone()?,
+            family: self.family,
+            segmentation: AtomicBool::new(self.segments_in_kernel()),
+            kind: self.kind,
+        })
     }
 
     /// The address and port the socket is bound to.

@@ -32,6 +32,15 @@ impl WakeLatency {
         Self::open_at(Path::new(Self::DEVICE), limit)
     }
 
+    /// The same once more, held or not by itself: the kernel keeps what all of them ask for.
+    ///
+    /// # Errors
+    /// As for [`Self::open`].
+    pub fn another(&self) -> io::Result<Self> {
+        let limit = Duration::from_micros(u64::try_from(self.limit_micros).unwrap_or_default());
+        Self::open(limit)
+    }
+
     fn open_at(path: &Path, limit: Duration) -> io::Result<Self> {
         let device = OpenOptions::new().write(true).open(path)?;
         let limit_micros = i32::try_from(limit.as_micros()).unwrap_or(NO_LIMIT);

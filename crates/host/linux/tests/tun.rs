@@ -117,6 +117,60 @@ fn a_device_goes_on_with_who_holds_it() {
 }
 
 #[test]
+fn what_answers_a_flow_comes_to_the_queue_that_the_flow_is_written_by() {
+    let Some(namespace) = namespace() else { return };
+    namespace
+        .run(|| {
+            let first = Tun::open_multi_queue("tun8", Layer::L3, OffloadChoice::Best).unwrap();
+            let mut others = vec![first.another_queue().unwrap(), first.another_queue().unwrap()];
+            assert!(Tun::is_multi_queue(&first).unwrap());
+            let mut queues = vec![first];
+            queues.append(&mut others);
+            queues[0].bring_up().unwrap();
+            ip("addr add 10.0.0.1/24 dev tun8");
+            let server = std::net::UdpSocket::bind("10.0.0.1:4001").unwrap();
+            server.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+            for port in 5000..5030_u16 {
+                let by = usize::from(port % 3);
+                queues[by].write(&datagram(port, 4001)).unwrap();
+                let (_, from) = server.recv_from(&mut [0; 100]).unwrap();
+                server.send_to(b"answer", from).unwrap();
+                let mut bytes = Vec::new();
+                // The kernel speaks of IPv6, too.
+                while bytes.first() != Some(&0x45) {
+                    assert!(queues[by].read(&mut bytes).unwrap().is_some(), "port {port}");
+                }
+                assert_eq!(bytes[22..24], port.to_be_bytes());
+            }
+            // Neither another program's, nor one of a device that has one.
+            assert!(Tun::open_multi_queue("tun8", Layer::L3, OffloadChoice::Best).is_err());
+            assert!(Tun::open("tun8", Layer::L3, OffloadChoice::Best).is_err());
+            let single = Tun::open("tun9", Layer::L3, OffloadChoice::Best).unwrap();
+            assert!(!Tun::is_multi_queue(&single).unwrap());
+            assert!(single.another_queue().is_err());
+            drop(queues);
+            assert!(Netlink::open().unwrap().link("tun8").is_err(), "gone with its last queue");
+        })
+        .unwrap();
+}
+
+/// From a neighbour of the device's; UDP over IPv4 needs no checksum.
+fn datagram(from: u16, to: u16) -> InnerPacket {
+    let mut bytes = vec![0; 32];
+    bytes[0] = 0x45;
+    bytes[3] = 32;
+    bytes[8..10].copy_from_slice(&[64, 17]);
+    bytes[12..16].copy_from_slice(&[10, 0, 0, 2]);
+    bytes[16..20].copy_from_slice(&[10, 0, 0, 1]);
+    let sum = !braid_inner::checksum::sum(&bytes[..20]);
+    bytes[10..12].copy_from_slice(&sum.to_be_bytes());
+    bytes[20..22].copy_from_slice(&from.to_be_bytes());
+    bytes[22..24].copy_from_slice(&to.to_be_bytes());
+    bytes[25] = 12;
+    InnerPacket { bytes, offload: Default::default() }
+}
+
+#[test]
 fn what_the_kernel_refuses_is_counted() {
     let Some(namespace) = namespace() else { return };
     namespace

@@ -143,7 +143,11 @@ fn value(path: &str, key: &str, entry: &Entry) -> Result<toml_edit::Value, Conve
             (_, Ok(fraction)) if fraction.is_finite() => Ok(fraction.into()),
             _ => wrong("a number", text),
         },
-        (Value::List(_), Kind::Boolean | Kind::Number) => {
+        (Value::One(text), Kind::NumberOrWord) => Ok(match text.parse::<i64>() {
+            Ok(whole) => whole.into(),
+            Err(_) => text.as_str().into(),
+        }),
+        (Value::List(_), Kind::Boolean | Kind::Number | Kind::NumberOrWord) => {
             let what = format!("{} is no list", entry.key);
             Err(ConversionError::new(entry.line, what).with_hint("write option, not list"))
         }

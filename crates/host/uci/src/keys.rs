@@ -9,6 +9,8 @@ pub enum Kind {
     Boolean,
     /// A whole number or a fraction.
     Number,
+    /// A whole number, or a word.
+    NumberOrWord,
 }
 
 /// Sections that are there once: `[interface]`.
@@ -94,6 +96,8 @@ const NUMBERS: [(&str, &str); 22] = [
     ("split_tcp", "connections"),
 ];
 
+const NUMBERS_OR_WORDS: [(&str, &str); 1] = [("interface", "workers")];
+
 /// What the value of a key is; of `cap.down` in a link the section is `link.cap`.
 pub fn kind_of(section: &str, key: &str) -> Kind {
     let is_in = |list: &[(&str, &str)]| list.contains(&(section, key));
@@ -101,6 +105,8 @@ pub fn kind_of(section: &str, key: &str) -> Kind {
         Kind::Boolean
     } else if is_in(&NUMBERS) {
         Kind::Number
+    } else if is_in(&NUMBERS_OR_WORDS) {
+        Kind::NumberOrWord
     } else {
         Kind::Text
     }

@@ -116,17 +116,20 @@ impl Writer<'_> {
         }
         let expected = kind_of(path, key);
         let text = match (item.as_value(), expected) {
-            (Some(Value::String(text)), Kind::Text) => text.value().clone(),
+            (Some(Value::String(text)), Kind::Text | Kind::NumberOrWord) => text.value().clone(),
             (Some(Value::Boolean(flag)), Kind::Boolean) => {
                 if *flag.value() { "1" } else { "0" }.to_owned()
             }
-            (Some(Value::Integer(number)), Kind::Number) => number.value().to_string(),
+            (Some(Value::Integer(number)), Kind::Number | Kind::NumberOrWord) => {
+                number.value().to_string()
+            }
             (Some(Value::Float(number)), Kind::Number) => number.value().to_string(),
             _ => {
                 let wanted = match expected {
                     Kind::Text => "text",
                     Kind::Boolean => "true or false",
                     Kind::Number => "a number",
+                    Kind::NumberOrWord => "a number or a word",
                 };
                 return self.none(item, format!("{path}.{key} isn't {wanted}"));
             }

@@ -93,7 +93,7 @@ fn every_example_goes_to_uci_and_comes_back() {
 fn what_text_cant_say_is_not_lost() {
     assert_goes_and_comes(
         "whole",
-        "[interface]\nname = \"b0\"\nmtu = 1400\nwake_latency = \"20us\"\n\n\
+        "[interface]\nname = \"b0\"\nmtu = 1400\nwake_latency = \"20us\"\nworkers = 4\n\n\
          [[rule]]\nname = \"it's\"\ndo = \"block\"\nmatch = { ports = \"443\", asn = [\"1\", \"2\"] }\n\n\
          [routing]\ndns = []\nmasquerade = false\n\n\
          [[alert]]\nname = \"a\"\ncommand = \"\"\"one\n  'two' \"three\" \\\\n\"\"\"\n\n\
@@ -215,6 +215,8 @@ fn the_kinds_of_all_keys_are_those_that_the_reader_of_the_config_takes() {
             }
             let expected = if is("true or false") {
                 Kind::Boolean
+            } else if is("a whole number or \"") {
+                Kind::NumberOrWord
             } else if is("a whole number") || is("a number") {
                 Kind::Number
             } else {

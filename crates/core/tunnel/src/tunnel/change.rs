@@ -5,6 +5,7 @@ use crate::config::{LinkConfig, LinkId, Mode, PeerConfig, PeerId};
 use crate::peer::{Peer, Treatments};
 use braid_handshake::{PrivateKey, PublicKey};
 use braid_units::Time;
+use ipnet::IpNet;
 use std::net::SocketAddr;
 
 /// A change of what a tunnel is configured to be.
@@ -14,8 +15,20 @@ pub enum Change {
     SetLink(LinkId, LinkConfig),
     /// The link is gone for good.
     RemoveLink(LinkId),
-    /// The peer is forgotten.
+    /// The peer is forgotten, whoever has it.
     RemovePeer(PeerId),
+    /// Another worker has this peer; what is for it is handed over.
+    AddElsewhere {
+        /// Its number.
+        id: PeerId,
+        /// Its key.
+        public_key: PublicKey,
+        /// Its addresses.
+        allowed_ips: Vec<IpNet>,
+    },
+    /// Addresses of paths in use by peers that other workers have: floods of initiations don't
+    /// hold up theirs.
+    SetRemotesElsewhere(Vec<SocketAddr>),
     /// The peer has other endpoints (its name resolves to something else now).
     SetEndpoints(PeerId, Vec<SocketAddr>),
     /// The first peer serves the addresses of the second one when that is silent: it
@@ -42,6 +55,13 @@ impl Tunnel {
             Change::SetLink(link, config) => self.set_link(link, config),
             Change::RemoveLink(link) => self.remove_link(link),
             Change::RemovePeer(peer) => self.remove_peer(peer, now),
+            Change::AddElsewhere { id, public_key, allowed_ips } => {
+                self.by_key.insert(public_key, id);
+                for prefix in allowed_ips {
+                    self.allowed.insert(prefix, id);
+                }
+            }
+            Change::SetRemotesElsewhere(remotes) => self.remotes_elsewhere = remotes,
             Change::SetEndpoints(peer, endpoints) => self.set_endpoints(peer, endpoints, now),
             Change::StandIn(peer, owner) => self.stand_in(peer, owner, now),
             Change::SetRank(home, rank) => self.set_rank(home, rank, now),
@@ -123,9 +143,9 @@ impl Tunnel {
     }
 
     fn remove_peer(&mut self, id: PeerId, now: Time) {
-        if let Some(entry) = self.peers.remove(id) {
-            self.by_key.remove(&entry.peer.config.public_key);
-            self.allowed.remove_peer(&id);
+        self.by_key.retain(|_, peer| *peer != id);
+        self.allowed.remove_peer(&id);
+        if self.peers.remove(id).is_some() {
             self.forwarding.remove_port(Port::Peer(id));
             self.sessions.retain(|_, peer| *peer != id);
             self.timers.set(id, None);

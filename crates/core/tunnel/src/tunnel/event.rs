@@ -95,3 +95,16 @@ pub struct TunnelCounters {
     /// Inner packets for which there is no peer.
     pub unroutable: u64,
 }
+
+impl std::ops::AddAssign for TunnelCounters {
+    fn add_assign(&mut self, other: Self) {
+        let Self { strange, forged, replayed, refused_handshakes, unread_handshakes, unroutable } =
+            other;
+        self.strange += strange;
+        self.forged += forged;
+        self.replayed += replayed;
+        self.refused_handshakes += refused_handshakes;
+        self.unread_handshakes += unread_handshakes;
+        self.unroutable += unroutable;
+    }
+}

@@ -5,6 +5,7 @@ use super::Tunnel;
 use crate::config::PeerId;
 use crate::exit::Delivered;
 use crate::routing::{Forward, MacAddress};
+use crate::worker::Handover;
 use braid_inner::{Addresses, InnerPacket, Layer, check};
 use braid_units::Time;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -129,16 +130,18 @@ impl Tunnel {
     }
 
     pub(super) fn admit(&mut self, id: PeerId, packet: InnerPacket, now: Time) {
-        if let Some(entry) = self.peers.get_mut(id) {
-            entry.peer.admit(packet, &self.config.classes, now);
-            entry.peer.give_back(&mut self.buffers);
-            self.activate(id);
-        }
+        let Some(entry) = self.peers.get_mut(id) else {
+            self.hand_over(id.worker(), Handover::Packet(packet));
+            return;
+        };
+        entry.peer.admit(packet, &self.config.classes, now);
+        entry.peer.give_back(&mut self.buffers);
+        self.activate(id);
     }
 }
 
 /// Destination of an IP packet.
-fn destination(packet: &[u8]) -> Option<IpAddr> {
+pub(super) fn destination(packet: &[u8]) -> Option<IpAddr> {
     match packet.first()? >> 4 {
         4 => {
             let octets: [u8; 4] = packet.get(16..20)?.try_into().ok()?;

@@ -7,9 +7,11 @@ use crate::path::Origin;
 use crate::path::liveness::PathState;
 use crate::peer::{Peer, Transmit};
 use crate::session::Session;
+use crate::worker::{Handover, Worker};
 use braid_handshake::{
     AeadOffer, Answer, Cookie, Extensions, HandshakeError, HandshakeMessage, Hello, Initiation,
-    KeyAge, LatestTimestamp, NextTimestamp, PrivateKey, Received, SessionIndex, os_random,
+    KeyAge, LatestTimestamp, NextTimestamp, PendingResponse, PrivateKey, Received, SessionIndex,
+    os_random,
 };
 use braid_units::Time;
 use braid_wire::MAX_SESSION_INDEX;
@@ -175,8 +177,23 @@ impl Tunnel {
 
     /// Takes a message of a handshake.
     pub(super) fn on_handshake_message(&mut self, from: Origin, message: &[u8], now: Time) {
+        let worker = self.config.worker;
         let taken = match HandshakeMessage::classify(message) {
+            Ok(HandshakeMessage::Initiation) if !worker.is_first() => {
+                self.hand_over(Worker::FIRST, Handover::datagram(from, message));
+                Some(())
+            }
             Ok(HandshakeMessage::Initiation) => self.on_initiation(from, message, now),
+            Ok(
+                HandshakeMessage::Response { receiver }
+                | HandshakeMessage::CookieReply { receiver },
+            ) if !worker.has_session(receiver.get()) => {
+                self.hand_over(
+                    worker.of_session(receiver.get()),
+                    Handover::datagram(from, message),
+                );
+                Some(())
+            }
             Ok(HandshakeMessage::Response { receiver }) => {
                 self.on_response(from, receiver, message, now)
             }
@@ -192,7 +209,11 @@ impl Tunnel {
 
     fn on_initiation(&mut self, from: Origin, message: &[u8], now: Time) -> Option<()> {
         let peers = &self.peers;
-        let in_use = || peers.iter().flat_map(|(_, e)| e.peer.paths.iter().map(|p| p.remote));
+        let elsewhere = &self.remotes_elsewhere;
+        let in_use = || {
+            let here = peers.iter().flat_map(|(_, e)| e.peer.paths.iter().map(|p| p.remote));
+            here.chain(elsewhere.iter().copied())
+        };
         if !self.admission.lets_in(from.remote, in_use, now) {
             self.counters.unread_handshakes += 1;
             return None;
@@ -214,9 +235,42 @@ impl Tunnel {
             }
             Received::Initiation(pending) => pending,
         };
-        let Some(&id) = self.by_key.get(pending.remote_static()) else {
-            return self.on_introduction(from, message, pending, now);
-        };
+        match self.by_key.get(pending.remote_static()) {
+            None => self.on_introduction(from, message, pending, now),
+            Some(&id) if self.peers.get(id).is_none() => {
+                // It is answered, once.
+                self.admission.note_answered(message);
+                self.hand_over(id.worker(), Handover::datagram(from, message));
+                Some(())
+            }
+            Some(&id) => self.answer(id, from, message, pending, now),
+        }
+    }
+
+    /// One that the first worker has let in, of a peer that we have.
+    pub(super) fn on_admitted_initiation(
+        &mut self,
+        from: Origin,
+        message: &[u8],
+        now: Time,
+    ) -> Option<()> {
+        match self.responder.receive(now, from.remote, message, false, &mut os_random()) {
+            Received::Initiation(pending) => {
+                let &id = self.by_key.get(pending.remote_static())?;
+                self.answer(id, from, message, pending, now)
+            }
+            Received::Ignore(_) | Received::Send(_) => None,
+        }
+    }
+
+    fn answer(
+        &mut self,
+        id: PeerId,
+        from: Origin,
+        message: &[u8],
+        pending: Box<PendingResponse>,
+        now: Time,
+    ) -> Option<()> {
         let index = self.new_index();
         let mut hello = self.hello(id, now);
         let entry = self.peers.get_mut(id)?;
@@ -367,7 +421,7 @@ impl Tunnel {
     pub(super) fn new_index(&mut self) -> u32 {
         loop {
             let index = (self.random.next() as u32) & MAX_SESSION_INDEX;
-            if !self.sessions.contains_key(&index) {
+            if self.config.worker.has_session(index) && !self.sessions.contains_key(&index) {
                 return index;
             }
         }

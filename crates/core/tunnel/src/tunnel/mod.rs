@@ -5,6 +5,7 @@ mod change;
 mod enrolments;
 mod event;
 mod forward;
+mod handover;
 mod handshakes;
 mod peers;
 mod random;
@@ -18,6 +19,7 @@ use crate::path::Origin;
 use crate::path::liveness::PathState;
 use crate::peer::{MOST_FLOWS, Peer, PeerReport, Refused, TrafficReport, Transmit};
 use crate::routing::{AllowedIps, ForwardingDatabase, ForwardingLimits};
+use crate::worker::Handover;
 use admission::Admission;
 use braid_handshake::{PublicKey, Responder};
 use braid_inner::{HashKey, InnerPacket};
@@ -74,6 +76,10 @@ pub struct Tunnel {
     timers: Timers,
     handshakes: VecDeque<(Transmit, Vec<u8>)>,
     inner: VecDeque<InnerPacket>,
+    /// For workers of these numbers.
+    handovers: VecDeque<(u8, Handover)>,
+    /// Of paths in use by peers of other workers.
+    remotes_elsewhere: Vec<SocketAddr>,
     events: VecDeque<Event>,
     buffers: Buffers,
     counters: TunnelCounters,
@@ -111,7 +117,7 @@ impl Tunnel {
             hash_key: HashKey::new(key),
             random,
             links: BTreeMap::new(),
-            peers: Peers::default(),
+            peers: Peers::new(config.worker),
             by_key: HashMap::new(),
             enrolments: HashMap::new(),
             sessions: IndexMap::default(),
@@ -122,6 +128,8 @@ impl Tunnel {
             timers: Timers::default(),
             handshakes: VecDeque::new(),
             inner: VecDeque::new(),
+            handovers: VecDeque::new(),
+            remotes_elsewhere: Vec::new(),
             events: VecDeque::new(),
             buffers: Buffers::default(),
             counters: TunnelCounters::default(),
@@ -297,7 +305,7 @@ impl Tunnel {
             return;
         };
         let Some(&id) = self.sessions.get(&header.receiver) else {
-            self.counters.strange += 1;
+            self.hand_over_or_count(header.receiver, origin, datagram);
             return;
         };
         let Some(entry) = self.peers.get_mut(id) else { return };
