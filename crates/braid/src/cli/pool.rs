@@ -11,13 +11,18 @@ mod bytes_line;
 pub(super) mod carry_out;
 mod change;
 mod clone;
+mod close;
 mod consent;
 mod convert;
 mod create;
 mod disks;
 mod doctor;
+mod encrypt;
 pub(super) mod examined;
+mod header;
+mod key;
 mod named;
+mod open;
 mod plan;
 #[cfg(feature = "page")]
 pub(super) mod pools_look;
@@ -32,6 +37,7 @@ mod restore;
 mod resume;
 mod retain;
 mod scrub;
+mod secret;
 mod seen;
 mod snapshot;
 mod status;
@@ -39,6 +45,7 @@ mod time_left;
 mod told;
 mod verdict;
 mod verify;
+mod volumes;
 mod watch;
 pub(super) mod watch_memory;
 
@@ -79,6 +86,16 @@ pub enum PoolCommand {
     Convert(convert::Convert),
     /// Reclaim space from half-empty chunks and spread data evenly
     Rebalance(rebalance::Rebalance),
+    /// Open an encrypted pool's disks and mount it
+    Open(open::Open),
+    /// Unmount an encrypted pool and lock its disks
+    Close(close::Close),
+    /// List, add, change or remove the keys of an encrypted pool, or print its recovery sheet
+    #[command(subcommand)]
+    Key(key::Key),
+    /// Back up the LUKS headers of an encrypted pool, or restore one
+    #[command(subcommand)]
+    Header(header::HeaderCommand),
     /// Make the pools match the config, step by step; what already matches is left alone
     Apply(apply::Apply),
     /// Measure a pool, or several layouts on the same disks
@@ -132,6 +149,10 @@ impl PoolCommand {
             PoolCommand::Replace(command) => command.run(global)?,
             PoolCommand::Convert(command) => command.run(global)?,
             PoolCommand::Rebalance(command) => command.run(global)?,
+            PoolCommand::Open(command) => command.run(global)?,
+            PoolCommand::Close(command) => command.run(global)?,
+            PoolCommand::Key(command) => command.run(global)?,
+            PoolCommand::Header(command) => command.run(global)?,
             PoolCommand::Apply(command) => command.run(global)?,
             #[cfg(feature = "bench")]
             PoolCommand::Bench(command) => command.run(global)?,

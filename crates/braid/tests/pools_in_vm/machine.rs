@@ -39,7 +39,7 @@ impl Ground {
         let mut vm = Vm::find()
             .unwrap()
             .host_name(host_name)
-            .time_limit(Duration::from_secs(300))
+            .time_limit(Duration::from_secs(900))
             .writable(self.folder.path())
             .writable(programs)
             .variable("PROGRAMS", programs)

@@ -147,6 +147,7 @@ fn read(mut section: Section<'_, '_>) -> Option<Placed<DesiredPool>> {
     let mount: Option<String> = section.parsed("mount");
     let filesystem: Option<MdFilesystem> = section.parsed("filesystem");
     let accept_unstable = section.boolean("accept_unstable").unwrap_or(false);
+    let encrypt = section.boolean("encrypt").unwrap_or(false);
     let upkeep = upkeep::read(&mut section, layout);
     if let Some(layout) = layout {
         check(&section, layout, &disks, filesystem, accept_unstable);
@@ -164,6 +165,7 @@ fn read(mut section: Section<'_, '_>) -> Option<Placed<DesiredPool>> {
         filesystem: filesystem.unwrap_or_default(),
         disks,
         accept_unstable,
+        encrypt,
         upkeep,
     };
     Some(Placed { value, places })

@@ -48,7 +48,7 @@ pub(crate) const EMPTY: &str = "none";
 /// A section of OpenWrt's scripts, whether and how the daemon is started: not of the config.
 pub(crate) const OF_THE_SCRIPTS: &str = "daemon";
 
-const BOOLEANS: [(&str, &str); 20] = [
+const BOOLEANS: [(&str, &str); 21] = [
     ("engine", "arp_validate"),
     ("engine", "fullmesh"),
     ("engine", "masquerade"),
@@ -60,6 +60,7 @@ const BOOLEANS: [(&str, &str); 20] = [
     ("interface", "speed_test"),
     ("link", "standby"),
     ("pool", "accept_unstable"),
+    ("pool", "encrypt"),
     ("pool.replicate", "newest"),
     ("routing", "clamp_mss"),
     ("routing", "default_route"),

@@ -1,6 +1,7 @@
 //! The key of backups: a file with one line, as `restic --password-file` reads it.
 
 use crate::Error;
+use braid_pool::key_text::{KEY_BYTES, key_text};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,12 +9,6 @@ use zeroize::Zeroizing;
 
 /// Where it is when nobody says.
 pub const DEFAULT: &str = "/etc/braid/backup.key";
-
-/// 160 bits of chance: more than anybody can try, few enough to be typed from paper.
-const BYTES: usize = 20;
-/// Crockford's base 32 (<https://www.crockford.com/base32.html>): no two look alike on paper.
-const LETTERS: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
-const GROUP: usize = 4;
 
 /// A key, with where it came from.
 pub struct Key {
@@ -81,21 +76,10 @@ impl Key {
 }
 
 fn random_text() -> Result<String, Error> {
-    let mut bytes = Zeroizing::new([0_u8; BYTES]);
+    let mut bytes = Zeroizing::new([0_u8; KEY_BYTES]);
     getrandom::fill(&mut *bytes)
         .map_err(|error| Error::Refused(format!("this system gives no chance: {error}")))?;
-    // Five bits a letter: 32 letters of 160 bits.
-    let bit = |at: usize| (bytes.get(at / 8).copied().unwrap_or(0) >> (7 - at % 8)) & 1;
-    let letter = |at: usize| (0..5).fold(0_u8, |value, i| value << 1 | bit(at * 5 + i));
-    let letters = (0..BYTES * 8 / 5).map(|at| char::from(LETTERS[usize::from(letter(at)) % 32]));
-    let mut text = String::new();
-    for (at, letter) in letters.enumerate() {
-        if at > 0 && at % GROUP == 0 {
-            text.push('-');
-        }
-        text.push(letter);
-    }
-    Ok(text)
+    Ok(key_text(&bytes))
 }
 
 #[cfg(test)]
@@ -114,11 +98,5 @@ mod tests {
         assert!(Key::make(&file).is_err());
         fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
         assert!(Key::read(&file).is_err());
-    }
-
-    #[test]
-    fn all_letters_are_different() {
-        let letters: std::collections::BTreeSet<u8> = LETTERS.iter().copied().collect();
-        assert_eq!(letters.len(), 32);
     }
 }

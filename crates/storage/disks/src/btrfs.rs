@@ -201,7 +201,7 @@ fn member(
     BtrfsMember {
         devid,
         uuid: superblock.map(|found| found.device).or(info.as_ref().map(|info| info.uuid)),
-        disk: path.as_ref().and_then(|path| inventory.by_path(path)).map(|disk| disk.id()),
+        disk: path.as_ref().and_then(|path| inventory.by_path(path)).map(|disk| disk.member_id()),
         path,
         size_bytes: info
             .as_ref()

@@ -16,12 +16,16 @@ pub fn observe(host: &HostRoot, inventory: &Inventory) -> ObservedHost {
     ObservedHost {
         hostname: host.word("proc/sys/kernel/hostname").unwrap_or_default(),
         fstab: host.text("etc/fstab").unwrap_or_default(),
+        crypttab: host.text("etc/crypttab").unwrap_or_default(),
+        luks: crate::luks::volumes(host, inventory),
+        header_backups: None,
         initramfs_stale: initramfs_stale(host, conf.as_ref().map(|(path, _)| path), &images),
         initramfs_command: images.first().and_then(|_| initramfs_command(host)),
         mdadm_conf: conf,
         btrfs_progs: btrfs_progs(host),
         kernel: kernel(host).unwrap_or_default(),
         lacks_md: lacks_md(host),
+        lacks_dm_crypt: lacks_dm_crypt(host),
         send_stream_version: host.number("sys/fs/btrfs/features/send_stream_version"),
         timeouts: timeouts(host, inventory),
         systemd: systemd(host),
@@ -111,12 +115,28 @@ fn lacks_md(host: &HostRoot) -> bool {
     if !host.is_real() || host.has("proc/mdstat") || host.has("sys/module/md_mod") {
         return false;
     }
+    !modules(host).iter().any(|text| text.contains("/md-mod.ko"))
+}
+
+/// As [`lacks_md`]; without any list it is only known that the device mapper isn't there.
+fn lacks_dm_crypt(host: &HostRoot) -> bool {
+    if !host.is_real() || host.has("sys/module/dm_crypt") {
+        return false;
+    }
+    let lists = modules(host);
+    let has_mapper = host.text("proc/misc").is_some_and(|text| text.contains("device-mapper"));
+    match lists.is_empty() {
+        true => !has_mapper,
+        false => !lists.iter().any(|text| text.contains("/dm-crypt.ko")),
+    }
+}
+
+/// The lists of the running kernel's modules, and of what is built in.
+fn modules(host: &HostRoot) -> Vec<String> {
     let release = host.word("proc/sys/kernel/osrelease").unwrap_or_default();
     let lists =
         ["modules.dep", "modules.builtin"].map(|list| format!("lib/modules/{release}/{list}"));
-    let read = |list: &String| std::fs::read_to_string(host.path(list)).ok();
-    let known: Vec<String> = lists.iter().filter_map(read).collect();
-    !known.iter().any(|text| text.contains("/md-mod.ko"))
+    lists.iter().filter_map(|list| std::fs::read_to_string(host.path(list)).ok()).collect()
 }
 
 fn kernel(host: &HostRoot) -> Option<(u32, u32)> {

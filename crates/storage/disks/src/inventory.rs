@@ -4,6 +4,7 @@ use crate::blankness;
 use crate::block_device::{self, BlockDevice};
 use crate::host_root::HostRoot;
 use crate::identity::{self, Identities};
+use crate::luks;
 use crate::mount_table::{MountTable, active_swaps};
 use crate::signature::{self, Signatures};
 use crate::smart::{self, ErrorRecovery, Smart, SmartError};
@@ -78,7 +79,8 @@ impl Inventory {
         devices.retain(|device| wanted(device.whole_disk()));
         for device in &devices {
             let signatures = signature::look(host, device);
-            inventory.disks.push(disk(host, device, &identities, &signatures));
+            let disk = disk(host, device, &identities, &signatures);
+            inventory.disks.push(luks::seen_through(host, device, &identities, disk));
             let notes = signatures.trouble.iter().map(|why| format!("{}: {why}", device.path()));
             inventory.notes.extend(notes);
         }
@@ -148,7 +150,10 @@ impl Inventory {
     /// Asks all at once, since each takes its time.
     fn ask_health(&mut self) {
         let has_smart = |disk: &&Disk| {
-            disk.partition.is_none() && disk.kind != DiskKind::Other && disk.size_bytes > 0
+            disk.partition.is_none()
+                && disk.mapping.is_none()
+                && disk.kind != DiskKind::Other
+                && disk.size_bytes > 0
         };
         let asked: Vec<String> =
             self.disks.iter().filter(has_smart).map(|disk| disk.path.clone()).collect();
@@ -226,6 +231,8 @@ fn disk(
         temperature_c: None,
         contents: signatures.contents(&partitions),
         blank: None,
+        mapping: None,
+        encrypt: None,
     }
 }
 

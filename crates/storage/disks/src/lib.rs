@@ -8,6 +8,7 @@ pub mod host;
 pub mod host_root;
 pub mod identity;
 pub mod inventory;
+pub mod luks;
 pub mod md;
 pub mod mount_table;
 pub mod pools;

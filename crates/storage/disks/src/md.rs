@@ -147,7 +147,7 @@ fn member(
         superblock::read(&host.path(device.path()), device.size_bytes).ok().flatten()
     });
     let member = MdMember {
-        disk: path.as_ref().and_then(|path| inventory.by_path(path)).map(|disk| disk.id()),
+        disk: path.as_ref().and_then(|path| inventory.by_path(path)).map(|disk| disk.member_id()),
         path,
         slot,
         state: member_state(&state, slot),

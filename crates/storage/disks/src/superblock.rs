@@ -4,6 +4,7 @@
 pub mod bcachefs;
 pub mod btrfs;
 mod bytes;
+pub mod luks;
 pub mod md;
 pub mod partitions;
 mod uncached;

@@ -23,6 +23,8 @@ pub struct DesiredPool {
     pub mount_at: String,
     /// An unstable layout is meant.
     pub accept_unstable: bool,
+    /// Its disks are encrypted, and opened at boot by a key file.
+    pub encrypt: bool,
     /// What is done for it regularly.
     pub upkeep: Upkeep,
 }
@@ -104,6 +106,7 @@ fn change(
     reality: &Reality<'_>,
 ) -> Result<Option<Change>, Refused> {
     check_engine(desired, pool)?;
+    check_encryption(desired, pool, reality.host)?;
     let members = members(pool);
     let is_member = |disk: &Disk| {
         members.iter().any(|member| member.alive && member.disk.as_ref() == Some(&disk.id()))
@@ -185,6 +188,24 @@ fn check_engine(desired: &DesiredPool, pool: &ObservedPool) -> Result<(), Refuse
     })
 }
 
+/// Nothing that is stored is encrypted by a word in the config.
+fn check_encryption(
+    desired: &DesiredPool,
+    pool: &ObservedPool,
+    host: &ObservedHost,
+) -> Result<(), Refused> {
+    if !desired.encrypt || planner::volumes_below(pool, host).next().is_some() {
+        return Ok(());
+    }
+    let name = &desired.name;
+    Err(Refused::Impossible {
+        what: format!("the config wants pool {name} encrypted, and none of its disks is"),
+        instead: format!(
+            "replace one disk after the other, `braid pool replace {name} OLD NEW --encrypt`, or leave out `encrypt`"
+        ),
+    })
+}
+
 struct Member {
     /// By which a change names it.
     name: String,
@@ -252,6 +273,7 @@ mod tests {
             disks: letters.chars().map(|letter| format!("S{letter}")).collect(),
             mount_at: "/srv/data".into(),
             accept_unstable: false,
+            encrypt: false,
             upkeep: Upkeep::default(),
         }
     }
@@ -347,6 +369,13 @@ mod tests {
         assert!(why.contains("at /mnt, not at /srv/data"), "{why}");
         let why = ask(&desired("btrfs-raid1", "bc"), &[raid1("bc"), raid1("de")], "bc", FSTAB);
         assert!(why.unwrap_err().contains("several pools"));
+    }
+
+    #[test]
+    fn a_pool_that_is_not_encrypted_does_not_become_so_by_itself() {
+        let want = DesiredPool { encrypt: true, ..desired("btrfs-raid1", "bc") };
+        let why = ask(&want, &[raid1("bc")], "bc", FSTAB).unwrap_err();
+        assert!(why.contains("OLD NEW --encrypt"), "{why}");
     }
 
     #[test]

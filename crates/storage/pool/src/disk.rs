@@ -7,6 +7,7 @@ pub mod emptiness;
 pub use claim::{Claim, ClaimRefused, ErasePermission};
 pub use content::{Content, Family};
 
+use crate::luks::{Encryption, Mapping};
 use emptiness::Blank;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -45,6 +46,12 @@ pub struct Disk {
     /// That it is empty, if that was shown.
     #[serde(skip)]
     pub blank: Option<Blank>,
+    /// For an opened LUKS volume: no disk, but what one shows while it is open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mapping: Option<Mapping>,
+    /// How it is to be encrypted when a pool takes it; set by who plans that.
+    #[serde(skip)]
+    pub encrypt: Option<Encryption>,
 }
 
 /// By what a disk is known again.
@@ -166,11 +173,16 @@ impl Disk {
             temperature_c: None,
             contents: Vec::new(),
             blank: None,
+            mapping: None,
+            encrypt: None,
         }
     }
 
     /// By what the user names it.
     pub fn id(&self) -> DiskId {
+        if let Some(mapping) = &self.mapping {
+            return DiskId(format!("{}-open", mapping.disk));
+        }
         let whole = self.identity.serial.as_ref().or(self.identity.wwn.as_ref());
         DiskId(match (whole, &self.partition, &self.identity.by_id) {
             (Some(id), None, _) => id.clone(),
@@ -178,6 +190,11 @@ impl Disk {
             (None, _, Some(by_id)) => by_id.rsplit('/').next().unwrap_or(by_id.as_str()).to_owned(),
             (None, _, None) => self.path.clone(),
         })
+    }
+
+    /// The disk that a member on it is on: through a mapping, the one below.
+    pub fn member_id(&self) -> DiskId {
+        self.mapping.as_ref().map_or_else(|| self.id(), |mapping| mapping.disk.clone())
     }
 
     /// The path to give to programs: the by-id link where there is one, since it still means this
@@ -189,7 +206,8 @@ impl Disk {
     /// The path of the whole disk that it is or lies on: two members with the same one are lost
     /// together.
     pub fn physical_disk(&self) -> &str {
-        self.partition.as_ref().map_or(&self.path, |partition| &partition.disk)
+        let on = self.partition.as_ref().map_or(&self.path, |partition| &partition.disk);
+        self.mapping.as_ref().map_or(on, |mapping| &mapping.whole_disk)
     }
 
     /// Whether nothing was recognised on it and nobody uses it. It may carry data all the same:

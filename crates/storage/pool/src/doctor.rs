@@ -3,10 +3,12 @@
 mod backup;
 mod btrfs;
 mod disk;
+mod encryption;
 mod host;
 mod md;
 
 pub use backup::{BackupState, TargetState};
+pub use encryption::{EncryptionState, HeaderBackup, KeyFile};
 
 use crate::absent_mounts;
 use crate::disk::{Disk, Usability};
@@ -143,6 +145,28 @@ pub enum Code {
     Timeout,
     /// btrfs-progs too old for send protocol 2.
     OldBtrfsProgs,
+    /// Encrypted disks aren't open.
+    Locked,
+    /// A LUKS header is damaged or gone.
+    DamagedHeader,
+    /// There is no backup of a LUKS header as it is now.
+    HeaderNotBackedUp,
+    /// An encrypted disk isn't in crypttab.
+    NotInCrypttab,
+    /// The key file isn't there.
+    MissingKeyFile,
+    /// Others can read the key file.
+    ExposedKeyFile,
+    /// The key file is on the pool that it opens.
+    KeyFileOnPool,
+    /// There is no second key, or none that needs no other machine.
+    NoSpareKey,
+    /// Some keys don't open all disks.
+    UnevenKeys,
+    /// A key may be guessed quickly.
+    WeakKey,
+    /// Some disks of an encrypted pool are not encrypted.
+    PartlyEncrypted,
 }
 
 /// The name of pools that are made to be measured (`braid pool bench`) and only stay to be undone;

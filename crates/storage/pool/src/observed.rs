@@ -65,6 +65,42 @@ impl ObservedPool {
         }
     }
 
+    /// Nodes of its members that are there.
+    pub fn member_paths(&self) -> impl Iterator<Item = &str> {
+        let (btrfs, md) = match self {
+            ObservedPool::Btrfs(btrfs) => (Some(btrfs), None),
+            ObservedPool::Md(md) => (None, Some(md)),
+        };
+        let of_btrfs = btrfs.into_iter().flat_map(|btrfs| &btrfs.members);
+        let of_md = md.into_iter().flat_map(|md| &md.members);
+        let of_btrfs = of_btrfs.filter_map(|member| member.path.as_deref());
+        of_btrfs.chain(of_md.filter_map(|member| member.path.as_deref()))
+    }
+
+    /// Node of the member that the user names: by path, its disk's id, devid or slot, or `missing`.
+    pub fn member_path(&self, word: &str) -> Option<&str> {
+        match self {
+            ObservedPool::Btrfs(btrfs) => {
+                let is_it = |member: &&BtrfsMember| {
+                    (word == "missing" && member.missing)
+                        || word.parse() == Ok(member.devid)
+                        || member.path.as_deref() == Some(word)
+                        || member.disk.as_ref().is_some_and(|disk| disk.as_str() == word)
+                };
+                btrfs.members.iter().find(is_it)?.path.as_deref()
+            }
+            ObservedPool::Md(md) => {
+                let is_it = |member: &&MdMember| {
+                    (word == "missing" && member.state == MdMemberState::Faulty)
+                        || member.path.as_deref() == Some(word)
+                        || member.disk.as_ref().is_some_and(|disk| disk.as_str() == word)
+                        || (member.slot.is_some() && word.parse().ok() == member.slot)
+                };
+                md.members.iter().find(is_it)?.path.as_deref()
+            }
+        }
+    }
+
     /// Where it is mounted.
     pub fn mounts(&self) -> &[Mount] {
         match self {

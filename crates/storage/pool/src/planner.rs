@@ -3,6 +3,7 @@
 
 mod bring_up;
 mod btrfs;
+mod encrypt;
 mod engine;
 mod erase;
 mod host_files;
@@ -13,13 +14,14 @@ mod system_disk;
 mod upkeep;
 
 pub(crate) use host_files::array_line;
-pub use host_files::{BootMount, boot_mount, fstab_place};
+pub use host_files::{BootMount, boot_mount, fstab_mount, fstab_place};
 pub use name::{PoolName, PoolNameError};
 pub use refused::Refused;
 pub use system_disk::{CopyArg, NewPartition, NewSystemDisk, PartitionKind, system_disk};
 
 use crate::disk::{Disk, ErasePermission};
 use crate::layout::{Layout, MdFilesystem};
+use crate::luks::LuksVolume;
 use crate::observed::{BtrfsMember, ObservedBtrfs, ObservedHost, ObservedPool};
 use crate::step::Plan;
 use crate::upkeep::Upkeep;
@@ -90,6 +92,27 @@ pub enum Change {
     Rebalance,
 }
 
+impl Change {
+    /// The disks that the pool gets by it.
+    pub fn new_disks(&mut self) -> Vec<&mut Disk> {
+        match self {
+            Change::Add { disks, .. } | Change::Convert { disks, .. } => disks.iter_mut().collect(),
+            Change::Replace { by, lent, .. } => {
+                std::iter::once(by).chain(lent).map(AsMut::as_mut).collect()
+            }
+            Change::Remove { .. } | Change::Rebalance => Vec::new(),
+        }
+    }
+}
+
+/// The opened LUKS volumes that are a pool's members.
+pub fn volumes_below<'a>(
+    pool: &ObservedPool,
+    host: &'a ObservedHost,
+) -> impl Iterator<Item = &'a LuksVolume> {
+    encrypt::volumes_of(pool, host)
+}
+
 /// How the user names a member: its path, its disk's id, its number (btrfs: devid, md: slot), or
 /// `missing`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,10 +143,12 @@ pub fn change(
     mount_at: Option<&str>,
     host: &ObservedHost,
 ) -> Result<Plan, Refused> {
-    let plan = match pool {
+    encrypt::check_as_the_others(pool, change, host)?;
+    let mut plan = match pool {
         ObservedPool::Btrfs(pool) => engine::change::<btrfs::Btrfs>(pool, change, mount_at, host),
         ObservedPool::Md(pool) => engine::change::<md::Md>(pool, change, mount_at, host),
     }?;
+    encrypt::release(pool, change, host, &mut plan);
     Ok(Plan { pool: journal_name(pool), ..plan })
 }
 
@@ -187,7 +212,11 @@ fn check_new(new: &NewPool, host: &ObservedHost) -> Result<(), Refused> {
     refused::absolute(&new.mount_at)?;
     host_files::check_mount_point_free(host, &new.mount_at)?;
     erase::check_distinct(&new.disks)?;
-    let sizes: Vec<u64> = new.disks.iter().map(|disk| disk.size_bytes).collect();
+    let size = |disk: &Disk| {
+        let encrypt = disk.encrypt.as_ref();
+        encrypt.map_or(disk.size_bytes, |encrypt| encrypt.size_bytes(disk.size_bytes))
+    };
+    let sizes: Vec<u64> = new.disks.iter().map(size).collect();
     match crate::capacity::capacity(new.layout, new.filesystem, &sizes) {
         Some(room) if room.fill_bytes > 0 => Ok(()),
         _ => Err(Refused::TooSmall { layout: new.layout }),

@@ -78,7 +78,7 @@ const PER_POOL: [(&str, &str, OfPool); 8] = [
             State::Stopped => 1.0,
             State::Rebuilding => 2.0,
             // Who mounts it is told elsewhere: here nobody asks fstab.
-            State::Unmounted => 0.0,
+            State::Unmounted | State::Locked => 0.0,
             State::Degraded => 3.0,
             State::Failed => 4.0,
         })

@@ -3,6 +3,7 @@
 use crate::absent_mounts;
 use crate::capacity::capacity;
 use crate::layout::{Layout, MdFilesystem, MdLayout, Profile};
+use crate::luks::LuksVolume;
 use crate::observed::{
     ExclusiveOperation, MdMemberState, ObservedBtrfs, ObservedMd, ObservedPool, Purpose, SyncAction,
 };
@@ -15,7 +16,7 @@ use std::fmt;
 pub struct Summary {
     /// Its name.
     pub name: String,
-    /// UUID of the filesystem or the array.
+    /// UUID of the filesystem or the array; of a locked pool that of its first volume.
     pub uuid: Uuid,
     /// `btrfs-raid1`, `md-raid10-f2`; several profiles of data have `+` between; without a profile
     /// when it isn't known.
@@ -46,6 +47,8 @@ pub enum State {
     Stopped,
     /// One is being filled.
     Rebuilding,
+    /// Its disks are encrypted, and nobody has opened them.
+    Locked,
     /// All are there, and what fstab mounts isn't mounted.
     Unmounted,
     /// Some are not there; the data is.
@@ -72,6 +75,22 @@ impl Summary {
         }
     }
 
+    /// Of an encrypted pool of which nothing but its LUKS volumes can be seen.
+    pub fn locked(name: &str, volumes: &[&LuksVolume]) -> Self {
+        Summary {
+            name: name.to_owned(),
+            uuid: volumes.first().map_or(Uuid::from_bytes([0; 16]), |volume| volume.uuid),
+            layout: "encrypted".to_owned(),
+            state: State::Locked,
+            disks: volumes.len(),
+            lacking: 0,
+            size_bytes: None,
+            used_bytes: None,
+            mounted_at: None,
+            activity: None,
+        }
+    }
+
     /// The same on a host with this fstab, which may want it mounted.
     pub fn on_host(pool: &ObservedPool, fstab: &str) -> Self {
         let mut summary = Summary::of(pool);
@@ -88,6 +107,7 @@ impl fmt::Display for State {
             State::Whole => "whole",
             State::Stopped => "stopped",
             State::Rebuilding => "rebuilding",
+            State::Locked => "locked",
             State::Unmounted => "unmounted",
             State::Degraded => "degraded",
             State::Failed => "failed",

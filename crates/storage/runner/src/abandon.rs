@@ -36,7 +36,9 @@ pub fn abandon(
     for (index, step) in plan.steps.iter().enumerate().rev() {
         let state = log.record().steps[index];
         if matches!(state, StepState::Kept | StepState::Undone)
-            || state == StepState::Untouched && !mounted_by_boot(system, &plan, step)?
+            || state == StepState::Untouched
+                && !mounted_by_boot(system, &plan, step)?
+                && !opened(system, step)?
         {
             continue;
         }
@@ -74,6 +76,13 @@ fn mounted_by_boot(system: &mut dyn System, plan: &Plan, step: &Step) -> Result<
     let mut made = plan.steps.iter().flat_map(made_by).filter(|uuid| !was_there(uuid));
     Ok(made.any(|uuid| mounts(&step.after, uuid))
         && unmet(system, step, &step.after, &LeftBehind::Nothing)?.is_none())
+}
+
+/// Whether the step, which was never begun, would open a volume that this plan made, and that is
+/// open: by a boot, or since it was woken to be undone.
+fn opened(system: &mut dyn System, step: &Step) -> Result<bool, RunError> {
+    let opens = matches!(step.after.as_slice(), [Condition::Open { .. }]);
+    Ok(opens && unmet(system, step, &step.after, &LeftBehind::Nothing)?.is_none())
 }
 
 /// Whether the kernel was still at the step and could be stopped: then it is as good as undone,

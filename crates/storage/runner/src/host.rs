@@ -14,7 +14,7 @@ mod wake;
 
 pub use condition::Observation;
 pub use config_root::ConfigRoot;
-pub use file_action::{with_line, without_line};
+pub use file_action::{back_up_header, with_line, without_line};
 pub use probe::{observe, observe_host, observe_host_of};
 
 use crate::progress::Progress;

@@ -176,6 +176,11 @@ impl StateDir {
         self.0.join(".backups")
     }
 
+    /// Where backups of the LUKS headers of pools' disks are, a folder for each pool.
+    pub fn headers(&self) -> PathBuf {
+        self.0.join(".headers")
+    }
+
     /// The pools with an unfinished plan, and how far it is. Takes no lock.
     ///
     /// # Errors

@@ -137,6 +137,7 @@ fn is_volatile(condition: &Condition) -> bool {
     match condition {
         Condition::Mounted { .. }
         | Condition::MountedWithout { .. }
+        | Condition::Open { .. }
         | Condition::KernelHas { .. } => true,
         Condition::Not(inner) => matches!(**inner, Condition::ArrayIdle { .. }),
         Condition::Any(some) => some.iter().any(is_volatile),

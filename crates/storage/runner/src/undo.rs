@@ -33,7 +33,10 @@ pub(crate) fn undo(
 /// The disks that the step takes: what must hold of them before it.
 pub(crate) fn claims(step: &Step) -> Vec<Condition> {
     let is_claim = |condition: &&Condition| {
-        matches!(condition, Condition::AsClaimed(_) | Condition::Empty { .. })
+        matches!(
+            condition,
+            Condition::AsClaimed(_) | Condition::Empty { .. } | Condition::OpenAndEmpty { .. }
+        )
     };
     step.before.iter().filter(is_claim).cloned().collect()
 }
@@ -49,6 +52,7 @@ fn collect(condition: &Condition, made: &mut Vec<Uuid>) {
     match condition {
         Condition::Filesystem { uuid, .. }
         | Condition::BtrfsMember { uuid, .. }
+        | Condition::LuksKey { uuid, .. }
         | Condition::ArrayIs { uuid, .. }
         | Condition::ArrayMember { uuid, .. } => made.push(*uuid),
         Condition::Tagged { tag, value, .. } if tag == "PTUUID" => {

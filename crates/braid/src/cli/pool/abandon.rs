@@ -1,4 +1,6 @@
 use super::carry_out::{Ending, go_back};
+use super::encrypt::lent_to_undo;
+use super::seen::Seen;
 use crate::cli::Global;
 use crate::cli::failure::Failure;
 use braid_pool::step::{Step, Undo};
@@ -23,7 +25,10 @@ impl Abandon {
         if self.ending.dry_run {
             return show(journal.record(), global);
         }
+        let host = Seen::now(&self.ending.place.config()).host;
+        let lent = lent_to_undo(journal.record(), &host, self.ending.passphrase_file.as_deref())?;
         let remains = go_back(&mut journal, &self.ending.place)?;
+        drop(lent);
         global.print(&json!({ "abandoned": true, "remains": remains }), || {
             if remains.is_empty() {
                 return "all is as it was before".to_owned();

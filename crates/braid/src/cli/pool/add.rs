@@ -1,4 +1,5 @@
 use super::change::Target;
+use super::encrypt::Encrypt;
 use crate::cli::Global;
 use crate::cli::failure::Failure;
 use braid_pool::planner::Change;
@@ -9,6 +10,8 @@ use clap::Args;
 pub struct Add {
     #[command(flatten)]
     target: Target,
+    #[command(flatten)]
+    encrypt: Encrypt,
     /// Disks or partitions: path, link or serial number
     #[arg(required = true, value_name = "DISK")]
     disks: Vec<String>,
@@ -19,7 +22,7 @@ pub struct Add {
 
 impl Add {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
-        self.target.change(global, |seen| {
+        self.target.change(global, Some(&self.encrypt), |seen| {
             let disks = seen.disks(&self.disks)?;
             let erase = seen.permission(&self.erase, &disks)?;
             Ok(Change::Add { disks, erase })

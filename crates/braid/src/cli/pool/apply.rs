@@ -1,6 +1,9 @@
 use super::carry_out::{Consent, Outcome, outcome_of};
 use super::create::random_uuid;
+use super::encrypt::Encrypt;
+use super::secret::Lent;
 use super::seen::{Seen, examine_named};
+use super::volumes;
 use crate::cli::Global;
 use crate::cli::failure::{Failure, FailureKind, print_line, tell};
 use braid_control::config::PoolsConfig;
@@ -13,6 +16,7 @@ use braid_pool::uuid::Uuid;
 use clap::Args;
 use serde::Serialize;
 use std::fs;
+use std::path::PathBuf;
 
 #[derive(Args)]
 #[command(
@@ -26,6 +30,10 @@ pub struct Apply {
     /// Destroy all data on the disk with this serial number (repeat for each disk)
     #[arg(long, value_name = "SERIAL")]
     erase: Vec<String>,
+    /// Read the passphrase of an encrypted pool from this file (- for standard input) instead of
+    /// asking
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    passphrase_file: Option<PathBuf>,
 }
 
 /// What `--json` prints.
@@ -49,6 +57,15 @@ impl Applied {
     /// Where a person reads, all has been told.
     fn print(&self, global: &Global) -> Result<(), Failure> {
         if global.json { global.print(self, String::new) } else { Ok(()) }
+    }
+}
+
+/// What is behind locked disks can't be compared with the config.
+fn check_unlocked(desired: &DesiredPool, seen: &Seen) -> Result<(), Failure> {
+    let name = desired.name.as_str();
+    match volumes::locked(&seen.host).contains_key(name) {
+        true => Err(volumes::is_locked(name)),
+        false => Ok(()),
     }
 }
 
@@ -118,7 +135,7 @@ impl Apply {
         let pool = desired.name.as_str().to_owned();
         let mut applied = AppliedPool { pool, changes: Vec::new(), done: false };
         for _ in 0..MOST_CHANGES {
-            let Some(plan) = self.plan(desired, erase, config)? else {
+            let Some((plan, lent)) = self.plan(desired, erase, config)? else {
                 if applied.changes.is_empty() && !global.json {
                     print_line(&format!("pool {} is as it should be", desired.name))?;
                 }
@@ -134,6 +151,7 @@ impl Apply {
                 return Err(Failure::failed(message));
             }
             applied.changes.push(self.told(plan, global)?);
+            drop(lent);
             if self.consent.dry_run() {
                 tell("later steps are planned once this one is done");
                 return Ok(applied);
@@ -143,16 +161,20 @@ impl Apply {
         Err(Failure::failed(message))
     }
 
+    /// The next plan, and what has to last until it is carried out.
     fn plan(
         &self,
         desired: &DesiredPool,
         erase: &ErasePermission,
         config: &str,
-    ) -> Result<Option<Plan>, Failure> {
+    ) -> Result<Option<(Plan, Option<Lent>)>, Failure> {
         let mut seen = Seen::now(&self.consent.place.config());
+        seen.host.header_backups = Some(self.consent.place.header_backups()?);
+        check_unlocked(desired, &seen)?;
         let is_there = |name: &&String| seen.inventory.find(name).is_ok();
         let there: Vec<String> = desired.disks.iter().filter(is_there).cloned().collect();
         examine_named(&mut seen.inventory, &there)?;
+        let lent = self.encrypted(desired, &there, &mut seen)?;
         let find = |name: &str| -> Option<&Disk> { seen.inventory.find(name).ok() };
         let disks: Vec<Named<'_>> =
             desired.disks.iter().map(|name| (name.as_str(), find(name))).collect();
@@ -164,7 +186,46 @@ impl Apply {
             new_uuids: (random_uuid()?, random_uuid()?),
             config,
         };
-        Ok(next(desired, &reality)?)
+        Ok(next(desired, &reality)?.map(|plan| (plan, lent)))
+    }
+
+    /// Has the disks that the pool may take encrypted as its others, or as the config says.
+    fn encrypted(
+        &self,
+        desired: &DesiredPool,
+        there: &[String],
+        seen: &mut Seen,
+    ) -> Result<Option<Lent>, Failure> {
+        let name = desired.name.as_str();
+        let pool = seen.pools.iter().find(|pool| pool.name() == name);
+        let path = |name: &String| Some(seen.inventory.find(name).ok()?.path.clone());
+        let paths: Vec<String> = there.iter().filter_map(path).collect();
+        let is_member = |path: &str| {
+            seen.host.luks.iter().any(|volume| volume.path == path && volume.open.is_some())
+        };
+        let paths: Vec<String> = paths.into_iter().filter(|path| !is_member(path)).collect();
+        let is_new = |disk: &&mut Disk| paths.contains(&disk.path);
+        let disks = seen.inventory.disks.iter_mut().filter(is_new);
+        let (place, dry_run) = (&self.consent.place, self.consent.dry_run());
+        match pool {
+            Some(_) if paths.is_empty() => Ok(None),
+            Some(pool) => {
+                let manner = Encrypt::like_the_others(self.passphrase_file.clone());
+                manner.prepared(pool, &seen.host, disks, place, dry_run)
+            }
+            None if desired.encrypt => {
+                let mut new: Vec<&mut Disk> = disks.collect();
+                Encrypt::by_key_file().new_pool(
+                    &desired.name,
+                    &desired.mount_at,
+                    &mut new,
+                    &seen.host,
+                    place,
+                    dry_run,
+                )
+            }
+            None => Ok(None),
+        }
     }
 
     fn check_names(&self, config: &PoolsConfig) -> Result<(), Failure> {

@@ -41,6 +41,10 @@ pub struct Ending {
     /// Show what would be done without changing anything
     #[arg(long)]
     pub dry_run: bool,
+    /// Read the passphrase of an encrypted pool from this file (- for standard input) instead of
+    /// asking
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub passphrase_file: Option<PathBuf>,
     /// Accepted for scripts; this command never asks for confirmation
     #[arg(long, short, hide = true)]
     _yes: bool,
@@ -74,6 +78,14 @@ impl Consent {
 impl Place {
     pub fn state(&self) -> StateDir {
         StateDir::new(&self.state_dir)
+    }
+
+    /// The folder with backups of LUKS headers.
+    pub fn header_backups(&self) -> Result<String, Failure> {
+        let folder = self.state().headers();
+        let folder = std::path::absolute(&folder)
+            .map_err(|error| Failure::io(&folder.display().to_string(), &error))?;
+        Ok(folder.display().to_string())
     }
 
     /// Which replications aren't through.

@@ -1,6 +1,7 @@
 //! Commands that change a pool that there is.
 
 use super::carry_out::{Consent, carry_out};
+use super::encrypt::Encrypt;
 use super::seen::Seen;
 use crate::cli::Global;
 use crate::cli::failure::Failure;
@@ -24,12 +25,26 @@ impl Target {
     pub fn change(
         &self,
         global: &Global,
+        encrypt: Option<&Encrypt>,
         of: impl FnOnce(&mut Seen) -> Result<Change, Failure>,
     ) -> Result<(), Failure> {
         let mut seen = Seen::now(&self.consent.place.config());
+        seen.host.header_backups = Some(self.consent.place.header_backups()?);
         let pool = seen.pool(&self.name)?.clone();
-        let change = of(&mut seen)?;
+        let mut change = of(&mut seen)?;
+        let (place, dry_run) = (&self.consent.place, self.consent.dry_run());
+        let lent = match encrypt {
+            Some(encrypt) => {
+                // First as a dry run: nobody is asked for a passphrase that is in vain.
+                encrypt.changed(&pool, &seen.host, &mut change, place, true)?;
+                planner::change(&pool, &change, self.mount.as_deref(), &seen.host)?;
+                encrypt.changed(&pool, &seen.host, &mut change, place, dry_run)?
+            }
+            None => None,
+        };
         let plan = planner::change(&pool, &change, self.mount.as_deref(), &seen.host)?;
-        carry_out(plan, &self.consent, global)
+        let done = carry_out(plan, &self.consent, global);
+        drop(lent);
+        done
     }
 }

@@ -1,4 +1,5 @@
 use super::change::Target;
+use super::encrypt::Encrypt;
 use crate::cli::Global;
 use crate::cli::failure::Failure;
 use braid_pool::layout::Layout;
@@ -12,6 +13,8 @@ use clap::Args;
 pub struct Convert {
     #[command(flatten)]
     target: Target,
+    #[command(flatten)]
+    encrypt: Encrypt,
     /// The new layout, such as btrfs-raid1c3
     #[arg(long)]
     layout: Layout,
@@ -28,7 +31,7 @@ pub struct Convert {
 
 impl Convert {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
-        self.target.change(global, |seen| {
+        self.target.change(global, Some(&self.encrypt), |seen| {
             let disks = seen.disks(&self.disks)?;
             let erase = seen.permission(&self.erase, &disks)?;
             let (to, accept_unstable) = (self.layout, self.accept_unstable);

@@ -1,7 +1,9 @@
 use super::carry_out::{Consent, carry_out};
+use super::encrypt::Encrypt;
 use super::seen::Seen;
 use crate::cli::Global;
 use crate::cli::failure::Failure;
+use braid_pool::disk::Disk;
 use braid_pool::layout::{Layout, MdFilesystem};
 use braid_pool::planner::{self, NewPool, PoolName};
 use braid_pool::uuid::Uuid;
@@ -9,7 +11,7 @@ use clap::Args;
 
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  braid pool create data --layout btrfs-raid1 /dev/sdb /dev/sdc --mount /srv/data\n  braid pool create fast --layout md-raid10-f2 --fs xfs /dev/sdd /dev/sde --erase WD-WCC4E1 --dry-run"
+    after_help = "Examples:\n  braid pool create data --layout btrfs-raid1 /dev/sdb /dev/sdc --mount /srv/data\n  braid pool create fast --layout md-raid10-f2 --fs xfs /dev/sdd /dev/sde --erase WD-WCC4E1 --dry-run\n  braid pool create safe --layout btrfs-raid1 --encrypt /dev/sdb /dev/sdc\n  braid pool create safe --layout btrfs-raid1 --encrypt=passphrase /dev/sdb /dev/sdc"
 )]
 pub struct Create {
     #[command(flatten)]
@@ -31,6 +33,8 @@ pub struct Create {
     /// Allow a layout that its own developers call unstable
     #[arg(long)]
     accept_unstable: bool,
+    #[command(flatten)]
+    encrypt: Encrypt,
     /// Disks or partitions: path, link or serial number
     #[arg(required = true, value_name = "DISK")]
     disks: Vec<String>,
@@ -39,20 +43,34 @@ pub struct Create {
 impl Create {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
         let mut seen = Seen::now(&self.consent.place.config());
-        let disks = seen.disks(&self.disks)?;
+        let mut disks = seen.disks(&self.disks)?;
         let mount_at = self.mount.clone().unwrap_or_else(|| format!("/srv/{}", self.name));
-        let new = NewPool {
+        let (place, dry_run) = (&self.consent.place, self.consent.dry_run());
+        let mut to_encrypt: Vec<_> = disks.iter_mut().collect();
+        let (name, host) = (&self.name, &seen.host);
+        // First as a dry run: nobody is asked for a passphrase that is in vain.
+        self.encrypt.new_pool(name, &mount_at, &mut to_encrypt, host, place, true)?;
+        planner::create(&self.wanted(&seen, disks.clone(), &mount_at)?, host)?;
+        let mut to_encrypt: Vec<_> = disks.iter_mut().collect();
+        let lent = self.encrypt.new_pool(name, &mount_at, &mut to_encrypt, host, place, dry_run)?;
+        let new = self.wanted(&seen, disks, &mount_at)?;
+        let done = carry_out(planner::create(&new, host)?, &self.consent, global);
+        drop(lent);
+        done
+    }
+
+    fn wanted(&self, seen: &Seen, disks: Vec<Disk>, mount_at: &str) -> Result<NewPool, Failure> {
+        Ok(NewPool {
             name: self.name.clone(),
             layout: self.layout,
             filesystem: self.fs,
             erase: seen.permission(&self.erase, &disks)?,
             disks,
-            mount_at,
+            mount_at: mount_at.to_owned(),
             array: random_uuid()?,
             filesystem_uuid: random_uuid()?,
             accept_unstable: self.accept_unstable,
-        };
-        carry_out(planner::create(&new, &seen.host)?, &self.consent, global)
+        })
     }
 }
 

@@ -1,17 +1,23 @@
 //! What the doctor finds on this host.
 
 use super::carry_out::Place;
+use super::encrypt::{is_exposed, line_of};
 use super::named::choose;
 use super::verdict::Verdict;
+use super::volumes::{backup_state, locked};
 use crate::cli::failure::Failure;
 use braid_disks::{AskSmart, HostRoot, Inventory, pools, scope};
 use braid_pool::disk::Disk;
 use braid_pool::doctor::{
-    self, Baseline, Finding, HalfReceived, Interrupted, Limits, Severity, UnfinishedReplication,
+    self, Baseline, EncryptionState, Finding, HalfReceived, Interrupted, KeyFile, Limits, Severity,
+    UnfinishedReplication,
 };
-use braid_pool::observed::ObservedPool;
+use braid_pool::luks::LuksVolume;
+use braid_pool::observed::{ObservedHost, ObservedPool};
+use braid_pool::planner::volumes_below;
 use braid_pool::untrusted::one_line;
 use braid_replica::sink;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 pub struct Examined {
@@ -31,8 +37,10 @@ impl Examined {
     ) -> Result<Self, Failure> {
         let root = HostRoot::real();
         let mut inventory = Inventory::take(&root, ask_smart);
-        let pools = choose(pools::observe(&root, &inventory), names)?;
         let host = braid_runner::host::observe_host_of(&place.config(), &inventory);
+        let locked = locked(&host);
+        let locked: Vec<&str> = locked.keys().copied().collect();
+        let pools = choose(pools::observe(&root, &inventory), names, &locked)?;
         let examine =
             |disks: &[Disk]| doctor::examine(&pools, disks, &host, before, Limits::default());
         let mut findings = examine(&inventory.disks);
@@ -46,6 +54,7 @@ impl Examined {
         if names.is_empty() && !scope::is_limited(&root) {
             findings.extend(doctor::absent(&pools, &host));
         }
+        findings.extend(encryption(&pools, &host, names, place)?);
         findings.extend(interrupted(names, place)?);
         findings.extend(unfinished_replications(&pools, names, place)?);
         #[cfg(feature = "backup")]
@@ -68,6 +77,63 @@ impl Examined {
     pub fn verdict(&self) -> Verdict {
         let worst = self.findings.iter().map(|finding| verdict(finding.severity)).max();
         worst.unwrap_or(Verdict::Well)
+    }
+}
+
+/// What is wrong with the encryption of these pools, or of all, locked ones too.
+fn encryption(
+    pools: &[ObservedPool],
+    host: &ObservedHost,
+    names: &[String],
+    place: &Place,
+) -> Result<Vec<Finding>, Failure> {
+    let mut of_pools: BTreeMap<&str, Vec<&LuksVolume>> = BTreeMap::new();
+    for volume in &host.luks {
+        let Some(pool) = volume.pool.as_deref() else { continue };
+        of_pools.entry(pool).or_default().push(volume);
+    }
+    of_pools.retain(|pool, _| names.is_empty() || names.iter().any(|name| name == pool));
+    let folder = place.header_backups()?;
+    let mut found = Vec::new();
+    for (name, volumes) in of_pools {
+        let folder = format!("{folder}/{name}");
+        let pool = pools.iter().find(|pool| {
+            volumes_below(pool, host).any(|volume| volume.pool.as_deref() == Some(name))
+        });
+        let key_file = volumes.iter().find_map(|volume| line_of(volume, host)?.key_file);
+        let is_plain = |path: &&str| {
+            !host
+                .luks
+                .iter()
+                .any(|volume| volume.open.as_ref().is_some_and(|open| open.node == **path))
+        };
+        let plain = pool.iter().flat_map(|pool| pool.member_paths()).filter(is_plain);
+        let state = EncryptionState {
+            pool: name,
+            crypttab: &host.crypttab,
+            backups: volumes
+                .iter()
+                .map(|volume| (volume.uuid, backup_state(&folder, volume)))
+                .collect(),
+            key_file: key_file.map(|path| looked_at(path, pool)),
+            plain_members: plain.map(str::to_owned).collect(),
+            volumes,
+        };
+        found.extend(state.findings());
+    }
+    Ok(found)
+}
+
+/// A key file as it is.
+fn looked_at(path: &str, pool: Option<&ObservedPool>) -> KeyFile {
+    let about = std::fs::metadata(path).ok();
+    let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.into());
+    let mounts = pool.map_or(&[][..], ObservedPool::mounts);
+    KeyFile {
+        path: path.to_owned(),
+        is_there: about.is_some(),
+        is_exposed: about.is_some_and(|about| is_exposed(&about)),
+        is_on_the_pool: mounts.iter().any(|mount| real.starts_with(&mount.at)),
     }
 }
 

@@ -1,8 +1,9 @@
 //! The pools that the user names.
 
+use super::volumes::{is_locked, locked};
 use crate::cli::failure::{Failure, FailureKind};
-use braid_disks::{AskSmart, HostRoot, Inventory, pools};
-use braid_pool::observed::{Mount, ObservedPool};
+use braid_disks::{AskSmart, HostRoot, Inventory, luks, pools};
+use braid_pool::observed::{Mount, ObservedHost, ObservedPool};
 use clap::Args;
 
 /// Pools by name; commands that change something want them named, or `--all`.
@@ -29,13 +30,25 @@ impl PoolNames {
     pub fn or_all(&self) -> Result<Vec<ObservedPool>, Failure> {
         let host = HostRoot::real();
         let inventory = Inventory::take(&host, AskSmart::No);
-        choose(pools::observe(&host, &inventory), &self.names)
+        let around =
+            ObservedHost { luks: luks::volumes(&host, &inventory), ..ObservedHost::default() };
+        let (locked, pools) = (locked(&around), pools::observe(&host, &inventory));
+        let is_there = |name: &str| pools.iter().any(|pool| is(pool, name));
+        match self.names.iter().find(|name| !is_there(name) && locked.contains_key(name.as_str())) {
+            Some(name) => Err(is_locked(name)),
+            None => choose(pools, &self.names, &[]),
+        }
     }
 }
 
-/// The pools with these names or UUIDs; all when there are none.
-pub fn choose(pools: Vec<ObservedPool>, names: &[String]) -> Result<Vec<ObservedPool>, Failure> {
-    for name in names {
+/// The pools with these names or UUIDs; all when there are none. Of pools that are `locked` only
+/// the name is known: those are there, but not returned.
+pub fn choose(
+    pools: Vec<ObservedPool>,
+    names: &[String],
+    locked: &[&str],
+) -> Result<Vec<ObservedPool>, Failure> {
+    for name in names.iter().filter(|name| !locked.contains(&name.as_str())) {
         one(&pools, name)?;
     }
     let chosen = |pool: &ObservedPool| names.is_empty() || names.iter().any(|name| is(pool, name));
@@ -80,7 +93,7 @@ mod tests {
 
     #[test]
     fn an_unknown_pool_is_a_failure_that_says_which_there_are() {
-        let failure = choose(Vec::new(), &["photos".to_owned()]).unwrap_err().to_string();
+        let failure = choose(Vec::new(), &["photos".to_owned()], &[]).unwrap_err().to_string();
         assert_eq!(failure, "there is no pool photos; pools here: none");
     }
 }

@@ -13,6 +13,6 @@ pub struct Rebalance {
 
 impl Rebalance {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
-        self.target.change(global, |_| Ok(Change::Rebalance))
+        self.target.change(global, None, |_| Ok(Change::Rebalance))
     }
 }

@@ -1,7 +1,7 @@
 use super::change::Target;
 use crate::cli::Global;
 use crate::cli::failure::Failure;
-use braid_pool::planner::{Change, MemberName};
+use braid_pool::planner::Change;
 use clap::Args;
 
 #[derive(Args)]
@@ -16,7 +16,7 @@ pub struct Remove {
 
 impl Remove {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
-        let member = MemberName(self.member.clone());
-        self.target.change(global, |_| Ok(Change::Remove { member }))
+        self.target
+            .change(global, None, |seen| Ok(Change::Remove { member: seen.member(&self.member) }))
     }
 }

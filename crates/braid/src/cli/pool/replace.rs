@@ -1,8 +1,9 @@
 use super::change::Target;
+use super::encrypt::Encrypt;
 use crate::cli::Global;
 use crate::cli::failure::Failure;
 use braid_disks::NoSuchDisk;
-use braid_pool::planner::{Change, MemberName};
+use braid_pool::planner::Change;
 use clap::Args;
 
 #[derive(Args)]
@@ -12,6 +13,8 @@ use clap::Args;
 pub struct Replace {
     #[command(flatten)]
     target: Target,
+    #[command(flatten)]
+    encrypt: Encrypt,
     /// The member to replace: path, serial number, devid or slot, or `missing`
     old: String,
     /// The new disk: path, link or serial number
@@ -27,7 +30,7 @@ pub struct Replace {
 
 impl Replace {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
-        self.target.change(global, |seen| {
+        self.target.change(global, Some(&self.encrypt), |seen| {
             let names: Vec<String> =
                 std::iter::once(&self.new).chain(&self.lend).cloned().collect();
             let both = seen.disks(&names)?;
@@ -37,7 +40,7 @@ impl Replace {
                 return Err(NoSuchDisk::Unknown(self.new.clone()).into());
             };
             let lent = both.next();
-            Ok(Change::Replace { member: MemberName(self.old.clone()), by, lent, erase })
+            Ok(Change::Replace { member: seen.member(&self.old), by, lent, erase })
         })
     }
 }

@@ -1,4 +1,6 @@
 use super::carry_out::{Ending, go_on};
+use super::encrypt::lent_again;
+use super::seen::Seen;
 use crate::cli::Global;
 use crate::cli::failure::{self, Failure};
 use braid_runner::journal::{Log, Record, StepState};
@@ -23,9 +25,12 @@ impl Resume {
         if self.ending.dry_run {
             return show(journal.record(), global);
         }
+        let host = Seen::now(&self.ending.place.config()).host;
+        let lent = lent_again(journal.record(), &host, self.ending.passphrase_file.as_deref())?;
         let title = journal.record().plan.title.clone();
         failure::tell(&format!("going on with: {title}"));
         go_on(&mut journal, &self.ending.place)?;
+        drop(lent);
         let value = json!({ "plan": journal.record().plan, "done": true });
         global.print(&value, || format!("done: {title}"))
     }

@@ -1,11 +1,11 @@
 //! The host's disks and pools as they are when a command begins.
 
-use super::named;
+use super::{named, volumes};
 use crate::cli::failure::{Failure, FailureKind};
 use braid_disks::{AskSmart, HostRoot, Inventory, NoSuchDisk};
 use braid_pool::disk::{Disk, DiskId, ErasePermission};
 use braid_pool::observed::{ObservedHost, ObservedPool};
-use braid_pool::planner::Refused;
+use braid_pool::planner::{MemberName, Refused};
 use braid_runner::host::ConfigRoot;
 
 pub struct Seen {
@@ -20,12 +20,26 @@ impl Seen {
         let root = HostRoot::real();
         let inventory = Inventory::take(&root, AskSmart::No);
         let pools = braid_disks::pools::observe(&root, &inventory);
-        Seen { inventory, pools, host: braid_runner::host::observe_host(config) }
+        let host = braid_runner::host::observe_host_of(config, &inventory);
+        Seen { inventory, pools, host }
     }
 
     /// The pool of this name or UUID.
     pub fn pool(&self, name: &str) -> Result<&ObservedPool, Failure> {
-        named::one(&self.pools, name)
+        named::one(&self.pools, name).map_err(|error| {
+            let is_locked = volumes::locked(&self.host).contains_key(name);
+            if is_locked { volumes::is_locked(name) } else { error }
+        })
+    }
+
+    /// The member that the user means: of an encrypted disk the node that the pool has of it.
+    pub fn member(&self, word: &str) -> MemberName {
+        let disk = self.inventory.find(word).ok();
+        let open = disk.and_then(|disk| {
+            let volume = self.host.luks.iter().find(|volume| volume.path == disk.path)?;
+            volume.open.as_ref().map(|open| open.node.clone())
+        });
+        MemberName(open.unwrap_or_else(|| word.to_owned()))
     }
 
     /// The disks that the user names, each shown to be empty if it is.

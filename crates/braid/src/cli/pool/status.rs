@@ -1,6 +1,7 @@
 use super::carry_out::Place;
 use super::named::choose;
 use super::verdict::Verdict;
+use super::volumes;
 use crate::cli::failure::Failure;
 use crate::cli::status_table::columns;
 use crate::cli::{Global, JsonFlag};
@@ -14,7 +15,7 @@ use std::process::ExitCode;
 
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  braid pool status\n  braid pool status photos --json | jq '.pools[].members'\n\nExit codes: 0 all pools are whole, 10 one is rebuilding or stopped, 11 one is degraded or not mounted though fstab says so, 12 one has failed"
+    after_help = "Examples:\n  braid pool status\n  braid pool status photos --json | jq '.pools[].members'\n\nExit codes: 0 all pools are whole, 10 one is rebuilding, stopped or locked, 11 one is degraded or not mounted though fstab says so, 12 one has failed"
 )]
 pub struct Status {
     #[command(flatten)]
@@ -34,18 +35,31 @@ struct Report<'a> {
 #[derive(Serialize)]
 struct Entry<'a> {
     summary: Summary,
+    /// None of a pool that is locked.
     #[serde(flatten)]
-    observed: &'a ObservedPool,
+    observed: Option<&'a ObservedPool>,
 }
 
 impl Status {
     pub fn run(&self, global: &Global) -> Result<ExitCode, Failure> {
         let host = HostRoot::real();
         let inventory = Inventory::take(&host, AskSmart::No);
-        let pools = choose(pools::observe(&host, &inventory), &self.pools)?;
-        let fstab = braid_runner::host::observe_host(&self.place.config()).fstab;
-        let entry = |observed| Entry { summary: Summary::on_host(observed, &fstab), observed };
-        let report = Report { pools: pools.iter().map(entry).collect() };
+        let around = braid_runner::host::observe_host_of(&self.place.config(), &inventory);
+        let locked = volumes::locked(&around);
+        let names: Vec<&str> = locked.keys().copied().collect();
+        let pools = choose(pools::observe(&host, &inventory), &self.pools, &names)?;
+        let entry = |observed| {
+            let summary = Summary::on_host(observed, &around.fstab);
+            Entry { summary, observed: Some(observed) }
+        };
+        let is_wanted =
+            |name: &str| self.pools.is_empty() || self.pools.iter().any(|wanted| wanted == name);
+        let locked = locked.iter().filter(|(name, _)| is_wanted(name));
+        let locked = locked.map(|(name, volumes)| Entry {
+            summary: Summary::locked(name, volumes),
+            observed: None,
+        });
+        let report = Report { pools: pools.iter().map(entry).chain(locked).collect() };
         global.print(&report, || table(report.pools.iter().map(|entry| &entry.summary)))?;
         let worst = report.pools.iter().map(|entry| verdict(entry.summary.state)).max();
         Ok(worst.unwrap_or(Verdict::Well).into())
@@ -56,7 +70,7 @@ impl Status {
 pub fn verdict(state: State) -> Verdict {
     match state {
         State::Whole => Verdict::Well,
-        State::Stopped | State::Rebuilding => Verdict::Attention,
+        State::Stopped | State::Rebuilding | State::Locked => Verdict::Attention,
         State::Unmounted | State::Degraded => Verdict::Danger,
         State::Failed => Verdict::Lost,
     }

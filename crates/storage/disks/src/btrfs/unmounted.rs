@@ -111,7 +111,7 @@ fn of_disk(disk: &Disk, found: &BtrfsSuper) -> BtrfsMember {
         devid: found.devid,
         uuid: Some(found.device),
         path: Some(disk.path.clone()),
-        disk: Some(disk.id()),
+        disk: Some(disk.member_id()),
         size_bytes: found.device_bytes,
         device_bytes: Some(disk.size_bytes),
         allocated_bytes: found.allocated_bytes,

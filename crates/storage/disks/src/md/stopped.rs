@@ -102,7 +102,7 @@ fn member(disk: &Disk, found: &MdSuper) -> MdMember {
     };
     MdMember {
         path: Some(disk.path.clone()),
-        disk: Some(disk.id()),
+        disk: Some(disk.member_id()),
         slot,
         state,
         errors: 0,

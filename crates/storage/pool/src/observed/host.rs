@@ -1,3 +1,4 @@
+use crate::luks::LuksVolume;
 use crate::uuid::Uuid;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,9 +13,21 @@ pub struct ObservedHost {
     pub mdadm_conf: Option<(String, String)>,
     /// Text of `/etc/fstab`.
     pub fstab: String,
+    /// Text of `/etc/crypttab`.
+    #[serde(default)]
+    pub crypttab: String,
+    /// The folder that has a folder for each pool's backups of LUKS headers, if anybody said so.
+    #[serde(default)]
+    pub header_backups: Option<String>,
+    /// The LUKS volumes on its disks; known where these were looked at.
+    #[serde(default)]
+    pub luks: Vec<LuksVolume>,
     /// The running kernel has no md, not even as a module.
     #[serde(default)]
     pub lacks_md: bool,
+    /// The running kernel has no dm-crypt, not even as a module.
+    #[serde(default)]
+    pub lacks_dm_crypt: bool,
     /// The initramfs is older than mdadm.conf; `None` where there is none that would carry it.
     pub initramfs_stale: Option<bool>,
     /// The command that rebuilds it: `update-initramfs -u` or `dracut --force`…

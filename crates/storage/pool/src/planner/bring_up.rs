@@ -1,6 +1,6 @@
 //! A pool that is there, but isn't mounted, or wouldn't be after the next boot.
 
-use super::{Refused, host_files};
+use super::{Refused, encrypt, host_files};
 use crate::observed::{ObservedHost, ObservedMd, ObservedPool};
 use crate::step::{Plan, Step};
 
@@ -39,7 +39,7 @@ pub(super) fn plan(pool: &ObservedPool, at: &str, host: &ObservedHost) -> Result
         }
         None => {
             host_files::check_mount_point_free(host, at)?;
-            steps.push(host_files::fstab(uuid, kind, at));
+            steps.push(host_files::fstab(uuid, kind, at, encrypt::opened_at_boot(pool, host)));
         }
     }
     if !pool.mounts().iter().any(|mount| mount.at == at) {

@@ -71,10 +71,14 @@ fn accounted(pool: &ObservedBtrfs, mut draft: Draft) -> Draft {
 }
 
 /// Members count from where they are, new disks from nothing.
-fn took_all(uuid: Uuid, members: &[BtrfsMember], new: &[Claim]) -> Condition {
+fn took_all<'a>(
+    uuid: Uuid,
+    members: &[BtrfsMember],
+    new: impl IntoIterator<Item = &'a Claim>,
+) -> Condition {
     let before = members.iter().filter(|member| !member.missing);
     let before = before.filter_map(|member| Some((member.disk.clone()?, member.errors.refused())));
-    let new = new.iter().map(|claim| (claim.id().clone(), 0));
+    let new = new.into_iter().map(|claim| (claim.id().clone(), 0));
     Condition::BtrfsTookAll { uuid, refused_before: before.chain(new).collect() }
 }
 

@@ -1,7 +1,9 @@
 //! Taking disks: claims, and the steps that erase what the user permitted to erase.
 
 use super::Refused;
+use super::encrypt;
 use crate::disk::{Claim, Content, Disk, ErasePermission};
+use crate::luks::Encryption;
 use crate::step::{Action, Argv, Condition, Step, Undo};
 
 /// A disk that may be taken, with the steps that empty it.
@@ -10,6 +12,37 @@ pub(super) struct NewMember {
     /// The node, for messages.
     pub(super) path: String,
     pub(super) physical_disk: String,
+    /// It is encrypted first.
+    pub(super) encrypt: Option<Encryption>,
+}
+
+impl NewMember {
+    /// The path that programs are given: the disk's, or its mapping's.
+    pub(super) fn device(&self) -> String {
+        let mapped = self.encrypt.as_ref().map(Encryption::device);
+        mapped.unwrap_or_else(|| self.claim.path().to_owned())
+    }
+
+    /// What the pool gets of it.
+    pub(super) fn size_bytes(&self) -> u64 {
+        let disk = self.claim.size_bytes();
+        self.encrypt.as_ref().map_or(disk, |encrypt| encrypt.size_bytes(disk))
+    }
+
+    /// What must hold before a pool that there is writes to it.
+    pub(super) fn ready(&self) -> Condition {
+        self.ready_for(false)
+    }
+
+    /// What must hold before a pool is made of it.
+    pub(super) fn ready_anew(&self) -> Condition {
+        self.ready_for(true)
+    }
+
+    fn ready_for(&self, anew: bool) -> Condition {
+        let encrypt = self.encrypt.as_ref();
+        encrypt.map_or_else(|| ready(&self.claim), |encrypt| encrypt::ready(encrypt, anew))
+    }
 }
 
 /// Claims all of `disks`.
@@ -24,6 +57,7 @@ pub(super) fn stake_one(disk: &Disk, erase: &ErasePermission) -> Result<NewMembe
         claim: Claim::stake(disk, erase)?,
         path: disk.path.clone(),
         physical_disk: disk.physical_disk().to_owned(),
+        encrypt: disk.encrypt.clone(),
     })
 }
 
@@ -41,6 +75,15 @@ pub(super) fn check_distinct(disks: &[Disk]) -> Result<(), Refused> {
         }
     }
     Ok(())
+}
+
+/// Steps that empty those disks that carry something, and encrypt those that are to be.
+pub(super) fn prepared<'a>(members: impl IntoIterator<Item = &'a NewMember> + Clone) -> Vec<Step> {
+    let claims: Vec<Claim> =
+        members.clone().into_iter().map(|member| member.claim.clone()).collect();
+    let mut steps = steps(&claims);
+    steps.extend(encrypt::steps(members));
+    steps
 }
 
 /// Steps that empty those disks that carry something; none for the others.

@@ -13,6 +13,17 @@ const MDADM_CONF: &str = "/etc/mdadm/mdadm.conf";
 /// boots.
 const OPTIONS: &str = "noatime,nofail";
 
+/// Whether a filesystem can be mounted at boot, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AtBoot {
+    /// As soon as its disks are there.
+    Mounted,
+    /// Once the network is up.
+    MountedByNetwork,
+    /// Only when somebody has opened it.
+    Not,
+}
+
 /// Folders in which programs, devices and settings of the system lie: nothing may be mounted there
 /// or below.
 const SYSTEM: [&str; 11] =
@@ -45,10 +56,16 @@ pub(super) fn check_not_systems(at: &str) -> Result<(), Refused> {
 
 /// Where fstab mounts the filesystem of this UUID.
 pub fn fstab_place(host: &ObservedHost, uuid: Uuid) -> Option<String> {
-    fstab::entries(&host.fstab).find(|entry| is_uuid(&entry.what, uuid)).map(|entry| entry.at)
+    fstab_mount(host, uuid).map(|mount| mount.at)
 }
 
-/// Where and how fstab mounts a filesystem at boot.
+/// Where and how fstab mounts it, at boot or only when told to.
+pub fn fstab_mount(host: &ObservedHost, uuid: Uuid) -> Option<BootMount> {
+    let found = fstab::entries(&host.fstab).find(|entry| is_uuid(&entry.what, uuid));
+    found.map(|fstab::Entry { at, options, .. }| BootMount { at, options })
+}
+
+/// Where and how fstab mounts a filesystem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BootMount {
     /// The mount point.
@@ -73,12 +90,20 @@ fn is_uuid(what: &str, uuid: Uuid) -> bool {
 }
 
 /// A line in fstab, by UUID.
-pub(super) fn fstab(uuid: Uuid, kind: &str, at: &str) -> Step {
-    let line =
-        format!("UUID={uuid} {at} {kind} {OPTIONS} 0 {}", if kind == "btrfs" { 0 } else { 2 });
+pub(super) fn fstab(uuid: Uuid, kind: &str, at: &str, at_boot: AtBoot) -> Step {
+    let more = match at_boot {
+        AtBoot::Mounted => "",
+        AtBoot::MountedByNetwork => ",_netdev",
+        AtBoot::Not => ",noauto",
+    };
+    let pass = if kind == "btrfs" { 0 } else { 2 };
+    let line = format!("UUID={uuid} {at} {kind} {OPTIONS}{more} 0 {pass}");
     ensured(
         "fstab",
-        format!("mount it at {at} after every boot, by UUID"),
+        match at_boot {
+            AtBoot::Not => format!("`mount` knows that it belongs at {at}, by UUID"),
+            _ => format!("mount it at {at} after every boot, by UUID"),
+        },
         FSTAB,
         line,
         None,
@@ -169,7 +194,7 @@ pub(super) fn mount(what: &str, kind: &str, options: &[String], uuid: Uuid, at: 
     }
 }
 
-fn ensured(
+pub(super) fn ensured(
     name: &str,
     says: String,
     file: &str,

@@ -96,7 +96,7 @@ fn check_complete(pool: &ObservedMd) -> Result<(), Refused> {
 /// A new member has room for as much as the others hold, behind its own superblock and headroom.
 fn check_size(pool: &ObservedMd, new: &NewMember) -> Result<(), Refused> {
     let layout = layout(pool)?;
-    let has = new.claim.size_bytes();
+    let has = new.size_bytes();
     // The array's data offset counts, which may be less than a new array of that size would have:
     // at least a mebibyte.
     let needs = pool.member_bytes + (1 << 20);
@@ -161,11 +161,12 @@ fn describe(member: &MdMember) -> String {
 /// The disk joins as a spare; md begins to fill it at once when a place is free.
 fn join(pool: &ObservedMd, device: &str, new: &NewMember) -> Step {
     let (uuid, disk) = (pool.uuid, new.claim.id().clone());
-    let path = new.claim.path();
+    let path = new.device();
+    let path = path.as_str();
     Step {
         name: format!("add {disk}"),
         says: format!("take in disk {disk}"),
-        before: vec![super::erase::ready(&new.claim)],
+        before: vec![new.ready()],
         action: Action::Run(Argv::new("mdadm", [device, "--add", path])),
         after: vec![Condition::ArrayMember { uuid, disk }],
         undo: Undo::By(vec![

@@ -45,3 +45,4 @@ fn position(plan: &Plan, word: &str) -> usize {
 
 mod changes;
 mod create;
+mod encrypt;

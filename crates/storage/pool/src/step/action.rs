@@ -52,6 +52,24 @@ pub enum Action {
         /// Absolute path.
         path: String,
     },
+    /// Make a file with a random key that opens LUKS volumes, for its owner alone to read, unless
+    /// it is there. The key is nowhere else: not in the plan, not in the journal.
+    MakeKeyFile {
+        /// Absolute path.
+        path: String,
+    },
+    /// Remove a file with keys; it may be gone already.
+    RemoveKeys {
+        /// Absolute path.
+        path: String,
+    },
+    /// Copy the header of a LUKS volume to a file, for its owner alone to read.
+    BackUpHeader {
+        /// The device that the volume is on.
+        device: String,
+        /// Absolute path.
+        file: String,
+    },
     /// Write one value to a file of sysfs or procfs.
     SetKernel {
         /// Absolute path.
@@ -177,11 +195,22 @@ impl fmt::Display for Action {
         match self {
             Action::Run(argv) => argv.fmt(f),
             Action::WriteFile { path, .. } => write!(f, "write {}", Untrusted(path)),
-            Action::RemoveFile { path } => write!(f, "remove {}", Untrusted(path)),
+            Action::RemoveFile { path } | Action::RemoveKeys { path } => {
+                write!(f, "remove {}", Untrusted(path))
+            }
             Action::EnsureLine { file, line, .. } => write!(f, "{file}: {line}"),
             Action::RemoveLine { file, line } => write!(f, "{file}: without {line}"),
             Action::MakeDirectory { path } => write!(f, "mkdir -p {}", quoted(path)),
             Action::RemoveDirectory { path } => write!(f, "rmdir {}", quoted(path)),
+            Action::MakeKeyFile { path } => {
+                write!(f, "write {} (a random key of 160 bits, mode 0400)", quoted(path))
+            }
+            Action::BackUpHeader { device, file } => write!(
+                f,
+                "cryptsetup luksHeaderBackup {} --header-backup-file {}",
+                quoted(device),
+                quoted(file)
+            ),
             Action::SetKernel { path, value } => write!(f, "echo {} > {path}", quoted(value)),
             Action::WaitFor { until, .. } => write!(f, "wait until {until}"),
         }

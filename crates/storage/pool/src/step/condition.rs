@@ -209,6 +209,59 @@ pub enum Condition {
         /// Its size.
         at_least_bytes: u64,
     },
+    /// There is such a key file, and it isn't empty.
+    KeyFile {
+        /// Absolute path.
+        path: String,
+    },
+    /// The device has the LUKS volume, and the key in this file opens it.
+    LuksKey {
+        /// The device's path.
+        device: String,
+        /// The volume.
+        uuid: Uuid,
+        /// Absolute path.
+        key_file: String,
+    },
+    /// The device has the LUKS volume.
+    Luks {
+        /// The device's path.
+        device: String,
+        /// The volume.
+        uuid: Uuid,
+    },
+    /// The header of the LUKS volume on the device has a token of this kind.
+    LuksToken {
+        /// The device's path.
+        device: String,
+        /// `systemd-tpm2`, `clevis`.
+        kind: String,
+    },
+    /// The file has the header of the LUKS volume on the device as it is now.
+    HeaderBackedUp {
+        /// The device's path.
+        device: String,
+        /// Absolute path.
+        file: String,
+    },
+    /// The LUKS volume is open by this name.
+    Open {
+        /// Name of the mapping.
+        name: String,
+        /// The volume.
+        uuid: Uuid,
+    },
+    /// The same, and nothing is on it.
+    OpenAndEmpty {
+        /// Name of the mapping.
+        name: String,
+        /// The volume.
+        uuid: Uuid,
+        /// The pool is only made by the step: so what the step left on a volume that is locked can
+        /// be taken back without opening it. In a pool that there was, it may be needed.
+        #[serde(default)]
+        anew: bool,
+    },
     /// The opposite.
     Not(Box<Condition>),
     /// At least one of these.
@@ -317,6 +370,21 @@ impl fmt::Display for Condition {
                 uuid.in_mdadm_form(),
                 braid_units::ByteSize::from_bytes(*at_least_bytes)
             ),
+            Condition::KeyFile { path } => write!(f, "there is a key file {path}"),
+            Condition::LuksKey { device, key_file, .. } => {
+                write!(f, "the key in {key_file} opens the LUKS volume on {device}")
+            }
+            Condition::Luks { device, uuid } => write!(f, "{device} has the LUKS volume {uuid}"),
+            Condition::LuksToken { device, kind } => {
+                write!(f, "the LUKS volume on {device} has a {kind} token")
+            }
+            Condition::HeaderBackedUp { device, file } => {
+                write!(f, "{file} is a backup of the LUKS header on {device}")
+            }
+            Condition::Open { name, uuid } => write!(f, "LUKS volume {uuid} is open as {name}"),
+            Condition::OpenAndEmpty { name, uuid, .. } => {
+                write!(f, "LUKS volume {uuid} is open as {name}, and nothing is on it")
+            }
             Condition::Not(inner) => write!(f, "not: {inner}"),
             Condition::Any(some) => {
                 let all: Vec<String> = some.iter().map(Condition::to_string).collect();

@@ -111,7 +111,25 @@ impl Observation {
                     format!("it has {} bytes, not {at_least_bytes}", md.size_bytes)
                 })
             }),
-            C::FilesystemFillsDevice { .. }
+            C::Open { name, uuid } => {
+                let found = self.mapping(name, *uuid).is_some();
+                Verdict::when(found, || "it isn't".to_owned())
+            }
+            C::OpenAndEmpty { name, uuid, anew } => match self.mapping(name, *uuid) {
+                Some(disk) => Verdict::when(only(disk, &[], left), || {
+                    format!("on {name} there is {}", contents_of(disk))
+                }),
+                None => {
+                    let is_ours = *anew && *left != LeftBehind::Nothing && self.has_volume(*uuid);
+                    Verdict::when(is_ours, || "it isn't open".to_owned())
+                }
+            },
+            C::KeyFile { .. }
+            | C::LuksKey { .. }
+            | C::Luks { .. }
+            | C::LuksToken { .. }
+            | C::HeaderBackedUp { .. }
+            | C::FilesystemFillsDevice { .. }
             | C::Tagged { .. }
             | C::NotMounted { .. }
             | C::HidesNothing { .. }
@@ -136,6 +154,23 @@ impl Observation {
             *left != LeftBehind::Nothing && same_size && only(disk, claim.contents(), left),
             || changed,
         )
+    }
+
+    fn has_volume(&self, volume: Uuid) -> bool {
+        let is_it = |content: &Content| match content {
+            Content::Filesystem { kind, uuid: Some(uuid), .. } => {
+                kind == "crypto_LUKS" && uuid.parse() == Ok(volume)
+            }
+            _ => false,
+        };
+        self.disks.iter().any(|disk| disk.contents.iter().any(is_it))
+    }
+
+    fn mapping(&self, name: &str, volume: Uuid) -> Option<&Disk> {
+        self.disks.iter().find(|disk| {
+            let open = disk.mapping.as_ref();
+            open.is_some_and(|open| open.name == name && open.volume == volume)
+        })
     }
 
     fn filesystem(&self, device: &str, kind: &str, uuid: Uuid) -> Verdict {

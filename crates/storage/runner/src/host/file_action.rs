@@ -2,10 +2,14 @@
 
 use super::ConfigRoot;
 use crate::system::SystemError;
+use braid_pool::key_text::{KEY_BYTES, key_text};
+use braid_pool::luks::HEADER_BYTES;
 use braid_pool::step::Action;
 use std::fs;
-use std::io;
+use std::io::{self, Read};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
+use zeroize::Zeroizing;
 
 /// Does it. Running and waiting are done elsewhere: [`super::Host`].
 pub fn perform(config: &ConfigRoot, action: &Action) -> Result<(), SystemError> {
@@ -25,10 +29,50 @@ pub fn perform(config: &ConfigRoot, action: &Action) -> Result<(), SystemError> 
         }
         Action::MakeDirectory { path } => (path, fs::create_dir_all(path)),
         Action::RemoveDirectory { path } => (path, remove_empty_folder(Path::new(path))),
+        Action::MakeKeyFile { path } => (path, make_key_file(Path::new(path))),
+        Action::RemoveKeys { path } => (path, braid_durable::remove(Path::new(path))),
+        Action::BackUpHeader { device, file } => {
+            (file, back_up_header(Path::new(device), Path::new(file)))
+        }
         Action::SetKernel { path, value } => (path, fs::write(path, value)),
         Action::Run(_) | Action::WaitFor { .. } => return Ok(()),
     };
     done.map_err(|error| SystemError::Failed(format!("{path}: {error}")))
+}
+
+/// One that is there stays: it may open something else. Without a line's end, so that what is typed
+/// from paper opens the same volumes.
+fn make_key_file(path: &Path) -> io::Result<()> {
+    if fs::metadata(path).is_ok_and(|found| found.len() > 0) {
+        return Ok(());
+    }
+    make_private_folder(path)?;
+    let mut bytes = Zeroizing::new([0; KEY_BYTES]);
+    getrandom::fill(&mut *bytes).map_err(io::Error::other)?;
+    let text = Zeroizing::new(key_text(&bytes));
+    braid_durable::replace(path, text.as_bytes(), Some(0o400))
+}
+
+/// The first bytes of a LUKS2 volume are what `cryptsetup luksHeaderBackup` would copy, which
+/// replaces no file.
+///
+/// # Errors
+/// The device can't be read, or the file not be written.
+pub fn back_up_header(device: &Path, file: &Path) -> io::Result<()> {
+    let mut header = Vec::new();
+    fs::File::open(device)?.take(HEADER_BYTES).read_to_end(&mut header)?;
+    make_private_folder(file)?;
+    braid_durable::replace(file, &header, Some(0o400))
+}
+
+/// The file's folder, which only its owner may enter if it has to be made; those above are
+/// anybody's, such as `/etc/braid`.
+fn make_private_folder(file: &Path) -> io::Result<()> {
+    let Some(folder) = file.parent() else { return Ok(()) };
+    if let Some(above) = folder.parent() {
+        fs::create_dir_all(above)?;
+    }
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
 /// The text with the line in it: in place of the first of those with `instead_of` in them, or at

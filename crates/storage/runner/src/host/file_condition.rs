@@ -30,6 +30,10 @@ pub fn check(config: &ConfigRoot, condition: &Condition) -> Result<Option<Verdic
             let is = read(Path::new(path))?;
             Verdict::when(is.trim() == value, || format!("it is {}", is.trim()))
         }
+        Condition::KeyFile { path } => {
+            let found = fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() > 0);
+            Verdict::when(found, || "there is none".to_owned())
+        }
         Condition::InitramfsFresh => {
             let stale = observe_host(config).initramfs_stale == Some(true);
             Verdict::when(!stale, || "it is older than mdadm.conf".to_owned())

@@ -3,12 +3,14 @@
 use super::condition::Observation;
 use super::{ConfigRoot, Host, exclusive, filesystem_size};
 use crate::system::{LeftBehind, SystemError, Verdict};
+use braid_disks::superblock::luks::{self, LuksSuper};
 use braid_disks::tool::ask;
 use braid_disks::{AskSmart, HostRoot, Inventory};
 use braid_pool::disk::{Claim, Content, Disk};
 use braid_pool::observed::{ObservedHost, ObservedPool};
 use braid_pool::step::Condition;
 use braid_pool::uuid::Uuid;
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
@@ -38,6 +40,7 @@ pub fn observe_host_of(config: &ConfigRoot, inventory: &Inventory) -> ObservedHo
     let configured = braid_disks::host::observe(&there, &Inventory::default());
     ObservedHost {
         fstab: configured.fstab,
+        crypttab: configured.crypttab,
         mdadm_conf: configured.mdadm_conf,
         initramfs_stale: configured.initramfs_stale,
         initramfs_command: configured.initramfs_command,
@@ -57,6 +60,17 @@ pub fn check(
         Condition::FilesystemFillsDevice { uuid, at } => {
             fills_device(host.observation(), *uuid, at)
         }
+        Condition::LuksKey { device, uuid, key_file } => luks_key(device, *uuid, key_file),
+        Condition::Luks { device, uuid } => {
+            let found = header(device)?.is_some_and(|found| found.uuid == *uuid);
+            Ok(Verdict::when(found, || "it has none, or another one".to_owned()))
+        }
+        Condition::LuksToken { device, kind } => {
+            let slots = header(device)?.map_or_else(Vec::new, |found| found.slots);
+            let found = slots.iter().any(|slot| slot.token.as_deref() == Some(kind));
+            Ok(Verdict::when(found, || "it has none".to_owned()))
+        }
+        Condition::HeaderBackedUp { device, file } => header_backed_up(device, file),
         Condition::Tagged { device, tag, value } => tagged(device, tag, value),
         Condition::Empty { .. } => {
             observe().check(condition, left).ok_or_else(|| unknown(condition))
@@ -101,6 +115,39 @@ fn tagged(device: &str, tag: &str, value: &str) -> Result<Verdict, SystemError> 
     Ok(Verdict::when(found.eq_ignore_ascii_case(value), || match found {
         "" => format!("{device} has none, or isn't there"),
         other => format!("it is {other}"),
+    }))
+}
+
+/// What is read of the device's LUKS header; nothing where there is no device, or none on it.
+fn header(device: &str) -> Result<Option<LuksSuper>, SystemError> {
+    match luks::read(Path::new(device)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        found => found.map_err(|error| SystemError::Failed(format!("{device}: {error}"))),
+    }
+}
+
+/// How long cryptsetup may take to stretch a key: argon2 on a slow computer.
+const KEY_LIMIT: Duration = Duration::from_secs(120);
+
+fn luks_key(device: &str, uuid: Uuid, key_file: &str) -> Result<Verdict, SystemError> {
+    if header(device)?.is_none_or(|found| found.uuid != uuid) {
+        return Ok(Verdict::Fails("there is no such volume".to_owned()));
+    }
+    let arguments = ["open", "--test-passphrase", "--key-file", key_file, device];
+    let answer = ask("cryptsetup", &arguments, KEY_LIMIT)
+        .map_err(|error| SystemError::Failed(error.to_string()))?;
+    Ok(Verdict::when(answer.status == Some(0), || "it does not".to_owned()))
+}
+
+fn header_backed_up(device: &str, file: &str) -> Result<Verdict, SystemError> {
+    let now = header(device)?;
+    let kept = header(file)?;
+    let is_of = |kept: &LuksSuper| {
+        now.as_ref().is_some_and(|now| (now.uuid, now.fingerprint) == (kept.uuid, kept.fingerprint))
+    };
+    Ok(Verdict::when(kept.as_ref().is_some_and(is_of), || match kept {
+        Some(_) => "it is of another state of it".to_owned(),
+        None => "there is none".to_owned(),
     }))
 }
 

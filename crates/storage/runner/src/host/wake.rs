@@ -1,17 +1,22 @@
 //! After a reboot: making the kernel know again what an unfinished plan is about, and mounting it.
 
 use super::{Host, file_condition, probe};
-use crate::system::{SystemError, Waking};
+use crate::system::{LeftBehind, System, SystemError, Waking};
+use braid_disks::{HostRoot, luks};
+use braid_pool::disk::Content;
 use braid_pool::observed::{ObservedMd, ObservedPool};
 use braid_pool::planner::{self, BootMount};
-use braid_pool::step::{Argv, Condition, Plan};
+use braid_pool::step::{Action, Argv, Condition, Plan};
 use braid_pool::uuid::Uuid;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// Assembles the plan's arrays whose members are there and lets them go on with what they were at,
 /// and tells the kernel of all btrfs devices: udev does so at boot, but not everywhere, and not
 /// for an array that mdadm.conf doesn't know yet. Then mounts what was mounted by hand.
 pub fn wake(host: &mut Host, plan: &Plan, waking: Waking) -> Result<(), SystemError> {
+    clear_passing(host, plan)?;
+    open_volumes(host, plan)?;
     let seen = probe::observe();
     let arrays = seen.pools.iter().filter_map(|pool| match pool {
         ObservedPool::Md(md) => Some(md),
@@ -42,6 +47,53 @@ pub fn wake(host: &mut Host, plan: &Plan, waking: Waking) -> Result<(), SystemEr
     let seen = probe::observe();
     for (uuid, at) in needed {
         mount_again(host, plan, &seen.pools, uuid, at)?;
+    }
+    Ok(())
+}
+
+/// How long a cryptsetup that outlived us may be at work.
+const PASSES_WITHIN: Duration = Duration::from_secs(30);
+
+/// A killed cryptsetup may have left a mapping that keeps the disk busy.
+fn clear_passing(host: &mut Host, plan: &Plan) -> Result<(), SystemError> {
+    let root = HostRoot::real();
+    let until = Instant::now() + PASSES_WITHIN;
+    for claim in &plan.claims {
+        let Ok(node) = std::fs::canonicalize(claim.path()) else { continue };
+        loop {
+            let found = luks::passing(&root, &node.to_string_lossy());
+            for left in found.iter().filter(|passing| !passing.is_used) {
+                attempt(host, &Argv::new("cryptsetup", ["close", &left.name]))?;
+            }
+            if !found.iter().any(|passing| passing.is_used) || Instant::now() > until {
+                break;
+            }
+            if !host.settle(0) {
+                return Err(SystemError::Stopped);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Opens what a step of the plan opens and a boot has closed, if the disk is encrypted already.
+fn open_volumes(host: &mut Host, plan: &Plan) -> Result<(), SystemError> {
+    let seen = probe::observe();
+    for step in &plan.steps {
+        let (Action::Run(argv), [open @ Condition::Open { uuid, .. }]) =
+            (&step.action, step.after.as_slice())
+        else {
+            continue;
+        };
+        let is_it = |content: &Content| match content {
+            Content::Filesystem { uuid: Some(found), .. } => found.parse() == Ok(*uuid),
+            _ => false,
+        };
+        let is_there = seen.disks.iter().any(|disk| disk.contents.iter().any(is_it));
+        let is_open = seen.check(open, &LeftBehind::Nothing).is_some_and(|found| found.holds());
+        if is_there && !is_open {
+            attempt(host, argv)?;
+        }
     }
     Ok(())
 }

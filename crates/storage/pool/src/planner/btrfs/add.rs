@@ -26,7 +26,7 @@ pub(super) fn draft(
         ..Draft::default()
     };
     draft.steps.extend(mounted.steps);
-    draft.steps.extend(erase::steps(&draft.claims));
+    draft.steps.extend(erase::prepared(&disks));
     if let Room::InDataChunks = room {
         draft.steps.extend(balance::compact(pool, at, &[0, 25, 50, 75, 90]));
     }
@@ -58,7 +58,7 @@ fn room(pool: &ObservedBtrfs, data: Profile, disks: &[NewMember]) -> Result<Room
     // Those that there are were made before the disks came.
     let chunk = space::chunk_bytes(&sizes);
     let lacking = space::lacking(data, &free, chunk);
-    free.extend(disks.iter().map(|disk| disk.claim.size_bytes()));
+    free.extend(disks.iter().map(|disk| disk.size_bytes()));
     if space::lacking(data, &free, chunk) == 0 {
         return Ok(Room::Enough);
     }
@@ -86,8 +86,9 @@ fn room(pool: &ObservedBtrfs, data: Profile, disks: &[NewMember]) -> Result<Room
 pub(super) fn add(pool: &ObservedBtrfs, at: &str, disk: &NewMember) -> Step {
     let (uuid, id) = (pool.uuid, disk.claim.id());
     let mut before = ready(pool, at);
-    before.push(erase::ready(&disk.claim));
-    let path = disk.claim.path();
+    before.push(disk.ready());
+    let path = disk.device();
+    let path = path.as_str();
     Step {
         name: format!("add {id}"),
         says: format!("take in disk {id}"),

@@ -49,15 +49,15 @@ pub(super) fn draft(
         return Ok(draft);
     }
     let (mut free, mut sizes) = space::free_and_sizes(pool);
-    free.extend(disks.iter().map(|disk| disk.claim.size_bytes()));
-    sizes.extend(disks.iter().map(|disk| disk.claim.size_bytes()));
+    free.extend(disks.iter().map(|disk| disk.size_bytes()));
+    sizes.extend(disks.iter().map(|disk| disk.size_bytes()));
     space::check_fits(pool, data, metadata, &sizes)?;
     space::check_chunk(data, &free, &sizes)?;
     if data.losses_survived() == 0 {
         draft.warnings.push(format!("{to} survives the loss of no disk"));
     }
     draft.steps.extend(mounted.steps);
-    draft.steps.extend(erase::steps(&draft.claims));
+    draft.steps.extend(erase::prepared(&disks));
     draft.steps.extend(disks.iter().map(|disk| add::add(pool, at, disk)));
     let undo = balance::convert_back(pool, at);
     draft.steps.push(balance::convert("convert", pool, at, data, metadata, undo));

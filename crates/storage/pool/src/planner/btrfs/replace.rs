@@ -41,8 +41,8 @@ pub(super) fn draft(
         claims: std::iter::once(&by).chain(&lent).map(|disk| disk.claim.clone()).collect(),
         ..Draft::default()
     };
-    let is_smaller = by.claim.size_bytes() < old.size_bytes;
-    let room = room(pool, old, by.claim.size_bytes());
+    let is_smaller = by.size_bytes() < old.size_bytes;
+    let room = room(pool, old, by.size_bytes());
     match (&room, &lent) {
         (Room::Lacking(full), None) => return Err(full.refused(is_smaller)),
         // What the missing one held would go to the lent disk, and stay there.
@@ -52,7 +52,7 @@ pub(super) fn draft(
                     "with {} lent, the new disk has to be as large as the missing one: {} has {}, it had {}",
                     lent.path,
                     by.path,
-                    ByteSize::from_bytes(by.claim.size_bytes()),
+                    ByteSize::from_bytes(by.size_bytes()),
                     ByteSize::from_bytes(old.size_bytes)
                 ),
                 instead: format!(
@@ -61,15 +61,15 @@ pub(super) fn draft(
                 ),
             });
         }
-        (Room::Lacking(full), Some(lent)) if lent.claim.size_bytes() < full.lend => {
-            let (disk, has) = (lent.path.clone(), lent.claim.size_bytes());
+        (Room::Lacking(full), Some(lent)) if lent.size_bytes() < full.lend => {
+            let (disk, has) = (lent.path.clone(), lent.size_bytes());
             return Err(Refused::DiskTooSmall { disk, has, needs: full.lend });
         }
         (Room::Lacking(_), Some(_)) | (_, None) => {}
         (_, Some(lent)) => return Err(Refused::NotLent { disk: lent.path.clone() }),
     }
     draft.steps.extend(mounted.steps);
-    draft.steps.extend(erase::steps(&draft.claims));
+    draft.steps.extend(erase::prepared(std::iter::once(&by).chain(&lent)));
     if !is_smaller {
         let mut copy = replace(pool, at, old, &by);
         if let Room::InDataChunks { needs } = room {
@@ -88,7 +88,7 @@ pub(super) fn draft(
             .filter(|other| other.devid != old.devid)
             .map(|other| other.size_bytes)
             .collect();
-        sizes.push(by.claim.size_bytes());
+        sizes.push(by.size_bytes());
         space::check_fits(pool, data, metadata, &sizes)?;
         draft.warnings.push(
             "the new disk is smaller than the old one, so it is added and the old one removed"
@@ -124,7 +124,7 @@ fn mount_whole(pool: &ObservedBtrfs, at: &str, old: &BtrfsMember, by: &NewMember
     let others = pool.present().filter(|other| other.devid != old.devid);
     let others = others.filter_map(|other| other.path.as_deref());
     let options: Vec<String> = others.map(|path| format!("device={path}")).collect();
-    let mut mount = super::super::host_files::mount(by.claim.path(), "btrfs", &options, uuid, at);
+    let mut mount = super::super::host_files::mount(&by.device(), "btrfs", &options, uuid, at);
     mount.name = "mount whole".to_owned();
     mount.says = format!("mount it at {at} as usual");
     let as_usual = Condition::MountedWithout { uuid, at: at.to_owned(), option: "degraded".into() };
@@ -160,7 +160,7 @@ fn give_back(pool: &ObservedBtrfs, at: &str, lent: &NewMember, draft: &mut Draft
         name: "give back".to_owned(),
         says: format!("give the lent disk {disk} back"),
         action: Action::Run(
-            Argv::new("btrfs", ["device", "remove", lent.claim.path(), at])
+            Argv::new("btrfs", ["device", "remove", &lent.device(), at])
                 .with_progress(Progress::BtrfsRemove { uuid, devid }),
         ),
         after: vec![Condition::BtrfsMember { uuid, disk }.negated()],
@@ -237,13 +237,13 @@ fn replace(pool: &ObservedBtrfs, at: &str, old: &BtrfsMember, by: &NewMember) ->
     let mut before = ready(pool, at);
     // After a reboot the pool is mounted without it, if it must be.
     before.push(Condition::BtrfsDevid { uuid, devid });
-    before.push(erase::ready(&by.claim));
+    before.push(by.ready());
     let mut args: Vec<String> = ["replace", "start", "-B"].map(str::to_owned).to_vec();
     if old.fault.is_some() || old.errors.sum() > 0 && !old.missing {
         // Read from it only what no other has.
         args.push("-r".to_owned());
     }
-    args.extend([devid.to_string(), by.claim.path().to_owned(), at.to_owned()]);
+    args.extend([devid.to_string(), by.device(), at.to_owned()]);
     Step {
         name: "replace".to_owned(),
         says: format!("copy what belongs on device {devid} to disk {}", by.claim.id()),

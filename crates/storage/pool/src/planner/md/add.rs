@@ -36,7 +36,7 @@ pub(super) fn draft(
         claims: disks.iter().map(|disk| disk.claim.clone()).collect(),
         ..Draft::default()
     };
-    draft.steps.extend(erase::steps(&draft.claims));
+    draft.steps.extend(erase::prepared(&disks));
     widen(place, level, &device, &disks, &mut draft)?;
     Ok(draft)
 }
@@ -116,8 +116,8 @@ fn grow_raid0(pool: &ObservedMd, device: &str, disks: &[NewMember], wants: usize
         format!("--raid-devices={wants}"),
         "--add".to_owned(),
     ];
-    args.extend(disks.iter().map(|disk| disk.claim.path().to_owned()));
-    step.before.extend(disks.iter().map(|disk| erase::ready(&disk.claim)));
+    args.extend(disks.iter().map(NewMember::device));
+    step.before.extend(disks.iter().map(|disk| disk.ready()));
     step.action =
         Action::Run(Argv::new("mdadm", args).with_progress(Progress::MdSync { uuid: pool.uuid }));
     // While it reshapes, the array calls itself raid4.
@@ -133,9 +133,7 @@ fn larger(pool: &ObservedMd, level: MdLayout, disks: &[NewMember]) -> Condition 
     let (n, more) = (pool.wants_disks as u64, disks.len() as u64);
     let member = pool.member_bytes;
     let gain = match level {
-        MdLayout::Raid0 => {
-            disks.iter().map(|disk| member_bytes(level, disk.claim.size_bytes())).sum()
-        }
+        MdLayout::Raid0 => disks.iter().map(|disk| member_bytes(level, disk.size_bytes())).sum(),
         MdLayout::Raid1 => 0,
         MdLayout::Raid10 { copies, .. } => {
             ((n + more) * member / u64::from(copies)).saturating_sub(n * member / u64::from(copies))

@@ -31,7 +31,7 @@ pub(super) fn draft(
     check_apart(pool, &disks)?;
     disks.iter().try_for_each(|disk| check_size(pool, disk))?;
     let device = device(place)?;
-    draft.steps.extend(erase::steps(&draft.claims));
+    draft.steps.extend(erase::prepared(&disks));
     let members = pool.wants_disks;
     match (from, to, members, disks.len()) {
         // Two members of a raid1 are a raid5 of two: data and parity are the same then.
@@ -120,11 +120,11 @@ fn mirror(pool: &ObservedMd, device: &str, disks: &[NewMember]) -> Step {
     let devices = format!("--raid-devices={wants}");
     let mut args: Vec<String> =
         ["--grow", device, "--level=raid10", &devices, "--add"].map(str::to_owned).to_vec();
-    args.extend(disks.iter().map(|disk| disk.claim.path().to_owned()));
+    args.extend(disks.iter().map(NewMember::device));
     Step {
         name: "level".to_owned(),
         says: format!("the array becomes raid10 over {wants} disks"),
-        before: disks.iter().map(|disk| erase::ready(&disk.claim)).collect(),
+        before: disks.iter().map(|disk| disk.ready()).collect(),
         action: Action::Run(
             Argv::new("mdadm", args).with_progress(Progress::MdSync { uuid: pool.uuid }),
         ),

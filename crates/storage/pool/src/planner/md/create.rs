@@ -1,8 +1,8 @@
 use super::{filesystem, zero_superblock};
-use crate::disk::Claim;
 use crate::layout::{Layout, MdLayout};
 use crate::observed::ObservedHost;
-use crate::planner::{NewPool, Refused, erase, host_files};
+use crate::planner::erase::NewMember;
+use crate::planner::{NewPool, Refused, encrypt, erase, host_files};
 use crate::step::{Action, Argv, Condition, Plan, Step, Undo};
 
 /// Array, filesystem, mdadm.conf, fstab, and only then the initramfs, which holds a copy of
@@ -19,19 +19,23 @@ pub(super) fn plan(new: &NewPool, host: &ObservedHost) -> Result<Plan, Refused> 
     }
     check_name_free(new, host)?;
     let members = erase::stake(&new.disks, &new.erase)?;
-    let claims: Vec<Claim> = members.into_iter().map(|member| member.claim).collect();
     let device = format!("/dev/md/{}", new.name);
     let kind = new.filesystem.as_str();
-    let mut steps = erase::steps(&claims);
-    steps.push(make(new, layout, &device, &claims));
+    let mut steps = erase::prepared(&members);
+    steps.push(make(new, layout, &device, &members));
     steps.push(filesystem::make(new, layout, &device));
     steps.push(host_files::mdadm_conf(host, new.name.as_str(), new.array));
-    steps.push(host_files::fstab(new.filesystem_uuid, kind, &new.mount_at));
+    steps.push(host_files::fstab(
+        new.filesystem_uuid,
+        kind,
+        &new.mount_at,
+        encrypt::at_boot(&members),
+    ));
     steps.extend(host_files::initramfs(host));
     steps.push(host_files::mount_point(&new.mount_at));
     steps.push(host_files::mount_anew(&device, kind, &[], new.filesystem_uuid, &new.mount_at));
-    let mut warnings = Vec::new();
-    if layout.losses_survived(claims.len()) == 0 {
+    let mut warnings = encrypt::warnings(&members);
+    if layout.losses_survived(members.len()) == 0 {
         warnings.push(format!("{} survives the loss of no disk", new.layout));
     }
     if crate::growth::growth(new.layout) == crate::growth::Growth::Never {
@@ -39,14 +43,15 @@ pub(super) fn plan(new: &NewPool, host: &ObservedHost) -> Result<Plan, Refused> 
     }
     Ok(Plan {
         title: format!(
-            "create pool {}: {} of {} disks with {kind}, at {}",
+            "create pool {}: {} of {} {}disks with {kind}, at {}",
             new.name,
             new.layout,
-            claims.len(),
+            members.len(),
+            encrypt::adjective(&members),
             new.mount_at
         ),
         pool: new.name.to_string(),
-        claims,
+        claims: members.into_iter().map(|member| member.claim).collect(),
         warnings,
         steps,
         after: Vec::new(),
@@ -55,7 +60,7 @@ pub(super) fn plan(new: &NewPool, host: &ObservedHost) -> Result<Plan, Refused> 
 
 /// With `--homehost=any` the array has its bare name on whatever host it is plugged into; with a
 /// host's name in it, another host would call it `HOST:NAME`.
-fn make(new: &NewPool, layout: MdLayout, device: &str, claims: &[Claim]) -> Step {
+fn make(new: &NewPool, layout: MdLayout, device: &str, members: &[NewMember]) -> Step {
     let mut args: Vec<String> = Vec::new();
     let mut push = |word: &str| args.push(word.to_owned());
     push("--create");
@@ -77,16 +82,16 @@ fn make(new: &NewPool, layout: MdLayout, device: &str, claims: &[Claim]) -> Step
         // After a crash only what the bitmap names is copied again.
         push("--bitmap=internal");
     }
-    push(&format!("--raid-devices={}", claims.len()));
-    claims.iter().for_each(|claim| push(claim.path()));
+    push(&format!("--raid-devices={}", members.len()));
+    members.iter().for_each(|member| push(&member.device()));
     let mut undo = vec![Action::Run(Argv::new("mdadm", ["--stop", device]))];
-    undo.extend(claims.iter().map(|claim| zero_superblock(claim.path())));
+    undo.extend(members.iter().map(|member| zero_superblock(&member.device())));
     Step {
         name: "array".to_owned(),
-        says: format!("make the array {} of {} disks", new.name, claims.len()),
-        before: claims.iter().map(erase::ready).collect(),
+        says: format!("make the array {} of {} disks", new.name, members.len()),
+        before: members.iter().map(NewMember::ready_anew).collect(),
         action: Action::Run(Argv::new("mdadm", args)),
-        after: vec![Condition::ArrayIs { uuid: new.array, layout, disks: claims.len() }],
+        after: vec![Condition::ArrayIs { uuid: new.array, layout, disks: members.len() }],
         undo: Undo::By(undo),
     }
 }

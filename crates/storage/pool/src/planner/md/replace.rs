@@ -44,7 +44,7 @@ pub(super) fn draft(
         claims: vec![by.claim.clone()],
         ..Draft::default()
     };
-    draft.steps.extend(erase::steps(&draft.claims));
+    draft.steps.extend(erase::prepared([&by]));
     match old.and_then(|old| Some((old, old.path.as_deref()?))) {
         Some((old, path)) if old.state == MdMemberState::InSync => {
             let done = "wait until the copy is complete";
@@ -86,7 +86,7 @@ fn copy(pool: &ObservedMd, device: &str, old: &MdMember, path: &str, by: &NewMem
         ],
         action: Action::Run(Argv::new(
             "mdadm",
-            [device, "--replace", path, "--with", by.claim.path()],
+            [device, "--replace", path, "--with", &by.device()],
         )),
         // Begun, it goes on in the background; the next step waits for it.
         after: vec![Condition::Any(vec![gone, super::idle(pool, SyncWanted::Anything).negated()])],

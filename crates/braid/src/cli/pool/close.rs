@@ -1,0 +1,60 @@
+use super::carry_out::Place;
+use super::open::of_volumes;
+use super::seen::Seen;
+use super::volumes::{self, run};
+use crate::cli::failure::Failure;
+use crate::cli::{Global, JsonFlag};
+use braid_pool::observed::ObservedPool;
+use clap::Args;
+use serde_json::json;
+
+#[derive(Args)]
+#[command(
+    after_help = "Example:\n  braid pool close data\n\nUnmounts the pool and locks its disks; what is on them stays."
+)]
+pub struct Close {
+    #[command(flatten)]
+    _json: JsonFlag,
+    /// The pool's name
+    name: String,
+    #[command(flatten)]
+    place: Place,
+}
+
+impl Close {
+    pub fn run(&self, global: &Global) -> Result<(), Failure> {
+        let seen = Seen::now(&self.place.config());
+        let volumes = volumes::of_pool(&seen, &self.name)?;
+        // Without it a header can't be put back any more by what the kernel has.
+        if let Some(gone) = volumes
+            .iter()
+            .find(|volume| volume.open.is_some() && volume.header == braid_pool::luks::Header::Gone)
+        {
+            return Err(Failure::failed(format!(
+                "the LUKS header on {0} is destroyed, so once closed it could not be opened again: first `braid pool header restore {1} {0}`",
+                gone.path, self.name
+            )));
+        }
+        if let Some(pool) = of_volumes(&seen, &self.name) {
+            let mut mounts: Vec<&str> =
+                pool.mounts().iter().map(|mount| mount.at.as_str()).collect();
+            // One that lies in another goes first.
+            mounts.sort_by_key(|at| std::cmp::Reverse(at.len()));
+            for at in mounts {
+                run("umount", &[at])?;
+            }
+            if let ObservedPool::Md(md) = pool
+                && let Some(path) = md.path()
+            {
+                run("mdadm", &["--stop", &path])?;
+            }
+        }
+        let open: Vec<&str> =
+            volumes.iter().filter_map(|volume| Some(volume.open.as_ref()?.name.as_str())).collect();
+        for name in &open {
+            run("cryptsetup", &["close", name])?;
+        }
+        let value = json!({ "closed": open.len() });
+        global.print(&value, || format!("pool {} is locked", self.name))
+    }
+}

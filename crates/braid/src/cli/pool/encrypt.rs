@@ -1,0 +1,491 @@
+//! Encrypting the disks that a pool takes.
+
+use super::carry_out::Place;
+use super::create::random_uuid;
+use super::secret::{self, Lent, Secret};
+use crate::cli::failure::{Failure, FailureKind};
+use braid_disks::tool::{self, ToolError};
+use braid_pool::disk::Disk;
+use braid_pool::luks::{self, CrypttabLine, Encryption, HEADER_BYTES, Header, LuksVolume, Unlock};
+use braid_pool::observed::{ObservedHost, ObservedPool};
+use braid_pool::planner::{self, Change, PoolName};
+use braid_pool::step::{Action, Condition, Plan};
+use braid_runner::journal::{Record, StepState};
+use clap::{Args, ValueEnum};
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Where the key files of pools are when nobody says.
+const KEY_FILES: &str = "/etc/braid/keys";
+
+/// Options of the commands that give a pool disks.
+#[derive(Args)]
+pub struct Encrypt {
+    /// Encrypt the disks (LUKS2), opened at boot by HOW. Disks that an encrypted pool takes later
+    /// are encrypted as the others, without being told
+    #[arg(
+        long,
+        value_name = "HOW",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "key-file"
+    )]
+    encrypt: Option<How>,
+    /// The key file; made if it isn't there [default: /etc/braid/keys/POOL.key]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    key_file: Option<PathBuf>,
+    /// Read the passphrase from this file (- for standard input) instead of asking
+    #[arg(long, value_name = "FILE")]
+    passphrase_file: Option<PathBuf>,
+    /// With --encrypt=tang: the server's address
+    #[arg(long, value_name = "URL", hide_short_help = true)]
+    tang: Option<String>,
+    /// With --encrypt=tang: the thumbprint of its signing key, as tang-show-keys prints it there
+    #[arg(long, value_name = "THUMBPRINT", hide_short_help = true)]
+    tang_thumbprint: Option<String>,
+    /// Tell the disks which blocks are free; whoever has a disk then sees that, too
+    #[arg(long, hide_short_help = true)]
+    allow_discards: bool,
+}
+
+/// What opens a pool at boot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum How {
+    /// A file on the system's disk
+    KeyFile,
+    /// `braid pool open`, which asks for the passphrase
+    Passphrase,
+    /// The computer's TPM2, or the passphrase
+    Tpm2,
+    /// A Tang server in the network, or the passphrase
+    Tang,
+}
+
+/// What is the same for all disks of a pool.
+struct Manner {
+    pool: String,
+    unlock: Unlock,
+    key_file: String,
+    makes_key_file: bool,
+    discards: bool,
+    headers: String,
+}
+
+impl Encrypt {
+    /// As the other disks of the pool.
+    pub fn like_the_others(passphrase_file: Option<PathBuf>) -> Encrypt {
+        Encrypt { encrypt: None, passphrase_file, ..Encrypt::by_key_file() }
+    }
+
+    /// By a key file at its usual place.
+    pub fn by_key_file() -> Encrypt {
+        Encrypt {
+            encrypt: Some(How::KeyFile),
+            key_file: None,
+            passphrase_file: None,
+            tang: None,
+            tang_thumbprint: None,
+            allow_discards: false,
+        }
+    }
+
+    /// Has the disks of a new pool encrypted, if the user wants that. What is returned has to last
+    /// until the plan is carried out.
+    pub fn new_pool(
+        &self,
+        name: &PoolName,
+        mount_at: &str,
+        disks: &mut [&mut Disk],
+        host: &ObservedHost,
+        place: &Place,
+        dry_run: bool,
+    ) -> Result<Option<Lent>, Failure> {
+        let Some(how) = self.encrypt else {
+            self.check_unused()?;
+            return Ok(None);
+        };
+        let (manner, lent) = self.begun(name.as_str(), how, host, place, dry_run)?;
+        self.check_fits(&manner.unlock)?;
+        if Path::new(&manner.key_file).starts_with(mount_at) {
+            let why = format!(
+                "the key file {} would lie on the pool that it opens; keep it elsewhere",
+                manner.key_file
+            );
+            return Err(Failure::new(FailureKind::Usage, why));
+        }
+        set(disks.iter_mut().map(|disk| &mut **disk), &manner)?;
+        Ok(lent)
+    }
+
+    /// Has the disks that a change brings encrypted as those that the pool has, or as the user
+    /// wants.
+    pub fn changed(
+        &self,
+        pool: &ObservedPool,
+        host: &ObservedHost,
+        change: &mut Change,
+        place: &Place,
+        dry_run: bool,
+    ) -> Result<Option<Lent>, Failure> {
+        let disks = change.new_disks();
+        if disks.is_empty() {
+            return Ok(None);
+        }
+        let Some((manner, lent)) = self.as_the_others(pool, host, place, dry_run)? else {
+            self.check_unused()?;
+            return Ok(None);
+        };
+        self.check_fits(&manner.unlock)?;
+        set(disks.into_iter(), &manner)?;
+        Ok(lent)
+    }
+
+    /// The same for disks of which not all may be taken.
+    pub fn prepared<'a>(
+        &self,
+        pool: &ObservedPool,
+        host: &ObservedHost,
+        disks: impl Iterator<Item = &'a mut Disk>,
+        place: &Place,
+        dry_run: bool,
+    ) -> Result<Option<Lent>, Failure> {
+        let Some((manner, lent)) = self.as_the_others(pool, host, place, dry_run)? else {
+            return Ok(None);
+        };
+        set(disks, &manner)?;
+        Ok(lent)
+    }
+
+    fn as_the_others(
+        &self,
+        pool: &ObservedPool,
+        host: &ObservedHost,
+        place: &Place,
+        dry_run: bool,
+    ) -> Result<Option<(Manner, Option<Lent>)>, Failure> {
+        let volumes: Vec<&LuksVolume> = planner::volumes_below(pool, host).collect();
+        let whole = volumes.iter().find(|volume| volume.header != Header::Gone);
+        let Some(first) = whole.or(volumes.first()) else {
+            let Some(how) = self.encrypt else {
+                return Ok(None);
+            };
+            let name = pool.name();
+            name.parse::<PoolName>().map_err(|error| Failure::failed(error.to_string()))?;
+            return self.begun(&name, how, host, place, dry_run).map(Some);
+        };
+        let name = first.pool.clone().unwrap_or_else(|| pool.name());
+        let line = volumes.iter().find_map(|volume| line_of(volume, host));
+        let unlock = match (line.as_ref().map(CrypttabLine::unlock), self.encrypt) {
+            (Some(Unlock::Tang { .. }), _) | (None, Some(How::Tang)) => self.tang()?,
+            (Some(unlock), _) => unlock,
+            (None, Some(How::Tpm2)) => Unlock::Tpm2,
+            (None, Some(How::KeyFile)) => Unlock::KeyFile,
+            (None, _) => Unlock::Passphrase,
+        };
+        if let Some(how) = self.encrypt.filter(|how| !how.is(&unlock)) {
+            let why = format!(
+                "pool {name} is opened by {unlock}, and its disks all alike: leave out --encrypt={}",
+                how.text()
+            );
+            return Err(Failure::new(FailureKind::Usage, why));
+        }
+        check_able(host, &unlock)?;
+        let told = line.and_then(|line| line.key_file.map(str::to_owned));
+        let told = self.key_file.as_ref().map(|file| file.display().to_string()).or(told);
+        let (key_file, lent) = match (&unlock, told) {
+            (Unlock::KeyFile, Some(file)) => (file, None),
+            _ => self.passphrase(&name, false, dry_run)?,
+        };
+        if lent.is_none() && !dry_run && !Path::new(&key_file).exists() {
+            return Err(Failure::failed(format!(
+                "there is no key file {key_file}, which opens pool {name}: `braid pool doctor {name}` says how to put it back"
+            )));
+        }
+        if !dry_run && !secret::opens(&key_file, &first.path)? {
+            let what = if lent.is_some() { "this passphrase" } else { key_file.as_str() };
+            return Err(Failure::failed(format!(
+                "{what} doesn't open {}, which pool {name} has: all its disks have the same key",
+                first.path
+            )));
+        }
+        let headers = headers(place, &name)?;
+        let discards = self.allow_discards || volumes.iter().all(|volume| volume.discards);
+        let manner =
+            Manner { pool: name, unlock, key_file, makes_key_file: false, discards, headers };
+        Ok(Some((manner, lent)))
+    }
+
+    /// For a pool of which no disk is encrypted yet.
+    fn begun(
+        &self,
+        name: &str,
+        how: How,
+        host: &ObservedHost,
+        place: &Place,
+        dry_run: bool,
+    ) -> Result<(Manner, Option<Lent>), Failure> {
+        let unlock = match how {
+            How::KeyFile => Unlock::KeyFile,
+            How::Passphrase => Unlock::Passphrase,
+            How::Tpm2 => Unlock::Tpm2,
+            How::Tang => self.tang()?,
+        };
+        check_able(host, &unlock)?;
+        let mut makes_key_file = false;
+        let (key_file, lent) = match how {
+            How::KeyFile => {
+                let file = self.key_file.clone();
+                let file =
+                    file.unwrap_or_else(|| PathBuf::from(KEY_FILES).join(format!("{name}.key")));
+                makes_key_file = check_key_file(&file)?;
+                (file.display().to_string(), None)
+            }
+            _ => self.passphrase(name, true, dry_run)?,
+        };
+        let headers = headers(place, name)?;
+        let (pool, discards) = (name.to_owned(), self.allow_discards);
+        Ok((Manner { pool, unlock, key_file, makes_key_file, discards, headers }, lent))
+    }
+
+    fn passphrase(
+        &self,
+        name: &str,
+        is_new: bool,
+        dry_run: bool,
+    ) -> Result<(String, Option<Lent>), Failure> {
+        if dry_run {
+            return Ok((secret::path(name).display().to_string(), None));
+        }
+        let file = self.passphrase_file.as_deref();
+        let secret = match is_new {
+            true => Secret::new_one(file)?,
+            false => Secret::given(file, &format!("Passphrase of pool {name}: "))?,
+        };
+        let lent = secret.lend(name)?;
+        Ok((lent.text(), Some(lent)))
+    }
+
+    fn tang(&self) -> Result<Unlock, Failure> {
+        match (&self.tang, &self.tang_thumbprint) {
+            (Some(url), Some(thumbprint)) => {
+                Ok(Unlock::Tang { url: url.clone(), thumbprint: thumbprint.clone() })
+            }
+            _ => Err(Failure::new(
+                FailureKind::Usage,
+                "a Tang server needs --tang URL and --tang-thumbprint THUMBPRINT (on the server: tang-show-keys)",
+            )),
+        }
+    }
+
+    /// What has nothing to do with how the pool is opened isn't passed over in silence.
+    fn check_fits(&self, unlock: &Unlock) -> Result<(), Failure> {
+        let is_by_file = *unlock == Unlock::KeyFile;
+        let is_tang = matches!(unlock, Unlock::Tang { .. });
+        let unfit = [
+            ("--key-file", self.key_file.is_some() && !is_by_file),
+            ("--passphrase-file", self.passphrase_file.is_some() && is_by_file),
+            ("--tang", self.tang.is_some() && !is_tang),
+            ("--tang-thumbprint", self.tang_thumbprint.is_some() && !is_tang),
+        ];
+        match unfit.iter().find(|(_, is_unfit)| *is_unfit) {
+            None => Ok(()),
+            Some((option, _)) => {
+                let why = format!("{option} is of no use here: {unlock} opens the pool");
+                Err(Failure::new(FailureKind::Usage, why))
+            }
+        }
+    }
+
+    /// What would be of no effect isn't passed over in silence.
+    fn check_unused(&self) -> Result<(), Failure> {
+        let given = self.key_file.is_some()
+            || self.passphrase_file.is_some()
+            || self.tang.is_some()
+            || self.tang_thumbprint.is_some()
+            || self.allow_discards;
+        match given {
+            false => Ok(()),
+            true => Err(Failure::new(
+                FailureKind::Usage,
+                "that says how to encrypt, but nothing is to be encrypted: add --encrypt",
+            )),
+        }
+    }
+}
+
+impl How {
+    fn is(self, unlock: &Unlock) -> bool {
+        match unlock {
+            Unlock::KeyFile => self == How::KeyFile,
+            Unlock::Passphrase => self == How::Passphrase,
+            Unlock::Tpm2 => self == How::Tpm2,
+            Unlock::Tang { .. } => self == How::Tang,
+        }
+    }
+
+    fn text(self) -> &'static str {
+        match self {
+            How::KeyFile => "key-file",
+            How::Passphrase => "passphrase",
+            How::Tpm2 => "tpm2",
+            How::Tang => "tang",
+        }
+    }
+}
+
+/// Whether this host can do it: better said before a disk is touched.
+fn check_able(host: &ObservedHost, unlock: &Unlock) -> Result<(), Failure> {
+    if host.lacks_dm_crypt {
+        let why = "encryption needs dm-crypt, and this kernel has none: install the kernel's modules (`modprobe dm-crypt` has to work)";
+        return Err(Failure::failed(why));
+    }
+    let needed = match unlock {
+        Unlock::KeyFile | Unlock::Passphrase => None,
+        Unlock::Tpm2 => Some(("systemd-cryptenroll", "systemd-cryptsetup")),
+        Unlock::Tang { .. } => Some(("clevis", "clevis-luks clevis-systemd")),
+    };
+    for (program, package) in std::iter::once(("cryptsetup", "cryptsetup")).chain(needed) {
+        if let Err(ToolError::Missing(_)) = tool::ask(program, &["--version"], ANSWERS_WITHIN) {
+            let why = format!("{program} is not installed: `apt install {package}`");
+            return Err(Failure::failed(why));
+        }
+    }
+    let has_tpm = || fs::read_dir("/sys/class/tpmrm").is_ok_and(|mut all| all.next().is_some());
+    if *unlock == Unlock::Tpm2 && !has_tpm() {
+        return Err(Failure::failed(
+            "this computer has no TPM2, or it is off in the firmware: take --encrypt=key-file or --encrypt=passphrase",
+        ));
+    }
+    Ok(())
+}
+
+/// How long a program may take to tell its version.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
+
+/// The line of crypttab that opens a volume.
+pub fn line_of<'a>(volume: &LuksVolume, host: &'a ObservedHost) -> Option<CrypttabLine<'a>> {
+    luks::crypttab(&host.crypttab).find(|line| line.volume == Some(volume.uuid))
+}
+
+/// The folder of the pool's header backups.
+pub fn headers(place: &Place, pool: &str) -> Result<String, Failure> {
+    Ok(format!("{}/{pool}", place.header_backups()?))
+}
+
+/// Whether the file is still to be made; else it has to be fit for a key.
+fn check_key_file(file: &Path) -> Result<bool, Failure> {
+    let refused = |why: String| Err(Failure::new(FailureKind::Usage, why));
+    let text = file.to_string_lossy();
+    if !file.is_absolute() || text.contains(char::is_whitespace) {
+        return refused(format!("{text}: a key file has an absolute path without blanks"));
+    }
+    let Ok(about) = fs::metadata(file) else { return Ok(true) };
+    match () {
+        () if !about.is_file() => refused(format!("{text} is no file")),
+        () if about.len() == 0 => {
+            refused(format!("{text} is empty: remove it, or put a key in it"))
+        }
+        () if is_exposed(&about) => {
+            refused(format!("others can read the key: chown root: {text} && chmod 400 {text}"))
+        }
+        () => Ok(false),
+    }
+}
+
+/// Whether anybody but root can read a key file.
+pub fn is_exposed(about: &fs::Metadata) -> bool {
+    about.permissions().mode() & 0o077 != 0 || about.uid() != 0
+}
+
+fn set<'a>(disks: impl Iterator<Item = &'a mut Disk>, manner: &Manner) -> Result<(), Failure> {
+    for disk in disks.filter(|disk| disk.mapping.is_none()) {
+        disk.encrypt = Some(Encryption {
+            pool: manner.pool.clone(),
+            uuid: random_uuid()?,
+            unlock: manner.unlock.clone(),
+            key_file: manner.key_file.clone(),
+            makes_key_file: manner.makes_key_file,
+            discards: manner.discards,
+            sector_bytes: sector_bytes(disk),
+            headers: manner.headers.clone(),
+        });
+    }
+    Ok(())
+}
+
+/// 4096 wherever the disk's size allows: eight times fewer initial vectors than with 512. A disk's
+/// own sector is no bound: what is behind its end is never written alone.
+fn sector_bytes(disk: &Disk) -> u32 {
+    const LARGE: u32 = 4096;
+    let inner = disk.size_bytes.saturating_sub(HEADER_BYTES);
+    if inner.is_multiple_of(u64::from(LARGE)) { LARGE } else { disk.sector_bytes }
+}
+
+/// The passphrase that an interrupted plan still needs; nothing where it needs none. It has to be
+/// the one that the plan was begun with, and that the pool has.
+pub fn lent_again(
+    record: &Record,
+    host: &ObservedHost,
+    file: Option<&Path>,
+) -> Result<Option<Lent>, Failure> {
+    let plan = &record.plan;
+    let Some(pool) = lent_path(plan) else { return Ok(None) };
+    let mut to_open: Vec<&str> = Vec::new();
+    let mut made = Vec::new();
+    for (step, state) in plan.steps.iter().zip(&record.steps) {
+        for condition in &step.after {
+            let Condition::LuksKey { device, uuid, .. } = condition else { continue };
+            made.push(*uuid);
+            if matches!(state, StepState::Done) {
+                to_open.push(device);
+            }
+        }
+    }
+    let of_before = host.luks.iter().filter(|volume| {
+        volume.pool.as_deref() == Some(&pool)
+            && volume.header != Header::Gone
+            && !made.contains(&volume.uuid)
+    });
+    to_open.extend(of_before.map(|volume| volume.path.as_str()).take(1));
+    if to_open.is_empty() {
+        // Nothing was done with any passphrase, so any is right.
+        return Ok(Some(Secret::new_one(file)?.lend(&pool)?));
+    }
+    let lent = Secret::given(file, &format!("Passphrase of pool {pool}: "))?.lend(&pool)?;
+    for device in to_open {
+        if !lent.opens(device)? {
+            return Err(Failure::failed(format!(
+                "with this passphrase {device} can't be opened: it isn't the one that this was begun with"
+            )));
+        }
+    }
+    Ok(Some(lent))
+}
+
+/// The same to take the plan back. A pool that was only being made needs none: its volumes are
+/// blanked, locked or not, and who has lost the passphrase can go back, too.
+pub fn lent_to_undo(
+    record: &Record,
+    host: &ObservedHost,
+    file: Option<&Path>,
+) -> Result<Option<Lent>, Failure> {
+    let is_made =
+        |condition: &Condition| matches!(condition, Condition::OpenAndEmpty { anew: true, .. });
+    let makes_pool = record.plan.steps.iter().any(|step| step.before.iter().any(is_made));
+    if makes_pool && file.is_none() {
+        return Ok(None);
+    }
+    lent_again(record, host, file)
+}
+
+/// The name of the secret that a plan's commands read.
+fn lent_path(plan: &Plan) -> Option<String> {
+    let words = plan.steps.iter().filter_map(|step| match &step.action {
+        Action::Run(argv) => Some(&argv.args),
+        _ => None,
+    });
+    let path = words.flatten().find(|word| secret::is_lent(word))?;
+    Path::new(path).file_name()?.to_str().map(str::to_owned)
+}

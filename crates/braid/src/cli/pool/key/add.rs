@@ -1,0 +1,121 @@
+use super::Present;
+use crate::cli::Global;
+use crate::cli::failure::Failure;
+use crate::cli::pool::secret::{self, Secret};
+use crate::cli::pool::volumes::{Opener, run};
+use braid_pool::key_text::{KEY_BYTES, key_text};
+use braid_pool::luks::LuksVolume;
+use clap::Args;
+use serde_json::json;
+use std::path::PathBuf;
+use zeroize::Zeroizing;
+
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  braid pool key add data\n  braid pool key add data --recovery\n  braid pool key add data --new-key-file /media/stick/data.key\n\nA disk that has the key already is left alone: interrupted, the same command goes on."
+)]
+pub struct Add {
+    #[command(flatten)]
+    present: Present,
+    /// Read the new passphrase from this file (- for standard input) instead of asking
+    #[arg(long, value_name = "FILE", group = "new")]
+    new_passphrase_file: Option<PathBuf>,
+    /// The new key is what is in this file
+    #[arg(long, value_name = "FILE", group = "new")]
+    new_key_file: Option<PathBuf>,
+    /// Make a key of 160 random bits and show it, to be written down
+    #[arg(long, group = "new")]
+    recovery: bool,
+}
+
+impl Add {
+    pub fn run(&self, global: &Global) -> Result<(), Failure> {
+        let (seen, volumes) = self.present.changeable()?;
+        let now = self.present.opener(&seen, &volumes)?;
+        let recovery = if self.recovery { Some(random_key()?) } else { None };
+        let lent = match (&recovery, &self.new_key_file) {
+            (Some(text), _) => Some(self.present.lend_new(&Secret::of(text))?),
+            (None, Some(_)) => None,
+            (None, None) => {
+                let new = Secret::new_one(self.new_passphrase_file.as_deref())?;
+                Some(self.present.lend_new(&new)?)
+            }
+        };
+        let file = self.new_key_file.as_ref().map(|file| file.display().to_string());
+        let new = lent.as_ref().map(|lent| lent.text()).or(file).unwrap_or_default();
+        let lacking = self.lacking(&now, &new, &volumes)?;
+        self.given_to(&lacking, &now, &new)?;
+        if let Err(error) = self.present.saved(&volumes) {
+            return Err(taken_back(&lacking, &new, error));
+        }
+        let value = json!({ "disks": volumes.len(), "key": recovery.as_deref() });
+        global.print(&value, || {
+            let told =
+                format!("{} disks of pool {} have the key", volumes.len(), self.present.name);
+            match &recovery {
+                Some(key) => format!("{told}; write it down, it is shown only now:\n{}", **key),
+                None => told,
+            }
+        })
+    }
+}
+
+impl Add {
+    /// The disks that don't have the key yet. All of them are looked at before one is changed.
+    fn lacking<'a>(
+        &self,
+        now: &Opener,
+        new: &str,
+        volumes: &'a [LuksVolume],
+    ) -> Result<Vec<&'a LuksVolume>, Failure> {
+        let mut lacking = Vec::new();
+        for volume in volumes {
+            if secret::opens(new, &volume.path)? {
+                continue;
+            }
+            if !secret::opens(&now.file(), &volume.path)? {
+                return Err(Failure::failed(format!(
+                    "{} doesn't open {}: nothing was changed",
+                    now.called(),
+                    volume.path
+                )));
+            }
+            lacking.push(volume);
+        }
+        Ok(lacking)
+    }
+
+    fn given_to(&self, lacking: &[&LuksVolume], now: &Opener, new: &str) -> Result<(), Failure> {
+        for (done, volume) in lacking.iter().enumerate() {
+            let file = now.file();
+            let args = ["luksAddKey", "--batch-mode", "--key-file", &file, &volume.path, new];
+            if let Err(error) = run("cryptsetup", &args) {
+                return Err(taken_back(lacking.get(..done).unwrap_or_default(), new, error));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Takes the key from these disks again, since others could not be given it, or the headers not be
+/// saved: a key that opens only some disks, or that nobody was shown, is worse than none.
+fn taken_back(given: &[&LuksVolume], new: &str, error: Failure) -> Failure {
+    let still: Vec<&str> = given
+        .iter()
+        .map(|volume| volume.path.as_str())
+        .filter(|path| run("cryptsetup", &["luksRemoveKey", "--batch-mode", path, new]).is_err())
+        .collect();
+    match still.is_empty() {
+        true => Failure::failed(format!("{error}\nno disk has the new key")),
+        false => Failure::failed(format!(
+            "{error}\n{} could not be rid of the new key again: `braid pool key list` shows its slot",
+            still.join(", ")
+        )),
+    }
+}
+
+fn random_key() -> Result<Zeroizing<String>, Failure> {
+    let mut bytes = Zeroizing::new([0; KEY_BYTES]);
+    getrandom::fill(&mut *bytes).map_err(|error| Failure::failed(format!("no random: {error}")))?;
+    Ok(Zeroizing::new(key_text(&bytes)))
+}

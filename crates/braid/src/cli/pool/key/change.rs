@@ -1,0 +1,88 @@
+use super::Present;
+use crate::cli::Global;
+use crate::cli::failure::Failure;
+use crate::cli::pool::secret::{self, Lent, Secret};
+use crate::cli::pool::volumes::{Opener, run, usage};
+use braid_pool::luks::LuksVolume;
+use clap::Args;
+use serde_json::json;
+use std::path::PathBuf;
+
+#[derive(Args)]
+#[command(
+    after_help = "Example:\n  braid pool key change data\n\nIt asks for the passphrase that is to go and for the new one. Interrupted, the\nsame command with the same passphrases goes on. A key file isn't changed: add a\nnew one, name it in /etc/crypttab, remove the old one."
+)]
+pub struct Change {
+    #[command(flatten)]
+    present: Present,
+    /// Read the new passphrase from this file instead of asking
+    #[arg(long, value_name = "FILE")]
+    new_passphrase_file: Option<PathBuf>,
+}
+
+impl Change {
+    pub fn run(&self, global: &Global) -> Result<(), Failure> {
+        if self.present.key_file.is_some() {
+            return Err(usage(
+                "a key file isn't changed: `key add --new-key-file`, then `key remove`",
+            ));
+        }
+        let (_, volumes) = self.present.changeable()?;
+        let name = &self.present.name;
+        let question = format!("Passphrase of pool {name} that is to change: ");
+        let old = Secret::given(self.present.passphrase_file.as_deref(), &question)?.lend(name)?;
+        let new = self.present.lend_new(&Secret::new_one(self.new_passphrase_file.as_deref())?)?;
+        if old.is_same(&new)? {
+            return Err(usage("the new passphrase is the old one: nothing was changed"));
+        }
+        // First all are looked at: nothing is changed by a mistyped passphrase.
+        let (mut to_change, mut to_finish) = (Vec::new(), Vec::new());
+        for volume in &volumes {
+            match (old.opens(&volume.path)?, new.opens(&volume.path)?) {
+                (true, false) => to_change.push(volume),
+                // cryptsetup was interrupted after it had added the new one.
+                (true, true) => to_finish.push(volume),
+                (false, true) => {}
+                (false, false) => {
+                    let called = Opener::Passphrase(old).called().to_owned();
+                    return Err(Failure::failed(format!(
+                        "{called} doesn't open {}: nothing was changed",
+                        volume.path
+                    )));
+                }
+            }
+        }
+        let done = changed(&to_change, &to_finish, &old, &new);
+        // Also if it failed on some: the others' old headers have the old passphrase.
+        let saved = self.present.saved(&volumes);
+        done?;
+        saved?;
+        let changed = to_change.len() + to_finish.len();
+        let value = json!({ "disks": volumes.len(), "changed": changed });
+        global.print(&value, || format!("{} disks of pool {name} have it", volumes.len()))
+    }
+}
+
+fn changed(
+    to_change: &[&LuksVolume],
+    to_finish: &[&LuksVolume],
+    old: &Lent,
+    new: &Lent,
+) -> Result<(), Failure> {
+    let (old, new) = (old.text(), new.text());
+    for volume in to_change {
+        let args = ["luksChangeKey", "--batch-mode", "--key-file", &old, &volume.path, &new];
+        run("cryptsetup", &args).map_err(|error| {
+            Failure::failed(format!(
+                "{error}\nsome disks may have the new passphrase already: the same command goes on"
+            ))
+        })?;
+        if !secret::opens(&new, &volume.path)? {
+            return Err(Failure::failed(format!("{} isn't opened by it now", volume.path)));
+        }
+    }
+    for volume in to_finish {
+        run("cryptsetup", &["luksRemoveKey", "--batch-mode", &volume.path, &old])?;
+    }
+    Ok(())
+}

@@ -1,0 +1,194 @@
+//! Passphrases and other keys on their way to cryptsetup: never in arguments, a file on a disk, the
+//! environment or a log.
+
+use crate::cli::failure::{Failure, FailureKind};
+use braid_disks::tool;
+use rustix::fs::{MemfdFlags, memfd_create};
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, IsTerminal, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, FileExt, symlink};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use zeroize::Zeroizing;
+
+/// Where links to keys in memory are.
+const FOLDER: &str = "/run/braid/keys";
+
+/// cryptsetup takes no longer passphrase from a terminal.
+const LONGEST: u64 = 512;
+
+/// Shorter passphrases are guessed; NIST SP 800-63B-4, 3.1.1.2 asks for 15 where nothing else
+/// protects, and 8 at least.
+const SHORTEST: usize = 8;
+
+/// How long cryptsetup may take to stretch a key: argon2 on a slow computer.
+pub const STRETCH_LIMIT: Duration = Duration::from_secs(120);
+
+/// The memory's name, as /proc shows it.
+const MEMORY: &str = "braid-key";
+
+/// What opens a volume, as bytes.
+pub struct Secret(Zeroizing<Vec<u8>>);
+
+/// A secret that programs can read as a file by a path that stays the same: a link to memory of
+/// this process, which goes with it.
+pub struct Lent {
+    path: PathBuf,
+    memory: File,
+}
+
+impl Secret {
+    /// From a file (`-` for standard input), as it is but for a line's end; else from the terminal.
+    pub fn given(file: Option<&Path>, question: &str) -> Result<Secret, Failure> {
+        match file {
+            Some(file) => Secret::read(file),
+            None => Secret::asked(question),
+        }
+    }
+
+    /// A new one: from the terminal it is asked for twice. A short one is refused.
+    pub fn new_one(file: Option<&Path>) -> Result<Secret, Failure> {
+        let secret = match file {
+            Some(file) => Secret::read(file)?,
+            None => {
+                let first = Secret::asked("New passphrase: ")?;
+                if Secret::asked("The same again: ")?.0 != first.0 {
+                    let why = "the two are not the same: nothing changed";
+                    return Err(Failure::new(FailureKind::Declined, why));
+                }
+                first
+            }
+        };
+        if secret.0.len() < SHORTEST {
+            let why = format!("a passphrase needs {SHORTEST} characters at least; more is better");
+            return Err(Failure::new(FailureKind::Usage, why));
+        }
+        Ok(secret)
+    }
+
+    /// A text of our own making.
+    pub fn of(text: &str) -> Secret {
+        Secret(Zeroizing::new(text.as_bytes().to_vec()))
+    }
+
+    fn asked(question: &str) -> Result<Secret, Failure> {
+        if !io::stdin().is_terminal() {
+            let why = "can't ask for the passphrase without a terminal; add --passphrase-file FILE, or - for standard input";
+            return Err(Failure::new(FailureKind::Declined, why));
+        }
+        let text = rpassword::prompt_password(question)
+            .map_err(|error| Failure::io("reading the passphrase", &error))?;
+        Ok(Secret(Zeroizing::new(text.into_bytes())))
+    }
+
+    fn read(file: &Path) -> Result<Secret, Failure> {
+        let io = |error: io::Error| Failure::io(&format!("reading {}", file.display()), &error);
+        // As long as it gets: what is moved to make room would stay in memory.
+        let mut bytes = Zeroizing::new(Vec::with_capacity(LONGEST as usize + 2));
+        match file == Path::new("-") {
+            true => io::stdin().lock().take(LONGEST + 2).read_to_end(&mut bytes),
+            false => File::open(file).map_err(io)?.take(LONGEST + 2).read_to_end(&mut bytes),
+        }
+        .map_err(io)?;
+        if bytes.last() == Some(&b'\n') {
+            bytes.pop();
+        }
+        if bytes.is_empty() || bytes.len() as u64 > LONGEST {
+            let why = match file == Path::new("-") && bytes.is_empty() {
+                true => "standard input has no passphrase, or no second one".to_owned(),
+                false => format!("{}: a passphrase has 1 to {LONGEST} bytes", file.display()),
+            };
+            return Err(Failure::new(FailureKind::Usage, why));
+        }
+        Ok(Secret(bytes))
+    }
+
+    /// Lends it to programs, by the path that [`path`] gives.
+    pub fn lend(&self, name: &str) -> Result<Lent, Failure> {
+        let path = path(name);
+        let io = |error: io::Error| Failure::io(&format!("making {}", path.display()), &error);
+        let memory = memfd_create(MEMORY, MemfdFlags::CLOEXEC).map_err(|e| io(e.into()))?;
+        let mut memory = File::from(memory);
+        memory.write_all(&self.0).map_err(io)?;
+        // /run/braid is the tunnels', too.
+        fs::create_dir_all(Path::new(FOLDER).parent().unwrap_or(Path::new("/"))).map_err(io)?;
+        DirBuilder::new().recursive(true).mode(0o700).create(FOLDER).map_err(io)?;
+        if is_lent_now(&path) {
+            return Err(Failure::failed(format!(
+                "another braid is at work with this key of pool {}: wait until it is done",
+                name.split('+').next().unwrap_or(name)
+            )));
+        }
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io(error)),
+            _ => {}
+        }
+        let target = format!("/proc/{}/fd/{}", std::process::id(), memory.as_raw_fd());
+        symlink(target, &path).map_err(io)?;
+        Ok(Lent { path, memory })
+    }
+}
+
+impl Lent {
+    /// Where programs read it.
+    pub fn text(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    /// Whether the other is the same secret.
+    pub fn is_same(&self, other: &Lent) -> Result<bool, Failure> {
+        let bytes = |lent: &Lent| {
+            let mut bytes = Zeroizing::new(vec![0; LONGEST as usize + 2]);
+            let read = lent.memory.read_at(&mut bytes, 0)?;
+            bytes.truncate(read);
+            Ok(bytes)
+        };
+        let io = |error: io::Error| Failure::io("reading a passphrase in memory", &error);
+        Ok(bytes(self).map_err(io)? == bytes(other).map_err(io)?)
+    }
+
+    /// Whether it opens the LUKS volume on this device.
+    pub fn opens(&self, device: &str) -> Result<bool, Failure> {
+        opens(&self.text(), device)
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        // A link that stays leads nowhere.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Whether the link leads to a key in the memory of a process that runs.
+fn is_lent_now(link: &Path) -> bool {
+    let memory = fs::read_link(link).and_then(fs::read_link);
+    memory.is_ok_and(|memory| memory.to_string_lossy().starts_with(&format!("/memfd:{MEMORY}")))
+}
+
+/// Where a secret of this name is lent.
+pub fn path(name: &str) -> PathBuf {
+    Path::new(FOLDER).join(name)
+}
+
+/// Whether the path is one of a secret that is lent, rather than of a key file.
+pub fn is_lent(path: &str) -> bool {
+    Path::new(path).starts_with(FOLDER)
+}
+
+/// Whether the key in this file opens the LUKS volume on this device.
+pub fn opens(key_file: &str, device: &str) -> Result<bool, Failure> {
+    let arguments = ["open", "--test-passphrase", "--key-file", key_file, device];
+    let answer = tool::ask("cryptsetup", &arguments, STRETCH_LIMIT)
+        .map_err(|error| Failure::failed(missing(&error)))?;
+    Ok(answer.status == Some(0))
+}
+
+/// What to do about a program that isn't there.
+pub fn missing(error: &tool::ToolError) -> String {
+    match error {
+        tool::ToolError::Missing(_) => format!("{error}: `apt install cryptsetup`"),
+        _ => error.to_string(),
+    }
+}

@@ -1,0 +1,171 @@
+//! The encrypted disks of a pool, open or not, and what opens them.
+
+use super::encrypt::line_of;
+use super::secret::{self, Lent, Secret};
+use super::seen::Seen;
+use crate::cli::failure::{Failure, FailureKind, tell};
+use braid_disks::superblock::luks;
+use braid_disks::tool;
+use braid_pool::doctor::HeaderBackup;
+use braid_pool::luks::{CrypttabLine, LuksVolume, header_backup};
+use braid_pool::observed::ObservedHost;
+use braid_runner::host::back_up_header;
+use std::collections::BTreeMap;
+use std::io::IsTerminal;
+use std::path::Path;
+
+/// So often a passphrase is asked for.
+const TRIES: usize = 3;
+
+/// The pool's encrypted disks.
+pub fn of_pool(seen: &Seen, pool: &str) -> Result<Vec<LuksVolume>, Failure> {
+    let is_its = |volume: &&LuksVolume| volume.pool.as_deref() == Some(pool);
+    let found: Vec<LuksVolume> = seen.host.luks.iter().filter(is_its).cloned().collect();
+    if !found.is_empty() {
+        return Ok(found);
+    }
+    let mut names: Vec<&str> =
+        seen.host.luks.iter().filter_map(|volume| volume.pool.as_deref()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    Err(Failure::failed(format!(
+        "there is no encrypted disk of a pool {pool}; encrypted pools here: {names}"
+    )))
+}
+
+/// The pools whose encrypted disks are all closed.
+pub fn locked(host: &ObservedHost) -> BTreeMap<&str, Vec<&LuksVolume>> {
+    let mut found: BTreeMap<&str, Vec<&LuksVolume>> = BTreeMap::new();
+    for volume in &host.luks {
+        let Some(pool) = volume.pool.as_deref() else { continue };
+        found.entry(pool).or_default().push(volume);
+    }
+    found.retain(|_, volumes| volumes.iter().all(|volume| volume.open.is_none()));
+    found
+}
+
+/// That nothing can be done with a pool until it is open.
+pub fn is_locked(pool: &str) -> Failure {
+    Failure::failed(format!("pool {pool} is locked: first `braid pool open {pool}`"))
+}
+
+/// What opens the pool's disks: a file, or what was asked for.
+pub enum Opener {
+    /// The key file.
+    KeyFile(String),
+    /// A passphrase.
+    Passphrase(Lent),
+}
+
+impl Opener {
+    /// By the key file that the user or crypttab names, else by the passphrase. It opens at least
+    /// one of the disks.
+    pub fn find(
+        seen: &Seen,
+        pool: &str,
+        volumes: &[LuksVolume],
+        key_file: Option<&Path>,
+        passphrase_file: Option<&Path>,
+    ) -> Result<Opener, Failure> {
+        let told = key_file.map(|file| file.display().to_string());
+        if passphrase_file.is_none() {
+            let lines = volumes.iter().filter_map(|volume| line_of(volume, &seen.host));
+            let of_crypttab = || lines.filter_map(|line: CrypttabLine<'_>| line.key_file).next();
+            let file = told.clone().or_else(|| of_crypttab().map(str::to_owned));
+            // Where the key file is gone, the user may still have a passphrase.
+            if let Some(file) = file.filter(|file| told.is_some() || Path::new(file).exists()) {
+                let opener = Opener::KeyFile(file);
+                match opener.check(volumes) {
+                    Ok(()) => return Ok(opener),
+                    // As it is in crypttab it may be of another day.
+                    Err(wrong) if told.is_none() => tell(&wrong.to_string()),
+                    Err(wrong) => return Err(wrong),
+                }
+            }
+        }
+        let is_asked = passphrase_file.is_none() && std::io::stdin().is_terminal();
+        let mut left = if is_asked { TRIES } else { 1 };
+        loop {
+            left -= 1;
+            let question = format!("Passphrase of pool {pool}: ");
+            let lent = Secret::given(passphrase_file, &question)?.lend(pool)?;
+            let opener = Opener::Passphrase(lent);
+            match opener.check(volumes) {
+                Err(wrong) if left > 0 => tell(&wrong.to_string()),
+                other => return other.map(|()| opener),
+            }
+        }
+    }
+
+    fn check(&self, volumes: &[LuksVolume]) -> Result<(), Failure> {
+        for volume in volumes {
+            if secret::opens(&self.file(), &volume.path)? {
+                return Ok(());
+            }
+        }
+        Err(Failure::failed(format!("{} opens none of the pool's disks", self.called())))
+    }
+
+    /// The file that cryptsetup reads it from.
+    pub fn file(&self) -> String {
+        match self {
+            Opener::KeyFile(file) => file.clone(),
+            Opener::Passphrase(lent) => lent.text(),
+        }
+    }
+
+    /// What it is called in a message.
+    pub fn called(&self) -> &str {
+        match self {
+            Opener::KeyFile(file) => file,
+            Opener::Passphrase(_) => "this passphrase",
+        }
+    }
+}
+
+/// Runs cryptsetup or another program that changes a disk; what it says is the error.
+pub fn run(program: &str, arguments: &[&str]) -> Result<(), Failure> {
+    let answer = tool::ask(program, arguments, secret::STRETCH_LIMIT)
+        .map_err(|error| Failure::failed(secret::missing(&error)))?;
+    if answer.status == Some(0) {
+        return Ok(());
+    }
+    let said = answer.err.trim();
+    Err(Failure::failed(format!("`{program} {}` failed: {said}", arguments.join(" "))))
+}
+
+/// Saves the headers of these disks as they are now.
+pub fn back_up_headers(folder: &str, volumes: &[LuksVolume]) -> Result<Vec<String>, Failure> {
+    let mut files = Vec::new();
+    for volume in volumes {
+        let file = header_backup(folder, volume.uuid);
+        // What is saved has to be right.
+        if luks::read(Path::new(&volume.path)).ok().flatten().is_none() {
+            return Err(Failure::failed(format!(
+                "{} has no LUKS header that could be saved: `braid pool header restore` puts it back",
+                volume.path
+            )));
+        }
+        back_up_header(Path::new(&volume.path), Path::new(&file))
+            .map_err(|error| Failure::io(&format!("saving a LUKS header to {file}"), &error))?;
+        files.push(file);
+    }
+    Ok(files)
+}
+
+/// How the backup of a volume's header is.
+pub fn backup_state(folder: &str, volume: &LuksVolume) -> HeaderBackup {
+    let read = |path: &str| luks::read(Path::new(path)).ok().flatten();
+    let kept = read(&header_backup(folder, volume.uuid));
+    match (kept, read(&volume.path)) {
+        (None, _) => HeaderBackup::Missing,
+        (Some(kept), Some(now)) if kept.fingerprint != now.fingerprint => HeaderBackup::Outdated,
+        _ => HeaderBackup::Current,
+    }
+}
+
+/// That something is needed which wasn't given.
+pub fn usage(why: impl Into<String>) -> Failure {
+    Failure::new(FailureKind::Usage, why)
+}

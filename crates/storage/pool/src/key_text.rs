@@ -1,0 +1,48 @@
+//! How a random key is written, so that it can be printed and typed.
+
+/// 160 bits of chance: more than anybody can try, few enough to be typed from paper.
+pub const KEY_BYTES: usize = 20;
+
+/// Crockford's base 32 (<https://www.crockford.com/base32.html>): no two look alike on paper.
+const LETTERS: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
+const GROUP: usize = 4;
+
+/// Eight groups of four letters, with dashes between.
+pub fn key_text(bytes: &[u8; KEY_BYTES]) -> String {
+    // Five bits a letter: 32 letters of 160 bits.
+    let bit = |at: usize| (bytes.get(at / 8).copied().unwrap_or(0) >> (7 - at % 8)) & 1;
+    let letter = |at: usize| (0..5).fold(0_u8, |value, i| value << 1 | bit(at * 5 + i));
+    let letters =
+        (0..KEY_BYTES * 8 / 5).map(|at| char::from(LETTERS[usize::from(letter(at)) % 32]));
+    // As long as it gets: what is moved to make room would stay in memory.
+    let mut text = String::with_capacity(KEY_BYTES * 2);
+    for (at, letter) in letters.enumerate() {
+        if at > 0 && at % GROUP == 0 {
+            text.push('-');
+        }
+        text.push(letter);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_letters_are_different() {
+        let letters: std::collections::BTreeSet<u8> = LETTERS.iter().copied().collect();
+        assert_eq!(letters.len(), 32);
+    }
+
+    #[test]
+    fn every_bit_is_in_the_text() {
+        assert_eq!(key_text(&[0; KEY_BYTES]), "0000-0000-0000-0000-0000-0000-0000-0000");
+        let texts = (0..KEY_BYTES * 8).map(|bit| {
+            let mut bytes = [0; KEY_BYTES];
+            bytes[bit / 8] = 1 << (bit % 8);
+            key_text(&bytes)
+        });
+        assert_eq!(texts.collect::<std::collections::BTreeSet<_>>().len(), KEY_BYTES * 8);
+    }
+}
