@@ -35,5 +35,5 @@ pub use peer::{
     Carried, FlowReport, MOST_FLOWS, PathReport, PathShare, PeerCounters, PeerReport, Served,
     TrafficReport, Transmit, Treatments,
 };
-pub use tunnel::{Change, EnrolmentState, Event, Tunnel, TunnelCounters};
+pub use tunnel::{Change, EnrolmentState, Event, Tunnel, TunnelCounters, retry_pause};
 pub use worker::{Handover, Worker};

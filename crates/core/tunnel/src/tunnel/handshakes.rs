@@ -36,6 +36,11 @@ pub(super) const AFTER_RESTART: Duration = Duration::from_millis(60);
 /// How often the keys' age is looked at.
 const AGE_CHECK: Duration = Duration::from_secs(1);
 
+/// The pause after so many attempts that had no answer.
+pub fn retry_pause(attempts: usize) -> Duration {
+    RETRY[attempts.min(RETRY.len() - 1)]
+}
+
 /// The handshake with one peer.
 #[derive(Debug)]
 pub(super) struct Handshaking {
@@ -119,7 +124,7 @@ impl Tunnel {
         let pause = match entry.peer.paths.up().map(|path| path.rtt.smoothed()).min() {
             // An answer that is under way is waited for.
             Some(rtt) if restarts => (rtt * 2).max(AFTER_RESTART),
-            _ => RETRY[(attempt as usize).min(RETRY.len() - 1)],
+            _ => retry_pause(attempt as usize),
         };
         entry.handshaking.attempts += 1;
         entry.handshaking.next_at = now + pause;

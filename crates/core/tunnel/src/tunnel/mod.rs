@@ -39,6 +39,7 @@ pub use change::Change;
 pub use enrolments::EnrolmentState;
 use event::EVENTS_MOST;
 pub use event::{Event, TunnelCounters};
+pub use handshakes::retry_pause;
 
 /// A timer isn't set sooner than after this: something due now that can't be done would
 /// keep the caller busy.
