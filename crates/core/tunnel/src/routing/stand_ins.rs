@@ -2,7 +2,8 @@
 //! home has more than one concentrator that way.
 //!
 //! A peer that falls silent may be gone, or only the links are. So the others are asked first,
-//! and the one that answers takes over: a round trip after the silence is noticed.
+//! and one that answers takes over: a round trip after the silence is noticed. If it isn't the most
+//! willing of those that seem to work, they are waited for as long again: a second move is saved.
 //!
 //! Each peer says how willing it is to serve, its rank; among the equally willing the order counts.
 //! One that comes before the one that serves takes over when it has worked for a while, for longer
@@ -57,6 +58,8 @@ pub struct StandIns {
     first_wait: Option<Time>,
     /// It has been silent from then on, and the others were asked.
     silent_since: Option<Time>,
+    /// One has answered, and until then a more willing one may.
+    waits_until: Option<Time>,
     /// The one that is to serve again was asked then whether it is there.
     returning: Option<(usize, Time)>,
     /// Since when each has worked without a break.
@@ -74,6 +77,7 @@ impl StandIns {
             since: now,
             first_wait: Some(now + FIRST_WAIT),
             silent_since: None,
+            waits_until: None,
             returning: None,
             works_since: vec![None; count],
             ranks: vec![0; count],
@@ -100,7 +104,7 @@ impl StandIns {
         }
         self.returning = None;
         if place == self.serving {
-            (self.serving, self.silent_since) = (0, None);
+            (self.serving, self.silent_since, self.waits_until) = (0, None, None);
         } else if place < self.serving {
             self.serving -= 1;
         }
@@ -118,7 +122,7 @@ impl StandIns {
             *rank = health(place).rank;
         }
         if self.works(self.serving) {
-            (self.silent_since, self.first_wait) = (None, None);
+            (self.silent_since, self.waits_until, self.first_wait) = (None, None, None);
             let may = |place: &usize| self.may_replace_at(*place).is_some_and(|at| at <= now);
             let Some(better) = self.by_willingness().find(may) else {
                 self.returning = None;
@@ -144,6 +148,14 @@ impl StandIns {
             self.works(place) && heard.is_some_and(|at| at > silent_since)
         };
         let next = self.by_willingness().find(|&place| answered(place))?;
+        let more_willing =
+            self.by_willingness().take_while(|place| *place != next).any(|place| self.works(place));
+        if more_willing {
+            let until = *self.waits_until.get_or_insert(now + (now - silent_since));
+            if now < until {
+                return None;
+            }
+        }
         Some(self.move_to(next, false, now))
     }
 
@@ -153,7 +165,7 @@ impl StandIns {
             // Its answer is news.
             true if self.returning.is_some() => None,
             true => (0..self.ranks.len()).filter_map(|place| self.may_replace_at(place)).min(),
-            false => self.first_wait,
+            false => self.first_wait.into_iter().chain(self.waits_until).max(),
         }
     }
 
@@ -190,6 +202,7 @@ impl StandIns {
             };
         }
         (self.since, self.silent_since, self.first_wait) = (now, None, None);
+        self.waits_until = None;
         self.returning = None;
         Step::Move { from, to, planned }
     }
@@ -228,6 +241,37 @@ mod tests {
         let moved = Some(Step::Move { from: 0, to: 1, planned: false });
         assert_eq!(two.update(first_silent(5030), at(5030)), moved);
         assert_eq!(two.serving(), 1);
+    }
+
+    #[test]
+    fn a_more_willing_one_is_waited_for_as_long_again_as_the_first_answer_took() {
+        let begin = || {
+            let mut three = StandIns::new(3, at(0));
+            assert_eq!(three.update(|_| works(1000), at(1000)), None);
+            let asked = three.update(|place| if place == 0 { SILENT } else { works(0) }, at(2000));
+            assert_eq!(asked, Some(Step::Ask));
+            three
+        };
+        let answers = |heard: [u64; 2]| {
+            move |place: usize| match place {
+                0 => SILENT,
+                place => works(heard[place - 1]),
+            }
+        };
+        let moved = |to| Some(Step::Move { from: 0, to, planned: false });
+        let mut three = begin();
+        assert_eq!(three.update(answers([0, 2020]), at(2020)), None);
+        assert_eq!(three.deadline(), Some(at(2040)));
+        assert_eq!(three.update(answers([2030, 2020]), at(2030)), moved(1));
+        // It doesn't answer, after all.
+        let mut three = begin();
+        assert_eq!(three.update(answers([0, 2020]), at(2020)), None);
+        assert_eq!(three.update(answers([0, 2035]), at(2035)), None);
+        assert_eq!(three.update(answers([0, 2035]), at(2040)), moved(2));
+        // It is known to be silent: nothing to wait for.
+        let mut three = begin();
+        let only_last = |place| if place == 2 { works(2020) } else { SILENT };
+        assert_eq!(three.update(only_last, at(2020)), moved(2));
     }
 
     #[test]
