@@ -21,6 +21,10 @@ const RETURN_AFTER: Duration = Duration::from_secs(15);
 /// ...and for twice as long each time that it failed within as much, up to this.
 const RETURN_AFTER_MOST: Duration = Duration::from_secs(600);
 
+/// Of several that came back together, as a rack does, the most willing serves: the longest pause
+/// between two handshakes that had no answer.
+const TOGETHER: Duration = Duration::from_secs(5);
+
 /// How a peer is just now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Health {
@@ -62,6 +66,8 @@ pub struct StandIns {
     waits_until: Option<Time>,
     /// The one that is to serve again was asked then whether it is there.
     returning: Option<(usize, Time)>,
+    /// One may serve again, and a more willing one that came back with it may do so then.
+    together_at: Option<Time>,
     /// Since when each has worked without a break.
     works_since: Vec<Option<Time>>,
     /// How willing each said it was.
@@ -79,6 +85,7 @@ impl StandIns {
             silent_since: None,
             waits_until: None,
             returning: None,
+            together_at: None,
             works_since: vec![None; count],
             ranks: vec![0; count],
             return_after: RETURN_AFTER,
@@ -102,7 +109,7 @@ impl StandIns {
             self.works_since.remove(place);
             self.ranks.remove(place);
         }
-        self.returning = None;
+        (self.returning, self.together_at) = (None, None);
         if place == self.serving {
             (self.serving, self.silent_since, self.waits_until) = (0, None, None);
         } else if place < self.serving {
@@ -124,7 +131,9 @@ impl StandIns {
         if self.works(self.serving) {
             (self.silent_since, self.waits_until, self.first_wait) = (None, None, None);
             let may = |place: &usize| self.may_replace_at(*place).is_some_and(|at| at <= now);
-            let Some(better) = self.by_willingness().find(may) else {
+            let better = self.by_willingness().find(may);
+            self.together_at = better.and_then(|better| self.with_it(better, now));
+            let Some(better) = better.filter(|_| self.together_at.is_none()) else {
                 self.returning = None;
                 return None;
             };
@@ -135,6 +144,7 @@ impl StandIns {
             let answered = health(better).heard.is_some_and(|at| at > asked);
             return answered.then(|| self.move_to(better, true, now));
         }
+        self.together_at = None;
         let Some(silent_since) = self.silent_since else {
             self.silent_since = Some(now);
             return Some(Step::Ask);
@@ -164,6 +174,7 @@ impl StandIns {
         match self.works(self.serving) {
             // Its answer is news.
             true if self.returning.is_some() => None,
+            true if self.together_at.is_some() => self.together_at,
             true => (0..self.ranks.len()).filter_map(|place| self.may_replace_at(place)).min(),
             false => self.first_wait.into_iter().chain(self.waits_until).max(),
         }
@@ -177,6 +188,13 @@ impl StandIns {
     fn may_replace_at(&self, place: usize) -> Option<Time> {
         let since = self.works_since.get(place).copied().flatten()?;
         (self.turn(place) < self.turn(self.serving)).then(|| since + self.return_after)
+    }
+
+    /// When a more willing one may serve that came back with this one, and may not yet.
+    fn with_it(&self, place: usize, now: Time) -> Option<Time> {
+        let until = self.may_replace_at(place)? + TOGETHER;
+        let before = self.by_willingness().take_while(|other| *other != place);
+        before.filter_map(|other| self.may_replace_at(other)).find(|at| (now..until).contains(at))
     }
 
     /// The lower serves before the higher.
@@ -202,7 +220,7 @@ impl StandIns {
             };
         }
         (self.since, self.silent_since, self.first_wait) = (now, None, None);
-        self.waits_until = None;
+        (self.waits_until, self.together_at) = (None, None);
         self.returning = None;
         Step::Move { from, to, planned }
     }
@@ -272,6 +290,28 @@ mod tests {
         let mut three = begin();
         let only_last = |place| if place == 2 { works(2020) } else { SILENT };
         assert_eq!(three.update(only_last, at(2020)), moved(2));
+    }
+
+    #[test]
+    fn of_those_that_come_back_together_the_most_willing_serves() {
+        let mut three = StandIns::new(3, at(0));
+        three.update(|_| works(1000), at(1000));
+        let only_last = |heard| move |place| if place == 2 { works(heard) } else { SILENT };
+        three.update(only_last(0), at(100_000));
+        assert!(three.update(only_last(100_020), at(100_020)).is_some());
+        // The second is back, and the first 3 s later.
+        let second = |place| if place == 0 { SILENT } else { works(200_000) };
+        assert_eq!(three.update(second, at(200_000)), None);
+        assert_eq!(three.update(|_| works(203_000), at(203_000)), None);
+        let returns = three.deadline().unwrap();
+        assert_eq!(three.update(|_| works(203_000), returns), None, "the first is on its way");
+        let then = three.deadline().unwrap();
+        assert_eq!(then, returns + Duration::from_secs(3));
+        assert_eq!(three.update(|_| works(203_000), then), Some(Step::Ask));
+        let back = Some(Step::Move { from: 2, to: 0, planned: true });
+        let answered = then + Duration::from_millis(20);
+        let heard = |_| Health { works: true, heard: Some(answered), rank: 0 };
+        assert_eq!(three.update(heard, answered), back);
     }
 
     #[test]
