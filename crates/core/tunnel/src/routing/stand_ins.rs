@@ -157,7 +157,10 @@ impl StandIns {
             let heard = health(place).heard;
             self.works(place) && heard.is_some_and(|at| at > silent_since)
         };
-        let next = self.by_willingness().find(|&place| answered(place))?;
+        let Some(next) = self.by_willingness().find(|&place| answered(place)) else {
+            self.waits_until = None;
+            return None;
+        };
         let more_willing =
             self.by_willingness().take_while(|place| *place != next).any(|place| self.works(place));
         if more_willing {
@@ -286,6 +289,11 @@ mod tests {
         assert_eq!(three.update(answers([0, 2020]), at(2020)), None);
         assert_eq!(three.update(answers([0, 2035]), at(2035)), None);
         assert_eq!(three.update(answers([0, 2035]), at(2040)), moved(2));
+        // The one that answered is gone: there is nothing to look at later.
+        let mut three = begin();
+        assert_eq!(three.update(answers([0, 2020]), at(2020)), None);
+        assert_eq!(three.update(|_| SILENT, at(2030)), None);
+        assert_eq!(three.deadline(), None);
         // It is known to be silent: nothing to wait for.
         let mut three = begin();
         let only_last = |place| if place == 2 { works(2020) } else { SILENT };
