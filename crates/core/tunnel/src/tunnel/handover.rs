@@ -62,12 +62,15 @@ impl Tunnel {
         if worker.has_session(index) {
             self.counters.strange += 1;
         } else {
-            let mut bytes = self.buffers.take(datagram.len());
-            bytes.extend_from_slice(datagram);
-            let Origin { link, remote, local } = from;
-            let handover = Handover::Datagram { link, remote, local, bytes };
-            self.hand_over(worker.of_session(index), handover);
+            self.hand_over_datagram(worker.of_session(index), from, datagram);
         }
+    }
+
+    pub(super) fn hand_over_datagram(&mut self, worker: u8, from: Origin, datagram: &[u8]) {
+        let mut bytes = self.buffers.take(datagram.len());
+        bytes.extend_from_slice(datagram);
+        let Origin { link, remote, local } = from;
+        self.hand_over(worker, Handover::Datagram { link, remote, local, bytes });
     }
 
     pub(super) fn hand_over(&mut self, worker: u8, handover: Handover) {
@@ -81,12 +84,5 @@ impl Tunnel {
             Handover::Packet(packet) => self.recycle(packet.bytes),
             Handover::Datagram { bytes, .. } => self.recycle(bytes),
         }
-    }
-}
-
-impl Handover {
-    pub(super) fn datagram(from: Origin, bytes: &[u8]) -> Self {
-        let Origin { link, remote, local } = from;
-        Self::Datagram { link, remote, local, bytes: bytes.to_vec() }
     }
 }

@@ -7,7 +7,7 @@ use crate::path::Origin;
 use crate::path::liveness::PathState;
 use crate::peer::{Peer, Transmit};
 use crate::session::Session;
-use crate::worker::{Handover, Worker};
+use crate::worker::Worker;
 use braid_handshake::{
     AeadOffer, Answer, Cookie, Extensions, HandshakeError, HandshakeMessage, Hello, Initiation,
     KeyAge, LatestTimestamp, NextTimestamp, PendingResponse, PrivateKey, Received, SessionIndex,
@@ -185,7 +185,7 @@ impl Tunnel {
         let worker = self.config.worker;
         let taken = match HandshakeMessage::classify(message) {
             Ok(HandshakeMessage::Initiation) if !worker.is_first() => {
-                self.hand_over(Worker::FIRST, Handover::datagram(from, message));
+                self.hand_over_datagram(Worker::FIRST, from, message);
                 Some(())
             }
             Ok(HandshakeMessage::Initiation) => self.on_initiation(from, message, now),
@@ -193,10 +193,7 @@ impl Tunnel {
                 HandshakeMessage::Response { receiver }
                 | HandshakeMessage::CookieReply { receiver },
             ) if !worker.has_session(receiver.get()) => {
-                self.hand_over(
-                    worker.of_session(receiver.get()),
-                    Handover::datagram(from, message),
-                );
+                self.hand_over_datagram(worker.of_session(receiver.get()), from, message);
                 Some(())
             }
             Ok(HandshakeMessage::Response { receiver }) => {
@@ -245,7 +242,7 @@ impl Tunnel {
             Some(&id) if self.peers.get(id).is_none() => {
                 // It is answered, once.
                 self.admission.note_answered(message);
-                self.hand_over(id.worker(), Handover::datagram(from, message));
+                self.hand_over_datagram(id.worker(), from, message);
                 Some(())
             }
             Some(&id) => self.answer(id, from, message, pending, now),
