@@ -13,24 +13,13 @@ use std::time::{Duration, Instant};
 fn homes_meet_only_if_they_may() {
     let Some(mut world) = World::new(&[link("dsl")]) else { return };
     let mut other = neighbour(&world);
-    let peer = format!(
-        "[[peer]]\nname = \"neighbour\"\npublic_key = \"{}\"\nallowed_ips = [\"10.77.0.3\"]\n",
-        other.public_key()
-    );
+    let peer = neighbour_as_peer(&other, "\"10.77.0.3\"");
     let tunnel = Tunnel { more_homes: &peer, ..Tunnel::default() };
     let may = format!("{}\nhome_to_home = true", tunnel.concentrator);
     let open = Tunnel { concentrator: &may, more_homes: &peer, ..Tunnel::default() };
     world.concentrator.sh("echo 1 > /proc/sys/net/ipv4/ip_forward");
     world.start(&open);
-    other.write_config(
-        "addresses = [\"10.77.0.3/24\"]",
-        LEAVE_HOST_ALONE,
-        &format!(
-            "[[link]]\nname = \"h9\"\ninterface = \"h9\"\n{}",
-            world.concentrator_as_peer(&tunnel.endpoint)
-        ),
-    );
-    other.start();
+    start_neighbour(&mut other, &world, "\"10.77.0.3/24\"");
     let home = "10.77.0.2".parse().unwrap();
     other.wait_for_ping(home);
 
@@ -49,21 +38,9 @@ fn homes_meet_only_if_they_may() {
 fn no_home_can_send_from_the_addresses_of_another() {
     let Some(mut world) = World::new(&[link("dsl")]) else { return };
     let mut other = neighbour(&world);
-    let peer = format!(
-        "[[peer]]\nname = \"neighbour\"\npublic_key = \"{}\"\nallowed_ips = [\"10.77.0.3\", \"fd77::3\"]\n",
-        other.public_key()
-    );
+    let peer = neighbour_as_peer(&other, "\"10.77.0.3\", \"fd77::3\"");
     world.start(&Tunnel { more_homes: &peer, ..Tunnel::default() });
-    let tunnel = Tunnel::default();
-    other.write_config(
-        "addresses = [\"10.77.0.3/24\", \"fd77::3/64\"]",
-        LEAVE_HOST_ALONE,
-        &format!(
-            "[[link]]\nname = \"h9\"\ninterface = \"h9\"\n{}",
-            world.concentrator_as_peer(&tunnel.endpoint)
-        ),
-    );
-    other.start();
+    start_neighbour(&mut other, &world, "\"10.77.0.3/24\", \"fd77::3/64\"");
     other.wait_for_active_paths(1);
     for home in [&world.home, &other] {
         Pings::start(home, INSIDE_V4, 5).none_is_lost();
@@ -103,6 +80,25 @@ pub fn neighbour(world: &World) -> Side {
     );
     world.concentrator.sh("ip addr add 10.9.0.1/24 dev c9 && ip link set c9 up");
     side
+}
+
+/// The neighbour in the concentrator's config, with these addresses of its own.
+pub fn neighbour_as_peer(neighbour: &Side, allowed_ips: &str) -> String {
+    format!(
+        "[[peer]]\nname = \"neighbour\"\npublic_key = \"{}\"\nallowed_ips = [{allowed_ips}]\n",
+        neighbour.public_key()
+    )
+}
+
+/// Has it call the concentrator, with these addresses of its device.
+pub fn start_neighbour(neighbour: &mut Side, world: &World, addresses: &str) {
+    let concentrator = world.concentrator_as_peer(&Tunnel::default().endpoint);
+    neighbour.write_config(
+        &format!("addresses = [{addresses}]"),
+        LEAVE_HOST_ALONE,
+        &format!("[[link]]\nname = \"h9\"\ninterface = \"h9\"\n{concentrator}"),
+    );
+    neighbour.start();
 }
 
 /// Who the datagrams come from that one host hears when another sends from

@@ -1,9 +1,9 @@
 //! A concentrator whose homes are carried by several processors.
 
-use crate::homes::neighbour;
+use crate::homes::{neighbour, neighbour_as_peer, start_neighbour};
 use crate::side::Side;
 use crate::traffic::{Direction, Pings, Transfer};
-use crate::world::{INSIDE_V4, LEAVE_HOST_ALONE, Tunnel, World, link};
+use crate::world::{INSIDE_V4, Tunnel, World, link};
 use std::net::IpAddr;
 
 const BYTES: usize = 4 << 20;
@@ -12,24 +12,13 @@ const BYTES: usize = 4 << 20;
 fn world(workers: &str) -> Option<(World, Side)> {
     let mut world = World::new(&[link("dsl"), link("lte")])?;
     let mut other = neighbour(&world);
-    let peer = format!(
-        "[[peer]]\nname = \"neighbour\"\npublic_key = \"{}\"\nallowed_ips = [\"10.77.0.3\"]\n",
-        other.public_key()
-    );
+    let peer = neighbour_as_peer(&other, "\"10.77.0.3\"");
     let tunnel = Tunnel { more_homes: &peer, ..Tunnel::default() };
     let concentrator = format!("{}\nhome_to_home = true\n{workers}", tunnel.concentrator);
     let tunnel = Tunnel { concentrator: &concentrator, ..tunnel };
     world.concentrator.sh("echo 1 > /proc/sys/net/ipv4/ip_forward");
     world.start(&tunnel);
-    other.write_config(
-        "addresses = [\"10.77.0.3/24\"]",
-        LEAVE_HOST_ALONE,
-        &format!(
-            "[[link]]\nname = \"h9\"\ninterface = \"h9\"\n{}",
-            world.concentrator_as_peer(&tunnel.endpoint)
-        ),
-    );
-    other.start();
+    start_neighbour(&mut other, &world, "\"10.77.0.3/24\"");
     other.wait_for_active_paths(1);
     Some((world, other))
 }
