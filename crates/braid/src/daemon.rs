@@ -8,6 +8,7 @@
 
 mod beat;
 mod bridge;
+mod chosen;
 mod control;
 mod data_channel;
 mod device;
@@ -19,6 +20,7 @@ mod examine;
 mod fleet;
 mod flows;
 mod group;
+mod hardware;
 mod host_routing;
 mod journal_trouble;
 mod kill_switch;
@@ -27,6 +29,7 @@ pub mod log;
 pub mod look;
 mod measure;
 mod names;
+mod network_manager;
 mod observe;
 mod obstacles;
 #[cfg(feature = "page")]
@@ -194,7 +197,7 @@ pub fn holder(config: &AnyConfig) -> Result<Option<Holder>, DaemonError> {
 /// daemon runs, which has it in force already.
 pub fn kill_switch_alone(config: &Config) -> Result<bool, DaemonError> {
     let interface = &config.interface;
-    let Some(item) = kill_switch::alone(config, &observe()?) else { return Ok(false) };
+    let Some(item) = kill_switch::alone(config, &observe(config)?) else { return Ok(false) };
     let hold = || Traces::of_tunnel(config).clean_but(&item);
     while_none_runs(interface.name.as_str(), &interface.control, hold).map(|_| true)
 }
@@ -229,9 +232,9 @@ fn claim(name: &str) -> Result<Claim, DaemonError> {
     })
 }
 
-fn observe() -> Result<HostNetwork, DaemonError> {
+fn observe(config: &Config) -> Result<HostNetwork, DaemonError> {
     Netlink::open()
-        .and_then(|mut netlink| HostNetwork::observe(&mut netlink))
+        .and_then(|mut netlink| HostNetwork::look(&mut netlink, config))
         .map_err(DaemonError::system("looking at the host's network"))
 }
 

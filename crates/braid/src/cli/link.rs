@@ -4,8 +4,9 @@ use super::doctor::measure;
 use super::failure::{self, Failure, FailureKind};
 use super::status_table::columns;
 use super::{Global, JsonFlag, uplinks};
+use crate::daemon::links_now;
 use braid_control::client::ClientError;
-use braid_control::config::{ConfigEditor, Link, LinkBinding, LinkChange, Mode};
+use braid_control::config::{Config, ConfigEditor, Link, LinkBinding, LinkChange, Mode};
 use braid_control::measured::NewMeasure;
 use braid_control::request::NewLink;
 use braid_control::status::{PathState, PathStatus};
@@ -35,7 +36,7 @@ pub enum LinkCommand {
 
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  braid link add lte --interface wwan0 --quota 20GB/month\n  braid link set lte --tier 1      # with `braid mode overflow`: when the others are full\n  braid link set lte --standby true --cap-down 10Mbit"
+    after_help = "Examples:\n  braid link add lte --interface wwan0 --quota 20GB/month\n  braid link add phone --kind tether   # whatever name its interface has\n  braid link set lte --tier 1      # with `braid mode overflow`: when the others are full\n  braid link set lte --standby true --cap-down 10Mbit"
 )]
 pub struct Add {
     #[command(flatten)]
@@ -45,6 +46,15 @@ pub struct Add {
     /// Send through this network device
     #[arg(long)]
     interface: Option<String>,
+    /// Send through whatever interface is of this kind: ethernet, wifi, wwan or tether (a phone)
+    #[arg(long, conflicts_with = "interface")]
+    kind: Option<String>,
+    /// Send through the interface of this USB device, as lsusb shows it, such as 18d1:4eeb
+    #[arg(long, value_name = "VENDOR:PRODUCT", conflicts_with = "interface")]
+    usb: Option<String>,
+    /// Send through the interface that this NetworkManager connection is active on
+    #[arg(long, value_name = "NAME", conflicts_with = "interface")]
+    connection: Option<String>,
     /// Send from this address of the host
     #[arg(long)]
     source: Option<String>,
@@ -169,8 +179,16 @@ impl LinkCommand {
 
 impl Add {
     fn change(&self) -> LinkChange {
+        let none = || "none".to_owned();
+        let is_given = |text: &Option<String>| text.as_ref().is_some_and(|text| text != "none");
+        let named = is_given(&self.interface);
+        let matches = [&self.kind, &self.usb, &self.connection].into_iter().any(is_given);
         LinkChange {
-            interface: self.interface.clone(),
+            // The one takes the place of the other.
+            interface: self.interface.clone().or_else(|| matches.then(none)),
+            kind: self.kind.clone().or_else(|| named.then(none)),
+            usb: self.usb.clone().or_else(|| named.then(none)),
+            connection: self.connection.clone().or_else(|| named.then(none)),
             source: self.source.clone(),
             gateway: self.gateway.clone(),
             fwmark: self.fwmark,
@@ -237,8 +255,11 @@ impl Test {
                 known.join(", ")
             ))
         })?;
+        let now = bindings_now(&config)?;
+        let of_it = |it: &(&Link, &LinkBinding)| it.0.name == link.name;
+        let by = config.links.iter().zip(&now).find(of_it).map_or(&link.binding, |(_, by)| by);
         let sockets: Vec<(Family, Result<String, String>)> =
-            families(link).into_iter().map(|family| (family, try_socket(link, family))).collect();
+            families(link).into_iter().map(|family| (family, try_socket(by, family))).collect();
         let paths = match global.client()?.status() {
             Ok(status) => {
                 let paths = status.peers.into_iter().flat_map(|peer| peer.paths);
@@ -357,11 +378,29 @@ fn family_name(family: Family) -> &'static str {
     }
 }
 
-fn try_socket(link: &Link, family: Family) -> Result<String, String> {
+/// How links leave, with the interfaces that those have now whose config only says what theirs is
+/// like.
+fn bindings_now(config: &Config) -> Result<Vec<LinkBinding>, Failure> {
+    let now = links_now::of_tunnel(config)
+        .map_err(|error| Failure::io("looking at the host's network", &error))?;
+    let bindings = config.links.iter().zip(now).map(|(link, now)| match link.binding.matches {
+        Some(_) => LinkBinding {
+            interface: now.device.and_then(|device| device.name.parse().ok()),
+            ..link.binding.clone()
+        },
+        None => link.binding.clone(),
+    });
+    Ok(bindings.collect())
+}
+
+fn try_socket(by: &LinkBinding, family: Family) -> Result<String, String> {
+    if let (Some(wanted), None) = (&by.matches, &by.interface) {
+        return Err(format!("no interface matches {wanted}"));
+    }
     let bind = LinkBind {
-        device: link.binding.interface.as_ref().map(ToString::to_string),
-        source: link.binding.source,
-        fwmark: link.binding.fwmark,
+        device: by.interface.as_ref().map(ToString::to_string),
+        source: by.source,
+        fwmark: by.fwmark,
         port: 0,
         family,
     };
@@ -371,16 +410,19 @@ fn try_socket(link: &Link, family: Family) -> Result<String, String> {
 
 fn list(global: &Global) -> Result<(), Failure> {
     let config = global.load_config()?;
-    let bindings: Vec<&LinkBinding> = config.links.iter().map(|link| &link.binding).collect();
+    let now = bindings_now(&config)?;
+    let bindings: Vec<&LinkBinding> = now.iter().collect();
     let free = uplinks::find_free(config.interface.name.as_str(), &bindings)
         .map_err(|error| Failure::io("looking for uplinks", &error))?;
     let links: Vec<_> = config
         .links
         .iter()
-        .map(|link| {
+        .zip(&now)
+        .map(|(link, now)| {
             json!({
                 "name": link.name.as_str(),
-                "interface": link.binding.interface.as_ref().map(ToString::to_string),
+                "interface": now.interface.as_ref().map(ToString::to_string),
+                "match": link.binding.matches.as_ref().map(ToString::to_string),
                 "source": link.binding.source,
                 "gateway": link.binding.gateway,
                 "fwmark": link.binding.fwmark,
@@ -392,7 +434,7 @@ fn list(global: &Global) -> Result<(), Failure> {
     let value = json!({ "links": links, "other_uplinks": free });
     global.print(&value, || {
         let mut rows = vec![["LINK", "BY", "TIER", "STANDBY"].map(str::to_owned).to_vec()];
-        rows.extend(config.links.iter().map(link_row));
+        rows.extend(config.links.iter().zip(&now).map(|(link, now)| link_row(link, now)));
         let mut lines = columns(&rows);
         lines.extend(free.iter().map(|uplink| {
             let name = &uplink.interface;
@@ -402,10 +444,10 @@ fn list(global: &Global) -> Result<(), Failure> {
     })
 }
 
-fn link_row(link: &Link) -> Vec<String> {
-    let binding = &link.binding;
+fn link_row(link: &Link, binding: &LinkBinding) -> Vec<String> {
     let by = [
         binding.interface.as_ref().map(ToString::to_string),
+        binding.matches.as_ref().map(ToString::to_string),
         binding.source.map(|source| format!("from {source}")),
         binding.gateway.map(|gateway| format!("through {gateway}")),
         binding.fwmark.map(|mark| format!("mark {mark}")),

@@ -130,7 +130,7 @@ mod tests {
         let uplink =
             Uplink { interface: "eth0".into(), gateways: vec!["192.0.2.1".parse().unwrap()] };
         let own = ["192.0.2.7".parse().unwrap()];
-        let nothing = LinkBinding { interface: None, source: None, gateway: None, fwmark: Some(1) };
+        let nothing = LinkBinding { fwmark: Some(1), ..LinkBinding::default() };
         let by = |interface: &str| Some(interface.parse().unwrap());
         for (binding, leaves) in [
             (LinkBinding { interface: by("eth0"), ..nothing.clone() }, true),

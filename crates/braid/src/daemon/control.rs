@@ -405,7 +405,7 @@ impl Flows {
 /// The journal, with the kill switch set first of all where the config asks for it.
 fn first_journal(config: &Config) -> Result<Journal, DaemonError> {
     let traces = Traces::of_tunnel(config);
-    match kill_switch::alone(config, &observe()?) {
+    match kill_switch::alone(config, &observe(config)?) {
         Some(item) => traces.clean_but(&item),
         None => traces.clean(),
     }

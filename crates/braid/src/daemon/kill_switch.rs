@@ -139,6 +139,7 @@ mod tests {
                 interface: Some(4),
                 ..Route::to("0.0.0.0/0".parse().unwrap())
             }],
+            ..HostNetwork::default()
         }
     }
 

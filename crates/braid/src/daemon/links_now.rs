@@ -40,7 +40,7 @@ pub fn of_group(config: &GroupConfig) -> io::Result<Vec<LinkNow>> {
 
 /// The links of a tunnel; the other end is the first endpoint that needs no look-up.
 pub fn of_tunnel(config: &Config) -> io::Result<Vec<LinkNow>> {
-    let host = HostNetwork::observe(&mut Netlink::open()?)?;
+    let host = HostNetwork::look(&mut Netlink::open()?, config)?;
     let mut endpoints = config.peers.iter().flat_map(|peer| &peer.endpoints);
     let remote = endpoints.find_map(|endpoint| endpoint.address()).map(|address| address.ip());
     let links = config
@@ -58,7 +58,7 @@ pub fn of_devices<'a>(devices: impl Iterator<Item = &'a str>) -> io::Result<Vec<
 
 fn by_device(name: &str) -> LinkBinding {
     let interface: Option<DeviceName> = name.parse().ok();
-    LinkBinding { interface, source: None, gateway: None, fwmark: None }
+    LinkBinding { interface, ..LinkBinding::default() }
 }
 
 fn look(

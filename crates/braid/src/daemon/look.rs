@@ -27,7 +27,7 @@ pub struct FirstLook {
 impl FirstLook {
     /// Looks for the first time.
     pub fn now(config: &Config, status: Option<Status>) -> FirstLook {
-        let network = observe();
+        let network = observe(config);
         let times = Times::now(status.as_ref().map(|status| status.pid));
         FirstLook { at: Instant::now(), counters: counters(config, &network), times, status }
     }
@@ -40,7 +40,7 @@ impl FirstLook {
         events: Vec<Event>,
         measured: Option<Measured>,
     ) -> Facts {
-        let network = observe();
+        let network = observe(config);
         let pid = status.as_ref().map(|status| status.pid);
         let between = self.at.elapsed();
         let load = self.times.zip(Times::now(pid)).map(|(before, now)| now.since(&before, between));
@@ -74,8 +74,8 @@ impl FirstLook {
     }
 }
 
-fn observe() -> HostNetwork {
-    let look = || HostNetwork::observe(&mut Netlink::open()?);
+fn observe(config: &Config) -> HostNetwork {
+    let look = || HostNetwork::look(&mut Netlink::open()?, config);
     look().unwrap_or_default()
 }
 

@@ -210,6 +210,7 @@ mod tests {
                 .map(|net| Address { interface: 2, net, global: true, preferred: true })
                 .into(),
             default_routes: vec![default],
+            ..HostNetwork::default()
         }
     }
 

@@ -44,10 +44,15 @@ pub struct Planned {
 pub fn preview(config: &AnyConfig) -> Result<Preview, DaemonError> {
     let looking = || DaemonError::system("looking at the host's network");
     let mut netlink = Netlink::open().map_err(looking())?;
-    let host = HostNetwork::observe(&mut netlink).map_err(looking())?;
     match config {
-        AnyConfig::Tunnel(config) => of_tunnel(config, &host, &mut netlink),
-        AnyConfig::Group(config) => Ok(of_group(config, &host, &mut netlink)),
+        AnyConfig::Tunnel(config) => {
+            let host = HostNetwork::look(&mut netlink, config).map_err(looking())?;
+            of_tunnel(config, &host, &mut netlink)
+        }
+        AnyConfig::Group(config) => {
+            let host = HostNetwork::observe(&mut netlink).map_err(looking())?;
+            Ok(of_group(config, &host, &mut netlink))
+        }
     }
 }
 

@@ -26,6 +26,7 @@ use super::enrolments::Enrolments;
 use super::host_routing;
 use super::kill_switch;
 use super::names::NameServers;
+use super::network_manager::Connections;
 use super::obstacles::Obstacles;
 use super::portals::Portals;
 use super::quota::QuotaStore;
@@ -41,6 +42,7 @@ use braid_control::status::{PeerStatus, Traffic};
 use braid_linux::journal::Journal;
 use braid_linux::netlink::Netlink;
 use braid_linux::nft::{self, Refusing, Split};
+use braid_linux::poller::Waker;
 use braid_linux::routing::{ANNOUNCED_PROTOCOL, Announced};
 use braid_rules::Candidate;
 use handle::{Farewell, Question, channels};
@@ -100,6 +102,7 @@ struct Reconciler {
     news: News,
     schedule: Schedule,
     host: HostNetwork,
+    connections: Connections,
     links: LinkSockets,
     transports: Transports,
     routing: Routing,
@@ -118,6 +121,8 @@ struct Reconciler {
     /// Until when the host stays as the program before has left it, unless a peer answers.
     stays_until: Option<Instant>,
     view: Published,
+    /// Ends the wait for news.
+    waker: Waker,
     ending: Ending,
 }
 
@@ -135,7 +140,7 @@ pub fn start(parts: Parts) -> io::Result<ReconcilerHandle> {
     let ending = parts.ending;
     let mark = host_routing::mark(config.interface.name.as_str());
     let (news, waker) = News::open()?;
-    let (handle, questions, view) = channels(waker);
+    let (handle, questions, view) = channels(waker.clone());
     let goes_on = parts.goes_on;
     let mut reconciler = Reconciler {
         questions,
@@ -146,6 +151,7 @@ pub fn start(parts: Parts) -> io::Result<ReconcilerHandle> {
         news,
         schedule: Schedule::default(),
         host: HostNetwork::default(),
+        connections: Connections::default(),
         links: LinkSockets::default(),
         transports: Transports::new(parts.resolved),
         routing: Routing::new(journal, parts.split)?,
@@ -162,6 +168,7 @@ pub fn start(parts: Parts) -> io::Result<ReconcilerHandle> {
         working: false,
         stays_until: parts.goes_on.then(|| Instant::now() + ANSWER_AFTER_RESTART),
         view,
+        waker,
         ending: ending.clone(),
     };
     reconciler.begin()?;
@@ -238,7 +245,7 @@ impl Reconciler {
             if self.news.have_come() {
                 self.schedule.news(Instant::now());
             }
-            if self.schedule.is_due(Instant::now()) {
+            if self.schedule.is_due(Instant::now()) || self.connections.have_changed() {
                 self.follow_host();
             }
             while let Ok(question) = self.questions.try_recv() {
@@ -266,7 +273,12 @@ impl Reconciler {
     fn follow_host(&mut self) {
         self.schedule.begin(Instant::now());
         match HostNetwork::observe(&mut self.netlink) {
-            Ok(host) => self.host = host,
+            Ok(mut host) => {
+                let config = &self.settings.config;
+                self.connections.follow(config, &self.waker, &self.ending);
+                host.choose(config, self.connections.now(), &self.host.chosen);
+                self.host = host;
+            }
             Err(error) => {
                 tracing::warn!(%error, "can't see the host's network");
                 self.schedule.failed(Instant::now());
@@ -495,7 +507,7 @@ impl Reconciler {
         let config = &self.settings.config;
         self.view.publish(View {
             config: Some(Arc::new(config.clone())),
-            links: view::links(config, &self.links, &self.portals),
+            links: view::links(config, &self.host, &self.links, &self.portals),
             dns: self.naming.status(),
             traffic: self.traffic(),
             troubles: [self.obstacles.now(), self.rules.troubles()].concat(),

@@ -38,7 +38,7 @@ pub fn explained_by_config(
     config: &Config,
     query: &ExplainQuery,
 ) -> Result<ExplainAnswer, Refusal> {
-    let host = Netlink::open().and_then(|mut netlink| HostNetwork::observe(&mut netlink));
+    let host = Netlink::open().and_then(|mut netlink| HostNetwork::look(&mut netlink, config));
     let host = host.map_err(|error| Refusal::Failed(format!("looking at the host: {error}")))?;
     let mut rules = Rules::only_looked_at();
     let candidates = candidates(config, &[], |link| host.ways(&link.binding).is_ok());

@@ -1,13 +1,17 @@
 //! By which device, address and gateway each link leaves just now, as the
 //! host's devices, addresses and routes are.
 
+use super::chosen::{Chosen, Interface, choose};
+use super::hardware::{CLASS_NET, Hardware};
 use super::host_routing;
-use braid_control::config::LinkBinding;
+use super::network_manager::{self, Connection};
+use braid_control::config::{Config, LinkBinding, LinkMatch};
 use braid_engines::Numbers;
 use braid_linux::netlink::{Address, Link, Netlink, Route};
 use braid_linux::udp::Family;
 use std::io;
 use std::net::IpAddr;
+use std::path::Path;
 
 /// The host's network at one moment.
 #[derive(Clone, Debug, Default)]
@@ -18,6 +22,8 @@ pub struct HostNetwork {
     pub addresses: Vec<Address>,
     /// Routes of default, the best metric first.
     pub default_routes: Vec<Route>,
+    /// The interfaces of links that say only what theirs is like.
+    pub chosen: Chosen,
 }
 
 /// How packets of one IP version leave by a link. A change of any part asks for
@@ -46,7 +52,37 @@ pub struct Device {
 }
 
 impl HostNetwork {
-    /// Looks.
+    /// Looks once, for a tunnel of this config.
+    pub fn look(netlink: &mut Netlink, config: &Config) -> io::Result<HostNetwork> {
+        let mut host = HostNetwork::observe(netlink)?;
+        let connections = match network_manager::is_asked_for(config) {
+            true => network_manager::active().unwrap_or_default(),
+            false => Vec::new(),
+        };
+        host.choose(config, &connections, &Chosen::default());
+        Ok(host)
+    }
+
+    /// Chooses the interfaces of the config's links anew; `before` are those that they had.
+    pub fn choose(&mut self, config: &Config, connections: &[Connection], before: &Chosen) {
+        let bindings = || config.links.iter().map(|link| &link.binding);
+        let wanted: Vec<&LinkMatch> = bindings().filter_map(|it| it.matches.as_ref()).collect();
+        if wanted.is_empty() {
+            return;
+        }
+        let named = bindings().filter(|binding| binding.matches.is_none());
+        let taken: Vec<u32> =
+            named.filter_map(|it| Some(self.device_of(it).ok()??.index)).collect();
+        let own = config.interface.name.as_str();
+        let free = self
+            .links
+            .iter()
+            .filter(|link| !link.loopback && link.name != own && !taken.contains(&link.index));
+        let interfaces: Vec<Interface> = free.map(|link| described(link, connections)).collect();
+        self.chosen = choose(&wanted, &interfaces, before);
+    }
+
+    /// Looks, for what names its devices.
     pub fn observe(netlink: &mut Netlink) -> io::Result<HostNetwork> {
         Ok(HostNetwork {
             links: netlink.links()?,
@@ -59,6 +95,7 @@ impl HostNetwork {
                     !host_routing::is_our_table(route.table) && !Numbers::is_ours(route.table)
                 })
                 .collect(),
+            chosen: Chosen::default(),
         })
     }
 
@@ -90,6 +127,10 @@ impl HostNetwork {
         if let Some(name) = &binding.interface {
             let link = self.links.iter().find(|link| link.name == name.as_str());
             return link.map(Some).ok_or_else(|| format!("there is no device {name}"));
+        }
+        if let Some(wanted) = &binding.matches {
+            let gone = || format!("no interface matches {wanted}");
+            return by_index(self.chosen.of(wanted)?).map(Some).ok_or_else(gone);
         }
         if let Some(source) = binding.source {
             let address = self.addresses.iter().find(|address| address.net.addr() == source);
@@ -158,6 +199,17 @@ impl HostNetwork {
     }
 }
 
+fn described(link: &Link, connections: &[Connection]) -> Interface {
+    let active = connections.iter().find(|it| it.interface == link.name);
+    Interface {
+        index: link.index,
+        name: link.name.clone(),
+        works: link.up && link.carrier,
+        hardware: Hardware::of(Path::new(CLASS_NET), &link.name, link.hardware),
+        connection: active.map(|it| (it.name.clone(), it.uuid.clone())),
+    }
+}
+
 /// A source or gateway settles the IP version.
 fn allows(binding: &LinkBinding, family: Family) -> bool {
     [binding.source, binding.gateway].into_iter().flatten().all(|ip| Family::of(ip) == family)
@@ -200,11 +252,12 @@ mod tests {
                 route(2, "::/0", "fe80::1"),
                 route(3, "0.0.0.0/0", "10.9.0.1"),
             ],
+            ..HostNetwork::default()
         }
     }
 
     fn binding() -> LinkBinding {
-        LinkBinding { interface: None, source: None, gateway: None, fwmark: None }
+        LinkBinding::default()
     }
 
     fn summary(ways: Result<Vec<Way>, String>) -> String {

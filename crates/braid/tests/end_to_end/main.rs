@@ -14,6 +14,7 @@ mod half_working;
 mod homes;
 mod ip_versions;
 mod limits;
+mod matched;
 mod modes;
 mod moving_addresses;
 mod open_files;

@@ -59,6 +59,12 @@ pub enum EditError {
 pub struct LinkChange {
     /// `link.interface`.
     pub interface: Option<String>,
+    /// `link.match.kind`; `none` removes it, as with the other two.
+    pub kind: Option<String>,
+    /// `link.match.usb`.
+    pub usb: Option<String>,
+    /// `link.match.connection`.
+    pub connection: Option<String>,
     /// `link.source`.
     pub source: Option<String>,
     /// `link.gateway`.
@@ -398,6 +404,13 @@ fn apply(table: &mut Table, change: &LinkChange) {
             set_or_remove(table, key, text, |text| value(text));
         }
     }
+    let matches =
+        [("kind", &change.kind), ("usb", &change.usb), ("connection", &change.connection)];
+    for (key, text) in matches {
+        if let Some(text) = text {
+            set_inner(table, "match", key, text);
+        }
+    }
     if let Some(fwmark) = change.fwmark {
         replace(table, "fwmark", value(i64::from(fwmark)));
     }
@@ -412,7 +425,7 @@ fn apply(table: &mut Table, change: &LinkChange) {
     }
     for (key, rate) in [("down", &change.cap_down), ("up", &change.cap_up)] {
         if let Some(rate) = rate {
-            set_cap(table, key, rate);
+            set_inner(table, "cap", key, rate);
         }
     }
     if let Some(quota) = &change.quota {
@@ -431,18 +444,19 @@ fn set_or_remove(table: &mut Table, key: &str, text: &str, item: impl Fn(&str) -
     }
 }
 
-fn set_cap(table: &mut Table, key: &str, rate: &str) {
-    let cap = table.entry("cap").or_insert_with(|| value(InlineTable::new()));
-    let Some(cap_table) = cap.as_table_like_mut() else {
+/// Sets `key` in the table `name` of a link; an empty one is removed.
+fn set_inner(table: &mut Table, name: &str, key: &str, text: &str) {
+    let inner = table.entry(name).or_insert_with(|| value(InlineTable::new()));
+    let Some(inner) = inner.as_table_like_mut() else {
         return;
     };
-    if rate == NONE {
-        cap_table.remove(key);
+    if text == NONE {
+        inner.remove(key);
     } else {
-        cap_table.insert(key, value(rate));
+        inner.insert(key, value(text));
     }
-    if cap_table.is_empty() {
-        table.remove("cap");
+    if inner.is_empty() {
+        table.remove(name);
     }
 }
 

@@ -1,3 +1,4 @@
+use super::link_match::{self, LinkMatch};
 use super::name::{DeviceName, Name};
 use super::network::host_address;
 use super::quota::{self, Quota};
@@ -32,10 +33,12 @@ pub struct Link {
 }
 
 /// What ties a socket to its link; at least one of these is there.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct LinkBinding {
     /// Leave by this device (`SO_BINDTODEVICE`).
     pub interface: Option<DeviceName>,
+    /// Leave by the interface that this chooses, whatever its name; not beside `interface`.
+    pub matches: Option<LinkMatch>,
     /// Leave from this address of the host.
     pub source: Option<IpAddr>,
     /// Leave through this router; else the device's default gateway is followed.
@@ -60,6 +63,7 @@ pub(super) fn read(mut section: Section<'_, '_>) -> Option<Placed<Link>> {
     }
     let binding = LinkBinding {
         interface: section.parsed("interface"),
+        matches: section.table("match").and_then(link_match::read),
         source: section.parsed_by("source", host_address),
         gateway: section.parsed_by("gateway", host_address),
         fwmark: section.integer("fwmark", 1..=i64::from(u32::MAX)),
@@ -85,12 +89,19 @@ pub(super) fn read(mut section: Section<'_, '_>) -> Option<Placed<Link>> {
 }
 
 fn check_binding(binding: &LinkBinding, section: &Section<'_, '_>) {
-    let LinkBinding { interface, source, gateway, fwmark } = binding;
-    let nothing = interface.is_none() && source.is_none() && gateway.is_none() && fwmark.is_none();
-    if nothing && !["interface", "source", "gateway", "fwmark"].iter().any(|key| section.has(key)) {
+    let LinkBinding { interface, matches, source, gateway, fwmark: _ } = binding;
+    let keys = ["interface", "match", "source", "gateway", "fwmark"];
+    if *binding == LinkBinding::default() && !keys.iter().any(|key| section.has(key)) {
         section.missing(
-            "interface, source, gateway or fwmark",
+            "interface, match, source, gateway or fwmark",
             "write what ties packets to this link, such as interface = \"wwan0\"",
+        );
+    }
+    if interface.is_some() && matches.is_some() {
+        section.wrong(
+            "match",
+            "link.match beside link.interface: both say which interface it is",
+            "remove one of them",
         );
     }
     if let (Some(source), Some(gateway)) = (source, gateway)

@@ -412,7 +412,7 @@ fn each_error_names_its_line_and_what_to_do() {
         (
             "interface = \"wwan0\"",
             "",
-            "22: [link] lacks interface, source, gateway or fwmark; write what ties packets to \
+            "22: [link] lacks interface, match, source, gateway or fwmark; write what ties packets to \
              this link, such as interface = \"wwan0\"",
         ),
         (
@@ -834,5 +834,61 @@ proptest! {
         let _ = text.parse::<Prefix>();
         let _ = text.parse::<PortRange>();
         let _ = text.parse::<Dscp>();
+    }
+}
+
+#[test]
+fn a_link_says_what_its_interface_is_like_or_its_name() {
+    let with = |link: &str| {
+        format!(
+            "[interface]\nprivate_key_file = \"k\"\nlisten = \"0.0.0.0:1\"\n\
+             [[link]]\nname = \"a\"\n{link}"
+        )
+    };
+    let matches = |link: &str| parse(&with(link)).unwrap().links[0].binding.matches.clone();
+    let all = "match = { kind = \"tether\", usb = \"18d1:4eeb\", connection = \"Café: 2\" }";
+    let found = matches(all).unwrap();
+    assert_eq!(found.kind, Some(LinkKind::Tether));
+    assert_eq!(found.to_string(), "kind tether, usb 18d1:4eeb, connection \"Café: 2\"");
+    assert_eq!(matches("interface = \"eth0\""), None);
+    for (link, expected) in [
+        (
+            "match = {}",
+            vec![
+                "6: [link.match] lacks kind, usb or connection; write match = { kind = \"wifi\" }",
+            ],
+        ),
+        (
+            "match = { kind = \"wlan\" }",
+            vec![
+                "6: link.match.kind: \"wlan\" is none of ethernet, wifi, wwan, tether; did you mean \"wwan\"?",
+            ],
+        ),
+        (
+            "match = { usb = \"Pixel\" }",
+            vec![
+                "6: link.match.usb: \"Pixel\" is no USB id; write VENDOR:PRODUCT as `lsusb` shows it, such as \"18d1:4eeb\"",
+            ],
+        ),
+        (
+            "match = { connection = \"\" }",
+            vec![
+                "6: link.match.connection: \"\" is no connection's name; `nmcli connection` lists them",
+            ],
+        ),
+        (
+            "interface = \"eth0\"\nmatch = { kind = \"wifi\" }",
+            vec![
+                "7: link.match beside link.interface: both say which interface it is; remove one of them",
+            ],
+        ),
+        (
+            "match = { kind = \"wifi\" }\n[[link]]\nname = \"b\"\nmatch = { kind = \"wifi\" }",
+            vec![
+                "7: this link leaves by the same way as an earlier one; line 4 has it first; change or remove one",
+            ],
+        ),
+    ] {
+        assert_eq!(errors(&with(link)), expected, "{link}");
     }
 }

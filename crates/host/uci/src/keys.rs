@@ -21,7 +21,8 @@ pub(crate) const SINGLE: [&str; 7] =
 pub(crate) const MANY: [&str; 6] = ["link", "peer", "rule", "class", "alert", "pool"];
 
 /// Tables in a section: `cap.down` of a link is `option cap_down`.
-pub(crate) const INNER: [(&str, &str); 10] = [
+pub(crate) const INNER: [(&str, &str); 11] = [
+    ("link", "match"),
     ("link", "cap"),
     ("rule", "rate"),
     ("link", "quota"),

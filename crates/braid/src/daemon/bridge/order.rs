@@ -33,7 +33,7 @@ mod tests {
     fn link(tier: u8, price: Option<f64>) -> Link {
         Link {
             name: "x".parse().expect("a name"),
-            binding: LinkBinding { interface: None, source: None, gateway: None, fwmark: Some(1) },
+            binding: LinkBinding { fwmark: Some(1), ..LinkBinding::default() },
             tier,
             standby: false,
             price,

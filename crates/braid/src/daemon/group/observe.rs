@@ -55,7 +55,7 @@ fn present(
         interface: Some(interface),
         source: given.source,
         gateway: given.gateway,
-        fwmark: None,
+        ..LinkBinding::default()
     };
     let ways = host.with_networks(host.ways(&binding)?);
     Ok(GroupLink { ways, ..link })

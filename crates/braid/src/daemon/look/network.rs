@@ -14,7 +14,10 @@ pub fn links(config: &Config, network: &HostNetwork) -> Vec<LinkFacts> {
 
 fn facts_of(link: &Link, network: &HostNetwork) -> LinkFacts {
     let name = link.name.as_str().to_owned();
-    let wanted = link.binding.interface.as_ref().map(ToString::to_string);
+    let binding = &link.binding;
+    let named = binding.interface.as_ref().map(ToString::to_string);
+    let matching = binding.matches.as_ref().map(|it| format!("interface that matches {it}"));
+    let wanted = named.or(matching);
     let device = match network.device_of(&link.binding) {
         Ok(Some(device)) => device,
         // A mark or the host's routes decide: nothing can be said of a device.

@@ -104,11 +104,16 @@ impl LinkState {
             Ok(ways) => (ways, None),
             Err(trouble) => (Vec::new(), Some(trouble)),
         };
+        let by = interface(&ways);
         if trouble != self.trouble {
             match &trouble {
                 Some(trouble) => tracing::warn!(link = %link.name, "link not usable: {trouble}"),
-                None => tracing::info!(link = %link.name, "link usable"),
+                None => tracing::info!(link = %link.name, interface = by, "link usable"),
             }
+        } else if let (Some(by), Some(former)) = (by, interface(&self.ways))
+            && by != former
+        {
+            tracing::info!(link = %link.name, interface = by, former, "link leaves by another");
         }
         let before = std::mem::replace(&mut self.trouble, trouble);
         for gone in &self.ways {
@@ -156,6 +161,10 @@ impl LinkState {
         self.ways = kept;
         Ok(all_open)
     }
+}
+
+fn interface(ways: &[Way]) -> Option<&str> {
+    ways.iter().find_map(|way| Some(way.device.as_ref()?.name.as_str()))
 }
 
 /// The mark of the tunnel's own datagrams, where it may have one.
@@ -210,6 +219,7 @@ mod tests {
             links: vec![Interface { index: 1, name, up, carrier: up, ..Interface::default() }],
             addresses: addresses.iter().map(address).collect(),
             default_routes: Vec::new(),
+            ..HostNetwork::default()
         }
     }
 

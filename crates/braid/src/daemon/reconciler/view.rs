@@ -3,6 +3,7 @@
 use super::super::kill_switch;
 use super::super::portals::Portals;
 use super::super::rules::{Counts, KnownNames, Rules};
+use super::super::ways::HostNetwork;
 use super::links::LinkSockets;
 use braid_control::config::{Config, Link};
 use braid_control::status::{DnsStatus, LinkStatus, RuleDoes, RuleStatus, Traffic, Trouble};
@@ -50,16 +51,26 @@ impl Published {
 }
 
 /// The config's links; quotas are the data plane's.
-pub fn links(config: &Config, sockets: &LinkSockets, portals: &Portals) -> Vec<LinkStatus> {
+pub fn links(
+    config: &Config,
+    host: &HostNetwork,
+    sockets: &LinkSockets,
+    portals: &Portals,
+) -> Vec<LinkStatus> {
     let wants_login = |link: &Link| {
         let (name, portal) = (&link.name, portals.of(&link.name)?);
         let url = &portal.url;
         Some(format!("this link wants a login: {url} (`braid link login {name}` opens the way)"))
     };
+    let interface = |link: &Link| match (&link.binding.interface, &link.binding.matches) {
+        (Some(named), _) => Some(named.to_string()),
+        (None, Some(_)) => Some(host.device_of(&link.binding).ok()??.name.clone()),
+        (None, None) => None,
+    };
     let shown = config.links.iter().map(|link| LinkStatus {
         name: link.name.to_string(),
         portal: portals.of(&link.name).map(|portal| portal.url.clone()),
-        interface: link.binding.interface.as_ref().map(ToString::to_string),
+        interface: interface(link),
         present: sockets.is_usable(&link.name),
         trouble: sockets.trouble(&link.name).map(str::to_owned).or_else(|| wants_login(link)),
         tier: link.tier,

@@ -37,7 +37,7 @@ fn no_way_out(link: &LinkFacts) -> Option<Finding> {
     let critical = |code, what: String| finding(code, Severity::Warning, name, what);
     if !link.exists {
         let what = format!("link {name} isn't there: the host has no {device}");
-        let mend = "ip link; then plug it in, or correct interface in the config";
+        let mend = "ip link; then plug it in, or correct interface or match in the config";
         return Some(critical(Code::LinkAbsent, what).mend(mend));
     }
     if !link.up {

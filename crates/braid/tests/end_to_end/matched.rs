@@ -1,0 +1,178 @@
+//! Links whose config says what their interface is like, and not its name. What the interfaces
+//! are is said by a folder in place of sysfs: namespaces have no hardware.
+
+use crate::own_mounts::{in_own_mounts, mount};
+use crate::traffic::{Direction, Transfer};
+use crate::world::{INSIDE_V4, LEAVE_HOST_ALONE, Tunnel, World, link};
+use serde_json::Value;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+const MATCHES: &str = "[[link]]\nname = \"wifi\"\nmatch = { kind = \"wifi\" }\n\
+    [[link]]\nname = \"phone\"\nmatch = { kind = \"tether\", usb = \"18d1:4eeb\" }\n";
+
+/// What the links need a few seconds for.
+const BYTES: usize = 20_000_000;
+
+/// What stands in for `/sys/class/net`.
+struct Sysfs {
+    folder: PathBuf,
+}
+
+impl Sysfs {
+    fn in_place(world: &World) -> Sysfs {
+        let folder = world.scratch.path().join("net");
+        fs::create_dir(&folder).unwrap();
+        mount(&format!("--bind {} /sys/class/net", folder.display()));
+        Sysfs { folder }
+    }
+
+    fn wifi(&self, name: &str) {
+        self.interface(name, "DEVTYPE=wlan\n");
+    }
+
+    fn phone(&self, name: &str) {
+        let usb = self.folder.join(format!(".{name}"));
+        let interface = usb.join("1-1:1.0");
+        fs::create_dir_all(&interface).unwrap();
+        fs::write(usb.join("idVendor"), "18d1\n").unwrap();
+        fs::write(usb.join("idProduct"), "4eeb\n").unwrap();
+        symlink(Path::new("/sys/bus/usb/drivers/ipheth"), interface.join("driver")).unwrap();
+        self.interface(name, "");
+        symlink(interface, self.folder.join(name).join("device")).unwrap();
+    }
+
+    fn interface(&self, name: &str, uevent: &str) {
+        fs::create_dir(self.folder.join(name)).unwrap();
+        fs::write(self.folder.join(name).join("type"), "1\n").unwrap();
+        fs::write(self.folder.join(name).join("uevent"), uevent).unwrap();
+    }
+}
+
+fn begin(world: &mut World, links: &str) {
+    let tunnel = Tunnel::default();
+    world.write_configs(&tunnel);
+    let rest = format!("{links}{}", world.concentrator_as_peer(&tunnel.endpoint));
+    world.home.write_config(tunnel.home, LEAVE_HOST_ALONE, &rest);
+    world.concentrator.start();
+    world.home.start();
+}
+
+fn of_link(world: &World, name: &str, key: &str) -> Value {
+    let links = world.home.fresh_status()["links"].clone();
+    let link = links.as_array().unwrap().iter().find(|link| link["name"] == name).cloned();
+    link.unwrap()[key].clone()
+}
+
+/// It gets its route back, as from a DHCP client.
+fn rename(world: &World, from: &str, to: &str) {
+    world.home.sh(&format!(
+        "route=$(ip -4 route show default dev {from}); ip link set {from} down
+         ip link set {from} name {to}; ip link set {to} up; ip -4 route replace $route dev {to}"
+    ));
+}
+
+#[test]
+fn a_link_has_the_interface_that_matches_as_it_comes_goes_and_changes_its_name() {
+    in_own_mounts(|| {
+        let Some(mut world) = World::new(&[link("one"), link("two")]) else { return };
+        let sysfs = Sysfs::in_place(&world);
+        sysfs.wifi("one");
+        sysfs.phone("two");
+        begin(&mut world, MATCHES);
+        world.home.wait_for_active_paths(2);
+        assert_eq!(of_link(&world, "wifi", "interface"), "one");
+        assert_eq!(of_link(&world, "phone", "interface"), "two");
+        let list: Value =
+            serde_json::from_slice(&world.home.braid_ok(&["link", "list", "--json"])).unwrap();
+        assert_eq!(list["links"][1]["interface"], "two", "{list}");
+        assert_eq!(list["links"][1]["match"], "kind tether, usb 18d1:4eeb", "{list}");
+        assert_eq!(list["other_uplinks"].as_array().map(Vec::len), Some(0), "{list}");
+
+        // Its name changes, and a connection goes on by the other one.
+        let (client, server) = (&world.home, &world.concentrator);
+        let transfer = Transfer::start(client, server, INSIDE_V4, Direction::Down, BYTES);
+        transfer.wait_until_received(BYTES / 10);
+        sysfs.wifi("wlx0");
+        rename(&world, "one", "wlx0");
+        world.home.wait_until("the new name", || of_link(&world, "wifi", "interface") == "wlx0");
+        world.home.wait_for_active_paths(2);
+        transfer.finish();
+
+        // Another one is there that isn't the phone.
+        sysfs.interface("eth9", "");
+        rename(&world, "two", "eth9");
+        let trouble = || of_link(&world, "phone", "trouble");
+        let why = "no interface matches kind tether, usb 18d1:4eeb";
+        world.home.wait_until("the phone is gone", || trouble() == why);
+        assert_eq!(of_link(&world, "phone", "interface"), Value::Null);
+        let checked = world.home.braid(&["doctor"]);
+        let said = String::from_utf8_lossy(&checked.stdout).into_owned();
+        assert!(said.contains("no interface that matches kind tether"), "{said}");
+        world.home.wait_for_ping(INSIDE_V4);
+
+        rename(&world, "eth9", "two");
+        world.home.wait_until("the phone is back", || of_link(&world, "phone", "present") == true);
+        world.home.wait_for_active_paths(2);
+    });
+}
+
+/// nmcli's place is taken by a program that says what the real one (1.42) said of such devices.
+#[test]
+fn a_link_follows_its_connection_from_one_interface_to_another() {
+    let Some(mut world) = World::new(&[link("one"), link("two")]) else { return };
+    let folder = world.scratch.path().join("bin");
+    let (said, nmcli) = (folder.join("said"), folder.join("nmcli"));
+    fs::create_dir(&folder).unwrap();
+    let say = |first: &str, second: &str| {
+        let of = |device: &str, name: &str| {
+            let uuid = if name.is_empty() { "" } else { "191f6b32-072d-4dc7-bade-1df51cda4e8c" };
+            format!(
+                "GENERAL.DEVICE:{device}\nGENERAL.IP-IFACE:{device}\n\
+                 GENERAL.CONNECTION:{name}\nGENERAL.CON-UUID:{uuid}\n\n"
+            )
+        };
+        let new = folder.join("new");
+        fs::write(&new, of("one", first) + &of("two", second)).unwrap();
+        fs::rename(new, &said).unwrap();
+    };
+    say("Café: 2", "");
+    fs::write(&nmcli, format!("#!/bin/sh\ncat {}\n", said.display())).unwrap();
+    fs::set_permissions(&nmcli, Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
+    world.home.set_environment(vec![("PATH", path.into())]);
+    let matches = "[[link]]\nname = \"cafe\"\nmatch = { connection = \"Café: 2\" }\n";
+    begin(&mut world, matches);
+    world.home.wait_for_active_paths(1);
+    assert_eq!(of_link(&world, "cafe", "interface"), "one");
+    say("", "Café: 2");
+    world.home.wait_until("the other", || of_link(&world, "cafe", "interface") == "two");
+    world.home.wait_for_active_paths(1);
+    say("", "");
+    let why = "no interface matches connection \"Café: 2\"";
+    world.home.wait_until("none", || of_link(&world, "cafe", "trouble") == why);
+}
+
+#[test]
+fn a_link_can_be_made_to_match_while_the_tunnel_runs_and_named_again() {
+    in_own_mounts(|| {
+        let Some(mut world) = World::new(&[link("one"), link("two")]) else { return };
+        let sysfs = Sysfs::in_place(&world);
+        sysfs.wifi("one");
+        sysfs.phone("two");
+        begin(&mut world, MATCHES);
+        world.home.wait_for_active_paths(2);
+        world.home.braid_ok(&["link", "set", "wifi", "--interface", "one"]);
+        let text = world.home.config_text();
+        assert!(text.contains("interface = \"one\"") && !text.contains("\"wifi\" }"), "{text}");
+        world.home.braid_ok(&["link", "set", "wifi", "--kind", "wifi"]);
+        let text = world.home.config_text();
+        assert!(
+            text.contains("kind = \"wifi\"") && !text.contains("interface = \"one\""),
+            "{text}"
+        );
+        world.home.wait_for_active_paths(2);
+        assert_eq!(of_link(&world, "wifi", "interface"), "one");
+    });
+}
