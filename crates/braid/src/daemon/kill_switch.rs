@@ -123,6 +123,7 @@ mod tests {
             net: net.parse().unwrap(),
             global: true,
             preferred: true,
+            valid_for: None,
         };
         let names = ["lo", "eth0", "lan0", "wwan0", "braid0"];
         HostNetwork {

@@ -207,7 +207,13 @@ mod tests {
         HostNetwork {
             links: vec![device(2, "wan"), device(3, "lan"), device(4, "braid0")],
             addresses: own
-                .map(|net| Address { interface: 2, net, global: true, preferred: true })
+                .map(|net| Address {
+                    interface: 2,
+                    net,
+                    global: true,
+                    preferred: true,
+                    valid_for: None,
+                })
                 .into(),
             default_routes: vec![default],
             ..HostNetwork::default()

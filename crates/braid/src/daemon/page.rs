@@ -17,7 +17,7 @@ use braid_control::traffic::TrafficStatus;
 use braid_history::Recorder;
 use braid_page::homes::Homes;
 use braid_page::server::{Listeners, serve};
-use braid_page::{Examined, LinkWish, Page, PoolsLook, Settings, Shown};
+use braid_page::{Examined, Line, LinkWish, Page, PoolsLook, Settings, Shown};
 use certificate::{Secured, own_files};
 use homes::HomesOfTunnel;
 use std::io;
@@ -222,6 +222,11 @@ impl Shown for Window {
 
     fn homes(&self) -> Option<&dyn Homes> {
         self.homes.as_ref().map(|homes| homes as &dyn Homes)
+    }
+
+    fn line(&self, name: &str) -> Option<Line> {
+        let config = self.tunnel.upgrade()?.config_now();
+        super::look::line(&config, config.link(name)?)
     }
 
     fn link(&self, name: &str) -> Option<LinkWish> {

@@ -233,6 +233,7 @@ mod tests {
             net: net.parse().unwrap(),
             global,
             preferred: true,
+            valid_for: None,
         };
         let route = |interface, destination: &str, gateway: &str| Route {
             interface: Some(interface),

@@ -1,26 +1,40 @@
 //! The doctor at a running tunnel: nothing while it is well, and each thing that is broken by its
 //! name, until it is mended.
 
+use crate::side::{BRAID, Side};
 use crate::world::{INSIDE_V4, Tunnel, World, link};
+use braid_control::measured::Measured;
 use braid_lab::emulator::{Capacity, LinkChange, LinkModel};
 use braid_units::Rate;
 use serde_json::Value;
+use std::time::Duration;
 
 /// Of the machine that runs the tests, which may be busy.
 const OF_THE_MACHINE: [&str; 5] =
     ["cpu-here", "cpu-stolen", "receive-buffer", "device-queue", "state-folder-full"];
 
-fn codes(world: &World) -> Vec<String> {
-    let output = world.home.braid(&["doctor", "--json"]);
+/// What the doctor finds at this side. It sees the files that `mounts`, a script, has put before
+/// it, and nobody else does.
+pub fn codes_at(side: &Side, mounts: &str) -> Vec<String> {
+    let script = format!("set -e\n{mounts}\nexec \"$@\"");
+    let mut command = side.namespace.command("unshare");
+    command.args(["--mount", "--", "sh", "-c", &script, "sh"]);
+    command.args([BRAID, "doctor", "--json", "-c"]).arg(side.config());
+    let output = command.output().unwrap();
     let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
         panic!("{error}: {}", String::from_utf8_lossy(&output.stderr));
     });
     let findings = report["findings"].as_array().unwrap();
-    let codes = findings.iter().map(|finding| finding["code"].as_str().unwrap().to_owned());
-    codes.filter(|code| !OF_THE_MACHINE.contains(&code.as_str())).collect()
+    findings.iter().map(|finding| finding["code"].as_str().unwrap().to_owned()).collect()
 }
 
-fn becomes(world: &World, expected: &[&str]) {
+fn codes(world: &World) -> Vec<String> {
+    let found = codes_at(&world.home, "").into_iter();
+    found.filter(|code| !OF_THE_MACHINE.contains(&code.as_str())).collect()
+}
+
+/// Waits until the doctor finds this at home, and nothing else.
+pub fn becomes(world: &World, expected: &[&str]) {
     let what = format!("the doctor finds {expected:?}, and last {:?}", codes(world));
     world.home.wait_until(&what, || codes(world) == expected);
 }
@@ -115,4 +129,66 @@ fn what_is_broken_is_found_by_its_name_and_nothing_where_all_is_well() {
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(11), "{said}");
     assert!(said.contains("[not-running]") && said.contains("mend it: braid up"), "{said}");
+}
+
+/// How far what the doctor foretells may be from what comes true.
+const FORETOLD_WITHIN: f64 = 0.15;
+/// Each direction of each step is measured for so long, seconds.
+const MEASURED_FOR: &str = "5";
+
+/// `cargo test -p braid --test end_to_end -- --ignored --nocapture what_is_foretold` prints each
+/// figure; docs/measurements/page.md has them.
+#[test]
+#[ignore = "measures: some ten minutes on a machine that has little else to do"]
+fn what_is_foretold_without_a_link_comes_true() {
+    let sets: [(&str, &[(u64, u64)]); 3] = [
+        ("DSL and LTE", &[(16, 12), (8, 35)]),
+        ("cable, DSL and LTE", &[(30, 8), (20, 20), (10, 40)]),
+        ("six 3G modems", &[(6, 30), (6, 35), (6, 40), (5, 45), (4, 50), (2, 60)]),
+    ];
+    let mut wrong = Vec::new();
+    for (set, links) in sets {
+        let models: Vec<LinkModel> = links
+            .iter()
+            .enumerate()
+            .map(|(number, (mbit, ms))| {
+                let mut link = slow(&format!("link{number}"), *mbit);
+                link.down.delay = Duration::from_millis(*ms);
+                link.up.delay = Duration::from_millis(*ms);
+                link
+            })
+            .collect();
+        let Some(mut world) = World::new(&models) else { return };
+        world.start(&Tunnel::default());
+        let measured = |arguments: &[&str]| -> Measured {
+            let more = ["--seconds", MEASURED_FOR, "--json"];
+            let output = world.home.braid(&[arguments, &more].concat()).stdout;
+            let report: Value = serde_json::from_slice(&output).unwrap();
+            serde_json::from_value(report["measured"].clone()).unwrap()
+        };
+        let all = measured(&["doctor", "--measure"]);
+        for gone in [0, links.len() - 1] {
+            let name = format!("link{gone}");
+            let foretold = all.without(&name);
+            world.change(gone, &LinkChange::Blackout(true));
+            world.home.wait_for_active_paths(links.len() - 1);
+            let other = format!("link{}", if gone == 0 { 1 } else { 0 });
+            let came = measured(&["link", "test", &other, "--speed"]).together;
+            world.change(gone, &LinkChange::Blackout(false));
+            world.home.wait_for_active_paths(links.len());
+            for (way, foretold, came) in
+                [("down", foretold.down, came.down), ("up", foretold.up, came.up)]
+            {
+                let off = foretold / came - 1.0;
+                println!(
+                    "| {set} | {name} | {way} | {foretold:.1} | {came:.1} | {:+.0} % |",
+                    off * 100.0
+                );
+                if off.abs() > FORETOLD_WITHIN {
+                    wrong.push(format!("{set} without {name}, {way}: {foretold} and {came}"));
+                }
+            }
+        }
+    }
+    assert_eq!(wrong, Vec::<String>::new());
 }

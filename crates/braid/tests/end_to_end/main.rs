@@ -21,6 +21,7 @@ mod open_files;
 mod own_mounts;
 mod page;
 mod past;
+mod planted;
 mod prometheus;
 mod public_prefix;
 mod replication;

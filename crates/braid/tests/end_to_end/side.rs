@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
-const BRAID: &str = env!("CARGO_BIN_EXE_braid");
+pub const BRAID: &str = env!("CARGO_BIN_EXE_braid");
 
 /// One end of the tunnel: a host and the program on it.
 pub struct Side {
@@ -270,7 +270,7 @@ impl Side {
         self.directory.join("run/sock")
     }
 
-    fn config(&self) -> PathBuf {
+    pub fn config(&self) -> PathBuf {
         self.directory.join("braid.toml")
     }
 

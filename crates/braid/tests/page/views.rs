@@ -82,6 +82,10 @@ fn each_view_shows_a_live_tunnel_to_everybody() {
         home.open(path);
         home.judge(name);
     }
+    home.open("/links/lte");
+    browser.wait_until(
+        "return document.querySelector('[aria-label=\"The line\"]').textContent.includes('NAT')",
+    );
     let concentrator = Seen::new(&browser, &world.concentrator);
     for (path, name) in [("/", "concentrator"), ("/homes", "homes"), ("/homes/home", "home")] {
         concentrator.open(path);

@@ -24,7 +24,7 @@ fn routes_and_addresses_are_set_listed_and_taken_back() {
             assert_eq!(exists.kind(), std::io::ErrorKind::AlreadyExists);
             let listed = netlink.addresses().unwrap();
             let found = listed.iter().find(|found| found.net == address).unwrap();
-            assert!(found.global && found.interface == link);
+            assert!(found.global && found.interface == link && found.valid_for.is_none());
 
             let any: IpNet = IpNet::new(address.addr(), 0).unwrap().trunc();
             let through = Route {
@@ -59,6 +59,18 @@ fn routes_and_addresses_are_set_listed_and_taken_back() {
             netlink.delete_address(link, address).unwrap();
         }
         assert_eq!(state(), before);
+    });
+}
+
+#[test]
+fn a_lease_of_an_address_is_seen() {
+    in_namespace(|| {
+        let mut netlink = with_link();
+        ip("addr add 10.0.0.2/24 dev eth0 valid_lft 3600 preferred_lft 1800");
+        let listed = netlink.addresses().unwrap();
+        let leased = listed.iter().find(|it| it.net.addr().to_string() == "10.0.0.2").unwrap();
+        let left = leased.valid_for.unwrap().as_secs();
+        assert!(left > 0 && left <= 3600, "{left}");
     });
 }
 

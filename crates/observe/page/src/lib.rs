@@ -22,7 +22,7 @@ mod view;
 
 pub use answer::Client;
 pub use pools::{DiskLine, FindingLine, PoolLine, PoolsLook};
-pub use shown::{Examined, LinkWish, Shown};
+pub use shown::{Examined, Line, LineAddress, LinkWish, Shown};
 
 use access::{Attempts, OneTime, Sessions, Token, VALID};
 use braid_control::request::{LoginLink, UiRole};

@@ -9,6 +9,8 @@ use braid_control::request::Refusal;
 use braid_control::status::Status;
 use braid_control::traffic::TrafficStatus;
 use braid_history::Recorder;
+use std::net::IpAddr;
+use std::time::Duration;
 
 /// What the page shows, and may change. Its methods may block for a moment.
 pub trait Shown: Send + Sync + 'static {
@@ -60,6 +62,11 @@ pub trait Shown: Send + Sync + 'static {
         None
     }
 
+    /// The device and addresses that a link leaves by, looked at now.
+    fn line(&self, _name: &str) -> Option<Line> {
+        None
+    }
+
     /// How a link is configured, where there is one of this name.
     fn link(&self, name: &str) -> Option<LinkWish>;
 
@@ -77,6 +84,38 @@ pub struct Examined {
     pub findings: Option<Vec<Finding>>,
     /// When that was, Unix seconds.
     pub looked_unix: i64,
+}
+
+/// What a link leaves by.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Line {
+    /// Its device.
+    pub device: String,
+    /// A card's, Mbit/s, where it knows.
+    pub speed_mbps: Option<u32>,
+    /// A card's, where it knows.
+    pub full_duplex: Option<bool>,
+    /// Of which kind it is, where it is no card: `tun`, `ppp`, …
+    pub kind: Option<String>,
+    /// There is a cable, or a radio.
+    pub carrier: bool,
+    /// Bytes.
+    pub mtu: u32,
+    /// Its addresses, without those that count on the link alone.
+    pub addresses: Vec<LineAddress>,
+    /// The routers by which it leaves.
+    pub routers: Vec<IpAddr>,
+}
+
+/// An address of a link's device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LineAddress {
+    /// It.
+    pub address: IpAddr,
+    /// Of its network, bits.
+    pub prefix_length: u8,
+    /// From DHCP or a router's advertisement, and valid for so long still.
+    pub valid_for: Option<Duration>,
 }
 
 /// What is asked of a link; texts as in the config.

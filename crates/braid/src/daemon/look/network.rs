@@ -4,6 +4,7 @@ use crate::daemon::ways::HostNetwork;
 use braid_control::config::{Config, Link};
 use braid_doctor::{LinkFacts, RouteFacts};
 use braid_linux::netlink;
+use braid_page::{Line, LineAddress};
 use std::fs;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
@@ -60,6 +61,31 @@ fn facts_of(link: &Link, network: &HostNetwork) -> LinkFacts {
             _ => None,
         }),
     }
+}
+
+/// What a link leaves by; None where no device is known.
+pub fn line(link: &Link, network: &HostNetwork) -> Option<Line> {
+    let device = network.device_of(&link.binding).ok()??;
+    let facts = facts_of(link, network);
+    let own = network.addresses.iter().filter(|it| it.interface == device.index && it.global);
+    let addresses = own.map(|it| LineAddress {
+        address: it.net.addr(),
+        prefix_length: it.net.prefix_len(),
+        valid_for: it.valid_for,
+    });
+    let mut routers = facts.gateways;
+    routers.sort_unstable();
+    routers.dedup();
+    Some(Line {
+        device: device.name.clone(),
+        speed_mbps: facts.speed_mbps,
+        full_duplex: facts.full_duplex,
+        kind: facts.kind,
+        carrier: facts.carrier,
+        mtu: facts.mtu,
+        addresses: addresses.collect(),
+        routers,
+    })
 }
 
 /// The stricter of the device's and everybody's (ip-sysctl: the maximum of both counts).

@@ -214,6 +214,7 @@ mod tests {
             net: net.parse().unwrap(),
             global: true,
             preferred: true,
+            valid_for: None,
         };
         HostNetwork {
             links: vec![Interface { index: 1, name, up, carrier: up, ..Interface::default() }],

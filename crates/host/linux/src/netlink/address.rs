@@ -4,6 +4,7 @@ use super::message::{Request, attributes, u32_at};
 use super::{Netlink, family, ip, octets};
 use ipnet::IpNet;
 use std::io;
+use std::time::Duration;
 
 /// `IFA_FLAGS` of linux/if_addr.h and what is read of it.
 const IFA_FLAGS: u16 = 8;
@@ -25,6 +26,9 @@ pub struct Address {
     /// May be used to send from: neither tentative nor deprecated, duplicate
     /// or a temporary one (RFC 8981).
     pub preferred: bool,
+    /// How long it is still valid: from a DHCP server or a router's advertisement. None of one that
+    /// stays.
+    pub valid_for: Option<Duration>,
 }
 
 impl Netlink {
@@ -66,11 +70,17 @@ impl Netlink {
 pub(super) fn parse(body: &[u8]) -> Option<Address> {
     let header = body.first_chunk::<8>()?;
     let (mut address, mut local, mut flags) = (None, None, u32::from(header[2]));
+    let mut valid_for = None;
     for (kind, payload) in attributes(body.get(8..)?) {
         match kind {
             libc::IFA_ADDRESS => address = ip(payload),
             libc::IFA_LOCAL => local = ip(payload),
             IFA_FLAGS => flags = u32_at(payload, 0)?,
+            // struct ifa_cacheinfo: seconds preferred, seconds valid; all bits of one that stays.
+            libc::IFA_CACHEINFO => {
+                let seconds = u32_at(payload, 4).filter(|seconds| *seconds != u32::MAX);
+                valid_for = seconds.map(|seconds| Duration::from_secs(seconds.into()));
+            }
             _ => {}
         }
     }
@@ -84,6 +94,7 @@ pub(super) fn parse(body: &[u8]) -> Option<Address> {
         net,
         global: header[3] == libc::RT_SCOPE_UNIVERSE,
         preferred: flags & unusable == 0,
+        valid_for,
     })
 }
 

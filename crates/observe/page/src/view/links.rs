@@ -1,16 +1,17 @@
 use super::Viewer;
-use super::figures::{ms, percent, rate};
+use super::figures::{duration, ms, percent, rate};
 use super::overview::{quota, unix_now};
 use super::past::{End, Span, quality, rates, spans};
 use super::state::{of_link, of_path, paths_of};
 use crate::Page;
 use crate::answer::{Form, link_change};
-use crate::shown::LinkWish;
+use crate::shown::{Line, LineAddress, LinkWish};
 use braid_control::config::Mode;
 use braid_control::request::UiRole;
 use braid_control::status::{LinkStatus, Status};
 use braid_history::Series;
 use maud::{Markup, html};
+use std::net::IpAddr;
 
 /// The address of a link's page.
 pub fn address(name: &str) -> String {
@@ -157,6 +158,7 @@ pub fn link(
             div.plot { (quality(history, &series, span, now)) }
         }
         @if let Some(wish) = &wish { section.card { h2 { "Its role" } (form(viewer, name, wish)) } }
+        @if let Some(line) = page.shown.line(name) { (line_card(&line)) }
         p { a href="/doctor#speed" { "Measure what it carries" } }
         section.card {
             h2 { "Paths" }
@@ -177,6 +179,60 @@ pub fn link(
             } }
         }
     })
+}
+
+/// What it leaves by.
+fn line_card(line: &Line) -> Markup {
+    html! {
+        section.card {
+            h2 { "The line" }
+            div.wide tabindex="0" role="region" aria-label="The line" { table { tbody {
+                (fact("Device", html! { (line.device) ", " (card(line)) }))
+                (fact("MTU", html! { (line.mtu) " bytes" }))
+                @for given in &line.addresses {
+                    (fact("Address", html! { (given.address) "/" (given.prefix_length) ": "
+                        (translation(given.address)) "; " (lease(given)) }))
+                }
+                @if line.addresses.is_empty() { (fact("Address", html! { "none" })) }
+                @for router in &line.routers { (fact("Router", html! { (router) })) }
+                @if line.routers.is_empty() { (fact("Router", html! { "none is known" })) }
+            } } }
+        }
+    }
+}
+
+fn fact(name: &str, value: Markup) -> Markup {
+    html! { tr { th scope="row" { (name) } td { (value) } } }
+}
+
+fn card(line: &Line) -> String {
+    let carrier = if line.carrier { "has a carrier" } else { "has no carrier" };
+    let speed = line.speed_mbps.map(|mbps| format!("{mbps} Mbit/s"));
+    let duplex = line.full_duplex.map(|full| if full { "full duplex" } else { "half duplex" });
+    let known = [line.kind.clone(), speed, duplex.map(str::to_owned)].into_iter().flatten();
+    known.chain([carrier.to_owned()]).collect::<Vec<_>>().join(", ")
+}
+
+/// What is translated on the way out, as the address tells: RFC 1918, RFC 6598, RFC 4193.
+fn translation(address: IpAddr) -> &'static str {
+    match address {
+        IpAddr::V4(v4) if v4.octets()[0] == 100 && v4.octets()[1] & 0xc0 == 64 => {
+            "behind the provider's NAT"
+        }
+        IpAddr::V4(v4) if v4.is_private() => "behind a router's NAT",
+        IpAddr::V6(v6) if v6.is_unique_local() => "of a private network",
+        _ => "public, no NAT",
+    }
+}
+
+fn lease(given: &LineAddress) -> String {
+    match given.valid_for {
+        None => "it stays".to_owned(),
+        Some(left) => {
+            let from = if given.address.is_ipv4() { "DHCP" } else { "the router or DHCP" };
+            format!("from {from}, for another {}", duration(left.as_secs_f64()))
+        }
+    }
 }
 
 /// Asks for what shall change. Nothing does before it was said what that will do.
@@ -360,6 +416,40 @@ mod tests {
         assert_eq!(places(&last).len(), 2, "there is no tier after the last");
         let none = Status { mode: Mode::Overflow, ..Status::default() };
         assert_eq!(places(&none)[0].tier, Some(0));
+    }
+
+    #[test]
+    fn what_a_line_is_is_said_in_words() {
+        let address = |text: &str, valid_for| LineAddress {
+            address: text.parse().unwrap(),
+            prefix_length: 24,
+            valid_for,
+        };
+        let line = Line {
+            device: "eth1".into(),
+            speed_mbps: Some(1000),
+            full_duplex: Some(true),
+            carrier: true,
+            mtu: 1500,
+            addresses: vec![
+                address("192.168.1.2", Some(std::time::Duration::from_secs(7200))),
+                address("100.64.3.4", None),
+                address("203.0.113.5", None),
+                address("fd00::5", None),
+            ],
+            ..Line::default()
+        };
+        let said = line_card(&line).into_string();
+        for part in [
+            "eth1, 1000 Mbit/s, full duplex, has a carrier",
+            "192.168.1.2/24: behind a router's NAT; from DHCP, for another 2 h 0 min",
+            "100.64.3.4/24: behind the provider's NAT; it stays",
+            "203.0.113.5/24: public, no NAT",
+            "fd00::5/24: of a private network",
+            "none is known",
+        ] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
     }
 
     #[test]
