@@ -302,7 +302,8 @@ impl Global {
 
     /// Nobody named one, and the usual one isn't there.
     fn has_no_config(&self) -> bool {
-        self.args.config.is_none() && !self.config_file().exists()
+        // Who may not look into the folder can't say so.
+        self.args.config.is_none() && !self.config_file().try_exists().unwrap_or(true)
     }
 
     /// The config, of a tunnel or of a group of links.
@@ -327,8 +328,19 @@ impl Global {
     fn client(&self) -> Result<Client, Failure> {
         match &self.args.socket {
             Some(socket) => Ok(Client::new(socket)),
-            None => Ok(Client::of(&self.load_any_config()?)),
+            None => match self.load_any_config() {
+                Ok(config) => Ok(Client::of(&config)),
+                // A member of the control group needn't be able to read it.
+                Err(error) => self.running_of_unreadable_config().ok_or(error),
+            },
         }
+    }
+
+    fn running_of_unreadable_config(&self) -> Option<Client> {
+        let file = self.config_file();
+        let error = std::fs::File::open(&file).err()?;
+        let denied = error.kind() == std::io::ErrorKind::PermissionDenied;
+        denied.then(|| running_of(&file, Path::new(RUN))).flatten()
     }
 
     /// Prints `value` as JSON, or else what `text` says.

@@ -77,3 +77,41 @@ fn what_a_program_is_made_of_is_listed_as_cyclonedx_wants_it() {
     let of_program = dependencies.iter().find(|it| it["ref"] == component["bom-ref"]).unwrap();
     assert_eq!(of_program["dependsOn"], serde_json::json!([units]));
 }
+
+/// As polkit asks it: members of the group have tunnels' units, and nobody has any other.
+#[test]
+fn members_of_the_group_start_and_stop_tunnels_and_nothing_else() {
+    let script = r#"
+        const text = require("fs").readFileSync(process.argv[1], "utf8");
+        let rule;
+        const polkit = { addRule: (it) => rule = it, Result: { NOT_HANDLED: "-", YES: "yes" } };
+        new Function("polkit", text)(polkit);
+        const manage = "org.freedesktop.systemd1.manage-units";
+        const ask = (group, unit, verb, id) => rule(
+            { id: id || manage, lookup: (key) => ({ unit, verb })[key] },
+            { isInGroup: (it) => it === group });
+        for (const [unit, verb] of [
+            ["braid-home.service", "start"], ["braid-concentrator.service", "stop"],
+            ["braid@second.service", "restart"], ["braid-home.service", "reload"],
+            ["ssh.service", "stop"], ["braid-ui.service", "start"], ["xbraid-home.service", "stop"],
+            ["braid-home.service\n", "stop"], ["braid@a/../b.service", "start"],
+            ["braid-home.service", "set-property"], ["braid-pool-watch.service", "stop"],
+            [undefined, undefined],
+        ]) console.log(ask("braid", unit, verb), ask("users", unit, verb), unit, verb);
+        console.log(ask("braid", "braid-home.service", "start", "org.freedesktop.login1.reboot"));
+    "#;
+    let mut ask = Command::new("node");
+    ask.args(["-e", script]).arg(packaging().join("polkit/50-braid.rules"));
+    let Some(told) = told(&mut ask) else { return };
+    let yes: Vec<&str> = told.lines().filter_map(|line| line.strip_prefix("yes - ")).collect();
+    assert_eq!(
+        yes,
+        [
+            "braid-home.service start",
+            "braid-concentrator.service stop",
+            "braid@second.service restart",
+            "braid-home.service reload"
+        ]
+    );
+    assert!(!told.contains(" yes ") && told.ends_with("\n-\n"), "{told}");
+}

@@ -51,7 +51,7 @@ pub enum ClientError {
         theirs: String,
     },
     /// This user may not ask.
-    #[error("{}: permission denied; run as root or as a member of the socket's group", .0.display())]
+    #[error("{}: permission denied; run as root, or as a member of the group that interface.control_group names", .0.display())]
     Permission(PathBuf),
     /// The tunnel said no.
     #[error("{message}")]
@@ -364,6 +364,9 @@ impl Client {
         if let (ANOTHERS, Some(config)) = (status, &self.config) {
             let (socket, config) = (self.socket.clone(), config.clone());
             return Err(ClientError::Anothers { socket, config, theirs: message });
+        }
+        if status == StatusCode::FORBIDDEN {
+            return Err(ClientError::Permission(self.socket.clone()));
         }
         Err(ClientError::Refused { not_found: status == StatusCode::NOT_FOUND, message })
     }

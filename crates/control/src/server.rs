@@ -1,5 +1,5 @@
 //! The control socket: HTTP and JSON over a Unix socket, for root and the
-//! socket's group. `GET` only reads.
+//! socket's group, or for whom a [`Gate`] admits. `GET` only reads.
 
 pub(crate) mod listener;
 mod past;
@@ -16,12 +16,15 @@ use crate::request::{
 use crate::status::Status;
 use crate::traffic::TrafficStatus;
 use axum::Router;
+use axum::extract::Request as HttpRequest;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
-use axum::extract::{DefaultBodyLimit, Json, Path as UrlPath, Query, State};
+use axum::extract::{ConnectInfo, DefaultBodyLimit, Json, Path as UrlPath, Query, State};
 use axum::http::{StatusCode, header};
+use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, patch, post, put};
-use listener::Bounded;
+pub use listener::Admits;
+use listener::{Admission, Bounded, Gate};
 use std::fs::Permissions;
 use std::future::Future;
 use std::io;
@@ -48,6 +51,41 @@ pub async fn serve(
     own_thread::start()?;
     let router = only_for(router(controlled), file);
     axum::serve(Bounded::new(listener), router).with_graceful_shutdown(stop).await
+}
+
+/// As [`serve`], for root and for whom `admits` lets in: others can connect, and are told that
+/// they may not.
+///
+/// # Errors
+/// Those of [`serve`], and when the socket can't be opened to all.
+pub async fn serve_admitted(
+    listener: UnixListener,
+    admits: Admits,
+    controlled: Arc<dyn Controlled>,
+    file: &Path,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<()> {
+    own_thread::start()?;
+    if let Some(path) = listener.local_addr()?.as_pathname() {
+        std::fs::set_permissions(path, Permissions::from_mode(0o666))?;
+    }
+    let router = only_for(router(controlled), file).layer(from_fn(only_if_admitted));
+    let service = router.into_make_service_with_connect_info::<Admission>();
+    axum::serve(Bounded::new(Gate { listener, admits }), service).with_graceful_shutdown(stop).await
+}
+
+async fn only_if_admitted(
+    ConnectInfo(admission): ConnectInfo<Admission>,
+    request: HttpRequest,
+    next: Next,
+) -> Response {
+    match admission {
+        Admission::Granted => next.run(request).await,
+        Admission::Refused => {
+            let why = "only root and members of interface.control_group may ask";
+            error(StatusCode::FORBIDDEN, why)
+        }
+    }
 }
 
 /// Serves `/metrics` alone on a TCP port, for a Prometheus that can't reach the

@@ -13,6 +13,7 @@ use super::uplinks::{self, Uplink};
 use super::{Global, JsonFlag};
 use braid_control::config::{Config, DEFAULT_CONFIG, DeviceName, Layer, Name};
 use braid_control::join_line::JoinLine;
+use braid_linux::peer::group_of_name;
 use clap::{Args, Subcommand};
 use device::free_device;
 use files::Files;
@@ -22,6 +23,9 @@ use std::path::Path;
 
 /// What a home calls the concentrator that it joins first.
 const CONCENTRATOR: &str = "concentrator";
+
+/// The group that packages make, for who controls the tunnel without being root.
+const CONTROL_GROUP: &str = "braid";
 
 #[derive(Subcommand)]
 pub enum HomeCommand {
@@ -165,6 +169,9 @@ impl Join {
              # The concentrator knows this home as \"{name}\".\n",
             line.mtu, line.layer
         );
+        if group_of_name(CONTROL_GROUP).is_ok_and(|group| group.is_some()) {
+            text.push_str(&format!("control_group = \"{CONTROL_GROUP}\"\n"));
+        }
         for uplink in links {
             let link: Name = uplink
                 .interface

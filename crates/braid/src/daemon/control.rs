@@ -34,6 +34,7 @@ use braid_history::Recorder;
 use braid_linux::journal::Journal;
 use braid_linux::netlink::Netlink;
 use braid_linux::nft::Split;
+use braid_linux::peer::{Peer, group_of_name};
 use braid_linux::tun::Tun;
 use braid_linux::udp::{Family, LinkBind, LinkSocket, Steering};
 use braid_linux::wake_latency::{self, WakeLatency};
@@ -70,6 +71,8 @@ pub struct RunningTunnel {
     split: Option<SplitProxy>,
     _carriers: Option<Server>,
     program: Program,
+    /// Who may ask besides root, if the config says it.
+    admits: Option<server::Admits>,
     /// Of the device, for the program that goes on with it.
     queues: Mutex<Vec<OwnedFd>>,
     ending: Ending,
@@ -88,6 +91,10 @@ impl RunningTunnel {
         ending: Ending,
     ) -> Result<RunningTunnel, DaemonError> {
         let goes_on = inherited.is_some();
+        // Before anything is set on the host.
+        let group = config.interface.control_group.as_deref();
+        let admits = group.map(members_of).transpose();
+        let admits = admits.map_err(DaemonError::system("letting a group control the tunnel"))?;
         let journal = match goes_on {
             true => Traces::of_tunnel(&config).adopt()?,
             false => first_journal(&config)?,
@@ -161,6 +168,7 @@ impl RunningTunnel {
             split,
             _carriers: carriers,
             program,
+            admits,
             queues: Mutex::new(held),
             ending,
             down: AtomicBool::new(false),
@@ -198,7 +206,10 @@ impl Running for RunningTunnel {
         let running = self.clone();
         tokio::spawn(async move {
             let file = running.config.file.clone();
-            server::serve(socket, running, &file, until_stopped(stopped)).await
+            let Some(admits) = running.admits.clone() else {
+                return server::serve(socket, running, &file, until_stopped(stopped)).await;
+            };
+            server::serve_admitted(socket, admits, running, &file, until_stopped(stopped)).await
         })
     }
 
@@ -400,6 +411,19 @@ impl Flows {
             treatments: FlowTreatments::default(),
         }
     }
+}
+
+/// Root, this user, and the group's members.
+fn members_of(group: &str) -> io::Result<server::Admits> {
+    let missing = || {
+        let what = format!("interface.control_group: there is no group {group:?} here");
+        let hint = format!("`groupadd --system {group}` makes it");
+        io::Error::new(io::ErrorKind::NotFound, format!("{what}; {hint}"))
+    };
+    let number = group_of_name(group)?.ok_or_else(missing)?;
+    Ok(Arc::new(move |stream| {
+        Peer::of(stream).is_ok_and(|peer| peer.is_root_or_own() || peer.is_in(number))
+    }))
 }
 
 /// The journal, with the kill switch set first of all where the config asks for it.

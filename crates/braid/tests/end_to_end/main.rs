@@ -15,6 +15,7 @@ mod homes;
 mod ip_versions;
 mod limits;
 mod matched;
+mod members;
 mod modes;
 mod moving_addresses;
 mod open_files;

@@ -33,6 +33,8 @@ pub struct Interface {
     pub tls_certificate: Option<CertificateFiles>,
     /// The control socket's path.
     pub control: PathBuf,
+    /// The group, by its name or number, whose members may ask by it as root may; none: its own.
+    pub control_group: Option<String>,
     /// Undo journal, quota counters, learnt rates.
     pub state_dir: PathBuf,
     /// Where Prometheus may ask, besides the control socket.
@@ -169,6 +171,7 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<I
     }
     let tls_certificate = certificate_files(&mut section, base, !listen_tls.is_empty());
     let control = section.parsed::<PathBuf>("control");
+    let control_group = section.parsed_by("control_group", group_name);
     let state_dir = section.parsed("state_dir").unwrap_or_else(|| PathBuf::from("/var/lib/braid"));
     let metrics = section.parsed_by("metrics", socket_address);
     let bridge = section.parsed("bridge");
@@ -219,6 +222,7 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<I
     let value = Interface {
         control: base
             .join(control.unwrap_or_else(|| PathBuf::from(format!("/run/braid/{name}.sock")))),
+        control_group,
         name,
         private_key_file: base.join(private_key_file?),
         addresses,
@@ -254,6 +258,15 @@ impl Workers {
             Self::Auto => NonZeroU8::try_from(processors).unwrap_or(most).min(most),
             Self::Count(count) => count,
         }
+    }
+}
+
+/// Names are as groupadd(8) takes them.
+fn group_name(text: &str) -> Result<String, String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-.$".contains(c);
+    match !text.is_empty() && text.len() <= 32 && text.chars().all(plain) {
+        true => Ok(text.to_owned()),
+        false => Err(format!("{text:?} is no group's name, such as \"braid\"")),
     }
 }
 

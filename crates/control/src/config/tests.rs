@@ -892,3 +892,20 @@ fn a_link_says_what_its_interface_is_like_or_its_name() {
         assert_eq!(errors(&with(link)), expected, "{link}");
     }
 }
+
+#[test]
+fn the_control_group_is_a_groups_name_or_number() {
+    let with = |group: &str| {
+        let listen = "listen = \"0.0.0.0:1\"";
+        format!("[interface]\nprivate_key_file = \"k\"\n{listen}\ncontrol_group = \"{group}\"")
+    };
+    for group in ["braid", "4711", "_net.admins-2"] {
+        let config = parse(&with(group)).unwrap();
+        assert_eq!(config.interface.control_group.as_deref(), Some(group));
+    }
+    for group in ["", "a b", "a:b", "ä", &"x".repeat(33)] {
+        let expected =
+            format!("4: interface.control_group: {group:?} is no group's name, such as \"braid\"");
+        assert_eq!(errors(&with(group)), [expected]);
+    }
+}

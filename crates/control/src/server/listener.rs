@@ -2,7 +2,8 @@
 //! not for long, so that nobody uses up the files that the tunnel needs; and still
 //! taken when the process has none left.
 
-use axum::serve::Listener;
+use axum::extract::connect_info::Connected;
+use axum::serve::{IncomingStream, Listener};
 use std::fs::File;
 use std::future::Future;
 use std::io;
@@ -23,6 +24,25 @@ const LONGEST: Duration = Duration::from_secs(60);
 const SPARES: usize = 4;
 /// How long a listener that can't accept waits.
 const RETRY: Duration = Duration::from_millis(100);
+
+/// Who isn't let in is told so, and takes a place for no longer.
+const REFUSED: Duration = Duration::from_secs(2);
+
+/// Who may ask by the control socket.
+pub type Admits = Arc<dyn Fn(&UnixStream) -> bool + Send + Sync>;
+
+/// Whether a connection is of somebody who may ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admission {
+    Granted,
+    Refused,
+}
+
+/// A listener by which anybody can connect, and some are let in.
+pub(crate) struct Gate {
+    pub(crate) listener: UnixListener,
+    pub(crate) admits: Admits,
+}
 
 /// A listener of which each connection has a deadline.
 pub(crate) struct Bounded<L> {
@@ -91,6 +111,32 @@ pub(crate) trait Accept: Send + 'static {
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
 
     fn accept_one(&self) -> impl Future<Output = io::Result<Self::Stream>> + Send;
+
+    /// Of a connection that was accepted.
+    fn admission(&self, _stream: &Self::Stream) -> Admission {
+        Admission::Granted
+    }
+}
+
+impl Accept for Gate {
+    type Stream = UnixStream;
+
+    async fn accept_one(&self) -> io::Result<UnixStream> {
+        self.listener.accept_one().await
+    }
+
+    fn admission(&self, stream: &UnixStream) -> Admission {
+        match (self.admits)(stream) {
+            true => Admission::Granted,
+            false => Admission::Refused,
+        }
+    }
+}
+
+impl<L: Accept + Sync> Connected<IncomingStream<'_, Bounded<L>>> for Admission {
+    fn connect_info(stream: IncomingStream<'_, Bounded<L>>) -> Admission {
+        *stream.remote_addr()
+    }
 }
 
 impl Accept for UnixListener {
@@ -111,9 +157,9 @@ impl Accept for TcpListener {
 
 impl<L: Accept + Sync> Listener for Bounded<L> {
     type Io = Connection<L::Stream>;
-    type Addr = ();
+    type Addr = Admission;
 
-    async fn accept(&mut self) -> (Self::Io, ()) {
+    async fn accept(&mut self) -> (Self::Io, Admission) {
         loop {
             // Never closed.
             let Ok(place) = self.places.clone().acquire_owned().await else {
@@ -121,9 +167,14 @@ impl<L: Accept + Sync> Listener for Bounded<L> {
             };
             match self.listener.accept_one().await {
                 Ok(stream) => {
-                    let deadline = Box::pin(tokio::time::sleep(self.longest));
+                    let admission = self.listener.admission(&stream);
+                    let longest = match admission {
+                        Admission::Granted => self.longest,
+                        Admission::Refused => self.longest.min(REFUSED),
+                    };
+                    let deadline = Box::pin(tokio::time::sleep(longest));
                     let _spares = FillUp(self.spares.clone());
-                    return (Connection { stream, deadline, _place: place, _spares }, ());
+                    return (Connection { stream, deadline, _place: place, _spares }, admission);
                 }
                 // With its file free again the next attempt succeeds.
                 Err(error) if lacks_files(&error) && self.spares.give_up_one() => {}
@@ -136,8 +187,8 @@ impl<L: Accept + Sync> Listener for Bounded<L> {
         }
     }
 
-    fn local_addr(&self) -> io::Result<()> {
-        Ok(())
+    fn local_addr(&self) -> io::Result<Admission> {
+        Ok(Admission::Granted)
     }
 }
 
@@ -196,13 +247,13 @@ mod tests {
         let mut bounded = Bounded::with(listener, 1, Duration::from_millis(50));
         let mut silent = UnixStream::connect(&path).await.unwrap();
         let mut next = UnixStream::connect(&path).await.unwrap();
-        let (mut connection, ()) = bounded.accept().await;
+        let (mut connection, _) = bounded.accept().await;
         let ended = connection.read_u8().await.unwrap_err();
         assert_eq!(ended.kind(), io::ErrorKind::TimedOut);
         drop(connection);
         assert_eq!(silent.read(&mut [0]).await.unwrap(), 0, "closed");
         next.write_u8(7).await.unwrap();
-        let (mut connection, ()) = bounded.accept().await;
+        let (mut connection, _) = bounded.accept().await;
         assert_eq!(connection.read_u8().await.unwrap(), 7);
     }
 }

@@ -13,6 +13,7 @@ pub mod netlink;
 pub mod netns;
 pub mod nft;
 pub mod operation;
+pub mod peer;
 pub mod poller;
 pub mod probe;
 pub mod routing;
