@@ -1,16 +1,17 @@
 //! Looks at the host and the tunnel for what `braid_doctor` judges: twice, with a moment between,
 //! as rates come from counters. What can't be found out is left out.
 
+#[cfg(feature = "page")]
+pub mod line;
 mod load;
 mod network;
 
 use super::ways::HostNetwork;
-use braid_control::config::{Config, Host, Link};
+use braid_control::config::{Config, Host};
 use braid_control::status::Status;
 use braid_doctor::{Counters, Facts, HostFacts, Measured};
 use braid_history::Event;
 use braid_linux::netlink::Netlink;
-use braid_page::Line;
 use load::Times;
 use std::fs;
 use std::net::ToSocketAddrs;
@@ -73,11 +74,6 @@ impl FirstLook {
             now: i64::try_from(now.as_secs()).unwrap_or(i64::MAX),
         }
     }
-}
-
-/// What a link leaves by; None where no device is known.
-pub fn line(config: &Config, link: &Link) -> Option<Line> {
-    network::line(link, &observe(config))
 }
 
 fn observe(config: &Config) -> HostNetwork {

@@ -226,7 +226,7 @@ impl Shown for Window {
 
     fn line(&self, name: &str) -> Option<Line> {
         let config = self.tunnel.upgrade()?.config_now();
-        super::look::line(&config, config.link(name)?)
+        super::look::line::of(&config, config.link(name)?)
     }
 
     fn link(&self, name: &str) -> Option<LinkWish> {

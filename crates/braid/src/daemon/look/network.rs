@@ -4,7 +4,6 @@ use crate::daemon::ways::HostNetwork;
 use braid_control::config::{Config, Link};
 use braid_doctor::{LinkFacts, RouteFacts};
 use braid_linux::netlink;
-use braid_page::{Line, LineAddress};
 use std::fs;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
@@ -13,7 +12,7 @@ pub fn links(config: &Config, network: &HostNetwork) -> Vec<LinkFacts> {
     config.links.iter().map(|link| facts_of(link, network)).collect()
 }
 
-fn facts_of(link: &Link, network: &HostNetwork) -> LinkFacts {
+pub fn facts_of(link: &Link, network: &HostNetwork) -> LinkFacts {
     let name = link.name.as_str().to_owned();
     let binding = &link.binding;
     let named = binding.interface.as_ref().map(ToString::to_string);
@@ -61,31 +60,6 @@ fn facts_of(link: &Link, network: &HostNetwork) -> LinkFacts {
             _ => None,
         }),
     }
-}
-
-/// What a link leaves by; None where no device is known.
-pub fn line(link: &Link, network: &HostNetwork) -> Option<Line> {
-    let device = network.device_of(&link.binding).ok()??;
-    let facts = facts_of(link, network);
-    let own = network.addresses.iter().filter(|it| it.interface == device.index && it.global);
-    let addresses = own.map(|it| LineAddress {
-        address: it.net.addr(),
-        prefix_length: it.net.prefix_len(),
-        valid_for: it.valid_for,
-    });
-    let mut routers = facts.gateways;
-    routers.sort_unstable();
-    routers.dedup();
-    Some(Line {
-        device: device.name.clone(),
-        speed_mbps: facts.speed_mbps,
-        full_duplex: facts.full_duplex,
-        kind: facts.kind,
-        carrier: facts.carrier,
-        mtu: facts.mtu,
-        addresses: addresses.collect(),
-        routers,
-    })
 }
 
 /// The stricter of the device's and everybody's (ip-sysctl: the maximum of both counts).
