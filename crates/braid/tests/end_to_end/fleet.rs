@@ -137,11 +137,7 @@ impl Fleet {
         self.world.concentrator.append_to_config(&of_fleet("c1", FIRST));
         let listen = format!("{}\nlisten = [\"{SECOND}:51900\"]", tunnel.concentrator);
         self.second.write_config(&listen, LEAVE_HOST_ALONE, &of_fleet("c2", SECOND));
-        self.world.home.append_to_config(&format!(
-            "[[peer]]\nname = \"second\"\npublic_key = \"{}\"\nendpoints = [\"{SECOND}:51900\"]\n\
-             stands_in_for = \"concentrator\"\n",
-            self.second.public_key()
-        ));
+        self.world.add_stand_in(&self.second, SECOND);
         self.world.concentrator.start();
         self.second.start();
         self.world.home.start();

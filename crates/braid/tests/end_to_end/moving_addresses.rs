@@ -168,17 +168,8 @@ impl Net {
         let tunnel = Tunnel { concentrator_routing: ANNOUNCES, ..Tunnel::default() };
         self.world.write_configs(&tunnel);
         let listen = format!("{}\nlisten = [\"{SECOND}:51900\"]", Tunnel::default().concentrator);
-        let home = format!(
-            "[[peer]]\nname = \"home\"\npublic_key = \"{}\"\n\
-             allowed_ips = [\"10.77.0.2\", \"fd77::2\"]\n",
-            self.world.home.public_key()
-        );
-        self.second.write_config(&listen, ANNOUNCES, &home);
-        self.world.home.append_to_config(&format!(
-            "[[peer]]\nname = \"second\"\npublic_key = \"{}\"\nendpoints = [\"{SECOND}:51900\"]\n\
-             stands_in_for = \"concentrator\"\n",
-            self.second.public_key()
-        ));
+        self.second.write_config(&listen, ANNOUNCES, &self.world.home_as_peer());
+        self.world.add_stand_in(&self.second, SECOND);
         self.world.concentrator.start();
         self.second.start();
         self.world.home.start();

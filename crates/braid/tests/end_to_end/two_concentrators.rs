@@ -17,12 +17,8 @@ fn a_connection_outlives_its_concentrator() {
     let Some(mut world) = World::new(&[link("dsl"), link("lte")]) else { return };
     let mut second = second_concentrator(&world);
     world.write_configs(&Tunnel::default());
-    let stands_in = format!(
-        "[[peer]]\nname = \"second\"\npublic_key = \"{}\"\nendpoints = [\"{SECOND}:51900\"]\n\
-         stands_in_for = \"concentrator\"\nkeepalive = \"1s\"\n",
-        second.public_key()
-    );
-    world.home.append_to_config(&stands_in);
+    world.add_stand_in(&second, SECOND);
+    world.home.append_to_config("keepalive = \"1s\"\n");
     world.concentrator.start();
     second.start();
     world.home.start();

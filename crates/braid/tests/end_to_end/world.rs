@@ -71,12 +71,7 @@ impl World {
 
     pub fn write_configs(&self, tunnel: &Tunnel<'_>) {
         let listen = format!("{}\nlisten = [\"{}\"]", tunnel.concentrator, tunnel.endpoint);
-        let peer = format!(
-            "[[peer]]\nname = \"home\"\npublic_key = \"{}\"\n\
-             allowed_ips = [\"10.77.0.2\", \"fd77::2\"]\n{}",
-            self.home.public_key(),
-            tunnel.more_homes
-        );
+        let peer = self.home_as_peer() + tunnel.more_homes;
         self.concentrator.write_config(&listen, tunnel.concentrator_routing, &peer);
         let mut rest = String::new();
         for link in self.topology.links() {
@@ -84,6 +79,24 @@ impl World {
         }
         rest.push_str(&self.concentrator_as_peer(&tunnel.endpoint));
         self.home.write_config(tunnel.home, tunnel.home_routing, &rest);
+    }
+
+    /// The `[[peer]]` of a concentrator's config.
+    pub fn home_as_peer(&self) -> String {
+        format!(
+            "[[peer]]\nname = \"home\"\npublic_key = \"{}\"\n\
+             allowed_ips = [\"10.77.0.2\", \"fd77::2\"]\n",
+            self.home.public_key()
+        )
+    }
+
+    /// The home has this concentrator, too.
+    pub fn add_stand_in(&self, second: &Side, address: &str) {
+        self.home.append_to_config(&format!(
+            "[[peer]]\nname = \"second\"\npublic_key = \"{}\"\n\
+             endpoints = [\"{address}:51900\"]\nstands_in_for = \"concentrator\"\n",
+            second.public_key()
+        ));
     }
 
     /// The `[[peer]]` of a home's config.
