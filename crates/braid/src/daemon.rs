@@ -20,7 +20,7 @@ mod examine;
 mod fleet;
 mod flows;
 mod group;
-mod hardware;
+pub mod hardware;
 mod host_routing;
 mod journal_trouble;
 mod kill_switch;

@@ -1,6 +1,7 @@
 mod device;
 mod files;
 mod joined;
+mod proposal;
 mod secrets;
 mod stand_in;
 mod waiting;
@@ -18,6 +19,7 @@ use clap::{Args, Subcommand};
 use device::free_device;
 use files::Files;
 use joined::Joined;
+use proposal::{By, Proposed, by_kind, by_name, is_laptop};
 use serde_json::json;
 use std::path::Path;
 
@@ -46,6 +48,10 @@ pub struct Join {
     /// Use these devices as links instead of all that have a default route
     #[arg(long, value_name = "DEVICE")]
     interface: Vec<DeviceName>,
+    /// Name the devices in the config, also on a laptop, where links are taken by what they are:
+    /// Ethernet, Wi-Fi, a phone
+    #[arg(long)]
+    by_name: bool,
     /// Don't send this host's and its LAN's traffic through the tunnel
     #[arg(long)]
     no_default_route: bool,
@@ -59,7 +65,7 @@ pub struct Join {
     /// Join one more concentrator, which stands in for the one that this router has joined:
     /// traffic takes it within a second when the other one is gone
     #[arg(long, conflicts_with_all = [
-        "interface", "no_default_route", "kill_switch", "split_tcp", "no_start", "replace"
+        "interface", "by_name", "no_default_route", "kill_switch", "split_tcp", "no_start", "replace"
     ])]
     stand_in: bool,
     /// Show what would be done without doing it
@@ -101,7 +107,11 @@ impl Join {
             None => free_device(&file)?,
         };
         let links = self.links(&device)?;
-        let text = self.config(&line, &links, &files, &device)?;
+        let proposed = match self.interface.is_empty() && !self.by_name && is_laptop() {
+            true => by_kind(&links),
+            false => by_name(&links),
+        };
+        let text = self.config(&line, &proposed, &files, &device)?;
         Config::parse(&text, &file)?;
         let plan = self.plan(&text, &links, &files, old.as_ref());
         if self.dry_run {
@@ -146,7 +156,7 @@ impl Join {
     fn config(
         &self,
         line: &JoinLine,
-        links: &[Uplink],
+        links: &[Proposed],
         files: &Files,
         device: &DeviceName,
     ) -> Result<String, Failure> {
@@ -172,16 +182,17 @@ impl Join {
         if group_of_name(CONTROL_GROUP).is_ok_and(|group| group.is_some()) {
             text.push_str(&format!("control_group = \"{CONTROL_GROUP}\"\n"));
         }
-        for uplink in links {
-            let link: Name = uplink
-                .interface
+        for link in links {
+            let name: Name = link
+                .name
                 .replace(|c: char| !(c.is_ascii_alphanumeric() || "._-".contains(c)), "_")
                 .parse()
                 .map_err(|error| Failure::failed(format!("{error}")))?;
-            text.push_str(&format!(
-                "\n[[link]]\nname = \"{link}\"\ninterface = \"{}\"\n",
-                uplink.interface
-            ));
+            let by = match &link.by {
+                By::Interface(interface) => format!("interface = \"{interface}\""),
+                By::Kind(kind) => format!("match = {{ kind = \"{kind}\" }}"),
+            };
+            text.push_str(&format!("\n[[link]]\nname = \"{name}\"\n{by}\n"));
         }
         text.push_str(&format!(
             "\n[[peer]]\n\

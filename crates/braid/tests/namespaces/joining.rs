@@ -41,6 +41,38 @@ fn a_line_lets_one_router_in_and_a_second_one_hears_why_not() {
     wait_for("the first is shut out", || first.status()["peers"][0]["connected"] == false);
 }
 
+/// What it is, a folder in place of sysfs says: it has a battery, and h1 is Wi-Fi.
+#[test]
+fn a_laptop_joins_by_what_its_links_are() {
+    let Some(mut world) = World::new() else { return };
+    world.start_concentrator();
+    let line = world.line.clone();
+    let router = Router::new(&world.home, world.scratch.path().join("laptop"));
+    router.sh(
+        "mount -t tmpfs none /sys/class && cd /sys/class && mkdir -p power_supply/BAT0 net/h1 net/h2
+         echo Battery > power_supply/BAT0/type; echo DEVTYPE=wlan > net/h1/uevent; echo 1 > net/h2/type",
+    );
+    let by_name = router.ok(&["home", "join", &line, "--dry-run", "--by-name"]);
+    assert!(by_name.contains("interface = \"h1\"") && !by_name.contains("kind ="), "{by_name}");
+    let joined = router.ok(&["home", "join", &line, "--yes"]);
+    assert!(joined.contains("connected to the concentrator"), "{joined}");
+    let text = std::fs::read_to_string(router.file("braid.toml")).unwrap();
+    assert!(text.contains("name = \"wifi\"\nmatch = { kind = \"wifi\" }"), "{text}");
+    assert!(text.contains("name = \"h2\"\ninterface = \"h2\""), "{text}");
+    assert!(!text.contains("\"h1\""), "{text}");
+    wait_for("both links work", || {
+        let links = router.status()["links"].clone();
+        let find =
+            |name: &str| links.as_array().unwrap().iter().find(|it| it["name"] == name).cloned();
+        let (wifi, other) = (find("wifi").unwrap(), find("h2").unwrap());
+        wifi["interface"] == "h1" && wifi["present"] == true && other["present"] == true
+    });
+    let status = router.status();
+    let phone =
+        status["links"].as_array().unwrap().iter().find(|it| it["name"] == "phone").cloned();
+    assert_eq!(phone.unwrap()["trouble"], "no interface matches kind tether");
+}
+
 #[test]
 fn a_revoked_line_lets_nobody_in() {
     let Some(mut world) = World::new() else { return };
