@@ -27,6 +27,18 @@ pub struct Plan {
     /// Holds when all of them are done; else the plan isn't through.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<Condition>,
+    /// The steps that the plan goes on without when they can't be done.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dispensable: Vec<Dispensable>,
+}
+
+/// A step that the plan goes on without when it can't be done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dispensable {
+    /// Its name.
+    pub step: String,
+    /// What that means, and what the user can do.
+    pub otherwise: String,
 }
 
 /// One step. It is skipped when all of `after` hold already (and there is something in `after`), so
@@ -69,6 +81,12 @@ impl Plan {
     /// The step of this name.
     pub fn step(&self, name: &str) -> Option<&Step> {
         self.steps.iter().find(|step| step.name == name)
+    }
+
+    /// What it means when this step can't be done, if the plan goes on without it.
+    pub fn otherwise(&self, step: &Step) -> Option<&str> {
+        let found = self.dispensable.iter().find(|each| each.step == step.name)?;
+        Some(&found.otherwise)
     }
 }
 

@@ -16,6 +16,15 @@ pub enum Happening<'a> {
     Done(&'a Step),
     /// It was so already.
     Kept(&'a Step),
+    /// It couldn't be done, and the plan goes on without it.
+    PassedOver {
+        /// The step.
+        step: &'a Step,
+        /// What was said.
+        why: &'a str,
+        /// What that means, and what the user can do.
+        otherwise: &'a str,
+    },
 }
 
 /// Why a plan stopped. What was done until then is in its journal.

@@ -7,7 +7,8 @@ use crate::undo::{claims, made_by, undo};
 use braid_pool::step::{Action, Condition, Plan, Step, Undo};
 
 /// Performs the plan's steps one by one, each of which is in the journal before it is begun and
-/// when it is done. What is done already, by an earlier run or by somebody else, is left alone.
+/// when it is done. What is done already, by an earlier run or by somebody else, is left alone. A
+/// step that the plan says is dispensable is passed over when it can't be done.
 ///
 /// # Errors
 /// [`RunError::BeingAbandoned`]; [`RunError::Unmet`] when something isn't as a step needs it;
@@ -29,15 +30,23 @@ pub fn run(
     for (index, step) in plan.steps.iter().enumerate() {
         let begun = match log.record().steps[index] {
             StepState::Done | StepState::Kept if !lost(system, step)? => continue,
+            StepState::PassedOver => continue,
             StepState::Untouched => false,
             _ => true,
         };
         let result = advance(log, system, tell, index, step, begun);
-        if let Err(error) = result {
-            if !error.is_interruption() {
-                log.write(Event::Failed { step: index, why: error.to_string() })?;
+        let Err(error) = result else { continue };
+        let why = error.to_string();
+        match plan.otherwise(step) {
+            _ if error.is_interruption() => return Err(error),
+            Some(otherwise) => {
+                log.write(Event::PassedOver { step: index, why: why.clone() })?;
+                tell(Happening::PassedOver { step, why: &why, otherwise });
             }
-            return Err(error);
+            None => {
+                log.write(Event::Failed { step: index, why })?;
+                return Err(error);
+            }
         }
     }
     check_account(log, system, &plan)?;

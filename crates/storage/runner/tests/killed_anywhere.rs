@@ -1,10 +1,10 @@
 //! A plan that is killed at any moment comes to its end by resuming, or leaves nothing behind by
 //! abandoning: on a simulated host.
 
-use braid_pool::step::{Action, Argv, Condition, Plan, Step, Undo};
-use braid_runner::journal::Log;
+use braid_pool::step::{Action, Argv, Condition, Dispensable, Plan, Step, Undo};
+use braid_runner::journal::{Log, StepState};
 use braid_runner::simulated::{Fate, HostState, SimulatedHost, SimulatedLog};
-use braid_runner::{RunError, abandon, run};
+use braid_runner::{Happening, RunError, abandon, run};
 use proptest::prelude::*;
 
 proptest! {
@@ -103,6 +103,43 @@ fn a_condition_that_fails_stops_the_plan_before_anything_is_done() {
     assert!(world.host.files.is_empty());
     world.host.folders.push("/srv".to_owned());
     world.run().unwrap();
+}
+
+#[test]
+fn a_step_that_the_plan_can_do_without_is_passed_over_and_told() {
+    let mut unmet = line_step(1, "/etc/fstab", "x");
+    unmet.before = vec![Condition::Directory { path: "/srv".to_owned() }];
+    let fails = step(2, Action::Run(Argv::new("fails", ["now"])), Vec::new(), Vec::new());
+    let steps = vec![folder_step(0, "/a"), unmet, fails, folder_step(3, "/b")];
+    let (otherwise, names) = ("so it stays".to_owned(), ["1", "2"]);
+    let dispensable =
+        names.map(|step| Dispensable { step: step.into(), otherwise: otherwise.clone() });
+    let plan = Plan { dispensable: dispensable.to_vec(), ..plan(steps) };
+    let mut whole = begin(&plan, Fate::default());
+    let mut told = Vec::new();
+    run(&mut whole.log, &mut whole.host, &mut |happening| match happening {
+        Happening::PassedOver { step, why, otherwise } => {
+            told.push((step.name.clone(), why.to_owned(), otherwise.to_owned()));
+        }
+        _ => {}
+    })
+    .unwrap();
+    assert_eq!(told.iter().map(|each| each.0.as_str()).collect::<Vec<_>>(), names);
+    assert!(told[0].1.contains("/srv is a directory"), "{told:?}");
+    assert!(told[1].1.contains("fails now") && told[1].2 == otherwise, "{told:?}");
+    assert!(whole.log.record().ended);
+    assert_eq!(whole.host.folders, ["/a", "/b"]);
+    for moment in 0..whole.fate.passed() {
+        let mut killed = begin(&plan, Fate::dies_after(moment));
+        assert!(killed.run().is_err(), "moment {moment}");
+        killed.revive(None);
+        if !killed.log.record().ended {
+            killed.run().unwrap();
+        }
+        assert_eq!(killed.host.state(), whole.host.state(), "moment {moment}");
+        let states = killed.log.record().steps[1..3].to_vec();
+        assert_eq!(states, [StepState::PassedOver; 2], "moment {moment}");
+    }
 }
 
 #[test]
@@ -216,6 +253,7 @@ fn plan(steps: Vec<Step>) -> Plan {
         warnings: Vec::new(),
         steps,
         after: Vec::new(),
+        dispensable: Vec::new(),
     }
 }
 

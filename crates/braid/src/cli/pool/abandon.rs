@@ -44,7 +44,10 @@ impl Abandon {
 fn show(record: &Record, global: &Global) -> Result<(), Failure> {
     let plan = &record.plan;
     let begun = |state: &StepState| {
-        matches!(state, StepState::Begun | StepState::Done | StepState::Undoing)
+        matches!(
+            state,
+            StepState::Begun | StepState::Done | StepState::PassedOver | StepState::Undoing
+        )
     };
     let begun = plan.steps.iter().zip(&record.steps).filter(|(_, state)| begun(state));
     let mut begun: Vec<&Step> = begun.map(|(step, _)| step).collect();

@@ -4,10 +4,12 @@ use super::progress::ProgressLine;
 use crate::cli::confirm::confirm;
 use crate::cli::failure::{self, Failure, FailureKind};
 use crate::cli::{Global, JsonFlag};
-use braid_pool::step::Plan;
+use braid_pool::step::{Plan, Step};
 use braid_replica::register::Register;
 use braid_runner::host::{ConfigRoot, Host};
-use braid_runner::journal::{DEFAULT_STATE_DIR, Journal, JournalError, Log, StateDir};
+use braid_runner::journal::{
+    DEFAULT_STATE_DIR, Journal, JournalError, Log, Record, StateDir, StepState,
+};
 use braid_runner::system::SystemError;
 use braid_runner::{Happening, Remains, RunError};
 use clap::Args;
@@ -119,6 +121,7 @@ pub struct Outcome {
     plan: Plan,
     /// Whether all is so now.
     pub done: bool,
+    not_done: Vec<NotDone>,
     #[serde(skip)]
     shown_only: bool,
 }
@@ -134,9 +137,37 @@ impl Outcome {
     pub fn text(&self) -> String {
         match self.shown_only {
             true => self.plan.to_string().trim_end().to_owned(),
-            false => format!("done: {}", self.plan.title),
+            false => done_text(&self.plan.title, &self.not_done),
         }
     }
+}
+
+/// A step that the plan went on without.
+#[derive(Serialize)]
+pub struct NotDone {
+    step: String,
+    /// What that means, and what the user can do.
+    otherwise: String,
+}
+
+impl NotDone {
+    /// Those of a plan that was carried out.
+    pub fn all(record: &Record) -> Vec<NotDone> {
+        let steps = record.plan.steps.iter().zip(&record.steps);
+        let passed_over = steps.filter(|(_, state)| **state == StepState::PassedOver);
+        let not_done = |(step, _): (&Step, _)| NotDone {
+            step: step.says.clone(),
+            otherwise: record.plan.otherwise(step).unwrap_or_default().to_owned(),
+        };
+        passed_over.map(not_done).collect()
+    }
+}
+
+/// As a person is told of a plan that is through.
+pub fn done_text(title: &str, not_done: &[NotDone]) -> String {
+    let lines =
+        not_done.iter().map(|each| format!("\nbut not: {}\n  {}", each.step, each.otherwise));
+    format!("done: {title}{}", lines.collect::<String>())
 }
 
 /// Shows the plan, asks, carries it out; what came of it is left to the caller to tell.
@@ -146,7 +177,7 @@ pub fn outcome_of(plan: Plan, consent: &Consent) -> Result<Outcome, Failure> {
         return Err(Failure::failed(why));
     }
     if consent.dry_run || plan.is_empty() {
-        return Ok(Outcome { done: plan.is_empty(), plan, shown_only: true });
+        return Ok(Outcome { done: plan.is_empty(), plan, not_done: vec![], shown_only: true });
     }
     let state = consent.place.state();
     if let Some((_, record)) = state.unfinished()?.into_iter().find(|(pool, _)| *pool == plan.pool)
@@ -159,7 +190,8 @@ pub fn outcome_of(plan: Plan, consent: &Consent) -> Result<Outcome, Failure> {
     }
     let mut journal = state.begin(&plan.pool, plan.clone())?;
     go_on(&mut journal, &consent.place)?;
-    Ok(Outcome { done: true, plan, shown_only: false })
+    let not_done = NotDone::all(journal.record());
+    Ok(Outcome { done: true, plan, not_done, shown_only: false })
 }
 
 /// Carries out what the journal says is still to be done.

@@ -34,6 +34,10 @@ impl ProgressLine {
                 self.seen += 1;
                 terminal_line::say(&format!("= {} (so already)", step.says));
             }
+            Happening::PassedOver { step, why, otherwise } => {
+                self.seen += 1;
+                terminal_line::say(&format!("✗ not done: {}: {why}\n  {otherwise}", step.says));
+            }
             Happening::Done(step) => {
                 self.seen += 1;
                 let count = self.steps.map_or(String::new(), |all| format!(" {}/{all}", self.seen));

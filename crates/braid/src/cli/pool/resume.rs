@@ -1,4 +1,4 @@
-use super::carry_out::{Ending, go_on};
+use super::carry_out::{Ending, NotDone, done_text, go_on};
 use super::encrypt::lent_again;
 use super::seen::Seen;
 use crate::cli::Global;
@@ -31,8 +31,9 @@ impl Resume {
         failure::tell(&format!("going on with: {title}"));
         go_on(&mut journal, &self.ending.place)?;
         drop(lent);
-        let value = json!({ "plan": journal.record().plan, "done": true });
-        global.print(&value, || format!("done: {title}"))
+        let not_done = NotDone::all(journal.record());
+        let value = json!({ "plan": journal.record().plan, "done": true, "not_done": not_done });
+        global.print(&value, || done_text(&title, &not_done))
     }
 
     fn list(&self, global: &Global) -> Result<(), Failure> {
@@ -65,7 +66,9 @@ impl Resume {
 /// What is left of the plan; each step is looked at again before it is done.
 fn show(record: &Record, global: &Global) -> Result<(), Failure> {
     let plan = &record.plan;
-    let is_left = |state: &StepState| !matches!(state, StepState::Done | StepState::Kept);
+    let is_left = |state: &StepState| {
+        !matches!(state, StepState::Done | StepState::Kept | StepState::PassedOver)
+    };
     let left = plan.steps.iter().zip(&record.steps).filter(|(_, state)| is_left(state));
     let left: Vec<_> = left.map(|(step, _)| step).collect();
     let value = json!({ "plan": plan, "steps_left": left, "done": false });

@@ -54,6 +54,7 @@ pub(super) fn plan(pool: &ObservedPool, at: &str, host: &ObservedHost) -> Result
         warnings: Vec::new(),
         steps,
         after: Vec::new(),
+        dispensable: Vec::new(),
     })
 }
 

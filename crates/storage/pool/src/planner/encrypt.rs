@@ -7,7 +7,7 @@ use super::{Change, Refused};
 use crate::disk::{Disk, DiskId};
 use crate::luks::{self, CRYPTTAB, Encryption, HEADER_BYTES, Header, LuksVolume, Unlock};
 use crate::observed::{ObservedHost, ObservedPool};
-use crate::step::{Action, Argv, Condition, Plan, Step, Undo};
+use crate::step::{Action, Argv, Condition, Dispensable, Plan, Step, Undo, quoted};
 use crate::uuid::Uuid;
 
 /// Steps that encrypt those members that are to be, and open them.
@@ -154,7 +154,7 @@ pub(super) fn check_as_the_others(
     }
 }
 
-/// Once the pool has let a member go, its mapping is closed, and its keys are destroyed, so that
+/// Once the pool has let a member go, its mapping is closed, and its keys are erased, so that
 /// nobody can read what it held.
 pub(super) fn release(pool: &ObservedPool, change: &Change, host: &ObservedHost, plan: &mut Plan) {
     plan.warnings.extend(fewer_keys(pool, change, host));
@@ -168,17 +168,17 @@ pub(super) fn release(pool: &ObservedPool, change: &Change, host: &ObservedHost,
         None => false,
     });
     if let Some(volume) = volume {
-        plan.steps.extend(let_go(volume, host));
+        let_go(volume, host, plan);
     } else if found.is_none() {
         plan.steps.extend(forget(&pool.name(), host));
     }
 }
 
-fn let_go(volume: &LuksVolume, host: &ObservedHost) -> Vec<Step> {
+fn let_go(volume: &LuksVolume, host: &ObservedHost, plan: &mut Plan) {
     let (name, uuid) = (volume.mapping_name(), volume.uuid);
     // First the line: else a boot in between would open it again.
-    let mut steps: Vec<Step> = without_line(uuid, host).into_iter().collect();
-    steps.push(Step {
+    plan.steps.extend(without_line(uuid, host));
+    plan.steps.push(Step {
         name: format!("close {name}"),
         says: format!("close {name}, which the pool doesn't use any more"),
         before: vec![],
@@ -186,21 +186,40 @@ fn let_go(volume: &LuksVolume, host: &ObservedHost) -> Vec<Step> {
         after: vec![Condition::Open { name: name.clone(), uuid }.negated()],
         undo: Undo::Nothing,
     });
-    steps.extend(volume.pool.as_deref().and_then(|pool| without_backup(pool, uuid, host)));
-    // One of somebody else's making keeps its keys; of a dead disk they can't be destroyed.
-    if volume.pool.is_none() || volume.header == Header::Gone {
-        return steps;
+    // One of somebody else's making keeps its keys.
+    let Some(pool) = volume.pool.as_deref() else { return };
+    plan.steps.extend(without_backup(pool, uuid, host));
+    let stay = keys_stay(pool, volume);
+    if volume.header == Header::Gone {
+        plan.warnings.push(format!("its LUKS header can't be read, so nothing is erased: {stay}"));
+        return;
     }
-    let device = volume.path.clone();
-    steps.push(Step {
-        name: format!("destroy the keys of {}", volume.disk),
-        says: format!("destroy the keys on disk {}: nobody can read what it held", volume.disk),
+    let erase = erase_keys(volume);
+    // A disk leaves because it is failing: it may take no writes any more.
+    plan.dispensable.push(Dispensable { step: erase.name.clone(), otherwise: stay });
+    plan.steps.push(erase);
+}
+
+fn erase_keys(volume: &LuksVolume) -> Step {
+    let (device, uuid) = (volume.path.clone(), volume.uuid);
+    Step {
+        name: format!("erase the keys of {}", volume.disk),
+        says: format!("erase the keys on disk {}: nobody can read what it held", volume.disk),
         before: vec![Condition::Luks { device: device.clone(), uuid }],
-        action: blank_header(&device),
+        action: erase_header(&device),
         after: vec![Condition::Luks { device, uuid }.negated()],
         undo: Undo::Never("without its keys nobody can read what the disk held".to_owned()),
-    });
-    steps
+    }
+}
+
+/// What it means that the keys of a disk that leaves couldn't be erased.
+fn keys_stay(pool: &str, volume: &LuksVolume) -> String {
+    let disk = &volume.disk;
+    format!(
+        "the keys on disk {disk} may still be there, and with a key of the pool, what it held can be \
+         read: destroy the disk, or, should it take writes again, `braid pool key erase {pool} {}`",
+        quoted(disk.as_str())
+    )
 }
 
 /// The lines of crypttab whose volume is on no disk, if there is only one such: that of the member
@@ -286,7 +305,7 @@ fn format(member: &NewMember, wish: &Encryption) -> Step {
         ],
         action: Action::Run(Argv::new("cryptsetup", args)),
         after: vec![key],
-        undo: Undo::By(vec![blank_header(device)]),
+        undo: Undo::By(vec![erase_header(device)]),
     }
 }
 
@@ -383,7 +402,7 @@ fn close_action(name: &str) -> Action {
 }
 
 /// Both headers and all key slots.
-fn blank_header(device: &str) -> Action {
+fn erase_header(device: &str) -> Action {
     let length = HEADER_BYTES.to_string();
     Action::Run(Argv::new("blkdiscard", ["--zeroout", "--length", &length, device]))
 }

@@ -81,5 +81,5 @@ pub(super) fn change<E: Engine>(
         Change::Rebalance => E::rebalance(&at)?,
     };
     let Draft { title, warnings, claims, steps, after } = draft;
-    Ok(Plan { title, pool: E::name(pool), claims, warnings, steps, after })
+    Ok(Plan { title, pool: E::name(pool), claims, warnings, steps, after, dispensable: vec![] })
 }

@@ -110,6 +110,7 @@ pub fn system_disk(new: &NewSystemDisk) -> Result<Plan, Refused> {
         warnings: new.warnings.clone(),
         steps,
         after: Vec::new(),
+        dispensable: Vec::new(),
     })
 }
 

@@ -37,7 +37,15 @@ pub(super) fn plan(
         }
     };
     let title = format!("set what is done regularly for pool {name}");
-    Ok(Plan { title, pool: name, claims: vec![], warnings: vec![], steps, after: vec![] })
+    Ok(Plan {
+        title,
+        pool: name,
+        claims: vec![],
+        warnings: vec![],
+        steps,
+        after: vec![],
+        dispensable: vec![],
+    })
 }
 
 pub(super) fn forgotten(
@@ -71,6 +79,7 @@ pub(super) fn forgotten(
         warnings: vec![],
         steps: steps(&[], &units, uuid),
         after: vec![],
+        dispensable: vec![],
     };
     pools.into_iter().map(plan).collect()
 }

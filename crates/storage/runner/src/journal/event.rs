@@ -49,6 +49,13 @@ pub enum Event {
         /// What was said.
         why: String,
     },
+    /// The step can't be done, and the plan goes on without it.
+    PassedOver {
+        /// The step.
+        step: usize,
+        /// What was said.
+        why: String,
+    },
     /// From here on steps are undone, the last first.
     Abandoning,
     /// The step is about to be undone.

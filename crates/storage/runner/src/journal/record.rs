@@ -27,6 +27,8 @@ pub enum StepState {
     Begun,
     /// Done.
     Done,
+    /// It couldn't be done, and the plan went on without it; perhaps half done.
+    PassedOver,
     /// Perhaps undone, perhaps half undone, perhaps not at all.
     Undoing,
     /// Done or begun, and taken back.
@@ -114,6 +116,7 @@ impl Record {
             Event::Kept { step } => (*step, StepState::Kept),
             Event::Begun { step } => (*step, StepState::Begun),
             Event::Done { step } => (*step, StepState::Done),
+            Event::PassedOver { step, .. } => (*step, StepState::PassedOver),
             Event::Undoing { step } => (*step, StepState::Undoing),
             Event::Undone { step } => (*step, StepState::Undone),
             Event::Left { step, .. } => (*step, StepState::Left),

@@ -34,6 +34,7 @@ pub(super) fn plan(new: &NewPool) -> Result<Plan, Refused> {
             new.mount_at
         ),
         pool: new.name.to_string(),
+        dispensable: Vec::new(),
         after: vec![super::took_all(
             new.filesystem_uuid,
             &[],

@@ -55,6 +55,7 @@ pub(super) fn plan(new: &NewPool, host: &ObservedHost) -> Result<Plan, Refused> 
         warnings,
         steps,
         after: Vec::new(),
+        dispensable: Vec::new(),
     })
 }
 

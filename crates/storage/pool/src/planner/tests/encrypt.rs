@@ -169,7 +169,7 @@ fn that_further_keys_do_not_open_a_new_disk_is_said() {
 }
 
 #[test]
-fn a_disk_that_leaves_is_closed_and_its_keys_destroyed_after_the_pool_has_let_it_go() {
+fn a_disk_that_leaves_is_closed_and_its_keys_erased_after_the_pool_has_let_it_go() {
     let host = opened("bcd");
     let member = MemberName("Sd".into());
     let plan = change(&raid1("bcd"), &Change::Remove { member }, None, &host).unwrap();
@@ -184,18 +184,24 @@ fn a_disk_that_leaves_is_closed_and_its_keys_destroyed_after_the_pool_has_let_it
             "blkdiscard --zeroout --length 16777216 /dev/sdd".to_owned(),
         ]
     );
+    // It may take no writes any more.
+    let erase = plan.step("erase the keys of Sd").unwrap();
+    assert_eq!(plan.dispensable.len(), 1);
+    let otherwise = plan.otherwise(erase).unwrap();
+    assert!(otherwise.contains("destroy the disk"), "{otherwise}");
+    assert!(otherwise.contains("braid pool key erase data Sd"), "{otherwise}");
     // One that is somebody else's, or dead, keeps what it has.
-    for change_it in
-        [(|volume: &mut LuksVolume| volume.pool = None) as fn(&mut LuksVolume), |volume| {
-            volume.header = Header::Gone
-        }]
-    {
+    for (change_it, is_said) in [
+        ((|volume: &mut LuksVolume| volume.pool = None) as fn(&mut LuksVolume), false),
+        (|volume| volume.header = Header::Gone, true),
+    ] {
         let mut host = opened("bcd");
         change_it(&mut host.luks[2]);
         let member = MemberName("Sd".into());
         let plan = change(&raid1("bcd"), &Change::Remove { member }, None, &host).unwrap();
         assert!(!plan.to_string().contains("blkdiscard"), "{plan}");
         assert!(plan.to_string().contains("cryptsetup close"), "{plan}");
+        assert_eq!(plan.to_string().contains("destroy the disk"), is_said, "{plan}");
     }
 }
 
