@@ -24,6 +24,7 @@ mod key;
 mod named;
 mod open;
 mod plan;
+mod pool_key;
 #[cfg(feature = "page")]
 pub(super) mod pools_look;
 mod progress;

@@ -99,6 +99,85 @@ same && echo "mended: $(findings). $(grep -c . $tab) lines"
     );
 }
 
+/// A disk that takes no writes any more when it leaves keeps its keys, its label and what it held:
+/// nothing opens it again, but by hand, until its keys can be erased.
+#[test]
+fn a_disk_that_leaves_a_btrfs_and_takes_no_writes_never_comes_back() {
+    leaves_and_stays_away("btrfs-raid1", 320);
+}
+
+/// The same of an array.
+#[test]
+fn a_disk_that_leaves_an_array_and_takes_no_writes_never_comes_back() {
+    leaves_and_stays_away("md-raid1", 128);
+}
+
+fn leaves_and_stays_away(layout: &str, mib: u64) {
+    let Some(ground) = Ground::new(&[mib; 3]).filter(|_| is_there()) else { return };
+    let told = ground.works("alpha", &script(&format!("layout={layout}\n{LEAVING}")));
+    has(
+        &told,
+        &[
+            "✗ not done: erase the keys on disk /dev/dm-0",
+            "but not: erase the keys on disk /dev/dm-0",
+            "braid pool key erase data /dev/dm-0",
+            "status 0, lines 2, headers 2",
+            "left: former-member.",
+            "as it was: former-member.",
+            "is a member of pool data",
+            "not yet: the keys of /dev/dm-0 are there",
+            "is of a pool that is called data already",
+            "known: former-member.",
+            "/dev/dm-0 has left the pool, and is locked again",
+            "same where nothing is known",
+            "2 mappings where nothing is known",
+            "the keys on /dev/dm-0 are erased",
+            "in the end: .",
+        ],
+    );
+}
+
+const LEAVING: &str = r#"
+modprobe dm-flakey
+sectors=$(blockdev --getsz $1)
+weak() { dmsetup suspend weak; dmsetup reload weak --table "0 $sectors $1"; dmsetup resume weak; }
+dmsetup create weak --table "0 $sectors linear $1 0"
+takes_none="flakey $1 0 0 3600 1 error_writes"
+braid pool create data --layout $layout --encrypt --key-file $keys/data.key /dev/dm-0 $2 --yes
+written
+weak "$takes_none"
+status=0; braid pool replace data /dev/dm-0 $3 --yes 2>&1 || status=$?
+echo "status $status, lines $(grep -c . $tab), headers $(ls $BRAID_POOL_STATE_DIR/.headers/data | wc -l)"
+same
+echo "left: $(findings)."
+braid pool open data
+ls /dev/mapper/luks-data-* | wc -l | grep -q '^2$'
+echo "as it was: $(findings)."
+if braid pool key erase data $3 --yes 2>&1; then exit 1; fi
+if braid pool key erase data /dev/dm-0 --yes; then exit 1; fi
+cryptsetup open --test-passphrase --key-file $keys/data.key /dev/dm-0 && echo "not yet: the keys of /dev/dm-0 are there"
+if braid pool create data --layout btrfs-single --encrypt /dev/dm-0 --erase /dev/dm-0 --yes; then exit 1; fi
+
+braid pool close data
+braid pool open data
+ls /dev/mapper/luks-data-* | wc -l | grep -q '^2$'
+same
+echo "known: $(findings)."
+
+# On a computer that knows nothing of the pool, by what the disk itself says.
+braid pool close data
+cp $tab $keys/tab; : > $tab; mv $BRAID_POOL_STATE_DIR/.headers $keys/headers
+braid pool open data --key-file $keys/data.key 2>&1
+same && echo "same where nothing is known"
+echo "$(ls /dev/mapper/luks-data-* | wc -l) mappings where nothing is known"
+cp $keys/tab $tab; mv $keys/headers $BRAID_POOL_STATE_DIR/.headers
+
+# It takes writes again.
+weak "linear $1 0"
+braid pool key erase data /dev/dm-0 --yes
+echo "in the end: $(findings)."
+"#;
+
 #[test]
 fn an_encrypted_array_is_opened_after_a_boot_and_by_no_wrong_key() {
     let Some(ground) = Ground::new(&[128; 3]).filter(|_| is_there()) else { return };

@@ -6,7 +6,7 @@ use crate::identity::{self, Identities};
 use crate::inventory::Inventory;
 use crate::superblock::luks;
 use braid_pool::disk::{Content, Disk};
-use braid_pool::luks::{Header, LuksVolume, Mapping, pool_of_label};
+use braid_pool::luks::{Header, LuksVolume, Mapping, pool_of_label, pool_of_subsystem};
 use braid_pool::planner::PoolName;
 use braid_pool::uuid::Uuid;
 
@@ -36,13 +36,26 @@ pub fn volumes(host: &HostRoot, inventory: &Inventory) -> Vec<LuksVolume> {
             path: disk.path.clone(),
             disk: disk.id(),
             pool: label.or_else(by_name),
+            pool_uuid: found.subsystem.as_deref().and_then(pool_of_subsystem),
             header: found.header,
             slots: found.slots,
             discards: found.discards,
             open,
         })
     };
-    inventory.disks.iter().filter_map(volume).collect()
+    let mut found: Vec<LuksVolume> = inventory.disks.iter().filter_map(volume).collect();
+    let all = found.clone();
+    found.retain(|volume| volume.open.is_some() || !is_below_another(inventory, volume, &all));
+    found
+}
+
+/// Of a multipath disk its paths are seen, too, which other devices are built on; they aren't the
+/// ones to use.
+fn is_below_another(inventory: &Inventory, volume: &LuksVolume, all: &[LuksVolume]) -> bool {
+    let is_held = |content: &Content| matches!(content, Content::Holder { .. });
+    let disk = inventory.by_path(&volume.path);
+    disk.is_some_and(|disk| disk.contents.iter().any(is_held))
+        && all.iter().any(|other| other.uuid == volume.uuid && other.path != volume.path)
 }
 
 fn carries_luks(disk: &Disk) -> bool {
@@ -55,6 +68,7 @@ fn gone(open: &Mapping) -> luks::LuksSuper {
     luks::LuksSuper {
         uuid: open.volume,
         label: None,
+        subsystem: None,
         header: Header::Gone,
         slots: Vec::new(),
         discards: false,

@@ -309,6 +309,36 @@ fn a_btrfs_that_ran_without_a_member_shows_it_and_what_it_left_behind() {
     });
 }
 
+/// A disk that takes no writes when it is removed or replaced keeps its superblock.
+#[test]
+fn what_has_left_with_its_superblock_is_no_member() {
+    in_private_mounts("what_has_left_with_its_superblock_is_no_member", || {
+        let pool = Pool::new("raid1", "raid1");
+        let [removed, new] =
+            ["removed", "new"].map(|name| LoopDisk::new(pool.dir.path(), name, SIZE).unwrap());
+        let replaced = &pool.disks[1];
+        pool.mount("defaults");
+        run("btrfs", &["device", "add", removed.path(), &pool.at()]);
+        run("sync", &["-f", &pool.at()]);
+        let left = [&removed, replaced];
+        let before = left.map(|disk| devices::superblock(Path::new(disk.path())).unwrap());
+        run("btrfs", &["device", "remove", removed.path(), &pool.at()]);
+        run("btrfs", &["replace", "start", "-B", replaced.path(), new.path(), &pool.at()]);
+        pool.unmount();
+        for (disk, superblock) in left.iter().zip(&before) {
+            let device = File::options().write(true).open(disk.path()).unwrap();
+            device.write_all_at(superblock, 64 << 10).unwrap();
+        }
+
+        let seen = pool.observe();
+        let members: Vec<_> = seen.members.iter().map(|m| (m.devid, m.path.as_deref())).collect();
+        assert_eq!(members, [(1, Some(pool.disks[0].path())), (2, Some(new.path()))]);
+        for disk in left {
+            run("btrfs", &["device", "scan", "--forget", disk.path()]);
+        }
+    });
+}
+
 /// What a power cut leaves of a replace: the new disk has a superblock with the number 0.
 #[test]
 fn the_target_of_an_interrupted_replace_is_no_member() {

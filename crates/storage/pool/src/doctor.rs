@@ -147,6 +147,12 @@ pub enum Code {
     OldBtrfsProgs,
     /// Encrypted disks aren't open.
     Locked,
+    /// An encrypted disk has left the pool, and its keys are still on it.
+    FormerMember,
+    /// It isn't known whether an encrypted disk is a member of the pool that its label names.
+    UnknownMember,
+    /// Two encrypted pools have the same name.
+    SameName,
     /// A LUKS header is damaged or gone.
     DamagedHeader,
     /// There is no backup of a LUKS header as it is now.

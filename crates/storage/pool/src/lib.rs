@@ -16,6 +16,7 @@ pub mod growth;
 pub mod key_text;
 pub mod layout;
 pub mod luks;
+pub mod membership;
 pub mod observed;
 pub mod place;
 pub mod planner;

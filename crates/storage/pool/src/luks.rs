@@ -11,7 +11,8 @@ use std::fmt;
 /// nevertheless (`--offset`), so that a backup of the header is so long.
 pub const HEADER_BYTES: u64 = 16 << 20;
 
-/// In the label, before the pool's name. A label has 47 bytes, a pool's name 32 at most.
+/// In the label, before the pool's name, and in the subsystem, before its UUID. Each has 47 bytes;
+/// a pool's name has 32 at most.
 const LABEL: &str = "braid:";
 
 /// Which mappings and volumes are in crypttab(5).
@@ -22,6 +23,8 @@ pub const CRYPTTAB: &str = "/etc/crypttab";
 pub struct Encryption {
     /// The pool's name.
     pub pool: String,
+    /// The pool's UUID.
+    pub pool_uuid: Uuid,
     /// UUID that the LUKS volume will have; random, chosen by the caller.
     pub uuid: Uuid,
     /// What opens it at boot.
@@ -69,6 +72,9 @@ pub struct LuksVolume {
     pub disk: DiskId,
     /// The pool that it is of, by its label; none for one that isn't Braid's.
     pub pool: Option<String>,
+    /// That pool's UUID when the volume was made: two pools may have the same name.
+    #[serde(default)]
+    pub pool_uuid: Option<Uuid>,
     /// Its mapping's name and node, while it is open.
     pub open: Option<Mapping>,
     /// How its header is.
@@ -187,6 +193,16 @@ pub fn pool_of_label(label: &str) -> Option<&str> {
     label.strip_prefix(LABEL).filter(|pool| pool.parse::<PoolName>().is_ok())
 }
 
+/// The subsystem of a pool's volumes: a second label that LUKS2 has, for programs.
+pub fn subsystem(pool: Uuid) -> String {
+    format!("{LABEL}{pool}")
+}
+
+/// The UUID of the pool that a subsystem is of.
+pub fn pool_of_subsystem(subsystem: &str) -> Option<Uuid> {
+    subsystem.strip_prefix(LABEL)?.parse().ok()
+}
+
 /// `luks-data-3f2a91bc`: it stays the same whatever order disks are found in, and a disk that takes
 /// another's place has one of its own.
 pub fn mapping_name(pool: &str, volume: Uuid) -> String {
@@ -271,6 +287,7 @@ mod tests {
     fn encryption(unlock: Unlock) -> Encryption {
         Encryption {
             pool: "data".into(),
+            pool_uuid: Uuid::from_bytes([2; 16]),
             uuid: Uuid::from_bytes([0x3f; 16]),
             unlock,
             key_file: "/etc/braid/keys/data.key".into(),
@@ -303,6 +320,10 @@ mod tests {
         for bad in ["braid:", "braid:../../etc/x", "braid:a b", "braid:\u{1b}[2J"] {
             assert_eq!(pool_of_label(bad), None, "{bad:?}");
         }
+        let uuid = Uuid::from_bytes([2; 16]);
+        assert_eq!(pool_of_subsystem(&subsystem(uuid)), Some(uuid));
+        assert_eq!(pool_of_subsystem(&label("data")), None);
+        assert!(subsystem(uuid).len() < 48);
     }
 
     #[test]

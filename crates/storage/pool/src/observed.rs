@@ -80,24 +80,20 @@ impl ObservedPool {
     /// Node of the member that the user names: by path, its disk's id, devid or slot, or `missing`.
     pub fn member_path(&self, word: &str) -> Option<&str> {
         match self {
+            ObservedPool::Btrfs(btrfs) => btrfs_member(btrfs, word)?.path.as_deref(),
+            ObservedPool::Md(md) => md_member(md, word)?.path.as_deref(),
+        }
+    }
+
+    /// Whether that member is gone, or answers nothing, though it may have a node.
+    pub fn has_lost(&self, word: &str) -> bool {
+        match self {
             ObservedPool::Btrfs(btrfs) => {
-                let is_it = |member: &&BtrfsMember| {
-                    (word == "missing" && member.missing)
-                        || word.parse() == Ok(member.devid)
-                        || member.path.as_deref() == Some(word)
-                        || member.disk.as_ref().is_some_and(|disk| disk.as_str() == word)
-                };
-                btrfs.members.iter().find(is_it)?.path.as_deref()
+                btrfs_member(btrfs, word).is_some_and(|member| member.missing)
             }
-            ObservedPool::Md(md) => {
-                let is_it = |member: &&MdMember| {
-                    (word == "missing" && member.state == MdMemberState::Faulty)
-                        || member.path.as_deref() == Some(word)
-                        || member.disk.as_ref().is_some_and(|disk| disk.as_str() == word)
-                        || (member.slot.is_some() && word.parse().ok() == member.slot)
-                };
-                md.members.iter().find(is_it)?.path.as_deref()
-            }
+            ObservedPool::Md(md) => md_member(md, word).is_some_and(|member| {
+                matches!(member.state, MdMemberState::Faulty | MdMemberState::Missing)
+            }),
         }
     }
 
@@ -108,4 +104,22 @@ impl ObservedPool {
             ObservedPool::Md(md) => md.carries.as_ref().map_or(&[], |on| &on.mounts),
         }
     }
+}
+
+fn btrfs_member<'a>(btrfs: &'a ObservedBtrfs, word: &str) -> Option<&'a BtrfsMember> {
+    btrfs.members.iter().find(|member| {
+        (word == "missing" && member.missing)
+            || word.parse() == Ok(member.devid)
+            || member.path.as_deref() == Some(word)
+            || member.disk.as_ref().is_some_and(|disk| disk.as_str() == word)
+    })
+}
+
+fn md_member<'a>(md: &'a ObservedMd, word: &str) -> Option<&'a MdMember> {
+    md.members.iter().find(|member| {
+        (word == "missing" && member.state == MdMemberState::Faulty)
+            || member.path.as_deref() == Some(word)
+            || member.disk.as_ref().is_some_and(|disk| disk.as_str() == word)
+            || (member.slot.is_some() && word.parse().ok() == member.slot)
+    })
 }

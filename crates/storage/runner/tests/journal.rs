@@ -160,5 +160,6 @@ fn plan() -> Plan {
         warnings: Vec::new(),
         steps: vec![step("one"), step("two")],
         after: Vec::new(),
+        dispensable: Vec::new(),
     }
 }

@@ -117,11 +117,10 @@ fn a_step_that_the_plan_can_do_without_is_passed_over_and_told() {
     let plan = Plan { dispensable: dispensable.to_vec(), ..plan(steps) };
     let mut whole = begin(&plan, Fate::default());
     let mut told = Vec::new();
-    run(&mut whole.log, &mut whole.host, &mut |happening| match happening {
-        Happening::PassedOver { step, why, otherwise } => {
+    run(&mut whole.log, &mut whole.host, &mut |happening| {
+        if let Happening::PassedOver { step, why, otherwise } = happening {
             told.push((step.name.clone(), why.to_owned(), otherwise.to_owned()));
         }
-        _ => {}
     })
     .unwrap();
     assert_eq!(told.iter().map(|each| each.0.as_str()).collect::<Vec<_>>(), names);

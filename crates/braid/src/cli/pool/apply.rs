@@ -1,6 +1,6 @@
 use super::carry_out::{Consent, Outcome, outcome_of};
-use super::create::random_uuid;
-use super::encrypt::Encrypt;
+use super::create::{pool_uuid, random_uuid};
+use super::encrypt::{Encrypt, PoolIdentity};
 use super::secret::Lent;
 use super::seen::{Seen, examine_named};
 use super::volumes;
@@ -174,7 +174,8 @@ impl Apply {
         let is_there = |name: &&String| seen.inventory.find(name).is_ok();
         let there: Vec<String> = desired.disks.iter().filter(is_there).cloned().collect();
         examine_named(&mut seen.inventory, &there)?;
-        let lent = self.encrypted(desired, &there, &mut seen)?;
+        let new_uuids = (random_uuid()?, random_uuid()?);
+        let lent = self.encrypted(desired, &there, new_uuids, &mut seen)?;
         let find = |name: &str| -> Option<&Disk> { seen.inventory.find(name).ok() };
         let disks: Vec<Named<'_>> =
             desired.disks.iter().map(|name| (name.as_str(), find(name))).collect();
@@ -183,7 +184,7 @@ impl Apply {
             disks: &disks,
             host: &seen.host,
             erase,
-            new_uuids: (random_uuid()?, random_uuid()?),
+            new_uuids,
             config,
         };
         Ok(next(desired, &reality)?.map(|plan| (plan, lent)))
@@ -194,6 +195,7 @@ impl Apply {
         &self,
         desired: &DesiredPool,
         there: &[String],
+        new_uuids: (Uuid, Uuid),
         seen: &mut Seen,
     ) -> Result<Option<Lent>, Failure> {
         let name = desired.name.as_str();
@@ -215,8 +217,9 @@ impl Apply {
             }
             None if desired.encrypt => {
                 let mut new: Vec<&mut Disk> = disks.collect();
+                let uuid = pool_uuid(desired.layout, new_uuids);
                 Encrypt::by_key_file().new_pool(
-                    &desired.name,
+                    PoolIdentity { name, uuid },
                     &desired.mount_at,
                     &mut new,
                     &seen.host,

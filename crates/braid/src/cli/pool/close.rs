@@ -1,5 +1,5 @@
 use super::carry_out::Place;
-use super::open::of_volumes;
+use super::open::pool_of;
 use super::seen::Seen;
 use super::volumes::{self, run};
 use crate::cli::failure::Failure;
@@ -24,7 +24,7 @@ pub struct Close {
 impl Close {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
         let seen = Seen::now(&self.place.config());
-        let volumes = volumes::of_pool(&seen, &self.name)?;
+        let volumes = volumes::with_label(&seen, &self.name)?;
         // Without it a header can't be put back any more by what the kernel has.
         if let Some(gone) = volumes
             .iter()
@@ -35,7 +35,7 @@ impl Close {
                 gone.path, self.name
             )));
         }
-        if let Some(pool) = of_volumes(&seen, &self.name) {
+        if let Some(pool) = pool_of(&seen, &volumes) {
             let mut mounts: Vec<&str> =
                 pool.mounts().iter().map(|mount| mount.at.as_str()).collect();
             // One that lies in another goes first.

@@ -1,5 +1,5 @@
 use super::carry_out::{Consent, carry_out};
-use super::encrypt::Encrypt;
+use super::encrypt::{Encrypt, PoolIdentity};
 use super::seen::Seen;
 use crate::cli::Global;
 use crate::cli::failure::Failure;
@@ -47,19 +47,27 @@ impl Create {
         let mount_at = self.mount.clone().unwrap_or_else(|| format!("/srv/{}", self.name));
         let (place, dry_run) = (&self.consent.place, self.consent.dry_run());
         let mut to_encrypt: Vec<_> = disks.iter_mut().collect();
-        let (name, host) = (&self.name, &seen.host);
+        let (host, uuids) = (&seen.host, (random_uuid()?, random_uuid()?));
+        let named = PoolIdentity { name: self.name.as_str(), uuid: pool_uuid(self.layout, uuids) };
         // First as a dry run: nobody is asked for a passphrase that is in vain.
-        self.encrypt.new_pool(name, &mount_at, &mut to_encrypt, host, place, true)?;
-        planner::create(&self.wanted(&seen, disks.clone(), &mount_at)?, host)?;
+        self.encrypt.new_pool(named, &mount_at, &mut to_encrypt, host, place, true)?;
+        planner::create(&self.wanted(&seen, disks.clone(), &mount_at, uuids)?, host)?;
         let mut to_encrypt: Vec<_> = disks.iter_mut().collect();
-        let lent = self.encrypt.new_pool(name, &mount_at, &mut to_encrypt, host, place, dry_run)?;
-        let new = self.wanted(&seen, disks, &mount_at)?;
+        let lent =
+            self.encrypt.new_pool(named, &mount_at, &mut to_encrypt, host, place, dry_run)?;
+        let new = self.wanted(&seen, disks, &mount_at, uuids)?;
         let done = carry_out(planner::create(&new, host)?, &self.consent, global);
         drop(lent);
         done
     }
 
-    fn wanted(&self, seen: &Seen, disks: Vec<Disk>, mount_at: &str) -> Result<NewPool, Failure> {
+    fn wanted(
+        &self,
+        seen: &Seen,
+        disks: Vec<Disk>,
+        mount_at: &str,
+        (array, filesystem_uuid): (Uuid, Uuid),
+    ) -> Result<NewPool, Failure> {
         Ok(NewPool {
             name: self.name.clone(),
             layout: self.layout,
@@ -67,10 +75,18 @@ impl Create {
             erase: seen.permission(&self.erase, &disks)?,
             disks,
             mount_at: mount_at.to_owned(),
-            array: random_uuid()?,
-            filesystem_uuid: random_uuid()?,
+            array,
+            filesystem_uuid,
             accept_unstable: self.accept_unstable,
         })
+    }
+}
+
+/// Of a new pool's UUIDs, the array's and the filesystem's, the one that it is known by.
+pub fn pool_uuid(layout: Layout, (array, filesystem): (Uuid, Uuid)) -> Uuid {
+    match layout {
+        Layout::Btrfs(_) => filesystem,
+        Layout::Md(_) => array,
     }
 }
 

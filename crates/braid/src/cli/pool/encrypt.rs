@@ -10,6 +10,7 @@ use braid_pool::luks::{self, CrypttabLine, Encryption, HEADER_BYTES, Header, Luk
 use braid_pool::observed::{ObservedHost, ObservedPool};
 use braid_pool::planner::{self, Change, PoolName};
 use braid_pool::step::{Action, Condition, Plan};
+use braid_pool::uuid::Uuid;
 use braid_runner::journal::{Record, StepState};
 use clap::{Args, ValueEnum};
 use std::fs;
@@ -63,9 +64,17 @@ pub enum How {
     Tang,
 }
 
+/// A pool's name and UUID, which its volumes get.
+#[derive(Clone, Copy)]
+pub struct PoolIdentity<'a> {
+    pub name: &'a str,
+    pub uuid: Uuid,
+}
+
 /// What is the same for all disks of a pool.
 struct Manner {
     pool: String,
+    pool_uuid: Uuid,
     unlock: Unlock,
     key_file: String,
     makes_key_file: bool,
@@ -95,7 +104,7 @@ impl Encrypt {
     /// until the plan is carried out.
     pub fn new_pool(
         &self,
-        name: &PoolName,
+        new: PoolIdentity<'_>,
         mount_at: &str,
         disks: &mut [&mut Disk],
         host: &ObservedHost,
@@ -106,7 +115,8 @@ impl Encrypt {
             self.check_unused()?;
             return Ok(None);
         };
-        let (manner, lent) = self.begun(name.as_str(), how, host, place, dry_run)?;
+        check_name_free(new.name, disks, host)?;
+        let (manner, lent) = self.begun(new, how, host, place, dry_run)?;
         self.check_fits(&manner.unlock)?;
         if Path::new(&manner.key_file).starts_with(mount_at) {
             let why = format!(
@@ -173,7 +183,8 @@ impl Encrypt {
             };
             let name = pool.name();
             name.parse::<PoolName>().map_err(|error| Failure::failed(error.to_string()))?;
-            return self.begun(&name, how, host, place, dry_run).map(Some);
+            let of = PoolIdentity { name: &name, uuid: pool.uuid() };
+            return self.begun(of, how, host, place, dry_run).map(Some);
         };
         let name = first.pool.clone().unwrap_or_else(|| pool.name());
         let line = volumes.iter().find_map(|volume| line_of(volume, host));
@@ -211,16 +222,25 @@ impl Encrypt {
             )));
         }
         let headers = headers(place, &name)?;
+        let pool_uuid = volumes.iter().find_map(|volume| volume.pool_uuid);
+        let pool_uuid = pool_uuid.unwrap_or_else(|| pool.uuid());
         let discards = self.allow_discards || volumes.iter().all(|volume| volume.discards);
-        let manner =
-            Manner { pool: name, unlock, key_file, makes_key_file: false, discards, headers };
+        let manner = Manner {
+            pool: name,
+            pool_uuid,
+            unlock,
+            key_file,
+            makes_key_file: false,
+            discards,
+            headers,
+        };
         Ok(Some((manner, lent)))
     }
 
     /// For a pool of which no disk is encrypted yet.
     fn begun(
         &self,
-        name: &str,
+        PoolIdentity { name, uuid }: PoolIdentity<'_>,
         how: How,
         host: &ObservedHost,
         place: &Place,
@@ -245,8 +265,8 @@ impl Encrypt {
             _ => self.passphrase(name, true, dry_run)?,
         };
         let headers = headers(place, name)?;
-        let (pool, discards) = (name.to_owned(), self.allow_discards);
-        Ok((Manner { pool, unlock, key_file, makes_key_file, discards, headers }, lent))
+        let (pool, pool_uuid, discards) = (name.to_owned(), uuid, self.allow_discards);
+        Ok((Manner { pool, pool_uuid, unlock, key_file, makes_key_file, discards, headers }, lent))
     }
 
     fn passphrase(
@@ -335,6 +355,21 @@ impl How {
     }
 }
 
+/// Two encrypted pools of the same name would be confused: by their labels, and in crypttab.
+fn check_name_free(name: &str, disks: &[&mut Disk], host: &ObservedHost) -> Result<(), Failure> {
+    let is_taken = |volume: &&LuksVolume| {
+        let is_given = disks.iter().any(|disk| disk.path == volume.path);
+        volume.pool.as_deref() == Some(name) && !is_given
+    };
+    match host.luks.iter().find(is_taken) {
+        None => Ok(()),
+        Some(volume) => Err(Failure::failed(format!(
+            "{0} is of a pool that is called {name} already: take another name, or, if nothing on that disk is wanted, first `wipefs --all {0}`",
+            volume.path
+        ))),
+    }
+}
+
 /// Whether this host can do it: better said before a disk is touched.
 fn check_able(host: &ObservedHost, unlock: &Unlock) -> Result<(), Failure> {
     if host.lacks_dm_crypt {
@@ -403,6 +438,7 @@ fn set<'a>(disks: impl Iterator<Item = &'a mut Disk>, manner: &Manner) -> Result
     for disk in disks.filter(|disk| disk.mapping.is_none()) {
         disk.encrypt = Some(Encryption {
             pool: manner.pool.clone(),
+            pool_uuid: manner.pool_uuid,
             uuid: random_uuid()?,
             unlock: manner.unlock.clone(),
             key_file: manner.key_file.clone(),
@@ -448,7 +484,9 @@ pub fn lent_again(
             && volume.header != Header::Gone
             && !made.contains(&volume.uuid)
     });
-    to_open.extend(of_before.map(|volume| volume.path.as_str()).take(1));
+    // One without a line may have left the pool, with the keys of that day.
+    let of_before = of_before.max_by_key(|volume| line_of(volume, host).is_some());
+    to_open.extend(of_before.map(|volume| volume.path.as_str()));
     if to_open.is_empty() {
         // Nothing was done with any passphrase, so any is right.
         return Ok(Some(Secret::new_one(file)?.lend(&pool)?));

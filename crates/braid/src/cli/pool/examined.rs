@@ -4,7 +4,7 @@ use super::carry_out::Place;
 use super::encrypt::{is_exposed, line_of};
 use super::named::choose;
 use super::verdict::Verdict;
-use super::volumes::{backup_state, locked};
+use super::volumes::{self, backup_state, locked};
 use crate::cli::failure::Failure;
 use braid_disks::{AskSmart, HostRoot, Inventory, pools, scope};
 use braid_pool::disk::Disk;
@@ -13,8 +13,8 @@ use braid_pool::doctor::{
     UnfinishedReplication,
 };
 use braid_pool::luks::LuksVolume;
+use braid_pool::membership::{Membership, Standing};
 use braid_pool::observed::{ObservedHost, ObservedPool};
-use braid_pool::planner::volumes_below;
 use braid_pool::untrusted::one_line;
 use braid_replica::sink;
 use std::collections::BTreeMap;
@@ -94,12 +94,17 @@ fn encryption(
     }
     of_pools.retain(|pool, _| names.is_empty() || names.iter().any(|name| name == pool));
     let folder = place.header_backups()?;
+    let recorded = volumes::recorded(host, place)?;
     let mut found = Vec::new();
     for (name, volumes) in of_pools {
         let folder = format!("{folder}/{name}");
-        let pool = pools.iter().find(|pool| {
-            volumes_below(pool, host).any(|volume| volume.pool.as_deref() == Some(name))
-        });
+        let membership = Membership::new(name, pools, host, &recorded);
+        let pool = membership.pool();
+        let (volumes, strays): (Vec<_>, Vec<_>) = volumes
+            .into_iter()
+            .map(|volume| (volume, membership.of(volume)))
+            .partition(|(_, standing)| *standing == Standing::Member);
+        let volumes: Vec<&LuksVolume> = volumes.into_iter().map(|(volume, _)| volume).collect();
         let key_file = volumes.iter().find_map(|volume| line_of(volume, host)?.key_file);
         let is_plain = |path: &&str| {
             !host
@@ -118,6 +123,7 @@ fn encryption(
             key_file: key_file.map(|path| looked_at(path, pool)),
             plain_members: plain.map(str::to_owned).collect(),
             volumes,
+            strays,
         };
         found.extend(state.findings());
     }

@@ -1,47 +1,53 @@
-use super::carry_out::Place;
+use super::pool_key::PoolKey;
 use super::seen::Seen;
-use super::volumes::{self, Opener, run};
+use super::volumes::{Sorted, run};
+use crate::cli::Global;
 use crate::cli::failure::{Failure, tell};
-use crate::cli::{Global, JsonFlag};
 use braid_disks::tool;
+use braid_pool::disk::Content;
 use braid_pool::luks::{LuksVolume, Unlock, crypttab};
+use braid_pool::membership::{is_complete, is_taking_one};
 use braid_pool::observed::{ObservedMd, ObservedPool};
 use braid_pool::planner::{fstab_mount, volumes_below};
+use braid_pool::step::quoted;
 use clap::Args;
 use serde_json::json;
-use std::path::PathBuf;
 use std::time::Duration;
 
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  braid pool open data\n  ssh nas braid pool open data --passphrase-file - < passphrase\n\nWhat is open already is left alone, so it can be given again."
+    after_help = "Examples:\n  braid pool open data\n  ssh nas braid pool open data --passphrase-file - < passphrase\n\nWhat is open already is left alone, so it can be given again. A disk that has left the\npool and still has its keys isn't opened, or is locked again before it is used."
 )]
 pub struct Open {
     #[command(flatten)]
-    _json: JsonFlag,
-    /// The pool's name
-    name: String,
-    /// Read the passphrase from this file (- for standard input) instead of asking
-    #[arg(long, value_name = "FILE")]
-    passphrase_file: Option<PathBuf>,
-    /// The key file, if not the one that /etc/crypttab names
-    #[arg(long, value_name = "FILE", conflicts_with = "passphrase_file")]
-    key_file: Option<PathBuf>,
-    #[command(flatten)]
-    place: Place,
+    key: PoolKey,
+    /// Open this disk, too, though this computer has no record that it is a member; it is locked
+    /// again if it isn't
+    #[arg(long, value_name = "DISK", hide_short_help = true)]
+    disk: Option<String>,
 }
 
 impl Open {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
-        let seen = Seen::now(&self.place.config());
-        let all = volumes::of_pool(&seen, &self.name)?;
+        let seen = self.key.seen();
+        let Sorted { members: mut all, mut unknown } = self.key.sorted(&seen)?;
+        if let Some(word) = &self.disk {
+            let path = &seen.inventory.find(word)?.path;
+            let (named, others) = unknown.into_iter().partition(|volume| volume.path == *path);
+            (unknown, all) = (others, [all, named].concat());
+            if !all.iter().any(|volume| volume.path == *path) {
+                return Err(Failure::failed(format!(
+                    "{path} is no member of pool {0}: `braid pool doctor {0}` says more",
+                    self.key.name
+                )));
+            }
+        }
         let mut closed: Vec<LuksVolume> =
             all.iter().filter(|volume| volume.open.is_none()).cloned().collect();
         closed.retain(|volume| !opened_by_itself(volume, &seen));
         let mut failed = Vec::new();
         if !closed.is_empty() {
-            let (key, passphrase) = (self.key_file.as_deref(), self.passphrase_file.as_deref());
-            let opener = Opener::find(&seen, &self.name, &closed, key, passphrase)?;
+            let opener = self.key.opener(&seen, &closed)?;
             for volume in &closed {
                 let (file, name) = (opener.file(), volume.mapping_name());
                 let args = ["open", "--type", "luks", "--key-file", &file, &volume.path, &name];
@@ -50,17 +56,18 @@ impl Open {
                 }
             }
         }
-        let mounted = self.bring_up();
+        let mounted = self.bring_up(&mut all);
+        self.hint_at(&unknown, &all);
         let count = all.len() - failed.len();
         if failed.is_empty() {
             let mounted = mounted?;
             let value = json!({ "opened": count, "mounted_at": mounted });
             return global.print(&value, || match &mounted {
-                Some(at) => format!("pool {} is open, at {at}", self.name),
-                None => format!("pool {} is open; nothing says where to mount it", self.name),
+                Some(at) => format!("pool {} is open, at {at}", self.key.name),
+                None => format!("pool {} is open; nothing says where to mount it", self.key.name),
             });
         }
-        let (opened, name) = (format!("{count} of {} disks are open", all.len()), &self.name);
+        let (opened, name) = (format!("{count} of {} disks are open", all.len()), &self.key.name);
         let (opened, error) = match mounted {
             Ok(Some(at)) => (format!("{opened}, and the pool is at {at}"), String::new()),
             Ok(None) => (opened, String::new()),
@@ -72,19 +79,70 @@ impl Open {
         )))
     }
 
-    /// Assembles and mounts what has come to light.
-    fn bring_up(&self) -> Result<Option<String>, Failure> {
-        let seen = Seen::now(&self.place.config());
-        let Some(pool) = of_volumes(&seen, &self.name) else {
+    /// Locks those that hold what a member held once, and are none any more: disks that have left,
+    /// and whose keys couldn't be erased. The kernel hasn't used them yet. Returns whether there
+    /// were any; they are none of `all` then.
+    fn lock_old_ones(&self, seen: &Seen, all: &mut Vec<LuksVolume>) -> Result<bool, Failure> {
+        let unfinished = self.key.place.state().unfinished()?;
+        let Some(pool) = pool_of(seen, all) else { return Ok(false) };
+        // What is on its way isn't a member yet.
+        if is_taking_one(pool) || unfinished.iter().any(|(name, _)| *name == pool.name()) {
+            return Ok(false);
+        }
+        let before = all.len();
+        let mappings = seen.host.luks.iter().filter_map(|volume| volume.open.as_ref());
+        for open in mappings.filter(|open| is_old(seen, pool, &open.node)) {
+            if !all.iter().any(|volume| volume.uuid == open.volume) {
+                continue;
+            }
+            if matches!(pool, ObservedPool::Btrfs(_)) {
+                // It needn't know of it.
+                let _ = run("btrfs", &["device", "scan", "--forget", &open.node]);
+            }
+            run("cryptsetup", &["close", &open.name])?;
+            tell(&format!(
+                "{} has left the pool, and is locked again; `braid pool doctor {}` says what to do",
+                open.over, self.key.name
+            ));
+            all.retain(|volume| volume.uuid != open.volume);
+        }
+        Ok(all.len() < before)
+    }
+
+    /// Disks with the pool's label may be what it lacks.
+    fn hint_at(&self, unknown: &[LuksVolume], all: &[LuksVolume]) {
+        if unknown.is_empty() || pool_of(&self.key.seen(), all).is_some_and(is_complete) {
+            return;
+        }
+        for volume in unknown {
+            tell(&format!(
+                "{} has the pool's label, too, and this computer has no record of it: if it is a member, `braid pool open {} --disk {}`",
+                volume.path,
+                self.key.name,
+                quoted(volume.disk.as_str())
+            ));
+        }
+    }
+
+    /// Assembles and mounts what has come to light on these disks.
+    fn bring_up(&self, all: &mut Vec<LuksVolume>) -> Result<Option<String>, Failure> {
+        let mut seen = self.key.seen();
+        if self.lock_old_ones(&seen, all)? {
+            seen = self.key.seen();
+        }
+        let Some(pool) = pool_of(&seen, all) else {
             return Err(Failure::failed(format!(
                 "the disks are open, and there is no pool on them: `braid pool resume {}` if it was just being made",
-                self.name
+                self.key.name
             )));
         };
         let seen = match pool {
             ObservedPool::Md(md) if !md.runs() => {
                 assemble(md)?;
-                Seen::now(&self.place.config())
+                let seen = self.key.seen();
+                // Only now md has said which of them are up to date.
+                self.lock_old_ones(&seen, all)?;
+                seen
             }
             ObservedPool::Md(_) => seen,
             ObservedPool::Btrfs(_) => {
@@ -92,7 +150,7 @@ impl Open {
                 seen
             }
         };
-        let Some(pool) = of_volumes(&seen, &self.name) else { return Ok(None) };
+        let Some(pool) = pool_of(&seen, all) else { return Ok(None) };
         if let Some(mount) = pool.mounts().first() {
             return Ok(Some(mount.at.clone()));
         }
@@ -125,7 +183,7 @@ impl Open {
         if let ObservedPool::Btrfs(btrfs) = pool
             && btrfs.missing().next().is_some()
         {
-            let name = &self.name;
+            let name = &self.key.name;
             return Err(Failure::failed(format!(
                 "pool {name} lacks a disk, and isn't mounted so by itself: `braid pool replace {name} missing NEW` mounts and mends it; to read it before that, `mount -t btrfs -o ro,degraded,{options} {device} {at}`"
             )));
@@ -135,6 +193,25 @@ impl Open {
         run("mount", &["-t", &kind, "-o", &options, &device, &at])?;
         Ok(Some(at))
     }
+}
+
+/// The pool on these disks, as far as they are open.
+pub fn pool_of<'a>(seen: &'a Seen, volumes: &[LuksVolume]) -> Option<&'a ObservedPool> {
+    seen.pools.iter().find(|pool| {
+        volumes_below(pool, &seen.host)
+            .any(|below| volumes.iter().any(|volume| volume.uuid == below.uuid))
+    })
+}
+
+/// Whether what is on this mapping says that it is a member of the pool, which doesn't have it.
+fn is_old(seen: &Seen, pool: &ObservedPool, node: &str) -> bool {
+    let is_its = |content: &Content| match content {
+        Content::Member { uuid: Some(uuid), .. } => uuid.parse() == Ok(pool.uuid()),
+        _ => false,
+    };
+    let disk = seen.inventory.by_path(node);
+    let was_member = disk.is_some_and(|disk| disk.contents.iter().any(is_its));
+    was_member && !pool.member_paths().any(|path| path == node)
 }
 
 /// Those of fstab's options that say how, not when, it is mounted.
@@ -162,13 +239,6 @@ fn assemble(md: &ObservedMd) -> Result<(), Failure> {
         args.push("--run");
     }
     run("mdadm", &args)
-}
-
-/// The pool on the disks that are open.
-pub fn of_volumes<'a>(seen: &'a Seen, name: &str) -> Option<&'a ObservedPool> {
-    seen.pools.iter().find(|pool| {
-        volumes_below(pool, &seen.host).any(|volume| volume.pool.as_deref() == Some(name))
-    })
 }
 
 /// How long a TPM or a server may take.

@@ -34,9 +34,9 @@ impl ProgressLine {
                 self.seen += 1;
                 terminal_line::say(&format!("= {} (so already)", step.says));
             }
-            Happening::PassedOver { step, why, otherwise } => {
+            Happening::PassedOver { why, otherwise, .. } => {
                 self.seen += 1;
-                terminal_line::say(&format!("✗ not done: {}: {why}\n  {otherwise}", step.says));
+                terminal_line::say(&format!("✗ not done: {why}\n  {otherwise}"));
             }
             Happening::Done(step) => {
                 self.seen += 1;

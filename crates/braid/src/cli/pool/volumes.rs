@@ -1,5 +1,6 @@
 //! The encrypted disks of a pool, open or not, and what opens them.
 
+use super::carry_out::Place;
 use super::encrypt::line_of;
 use super::secret::{self, Lent, Secret};
 use super::seen::Seen;
@@ -8,18 +9,25 @@ use braid_disks::superblock::luks;
 use braid_disks::tool;
 use braid_pool::doctor::HeaderBackup;
 use braid_pool::luks::{CrypttabLine, LuksVolume, header_backup};
+use braid_pool::membership::{self, Membership, Standing};
 use braid_pool::observed::ObservedHost;
+use braid_pool::step::Condition;
+use braid_pool::uuid::Uuid;
 use braid_runner::host::back_up_header;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::io::IsTerminal;
 use std::path::Path;
 
 /// So often a passphrase is asked for.
 const TRIES: usize = 3;
 
-/// The pool's encrypted disks.
-pub fn of_pool(seen: &Seen, pool: &str) -> Result<Vec<LuksVolume>, Failure> {
-    let is_its = |volume: &&LuksVolume| volume.pool.as_deref() == Some(pool);
+/// The disks that have the label of this pool, which is named by its name or its UUID.
+pub fn with_label(seen: &Seen, pool: &str) -> Result<Vec<LuksVolume>, Failure> {
+    let uuid: Option<Uuid> = pool.parse().ok();
+    let is_its = |volume: &&LuksVolume| {
+        volume.pool.as_deref() == Some(pool) || uuid.is_some() && volume.pool_uuid == uuid
+    };
     let found: Vec<LuksVolume> = seen.host.luks.iter().filter(is_its).cloned().collect();
     if !found.is_empty() {
         return Ok(found);
@@ -32,6 +40,75 @@ pub fn of_pool(seen: &Seen, pool: &str) -> Result<Vec<LuksVolume>, Failure> {
     Err(Failure::failed(format!(
         "there is no encrypted disk of a pool {pool}; encrypted pools here: {names}"
     )))
+}
+
+/// The pool's encrypted disks: of those with its label the ones that are its members.
+pub fn of_pool(seen: &Seen, pool: &str, place: &Place) -> Result<Vec<LuksVolume>, Failure> {
+    Ok(sorted(seen, pool, place)?.members)
+}
+
+/// The disks with a pool's label.
+pub struct Sorted {
+    /// Its members.
+    pub members: Vec<LuksVolume>,
+    /// Those of which this can't be known.
+    pub unknown: Vec<LuksVolume>,
+}
+
+/// Tells a pool's members from what has left it, or is of another of that name.
+pub fn sorted(seen: &Seen, pool: &str, place: &Place) -> Result<Sorted, Failure> {
+    let all = with_label(seen, pool)?;
+    // By its UUID it is that very one; of two with a name, the one that this computer remembers.
+    let is_by_uuid = all.iter().all(|volume| volume.pool.as_deref() != Some(pool));
+    let recorded = recorded(&seen.host, place)?;
+    let name = all.iter().find_map(|volume| volume.pool.clone()).unwrap_or_default();
+    let membership = Membership::new(&name, &seen.pools, &seen.host, &recorded);
+    let mut sorted = Sorted { members: Vec::new(), unknown: Vec::new() };
+    for volume in all {
+        match membership.of(&volume) {
+            Standing::Member => sorted.members.push(volume),
+            Standing::OfAnother if is_by_uuid => sorted.members.push(volume),
+            Standing::Unknown => sorted.unknown.push(volume),
+            Standing::Former | Standing::OfAnother => {}
+        }
+    }
+    let mut uuids: Vec<String> =
+        sorted.members.iter().filter_map(|volume| Some(volume.pool_uuid?.to_string())).collect();
+    uuids.sort_unstable();
+    uuids.dedup();
+    match uuids.len() {
+        0 | 1 => Ok(sorted),
+        _ => {
+            let uuids = uuids.join(", ");
+            Err(usage(format!("several encrypted pools are called {name}; use a UUID: {uuids}")))
+        }
+    }
+}
+
+/// The name of the pool that these are of, which the user may have named by its UUID.
+pub fn name_of<'a>(volumes: &'a [LuksVolume], word: &'a str) -> &'a str {
+    volumes.iter().find_map(|volume| volume.pool.as_deref()).unwrap_or(word)
+}
+
+/// The volumes that this computer remembers as members of pools: crypttab opens them, their headers
+/// were saved, or an interrupted plan makes them.
+pub fn recorded(host: &ObservedHost, place: &Place) -> Result<BTreeSet<Uuid>, Failure> {
+    let mut found = membership::in_crypttab(host);
+    for folder in fs::read_dir(place.state().headers()).into_iter().flatten().flatten() {
+        for file in fs::read_dir(folder.path()).into_iter().flatten().flatten() {
+            let name = file.file_name();
+            let name = name.to_str().and_then(|name| name.strip_suffix(".luks"));
+            found.extend(name.and_then(|name| name.parse::<Uuid>().ok()));
+        }
+    }
+    for (_, record) in place.state().unfinished()? {
+        let made = record.plan.steps.iter().flat_map(|step| &step.after);
+        found.extend(made.filter_map(|condition| match condition {
+            Condition::LuksKey { uuid, .. } => Some(*uuid),
+            _ => None,
+        }));
+    }
+    Ok(found)
 }
 
 /// The pools whose encrypted disks are all closed.

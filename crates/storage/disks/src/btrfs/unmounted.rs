@@ -6,6 +6,7 @@ use braid_pool::disk::{Content, Disk, Family};
 use braid_pool::observed::{BtrfsErrors, BtrfsMember, ExclusiveOperation, ObservedBtrfs, Scrub};
 use braid_pool::untrusted::Untrusted;
 use braid_pool::uuid::Uuid;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// Adds the filesystems that the disks' superblocks tell of and that aren't mounted. Which members
@@ -22,10 +23,12 @@ pub fn add(host: &HostRoot, inventory: &Inventory, all: &mut Vec<ObservedBtrfs>)
         if members.iter().any(|(_, found)| is_mounted(found.filesystem)) {
             continue;
         }
+        // One that was replaced, and not wiped, has the number of its successor: the newer counts.
         // Of a multipath disk both paths are seen; the one that another device is built on is not
         // the one to use.
         members.sort_by_key(|(disk, found)| {
-            (found.devid, disk.contents.iter().any(Content::is_in_use))
+            let is_in_use = disk.contents.iter().any(Content::is_in_use);
+            (found.devid, Reverse(found.generation), is_in_use)
         });
         members.dedup_by_key(|(_, found)| found.devid);
         // The target of a replace that was interrupted: no member yet, and no help in reading the
@@ -34,9 +37,18 @@ pub fn add(host: &HostRoot, inventory: &Inventory, all: &mut Vec<ObservedBtrfs>)
         let Some((_, newest)) = members.iter().max_by_key(|(_, found)| found.generation) else {
             continue;
         };
-        let tree = chunk_tree(host, &members, newest).unwrap_or_default();
-        let missing = missing(&members, newest, &tree);
-        all.push(of_superblocks(&members, newest, &tree, missing));
+        let newest = newest.clone();
+        let tree = chunk_tree(host, &members, &newest).unwrap_or_default();
+        // One that was removed, and not wiped, isn't in the tree any more.
+        if !tree.devices.is_empty() {
+            members.retain(|(_, found)| {
+                tree.devices
+                    .iter()
+                    .any(|item| (item.devid, item.uuid) == (found.devid, found.device))
+            });
+        }
+        let missing = missing(&members, &newest, &tree);
+        all.push(of_superblocks(&members, &newest, &tree, missing));
     }
 }
 

@@ -28,6 +28,8 @@ pub struct LuksSuper {
     pub uuid: Uuid,
     /// Its label; none with version 1.
     pub label: Option<String>,
+    /// Its subsystem, a second label; none with version 1.
+    pub subsystem: Option<String>,
     /// How the two copies are.
     pub header: Header,
     /// Its key slots; empty with version 1, whose are not looked at.
@@ -92,6 +94,7 @@ fn old(bytes: &[u8]) -> Option<LuksSuper> {
     Some(LuksSuper {
         uuid,
         label: None,
+        subsystem: None,
         header: Header::Old,
         slots: Vec::new(),
         discards: false,
@@ -126,6 +129,7 @@ fn parse(bytes: &[u8], magic: &[u8]) -> Option<(LuksSuper, u64)> {
     let found = LuksSuper {
         uuid: block.text(168, 40)?.parse().ok()?,
         label: block.text(24, 48).filter(|label| !label.is_empty()),
+        subsystem: block.text(208, 48).filter(|subsystem| !subsystem.is_empty()),
         header: Header::Whole,
         slots: slots(&area),
         discards: area.config.flags.iter().any(|flag| flag == "allow-discards"),
@@ -207,6 +211,7 @@ mod tests {
             put(24, b"braid:data");
             put(72, b"sha256");
             put(168, b"3f2a91bc-0000-4000-8000-000000000001");
+            put(208, b"braid:3f2a91bc-0000-4000-8000-000000000002");
             put(4096, json.as_bytes());
             let sum = Sha256::digest(&bytes);
             bytes[CHECKSUM_AT..CHECKSUM_AT + 32].copy_from_slice(&sum);
@@ -226,6 +231,8 @@ mod tests {
     fn a_header_tells_its_volume_and_its_keys() {
         let found = read_back(&volume([3, 3])).unwrap();
         assert_eq!(found.label.as_deref(), Some("braid:data"));
+        let subsystem = "braid:3f2a91bc-0000-4000-8000-000000000002";
+        assert_eq!(found.subsystem.as_deref(), Some(subsystem));
         assert_eq!(found.uuid.to_string(), "3f2a91bc-0000-4000-8000-000000000001");
         assert_eq!((found.header, found.sequence), (Header::Whole, 3));
         let slots = found.slots.iter().map(|slot| {

@@ -2,6 +2,7 @@
 
 use super::{Code, Finding, NEW, Severity};
 use crate::luks::{self, Header, LuksVolume, Unlock};
+use crate::membership::Standing;
 use crate::step::quoted;
 use crate::untrusted::Untrusted;
 use crate::uuid::Uuid;
@@ -11,8 +12,10 @@ use crate::uuid::Uuid;
 pub struct EncryptionState<'a> {
     /// The pool's name.
     pub pool: &'a str,
-    /// Its volumes.
+    /// The volumes that are its members.
     pub volumes: Vec<&'a LuksVolume>,
+    /// Volumes that have its label, and are something else to it.
+    pub strays: Vec<(&'a LuksVolume, Standing)>,
     /// Text of `/etc/crypttab`.
     pub crypttab: &'a str,
     /// How the backup of each volume's header is.
@@ -52,6 +55,9 @@ impl EncryptionState<'_> {
     pub fn findings(&self) -> Vec<Finding> {
         let mut found = Vec::new();
         self.closed(&mut found);
+        found.extend(
+            self.strays.iter().filter_map(|(volume, standing)| self.stray(volume, *standing)),
+        );
         self.headers(&mut found);
         self.key_file(&mut found);
         self.keys(&mut found);
@@ -114,6 +120,46 @@ impl EncryptionState<'_> {
         }
     }
 
+    /// One that would bring old data into the pool, or is of another one.
+    fn stray(&self, volume: &LuksVolume, standing: Standing) -> Option<Finding> {
+        let (path, pool) = (volume.path.as_str(), quoted(self.pool));
+        let disk = quoted(volume.disk.as_str());
+        let (code, severity, what, mend) = match standing {
+            Standing::Member => return None,
+            Standing::Former => {
+                let what = match volume.pool_uuid {
+                    Some(_) => format!(
+                        "{path} has left the pool, and its keys are still on it: with a key of the \
+                         pool, what it held can be read"
+                    ),
+                    None => format!(
+                        "{path} has the pool's label, and the pool is complete without it: it has \
+                         left the pool, or is of another one of that name"
+                    ),
+                };
+                let mend = format!("braid pool key erase {pool} {disk}");
+                (Code::FormerMember, Severity::Attention, what, mend)
+            }
+            Standing::Unknown => {
+                let what = format!(
+                    "{path} has the pool's label, and this computer has no record of it, as it has of \
+                     other disks: it may have left the pool, so it isn't opened"
+                );
+                let mend = format!(
+                    "braid pool open {pool} --disk {disk}  # if it is a member; else it is closed again"
+                );
+                (Code::UnknownMember, Severity::Attention, what, mend)
+            }
+            Standing::OfAnother => {
+                let uuid = volume.pool_uuid.map_or_else(String::new, |uuid| uuid.to_string());
+                let what = format!("{path} is of another pool of that name, {uuid}");
+                let mend = format!("braid pool open {uuid}");
+                (Code::SameName, Severity::Note, what, mend)
+            }
+        };
+        Some(self.finding(code, severity, what, mend))
+    }
+
     fn headers(&self, found: &mut Vec<Finding>) {
         let pool = quoted(self.pool);
         for volume in &self.volumes {
@@ -171,6 +217,7 @@ impl EncryptionState<'_> {
             line.volume.is_some_and(|uuid| {
                 line.name == luks::mapping_name(self.pool, uuid)
                     && !self.volumes.iter().any(|volume| volume.uuid == uuid)
+                    && !self.strays.iter().any(|(volume, _)| volume.uuid == uuid)
             })
         })
     }
@@ -298,6 +345,7 @@ mod tests {
             path,
             disk: open.disk.clone(),
             pool: Some("data".into()),
+            pool_uuid: None,
             open: is_open.then_some(open),
             header: Header::Whole,
             slots: vec![slot(0, None), slot(1, None)],
@@ -410,6 +458,27 @@ mod tests {
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!(found[0].code, Code::UnevenKeys);
         assert!(found[0].what.starts_with("/dev/sdb has fewer keys"), "{:?}", found[0]);
+    }
+
+    #[test]
+    fn a_disk_that_left_is_told_and_never_to_be_opened() {
+        let volumes = [volume(b'b', true), volume(b'c', true)];
+        let text = crypttab(&volumes, "none", "luks,noauto");
+        let mut left = volume(b'd', false);
+        for (standing, code, mend) in [
+            (Standing::Former, Code::FormerMember, "braid pool key erase data Sd"),
+            (Standing::Unknown, Code::UnknownMember, "braid pool open data --disk Sd  # if"),
+            (Standing::OfAnother, Code::SameName, "braid pool open 09090909-0909-"),
+        ] {
+            left.pool_uuid = Some(Uuid::from_bytes([9; 16]));
+            let seen =
+                EncryptionState { strays: vec![(&left, standing)], ..state(&volumes, &text) };
+            let found = seen.findings();
+            assert_eq!(found.len(), 1, "{found:?}");
+            assert_eq!(found[0].code, code);
+            assert!(found[0].mend.starts_with(mend), "{found:?}");
+            assert!(found[0].what.starts_with("/dev/sdd "), "{found:?}");
+        }
     }
 
     #[test]

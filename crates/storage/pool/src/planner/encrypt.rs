@@ -167,18 +167,26 @@ pub(super) fn release(pool: &ObservedPool, change: &Change, host: &ObservedHost,
         Some(open) => Some(open.node.as_str()) == found,
         None => false,
     });
-    if let Some(volume) = volume {
-        let_go(volume, host, plan);
-    } else if found.is_none() {
-        plan.steps.extend(forget(&pool.name(), host));
+    let mut steps = match volume {
+        Some(volume) => let_go(volume, host, plan),
+        // A disk that was pulled out leaves its mapping behind.
+        None if found.is_none() || pool.has_lost(&leaving.0) => {
+            forget(&pool.name(), found.is_some(), host, plan)
+        }
+        None => Vec::new(),
+    };
+    // What the others lack may only be on this disk.
+    if let Some(first) = steps.first_mut() {
+        first.before.extend(plan.after.iter().cloned());
     }
+    plan.steps.extend(steps);
 }
 
-fn let_go(volume: &LuksVolume, host: &ObservedHost, plan: &mut Plan) {
+fn let_go(volume: &LuksVolume, host: &ObservedHost, plan: &mut Plan) -> Vec<Step> {
     let (name, uuid) = (volume.mapping_name(), volume.uuid);
     // First the line: else a boot in between would open it again.
-    plan.steps.extend(without_line(uuid, host));
-    plan.steps.push(Step {
+    let mut steps: Vec<Step> = without_line(uuid, host).into_iter().collect();
+    steps.push(Step {
         name: format!("close {name}"),
         says: format!("close {name}, which the pool doesn't use any more"),
         before: vec![],
@@ -187,17 +195,18 @@ fn let_go(volume: &LuksVolume, host: &ObservedHost, plan: &mut Plan) {
         undo: Undo::Nothing,
     });
     // One of somebody else's making keeps its keys.
-    let Some(pool) = volume.pool.as_deref() else { return };
-    plan.steps.extend(without_backup(pool, uuid, host));
+    let Some(pool) = volume.pool.as_deref() else { return steps };
+    steps.extend(without_backup(pool, uuid, host));
     let stay = keys_stay(pool, volume);
     if volume.header == Header::Gone {
         plan.warnings.push(format!("its LUKS header can't be read, so nothing is erased: {stay}"));
-        return;
+        return steps;
     }
     let erase = erase_keys(volume);
     // A disk leaves because it is failing: it may take no writes any more.
     plan.dispensable.push(Dispensable { step: erase.name.clone(), otherwise: stay });
-    plan.steps.push(erase);
+    steps.push(erase);
+    steps
 }
 
 fn erase_keys(volume: &LuksVolume) -> Step {
@@ -222,20 +231,31 @@ fn keys_stay(pool: &str, volume: &LuksVolume) -> String {
     )
 }
 
-/// The lines of crypttab whose volume is on no disk, if there is only one such: that of the member
-/// that is gone.
-fn forget(pool: &str, host: &ObservedHost) -> Vec<Step> {
+/// The line of crypttab whose volume is on no disk, if there is only one such: that of the member
+/// that is gone. Its mapping may still be there.
+fn forget(pool: &str, is_mapped: bool, host: &ObservedHost, plan: &mut Plan) -> Vec<Step> {
     let is_there = |uuid: Uuid| host.luks.iter().any(|volume| volume.uuid == uuid);
     let mut gone = luks::crypttab(&host.crypttab).filter_map(|line| {
         let uuid = line.volume.filter(|uuid| !is_there(*uuid))?;
         (line.name == luks::mapping_name(pool, uuid)).then_some(uuid)
     });
-    match (gone.next(), gone.next()) {
-        (Some(uuid), None) => {
-            without_line(uuid, host).into_iter().chain(without_backup(pool, uuid, host)).collect()
-        }
-        _ => Vec::new(),
+    let (Some(uuid), None) = (gone.next(), gone.next()) else { return Vec::new() };
+    let mut steps: Vec<Step> = without_line(uuid, host).into_iter().collect();
+    if is_mapped {
+        let close = Step {
+            name: format!("close {}", luks::mapping_name(pool, uuid)),
+            says: format!("close {}, whose disk is gone", luks::mapping_name(pool, uuid)),
+            before: vec![],
+            action: close_action(&luks::mapping_name(pool, uuid)),
+            after: vec![],
+            undo: Undo::Nothing,
+        };
+        let otherwise = "it is gone with the next boot".to_owned();
+        plan.dispensable.push(Dispensable { step: close.name.clone(), otherwise });
+        steps.push(close);
     }
+    steps.extend(without_backup(pool, uuid, host));
+    steps
 }
 
 /// A backup of the header has the keys, too.
@@ -286,6 +306,7 @@ fn format(member: &NewMember, wish: &Encryption) -> Step {
         ["luksFormat", "--type", "luks2", "--batch-mode", "--uuid"].map(str::to_owned).to_vec();
     args.push(wish.uuid.to_string());
     args.extend(["--label".to_owned(), luks::label(&wish.pool)]);
+    args.extend(["--subsystem".to_owned(), luks::subsystem(wish.pool_uuid)]);
     args.extend(["--cipher", "aes-xts-plain64", "--key-size", "512"].map(str::to_owned));
     args.extend(["--sector-size".to_owned(), wish.sector_bytes.to_string()]);
     args.extend(["--offset".to_owned(), (HEADER_BYTES / 512).to_string()]);

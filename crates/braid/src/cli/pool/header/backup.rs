@@ -2,7 +2,7 @@ use crate::cli::failure::Failure;
 use crate::cli::pool::carry_out::Place;
 use crate::cli::pool::encrypt::headers;
 use crate::cli::pool::seen::Seen;
-use crate::cli::pool::volumes::{back_up_headers, of_pool};
+use crate::cli::pool::volumes::{back_up_headers, name_of, of_pool};
 use crate::cli::{Global, JsonFlag};
 use clap::Args;
 use serde_json::json;
@@ -26,10 +26,10 @@ pub struct Backup {
 
 impl Backup {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
-        let volumes = of_pool(&Seen::now(&self.place.config()), &self.name)?;
+        let volumes = of_pool(&Seen::now(&self.place.config()), &self.name, &self.place)?;
         let folder = match &self.to {
             Some(folder) => folder.display().to_string(),
-            None => headers(&self.place, &self.name)?,
+            None => headers(&self.place, name_of(&volumes, &self.name))?,
         };
         let files = back_up_headers(&folder, &volumes)?;
         global.print(&json!({ "files": files }), || {

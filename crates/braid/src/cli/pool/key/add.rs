@@ -1,6 +1,6 @@
-use super::Present;
 use crate::cli::Global;
 use crate::cli::failure::Failure;
+use crate::cli::pool::pool_key::PoolKey;
 use crate::cli::pool::secret::{self, Secret};
 use crate::cli::pool::volumes::{Opener, run};
 use braid_pool::key_text::{KEY_BYTES, key_text};
@@ -16,7 +16,7 @@ use zeroize::Zeroizing;
 )]
 pub struct Add {
     #[command(flatten)]
-    present: Present,
+    key: PoolKey,
     /// Read the new passphrase from this file (- for standard input) instead of asking
     #[arg(long, value_name = "FILE", group = "new")]
     new_passphrase_file: Option<PathBuf>,
@@ -30,28 +30,27 @@ pub struct Add {
 
 impl Add {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
-        let (seen, volumes) = self.present.changeable()?;
-        let now = self.present.opener(&seen, &volumes)?;
+        let (seen, volumes) = self.key.changeable()?;
+        let now = self.key.opener(&seen, &volumes)?;
         let recovery = if self.recovery { Some(random_key()?) } else { None };
         let lent = match (&recovery, &self.new_key_file) {
-            (Some(text), _) => Some(self.present.lend_new(&Secret::of(text))?),
+            (Some(text), _) => Some(self.key.lend_new(&Secret::of(text))?),
             (None, Some(_)) => None,
             (None, None) => {
                 let new = Secret::new_one(self.new_passphrase_file.as_deref())?;
-                Some(self.present.lend_new(&new)?)
+                Some(self.key.lend_new(&new)?)
             }
         };
         let file = self.new_key_file.as_ref().map(|file| file.display().to_string());
         let new = lent.as_ref().map(|lent| lent.text()).or(file).unwrap_or_default();
         let lacking = self.lacking(&now, &new, &volumes)?;
         self.given_to(&lacking, &now, &new)?;
-        if let Err(error) = self.present.saved(&volumes) {
+        if let Err(error) = self.key.saved(&volumes) {
             return Err(taken_back(&lacking, &new, error));
         }
         let value = json!({ "disks": volumes.len(), "key": recovery.as_deref() });
         global.print(&value, || {
-            let told =
-                format!("{} disks of pool {} have the key", volumes.len(), self.present.name);
+            let told = format!("{} disks of pool {} have the key", volumes.len(), self.key.name);
             match &recovery {
                 Some(key) => format!("{told}; write it down, it is shown only now:\n{}", **key),
                 None => told,

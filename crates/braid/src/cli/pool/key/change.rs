@@ -1,6 +1,6 @@
-use super::Present;
 use crate::cli::Global;
 use crate::cli::failure::Failure;
+use crate::cli::pool::pool_key::PoolKey;
 use crate::cli::pool::secret::{self, Lent, Secret};
 use crate::cli::pool::volumes::{Opener, run, usage};
 use braid_pool::luks::LuksVolume;
@@ -14,7 +14,7 @@ use std::path::PathBuf;
 )]
 pub struct Change {
     #[command(flatten)]
-    present: Present,
+    key: PoolKey,
     /// Read the new passphrase from this file instead of asking
     #[arg(long, value_name = "FILE")]
     new_passphrase_file: Option<PathBuf>,
@@ -22,16 +22,16 @@ pub struct Change {
 
 impl Change {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
-        if self.present.key_file.is_some() {
+        if self.key.key_file.is_some() {
             return Err(usage(
                 "a key file isn't changed: `key add --new-key-file`, then `key remove`",
             ));
         }
-        let (_, volumes) = self.present.changeable()?;
-        let name = &self.present.name;
+        let (_, volumes) = self.key.changeable()?;
+        let name = &self.key.name;
         let question = format!("Passphrase of pool {name} that is to change: ");
-        let old = Secret::given(self.present.passphrase_file.as_deref(), &question)?.lend(name)?;
-        let new = self.present.lend_new(&Secret::new_one(self.new_passphrase_file.as_deref())?)?;
+        let old = Secret::given(self.key.passphrase_file.as_deref(), &question)?.lend(name)?;
+        let new = self.key.lend_new(&Secret::new_one(self.new_passphrase_file.as_deref())?)?;
         if old.is_same(&new)? {
             return Err(usage("the new passphrase is the old one: nothing was changed"));
         }
@@ -54,7 +54,7 @@ impl Change {
         }
         let done = changed(&to_change, &to_finish, &old, &new);
         // Also if it failed on some: the others' old headers have the old passphrase.
-        let saved = self.present.saved(&volumes);
+        let saved = self.key.saved(&volumes);
         done?;
         saved?;
         let changed = to_change.len() + to_finish.len();

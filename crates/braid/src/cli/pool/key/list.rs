@@ -1,7 +1,7 @@
-use super::Present;
 use crate::cli::Global;
 use crate::cli::failure::Failure;
 use crate::cli::pool::encrypt::line_of;
+use crate::cli::pool::pool_key::PoolKey;
 use crate::cli::status_table::columns;
 use braid_pool::luks::{KeySlot, LuksVolume};
 use clap::Args;
@@ -11,14 +11,14 @@ use serde_json::json;
 #[command(after_help = "Example:\n  braid pool key list data")]
 pub struct List {
     #[command(flatten)]
-    present: Present,
+    key: PoolKey,
 }
 
 const HEAD: [&str; 5] = ["DISK", "SLOT", "STRETCHED BY", "GIVEN OUT BY", "AT BOOT"];
 
 impl List {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
-        let (seen, volumes) = self.present.volumes()?;
+        let (seen, volumes) = self.key.volumes()?;
         let at_boot = |volume: &LuksVolume| {
             let line = line_of(volume, &seen.host)?;
             Some(line.key_file.map_or_else(|| line.unlock().to_string(), str::to_owned))

@@ -1,8 +1,8 @@
-use super::Present;
 use crate::cli::Global;
 use crate::cli::confirm::confirm;
 use crate::cli::failure::{Failure, tell};
 use crate::cli::pool::encrypt::line_of;
+use crate::cli::pool::pool_key::PoolKey;
 use crate::cli::pool::secret::{self, Secret};
 use crate::cli::pool::seen::Seen;
 use crate::cli::pool::volumes::{run, usage};
@@ -20,7 +20,7 @@ use zeroize::Zeroizing;
 )]
 pub struct Remove {
     #[command(flatten)]
-    present: Present,
+    key: PoolKey,
     /// Read the passphrase that is to go from this file (- for standard input) instead of asking
     #[arg(long, value_name = "FILE", group = "old")]
     old_passphrase_file: Option<PathBuf>,
@@ -46,8 +46,8 @@ pub struct Remove {
 
 impl Remove {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
-        let (seen, volumes) = self.present.changeable()?;
-        let name = &self.present.name;
+        let (seen, volumes) = self.key.changeable()?;
+        let name = &self.key.name;
         let chosen = self.chosen(&seen, &volumes)?;
         let lent = match (self.slot, &self.old_key_file) {
             (None, None) => {
@@ -104,7 +104,7 @@ impl Remove {
         }
         let done = removed(&having, self.slot, old.as_deref());
         // Also if it failed on some: the others' old headers have the key.
-        let saved = self.present.saved(&volumes);
+        let saved = self.key.saved(&volumes);
         done?;
         saved?;
         let value = json!({ "disks": paths, "done": true });
@@ -129,7 +129,7 @@ impl Remove {
                 Some(volume) => Ok(vec![volume]),
                 None => Err(Failure::failed(format!(
                     "{disk} is no encrypted disk of pool {}",
-                    self.present.name
+                    self.key.name
                 ))),
             };
         }

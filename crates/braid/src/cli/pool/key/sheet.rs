@@ -1,6 +1,6 @@
-use super::Present;
 use crate::cli::Global;
 use crate::cli::failure::Failure;
+use crate::cli::pool::pool_key::PoolKey;
 use crate::cli::pool::volumes::Opener;
 use braid_pool::luks::LuksVolume;
 use braid_replica::timestamp;
@@ -17,7 +17,7 @@ use zeroize::Zeroizing;
 )]
 pub struct Sheet {
     #[command(flatten)]
-    present: Present,
+    key: PoolKey,
     /// Write it to this new file, for its owner alone
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -25,21 +25,16 @@ pub struct Sheet {
 
 impl Sheet {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
-        let (seen, volumes) = self.present.volumes()?;
-        let key = match self.present.passphrase_file.is_some() {
+        let (seen, volumes) = self.key.volumes()?;
+        let key = match self.key.passphrase_file.is_some() {
             true => None,
-            false => by_file(self.present.opener_if_file(&seen, &volumes)?)?,
+            false => by_file(self.key.opener_if_file(&seen, &volumes)?)?,
         };
         let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let date = timestamp::shown(SystemTime::now());
         let date = date.get(..10).unwrap_or(&date);
-        let text = text(
-            &self.present.name,
-            host.trim(),
-            date,
-            &volumes,
-            key.as_ref().map(|key| key.as_str()),
-        );
+        let text =
+            text(&self.key.name, host.trim(), date, &volumes, key.as_ref().map(|key| key.as_str()));
         let text = Zeroizing::new(text);
         let Some(file) = &self.out else {
             return global.print(&json!({ "sheet": *text }), || text.trim_end().to_owned());
@@ -125,6 +120,7 @@ mod tests {
             path: "/dev/sdb".into(),
             disk: DiskId::new("WD-WCC4E1"),
             pool: Some("data".into()),
+            pool_uuid: None,
             open: None,
             header: Header::Whole,
             slots: Vec::new(),

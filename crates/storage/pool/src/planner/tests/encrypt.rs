@@ -12,6 +12,7 @@ fn encrypted(letter: char, unlock: Unlock) -> Disk {
     };
     let wish = Encryption {
         pool: "data".into(),
+        pool_uuid: Uuid::from_bytes([2; 16]),
         uuid: uuid(letter),
         makes_key_file: unlock == Unlock::KeyFile,
         unlock,
@@ -38,6 +39,7 @@ fn opened(letters: &str) -> ObservedHost {
         path: format!("/dev/sd{letter}"),
         disk: disk(letter, 500 * GB).id(),
         pool: Some("data".into()),
+        pool_uuid: None,
         open: Some(Mapping {
             name: mapping_name("data", uuid(letter)),
             node: format!("/dev/dm-{letter}"),
@@ -104,6 +106,7 @@ fn a_format_is_of_the_claimed_disk_and_undone_by_blanking_its_header() {
     for part in [
         "--type luks2",
         "--label braid:data",
+        "--subsystem braid:02020202-0202-0202-0202-020202020202",
         "--sector-size 4096",
         "--offset 32768",
         "--pbkdf pbkdf2",
@@ -184,6 +187,9 @@ fn a_disk_that_leaves_is_closed_and_its_keys_erased_after_the_pool_has_let_it_go
             "blkdiscard --zeroout --length 16777216 /dev/sdd".to_owned(),
         ]
     );
+    // btrfs ends well though a disk took nothing: then what it lacks may only be on this one.
+    let took_all = |each: &Condition| matches!(each, Condition::BtrfsTookAll { .. });
+    assert!(plan.steps[1].before.iter().any(took_all), "{:?}", plan.steps[1]);
     // It may take no writes any more.
     let erase = plan.step("erase the keys of Sd").unwrap();
     assert_eq!(plan.dispensable.len(), 1);
@@ -222,6 +228,27 @@ fn the_line_of_a_member_that_is_gone_goes_with_it() {
     let gone = format!("/etc/crypttab: without {}", mapping_name("data", uuid('c')));
     assert!(commands(&plan)[position(&plan, "without")].starts_with(&gone), "{plan}");
     assert!(!plan.to_string().contains("blkdiscard --zeroout --length 16777216 /dev/sdc"));
+}
+
+#[test]
+fn a_disk_that_was_pulled_out_is_not_opened_when_it_comes_back() {
+    let mut host = opened("bc");
+    host.luks.truncate(1);
+    let ObservedPool::Btrfs(mut pool) = raid1("bc") else { unreachable!() };
+    pool.members[1].missing = true;
+    let wanted = Change::Replace {
+        member: MemberName("/dev/dm-c".into()),
+        by: Box::new(encrypted('d', Unlock::KeyFile)),
+        lent: None,
+        erase: ErasePermission::default(),
+    };
+    let plan = change(&ObservedPool::Btrfs(pool), &wanted, None, &host).unwrap();
+    let name = mapping_name("data", uuid('c'));
+    let close = format!("cryptsetup close {name}");
+    let line = format!("/etc/crypttab: without {name}");
+    assert!(position(&plan, &line) < position(&plan, &close), "{plan}");
+    assert!(plan.otherwise(plan.step(&format!("close {name}")).unwrap()).is_some());
+    assert!(plan.to_string().contains(&format!("remove /state/data/{}.luks", uuid('c'))), "{plan}");
 }
 
 #[test]
