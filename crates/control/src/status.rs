@@ -252,6 +252,9 @@ pub struct LinkStatus {
     pub portal: Option<String>,
     /// Lower tiers are filled first (mode `overflow`, `active-backup`).
     pub tier: u8,
+    /// Metered, and so one tier further than its config says.
+    #[serde(default)]
+    pub metered: bool,
     /// Kept for when no other link works.
     pub standby: bool,
     /// Allowance and what was used of it.

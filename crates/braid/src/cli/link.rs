@@ -68,6 +68,9 @@ pub struct Add {
     /// all tiers
     #[arg(long)]
     tier: Option<u8>,
+    /// Whether it is metered, and so one tier further; without it NetworkManager is asked
+    #[arg(long)]
+    metered: Option<bool>,
     /// Use it only when no other link works
     #[arg(long)]
     standby: Option<bool>,
@@ -193,6 +196,7 @@ impl Add {
             gateway: self.gateway.clone(),
             fwmark: self.fwmark,
             tier: self.tier,
+            metered: self.metered,
             standby: self.standby,
             price: self.price,
             transport: self.transport.clone(),

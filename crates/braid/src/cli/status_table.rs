@@ -250,6 +250,7 @@ mod tests {
                     trouble: None,
                     portal: None,
                     tier: 0,
+                    metered: false,
                     standby: false,
                     quota: Some(QuotaStatus {
                         limit_bytes: 20_000_000_000,
@@ -265,6 +266,7 @@ mod tests {
                     trouble: Some("no interface wwan0".into()),
                     portal: None,
                     tier: 1,
+                    metered: false,
                     standby: false,
                     quota: None,
                 },

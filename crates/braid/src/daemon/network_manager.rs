@@ -1,12 +1,13 @@
 //! What NetworkManager says of the host's interfaces, where it runs: which connection is
-//! active on each.
+//! active on each, and whether it is metered.
 
 use super::ending::Ending;
 use super::supervise::supervise;
-use braid_control::config::Config;
+use braid_control::config::{Config, Link};
 use braid_linux::poller::Waker;
 use braid_linux::tool;
 use std::io;
+use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -20,13 +21,24 @@ pub struct Connection {
     pub name: String,
     /// Its UUID.
     pub uuid: String,
+    /// Whether what goes by it is paid for by the byte, as its user has said or NetworkManager
+    /// guesses (of phones).
+    pub metered: bool,
 }
 
-/// Whether a link of the config asks for a connection.
+/// Whether what it says is of use: a link of the config asks for a connection, or it runs and the
+/// config doesn't say of a link whether it is metered.
 pub fn is_asked_for(config: &Config) -> bool {
-    let matches = config.links.iter().filter_map(|link| link.binding.matches.as_ref());
-    matches.clone().any(|wanted| wanted.connection.is_some())
+    let runs = Path::new(RUNS).exists();
+    let asks = |link: &Link| {
+        let matches = link.binding.matches.as_ref();
+        matches.is_some_and(|wanted| wanted.connection.is_some()) || runs && link.metered.is_none()
+    };
+    config.links.iter().any(asks)
 }
+
+/// A folder that it makes when it starts (`NMRUNDIR`).
+const RUNS: &str = "/run/NetworkManager";
 
 /// Those that are active now; none where NetworkManager isn't there or doesn't run.
 ///
@@ -40,7 +52,8 @@ pub fn active() -> io::Result<Vec<Connection>> {
     tool::said("env", &arguments, ANSWERS).map(|text| parse(&text))
 }
 
-const FIELDS: &str = "GENERAL.DEVICE,GENERAL.IP-IFACE,GENERAL.CONNECTION,GENERAL.CON-UUID";
+const FIELDS: &str =
+    "GENERAL.DEVICE,GENERAL.IP-IFACE,GENERAL.CONNECTION,GENERAL.CON-UUID,GENERAL.METERED";
 /// It answers within some hundredths of a second, also under load.
 const ANSWERS: Duration = Duration::from_secs(2);
 /// A host has far fewer.
@@ -61,6 +74,8 @@ fn parse(text: &str) -> Vec<Connection> {
             }
             ("GENERAL.CONNECTION", Some(last)) => last.name = value.to_owned(),
             ("GENERAL.CON-UUID", Some(last)) => last.uuid = value.to_owned(),
+            // yes, yes (guessed), no, no (guessed), unknown.
+            ("GENERAL.METERED", Some(last)) => last.metered = value.starts_with("yes"),
             _ => {}
         }
     }
@@ -160,16 +175,19 @@ mod tests {
     fn connections_are_those_of_devices_that_have_one() {
         // As NetworkManager 1.42 says it.
         let text = "GENERAL.DEVICE:wlan0\nGENERAL.IP-IFACE:wlan0\nGENERAL.CONNECTION:Café: 2\n\
-            GENERAL.CON-UUID:5f6e\n\nGENERAL.DEVICE:cdc-wdm0\nGENERAL.IP-IFACE:wwan0\n\
-            GENERAL.CONNECTION:Tele\nGENERAL.CON-UUID:77aa\n\nGENERAL.DEVICE:eth0\n\
+            GENERAL.CON-UUID:5f6e\nGENERAL.METERED:yes (guessed)\n\nGENERAL.DEVICE:cdc-wdm0\nGENERAL.IP-IFACE:wwan0\n\
+            GENERAL.CONNECTION:Tele\nGENERAL.CON-UUID:77aa\nGENERAL.METERED:no (guessed)\n\nGENERAL.DEVICE:eth0\n\
             GENERAL.IP-IFACE:\nGENERAL.CONNECTION:\nGENERAL.CON-UUID:\n";
-        let connection = |interface: &str, name: &str, uuid: &str| Connection {
+        let connection = |interface: &str, name: &str, uuid: &str, metered| Connection {
             interface: interface.into(),
             name: name.into(),
             uuid: uuid.into(),
+            metered,
         };
-        let expected =
-            [connection("wlan0", "Café: 2", "5f6e"), connection("wwan0", "Tele", "77aa")];
+        let expected = [
+            connection("wlan0", "Café: 2", "5f6e", true),
+            connection("wwan0", "Tele", "77aa", false),
+        ];
         assert_eq!(parse(text), expected);
     }
 

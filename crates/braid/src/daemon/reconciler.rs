@@ -480,7 +480,7 @@ impl Reconciler {
     }
 
     /// Does here what goes with a change, and hands it on to the data plane.
-    fn carry_out(&mut self, change: Change) -> Result<(), DataPlaneEnded> {
+    fn carry_out(&mut self, mut change: Change) -> Result<(), DataPlaneEnded> {
         match &change {
             Change::AddLink { link, .. } => self.links.add(&link.name),
             Change::RebindLink(link) => {
@@ -499,6 +499,10 @@ impl Reconciler {
             | Change::SetMode(_)
             | Change::SetDraining(_)
             | Change::SetRanks(_) => {}
+        }
+        // The config's tier is that of links that aren't metered.
+        if let Change::RebindLink(link) | Change::SetLink(link) = &mut change {
+            link.tier = self.links.tier(link);
         }
         self.data_plane.change(change)
     }

@@ -24,6 +24,8 @@ pub struct HostNetwork {
     pub default_routes: Vec<Route>,
     /// The interfaces of links that say only what theirs is like.
     pub chosen: Chosen,
+    /// Names of interfaces that NetworkManager holds for metered.
+    pub metered: Vec<String>,
 }
 
 /// How packets of one IP version leave by a link. A change of any part asks for
@@ -63,8 +65,11 @@ impl HostNetwork {
         Ok(host)
     }
 
-    /// Chooses the interfaces of the config's links anew; `before` are those that they had.
+    /// Takes what NetworkManager says, and chooses the links' interfaces anew; `before` are those
+    /// that they had.
     pub fn choose(&mut self, config: &Config, connections: &[Connection], before: &Chosen) {
+        let metered = connections.iter().filter(|connection| connection.metered);
+        self.metered = metered.map(|connection| connection.interface.clone()).collect();
         let bindings = || config.links.iter().map(|link| &link.binding);
         let wanted: Vec<&LinkMatch> = bindings().filter_map(|it| it.matches.as_ref()).collect();
         if wanted.is_empty() {
@@ -95,7 +100,7 @@ impl HostNetwork {
                     !host_routing::is_our_table(route.table) && !Numbers::is_ours(route.table)
                 })
                 .collect(),
-            chosen: Chosen::default(),
+            ..HostNetwork::default()
         })
     }
 
@@ -148,6 +153,12 @@ impl HostNetwork {
                 .ok_or_else(|| format!("no device is in the network of the gateway {gateway}"));
         }
         Ok(None)
+    }
+
+    /// Whether the link's interface is metered, as far as NetworkManager knows.
+    pub fn is_metered(&self, binding: &LinkBinding) -> bool {
+        let device = self.device_of(binding).ok().flatten();
+        device.is_some_and(|device| self.metered.contains(&device.name))
     }
 
     /// The same with each address' network; what has no address is left out.

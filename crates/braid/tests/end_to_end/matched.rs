@@ -118,40 +118,85 @@ fn a_link_has_the_interface_that_matches_as_it_comes_goes_and_changes_its_name()
     });
 }
 
-/// nmcli's place is taken by a program that says what the real one (1.42) said of such devices.
+/// A program that says what the real nmcli (1.42) said of such devices.
+struct Nmcli {
+    folder: PathBuf,
+}
+
+impl Nmcli {
+    fn in_place(world: &mut World) -> Nmcli {
+        let folder = world.scratch.path().join("bin");
+        let nmcli = folder.join("nmcli");
+        fs::create_dir(&folder).unwrap();
+        fs::write(&nmcli, format!("#!/bin/sh\ncat {}/said\n", folder.display())).unwrap();
+        fs::set_permissions(&nmcli, Permissions::from_mode(0o755)).unwrap();
+        let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
+        world.home.set_environment(vec![("PATH", path.into())]);
+        Nmcli { folder }
+    }
+
+    /// Name of the connection, and whether it is metered, of each device.
+    fn says(&self, devices: [(&str, &str); 2]) {
+        let of = |(device, (name, metered)): (&str, (&str, &str))| {
+            let uuid = if name.is_empty() { "" } else { "191f6b32-072d-4dc7-bade-1df51cda4e8c" };
+            format!(
+                "GENERAL.DEVICE:{device}\nGENERAL.IP-IFACE:{device}\nGENERAL.CONNECTION:{name}\n\
+                 GENERAL.CON-UUID:{uuid}\nGENERAL.METERED:{metered}\n\n"
+            )
+        };
+        let new = self.folder.join("new");
+        let [one, two] = devices;
+        fs::write(&new, of(("one", one)) + &of(("two", two))).unwrap();
+        fs::rename(new, self.folder.join("said")).unwrap();
+    }
+}
+
+const NOTHING: (&str, &str) = ("", "unknown");
+const CAFE: (&str, &str) = ("Café: 2", "no (guessed)");
+
 #[test]
 fn a_link_follows_its_connection_from_one_interface_to_another() {
     let Some(mut world) = World::new(&[link("one"), link("two")]) else { return };
-    let folder = world.scratch.path().join("bin");
-    let (said, nmcli) = (folder.join("said"), folder.join("nmcli"));
-    fs::create_dir(&folder).unwrap();
-    let say = |first: &str, second: &str| {
-        let of = |device: &str, name: &str| {
-            let uuid = if name.is_empty() { "" } else { "191f6b32-072d-4dc7-bade-1df51cda4e8c" };
-            format!(
-                "GENERAL.DEVICE:{device}\nGENERAL.IP-IFACE:{device}\n\
-                 GENERAL.CONNECTION:{name}\nGENERAL.CON-UUID:{uuid}\n\n"
-            )
-        };
-        let new = folder.join("new");
-        fs::write(&new, of("one", first) + &of("two", second)).unwrap();
-        fs::rename(new, &said).unwrap();
-    };
-    say("Café: 2", "");
-    fs::write(&nmcli, format!("#!/bin/sh\ncat {}\n", said.display())).unwrap();
-    fs::set_permissions(&nmcli, Permissions::from_mode(0o755)).unwrap();
-    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
-    world.home.set_environment(vec![("PATH", path.into())]);
+    let nmcli = Nmcli::in_place(&mut world);
+    nmcli.says([CAFE, NOTHING]);
     let matches = "[[link]]\nname = \"cafe\"\nmatch = { connection = \"Café: 2\" }\n";
     begin(&mut world, matches);
     world.home.wait_for_active_paths(1);
     assert_eq!(of_link(&world, "cafe", "interface"), "one");
-    say("", "Café: 2");
+    nmcli.says([NOTHING, CAFE]);
     world.home.wait_until("the other", || of_link(&world, "cafe", "interface") == "two");
     world.home.wait_for_active_paths(1);
-    say("", "");
+    nmcli.says([NOTHING, NOTHING]);
     let why = "no interface matches connection \"Café: 2\"";
     world.home.wait_until("none", || of_link(&world, "cafe", "trouble") == why);
+}
+
+#[test]
+fn a_link_that_networkmanager_holds_for_metered_is_one_tier_further_unless_the_config_says_not() {
+    in_own_mounts(|| {
+        let Some(mut world) = World::new(&[link("one"), link("two")]) else { return };
+        mount("-t tmpfs none /run");
+        fs::create_dir("/run/NetworkManager").unwrap();
+        let nmcli = Nmcli::in_place(&mut world);
+        nmcli.says([CAFE, ("Phone", "yes (guessed)")]);
+        world.start(&Tunnel::default());
+        let tier = |name: &str| {
+            let paths = world.home.paths();
+            let path = paths.iter().find(|path| path["link"] == name).cloned();
+            path.unwrap_or_default()["tier"].clone()
+        };
+        world.home.wait_until("the phone is further", || tier("two") == 1);
+        assert_eq!(tier("one"), 0);
+        assert_eq!(of_link(&world, "two", "metered"), true);
+        world.home.braid_ok(&["link", "set", "two", "--tier", "3"]);
+        world.home.wait_until("one more than its tier", || tier("two") == 4);
+        nmcli.says([("Café: 2", "yes"), ("Phone", "no")]);
+        world.home.wait_until("both have changed", || tier("two") == 3 && tier("one") == 1);
+        world.home.braid_ok(&["link", "set", "one", "--metered", "false"]);
+        world.home.wait_until("it isn't metered", || tier("one") == 0);
+        world.home.braid_ok(&["link", "set", "two", "--metered", "true"]);
+        world.home.wait_until("the other is", || tier("two") == 4);
+    });
 }
 
 #[test]

@@ -73,6 +73,8 @@ pub struct LinkChange {
     pub fwmark: Option<u32>,
     /// `link.tier`.
     pub tier: Option<u8>,
+    /// `link.metered`.
+    pub metered: Option<bool>,
     /// `link.standby`.
     pub standby: Option<bool>,
     /// `link.price`.
@@ -416,6 +418,9 @@ fn apply(table: &mut Table, change: &LinkChange) {
     }
     if let Some(tier) = change.tier {
         replace(table, "tier", value(i64::from(tier)));
+    }
+    if let Some(metered) = change.metered {
+        replace(table, "metered", value(metered));
     }
     if let Some(standby) = change.standby {
         replace(table, "standby", value(standby));

@@ -17,6 +17,8 @@ pub struct Link {
     /// Lower tiers are filled first in mode `overflow`, and preferred in
     /// `active-backup`.
     pub tier: u8,
+    /// Whether it is metered, and so one tier further; none: as NetworkManager says, where it runs.
+    pub metered: Option<bool>,
     /// Probed, but used only when no other link works.
     pub standby: bool,
     /// Price of a gigabyte, in any currency: the dearer links of a tier come
@@ -30,6 +32,13 @@ pub struct Link {
     pub transport: TransportChoice,
     /// By which TLS is tried as well.
     pub proxy: Option<Proxy>,
+}
+
+impl Link {
+    /// Its tier, now that it is metered or not.
+    pub fn tier_if(&self, metered: bool) -> u8 {
+        self.tier.saturating_add(metered.into())
+    }
 }
 
 /// What ties a socket to its link; at least one of these is there.
@@ -70,6 +79,7 @@ pub(super) fn read(mut section: Section<'_, '_>) -> Option<Placed<Link>> {
     };
     check_binding(&binding, &section);
     let tier = section.integer("tier", 0..=255).unwrap_or(0);
+    let metered = section.boolean("metered");
     let standby = section.boolean("standby").unwrap_or(false);
     let price = section.number("price");
     let cap = section.table("cap").map(|cap| read_cap(cap, "link.cap")).unwrap_or_default();
@@ -84,7 +94,8 @@ pub(super) fn read(mut section: Section<'_, '_>) -> Option<Placed<Link>> {
         );
     }
     let places = section.finish();
-    let value = Link { name: name?, binding, tier, standby, price, cap, quota, transport, proxy };
+    let value =
+        Link { name: name?, binding, tier, metered, standby, price, cap, quota, transport, proxy };
     Some(Placed { value, places })
 }
 

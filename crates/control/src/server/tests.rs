@@ -35,6 +35,7 @@ impl Controlled for Fake {
                 trouble: None,
                 portal: None,
                 tier: 0,
+                metered: false,
                 standby: false,
                 quota: Some(QuotaStatus {
                     limit_bytes: 100,

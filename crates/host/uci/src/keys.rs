@@ -49,7 +49,7 @@ pub(crate) const EMPTY: &str = "none";
 /// A section of OpenWrt's scripts, whether and how the daemon is started: not of the config.
 pub(crate) const OF_THE_SCRIPTS: &str = "daemon";
 
-const BOOLEANS: [(&str, &str); 21] = [
+const BOOLEANS: [(&str, &str); 22] = [
     ("engine", "arp_validate"),
     ("engine", "fullmesh"),
     ("engine", "masquerade"),
@@ -59,6 +59,7 @@ const BOOLEANS: [(&str, &str); 21] = [
     ("interface", "draining"),
     ("interface", "home_to_home"),
     ("interface", "speed_test"),
+    ("link", "metered"),
     ("link", "standby"),
     ("pool", "accept_unstable"),
     ("pool", "encrypt"),

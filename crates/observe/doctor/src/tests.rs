@@ -91,6 +91,7 @@ fn status() -> Status {
         trouble: None,
         portal: None,
         tier: 0,
+        metered: false,
         standby: false,
         quota: Some(QuotaStatus {
             limit_bytes: 100,

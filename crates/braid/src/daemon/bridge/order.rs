@@ -35,6 +35,7 @@ mod tests {
             name: "x".parse().expect("a name"),
             binding: LinkBinding { fwmark: Some(1), ..LinkBinding::default() },
             tier,
+            metered: None,
             standby: false,
             price,
             cap: Cap::default(),

@@ -2,6 +2,7 @@
 
 use super::super::data_channel::{Command, DataPlaneEnded, DataPlaneHandle};
 use super::super::host_routing::{self, RoutedLink};
+use super::super::reconfigure::Change;
 use super::super::ways::{HostNetwork, Way};
 use braid_control::config::{Config, Link, Name, Transport, TransportChoice};
 use braid_linux::udp::{LinkBind, LinkSocket};
@@ -20,6 +21,8 @@ struct LinkState {
     number: u32,
     /// Those that have sockets.
     ways: Vec<Way>,
+    /// Whether it is metered, and so one tier further.
+    metered: bool,
     /// Why it isn't usable, as last told.
     trouble: Option<String>,
 }
@@ -70,9 +73,25 @@ impl LinkSockets {
         let routed = config.links.iter().filter_map(|link| {
             let state = self.links.get(&link.name)?;
             let (name, number, ways) = (&link.name, state.number, state.ways.as_slice());
-            Some(RoutedLink { name, number, ways, fwmark: link.binding.fwmark, tier: link.tier })
+            Some(RoutedLink {
+                name,
+                number,
+                ways,
+                fwmark: link.binding.fwmark,
+                tier: self.tier(link),
+            })
         });
         routed.collect()
+    }
+
+    /// Its tier now.
+    pub fn tier(&self, link: &Link) -> u8 {
+        link.tier_if(self.is_metered(&link.name))
+    }
+
+    /// Whether it is metered.
+    pub fn is_metered(&self, name: &Name) -> bool {
+        self.links.get(name).is_some_and(|state| state.metered)
     }
 
     /// By which ways each link leaves now.
@@ -100,6 +119,12 @@ impl LinkState {
         mark: Option<u32>,
         data_plane: &DataPlaneHandle,
     ) -> Result<bool, DataPlaneEnded> {
+        let metered = link.metered.unwrap_or_else(|| host.is_metered(&link.binding));
+        if std::mem::replace(&mut self.metered, metered) != metered {
+            let tier = link.tier_if(metered);
+            tracing::info!(link = %link.name, metered, tier, "link in another tier");
+            data_plane.change(Change::SetLink(Link { tier, ..link.clone() }))?;
+        }
         let (ways, trouble) = match host.ways(&link.binding) {
             Ok(ways) => (ways, None),
             Err(trouble) => (Vec::new(), Some(trouble)),

@@ -73,7 +73,8 @@ pub fn links(
         interface: interface(link),
         present: sockets.is_usable(&link.name),
         trouble: sockets.trouble(&link.name).map(str::to_owned).or_else(|| wants_login(link)),
-        tier: link.tier,
+        tier: sockets.tier(link),
+        metered: sockets.is_metered(&link.name),
         standby: link.standby,
         quota: None,
     });
@@ -114,7 +115,7 @@ pub fn traffic(config: &Config, sockets: &LinkSockets, working: bool) -> Option<
         (true, _) => Traffic::Tunnel,
         (false, true) => Traffic::Blocked,
         (false, false) => {
-            let best = config.links.iter().filter(usable).min_by_key(|link| link.tier);
+            let best = config.links.iter().filter(usable).min_by_key(|link| sockets.tier(link));
             Traffic::Direct { link: best.map(|link| link.name.to_string()) }
         }
     })
