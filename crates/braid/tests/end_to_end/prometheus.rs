@@ -174,5 +174,5 @@ fn pool_metrics() -> String {
         generation: 7,
         nodatacow: Vec::new(),
     });
-    braid_pool::prometheus::metrics(&[pool], &[], &[], 1_800_000_000)
+    braid_pool::prometheus::metrics(&[pool], &[], &[], &[], 1_800_000_000)
 }

@@ -199,6 +199,8 @@ braid pool close data
         &script(
             r#"
 echo "locked: $(findings). $(braid pool status | tail -1 | xargs)"
+braid pool watch --no-smart --state $keys/watch --prometheus $keys/metrics > /dev/null || true
+echo "metric: $(grep '^braid_pool_locked{pool="data"' $keys/metrics | cut -d' ' -f2), page: $(grep -c '"locked"' $keys/pools.json)"
 if braid pool open data --passphrase-file $keys/wrong; then exit 1; fi
 if braid pool open data < /dev/null; then exit 1; fi
 echo "still: $(ls /dev/mapper)."
@@ -223,6 +225,7 @@ same && echo "same without one"
         &told,
         &[
             "locked: locked. data encrypted locked 2",
+            "metric: 1, page: 1",
             "this passphrase opens none",
             "can't ask for the passphrase without a terminal",
             "still: control.",

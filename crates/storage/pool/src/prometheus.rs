@@ -8,9 +8,24 @@ use crate::summary::{State, Summary};
 use serde::Serialize;
 use std::fmt::Write;
 
-/// All metrics; `now_s` is the time of the look, in seconds since 1970.
-pub fn metrics(pools: &[ObservedPool], disks: &[Disk], findings: &[Finding], now_s: u64) -> String {
+/// All metrics; `locked` are the encrypted pools that nobody has opened, `now_s` is the time of the
+/// look, in seconds since 1970.
+pub fn metrics(
+    pools: &[ObservedPool],
+    locked: &[Summary],
+    disks: &[Disk],
+    findings: &[Finding],
+    now_s: u64,
+) -> String {
     let mut text = Text::default();
+    text.head(LOCKED, "gauge", "1 for an encrypted pool that nobody has opened, else 0");
+    for pool in pools {
+        text.sample(LOCKED, &labels(pool), 0.0);
+    }
+    for pool in locked {
+        let labels = [("pool", pool.name.clone()), ("uuid", pool.uuid.to_string())];
+        text.sample(LOCKED, &labels, 1.0);
+    }
     text.head(MOUNTED, "gauge", "0 where fstab mounts the pool and it isn't mounted, else 1");
     for pool in pools {
         let is_it = |one: &Finding| one.pool.as_ref() == Some(&pool.name());
@@ -62,6 +77,7 @@ pub fn metrics(pools: &[ObservedPool], disks: &[Disk], findings: &[Finding], now
     text.0
 }
 
+const LOCKED: &str = "braid_pool_locked";
 const MOUNTED: &str = "braid_pool_mounted";
 const INFO: &str = "braid_pool_info";
 const ERRORS: &str = "braid_pool_member_errors_total";
@@ -77,7 +93,7 @@ const PER_POOL: [(&str, &str, OfPool); 8] = [
             State::Whole => 0.0,
             State::Stopped => 1.0,
             State::Rebuilding => 2.0,
-            // Who mounts it is told elsewhere: here nobody asks fstab.
+            // Whether it is mounted is told elsewhere, and of a locked one nothing else is known.
             State::Unmounted | State::Locked => 0.0,
             State::Degraded => 3.0,
             State::Failed => 4.0,
@@ -206,10 +222,29 @@ mod tests {
             what: "x".into(),
             mend: String::new(),
         };
-        let text = metrics(&[], &[], &[finding.clone(), finding], 1_700_000_000);
+        let text = metrics(&[], &[], &[], &[finding.clone(), finding], 1_700_000_000);
         let labels = "pool=\"photos\",severity=\"danger\",code=\"missing-member\"";
         assert!(text.contains(&format!("braid_pool_findings{{{labels}}} 2\n")), "{text}");
         assert!(text.contains("braid_pool_watch_timestamp_seconds 1700000000\n"), "{text}");
+    }
+
+    #[test]
+    fn a_locked_pool_is_told_beside_those_that_are_open() {
+        let open = crate::fixture::btrfs(
+            crate::layout::Profile::Raid1,
+            crate::layout::Profile::Raid1,
+            "bc",
+            crate::fixture::GB,
+            0,
+        );
+        let locked = [Summary::locked("safe", &[])];
+        let text = metrics(&[ObservedPool::Btrfs(open)], &locked, &[], &[], 0);
+        let of = |name: &str| {
+            let start = format!("braid_pool_locked{{pool=\"{name}\"");
+            let line = text.lines().find(|line| line.starts_with(&start)).unwrap_or_default();
+            line.rsplit(' ').next().unwrap_or_default().to_owned()
+        };
+        assert_eq!((of("data").as_str(), of("safe").as_str()), ("0", "1"), "{text}");
     }
 
     #[test]

@@ -16,7 +16,7 @@ use std::fmt;
 pub struct Summary {
     /// Its name.
     pub name: String,
-    /// UUID of the filesystem or the array; of a locked pool that of its first volume.
+    /// UUID of the filesystem or the array.
     pub uuid: Uuid,
     /// `btrfs-raid1`, `md-raid10-f2`; several profiles of data have `+` between; without a profile
     /// when it isn't known.
@@ -79,7 +79,10 @@ impl Summary {
     pub fn locked(name: &str, volumes: &[&LuksVolume]) -> Self {
         Summary {
             name: name.to_owned(),
-            uuid: volumes.first().map_or(Uuid::from_bytes([0; 16]), |volume| volume.uuid),
+            uuid: volumes
+                .iter()
+                .find_map(|volume| volume.pool_uuid)
+                .unwrap_or(Uuid::from_bytes([0; 16])),
             layout: "encrypted".to_owned(),
             state: State::Locked,
             disks: volumes.len(),

@@ -15,6 +15,7 @@ use braid_pool::doctor::{
 use braid_pool::luks::LuksVolume;
 use braid_pool::membership::{Membership, Standing};
 use braid_pool::observed::{ObservedHost, ObservedPool};
+use braid_pool::summary::Summary;
 use braid_pool::untrusted::one_line;
 use braid_replica::sink;
 use std::collections::BTreeMap;
@@ -22,6 +23,8 @@ use std::path::Path;
 
 pub struct Examined {
     pub pools: Vec<ObservedPool>,
+    /// Encrypted ones that nobody has opened.
+    pub locked: Vec<Summary>,
     pub disks: Vec<Disk>,
     /// Worst first.
     pub findings: Vec<Finding>,
@@ -39,8 +42,11 @@ impl Examined {
         let mut inventory = Inventory::take(&root, ask_smart);
         let host = braid_runner::host::observe_host_of(&place.config(), &inventory);
         let locked = locked(&host);
-        let locked: Vec<&str> = locked.keys().copied().collect();
-        let pools = choose(pools::observe(&root, &inventory), names, &locked)?;
+        let locked_names: Vec<&str> = locked.keys().copied().collect();
+        let pools = choose(pools::observe(&root, &inventory), names, &locked_names)?;
+        let is_wanted = |name: &str| names.is_empty() || names.iter().any(|wanted| wanted == name);
+        let locked = locked.iter().filter(|(name, _)| is_wanted(name));
+        let locked = locked.map(|(name, volumes)| Summary::locked(name, volumes)).collect();
         let examine =
             |disks: &[Disk]| doctor::examine(&pools, disks, &host, before, Limits::default());
         let mut findings = examine(&inventory.disks);
@@ -60,7 +66,7 @@ impl Examined {
         #[cfg(feature = "backup")]
         findings.extend(backups(&pools, names, place)?);
         findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
-        Ok(Examined { pools, disks, findings })
+        Ok(Examined { pools, locked, disks, findings })
     }
 
     /// Whether the pool of this name is there and runs: else not all that may be wrong with it can

@@ -25,10 +25,15 @@ pub fn look(examined: &Examined) -> PoolsLook {
     let whole = examined.disks.iter().filter(|disk| disk.partition.is_none());
     PoolsLook {
         looked_unix: i64::try_from(now.as_secs()).unwrap_or(i64::MAX),
-        pools: examined.pools.iter().map(pool).collect(),
+        pools: examined.pools.iter().map(pool).chain(examined.locked.iter().map(locked)).collect(),
         disks: whole.map(disk).collect(),
         findings: examined.findings.iter().map(finding).collect(),
     }
+}
+
+/// Of a locked pool only its name and its disks are known.
+fn locked(summary: &Summary) -> PoolLine {
+    line(summary.clone(), None)
 }
 
 fn pool(pool: &ObservedPool) -> PoolLine {
@@ -36,6 +41,10 @@ fn pool(pool: &ObservedPool) -> PoolLine {
     // Where several profiles are mixed nothing can be promised.
     let layout = summary.layout.parse::<Layout>().ok();
     let survives = layout.map(|layout| survives(layout, summary.disks, summary.lacking));
+    line(summary, survives)
+}
+
+fn line(summary: Summary, survives: Option<String>) -> PoolLine {
     PoolLine {
         name: one_line(&summary.name),
         layout: summary.layout,

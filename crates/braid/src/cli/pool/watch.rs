@@ -103,7 +103,8 @@ impl Watch {
 }
 
 fn metrics(examined: &Examined) -> String {
-    prometheus::metrics(&examined.pools, &examined.disks, &examined.findings, unix_now())
+    let Examined { pools, locked, disks, findings } = examined;
+    prometheus::metrics(pools, locked, disks, findings, unix_now())
 }
 
 fn unix_now() -> u64 {

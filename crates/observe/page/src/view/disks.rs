@@ -69,6 +69,7 @@ fn state(pool: &PoolLine) -> State {
         "whole" => (Mood::Good, "whole"),
         "rebuilding" => (Mood::Poor, "rebuilding"),
         "stopped" => (Mood::Waiting, "stopped"),
+        "locked" => (Mood::Poor, "locked"),
         "unmounted" => (Mood::Poor, "not mounted"),
         "degraded" => (Mood::Bad, "degraded"),
         "failed" => (Mood::Bad, "failed"),
@@ -151,5 +152,23 @@ fn table(disks: &[DiskLine]) -> Markup {
                 td { @match disk.temperature_c { Some(degrees) => { (degrees) " °C" }, None => "–" } }
             } } }
         } }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_locked_pool_says_so() {
+        let locked = PoolLine {
+            name: "safe".into(),
+            layout: "encrypted".into(),
+            state: "locked".into(),
+            disks: 2,
+            ..PoolLine::default()
+        };
+        let shown = pool(&locked).into_string();
+        assert!(shown.contains("locked") && shown.contains("encrypted, 2 of 2 disks."), "{shown}");
     }
 }
