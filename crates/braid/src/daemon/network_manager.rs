@@ -119,7 +119,7 @@ impl Connections {
             let _ = watch.look.try_send(());
             return;
         }
-        self.now = Arc::new(seen());
+        self.now = Arc::new(seen().unwrap_or_default());
         let latest = Arc::new(Mutex::new(Arc::clone(&self.now)));
         let (look, wishes) = sync_channel(1);
         let (published, waker, told) = (Arc::clone(&latest), waker.clone(), ending.clone());
@@ -149,7 +149,7 @@ fn run(wishes: &Receiver<()>, published: &Mutex<Arc<Vec<Connection>>>, waker: &W
             Ok(()) | Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
-        let found = seen();
+        let Some(found) = seen() else { continue };
         let mut latest = published.lock().unwrap_or_else(PoisonError::into_inner);
         if **latest != found {
             *latest = Arc::new(found);
@@ -159,12 +159,16 @@ fn run(wishes: &Receiver<()>, published: &Mutex<Arc<Vec<Connection>>>, waker: &W
     }
 }
 
-/// A NetworkManager that doesn't answer has no connections for us.
-fn seen() -> Vec<Connection> {
-    active().unwrap_or_else(|error| {
-        tracing::debug!("asking NetworkManager: {error}");
-        Vec::new()
-    })
+/// Those that are active; none where it doesn't run. Nothing is known of one that doesn't answer
+/// in time: it may be busy, and no link is to be let go for that.
+fn seen() -> Option<Vec<Connection>> {
+    match active() {
+        Ok(found) => Some(found),
+        Err(error) => {
+            tracing::debug!("asking NetworkManager: {error}");
+            (error.kind() != io::ErrorKind::TimedOut).then(Vec::new)
+        }
+    }
 }
 
 #[cfg(test)]
