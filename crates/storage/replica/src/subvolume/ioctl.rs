@@ -214,7 +214,7 @@ pub(crate) struct CloneRange {
 
 /// Says so of several structures, with their sizes as a C compiler tells them.
 macro_rules! plain {
-    ($($type:ty = $size:literal),* $(,)?) => { $(
+    ($($type:ty = $size:expr),* $(,)?) => { $(
         // SAFETY: repr(C), integers and pointers for the kernel only.
         unsafe impl Plain for $type {}
         const _: () = assert!(mem::size_of::<$type>() == $size);
@@ -231,7 +231,8 @@ plain! {
     FsInfo = 1024,
     ReceivedArgs = 200,
     SendArgs = 72,
-    EncodedArgs = 128,
+    // Two words of the processor's in it.
+    EncodedArgs = 112 + 2 * mem::size_of::<usize>(),
     CloneRange = 32,
 }
 const _: () = assert!(mem::size_of::<Timespec>() == 16);
