@@ -44,6 +44,7 @@ mod restart;
 pub mod rules;
 mod split;
 mod supervise;
+mod systemd_resolved;
 pub mod told;
 mod traces;
 mod transports;

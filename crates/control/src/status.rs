@@ -188,6 +188,9 @@ pub struct DnsStatus {
     /// config or a kill switch asks for that; at a concentrator those that homes
     /// are passed on to.
     pub instead: Vec<IpAddr>,
+    /// systemd-resolved asks the config's through the tunnel.
+    #[serde(default)]
+    pub by_resolved: bool,
 }
 
 /// Packets that were lost between this host and the tunnel's device.

@@ -105,6 +105,9 @@ fn about_names(dns: &DnsStatus, concentrator: bool) -> Option<String> {
     };
     let (silent, instead) = (join(&dns.silent), join(&dns.instead));
     match (dns.silent.is_empty(), dns.instead.is_empty()) {
+        (true, true) if dns.by_resolved => {
+            Some("names: systemd-resolved asks through the tunnel".to_owned())
+        }
         (true, true) => None,
         (true, false) if concentrator => Some(format!("name server for homes: {instead}")),
         (true, false) => Some(format!("name server: {instead} in place of the links'")),

@@ -26,6 +26,7 @@ mod planted;
 mod prometheus;
 mod public_prefix;
 mod replication;
+mod resolver;
 mod restart;
 mod scarcity;
 mod side;

@@ -401,6 +401,7 @@ fn check_routing(routing: &PlacedRouting, sections: &Sections, found: &mut Diagn
             ("public_prefixes", !value.public_prefixes.is_empty()),
             ("untranslated", !value.untranslated.is_empty()),
             ("dns", value.dns.as_ref().is_some_and(|dns| !dns.is_empty())),
+            ("dns_domains", !value.dns_domains.is_empty()),
         ];
         for (key, asked) in also {
             if let (Some(offset), true) = (places.key(key), asked) {
@@ -417,6 +418,14 @@ fn check_routing(routing: &PlacedRouting, sections: &Sections, found: &mut Diagn
         let all = [Prefix::ALL_V4, Prefix::ALL_V6];
         peer.value.allowed_ips.iter().any(|prefix| all.contains(prefix))
     };
+    let has_servers = value.dns.as_ref().is_some_and(|dns| !dns.is_empty());
+    if let (Some(offset), false) = (places.key("dns_domains"), has_servers) {
+        found.add_with_hint(
+            offset,
+            "routing.dns_domains without name servers to ask for them",
+            "write dns = [\"10.77.0.1\"], a server that the tunnel leads to",
+        );
+    }
     if let (Some(offset), false) = (places.key("untranslated"), value.masquerade) {
         found.add_with_hint(
             offset,

@@ -3,6 +3,7 @@ use super::name::{DeviceName, Name};
 use super::network::{Prefix, socket_address};
 use super::section::{Placed, Places, Section};
 use super::traffic::Protocol;
+use braid_rules::DomainName;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -40,6 +41,8 @@ pub struct Routing {
     /// Name servers to ask through the tunnel, at the concentrator for its homes.
     /// Without it those that answer; an empty list leaves name servers alone.
     pub dns: Option<Vec<IpAddr>>,
+    /// Names for which systemd-resolved asks those servers, whatever else goes by the tunnel.
+    pub dns_domains: Vec<DomainName>,
 }
 
 /// Bits of packets' and connections' marks: a run of them, or none. Not those of other
@@ -126,6 +129,7 @@ impl Default for Routing {
             leases: None,
             origins: None,
             dns: None,
+            dns_domains: Vec::new(),
         }
     }
 }
@@ -169,12 +173,17 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> PlacedRouting {
         leases: section.parsed_by("leases", |text| Ok(base.join(text))),
         origins: section.parsed_by("origins", |text| Ok(base.join(text))),
         dns,
+        dns_domains: section.list_by("dns_domains", domain_name).unwrap_or_default(),
     };
     PlacedRouting {
         routing: Placed { value, places: section.finish() },
         forward_ports: forward_places,
         public_prefixes: prefix_places,
     }
+}
+
+fn domain_name(text: &str) -> Result<DomainName, String> {
+    text.parse().map_err(|_| format!("{text:?} is no name; write \"example.org\""))
 }
 
 fn read_forward(mut section: Section<'_, '_>) -> Option<(ForwardPort, Places)> {

@@ -475,6 +475,17 @@ fn each_error_names_its_line_and_what_to_do() {
              default_route = true, or remove it",
         ),
         (
+            "clamp_mss = true\n",
+            "dns_domains = [\"corp.example\"]\n",
+            "50: routing.dns_domains without name servers to ask for them; write dns = \
+             [\"10.77.0.1\"], a server that the tunnel leads to",
+        ),
+        (
+            "clamp_mss = true\n",
+            "dns = [\"10.77.0.1\"]\ndns_domains = [\"corp..example\"]\n",
+            "51: routing.dns_domains: \"corp..example\" is no name; write \"example.org\"",
+        ),
+        (
             "\"0.0.0.0/0\", \"::/0\"",
             "\"::/0\"",
             "52: 10.77.0.2 is in no peer's allowed_ips: nobody can answer there; add the address \

@@ -5,12 +5,14 @@ use super::super::endpoints::{Around, EndpointResolver};
 use super::super::host_routing;
 use super::super::kill_switch;
 use super::super::names::{Choice, LinkOfNames, NameServers, Role, Situation};
+use super::super::systemd_resolved::SystemdResolved;
 use super::super::ways::{Device, HostNetwork, Way};
 use super::links::LinkSockets;
 use braid_control::config::{Config, Name, Peer};
 use braid_control::status::DnsStatus;
 use ipnet::IpNet;
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 /// Tells the threads that ask what has changed, and takes what they chose.
 pub struct Naming {
@@ -24,6 +26,8 @@ pub struct Naming {
     around: Around,
     /// Which name servers are asked, as last taken.
     choice: Choice,
+    /// A resolver that asks by devices.
+    resolved: SystemdResolved,
 }
 
 impl Naming {
@@ -36,6 +40,7 @@ impl Naming {
             situation: Situation::default(),
             around: Around::default(),
             choice: Choice::default(),
+            resolved: SystemdResolved::default(),
         }
     }
 
@@ -58,6 +63,7 @@ impl Naming {
         working: bool,
     ) {
         self.remember(host, links);
+        self.resolved.follow(config, working, Instant::now());
         let situation = self.situation(config, host, working);
         if situation != self.situation {
             self.servers.set(situation.clone());
@@ -97,6 +103,7 @@ impl Naming {
         DnsStatus {
             silent: self.choice.silent.clone(),
             instead: self.choice.diversions.iter().map(|it| it.to).collect(),
+            by_resolved: self.resolved.is_told(),
         }
     }
 
