@@ -29,7 +29,7 @@ pub mod log;
 pub mod look;
 mod measure;
 mod names;
-mod network_manager;
+pub mod network_manager;
 mod observe;
 mod obstacles;
 #[cfg(feature = "page")]

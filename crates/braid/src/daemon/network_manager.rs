@@ -29,12 +29,17 @@ pub struct Connection {
 /// Whether what it says is of use: a link of the config asks for a connection, or it runs and the
 /// config doesn't say of a link whether it is metered.
 pub fn is_asked_for(config: &Config) -> bool {
-    let runs = Path::new(RUNS).exists();
+    let runs = runs();
     let asks = |link: &Link| {
         let matches = link.binding.matches.as_ref();
         matches.is_some_and(|wanted| wanted.connection.is_some()) || runs && link.metered.is_none()
     };
     config.links.iter().any(asks)
+}
+
+/// Whether it runs on this host.
+pub fn runs() -> bool {
+    Path::new(RUNS).exists()
 }
 
 /// A folder that it makes when it starts (`NMRUNDIR`).

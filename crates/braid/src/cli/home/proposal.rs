@@ -2,6 +2,7 @@
 
 use super::super::uplinks::Uplink;
 use crate::daemon::hardware::{CLASS_NET, Hardware};
+use crate::daemon::network_manager;
 use braid_control::config::LinkKind;
 use std::fs;
 use std::path::Path;
@@ -77,9 +78,8 @@ fn hardware_address(text: &str) -> Option<[u8; 6]> {
 /// Whether this is a computer that is carried about: it has a battery of its own, or Wi-Fi that
 /// NetworkManager keeps.
 pub fn is_laptop() -> bool {
-    let network_manager = Path::new("/run/NetworkManager").exists();
     has_battery(Path::new("/sys/class/power_supply"))
-        || network_manager && has_wifi(Path::new(CLASS_NET))
+        || network_manager::runs() && has_wifi(Path::new(CLASS_NET))
 }
 
 /// Those of mice and the like have the scope `Device` (sysfs-class-power of Linux' ABI documents).
