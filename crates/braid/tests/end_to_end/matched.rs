@@ -5,8 +5,8 @@ use crate::own_mounts::{in_own_mounts, mount};
 use crate::traffic::{Direction, Transfer};
 use crate::world::{INSIDE_V4, LEAVE_HOST_ALONE, Tunnel, World, link};
 use serde_json::Value;
-use std::fs::{self, Permissions};
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 const MATCHES: &str = "[[link]]\nname = \"wifi\"\nmatch = { kind = \"wifi\" }\n\
@@ -65,6 +65,17 @@ fn of_link(world: &World, name: &str, key: &str) -> Value {
     link.unwrap()[key].clone()
 }
 
+/// `one` is Wi-Fi, `two` a phone, and the tunnel works over both.
+fn wifi_and_phone() -> Option<(World, Sysfs)> {
+    let mut world = World::new(&[link("one"), link("two")])?;
+    let sysfs = Sysfs::in_place(&world);
+    sysfs.wifi("one");
+    sysfs.phone("two");
+    begin(&mut world, MATCHES);
+    world.home.wait_for_active_paths(2);
+    Some((world, sysfs))
+}
+
 /// It gets its route back, as from a DHCP client.
 fn rename(world: &World, from: &str, to: &str) {
     world.home.sh(&format!(
@@ -76,12 +87,7 @@ fn rename(world: &World, from: &str, to: &str) {
 #[test]
 fn a_link_has_the_interface_that_matches_as_it_comes_goes_and_changes_its_name() {
     in_own_mounts(|| {
-        let Some(mut world) = World::new(&[link("one"), link("two")]) else { return };
-        let sysfs = Sysfs::in_place(&world);
-        sysfs.wifi("one");
-        sysfs.phone("two");
-        begin(&mut world, MATCHES);
-        world.home.wait_for_active_paths(2);
+        let Some((world, sysfs)) = wifi_and_phone() else { return };
         assert_eq!(of_link(&world, "wifi", "interface"), "one");
         assert_eq!(of_link(&world, "phone", "interface"), "two");
         let list: Value =
@@ -125,13 +131,9 @@ struct Nmcli {
 
 impl Nmcli {
     fn in_place(world: &mut World) -> Nmcli {
-        let folder = world.scratch.path().join("bin");
-        let nmcli = folder.join("nmcli");
+        let folder = world.scratch.path().join("nmcli");
         fs::create_dir(&folder).unwrap();
-        fs::write(&nmcli, format!("#!/bin/sh\ncat {}/said\n", folder.display())).unwrap();
-        fs::set_permissions(&nmcli, Permissions::from_mode(0o755)).unwrap();
-        let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
-        world.home.set_environment(vec![("PATH", path.into())]);
+        world.home.put_program("nmcli", &format!("#!/bin/sh\ncat {}/said\n", folder.display()));
         Nmcli { folder }
     }
 
@@ -202,12 +204,7 @@ fn a_link_that_networkmanager_holds_for_metered_is_one_tier_further_unless_the_c
 #[test]
 fn a_link_can_be_made_to_match_while_the_tunnel_runs_and_named_again() {
     in_own_mounts(|| {
-        let Some(mut world) = World::new(&[link("one"), link("two")]) else { return };
-        let sysfs = Sysfs::in_place(&world);
-        sysfs.wifi("one");
-        sysfs.phone("two");
-        begin(&mut world, MATCHES);
-        world.home.wait_for_active_paths(2);
+        let Some((world, _sysfs)) = wifi_and_phone() else { return };
         world.home.braid_ok(&["link", "set", "wifi", "--interface", "one"]);
         let text = world.home.config_text();
         assert!(text.contains("interface = \"one\"") && !text.contains("\"wifi\" }"), "{text}");

@@ -3,7 +3,7 @@
 
 use crate::doctor::{becomes, codes_at};
 use crate::side::Side;
-use crate::world::{CARRIES_ALL, INSIDE_V4, LEAVE_HOST_ALONE, Tunnel, World, link};
+use crate::world::{CARRIES_ALL, INSIDE_V4, Tunnel, World, link};
 use braid_lab::emulator::{DirectionChange, LinkChange, LinkModel, Loss};
 use braid_lab::topology::CONCENTRATOR_V4;
 use braid_units::{ByteSize, Ratio};
@@ -252,7 +252,7 @@ fn what_a_link_does_to_packets_is_found() {
 #[test]
 fn what_is_wrong_at_a_concentrator_is_found_there() {
     let Some(mut world) = World::new(&two_links()) else { return };
-    world.start(&Tunnel { concentrator_routing: LEAVE_HOST_ALONE, ..Tunnel::default() });
+    world.start(&Tunnel::default());
     world.concentrator.sh("sysctl -qw net.ipv4.ip_forward=0");
     is_found(&world.concentrator, "not-forwarding");
     world.home.sh("ip addr add 10.99.0.9/32 dev lo");

@@ -2,19 +2,13 @@
 
 use crate::world::{CARRIES_ALL, Tunnel, World, link};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 
 #[test]
 fn systemd_resolved_asks_through_the_tunnel_while_it_works() {
     let Some(mut world) = World::new(&[link("dsl"), link("lte")]) else { return };
-    let folder = world.scratch.path().join("bin");
     let said = world.scratch.path().join("resolvectl.log");
-    fs::create_dir(&folder).unwrap();
     let script = format!("#!/bin/sh\necho \"$@\" >>{}\n", said.display());
-    fs::write(folder.join("resolvectl"), script).unwrap();
-    fs::set_permissions(folder.join("resolvectl"), PermissionsExt::from_mode(0o755)).unwrap();
-    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
-    world.home.set_environment(vec![("PATH", path.into())]);
+    world.home.put_program("resolvectl", &script);
     let dns = "dns = [\"10.77.0.1\", \"9.9.9.9\"]\ndns_domains = [\"corp.example\"]";
     let routing = format!("{CARRIES_ALL}\n{dns}");
     world.start(&Tunnel { home_routing: &routing, ..Tunnel::default() });

@@ -5,6 +5,7 @@ use serde_json::Value;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::net::IpAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -69,6 +70,16 @@ impl Side {
     /// What the daemon's environment has besides, from its next start on.
     pub fn set_environment(&mut self, environment: Vec<(&'static str, OsString)>) {
         self.environment = environment;
+    }
+
+    /// The daemon, from its next start on, finds this script in place of the program of that name.
+    pub fn put_program(&mut self, name: &str, script: &str) {
+        let folder = self.directory.join("bin");
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join(name), script).unwrap();
+        fs::set_permissions(folder.join(name), PermissionsExt::from_mode(0o755)).unwrap();
+        let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
+        self.set_environment(vec![("PATH", path.into())]);
     }
 
     /// Starts the daemon and waits until it answers.

@@ -4,23 +4,17 @@
 use crate::traffic::Pings;
 use crate::world::{CARRIES_ALL, INSIDE_V4, Tunnel, World, link};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 
 #[test]
 fn an_nft_that_never_ends_stops_neither_traffic_nor_answers() {
     let Some(mut world) = World::new(&[link("cable"), link("dsl")]) else { return };
-    let folder = world.scratch.path().join("bin");
     let stuck = world.scratch.path().join("stuck");
-    fs::create_dir(&folder).unwrap();
     let real = world.home.sh("command -v nft").trim().to_owned();
     // Others sleep, too.
     let mark = format!("9{}", std::process::id());
     let script =
         format!("#!/bin/sh\n[ -e {} ] && exec sleep {mark}\nexec {real} \"$@\"\n", stuck.display());
-    fs::write(folder.join("nft"), script).unwrap();
-    fs::set_permissions(folder.join("nft"), PermissionsExt::from_mode(0o755)).unwrap();
-    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
-    world.home.set_environment(vec![("PATH", path.into())]);
+    world.home.put_program("nft", &script);
     let before = world.home.host_settings();
     world.start(&Tunnel { home_routing: CARRIES_ALL, ..Tunnel::default() });
 
