@@ -137,9 +137,8 @@ mod tests {
         let text = format!(
             "[interface]\nprivate_key_file = \"key\"\naddresses = [\"10.77.0.2/24\"]\n[routing]\n\
              {routing}\n[[link]]\nname = \"dsl\"\ninterface = \"dsl\"\n[[peer]]\nname = \"vps\"\n\
-             public_key = \"{}=\"\nendpoints = [\"192.0.2.1:51900\"]\n\
-             allowed_ips = [\"0.0.0.0/0\", \"::/0\"]\n",
-            "A".repeat(43)
+             public_key = \"hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=\"\n\
+             endpoints = [\"192.0.2.1:51900\"]\nallowed_ips = [\"0.0.0.0/0\", \"::/0\"]\n"
         );
         let config = Config::parse(&text, Path::new("/etc/braid/braid.toml")).unwrap();
         wanted(&config, working).map(|wanted| wanted.domains)
