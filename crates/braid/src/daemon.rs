@@ -9,6 +9,7 @@
 mod beat;
 mod bridge;
 mod chosen;
+mod classes;
 mod control;
 mod data_channel;
 mod device;
@@ -21,9 +22,11 @@ mod fleet;
 mod flows;
 mod group;
 pub mod hardware;
+mod host_numbers;
 mod host_routing;
 mod journal_trouble;
 mod kill_switch;
+mod link_sockets;
 pub mod links_now;
 pub mod log;
 pub mod look;
@@ -49,6 +52,7 @@ pub mod told;
 mod traces;
 mod transports;
 mod treatments;
+mod tunnel;
 mod ways;
 
 use braid_control::config::{AnyConfig, Config, GroupConfig, SecretError};

@@ -28,6 +28,7 @@ mod pool_key;
 #[cfg(feature = "page")]
 pub(super) mod pools_look;
 mod progress;
+mod random_uuid;
 mod reach;
 mod rebalance;
 mod remove;

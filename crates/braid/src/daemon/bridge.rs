@@ -8,6 +8,7 @@ mod report;
 pub mod translate;
 
 use super::beat;
+use super::classes;
 use super::data_channel::{
     Command, Commands, Introduction, Published, SERVICE_TICK, Setup, Snapshot,
 };
@@ -55,13 +56,13 @@ pub fn start(
     published: Published,
 ) -> io::Result<JoinHandle<io::Result<()>>> {
     let clock = Clock::start();
-    let (rules, modes) = translate::classes(&setup.rules, setup.mode, setup.xor_hash);
+    let (rules, modes) = classes::classes(&setup.rules, setup.mode, setup.xor_hash);
     let count = u8::try_from(setup.queues.len()).ok().and_then(NonZeroU8::new);
     let count = count.ok_or(io::ErrorKind::InvalidInput)?;
     let tunnels = Worker::all(count).zip(setup.queues).map(|(worker, queue)| {
         let config = TunnelConfig {
             layer: queue.layer(),
-            mode: translate::mode(setup.mode, setup.xor_hash),
+            mode: classes::mode(setup.mode, setup.xor_hash),
             classes: rules.clone(),
             class_modes: modes.clone(),
             memory_per_peer: setup.memory_per_peer.bytes(),
@@ -264,7 +265,7 @@ impl Bridge {
             Change::RemovePeer(key) => self.remove_peer(&key),
             Change::SetMode(mode) => {
                 self.reporter.set_mode(mode);
-                self.plane.change(Core::SetMode(translate::mode(mode, self.xor_hash)))
+                self.plane.change(Core::SetMode(classes::mode(mode, self.xor_hash)))
             }
             Change::SetDraining(draining) => {
                 let before = self.ranks_now();

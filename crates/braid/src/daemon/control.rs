@@ -17,8 +17,9 @@ use super::split::SplitProxy;
 use super::traces::Traces;
 use super::transports::{Resolved, listen_tls};
 use super::treatments::{FlowTreatments, Judging};
+use super::tunnel::Tunnel;
 use super::{
-    DaemonError, Running, bridge, device, host_routing, kill_switch, observe, until_stopped,
+    DaemonError, Running, bridge, device, host_numbers, kill_switch, observe, until_stopped,
 };
 use braid_carrier::Server;
 use braid_control::config::{Action, AnyConfig, Config, ConfigEditor, Rule};
@@ -197,9 +198,10 @@ impl Running for RunningTunnel {
         if let Err(error) = self.observer.look_at(seen) {
             tracing::warn!(%error, "history has nothing to keep: its thread can't be started");
         }
-        self.fleet.start(&self.config, self);
+        let this: Arc<dyn Tunnel> = self.clone();
+        self.fleet.start(&self.config, Arc::downgrade(&this), &self.data_plane);
         #[cfg(feature = "page")]
-        match ServedPage::start(&self.config, self) {
+        match ServedPage::start(&self.config, &this) {
             Ok(page) => drop(self.page.set(page)),
             Err(error) => tracing::warn!("the page can't be served: {error}"),
         }
@@ -261,18 +263,6 @@ impl RunningTunnel {
         std::mem::take(&mut self.queues.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The config as it is now.
-    pub fn config_now(&self) -> Config {
-        let view = self.reconciler.view();
-        view.config.as_deref().unwrap_or(&self.config).clone()
-    }
-
-    /// What this concentrator's part in its fleet is told by.
-    #[cfg(feature = "fleet")]
-    pub fn data_plane(&self) -> &DataPlaneHandle {
-        &self.data_plane
-    }
-
     /// What each device sent and got since the last time. The core is told which flows are
     /// whose, and what rules give them.
     fn look_at_flows(&self) -> Vec<DeviceSecond> {
@@ -296,11 +286,12 @@ impl RunningTunnel {
         watch.name_rules(|key| treatments.rule_name(key, &config));
         devices
     }
+}
 
-    /// What is kept of the past.
-    #[cfg(feature = "page")]
-    pub fn recorder(&self) -> Option<&Recorder> {
-        self.observer.recorder()
+impl Tunnel for RunningTunnel {
+    fn config_now(&self) -> Config {
+        let view = self.reconciler.view();
+        view.config.as_deref().unwrap_or(&self.config).clone()
     }
 }
 
@@ -470,7 +461,7 @@ fn listen_sockets(
     workers: NonZeroU8,
 ) -> Result<Vec<Vec<LinkSocket>>, DaemonError> {
     let mark = (!config.routing.leave_host_alone)
-        .then(|| host_routing::mark(config.interface.name.as_str()));
+        .then(|| host_numbers::mark(config.interface.name.as_str()));
     let open = |address: &std::net::SocketAddr| {
         let bind = LinkBind {
             device: None,

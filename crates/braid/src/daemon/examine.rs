@@ -1,10 +1,9 @@
 //! The doctor for those who look at the page: looks when somebody wants to know, and not more
 //! often than needed.
 
-use super::control::RunningTunnel;
 use super::look::FirstLook;
 use super::supervise::supervise_unneeded;
-use braid_control::request::Controlled;
+use super::tunnel::Tunnel;
 use braid_doctor::{Measured, examine};
 use braid_page::Examined;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -33,7 +32,7 @@ const MEASURED_FOR: i64 = 3600;
 
 impl Consulting {
     /// What was found last; where that is old a thread looks again.
-    pub fn ask(&self, tunnel: &Weak<RunningTunnel>) -> Examined {
+    pub fn ask(&self, tunnel: &Weak<dyn Tunnel>) -> Examined {
         let mut state = self.state();
         let fresh = state.at.is_some_and(|at| at.elapsed() < FRESH);
         if !fresh && !state.looks {
@@ -49,7 +48,7 @@ impl Consulting {
         state.last.clone()
     }
 
-    fn look(&self, tunnel: &Weak<RunningTunnel>) {
+    fn look(&self, tunnel: &Weak<dyn Tunnel>) {
         let Some(running) = tunnel.upgrade() else { return };
         let config = running.config_now();
         let first = FirstLook::now(&config, Some(running.status()));
@@ -58,7 +57,7 @@ impl Consulting {
         thread::sleep(MOMENT);
         let Some(running) = tunnel.upgrade() else { return };
         let events = running.history().and_then(|history| history.events(None, EVENTS).ok());
-        let measured = measured_lately(&running, unix_now());
+        let measured = measured_lately(&*running, unix_now());
         let facts =
             first.then(&config, Some(running.status()), events.unwrap_or_default(), measured);
         let findings = Some(examine(&facts));
@@ -72,7 +71,7 @@ impl Consulting {
     }
 }
 
-fn measured_lately(tunnel: &RunningTunnel, now: i64) -> Option<Measured> {
+fn measured_lately(tunnel: &dyn Tunnel, now: i64) -> Option<Measured> {
     let measuring = tunnel.measuring();
     let lately = measuring.at_unix.is_some_and(|at| now - at < MEASURED_FOR);
     measuring.measured.filter(|_| lately && measuring.trouble.is_none())

@@ -4,12 +4,13 @@
 #[cfg(feature = "fleet")]
 mod member;
 
-use super::control::RunningTunnel;
+use super::data_channel::DataPlaneHandle;
 use super::reconciler::Yields;
+use super::tunnel::Tunnel;
 use braid_control::config::Config;
 use braid_control::status::FleetStatus;
 use braid_handshake::PublicKey;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// What is known of the fleet, for others to ask.
 pub struct FleetPart {
@@ -31,14 +32,20 @@ impl FleetPart {
 
     /// Takes part from now on, if the config says so.
     #[cfg(feature = "fleet")]
-    pub fn start(&self, config: &Config, tunnel: &Arc<RunningTunnel>) {
+    pub fn start(
+        &self,
+        config: &Config,
+        tunnel: Weak<dyn Tunnel>,
+        data_plane: &Arc<DataPlaneHandle>,
+    ) {
         let Some(fleet) = &config.fleet else { return };
         let part = member::Part {
             fleet: fleet.clone(),
             public_key: self.public_key,
             yields: self.yields.clone(),
             status: self.status.clone(),
-            tunnel: Arc::downgrade(tunnel),
+            tunnel,
+            data_plane: data_plane.clone(),
         };
         if let Err(error) = part.start() {
             tracing::error!(%error, "it takes no part in the fleet: its thread can't be started");
@@ -47,7 +54,7 @@ impl FleetPart {
 
     /// A small build has no registry.
     #[cfg(not(feature = "fleet"))]
-    pub fn start(&self, config: &Config, _: &Arc<RunningTunnel>) {
+    pub fn start(&self, config: &Config, _: Weak<dyn Tunnel>, _: &Arc<DataPlaneHandle>) {
         let _ = (&self.public_key, &self.yields);
         if config.fleet.is_some() {
             tracing::error!(

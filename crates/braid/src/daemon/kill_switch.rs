@@ -1,7 +1,7 @@
 //! What `when_concentrator_gone = "block"` lets out beside the tunnel on this
 //! host, as its devices and addresses are.
 
-use super::host_routing::{BRAIDS_MARK, BRAIDS_MARK_BITS};
+use super::host_numbers::{BRAIDS_MARK, BRAIDS_MARK_BITS};
 use super::ways::HostNetwork;
 use braid_control::config::{Config, WhenConcentratorGone};
 use braid_engines::Operation;
@@ -152,7 +152,7 @@ mod tests {
         let own = vec!["192.168.1.5".parse().unwrap()];
         assert_eq!(kill.links, [("eth0".to_owned(), own), ("ppp0".to_owned(), Vec::new())]);
         assert!(kill.marks.contains(&(17, u32::MAX)));
-        let mark = super::super::host_routing::mark("braid0");
+        let mark = super::super::host_numbers::mark("braid0");
         assert!(kill.marks.iter().any(|(wanted, bits)| mark & bits == *wanted));
     }
 

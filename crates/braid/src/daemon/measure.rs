@@ -1,11 +1,11 @@
 //! What each link carries, alone and together with the others, to the concentrator. A link is
 //! alone while all others stand by: what people do meanwhile goes over it too.
 
-use super::control::RunningTunnel;
 use super::supervise::supervise_unneeded;
+use super::tunnel::Tunnel;
 use braid_control::config::{Config, LinkChange};
 use braid_control::measured::{LinkMeasure, MeasureStatus, Measured, NewMeasure, Rates};
-use braid_control::request::{Controlled, Refusal, Request};
+use braid_control::request::{Refusal, Request};
 use braid_control::status::{PathState, Status};
 use braid_speed::{Direction, MeasureError, PORT, Server, load_of, measure};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -45,7 +45,7 @@ impl Measuring {
     }
 
     /// Begins one, on a thread of its own.
-    pub fn start(&self, tunnel: Weak<RunningTunnel>, wish: &NewMeasure) -> Result<(), Refusal> {
+    pub fn start(&self, tunnel: Weak<dyn Tunnel>, wish: &NewMeasure) -> Result<(), Refusal> {
         let going_down = || Refusal::Failed("the tunnel goes down".into());
         let running = tunnel.upgrade().ok_or_else(going_down)?;
         let plan = Plan::of(&running.config_now(), &running.status(), wish)?;
@@ -168,7 +168,7 @@ fn other_end(config: &Config) -> Result<SocketAddr, Refusal> {
 }
 
 struct Run<'a> {
-    tunnel: &'a Weak<RunningTunnel>,
+    tunnel: &'a Weak<dyn Tunnel>,
     measuring: &'a Measuring,
     plan: &'a Plan,
 }

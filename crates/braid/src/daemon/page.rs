@@ -6,12 +6,12 @@ mod homes;
 #[cfg(feature = "lab")]
 pub mod reports;
 
-use super::control::RunningTunnel;
 use super::examine::Consulting;
 use super::supervise::supervise_unneeded;
+use super::tunnel::Tunnel;
 use braid_control::config::{Config, LinkChange, QuotaPeriod};
 use braid_control::measured::{MeasureStatus, NewMeasure};
-use braid_control::request::{Controlled, LoginLink, Refusal, Request, UiRole};
+use braid_control::request::{LoginLink, Refusal, Request, UiRole};
 use braid_control::status::Status;
 use braid_control::traffic::TrafficStatus;
 use braid_history::Recorder;
@@ -42,11 +42,11 @@ pub const POOLS: &str = "pools.json";
 
 impl ServedPage {
     /// Begins to serve it, as the config says.
-    pub fn start(config: &Config, tunnel: &Arc<RunningTunnel>) -> io::Result<ServedPage> {
+    pub fn start(config: &Config, tunnel: &Arc<dyn Tunnel>) -> io::Result<ServedPage> {
         let window = Window {
             tunnel: Arc::downgrade(tunnel),
             consulting: Consulting::default(),
-            recorder: tunnel.recorder().cloned(),
+            recorder: tunnel.history().cloned(),
             pools: config.interface.state_dir.join(POOLS),
             #[cfg(feature = "lab")]
             reports: reports::ReportFolder::open(
@@ -172,7 +172,7 @@ const WORKERS: usize = 3;
 /// The tunnel as the page sees it.
 struct Window {
     /// The page is the tunnel's.
-    tunnel: Weak<RunningTunnel>,
+    tunnel: Weak<dyn Tunnel>,
     consulting: Consulting,
     recorder: Option<Recorder>,
     pools: PathBuf,

@@ -5,8 +5,9 @@ mod page;
 mod question;
 
 use super::data_channel::Snapshot;
+use super::host_numbers::own_mark;
 use super::kill_switch;
-use super::reconciler::{LinkSockets, own_mark};
+use super::link_sockets::LinkSockets;
 use super::ways::Way;
 use braid_control::config::{Config, Link, Name};
 use braid_control::status::PathState;

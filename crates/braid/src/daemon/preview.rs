@@ -1,6 +1,7 @@
 //! What `braid up` would set on this host, and what that does to what is there:
 //! planned as the daemon does, and only looked at.
 
+use super::host_numbers;
 use super::host_routing::{self, RoutedLink};
 use super::obstacles::obstacles;
 use super::rules::{Rules, candidates};
@@ -149,7 +150,7 @@ fn effect(operation: &Operation, before: &Before) -> String {
             .to_owned(),
         (Operation::Sysctl { key, .. }, _) => sysctl_effect(key).to_owned(),
         (Operation::Address { .. }, _) => "the device's own".to_owned(),
-        (Operation::Route(route), _) if host_routing::is_our_table(route.table) => {
+        (Operation::Route(route), _) if host_numbers::is_our_table(route.table) => {
             "in a table of the tunnel's own: what the rules below don't send there goes as before"
                 .to_owned()
         }

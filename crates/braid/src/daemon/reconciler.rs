@@ -6,7 +6,6 @@
 
 mod announcing;
 mod handle;
-mod links;
 mod naming;
 mod news;
 mod proxies;
@@ -16,15 +15,16 @@ mod settings;
 mod view;
 
 pub use handle::ReconcilerHandle;
-pub use links::{LinkSockets, open_socket, own_mark};
 
 use super::data_channel::{DataPlaneEnded, DataPlaneHandle, SERVICE_TICK};
 use super::device::{BridgePort, is_there};
 use super::ending::Ending;
 use super::endpoints::EndpointResolver;
 use super::enrolments::Enrolments;
+use super::host_numbers;
 use super::host_routing;
 use super::kill_switch;
+use super::link_sockets::LinkSockets;
 use super::names::NameServers;
 use super::network_manager::Connections;
 use super::obstacles::Obstacles;
@@ -138,7 +138,7 @@ const ANSWER_AFTER_RESTART: Duration = Duration::from_secs(4);
 pub fn start(parts: Parts) -> io::Result<ReconcilerHandle> {
     let Parts { editor, config, netlink, journal, .. } = parts;
     let ending = parts.ending;
-    let mark = host_routing::mark(config.interface.name.as_str());
+    let mark = host_numbers::mark(config.interface.name.as_str());
     let (news, waker) = News::open()?;
     let (handle, questions, view) = channels(waker.clone());
     let goes_on = parts.goes_on;

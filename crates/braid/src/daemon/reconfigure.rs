@@ -1,7 +1,7 @@
 //! What changes from one config to the next, for a tunnel that stays up: all that the
 //! config ever says of links, peers and modes reaches the data plane in these words.
 
-use super::bridge::translate;
+use super::classes;
 use braid_control::config::{
     Config, Link, Mode, Name, Peer, SecretError, read_enrolment_key, read_preshared_key,
 };
@@ -76,7 +76,7 @@ pub fn beginning(config: &Config, used: &QuotaCounters) -> Result<Vec<Change>, S
 
 /// What the core knows of the rules, which it is told once.
 fn classes(config: &Config, old: &Config) -> (ClassRules, Vec<braid_tunnel::Mode>) {
-    translate::classes(&config.rules, old.interface.mode, old.interface.xor_hash)
+    classes::classes(&config.rules, old.interface.mode, old.interface.xor_hash)
 }
 
 /// The changes from `old` to `new`; or what can't change while the tunnel is up. `used` is

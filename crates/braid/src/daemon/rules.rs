@@ -16,7 +16,8 @@ pub use files::Files;
 pub use forwarder::KnownNames;
 
 use super::ending::Ending;
-use super::host_routing::{self, RoutedLink};
+use super::host_numbers;
+use super::host_routing::RoutedLink;
 use super::ways::HostNetwork;
 use braid_control::config::Config;
 use braid_control::request::{ExplainAnswer, ExplainQuery, Refusal};
@@ -105,7 +106,7 @@ impl Rules {
         self.follow_names(config, &mut troubles);
         self.candidates = candidates;
         let mask = config.routing.link_marks.bits();
-        let own = host_routing::mark(config.interface.name.as_str());
+        let own = host_numbers::mark(config.interface.name.as_str());
         match self.marks.assign(&self.lists(), mask, own) {
             // Nobody may take the connections of a list for those of another one.
             Ok(taken) => self.forget(&taken, mask),
@@ -131,7 +132,7 @@ impl Rules {
     /// What the routing is to do, with these links.
     pub fn routing(&self, config: &Config, links: &[RoutedLink<'_>]) -> RuledRouting {
         let mask = config.routing.link_marks.bits();
-        let own = host_routing::mark(config.interface.name.as_str());
+        let own = host_numbers::mark(config.interface.name.as_str());
         let number = |name: &str| {
             let mut known = config.links.iter().filter(|link| link.name.as_str() == name);
             let name = &known.next()?.name;

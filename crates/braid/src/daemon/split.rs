@@ -1,7 +1,7 @@
 //! The proxy that splits TCP connections, as the config asks for it.
 
 use super::ending::Ending;
-use super::host_routing::split_marks;
+use super::host_numbers::split_marks;
 use braid_control::config::Config;
 use braid_control::status::SplitTcpStatus;
 use braid_linux::nft::Split;

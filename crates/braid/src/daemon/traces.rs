@@ -1,6 +1,7 @@
 //! What a daemon leaves on the host when it crashes, and how it is taken back.
 
-use super::{DaemonError, host_routing};
+use super::DaemonError;
+use super::host_numbers;
 use braid_control::config::{AnyConfig, Config, GroupConfig};
 use braid_engines::Operation;
 use braid_linux::journal::{Failure, Journal};
@@ -30,7 +31,7 @@ impl Traces {
         let name = interface.name.as_str();
         Traces {
             journal: journal_places(name, &interface.control, &interface.state_dir),
-            marked: Some(host_routing::leftovers(name)),
+            marked: Some(host_numbers::leftovers(name)),
         }
     }
 

@@ -2,7 +2,8 @@
 
 use super::DaemonError;
 use super::data_channel::{Command, DataPlaneEnded, DataPlaneHandle, Snapshot};
-use super::reconciler::{LinkSockets, open_socket, own_mark};
+use super::host_numbers::own_mark;
+use super::link_sockets::{LinkSockets, open_socket};
 use super::ways::Way;
 use braid_carrier::selector::{Seen, SeenAll, Selector, Transport as Selected};
 use braid_carrier::{Certificate, Home, Leaving, Server, ServerSettings, Target, Targets, proxy};

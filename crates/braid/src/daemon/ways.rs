@@ -3,7 +3,7 @@
 
 use super::chosen::{Chosen, Interface, choose};
 use super::hardware::{CLASS_NET, Hardware};
-use super::host_routing;
+use super::host_numbers;
 use super::network_manager::{self, Connection};
 use braid_control::config::{Config, LinkBinding, LinkMatch};
 use braid_engines::Numbers;
@@ -97,7 +97,7 @@ impl HostNetwork {
                 .default_routes()?
                 .into_iter()
                 .filter(|route| {
-                    !host_routing::is_our_table(route.table) && !Numbers::is_ours(route.table)
+                    !host_numbers::is_our_table(route.table) && !Numbers::is_ours(route.table)
                 })
                 .collect(),
             ..HostNetwork::default()

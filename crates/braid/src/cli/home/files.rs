@@ -1,10 +1,9 @@
 use super::super::failure::Failure;
 use super::super::free_file::free_file;
 use super::joined::Joined;
-use super::secrets::Secrets;
+use super::secrets::{Secrets, writing};
 use braid_control::join_line::JoinLine;
 use braid_handshake::{PrivateKey, os_random};
-use std::io;
 use std::path::{Path, PathBuf};
 
 /// What a join writes. The config, which names the others, is last: until then
@@ -60,9 +59,4 @@ impl Files {
         };
         written.map_err(writing(&self.config))
     }
-}
-
-pub(super) fn writing(path: &Path) -> impl FnOnce(io::Error) -> Failure {
-    let doing = format!("writing {}", path.display());
-    move |error| Failure::io(&doing, &error)
 }

@@ -1,7 +1,7 @@
 use super::super::failure::Failure;
-use super::files::writing;
 use braid_control::config::write_secret;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
 /// Files of secrets that a config is to name.
@@ -26,4 +26,9 @@ impl<const N: usize> Secrets<'_, N> {
             let _ = braid_durable::remove(file);
         }
     }
+}
+
+pub(super) fn writing(path: &Path) -> impl FnOnce(io::Error) -> Failure {
+    let doing = format!("writing {}", path.display());
+    move |error| Failure::io(&doing, &error)
 }

@@ -1,6 +1,7 @@
 use super::carry_out::{Consent, Outcome, outcome_of};
-use super::create::{pool_uuid, random_uuid};
+use super::create::pool_uuid;
 use super::encrypt::{Encrypt, PoolIdentity};
+use super::random_uuid::random_uuid;
 use super::secret::Lent;
 use super::seen::{Seen, examine_named};
 use super::volumes;

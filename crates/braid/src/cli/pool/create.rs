@@ -1,5 +1,6 @@
 use super::carry_out::{Consent, carry_out};
 use super::encrypt::{Encrypt, PoolIdentity};
+use super::random_uuid::random_uuid;
 use super::seen::Seen;
 use crate::cli::Global;
 use crate::cli::failure::Failure;
@@ -88,10 +89,4 @@ pub fn pool_uuid(layout: Layout, (array, filesystem): (Uuid, Uuid)) -> Uuid {
         Layout::Btrfs(_) => filesystem,
         Layout::Md(_) => array,
     }
-}
-
-pub fn random_uuid() -> Result<Uuid, Failure> {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).map_err(|error| Failure::failed(format!("no random: {error}")))?;
-    Ok(Uuid::from_random_bytes(bytes))
 }

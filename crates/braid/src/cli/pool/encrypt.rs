@@ -1,7 +1,7 @@
 //! Encrypting the disks that a pool takes.
 
 use super::carry_out::Place;
-use super::create::random_uuid;
+use super::random_uuid::random_uuid;
 use super::secret::{self, Lent, Secret};
 use crate::cli::failure::{Failure, FailureKind};
 use braid_disks::tool::{self, ToolError};

@@ -1,84 +1,12 @@
 //! The config's words in the core's types.
 
 use super::quota::{Period, Quota, ResetDay};
-use braid_control::config::{
-    self, Action, Link, Peer, Prefix, Protocol, QuotaPeriod, Rule, Traffic, Treatment, XorHash,
-};
+use braid_control::config::{self, Link, Peer, QuotaPeriod};
 use braid_handshake::PresharedKey;
-use braid_inner::{BondingHash, ClassIndex, ClassRule, ClassRules};
-use braid_tunnel::{LinkConfig, Mode, PeerConfig};
-use ipnet::IpNet;
+use braid_tunnel::{LinkConfig, PeerConfig};
 
 /// Largest device MTU that is worth searching.
 const LARGEST_MTU: u16 = 9000;
-
-pub fn mode(mode: config::Mode, xor_hash: XorHash) -> Mode {
-    match mode {
-        config::Mode::Adaptive => Mode::Adaptive,
-        config::Mode::Overflow => Mode::Overflow,
-        config::Mode::BalanceRr => Mode::BalanceRr,
-        config::Mode::BalanceXor => Mode::BalanceXor(match xor_hash {
-            XorHash::Layer2 => BondingHash::Layer2,
-            XorHash::Layer23 => BondingHash::Layer23,
-            XorHash::Layer34 => BondingHash::Layer34,
-        }),
-        config::Mode::ActiveBackup => Mode::ActiveBackup,
-        config::Mode::Broadcast => Mode::Broadcast,
-    }
-}
-
-/// What of the rules packets in the tunnel show, and the mode of each class by its index. A rule
-/// without a mode keeps what it matches from later ones.
-pub fn classes(rules: &[Rule], usual: config::Mode, xor_hash: XorHash) -> (ClassRules, Vec<Mode>) {
-    let (mut found, mut modes) = (Vec::new(), Vec::new());
-    for rule in rules.iter().filter(|rule| rule.matches.seen_by_host_alone().is_none()) {
-        let Action::Tunnel(Treatment { mode: own, .. }) = rule.action else { continue };
-        let Ok(index) = u16::try_from(modes.len()) else { break };
-        found.extend(class_rules(&rule.matches, ClassIndex(index)));
-        modes.push(mode(own.unwrap_or(usual), xor_hash));
-    }
-    // Without any mode of their own nothing needs to be looked at.
-    let given = |rule: &Rule| matches!(rule.action, Action::Tunnel(it) if it.mode.is_some());
-    match rules.iter().any(given) {
-        true => (ClassRules(found), modes),
-        false => (ClassRules::default(), Vec::new()),
-    }
-}
-
-fn class_rules(matches: &Traffic, class: ClassIndex) -> Vec<ClassRule> {
-    let protocols: &[Option<u8>] = match matches.protocol {
-        None => &[None],
-        Some(Protocol::Tcp) => &[Some(6)],
-        Some(Protocol::Udp) => &[Some(17)],
-        Some(Protocol::Icmp) => &[Some(1), Some(58)],
-    };
-    let mut rules = Vec::new();
-    for &protocol in protocols {
-        for src in any_or_each(&matches.from) {
-            for dst in any_or_each(&matches.to.networks) {
-                let dscp = matches.dscp.map(|dscp| dscp.value());
-                let rule = ClassRule { dscp, protocol, src, dst, ..ClassRule::any(class) };
-                match &matches.ports {
-                    None => rules.push(rule),
-                    // Either port: two rules.
-                    Some(ports) => {
-                        let range = Some(ports.0.clone());
-                        rules.push(ClassRule { src_port: range.clone(), ..rule.clone() });
-                        rules.push(ClassRule { dst_port: range, ..rule });
-                    }
-                }
-            }
-        }
-    }
-    rules
-}
-
-fn any_or_each(prefixes: &[Prefix]) -> Vec<Option<IpNet>> {
-    match prefixes {
-        [] => vec![None],
-        some => some.iter().map(|prefix| Some(prefix.net())).collect(),
-    }
-}
 
 pub fn peer(peer: &Peer, preshared_key: Option<PresharedKey>) -> PeerConfig {
     PeerConfig {

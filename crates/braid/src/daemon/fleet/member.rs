@@ -1,10 +1,11 @@
-use super::super::control::RunningTunnel;
+use super::super::data_channel::DataPlaneHandle;
 use super::super::reconciler::Yields;
 use super::super::reconfigure::Change;
+use super::super::tunnel::Tunnel;
 use crate::fleet_store::open;
 use braid_control::config::{Config, Fleet, Name, Peer, read_preshared_key};
 use braid_control::fleet_homes::{FleetHome, FleetHomes};
-use braid_control::request::{Controlled, Request};
+use braid_control::request::Request;
 use braid_control::status::{FleetStatus, Status};
 use braid_handshake::PublicKey;
 use braid_registry::{Concentrator, Home, Known, Member, Own, Store};
@@ -28,7 +29,8 @@ pub struct Part {
     pub public_key: PublicKey,
     pub yields: Yields,
     pub status: Arc<Mutex<Option<FleetStatus>>>,
-    pub tunnel: Weak<RunningTunnel>,
+    pub tunnel: Weak<dyn Tunnel>,
+    pub data_plane: Arc<DataPlaneHandle>,
 }
 
 impl Part {
@@ -64,11 +66,11 @@ impl Part {
                     .unwrap_or_else(PoisonError::into_inner)
                     .clone_from(&known.yields);
             }
-            if let Err(error) = follow(&config, round.as_ref().ok(), &mut copy, &tunnel) {
+            if let Err(error) = follow(&config, round.as_ref().ok(), &mut copy, &*tunnel) {
                 tracing::warn!("the fleet's homes: {error}");
             }
             let now = copy.as_ref().map(FleetHomes::ranks).unwrap_or_default();
-            if now != ranks && tunnel.data_plane().change(Change::SetRanks(now.clone())).is_ok() {
+            if now != ranks && self.data_plane.change(Change::SetRanks(now.clone())).is_ok() {
                 ranks = now;
             }
             *self.status.lock().unwrap_or_else(PoisonError::into_inner) =
@@ -134,7 +136,7 @@ fn follow(
     config: &Config,
     known: Option<&Known>,
     copy: &mut Option<FleetHomes>,
-    tunnel: &RunningTunnel,
+    tunnel: &dyn Tunnel,
 ) -> Result<(), String> {
     let interface = &config.interface;
     let file = FleetHomes::path(&interface.state_dir, interface.name.as_str());

@@ -1,13 +1,13 @@
 //! Homes of a concentrator, on the page: what `braid concentrator` does, done by the daemon.
 
-use super::super::control::RunningTunnel;
+use super::super::tunnel::Tunnel;
 use crate::cli::concentrator::add_home::{self, Renewed, with_joined};
 use crate::cli::concentrator::list::{self, State};
 use crate::cli::concentrator::{LineForHome, valid};
 use crate::cli::failure::Failure;
 use braid_control::config::{Config, Endpoint};
 use braid_control::join_line::JoinLine;
-use braid_control::request::{Controlled, Refusal, Request};
+use braid_control::request::{Refusal, Request};
 use braid_control::status::Status;
 use braid_history::{Level, Recorder, Series};
 use braid_page::homes::{HomeLine, HomePlan, Homes, Joined, NewHome, OnceShown};
@@ -23,18 +23,18 @@ use std::time::{Duration, Instant};
 
 /// The homes of a running tunnel.
 pub struct HomesOfTunnel {
-    tunnel: Weak<RunningTunnel>,
+    tunnel: Weak<dyn Tunnel>,
     last_seen: Mutex<LastSeen>,
     /// One change at a time: each reads the config's file and replaces it.
     changing: Mutex<()>,
 }
 
 impl HomesOfTunnel {
-    pub fn new(tunnel: Weak<RunningTunnel>) -> HomesOfTunnel {
+    pub fn new(tunnel: Weak<dyn Tunnel>) -> HomesOfTunnel {
         HomesOfTunnel { tunnel, last_seen: Mutex::default(), changing: Mutex::default() }
     }
 
-    fn tunnel(&self) -> Result<Arc<RunningTunnel>, Refusal> {
+    fn tunnel(&self) -> Result<Arc<dyn Tunnel>, Refusal> {
         self.tunnel.upgrade().ok_or_else(|| Refusal::Failed("the tunnel goes down".into()))
     }
 
@@ -45,7 +45,7 @@ impl HomesOfTunnel {
     ) -> Result<(T, Result<(), Refusal>), Refusal> {
         let tunnel = self.tunnel()?;
         let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let config = on_disk(&tunnel)?;
+        let config = on_disk(&*tunnel)?;
         if let Some(trouble) = not_writable(&config.file) {
             return Err(Refusal::Failed(trouble));
         }
@@ -69,7 +69,7 @@ impl Homes for HomesOfTunnel {
                 State::Joined { .. } => Joined::Joined,
             };
             let asked = joined == Joined::Joined && !is_connected(&status, &home.name);
-            let history = tunnel.recorder().filter(|_| asked);
+            let history = tunnel.history().filter(|_| asked);
             let last_seen_unix =
                 history.and_then(|history| last_seen.of(history, &home.name, now.as_second()));
             let addresses = home.addresses.iter().map(|prefix| without_length(prefix)).collect();
@@ -80,7 +80,7 @@ impl Homes for HomesOfTunnel {
 
     fn plan(&self, wish: &NewHome) -> Result<HomePlan, Refusal> {
         let tunnel = self.tunnel()?;
-        let config = on_disk(&tunnel)?;
+        let config = on_disk(&*tunnel)?;
         let (file, trouble) = (config.file.clone(), not_writable(&config.file));
         let (home, wanted) = parsed(wish)?;
         let (addresses, endpoints) =
@@ -123,7 +123,7 @@ impl Homes for HomesOfTunnel {
     }
 }
 
-fn on_disk(tunnel: &RunningTunnel) -> Result<Config, Refusal> {
+fn on_disk(tunnel: &dyn Tunnel) -> Result<Config, Refusal> {
     let config = Config::load(&tunnel.config_now().file);
     let config = config.map_err(|errors| Refusal::Failed(errors.to_string()))?;
     with_joined(config).map_err(|error| refused(&error))

@@ -2,12 +2,12 @@
 //! the peers' endpoints, around a kill switch where there is one.
 
 use super::super::endpoints::{Around, EndpointResolver};
-use super::super::host_routing;
+use super::super::host_numbers;
 use super::super::kill_switch;
+use super::super::link_sockets::LinkSockets;
 use super::super::names::{Choice, LinkOfNames, NameServers, Role, Situation};
 use super::super::systemd_resolved::SystemdResolved;
 use super::super::ways::{Device, HostNetwork, Way};
-use super::links::LinkSockets;
 use braid_control::config::{Config, Name, Peer};
 use braid_control::status::DnsStatus;
 use ipnet::IpNet;
@@ -177,7 +177,7 @@ fn around(config: &Config, links: &LinkSockets) -> Around {
     });
     Around {
         needed: kill_switch::is_wanted(config),
-        mark: host_routing::mark(config.interface.name.as_str()),
+        mark: host_numbers::mark(config.interface.name.as_str()),
         links: devices.collect(),
     }
 }

@@ -3,7 +3,7 @@
 //! byte. Of clients that ask somebody else, by HTTPS, it hears which server they say they want.
 
 use super::super::ending::Ending;
-use super::super::host_routing::{forwarder_mark, heard_by};
+use super::super::host_numbers::{forwarder_mark, heard_by};
 use super::super::names::name_servers;
 use super::super::supervise::supervise;
 use braid_control::config::Config;

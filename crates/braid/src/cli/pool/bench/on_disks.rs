@@ -7,7 +7,7 @@ use super::{Bench, kernel, stop_flag};
 use crate::cli::Global;
 use crate::cli::confirm::confirm;
 use crate::cli::failure::{self, Failure};
-use crate::cli::pool::create::random_uuid;
+use crate::cli::pool::random_uuid::random_uuid;
 use crate::cli::pool::seen::Seen;
 use braid_diskbench::measure::{self, Findings, Method, Place, Watcher};
 use braid_diskbench::report::{DiskReport, LayoutReport, Report};

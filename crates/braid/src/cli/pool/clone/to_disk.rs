@@ -4,7 +4,7 @@ use super::Clone;
 use crate::cli::Global;
 use crate::cli::failure::Failure;
 use crate::cli::pool::carry_out::carry_out;
-use crate::cli::pool::create::random_uuid;
+use crate::cli::pool::random_uuid::random_uuid;
 use crate::cli::pool::seen::Seen;
 use braid_pool::planner::{self, CopyArg, NewPartition, NewSystemDisk, PartitionKind};
 use braid_replica::clone::OldBeside;

@@ -1,9 +1,10 @@
 //! The links' sockets, opened and closed as the host's network changes.
 
-use super::super::data_channel::{Command, DataPlaneEnded, DataPlaneHandle};
-use super::super::host_routing::{self, RoutedLink};
-use super::super::reconfigure::Change;
-use super::super::ways::{HostNetwork, Way};
+use super::data_channel::{Command, DataPlaneEnded, DataPlaneHandle};
+use super::host_numbers::own_mark;
+use super::host_routing::RoutedLink;
+use super::reconfigure::Change;
+use super::ways::{HostNetwork, Way};
 use braid_control::config::{Config, Link, Name, Transport, TransportChoice};
 use braid_linux::udp::{LinkBind, LinkSocket};
 use std::collections::BTreeMap;
@@ -192,12 +193,6 @@ fn interface(ways: &[Way]) -> Option<&str> {
     ways.iter().find_map(|way| Some(way.device.as_ref()?.name.as_str()))
 }
 
-/// The mark of the tunnel's own datagrams, where it may have one.
-pub fn own_mark(config: &Config) -> Option<u32> {
-    let marks = !config.routing.leave_host_alone;
-    marks.then(|| host_routing::mark(config.interface.name.as_str()))
-}
-
 fn detach(data_plane: &DataPlaneHandle, link: &Name, way: &Way) -> Result<(), DataPlaneEnded> {
     data_plane.send(Command::DetachSocket { link: link.clone(), family: way.family })
 }
@@ -215,7 +210,7 @@ pub fn open_socket(link: &Link, way: &Way, mark: Option<u32>) -> io::Result<Link
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::data_channel::{Commands, data_channel};
+    use super::data_channel::{Commands, data_channel};
     use super::*;
     use braid_linux::netlink::{Address, Link as Interface};
     use std::path::Path;

@@ -1,0 +1,72 @@
+//! The numbers on this host that are a tunnel's: marks, routing tables, priorities of rules,
+//! groups of nfnetlink. Each tunnel has its own, by its [slot](slot).
+
+use braid_control::config::Config;
+use braid_engines::slot;
+use braid_linux::routing::Leftovers;
+
+/// What the marks of all tunnels have in common, in [`BRAIDS_MARK_BITS`].
+pub const BRAIDS_MARK: u32 = 0x6272_0000;
+/// See [`BRAIDS_MARK`].
+pub const BRAIDS_MARK_BITS: u32 = 0xffff_0000;
+
+/// The mark of the tunnel's own datagrams.
+pub fn mark(interface: &str) -> u32 {
+    BRAIDS_MARK | slot(interface)
+}
+
+/// The mark of the tunnel's own datagrams, where it may have one.
+pub fn own_mark(config: &Config) -> Option<u32> {
+    let marks = !config.routing.leave_host_alone;
+    marks.then(|| mark(config.interface.name.as_str()))
+}
+
+/// Marks of the proxy that splits a tunnel's connections: toward the tunnel, toward others,
+/// and of what it takes for itself. In bits that [`braid_control::config::LinkMarks`] leaves
+/// as they are.
+pub fn split_marks(interface: &str) -> [u32; 3] {
+    [0, 1, 2].map(|which| SPLIT_MARK | slot(interface) << 2 | which)
+}
+
+const SPLIT_MARK: u32 = 0x0062_7300;
+
+/// The mark of the questions of who forwards names for a tunnel's rules.
+pub fn forwarder_mark(interface: &str) -> u32 {
+    FORWARDER_MARK | slot(interface)
+}
+
+const FORWARDER_MARK: u32 = 0x0062_7400;
+
+/// The group of nfnetlink_log by which a tunnel hears first packets; those of other programs
+/// are small numbers.
+pub fn heard_by(interface: &str) -> u16 {
+    // A slot is less than SLOTS.
+    HEARD_BY | slot(interface) as u16
+}
+
+const HEARD_BY: u16 = 0x6200;
+
+/// Whether a routing table is a tunnel's of this program.
+pub fn is_our_table(table: u32) -> bool {
+    (FIRST_TABLE..FIRST_TABLE + SLOTS * LINKS_MAX).contains(&table)
+}
+
+/// What a tunnel sets of its plan, known without one.
+pub fn leftovers(interface: &str) -> Leftovers {
+    let from = |first: u32| first + slot(interface) * LINKS_MAX;
+    let room = |first: u32| from(first)..from(first) + LINKS_MAX;
+    Leftovers {
+        interface: interface.to_owned(),
+        tables: room(FIRST_TABLE),
+        priorities: room(FIRST_PRIORITY),
+    }
+}
+
+/// Tables and priorities of one tunnel: its own and its links'.
+pub const LINKS_MAX: u32 = 256;
+/// Tunnels on one host keep out of each other's way by their names, see [`slot`].
+const SLOTS: u32 = 64;
+/// Far from 253 to 255, the system's, and from what people use by hand.
+pub const FIRST_TABLE: u32 = 519_000;
+/// Before 32766, the main table's rule.
+pub const FIRST_PRIORITY: u32 = 12_000;
