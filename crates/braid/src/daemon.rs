@@ -52,7 +52,7 @@ pub mod told;
 mod traces;
 mod transports;
 mod treatments;
-mod tunnel;
+pub mod tunnel;
 mod ways;
 
 use braid_control::config::{AnyConfig, Config, GroupConfig, SecretError};
@@ -116,9 +116,15 @@ impl DaemonError {
     }
 }
 
+#[cfg(feature = "page")]
+pub use page::PageHomes;
+/// A small build has no page.
+#[cfg(not(feature = "page"))]
+pub type PageHomes = ();
+
 /// Brings the tunnel or group up and keeps it until it is told to end; then
 /// takes back all that it set, or leaves it to the program that goes on with it.
-pub fn run(config: AnyConfig) -> Result<(), DaemonError> {
+pub fn run(config: AnyConfig, homes: PageHomes) -> Result<(), DaemonError> {
     // All threads but this one never get them: who goes on as another program can hold them back.
     exec::block_signals().map_err(DaemonError::system("holding signals back"))?;
     let program =
@@ -135,7 +141,13 @@ pub fn run(config: AnyConfig) -> Result<(), DaemonError> {
         match &config {
             AnyConfig::Tunnel(tunnel) => {
                 let start = |inherited: Option<HandedOn>, ending| {
-                    RunningTunnel::start((**tunnel).clone(), program.clone(), inherited, ending)
+                    RunningTunnel::start(
+                        (**tunnel).clone(),
+                        program.clone(),
+                        inherited,
+                        ending,
+                        homes,
+                    )
                 };
                 live(&config, tunnel.interface.metrics, &program, start).await
             }

@@ -1,19 +1,28 @@
-pub mod add_home;
+mod add_home;
 mod addresses;
 mod drain;
 #[cfg(feature = "fleet")]
 mod fleet;
 mod init;
-pub mod list;
+mod list;
+#[cfg(feature = "page")]
+mod on_page;
 
 pub use addresses::{DEFAULT_PORT, public_endpoints};
 
 use super::failure::Failure;
 use super::{Global, JsonFlag};
+use crate::daemon;
 use braid_control::config::Endpoint;
 use clap::{Args, Subcommand};
 use ipnet::{Ipv4Net, Ipv6Net};
 use std::time::Duration;
+
+/// What the daemon has of this for its page.
+#[cfg(feature = "page")]
+pub const ON_PAGE: daemon::PageHomes = on_page::homes;
+#[cfg(not(feature = "page"))]
+pub const ON_PAGE: daemon::PageHomes = ();
 
 #[derive(Subcommand)]
 pub enum ConcentratorCommand {

@@ -3,6 +3,7 @@ pub mod service;
 
 use super::failure::{Failure, FailureKind};
 use super::{Global, JsonFlag, failure};
+use crate::cli::concentrator::ON_PAGE;
 use crate::daemon;
 use crate::daemon::preview::{Preview, preview};
 use braid_control::client::{Client, ClientError};
@@ -80,7 +81,7 @@ impl Up {
         if self.foreground {
             daemon::log::init(&global.args.log, global.args.log_json)
                 .map_err(|error| Failure::new(FailureKind::Usage, error))?;
-            return daemon::run(config).map_err(Failure::from);
+            return daemon::run(config, ON_PAGE).map_err(Failure::from);
         }
         let interface = config.name().to_owned();
         let how = match service::unit_for(&file, &config).filter(|_| global.args.socket.is_none()) {

@@ -19,7 +19,8 @@ use super::transports::{Resolved, listen_tls};
 use super::treatments::{FlowTreatments, Judging};
 use super::tunnel::Tunnel;
 use super::{
-    DaemonError, Running, bridge, device, host_numbers, kill_switch, observe, until_stopped,
+    DaemonError, PageHomes, Running, bridge, device, host_numbers, kill_switch, observe,
+    until_stopped,
 };
 use braid_carrier::Server;
 use braid_control::config::{Action, AnyConfig, Config, ConfigEditor, Rule};
@@ -69,6 +70,8 @@ pub struct RunningTunnel {
     _speed: Option<braid_speed::Server>,
     #[cfg(feature = "page")]
     page: OnceLock<ServedPage>,
+    #[cfg_attr(not(feature = "page"), allow(dead_code))]
+    homes: PageHomes,
     split: Option<SplitProxy>,
     _carriers: Option<Server>,
     program: Program,
@@ -90,6 +93,7 @@ impl RunningTunnel {
         program: Program,
         inherited: Option<HandedOn>,
         ending: Ending,
+        homes: PageHomes,
     ) -> Result<RunningTunnel, DaemonError> {
         let goes_on = inherited.is_some();
         // Before anything is set on the host.
@@ -166,6 +170,7 @@ impl RunningTunnel {
             _speed: speed,
             #[cfg(feature = "page")]
             page: OnceLock::new(),
+            homes,
             split,
             _carriers: carriers,
             program,
@@ -201,7 +206,7 @@ impl Running for RunningTunnel {
         let this: Arc<dyn Tunnel> = self.clone();
         self.fleet.start(&self.config, Arc::downgrade(&this), &self.data_plane);
         #[cfg(feature = "page")]
-        match ServedPage::start(&self.config, &this) {
+        match ServedPage::start(&self.config, &this, self.homes) {
             Ok(page) => drop(self.page.set(page)),
             Err(error) => tracing::warn!("the page can't be served: {error}"),
         }

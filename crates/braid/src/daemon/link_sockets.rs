@@ -210,7 +210,7 @@ pub fn open_socket(link: &Link, way: &Way, mark: Option<u32>) -> io::Result<Link
 
 #[cfg(test)]
 mod tests {
-    use super::data_channel::{Commands, data_channel};
+    use super::super::data_channel::{Commands, data_channel};
     use super::*;
     use braid_linux::netlink::{Address, Link as Interface};
     use std::path::Path;

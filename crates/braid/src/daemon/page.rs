@@ -2,7 +2,6 @@
 //! it in whatever way holds up neither packets nor the control socket.
 
 pub mod certificate;
-mod homes;
 #[cfg(feature = "lab")]
 pub mod reports;
 
@@ -19,7 +18,6 @@ use braid_page::homes::Homes;
 use braid_page::server::{Listeners, serve};
 use braid_page::{Examined, Line, LinkWish, Page, PoolsLook, Settings, Shown};
 use certificate::{Secured, own_files};
-use homes::HomesOfTunnel;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -28,6 +26,9 @@ use std::thread::JoinHandle;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
+
+/// Makes the part of the page that is about homes.
+pub type PageHomes = fn(Weak<dyn Tunnel>) -> Box<dyn Homes>;
 
 /// The thread that serves it.
 pub struct ServedPage {
@@ -42,7 +43,11 @@ pub const POOLS: &str = "pools.json";
 
 impl ServedPage {
     /// Begins to serve it, as the config says.
-    pub fn start(config: &Config, tunnel: &Arc<dyn Tunnel>) -> io::Result<ServedPage> {
+    pub fn start(
+        config: &Config,
+        tunnel: &Arc<dyn Tunnel>,
+        homes: PageHomes,
+    ) -> io::Result<ServedPage> {
         let window = Window {
             tunnel: Arc::downgrade(tunnel),
             consulting: Consulting::default(),
@@ -57,8 +62,7 @@ impl ServedPage {
                     .unwrap_or_else(|| config.interface.state_dir.join("reports")),
             ),
             // Who listens has homes.
-            homes: (!config.interface.listen.is_empty())
-                .then(|| HomesOfTunnel::new(Arc::downgrade(tunnel))),
+            homes: (!config.interface.listen.is_empty()).then(|| homes(Arc::downgrade(tunnel))),
         };
         let tcp = match config.ui.listen {
             None => None,
@@ -176,7 +180,7 @@ struct Window {
     consulting: Consulting,
     recorder: Option<Recorder>,
     pools: PathBuf,
-    homes: Option<HomesOfTunnel>,
+    homes: Option<Box<dyn Homes>>,
     #[cfg(feature = "lab")]
     reports: Option<reports::ReportFolder>,
 }
@@ -221,7 +225,7 @@ impl Shown for Window {
     }
 
     fn homes(&self) -> Option<&dyn Homes> {
-        self.homes.as_ref().map(|homes| homes as &dyn Homes)
+        self.homes.as_deref()
     }
 
     fn line(&self, name: &str) -> Option<Line> {

@@ -43,29 +43,3 @@ pub fn period(period: QuotaPeriod) -> Period {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use braid_control::config::Config;
-    use std::path::Path;
-
-    #[test]
-    fn only_rules_that_packets_in_the_tunnel_show_reach_the_core() {
-        let text = "[interface]\nprivate_key_file = \"k\"\nlisten = \"0.0.0.0:1\"\n\
-            [[link]]\nname = \"a\"\ninterface = \"eth0\"\n\
-            [[rule]]\nname = \"tv\"\ndo = \"direct\"\nmatch = { to = \"192.0.2.0/24\" }\n\
-            [[rule]]\nname = \"tablet\"\ndo = \"tunnel\"\nmatch = { device = \"tablet\" }\n\
-            [[rule]]\nname = \"usual\"\ndo = \"tunnel\"\nmatch = { to = [\"192.0.2.1\", \"::1\"] }\n\
-            [[rule]]\nname = \"voice\"\ndo = \"tunnel\"\nmode = \"broadcast\"\n\
-            match = { protocol = \"udp\", ports = \"5060\" }\n";
-        let rules = |text: &str| Config::parse(text, Path::new("c.toml")).unwrap().rules;
-        let (classes, modes) = classes(&rules(text), config::Mode::Adaptive, XorHash::Layer34);
-        assert_eq!(modes, [Mode::Adaptive, Mode::Broadcast]);
-        let index: Vec<u16> = classes.0.iter().map(|rule| rule.class.0).collect();
-        assert_eq!(index, [0, 0, 1, 1]);
-        let without = rules(text.split("[[rule]]\nname = \"voice\"").next().unwrap());
-        let none = super::classes(&without, config::Mode::Adaptive, XorHash::Layer34);
-        assert_eq!(none, (ClassRules::default(), Vec::new()));
-    }
-}

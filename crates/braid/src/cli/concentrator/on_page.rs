@@ -1,10 +1,10 @@
-//! Homes of a concentrator, on the page: what `braid concentrator` does, done by the daemon.
+//! Homes of a concentrator, on the page: what `braid concentrator` does, done in the daemon's process.
 
-use super::super::tunnel::Tunnel;
-use crate::cli::concentrator::add_home::{self, Renewed, with_joined};
-use crate::cli::concentrator::list::{self, State};
-use crate::cli::concentrator::{LineForHome, valid};
+use super::add_home::{self, Renewed, with_joined};
+use super::list::{self, State};
+use super::{LineForHome, valid};
 use crate::cli::failure::Failure;
+use crate::daemon::tunnel::Tunnel;
 use braid_control::config::{Config, Endpoint};
 use braid_control::join_line::JoinLine;
 use braid_control::request::{Refusal, Request};
@@ -22,7 +22,11 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 /// The homes of a running tunnel.
-pub struct HomesOfTunnel {
+pub fn homes(tunnel: Weak<dyn Tunnel>) -> Box<dyn Homes> {
+    Box::new(HomesOfTunnel::new(tunnel))
+}
+
+struct HomesOfTunnel {
     tunnel: Weak<dyn Tunnel>,
     last_seen: Mutex<LastSeen>,
     /// One change at a time: each reads the config's file and replaces it.
@@ -30,7 +34,7 @@ pub struct HomesOfTunnel {
 }
 
 impl HomesOfTunnel {
-    pub fn new(tunnel: Weak<dyn Tunnel>) -> HomesOfTunnel {
+    fn new(tunnel: Weak<dyn Tunnel>) -> HomesOfTunnel {
         HomesOfTunnel { tunnel, last_seen: Mutex::default(), changing: Mutex::default() }
     }
 
