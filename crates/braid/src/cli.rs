@@ -32,6 +32,7 @@ mod progress_wanted;
 mod reload;
 mod restart;
 mod rule;
+mod service;
 mod status;
 mod status_table;
 mod terminal_line;

@@ -9,7 +9,7 @@ mod waiting;
 use super::confirm::confirm;
 use super::failure::{self, Failure};
 use super::line_source;
-use super::up::service;
+use super::service;
 use super::uplinks::{self, Uplink};
 use super::{Global, JsonFlag};
 use braid_control::config::{Config, DEFAULT_CONFIG, DeviceName, Layer, Name};

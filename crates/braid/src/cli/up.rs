@@ -1,8 +1,8 @@
 mod background;
-pub mod service;
 
 use super::failure::{Failure, FailureKind};
-use super::{Global, JsonFlag, failure};
+use super::service;
+use super::{Global, JsonFlag};
 use crate::cli::concentrator::ON_PAGE;
 use crate::daemon;
 use crate::daemon::preview::{Preview, preview};
@@ -118,9 +118,4 @@ impl From<daemon::DaemonError> for Failure {
             daemon::DaemonError::System { doing, error } => Failure::io(&doing, &error),
         }
     }
-}
-
-/// What `service` and `background` tell besides.
-fn tell(text: &str) {
-    failure::tell(text);
 }

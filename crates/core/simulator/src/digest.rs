@@ -1,6 +1,6 @@
 //! A number that two plays of a scenario share only if the cores did the same.
 
-use crate::end::EndId;
+use crate::end_id::EndId;
 use crate::packet::Segment;
 use crate::traffic::Lane;
 use braid_tunnel::{Event, PathReport, PathState, PeerReport, TunnelCounters};

@@ -9,18 +9,10 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use crate::end_id::EndId;
 use crate::network::Datagram;
 use crate::scenario::Scenario;
 use crate::traffic::home_host;
-
-/// Which end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EndId {
-    /// A home, by its number.
-    Home(usize),
-    /// The concentrator.
-    Concentrator,
-}
 
 /// Where the concentrator listens.
 pub(crate) const CONCENTRATOR: SocketAddr =

@@ -1,7 +1,7 @@
 //! A scenario as plain data: it can be printed, drawn at random and shrunk.
 
 use crate::clock::ClockSpec;
-use crate::end::EndId;
+use crate::end_id::EndId;
 use crate::network::LinkSpec;
 use crate::traffic::Traffic;
 use braid_inner::Layer;

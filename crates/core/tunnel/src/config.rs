@@ -9,14 +9,6 @@ use ipnet::IpNet;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Names a link: one socket of ours.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct LinkId(pub u16);
-
-/// Names a peer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct PeerId(pub u32);
-
 /// How packets are spread over the paths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {

@@ -16,6 +16,7 @@ mod config;
 pub mod entry;
 pub mod exit;
 mod heuristics;
+mod id;
 mod index_map;
 mod outgoing;
 pub mod path;
@@ -27,8 +28,10 @@ mod session;
 mod tunnel;
 mod worker;
 
-pub use config::{LinkConfig, LinkId, Mode, PeerConfig, PeerId, TunnelConfig};
+pub use config::{LinkConfig, Mode, PeerConfig, TunnelConfig};
+
 pub use heuristics::Heuristics;
+pub use id::{LinkId, PeerId};
 pub use path::PathCounters;
 pub use path::liveness::PathState;
 pub use peer::{

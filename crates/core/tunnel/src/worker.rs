@@ -4,7 +4,7 @@
 //! worker's in front, a session's index, divided by how many workers there are, leaves it. So
 //! whoever steers datagrams need not know any session.
 
-use crate::config::{LinkId, PeerId};
+use crate::id::{LinkId, PeerId};
 use braid_inner::InnerPacket;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU8;

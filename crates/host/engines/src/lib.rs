@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod carrier;
+mod check;
 mod engine;
 pub mod export;
 mod family;

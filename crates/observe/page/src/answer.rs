@@ -7,29 +7,23 @@ mod homes;
 mod reports;
 mod snapshots;
 
-pub use homes::Order;
-
 use crate::access::{Host, Token, host, password};
+use crate::body::Body;
+use crate::form::{Form, link_change};
+use crate::homes::Order;
 use crate::live::Watching;
 use crate::view::{self, Subject, Viewer};
 use crate::{Doors, Page};
-use braid_control::config::LinkChange;
 use braid_control::measured::NewMeasure;
 use braid_control::request::{NewLogin, Refusal, UiRole};
-use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{self, Entry, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use maud::Markup;
-use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// The body of an answer.
-pub type Body = UnsyncBoxBody<Bytes, Infallible>;
 
 /// Where a request comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,7 +155,7 @@ async fn route(page: Arc<Page>, client: Client, request: Request<Incoming>) -> O
             homes::add(page.clone(), who.viewer(), form).await
         }
         (Method::POST, ["homes", name, order]) => {
-            let Some(order) = homes::Order::parse(order) else {
+            let Some(order) = Order::parse(order) else {
                 return Err(plain(StatusCode::NOT_FOUND, "no such page"));
             };
             let name = decoded(name);
@@ -491,41 +485,6 @@ async fn measure(page: Arc<Page>, viewer: Viewer, form: Form) -> Response<Body> 
         Ok(Ok(())) => to("/doctor#speed"),
         Ok(Err(markup)) => html(StatusCode::CONFLICT, markup),
         Err(_) => plain(StatusCode::INTERNAL_SERVER_ERROR, "that was cut off; see the log"),
-    }
-}
-
-/// What a link's form asks for.
-pub fn link_change(form: &Form) -> Result<LinkChange, ()> {
-    let or_none = |key| {
-        let text = form.get(key)?.trim();
-        Some(if text.is_empty() { "none".to_owned() } else { text.to_owned() })
-    };
-    Ok(LinkChange {
-        tier: form.get("tier").map(|tier| tier.trim().parse().map_err(|_| ())).transpose()?,
-        standby: form.get("role").map(|role| role == "standby"),
-        cap_down: or_none("cap_down"),
-        cap_up: or_none("cap_up"),
-        quota: or_none("quota"),
-        ..LinkChange::default()
-    })
-}
-
-/// Fields of a form or a query; the first of a name counts.
-#[derive(Clone, Debug, Default)]
-pub struct Form(BTreeMap<String, String>);
-
-impl Form {
-    fn parse(bytes: &[u8]) -> Form {
-        let mut fields = BTreeMap::new();
-        for (name, value) in form_urlencoded::parse(bytes) {
-            fields.entry(name.into_owned()).or_insert(value.into_owned());
-        }
-        Form(fields)
-    }
-
-    /// A field's value.
-    pub fn get(&self, name: &str) -> Option<&str> {
-        self.0.get(name).map(String::as_str)
     }
 }
 

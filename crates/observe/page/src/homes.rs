@@ -99,3 +99,26 @@ pub struct OnceShown {
     /// What went wrong besides.
     pub trouble: Option<String>,
 }
+
+/// What is asked for a home that the config has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Another line.
+    Renew,
+    /// Its line lets nobody in any more.
+    Revoke,
+    /// It is shut out.
+    Remove,
+}
+
+impl Order {
+    /// As the last part of its address.
+    pub fn parse(text: &str) -> Option<Order> {
+        match text {
+            "renew" => Some(Order::Renew),
+            "revoke" => Some(Order::Revoke),
+            "remove" => Some(Order::Remove),
+            _ => None,
+        }
+    }
+}

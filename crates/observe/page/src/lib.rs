@@ -9,6 +9,8 @@
 
 pub mod access;
 mod answer;
+mod body;
+mod form;
 pub mod homes;
 mod live;
 #[cfg(feature = "manual")]

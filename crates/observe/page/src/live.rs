@@ -3,7 +3,7 @@
 
 use crate::Page;
 use crate::access::Token;
-use crate::answer::Body;
+use crate::body::Body;
 use crate::view::{self, Subject};
 use http_body_util::BodyExt;
 use http_body_util::channel::Channel;

@@ -10,6 +10,7 @@ mod links;
 mod login;
 mod overview;
 mod past;
+mod quota;
 mod reports;
 mod snapshots;
 mod state;
@@ -21,7 +22,8 @@ pub use past::Span;
 
 use crate::Page;
 use crate::access::Token;
-use crate::answer::{Form, Order};
+use crate::form::Form;
+use crate::homes::Order;
 use crate::homes::{NewHome, OnceShown};
 use crate::snapshots::RestorePlan;
 use braid_control::request::{Refusal, UiRole};

@@ -2,66 +2,20 @@
 //! what comes, sends several packs at a time, and lets nothing name a pack before that is there.
 
 use crate::Error;
-use crate::secrets::Secrets;
+use crate::manner::Manner;
 use crate::store::{self, Name, Store, StoreError};
 use crate::target::Target;
 use crate::throttle::Throttle;
-use crate::watch::Watch;
-use braid_units::Rate;
 use bytes::Bytes;
 use rustic_core::{
     BytesList, ErrorKind, FileType, Id, ReadBackend, RusticError, RusticResult, WriteBackend,
 };
 use sha2::{Digest, Sha256};
 use std::ops::Range;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
-
-/// How a target is spoken to.
-#[derive(Clone)]
-pub struct Manner {
-    /// At most so fast, both ways together.
-    pub limit: Option<Rate>,
-    /// So often in a row something is tried again.
-    pub retries: u32,
-    /// So long before the first time; twice as long before each further one.
-    pub first_pause: Duration,
-    /// So many packs are sent at a time.
-    pub connections: usize,
-    /// Where servers' credentials are.
-    pub secrets: Secrets,
-    /// What reaches an SFTP server, instead of `ssh`: a shell's command.
-    pub sftp_command: Option<String>,
-    /// Where lists and folders that came are kept for the next time.
-    pub cache: Option<PathBuf>,
-    /// Who watches.
-    pub watch: Watch,
-    /// Set from elsewhere: nothing else is begun, and what is under way ends soon.
-    pub stop: Arc<AtomicBool>,
-    /// Who is told, in words, that something is tried again.
-    pub tell: fn(&str),
-}
-
-impl Manner {
-    /// The usual one.
-    pub fn new(secrets: Secrets) -> Manner {
-        Manner {
-            limit: None,
-            retries: 20,
-            first_pause: Duration::from_secs(1),
-            connections: 4,
-            secrets,
-            sftp_command: None,
-            cache: None,
-            watch: Watch::default(),
-            stop: Arc::default(),
-            tell: |_| {},
-        }
-    }
-}
 
 /// What went to the target.
 #[derive(Clone, Debug, Default)]
@@ -441,6 +395,7 @@ impl WriteBackend for Courier {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::secrets::Secrets;
     use std::collections::BTreeMap;
 
     /// Fails as often as it is told to.

@@ -5,7 +5,7 @@ use crate::courier::Delivery;
 use crate::heard;
 use crate::quiet::caught;
 use crate::source::{From, Ground};
-use crate::vault::Vault;
+use crate::vault::{INCOMPLETE, Vault};
 use rustic_core::repofile::SnapshotFile;
 use rustic_core::{BackupOptions, ParentOptions, RepairIndexOptions, SnapshotOptions};
 use serde::Serialize;
@@ -63,8 +63,6 @@ pub struct Left {
     pub unreadable_count: usize,
 }
 
-/// A snapshot's tag that says that something could not be read.
-pub(crate) const INCOMPLETE: &str = "incomplete";
 const MOST_TOLD: usize = 100;
 
 impl Backup<'_> {

@@ -8,7 +8,7 @@ mod s3;
 mod sftp;
 
 use crate::Error;
-use crate::courier::Manner;
+use crate::manner::Manner;
 use crate::target::Target;
 use crate::throttle::Throttle;
 use bytes::Bytes;

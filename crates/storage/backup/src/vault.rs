@@ -1,12 +1,12 @@
 //! A target that is prepared and open: what is in it, whether it is whole, what is to go.
 
 use crate::Error;
-use crate::courier::{Courier, Manner};
+use crate::courier::Courier;
 use crate::error::one_line;
 use crate::heard;
 use crate::key::Key;
+use crate::manner::Manner;
 use crate::quiet::caught;
-use crate::run::INCOMPLETE;
 use crate::target::Target;
 use braid_pool::retention::{self, Caution, Fate, Policy, Reason};
 use braid_pool::step::quoted;
@@ -21,6 +21,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+
+/// A snapshot's tag that says that something could not be read.
+pub(crate) const INCOMPLETE: &str = "incomplete";
 
 /// A target that is prepared and open.
 pub struct Vault {

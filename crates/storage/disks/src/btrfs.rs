@@ -1,17 +1,17 @@
 //! btrfs filesystems: mounted ones by `/sys/fs/btrfs/UUID` and ioctls, others by their members'
 //! superblocks.
 
-pub mod ioctl;
 mod member_fault;
 mod nodatacow;
 pub mod scrub_record;
 mod unmounted;
 
 use crate::block_device;
+use crate::btrfs_ioctl as ioctl;
 use crate::host_root::HostRoot;
 use crate::inventory::Inventory;
-use crate::mount_table::{self, MountTable, Mounted};
-use crate::scope;
+use crate::mount_table::{self, MountTable};
+use crate::mounted_btrfs::{SYSFS, devices, kernel_name, mounted, mounts_of};
 use crate::superblock::btrfs::{self as superblock, BtrfsSuper};
 use braid_pool::layout::Profile;
 use braid_pool::observed::{
@@ -21,11 +21,7 @@ use braid_pool::observed::{
 use braid_pool::untrusted::Untrusted;
 use braid_pool::uuid::Uuid;
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::path::Path;
-
-/// Where the kernel shows mounted ones.
-const SYSFS: &str = "sys/fs/btrfs";
+use std::fs::File;
 
 /// All btrfs filesystems of the host: the mounted ones first.
 pub fn observe(host: &HostRoot, inventory: &Inventory) -> Vec<ObservedBtrfs> {
@@ -34,30 +30,6 @@ pub fn observe(host: &HostRoot, inventory: &Inventory) -> Vec<ObservedBtrfs> {
         mounted(host).into_iter().map(|uuid| observe_one(host, inventory, &mounts, uuid)).collect();
     unmounted::add(host, inventory, &mut all);
     all
-}
-
-/// UUIDs of those that are mounted, be it in a mount namespace that we don't see.
-pub fn mounted(host: &HostRoot) -> Vec<Uuid> {
-    let all = host.names(SYSFS).into_iter().filter_map(|name| name.parse().ok());
-    let is_seen = |device: &String| block_device::one(host, device).is_some();
-    let limited = scope::is_limited(host);
-    all.filter(|uuid| !limited || devices(host, *uuid).iter().any(is_seen)).collect()
-}
-
-/// Where each member device of a mounted btrfs is mounted, by its kernel name.
-pub fn mounted_members(host: &HostRoot, mounts: &MountTable) -> BTreeMap<String, Vec<String>> {
-    let mut places = BTreeMap::new();
-    for uuid in mounted(host) {
-        let mut at: Vec<String> =
-            mounts_of(host, mounts, uuid).into_iter().map(|mounted| mounted.at.clone()).collect();
-        if at.is_empty() {
-            at.push("a place in another mount namespace".to_owned());
-        }
-        for device in devices(host, uuid) {
-            places.insert(device, at.clone());
-        }
-    }
-    places
 }
 
 /// An open directory of the filesystem, for ioctls; `None` when it isn't mounted where we see it.
@@ -224,26 +196,6 @@ fn member(
     }
 }
 
-/// The mounts of one filesystem. The kernel is asked of each btrfs mount whose it is; where it
-/// can't be, the mount's source tells.
-fn mounts_of<'a>(host: &HostRoot, mounts: &'a MountTable, uuid: Uuid) -> Vec<&'a Mounted> {
-    let devices = devices(host, uuid);
-    let is_its = |mounted: &&Mounted| {
-        let asked =
-            File::open(&mounted.reach).ok().and_then(|dir| ioctl::filesystem_uuid(&dir).ok());
-        match asked {
-            Some(of) => of == uuid,
-            None => kernel_name(&mounted.source).is_some_and(|name| devices.contains(&name)),
-        }
-    };
-    mounts.of_kind("btrfs").filter(is_its).collect()
-}
-
-/// Kernel names of the member devices that are there.
-fn devices(host: &HostRoot, uuid: Uuid) -> Vec<String> {
-    host.names(format!("{SYSFS}/{uuid}/devices"))
-}
-
 /// Numbers of all members, missing ones too; 0 is the target of a replace and no member yet.
 fn devids(host: &HostRoot, uuid: Uuid) -> Vec<u64> {
     let mut devids: Vec<u64> = host
@@ -260,13 +212,6 @@ fn devids(host: &HostRoot, uuid: Uuid) -> Vec<u64> {
 fn is_removed(directory: &File, devid: u64) -> bool {
     let info = ioctl::device_info(directory, devid);
     info.is_err_and(|error| error.raw_os_error() == Some(libc::ENODEV))
-}
-
-/// Of `/dev/mapper/…` and by-id links, the node's own name.
-fn kernel_name(path: &str) -> Option<String> {
-    let node = fs::canonicalize(path).ok();
-    let node = node.as_deref().and_then(Path::to_str).unwrap_or(path);
-    block_device::name_of(node)
 }
 
 /// From `devinfo/N/error_stats` (since Linux 5.14), or the ioctl.

@@ -4,8 +4,9 @@ use crate::blankness;
 use crate::block_device::{self, BlockDevice};
 use crate::host_root::HostRoot;
 use crate::identity::{self, Identities};
-use crate::luks;
+use crate::mapping;
 use crate::mount_table::{MountTable, active_swaps};
+use crate::mounted_btrfs;
 use crate::signature::{self, Signatures};
 use crate::smart::{self, ErrorRecovery, Smart, SmartError};
 use crate::tool::ToolError;
@@ -80,7 +81,7 @@ impl Inventory {
         for device in &devices {
             let signatures = signature::look(host, device);
             let disk = disk(host, device, &identities, &signatures);
-            inventory.disks.push(luks::seen_through(host, device, &identities, disk));
+            inventory.disks.push(mapping::seen_through(host, device, &identities, disk));
             let notes = signatures.trouble.iter().map(|why| format!("{}: {why}", device.path()));
             inventory.notes.extend(notes);
         }
@@ -246,7 +247,7 @@ fn is_array(device: &BlockDevice) -> bool {
 fn uses_of(host: &HostRoot, devices: &[BlockDevice]) -> Vec<Vec<Content>> {
     let mounts = MountTable::read(host);
     let swaps = active_swaps(host);
-    let of_btrfs = crate::btrfs::mounted_members(host, &mounts);
+    let of_btrfs = mounted_btrfs::members(host, &mounts);
     devices
         .iter()
         .map(|device| {

@@ -4,13 +4,16 @@
 mod blankness;
 pub mod block_device;
 pub mod btrfs;
+pub mod btrfs_ioctl;
 pub mod host;
 pub mod host_root;
 pub mod identity;
 pub mod inventory;
 pub mod luks;
+pub mod mapping;
 pub mod md;
 pub mod mount_table;
+pub mod mounted_btrfs;
 pub mod pools;
 pub mod scope;
 pub mod scrub_log;

@@ -1,7 +1,7 @@
 //! Real disks, made of loop devices: what is on them, and btrfs on them.
 
 use braid_disks::superblock::btrfs::devices;
-use braid_disks::{AskSmart, HostRoot, Inventory, btrfs, disk_now, superblock};
+use braid_disks::{AskSmart, HostRoot, Inventory, btrfs, btrfs_ioctl, disk_now, superblock};
 use braid_loop_disks::{LoopDisk, fast_folder, in_private_mounts, run};
 use braid_pool::disk::{Content, Disk, Family, Usability};
 use braid_pool::layout::Profile;
@@ -399,15 +399,15 @@ fn the_kernels_progress_is_read() {
         pool.mount("defaults");
         let on = File::open(pool.at()).unwrap();
         let uuid = pool.observe().uuid;
-        assert_eq!(btrfs::ioctl::filesystem_uuid(&on).unwrap(), uuid);
-        assert_eq!(btrfs::ioctl::scrub_progress(&on, 1).unwrap(), None);
-        assert_eq!(btrfs::ioctl::balance_progress(&on).unwrap(), None);
-        assert!(!btrfs::ioctl::cancel_scrub(&on).unwrap());
-        let replace = btrfs::ioctl::replace_progress(&on).unwrap();
-        assert_eq!(replace.state, btrfs::ioctl::ReplaceState::NeverStarted);
-        assert_eq!(btrfs::ioctl::device_errors(&on, 2).unwrap().sum(), 0);
-        assert!(btrfs::ioctl::device_info(&on, 99).is_err());
-        assert!(btrfs::ioctl::filesystem_uuid(&File::open("/proc").unwrap()).is_err());
+        assert_eq!(btrfs_ioctl::filesystem_uuid(&on).unwrap(), uuid);
+        assert_eq!(btrfs_ioctl::scrub_progress(&on, 1).unwrap(), None);
+        assert_eq!(btrfs_ioctl::balance_progress(&on).unwrap(), None);
+        assert!(!btrfs_ioctl::cancel_scrub(&on).unwrap());
+        let replace = btrfs_ioctl::replace_progress(&on).unwrap();
+        assert_eq!(replace.state, btrfs_ioctl::ReplaceState::NeverStarted);
+        assert_eq!(btrfs_ioctl::device_errors(&on, 2).unwrap().sum(), 0);
+        assert!(btrfs_ioctl::device_info(&on, 99).is_err());
+        assert!(btrfs_ioctl::filesystem_uuid(&File::open("/proc").unwrap()).is_err());
         drop(on);
         pool.unmount();
     });

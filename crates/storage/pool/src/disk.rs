@@ -7,6 +7,8 @@ pub mod emptiness;
 pub use claim::{Claim, ClaimRefused, ErasePermission};
 pub use content::{Content, Family};
 
+pub use crate::disk_id::DiskId;
+
 use crate::luks::{Encryption, Mapping};
 use emptiness::Blank;
 use serde::{Deserialize, Serialize};
@@ -132,29 +134,6 @@ pub enum Usability {
     },
 }
 
-/// The word by which the user permits to erase this very disk: its serial number; without one the
-/// WWN, else the by-id name, else the path. A partition's has `-part5` behind it, so that
-/// permission for one is none for the other.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct DiskId(String);
-
-impl DiskId {
-    /// The id that the user wrote.
-    pub fn new(id: impl Into<String>) -> Self {
-        DiskId(id.into())
-    }
-    /// As it is written.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for DiskId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.0)
-    }
-}
-
 impl Disk {
     /// One that can be written to, of which no more is known: not that it is empty either.
     pub fn unexamined(path: String, identity: Identity, size_bytes: u64, kind: DiskKind) -> Disk {
@@ -181,10 +160,10 @@ impl Disk {
     /// By what the user names it.
     pub fn id(&self) -> DiskId {
         if let Some(mapping) = &self.mapping {
-            return DiskId(format!("{}-open", mapping.disk));
+            return DiskId::new(format!("{}-open", mapping.disk));
         }
         let whole = self.identity.serial.as_ref().or(self.identity.wwn.as_ref());
-        DiskId(match (whole, &self.partition, &self.identity.by_id) {
+        DiskId::new(match (whole, &self.partition, &self.identity.by_id) {
             (Some(id), None, _) => id.clone(),
             (Some(id), Some(partition), _) => format!("{id}-part{}", partition.number),
             (None, _, Some(by_id)) => by_id.rsplit('/').next().unwrap_or(by_id.as_str()).to_owned(),

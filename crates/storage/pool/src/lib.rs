@@ -8,6 +8,7 @@ pub mod absent_mounts;
 pub mod capacity;
 pub mod desired;
 pub mod disk;
+mod disk_id;
 pub mod doctor;
 #[cfg(test)]
 mod fixture;
@@ -20,6 +21,7 @@ pub mod membership;
 pub mod observed;
 pub mod place;
 pub mod planner;
+mod pool_name;
 pub mod prometheus;
 pub mod ranking;
 pub mod retention;

@@ -1,8 +1,8 @@
 //! LUKS2 below a pool: each member is an opened mapping on its disk (docs/design/pools.md). What
 //! Braid makes is known again on any host by its label.
 
-use crate::disk::DiskId;
-use crate::planner::PoolName;
+use crate::disk_id::DiskId;
+use crate::pool_name::PoolName;
 use crate::uuid::Uuid;
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -8,14 +8,14 @@ mod engine;
 mod erase;
 mod host_files;
 mod md;
-mod name;
+mod member;
 mod refused;
 mod system_disk;
 mod upkeep;
 
+pub use crate::pool_name::{PoolName, PoolNameError};
 pub(crate) use host_files::array_line;
 pub use host_files::{BootMount, boot_mount, fstab_mount, fstab_place};
-pub use name::{PoolName, PoolNameError};
 pub use refused::Refused;
 pub use system_disk::{CopyArg, NewPartition, NewSystemDisk, PartitionKind, system_disk};
 
@@ -211,7 +211,7 @@ fn check_new(new: &NewPool, host: &ObservedHost) -> Result<(), Refused> {
     }
     refused::absolute(&new.mount_at)?;
     host_files::check_mount_point_free(host, &new.mount_at)?;
-    erase::check_distinct(&new.disks)?;
+    member::check_distinct(&new.disks)?;
     let size = |disk: &Disk| {
         let encrypt = disk.encrypt.as_ref();
         encrypt.map_or(disk.size_bytes, |encrypt| encrypt.size_bytes(disk.size_bytes))

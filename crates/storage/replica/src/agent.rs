@@ -6,11 +6,12 @@ use crate::beneath::{self, Held, Meant};
 use crate::clone;
 use crate::error::Error;
 use crate::exact_path::ExactPath;
-use crate::manifest::{self, Manifest};
+use crate::manifest::{self, Manifest, threads};
 use crate::register::{Begun, Order, Register};
 use crate::shown::shown;
 use crate::sink;
 use crate::source::{self, SendOptions, Watch};
+use crate::verify;
 use crate::wire::{
     Connection, Frame, LONGEST, Message, Open, PROTOCOL, Selection, Work, unexpected,
 };
@@ -282,7 +283,7 @@ fn tell_stored(
 ) -> Result<(), Error> {
     let _lives = connection.out.ping_while_silent();
     if archive::is_archive(folder) {
-        let stored = match archive::look(folder, read, &AtomicU64::new(0)) {
+        let stored = match verify::look(folder, read, &AtomicU64::new(0)) {
             Ok(stored) => stored,
             Err(error) => return refuse(connection, error),
         };
@@ -291,9 +292,4 @@ fn tell_stored(
         }
     }
     connection.say(Message::Bye)
-}
-
-/// As many as there are processors.
-pub(crate) fn threads() -> usize {
-    std::thread::available_parallelism().map_or(2, std::num::NonZero::get)
 }

@@ -5,23 +5,15 @@
 //! A stream is written under another name and gets its own when it is complete and on the disk. How
 //! far an unfinished one is, its own bytes tell: they are read again when it goes on.
 
-mod check;
-mod storing;
-
-pub use check::StoredNow;
-pub(crate) use check::{compare, look};
-pub(crate) use storing::{abandon, half_received, receive_all};
+pub use crate::wire::{Entry, StoredNow};
 
 use crate::error::Error;
 use crate::exact_path::ExactPath;
-use crate::files::read_own;
+use crate::files::{read_own, write_durably};
+use crate::folder::Snapshot;
 use crate::shown::shown;
-use crate::sink::write_durably;
-use crate::source::Snapshot;
 use crate::subvolume::Subvolume;
-use crate::wire::Begin;
 use braid_pool::uuid::Uuid;
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -30,24 +22,12 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 /// What a stored stream's file name ends with.
-const STREAM: &str = ".btrfs-stream";
+pub(crate) const STREAM: &str = ".btrfs-stream";
 /// What its manifest's file name ends with.
 const MANIFEST: &str = ".btrfs-stream.json";
 /// Differences that build on each other, at most, before all is stored again: a chain without an
 /// end would never let anything be deleted.
 pub(crate) const LONGEST_CHAIN: usize = 30;
-
-/// A stored stream.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Entry {
-    /// The snapshot, and what its stream builds on.
-    #[serde(flatten)]
-    pub begin: Begin,
-    /// How long the file is.
-    pub bytes: u64,
-    /// BLAKE3 of the file, as b3sum(1) says it.
-    pub blake3: String,
-}
 
 impl Entry {
     /// The snapshot's UUID.
@@ -60,11 +40,11 @@ impl Entry {
         folder.join(named(self.begin.name.as_name(), STREAM))
     }
 
-    fn manifest(&self, folder: &Path) -> PathBuf {
+    pub(crate) fn manifest(&self, folder: &Path) -> PathBuf {
         folder.join(named(self.begin.name.as_name(), MANIFEST))
     }
 
-    fn save(&self, folder: &Path) -> Result<(), Error> {
+    pub(crate) fn save(&self, folder: &Path) -> Result<(), Error> {
         let path = self.manifest(folder);
         let text =
             serde_json::to_vec_pretty(self).map_err(|e| Error::io("writing", &path, e.into()))?;
@@ -192,14 +172,14 @@ pub(crate) fn with_bases(entries: &[Entry], uuid: Uuid) -> Result<Vec<Entry>, Er
 }
 
 /// Those on which nothing shall be built any more.
-fn ends_of_chains(entries: &[Entry]) -> Vec<Uuid> {
+pub(crate) fn ends_of_chains(entries: &[Entry]) -> Vec<Uuid> {
     let is_long = |entry: &&Entry| {
         with_bases(entries, entry.uuid()).is_ok_and(|chain| chain.len() >= LONGEST_CHAIN)
     };
     entries.iter().filter(is_long).map(Entry::uuid).collect()
 }
 
-fn named(name: &OsStr, ending: &str) -> OsString {
+pub(crate) fn named(name: &OsStr, ending: &str) -> OsString {
     let mut full = name.to_owned();
     full.push(ending);
     full

@@ -17,13 +17,13 @@ mod nest;
 mod old;
 mod transfer;
 
+pub use crate::old_system::{Asked, CloneWork, OldSystem};
 pub use beside::OldBeside;
 pub use boot::{BootStep, Identity};
 pub use forget::{Forgotten, forget};
 pub use layout::{Layout, Part};
 pub use mount::mount_privately;
 pub(crate) use old::serve;
-pub use old::{Asked, CloneWork, OldSystem};
 
 use crate::error::Error;
 use crate::exact_path::ExactPath;

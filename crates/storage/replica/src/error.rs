@@ -24,7 +24,7 @@ pub enum Error {
     Remote(String),
     /// What came is no btrfs send stream, or a damaged one.
     #[error("the send stream: {0}")]
-    Stream(#[from] crate::stream::StreamError),
+    Stream(#[from] crate::stream_error::StreamError),
     /// Two sides that should be the same are not; the message says where.
     #[error("{0}")]
     Differs(String),

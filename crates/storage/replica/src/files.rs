@@ -127,3 +127,8 @@ pub(crate) fn rename_new(from: &Path, to: &Path) -> Result<(), Error> {
     let renamed = renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE);
     renamed.map_err(|error| Error::io("renaming to", to, error.into()))
 }
+
+/// Writes a file so that it is there whole or not at all.
+pub(crate) fn write_durably(path: &Path, text: &[u8]) -> Result<(), Error> {
+    braid_durable::replace_unfollowed(path, text).map_err(|e| Error::io("writing", path, e))
+}

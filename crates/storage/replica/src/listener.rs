@@ -4,81 +4,14 @@
 
 use crate::agent::{self, Allowed};
 use crate::error::Error;
+use crate::greeting::{Key, LISTENER, notice_death, shake_hands};
 use crate::register::Register;
-use crate::wire::{Connection, is_readable};
-use socket2::{Domain, SockRef, Socket, TcpKeepalive, Type};
+use crate::wire::is_readable;
+use socket2::{Domain, Socket, Type};
 use std::ffi::CStr;
-use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
-use std::os::fd::OwnedFd;
-use std::path::Path;
 use std::time::Duration;
-
-/// A key that both ends know.
-#[derive(Clone)]
-pub struct Key([u8; 32]);
-
-impl Key {
-    /// Reads a key file: any text or bytes of at least 16, without blanks at the end.
-    ///
-    /// # Errors
-    /// The file can't be read, or is too short to be a secret.
-    pub fn load(path: &Path) -> Result<Key, Error> {
-        let text = std::fs::read(path).map_err(|e| Error::io("reading the key", path, e))?;
-        let secret = text.trim_ascii();
-        if secret.len() < 16 {
-            return Err(Error::Refused(format!(
-                "{}: a key has at least 16 characters; make one: head -c 32 /dev/urandom | base64",
-                path.display()
-            )));
-        }
-        Ok(Key(blake3::derive_key("braid 2026 replication listener key", secret)))
-    }
-
-    /// As [`Key::load`]; where there is no such file a new key is made and written
-    /// there, for its owner only. Says whether it is new.
-    ///
-    /// # Errors
-    /// As of [`Key::load`]; the file can't be written.
-    pub fn load_or_make(path: &Path) -> Result<(Key, bool), Error> {
-        let writing = |error| Error::io("writing the key", path, error);
-        if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder).map_err(writing)?;
-        }
-        let text = blake3::Hash::from_bytes(random().map_err(writing)?).to_hex();
-        let is_new = match braid_durable::create(path, format!("{text}\n").as_bytes(), 0o600) {
-            Ok(()) => true,
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
-            Err(error) => return Err(writing(error)),
-        };
-        Ok((Key::load(path)?, is_new))
-    }
-
-    /// What proves that who says it knows the key; `role` keeps one end's proof
-    /// from being the other's.
-    fn proof(&self, role: u8, ours: &Nonce, theirs: &Nonce) -> blake3::Hash {
-        let mut hasher = blake3::Hasher::new_keyed(&self.0);
-        hasher.update(&[role]);
-        hasher.update(ours);
-        hasher.update(theirs);
-        hasher.finalize()
-    }
-}
-
-impl std::fmt::Debug for Key {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Key(..)")
-    }
-}
-
-type Nonce = [u8; 32];
-
-/// First bytes of both ends, so that strangers are told apart early.
-const MAGIC: &[u8; 8] = b"braidrp1";
-const LISTENER: u8 = 1;
-const CALLER: u8 = 2;
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Does what is `allowed` for whoever calls at `address` and knows the key, one
 /// caller a thread, with replications in `register` meanwhile; ends only with an error.
@@ -248,61 +181,4 @@ unsafe fn ip_of(address: *const libc::sockaddr) -> Option<IpAddr> {
         }
         _ => None,
     }
-}
-
-/// The caller's side of a connection that was just made.
-pub(crate) fn greet(socket: TcpStream, key: Option<&Key>) -> Result<Connection, Error> {
-    let key = key.ok_or_else(|| {
-        Error::Refused("a listener wants a key: name its file with --key".to_owned())
-    })?;
-    shake_hands(socket, CALLER, key)
-}
-
-fn shake_hands(mut socket: TcpStream, role: u8, key: &Key) -> Result<Connection, Error> {
-    let broke = |error: io::Error| Error::Connection(error.to_string());
-    socket.set_read_timeout(Some(PATIENCE)).map_err(broke)?;
-    let ours = random().map_err(broke)?;
-    socket.write_all(&[&MAGIC[..], &ours].concat()).map_err(broke)?;
-    let mut magic = [0; 8];
-    let mut theirs = [0; 32];
-    socket.read_exact(&mut magic).map_err(broke)?;
-    if magic != *MAGIC {
-        return Err(Error::Refused("there is no braid listening".to_owned()));
-    }
-    socket.read_exact(&mut theirs).map_err(broke)?;
-    socket.write_all(key.proof(role, &ours, &theirs).as_bytes()).map_err(broke)?;
-    let mut proof = [0; 32];
-    let refused = || Error::Refused("the other end has another key".to_owned());
-    match socket.read_exact(&mut proof) {
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Err(refused()),
-        other => other.map_err(broke)?,
-    }
-    let other_role = if role == LISTENER { CALLER } else { LISTENER };
-    // Hashes compare in constant time.
-    if key.proof(other_role, &theirs, &ours) != blake3::Hash::from_bytes(proof) {
-        return Err(refused());
-    }
-    socket.set_read_timeout(None).map_err(broke)?;
-    socket.set_nodelay(true).map_err(broke)?;
-    let again = socket.try_clone().map_err(broke)?;
-    let file = |socket| File::from(OwnedFd::from(socket));
-    Ok(Connection::over(file(socket), file(again)))
-}
-
-/// A peer that doesn't answer for half a minute is gone.
-pub(crate) fn notice_death(socket: &TcpStream) {
-    let alive = TcpKeepalive::new()
-        .with_time(Duration::from_secs(10))
-        .with_interval(Duration::from_secs(5))
-        .with_retries(4);
-    let socket = SockRef::from(socket);
-    // Where it is refused, a dead peer is noticed later.
-    let _ = socket.set_tcp_keepalive(&alive);
-    let _ = socket.set_tcp_user_timeout(Some(Duration::from_secs(30)));
-}
-
-fn random() -> io::Result<Nonce> {
-    let mut nonce = [0; 32];
-    File::open("/dev/urandom")?.read_exact(&mut nonce)?;
-    Ok(nonce)
 }

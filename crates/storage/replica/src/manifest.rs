@@ -135,3 +135,8 @@ fn aspects(one: &Line, other: &Line) -> Vec<Aspect> {
     ];
     differs.into_iter().filter(|(differs, _)| *differs).map(|(_, aspect)| aspect).collect()
 }
+
+/// As many as there are processors.
+pub(crate) fn threads() -> usize {
+    std::thread::available_parallelism().map_or(2, std::num::NonZero::get)
+}

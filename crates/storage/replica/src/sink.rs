@@ -11,25 +11,23 @@ mod journal;
 mod lock;
 mod note;
 mod receiving;
+mod storing;
 
-use crate::archive;
 use crate::chain::{BLOCK, Chain};
 use crate::error::Error;
 use crate::exact_path::ExactPath;
-use crate::source::{Happening, Watch};
-use crate::subvolume::{self, SendKind, Subvolume};
+use crate::folder::snapshots_in;
+use crate::subvolume::{self};
+use crate::watch::{Happening, Watch};
 use crate::wire::{
     Begin, Block, Connection, Frame, Inventory, Message, Present, SILENCE, Unfinished,
 };
 use journal::Journal;
 use receiving::{Destination, Receiving};
-use std::fs;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
 pub(crate) use ground::{Headroom, refuse_unmounted};
-use journal::WORK;
-pub(crate) use journal::write_durably;
 pub(crate) use lock::Lock;
 pub(crate) use receiving::check_plain_name;
 
@@ -76,7 +74,7 @@ fn receive_all(
 ) -> Result<Received, Error> {
     ground::prepare(folder)?;
     if !subvolume::is_btrfs(&subvolume::open_folder(folder)?) {
-        return archive::receive_all(connection, folder, watch);
+        return storing::receive_all(connection, folder, watch);
     }
     let destination = Destination::enter(folder)?;
     destination.tidy()?;
@@ -182,7 +180,7 @@ pub(crate) fn carry_out(
 /// It is being received, or can't be deleted.
 pub fn abandon(folder: &Path) -> Result<Option<Begin>, Error> {
     if !subvolume::is_btrfs(&subvolume::open_folder(folder)?) {
-        return archive::abandon(folder);
+        return storing::abandon(folder);
     }
     if !folder.join(journal::FOLDER).is_dir() {
         return Ok(None);
@@ -211,7 +209,7 @@ pub struct Half {
 pub fn half_received(folder: &Path) -> Result<Option<Half>, Error> {
     let Ok(opened) = subvolume::open_folder(folder) else { return Ok(None) };
     if !subvolume::is_btrfs(&opened) {
-        return archive::half_received(folder);
+        return storing::half_received(folder);
     }
     let Some(journal) = Journal::load(folder)? else { return Ok(None) };
     let bytes = receiving::reached(folder, &opened, &journal);
@@ -246,34 +244,4 @@ fn inventory(destination: &Destination) -> Result<Inventory, Error> {
         accepts: destination.accepts(),
         not_to_build_on: vec![],
     })
-}
-
-/// The read-only subvolumes in a folder, with their names.
-pub(crate) fn snapshots_in(folder: &Path) -> Result<Vec<(std::ffi::OsString, Subvolume)>, Error> {
-    let mut found = vec![];
-    let entries = fs::read_dir(folder).map_err(|e| Error::io("reading the folder", folder, e))?;
-    for entry in entries {
-        let entry = entry.map_err(|e| Error::io("reading the folder", folder, e))?;
-        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
-        if !is_folder || entry.file_name() == WORK {
-            continue;
-        }
-        if let Ok((_, about)) = subvolume::open(&entry.path())
-            && about.read_only
-        {
-            found.push((entry.file_name(), about));
-        }
-    }
-    found.sort_by(|a, b| a.1.made_in.cmp(&b.1.made_in).then_with(|| a.0.cmp(&b.0)));
-    Ok(found)
-}
-
-/// The best kind of stream that this kernel writes and carries out.
-pub(crate) fn best_kind() -> SendKind {
-    let version = fs::read_to_string("/sys/fs/btrfs/features/send_stream_version")
-        .ok()
-        .and_then(|text| text.trim().parse().ok())
-        .unwrap_or(1u32)
-        .clamp(1, 2);
-    SendKind { version, compressed: version >= 2 }
 }

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::exact_path::{ExactPath, escape};
-use crate::sink::snapshots_in;
+use crate::folder::snapshots_in;
 use crate::source::{Replicas, series_of};
 use crate::subvolume::{self, Subvolume};
 use crate::timestamp;

@@ -6,18 +6,17 @@ mod kernel;
 mod records;
 mod stream;
 mod throttle;
-mod watch;
 
-pub use choose::{Choice, Snapshot, chosen, series_of};
+pub use crate::folder::Snapshot;
+pub use crate::watch::{Happening, Listener, Sent, Watch};
+pub use choose::{Choice, chosen, series_of};
 pub(crate) use choose::{all, named, stored};
 pub(crate) use kernel::StreamOf;
 pub(crate) use records::STREAMS;
 pub use records::{Replica, Replicas};
-pub use watch::{Happening, Listener, Watch};
 
 use crate::error::Error;
-use crate::exact_path::ExactPath;
-use crate::sink;
+use crate::subvolume;
 use crate::wire::{Begin, Connection, Inventory, Message, SILENCE, Selection, Unfinished};
 use braid_units::Rate;
 use choose::parent_for;
@@ -48,29 +47,6 @@ pub struct Report {
     pub snapshots: Vec<Sent>,
     /// How many were there already.
     pub already_there: usize,
-}
-
-/// One snapshot that was sent.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Sent {
-    /// Its name.
-    pub name: ExactPath,
-    /// Against which its difference was sent.
-    pub parent: Option<ExactPath>,
-    /// Bytes of its stream.
-    pub stream_bytes: u64,
-    /// Bytes that left for it, with frames, in all tries.
-    pub sent_bytes: u64,
-    /// How often it was begun or gone on with.
-    pub tries: u32,
-    /// Where in the stream the last try went on.
-    pub resumed_at: u64,
-    /// How the stream was written.
-    pub protocol: u32,
-    /// Whether compressed data was sent as it is on the disk.
-    pub compressed: bool,
-    /// How long the last try took.
-    pub seconds: f64,
 }
 
 /// Sends the selected snapshots that the sink at the other end of `connection`
@@ -219,7 +195,7 @@ fn plan(snapshot: &Snapshot, nearby: &[Snapshot], inventory: &Inventory) -> Resu
     let there = |other: &Snapshot| {
         inventory.present.iter().any(|present| present.is_known_as(other.uuid()))
     };
-    let best = sink::best_kind();
+    let best = subvolume::best_kind();
     let kind = crate::subvolume::SendKind {
         version: best.version.min(inventory.accepts.version).max(1),
         compressed: best.compressed && inventory.accepts.compressed,

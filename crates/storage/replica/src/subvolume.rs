@@ -16,6 +16,7 @@ use crate::error::Error;
 use crate::shown::shown;
 use braid_pool::uuid::Uuid;
 use std::ffi::OsString;
+use std::fs;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::ffi::OsStringExt;
@@ -156,4 +157,14 @@ fn some_uuid(bytes: [u8; ioctl::UUID_SIZE]) -> Option<Uuid> {
 fn until_zero(bytes: &[u8]) -> OsString {
     let name = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
     OsString::from_vec(name.to_vec())
+}
+
+/// The best kind of stream that this kernel writes and carries out.
+pub(crate) fn best_kind() -> SendKind {
+    let version = fs::read_to_string("/sys/fs/btrfs/features/send_stream_version")
+        .ok()
+        .and_then(|text| text.trim().parse().ok())
+        .unwrap_or(1u32)
+        .clamp(1, 2);
+    SendKind { version, compressed: version >= 2 }
 }

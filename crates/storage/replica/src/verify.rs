@@ -1,10 +1,13 @@
 //! Whether a replica is what it should be, file by file.
 
-use crate::agent::threads;
+mod stored;
+
+pub(crate) use stored::look;
+
 use crate::archive::{self, StoredNow};
 use crate::error::Error;
 use crate::exact_path::ExactPath;
-use crate::manifest::{self, Difference, Line, Manifest};
+use crate::manifest::{self, Difference, Line, Manifest, threads};
 use crate::replicate::{Connector, Place};
 use crate::subvolume;
 use crate::wire::{Frame, Message, SILENCE, Work, unexpected};
@@ -46,7 +49,7 @@ pub fn verify(
 ) -> Result<Vec<Finding>, Error> {
     let snapshots = match subvolume::is_subvolume(original) {
         true => vec![],
-        false => crate::sink::snapshots_in(original)?,
+        false => crate::folder::snapshots_in(original)?,
     };
     if snapshots.is_empty() && !may_be_archive(copy) {
         return Ok(vec![verify_one(original, copy, connector, hashed)?]);
@@ -54,7 +57,7 @@ pub fn verify(
     let wanted: Vec<Uuid> = snapshots.iter().map(|(_, about)| about.series_uuid()).collect();
     let stored = stored_at(copy, Some(wanted), connector, hashed)?;
     if !stored.is_empty() {
-        return archive::compare(Some(original), copy, &stored, hashed);
+        return stored::compare(Some(original), copy, &stored, hashed);
     }
     let each = snapshots.into_iter().map(|(name, _)| {
         verify_one(&original.join(&name), &copy.join(Path::new(&name)), connector, hashed)
@@ -77,7 +80,7 @@ pub fn verify_stored(
             "{folder} holds no stored streams; name original and replica"
         )));
     }
-    archive::compare(None, folder, &stored, hashed)
+    stored::compare(None, folder, &stored, hashed)
 }
 
 /// Without asking another computer.
@@ -94,7 +97,7 @@ fn stored_at(
 ) -> Result<Vec<StoredNow>, Error> {
     if let Place::Local(folder) = place {
         return match archive::is_archive(folder) {
-            true => archive::look(folder, read.as_deref(), hashed),
+            true => look(folder, read.as_deref(), hashed),
             false => Ok(vec![]),
         };
     }

@@ -1,13 +1,15 @@
 //! What two ends of a replication say to each other: frames with a bounded
 //! length, over a pipe, a TCP connection or a channel inside one process.
 
+mod begin;
 mod connection;
 mod frame;
 mod message;
+mod stored;
 
+pub use begin::{Begin, Unfinished};
 pub use connection::{Connection, Incoming, Outgoing, Pinger, SILENCE};
 pub(crate) use connection::{is_readable, unexpected};
 pub use frame::{Block, Frame, FrameError, LONGEST};
-pub use message::{
-    Begin, Inventory, Message, Open, PROTOCOL, Present, Selection, Unfinished, Work,
-};
+pub use message::{Inventory, Message, Open, PROTOCOL, Present, Selection, Work};
+pub use stored::{Entry, StoredNow};

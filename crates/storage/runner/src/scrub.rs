@@ -1,8 +1,8 @@
 //! Scrubs: everything is read and compared with its checksums (btrfs) or copies and parity (md).
 
-use braid_disks::btrfs::{self, ioctl};
 use braid_disks::scrub_log::ScrubLog;
 use braid_disks::{HostRoot, md, tool};
+use braid_disks::{btrfs, btrfs_ioctl as ioctl};
 use braid_pool::layout::MdLayout;
 use braid_pool::observed::{ObservedBtrfs, ObservedMd, ObservedPool, Scrub};
 use std::fs;

@@ -1,5 +1,5 @@
 use super::super::failure::Failure;
-use super::super::up::service;
+use super::super::service;
 use super::super::{Global, failure};
 use super::add_home::{NewHome, endpoints_file, show_qr_code};
 use super::{Init, addresses};

@@ -1,5 +1,5 @@
 use crate::cli::failure::{Failure, tell};
-use braid_replica::listener::Key;
+use braid_replica::greeting::Key;
 use braid_replica::replicate::{Connector, Place};
 use clap::Args;
 use std::path::{Path, PathBuf};

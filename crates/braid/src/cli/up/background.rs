@@ -52,9 +52,10 @@ fn open_log(config: &AnyConfig) -> (Option<PathBuf>, Stdio) {
         let log = folder.join(&name);
         match open(folder, &log) {
             Ok(out) => return (Some(log), out.into()),
-            Err(error) => {
-                super::tell(&format!("can't open the log file {}: {error}", log.display()))
-            }
+            Err(error) => super::super::failure::tell(&format!(
+                "can't open the log file {}: {error}",
+                log.display()
+            )),
         }
     }
     (None, Stdio::null())

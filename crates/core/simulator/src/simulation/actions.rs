@@ -1,7 +1,8 @@
 //! What happens to links and ends.
 
 use super::Simulation;
-use crate::end::{EndId, link_id};
+use crate::end::link_id;
+use crate::end_id::EndId;
 use crate::scenario::Action;
 use crate::traffic::flow_key_up;
 use braid_tunnel::{Change, PeerId, Treatments};

@@ -2,7 +2,8 @@
 
 use super::Simulation;
 use crate::captured::Captured;
-use crate::end::{CONCENTRATOR, CONCENTRATOR_LINK, EndId, Held, link_id};
+use crate::end::{CONCENTRATOR, CONCENTRATOR_LINK, Held, link_id};
+use crate::end_id::EndId;
 use crate::network::Datagram;
 use crate::packet;
 use crate::traffic::{Flow, Lane, flow_of};

@@ -6,7 +6,8 @@ mod stalls;
 
 use crate::captured::Captured;
 use crate::digest::Digest;
-use crate::end::{CONCENTRATOR_LINK, End, EndId, Held, link_id};
+use crate::end::{CONCENTRATOR_LINK, End, Held, link_id};
+use crate::end_id::EndId;
 use crate::network::{Datagram, Link};
 use crate::outcome::Outcome;
 use crate::scenario::{Action, Scenario, Timed};

@@ -1,7 +1,7 @@
 //! What must be known of a path that is no more: it may come again.
 
 use super::{Path, PathCounters, PathPolicy};
-use crate::config::LinkId;
+use crate::id::LinkId;
 use crate::path::received::ReceivedPackets;
 use crate::path::sent::SentPackets;
 use braid_handshake::ReplayWindow;

@@ -18,7 +18,7 @@ pub mod sent;
 mod settled;
 mod silence;
 
-use crate::config::LinkId;
+use crate::id::LinkId;
 use arrival::ArrivalEstimate;
 use braid_handshake::ReplayWindow;
 use braid_units::{Rate, Time};

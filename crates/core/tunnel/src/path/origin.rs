@@ -1,4 +1,4 @@
-use crate::config::LinkId;
+use crate::id::LinkId;
 use std::net::{IpAddr, SocketAddr};
 
 /// Where a datagram came from.

@@ -21,9 +21,11 @@ pub use traffic::{Carried, FlowReport, MOST_FLOWS, PathShare, TrafficReport};
 
 use crate::buffers::Buffers;
 use crate::clock::PausingClock;
-use crate::config::{LinkConfig, LinkId, Mode, PeerConfig, PeerId, TunnelConfig};
+use crate::config::{LinkConfig, Mode, PeerConfig, TunnelConfig};
+
 use crate::entry::{LimitRate, Treatment};
 use crate::exit::Delivered;
+use crate::id::{LinkId, PeerId};
 use crate::index_map::IndexMap;
 use crate::path::Settled;
 use crate::path::sent::SentFrame;

@@ -1,9 +1,9 @@
 //! What is told of a peer.
 
 use super::{Peer, TrafficReport};
-use crate::config::LinkId;
 use crate::entry::EntryStatus;
 use crate::exit::ExitStatus;
+use crate::id::LinkId;
 use crate::path::liveness::PathState;
 use crate::path::{Controller, Path, PathCounters};
 use braid_handshake::PublicKey;

@@ -1,7 +1,9 @@
 //! What changes while a tunnel runs: its links, peers and settings.
 
 use super::{EnrolmentState, Entry, Handshaking, Link, Port, Tunnel, handshakes};
-use crate::config::{LinkConfig, LinkId, Mode, PeerConfig, PeerId};
+use crate::config::{LinkConfig, Mode, PeerConfig};
+
+use crate::id::{LinkId, PeerId};
 use crate::peer::{Peer, Treatments};
 use braid_handshake::{PrivateKey, PublicKey};
 use braid_units::Time;

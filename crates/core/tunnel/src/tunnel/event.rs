@@ -1,6 +1,6 @@
 //! What a tunnel tells of itself: events, and counters of what belongs to no peer.
 
-use crate::config::{LinkId, PeerId};
+use crate::id::{LinkId, PeerId};
 use crate::path::liveness::PathState;
 use braid_handshake::{EnrolmentRefusal, PublicKey};
 use std::net::SocketAddr;

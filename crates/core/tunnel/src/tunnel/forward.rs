@@ -2,8 +2,8 @@
 //! cryptokey routing for IP, a learning bridge for Ethernet.
 
 use super::Tunnel;
-use crate::config::PeerId;
 use crate::exit::Delivered;
+use crate::id::PeerId;
 use crate::routing::{Forward, MacAddress};
 use crate::worker::Handover;
 use braid_inner::{Addresses, InnerPacket, Layer, check};

@@ -2,7 +2,9 @@
 
 use super::admission::Toll;
 use super::{Event, Tunnel};
-use crate::config::{LinkConfig, LinkId, PeerConfig, PeerId};
+use crate::config::{LinkConfig, PeerConfig};
+
+use crate::id::{LinkId, PeerId};
 use crate::path::Origin;
 use crate::path::liveness::PathState;
 use crate::peer::{Peer, Transmit};

@@ -13,7 +13,9 @@ mod serving;
 mod timers;
 
 use crate::buffers::Buffers;
-use crate::config::{LinkConfig, LinkId, PeerId, TunnelConfig};
+use crate::config::{LinkConfig, TunnelConfig};
+
+use crate::id::{LinkId, PeerId};
 use crate::index_map::IndexMap;
 use crate::path::Origin;
 use crate::path::liveness::PathState;

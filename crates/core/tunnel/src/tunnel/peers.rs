@@ -2,7 +2,7 @@
 //! without a search, however many there are.
 
 use super::Entry;
-use crate::config::PeerId;
+use crate::id::PeerId;
 use crate::worker::Worker;
 
 /// All peers.

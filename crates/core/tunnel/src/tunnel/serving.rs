@@ -2,7 +2,7 @@
 //! time gets the packets. [`StandIns`] says which.
 
 use super::{Event, Tunnel};
-use crate::config::PeerId;
+use crate::id::PeerId;
 use crate::routing::{Health, StandIns, Step};
 use braid_units::Time;
 use braid_wire::Service;

@@ -2,7 +2,7 @@
 //! every packet, mostly to a later one, so that is only noted; the queue learns
 //! of it when the earlier one has come.
 
-use crate::config::PeerId;
+use crate::id::PeerId;
 use braid_units::Time;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -2,9 +2,8 @@
 
 use super::Netlink;
 use super::message::{Request, attributes, string, u32_at};
-use crate::netns::NetNs;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 
 /// `VETH_INFO_PEER` of linux/veth.h.
 const VETH_INFO_PEER: u16 = 1;
@@ -168,7 +167,7 @@ impl Netlink {
         &mut self,
         name: &str,
         peer: &str,
-        namespace: Option<&NetNs>,
+        namespace: Option<&dyn AsFd>,
     ) -> io::Result<()> {
         let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
         let request = Request::new(libc::RTM_NEWLINK, flags)
@@ -180,7 +179,7 @@ impl Netlink {
                         let end = end.fixed(&header(0, 0, 0)).string(libc::IFLA_IFNAME, peer);
                         match namespace {
                             Some(namespace) => {
-                                end.u32(libc::IFLA_NET_NS_FD, namespace.as_raw_fd() as u32)
+                                end.u32(libc::IFLA_NET_NS_FD, namespace.as_fd().as_raw_fd() as u32)
                             }
                             None => end,
                         }
@@ -203,10 +202,10 @@ impl Netlink {
     ///
     /// # Errors
     /// `NotFound` when there is none of that name.
-    pub fn move_to_namespace(&mut self, name: &str, namespace: &NetNs) -> io::Result<()> {
+    pub fn move_to_namespace(&mut self, name: &str, namespace: &impl AsFd) -> io::Result<()> {
         let index = self.link(name)?.index;
         let request = Request::new(libc::RTM_NEWLINK, 0).fixed(&header(index, 0, 0));
-        self.change(request.u32(libc::IFLA_NET_NS_FD, namespace.as_raw_fd() as u32))
+        self.change(request.u32(libc::IFLA_NET_NS_FD, namespace.as_fd().as_raw_fd() as u32))
     }
 }
 

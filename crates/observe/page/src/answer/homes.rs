@@ -2,51 +2,11 @@
 
 use super::{Body, Form, html, plain, status_of, to};
 use crate::Page;
-use crate::homes::{Homes, Joined, NewHome, OnceShown};
+use crate::homes::{Homes, Joined, NewHome, OnceShown, Order};
 use crate::view::{self, Viewer};
 use braid_control::request::Refusal;
 use hyper::{Response, StatusCode};
 use std::sync::Arc;
-
-impl NewHome {
-    /// As a form or a query has it.
-    pub fn parse(form: &Form) -> NewHome {
-        let text = |key| form.get(key).unwrap_or_default().trim().to_owned();
-        let list = |key| {
-            let words = form.get(key).unwrap_or_default().split([',', ' ']);
-            words.filter(|word| !word.is_empty()).map(str::to_owned).collect()
-        };
-        NewHome {
-            name: text("name"),
-            valid: text("valid"),
-            endpoints: list("endpoints"),
-            addresses: list("addresses"),
-        }
-    }
-}
-
-/// What is asked for a home that the config has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
-    /// Another line.
-    Renew,
-    /// Its line lets nobody in any more.
-    Revoke,
-    /// It is shut out.
-    Remove,
-}
-
-impl Order {
-    /// As the last part of its address.
-    pub fn parse(text: &str) -> Option<Order> {
-        match text {
-            "renew" => Some(Order::Renew),
-            "revoke" => Some(Order::Revoke),
-            "remove" => Some(Order::Remove),
-            _ => None,
-        }
-    }
-}
 
 /// Adds a home; its form was checked.
 pub async fn add(page: Arc<Page>, viewer: Viewer, form: Form) -> Response<Body> {

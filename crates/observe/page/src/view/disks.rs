@@ -1,5 +1,5 @@
+use super::figures::unix_now;
 use super::figures::{duration, size};
-use super::overview::unix_now;
 use super::state::{Mood, State};
 use crate::Page;
 use crate::pools::{DiskLine, FindingLine, PoolLine, PoolsLook};

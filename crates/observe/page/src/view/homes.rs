@@ -1,10 +1,11 @@
 use super::Viewer;
+use super::figures::unix_now;
 use super::figures::{duration, moment, ms, percent, rate, size};
-use super::overview::unix_now;
 use super::past::{End, Span, quality, rates, spans};
 use super::state::{Mood, State, of_path, of_peer};
 use crate::Page;
-use crate::answer::{Form, Order};
+use crate::form::Form;
+use crate::homes::Order;
 use crate::homes::{HomeLine, Homes, Joined, NewHome, OnceShown};
 use braid_control::config::Name;
 use braid_control::qr_code::QrCode;

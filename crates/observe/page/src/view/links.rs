@@ -1,10 +1,10 @@
 use super::Viewer;
-use super::figures::{duration, ms, percent, rate};
-use super::overview::{quota, unix_now};
+use super::figures::{duration, ms, percent, rate, unix_now};
 use super::past::{End, Span, quality, rates, spans};
+use super::quota::quota;
 use super::state::{of_link, of_path, paths_of};
 use crate::Page;
-use crate::answer::{Form, link_change};
+use crate::form::{Form, link_change};
 use crate::shown::{Line, LineAddress, LinkWish};
 use braid_control::config::Mode;
 use braid_control::request::UiRole;

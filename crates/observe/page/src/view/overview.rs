@@ -1,13 +1,13 @@
 use super::events::list;
-use super::figures::{day, duration, ms, percent, rate, size};
+use super::figures::unix_now;
+use super::figures::{duration, ms, percent, rate};
 use super::past::{End, Span, rates, spans};
-use super::state::{Mood, Outlook, of_link, paths_of, sentence, used_up};
+use super::state::{of_link, paths_of, sentence};
 use super::{disks, homes};
 use crate::Page;
 use braid_control::status::{LinkStatus, Status};
 use braid_history::Series;
 use maud::{Markup, html};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Events that are shown here.
 const EVENTS: usize = 6;
@@ -134,33 +134,7 @@ fn card(status: &Status, link: &LinkStatus, color: usize, now: i64) -> Markup {
             @if let Some(trouble) = &link.trouble { p.alarm { (trouble) } }
             p.rates { span { "↓ " (rate(down)) } span { "↑ " (rate(up)) } }
             dl { @for (name, value) in facts { div { dt { (name) } dd { (value) } } } }
-            @if let Some(quota) = &link.quota { (self::quota(&link.name, quota, now)) }
+            @if let Some(quota) = &link.quota { (super::quota::quota(&link.name, quota, now)) }
         }
     }
-}
-
-/// What is used, and how it goes on.
-pub fn quota(link: &str, quota: &braid_control::status::QuotaStatus, now: i64) -> Markup {
-    let used = quota.used_bytes as f64 / quota.limit_bytes.max(1) as f64;
-    let (mood, outlook) = match used_up(quota, now) {
-        Some(Outlook::On(at)) => (Mood::Poor, format!("at this pace it is used up on {}", day(at))),
-        Some(Outlook::Lasts { until }) => {
-            (Mood::Good, format!("at this pace it lasts until {}", day(until)))
-        }
-        Some(Outlook::Full { until }) => (Mood::Bad, format!("used up until {}", day(until))),
-        None => (Mood::Good, String::new()),
-    };
-    html! {
-        div class={ "quota " (mood.class()) } {
-            meter min="0" max="1" value=(format!("{:.4}", used.min(1.0)))
-                aria-label={ "Quota of " (link) " used" } {}
-            span { (size(quota.used_bytes)) " of " (size(quota.limit_bytes)) }
-            @if !outlook.is_empty() { span.dim { (outlook) } }
-        }
-    }
-}
-
-pub fn unix_now() -> i64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(now.as_secs()).unwrap_or(i64::MAX)
 }

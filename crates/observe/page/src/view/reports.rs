@@ -1,5 +1,5 @@
 use super::figures::{moment, percent, rate, size};
-use crate::answer::Form;
+use crate::form::Form;
 use crate::reports::{Part, Report, ReportKind, ReportLine, Reports, Row};
 use braid_control::request::Refusal;
 use braid_plot::{Curve, Style, svg};

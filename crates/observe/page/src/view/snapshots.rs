@@ -1,6 +1,6 @@
 use super::Viewer;
 use super::figures::{moment, size};
-use crate::answer::Form;
+use crate::form::Form;
 use crate::snapshots::{Changes, Folder, Listing, Place, RestorePlan, RestoreWish, Snapshots};
 use braid_control::request::{Refusal, UiRole};
 use form_urlencoded::Serializer;

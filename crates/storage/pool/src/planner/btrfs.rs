@@ -10,7 +10,7 @@ mod replace;
 mod space;
 
 use super::engine::{Draft, Engine, Place};
-use super::erase::NewMember;
+use super::member::NewMember;
 use super::{MemberName, NewPool, Refused};
 use crate::disk::Claim;
 use crate::layout::Layout;

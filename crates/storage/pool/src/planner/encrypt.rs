@@ -1,8 +1,8 @@
 //! LUKS2 below members: what is done to a disk before a pool takes it, and after the pool has let
 //! it go.
 
-use super::erase::{self, NewMember};
 use super::host_files::{self, AtBoot};
+use super::member::{self, NewMember};
 use super::{Change, Refused};
 use crate::disk::{Disk, DiskId};
 use crate::luks::{self, CRYPTTAB, Encryption, HEADER_BYTES, Header, LuksVolume, Unlock};
@@ -25,12 +25,6 @@ pub(super) fn steps<'a>(members: impl IntoIterator<Item = &'a NewMember>) -> Vec
         steps.push(open(member, wish));
     }
     steps
-}
-
-/// What must hold of a member's mapping before the pool, which is only made if `anew`, writes to
-/// it.
-pub(super) fn ready(wish: &Encryption, anew: bool) -> Condition {
-    Condition::OpenAndEmpty { name: wish.mapping(), uuid: wish.uuid, anew }
 }
 
 /// What the user should know of encrypting these.
@@ -321,7 +315,7 @@ fn format(member: &NewMember, wish: &Encryption) -> Step {
         name: format!("encrypt {id}"),
         says: format!("encrypt disk {id}"),
         before: vec![
-            erase::ready(&member.claim),
+            member::ready(&member.claim),
             Condition::KeyFile { path: wish.key_file.clone() },
         ],
         action: Action::Run(Argv::new("cryptsetup", args)),

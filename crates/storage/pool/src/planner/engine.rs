@@ -1,7 +1,7 @@
 //! What an engine has to know. Engines make drafts: steps and what goes with them; the rest is the
 //! same for all.
 
-use super::erase::{self, NewMember};
+use super::member::{self, NewMember};
 use super::{Change, MemberName, NewPool, Refused};
 use crate::disk::{Claim, Disk};
 use crate::layout::Layout;
@@ -61,7 +61,7 @@ pub(super) fn change<E: Engine>(
     }
     let at = Place { pool, mount_at, host };
     let draft = match change {
-        Change::Add { disks, erase } => E::add(&at, erase::stake(disks, erase)?)?,
+        Change::Add { disks, erase } => E::add(&at, member::stake(disks, erase)?)?,
         Change::Remove { member } => E::remove(&at, member)?,
         Change::Replace { member, by, lent, erase } => {
             let both: Vec<Disk> = [Some(by), lent.as_ref()]
@@ -69,13 +69,13 @@ pub(super) fn change<E: Engine>(
                 .flatten()
                 .map(|disk| (**disk).clone())
                 .collect();
-            erase::check_distinct(&both)?;
-            let lent = lent.as_ref().map(|lent| erase::stake_one(lent, erase));
-            let new = erase::stake_one(by, erase)?;
+            member::check_distinct(&both)?;
+            let lent = lent.as_ref().map(|lent| member::stake_one(lent, erase));
+            let new = member::stake_one(by, erase)?;
             E::replace(&at, member, new, lent.transpose()?)?
         }
         Change::Convert { to, accept_unstable, disks, erase } => {
-            let disks = erase::stake(disks, erase)?;
+            let disks = member::stake(disks, erase)?;
             E::convert(&at, *to, *accept_unstable, disks)?
         }
         Change::Rebalance => E::rebalance(&at)?,

@@ -8,7 +8,7 @@ mod remove;
 mod replace;
 
 use super::engine::{Draft, Engine, Place};
-use super::erase::NewMember;
+use super::member::NewMember;
 use super::{MemberName, NewPool, Refused};
 use crate::layout::{Layout, MdLayout};
 use crate::observed::{MdMember, MdMemberState, ObservedHost, ObservedMd};

@@ -1,5 +1,6 @@
 //! A whole disk for a system that is cloned onto it.
 
+use super::member;
 use super::{Refused, erase};
 use crate::disk::{Claim, Disk, ErasePermission};
 use crate::step::{Action, Argv, Condition, Plan, Progress, Step, Undo};
@@ -79,7 +80,7 @@ const SPARE_PERCENT: u64 = 10;
 /// # Errors
 /// The disk is too small, carries something that may not be lost, or can't be used.
 pub fn system_disk(new: &NewSystemDisk) -> Result<Plan, Refused> {
-    let member = erase::stake_one(&new.disk, &new.erase)?;
+    let member = member::stake_one(&new.disk, &new.erase)?;
     let claim = member.claim;
     let before_last: u64 = new.partitions.iter().filter_map(|one| one.size_bytes).sum();
     let wanted =
@@ -171,7 +172,7 @@ fn partition(new: &NewSystemDisk, claim: &Claim) -> Step {
     Step {
         name: "partition".to_owned(),
         says: format!("divide disk {} into {} partitions", claim.id(), new.partitions.len()),
-        before: vec![erase::ready(claim)],
+        before: vec![member::ready(claim)],
         action: Action::Run(Argv::new("sfdisk", sfdisk).with_input(script)),
         after: vec![tagged],
         undo: Undo::By(vec![

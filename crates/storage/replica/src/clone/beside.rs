@@ -4,25 +4,12 @@ use super::boot::Identity;
 use super::fstab::{Entry, stays_behind};
 use super::mount::Beside;
 use crate::error::Error;
+pub use crate::old_system::OldBeside;
 use braid_pool::uuid::Uuid;
-use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-/// One of the old system's.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OldBeside {
-    /// Where the system mounts it.
-    pub at: String,
-    /// The filesystem's kind, as fstab has it.
-    pub kind: String,
-    /// Its device.
-    pub device: PathBuf,
-    /// The device's size.
-    pub size_bytes: u64,
-}
 
 fn takes_part(entry: &Entry<'_>) -> bool {
     let at = Path::new(entry.at);

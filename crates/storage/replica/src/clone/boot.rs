@@ -3,22 +3,13 @@
 use super::fstab;
 use super::mount::Beside;
 use crate::error::Error;
+pub use crate::old_system::{BootStep, Identity};
 use braid_pool::uuid::Uuid;
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-/// A command to run in the new system (chroot).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BootStep {
-    /// What it is for.
-    pub says: String,
-    /// The command.
-    pub argv: Vec<String>,
-}
 
 /// The commands that the system in `root` wants, by which tools it has. None of them writes into
 /// this computer's firmware: GRUB goes onto the ESP, also under the name that a firmware looks for
@@ -305,15 +296,6 @@ fn replaced(bytes: &[u8], old: &[u8], new: &[u8]) -> Vec<u8> {
         }
     }
     out
-}
-
-/// By what a filesystem's device is named.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Identity {
-    /// What `UUID=` in fstab means.
-    pub filesystem: Option<String>,
-    /// What `PARTUUID=` means.
-    pub partition: Option<String>,
 }
 
 impl Identity {

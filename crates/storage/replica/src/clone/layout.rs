@@ -1,8 +1,8 @@
 use super::mount::TopLevel;
 use crate::error::Error;
 use crate::exact_path::ExactPath;
+pub use crate::old_system::Part;
 use crate::subvolume::{self, TOP_LEVEL};
-use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
 /// The folder, on both filesystems, that holds the snapshots on their way.
@@ -13,30 +13,6 @@ pub struct Layout {
     /// All that go over, the top level first, holders before what they hold.
     pub parts: Vec<Part>,
     default: u64,
-}
-
-/// One subvolume.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Part {
-    /// Its number on the old filesystem.
-    pub id: u64,
-    /// Its path from the top level, which itself has an empty one.
-    pub path: ExactPath,
-    /// Whether nothing in it can be changed.
-    pub read_only: bool,
-}
-
-impl Part {
-    /// Whether it holds files of the boot loader that belong to the system in `root`.
-    pub fn is_for_boot(&self, root: &Path) -> bool {
-        let inside = match self.path.as_path().strip_prefix(root) {
-            Ok(inside) => inside,
-            // Beside it, as `@boot` is beside `@`.
-            Err(_) => self.path.as_path(),
-        };
-        let first = inside.components().next().and_then(|part| part.as_os_str().to_str());
-        !self.read_only && matches!(first, Some("boot" | "@boot"))
-    }
 }
 
 impl Layout {

@@ -1,97 +1,23 @@
 //! The old system, on this computer or on another one, which is asked over a connection as
 //! replications have it.
 
-use super::beside::{self, OldBeside};
-use super::boot::{self, BootStep, Identity};
+use super::beside::{self};
+use super::boot::{self, Identity};
 use super::layout::{Layout, Part};
 use super::mount::{Beside, TopLevel, is_encrypted, mount_privately};
 use super::transfer;
 use crate::error::Error;
 use crate::exact_path::ExactPath;
 use crate::files::{copy, copy_plain, pack, unpack};
+use crate::old_system::{Asked, CloneWork, OldSystem};
 use crate::replicate::{Connected, Connector, inside_this_process, while_it_gets_on};
 use crate::sink;
 use crate::source::{self, Report, SendOptions};
 use crate::wire::{Block, Connection, Frame, Message, SILENCE, Work, unexpected};
 use braid_pool::place::Place;
-use braid_pool::uuid::Uuid;
 use braid_units::Rate;
-use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::time::Duration;
-
-/// What the new end wants to know of the old system.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Asked {
-    /// Any path on its filesystem.
-    pub from: ExactPath,
-    /// The subvolume that holds it, if it can't be found out.
-    pub root: Option<ExactPath>,
-    /// Subvolumes that stay behind.
-    pub skip: Vec<ExactPath>,
-    /// Filesystems of other kinds that go over: where they are mounted, or their devices.
-    pub beside: Vec<ExactPath>,
-    /// Whether those that its fstab names are to be found.
-    pub find_beside: bool,
-    /// The disk, at the new end, that a BIOS shall be able to start.
-    pub boot_disk: Option<ExactPath>,
-}
-
-/// The old system, as far as the new end needs to know it.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct OldSystem {
-    /// Its filesystem.
-    pub filesystem: Uuid,
-    /// What `PARTUUID=` names it by.
-    pub partition: Option<String>,
-    /// The subvolumes that go over, holders first.
-    pub parts: Vec<Part>,
-    /// The one that holds it.
-    pub root: ExactPath,
-    /// The one that is mounted when none is named.
-    pub default: ExactPath,
-    /// What has to be run in it to make it boot.
-    pub boot: Vec<BootStep>,
-    /// It is on an encrypted device.
-    pub encrypted: bool,
-    /// How full the btrfs is.
-    pub used_bytes: u64,
-    /// The filesystems of other kinds that were asked for, in their order.
-    pub beside: Vec<Identity>,
-    /// Those that its fstab names, if that was asked.
-    pub found: Vec<OldBeside>,
-    /// What its fstab names and that doesn't go over.
-    pub warnings: Vec<String>,
-}
-
-/// Work for the end where the old system is.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum CloneWork {
-    /// Tell what it is.
-    Look(Asked),
-    /// Snapshot these subvolumes and send the snapshots.
-    Send {
-        /// Any path on its filesystem.
-        from: ExactPath,
-        /// Which.
-        parts: Vec<Part>,
-        /// At most so many bytes a second.
-        limit: Option<u64>,
-    },
-    /// Send what is in a filesystem of another kind, as tar(1) packs it.
-    Files {
-        /// Any path on the system's filesystem.
-        from: ExactPath,
-        /// Where the other one is mounted, or its device.
-        path: ExactPath,
-    },
-    /// Delete the snapshots that were made for it.
-    Clean {
-        /// Any path on its filesystem.
-        from: ExactPath,
-    },
-}
 
 /// Where the old system is.
 pub(super) enum Old<'a> {

@@ -14,7 +14,7 @@ pub struct Connector {
     /// How `braid` is called there.
     pub braid: String,
     /// For listeners.
-    pub key: Option<crate::listener::Key>,
+    pub key: Option<crate::greeting::Key>,
 }
 
 /// A connection whose other end has been started.
@@ -47,7 +47,7 @@ impl Connector {
             Place::Shell { host, port, .. } => self.start_shell(host, *port),
             Place::Listener { address, .. } => {
                 let socket = connect_to(address)?;
-                let connection = crate::listener::greet(socket, self.key.as_ref())?;
+                let connection = crate::greeting::greet(socket, self.key.as_ref())?;
                 Ok(Connected { connection, guard: Guard::default() })
             }
         }
@@ -91,7 +91,7 @@ fn connect_to(address: &str) -> Result<TcpStream, Error> {
     for address in address.to_socket_addrs().map_err(failed)? {
         match TcpStream::connect_timeout(&address, Duration::from_secs(20)) {
             Ok(socket) => {
-                crate::listener::notice_death(&socket);
+                crate::greeting::notice_death(&socket);
                 return Ok(socket);
             }
             Err(error) => last = Some(failed(error)),

@@ -3,7 +3,7 @@
 
 use crate::error::Error;
 use crate::files::read_own;
-use crate::sink::write_durably;
+use crate::files::write_durably;
 use braid_pool::retention::Policy;
 use serde::{Deserialize, Serialize};
 use std::io;

@@ -2,7 +2,9 @@
 
 use super::note::{Circumstances, Progress};
 use crate::error::Error;
+use crate::files::write_durably;
 use crate::files::{open_own, read_own};
+use crate::folder::WORK;
 use crate::shown::shown;
 use crate::wire::Begin;
 use braid_pool::uuid::Uuid;
@@ -13,8 +15,6 @@ use std::path::Path;
 
 /// The folder, inside the one that receives, that holds journal, note and checkpoints.
 pub const FOLDER: &str = ".braid-replica";
-/// The subvolume that is being written, inside the folder that receives.
-pub const WORK: &str = ".braid-replica.part";
 
 const JOURNAL: &str = "journal.json";
 const NOTE: &str = "progress";
@@ -104,9 +104,4 @@ impl Journal {
         options.read(true).write(true).create(true).truncate(false);
         open_own(&path, &mut options).map_err(|e| Error::io("opening", &path, e))
     }
-}
-
-/// Writes a file so that it is there whole or not at all.
-pub(crate) fn write_durably(path: &Path, text: &[u8]) -> Result<(), Error> {
-    braid_durable::replace_unfollowed(path, text).map_err(|e| Error::io("writing", path, e))
 }

@@ -1,11 +1,12 @@
 use super::StreamSink;
-use super::journal::{Checkpoint, FOLDER, Journal, WORK};
+use super::journal::{Checkpoint, FOLDER, Journal};
 use super::lock::Lock;
 use super::note::{Circumstances, Note, Progress};
 use crate::beneath::OWN;
 use crate::chain::{BLOCK, Chain};
 use crate::error::Error;
 use crate::files::rename_new;
+use crate::folder::{WORK, snapshots_in};
 use crate::shown::shown;
 use crate::stream::{Applier, CloneSources, Command, Reader, StreamError};
 use crate::subvolume::{self, SendKind, Subvolume};
@@ -90,7 +91,7 @@ impl Destination {
 
     /// The best kind of stream that can be carried out here.
     pub fn accepts(&self) -> SendKind {
-        let best = super::best_kind();
+        let best = subvolume::best_kind();
         let plain_only = self.path.join(FOLDER).join(PLAIN_ONLY).exists();
         SendKind { compressed: best.compressed && !plain_only, ..best }
     }
@@ -418,7 +419,7 @@ impl StreamSink for Receiving<'_> {
 impl Destination {
     /// The subvolume in this folder that streams call `uuid`.
     fn find(&self, uuid: braid_pool::uuid::Uuid) -> Result<(File, Subvolume), Error> {
-        let all = super::snapshots_in(&self.path)?;
+        let all = snapshots_in(&self.path)?;
         let received = all.iter().find(|(_, about)| about.received_uuid == Some(uuid));
         let found = received.or_else(|| all.iter().find(|(_, about)| about.uuid == uuid));
         match found {

@@ -1,34 +1,15 @@
-use crate::archive::{self, Entry};
+use crate::archive;
 use crate::error::Error;
+use crate::folder::{Snapshot, snapshots_in};
 use crate::shown::shown;
-use crate::sink::snapshots_in;
 use crate::subvolume::{self, Subvolume};
+use crate::wire::Entry;
 use crate::wire::Selection;
 use braid_pool::uuid::Uuid;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-
-/// A read-only snapshot in a folder.
-#[derive(Clone, Debug)]
-pub struct Snapshot {
-    /// Its name in the folder.
-    pub name: OsString,
-    /// Where it is.
-    pub path: PathBuf,
-    /// What the filesystem knows of it.
-    pub about: Subvolume,
-    /// As what its stream was stored, if it is such a stream.
-    pub stored: Option<Box<Entry>>,
-}
-
-impl Snapshot {
-    /// The UUID that its replicas carry.
-    pub fn uuid(&self) -> Uuid {
-        self.about.series_uuid()
-    }
-}
 
 /// What a selection means.
 pub struct Choice {

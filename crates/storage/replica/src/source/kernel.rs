@@ -1,11 +1,11 @@
-use super::choose::Snapshot;
-use crate::archive::Entry;
 use crate::chain::BLOCK;
 use crate::error::Error;
 use crate::files::open_own;
+use crate::folder::Snapshot;
 use crate::stream::{Command, Reader};
 use crate::subvolume::{self, SendOrder};
 use crate::wire::Block;
+use crate::wire::Entry;
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 use std::fs::File;
 use std::io::{self, Read};

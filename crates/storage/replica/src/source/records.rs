@@ -1,11 +1,12 @@
 //! What replicas a folder of snapshots has, kept in the folder itself.
 
-use super::choose::{Snapshot, series_of};
+use super::choose::series_of;
 use crate::error::Error;
 use crate::exact_path::ExactPath;
 use crate::files::read_own;
+use crate::files::write_durably;
+use crate::folder::Snapshot;
 use crate::shown::shown;
-use crate::sink::write_durably;
 use crate::wire::{Inventory, Unfinished};
 use braid_pool::uuid::Uuid;
 use serde::{Deserialize, Serialize};

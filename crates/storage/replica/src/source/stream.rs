@@ -1,10 +1,10 @@
-use super::choose::Snapshot;
 use super::conversation::Conversation;
 use super::kernel::{self, StreamOf};
 use super::throttle::Throttle;
 use super::{SendOptions, Watch};
 use crate::chain::{BLOCK, Chain};
 use crate::error::Error;
+use crate::folder::Snapshot;
 use crate::subvolume::SendOrder;
 use crate::wire::{Begin, Block, Connection, Frame, Incoming, Message, SILENCE};
 use std::sync::Arc;

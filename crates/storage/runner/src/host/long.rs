@@ -6,7 +6,7 @@ use super::probe;
 use crate::progress::{Eta, Progress};
 use crate::system::{LeftBehind, System, SystemError, Verdict};
 use braid_disks::HostRoot;
-use braid_disks::btrfs::{self, ioctl};
+use braid_disks::{btrfs, btrfs_ioctl as ioctl};
 use braid_pool::observed::{ExclusiveOperation, ObservedMd};
 use braid_pool::step::{Argv, Condition, Progress as Source};
 use braid_pool::uuid::Uuid;

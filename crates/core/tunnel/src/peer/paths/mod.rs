@@ -6,8 +6,10 @@ mod tests;
 
 use super::timers::{Timer, TimerTable};
 use crate::clock::PeerClock;
-use crate::config::{LinkConfig, LinkId};
+use crate::config::LinkConfig;
+
 use crate::heuristics::Heuristics;
+use crate::id::LinkId;
 use crate::path::closed::ClosedPath;
 use crate::path::liveness::PathState;
 use crate::path::reports::Reports;

@@ -1,6 +1,6 @@
 //! A data datagram being written for one path, and the way out for it.
 
-use crate::config::LinkId;
+use crate::id::LinkId;
 use crate::outgoing::{OutgoingPackets, PacketKey};
 use crate::path::sent::{Fate, SentFrame, SentPacket, SentPackets};
 use crate::peer::paths::PathSet;

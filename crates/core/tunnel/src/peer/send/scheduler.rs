@@ -230,7 +230,9 @@ fn may_take(path: &Path, item: Item, now: Time) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{LinkConfig, LinkId};
+    use crate::config::LinkConfig;
+
+    use crate::id::LinkId;
     use crate::path::sent::{Fate, SentPacket};
     use crate::peer::timers::TimerTable;
     use std::net::SocketAddr;

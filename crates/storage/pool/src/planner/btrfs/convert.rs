@@ -3,7 +3,7 @@ use super::{Btrfs, add, balance, check_complete, check_idle, space};
 use crate::layout::{Layout, Profile};
 use crate::observed::{ObservedBtrfs, Purpose};
 use crate::planner::engine::{Draft, Engine, Place};
-use crate::planner::erase::NewMember;
+use crate::planner::member::NewMember;
 use crate::planner::{Refused, erase};
 use crate::step::{Action, Argv, Step, Undo};
 

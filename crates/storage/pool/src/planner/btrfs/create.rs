@@ -1,5 +1,5 @@
 use crate::layout::{Layout, Profile};
-use crate::planner::erase::NewMember;
+use crate::planner::member::{self, NewMember};
 use crate::planner::{NewPool, Refused, encrypt, erase, host_files};
 use crate::step::{Action, Argv, Condition, Plan, Step, Undo};
 
@@ -7,7 +7,7 @@ pub(super) fn plan(new: &NewPool) -> Result<Plan, Refused> {
     let Layout::Btrfs(data) = new.layout else {
         return Err(Refused::TooSmall { layout: new.layout });
     };
-    let members = erase::stake(&new.disks, &new.erase)?;
+    let members = member::stake(&new.disks, &new.erase)?;
     let mut steps = erase::prepared(&members);
     steps.push(make(new, data, &members));
     steps.push(host_files::fstab(

@@ -3,7 +3,7 @@ use super::{Btrfs, balance, check_idle, describe, member, remove, space};
 use crate::layout::Profile;
 use crate::observed::{BtrfsMember, ObservedBtrfs, Purpose};
 use crate::planner::engine::{Draft, Engine, Place};
-use crate::planner::erase::NewMember;
+use crate::planner::member::NewMember;
 use crate::planner::{MemberName, Refused, erase};
 use crate::step::{Action, Argv, Condition, Progress, Step, Undo};
 use braid_units::ByteSize;

@@ -7,7 +7,7 @@ use crate::growth::{Growth, growth};
 use crate::layout::{Layout, MdLayout};
 use crate::observed::ObservedMd;
 use crate::planner::engine::{Draft, Engine, Place};
-use crate::planner::erase::NewMember;
+use crate::planner::member::NewMember;
 use crate::planner::{Refused, erase};
 use crate::step::{Action, Argv, Condition, Progress, Step, SyncWanted, Undo};
 

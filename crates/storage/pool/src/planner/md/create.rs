@@ -1,7 +1,7 @@
 use super::{filesystem, zero_superblock};
 use crate::layout::{Layout, MdLayout};
 use crate::observed::ObservedHost;
-use crate::planner::erase::NewMember;
+use crate::planner::member::{self, NewMember};
 use crate::planner::{NewPool, Refused, encrypt, erase, host_files};
 use crate::step::{Action, Argv, Condition, Plan, Step, Undo};
 
@@ -18,7 +18,7 @@ pub(super) fn plan(new: &NewPool, host: &ObservedHost) -> Result<Plan, Refused> 
         });
     }
     check_name_free(new, host)?;
-    let members = erase::stake(&new.disks, &new.erase)?;
+    let members = member::stake(&new.disks, &new.erase)?;
     let device = format!("/dev/md/{}", new.name);
     let kind = new.filesystem.as_str();
     let mut steps = erase::prepared(&members);

@@ -5,7 +5,7 @@ use super::{
 use crate::layout::MdLayout;
 use crate::observed::{MdMember, MdMemberState, ObservedMd};
 use crate::planner::engine::{Draft, Engine, Place};
-use crate::planner::erase::NewMember;
+use crate::planner::member::NewMember;
 use crate::planner::{MemberName, Refused, erase};
 use crate::step::{Action, Argv, Condition, Step, SyncWanted, Undo};
 

@@ -1,6 +1,6 @@
 //! systemd, where it runs and the units are installed.
 
-use super::super::failure::Failure;
+use super::failure::Failure;
 use braid_control::config::{AnyConfig, DEFAULT_CONFIG};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -50,7 +50,7 @@ pub fn start(unit: &str, file: &Path) -> Result<String, Failure> {
             file.display()
         )));
     }
-    super::tell("no systemd unit for it is installed: to start it at boot is yours");
+    super::failure::tell("no systemd unit for it is installed: to start it at boot is yours");
     Ok("started".to_owned())
 }
 

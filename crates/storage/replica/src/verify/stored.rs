@@ -1,28 +1,18 @@
-use super::{Entry, entries, with_bases};
+use super::Finding;
+use crate::archive::{Entry, StoredNow, entries, with_bases};
 use crate::error::Error;
 use crate::exact_path::ExactPath;
 use crate::files::open_own;
+use crate::folder::snapshots_in;
 use crate::manifest::{Aspect, Difference};
-use crate::sink::snapshots_in;
 use crate::source::StreamOf;
 use crate::subvolume::SendOrder;
-use crate::verify::Finding;
 use braid_pool::place::Place;
 use braid_pool::uuid::Uuid;
-use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// A stored stream, and what its file holds now.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct StoredNow {
-    /// As its manifest has it.
-    pub entry: Entry,
-    /// BLAKE3 of the file, if it was read.
-    pub blake3_now: Option<String>,
-}
 
 /// The streams in `folder`; the files of those in `read` are read, or of all.
 ///

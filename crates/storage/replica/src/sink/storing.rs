@@ -1,12 +1,13 @@
-use super::{Entry, STREAM, ends_of_chains, entries, named};
+use super::{Half, Headroom, Lock, Received, StreamSink};
+use crate::archive::{Entry, STREAM, ends_of_chains, entries, named};
 use crate::chain::{BLOCK, Chain};
 use crate::error::Error;
-use crate::files::{open_own, read_own, rename_new};
+use crate::files::{open_own, read_own, rename_new, write_durably};
 use crate::shown::shown;
-use crate::sink::{self, Half, Headroom, Lock, Received, StreamSink, write_durably};
-use crate::source::{STREAMS, Watch};
+use crate::source::STREAMS;
 use crate::stream::{Command, Reader, StreamError};
 use crate::subvolume::{self, SendKind};
+use crate::watch::Watch;
 use crate::wire::{Begin, Block, Connection, Inventory, Message, Present};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -45,10 +46,10 @@ pub(crate) fn receive_all(
         Destination { folder: folder.to_owned(), _lock: Lock::take(&inside.join("lock"))? };
     destination.tidy()?;
     connection.say(Message::Inventory(destination.inventory()?))?;
-    sink::take_all(connection, watch, |connection, begin| {
+    super::take_all(connection, watch, |connection, begin| {
         let mut headroom = Headroom::look(folder)?;
         let mut storing = Storing::resume_or_begin(&destination, begin)?;
-        sink::carry_out(connection, &mut storing, &mut headroom, watch)
+        super::carry_out(connection, &mut storing, &mut headroom, watch)
     })
 }
 
@@ -162,7 +163,7 @@ struct Storing<'a> {
 
 impl<'a> Storing<'a> {
     fn resume_or_begin(destination: &'a Destination, begin: Begin) -> Result<Storing<'a>, Error> {
-        sink::check_plain_name(&begin)?;
+        super::check_plain_name(&begin)?;
         let path = destination.folder.join(named(begin.name.as_name(), STREAM));
         if path.symlink_metadata().is_ok() && destination.begun()?.as_ref() != Some(&begin) {
             return Err(Error::Refused(format!(

@@ -1,5 +1,7 @@
-use super::Sent;
+//! How far a replication is, for whoever watches it.
+
 use crate::exact_path::ExactPath;
+use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -69,4 +71,27 @@ impl Watch {
     pub(crate) fn sent(&self) -> Vec<Sent> {
         self.sent.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
+}
+
+/// One snapshot that was sent.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Sent {
+    /// Its name.
+    pub name: ExactPath,
+    /// Against which its difference was sent.
+    pub parent: Option<ExactPath>,
+    /// Bytes of its stream.
+    pub stream_bytes: u64,
+    /// Bytes that left for it, with frames, in all tries.
+    pub sent_bytes: u64,
+    /// How often it was begun or gone on with.
+    pub tries: u32,
+    /// Where in the stream the last try went on.
+    pub resumed_at: u64,
+    /// How the stream was written.
+    pub protocol: u32,
+    /// Whether compressed data was sent as it is on the disk.
+    pub compressed: bool,
+    /// How long the last try took.
+    pub seconds: f64,
 }

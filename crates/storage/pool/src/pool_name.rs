@@ -1,3 +1,5 @@
+//! Names of pools.
+
 use std::fmt;
 use std::str::FromStr;
 
@@ -23,7 +25,7 @@ impl PoolName {
     }
 
     /// The name as a label, if the filesystem's superblock has room for it.
-    pub(super) fn label_within(&self, bytes: usize) -> Option<&str> {
+    pub(crate) fn label_within(&self, bytes: usize) -> Option<&str> {
         Some(self.0.as_str()).filter(|name| name.len() <= bytes)
     }
 }

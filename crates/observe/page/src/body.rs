@@ -1,0 +1,8 @@
+//! What answers are made of.
+
+use http_body_util::combinators::UnsyncBoxBody;
+use hyper::body::Bytes;
+use std::convert::Infallible;
+
+/// The body of an answer.
+pub type Body = UnsyncBoxBody<Bytes, Infallible>;
