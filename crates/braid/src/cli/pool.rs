@@ -21,6 +21,7 @@ mod encrypt;
 pub(super) mod examined;
 mod header;
 mod key;
+mod locked;
 mod named;
 mod open;
 mod plan;

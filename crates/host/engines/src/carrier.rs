@@ -4,12 +4,12 @@
 use crate::group::{Group, GroupLink, Trouble, Way};
 use crate::numbers::OUTER;
 use crate::operation::{DeviceKind, Operation};
+use crate::port::Port;
 use crate::words::words;
 use crate::{Device, Family, Feature, policy};
 use ipnet::{IpNet, Ipv4Net};
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::num::NonZeroU8;
 use std::path::PathBuf;
 
 /// What carries the links' traffic to the other end.
@@ -58,20 +58,6 @@ pub struct WireGuard {
     pub peer_public_key: String,
     /// UDP port of link 1 at both ends; link `n` has the one `n − 1` further.
     pub port: u16,
-}
-
-/// What an engine joins: a link, or the tunnel over it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Port {
-    /// The link's name.
-    pub(crate) link: String,
-    pub(crate) number: u32,
-    pub(crate) device: Device,
-    pub(crate) mtu: u32,
-    pub(crate) ways: Vec<Way>,
-    pub(crate) weight: NonZeroU8,
-    pub(crate) standby: bool,
-    pub(crate) silent: bool,
 }
 
 /// The ports of a group, and what has to be set up for them first.
@@ -279,27 +265,6 @@ pub(crate) fn inner_way(number: u32, end: End) -> Way {
         source: IpNet::V4(Ipv4Net::new_assert(address(own), 30)),
         gateway: Some(address(other).into()),
     }
-}
-
-impl Port {
-    /// Its way for one IP version.
-    pub(crate) fn way(&self, family: Family) -> Option<&Way> {
-        self.ways.iter().find(|way| Family::of(way.source.addr()) == family)
-    }
-
-    /// The IP versions that it has.
-    pub(crate) fn families(&self) -> Vec<Family> {
-        self.ways.iter().map(|way| Family::of(way.source.addr())).collect()
-    }
-}
-
-/// The ports that flows take now: those that work before those that don't,
-/// those in use before those on standby.
-pub(crate) fn flowing<'p>(ports: impl Iterator<Item = &'p Port>) -> Vec<&'p Port> {
-    let ports: Vec<&Port> = ports.collect();
-    let rank = |port: &Port| (port.silent, port.standby);
-    let best = ports.iter().map(|port| rank(port)).min();
-    ports.into_iter().filter(|port| Some(rank(port)) == best).collect()
 }
 
 /// 32 bytes in base64.

@@ -21,6 +21,7 @@ mod numbers;
 mod operation;
 pub mod plan;
 mod policy;
+mod port;
 mod setup;
 mod words;
 

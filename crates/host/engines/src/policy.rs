@@ -1,9 +1,9 @@
 //! Policy routing that several engines share: each link by its own table.
 
-use crate::carrier::Port;
 use crate::group::{Group, GroupLink, Way};
 use crate::numbers::{GROUP_RULE, OUTER};
 use crate::operation::{MAIN_TABLE, Operation, Route, Rule, RuleAction};
+use crate::port::Port;
 use crate::{Device, Family};
 use ipnet::IpNet;
 use std::net::IpAddr;

@@ -4,6 +4,7 @@ use crate::carrier::{self, Carried, Over};
 use crate::engine::{bonding, ecmp, mptcp, pcc, pppoe, team, teql};
 use crate::group::Group;
 use crate::operation::{MAIN_TABLE, Operation, Route};
+use crate::port::Port;
 use crate::{Engine, Feature};
 
 /// What sets a group up, in order. Taken back in the opposite order, it leaves
@@ -67,7 +68,7 @@ impl Group {
 
     /// What the group's device has to have, so that its packets fit what carries the links;
     /// PPP settles its own.
-    pub(crate) fn own_mtu(&self, ports: &[carrier::Port]) -> Option<u32> {
+    pub(crate) fn own_mtu(&self, ports: &[Port]) -> Option<u32> {
         let narrowest = match self.over {
             Over::Direct => None,
             _ => ports.iter().map(|port| port.mtu).min(),

@@ -1,4 +1,4 @@
-//! Homes of a concentrator, on the page: what `braid concentrator` does, done in the daemon's process.
+//! Homes of a concentrator, on the page: what `braid concentrator` does, in the daemon's process.
 
 use super::add_home::{self, Renewed, with_joined};
 use super::list::{self, State};

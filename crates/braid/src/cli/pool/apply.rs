@@ -1,10 +1,10 @@
 use super::carry_out::{Consent, Outcome, outcome_of};
 use super::create::pool_uuid;
 use super::encrypt::{Encrypt, PoolIdentity};
+use super::locked;
 use super::random_uuid::random_uuid;
 use super::secret::Lent;
 use super::seen::{Seen, examine_named};
-use super::volumes;
 use crate::cli::Global;
 use crate::cli::failure::{Failure, FailureKind, print_line, tell};
 use braid_control::config::PoolsConfig;
@@ -64,8 +64,8 @@ impl Applied {
 /// What is behind locked disks can't be compared with the config.
 fn check_unlocked(desired: &DesiredPool, seen: &Seen) -> Result<(), Failure> {
     let name = desired.name.as_str();
-    match volumes::locked(&seen.host).contains_key(name) {
-        true => Err(volumes::is_locked(name)),
+    match locked::locked(&seen.host).contains_key(name) {
+        true => Err(locked::is_locked(name)),
         false => Ok(()),
     }
 }

@@ -2,9 +2,10 @@
 
 use super::carry_out::Place;
 use super::encrypt::{is_exposed, line_of};
+use super::locked::locked;
 use super::named::choose;
 use super::verdict::Verdict;
-use super::volumes::{self, backup_state, locked};
+use super::volumes::{self, backup_state};
 use crate::cli::failure::Failure;
 use braid_disks::{AskSmart, HostRoot, Inventory, pools, scope};
 use braid_pool::disk::Disk;

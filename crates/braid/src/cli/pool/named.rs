@@ -1,6 +1,6 @@
 //! The pools that the user names.
 
-use super::volumes::{is_locked, locked};
+use super::locked::{is_locked, locked};
 use crate::cli::failure::{Failure, FailureKind};
 use braid_disks::{AskSmart, HostRoot, Inventory, luks, pools};
 use braid_pool::observed::{Mount, ObservedHost, ObservedPool};

@@ -1,6 +1,6 @@
 //! The host's disks and pools as they are when a command begins.
 
-use super::{named, volumes};
+use super::{locked, named};
 use crate::cli::failure::{Failure, FailureKind};
 use braid_disks::{AskSmart, HostRoot, Inventory, NoSuchDisk};
 use braid_pool::disk::{Disk, DiskId, ErasePermission};
@@ -27,8 +27,8 @@ impl Seen {
     /// The pool of this name or UUID.
     pub fn pool(&self, name: &str) -> Result<&ObservedPool, Failure> {
         named::one(&self.pools, name).map_err(|error| {
-            let is_locked = volumes::locked(&self.host).contains_key(name);
-            if is_locked { volumes::is_locked(name) } else { error }
+            let is_locked = locked::locked(&self.host).contains_key(name);
+            if is_locked { locked::is_locked(name) } else { error }
         })
     }
 

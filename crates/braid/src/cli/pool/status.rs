@@ -1,7 +1,7 @@
 use super::carry_out::Place;
+use super::locked;
 use super::named::choose;
 use super::verdict::Verdict;
-use super::volumes;
 use crate::cli::failure::Failure;
 use crate::cli::status_table::columns;
 use crate::cli::{Global, JsonFlag};
@@ -45,7 +45,7 @@ impl Status {
         let host = HostRoot::real();
         let inventory = Inventory::take(&host, AskSmart::No);
         let around = braid_runner::host::observe_host_of(&self.place.config(), &inventory);
-        let locked = volumes::locked(&around);
+        let locked = locked::locked(&around);
         let names: Vec<&str> = locked.keys().copied().collect();
         let pools = choose(pools::observe(&host, &inventory), &self.pools, &names)?;
         let entry = |observed| {

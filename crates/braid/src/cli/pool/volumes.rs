@@ -14,7 +14,7 @@ use braid_pool::observed::ObservedHost;
 use braid_pool::step::Condition;
 use braid_pool::uuid::Uuid;
 use braid_runner::host::back_up_header;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::IsTerminal;
 use std::path::Path;
@@ -109,22 +109,6 @@ pub fn recorded(host: &ObservedHost, place: &Place) -> Result<BTreeSet<Uuid>, Fa
         }));
     }
     Ok(found)
-}
-
-/// The pools whose encrypted disks are all closed.
-pub fn locked(host: &ObservedHost) -> BTreeMap<&str, Vec<&LuksVolume>> {
-    let mut found: BTreeMap<&str, Vec<&LuksVolume>> = BTreeMap::new();
-    for volume in &host.luks {
-        let Some(pool) = volume.pool.as_deref() else { continue };
-        found.entry(pool).or_default().push(volume);
-    }
-    found.retain(|_, volumes| volumes.iter().all(|volume| volume.open.is_none()));
-    found
-}
-
-/// That nothing can be done with a pool until it is open.
-pub fn is_locked(pool: &str) -> Failure {
-    Failure::failed(format!("pool {pool} is locked: first `braid pool open {pool}`"))
 }
 
 /// What opens the pool's disks: a file, or what was asked for.

@@ -1,8 +1,8 @@
 //! The bonding driver (Documentation/networking/bonding.rst).
 
-use crate::carrier::Port;
 use crate::group::{Group, Trouble};
 use crate::operation::{DeviceKind, Operation};
+use crate::port::Port;
 use crate::words::words;
 use crate::{Device, Feature};
 use serde::{Deserialize, Serialize};

@@ -2,9 +2,9 @@
 //! Documentation/networking/nexthop-group-resilient.rst).
 
 use crate::Family;
-use crate::carrier::{self, Port};
 use crate::group::{Group, Trouble, Way};
 use crate::operation::{Member, Operation, Route};
+use crate::port::{self, Port};
 use crate::words::words;
 use crate::{Feature, policy};
 use serde::{Deserialize, Serialize};
@@ -113,7 +113,7 @@ fn group_routes(ecmp: &Ecmp, group: &Group, ports: &[Port], family: Family) -> V
     let routes: Vec<_> =
         group.routes.iter().filter(|route| Family::of(route.addr()) == family).collect();
     let usable = ports.iter().filter(|port| port.way(family).is_some());
-    let hops: Vec<(&Port, &Way)> = carrier::flowing(usable)
+    let hops: Vec<(&Port, &Way)> = port::flowing(usable)
         .into_iter()
         .filter_map(|port| Some((port, port.way(family)?)))
         .collect();

@@ -1,8 +1,8 @@
 //! Multipath TCP (RFC 8684; ip-mptcp(8); Documentation/networking/mptcp.rst).
 
-use crate::carrier::Port;
 use crate::group::{Group, Trouble};
 use crate::operation::Operation;
+use crate::port::Port;
 use crate::words::words;
 use crate::{Feature, policy};
 use serde::{Deserialize, Serialize};

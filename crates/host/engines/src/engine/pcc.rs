@@ -3,9 +3,9 @@
 //! calls per-connection classifier.
 
 use crate::Family;
-use crate::carrier::{self, Port};
 use crate::group::Group;
 use crate::operation::{Operation, Route, Rule};
+use crate::port::{self, Port};
 use crate::words::words;
 use crate::{Feature, policy};
 use serde::{Deserialize, Serialize};
@@ -87,7 +87,7 @@ fn unmarked(group: &Group, ports: &[Port]) -> Vec<Operation> {
     for family in Family::ALL {
         let routes: Vec<_> =
             group.routes.iter().filter(|route| Family::of(route.addr()) == family).collect();
-        let usable = carrier::flowing(ports.iter().filter(|port| port.way(family).is_some()));
+        let usable = port::flowing(ports.iter().filter(|port| port.way(family).is_some()));
         let Some((port, way)) = usable.first().and_then(|port| Some((port, port.way(family)?)))
         else {
             continue;
@@ -115,7 +115,7 @@ pub(crate) fn mark(group: &Group, port: &Port) -> u32 {
 
 /// The chains that mark.
 fn marking(pcc: &Pcc, group: &Group, ports: &[Port]) -> String {
-    let spread = carrier::flowing(ports.iter());
+    let spread = port::flowing(ports.iter());
     if spread.is_empty() {
         return String::new();
     }

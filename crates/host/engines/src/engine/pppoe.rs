@@ -1,9 +1,9 @@
 //! PPP multilink (RFC 1990) over PPP over Ethernet (RFC 2516): one PPP session
 //! a link, bundled by both ends.
 
-use crate::carrier::Port;
 use crate::group::{Group, Trouble};
 use crate::operation::Operation;
+use crate::port::Port;
 use crate::words::words;
 use crate::{Feature, GroupLink};
 use serde::{Deserialize, Serialize};

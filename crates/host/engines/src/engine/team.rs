@@ -1,8 +1,8 @@
 //! The team driver, led by teamd (teamd.conf(5)).
 
-use crate::carrier::Port;
 use crate::group::{Group, Trouble};
 use crate::operation::Operation;
+use crate::port::Port;
 use crate::words::words;
 use crate::{Feature, Over, XmitHash};
 use serde::{Deserialize, Serialize};

@@ -2,9 +2,9 @@
 //! device that hands packets to them by turns.
 
 use crate::Feature;
-use crate::carrier::Port;
 use crate::group::{Group, Trouble};
 use crate::operation::Operation;
+use crate::port::Port;
 
 pub(crate) fn check(group: &Group, found: &mut Vec<Trouble>) {
     let number = group.name.as_str().strip_prefix("teql").map(str::parse::<u8>);

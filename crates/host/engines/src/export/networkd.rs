@@ -1,8 +1,9 @@
 //! systemd-networkd (systemd.netdev(5), systemd.network(5)).
 
 use super::{Exported, Format, Inexpressible, head};
-use crate::carrier::{self, Port};
+use crate::carrier;
 use crate::operation::{DeviceKind, Operation};
+use crate::port::Port;
 use crate::{BondMode, Bonding, Engine, Family, Group, LacpRate, Monitor, Over};
 use std::fmt::Write;
 use std::net::IpAddr;

@@ -1,7 +1,8 @@
 //! OpenWrt: UCI sections for netifd, as a batch for `uci`.
 
 use super::{Exported, Format, Inexpressible, head};
-use crate::carrier::{self, Port};
+use crate::carrier;
+use crate::port::Port;
 use crate::{BondMode, Bonding, Classifier, Engine, Family, Group, LacpRate, Monitor, Over, Pcc};
 use std::fmt::Write;
 
