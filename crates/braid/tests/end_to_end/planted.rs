@@ -209,7 +209,7 @@ fn what_a_link_does_to_packets_is_found() {
         world.home.braid_ok(&["link", "set", link, "--standby", really, "--temporary"]);
     };
     stands_by("lte", "true");
-    let _pings = Pings::start(&world.home);
+    let _pings = LargePings::start(&world.home);
     is_found(&world.home, "cap-limits");
     stands_by("lte", "false");
     stands_by("dsl", "true");
@@ -256,7 +256,7 @@ fn what_is_wrong_at_a_concentrator_is_found_there() {
     world.concentrator.sh("sysctl -qw net.ipv4.ip_forward=0");
     is_found(&world.concentrator, "not-forwarding");
     world.home.sh("ip addr add 10.99.0.9/32 dev lo");
-    let strangers = Pings::from(&world.home, "10.99.0.9");
+    let strangers = LargePings::from(&world.home, "10.99.0.9");
     is_found(&world.concentrator, "not-its-addresses");
     drop(strangers);
     world.concentrator.braid_ok(&["concentrator", "drain"]);
@@ -311,25 +311,25 @@ fn is_gone(side: &Side, code: &str) {
 }
 
 /// 200 large pings a second, until dropped.
-struct Pings(Child);
+struct LargePings(Child);
 
-impl Pings {
-    fn start(home: &Side) -> Pings {
-        Pings::spawn(home, &["-M", "do"])
+impl LargePings {
+    fn start(home: &Side) -> LargePings {
+        LargePings::spawn(home, &["-M", "do"])
     }
 
-    fn from(home: &Side, address: &str) -> Pings {
-        Pings::spawn(home, &["-I", address])
+    fn from(home: &Side, address: &str) -> LargePings {
+        LargePings::spawn(home, &["-I", address])
     }
 
-    fn spawn(home: &Side, more: &[&str]) -> Pings {
+    fn spawn(home: &Side, more: &[&str]) -> LargePings {
         let mut command = home.namespace.command("ping");
         command.args(["-q", "-i", "0.005", "-s", "1200"]).args(more).arg(INSIDE_V4.to_string());
-        Pings(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+        LargePings(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
     }
 }
 
-impl Drop for Pings {
+impl Drop for LargePings {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
