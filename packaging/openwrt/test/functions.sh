@@ -19,7 +19,7 @@ config_get_bool() {
 rc_common() {
 	case $1 in
 	start)
-		start_service || return 1
+		start || return 1
 		service_triggers
 		;;
 	stop) stop ;;
@@ -28,10 +28,16 @@ rc_common() {
 }
 
 start() {
-	start_service
+	start_service || return 1
+	if type service_started >/dev/null 2>&1; then
+		service_started
+	fi
 }
 
 stop() {
+	if type stop_service >/dev/null 2>&1; then
+		stop_service
+	fi
 	_note kill braid
 }
 
