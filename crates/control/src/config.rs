@@ -3,6 +3,7 @@
 
 mod alert;
 mod contradiction;
+mod credential;
 mod diagnostic;
 mod edit;
 mod engine;

@@ -82,6 +82,9 @@ ip link set isp0 up
 ip addr add 192.0.2.2/24 dev wan0
 ip link set wan0 up
 
+# As a systemd that isn't in a container has it: what it mounts for a service (its credentials) is
+# mounted in a namespace of its own first.
+mount --make-rshared "$root"
 systemd=/lib/systemd/systemd
 [ -x "$root$systemd" ] || skip "there is no $systemd"
 exec chroot "$root" env -i container=test PATH=/usr/sbin:/usr/bin:/sbin:/bin \

@@ -51,12 +51,20 @@ fn the_unit_starts_confined_restarts_and_leaves_nothing() {
     } else {
         eprintln!("skipped: timers of a pool: there is no disk of a file here");
     }
+    let unloaded = of("unloaded");
+    assert!(unloaded.contains("LoadCredential="), "{unloaded}");
+    assert_eq!(of("loaded"), "active/running", "{told}\n{errors}");
+    assert_eq!(of("found"), "0 400", "{told}\n{errors}");
+    assert_eq!(of("loaded_again"), "0 active/running", "{told}\n{errors}");
+    assert_eq!(of("kept_over_restart"), "0 active/running 0", "{told}\n{errors}");
     assert_eq!(of("broken"), "failed/failed 3", "a config with errors isn't tried again");
     assert_eq!(of("units"), "", "systemd-analyze verify");
 }
 
 /// From 0 to 100, as `systemd-analyze security` counts.
 const MOST_EXPOSED: &str = "25";
+/// What needs neither disks nor the Internet.
+const MOST_EXPOSED_WITHOUT: &str = "20";
 /// What restores everybody's files, with owners and modes, may read and write them.
 const MOST_EXPOSED_THAT_RESTORES: &str = "30";
 
@@ -64,8 +72,11 @@ const MOST_EXPOSED_THAT_RESTORES: &str = "30";
 fn each_unit_is_confined() {
     let units = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/systemd");
     let analyze = |unit: &Path| {
-        let restores = unit.ends_with("braid-ui.service");
-        let most = if restores { MOST_EXPOSED_THAT_RESTORES } else { MOST_EXPOSED };
+        let most = match unit.file_name().and_then(|name| name.to_str()) {
+            Some("braid-ui.service") => MOST_EXPOSED_THAT_RESTORES,
+            Some("braid-kill-switch@.service") => MOST_EXPOSED_WITHOUT,
+            _ => MOST_EXPOSED,
+        };
         let mut command = Command::new("systemd-analyze");
         command.args(["security", "--offline=yes", "--no-pager", "--threshold", most]);
         command.arg(unit).output()

@@ -29,11 +29,38 @@ main() {
     tell stopped "$? $(state)"
     tell left "$(ip -br link show dev braid0 2>/dev/null)$(nft list tables)$(cat /proc/sys/net/ipv4/ip_forward)"
     [ ! -s /test/disk ] || pool
+    credential
     # A config with an error ends it for good.
     echo nonsense >>/etc/braid/braid.toml
     systemctl start $unit
     tell broken "$(state) $(systemctl show -p ExecMainStatus --value $unit)"
     tell units "$(systemd-analyze verify /etc/systemd/system/braid* 2>&1 | grep braid | tr '\n' ';')"
+}
+
+# The key isn't in a file of the config's: the unit loads it, wherever it comes from.
+credential() {
+    mkdir -p /run/systemd/system/$unit.d /root/elsewhere
+    mv /etc/braid/key /root/elsewhere/key
+    printf '[Service]\nLoadCredential=braid.key:/root/elsewhere/key\n' >/run/systemd/system/$unit.d/key.conf
+    sed -i 's,^private_key_file.*,private_key_file = "%d/braid.key",' /etc/braid/braid.toml
+    systemctl daemon-reload
+    tell unloaded "$(braid config check 2>&1 >/dev/null | tr '\n' ' ')"
+    systemctl start $unit
+    tell loaded "$(state)"
+    # Where the environment doesn't say where it is.
+    braid config check >/dev/null
+    tell found "$? $(stat -c %a /run/credentials/$unit/braid.key)"
+    systemctl reload $unit
+    tell loaded_again "$? $(state)"
+    local before
+    before=$(pid)
+    braid restart >/dev/null
+    tell kept_over_restart "$? $(state) $(($(pid) - before))"
+    systemctl stop $unit
+    mv /root/elsewhere/key /etc/braid/key
+    sed -i 's,^private_key_file.*,private_key_file = "key",' /etc/braid/braid.toml
+    rm -r /run/systemd/system/$unit.d
+    systemctl daemon-reload
 }
 
 # Adds a home on the page, as a browser does; how many join lines come back.

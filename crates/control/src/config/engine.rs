@@ -1,5 +1,6 @@
 //! `[engine]`: the settings of the kernel's engine that joins a group's links.
 
+use super::credential::key_file;
 use super::section::{Placed, Places, Section};
 use braid_engines::{
     Bonding, Ecmp, End, Engine, EngineKind, LinkWatch, Monitor, Mptcp, MptcpRole, Over, Pcc, Pppoe,
@@ -7,7 +8,7 @@ use braid_engines::{
 };
 use ipnet::IpNet;
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 /// `[engine]`.
@@ -130,7 +131,7 @@ fn read_over(section: &mut Section<'_, '_>, base: &Path) -> Option<Over> {
             port: section.integer("port", 1..=65535).unwrap_or(VXLAN_PORT),
         }),
         _ => {
-            let private_key_file = section.parsed::<PathBuf>("private_key_file");
+            let private_key_file = section.parsed_by("private_key_file", key_file);
             let peer_public_key = section.parsed::<String>("peer_public_key");
             let port = section.integer("port", 1..=65000).unwrap_or(WIREGUARD_PORT);
             for (key, there) in [

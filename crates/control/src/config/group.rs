@@ -1,12 +1,13 @@
 //! A config whose links an engine of the kernel joins: `interface.engine`.
 
+use super::credential::Credentials;
 use super::diagnostic::{ConfigErrors, Diagnostics};
 use super::engine::{self, MptcpProxy, Watch};
 use super::network::device_address;
 use super::pool;
 use super::section::{Placed, Places, Section};
 use super::suggest::closest;
-use braid_engines::{Device, EngineKind, Group, GroupLink, MacAddress, Numbers};
+use braid_engines::{Device, EngineKind, Group, GroupLink, MacAddress, Numbers, Over};
 use ipnet::IpNet;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -109,7 +110,10 @@ fn read<'t>(
     // For `braid pool apply`; wrong ones are errors of this config too.
     pool::read_all(&mut root, diagnostics);
     root.finish();
-    let (head, settings) = (head?, settings?);
+    let (head, mut settings) = (head?, settings?);
+    if let Over::WireGuard { settings, .. } = &mut settings.value.over {
+        Credentials::of(file).place(&mut settings.private_key_file, base);
+    }
     let link_places: Vec<Places> = links.iter().map(|link| link.places.clone()).collect();
     let (group_links, ways) = links.into_iter().map(|link| link.value).unzip();
     let Head { name, addresses, mtu, control, state_dir, metrics, .. } = head.value;

@@ -1,3 +1,4 @@
+use super::credential::key_file;
 use super::keyword::keyword_enum;
 use super::name::DeviceName;
 use super::network::{device_address, socket_address};
@@ -13,7 +14,7 @@ use std::path::{Path, PathBuf};
 pub struct Interface {
     /// Name of the TUN or TAP device.
     pub name: DeviceName,
-    /// File with our private key.
+    /// File with our private key; a credential of the service is one, too.
     pub private_key_file: PathBuf,
     /// Addresses of the device, with the prefix of their network.
     pub addresses: Vec<IpNet>,
@@ -148,7 +149,7 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<I
     let _ = section.parsed::<String>("engine");
     let device = |name: &str| name.parse::<DeviceName>().ok();
     let name = section.parsed("name").or_else(|| device("braid0"));
-    let private_key_file = section.parsed::<PathBuf>("private_key_file");
+    let private_key_file = section.parsed_by("private_key_file", key_file);
     if private_key_file.is_none() {
         section.missing(
             "private_key_file",

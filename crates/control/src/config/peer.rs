@@ -1,3 +1,4 @@
+use super::credential::key_file;
 use super::name::Name;
 use super::network::{Endpoint, Prefix};
 use super::section::{Placed, Section};
@@ -84,7 +85,7 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<P
     }
     let enrolment = enrolment_key.zip(until).map(|(key, until)| Enrolment { key, until });
     let enrolment_key_file = section.parsed::<PathBuf>("enrolment_key_file");
-    let preshared_key_file = section.parsed::<PathBuf>("preshared_key_file");
+    let preshared_key_file = section.parsed_by("preshared_key_file", key_file);
     let endpoints = section.list::<Endpoint>("endpoints").unwrap_or_default();
     let fallback_port = section.integer("fallback_port", 1..=65535);
     if fallback_port.is_some() && endpoints.is_empty() {

@@ -1,4 +1,5 @@
 use super::contradiction::{self, Sections};
+use super::credential::Credentials;
 use super::diagnostic::{ConfigErrors, Diagnostics};
 use super::section::Section;
 use super::{
@@ -73,7 +74,7 @@ fn read_sections<'t>(
 }
 
 impl Sections {
-    fn into_config(self, interface: Interface, file: &Path) -> Config {
+    fn into_config(self, mut interface: Interface, file: &Path) -> Config {
         let routing = self.routing.map(|placed| placed.routing.value).unwrap_or_default();
         let mut peers: Vec<Peer> = self.peers.into_iter().map(|peer| peer.value).collect();
         for public in &routing.public_prefixes {
@@ -82,6 +83,11 @@ impl Sections {
             {
                 peer.allowed_ips.push(public.prefix);
             }
+        }
+        let (credentials, base) = (Credentials::of(file), file.parent().unwrap_or(Path::new("")));
+        credentials.place(&mut interface.private_key_file, base);
+        for key in peers.iter_mut().filter_map(|peer| peer.preshared_key_file.as_mut()) {
+            credentials.place(key, base);
         }
         Config {
             file: file.to_owned(),

@@ -1,4 +1,4 @@
-use super::Config;
+use super::{Config, credential};
 use braid_handshake::{KeyError, PresharedKey, PrivateKey};
 use std::fs::File;
 use std::io::{self, Read};
@@ -48,6 +48,10 @@ pub enum SecretError {
 
 fn hint(file: &Path, error: &io::Error) -> String {
     match error.kind() {
+        io::ErrorKind::NotFound if credential::is_one(file) => "; it is there while the service \
+            runs whose unit has LoadCredential= for it (`systemctl edit`); else name a file in \
+            the config"
+            .into(),
         io::ErrorKind::NotFound => {
             format!(
                 "; `braid keygen --out {}` makes one, or correct its name in the config",
