@@ -27,7 +27,14 @@ mod manual;
 mod manual_pages;
 mod mode;
 mod parts;
+#[cfg(feature = "pools")]
 mod pool;
+#[cfg(any(feature = "manual", feature = "pools"))]
+mod progress;
+#[cfg_attr(
+    not(any(feature = "manual", feature = "pools")),
+    allow(dead_code, reason = "what takes long is theirs")
+)]
 mod progress_wanted;
 mod reload;
 mod restart;
@@ -35,7 +42,13 @@ mod rule;
 mod service;
 mod status;
 mod status_table;
+#[cfg_attr(
+    not(any(feature = "manual", feature = "pools")),
+    allow(dead_code, reason = "what takes long is theirs")
+)]
 mod terminal_line;
+#[cfg(any(feature = "manual", feature = "pools"))]
+mod time_left;
 mod traffic;
 #[cfg(feature = "page")]
 mod ui;
@@ -208,6 +221,7 @@ enum Command {
     #[command(subcommand)]
     Home(home::HomeCommand),
     /// Plan, create, check, repair, snapshot and replicate pools of disks
+    #[cfg(feature = "pools")]
     #[command(subcommand)]
     Pool(pool::PoolCommand),
     /// Make a searchable site from manuals, serve it, check it
@@ -220,6 +234,9 @@ enum Command {
     #[cfg(not(feature = "page"))]
     #[command(hide = true)]
     Ui(parts::Missing),
+    #[cfg(not(feature = "pools"))]
+    #[command(hide = true)]
+    Pool(parts::Missing),
     #[cfg(not(feature = "manual"))]
     #[command(hide = true)]
     Manual(parts::Missing),
@@ -282,7 +299,10 @@ impl Command {
             Command::Manual(command) => command.run("manual")?,
             #[cfg(feature = "generate")]
             Command::Generate(command) => command.run()?,
+            #[cfg(feature = "pools")]
             Command::Pool(command) => return command.run(global),
+            #[cfg(not(feature = "pools"))]
+            Command::Pool(command) => command.run("pools")?,
             #[cfg(not(feature = "lab"))]
             Command::Lab(command) => command.run("lab")?,
             #[cfg(feature = "lab")]

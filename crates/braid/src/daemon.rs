@@ -48,6 +48,10 @@ pub mod rules;
 mod split;
 mod supervise;
 mod systemd_resolved;
+#[cfg_attr(
+    not(feature = "pools"),
+    allow(dead_code, reason = "only their commands tell by it; `braid alert` shows how it goes")
+)]
 pub mod told;
 mod traces;
 mod transports;

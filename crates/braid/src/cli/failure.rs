@@ -144,6 +144,7 @@ impl From<ClientError> for Failure {
     }
 }
 
+#[cfg(feature = "pools")]
 impl From<braid_replica::Error> for Failure {
     fn from(error: braid_replica::Error) -> Self {
         match &error {

@@ -3,6 +3,7 @@
 use super::concentrator::public_endpoints;
 use super::failure::{Failure, print_line};
 use super::{Global, uplinks};
+#[cfg(feature = "pools")]
 use braid_disks::{AskSmart, HostRoot, Inventory};
 
 /// Lines that may be told: as many as are read at a glance.
@@ -34,10 +35,6 @@ fn look(global: &Global) -> Machine {
     let file = global.config_file();
     let runs = global.client().is_ok_and(|client| client.is_running().unwrap_or(false));
     let uplinks = uplinks::find("braid0").unwrap_or_default();
-    let disks = Inventory::take(&HostRoot::real(), AskSmart::No).disks;
-    let free = disks
-        .iter()
-        .filter(|disk| disk.partition.is_none() && disk.barred().is_none() && disk.is_unmarked());
     Machine {
         has_config: file.exists(),
         runs,
@@ -46,8 +43,23 @@ fn look(global: &Global) -> Machine {
             .iter()
             .map(ToString::to_string)
             .collect(),
-        free_disks: free.map(|disk| disk.path.to_string()).collect(),
+        free_disks: free_disks(),
     }
+}
+
+#[cfg(feature = "pools")]
+fn free_disks() -> Vec<String> {
+    let disks = Inventory::take(&HostRoot::real(), AskSmart::No).disks;
+    let free = disks
+        .iter()
+        .filter(|disk| disk.partition.is_none() && disk.barred().is_none() && disk.is_unmarked());
+    free.map(|disk| disk.path.to_string()).collect()
+}
+
+/// Without pools nothing can be made of them.
+#[cfg(not(feature = "pools"))]
+fn free_disks() -> Vec<String> {
+    Vec::new()
 }
 
 fn steps(machine: &Machine) -> Vec<String> {

@@ -6,13 +6,14 @@ use std::ffi::OsString;
 use std::sync::LazyLock;
 
 /// The name of each part, and whether it is there.
-const PARTS: [(&str, bool); 6] = [
+const PARTS: [(&str, bool); 7] = [
     ("backup", cfg!(feature = "backup")),
     ("bench", cfg!(feature = "bench")),
     ("fleet", cfg!(feature = "fleet")),
     ("lab", cfg!(feature = "lab")),
     ("manual", cfg!(feature = "manual")),
     ("page", cfg!(feature = "page")),
+    ("pools", cfg!(feature = "pools")),
 ];
 
 /// For `braid --version`.

@@ -28,7 +28,6 @@ mod plan;
 mod pool_key;
 #[cfg(feature = "page")]
 pub(super) mod pools_look;
-mod progress;
 mod random_uuid;
 mod reach;
 mod rebalance;
@@ -44,16 +43,12 @@ mod secret;
 mod seen;
 mod snapshot;
 mod status;
-mod time_left;
 mod told;
 mod verdict;
 mod verify;
 mod volumes;
 mod watch;
 pub(super) mod watch_memory;
-
-#[cfg(feature = "manual")]
-pub(super) use progress::ProgressLine;
 
 #[cfg(not(all(feature = "backup", feature = "bench")))]
 use super::parts;

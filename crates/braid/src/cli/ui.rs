@@ -1,8 +1,13 @@
+#[cfg(feature = "pools")]
 mod looker;
+#[cfg(feature = "pools")]
 mod serve;
+#[cfg(feature = "pools")]
 mod shelves;
 
 use super::failure::{Failure, FailureKind, print_line, tell};
+#[cfg(not(feature = "pools"))]
+use super::parts;
 use super::{Global, JsonFlag};
 use braid_control::client::Client;
 use braid_control::request::{LoginLink, UiRole};
@@ -27,7 +32,11 @@ pub enum UiCommand {
     /// Set the password of a role
     Password(Password),
     /// Serve the page where there are pools and no tunnel
+    #[cfg(feature = "pools")]
     Serve(Box<serve::Serve>),
+    #[cfg(not(feature = "pools"))]
+    #[command(hide = true)]
+    Serve(parts::Missing),
 }
 
 #[derive(Args)]
@@ -93,7 +102,10 @@ impl UiCommand {
             UiCommand::Open(open) => open.run(global),
             UiCommand::Login(login) => login.run(global),
             UiCommand::Password(password) => password.run(global),
+            #[cfg(feature = "pools")]
             UiCommand::Serve(serve) => serve.run(global),
+            #[cfg(not(feature = "pools"))]
+            UiCommand::Serve(serve) => serve.run("pools"),
         }
     }
 }

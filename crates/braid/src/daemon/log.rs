@@ -6,8 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 /// Lines that wait at most; a line has some 100 bytes.
 const WAITING: usize = 4096;
@@ -17,22 +19,20 @@ const LAST_LINES: Duration = Duration::from_secs(1);
 /// The process's; none before [`init`].
 static LOG: OnceLock<Log> = OnceLock::new();
 
-/// Starts logging what `filter` (a level, or directives of tracing's
-/// `EnvFilter`) lets through.
+/// Starts logging what `filter` (a level, or levels of modules, as `tracing_subscriber`'s
+/// `Targets` reads them) lets through.
 pub fn init(filter: &str, json: bool) -> Result<(), String> {
-    let filter = EnvFilter::builder()
-        .parse(filter)
+    let filter = filter
+        .parse::<Targets>()
         .map_err(|error| format!("--log {filter:?}: {error}; write it as \"info\""))?;
     let log = Log::start(io::stderr()).map_err(|error| format!("logging: {error}"))?;
     let log = LOG.get_or_init(|| log);
     // What can't be written isn't told on stderr, which is where it can't be written.
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(log)
-        .log_internal_errors(false);
+    let lines = tracing_subscriber::fmt::layer().with_writer(log).log_internal_errors(false);
+    let filtered = tracing_subscriber::registry().with(filter);
     let started = match json {
-        true => builder.json().try_init(),
-        false => builder.with_ansi(false).with_target(false).try_init(),
+        true => filtered.with(lines.json()).try_init(),
+        false => filtered.with(lines.with_ansi(false).with_target(false)).try_init(),
     };
     started.map_err(|error| format!("logging: {error}"))
 }

@@ -1,6 +1,6 @@
 //! How far it is, where it takes more than a second.
 
-use crate::cli::pool::ProgressLine;
+use crate::cli::progress::ProgressLine;
 use braid_runner::progress::Progress;
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-use super::time_left::time_left;
+use crate::cli::time_left::time_left;
 use crate::cli::{progress_wanted, terminal_line};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};

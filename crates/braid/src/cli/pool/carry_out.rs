@@ -1,8 +1,8 @@
 //! What the commands that change a pool have in common: show the plan, ask, do it with a journal.
 
-use super::progress::ProgressLine;
 use crate::cli::confirm::confirm;
 use crate::cli::failure::{self, Failure, FailureKind};
+use crate::cli::progress::ProgressLine;
 use crate::cli::{Global, JsonFlag};
 use braid_pool::step::{Plan, Step};
 use braid_replica::register::Register;

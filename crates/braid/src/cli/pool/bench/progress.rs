@@ -1,5 +1,5 @@
 use crate::cli::failure;
-use crate::cli::pool::progress::ProgressLine;
+use crate::cli::progress::ProgressLine;
 use braid_runner::Happening;
 use braid_runner::progress::Progress;
 use std::time::Instant;

@@ -1,7 +1,7 @@
 use super::PoolNames;
 use crate::cli::failure::{Failure, print_line, tell};
-use crate::cli::pool::progress::ProgressLine;
 use crate::cli::pool::verdict::Verdict;
+use crate::cli::progress::ProgressLine;
 use crate::cli::{Global, JsonFlag};
 use braid_disks::HostRoot;
 use braid_pool::observed::ObservedPool;
