@@ -48,7 +48,7 @@ impl RunningGroup {
         let traces = Traces::of_group(&config);
         let journal = if inherited.is_some() { traces.adopt() } else { traces.clean() }?;
         // Before connections are brought to it.
-        proxy::start(&config).map_err(DaemonError::system("starting the MPTCP proxy"))?;
+        proxy::start(&config, &ending).map_err(DaemonError::system("starting the MPTCP proxy"))?;
         let reconciler = ReconcilerHandle::start(config.clone(), journal, ending.clone())
             .map_err(DaemonError::system(format!("setting up {}", config.group.name)))?;
         let config = Mutex::new(Arc::new(config));

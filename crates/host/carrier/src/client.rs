@@ -5,6 +5,7 @@ use crate::connection::{carry as carry_on, exported};
 use crate::end::End;
 use crate::group::Group;
 use crate::knock::{ANSWER, GroupId, is_answer, knock};
+use crate::lasting::lasting;
 use crate::leaving::Leaving;
 use crate::runtime::Runtime;
 use braid_handshake::PublicKey;
@@ -119,7 +120,12 @@ async fn carry(end: End, leaving: Leaving, targets: Targets) {
                 let end = end.clone();
                 connections.spawn(async move {
                     sleep(APART * number).await;
-                    connecting.keep(&group, &end).await;
+                    lasting("connect", || {
+                        let (connecting, group, end) =
+                            (connecting.clone(), group.clone(), end.clone());
+                        async move { connecting.keep(&group, &end).await }
+                    })
+                    .await;
                 });
             }
             groups.insert(remote, group);

@@ -17,6 +17,7 @@ mod end;
 pub mod framing;
 mod group;
 pub mod knock;
+mod lasting;
 mod leaving;
 pub mod proxy;
 pub mod queue;

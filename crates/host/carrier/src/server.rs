@@ -6,6 +6,7 @@ use crate::connection::{carry, exported};
 use crate::end::End;
 use crate::group::Group;
 use crate::knock::{GroupId, KNOCK, answer, group_of};
+use crate::lasting::lasting;
 use crate::runtime::Runtime;
 use crate::{socket, web};
 use braid_handshake::PublicKey;
@@ -95,13 +96,19 @@ impl Server {
                 end: End::new(end)?,
                 groups: Mutex::default(),
             });
-            runtime.spawn(send_all(homes.clone()));
+            let sending = homes.clone();
+            runtime.spawn(async move { lasting("send", || send_all(sending.clone())).await });
             for address in listen {
                 let listener = socket::listen(address, settings.fwmark)
                     .and_then(TcpListener::from_std)
                     .map_err(|error| ServerError::Listen { address, error })?;
                 let (acceptor, homes) = (acceptor.clone(), homes.clone());
-                runtime.spawn(accept_all(listener, acceptor, strangers.clone(), homes));
+                let (listener, strangers) = (Arc::new(listener), strangers.clone());
+                let accept = move || {
+                    let (listener, acceptor) = (listener.clone(), acceptor.clone());
+                    accept_all(listener, acceptor, strangers.clone(), homes.clone())
+                };
+                runtime.spawn(async move { lasting("accept", accept).await });
             }
         }
         drop(_inside);
@@ -141,7 +148,7 @@ async fn send_all(homes: Arc<Homes>) {
 }
 
 async fn accept_all(
-    listener: TcpListener,
+    listener: Arc<TcpListener>,
     acceptor: TlsAcceptor,
     strangers: Arc<Semaphore>,
     homes: Arc<Homes>,
@@ -158,10 +165,22 @@ async fn accept_all(
             drop(permit);
             let Ok(Ok(Some((stream, id)))) = coming else { return };
             let Some((group, remote)) = homes.join(id, from) else { return };
-            let ended = carry(stream, &group, &homes.end, remote).await;
+            let joined = Joined { homes, id };
+            let ended = carry(stream, &group, &joined.homes.end, remote).await;
             tracing::debug!(%from, ?ended, "a carried connection ended");
-            homes.leave(id);
         });
+    }
+}
+
+/// A connection that counts among its group's, until it is dropped: also by a panic.
+struct Joined {
+    homes: Arc<Homes>,
+    id: GroupId,
+}
+
+impl Drop for Joined {
+    fn drop(&mut self) {
+        self.homes.leave(self.id);
     }
 }
 

@@ -87,37 +87,66 @@ impl Proxy {
         Ok(Proxy { end: Arc::new(end), listeners })
     }
 
-    /// Serves connections, each in threads of its own; never returns.
-    pub fn serve(self) {
-        let (proxy, connections) = (&self, &Arc::new(AtomicUsize::new(0)));
-        thread::scope(|scope| {
-            for listener in &proxy.listeners {
-                scope.spawn(move || proxy.serve_one(listener, connections));
-            }
-        });
+    /// What serves connections, each in threads of its own: one for each listener, which never
+    /// returns, and which may be called again after a panic.
+    pub fn servers(self) -> Vec<impl FnMut() + Send + 'static> {
+        let Proxy { end, listeners } = self;
+        let open = Open::default();
+        let server = |listener| {
+            let (end, open) = (Arc::clone(&end), open.clone());
+            move || serve(&end, &listener, &open)
+        };
+        listeners.into_iter().map(server).collect()
     }
 
-    fn serve_one(&self, listener: &Socket, connections: &Arc<AtomicUsize>) {
-        loop {
-            if connections.load(Ordering::Relaxed) >= MOST_CONNECTIONS {
-                thread::sleep(RETRY);
-                continue;
-            }
-            let Ok((client, _)) = listener.accept() else {
-                thread::sleep(RETRY);
-                continue;
-            };
-            connections.fetch_add(1, Ordering::Relaxed);
-            let (end, counted) = (Arc::clone(&self.end), Arc::clone(connections));
-            let started = thread::Builder::new().stack_size(STACK).spawn(move || {
-                // A connection that can't go on is closed: its client sees that.
-                let _ = pass_on(&end, client);
-                counted.fetch_sub(1, Ordering::Relaxed);
-            });
-            if started.is_err() {
-                connections.fetch_sub(1, Ordering::Relaxed);
-                thread::sleep(RETRY);
-            }
+    /// Serves connections with all of them; never returns.
+    pub fn serve(self) {
+        thread::scope(|scope| {
+            self.servers().into_iter().for_each(|serve| drop(scope.spawn(serve)))
+        });
+    }
+}
+
+/// How many connections are open.
+#[derive(Clone, Default)]
+struct Open(Arc<AtomicUsize>);
+
+/// One of them, until it is dropped: also by a panic.
+struct Counted(Open);
+
+impl Open {
+    fn one_more(&self) -> Option<Counted> {
+        let opened = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |open| {
+            (open < MOST_CONNECTIONS).then_some(open + 1)
+        });
+        opened.is_ok().then(|| Counted(self.clone()))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn serve(end: &Arc<End>, listener: &Socket, open: &Open) {
+    loop {
+        let Some(counted) = open.one_more() else {
+            thread::sleep(RETRY);
+            continue;
+        };
+        let Ok((client, _)) = listener.accept() else {
+            thread::sleep(RETRY);
+            continue;
+        };
+        let end = Arc::clone(end);
+        let started = thread::Builder::new().stack_size(STACK).spawn(move || {
+            let _counted = counted;
+            // A connection that can't go on is closed: its client sees that.
+            let _ = pass_on(&end, client);
+        });
+        if started.is_err() {
+            thread::sleep(RETRY);
         }
     }
 }

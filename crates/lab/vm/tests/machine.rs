@@ -72,14 +72,14 @@ fn a_disk_outlives_its_machines_and_a_power_cut() {
 fn the_time_limit_ends_it_and_machines_are_apart() {
     let Some(vm) = machine() else { return };
     let begin = Instant::now();
-    let limited = vm.clone().time_limit(Duration::from_secs(6));
+    let limited = vm.clone().time_limit(Duration::from_secs(30));
     let slow = limited.start(["sh", "-c", "echo begun; sleep 1000"]).unwrap();
     let group = slow.id();
     let other = vm.host_name("beta").start(["sh", "-c", "sleep 1; hostname"]).unwrap();
     let error = slow.wait().unwrap_err();
     let VmError::TimeLimit { console, .. } = &error else { panic!("{error}") };
     assert!(console.contains("begun"), "{error}");
-    assert!(begin.elapsed() < Duration::from_secs(60));
+    assert!(begin.elapsed() < Duration::from_secs(300));
     assert!(no_process_of(group));
     let output = other.wait().unwrap();
     assert_eq!((output.status, output.console.as_str()), (0, "beta\n"));

@@ -1,6 +1,7 @@
 use super::super::data_channel::DataPlaneHandle;
 use super::super::reconciler::Yields;
 use super::super::reconfigure::Change;
+use super::super::supervise::supervise_unneeded;
 use super::super::tunnel::Tunnel;
 use crate::fleet_store::open;
 use braid_control::config::{Config, Fleet, Name, Peer, read_preshared_key};
@@ -36,10 +37,13 @@ pub struct Part {
 impl Part {
     /// Starts the thread, which ends with the tunnel.
     pub fn start(self) -> io::Result<()> {
-        std::thread::Builder::new().name("braid-fleet".into()).spawn(move || self.run()).map(drop)
+        std::thread::Builder::new()
+            .name("braid-fleet".into())
+            .spawn(move || supervise_unneeded("braid-fleet", || self.run()))
+            .map(drop)
     }
 
-    fn run(self) {
+    fn run(&self) {
         let mut store: Option<Box<dyn Store>> = None;
         let mut member = Member::default();
         let mut health = Health::default();

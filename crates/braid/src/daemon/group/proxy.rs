@@ -1,12 +1,16 @@
 //! The MPTCP proxy of a group, where its config asks for one.
 
+use super::super::ending::Ending;
+use super::super::supervise::supervise;
 use braid_control::config::{GroupConfig, MptcpProxy, ProxyEnd};
 use braid_engines::{Operation, nft_table};
 use braid_mptcp_proxy::{Access, End, Home, Proxy, Rules};
 use std::io;
 
-/// Starts it, on a thread that lives as long as the daemon.
-pub fn start(config: &GroupConfig) -> io::Result<()> {
+const THREAD: &str = "mptcp-proxy";
+
+/// Starts it, on threads that live as long as the daemon.
+pub fn start(config: &GroupConfig, ending: &Ending) -> io::Result<()> {
     let Some(MptcpProxy { port, end }) = &config.proxy else { return Ok(()) };
     let end = match end {
         ProxyEnd::Home { far_end, .. } => {
@@ -17,8 +21,11 @@ pub fn start(config: &GroupConfig) -> io::Result<()> {
             End::Far(Access { homes: homes.clone(), servers: servers.clone() })
         }
     };
-    let proxy = Proxy::listen(end, *port)?;
-    std::thread::Builder::new().name("mptcp-proxy".into()).spawn(|| proxy.serve())?;
+    for server in Proxy::listen(end, *port)?.servers() {
+        let ending = ending.clone();
+        let thread = std::thread::Builder::new().name(THREAD.into());
+        thread.spawn(move || supervise(THREAD, &ending, server))?;
+    }
     Ok(())
 }
 

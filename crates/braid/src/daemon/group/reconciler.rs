@@ -66,7 +66,7 @@ impl ReconcilerHandle {
         let (questions, asked) = channel();
         let view = Arc::new(Mutex::new(View::default()));
         let mut reconciler = Reconciler {
-            watcher: Watcher::start(&config, poller.waker(QUESTION)?)?,
+            watcher: Watcher::start(&config, poller.waker(QUESTION)?, &ending)?,
             config,
             journal,
             netlink: Netlink::open()?,
@@ -130,7 +130,7 @@ impl Reconciler {
     fn reload(&mut self, config: GroupConfig) -> io::Result<()> {
         let watcher = match config.watch == self.config.watch {
             true => None,
-            false => Some(Watcher::start(&config, self.poller.waker(QUESTION)?)?),
+            false => Some(Watcher::start(&config, self.poller.waker(QUESTION)?, &self.ending)?),
         };
         let config = std::mem::replace(&mut self.config, config);
         let watcher = watcher.map(|watcher| std::mem::replace(&mut self.watcher, watcher));

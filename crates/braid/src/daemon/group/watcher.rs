@@ -1,6 +1,8 @@
 //! Pings a host by each link, as the config's `watch` asks: a link can be dead
 //! while its carrier is there.
 
+use super::super::ending::Ending;
+use super::super::supervise::supervise;
 use braid_control::config::{GroupConfig, Watch};
 use braid_engines::Group;
 use braid_linux::icmp;
@@ -38,27 +40,31 @@ struct Target {
 /// Between two pings by one link, and how long an answer may take.
 const EVERY: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_millis(900);
+const THREAD: &str = "braid-watch";
 /// Pings without an answer that make a link silent; answers that bring it back.
 const LOST: u32 = 3;
 const BACK: u32 = 3;
 
 impl Watcher {
     /// Starts the thread, where the config asks for it.
-    pub fn start(config: &GroupConfig, waker: Waker) -> io::Result<Watcher> {
+    pub fn start(config: &GroupConfig, waker: Waker, ending: &Ending) -> io::Result<Watcher> {
         let shared =
             Arc::new(Shared { targets: Mutex::default(), changed: AtomicBool::new(false), waker });
         if config.watch.is_some() {
             let weak = Arc::downgrade(&shared);
-            std::thread::Builder::new().name("braid-watch".into()).spawn(move || {
-                let mut sequence = 0;
+            let (ending, mut sequence) = (ending.clone(), 0_u16);
+            let mut ask = move || {
                 // Ends with its reconciler.
                 while let Some(shared) = weak.upgrade() {
+                    sequence = sequence.wrapping_add(1);
                     shared.ask_all(sequence);
                     drop(shared);
-                    sequence = sequence.wrapping_add(1);
                     std::thread::sleep(EVERY);
                 }
-            })?;
+            };
+            std::thread::Builder::new()
+                .name(THREAD.into())
+                .spawn(move || supervise(THREAD, &ending, &mut ask))?;
         }
         Ok(Watcher { watch: config.watch, shared })
     }
