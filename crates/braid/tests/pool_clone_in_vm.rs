@@ -75,7 +75,7 @@ rm $root/then
 /// The old disk: partitions, filesystems, and a system of a few programs that says what it sees.
 const INSTALL: &str = r#"
 set -eu
-old=$1 new=$2 top=/tmp/old
+old=$1 new=$2 top=/own/old
 sub() { btrfs -q subvolume create "$top/$1" >/dev/null; }
 id() { blkid -p -s UUID -o value $1; }
 { echo label: gpt; echo size=40MiB, type=U; [ -z "$BOOT" ] || echo size=60MiB; echo size=+; } |
@@ -84,7 +84,7 @@ last=$old$([ -z "$BOOT" ] && echo 2 || echo 3)
 modprobe -qa vfat nls_cp437 nls_iso8859-1 || true
 mkfs.vfat -n ESP ${old}1 >/dev/null
 mkfs.btrfs -q $last 2>/dev/null
-mkdir -p $top /tmp/esp /tmp/boot
+mkdir -p $top /own/esp /own/boot
 mount $last $top
 eval "$SUBVOLUMES"
 for program in /bin/bash /bin/mount /bin/findmnt /bin/cat /bin/sleep; do
@@ -102,28 +102,28 @@ sleep 100
 END
 chmod +x $root/sbin/init
 boot=
-[ -z "$BOOT" ] || { mkfs.ext4 -q ${old}2; boot=$(id ${old}2); mount ${old}2 /tmp/boot; }
+[ -z "$BOOT" ] || { mkfs.ext4 -q ${old}2; boot=$(id ${old}2); mount ${old}2 /own/boot; }
 echo "$FSTAB" |
     sed "s/BTRFS/$(id $last)/; s/OTHER/${other:-}/; s/ESP/$(id ${old}1)/; s/BOOT/$boot/" > $root/etc/fstab
 echo "search --fs-uuid $(id $last)" | tee $root/etc/default/grub > $top/beside
-mkdir -p /tmp/boot/grub2
-echo "root=UUID=$(id $last)" > /tmp/boot/grub2/grub.cfg
-[ -z "$BOOT" ] || umount /tmp/boot
-mount ${old}1 /tmp/esp
-mkdir -p /tmp/esp/EFI/vendor
-for name in shimx64.efi grubx64.efi; do echo $name > /tmp/esp/EFI/vendor/$name; done
-echo "search --fs-uuid $(id $last)" > /tmp/esp/EFI/vendor/grub.cfg
-umount /tmp/esp
+mkdir -p /own/boot/grub2
+echo "root=UUID=$(id $last)" > /own/boot/grub2/grub.cfg
+[ -z "$BOOT" ] || umount /own/boot
+mount ${old}1 /own/esp
+mkdir -p /own/esp/EFI/vendor
+for name in shimx64.efi grubx64.efi; do echo $name > /own/esp/EFI/vendor/$name; done
+echo "search --fs-uuid $(id $last)" > /own/esp/EFI/vendor/grub.cfg
+umount /own/esp
 sync
 "#;
 
 /// Clones: one system after a clone that was interrupted and abandoned, one with an interruption,
 /// one as from another computer. Then nothing of the old disk's may be named on the new one.
 const CLONE: &str = r#"
-state=/tmp/state-$NAME
-[ "$NAME" = Fedora ] && from="elsewhere:$top --rsh /tmp/far" || from=$top
-printf '#!/bin/sh\nshift\nexec $*\n' > /tmp/far
-chmod +x /tmp/far
+state=/own/state-$NAME
+[ "$NAME" = Fedora ] && from="elsewhere:$top --rsh /own/far" || from=$top
+printf '#!/bin/sh\nshift\nexec $*\n' > /own/far
+chmod +x /own/far
 clone() { braid pool clone $from --to-disk $new --state-dir $state "$@"; }
 interrupted() {
     # Not by the function: its shell would be killed instead.
@@ -136,8 +136,8 @@ interrupted() {
     until rmdir /run/braid-clone.* 2>/dev/null; do sleep 0.1; done
     name=$(braid pool resume --state-dir $state --json | grep -o '"pool": *"[^"]*"' | cut -d'"' -f4)
 }
-clone --dry-run > /tmp/plan
-grep -q 'mkfs.btrfs' /tmp/plan
+clone --dry-run > /own/plan
+grep -q 'mkfs.btrfs' /own/plan
 [ -z "$(blkid -p $new)" ]
 case $NAME in
 openSUSE)
@@ -157,18 +157,18 @@ Ubuntu)
 *) clone --yes ;;
 esac
 clone --yes 2>&1 | grep -q -- --erase
-for part in ${old}[0-9]; do id $part; blkid -p -s PART_ENTRY_UUID -o value $part; done > /tmp/ids
+for part in ${old}[0-9]; do id $part; blkid -p -s PART_ENTRY_UUID -o value $part; done > /own/ids
 umount $top
 newest=$(ls ${new}[0-9] | tail -n 1)
 for part in ${new}[0-9]; do
     [ $part = ${new}1 ] && continue
-    if id $part | grep -iFf /tmp/ids; then echo "$part has an old UUID"; exit 1; fi
-    mkdir -p /tmp/look
-    mount $part /tmp/look $([ $part != $newest ] || echo -o subvolid=5)
+    if id $part | grep -iFf /own/ids; then echo "$part has an old UUID"; exit 1; fi
+    mkdir -p /own/look
+    mount $part /own/look $([ $part != $newest ] || echo -o subvolid=5)
     # The snapshot from before is what it was.
-    if grep -rIlFf /tmp/ids /tmp/look --exclude-dir=2 --exclude=beside; then exit 1; fi
-    [ $part != ${new}2 ] || cmp /tmp/look/EFI/BOOT/BOOTX64.EFI /tmp/look/EFI/vendor/shimx64.efi
-    umount /tmp/look
+    if grep -rIlFf /own/ids /own/look --exclude-dir=2 --exclude=beside; then exit 1; fi
+    [ $part != ${new}2 ] || cmp /own/look/EFI/BOOT/BOOTX64.EFI /own/look/EFI/vendor/shimx64.efi
+    umount /own/look
 done
 echo "CLONED $NAME ${newest#$new}"
 sync

@@ -7,24 +7,24 @@ use std::time::Duration;
 
 const BEGIN: &str = r#"
 mkfs.btrfs -q $1; mkfs.btrfs -q $2
-mkdir -p /tmp/a /tmp/b
-mount $1 /tmp/a; mount $2 /tmp/b
-btrfs -q subvolume create /tmp/a/data
-head -c 24M /dev/urandom > /tmp/a/data/big
-for n in $(seq 50); do echo $n > "/tmp/a/data/file $n"; done
-braid pool snapshot --into /tmp/a/snapshots /tmp/a/data
+mkdir -p /own/a /own/b
+mount $1 /own/a; mount $2 /own/b
+btrfs -q subvolume create /own/a/data
+head -c 24M /dev/urandom > /own/a/data/big
+for n in $(seq 50); do echo $n > "/own/a/data/file $n"; done
+braid pool snapshot --into /own/a/snapshots /own/a/data
 sync
 "#;
 
 const AGAIN: &str = r#"
-mkdir -p /tmp/a /tmp/b
-mount $1 /tmp/a; mount $2 /tmp/b
-ls -a /tmp/b/replicas
+mkdir -p /own/a /own/b
+mount $1 /own/a; mount $2 /own/b
+ls -a /own/b/replicas
 "#;
 
 /// Waits until some megabytes more have come.
 const GET_ON: &str = r#"
-part=/tmp/b/replicas/.braid-replica.part/big
+part=/own/b/replicas/.braid-replica.part/big
 size() { stat -c %s $part 2>/dev/null || echo 0; }
 until [ $(size) -gt 4000000 ]; do sleep 0.1; done
 "#;
@@ -38,18 +38,18 @@ fn a_replica_is_complete_or_has_no_name_whenever_the_power_is_cut() {
     let disks = [(); 2].map(|()| DiskImage::temporary(ByteSize::from_bytes(400 << 20)).unwrap());
     // First in the middle of it, where nothing is settled yet.
     let first = format!(
-        "{BEGIN}braid pool replicate --limit 40Mbit /tmp/a/snapshots /tmp/b/replicas &\n\
+        "{BEGIN}braid pool replicate --limit 40Mbit /own/a/snapshots /own/b/replicas &\n\
          {GET_ON}\necho CUT NOW\nsleep 100\n"
     );
     cut(start(&disks, &first));
     // Then after the connection broke, when a checkpoint was made.
     let second = format!(
         r#"{AGAIN}
-printf '#!/bin/sh\nshift\nexec $*\n' > /tmp/shell; chmod +x /tmp/shell
-braid pool replicate --retries 0 --limit 40Mbit --rsh /tmp/shell /tmp/a/snapshots x:/tmp/b/replicas &
+printf '#!/bin/sh\nshift\nexec $*\n' > /own/shell; chmod +x /own/shell
+braid pool replicate --retries 0 --limit 40Mbit --rsh /own/shell /own/a/snapshots x:/own/b/replicas &
 {GET_ON}
 kill -9 $!
-until grep -q '"number"' /tmp/b/replicas/.braid-replica/journal.json; do sleep 0.1; done
+until grep -q '"number"' /own/b/replicas/.braid-replica/journal.json; do sleep 0.1; done
 echo CUT NOW
 sleep 100
 "#
@@ -58,9 +58,9 @@ sleep 100
     assert!(!told.contains("data.2"), "a part had a replica's name:\n{told}");
     let third = format!(
         r#"{AGAIN}
-braid pool replicate --json /tmp/a/snapshots /tmp/b/replicas | grep resumed_at
-braid pool verify --json /tmp/a/snapshots /tmp/b/replicas | grep '"same"'
-umount /tmp/a /tmp/b
+braid pool replicate --json /own/a/snapshots /own/b/replicas | grep resumed_at
+braid pool verify --json /own/a/snapshots /own/b/replicas | grep '"same"'
+umount /own/a /own/b
 btrfs check --readonly $2 > /dev/null && echo "sound"
 "#
     );
