@@ -1,14 +1,13 @@
 //! The documents say what is so: crates, files, links, commands, metrics, keys.
 
+mod sources;
+
 use braid_handshake::message::{COOKIE_REPLY_LEN, INITIATION_LEN, RESPONSE_LEN};
+use sources::{crates, root, sources_below};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
 
 fn read(file: &str) -> String {
     fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
@@ -24,18 +23,6 @@ fn first_column<'a>(text: &'a str, head: &'a str) -> impl Iterator<Item = &'a st
     let table = text.split_once(head).unwrap_or_else(|| panic!("no table {head}")).1;
     let rows = table.trim_start_matches(|c| c != '\n').trim_start().lines();
     rows.take_while(|row| row.starts_with('|')).filter_map(|row| row.split('|').nth(1)).skip(1)
-}
-
-/// The folders of all crates of the workspace.
-fn crates() -> Vec<PathBuf> {
-    let is_crate = |path: &PathBuf| path.join("Cargo.toml").exists();
-    let below = |folder: &Path| -> Vec<PathBuf> {
-        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect()
-    };
-    let top = below(&root().join("crates"));
-    let (mut crates, groups): (Vec<_>, Vec<_>) = top.into_iter().partition(is_crate);
-    crates.extend(groups.iter().flat_map(|group| below(group)).filter(is_crate));
-    crates
 }
 
 /// Of each crate of the workspace the crates of ours that it is built with.
@@ -103,17 +90,6 @@ fn symbols_are_in_the_files_that_the_documents_name_for_them() {
         }
     }
     assert!(pairs >= 5, "only {pairs} pairs were found");
-}
-
-fn sources_below(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            sources_below(&path, found);
-        } else if path.extension().is_some_and(|ending| ending == "rs") {
-            found.push(path);
-        }
-    }
 }
 
 /// rustfmt breaks no comments. Rows of tables can't be broken.

@@ -2,6 +2,9 @@
 //! it. Of modules beside each other none leads back to itself by `use` and by full paths; a
 //! parent and its own children are one thing.
 
+mod sources;
+
+use sources::{crates, sources_below};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,13 +13,7 @@ type Module = Vec<String>;
 
 #[test]
 fn no_module_imports_what_imports_it() {
-    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let mut sources = Vec::new();
-    find(&crates, &mut |path| {
-        if path.file_name().is_some_and(|name| name == "Cargo.toml") {
-            sources.push(path.with_file_name("src"));
-        }
-    });
+    let sources: Vec<PathBuf> = crates().iter().map(|folder| folder.join("src")).collect();
     assert!(sources.len() > 30, "the crates are found");
     let circles: Vec<String> = sources.iter().flat_map(|source| circles_in(source)).collect();
     assert!(circles.is_empty(), "{}", circles.join("\n"));
@@ -42,30 +39,19 @@ fn module(path: &str) -> Module {
     path.split("::").filter(|part| !part.is_empty()).map(str::to_owned).collect()
 }
 
-fn find(folder: &Path, each: &mut impl FnMut(&PathBuf)) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        match path.is_dir() {
-            true if path.ends_with("target") => {}
-            true => find(&path, each),
-            false => each(&path),
-        }
-    }
-}
-
 fn circles_in(source: &Path) -> Vec<String> {
-    let mut modules = BTreeMap::new();
+    let mut files = Vec::new();
     if source.is_dir() {
-        find(source, &mut |path| {
-            if path.extension().is_some_and(|end| end == "rs") {
-                let inside = path.strip_prefix(source).unwrap().with_extension("");
-                let name = inside.to_str().unwrap().replace('/', "::");
-                let name = name.trim_end_matches("::mod");
-                let name = if ["lib", "main", "mod"].contains(&name) { "" } else { name };
-                modules.insert(module(name), fs::read_to_string(path).unwrap());
-            }
-        });
+        sources_below(source, &mut files);
     }
+    let modules = files.iter().map(|path| {
+        let inside = path.strip_prefix(source).unwrap().with_extension("");
+        let name = inside.to_str().unwrap().replace('/', "::");
+        let name = name.trim_end_matches("::mod");
+        let name = if ["lib", "main", "mod"].contains(&name) { "" } else { name };
+        (module(name), fs::read_to_string(path).unwrap())
+    });
+    let modules = modules.collect();
     let place = source.display();
     circles_of(&modules).into_iter().map(|circle| format!("{place}: {circle}")).collect()
 }
