@@ -1,8 +1,7 @@
 mod background;
 
 use super::failure::{Failure, FailureKind};
-use super::service;
-use super::{Global, JsonFlag};
+use super::{Global, JsonFlag, service};
 use crate::cli::concentrator::ON_PAGE;
 use crate::daemon;
 use crate::daemon::preview::{Preview, preview};

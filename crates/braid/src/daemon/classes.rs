@@ -1,4 +1,4 @@
-//! Modes and classes of traffic, of the config's words in the core's types.
+//! The config's modes, and its rules as classes of traffic, in the core's types.
 
 use braid_control::config::{self, Action, Prefix, Protocol, Rule, Traffic, Treatment, XorHash};
 use braid_inner::{BondingHash, ClassIndex, ClassRule, ClassRules};

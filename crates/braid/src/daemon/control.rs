@@ -4,6 +4,7 @@ use super::endpoints::EndpointResolver;
 use super::enrolments::Enrolments;
 use super::fleet::FleetPart;
 use super::flows::{DeviceSecond, FlowWatch};
+use super::host_numbers::own_mark;
 use super::measure::{self, Measuring};
 use super::observe::{Observer, Seen};
 #[cfg(feature = "page")]
@@ -18,10 +19,7 @@ use super::traces::Traces;
 use super::transports::{Resolved, listen_tls};
 use super::treatments::{FlowTreatments, Judging};
 use super::tunnel::Tunnel;
-use super::{
-    DaemonError, PageHomes, Running, bridge, device, host_numbers, kill_switch, observe,
-    until_stopped,
-};
+use super::{DaemonError, PageHomes, Running, bridge, device, kill_switch, observe, until_stopped};
 use braid_carrier::Server;
 use braid_control::config::{Action, AnyConfig, Config, ConfigEditor, Rule};
 use braid_control::measured::{MeasureStatus, NewMeasure};
@@ -465,8 +463,7 @@ fn listen_sockets(
     config: &Config,
     workers: NonZeroU8,
 ) -> Result<Vec<Vec<LinkSocket>>, DaemonError> {
-    let mark = (!config.routing.leave_host_alone)
-        .then(|| host_numbers::mark(config.interface.name.as_str()));
+    let mark = own_mark(config);
     let open = |address: &std::net::SocketAddr| {
         let bind = LinkBind {
             device: None,

@@ -1,9 +1,10 @@
 //! The numbers on this host that are a tunnel's: marks, routing tables, priorities of rules,
-//! groups of nfnetlink. Each tunnel has its own, by its [slot](slot).
+//! groups of nfnetlink. Each tunnel has its own, by its [slot].
 
 use braid_control::config::Config;
 use braid_engines::slot;
 use braid_linux::routing::Leftovers;
+use std::ops::Range;
 
 /// What the marks of all tunnels have in common, in [`BRAIDS_MARK_BITS`].
 pub const BRAIDS_MARK: u32 = 0x6272_0000;
@@ -51,22 +52,35 @@ pub fn is_our_table(table: u32) -> bool {
     (FIRST_TABLE..FIRST_TABLE + SLOTS * LINKS_MAX).contains(&table)
 }
 
+/// A tunnel's routing tables: its own and its links'.
+pub fn tables(interface: &str) -> Range<u32> {
+    room(FIRST_TABLE, interface)
+}
+
+/// The priorities of a tunnel's rules.
+pub fn priorities(interface: &str) -> Range<u32> {
+    room(FIRST_PRIORITY, interface)
+}
+
+fn room(first: u32, interface: &str) -> Range<u32> {
+    let first = first + slot(interface) * LINKS_MAX;
+    first..first + LINKS_MAX
+}
+
 /// What a tunnel sets of its plan, known without one.
 pub fn leftovers(interface: &str) -> Leftovers {
-    let from = |first: u32| first + slot(interface) * LINKS_MAX;
-    let room = |first: u32| from(first)..from(first) + LINKS_MAX;
     Leftovers {
         interface: interface.to_owned(),
-        tables: room(FIRST_TABLE),
-        priorities: room(FIRST_PRIORITY),
+        tables: tables(interface),
+        priorities: priorities(interface),
     }
 }
 
 /// Tables and priorities of one tunnel: its own and its links'.
-pub const LINKS_MAX: u32 = 256;
+const LINKS_MAX: u32 = 256;
 /// Tunnels on one host keep out of each other's way by their names, see [`slot`].
 const SLOTS: u32 = 64;
 /// Far from 253 to 255, the system's, and from what people use by hand.
-pub const FIRST_TABLE: u32 = 519_000;
+const FIRST_TABLE: u32 = 519_000;
 /// Before 32766, the main table's rule.
-pub const FIRST_PRIORITY: u32 = 12_000;
+const FIRST_PRIORITY: u32 = 12_000;

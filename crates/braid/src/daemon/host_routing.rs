@@ -1,10 +1,9 @@
 //! What the config and the links' ways ask of the host's routing and NAT.
 
-use super::host_numbers::{FIRST_PRIORITY, FIRST_TABLE, LINKS_MAX, mark};
+use super::host_numbers::{mark, priorities, tables};
 use super::kill_switch;
 use super::ways::{Device, HostNetwork, Way};
 use braid_control::config::{Config, Layer, Name, Prefix, Protocol, WhenConcentratorGone};
-use braid_engines::slot;
 use braid_linux::nft::{Firewall, MssClamp, Owner, PortForward, Refusing, Transport};
 use braid_linux::routing::{
     HostRouting, LinkRouting, Otherwise, RuledRouting, Through, accepts_router_advertisements,
@@ -38,11 +37,10 @@ pub fn plan(
     rules: RuledRouting,
 ) -> HostRouting {
     let interface = config.interface.name.to_string();
-    let slot = slot(&interface);
     let nothing = HostRouting {
         addresses: config.interface.addresses.clone(),
-        first_table: FIRST_TABLE + slot * LINKS_MAX,
-        first_priority: FIRST_PRIORITY + slot * LINKS_MAX,
+        first_table: tables(&interface).start,
+        first_priority: priorities(&interface).start,
         fwmark: mark(&interface),
         link_marks: config.routing.link_marks.bits(),
         links: Vec::new(),

@@ -17,7 +17,7 @@ use crate::chain::{BLOCK, Chain};
 use crate::error::Error;
 use crate::exact_path::ExactPath;
 use crate::folder::snapshots_in;
-use crate::subvolume::{self};
+use crate::subvolume;
 use crate::watch::{Happening, Watch};
 use crate::wire::{
     Begin, Block, Connection, Frame, Inventory, Message, Present, SILENCE, Unfinished,

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 /// The homes of a running tunnel.
 pub fn homes(tunnel: Weak<dyn Tunnel>) -> Box<dyn Homes> {
-    Box::new(HomesOfTunnel::new(tunnel))
+    Box::new(HomesOfTunnel { tunnel, last_seen: Mutex::default(), changing: Mutex::default() })
 }
 
 struct HomesOfTunnel {
@@ -34,10 +34,6 @@ struct HomesOfTunnel {
 }
 
 impl HomesOfTunnel {
-    fn new(tunnel: Weak<dyn Tunnel>) -> HomesOfTunnel {
-        HomesOfTunnel { tunnel, last_seen: Mutex::default(), changing: Mutex::default() }
-    }
-
     fn tunnel(&self) -> Result<Arc<dyn Tunnel>, Refusal> {
         self.tunnel.upgrade().ok_or_else(|| Refusal::Failed("the tunnel goes down".into()))
     }

@@ -1,5 +1,5 @@
 use super::super::Global;
-use super::super::failure::{Failure, FailureKind};
+use super::super::failure::{self, Failure, FailureKind};
 use crate::daemon;
 use braid_control::client::Client;
 use braid_control::config::AnyConfig;
@@ -52,10 +52,9 @@ fn open_log(config: &AnyConfig) -> (Option<PathBuf>, Stdio) {
         let log = folder.join(&name);
         match open(folder, &log) {
             Ok(out) => return (Some(log), out.into()),
-            Err(error) => super::super::failure::tell(&format!(
-                "can't open the log file {}: {error}",
-                log.display()
-            )),
+            Err(error) => {
+                failure::tell(&format!("can't open the log file {}: {error}", log.display()))
+            }
         }
     }
     (None, Stdio::null())

@@ -53,7 +53,7 @@ impl Watcher {
         if config.watch.is_some() {
             let weak = Arc::downgrade(&shared);
             let (ending, mut sequence) = (ending.clone(), 0_u16);
-            let mut ask = move || {
+            let ask = move || {
                 // Ends with its reconciler.
                 while let Some(shared) = weak.upgrade() {
                     sequence = sequence.wrapping_add(1);
@@ -64,7 +64,7 @@ impl Watcher {
             };
             std::thread::Builder::new()
                 .name(THREAD.into())
-                .spawn(move || supervise(THREAD, &ending, &mut ask))?;
+                .spawn(move || supervise(THREAD, &ending, ask))?;
         }
         Ok(Watcher { watch: config.watch, shared })
     }

@@ -2,7 +2,6 @@
 
 use super::{EnrolmentState, Entry, Handshaking, Link, Port, Tunnel, handshakes};
 use crate::config::{LinkConfig, Mode, PeerConfig};
-
 use crate::id::{LinkId, PeerId};
 use crate::peer::{Peer, Treatments};
 use braid_handshake::{PrivateKey, PublicKey};

@@ -3,7 +3,6 @@
 use super::admission::Toll;
 use super::{Event, Tunnel};
 use crate::config::{LinkConfig, PeerConfig};
-
 use crate::id::{LinkId, PeerId};
 use crate::path::Origin;
 use crate::path::liveness::PathState;

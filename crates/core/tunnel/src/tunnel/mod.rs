@@ -14,7 +14,6 @@ mod timers;
 
 use crate::buffers::Buffers;
 use crate::config::{LinkConfig, TunnelConfig};
-
 use crate::id::{LinkId, PeerId};
 use crate::index_map::IndexMap;
 use crate::path::Origin;

@@ -1,5 +1,4 @@
-use super::figures::unix_now;
-use super::figures::{duration, size};
+use super::figures::{duration, size, unix_now};
 use super::state::{Mood, State};
 use crate::Page;
 use crate::pools::{DiskLine, FindingLine, PoolLine, PoolsLook};

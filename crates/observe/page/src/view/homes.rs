@@ -1,6 +1,5 @@
 use super::Viewer;
-use super::figures::unix_now;
-use super::figures::{duration, moment, ms, percent, rate, size};
+use super::figures::{duration, moment, ms, percent, rate, size, unix_now};
 use super::past::{End, Span, quality, rates, spans};
 use super::state::{Mood, State, of_path, of_peer};
 use crate::Page;

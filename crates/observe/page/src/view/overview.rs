@@ -1,6 +1,5 @@
 use super::events::list;
-use super::figures::unix_now;
-use super::figures::{duration, ms, percent, rate};
+use super::figures::{duration, ms, percent, rate, unix_now};
 use super::past::{End, Span, rates, spans};
 use super::state::{of_link, paths_of, sentence};
 use super::{disks, homes};

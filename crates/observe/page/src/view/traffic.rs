@@ -1,7 +1,6 @@
 //! Who uses the tunnel, and for what.
 
-use super::figures::unix_now;
-use super::figures::{duration, percent, rate, size};
+use super::figures::{duration, percent, rate, size, unix_now};
 use super::past::{End, Span, rates, spans};
 use crate::Page;
 use braid_control::status::Status;

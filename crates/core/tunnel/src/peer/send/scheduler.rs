@@ -231,7 +231,6 @@ fn may_take(path: &Path, item: Item, now: Time) -> bool {
 mod tests {
     use super::*;
     use crate::config::LinkConfig;
-
     use crate::id::LinkId;
     use crate::path::sent::{Fate, SentPacket};
     use crate::peer::timers::TimerTable;
