@@ -200,8 +200,7 @@ enum Command {
     Alert(alert::AlertCommand),
     /// Open the page in a browser; who may see it
     #[cfg(feature = "page")]
-    #[command(subcommand)]
-    Ui(ui::UiCommand),
+    Ui(ui::Ui),
     /// Add, remove, change, test or list links, also while the tunnel runs
     #[command(subcommand)]
     Link(link::LinkCommand),

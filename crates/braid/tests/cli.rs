@@ -124,6 +124,8 @@ fn each_kind_of_failure_has_its_exit_code() {
         (vec!["down", "-c", &file], 4, "no tunnel is running"),
         (vec!["reload", "-c", &file], 4, "no tunnel is running"),
         (vec!["mode", "broadcast", "--temporary", "-c", &file], 4, "no tunnel is running"),
+        (vec!["ui", "-c", &file], 4, "no tunnel is running"),
+        (vec!["ui", "--print", "login", "-c", &file], 2, "login"),
         (vec!["link", "remove", "fiber", "-c", &file], 1, "the links are: dsl"),
     ] {
         let output = braid(&arguments);

@@ -23,8 +23,21 @@ const POOLS_SOCKET: &str = "/run/braid/pools.ui.sock";
 /// Its passwords.
 const POOLS_PASSWORDS: &str = "/var/lib/braid/pools.ui.password";
 
+#[derive(Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Example:\n  braid ui\n  braid ui login --role reader"
+)]
+pub struct Ui {
+    /// Of `braid ui` alone, which is `braid ui open`.
+    #[command(flatten)]
+    open: Open,
+    #[command(subcommand)]
+    command: Option<UiCommand>,
+}
+
 #[derive(Subcommand)]
-pub enum UiCommand {
+enum UiCommand {
     /// Print the page's address with a login in it, and open it
     Open(Open),
     /// Print a link that logs in whoever opens it first
@@ -96,9 +109,9 @@ impl Role {
     }
 }
 
-impl UiCommand {
+impl Ui {
     pub fn run(self, global: &Global) -> Result<(), Failure> {
-        match self {
+        match self.command.unwrap_or(UiCommand::Open(self.open)) {
             UiCommand::Open(open) => open.run(global),
             UiCommand::Login(login) => login.run(global),
             UiCommand::Password(password) => password.run(global),
