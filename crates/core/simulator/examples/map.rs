@@ -6,7 +6,8 @@
 //! one is below it is a distribution of its own.
 //!
 //! To try a change on the same points again and again: `links=N` and
-//! `numbers=A,B,…` select, `without=HEURISTIC` switches one off, `by_links=FILE`
+//! `numbers=A,B,…` select, `without=HEURISTIC` switches one off, `best_only=true`
+//! gives the tunnel only the link that is best alone, `by_links=FILE`
 //! keeps what the links give by themselves, which a change of the tunnel doesn't
 //! touch.
 //!
@@ -37,7 +38,7 @@ fn main() -> ExitCode {
         if options.take(&argument).is_none() {
             eprintln!(
                 "{argument}: not points=N, first=N, worst=N, runs=N, sender=NAME, links=N, \
-                 numbers=A,B,…, without=HEURISTIC, by_links=FILE or point=N"
+                 numbers=A,B,…, without=HEURISTIC, best_only=true, by_links=FILE or point=N"
             );
             return ExitCode::from(2);
         }
@@ -81,6 +82,7 @@ struct Options {
     links: Option<usize>,
     heuristics: Heuristics,
     by_links: Option<String>,
+    best_only: bool,
     point: Option<u64>,
 }
 
@@ -102,6 +104,7 @@ impl Options {
                 let mut each = Heuristics::each_off().into_iter();
                 self.heuristics = each.find(|(name, _)| *name == value)?.1;
             }
+            "best_only" => self.best_only = value.parse().ok()?,
             "by_links" => self.by_links = Some(value.to_string()),
             "point" => self.point = Some(value.parse().ok()?),
             _ => return None,
@@ -136,7 +139,8 @@ impl Known {
             let mut fields = line.split(' ');
             let number = fields.next()?.parse().ok()?;
             let mut figure = || fields.next()?.parse().ok();
-            Some((number, ByLinks { best: figure()?, sum: figure()? }))
+            let (best, sum) = (figure()?, figure()?);
+            Some((number, ByLinks { best, sum, best_link: fields.next()?.parse().ok()? }))
         };
         let file = std::fs::OpenOptions::new().append(true).create(true).open(path)?;
         Ok(Self { file: Mutex::new(file), points: text.lines().filter_map(entry).collect() })
@@ -149,7 +153,11 @@ impl Known {
         let by_links = point.by_links();
         if let Ok(mut file) = self.file.lock() {
             // What can't be kept is found out again.
-            let _ = writeln!(file, "{number} {} {}", by_links.best, by_links.sum);
+            let _ = writeln!(
+                file,
+                "{number} {} {} {}",
+                by_links.best, by_links.sum, by_links.best_link
+            );
         }
         by_links
     }
@@ -179,8 +187,9 @@ fn play(options: &Options, known: Option<&Known>) -> Vec<Played> {
 
 /// Once or several times.
 fn play_point(number: u64, point: Point, by_links: ByLinks, options: &Options) -> Played {
+    let tunnelled = if options.best_only { point.only(by_links.best_link) } else { point.clone() };
     let run = |run: u64| {
-        let mut point = point.clone();
+        let mut point = tunnelled.clone();
         point.scenario.seed ^= run << 32;
         point.figures(by_links, &point.with(options.heuristics))
     };

@@ -72,6 +72,8 @@ pub struct Point {
 pub struct ByLinks {
     /// The most by one link, from the same sender.
     pub best: f64,
+    /// Which link that is, counted from 0.
+    pub best_link: usize,
     /// Of all links, each by the better of BBR and the same sender (UDP: what
     /// was offered and not lost).
     pub sum: f64,
@@ -139,11 +141,12 @@ impl Point {
                 (0..links).map(|link| self.alone(bbr, link).max(alone[link])).sum()
             }
         };
-        ByLinks { best: alone.into_iter().fold(0.0, f64::max), sum }
+        let best_link = (0..links).max_by(|&a, &b| alone[a].total_cmp(&alone[b])).unwrap_or(0);
+        ByLinks { best: alone[best_link], best_link, sum }
     }
 
     /// What came of it, from a play by the links and one by the tunnel.
-    pub fn figures(&self, ByLinks { best, sum }: ByLinks, outcome: &Outcome) -> Figures {
+    pub fn figures(&self, ByLinks { best, sum, .. }: ByLinks, outcome: &Outcome) -> Figures {
         let data = &outcome.flows[1..];
         let payload: u64 = data.iter().map(|flow| flow.tenths.iter().sum::<u64>()).sum();
         let carried: u64 = outcome.link_bytes.iter().map(|(down, up)| down + up).sum();
@@ -177,9 +180,11 @@ impl Point {
         scenario
     }
 
-    /// By one link without a tunnel.
-    fn alone(&self, sender: Sender, link: usize) -> f64 {
-        let mut scenario = self.scenario.clone();
+    /// With one of its links only: what the tunnel takes from a link by itself.
+    #[must_use]
+    pub fn only(&self, link: usize) -> Self {
+        let mut point = self.clone();
+        let scenario = &mut point.scenario;
         scenario.links = vec![scenario.links.swap_remove(link)];
         scenario.events.retain_mut(|event| match &mut event.action {
             Action::SetDown(of, _) | Action::SetUp(of, _) if *of == link => {
@@ -188,6 +193,12 @@ impl Point {
             }
             _ => false,
         });
+        point
+    }
+
+    /// By one link without a tunnel.
+    fn alone(&self, sender: Sender, link: usize) -> f64 {
+        let Self { mut scenario, .. } = self.only(link);
         let spec = scenario.links[0].clone();
         scenario.traffic = self.traffic(sender, false, |lane| bits(of(&spec, lane)));
         self.goodput(&play_plain(&scenario, 0))
