@@ -4,6 +4,7 @@
 use super::Path;
 use super::congestion::{AckSample, Arrived, Controller};
 use super::liveness::Return;
+use super::loss::Losses;
 use super::sent::{Fate, SentFrame, SentPacket};
 use super::settled::Settled;
 use braid_units::Time;
@@ -126,7 +127,8 @@ impl Path {
                 delay_samples: delays.samples,
                 forward_span: self.forward_jitter.span(),
                 back_us,
-                lost,
+                lost: lost.bytes,
+                loss_runs: lost.runs,
                 in_flight: self.sent.in_flight_bytes(),
                 base_rtt: self.rtt.base(),
                 feedback,
@@ -193,7 +195,7 @@ impl Path {
         (delays.samples > 0).then_some(delays)
     }
 
-    pub(super) fn detect_losses(&mut self, now: Time, settled: &mut Settled) -> u64 {
+    pub(super) fn detect_losses(&mut self, now: Time, settled: &mut Settled) -> Losses {
         let (sent, mtu, counters) = (&mut self.sent, &mut self.mtu, &mut self.counters);
         self.loss.detect(sent, mtu, counters, &self.rtt, now, settled)
     }

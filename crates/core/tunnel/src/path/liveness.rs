@@ -14,7 +14,8 @@ const DOWN_AFTER: Duration = Duration::from_secs(3);
 const SHORT_OUTAGE: Duration = Duration::from_millis(400);
 
 /// While a path has been silent for less than the first it's probed each of the second...
-const PROBE_EACH: [(Duration, Duration); 2] = [
+const PROBE_EACH: [(Duration, Duration); 3] = [
+    (Duration::from_millis(200), Duration::from_millis(12)),
     (Duration::from_secs(1), Duration::from_millis(50)),
     (Duration::from_secs(60), Duration::from_millis(200)),
 ];
@@ -185,5 +186,29 @@ impl Liveness {
         self.since = now;
         self.next_probe = now;
         self.last_progress = now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_that_fell_silent_is_asked_often_at_first_and_ever_less() {
+        let at = |ms| Time::from_millis(1000) + Duration::from_millis(ms);
+        let mut liveness = Liveness::new(Time::ZERO);
+        liveness.on_acked(Time::ZERO, Time::ZERO);
+        liveness.suspect(at(0));
+        let mut probes = Vec::new();
+        for ms in 0..5000 {
+            if liveness.probe_at(at(0), None).is_some_and(|due| due <= at(ms)) {
+                liveness.on_probe(at(ms));
+                probes.push(ms);
+            }
+        }
+        let within = |from, to| probes.iter().filter(|ms| (from..to).contains(*ms)).count();
+        assert!((15..=20).contains(&within(0, 200)), "{probes:?}");
+        assert!((14..=20).contains(&within(200, 1000)), "{probes:?}");
+        assert!((18..=22).contains(&within(1000, 5000)), "{probes:?}");
     }
 }

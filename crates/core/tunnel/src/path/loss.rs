@@ -34,11 +34,27 @@ pub struct LossDetection {
     /// When the next packet's time threshold passes.
     timer: Option<Time>,
     share: f64,
+    /// The last packet taken for lost.
+    last_lost: Option<u64>,
+}
+
+/// What was newly taken for lost.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Losses {
+    pub bytes: u64,
+    /// Packets one after another are one run.
+    pub runs: u32,
 }
 
 impl LossDetection {
     pub fn new() -> Self {
-        Self { packet_threshold: PACKET_THRESHOLD, largest_acked: None, timer: None, share: 0.0 }
+        Self {
+            packet_threshold: PACKET_THRESHOLD,
+            largest_acked: None,
+            timer: None,
+            share: 0.0,
+            last_lost: None,
+        }
     }
 
     /// The highest packet number acknowledged.
@@ -78,7 +94,7 @@ impl LossDetection {
     }
 
     /// Packets with enough later ones acknowledged, or sent long enough before
-    /// one that was, are lost. Returns their bytes.
+    /// one that was, are lost.
     pub fn detect(
         &mut self,
         sent: &mut SentPackets,
@@ -87,12 +103,12 @@ impl LossDetection {
         rtt: &RoundTrip,
         now: Time,
         settled: &mut Settled,
-    ) -> u64 {
-        let Some(largest) = self.largest_acked else { return 0 };
+    ) -> Losses {
+        let mut losses = Losses::default();
+        let Some(largest) = self.largest_acked else { return losses };
         let (times, of) = TIME_THRESHOLD;
         let patience = rtt.smoothed().max(rtt.latest()) * times / of + GRANULARITY;
         self.timer = None;
-        let mut bytes = 0;
         let start = sent.oldest_in_flight().map_or(largest, |(n, _)| n);
         for number in start..largest {
             let Some(packet) = sent.get(number).copied() else { continue };
@@ -108,7 +124,9 @@ impl LossDetection {
                 mtu.on_probe_lost(packet.size, now);
             } else {
                 mtu.on_datagram_lost(packet.size, now);
-                bytes += u64::from(packet.size);
+                losses.bytes += u64::from(packet.size);
+                losses.runs += u32::from(self.last_lost.is_none_or(|last| last + 1 != number));
+                self.last_lost = Some(number);
                 self.share = self.share * (1.0 - WEIGHT) + WEIGHT;
             }
             counters.lost += 1;
@@ -117,7 +135,7 @@ impl LossDetection {
             }
             sent.settle(number, Fate::Lost);
         }
-        bytes
+        losses
     }
 }
 
@@ -157,7 +175,7 @@ mod tests {
             let now = Time::from_millis(ms);
             let (sent, mtu, counters) = (&mut self.sent, &mut self.mtu, &mut self.counters);
             let settled = &mut Settled::default();
-            self.loss.detect(sent, mtu, counters, &self.rtt, now, settled)
+            self.loss.detect(sent, mtu, counters, &self.rtt, now, settled).bytes
         }
     }
 

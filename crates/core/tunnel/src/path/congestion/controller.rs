@@ -84,6 +84,8 @@ pub struct AckSample {
     pub back_us: Option<i64>,
     /// Bytes newly taken for lost.
     pub lost: u64,
+    /// Runs of packets newly taken for lost.
+    pub loss_runs: u32,
     /// Bytes still in flight.
     pub in_flight: u64,
     /// Least round-trip time lately.

@@ -31,6 +31,12 @@ impl Delivery {
         let micros = u64::try_from(later.at_us - self.at_us).ok().filter(|&micros| micros > 0)?;
         Some(Duration::from_micros(micros))
     }
+
+    /// This one and `later` arrived as far apart as they were sent, but for `slack`.
+    pub fn came_as_sent(&self, later: &Delivery, slack: Duration) -> bool {
+        let most = (later.sent_at - self.sent_at).mul_f64(AS_SENT) + slack;
+        self.arrived_before(later).is_none_or(|arrived| arrived <= most)
+    }
 }
 
 /// The last ones, oldest first.
@@ -100,10 +106,7 @@ impl Deliveries {
     /// Over the last `span` packets arrived as far apart as they were sent, but for
     /// `slack`.
     pub fn came_as_sent(&self, span: Duration, slack: Duration) -> bool {
-        let Some((first, last)) = self.lately(span) else { return true };
-        let sent_within = last.sent_at - first.sent_at;
-        let most = sent_within.mul_f64(AS_SENT) + slack;
-        first.arrived_before(&last).is_none_or(|arrived| arrived <= most)
+        self.lately(span).is_none_or(|(first, last)| first.came_as_sent(&last, slack))
     }
 
     /// The newest delivery, and the newest one at least `span` before it, or the

@@ -144,8 +144,10 @@ impl Estimator {
 
     /// A few packets queued behind each other, though they were too few to show what
     /// the link can take: it takes no more than what came of them.
-    pub fn on_train(&mut self, span: Duration, queue_target: Duration) {
+    /// What came as far apart as it was sent, but for `slack`, didn't queue.
+    pub fn on_train(&mut self, span: Duration, queue_target: Duration, slack: Duration) {
         let busy = self.deliveries.busy(span, queue_target / BUSY_DIVISOR);
+        let busy = busy.filter(|(first, last)| !first.came_as_sent(last, slack));
         let rate = busy.and_then(|(first, last)| {
             Rate::from_bytes_in(last.bytes - first.bytes, first.arrived_before(&last)?)
         });
@@ -182,5 +184,36 @@ impl Estimator {
             return None;
         }
         Rate::from_bytes_in(bytes, elapsed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const QUEUE: Duration = Duration::from_millis(50);
+    const TARGET: Duration = Duration::from_millis(10);
+
+    /// Ten packets, sent so far apart, that arrived so far apart, each after a delay that
+    /// looks like a queue.
+    fn after_train(bytes: u64, sent_ms: u64, arrived_ms: i64, slack_ms: u64) -> Rate {
+        let mut estimator = Estimator::new();
+        for number in 0..10 {
+            estimator.deliveries.push(Delivery {
+                at_us: number as i64 * arrived_ms * 1000,
+                sent_at: Time::from_millis(1000 + number * sent_ms),
+                bytes: number * bytes,
+                queue: QUEUE,
+            });
+        }
+        estimator.on_train(Duration::from_secs(2), TARGET, Duration::from_millis(slack_ms));
+        estimator.bandwidth()
+    }
+
+    #[test]
+    fn packets_that_queued_show_a_slow_link_and_pings_that_jitter_delayed_do_not() {
+        assert!(after_train(1400, 3, 40, 100) < Rate::from_bits_per_sec(300_000));
+        assert_eq!(after_train(100, 100, 100, 0), INITIAL_RATE);
+        assert_eq!(after_train(100, 100, 110, 140), INITIAL_RATE);
     }
 }

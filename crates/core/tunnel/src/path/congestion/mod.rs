@@ -21,7 +21,7 @@
 //! | Startup until the rate is flat for three rounds | the same, or until a queue stands |
 //! | ProbeBW: Down, Cruise, Refill, Up, on a timer | Cruise; Probe after three quiet rounds, in growing steps while each finds more; Drain whenever a queue stands |
 //! | ProbeRTT each 5 s | none: a drain shows the base delay. One that changes nothing shows a new base delay |
-//! | loss bounds (`inflight_hi`) from 2 % | a round that loses 10 % counts as a buffer too short to show a queue; links here lose more by themselves |
+//! | loss bounds (`inflight_hi`) from 2 % | a round that loses 10 % more than the path always does counts as a buffer too short to show a queue; links here lose much by themselves |
 //! | | Track: links whose rate changes within a few round trips are kept filled with a short queue, and what arrives is the estimate |
 //!
 //! The standing queue at which the sender yields is the *queue target* (as
@@ -37,6 +37,7 @@ mod phase;
 mod reverse_jitter;
 mod round;
 mod signals;
+mod usual_loss;
 
 pub use controller::{AckSample, Controller};
 pub use forward_jitter::{Arrived, ForwardJitter};

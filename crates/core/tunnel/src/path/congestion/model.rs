@@ -197,7 +197,8 @@ impl DelayModel {
                 if self.signals.queue_is_sure()
                     && queue > self.queue_target() + self.signals.forward_span()
                 {
-                    self.estimator.on_train(self.signals.base_rtt + queue, self.queue_target());
+                    let (span, slack) = (self.signals.base_rtt + queue, self.slack());
+                    self.estimator.on_train(span, self.queue_target(), slack);
                 }
             }
             _ => {
@@ -251,12 +252,12 @@ impl DelayModel {
         let queue = self.signals.on_round_end();
         let chance = self.signals.chance().max(self.spread());
         self.signals.innovation.on_round(queue, self.is_tracking());
-        let (round, base_rtt) = (&self.signals.round, self.signals.base_rtt);
+        let (round, base_rtt) = (self.signals.round, self.signals.base_rtt);
+        let overflow = round.overflow(ack, self.datagram, self.signals.usual_loss.share());
+        self.signals.usual_loss.on_round(round.arrived(ack), round.lost(), self.datagram);
         let length = round.length(ack);
         let standing = queue > self.queue_target() + chance;
-        // The few packets of a beginning may all have met some jitter, and the last
-        // of them more than the first.
-        let slack = (self.signals.jitter() * CHANCE_JITTERS).max(self.signals.forward_span());
+        let slack = self.slack();
         let ours =
             || !self.trickles(ack) && !self.estimator.came_as_sent(length.max(base_rtt), slack);
         RoundEnd {
@@ -265,7 +266,7 @@ impl DelayModel {
             base_rtt,
             standing,
             ours: standing && self.in_startup() && ours(),
-            overflow: round.overflows(ack, self.datagram),
+            overflow,
             app_limited: round.app_limited(),
             volatile: self.tracks && self.innovates_beyond(VOLATILE),
             restless: self.innovates_beyond(CALM),
@@ -315,6 +316,12 @@ impl DelayModel {
         let serialisation =
             self.estimator.bandwidth().time_for(self.datagram * SERIALISED.0 / SERIALISED.1);
         (floor.max(serialisation.min(TARGET_MAX)) + self.queue_innovation()).min(TARGET_MAX)
+    }
+
+    /// The few packets of a beginning may all have met some jitter, and the last of them
+    /// more than the first by so much.
+    fn slack(&self) -> Duration {
+        (self.signals.jitter() * CHANCE_JITTERS).max(self.signals.forward_span())
     }
 
     /// The span over which jitter spreads delays on the way there. Where the link's
@@ -387,6 +394,7 @@ mod tests {
                 forward_span: Duration::ZERO,
                 back_us: Some(BASE_DELAY_US),
                 lost: 0,
+                loss_runs: 0,
                 in_flight: bytes * (delay_us as u64 + 1000) / 1000,
                 base_rtt: Duration::from_micros(300),
                 feedback: Duration::from_millis(1),

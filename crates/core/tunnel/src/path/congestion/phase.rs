@@ -14,6 +14,7 @@
 //!          any but Startup ──── volatile ───▶ Track ──── calm ───▶ Cruise
 //! ```
 
+use super::round::Overflow;
 use braid_units::{Rate, Time};
 use std::time::Duration;
 
@@ -84,8 +85,8 @@ pub struct RoundEnd {
     pub standing: bool,
     /// In startup: it stands, and it's we who made it.
     pub ours: bool,
-    /// So much was lost that the buffer must be too short to show a queue.
-    pub overflow: bool,
+    /// The buffer may be too short to show a queue.
+    pub overflow: Overflow,
     pub app_limited: bool,
     /// Queue innovation is beyond what makes a link be tracked; beyond what
     /// lets it be so.
@@ -117,15 +118,16 @@ impl Phase {
     /// What a round's end leads to.
     pub fn on_round_end(self, round: &RoundEnd) -> Step {
         let stay = |to| Step::Go { to, raise: None };
-        let busy = round.standing || round.overflow;
+        let overflow = round.overflow != Overflow::None;
+        let busy = round.standing || overflow;
         let give_way = |rounds: u32| Step::Yield { over: round.length * rounds, raise: None };
         match self {
             Self::Startup { best, flat_rounds } => startup(best, flat_rounds, round),
             // Volatility is looked at first, whatever the phase.
-            Self::Track if round.overflow => give_way(1),
+            Self::Track if overflow => give_way(1),
             Self::Track if round.restless => stay(Self::Track),
             Self::Track => stay(Self::CRUISE),
-            _ if round.volatile && round.overflow => give_way(1),
+            _ if round.volatile && overflow => give_way(1),
             _ if round.volatile => stay(Self::Track),
             Self::Cruise { .. } if busy => give_way(3),
             Self::Cruise { quiet_rounds } => {
@@ -191,12 +193,19 @@ fn startup(best: Rate, flat_rounds: u32, round: &RoundEnd) -> Step {
     let measured = round.measured.unwrap_or(round.bandwidth);
     let raise = Some(measured);
     let go = |to| Step::Go { to, raise };
-    if round.ours || round.overflow {
+    // What is lost while more arrives from round to round isn't for want of room.
+    let grows = measured > best.scaled(FULL_GROWTH);
+    let overflow = match round.overflow {
+        Overflow::None => false,
+        Overflow::Likely => !grows,
+        Overflow::Sure => true,
+    };
+    if round.ours || overflow {
         Step::Yield { over: round.length, raise }
     } else if round.app_limited {
         // Nothing learnt.
         go(Phase::Startup { best, flat_rounds })
-    } else if measured > best.scaled(FULL_GROWTH) {
+    } else if grows {
         go(Phase::Startup { best: measured, flat_rounds: 0 })
     } else if flat_rounds + 1 >= FULL_ROUNDS {
         Step::Yield { over: round.length * 2, raise }
@@ -215,7 +224,7 @@ mod tests {
         base_rtt: Duration::from_millis(20),
         standing: false,
         ours: false,
-        overflow: false,
+        overflow: Overflow::None,
         app_limited: false,
         volatile: false,
         restless: false,

@@ -5,6 +5,7 @@ use super::controller::AckSample;
 use super::innovation::QueueInnovation;
 use super::reverse_jitter::ReverseJitter;
 use super::round::Round;
+use super::usual_loss::UsualLoss;
 use crate::path::rtt::{BASE_WINDOW, WindowedMin};
 use braid_units::{Rate, Time};
 use std::collections::VecDeque;
@@ -35,6 +36,7 @@ pub struct Signals {
     /// The round under way.
     pub round: Round,
     pub innovation: QueueInnovation,
+    pub usual_loss: UsualLoss,
     /// Off only to see what it is worth.
     pub counts_reverse_jitter: bool,
     /// Likewise.
@@ -59,6 +61,7 @@ impl Signals {
             feedback: INITIAL_FEEDBACK,
             round: Round::begin(Time::ZERO, 0),
             innovation: QueueInnovation::new(guess),
+            usual_loss: UsualLoss::default(),
             counts_reverse_jitter: true,
             counts_forward_jitter: true,
             base_delay: WindowedMin::new(BASE_WINDOW),

@@ -214,7 +214,10 @@ impl Ingress {
     fn push_parts(&mut self, flow: u16, queued: Queued, freed: &mut Vec<Vec<u8>>, now: Time) {
         let len = queued.packet.bytes.len();
         let burst = queued.treatment.limit.and_then(|limit| self.shaper.burst_bytes(limit));
-        let long = (self.capacity_known && len > self.flow_join_limit() * LONG
+        // While capacities are being found what is known of them is too little: a flow alone
+        // would only be cut up.
+        let cuts = self.capacity_known || self.queue.active_flows() > 1;
+        let long = (cuts && len > self.flow_join_limit() * LONG
             || burst.is_some_and(|burst| len > burst))
             && segment_count(&queued.packet) > 1;
         match long.then(|| split_all(&queued.packet, self.layer)) {
