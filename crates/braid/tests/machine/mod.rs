@@ -1,10 +1,12 @@
 //! A second kernel with disks that outlive it, whose power can be cut.
 
-use crate::BRAID;
 use braid_units::ByteSize;
 use braid_vm::{DiskImage, Running, Vm};
 use std::path::Path;
 use std::time::Duration;
+
+/// The program.
+const BRAID: &str = env!("CARGO_BIN_EXE_braid");
 
 /// Disks that outlive their machines, and a folder for the journal.
 pub struct Ground {
