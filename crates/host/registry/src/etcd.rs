@@ -375,11 +375,21 @@ impl Found {
         let text = |text: &str| {
             Base64::decode_vec(text).ok().and_then(|bytes| String::from_utf8(bytes).ok())
         };
-        let key = text(&self.key).and_then(|key| Some(key.strip_prefix(prefix)?.to_owned()));
-        match (key, text(&self.value), self.mod_revision.parse().ok()) {
-            (Some(key), Some(value), Some(version)) => Ok((key, value, version)),
-            _ => Err(StoreError::Foreign(format!("a key {} that isn't text", self.key))),
-        }
+        let whole = text(&self.key);
+        let key = whole.as_deref().and_then(|key| Some(key.strip_prefix(prefix)?.to_owned()));
+        let key = key.ok_or_else(|| {
+            StoreError::Foreign(format!("a key that is none of {prefix:?}: {} in base64", self.key))
+        })?;
+        let value =
+            text(&self.value).ok_or_else(|| StoreError::Foreign(format!("{key} isn't text")))?;
+        let version = self.mod_revision.parse();
+        let version = version.map_err(|_| {
+            StoreError::Foreign(format!(
+                "{key} has the version {:?}, which is no number",
+                self.mod_revision
+            ))
+        })?;
+        Ok((key, value, version))
     }
 }
 
@@ -453,4 +463,32 @@ fn agent(access: &EtcdAccess) -> Result<Agent, StoreError> {
         tls = tls.client_cert(Some(ClientCert::new_with_certs(&chain, key)));
     }
     Ok(config.tls_config(tls.build()).build().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_what_can_not_be_read_it_is_said_what_it_is() {
+        let found = |key: &str, value: &str, version: &str| {
+            let found = Found {
+                key: encoded(key),
+                value: value.to_owned(),
+                mod_revision: version.to_owned(),
+            };
+            found.read("braid/").map_err(|error| error.to_string())
+        };
+        let value = encoded("{}");
+        let whole = Ok(("home/cabin".to_owned(), "{}".to_owned(), 7));
+        assert_eq!(found("braid/home/cabin", &value, "7"), whole);
+        for (result, told) in [
+            (found("other/cabin", &value, "7"), "a key that is none of"),
+            (found("braid/home/cabin", "//8=", "7"), "home/cabin isn't text"),
+            (found("braid/home/cabin", &value, "x"), "home/cabin has the version \"x\""),
+        ] {
+            let error = result.unwrap_err();
+            assert!(error.contains(told), "{error}");
+        }
+    }
 }

@@ -8,7 +8,7 @@ use crate::store::{Expected, Life, Store, StoreError, Written};
 use crate::{LEASE, RENEW_EVERY};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A concentrator as it is just now.
 #[derive(Clone, Debug, Default)]
@@ -51,18 +51,24 @@ pub struct Member {
     places: Places,
 }
 
-/// Changes that one round makes at most; the next ones make the rest. A change takes etcd some
-/// 10 ms on a slow disk, and the lease has to be renewed between them.
+/// Changes that one round makes at most; the next ones make the rest, and know of what happened
+/// elsewhere meanwhile. A change takes etcd some 10 ms on a slow disk.
 const MOST_CHANGES: usize = 200;
+/// Nor does it begin one later than this, however long each takes: the lease has to be renewed
+/// between rounds.
+const CHANGES_TAKE: Duration = RENEW_EVERY;
 
 /// The store, for the changes of one round.
 struct Changes<'a> {
     store: &'a mut dyn Store,
     left: usize,
+    clock: &'a dyn Fn() -> Instant,
+    until: Instant,
 }
 
 impl Member {
-    /// Writes what has changed here, and reads what has changed elsewhere.
+    /// Writes what has changed here, and reads what has changed elsewhere. `clock` tells the time,
+    /// as [`Instant::now`] does.
     ///
     /// # Errors
     /// As [`Store::read`]; what was written until then stays.
@@ -70,8 +76,9 @@ impl Member {
         &mut self,
         store: &mut dyn Store,
         own: &Own,
-        now: Instant,
+        clock: impl Fn() -> Instant,
     ) -> Result<Known, StoreError> {
+        let now = clock();
         if self.renewed.is_none_or(|at| now.saturating_duration_since(at) >= RENEW_EVERY) {
             if !store.keep_alive(LEASE)? {
                 self.told = None;
@@ -80,7 +87,8 @@ impl Member {
         }
         let fleet = Fleet::parse(&store.read()?)?;
         let mut troubles = Vec::new();
-        let mut changes = Changes { store, left: MOST_CHANGES };
+        let until = clock() + CHANGES_TAKE;
+        let mut changes = Changes { store, left: MOST_CHANGES, clock: &clock, until };
         if !publish_self(&mut changes, own, &fleet)? {
             troubles.push(format!(
                 "another concentrator of the fleet is named {}: give this one another name; until \
@@ -142,6 +150,9 @@ impl Changes<'_> {
         change: impl FnOnce(&mut dyn Store) -> Result<Written, StoreError>,
     ) -> Result<Option<Written>, StoreError> {
         let Some(left) = self.left.checked_sub(1) else { return Ok(None) };
+        if (self.clock)() > self.until {
+            return Ok(None);
+        }
         self.left = left;
         change(self.store).map(Some)
     }
@@ -273,6 +284,8 @@ fn claim_all(
 mod tests {
     use super::*;
     use crate::Sqlite;
+    use crate::store::Entry;
+    use std::sync::{Arc, Mutex};
 
     fn own(name: &str) -> Own {
         Own {
@@ -313,7 +326,7 @@ mod tests {
                 for (number, known) in known.iter_mut().enumerate() {
                     let store = &mut self.stores[number];
                     let own = &self.owns[number];
-                    *known = self.members[number].round(store, own, Instant::now()).unwrap();
+                    *known = self.members[number].round(store, own, Instant::now).unwrap();
                 }
             }
             known
@@ -374,6 +387,68 @@ mod tests {
         }
     }
 
+    /// By a clock that a change moves on by half a second.
+    #[test]
+    fn however_slow_a_change_is_the_lease_is_renewed_in_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = Slow {
+            inner: Sqlite::open(&folder.path().join("f.db")).unwrap(),
+            now: Arc::new(Mutex::new(Instant::now())),
+            renewed: vec![],
+        };
+        let now = Arc::clone(&store.now);
+        let mut own = own("a");
+        own.served = (0..60).map(|number| (format!("h{number}"), 1)).collect();
+        let mut member = Member::default();
+        let mut rounds = 0;
+        loop {
+            let known = member.round(&mut store, &own, || *now.lock().unwrap()).unwrap();
+            rounds += 1;
+            if known.fleet.served.len() == own.served.len() {
+                break;
+            }
+            assert!(rounds < 60, "{}", known.fleet.served.len());
+        }
+        assert!(rounds > 5);
+        assert!(store.renewed.windows(2).all(|two| two[1] - two[0] < LEASE));
+    }
+
+    struct Slow {
+        inner: Sqlite,
+        now: Arc<Mutex<Instant>>,
+        renewed: Vec<Instant>,
+    }
+
+    impl Slow {
+        fn takes(&self) {
+            *self.now.lock().unwrap() += Duration::from_millis(500);
+        }
+    }
+
+    impl Store for Slow {
+        fn read(&mut self) -> Result<Vec<Entry>, StoreError> {
+            self.inner.read()
+        }
+        fn write(
+            &mut self,
+            key: &str,
+            value: &str,
+            expected: Expected,
+            life: Life,
+        ) -> Result<Written, StoreError> {
+            self.takes();
+            self.inner.write(key, value, expected, life)
+        }
+        fn remove(&mut self, key: &str, expected: Expected) -> Result<Written, StoreError> {
+            self.takes();
+            self.inner.remove(key, expected)
+        }
+        fn keep_alive(&mut self, lease: Duration) -> Result<bool, StoreError> {
+            self.renewed.push(*self.now.lock().unwrap());
+            self.inner.keep_alive(lease)
+        }
+    }
+
     #[test]
     fn homes_of_one_that_has_left_are_whoever_has_them_in_its_config() {
         let mut two = Two::new();
@@ -385,7 +460,7 @@ mod tests {
         two.stores[0].remove(&Concentrator::key("a"), Expected::Any).unwrap();
         for _ in 0..2 {
             let (member, store) = (&mut two.members[1], &mut two.stores[1]);
-            member.round(store, &two.owns[1], Instant::now()).unwrap();
+            member.round(store, &two.owns[1], Instant::now).unwrap();
         }
         let fleet = Fleet::parse(&two.stores[1].read().unwrap()).unwrap();
         assert_eq!(fleet.homes["cabin"].0.from, "b");

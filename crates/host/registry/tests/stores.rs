@@ -209,7 +209,7 @@ fn until_known(fleet: &mut [Concerned], what: &str, holds: impl Fn(&Known) -> bo
     until(what, || {
         let mut all = true;
         for Concerned { own, member, store } in fleet.iter_mut() {
-            all &= member.round(store, own, Instant::now()).is_ok_and(|known| holds(&known));
+            all &= member.round(store, own, Instant::now).is_ok_and(|known| holds(&known));
         }
         all
     });

@@ -61,7 +61,7 @@ impl Part {
                 none => open(&self.fleet.registry).map(|opened| none.insert(opened)),
             };
             let round = opened
-                .and_then(|store| member.round(store.as_mut(), &own, begun))
+                .and_then(|store| member.round(store.as_mut(), &own, Instant::now))
                 .map_err(|error| error.to_string());
             let Some(tunnel) = self.tunnel.upgrade() else { return };
             if let Ok(known) = &round {
