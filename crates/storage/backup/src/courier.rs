@@ -293,6 +293,23 @@ impl Inner {
     }
 }
 
+/// A pack that is being sent, however that ends: nobody waits for one that isn't any more.
+struct UnderWay(Arc<Inner>);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.under_way = state.under_way.saturating_sub(1);
+        if thread::panicking() {
+            // No index shall name what isn't there.
+            let text = "braid broke while it was sending: see the log".to_owned();
+            state.failed.get_or_insert(StoreError::Final(text));
+        }
+        drop(state);
+        self.0.changed.notify_all();
+    }
+}
+
 fn interrupted() -> StoreError {
     StoreError::Final("interrupted".to_owned())
 }
@@ -374,14 +391,14 @@ impl WriteBackend for Courier {
         }
         state.under_way += 1;
         drop(state);
-        let inner = Arc::clone(&self.0);
-        thread::spawn(move || {
-            // A failure is kept, for whoever asks next.
-            let _ = inner.write(&name, &content);
-            inner.lock().under_way -= 1;
-            inner.changed.notify_all();
-        });
-        Ok(())
+        let under_way = UnderWay(Arc::clone(&self.0));
+        // A failure is kept, for whoever asks next.
+        let send = move || drop(under_way.0.write(&name, &content));
+        thread::Builder::new().spawn(send).map(drop).map_err(|error| {
+            let failed = StoreError::Final(format!("can't start a thread: {error}"));
+            self.0.lock().failed = Some(failed.clone());
+            told(&self.0.place, failed)
+        })
     }
 
     fn remove(&self, kind: FileType, id: &Id, _cacheable: bool) -> RusticResult<()> {
@@ -403,6 +420,7 @@ mod tests {
     struct Moody {
         files: Mutex<BTreeMap<String, Vec<u8>>>,
         failures: Mutex<Vec<StoreError>>,
+        breaks: AtomicBool,
     }
 
     impl Moody {
@@ -422,6 +440,7 @@ mod tests {
             files.get(&name.path()).cloned().map(Bytes::from).ok_or(StoreError::Absent)
         }
         fn write(&self, name: &Name, content: &[Bytes]) -> Result<(), StoreError> {
+            assert!(!self.breaks.load(Ordering::Relaxed), "what this test is for");
             self.mood()?;
             self.files.lock().unwrap().insert(name.path(), content.concat());
             Ok(())
@@ -470,6 +489,19 @@ mod tests {
         assert!(store.files.lock().unwrap().is_empty());
         let failure = courier.failure().unwrap().to_string();
         assert!(failure.contains("it hiccups; tried 2 times"), "{failure}");
+    }
+
+    #[test]
+    fn nobody_waits_for_a_pack_whose_sender_broke_and_no_index_names_it() {
+        let (courier, store) = courier(1, vec![]);
+        store.breaks.store(true, Ordering::Relaxed);
+        let (id, content) = pack("one");
+        courier.write_bytes(FileType::Pack, &id, false, content).unwrap();
+        assert!(courier.0.wait().is_err());
+        store.breaks.store(false, Ordering::Relaxed);
+        let (id, content) = pack("the index");
+        assert!(courier.write_bytes(FileType::Index, &id, false, content).is_err());
+        assert!(store.files.lock().unwrap().is_empty());
     }
 
     #[test]

@@ -6,10 +6,16 @@ use crate::target::Target;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::Duration;
+
+/// Who only [looks](Records::is_held) has the lock, too, for a moment: it is tried so often, with
+/// such pauses, before somebody is said to be at work.
+const TRIES: u32 = 10;
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// The folder with the files.
 #[derive(Clone, Debug)]
@@ -83,7 +89,7 @@ impl Records {
     /// Keeps others from doing something with the target; `wait`s for who does already.
     ///
     /// # Errors
-    /// Somebody does already.
+    /// Somebody does already, or the lock's file can't be made.
     pub fn hold(&self, target: &Target, wait: bool) -> Result<Held, Error> {
         let path = self.file(&target.shown(), "lock");
         fs::create_dir_all(&self.0).map_err(|error| Error::io("making", &self.0, error))?;
@@ -92,16 +98,20 @@ impl Records {
             file.lock().map_err(|error| Error::io("locking", &path, error))?;
             return Ok(Held(file));
         }
-        match file.try_lock() {
-            Ok(()) => Ok(Held(file)),
-            Err(_) => Err(Error::Refused(format!("another command is at work on {target}"))),
+        for _ in 0..TRIES {
+            match file.try_lock() {
+                Ok(()) => return Ok(Held(file)),
+                Err(TryLockError::WouldBlock) => thread::sleep(PAUSE),
+                Err(TryLockError::Error(error)) => return Err(Error::io("locking", &path, error)),
+            }
         }
+        Err(Error::Refused(format!("another command is at work on {target}")))
     }
 
     /// Whether somebody is at work on a target.
     pub fn is_held(&self, record: &Record) -> bool {
         let lock = File::open(self.file(&record.target, "lock"));
-        lock.is_ok_and(|file| file.try_lock_shared().is_err())
+        lock.is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
     }
 
     /// What is known of a target; nothing yet is a new one.
@@ -201,6 +211,7 @@ fn read(path: &Path) -> Result<Option<Record>, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     #[test]
     fn what_is_known_of_a_target_is_kept_and_one_command_is_at_work_on_it() {
@@ -225,5 +236,25 @@ mod tests {
         assert!(records.has(&target));
         records.drop(&target).unwrap();
         assert!(!records.has(&target));
+    }
+
+    #[test]
+    fn who_looks_whether_somebody_is_at_work_keeps_nobody_from_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let records = Records::new(folder.path());
+        let target: Target = "/there".parse().unwrap();
+        let record = records.of(&target, Duration::ZERO).unwrap();
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    records.is_held(&record);
+                    thread::yield_now();
+                }
+            });
+            let held: Vec<bool> = (0..300).map(|_| records.hold(&target, false).is_ok()).collect();
+            done.store(true, Ordering::Relaxed);
+            assert!(held.iter().all(|held| *held));
+        });
     }
 }
