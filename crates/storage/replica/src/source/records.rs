@@ -71,8 +71,12 @@ impl Replicas {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Replicas::default()),
             other => other.map_err(|e| Error::io("reading", &path, e))?,
         };
-        serde_json::from_slice(&text)
-            .map_err(|error| Error::Refused(format!("{}: {error}", shown(&path).display())))
+        serde_json::from_slice(&text).map_err(|error| {
+            let path = shown(&path).display().to_string();
+            Error::Refused(format!(
+                "{path}: {error}; delete it, and what is at a place is asked when it is next sent to"
+            ))
+        })
     }
 
     /// Writes what changed.
@@ -110,8 +114,8 @@ impl Replicas {
         let before = replica.sending.filter(|sending| sending.stream.uuid == stream.uuid);
         let sending = Sending {
             stream,
-            bytes: before.map_or(0, |sending| sending.bytes) + bytes,
-            tries: before.map_or(0, |sending| sending.tries) + 1,
+            bytes: before.map_or(0, |sending| sending.bytes).saturating_add(bytes),
+            tries: before.map_or(0, |sending| sending.tries).saturating_add(1),
         };
         replica.sending = Some(sending);
         self.changed = true;
