@@ -4,12 +4,11 @@ use super::{Global, JsonFlag};
 use braid_control::client::ClientError;
 use braid_control::config::Config;
 use braid_control::request::HistoryQuery;
-use braid_history::{By, Level, Period, Periods, Points, Series, Store};
+use braid_history::{By, Level, Period, Periods, Points, Series, Store, unix_now};
 use braid_units::ByteSize;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use std::path::PathBuf;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 #[derive(Args)]
 #[command(
@@ -203,11 +202,6 @@ fn csv(periods: &[Period]) -> String {
     };
     let lines = std::iter::once(head.to_owned()).chain(periods.iter().map(line));
     lines.collect::<Vec<_>>().join("\n")
-}
-
-fn unix_now() -> i64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(now.as_secs()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

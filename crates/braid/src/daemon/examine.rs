@@ -5,10 +5,11 @@ use super::look::FirstLook;
 use super::supervise::supervise_unneeded;
 use super::tunnel::Tunnel;
 use braid_doctor::{Measured, examine};
+use braid_history::unix_now;
 use braid_page::Examined;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// What was found last.
 #[derive(Clone, Default)]
@@ -75,9 +76,4 @@ fn measured_lately(tunnel: &dyn Tunnel, now: i64) -> Option<Measured> {
     let measuring = tunnel.measuring();
     let lately = measuring.at_unix.is_some_and(|at| now - at < MEASURED_FOR);
     measuring.measured.filter(|_| lately && measuring.trouble.is_none())
-}
-
-fn unix_now() -> i64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(now.as_secs()).unwrap_or(i64::MAX)
 }

@@ -7,11 +7,12 @@ use braid_control::config::{Config, LinkChange};
 use braid_control::measured::{LinkMeasure, MeasureStatus, Measured, NewMeasure, Rates};
 use braid_control::request::{Refusal, Request};
 use braid_control::status::{PathState, Status};
+use braid_history::unix_now;
 use braid_speed::{Direction, MeasureError, PORT, Server, load_of, measure};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// The measurement that runs, or ran last.
 #[derive(Clone, Default)]
@@ -279,11 +280,6 @@ impl Drop for Roles<'_> {
             }
         }
     }
-}
-
-fn unix_now() -> i64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(now.as_secs()).unwrap_or(i64::MAX)
 }
 
 /// The first address of a network, if it has others, and isn't this host's.

@@ -12,14 +12,14 @@ use super::{beat, bridge};
 use braid_alert::{Alert, Post};
 use braid_control::config::Config;
 use braid_control::status::{AlertStatus, Status};
-use braid_history::{Event, EventKind, Recorder, Sample, Series, Settings, Severity};
+use braid_history::{Event, EventKind, Recorder, Sample, Series, Settings, Severity, unix_now};
 use samples::Sampler;
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 use watch::Watch;
 
 /// The threads that keep history.
@@ -212,11 +212,6 @@ fn event(kind: EventKind, text: String) -> Event {
 
 fn take<T>(place: &Mutex<Option<T>>) -> Option<T> {
     place.lock().unwrap_or_else(PoisonError::into_inner).take()
-}
-
-fn unix_now() -> i64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(now.as_secs()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

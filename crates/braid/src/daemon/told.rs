@@ -4,12 +4,12 @@ use braid_alert::{Alert, Deliver, Kept};
 use braid_control::config::{ConfigErrors, PoolsConfig};
 use braid_control::status::AlertStatus;
 use braid_delivery::Isolated;
-use braid_history::Event;
+use braid_history::{Event, unix_now};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// Messages about pools: those that couldn't be delivered wait for the next look.
 pub struct PoolAlerts {
@@ -140,9 +140,4 @@ pub fn status_of(
         }
     };
     alerts.iter().map(status).collect()
-}
-
-fn unix_now() -> i64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(now.as_secs()).unwrap_or(i64::MAX)
 }

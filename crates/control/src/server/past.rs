@@ -7,9 +7,8 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Json, Response};
-use braid_history::{Level, Recorder, Unanswered};
+use braid_history::{Level, Recorder, Unanswered, unix_now};
 use serde::Serialize;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// No answer has more sums or events.
 const MOST: u32 = 50_000;
@@ -67,9 +66,4 @@ async fn ask<T: Serialize + Send + 'static>(
         Ok(None) => error(StatusCode::NOT_FOUND, "no history is kept: see [history] in the config"),
         Err(why) => error(StatusCode::INTERNAL_SERVER_ERROR, &why.to_string()),
     }
-}
-
-fn unix_now() -> i64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(now.as_secs()).unwrap_or(i64::MAX)
 }

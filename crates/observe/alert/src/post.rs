@@ -2,13 +2,13 @@ use crate::kept::Kept;
 use crate::message::Message;
 use crate::outbox::{Outbox, Waiting};
 use crate::rule::Alert;
-use braid_history::{Event, EventKind, Severity};
+use braid_history::{Event, EventKind, Severity, unix_now};
 use std::io;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// Tells people of events, on a thread of its own: whoever gives it one waits for nothing.
 pub struct Post {
@@ -190,11 +190,6 @@ impl<A: Fn() -> Option<Vec<Alert>>, D: Deliver> Rounds<A, D> {
 
 fn lock(outbox: &Mutex<Outbox>) -> std::sync::MutexGuard<'_, Outbox> {
     outbox.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn unix_now() -> i64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(now.as_secs()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

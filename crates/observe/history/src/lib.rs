@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod bucket;
+mod clock;
 mod event;
 mod level;
 mod periods;
@@ -16,6 +17,7 @@ mod series;
 mod store;
 
 pub use bucket::{Bucket, Sample};
+pub use clock::unix_now;
 pub use event::{Event, EventKind, Severity, Topic};
 pub use level::Level;
 pub use periods::{By, Period, Periods};

@@ -1,4 +1,5 @@
 use crate::bucket::{Bucket, Sample};
+use crate::clock::unix_now;
 use crate::event::Event;
 use crate::level::Level;
 use crate::roll_up::RollUp;
@@ -474,9 +475,4 @@ fn put_aside(file: &Path) -> io::Result<PathBuf> {
         }
     }
     Ok(aside)
-}
-
-fn unix_now() -> i64 {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    i64::try_from(now.unwrap_or_default().as_secs()).unwrap_or(i64::MAX)
 }

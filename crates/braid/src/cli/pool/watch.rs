@@ -8,6 +8,7 @@ use crate::cli::{Global, JsonFlag};
 #[cfg(feature = "page")]
 use crate::daemon::page::POOLS;
 use braid_disks::AskSmart;
+use braid_history::unix_now;
 use braid_pool::doctor::Baseline;
 use braid_pool::prometheus;
 use braid_pool::watch::{Change, Event};
@@ -17,7 +18,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 #[derive(Args)]
 #[command(
@@ -87,7 +88,7 @@ impl Watch {
             let report = json!({ "changes": changes, "findings": examined.findings });
             print_line(&report.to_string())?;
         }
-        let now = unix_now();
+        let now = now_s();
         let scrubs = memory.scrubs_ended(&examined.pools, now);
         let events: Vec<_> =
             changes.iter().map(told::of_change).chain(scrubs.iter().map(told::of_scrub)).collect();
@@ -104,11 +105,11 @@ impl Watch {
 
 fn metrics(examined: &Examined) -> String {
     let Examined { pools, locked, disks, findings } = examined;
-    prometheus::metrics(pools, locked, disks, findings, unix_now())
+    prometheus::metrics(pools, locked, disks, findings, now_s())
 }
 
-fn unix_now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+fn now_s() -> u64 {
+    u64::try_from(unix_now()).unwrap_or_default()
 }
 
 /// Runs the hook for one change.

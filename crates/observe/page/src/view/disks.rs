@@ -1,7 +1,8 @@
-use super::figures::{duration, size, unix_now};
+use super::figures::{duration, size};
 use super::state::{Mood, State};
 use crate::Page;
 use crate::pools::{DiskLine, FindingLine, PoolLine, PoolsLook};
+use braid_history::unix_now;
 use maud::{Markup, html};
 
 /// After so long somebody should have looked again: the timer does each ten minutes.

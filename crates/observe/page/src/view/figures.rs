@@ -3,7 +3,6 @@
 use braid_history::Periods;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Three digits or so, with a unit that fits.
 pub fn rate(mbps: f64) -> String {
@@ -72,12 +71,6 @@ pub fn day(unix: i64) -> String {
 /// `2026-11-23 14:05:09`.
 pub fn moment(unix: i64) -> String {
     Periods::local_time(unix)
-}
-
-/// Now, Unix seconds.
-pub fn unix_now() -> i64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(now.as_secs()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

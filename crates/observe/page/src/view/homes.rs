@@ -1,5 +1,5 @@
 use super::Viewer;
-use super::figures::{duration, moment, ms, percent, rate, size, unix_now};
+use super::figures::{duration, moment, ms, percent, rate, size};
 use super::past::{End, Span, quality, rates, spans};
 use super::state::{Mood, State, of_path, of_peer};
 use crate::Page;
@@ -10,7 +10,7 @@ use braid_control::config::Name;
 use braid_control::qr_code::QrCode;
 use braid_control::request::UiRole;
 use braid_control::status::{PathStatus, PeerStatus, Status};
-use braid_history::Series;
+use braid_history::{Series, unix_now};
 use maud::{Markup, html};
 use std::borrow::Cow;
 

@@ -1,5 +1,5 @@
 use super::Viewer;
-use super::figures::{duration, ms, percent, rate, unix_now};
+use super::figures::{duration, ms, percent, rate};
 use super::past::{End, Span, quality, rates, spans};
 use super::quota::quota;
 use super::state::{of_link, of_path, paths_of};
@@ -9,7 +9,7 @@ use crate::shown::{Line, LineAddress, LinkWish};
 use braid_control::config::Mode;
 use braid_control::request::UiRole;
 use braid_control::status::{LinkStatus, Status};
-use braid_history::Series;
+use braid_history::{Series, unix_now};
 use maud::{Markup, html};
 use std::net::IpAddr;
 

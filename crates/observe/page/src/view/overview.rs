@@ -1,11 +1,11 @@
 use super::events::list;
-use super::figures::{duration, ms, percent, rate, unix_now};
+use super::figures::{duration, ms, percent, rate};
 use super::past::{End, Span, rates, spans};
 use super::state::{of_link, paths_of, sentence};
 use super::{disks, homes};
 use crate::Page;
 use braid_control::status::{LinkStatus, Status};
-use braid_history::Series;
+use braid_history::{Series, unix_now};
 use maud::{Markup, html};
 
 /// Events that are shown here.

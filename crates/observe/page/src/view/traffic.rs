@@ -1,11 +1,11 @@
 //! Who uses the tunnel, and for what.
 
-use super::figures::{duration, percent, rate, size, unix_now};
+use super::figures::{duration, percent, rate, size};
 use super::past::{End, Span, rates, spans};
 use crate::Page;
 use braid_control::status::Status;
 use braid_control::traffic::{DeviceTraffic, FlowTraffic, LinkShare, TrafficStatus};
-use braid_history::Series;
+use braid_history::{Series, unix_now};
 use maud::{Markup, html};
 
 /// Flows that are shown; more aren't read.
