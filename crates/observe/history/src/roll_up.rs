@@ -13,7 +13,7 @@ pub struct RollUp {
     lost: u64,
 }
 
-/// More series than these have no seconds: 3600 × 56 bytes each.
+/// More series than these have no seconds: 3600 × 64 bytes each, in room for 4096.
 const MOST_WITH_SECONDS: usize = 32;
 /// Sums that wait for a disk; some 100 bytes each.
 const MOST_UNWRITTEN: usize = 40_000;
@@ -168,6 +168,20 @@ mod tests {
             roll_up.add(500_000, &Series::Peer(home.to_string()), sample(1));
         }
         assert_eq!(roll_up.seconds.len(), MOST_WITH_SECONDS);
+    }
+
+    /// What a daemon that runs for long grows by in its first hour, and no more after it.
+    #[test]
+    fn seconds_take_no_more_after_an_hour_than_at_its_end() {
+        let (mut roll_up, link) = (RollUp::new(), Series::Link("dsl".into()));
+        let mut taken = Vec::new();
+        for second in 0..3 * 3600 {
+            roll_up.add(second, &link, sample(1));
+            if (second + 1) % 3600 == 0 {
+                taken.push((roll_up.seconds[&link].len(), roll_up.seconds[&link].capacity()));
+            }
+        }
+        assert_eq!(taken, [(3600, 4096); 3]);
     }
 
     proptest! {
