@@ -11,6 +11,7 @@ mod bridge;
 mod chosen;
 mod classes;
 mod control;
+mod control_thread;
 mod data_channel;
 mod device;
 mod ending;
@@ -68,6 +69,7 @@ use braid_linux::exec;
 use braid_linux::netlink::Netlink;
 use braid_linux::sd::ServiceManager;
 use control::RunningTunnel;
+use control_thread::ControlThread;
 use ending::Ending;
 use group::RunningGroup;
 use restart::{HandedOn, Program};
@@ -136,12 +138,9 @@ pub fn run(config: AnyConfig, homes: PageHomes) -> Result<(), DaemonError> {
     if let Err(error) = confine(&config) {
         tracing::warn!(%error, "some rights that aren't needed can't be given up here");
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()
-        .map_err(DaemonError::system("starting the control side"))?;
-    let outcome = runtime.block_on(async {
+    let control =
+        ControlThread::start().map_err(DaemonError::system("starting the control side"))?;
+    let outcome = control.block_on(async {
         match &config {
             AnyConfig::Tunnel(tunnel) => {
                 let start = |inherited: Option<HandedOn>, ending| {
@@ -325,12 +324,11 @@ async fn live<T: Running>(
 
     if ending.is_restart() && !signals.ask_in_time().await {
         manager.reloading();
-        ending.because(tokio::task::block_in_place(|| go_on(config, program, &*running)));
+        ending.because(go_on(config, program, &*running));
     }
     manager.stopping();
     // On this thread: there may be no memory for another.
-    let undo = AssertUnwindSafe(|| running.stop());
-    let undone = tokio::task::block_in_place(|| catch_unwind(undo));
+    let undone = catch_unwind(AssertUnwindSafe(|| running.stop()));
     // The socket goes last: as long as it is there, `braid down` waits.
     remove_socket(control);
     // Receivers that are gone have nothing left to stop.
@@ -338,7 +336,6 @@ async fn live<T: Running>(
     if !serving.is_finished() {
         let _ = tokio::time::timeout(GRACE, serving).await;
     }
-    tracing::info!(interface = name, "down");
     match undone {
         Ok(result) => result?,
         Err(panic) => {
@@ -346,6 +343,7 @@ async fn live<T: Running>(
             return Err(DaemonError::System { doing: "taking it down".into(), error });
         }
     }
+    tracing::info!(interface = name, "down");
     match ending.reason() {
         None => Ok(()),
         Some(reason) => {

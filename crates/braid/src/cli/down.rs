@@ -18,6 +18,8 @@ pub struct Down {
 
 /// Long enough for every rule and route to be taken back on a slow router.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// Between two looks.
+const STEP: Duration = Duration::from_millis(50);
 
 impl Down {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
@@ -25,15 +27,63 @@ impl Down {
             Some(client) => client,
             None => global.client()?,
         };
+        let running = Running::of(global);
         match client.down() {
             Ok(()) => {}
             Err(ClientError::NotRunning(socket)) => return unheard(global, socket),
-            Err(error @ ClientError::Broken { .. }) => return Err(stuck(global, error)),
+            Err(error @ ClientError::Broken { .. }) => return deaf(global, error),
             Err(error) => return Err(error.into()),
         }
         wait_until_gone(&client)?;
+        running.map_or(Ok(()), Running::take_back_the_rest)?;
         told(global)
     }
+}
+
+/// The daemon that is asked to end, and what it was started with.
+struct Running {
+    config: AnyConfig,
+    holder: Holder,
+}
+
+impl Running {
+    /// None when it can't be told: with a socket alone the config may be another tunnel's.
+    fn of(global: &Global) -> Option<Running> {
+        let config = match global.args.socket {
+            Some(_) => None,
+            None => global.load_any_config().ok(),
+        }?;
+        let holder = daemon::holder(&config).ok()??;
+        Some(Running { config, holder })
+    }
+
+    /// What it lacked to take all back this process may have.
+    fn take_back_the_rest(self) -> Result<(), Failure> {
+        let Running { config, holder } = self;
+        if !daemon::has_left_something(&config) {
+            return Ok(());
+        }
+        // It closes its socket before it ends.
+        let give_up = Instant::now() + PATIENCE;
+        loop {
+            match daemon::holder(&config)? {
+                None => return daemon::take_back(&config).map_err(Failure::from),
+                Some(now) if now == holder && Instant::now() > give_up => {
+                    return Err(does_not_end(holder));
+                }
+                Some(now) if now == holder => std::thread::sleep(STEP),
+                // Somebody has started another: what is set is that one's.
+                Some(_) => return Ok(()),
+            }
+        }
+    }
+}
+
+fn does_not_end(Holder { process }: Holder) -> Failure {
+    Failure::failed(format!(
+        "process {process} runs the tunnel and doesn't end; `kill -9 {process}`, then \
+         `braid down` again"
+    ))
 }
 
 /// Nobody listens: somebody deleted the socket of one that runs, or it crashed and may have left
@@ -61,15 +111,14 @@ fn unheard(global: &Global, socket: PathBuf) -> Result<(), Failure> {
     })
 }
 
-/// It listens and doesn't answer.
-fn stuck(global: &Global, error: ClientError) -> Failure {
-    let config = global.load_any_config().ok();
-    match config.and_then(|config| daemon::holder(&config).ok()?) {
-        Some(Holder { process }) => Failure::failed(format!(
-            "{error}; if that stays so: `kill -9 {process}`, then `braid down` takes all back"
-        )),
-        None => error.into(),
+/// It listens and doesn't answer: it may lack files or memory for that. A signal needs neither.
+fn deaf(global: &Global, error: ClientError) -> Result<(), Failure> {
+    let Some(Running { config, holder }) = Running::of(global) else { return Err(error.into()) };
+    end_by_signal(&config, holder)?;
+    if daemon::has_left_something(&config) {
+        daemon::take_back(&config)?;
     }
+    told(global)
 }
 
 fn end_by_signal(config: &AnyConfig, holder: Holder) -> Result<(), Failure> {
@@ -80,12 +129,9 @@ fn end_by_signal(config: &AnyConfig, holder: Holder) -> Result<(), Failure> {
     let give_up = Instant::now() + PATIENCE;
     while daemon::holder(config)?.is_some() {
         if Instant::now() > give_up {
-            return Err(Failure::failed(format!(
-                "process {process} runs the tunnel and doesn't end; `kill -9 {process}`, then \
-                 `braid down` again"
-            )));
+            return Err(does_not_end(holder));
         }
-        std::thread::sleep(Duration::from_millis(50));
+        std::thread::sleep(STEP);
     }
     Ok(())
 }
@@ -100,7 +146,7 @@ pub fn wait_until_gone(client: &Client) -> Result<(), Failure> {
         match client.is_running() {
             Ok(false) => return Ok(()),
             // It may close the socket while it answers.
-            Ok(true) | Err(_) => std::thread::sleep(Duration::from_millis(50)),
+            Ok(true) | Err(_) => std::thread::sleep(STEP),
         }
     }
     Err(Failure::failed("the tunnel is still up 20 s after it was told to go down"))

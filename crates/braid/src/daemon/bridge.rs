@@ -13,6 +13,7 @@ use super::data_channel::{
     Command, Commands, Introduction, Published, SERVICE_TICK, Setup, Snapshot,
 };
 use super::reconfigure::{Change, NewPeer};
+use super::supervise::start_thread;
 use braid_control::config::{Link, Name, QuotaPeriod, Transport, XorHash};
 use braid_control::quota_file::{QuotaCounter, QuotaCounters};
 use braid_control::status::DeviceDrops;
@@ -95,9 +96,7 @@ pub fn start(
         ranks: BTreeMap::new(),
         announces: setup.announces,
     };
-    std::thread::Builder::new()
-        .name("braid-bridge".into())
-        .spawn(move || bridge.run(&commands, &published))
+    start_thread("braid-bridge", move || bridge.run(&commands, &published))
 }
 
 /// When a quota's period ends that holds this moment (both Unix seconds).

@@ -15,6 +15,7 @@ use super::reconciler::{self, Parts, ReconcilerHandle, Yields};
 use super::restart::{HandedOn, Program};
 use super::rules::{Files, explained};
 use super::split::SplitProxy;
+use super::supervise::start_thread;
 use super::traces::Traces;
 use super::transports::{Resolved, listen_tls};
 use super::treatments::{FlowTreatments, Judging};
@@ -234,13 +235,13 @@ impl Running for RunningTunnel {
             split.stop();
         }
         // Routes first: as long as they are there, something should answer.
-        self.reconciler.stop(self.down.load(Ordering::Relaxed));
+        let taken_back = self.reconciler.stop(self.down.load(Ordering::Relaxed));
         drop(self.take_queues());
         // It may have ended by itself; joining tells.
         let _ = self.data_plane.send(Command::Stop);
         let thread = self.data_thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         match thread.map(JoinHandle::join) {
-            None | Some(Ok(Ok(()))) => Ok(()),
+            None | Some(Ok(Ok(()))) => taken_back.map_err(DaemonError::system("taking it down")),
             Some(Ok(Err(error))) => Err(DaemonError::system("the data plane")(error)),
             Some(Err(_)) => {
                 Err(DaemonError::system("the data plane")(io::Error::other("it panicked")))
@@ -512,7 +513,7 @@ fn start_data_plane(
 ) -> io::Result<(DataPlaneHandle, JoinHandle<io::Result<()>>)> {
     let (handle, commands, published) = data_channel();
     let plane = bridge::start(setup, commands, published)?;
-    let watch = std::thread::Builder::new().name("braid-watch".into()).spawn(move || {
+    let watch = start_thread("braid-watch", move || {
         let outcome = plane.join().unwrap_or_else(|panic| {
             Err(io::Error::other(format!("it panicked: {}", last_words(&*panic))))
         });

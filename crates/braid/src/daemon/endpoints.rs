@@ -2,7 +2,7 @@
 
 use super::ending::Ending;
 use super::names::{self, Asked, Server};
-use super::supervise::supervise;
+use super::supervise;
 use braid_control::config::{Endpoint, Host, Peer};
 use braid_handshake::PublicKey;
 use std::collections::HashMap;
@@ -109,10 +109,7 @@ impl EndpointResolver {
             working: false,
             around: Around::default(),
         };
-        let ending = ending.clone();
-        std::thread::Builder::new()
-            .name("braid-resolve".into())
-            .spawn(move || supervise("braid-resolve", &ending, || resolving.run()))?;
+        supervise::start("braid-resolve", ending, move || resolving.run())?;
         Ok(EndpointResolver { news })
     }
 

@@ -2,7 +2,7 @@
 //! often than needed.
 
 use super::look::FirstLook;
-use super::supervise::supervise_unneeded;
+use super::supervise::{start_thread, supervise_unneeded};
 use super::tunnel::Tunnel;
 use braid_doctor::{Measured, examine};
 use braid_history::unix_now;
@@ -38,13 +38,11 @@ impl Consulting {
         let fresh = state.at.is_some_and(|at| at.elapsed() < FRESH);
         if !fresh && !state.looks {
             let (this, tunnel) = (self.clone(), tunnel.clone());
-            let thread = thread::Builder::new().name("braid-doctor".into());
-            state.looks = thread
-                .spawn(move || {
-                    supervise_unneeded("braid-doctor", || this.look(&tunnel));
-                    this.state().looks = false;
-                })
-                .is_ok();
+            let body = move || {
+                supervise_unneeded("braid-doctor", || this.look(&tunnel));
+                this.state().looks = false;
+            };
+            state.looks = start_thread("braid-doctor", body).is_ok();
         }
         state.last.clone()
     }

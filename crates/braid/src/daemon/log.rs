@@ -1,6 +1,7 @@
 //! Logs, to stderr, by a thread of their own: neither a full disk nor a reader
 //! that stands still holds up what logs, or ends it.
 
+use super::supervise::start_thread;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -65,7 +66,7 @@ impl Log {
         let (lines, waiting) = sync_channel(WAITING);
         let lost = Arc::new(AtomicU64::new(0));
         let writer = Writer { out, lost: lost.clone(), torn: false };
-        std::thread::Builder::new().name("braid-log".into()).spawn(move || writer.run(&waiting))?;
+        start_thread("braid-log", move || writer.run(&waiting))?;
         Ok(Log { lines, lost })
     }
 

@@ -1,7 +1,7 @@
 //! What each link carries, alone and together with the others, to the concentrator. A link is
 //! alone while all others stand by: what people do meanwhile goes over it too.
 
-use super::supervise::supervise_unneeded;
+use super::supervise::{start_thread, supervise_unneeded};
 use super::tunnel::Tunnel;
 use braid_control::config::{Config, LinkChange};
 use braid_control::measured::{LinkMeasure, MeasureStatus, Measured, NewMeasure, Rates};
@@ -63,7 +63,7 @@ impl Measuring {
             };
         }
         let measuring = self.clone();
-        let thread = thread::Builder::new().name("braid-measure".into()).spawn(move || {
+        let thread = start_thread("braid-measure", move || {
             supervise_unneeded("braid-measure", || {
                 let run = Run { tunnel: &tunnel, measuring: &measuring, plan: &plan };
                 let outcome = run.all();
@@ -78,7 +78,7 @@ impl Measuring {
         });
         if let Err(error) = thread {
             self.now().running = false;
-            return Err(Refusal::Failed(format!("no thread can be started: {error}")));
+            return Err(Refusal::Failed(error.to_string()));
         }
         Ok(())
     }
@@ -194,7 +194,7 @@ impl Run<'_> {
         drop(roles);
         thread::sleep(SETTLES);
         let (to, lasts) = (self.plan.to, self.plan.lasts);
-        let load = thread::spawn(move || load_of(to, lasts).ok());
+        let load = start_thread("braid-load", move || load_of(to, lasts).ok());
         let before = self.carried()?;
         let began = Instant::now();
         let down = self.step("all together, down", Direction::Down, CONNECTIONS)?.mbit;
@@ -210,7 +210,7 @@ impl Run<'_> {
             link.as_part = Some(Rates { down: mbit(now.0, then.0), up: mbit(now.1, then.1) });
         }
         measured.together = Rates { down, up };
-        measured.load_there = load.join().ok().flatten();
+        measured.load_there = load.ok().and_then(|load| load.join().ok()?);
         let one = self.step("one connection, down", Direction::Down, 1)?.mbit;
         measured.one_connection = Rates { down: one, up: 0.0 };
         self.measuring.now().measured = Some(measured);

@@ -2,7 +2,7 @@
 //! active on each, and whether it is metered.
 
 use super::ending::Ending;
-use super::supervise::supervise;
+use super::supervise;
 use braid_control::config::{Config, Link};
 use braid_linux::poller::Waker;
 use braid_linux::tool;
@@ -127,11 +127,8 @@ impl Connections {
         self.now = Arc::new(seen().unwrap_or_default());
         let latest = Arc::new(Mutex::new(Arc::clone(&self.now)));
         let (look, wishes) = sync_channel(1);
-        let (published, waker, told) = (Arc::clone(&latest), waker.clone(), ending.clone());
-        let body = move || {
-            supervise(THREAD, &told, || run(&wishes, &published, &waker));
-        };
-        match std::thread::Builder::new().name(THREAD.into()).spawn(body) {
+        let (published, waker) = (Arc::clone(&latest), waker.clone());
+        match supervise::start(THREAD, ending, move || run(&wishes, &published, &waker)) {
             Ok(_) => self.watch = Some(Watch { latest, look }),
             // Tried again when the host is looked at next.
             Err(error) => tracing::warn!("NetworkManager isn't followed: {error}"),

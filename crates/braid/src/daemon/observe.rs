@@ -6,7 +6,7 @@ mod steady;
 mod watch;
 
 use super::flows::DeviceSecond;
-use super::supervise::supervise_unneeded;
+use super::supervise::{self, supervise_unneeded};
 use super::told::{by_this_program, host_name, status_of};
 use super::{beat, bridge};
 use braid_alert::{Alert, Post};
@@ -51,9 +51,7 @@ impl Observer {
         // Why it can't be made is why the file in it can't, which is told.
         let _ = std::fs::create_dir_all(&config.interface.state_dir);
         let (recorder, mut keeping) = Recorder::new(settings(config));
-        let recording = std::thread::Builder::new()
-            .name("braid-history".into())
-            .spawn(move || supervise_unneeded("braid-history", || keeping.run()))?;
+        let recording = supervise::start_unneeded("braid-history", move || keeping.run())?;
         let recording = Mutex::new(Some(recording));
         Ok(Observer { recorder: Some(recorder), recording, ..Observer::none() })
     }
@@ -90,18 +88,16 @@ impl Observer {
     pub fn look_at(&self, seen: impl Fn() -> Option<Seen> + Send + 'static) -> io::Result<()> {
         let (stop, stopped) = sync_channel(1);
         let mut look = Look::new(self.recorder.clone(), self.post.clone());
-        let thread = std::thread::Builder::new().name("braid-observe".into()).spawn(move || {
-            supervise_unneeded("braid-observe", || {
-                while let Some(seen) = seen() {
-                    look.at(&seen);
-                    // Between two reports, so that neither being late a little matters.
-                    let next = beat::next(EVERY, bridge::TICK / 2, Instant::now());
-                    let wait = next.saturating_duration_since(Instant::now());
-                    if stopped.recv_timeout(wait) != Err(RecvTimeoutError::Timeout) {
-                        break;
-                    }
+        let thread = supervise::start_unneeded("braid-observe", move || {
+            while let Some(seen) = seen() {
+                look.at(&seen);
+                // Between two reports, so that neither being late a little matters.
+                let next = beat::next(EVERY, bridge::TICK / 2, Instant::now());
+                let wait = next.saturating_duration_since(Instant::now());
+                if stopped.recv_timeout(wait) != Err(RecvTimeoutError::Timeout) {
+                    break;
                 }
-            });
+            }
         })?;
         *self.looking.lock().unwrap_or_else(PoisonError::into_inner) = Some((stop, thread));
         Ok(())

@@ -6,7 +6,7 @@ pub mod certificate;
 pub mod reports;
 
 use super::examine::Consulting;
-use super::supervise::supervise_unneeded;
+use super::supervise;
 use super::tunnel::Tunnel;
 use braid_control::config::{Config, LinkChange, QuotaPeriod};
 use braid_control::measured::{MeasureStatus, NewMeasure};
@@ -95,13 +95,11 @@ impl ServedPage {
         let socket = socket(config);
         let (stop, stopped) = watch::channel(false);
         let (served, tls) = (page.clone(), secured.map(|secured| secured.acceptor));
-        let thread = std::thread::Builder::new().name("braid-page".into()).spawn(move || {
-            supervise_unneeded("braid-page", || {
-                let doors = Doors { tcp: tcp.as_ref(), tls: tls.clone(), socket: &socket };
-                if let Err(error) = run(served.clone(), doors, stopped.clone()) {
-                    tracing::warn!("the page can't be served: {error}");
-                }
-            });
+        let thread = supervise::start_unneeded("braid-page", move || {
+            let doors = Doors { tcp: tcp.as_ref(), tls: tls.clone(), socket: &socket };
+            if let Err(error) = run(served.clone(), doors, stopped.clone()) {
+                tracing::warn!("the page can't be served: {error}");
+            }
         })?;
         Ok(ServedPage { page, at, stop, thread: Mutex::new(Some(thread)) })
     }

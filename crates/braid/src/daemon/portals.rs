@@ -8,6 +8,7 @@ use super::data_channel::Snapshot;
 use super::host_numbers::own_mark;
 use super::kill_switch;
 use super::link_sockets::LinkSockets;
+use super::supervise::start_thread;
 use super::ways::Way;
 use braid_control::config::{Config, Link, Name};
 use braid_control::status::PathState;
@@ -170,8 +171,7 @@ impl Looking {
                 }
             }
         };
-        let started = std::thread::Builder::new().name("braid-portal".into()).spawn(asking);
-        if let Err(error) = started {
+        if let Err(error) = start_thread("braid-portal", asking) {
             tracing::debug!(%error, "looking for a page that wants a login");
             self.lock().is_asked = false;
         }

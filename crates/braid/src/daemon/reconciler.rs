@@ -32,7 +32,7 @@ use super::portals::Portals;
 use super::quota::QuotaStore;
 use super::reconfigure::{Change, beginning, changes};
 use super::rules::{Counts, Rules, candidates};
-use super::supervise::supervise;
+use super::supervise::{start_thread, supervise};
 use super::transports::{Resolved, Transports};
 use super::ways::HostNetwork;
 use announcing::Announcing;
@@ -45,7 +45,7 @@ use braid_linux::nft::{self, Refusing, Split};
 use braid_linux::poller::Waker;
 use braid_linux::routing::{ANNOUNCED_PROTOCOL, Announced};
 use braid_rules::Candidate;
-use handle::{Farewell, Question, channels};
+use handle::{Farewell, Parted, Question, channels};
 use jiff::Zoned;
 use naming::Naming;
 use news::News;
@@ -176,9 +176,7 @@ pub fn start(parts: Parts) -> io::Result<ReconcilerHandle> {
         reconciler.adopt_announced()?;
     }
     let (looked, has_looked) = channel();
-    std::thread::Builder::new()
-        .name(THREAD.into())
-        .spawn(move || reconciler.run(&ending, looked))?;
+    start_thread(THREAD, move || reconciler.run(&ending, looked))?;
     // Ends with the first look at the host, however that goes.
     let _ = has_looked.recv();
     Ok(handle)
@@ -529,20 +527,22 @@ impl Reconciler {
         view::traffic(&self.settings.config, &self.links, self.working)
     }
 
-    /// Whether all is as the farewell says.
-    fn end(&mut self, farewell: Farewell) -> bool {
+    fn end(&mut self, farewell: Farewell) -> Parted {
         self.routing.free_files();
         self.quotas.save(&self.data_plane.snapshot());
         if farewell == Farewell::AllStays && self.routing.can_stay().is_ok() {
-            return true;
+            return Parted::AsAsked;
         }
         let stays = kill_switch::alone(&self.settings.config, &self.host)
             .filter(|_| farewell != Farewell::ForGood);
         if stays.is_some() {
             tracing::warn!("the kill switch stays in force; `braid down` lifts it");
         }
-        self.routing.take_back(stays.as_slice());
-        farewell != Farewell::AllStays
+        match (self.routing.take_back(stays.as_slice()), farewell) {
+            (Err(left), _) => Parted::Left(left),
+            (Ok(()), Farewell::AllStays) => Parted::TakenBack,
+            (Ok(()), Farewell::ForGood | Farewell::KillSwitchStays) => Parted::AsAsked,
+        }
     }
 }
 

@@ -2,12 +2,55 @@
 //! good order.
 
 use super::ending::{Ending, last_words};
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// A thread that panics more often than this within [`CALM`] can't be helped.
 const PANICS: usize = 3;
 const CALM: Duration = Duration::from_secs(600);
+
+/// Starts a thread of this name that runs `body` as [`supervise`] does.
+///
+/// # Errors
+/// There is no thread, or no memory for one; which thread it was is told.
+pub fn start(
+    name: &'static str,
+    ending: &Ending,
+    body: impl FnMut() + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
+    let ending = ending.clone();
+    start_thread(name, move || {
+        supervise(name, &ending, body);
+    })
+}
+
+/// As [`start`], for what the tunnel can do without.
+///
+/// # Errors
+/// Those of [`start`].
+pub fn start_unneeded(
+    name: &'static str,
+    body: impl FnMut() + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
+    start_thread(name, move || supervise_unneeded(name, body))
+}
+
+/// Starts a thread that copes with its panics itself.
+///
+/// # Errors
+/// Those of [`start`].
+pub fn start_thread<T: Send + 'static>(
+    name: &'static str,
+    body: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<JoinHandle<T>> {
+    // `thread::spawn` panics instead.
+    let started = Builder::new().name(name.into()).spawn(body);
+    started.map_err(|error| {
+        io::Error::new(error.kind(), format!("starting the thread {name}: {error}"))
+    })
+}
 
 /// Runs `body` until it returns, again after each panic: it must cope with what it
 /// left half done. When that doesn't help `ending` is told, and this is false.

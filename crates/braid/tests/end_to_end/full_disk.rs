@@ -34,13 +34,13 @@ fn a_disk_that_fills_while_the_tunnel_runs_stops_nothing() {
         world.home.braid_ok(&["up"]);
         world.home.wait_for_active_paths(1);
         disks.fill();
-        let threads = threads(world);
+        let threads = world.home.threads();
         move_link(world, "192.168.11.77");
         seen_from(world, "192.168.11.77");
         Pings::start(&world.home, INSIDE_V4, 3).none_is_lost();
         world.home.braid_ok(&["mode", "broadcast"]);
         world.home.braid_ok(&["reload"]);
-        assert_eq!(self::threads(world), threads, "no thread has ended");
+        assert_eq!(world.home.threads(), threads, "no thread has ended");
         disks.free();
         move_link(world, "192.168.11.78");
         seen_from(world, "192.168.11.78");
@@ -154,17 +154,6 @@ fn seen_from(world: &World, address: &str) {
     world.home.wait_until("the concentrator sees the new address", || {
         world.concentrator.paths().iter().any(|path| path["remote"].to_string().contains(address))
     });
-}
-
-fn threads(world: &World) -> Vec<String> {
-    let tasks = format!("/proc/{}/task", world.home.status()["pid"]);
-    let name = |task: fs::DirEntry| fs::read_to_string(task.path().join("comm")).unwrap();
-    let mut names: Vec<String> =
-        fs::read_dir(tasks).unwrap().map(|task| name(task.unwrap())).collect();
-    // Those that answer requests come and go.
-    names.retain(|name| name.starts_with("braid-"));
-    names.sort();
-    names
 }
 
 fn sh(script: &str) {

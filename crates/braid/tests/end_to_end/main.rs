@@ -8,6 +8,7 @@ mod doctor;
 mod ends;
 mod ethernet;
 mod failures;
+mod faults;
 mod fleet;
 mod full_disk;
 mod half_working;

@@ -91,8 +91,15 @@ impl Side {
 
     /// Starts the daemon and waits for nothing.
     pub fn begin(&mut self) {
+        self.begin_by(&[]);
+    }
+
+    /// The same, by a program with these arguments that becomes the daemon.
+    pub fn begin_by(&mut self, program: &[&str]) {
         let log = || File::options().create(true).append(true).open(self.log_file()).unwrap();
-        let mut command = self.namespace.command(BRAID);
+        let words = [program, &[BRAID]].concat();
+        let mut command = self.namespace.command(words[0]);
+        command.args(&words[1..]);
         command.args(["--log", "info", "up", "--foreground", "-c"]).arg(self.config());
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::null()).stdout(log()).stderr(log());
@@ -137,6 +144,29 @@ impl Side {
         }
         let output = daemon.wait_with_output().unwrap();
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+
+    /// The names of the daemon's threads that stay for as long as it runs.
+    pub fn threads(&self) -> Vec<String> {
+        let tasks = format!("/proc/{}/task", self.status()["pid"]);
+        // One may end while this looks.
+        let name = |task: fs::DirEntry| fs::read_to_string(task.path().join("comm")).ok();
+        let mut names: Vec<String> =
+            fs::read_dir(tasks).unwrap().filter_map(|task| name(task.unwrap())).collect();
+        // Those that answer requests come and go.
+        names.retain(|name| name.starts_with("braid-"));
+        names.sort();
+        names
+    }
+
+    /// How it has ended, if it has.
+    pub fn has_ended(&mut self) -> Option<ExitStatus> {
+        self.daemon.as_mut().unwrap().try_wait().unwrap()
+    }
+
+    /// The daemon's process.
+    pub fn process(&self) -> u32 {
+        self.daemon.as_ref().unwrap().id()
     }
 
     /// A file of /proc of the daemon.

@@ -91,7 +91,7 @@ impl Home {
     pub fn carry(&self, leaving: Leaving) -> io::Result<LinkSocket> {
         let (socket, end) = LinkSocket::carried(leaving.family)?;
         let targets = self.targets.clone();
-        let runtime = self.runtime.handle()?;
+        let runtime = self.runtime.handle();
         let _inside = runtime.enter();
         let end = End::new(end)?;
         runtime.spawn(carry(end, leaving, targets));

@@ -79,7 +79,7 @@ impl Server {
     pub fn start(settings: ServerSettings) -> Result<(Server, Vec<LinkSocket>), ServerError> {
         let acceptor = TlsAcceptor::from(settings.certificate.server()?);
         let own = Runtime::start()?;
-        let runtime = own.handle()?;
+        let runtime = own.handle();
         let _inside = runtime.enter();
         let strangers = Arc::new(Semaphore::new(STRANGERS));
         let mut sockets = Vec::new();

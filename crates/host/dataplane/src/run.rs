@@ -229,11 +229,19 @@ impl DataPlane {
             if bytes.capacity() == 0 {
                 bytes = self.tunnel.take_buffer(MAX_PACKET);
             }
-            let Some(offload) = self.device.tun.read(&mut bytes)? else {
-                self.packet = bytes;
-                break;
-            };
             let now = self.clock.now();
+            let offload = match self.device.tun.read(&mut bytes) {
+                Ok(Some(offload)) => offload,
+                Ok(None) => {
+                    self.packet = bytes;
+                    break;
+                }
+                Err(error) => {
+                    self.packet = bytes;
+                    return self.device.may_fail(error, now);
+                }
+            };
+            self.device.unreadable = None;
             if bytes.len() <= COPIED {
                 // A big buffer for a small packet would waste memory while it
                 // waits.

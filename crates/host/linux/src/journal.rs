@@ -140,16 +140,22 @@ impl Journal {
         self.entries.push(Entry { operation: wanted.clone(), prior: prior.clone() });
         self.store();
         let set = operation::set(wanted, prior.as_deref(), &mut self.netlink);
-        // A program that sets it may have been stopped with us when it was done.
-        let mut took_effect =
-            || operation::is_set(wanted, prior.as_deref(), &mut self.netlink).unwrap_or(false);
-        if set.is_err() && (of_others || !took_effect()) {
-            // Nothing happened, so nothing is to be undone; what may exist in
-            // its place belongs to others.
+        if set.is_err() && (of_others || self.had_no_effect(wanted, prior.as_deref())) {
+            // Nothing is to be undone; what may exist in its place belongs to others.
             self.entries = before;
             self.store();
         }
         set
+    }
+
+    /// Of what could not be set. In doubt it had: what isn't there is taken back without harm.
+    fn had_no_effect(&mut self, wanted: &Operation, prior: Option<&str>) -> bool {
+        // A program that sets it may have been stopped with us when it was done, or the kernel's
+        // answer got lost.
+        match operation::is_set(wanted, prior, &mut self.netlink) {
+            Ok(false) => operation::undo_half(wanted, prior).is_ok(),
+            Ok(true) | Err(_) => false,
+        }
     }
 
     fn store(&mut self) {

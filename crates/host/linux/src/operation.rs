@@ -218,6 +218,14 @@ pub(crate) fn unset(
     }
 }
 
+/// Takes back what a [`set`] that failed halfway has done: that of an operation of several steps.
+pub(crate) fn undo_half(operation: &Operation, prior: Option<&str>) -> io::Result<()> {
+    match operation {
+        Operation::Forwarding(family) => forwarding::unset(*family, prior),
+        _ => Ok(()),
+    }
+}
+
 /// Whether doing `other` replaces this one at once, without a gap.
 pub(crate) fn is_replaced_by(operation: &Operation, other: &Operation) -> bool {
     match (operation, other) {

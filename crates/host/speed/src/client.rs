@@ -4,6 +4,7 @@ use crate::request::Request;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 /// Which way bytes go.
@@ -66,14 +67,17 @@ pub fn measure(
     let sums: Vec<Result<f64, MeasureError>> = std::thread::scope(|scope| {
         let counted = &counted;
         let one = |stream: TcpStream| {
-            scope.spawn(move || match direction {
+            let carry = move || match direction {
                 Direction::Down => download(stream, began, lasts, warm, counted).map(|()| 0.0),
                 Direction::Up => upload(stream, lasts, warm),
-            })
+            };
+            let thread = std::thread::Builder::new().spawn_scoped(scope, carry);
+            thread.map_err(|error| MeasureError::Broken(format!("starting a thread: {error}")))
         };
         let threads: Vec<_> = streams.into_iter().map(one).collect();
         let broken = || Err(MeasureError::Broken("a thread panicked".into()));
-        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| broken())).collect()
+        let sum = |thread: ScopedJoinHandle<'_, _>| thread.join().unwrap_or_else(|_| broken());
+        threads.into_iter().map(|thread| thread.and_then(sum)).collect()
     });
     let up: f64 = sums.into_iter().sum::<Result<f64, MeasureError>>()?;
     let halves = counted

@@ -1,7 +1,7 @@
 use super::super::data_channel::DataPlaneHandle;
 use super::super::reconciler::Yields;
 use super::super::reconfigure::Change;
-use super::super::supervise::supervise_unneeded;
+use super::super::supervise;
 use super::super::tunnel::Tunnel;
 use crate::fleet_store::open;
 use braid_control::config::{Config, Fleet, Name, Peer, read_preshared_key};
@@ -37,10 +37,7 @@ pub struct Part {
 impl Part {
     /// Starts the thread, which ends with the tunnel.
     pub fn start(self) -> io::Result<()> {
-        std::thread::Builder::new()
-            .name("braid-fleet".into())
-            .spawn(move || supervise_unneeded("braid-fleet", || self.run()))
-            .map(drop)
+        supervise::start_unneeded("braid-fleet", move || self.run()).map(drop)
     }
 
     fn run(&self) {

@@ -1,7 +1,7 @@
 //! The MPTCP proxy of a group, where its config asks for one.
 
 use super::super::ending::Ending;
-use super::super::supervise::supervise;
+use super::super::supervise;
 use braid_control::config::{GroupConfig, MptcpProxy, ProxyEnd};
 use braid_engines::{Operation, nft_table};
 use braid_mptcp_proxy::{Access, End, Home, Proxy, Rules};
@@ -22,9 +22,7 @@ pub fn start(config: &GroupConfig, ending: &Ending) -> io::Result<()> {
         }
     };
     for server in Proxy::listen(end, *port)?.servers() {
-        let ending = ending.clone();
-        let thread = std::thread::Builder::new().name(THREAD.into());
-        thread.spawn(move || supervise(THREAD, &ending, server))?;
+        supervise::start(THREAD, ending, server)?;
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 
 use super::super::ending::Ending;
 use super::super::journal_trouble::JournalTrouble;
-use super::super::supervise::supervise;
+use super::super::supervise::{start_thread, supervise};
 use super::super::ways::HostNetwork;
 use super::view::View;
 use super::watcher::Watcher;
@@ -77,8 +77,17 @@ impl ReconcilerHandle {
             journal_trouble: JournalTrouble::new("all of it would stay"),
             ending,
         };
-        reconciler.begin()?;
-        std::thread::Builder::new().name("braid-group".into()).spawn(move || reconciler.run())?;
+        // On its thread: without one nothing shall have been set.
+        let (begun, has_begun) = channel();
+        start_thread("braid-group", move || {
+            let outcome = reconciler.begin();
+            let is_up = outcome.is_ok();
+            let _ = begun.send(outcome);
+            if is_up {
+                reconciler.run();
+            }
+        })?;
+        has_begun.recv().map_err(|_| io::Error::other("it panicked; see the log"))??;
         Ok(ReconcilerHandle { questions: Mutex::new(questions), waker, view })
     }
 

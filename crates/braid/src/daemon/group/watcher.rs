@@ -2,7 +2,7 @@
 //! while its carrier is there.
 
 use super::super::ending::Ending;
-use super::super::supervise::supervise;
+use super::super::supervise;
 use braid_control::config::{GroupConfig, Watch};
 use braid_engines::Group;
 use braid_linux::icmp;
@@ -52,7 +52,7 @@ impl Watcher {
             Arc::new(Shared { targets: Mutex::default(), changed: AtomicBool::new(false), waker });
         if config.watch.is_some() {
             let weak = Arc::downgrade(&shared);
-            let (ending, mut sequence) = (ending.clone(), 0_u16);
+            let mut sequence = 0_u16;
             let ask = move || {
                 // Ends with its reconciler.
                 while let Some(shared) = weak.upgrade() {
@@ -62,9 +62,7 @@ impl Watcher {
                     std::thread::sleep(EVERY);
                 }
             };
-            std::thread::Builder::new()
-                .name(THREAD.into())
-                .spawn(move || supervise(THREAD, &ending, ask))?;
+            supervise::start(THREAD, ending, ask)?;
         }
         Ok(Watcher { watch: config.watch, shared })
     }
@@ -116,11 +114,13 @@ impl Shared {
         let answers: Vec<(u32, bool)> = std::thread::scope(|scope| {
             let asked: Vec<_> = targets
                 .iter()
-                .map(|(number, target)| {
+                .filter_map(|(number, target)| {
                     let ask = move || {
                         icmp::ping(&target.device, target.source, target.host, sequence, PATIENCE)
                     };
-                    (*number, scope.spawn(ask))
+                    // Without a thread to ask nothing is known of it.
+                    let asking = std::thread::Builder::new().spawn_scoped(scope, ask);
+                    Some((*number, asking.ok()?))
                 })
                 .collect();
             asked

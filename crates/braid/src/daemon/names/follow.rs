@@ -2,7 +2,7 @@
 //! time.
 
 use super::super::ending::Ending;
-use super::super::supervise::supervise;
+use super::super::supervise;
 use super::choice::{Choice, Role, Situation};
 use super::{Asked, Server, look_up, name_servers};
 use std::io;
@@ -29,11 +29,8 @@ impl NameServers {
     pub fn start(ending: &Ending, link_mark: u32) -> io::Result<NameServers> {
         let (news, received) = channel();
         let choice = Arc::new(Mutex::new(Choice::default()));
-        let (ending, told) = (ending.clone(), choice.clone());
-        let mut following = Following { received, link_mark, told };
-        std::thread::Builder::new()
-            .name("braid-names".into())
-            .spawn(move || supervise("braid-names", &ending, || following.run()))?;
+        let mut following = Following { received, link_mark, told: choice.clone() };
+        supervise::start("braid-names", ending, move || following.run())?;
         Ok(NameServers { news, choice })
     }
 

@@ -3,6 +3,7 @@
 use super::view::{Published, View};
 use braid_control::request::{Refusal, Request};
 use braid_linux::poller::Waker;
+use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
@@ -17,8 +18,19 @@ pub struct ReconcilerHandle {
 pub enum Question {
     /// Change something, and say how that went.
     Do(Box<Request>, Sender<Result<(), Refusal>>),
-    /// End, and say whether all is as the farewell says.
-    Stop(Farewell, Sender<bool>),
+    /// End, and say how that went.
+    Stop(Farewell, Sender<Parted>),
+}
+
+/// How the reconciler ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Parted {
+    /// As the farewell says.
+    AsAsked,
+    /// What was to stay could not, and was taken back.
+    TakenBack,
+    /// This could not be taken back.
+    Left(String),
 }
 
 /// What becomes of what was set on the host.
@@ -65,23 +77,30 @@ impl ReconcilerHandle {
     /// Takes back all that was set on the host. The kill switch only goes
     /// `for_good`, by `braid down`: a service that is stopped or an error lets
     /// nothing out.
-    pub fn stop(&self, for_good: bool) {
+    ///
+    /// # Errors
+    /// What could not be taken back.
+    pub fn stop(&self, for_good: bool) -> io::Result<()> {
         let farewell = if for_good { Farewell::ForGood } else { Farewell::KillSwitchStays };
-        // It may have ended: then it is done as well.
-        if self.part(farewell) == Err(RecvTimeoutError::Timeout) {
-            tracing::error!(
-                "what was set on the host isn't all taken back: something keeps it waiting; \
-                 another `braid down` takes back the rest"
-            );
-        }
+        let left = match self.part(farewell) {
+            Ok(Parted::AsAsked | Parted::TakenBack) => return Ok(()),
+            // It has ended: then it is done as well.
+            Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            Ok(Parted::Left(what)) => what,
+            Err(RecvTimeoutError::Timeout) => "something keeps it waiting".to_owned(),
+        };
+        Err(io::Error::other(format!(
+            "what was set on the host isn't all taken back: {left}; another `braid down` takes \
+             back the rest"
+        )))
     }
 
     /// Leaves all as it is. False when it could not stay, and was taken back.
     pub fn leave(&self) -> bool {
-        self.part(Farewell::AllStays) == Ok(true)
+        self.part(Farewell::AllStays) == Ok(Parted::AsAsked)
     }
 
-    fn part(&self, farewell: Farewell) -> Result<bool, RecvTimeoutError> {
+    fn part(&self, farewell: Farewell) -> Result<Parted, RecvTimeoutError> {
         let (done, is_done) = channel();
         let gone = |_| RecvTimeoutError::Disconnected;
         self.questions.send(Question::Stop(farewell, done)).map_err(gone)?;

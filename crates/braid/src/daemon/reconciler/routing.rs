@@ -9,6 +9,7 @@ use braid_linux::nft::Split;
 use braid_linux::routing::HostRouting;
 use std::fs::File;
 use std::io;
+use std::time::{Duration, Instant};
 
 /// Makes the host's routing as it was last planned.
 pub struct Routing {
@@ -24,6 +25,9 @@ pub struct Routing {
 
 /// What starting `nft` takes: both ends of three pipes, and `/dev/null`.
 const SPARE_FILES: usize = 7;
+
+/// Of the time that a farewell has, so much is no sign of something that hangs.
+const ANOTHER_TRY: Duration = Duration::from_secs(4);
 
 impl Routing {
     /// Makes what the journal lacks, and takes back what is in it for nothing.
@@ -84,9 +88,23 @@ impl Routing {
     }
 
     /// Takes back all but what `stays`.
-    pub fn take_back(&mut self, stays: &[Operation]) {
-        for failure in self.journal.reconcile(stays) {
+    ///
+    /// # Errors
+    /// What is left.
+    pub fn take_back(&mut self, stays: &[Operation]) -> Result<(), String> {
+        let began = Instant::now();
+        let mut failures = self.journal.reconcile(stays);
+        // What lacked for a moment may be there now; what hangs isn't waited for twice.
+        if !failures.is_empty() && began.elapsed() < ANOTHER_TRY {
+            failures = self.journal.reconcile(stays);
+        }
+        for failure in &failures {
             tracing::warn!("taking back: {failure}");
+        }
+        match &failures[..] {
+            [] => Ok(()),
+            [one] => Err(one.to_string()),
+            [one, more @ ..] => Err(format!("{one}, and {} more", more.len())),
         }
     }
 }

@@ -5,7 +5,7 @@
 use super::super::ending::Ending;
 use super::super::host_numbers::{forwarder_mark, heard_by};
 use super::super::names::name_servers;
-use super::super::supervise::supervise;
+use super::super::supervise;
 use braid_control::config::Config;
 use braid_linux::netlink::PacketLog;
 use braid_linux::nft::{Element, HEARD_BYTES, LearntSets, NameForwarder};
@@ -96,21 +96,19 @@ impl Forwarder {
         if let Some(log) = log {
             runtime.spawn(hear(log, shared.clone()));
         }
-        let ending = ending.clone();
-        std::thread::Builder::new().name(THREAD.into()).spawn(move || {
-            supervise(THREAD, &ending, || {
-                let serving = async {
-                    tokio::select! {
-                        failed = serve(&sockets, &shared) => failed,
-                        // By the other end's being dropped.
-                        _ = &mut ended => Ok(()),
-                    }
-                };
-                // Questions are brought to it: when it doesn't answer nobody does.
-                if let Err(error) = runtime.block_on(serving) {
-                    ending.because(format!("names can't be forwarded: {error}"));
+        let told = ending.clone();
+        supervise::start(THREAD, ending, move || {
+            let serving = async {
+                tokio::select! {
+                    failed = serve(&sockets, &shared) => failed,
+                    // By the other end's being dropped.
+                    _ = &mut ended => Ok(()),
                 }
-            })
+            };
+            // Questions are brought to it: when it doesn't answer nobody does.
+            if let Err(error) = runtime.block_on(serving) {
+                told.because(format!("names can't be forwarded: {error}"));
+            }
         })?;
         let way = NameForwarder { addresses, port, mark, heard_by };
         Ok(Forwarder { rules, _ends: ends, way, deaf })
