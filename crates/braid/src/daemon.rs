@@ -317,6 +317,9 @@ async fn live<T: Running>(
     if let Some(listener) = metrics {
         running.serve_metrics(listener, stopped);
     }
+    if let Err(error) = signals.let_through() {
+        ending.because(error.to_string());
+    }
     manager.ready();
     tracing::info!(interface = name, "up");
 
@@ -389,7 +392,7 @@ fn go_on(config: &AnyConfig, program: &Program, running: &impl Running) -> Strin
 struct Signals([Signal; 4]);
 
 impl Signals {
-    /// From now on they end nothing by themselves.
+    /// They end nothing by themselves, and wait until they are let through.
     fn caught() -> Result<Signals, DaemonError> {
         let on = |kind| signal(kind).map_err(DaemonError::system("catching signals"));
         let signals = Signals([
@@ -398,8 +401,13 @@ impl Signals {
             on(SignalKind::hangup())?,
             on(SignalKind::quit())?,
         ]);
-        exec::unblock_signals().map_err(DaemonError::system("catching signals"))?;
         Ok(signals)
+    }
+
+    /// From now on this thread gets them, and no other does: those that it has started hold them
+    /// back, or one of them would take what is meant for another program.
+    fn let_through(&self) -> Result<(), DaemonError> {
+        exec::unblock_signals().map_err(DaemonError::system("catching signals"))
     }
 
     /// Holds them back for another program; whether one came before.

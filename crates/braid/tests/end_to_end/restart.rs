@@ -174,3 +174,30 @@ fn pauses() {
         println!("{who} {way}: {} ms; pings: {lost}", pause.as_millis());
     }
 }
+
+/// Any other would catch it for a program that is about to be another.
+#[test]
+fn only_the_main_thread_gets_what_asks_for_the_end() {
+    let Some(mut world) = World::new(&[link("dsl")]) else { return };
+    world.write_configs(&Tunnel { home_routing: CARRIES_ALL, ..Tunnel::default() });
+    world.concentrator.start();
+    world.home.start();
+    world.home.wait_for_active_paths(1);
+    let process = world.home.process();
+    let mut threads = 0;
+    for thread in std::fs::read_dir(format!("/proc/{process}/task")).unwrap() {
+        let thread = thread.unwrap().path();
+        let status = std::fs::read_to_string(thread.join("status")).unwrap_or_default();
+        let Some(blocked) = status.lines().find_map(|line| line.strip_prefix("SigBlk:")) else {
+            continue; // It has just ended.
+        };
+        let blocked = u64::from_str_radix(blocked.trim(), 16).unwrap();
+        let is_main = thread.ends_with(process.to_string());
+        assert_eq!(blocked >> (SIGTERM - 1) & 1 == 0, is_main, "{status}");
+        threads += 1;
+    }
+    assert!(threads > 5, "{threads}");
+}
+
+/// Its number (signal(7)).
+const SIGTERM: u32 = 15;
