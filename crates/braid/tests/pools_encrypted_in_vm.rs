@@ -400,9 +400,12 @@ fn killed(then: &str) -> String {
     script(&format!(
         r#"
 : > $tab
+# Without a process of its own each time: this kernel has one processor.
+begun() {{ count=0; while IFS= read -r line; do case $line in …*) count=$((count + 1));; esac; done < /tmp/told; }}
 for step in {KILLED_AT}; do
+    : > /tmp/told
     braid pool create data --layout md-raid1 --encrypt --key-file $keys/data.key $1 $2 --yes > /tmp/told 2>&1 & child=$!
-    while kill -0 $child 2> /dev/null && [ "$(grep -c '^…' /tmp/told)" -lt $step ]; do sleep 0.01; done
+    while kill -0 $child 2> /dev/null && begun && [ $count -lt $step ]; do sleep 0.05; done
     kill -9 $child
     wait $child || true
     {then}
