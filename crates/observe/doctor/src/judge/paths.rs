@@ -65,7 +65,8 @@ fn path_of(facts: &Facts, peer: &PeerStatus, path: &PathStatus, found: &mut Vec<
             .mend(mend);
         found.push(told);
     }
-    if path.jitter_ms.is_some_and(|jitter| jitter > JITTER_MS) && bloat.is_none() {
+    // Beside a queue, too: of few packets that jitter delays all may look as if they had queued.
+    if path.jitter_ms.is_some_and(|jitter| jitter > JITTER_MS) {
         let what = format!("the delay of link {link} varies a lot");
         let told = finding(Code::Jitter, Severity::Note, link, what).seen(delays(path)).mend(
             format!("a [[class]] for calls keeps them off it; or braid link set {link} --tier 1"),
