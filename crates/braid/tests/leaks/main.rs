@@ -6,6 +6,7 @@ mod dns;
 mod kill_switch;
 mod name_server;
 mod network;
+mod rules;
 mod talk;
 #[path = "../end_to_end/wrong_clock.rs"]
 mod wrong_clock;

@@ -17,6 +17,10 @@ pub const ENDPOINT_NAME: &str = "vpn.braid.test";
 pub const SECRET_V4: &str = "198.51.100.80";
 /// As [`SECRET_V4`].
 pub const SECRET_V6: &str = "2001:db8:80::80";
+/// A host of the internet that a rule may send connections to beside the tunnel.
+pub const BANK_V4: &str = "198.51.100.81";
+/// As [`BANK_V4`].
+pub const BANK_V6: &str = "2001:db8:80::81";
 const BRAID: &str = env!("CARGO_BIN_EXE_braid");
 
 /// Links are `w1` and `w2`, the other device is `x1`; in the internet they are
@@ -59,8 +63,8 @@ impl Network {
         network.inside("internet", &format!(
             "sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1
              for n in 1 2 3; do ip addr add 10.$n.0.1/24 dev c$n; ip addr add 2001:db8:$n::1/64 dev c$n nodad; ip link set c$n up; done
-             for a in 203.0.113.1/32 203.0.113.2/32 203.0.113.53/32 {SECRET_V4}/32; do ip addr add $a dev lo; done
-             ip addr add {SECRET_V6}/128 dev lo"
+             for a in 203.0.113.1/32 203.0.113.2/32 203.0.113.53/32 {SECRET_V4}/32 {BANK_V4}/32; do ip addr add $a dev lo; done
+             ip addr add {SECRET_V6}/128 dev lo; ip addr add {BANK_V6}/128 dev lo"
         ));
         network.inside("lan",
             "ip addr add 192.168.50.2/24 dev l0; ip addr add fd50::2/64 dev l0 nodad; ip link set l0 up

@@ -1,7 +1,7 @@
 //! Programs that want out: datagrams, connections, look-ups, pings, to where
 //! nothing but the tunnel should carry them.
 
-use crate::network::{SECRET_V4, SECRET_V6};
+use crate::network::{BANK_V4, BANK_V6, SECRET_V4, SECRET_V6};
 use braid_linux::netns::NetNs;
 use braid_linux::udp::{Family, LinkBind, LinkSocket, Transmit};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -21,16 +21,25 @@ pub struct Talk {
 impl Talk {
     /// From a host, also by each of these devices.
     pub fn start(host: &NetNs, devices: &'static [&'static str]) -> Talk {
+        Talk::with([SECRET_V4, SECRET_V6], host, devices)
+    }
+
+    /// The same with the host that a rule may be for.
+    pub fn with_bank(host: &NetNs, devices: &'static [&'static str]) -> Talk {
+        Talk::with([BANK_V4, BANK_V6], host, devices)
+    }
+
+    fn with(whom: [&'static str; 2], host: &NetNs, devices: &'static [&'static str]) -> Talk {
         let over = Arc::new(AtomicBool::new(false));
         let (stop, namespace) = (over.clone(), host.run(NetNs::current).unwrap().unwrap());
         let talk = move || {
             while !stop.load(Ordering::Relaxed) {
-                say(devices);
+                say(whom, devices);
                 std::thread::sleep(Duration::from_millis(20));
             }
         };
         let thread = std::thread::spawn(move || namespace.run(talk).unwrap());
-        let pings = [SECRET_V4, SECRET_V6].map(|to| {
+        let pings = whom.map(|to| {
             let mut ping = host.command("ping");
             ping.args(["-q", "-i", "0.2", to]).stdout(Stdio::null()).stderr(Stdio::null());
             ping.spawn().unwrap()
@@ -53,20 +62,20 @@ impl Drop for Talk {
 }
 
 /// Errors are what a kill switch is for.
-fn say(devices: &[&str]) {
+fn say([v4, v6]: [&str; 2], devices: &[&str]) {
     for (from, to, port) in [
-        ("0.0.0.0:0", SECRET_V4, 9),
-        ("0.0.0.0:0", SECRET_V4, 443),
-        ("[::]:0", SECRET_V6, 9),
+        ("0.0.0.0:0", v4, 9),
+        ("0.0.0.0:0", v4, 443),
+        ("[::]:0", v6, 9),
         ("0.0.0.0:0", "10.1.0.1", 53),
-        ("10.1.0.2:0", SECRET_V4, 53),
+        ("10.1.0.2:0", v4, 53),
         ("0.0.0.0:0", "203.0.113.1", 51900 - 1),
     ] {
         if let Ok(socket) = UdpSocket::bind(from) {
             let _ = socket.send_to(&query("secret"), (to, port));
         }
     }
-    for to in [SECRET_V4, SECRET_V6] {
+    for to in [v4, v6] {
         let to = SocketAddr::new(to.parse().unwrap(), 443);
         let _ = TcpStream::connect_timeout(&to, Duration::from_millis(30));
     }
@@ -78,7 +87,7 @@ fn say(devices: &[&str]) {
             port: 0,
             family: Family::V4,
         };
-        let remote = SocketAddr::new(SECRET_V4.parse().unwrap(), 9);
+        let remote = SocketAddr::new(v4.parse().unwrap(), 9);
         let contents = &query("secret");
         let transmit =
             Transmit { remote, local: None, traffic_class: 0, contents, segment_size: None };

@@ -273,7 +273,9 @@ impl Firewall {
 
     fn names_guard(&self) -> Option<String> {
         self.kill_switch.as_ref()?;
-        let rules = self.diversions.iter().map(|it| it.only_by(&self.interface));
+        let diverted = self.diversions.iter().map(|it| it.only_by(&self.interface));
+        let forwarded = self.forwarder.iter().flat_map(NameForwarder::only_here);
+        let rules = diverted.chain(forwarded);
         chain("names_guard", "filter", "postrouting", "filter", rules)
     }
 

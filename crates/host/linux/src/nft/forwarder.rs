@@ -58,10 +58,19 @@ impl NameForwarder {
 
     /// What a kill switch lets out: the device that it sees is the one before the translation.
     pub(super) fn let_out(&self) -> impl Iterator<Item = String> {
+        self.brought_here().map(|brought| format!("{brought} accept"))
+    }
+
+    /// So where it really leaves is looked at behind: after a crash its address is nobody's.
+    pub(super) fn only_here(&self) -> impl Iterator<Item = String> {
+        self.brought_here().map(|brought| format!("oifname != \"lo\" {brought} drop"))
+    }
+
+    fn brought_here(&self) -> impl Iterator<Item = String> {
         self.addresses.iter().map(|address| {
             let (family, port) = (super::family(*address), self.port);
             let asked = "meta l4proto { tcp, udp } th dport";
-            format!("ct status dnat {family} daddr {address} {asked} {port} accept")
+            format!("ct status dnat {family} daddr {address} {asked} {port}")
         })
     }
 
