@@ -5,12 +5,13 @@ use super::ending::Ending;
 use super::supervise;
 use braid_control::config::{Config, Link};
 use braid_linux::poller::Waker;
-use braid_linux::tool;
-use std::io;
+use braid_linux::tool::{self, Following};
+use std::io::{self, Read};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A connection that is active.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -50,13 +51,13 @@ const RUNS: &str = "/run/NetworkManager";
 /// # Errors
 /// `NotFound` without nmcli, `TimedOut` when it doesn't answer.
 pub fn active() -> io::Result<Vec<Connection>> {
-    // Its words must not be translated, and in the locale C it says ? for é.
-    let command =
-        ["LANGUAGE=", "LC_ALL=C.UTF-8", "nmcli", "--terse", "--escape", "no", "--fields", FIELDS];
-    let arguments = [&command[..], &["device", "show"]].concat();
+    let rest = ["--terse", "--escape", "no", "--fields", FIELDS, "device", "show"];
+    let arguments = [&NMCLI[..], &rest].concat();
     tool::said("env", &arguments, ANSWERS).map(|text| parse(&text))
 }
 
+/// Arguments of `env`: its words must not be translated, and in the locale C it says ? for é.
+const NMCLI: [&str; 3] = ["LANGUAGE=", "LC_ALL=C.UTF-8", "nmcli"];
 const FIELDS: &str =
     "GENERAL.DEVICE,GENERAL.IP-IFACE,GENERAL.CONNECTION,GENERAL.CON-UUID,GENERAL.METERED";
 /// It answers within some hundredths of a second, also under load.
@@ -99,11 +100,17 @@ struct Watch {
     latest: Arc<Mutex<Arc<Vec<Connection>>>>,
     /// Asks to look at once; the thread ends with it.
     look: SyncSender<()>,
+    /// Whether NetworkManager tells of changes just now.
+    told: Arc<AtomicBool>,
+    news: News,
 }
 
-/// It tells nobody by netlink when another connection has been given to an interface, or the
-/// name has changed; most often there are other news at that moment.
+/// How often it is looked where nothing is told, as netlink knows of no connections.
 const EVERY: Duration = Duration::from_secs(5);
+/// And where it is: all but what NetworkManager guesses anew of whether a network is metered.
+const EVERY_WHEN_TOLD: Duration = Duration::from_secs(300);
+/// What changes at once is told line by line.
+const SETTLES: Duration = Duration::from_millis(100);
 const THREAD: &str = "braid-nm";
 
 impl Connections {
@@ -119,17 +126,21 @@ impl Connections {
             *self = Connections::default();
             return;
         }
-        if let Some(watch) = &self.watch {
+        if let Some(watch) = &mut self.watch {
             // One wish that waits is enough; a thread that has ended has ended the daemon.
             let _ = watch.look.try_send(());
+            watch.news.follow(&watch.look, &watch.told, Instant::now());
             return;
         }
+        let (look, wishes) = sync_channel(1);
+        let (mut news, told) = (News::default(), Arc::new(AtomicBool::new(false)));
+        // Before it is looked: nothing is missed in between.
+        news.follow(&look, &told, Instant::now());
         self.now = Arc::new(seen().unwrap_or_default());
         let latest = Arc::new(Mutex::new(Arc::clone(&self.now)));
-        let (look, wishes) = sync_channel(1);
-        let (published, waker) = (Arc::clone(&latest), waker.clone());
-        match supervise::start(THREAD, ending, move || run(&wishes, &published, &waker)) {
-            Ok(_) => self.watch = Some(Watch { latest, look }),
+        let (published, waker, tells) = (Arc::clone(&latest), waker.clone(), Arc::clone(&told));
+        match supervise::start(THREAD, ending, move || run(&wishes, &tells, &published, &waker)) {
+            Ok(_) => self.watch = Some(Watch { latest, look, told, news }),
             // Tried again when the host is looked at next.
             Err(error) => tracing::warn!("NetworkManager isn't followed: {error}"),
         }
@@ -145,10 +156,68 @@ impl Connections {
     }
 }
 
-fn run(wishes: &Receiver<()>, published: &Mutex<Arc<Vec<Connection>>>, waker: &Waker) {
+/// `nmcli monitor`, which says a line whenever a device or a connection changes.
+#[derive(Default)]
+struct News {
+    running: Option<Following>,
+    began: Option<Instant>,
+}
+
+/// One that has ended is started again after this.
+const RESTART: Duration = Duration::from_secs(60);
+const NEWS_THREAD: &str = "braid-nm-news";
+
+impl News {
+    /// Sees to it that it runs. Whenever it says something it is to be looked.
+    fn follow(&mut self, look: &SyncSender<()>, told: &Arc<AtomicBool>, now: Instant) {
+        let began = self.began.is_some_and(|at| now.saturating_duration_since(at) < RESTART);
+        if self.running.is_some() && told.load(Ordering::Relaxed) || began {
+            return;
+        }
+        self.began = Some(now);
+        told.store(true, Ordering::Relaxed);
+        if let Err(error) = self.start(look, told) {
+            told.store(false, Ordering::Relaxed);
+            tracing::debug!("nmcli monitor: {error}");
+        }
+    }
+
+    fn start(&mut self, look: &SyncSender<()>, told: &Arc<AtomicBool>) -> io::Result<()> {
+        self.running = None;
+        let (following, mut said) = Following::start("env", &[&NMCLI[..], &["monitor"]].concat())?;
+        let (look, told) = (look.clone(), Arc::clone(told));
+        supervise::start_unneeded(NEWS_THREAD, move || {
+            // What it says is found out by looking.
+            let mut words = [0; 1024];
+            while said.read(&mut words).is_ok_and(|len| len > 0) {
+                let _ = look.try_send(());
+            }
+            told.store(false, Ordering::Relaxed);
+            let _ = look.try_send(());
+        })?;
+        self.running = Some(following);
+        Ok(())
+    }
+}
+
+fn run(
+    wishes: &Receiver<()>,
+    told: &AtomicBool,
+    published: &Mutex<Arc<Vec<Connection>>>,
+    waker: &Waker,
+) {
+    // Who tells needs a moment until it does: what changed by then is seen by looking once more.
+    let mut looked = false;
     loop {
-        match wishes.recv_timeout(EVERY) {
-            Ok(()) | Err(RecvTimeoutError::Timeout) => {}
+        let tells = told.load(Ordering::Relaxed);
+        looked &= tells;
+        let every = if looked { EVERY_WHEN_TOLD } else { EVERY };
+        match wishes.recv_timeout(every) {
+            Ok(()) => {
+                std::thread::sleep(SETTLES);
+                let _ = wishes.try_recv();
+            }
+            Err(RecvTimeoutError::Timeout) => looked = tells,
             Err(RecvTimeoutError::Disconnected) => return,
         }
         let Some(found) = seen() else { continue };

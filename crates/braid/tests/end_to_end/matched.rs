@@ -6,6 +6,7 @@ use crate::traffic::{Direction, Transfer};
 use crate::world::{INSIDE_V4, LEAVE_HOST_ALONE, Tunnel, World, link};
 use serde_json::Value;
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
@@ -137,6 +138,29 @@ impl Nmcli {
         Nmcli { folder }
     }
 
+    /// It also tells of what changes, as `nmcli monitor` does.
+    fn that_tells(world: &mut World) -> Nmcli {
+        let nmcli = Nmcli::in_place(world);
+        fs::write(nmcli.folder.join("news"), "").unwrap();
+        let script = format!(
+            "#!/bin/sh\n[ \"$1\" != monitor ] || exec tail -n 0 -f {0}/news\ncat {0}/said\n",
+            nmcli.folder.display()
+        );
+        world.home.put_program("nmcli", &script);
+        nmcli
+    }
+
+    fn tells(&self) {
+        let mut news = fs::OpenOptions::new().append(true).open(self.folder.join("news")).unwrap();
+        writeln!(news, "two: connected").unwrap();
+    }
+
+    /// How many that tell of changes run.
+    fn telling(&self, world: &World) -> usize {
+        let pattern = format!("{}/[n]ews", self.folder.display());
+        world.home.sh(&format!("pgrep -c -f '{pattern}' || true")).trim().parse().unwrap()
+    }
+
     /// Name of the connection, and whether it is metered, of each device.
     fn says(&self, devices: [(&str, &str); 2]) {
         let of = |(device, (name, metered)): (&str, (&str, &str))| {
@@ -171,6 +195,30 @@ fn a_link_follows_its_connection_from_one_interface_to_another() {
     nmcli.says([NOTHING, NOTHING]);
     let why = "no interface matches connection \"Café: 2\"";
     world.home.wait_until("none", || of_link(&world, "cafe", "trouble") == why);
+}
+
+#[test]
+fn what_networkmanager_tells_is_looked_at_then_and_who_tells_it_ends_with_the_tunnel() {
+    let Some(mut world) = World::new(&[link("one"), link("two")]) else { return };
+    let nmcli = Nmcli::that_tells(&mut world);
+    nmcli.says([CAFE, NOTHING]);
+    begin(&mut world, "[[link]]\nname = \"cafe\"\nmatch = { connection = \"Café: 2\" }\n");
+    world.home.wait_for_active_paths(1);
+    for (says, interface) in [([NOTHING, CAFE], "two"), ([CAFE, NOTHING], "one")] {
+        nmcli.says(says);
+        nmcli.tells();
+        world.home.wait_until("the other", || of_link(&world, "cafe", "interface") == interface);
+        assert_eq!(nmcli.telling(&world), 1);
+        // The program that goes on has one of its own.
+        world.home.braid_ok(&["restart"]);
+        world.home.wait_for_active_paths(1);
+        world.home.wait_until("one is left", || nmcli.telling(&world) == 1);
+        let pid = world.home.status()["pid"].clone();
+        let dead = world.home.sh(&format!("ps -o stat= --ppid {pid} | grep -c Z || true"));
+        assert_eq!(dead.trim(), "0");
+    }
+    world.home.stop();
+    assert_eq!(nmcli.telling(&world), 0);
 }
 
 #[test]

@@ -1,13 +1,14 @@
 //! Other programs that do something and end: with a deadline, since whoever waits
-//! for one does nothing else.
+//! for one does nothing else. And such as go on and tell of what happens.
 
 use crate::sys;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// What it said, and how it ended.
@@ -89,6 +90,39 @@ pub(crate) fn run(command: &mut Command, input: &[u8], limit: Duration) -> io::R
     Ok(Outcome { status, stdout: contents(&mut said)?, stderr: contents(&mut complained)? })
 }
 
+/// A program that goes on until it ends by itself, or this is dropped.
+#[derive(Debug)]
+pub struct Following(Child);
+
+impl Following {
+    /// Starts it, and gives what it says. It ends with the thread that calls this, too, so that
+    /// a daemon that is killed leaves none behind.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn start(program: &str, arguments: &[&str]) -> io::Result<(Following, ChildStdout)> {
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        // SAFETY: prctl allocates nothing and takes no lock.
+        unsafe {
+            command.pre_exec(|| {
+                sys::check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL)).map(drop)
+            });
+        }
+        let mut following = Following(command.spawn()?);
+        let said = following.0.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
+        Ok((following, said))
+    }
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        // It has ended by itself, or is taken away; one that the kernel holds stays.
+        let _ = self.0.kill();
+        let _ = wait(&mut self.0, LAST_BREATH);
+    }
+}
+
 fn wait(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
     let give_up = Instant::now() + limit;
     let mut step = Duration::from_micros(500);
@@ -152,6 +186,19 @@ mod tests {
         let input = vec![b'x'; 1 << 20];
         let outcome = sh("cat; cat /dev/stdin >&2", &input, LONG).unwrap();
         assert_eq!(outcome.stdout.len(), input.len());
+    }
+
+    #[test]
+    fn a_program_that_is_followed_ends_with_who_follows() {
+        let (following, mut said) =
+            Following::start("sh", &["-c", "echo $$; exec sleep 3600"]).unwrap();
+        let mut pid = [0; 16];
+        let len = said.read(&mut pid).unwrap();
+        let process = format!("/proc/{}", String::from_utf8_lossy(&pid[..len]).trim());
+        assert!(Path::new(&process).exists());
+        drop(following);
+        assert!(!Path::new(&process).exists());
+        assert_eq!(said.read(&mut pid).unwrap(), 0);
     }
 
     #[test]
