@@ -105,10 +105,22 @@ fn tell(device: &str, wanted: &DeviceDns) -> Result<(), String> {
         let rest = rest.iter().map(String::as_str);
         ask(&first.iter().copied().chain(rest).collect::<Vec<_>>())
     };
+    without_multicast(device);
     command(&["dns", device], &servers)?;
     command(&["domain", device], &wanted.domains)?;
     let all = wanted.domains.iter().any(|domain| domain == "~.");
     ask(&["default-route", device, if all { "yes" } else { "no" }])
+}
+
+/// By LLMNR and multicast DNS it would ask for names of the LAN by the tunnel, and answer there
+/// with this host's. `revert` takes that back, too.
+fn without_multicast(device: &str) {
+    for protocol in ["llmnr", "mdns"] {
+        if let Err(why) = ask(&[protocol, device, "no"]) {
+            // Names are looked up without.
+            tracing::debug!("{protocol} isn't switched off on {device}: {why}");
+        }
+    }
 }
 
 fn ask(arguments: &[&str]) -> Result<(), String> {

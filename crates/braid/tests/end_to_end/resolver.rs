@@ -17,6 +17,7 @@ fn systemd_resolved_asks_through_the_tunnel_while_it_works() {
     let all = "dns braid0 10.77.0.1 9.9.9.9\ndomain braid0 ~. ~corp.example\n\
                default-route braid0 yes\n";
     world.home.wait_until("it is told", || told().ends_with(all));
+    assert!(told().starts_with("llmnr braid0 no\nmdns braid0 no\n"), "{}", told());
     assert_eq!(world.home.status()["dns"]["by_resolved"], true);
 
     world.concentrator.kill();
