@@ -3,7 +3,7 @@
 use super::figures::{duration, percent, rate, size};
 use super::past::{End, Span, rates, spans};
 use crate::Page;
-use braid_control::status::Status;
+use braid_control::status::{RuleDoes, RuleStatus, Status};
 use braid_control::traffic::{DeviceTraffic, FlowTraffic, LinkShare, TrafficStatus};
 use braid_history::{Series, unix_now};
 use maud::{Markup, html};
@@ -29,6 +29,7 @@ pub fn parts(page: &Page, status: &Status) -> Option<Vec<(&'static str, Markup)>
     let end = End::of(status);
     Some(vec![
         ("devices", devices(&traffic, end)),
+        ("rules", rules(&status.rules)),
         ("flows", flows(traffic.flows.iter(), &traffic, end)),
     ])
 }
@@ -81,6 +82,36 @@ fn devices(traffic: &TrafficStatus, end: End) -> Markup {
     }
 }
 
+/// In the order in which they count.
+fn rules(rules: &[RuleStatus]) -> Markup {
+    let goes = |rule: &RuleStatus| match (rule.counts_now, rule.does, &rule.link) {
+        (false, ..) => "not at this time".to_owned(),
+        (true, RuleDoes::Direct, Some(link)) => format!("by {link}"),
+        (true, RuleDoes::Direct, None) => "no link works".to_owned(),
+        (true, ..) => "counts".to_owned(),
+    };
+    html! {
+        @if !rules.is_empty() {
+            section.card {
+                h2 { "Rules" }
+                div.wide tabindex="0" role="region" aria-label="Rules" { table {
+                    thead { tr { th { "Rule" } th { "Does" } th { "Now" } th { "Connections" } th { "Sent" } } }
+                    tbody { @for rule in rules {
+                        tr {
+                            th scope="row" { (rule.name) }
+                            td { (rule.does.as_str()) }
+                            td { (goes(rule)) }
+                            td { (rule.connections) }
+                            td { (size(rule.bytes)) }
+                        }
+                    } }
+                } }
+                p.dim { "The first that matches counts. " code { "braid explain" } " says which one a connection falls under, and why." }
+            }
+        }
+    }
+}
+
 fn flows<'a>(
     flows: impl Iterator<Item = &'a FlowTraffic>,
     traffic: &TrafficStatus,
@@ -93,7 +124,7 @@ fn flows<'a>(
             h2 { "Flows" }
             @if shown.is_empty() { p.dim { "None in the last minute." } }
             @else { div.wide tabindex="0" role="region" aria-label="Flows" { table {
-                thead { tr { th { "Flow" } th { "Down" } th { "Up" } th { "Carried" } th { "Class" } th { "Links" }
+                thead { tr { th { "Flow" } th { "Down" } th { "Up" } th { "Carried" } th { "Class" } th { "Rule" } th { "Links" }
                     th { "Sent again" } th { "Sent twice" } th { "Age" } } }
                 tbody { @for flow in &shown { (row(flow, end)) } }
             } } }
@@ -112,6 +143,7 @@ fn row(flow: &FlowTraffic, end: End) -> Markup {
             td { (rate(up)) }
             td { (size(flow.rx_bytes.saturating_add(flow.tx_bytes))) }
             td { (flow.class) }
+            td { (flow.rule.as_deref().unwrap_or("–")) }
             td { (links(&flow.links)) }
             td { (size(flow.retransmitted_bytes)) }
             td { (size(flow.duplicated_bytes)) }

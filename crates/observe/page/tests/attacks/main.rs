@@ -144,7 +144,8 @@ fn who_uses_the_tunnel_is_told_to_who_logged_in_and_only_an_admin_measures() {
         assert!(!answer.body.contains("203.0.113.7"), "{path}");
     }
     let (reader, form) = server.log_in(UiRole::Reader);
-    assert!(server.get("/traffic", &reader).body.contains("203.0.113.7"));
+    let traffic = server.get("/traffic", &reader).body;
+    assert!(traffic.contains("203.0.113.7") && traffic.contains("1234567"), "flows and rules");
     let own = server.origin();
     let measure = |cookie: &str, form: &str| {
         let wish = format!("form={form}&link=dsl&metered=");

@@ -4,7 +4,9 @@ use braid_control::config::LinkChange;
 use braid_control::finding::Finding;
 use braid_control::measured::NewMeasure;
 use braid_control::request::{Refusal, UiRole};
-use braid_control::status::{AlertStatus, LinkStatus, PathState, PathStatus, PeerStatus, Status};
+use braid_control::status::{
+    AlertStatus, LinkStatus, PathState, PathStatus, PeerStatus, RuleDoes, RuleStatus, Status,
+};
 use braid_control::traffic::{DeviceTraffic, FlowTraffic, TrafficStatus};
 use braid_history::{Recorder, Severity};
 use braid_page::homes::Homes;
@@ -39,10 +41,21 @@ impl Shown for Fake {
         };
         let path =
             PathStatus { link: "dsl".into(), state: PathState::Active, ..PathStatus::default() };
+        let rule = RuleStatus {
+            name: HOSTILE.into(),
+            line: 7,
+            does: RuleDoes::Direct,
+            link: Some(HOSTILE.into()),
+            counts_now: true,
+            connections: 1_234_567,
+            packets: 0,
+            bytes: 0,
+        };
         Some(Status {
             interface: "braid0".into(),
             links: vec![link("dsl"), link("lte")],
             warnings: vec![HOSTILE.into()],
+            rules: vec![rule],
             alerts: vec![AlertStatus { to: HOSTILE.into(), ..AlertStatus::default() }],
             peers: vec![PeerStatus {
                 name: HOSTILE.into(),
@@ -60,6 +73,7 @@ impl Shown for Fake {
             device: HOSTILE.into(),
             local: HOSTILE.into(),
             remote: "203.0.113.7:443".into(),
+            rule: Some(HOSTILE.into()),
             ..FlowTraffic::default()
         };
         let (devices, flows) = (vec![device], vec![flow]);
