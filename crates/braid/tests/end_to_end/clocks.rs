@@ -1,6 +1,7 @@
 //! A home whose wall clock is wrong, as that of a router without a battery is
 //! until it has asked somebody for the time.
 
+use crate::side::Side;
 use crate::traffic::Pings;
 use crate::world::{INSIDE_V4, Tunnel, World, link};
 use crate::wrong_clock::wrong_clock;
@@ -46,7 +47,7 @@ fn a_clock_that_jumps_while_the_tunnel_runs_is_not_noticed() {
     world.home.set_environment(environment.clone());
     world.concentrator.set_environment(environment);
     world.start(&Tunnel::default());
-    let pid = |side: &crate::side::Side| side.status()["pid"].clone();
+    let pid = |side: &Side| side.status()["pid"].clone();
     let before = (pid(&world.home), pid(&world.concentrator));
     let pings = Pings::start(&world.home, INSIDE_V4, 40);
     for years in [20, -40, 0, -1, 0] {
@@ -72,18 +73,26 @@ fn a_clock_that_jumps_while_the_tunnel_runs_is_not_noticed() {
 /// As a laptop's lid, or a hypervisor that stops a guest: nothing runs, and all is late
 /// then. Twice as long as the other end takes to think that it has gone.
 #[test]
-fn a_home_that_stood_still_goes_on_where_it_was() {
+fn ends_that_stood_still_go_on_where_they_were() {
     let Some(mut world) = World::new(&[link("dsl"), link("lte")]) else { return };
     world.start(&Tunnel::default());
     world.home.wait_for_ping(INSIDE_V4);
-    for stopped in [true, false] {
-        let side = if stopped { &world.home } else { &world.concentrator };
-        let pid = side.status()["pid"].as_u64().unwrap();
-        side.sh(&format!("kill -STOP {pid}"));
+    let (home, concentrator) = (&world.home, &world.concentrator);
+    let pid = |side: &Side| side.status()["pid"].as_u64().unwrap();
+    let pids = (pid(home), pid(concentrator));
+    for stopped in [&[home][..], &[concentrator], &[home, concentrator]] {
+        // Whoever stands still can't be asked.
+        let stopped: Vec<u64> = stopped.iter().map(|side| pid(side)).collect();
+        let signal = |signal: &str| {
+            for pid in &stopped {
+                home.sh(&format!("kill -{signal} {pid}"));
+            }
+        };
+        signal("STOP");
         std::thread::sleep(Duration::from_secs(8));
-        side.sh(&format!("kill -CONT {pid}"));
-        world.home.wait_for_active_paths(2);
-        world.home.wait_for_ping(INSIDE_V4);
-        assert_eq!(side.status()["pid"].as_u64().unwrap(), pid);
+        signal("CONT");
+        home.wait_for_active_paths(2);
+        home.wait_for_ping(INSIDE_V4);
+        assert_eq!((pid(home), pid(concentrator)), pids);
     }
 }

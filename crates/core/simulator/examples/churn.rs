@@ -75,7 +75,7 @@ fn scenario(days: u64, seed: u64) -> Scenario {
             scenario = happen(scenario, at, &mut rng);
         }
         // A night.
-        let asleep = Action::Suspend(0, Duration::from_secs(rng.u64(60..30_000)));
+        let asleep = Action::Suspend(EndId::Home(0), Duration::from_secs(rng.u64(60..30_000)));
         scenario = scenario.event(DAY * day as u32 + DAY / 2, asleep);
     }
     scenario

@@ -99,9 +99,9 @@ pub enum Action {
     /// A home wants flows, by their places in [`Scenario::traffic`], treated so, and limits to
     /// have these rates up, and down.
     Treat(usize, Vec<(usize, Treatment)>, Vec<LimitRate>, Vec<LimitRate>),
-    /// A home's machine sleeps for so long: nothing reaches it, and its clock stands
+    /// An end's machine sleeps for so long: nothing reaches it, and its clock stands
     /// still (Linux' `CLOCK_MONOTONIC`).
-    Suspend(usize, Duration),
+    Suspend(EndId, Duration),
 }
 
 impl Scenario {

@@ -41,7 +41,7 @@ impl Simulation {
                 self.serve(EndId::Home(home));
             }
             Action::WallClock(home, seconds) => self.homes[home].wall_clock_off = seconds,
-            Action::Suspend(home, time) => self.homes[home].fall_asleep(now, time),
+            Action::Suspend(id, time) => self.end(id).fall_asleep(now, time),
             Action::RestartConcentrator => {
                 self.concentrator.start(&self.scenario, now);
                 self.serve(EndId::Concentrator);

@@ -146,7 +146,7 @@ fn a_home_that_slept_for_a_day_is_back_at_once() {
     const DAY: u64 = 86_400;
     let scenario = two_links()
         .traffic(pings().from(secs(DAY + 10)))
-        .event(secs(10), Action::Suspend(0, secs(DAY)))
+        .event(secs(10), Action::Suspend(EndId::Home(0), secs(DAY)))
         .lasting(secs(DAY + 20));
     let mut simulation = Simulation::new(scenario.clone());
     simulation.run_until(secs(DAY / 2));
@@ -162,12 +162,35 @@ fn a_home_that_slept_for_a_day_is_back_at_once() {
     assert_eq!((up(&outcome.homes[0]), up(&outcome.concentrator[0])), (2, 2));
 }
 
+/// Two laptops whose lids are closed, or a host of virtual machines that sleeps: neither clock
+/// shows that time has passed, and the one that wakes first hears nothing.
+#[test]
+fn ends_that_both_slept_find_each_other_within_2_seconds() {
+    const HOUR: u64 = 3600;
+    for (home, concentrator) in [(HOUR, HOUR), (HOUR, HOUR + 20), (HOUR + 20, HOUR), (9, 4)] {
+        let woken = secs(10 + home.max(concentrator));
+        let scenario = two_links()
+            .traffic(pings())
+            .traffic(Traffic::tcp(Lane::Down))
+            .event(secs(10), Action::Suspend(EndId::Home(0), secs(home)))
+            .event(secs(10), Action::Suspend(EndId::Concentrator, secs(concentrator)))
+            // The home's provider gives it another address meanwhile.
+            .event(secs(11), Action::Roam(0))
+            .lasting(woken + secs(10));
+        let outcome = play(scenario);
+        let back = outcome.flows[0].first_delivery_after(woken).unwrap();
+        assert!(back < woken + secs(2), "{home} {concentrator}: {back:?}, awake at {woken:?}");
+        let up = outcome.homes[0].paths.iter().filter(|path| path.state == PathState::Up);
+        assert_eq!(up.count(), 2, "{home} {concentrator}");
+    }
+}
+
 /// Weeks of a home's life are `--example churn`; this is an evening.
 #[test]
 fn a_home_may_sleep_again_and_again() {
     let mut scenario = two_links().traffic(pings()).lasting(secs(120));
     for (at, time) in [(5, 1), (10, 4), (20, 25), (50, 3), (60, 40)] {
-        scenario = scenario.event(secs(at), Action::Suspend(0, secs(time)));
+        scenario = scenario.event(secs(at), Action::Suspend(EndId::Home(0), secs(time)));
     }
     let outcome = play(scenario);
     for woken in [6, 14, 45, 53, 100] {
