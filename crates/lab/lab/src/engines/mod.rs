@@ -27,7 +27,7 @@ use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use tunnel::SplitTcp;
+use tunnel::{SplitTcp, Variant};
 
 /// How long an engine may take until something passes it, besides some round
 /// trips.
@@ -186,9 +186,15 @@ pub fn named(texts: &[String], scenario: &Scenario) -> Result<Vec<EngineName>, S
 /// With the end of the engine's own output where it has some.
 pub fn bring_up(engine: &EngineName, bench: &Bench<'_>) -> Result<Running, EngineError> {
     let mut running = match engine {
-        EngineName::Tunnel { mode } => tunnel::bring_up(*mode, None, bench)?,
+        EngineName::Tunnel { mode } => {
+            tunnel::bring_up(Variant { mode: *mode, ..Variant::default() }, bench)?
+        }
         EngineName::SplitTcp { congestion } => {
-            tunnel::bring_up(None, Some(SplitTcp { congestion: *congestion }), bench)?
+            let split = Some(SplitTcp { congestion: *congestion });
+            tunnel::bring_up(Variant { split, ..Variant::default() }, bench)?
+        }
+        EngineName::TunnelByTls => {
+            tunnel::bring_up(Variant { tls: true, ..Variant::default() }, bench)?
         }
         EngineName::Link(name) => kernel::single_link(name, bench)?,
         EngineName::Mptcp => group::mptcp(bench)?,

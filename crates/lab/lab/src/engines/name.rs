@@ -18,6 +18,8 @@ pub enum EngineName {
         /// The congestion control; `None` is the default.
         congestion: Option<CongestionControl>,
     },
+    /// `tunnel:tls`: Braid by TLS over TCP, as where UDP doesn't pass.
+    TunnelByTls,
     /// `link:NAME`: that link alone, no tunnel.
     Link(String),
     /// `mptcp`: the kernel's Multipath TCP over all links.
@@ -43,8 +45,8 @@ pub enum EngineName {
 pub enum EngineNameError {
     /// Not known at all.
     #[error(
-        "there is no engine {0:?}; write tunnel, tunnel:MODE, tunnel:split-tcp, link:NAME, each, mptcp, \
-         mptcp:proxy, ecmp, round-robin, null, external:FILE, or one of: {words}",
+        "there is no engine {0:?}; write tunnel, tunnel:MODE, tunnel:split-tcp, tunnel:tls, link:NAME, each, \
+         mptcp, mptcp:proxy, ecmp, round-robin, null, external:FILE, or one of: {words}",
         words = GroupEngine::words().join(", ")
     )]
     Unknown(String),
@@ -83,6 +85,7 @@ impl FromStr for EngineName {
             ("tunnel", Some("split-tcp:bbr")) => {
                 Ok(EngineName::SplitTcp { congestion: Some(CongestionControl::Bbr) })
             }
+            ("tunnel", Some("tls")) => Ok(EngineName::TunnelByTls),
             ("tunnel", Some(mode)) => Ok(EngineName::Tunnel { mode: Some(mode.parse()?) }),
             ("link", Some(name)) if !name.is_empty() => Ok(EngineName::Link(name.to_owned())),
             ("external", Some(file)) if !file.is_empty() => {
@@ -109,6 +112,7 @@ impl fmt::Display for EngineName {
             EngineName::SplitTcp { congestion: Some(congestion) } => {
                 write!(f, "tunnel:split-tcp:{}", congestion.name())
             }
+            EngineName::TunnelByTls => f.write_str("tunnel:tls"),
             EngineName::Link(name) => write!(f, "link:{name}"),
             EngineName::Mptcp => f.write_str("mptcp"),
             EngineName::MptcpProxy => f.write_str("mptcp:proxy"),
@@ -130,7 +134,7 @@ mod tests {
         for name in ["tunnel", "tunnel:balance-rr", "tunnel:balance-xor:layer2+3", "link:3g-1"]
             .into_iter()
             .chain(["mptcp", "ecmp", "null", "external:wg.toml"])
-            .chain(["tunnel:split-tcp", "tunnel:split-tcp:bbr"])
+            .chain(["tunnel:split-tcp", "tunnel:split-tcp:bbr", "tunnel:tls"])
         {
             assert_eq!(name.parse::<EngineName>().map(|n| n.to_string()).as_deref(), Ok(name));
         }

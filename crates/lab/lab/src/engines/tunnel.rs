@@ -17,6 +17,8 @@ const CONCENTRATOR: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 const HOME: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
 /// The concentrator's UDP port.
 const PORT: u16 = 51_900;
+/// Its TCP port, where TLS carries.
+const TLS_PORT: u16 = 443;
 /// After the first answer came through, the other links still join and their
 /// MTUs are searched: what happens once in a tunnel's life is not measured.
 const SETTLE: Duration = Duration::from_secs(2);
@@ -39,12 +41,20 @@ impl SplitTcp {
     }
 }
 
+/// In which way Braid carries; by default as it does by itself.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Variant {
+    /// How packets are scheduled.
+    pub(super) mode: Option<TunnelMode>,
+    /// Whether TCP connections are split.
+    pub(super) split: Option<SplitTcp>,
+    /// By TLS, and not by UDP.
+    pub(super) tls: bool,
+}
+
 /// Braid itself: the running program, once at each end.
-pub(super) fn bring_up(
-    mode: Option<TunnelMode>,
-    split: Option<SplitTcp>,
-    bench: &Bench<'_>,
-) -> Result<Running, EngineError> {
+pub(super) fn bring_up(variant: Variant, bench: &Bench<'_>) -> Result<Running, EngineError> {
+    let Variant { mode, split, tls } = variant;
     let keys = [PrivateKey::generate(&mut os_random()), PrivateKey::generate(&mut os_random())];
     let [home_key, concentrator_key] = &keys;
     let mode = mode.or(bench.scenario.tunnel.mode).unwrap_or(TunnelMode::ADAPTIVE);
@@ -72,10 +82,18 @@ pub(super) fn bring_up(
         None => "[routing]\nleave_host_alone = true\n".to_owned(),
     };
 
+    let (listen_tls, transport, fallback) = match tls {
+        true => (
+            format!("listen_tls = [\"0.0.0.0:{TLS_PORT}\"]\n"),
+            "transport = \"tls\"\n",
+            format!("fallback_port = {TLS_PORT}\n"),
+        ),
+        false => Default::default(),
+    };
     let mut concentrator = shared("concentrator", CONCENTRATOR, 1);
     let _ = write!(
         concentrator,
-        "listen = [\"0.0.0.0:{PORT}\"]\n{routing}[[peer]]\nname = \"home\"\n\
+        "listen = [\"0.0.0.0:{PORT}\"]\n{listen_tls}{routing}[[peer]]\nname = \"home\"\n\
          public_key = \"{}\"\nallowed_ips = [\"{HOME}/32\", \"fd77::2/128\"]\n",
         home_key.public_key()
     );
@@ -83,6 +101,7 @@ pub(super) fn bring_up(
     home.push_str(&routing);
     for (link, place) in bench.scenario.links.iter().zip(bench.topology.links()) {
         let _ = write!(home, "[[link]]\nname = \"{0}\"\ninterface = \"{0}\"\n", place.device());
+        home.push_str(transport);
         if let Some(tier) = link.tier {
             let _ = writeln!(home, "tier = {tier}");
         }
@@ -93,7 +112,8 @@ pub(super) fn bring_up(
     let _ = write!(
         home,
         "[[peer]]\nname = \"concentrator\"\npublic_key = \"{}\"\n\
-         endpoints = [\"{CONCENTRATOR_V4}:{PORT}\"]\nallowed_ips = [\"0.0.0.0/0\", \"::/0\"]\n",
+         endpoints = [\"{CONCENTRATOR_V4}:{PORT}\"]\n{fallback}\
+         allowed_ips = [\"0.0.0.0/0\", \"::/0\"]\n",
         concentrator_key.public_key()
     );
 
