@@ -50,7 +50,7 @@ pub use peer::{Enrolment, Peer};
 pub use pool::PoolsConfig;
 pub use quota::{Quota, QuotaPeriod};
 pub use routing::{ForwardPort, LinkMarks, PublicPrefix, Routing, WhenConcentratorGone};
-pub use rule::{Action, Class, Direct, Otherwise, Priority, Rule, Treatment};
+pub use rule::{Action, Class, Direct, Otherwise, Priority, Redundancy, Rule, Treatment};
 pub use secret::{
     SecretError, read_enrolment_key, read_preshared_key, read_private_key, write_secret,
 };

@@ -151,6 +151,9 @@ pub struct ExplainAnswer {
     /// What becomes of the connection.
     #[serde(flatten)]
     pub way: ExplainedWay,
+    /// How the tunnel treats it by its rule, in a few words each.
+    #[serde(default)]
+    pub treated: Vec<String>,
     /// And if the link that it takes died.
     pub if_link_died: Option<ExplainedWay>,
     /// The rules that were looked at, in order.

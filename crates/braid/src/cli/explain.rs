@@ -120,7 +120,8 @@ pub fn tell(global: &Global, query: &ExplainQuery, answer: &ExplainAnswer) -> Re
         if answer.rule.is_none() {
             lines.push("  no rule is for it".to_owned());
         }
-        lines.push(format!("  {}", way(&answer.way)));
+        let goes = [way(&answer.way)].into_iter().chain(answer.treated.iter().cloned());
+        lines.push(format!("  {}", goes.collect::<Vec<_>>().join(", ")));
         if let Some(then) = &answer.if_link_died {
             lines.push(format!("  if that link died: {}", way(then)));
         }

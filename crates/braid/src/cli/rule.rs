@@ -6,7 +6,7 @@ use super::status_table::columns;
 use super::{Global, JsonFlag};
 use crate::daemon;
 use braid_control::client::ClientError;
-use braid_control::config::{Action, Config, ConfigEditor, NewRule, Priority, Rule, Treatment};
+use braid_control::config::{Action, Config, ConfigEditor, NewRule, Rule, Treatment};
 use braid_control::status::RuleStatus;
 use braid_units::ByteSize;
 use clap::{Args, Subcommand};
@@ -33,7 +33,7 @@ pub struct List {
 
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  braid rule add bank --to 203.0.113.0/24 --do direct --links dsl,cable\n  braid rule add tablet --device tablet --time 20:00-06:30 --do block\n  braid rule add voice --dscp ef --do tunnel --mode broadcast --before bank\n  braid rule add tablet --device tablet --do tunnel --rate-down 5Mbit --priority low"
+    after_help = "Examples:\n  braid rule add bank --to 203.0.113.0/24 --do direct --links dsl,cable\n  braid rule add tablet --device tablet --time 20:00-06:30 --do block\n  braid rule add voice --dscp ef --do tunnel --mode broadcast --before bank\n  braid rule add tablet --device tablet --do tunnel --rate-down 5Mbit --priority low\n  braid rule add game --domain game.example --do tunnel --redundancy twice"
 )]
 pub struct Add {
     #[command(flatten)]
@@ -106,6 +106,9 @@ pub struct Add {
     /// With tunnel: what its packets are worth, realtime or bulk
     #[arg(long)]
     class: Option<String>,
+    /// With tunnel: twice (each packet by two links) or parity (one for every four, real-time)
+    #[arg(long)]
+    redundancy: Option<String>,
     /// With tunnel: no more than this comes in, all its connections together, such as 5Mbit
     #[arg(long, value_name = "RATE")]
     rate_down: Option<String>,
@@ -181,6 +184,7 @@ impl Add {
                 ("mode", one(&self.mode)),
                 ("class", one(&self.class)),
                 ("priority", one(&self.priority)),
+                ("redundancy", one(&self.redundancy)),
             ],
             rate: [("down", &self.rate_down), ("up", &self.rate_up)]
                 .into_iter()
@@ -286,23 +290,8 @@ fn when(now: &RuleStatus) -> String {
 }
 
 fn tunnelled(treatment: &Treatment) -> String {
-    let Treatment { mode, class, priority, rate } = treatment;
-    let mut text = "tunnel".to_owned();
-    if let Some(mode) = mode {
-        text += &format!(", {mode}");
-    }
-    if let Some(class) = class {
-        text += &format!(", {class}");
-    }
-    if *priority != Priority::default() {
-        text += &format!(", {priority} priority");
-    }
-    for (rate, way) in [(rate.down, "down"), (rate.up, "up")] {
-        if let Some(rate) = rate {
-            text += &format!(", {rate} {way}");
-        }
-    }
-    text
+    let words = treatment.words().into_iter();
+    ["tunnel".to_owned()].into_iter().chain(words).collect::<Vec<_>>().join(", ")
 }
 
 fn does(rule: &Rule) -> String {

@@ -9,7 +9,7 @@ use braid_control::config::{self, Action, Config, Treatment as Configured};
 use braid_handshake::PublicKey;
 use braid_inner::{Class, FlowKey, Selector};
 use braid_rules::{Connection, Lease, Rule, Sender, Transport, first_match};
-use braid_tunnel::entry::{LimitId, LimitRate, Priority, Treatment};
+use braid_tunnel::entry::{FlowRedundancy, LimitId, LimitRate, Priority, Treatment};
 use braid_tunnel::{MOST_FLOWS, Treatments};
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -131,7 +131,10 @@ impl FlowTreatments {
 fn treatment_of(config: &Config, place: usize) -> Option<Treatment> {
     let Action::Tunnel(configured) = config.rules.get(place)?.action else { return None };
     configured.by_connection()?;
-    let Configured { class, priority, .. } = configured;
+    let Configured { class, priority, redundancy, .. } = configured;
+    // Parities recover real-time packets alone: of others a repair comes in time.
+    let parity = redundancy == Some(config::Redundancy::Parity);
+    let class = class.or(parity.then_some(config::Class::Realtime));
     Some(Treatment {
         device: 0,
         priority: match priority {
@@ -144,6 +147,11 @@ fn treatment_of(config: &Config, place: usize) -> Option<Treatment> {
             config::Class::Bulk => Class::Bulk,
         }),
         limit: limit_ids(config).find(|(at, ..)| *at == place).map(|(_, id, _)| id),
+        redundancy: match redundancy {
+            None => FlowRedundancy::Usual,
+            Some(config::Redundancy::Twice) => FlowRedundancy::Twice,
+            Some(config::Redundancy::Parity) => FlowRedundancy::Parity,
+        },
     })
 }
 
@@ -234,6 +242,7 @@ name = "tablet"
 match = { device = "192.168.7.20" }
 do = "tunnel"
 rate = { down = "4Mbit" }
+redundancy = "parity"
 "#;
 
     fn config() -> Config {
@@ -291,7 +300,8 @@ rate = { down = "4Mbit" }
             found.map(|(_, treatment)| *treatment)
         };
         let limit = Some(LimitId(NonZeroU8::MIN));
-        let tablet = Treatment { device: 1, limit, ..Treatment::default() };
+        let (class, redundancy) = (Some(Class::Realtime), FlowRedundancy::Parity);
+        let tablet = Treatment { device: 1, limit, class, redundancy, ..Treatment::default() };
         assert_eq!((of(0), of(1)), (Some(tablet), Some(tablet)));
         assert_eq!(of(2), Some(Treatment { device: 2, ..Treatment::default() }));
         assert_eq!(of(3), None, "a small one of no rule");

@@ -3,6 +3,7 @@
 
 use crate::ruled::{V4, ruled_world, start};
 use braid_linux::netns::NetNs;
+use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -38,13 +39,49 @@ fn a_limit_of_rate_is_for_its_device_both_ways_and_goes_with_its_rule() {
     let upload = Counted::begin(&lan, &up, pour);
     wait_until(&arrived, "the upload is limited", |mbit| (1.0..5.5).contains(&mbit));
     drop(upload);
-    let traffic: serde_json::Value =
+    let traffic: Value =
         serde_json::from_slice(&world.home.braid_ok(&["traffic", "--json"])).unwrap();
     let flows = traffic["flows"].as_array().unwrap();
     let flow = flows.iter().find(|flow| flow["remote"] == down.as_str());
     assert_eq!(flow.unwrap()["rule"], "tablet", "{traffic:#}");
     world.home.braid_ok(&["rule", "remove", "tablet"]);
     wait_until(&downloaded, "it's lifted", |mbit| mbit > 30.0);
+}
+
+const TWICE: &str = r#"
+[[rule]]
+name = "twice"
+match = { device = "tablet", protocol = "tcp", ports = "7001" }
+do = "tunnel"
+redundancy = "twice"
+"#;
+
+#[test]
+fn a_device_whose_packets_are_to_go_twice_has_them_sent_by_both_links_both_ways() {
+    let Some((mut world, lan)) = ruled_world() else { return };
+    start(&mut world, "", TWICE);
+    let (twice, once) = (format!("{V4}:7001"), format!("{V4}:7002"));
+    for address in [&twice, &once] {
+        serve(&world.internet, address, pour);
+    }
+    let explained = world.home.braid_ok(&["explain", &twice, "--from", "tablet", "--json"]);
+    let explained: Value = serde_json::from_slice(&explained).unwrap();
+    assert_eq!(explained["answer"]["treated"][0], "each packet twice");
+    let _downloads = [&twice, &once].map(|address| Counted::begin(&lan, address, drain));
+    // Downloads are the concentrator's to send, which doesn't see the device.
+    let side = &world.concentrator;
+    let flow = |address: &String| -> Option<Value> {
+        let traffic = side.braid_ok(&["traffic", "--json"]);
+        let traffic: Value = serde_json::from_slice(&traffic).unwrap();
+        let flows = traffic["flows"].as_array().unwrap();
+        let of = |flow: &&Value| flow.to_string().contains(address.as_str());
+        flows.iter().find(of).cloned()
+    };
+    let copied = |address| flow(address).map(|flow| flow["duplicated_bytes"].as_u64().unwrap());
+    side.wait_until("copies are sent", || copied(&twice) > Some(4_000_000));
+    assert!(copied(&once) < copied(&twice).map(|bytes| bytes / 4), "{:?}", flow(&once));
+    let links = &flow(&twice).unwrap()["links"];
+    assert_eq!(links.as_array().map(Vec::len), Some(2), "{links}");
 }
 
 /// A connection whose bytes are counted.

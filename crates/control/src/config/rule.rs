@@ -41,6 +41,8 @@ pub struct Treatment {
     pub priority: Priority,
     /// All connections of the rule together get no more.
     pub rate: Cap,
+    /// What is sent beside their packets, where the tunnel's budget isn't to decide.
+    pub redundancy: Option<Redundancy>,
 }
 
 impl Treatment {
@@ -51,8 +53,24 @@ impl Treatment {
             ("class", self.class.is_some()),
             ("priority", self.priority != Priority::Normal),
             ("rate", self.rate != Cap::default()),
+            ("redundancy", self.redundancy.is_some()),
         ];
         there.into_iter().find_map(|(key, there)| there.then_some(key))
+    }
+
+    /// What it gives them, each in a few words; nothing where they are treated as all others.
+    pub fn words(&self) -> Vec<String> {
+        let Treatment { mode, class, priority, rate, redundancy } = self;
+        let redundancy = redundancy.map(|redundancy| match redundancy {
+            Redundancy::Twice => "each packet twice".to_owned(),
+            Redundancy::Parity => "with parities".to_owned(),
+        });
+        let priority = (*priority != Priority::Normal).then(|| format!("{priority} priority"));
+        let rates = [(rate.down, "down"), (rate.up, "up")];
+        let rates = rates.into_iter().filter_map(|(rate, way)| Some(format!("{} {way}", rate?)));
+        let mode = mode.iter().map(ToString::to_string);
+        let class = class.iter().map(ToString::to_string);
+        mode.chain(class).chain(priority).chain(redundancy).chain(rates).collect()
     }
 }
 
@@ -88,6 +106,16 @@ keyword_enum! {
         Realtime = "realtime",
         /// They wait for their turn.
         Bulk = "bulk",
+    }
+}
+
+keyword_enum! {
+    /// What is sent beside packets, so that nothing waits for a repair.
+    Redundancy {
+        /// Each of them again, by another link.
+        Twice = "twice",
+        /// A parity for every four, from which one that is lost comes back.
+        Parity = "parity",
     }
 }
 
@@ -132,6 +160,7 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<R
         ("class", treatment.class.is_some(), Do::Tunnel),
         ("priority", treatment.priority != Priority::Normal, Do::Tunnel),
         ("rate", treatment.rate != Cap::default(), Do::Tunnel),
+        ("redundancy", treatment.redundancy.is_some(), Do::Tunnel),
         ("links", links.is_some(), Do::Direct),
         ("otherwise", otherwise.is_some(), Do::Direct),
         ("end_on_recovery", end_on_recovery.is_some(), Do::Direct),
@@ -163,6 +192,13 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<R
             "make two rules: a mode has no queue in which others could be before or behind",
         );
     }
+    if (treatment.class, treatment.redundancy) == (Some(Class::Bulk), Some(Redundancy::Parity)) {
+        section.wrong(
+            "redundancy",
+            "rule.redundancy = \"parity\" with rule.class = \"bulk\"",
+            "write redundancy = \"twice\", or remove class: parities are for real-time packets",
+        );
+    }
     let action = match action {
         Some(Do::Tunnel) => Some(Action::Tunnel(treatment)),
         Some(Do::Direct) => Some(Action::Direct(Direct {
@@ -184,6 +220,7 @@ fn read_treatment(section: &mut Section<'_, '_>) -> Treatment {
         class: section.parsed("class"),
         priority: section.parsed("priority").unwrap_or_default(),
         rate: section.table("rate").map(|rate| read_cap(rate, "rule.rate")).unwrap_or_default(),
+        redundancy: section.parsed("redundancy"),
     }
 }
 

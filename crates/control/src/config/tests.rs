@@ -227,6 +227,22 @@ fn what_a_rule_cannot_mean_is_told_with_its_line() {
             "11: rule.rate with rule.mode",
         ),
         (
+            "do = \"tunnel\"\nredundancy = \"thrice\"",
+            "10: rule.redundancy: \"thrice\" is none of twice, parity",
+        ),
+        (
+            "do = \"tunnel\"\nclass = \"bulk\"\nredundancy = \"parity\"",
+            "11: rule.redundancy = \"parity\" with rule.class = \"bulk\"",
+        ),
+        (
+            "do = \"tunnel\"\nmode = \"broadcast\"\nredundancy = \"twice\"",
+            "11: rule.redundancy with rule.mode",
+        ),
+        (
+            "do = \"direct\"\nredundancy = \"twice\"",
+            "10: rule.redundancy has a meaning only with do = \"tunnel\"",
+        ),
+        (
             "do = \"tunnel\"\nclass = \"realtime\"\nmatch = { uid = \"7\" }",
             "10: rule.class with match.uid: tracked connections don't show that",
         ),

@@ -1,5 +1,6 @@
 //! Inner packets that are being sent or wait to be acknowledged.
 
+use crate::entry::FlowRedundancy;
 use crate::ranges;
 use braid_inner::{Class, InnerPacket};
 use braid_wire::{Chunk, ChunkPosition};
@@ -23,6 +24,8 @@ pub struct Outgoing {
     pub sequence: u32,
     /// What it's worth.
     pub class: Class,
+    /// What is sent beside it.
+    pub redundancy: FlowRedundancy,
     /// Bytes handed out for the first time so far.
     pub cut: u32,
     /// The peer has all bytes before this one.
@@ -55,7 +58,7 @@ impl OutgoingPackets {
         packet: InnerPacket,
         flow: u16,
         sequence: u32,
-        class: Class,
+        (class, redundancy): (Class, FlowRedundancy),
     ) -> PacketKey {
         self.bytes += packet.bytes.len() as u64;
         let slot = self.free.pop().unwrap_or_else(|| {
@@ -64,7 +67,9 @@ impl OutgoingPackets {
         });
         let entry = &mut self.slots[slot as usize];
         let acked = self.spare_ranges.pop().unwrap_or_default();
-        entry.packet = Some(Outgoing { packet, flow, sequence, class, cut: 0, acked_to: 0, acked });
+        let (cut, acked_to) = (0, 0);
+        let packet = Outgoing { packet, flow, sequence, class, redundancy, cut, acked_to, acked };
+        entry.packet = Some(packet);
         PacketKey { slot, generation: entry.generation }
     }
 
@@ -176,10 +181,12 @@ mod tests {
     use super::*;
     use braid_inner::Offload;
 
+    const USUAL: (Class, FlowRedundancy) = (Class::Bulk, FlowRedundancy::Usual);
+
     fn outgoing(len: usize) -> (OutgoingPackets, PacketKey) {
         let mut packets = OutgoingPackets::default();
         let packet = InnerPacket { bytes: vec![0; len], offload: Offload::default() };
-        let key = packets.insert(packet, 1, 2, Class::Bulk);
+        let key = packets.insert(packet, 1, 2, USUAL);
         (packets, key)
     }
 
@@ -201,7 +208,7 @@ mod tests {
         let (mut packets, key) = outgoing(10);
         assert!(packets.remove(key).is_some());
         let packet = InnerPacket { bytes: vec![1; 5], offload: Offload::default() };
-        let other = packets.insert(packet, 1, 3, Class::Bulk);
+        let other = packets.insert(packet, 1, 3, USUAL);
         assert!(packets.get(key).is_none() && packets.remove(key).is_none());
         assert_eq!(packets.get(other).map(Outgoing::len), Some(5));
         assert_eq!(packets.bytes(), 5);

@@ -28,11 +28,14 @@ pub struct TreatmentFrame {
     pub class: Option<Class>,
     /// The limit that it shares with others, and that limit's rate, if it has one now.
     pub limit: Option<(NonZeroU8, Option<Rate>)>,
+    /// What is sent beside its packets: 0 as usual, 1 all of them twice, 2 parities; others
+    /// count as 0.
+    pub redundancy: u8,
 }
 
 impl TreatmentFrame {
     /// Most bytes of the frame.
-    pub const MAX_LEN: usize = 1 + 1 + 1 + 4 + 2 * 16 + 2 + 1 + 8;
+    pub const MAX_LEN: usize = 1 + 1 + 1 + 4 + 2 * 16 + 2 + 1 + 8 + 1;
 
     pub(crate) fn parse(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
         let (flags, protocol, value) = (reader.u8()?, reader.u8()?, reader.u32()?);
@@ -62,8 +65,9 @@ impl TreatmentFrame {
             }
             None => None,
         };
+        let redundancy = reader.u8()?;
         let key = FlowKey::Ip { src, dst, protocol, selector };
-        Ok(Self { key, device, priority: flags & PRIORITY, class, limit })
+        Ok(Self { key, device, priority: flags & PRIORITY, class, limit, redundancy })
     }
 
     /// Appends the frame; nothing for a flow that isn't of IP.
@@ -96,6 +100,7 @@ impl TreatmentFrame {
         if let Some((_, rate)) = self.limit {
             put_varint(out, rate.map_or(0, Rate::bytes_per_sec));
         }
+        out.push(self.redundancy);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::files::Files;
 use super::forwarder::KnownNames;
-use braid_control::config::{Config, Device, Protocol};
+use braid_control::config::{Action, Config, Device, Protocol};
 use braid_control::request::{ConsideredRule, ExplainAnswer, ExplainQuery, ExplainedWay, Refusal};
 use braid_control::status::Traffic;
 use braid_rules::{Candidate, Connection, Lease, Rule, Sender, Transport, Way, explain};
@@ -40,9 +40,8 @@ pub fn explained(
         known_for,
     };
     let explanation = explain(rules, candidates, &connection);
-    let line = |name: &str| {
-        config.rules.iter().find(|rule| rule.name.as_str() == name).map_or(0, |rule| rule.line)
-    };
+    let of_rule = |name: &str| config.rules.iter().find(|rule| rule.name.as_str() == name);
+    let line = |name: &str| of_rule(name).map_or(0, |rule| rule.line);
     let way = |way: Way| match way {
         Way::Link(link) => ExplainedWay::Direct { link: Some(link) },
         Way::Refused => ExplainedWay::Blocked,
@@ -53,8 +52,13 @@ pub fn explained(
         rule: considered.rule,
         mismatch: considered.mismatch,
     });
+    let treated = match explanation.rule.as_deref().and_then(of_rule).map(|rule| &rule.action) {
+        Some(Action::Tunnel(treatment)) => treatment.words(),
+        _ => Vec::new(),
+    };
     Ok(ExplainAnswer {
         rule: explanation.rule,
+        treated,
         way: way(explanation.way),
         if_link_died: explanation.if_it_died.map(way),
         considered: considered.collect(),

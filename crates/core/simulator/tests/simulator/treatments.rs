@@ -2,9 +2,10 @@
 //! follow priorities, limits hold.
 
 use crate::support::{constant, link, millis, pings, play, secs};
-use braid_simulator::{Action, EndId, Lane, Outcome, Scenario, Simulation, Traffic};
-use braid_tunnel::entry::{LimitId, Priority, Treatment};
-use braid_units::Rate;
+use braid_inner::Class;
+use braid_simulator::{Action, EndId, Lane, Loss, Outcome, Scenario, Simulation, Traffic};
+use braid_tunnel::entry::{FlowRedundancy, LimitId, Priority, Treatment};
+use braid_units::{Rate, Ratio};
 use std::num::NonZeroU8;
 use std::time::Duration;
 
@@ -102,7 +103,7 @@ fn limits_hold_in_both_directions_and_are_lifted() {
 fn a_concentrator_that_restarts_is_told_again_and_what_is_lost_is_said_again() {
     let mut links = vec![link(20, 20, 10), link(10, 10, 25)];
     for link in &mut links {
-        link.up.loss = braid_simulator::Loss::Random(braid_units::Ratio::from_fraction(0.1));
+        link.up.loss = Loss::Random(Ratio::from_fraction(0.1));
     }
     let limit = vec![(LIMIT, Some(Rate::from_mbit(4)))];
     let treat = Action::Treat(0, vec![(0, limited())], Vec::new(), limit);
@@ -136,7 +137,55 @@ fn a_flow_that_is_real_time_by_rule_waits_behind_nothing() {
         let outcome = play(scenario);
         outcome.flows[4].delay_percentile(0.95).unwrap_or(Duration::MAX)
     };
-    let (by_rule, by_itself) = (late(Some(braid_inner::Class::Realtime)), late(None));
+    let (by_rule, by_itself) = (late(Some(Class::Realtime)), late(None));
     assert!(by_rule <= by_itself + millis(1), "{by_rule:?} {by_itself:?}");
     assert!(by_rule < millis(60), "{by_rule:?}");
+}
+
+/// Two links that lose `loss` of what goes down, and a flow that is treated so.
+fn lossy(loss: f64, delay: u64, kbit: u64, treatment: Treatment) -> Outcome {
+    let mut links = vec![link(20, 20, delay), link(20, 20, delay)];
+    for link in &mut links {
+        link.down.loss = Loss::Random(Ratio::from_fraction(loss));
+    }
+    let scenario = Scenario::new(links)
+        .traffic(constant(Lane::Down, kbit, 900))
+        .event(millis(100), treated(vec![(0, treatment)]));
+    play(scenario.lasting(secs(14)))
+}
+
+#[test]
+fn a_flow_that_is_sent_twice_waits_for_no_repair() {
+    let twice = Treatment { redundancy: FlowRedundancy::Twice, ..Treatment::default() };
+    let (twice, once) = (lossy(0.02, 30, 1000, twice), lossy(0.02, 30, 1000, Treatment::default()));
+    let late = |outcome: &Outcome| outcome.flows[0].delay_percentile(0.96).unwrap();
+    assert!(late(&twice) < millis(45), "{:?}", late(&twice));
+    assert!(late(&once) > millis(80), "{:?}", late(&once));
+    let copies = twice.concentrator[0].counters.duplicated;
+    assert!(copies as f64 > 0.95 * twice.flows[0].sent[0] as f64, "{copies}");
+}
+
+#[test]
+fn a_download_that_is_sent_twice_has_what_one_link_carries_and_leaves_pings_alone() {
+    let links = vec![link(20, 20, 10), link(20, 20, 25)];
+    let twice = Treatment { redundancy: FlowRedundancy::Twice, ..Treatment::default() };
+    let scenario = Scenario::new(links)
+        .traffic(Traffic::tcp(Lane::Down))
+        .traffic(pings())
+        .event(secs(1), treated(vec![(0, twice)]))
+        .lasting(secs(14));
+    let outcome = play(scenario);
+    let mbit = outcome.flows[0].mbit(secs(4), secs(14));
+    assert!((16.0..20.5).contains(&mbit), "{mbit}");
+    let ping = outcome.flows[1].delay_percentile(0.95).unwrap();
+    assert!(ping < millis(60), "{ping:?}");
+}
+
+#[test]
+fn parities_that_are_asked_for_recover_what_a_repair_would_bring_too_late() {
+    let realtime =
+        |redundancy| Treatment { class: Some(Class::Realtime), redundancy, ..Treatment::default() };
+    let lost = |redundancy| lossy(0.05, 120, 6000, realtime(redundancy)).flows[0].lost();
+    let (usual, parity) = (lost(FlowRedundancy::Usual), lost(FlowRedundancy::Parity));
+    assert!(parity * 2 < usual, "{parity} {usual}");
 }

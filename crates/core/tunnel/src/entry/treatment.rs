@@ -19,6 +19,21 @@ pub struct Treatment {
     pub class: Option<Class>,
     /// The limit that it shares with all other flows that have it.
     pub limit: Option<LimitId>,
+    /// What is sent beside its packets.
+    pub redundancy: FlowRedundancy,
+}
+
+/// What is sent of a flow beside its packets, so that nothing waits for a repair.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FlowRedundancy {
+    /// What its packets' class is worth, within the tunnel's budget.
+    #[default]
+    Usual,
+    /// Every packet a second time, by another path, whatever that costs.
+    Twice,
+    /// A parity for every few packets, whatever is lost now; for real-time packets alone, as
+    /// repairs of others come in time.
+    Parity,
 }
 
 /// What share a flow gets beside others.

@@ -156,10 +156,11 @@ fn any_treatment() -> impl Strategy<Value = TreatmentFrame> {
     );
     let limit = prop::option::of((any::<NonZeroU8>(), rate));
     let flow = (prop_oneof![v4, v6], any::<u8>(), selector);
-    (flow, any::<u16>(), 0..4u8, class, limit).prop_map(|(flow, device, priority, class, limit)| {
+    let queue = (0..4u8, class, limit, any::<u8>());
+    (flow, any::<u16>(), queue).prop_map(|(flow, device, (priority, class, limit, redundancy))| {
         let ((src, dst), protocol, selector) = flow;
         let key = FlowKey::Ip { src, dst, protocol, selector };
-        TreatmentFrame { key, device, priority, class, limit }
+        TreatmentFrame { key, device, priority, class, limit, redundancy }
     })
 }
 

@@ -1,10 +1,12 @@
 //! Packets between their first byte's departure and their last byte's
 //! acknowledgement: what is lost is sent again, until that comes too late.
 
+mod asked;
 mod redundancy;
 
 pub(super) use redundancy::{LOSSY, Redundancy};
 
+use crate::entry::FlowRedundancy;
 use crate::outgoing::{Outgoing, OutgoingPackets, PacketKey};
 use crate::path::sent::SentFrame;
 use crate::peer::paths::PathSet;
@@ -102,7 +104,7 @@ impl Reliability {
         &mut self,
         packet: InnerPacket,
         (flow, sequence): (u16, u32),
-        class: Class,
+        (class, redundancy): (Class, FlowRedundancy),
         stream: bool,
         working: Time,
     ) -> PacketKey {
@@ -111,7 +113,7 @@ impl Reliability {
             (_, true) => STREAM,
             _ => DATAGRAM,
         };
-        let key = self.outgoing.insert(packet, flow, sequence, class);
+        let key = self.outgoing.insert(packet, flow, sequence, (class, redundancy));
         self.deadlines[kind].push_back((working + self.worth(kind), key));
         key
     }
@@ -304,7 +306,8 @@ mod tests {
 
     fn insert(reliability: &mut Reliability, len: usize, class: Class) -> PacketKey {
         let packet = InnerPacket { bytes: vec![0; len], offload: Offload::default() };
-        reliability.insert(packet, (1, 2), class, false, Time::from_millis(10))
+        let worth = (class, FlowRedundancy::Usual);
+        reliability.insert(packet, (1, 2), worth, false, Time::from_millis(10))
     }
 
     #[test]

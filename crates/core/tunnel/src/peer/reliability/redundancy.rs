@@ -1,12 +1,14 @@
 //! Copies and parities: what goes twice so that nothing waits for a repair.
 
 use super::REPAIR_REALTIME;
+use super::asked::AskedCopies;
+use crate::entry::FlowRedundancy;
 use crate::outgoing::OutgoingPackets;
 use crate::path::Path;
 use crate::path::sent::SentFrame;
 use crate::peer::paths::PathSet;
 use crate::redundancy::budget::{Budget, ErasureConditions, erasure_rate};
-use crate::redundancy::erasure::{Encoder, OutgoingParity, Parity, SourceId};
+use crate::redundancy::erasure::{Encoder, GroupSize, OutgoingParity, Parity, SourceId};
 use braid_inner::Class;
 use braid_units::{ByteSize, Rate, Ratio, Time};
 use std::collections::VecDeque;
@@ -30,6 +32,11 @@ const LONGEST_EARNED: Duration = Duration::from_secs(1);
 /// time.
 const GROUP_AGE: Duration = Duration::from_millis(20);
 const INTERLEAVED: u8 = 2;
+/// Where parities are asked for: one for so many chunks, a quarter more bytes, or for what was
+/// sent within this time, so that two of a call's 50 packets a second share one, and what it
+/// recovers is there before [`REPAIR_REALTIME`].
+const ASKED_GROUP: u8 = 4;
+const ASKED_AGE: Duration = Duration::from_millis(60);
 
 /// What is sent beside the packets themselves.
 #[derive(Debug)]
@@ -38,8 +45,12 @@ pub(in crate::peer) struct Redundancy {
     earned_at: Time,
     /// Chunks to be sent a second time, and the path of the first.
     duplicates: VecDeque<(SentFrame, u8)>,
+    /// Those of flows that are sent twice by a rule.
+    pub asked: AskedCopies,
     coding: bool,
     encoder: Encoder,
+    /// Of flows that have parities by a rule.
+    asked_encoder: Encoder,
     /// Parities to be sent, and the path that they avoid.
     parities: VecDeque<(Parity, u8)>,
     scratch: Vec<u8>,
@@ -47,12 +58,16 @@ pub(in crate::peer) struct Redundancy {
 
 impl Redundancy {
     pub fn new(share: Ratio) -> Self {
+        let mut asked_encoder = Encoder::new(ASKED_AGE, 1);
+        asked_encoder.set_size(GroupSize::new(ASKED_GROUP));
         Self {
             budget: Budget::new(share, BURST),
             earned_at: Time::ZERO,
             duplicates: VecDeque::new(),
+            asked: AskedCopies::default(),
             coding: false,
             encoder: Encoder::new(GROUP_AGE, INTERLEAVED),
+            asked_encoder,
             parities: VecDeque::new(),
             scratch: Vec::new(),
         }
@@ -61,12 +76,13 @@ impl Redundancy {
     /// What waits means nothing to the peer any more.
     pub fn restart(&mut self) {
         self.duplicates.clear();
+        self.asked.clear();
         self.parities.clear();
     }
 
     /// Nothing waits to be sent.
     pub fn is_empty(&self) -> bool {
-        self.duplicates.is_empty() && self.parities.is_empty()
+        self.duplicates.is_empty() && self.asked.is_empty() && self.parities.is_empty()
     }
 
     /// Copies wait to be sent.
@@ -96,43 +112,53 @@ impl Redundancy {
 
     /// Groups that waited long enough get their parity.
     pub fn on_timeout(&mut self, now: Time) {
-        while let Some(parity) = self.encoder.poll(now) {
+        while let Some(parity) = self.encoder.poll(now).or_else(|| self.asked_encoder.poll(now)) {
             self.queue_parity(parity);
         }
     }
 
     /// When [`Self::on_timeout`] has something to do.
     pub fn deadline(&self) -> Option<Time> {
-        self.encoder.next_deadline()
+        [&self.encoder, &self.asked_encoder].into_iter().filter_map(Encoder::next_deadline).min()
     }
 
     /// A sparse packet's chunk was sent by path number `id`: it gets a copy by a
     /// second path while the budget allows; real-time ones get parities where even
-    /// that would be too dear.
+    /// that would be too dear. A rule may ask for more than that; true if the chunk is sent
+    /// twice whatever that costs.
     pub fn copy_or_code(
         &mut self,
         frame: SentFrame,
         outgoing: &OutgoingPackets,
         id: u8,
         now: Time,
-    ) {
-        let SentFrame::Chunk { key, offset, len } = frame else { return };
-        let Some(outgoing) = outgoing.get(key) else { return };
+    ) -> bool {
+        let SentFrame::Chunk { key, offset, len } = frame else { return false };
+        let Some(outgoing) = outgoing.get(key) else { return false };
+        let asked = outgoing.redundancy;
+        if asked == FlowRedundancy::Twice {
+            self.asked.push(frame, id);
+            return true;
+        }
         let worth_it =
             matches!(outgoing.class, Class::Precious | Class::Realtime | Class::Interactive);
+        let parities = asked == FlowRedundancy::Parity && outgoing.is_realtime();
         let coded = self.coding && outgoing.is_realtime() && len >= LEAST_CODED;
-        if !coded {
-            if worth_it && self.budget.available().bytes() >= u64::from(len) {
-                self.duplicates.push_back((frame, id));
-            }
-            return;
+        if !coded && worth_it && self.budget.available().bytes() >= u64::from(len) {
+            self.duplicates.push_back((frame, id));
+        }
+        if !coded && !parities {
+            return false;
         }
         let source = SourceId { flow: outgoing.flow, sequence: outgoing.sequence, offset };
         self.scratch.clear();
         outgoing.chunk(offset, len).write(&mut self.scratch, false);
-        if let Some(parity) = self.encoder.push(now, source, &self.scratch, id) {
+        let usual = coded.then(|| self.encoder.push(now, source, &self.scratch, id)).flatten();
+        let asked = parities.then(|| self.asked_encoder.push(now, source, &self.scratch, id));
+        for parity in usual.into_iter().chain(asked.flatten()) {
             self.queue_parity(parity);
         }
+        false
     }
 
     /// A repair of this class was sent by the path of this place. Losing it too
@@ -174,6 +200,8 @@ impl Redundancy {
 
     /// Gives back memory that isn't in use.
     pub fn rest(&mut self) {
+        // All of them have arrived: nothing is on its way.
+        self.asked.clear();
         self.duplicates.shrink_to_fit();
         self.scratch = Vec::new();
     }

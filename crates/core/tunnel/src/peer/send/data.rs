@@ -5,6 +5,7 @@ use super::ControlSettings;
 use super::Send;
 use super::datagram::{Datagram, LEAST_CHUNK, Outlet, Transmit};
 use super::scheduler::{Choice, Item};
+use crate::entry::FlowRedundancy;
 use crate::outgoing::PacketKey;
 use crate::path::sent::SentFrame;
 use crate::path::{Controller, Path};
@@ -294,6 +295,7 @@ impl Send {
             let Some(key) = self.packetizer.current(flow) else { break };
             let Some(outgoing) = reliability.get(key) else { break };
             let (offset, total) = (outgoing.cut, outgoing.len());
+            let asked = outgoing.redundancy != FlowRedundancy::Usual;
             let rest = total - offset;
             let next = (key, offset, rest);
             let written = datagram.write_chunk(&reliability.outgoing, next, Sending::First, outlet);
@@ -301,16 +303,19 @@ impl Send {
                 break;
             }
             ingress.charge(flow, u64::from(written));
-            if urgent && outlet.paths.up().nth(1).is_some() {
+            if (urgent || asked) && outlet.paths.up().nth(1).is_some() {
                 let frame = SentFrame::Chunk { key, offset, len: written };
                 let id = outlet.paths[datagram.path].id;
-                reliability.redundancy.copy_or_code(frame, &reliability.outgoing, id, now);
+                let Reliability { redundancy, outgoing, .. } = reliability;
+                if redundancy.copy_or_code(frame, outgoing, id, now) {
+                    ingress.charge(flow, u64::from(written));
+                }
             }
             if let Some(outgoing) = reliability.outgoing.get_mut(key) {
                 outgoing.cut += written;
                 if outgoing.cut >= total {
                     self.packetizer.finish(flow, ingress);
-                } else if stays && datagram.closed {
+                } else if stays && datagram.closed && !asked {
                     return Some(Run { flow, key });
                 }
             }

@@ -248,7 +248,8 @@ impl Send {
         paths: &PathSet,
         now: Time,
     ) -> Option<Time> {
-        if ingress.is_empty() && reliability.has_no_repairs() {
+        let copies_wait = !reliability.redundancy.asked.is_empty();
+        if ingress.is_empty() && reliability.has_no_repairs() && !copies_wait {
             return None;
         }
         // What waits for a better path goes when that has room, or an acknowledgement

@@ -75,8 +75,8 @@ impl Packetizer {
         let queued = ingress.next_packet(flow, freed, working)?;
         let sequence = self.sequences[index];
         self.sequences[index] = sequence.wrapping_add(1) & 0xff_ffff;
-        let (class, stream) = (queued.class, queued.stream);
-        let key = reliability.insert(queued.packet, (flow, sequence), class, stream, working);
+        let (worth, stream) = ((queued.class, queued.treatment.redundancy), queued.stream);
+        let key = reliability.insert(queued.packet, (flow, sequence), worth, stream, working);
         self.cutting[index] = Some(key);
         Some(key)
     }

@@ -5,6 +5,7 @@ use super::scheduler::{Item, Scheduler};
 use crate::path::sent::SentFrame;
 use crate::peer::reliability::Reliability;
 use crate::peer::traffic::Sending;
+use braid_inner::Class;
 use braid_wire::{ErasureFrame, HEADER_LEN, SourceRef};
 
 /// The next one, if one waits and has a path.
@@ -14,7 +15,9 @@ pub(super) fn poll(
     outlet: &mut Outlet<'_>,
 ) -> Option<Transmit> {
     let parity = poll_parity(scheduler, reliability, outlet);
-    parity.or_else(|| poll_duplicate(scheduler, reliability, outlet))
+    parity
+        .or_else(|| poll_duplicate(scheduler, reliability, outlet))
+        .or_else(|| poll_asked(scheduler, reliability, outlet))
 }
 
 /// Parities, by another path than most of their chunks.
@@ -81,6 +84,49 @@ fn poll_duplicate(
         }
         // It doesn't fit this path's datagrams whole: no copy then.
         outlet.discard(datagram);
+    }
+    None
+}
+
+/// Copies that a rule asks for. They wait until another path than the first one's takes them,
+/// or until their chunks have arrived.
+fn poll_asked(
+    scheduler: &Scheduler,
+    reliability: &mut Reliability,
+    outlet: &mut Outlet<'_>,
+) -> Option<Transmit> {
+    for place in 0..reliability.redundancy.asked.paths() {
+        let Some((except, (key, _, len))) =
+            reliability.redundancy.asked.next(place, &reliability.outgoing)
+        else {
+            continue;
+        };
+        // Many of them must not overrun a path.
+        let item = match reliability.class_of(key) {
+            Class::Bulk => Item::Repair,
+            _ => Item::Urgent,
+        };
+        let bytes = u64::from(len);
+        let Some(index) =
+            scheduler.choose_path(outlet.paths, item, bytes, Some(except), outlet.now)
+        else {
+            continue;
+        };
+        let mut datagram = outlet.begin(index);
+        while let Some((_, chunk)) = reliability.redundancy.asked.next(place, &reliability.outgoing)
+        {
+            let written = datagram.write_chunk(&reliability.outgoing, chunk, Sending::Copy, outlet);
+            if written == 0 && !datagram.is_empty(outlet.out) {
+                break;
+            }
+            reliability.counters.duplicated += u64::from(written > 0);
+            reliability.redundancy.asked.on_sent(place, written);
+        }
+        if datagram.is_empty(outlet.out) {
+            outlet.discard(datagram);
+            continue;
+        }
+        return outlet.send_single(datagram, true);
     }
     None
 }

@@ -1,7 +1,7 @@
 //! The home tells how it wants flows of the other direction treated.
 
 use super::datagram::{Outlet, Transmit};
-use crate::entry::{LimitId, LimitRate, Priority, Treatment};
+use crate::entry::{FlowRedundancy, LimitId, LimitRate, Priority, Treatment};
 use crate::index_map::IndexMap;
 use crate::path::sent::SentFrame;
 use crate::peer::timers::{Timer, TimerTable};
@@ -83,14 +83,19 @@ impl WantedTreatments {
     }
 
     fn frame(&self, key: FlowKey, treatment: Treatment) -> TreatmentFrame {
-        let Treatment { device, priority, class, limit } = treatment;
+        let Treatment { device, priority, class, limit, redundancy } = treatment;
         let priority = match priority {
             Priority::Normal => 0,
             Priority::Low => 1,
             Priority::High => 2,
         };
         let limit = limit.map(|limit| (limit.0, rate_of(&self.limits, limit)));
-        TreatmentFrame { key, device, priority, class, limit }
+        let redundancy = match redundancy {
+            FlowRedundancy::Usual => 0,
+            FlowRedundancy::Twice => 1,
+            FlowRedundancy::Parity => 2,
+        };
+        TreatmentFrame { key, device, priority, class, limit, redundancy }
     }
 }
 
@@ -102,8 +107,13 @@ pub(in crate::peer) fn wanted(frame: &TreatmentFrame) -> (Treatment, Option<Limi
         _ => Priority::Normal,
     };
     let limit = frame.limit.map(|(id, rate)| (LimitId(id), rate));
+    let redundancy = match frame.redundancy {
+        1 => FlowRedundancy::Twice,
+        2 => FlowRedundancy::Parity,
+        _ => FlowRedundancy::Usual,
+    };
     let TreatmentFrame { device, class, .. } = *frame;
-    (Treatment { device, priority, class, limit: limit.map(|(id, _)| id) }, limit)
+    (Treatment { device, priority, class, limit: limit.map(|(id, _)| id), redundancy }, limit)
 }
 
 fn rate_of(limits: &[LimitRate], id: LimitId) -> Option<Rate> {
