@@ -48,6 +48,8 @@ const LEAST_WILLING: u8 = u8::MAX;
 const FIRST_LISTENING: u16 = 0x8000;
 /// ...and those where homes call by TLS from here.
 const FIRST_LISTENING_TLS: u16 = 0xc000;
+/// As they are called in the log.
+const LISTENING: &str = "(listening)";
 
 /// Starts the data plane. It ends after [`Command::Stop`], when the other end
 /// of `commands` is dropped, or by itself (the device was deleted).
@@ -92,6 +94,7 @@ pub fn start(
         counted: BTreeMap::new(),
         introductions: Introductions::default(),
         reporter: Reporter::new(setup.mode),
+        unwatched: BTreeMap::new(),
         draining: false,
         ranks: BTreeMap::new(),
         announces: setup.announces,
@@ -117,6 +120,8 @@ struct Bridge {
     counted: BTreeMap<LinkId, u64>,
     introductions: Introductions,
     reporter: Reporter,
+    /// See [`Snapshot::unwatched`].
+    unwatched: BTreeMap<String, String>,
     /// Homes are asked to go to another concentrator.
     draining: bool,
     /// How willing this one is to serve some homes, as the fleet has it.
@@ -177,6 +182,7 @@ impl Bridge {
             let Ok(report) = self.plane.report() else { break };
             self.count_quotas(&report);
             self.follow_troubles(&report);
+            self.follow_unwatched(&report);
             if ticks % FLOWS_EACH == 0 {
                 let Ok(flows) = self.plane.report_traffic() else { break };
                 let flows = self.reporter.flows(flows, &report, &self.peers, &self.links);
@@ -192,6 +198,7 @@ impl Bridge {
                 },
                 traffic: Arc::clone(&traffic),
                 quotas: self.quotas(),
+                unwatched: self.unwatched.clone(),
                 introduced: self.introductions.waiting(),
                 met: self
                     .peers
@@ -488,6 +495,31 @@ impl Bridge {
             }
             peer.trouble = trouble;
         }
+    }
+
+    /// Sockets that the kernel refuses to watch, and those that it watches after all.
+    fn follow_unwatched(&mut self, report: &braid_dataplane::Report) {
+        let name = |id: &LinkId| {
+            let known = self.links.values().find(|link| link.ids.values().any(|own| own == id));
+            known.map_or(LISTENING, |link| link.link.name.as_str()).to_owned()
+        };
+        let now: BTreeMap<String, String> = report
+            .unwatched
+            .iter()
+            .map(|(id, error)| {
+                let trouble = format!(
+                    "the kernel doesn't watch its socket: {error}; it is asked again each second"
+                );
+                (name(id), trouble)
+            })
+            .collect();
+        for (link, trouble) in now.iter().filter(|(link, _)| !self.unwatched.contains_key(*link)) {
+            tracing::warn!(link, "link not usable: {trouble}");
+        }
+        for link in self.unwatched.keys().filter(|link| !now.contains_key(*link)) {
+            tracing::info!(link, "its socket is watched now");
+        }
+        self.unwatched = now;
     }
 
     /// A link whose quota is used up is used only when nothing else works.

@@ -306,6 +306,9 @@ impl Controlled for RunningTunnel {
         let config = view.config.as_deref().unwrap_or(&self.config);
         let interface = &config.interface;
         let mut links = with_quotas(view.links, config, &snapshot.quotas);
+        for link in links.iter_mut().filter(|link| link.trouble.is_none()) {
+            link.trouble = snapshot.unwatched.get(&link.name).cloned();
+        }
         // Of those that call this host it's not known how they could be reached.
         if config.peers.iter().any(|peer| !peer.endpoints.is_empty()) {
             tell_pathless(&mut links, &snapshot.peers);

@@ -116,6 +116,8 @@ pub struct Snapshot {
     pub traffic: Arc<Vec<PeerFlows>>,
     /// Of every link that has a quota.
     pub quotas: QuotaCounters,
+    /// By link, why a socket of its carries nothing: the kernel refuses to watch it.
+    pub unwatched: BTreeMap<String, String>,
     /// Homes that have come with a join line that is open.
     pub introduced: Vec<Introduction>,
     /// Peers that were ever connected, so that nobody needs to be introduced.

@@ -9,7 +9,8 @@ use crate::PATIENCE;
 use crate::own_mounts::{in_own_mounts, mount};
 use crate::world::{CARRIES_ALL, INSIDE_V4, Tunnel, World, link};
 use std::fs;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -50,6 +51,7 @@ const NO_BUFFERS: Fault = fault(
 );
 const NO_EVENTS: Fault =
     fault("epoll_create1,epoll_ctl,eventfd2,timerfd_create", "ENOMEM", "Cannot allocate memory");
+const NO_WATCHING: Fault = fault("epoll_ctl", "ENOMEM", "Cannot allocate memory");
 const NO_CONTROL: Fault = fault("ioctl", "ENOMEM", "Cannot allocate memory");
 
 /// The device is there, and gives nothing.
@@ -115,133 +117,202 @@ fn a_tunnel_that_runs_outlives_what_lacks_and_heals() {
 
 #[test]
 fn a_tunnel_that_runs_outlives_calls_that_fail_and_heals() {
-    running(&[NO_MEMORY, READ_ONLY, DISK_FULL, NO_CONTROL]);
+    running(&[NO_MEMORY, READ_ONLY, DISK_FULL, NO_CONTROL, NO_EVENTS]);
 }
 
 /// Those that leave a data plane nothing to live by.
 #[test]
 fn a_tunnel_that_can_not_live_on_heals_or_says_why_it_ends() {
-    running(&[UNREADABLE, NO_BUFFERS, NO_EVENTS]);
+    running(&[UNREADABLE, NO_BUFFERS]);
 }
 
 #[test]
 fn a_device_that_can_not_be_read_for_a_moment_ends_nothing() {
-    let Some(mut world) = a_world() else { return };
-    let before = world.home.host_settings();
-    world.home.start();
-    world.home.wait_for_active_paths(1);
-    let injection = Injection::into(world.home.process(), NO_PACKETS);
-    world.home.sh("ping -q -c 3 -i 0.2 -W 1 10.77.0.1 >/dev/null || true");
-    drop(injection);
-    world.home.wait_for_ping(INSIDE_V4);
-    assert_eq!(world.home.has_ended(), None);
-    world.home.stop();
-    assert_eq!(world.home.host_settings(), before, "nothing is left behind");
+    in_a_world(&["cable"], |world| {
+        let before = settings(world);
+        world.home.start();
+        world.home.wait_for_active_paths(1);
+        let injection = Injection::into(world.home.process(), NO_PACKETS);
+        world.home.sh("ping -q -c 3 -i 0.2 -W 1 10.77.0.1 >/dev/null || true");
+        drop(injection);
+        world.home.wait_for_ping(INSIDE_V4);
+        assert_eq!(world.home.has_ended(), None);
+        world.home.stop();
+        assert_eq!(settings(world), before, "nothing is left behind");
+    });
+}
+
+/// Others go on meanwhile.
+#[test]
+fn a_socket_that_is_not_watched_costs_its_link_alone_and_is_tried_again() {
+    in_a_world(&["cable", "dsl"], |world| {
+        let before = settings(world);
+        let own = world.topology.links()[0].addresses().home_v4.to_string();
+        world.home.start();
+        world.home.wait_for_active_paths(2);
+        let injection = Injection::into_thread(world.home.process(), "braid-data", NO_WATCHING);
+        move_link(world, "192.168.11.77");
+        let trouble = || world.home.status()["links"][0]["trouble"].to_string();
+        let told = "the kernel doesn't watch its socket: Cannot allocate memory";
+        world.home.wait_until("it is told", || trouble().contains(told));
+        world.home.wait_for_active_paths(1);
+        world.home.wait_for_ping(INSIDE_V4);
+        drop(injection);
+        world.home.wait_for_active_paths(2);
+        assert_eq!(trouble(), "null");
+        move_link(world, &own);
+        world.home.stop();
+        assert_eq!(settings(world), before, "nothing is left behind");
+    });
 }
 
 /// Believing router advertisements all the same (`accept_ra`) comes first, and goes with it.
 #[test]
 fn forwarding_that_can_not_be_switched_on_leaves_nothing_half_done() {
-    let Some(mut world) = a_world() else { return };
-    let before = world.home.host_settings();
-    let accept_ra = |world: &World| world.home.sh("sysctl -n net.ipv6.conf.cable.accept_ra");
-    let usual = accept_ra(&world);
-    begin(&mut world, NO_FORWARDING, "1+");
-    world.home.wait_until("it is told", || world.home.log().contains("forwarding=1: Input/output"));
-    world.home.wait_for_active_paths(1);
-    assert_eq!(accept_ra(&world), usual);
-    stop_injecting(world.home.process());
-    let is_on = || world.home.sh("sysctl -n net.ipv6.conf.all.forwarding").trim() == "1";
-    world.home.wait_until("it is switched on when it can be", is_on);
-    world.home.stop();
-    assert_eq!(world.home.host_settings(), before, "nothing is left behind");
+    in_a_world(&["cable"], |world| {
+        let before = settings(world);
+        let accept_ra = |world: &World| world.home.sh("sysctl -n net.ipv6.conf.cable.accept_ra");
+        let usual = accept_ra(world);
+        begin(world, NO_FORWARDING, "1+");
+        world
+            .home
+            .wait_until("it is told", || world.home.log().contains("forwarding=1: Input/output"));
+        world.home.wait_for_active_paths(1);
+        assert_eq!(accept_ra(world), usual);
+        stop_injecting(world.home.process());
+        let is_on = || world.home.sh("sysctl -n net.ipv6.conf.all.forwarding").trim() == "1";
+        world.home.wait_until("it is switched on when it can be", is_on);
+        world.home.stop();
+        assert_eq!(settings(world), before, "nothing is left behind");
+    });
 }
 
 #[test]
 fn what_the_daemon_can_not_take_back_down_does() {
-    let Some(mut world) = a_world() else { return };
-    let before = world.home.host_settings();
-    for fault in [NO_BUFFERS, NO_FILE, NO_THREAD, NO_SOCKET, UNREADABLE] {
-        world.home.start();
-        world.home.wait_for_active_paths(1);
-        let injection = Injection::into(world.home.process(), fault);
-        let output = world.home.braid(&["down"]);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        let what = format!("{} {}: {said}\n{}", fault.calls, fault.error, world.home.log());
-        assert!(output.status.success(), "{what}");
-        world.home.wait_for_the_end();
-        drop(injection);
-        assert_eq!(world.home.host_settings(), before, "nothing is left behind: {what}");
-        no_panic(&world, &what);
-    }
+    in_a_world(&["cable"], |world| {
+        let before = settings(world);
+        for fault in [NO_BUFFERS, NO_FILE, NO_THREAD, NO_SOCKET, UNREADABLE] {
+            world.home.start();
+            world.home.wait_for_active_paths(1);
+            let injection = Injection::into(world.home.process(), fault);
+            let output = world.home.braid(&["down"]);
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            let what = format!("{} {}: {said}\n{}", fault.calls, fault.error, world.home.log());
+            assert!(output.status.success(), "{what}");
+            world.home.wait_for_the_end();
+            drop(injection);
+            assert_eq!(settings(world), before, "nothing is left behind: {what}");
+            no_panic(world, &what);
+        }
+    });
 }
 
 #[test]
 fn places_that_can_not_be_written_are_told_and_nothing_is_left() {
     for read_only in [&["run"][..], &["state"], &["run", "state"]] {
-        let Some(world) = a_world() else { return };
-        in_own_mounts(|| {
-            let before = world.home.host_settings();
-            for folder in world.home.folders() {
-                let folder = folder.display();
-                let name = folder.to_string();
-                if read_only.iter().any(|it| name.ends_with(it)) {
-                    mount(&format!("-t tmpfs -o ro none {folder}"));
+        in_a_world(&["cable"], |world| {
+            in_own_mounts(|| {
+                let before = settings(world);
+                for folder in world.home.folders() {
+                    let folder = folder.display();
+                    let name = folder.to_string();
+                    if read_only.iter().any(|it| name.ends_with(it)) {
+                        mount(&format!("-t tmpfs -o ro none {folder}"));
+                    }
                 }
-            }
-            let output = world.home.braid(&["up"]);
-            let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            match output.status.success() {
-                true => {
-                    world.home.wait_for_active_paths(1);
-                    world.home.braid_ok(&["down"]);
+                let output = world.home.braid(&["up"]);
+                let said = String::from_utf8_lossy(&output.stderr).into_owned();
+                match output.status.success() {
+                    true => {
+                        world.home.wait_for_active_paths(1);
+                        world.home.braid_ok(&["down"]);
+                    }
+                    false => {
+                        assert!(said.contains("Read-only file system"), "{read_only:?}: {said}");
+                        assert!(read_only.contains(&"run"), "{read_only:?}: {said}");
+                    }
                 }
-                false => {
-                    assert!(said.contains("Read-only file system"), "{read_only:?}: {said}");
-                    assert!(read_only.contains(&"run"), "{read_only:?}: {said}");
-                }
-            }
-            assert_eq!(world.home.host_settings(), before, "{read_only:?}: nothing is left");
-            no_panic(&world, "");
+                assert_eq!(settings(world), before, "{read_only:?}: nothing is left");
+                no_panic(world, "");
+            });
         });
     }
 }
 
-/// A home, and a concentrator that runs; none where there is no strace.
-fn a_world() -> Option<World> {
+/// Runs `test` with a home of these links, whose `/etc` is its own, and a concentrator that runs;
+/// not where there is no strace.
+fn in_a_world(links: &[&str], test: impl FnOnce(&mut World) + Send) {
     if Command::new("strace").arg("-V").stdout(Stdio::null()).status().is_err() {
         eprintln!("SKIPPED: there is no strace");
-        return None;
+        return;
     }
-    let mut world = World::new(&[link("cable")])?;
-    world.write_configs(&Tunnel { home_routing: CARRIES_ALL, ..Tunnel::default() });
-    world.concentrator.start();
-    Some(world)
+    in_own_mounts(|| {
+        let links: Vec<_> = links.iter().map(|name| link(name)).collect();
+        let Some(mut world) = World::new(&links) else { return };
+        own_etc(world.scratch.path());
+        world.write_configs(&Tunnel { home_routing: CARRIES_ALL, ..Tunnel::default() });
+        world.concentrator.start();
+        test(&mut world);
+    });
+}
+
+const RESOLV_CONF: &str = "/etc/resolv.conf";
+
+/// The host's own files, but for what is changed from here on.
+fn own_etc(scratch: &Path) {
+    let [own, etc, work] = ["own", "own/etc", "own/work"].map(|name| scratch.join(name));
+    fs::create_dir(&own).unwrap();
+    let text = own.to_str().unwrap();
+    // Not every filesystem can be an upper one.
+    mount(&format!("-t tmpfs none {text}"));
+    let [upper, work] = [etc, work].map(|folder| {
+        fs::create_dir(&folder).unwrap();
+        folder.display().to_string()
+    });
+    mount(&format!("-t overlay -o lowerdir=/etc,upperdir={upper},workdir={work} none /etc"));
+    // It stays as long as the other does; the scratch folder can be removed sooner.
+    let status = Command::new("umount").args(["--lazy", text]).status();
+    assert!(status.unwrap().success());
+    let _ = fs::remove_file(RESOLV_CONF);
+    fs::write(RESOLV_CONF, "# by this test\nnameserver 192.0.2.53\n").unwrap();
+}
+
+/// All of the host that a tunnel changes or might.
+fn settings(world: &World) -> String {
+    let about = fs::symlink_metadata(RESOLV_CONF).unwrap();
+    let file = (about.ino(), about.mode(), fs::read_to_string(RESOLV_CONF).unwrap());
+    format!("{}\n{RESOLV_CONF}: {file:?}", world.home.host_settings())
 }
 
 /// Each of them at each of these moments: the n-th such call of each thread, and that one and all
 /// after it.
 fn starts(faults: &[Fault], moments: &[u32]) {
-    let Some(mut world) = a_world() else { return };
-    let before = world.home.host_settings();
-    let (mut came_up, mut refused, mut killed) = (0, 0, 0);
-    for fault in faults {
-        for moment in moments {
-            for and_after in ["", "+"] {
-                let when = format!("{moment}{and_after}");
-                let what = format!("{} {} when={when}", fault.calls, fault.error);
-                match start(&mut world, *fault, &when, &what) {
-                    Came::Up => came_up += 1,
-                    Came::Refused => refused += 1,
-                    Came::Killed => killed += 1,
+    in_a_world(&["cable"], |world| {
+        let before = settings(world);
+        let (mut came_up, mut refused, mut killed) = (0, 0, 0);
+        for fault in faults {
+            for moment in moments {
+                for and_after in ["", "+"] {
+                    let when = format!("{moment}{and_after}");
+                    let what = format!("{} {} when={when}", fault.calls, fault.error);
+                    match start(world, *fault, &when, &what) {
+                        Came::Up => came_up += 1,
+                        Came::Refused => refused += 1,
+                        Came::Killed => killed += 1,
+                    }
+                    let left = settings(world);
+                    assert_eq!(
+                        left,
+                        before,
+                        "{what}: nothing is left behind\n{}",
+                        world.home.log()
+                    );
+                    no_panic(world, &what);
                 }
-                let left = world.home.host_settings();
-                assert_eq!(left, before, "{what}: nothing is left behind\n{}", world.home.log());
-                no_panic(&world, &what);
             }
         }
-    }
-    println!("\n{came_up} came up, {refused} were refused, {killed} ended by a signal");
+        println!("\n{came_up} came up, {refused} were refused, {killed} ended by a signal");
+    });
 }
 
 enum Came {
@@ -313,45 +384,46 @@ fn start(world: &mut World, fault: Fault, when: &str, what: &str) -> Came {
 
 /// Each of them for a while, in which links change, with status and reload asked for.
 fn running(faults: &[Fault]) {
-    let Some(mut world) = a_world() else { return };
-    let before = world.home.host_settings();
-    let own = world.topology.links()[0].addresses().home_v4.to_string();
-    for fault in faults {
-        let what = format!("{} {}", fault.calls, fault.error);
-        world.home.start();
-        world.home.wait_for_active_paths(1);
-        let threads = world.home.threads();
-        let injection = Injection::into(world.home.process(), *fault);
-        move_link(&world, "192.168.11.77");
-        world.home.braid(&["status"]);
-        world.home.braid(&["reload"]);
-        std::thread::sleep(Duration::from_secs(2));
-        move_link(&world, &own);
-        drop(injection);
-        match world.home.has_ended() {
-            None => {
-                world.home.wait_for_active_paths(1);
-                world.home.wait_for_ping(INSIDE_V4);
-                world.home.braid_ok(&["reload"]);
-                assert_eq!(world.home.threads(), threads, "{what}: a thread has ended");
-                world.home.stop();
-            }
-            Some(status) => {
-                let said = world.home.log();
-                let told = said.contains(fault.words) && status.code() == Some(1);
-                assert!(told, "{what}: {status}: {said}");
-                world.home.wait_for_the_end();
-                if said.contains("isn't all taken back") {
-                    world.home.braid_ok(&["down"]);
+    in_a_world(&["cable"], |world| {
+        let before = settings(world);
+        let own = world.topology.links()[0].addresses().home_v4.to_string();
+        for fault in faults {
+            let what = format!("{} {}", fault.calls, fault.error);
+            world.home.start();
+            world.home.wait_for_active_paths(1);
+            let threads = world.home.threads();
+            let injection = Injection::into(world.home.process(), *fault);
+            move_link(world, "192.168.11.77");
+            world.home.braid(&["status"]);
+            world.home.braid(&["reload"]);
+            std::thread::sleep(Duration::from_secs(2));
+            move_link(world, &own);
+            drop(injection);
+            match world.home.has_ended() {
+                None => {
+                    world.home.wait_for_active_paths(1);
+                    world.home.wait_for_ping(INSIDE_V4);
+                    world.home.braid_ok(&["reload"]);
+                    assert_eq!(world.home.threads(), threads, "{what}: a thread has ended");
+                    world.home.stop();
                 }
-                println!("{what}: it ended, and said why");
+                Some(status) => {
+                    let said = world.home.log();
+                    let told = said.contains(fault.words) && status.code() == Some(1);
+                    assert!(told, "{what}: {status}: {said}");
+                    world.home.wait_for_the_end();
+                    if said.contains("isn't all taken back") {
+                        world.home.braid_ok(&["down"]);
+                    }
+                    println!("{what}: it ended, and said why");
+                }
             }
+            let left = settings(world);
+            assert_eq!(left, before, "{what}: nothing is left behind\n{}", world.home.log());
+            no_panic(world, &what);
+            let _ = fs::write(world.scratch.path().join("home/log"), "");
         }
-        let left = world.home.host_settings();
-        assert_eq!(left, before, "{what}: nothing is left behind\n{}", world.home.log());
-        no_panic(&world, &what);
-        let _ = fs::write(world.scratch.path().join("home/log"), "");
-    }
+    });
 }
 
 /// All calls of a running process fail until this is dropped.
@@ -359,12 +431,27 @@ struct Injection(Child);
 
 impl Injection {
     fn into(process: u32, fault: Fault) -> Injection {
-        let words = strace_with(fault, "1+");
+        Self::by(&strace_with(fault, "1+"), process, || tracer(process))
+    }
+
+    /// Calls of its thread of this name only.
+    fn into_thread(process: u32, name: &str, fault: Fault) -> Injection {
+        let is_it = |task: &PathBuf| {
+            fs::read_to_string(task.join("comm")).is_ok_and(|comm| comm.trim() == name)
+        };
+        let task = tasks(process).into_iter().find(is_it).unwrap();
+        let thread = task.file_name().unwrap().to_str().unwrap().parse().unwrap();
+        let mut words = strace_with(fault, "1+");
+        words.retain(|word| word != "-f");
+        Self::by(&words, thread, || tracer_of(&task))
+    }
+
+    fn by(words: &[String], traced: u32, tracer: impl Fn() -> u32) -> Injection {
         let mut command = Command::new(&words[0]);
-        command.args(&words[1..]).args(["-p", &process.to_string()]);
+        command.args(&words[1..]).args(["-p", &traced.to_string()]);
         let strace = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let give_up = Instant::now() + PATIENCE;
-        while tracer(process) != strace.id() {
+        while tracer() != strace.id() {
             assert!(Instant::now() < give_up, "it isn't traced");
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -400,19 +487,25 @@ fn end(process: u32) {
 
 /// Who traces all of its threads; 0 when nobody does, or of some only.
 fn tracer(process: u32) -> u32 {
-    let mut tracers = Vec::new();
-    let tasks = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
-    for task in tasks {
-        let status = fs::read_to_string(task.path().join("status")).unwrap_or_default();
-        let found = status.lines().find_map(|line| line.strip_prefix("TracerPid:"));
-        tracers.push(found.and_then(|it| it.trim().parse().ok()).unwrap_or(0));
-    }
+    let mut tracers: Vec<u32> = tasks(process).iter().map(|task| tracer_of(task)).collect();
     tracers.sort_unstable();
     match &tracers[..] {
         [first, .., last] if first != last => 0,
         [first, ..] => *first,
         [] => 0,
     }
+}
+
+/// The folders of its threads.
+fn tasks(process: u32) -> Vec<PathBuf> {
+    let tasks = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    tasks.map(|task| task.path()).collect()
+}
+
+fn tracer_of(task: &Path) -> u32 {
+    let status = fs::read_to_string(task.join("status")).unwrap_or_default();
+    let found = status.lines().find_map(|line| line.strip_prefix("TracerPid:"));
+    found.and_then(|it| it.trim().parse().ok()).unwrap_or(0)
 }
 
 /// As DHCP does it.

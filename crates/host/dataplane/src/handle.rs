@@ -1,5 +1,6 @@
 use crate::leave::AllDone;
 use crate::sockets::SocketUse;
+use crate::unwatched::Attachment;
 use braid_linux::poller::Waker;
 use braid_linux::tun::TunCounters;
 use braid_linux::udp::{Family, LinkSocket};
@@ -22,8 +23,8 @@ pub const LEAVES_WITHIN: Duration = Duration::from_millis(250);
 /// What a worker can be asked for.
 #[derive(Debug)]
 pub(crate) enum Command {
-    /// Use this link by this socket; it takes the place of one of the same IP version.
-    AttachSocket { id: LinkId, config: LinkConfig, socket: LinkSocket, use_of_it: SocketUse },
+    /// Use a link by this socket.
+    Attach(Attachment),
     /// The link has no address of this IP version now.
     DetachSocket { id: LinkId, family: Family },
     /// A change of the core's configuration.
@@ -56,6 +57,9 @@ pub struct Report {
     pub send_drops: BTreeMap<LinkId, u64>,
     /// Datagrams and packets that came to another worker than their own, which had no room.
     pub handover_drops: u64,
+    /// Links that have a socket which the kernel refuses to watch, with what it said: nothing goes
+    /// by it until a later try.
+    pub unwatched: Vec<(LinkId, String)>,
 }
 
 /// Sockets where peers come to us.
@@ -111,7 +115,7 @@ impl Handle {
         socket: LinkSocket,
     ) -> Result<(), Stopped> {
         let use_of_it = SocketUse::Both;
-        self.first()?.send(Command::AttachSocket { id, config, socket, use_of_it })
+        self.first()?.send(Command::Attach(Attachment { id, config, socket, use_of_it }))
     }
 
     /// Has peers come by this link.
@@ -121,7 +125,7 @@ impl Handle {
     pub fn listen(&self, id: LinkId, listening: Listening) -> Result<(), Stopped> {
         let config = LinkConfig { listens: true, ..LinkConfig::default() };
         let attach = |worker: &WorkerHandle, socket, use_of_it| {
-            worker.send(Command::AttachSocket { id, config, socket, use_of_it })
+            worker.send(Command::Attach(Attachment { id, config, socket, use_of_it }))
         };
         match listening {
             Listening::Steered(sockets) => {
@@ -335,6 +339,7 @@ impl Report {
             *self.send_drops.entry(link).or_default() += dropped;
         }
         self.handover_drops += other.handover_drops;
+        self.unwatched.extend(other.unwatched);
     }
 }
 

@@ -13,6 +13,7 @@ mod leave;
 mod run;
 mod siblings;
 mod sockets;
+mod unwatched;
 mod wakefulness;
 mod workers;
 

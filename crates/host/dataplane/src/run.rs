@@ -5,6 +5,7 @@ use crate::handle::{Command, LEAVES_WITHIN, Report};
 use crate::leave::AllDone;
 use crate::siblings::Siblings;
 use crate::sockets::{LinkOutput, Sent};
+use crate::unwatched::{Attachment, Unwatched};
 use crate::wakefulness::Wakefulness;
 use braid_inner::InnerPacket;
 use braid_linux::poller::{self, Interest, Poller, Token, Waker};
@@ -45,6 +46,7 @@ pub(crate) struct DataPlane {
     clock: Clock,
     poller: Poller,
     links: BTreeMap<LinkId, LinkOutput>,
+    unwatched: Unwatched,
     channels: Channels,
     buffers: ReceiveBuffers,
     datagrams: Vec<u8>,
@@ -54,6 +56,8 @@ pub(crate) struct DataPlane {
     wake_latency: Option<(WakeLatency, Wakefulness)>,
     cpu_load: CpuLoad,
     stopping: bool,
+    /// What the device gives is another program's.
+    device_left: bool,
     leaving: Option<Leaving>,
 }
 
@@ -95,6 +99,7 @@ impl DataPlane {
             clock,
             poller,
             links: BTreeMap::new(),
+            unwatched: Unwatched::default(),
             channels,
             buffers: ReceiveBuffers::new(),
             datagrams: Vec::with_capacity(1 << 16),
@@ -102,6 +107,7 @@ impl DataPlane {
             wake_latency: wake_latency.map(|latency| (latency, Wakefulness::default())),
             cpu_load: CpuLoad::default(),
             stopping: false,
+            device_left: false,
             leaving: None,
         })
     }
@@ -130,6 +136,9 @@ impl DataPlane {
             if self.tunnel.next_timeout().is_some_and(|at| at <= now) {
                 self.tunnel.handle_timeout(now);
             }
+            for again in self.unwatched.due(now) {
+                self.attach(again, now);
+            }
             let more = self.transmit();
             self.device.deliver(&mut self.tunnel);
             while let Some(event) = self.tunnel.poll_event() {
@@ -150,14 +159,15 @@ impl DataPlane {
             self.stay_awake(ready.iter().any(|event| event.token != WAKE));
             for event in &ready {
                 match event.token {
+                    TUN if self.device_left => {}
                     TUN => self.read_device(most)?,
                     WAKE => {
-                        self.obey()?;
+                        self.obey();
                         self.take_handovers();
                     }
                     token => {
                         if event.writable {
-                            self.flush(token)?;
+                            self.flush(token);
                         }
                         if event.readable {
                             self.receive(token);
@@ -171,7 +181,8 @@ impl DataPlane {
     fn time_to_wait(&self) -> Option<Duration> {
         let wakefulness = self.wake_latency.as_ref().map(|(_, wakefulness)| wakefulness);
         let sleep = wakefulness.and_then(Wakefulness::next_timeout);
-        let next = self.tunnel.next_timeout().into_iter().chain(sleep).min();
+        let again = self.unwatched.next_timeout();
+        let next = self.tunnel.next_timeout().into_iter().chain(sleep).chain(again).min();
         let wait = next.map(|at| at - self.clock.now());
         match self.leaving {
             Some(_) => Some(wait.map_or(LEAVING, |wait| wait.min(LEAVING))),
@@ -187,6 +198,7 @@ impl DataPlane {
         while self.transmit() {}
         // What comes now was sent before a peer knew, and is sent again.
         self.links.clear();
+        self.unwatched = Unwatched::default();
     }
 
     /// Lets the processors sleep deep or not, as packets have come of late.
@@ -217,7 +229,9 @@ impl DataPlane {
                 self.tunnel.on_message_too_long(transmit.link, size);
             }
             if link.waits() && !waited {
-                let _ = watch_writing(&self.poller, transmit.link, link, true);
+                // Nobody would say when there is room for what waits.
+                let watched = watch_writing(&self.poller, transmit.link, link, true);
+                watched.unwrap_or_else(|_| link.lose_pending());
             }
         }
         true
@@ -281,16 +295,16 @@ impl DataPlane {
         }
     }
 
-    fn flush(&mut self, token: Token) -> io::Result<()> {
+    fn flush(&mut self, token: Token) {
         let (id, _) = link_of(token);
-        let Some(link) = self.links.get_mut(&id) else { return Ok(()) };
+        let Some(link) = self.links.get_mut(&id) else { return };
         if let Sent::TooLong(size) = link.flush() {
             self.tunnel.on_message_too_long(id, size);
         }
         if !link.waits() {
-            watch_writing(&self.poller, id, link, false)?;
+            // Refused it is asked for at once again, since there is room.
+            let _ = watch_writing(&self.poller, id, link, false);
         }
-        Ok(())
     }
 
     fn take_handovers(&mut self) {
@@ -303,34 +317,14 @@ impl DataPlane {
         }
     }
 
-    fn obey(&mut self) -> io::Result<()> {
+    fn obey(&mut self) {
         while let Ok(command) = self.channels.inbox.try_recv() {
             let now = self.clock.now();
             match command {
-                Command::AttachSocket { id, config, socket, use_of_it } => {
-                    let interest = use_of_it.interest(false);
-                    self.poller.add(&socket, token_of(id, socket.family()), interest)?;
-                    let known = self.links.contains_key(&id);
-                    let link = self.links.entry(id).or_default();
-                    link.use_of_sockets = use_of_it;
-                    link.forget_pending();
-                    let family = socket.family();
-                    *link.sockets.place(family) = Some(socket);
-                    let config = with_families(config, link);
-                    if known {
-                        self.tunnel.apply(Change::SetLink(id, config), now);
-                        self.tunnel.on_link(id, true, now);
-                    } else {
-                        self.tunnel.add_link(id, config, now);
-                    }
-                }
+                Command::Attach(attachment) => self.attach(attachment, now),
                 Command::DetachSocket { id, family } => {
-                    let Some(link) = self.links.get_mut(&id) else { continue };
-                    link.forget_pending();
-                    *link.sockets.place(family) = None;
-                    if link.sockets.iter().next().is_none() {
-                        self.tunnel.on_link(id, false, now);
-                    }
+                    self.unwatched.forget(id, family);
+                    self.detach(id, family, now);
                 }
                 Command::Change(change) => self.change(change, now),
                 Command::AddPeer(config, answer) => {
@@ -344,6 +338,7 @@ impl DataPlane {
                         tun_dropped: self.device.tun.dropped().unwrap_or(0),
                         send_drops: self.links.iter().map(|(id, l)| (*id, l.dropped)).collect(),
                         handover_drops: self.channels.siblings.dropped(),
+                        unwatched: self.unwatched.told(),
                     });
                 }
                 Command::ReportTraffic(answer) => {
@@ -351,7 +346,8 @@ impl DataPlane {
                 }
                 Command::Leave(done) => {
                     // What comes from now on waits there for the other program.
-                    self.poller.remove(&self.device.tun)?;
+                    let _ = self.poller.remove(&self.device.tun);
+                    self.device_left = true;
                     self.leaving = Some(Leaving { until: now + LEAVES_WITHIN, _done: done });
                 }
                 Command::Stop => {
@@ -360,17 +356,58 @@ impl DataPlane {
                 }
             }
         }
-        Ok(())
+    }
+
+    /// What the kernel doesn't watch nobody would read: such a socket costs its link, until a
+    /// later try.
+    fn attach(&mut self, attachment: Attachment, now: Time) {
+        let Attachment { id, ref socket, use_of_it, .. } = attachment;
+        let family = socket.family();
+        self.unwatched.forget(id, family);
+        if let Err(error) = self.poller.add(socket, token_of(id, family), use_of_it.interest(false))
+        {
+            // The one before is of no use to a link that leaves otherwise now.
+            self.detach(id, family, now);
+            self.unwatched.put(attachment, error, now);
+            return;
+        }
+        let known = self.links.contains_key(&id);
+        let link = self.links.entry(id).or_default();
+        link.use_of_sockets = use_of_it;
+        link.forget_pending();
+        *link.sockets.place(family) = Some(attachment.socket);
+        let config = with_families(attachment.config, link);
+        if known {
+            self.tunnel.apply(Change::SetLink(id, config), now);
+            self.tunnel.on_link(id, true, now);
+        } else {
+            self.tunnel.add_link(id, config, now);
+        }
+    }
+
+    fn detach(&mut self, id: LinkId, family: Family, now: Time) {
+        let Some(link) = self.links.get_mut(&id) else { return };
+        link.forget_pending();
+        *link.sockets.place(family) = None;
+        if link.sockets.iter().next().is_none() {
+            self.tunnel.on_link(id, false, now);
+        }
     }
 
     fn change(&mut self, mut change: Change, now: Time) {
         match &mut change {
-            Change::SetLink(id, config) => match self.links.get(id) {
-                Some(link) => *config = with_families(*config, link),
-                // It gets its settings with its first socket.
-                None => return,
-            },
-            Change::RemoveLink(id) => drop(self.links.remove(id)),
+            Change::SetLink(id, config) => {
+                self.unwatched.set(*id, *config);
+                match self.links.get(id) {
+                    Some(link) => *config = with_families(*config, link),
+                    // It gets its settings with its first socket.
+                    None => return,
+                }
+            }
+            Change::RemoveLink(id) => {
+                self.unwatched.forget_link(*id);
+                self.links.remove(id);
+            }
             _ => {}
         }
         self.tunnel.apply(change, now);

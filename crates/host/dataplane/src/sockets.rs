@@ -99,6 +99,12 @@ impl LinkOutput {
         self.pending_bytes = 0;
     }
 
+    /// What waits is lost, and counted: nobody says when there is room for it.
+    pub fn lose_pending(&mut self) {
+        self.dropped += self.pending.len() as u64;
+        self.forget_pending();
+    }
+
     /// Sends a batch, or keeps it until the socket is writable.
     pub fn send(&mut self, transmit: braid_tunnel::Transmit, contents: &[u8]) -> Sent {
         if !self.pending.is_empty() {
