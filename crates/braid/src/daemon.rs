@@ -11,7 +11,6 @@ mod bridge;
 mod chosen;
 mod classes;
 mod control;
-mod control_thread;
 mod data_channel;
 mod device;
 mod ending;
@@ -68,8 +67,8 @@ use braid_linux::confinement::{self, Capability};
 use braid_linux::exec;
 use braid_linux::netlink::Netlink;
 use braid_linux::sd::ServiceManager;
+use braid_runtime::Runtime;
 use control::RunningTunnel;
-use control_thread::ControlThread;
 use ending::Ending;
 use group::RunningGroup;
 use restart::{HandedOn, Program};
@@ -128,19 +127,25 @@ pub use page::PageHomes;
 #[cfg(not(feature = "page"))]
 pub type PageHomes = ();
 
+/// The calling thread holds back what asks for the end, and so do all that are started from now
+/// on, until [`run`] lets it through on this one alone: another would take what is meant for the
+/// program that a restart leads to. To be called before any thread is started.
+pub fn hold_signals_back() -> Result<(), DaemonError> {
+    exec::block_signals().map_err(DaemonError::system("holding signals back"))
+}
+
 /// Brings the tunnel or group up and keeps it until it is told to end; then
 /// takes back all that it set, or leaves it to the program that goes on with it.
 pub fn run(config: AnyConfig, homes: PageHomes) -> Result<(), DaemonError> {
-    // All threads but this one never get them: who goes on as another program can hold them back.
-    exec::block_signals().map_err(DaemonError::system("holding signals back"))?;
     let program =
         Program::of_this_process().map_err(DaemonError::system("finding this program"))?;
     if let Err(error) = confine(&config) {
         tracing::warn!(%error, "some rights that aren't needed can't be given up here");
     }
-    let control =
-        ControlThread::start().map_err(DaemonError::system("starting the control side"))?;
-    let outcome = control.block_on(async {
+    // Serves the control socket, while this thread brings all up and takes it down.
+    let control = Runtime::start("braid-control")
+        .map_err(DaemonError::system("starting the control side"))?;
+    let outcome = control.handle().block_on(async {
         match &config {
             AnyConfig::Tunnel(tunnel) => {
                 let start = |inherited: Option<HandedOn>, ending| {
@@ -395,17 +400,15 @@ impl Signals {
     /// They end nothing by themselves, and wait until they are let through.
     fn caught() -> Result<Signals, DaemonError> {
         let on = |kind| signal(kind).map_err(DaemonError::system("catching signals"));
-        let signals = Signals([
+        Ok(Signals([
             on(SignalKind::terminate())?,
             on(SignalKind::interrupt())?,
             on(SignalKind::hangup())?,
             on(SignalKind::quit())?,
-        ]);
-        Ok(signals)
+        ]))
     }
 
-    /// From now on this thread gets them, and no other does: those that it has started hold them
-    /// back, or one of them would take what is meant for another program.
+    /// From now on this thread gets them; the others hold them back as it did when they began.
     fn let_through(&self) -> Result<(), DaemonError> {
         exec::unblock_signals().map_err(DaemonError::system("catching signals"))
     }

@@ -43,6 +43,10 @@ impl Up {
     }
 
     fn start(&self, global: &Global) -> Result<(), Failure> {
+        if self.foreground {
+            // Before the first thread, which is already one that asks whether a daemon runs.
+            daemon::hold_signals_back()?;
+        }
         let file = global.config_file();
         let mut config = global.load_any_config()?;
         if let Some(socket) = &global.args.socket {

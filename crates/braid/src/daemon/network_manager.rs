@@ -274,4 +274,16 @@ mod tests {
             assert_eq!(parse(text), [], "{text:?}");
         }
     }
+
+    proptest::proptest! {
+        #[test]
+        fn anything_is_read(
+            text: String,
+            lines in "((GENERAL\\.)?(DEVICE|IP-IFACE|CONNECTION|CON-UUID|METERED|)(:|)[a-z: ]{0,9}\n){0,40}",
+        ) {
+            parse(&text);
+            let found = parse(&lines);
+            assert!(found.len() <= MOST && found.iter().all(|it| !it.uuid.is_empty()));
+        }
+    }
 }

@@ -2,7 +2,6 @@
 //! good order.
 
 use super::ending::{Ending, last_words};
-use braid_linux::exec;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::{Builder, JoinHandle};
@@ -46,13 +45,6 @@ pub fn start_thread<T: Send + 'static>(
     name: &'static str,
     body: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<JoinHandle<T>> {
-    let body = move || {
-        // What asks for the end is the main thread's, whatever that one lets through just now.
-        if let Err(error) = exec::block_signals() {
-            tracing::warn!(thread = name, %error, "signals can't be held back");
-        }
-        body()
-    };
     // `thread::spawn` panics instead.
     let started = Builder::new().name(name.into()).spawn(body);
     started.map_err(|error| {

@@ -7,9 +7,9 @@ use crate::group::Group;
 use crate::knock::{ANSWER, GroupId, is_answer, knock};
 use crate::lasting::lasting;
 use crate::leaving::Leaving;
-use crate::runtime::Runtime;
 use braid_handshake::PublicKey;
 use braid_linux::udp::LinkSocket;
+use braid_runtime::Runtime;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -81,7 +81,7 @@ impl Home {
     /// # Errors
     /// When there is no thread or epoll to be had.
     pub fn start(targets: Targets) -> io::Result<Home> {
-        Ok(Home { runtime: Runtime::start()?, targets })
+        Ok(Home { runtime: Runtime::start(crate::THREAD)?, targets })
     }
 
     /// A socket whose datagrams leave as said; its connections end when it is closed.

@@ -21,13 +21,15 @@ mod lasting;
 mod leaving;
 pub mod proxy;
 pub mod queue;
-mod runtime;
 pub mod selector;
 mod server;
 mod socket;
-mod web;
+pub mod web;
 
 pub use certificate::{Certificate, CertificateError, Made};
 pub use client::{Home, Target, Targets};
 pub use leaving::Leaving;
 pub use server::{Server, ServerError, ServerSettings};
+
+/// What the carriers of one end run on.
+const THREAD: &str = "braid-carrier";

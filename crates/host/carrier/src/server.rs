@@ -7,10 +7,10 @@ use crate::end::End;
 use crate::group::Group;
 use crate::knock::{GroupId, KNOCK, answer, group_of};
 use crate::lasting::lasting;
-use crate::runtime::Runtime;
 use crate::{socket, web};
 use braid_handshake::PublicKey;
 use braid_linux::udp::{Family, LinkSocket};
+use braid_runtime::Runtime;
 use socket2::SockRef;
 use std::collections::HashMap;
 use std::io;
@@ -78,7 +78,7 @@ impl Server {
     /// [`ServerError`].
     pub fn start(settings: ServerSettings) -> Result<(Server, Vec<LinkSocket>), ServerError> {
         let acceptor = TlsAcceptor::from(settings.certificate.server()?);
-        let own = Runtime::start()?;
+        let own = Runtime::start(crate::THREAD)?;
         let runtime = own.handle();
         let _inside = runtime.enter();
         let strangers = Arc::new(Semaphore::new(STRANGERS));

@@ -27,7 +27,8 @@ pub(crate) fn is_whole(head: &[u8]) -> bool {
     head.windows(4).any(|four| four == b"\r\n\r\n")
 }
 
-fn response(head: &[u8]) -> Vec<u8> {
+/// The answer to a request with this head.
+pub fn response(head: &[u8]) -> Vec<u8> {
     let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
     let mut words = line.split(|byte| *byte == b' ');
     let (method, path, version) = (words.next(), words.next(), words.next());

@@ -74,4 +74,13 @@ mod tests {
         assert_eq!(choose(ips(&["127.0.0.53"]), behind), ips(&["192.168.1.1"]));
         assert_eq!(choose(ips(&["9.9.9.9"]), behind), ips(&["9.9.9.9"]));
     }
+
+    proptest::proptest! {
+        #[test]
+        fn anything_is_read(text: String, words in "(nameserver[ \t]+[0-9a-f.:%]{0,40}[\n ]){0,12}") {
+            parse(&text);
+            let all = choose(parse(&words), || parse(&text));
+            assert!(all.len() <= MOST && !all.iter().any(|address| address.is_loopback()));
+        }
+    }
 }
