@@ -195,6 +195,83 @@ fn every_command_of_the_readme_exists() {
     assert!(commands > 40, "only {commands} commands were found in the text");
 }
 
+/// What takes text or bytes apart is in the table of what is fuzzed, with its target or why there
+/// is none; and nothing else is.
+#[test]
+fn each_parser_has_its_row_among_those_that_are_fuzzed() {
+    let text = read("fuzz/README.md");
+    let table = text.split_once("| input |").unwrap().1;
+    let rows = table.lines().skip(2).take_while(|row| row.starts_with('|'));
+    let rows: Vec<Vec<&str>> = rows.map(|row| row.split('|').collect()).collect();
+
+    let crates = crates();
+    // "`carrier/src/web.rs`", "`braid-wire`", "`daemon/portals/page.rs`".
+    let found = |place: &str| -> Vec<PathBuf> {
+        let name = place.strip_prefix("braid-").unwrap_or(place);
+        let in_crates = crates.iter().map(|c| c.parent().unwrap().join(name));
+        let of_program = root().join("crates/braid/src").join(name);
+        let mut places: Vec<PathBuf> = in_crates.chain([of_program]).collect();
+        places.retain(|place| place.exists() && crates.iter().any(|c| place.starts_with(c)));
+        places.dedup();
+        places
+    };
+    let mut covered = Vec::new();
+    let mut used = BTreeSet::new();
+    let targets: BTreeSet<String> = fs::read_dir(root().join("fuzz/fuzz_targets"))
+        .unwrap()
+        .map(|file| file.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned())
+        .collect();
+    for row in &rows {
+        let [_, input, _, parsers, by, _] = row[..] else { panic!("{row:?}") };
+        for place in quoted(parsers) {
+            let there = found(place);
+            assert!(!there.is_empty(), "{input}: {place} is nowhere");
+            covered.extend(there);
+        }
+        assert!(by.contains('`') || by.trim().starts_with("none"), "{input}: {by}");
+        // A file of tests is said to bound what a target can't reach.
+        let (tests, names): (Vec<&str>, Vec<&str>) =
+            quoted(by).partition(|word| word.ends_with(".rs"));
+        assert!(tests.iter().all(|place| !found(place).is_empty()), "{input}: {tests:?}");
+        used.extend(names.into_iter().map(str::to_owned));
+    }
+    assert_eq!(used, targets);
+
+    let is_covered = |file: &Path| {
+        let beside = |place: &PathBuf| file.starts_with(place.with_extension(""));
+        covered.iter().any(|place| file.starts_with(place) || beside(place))
+    };
+    let parsers: Vec<PathBuf> = crates
+        .iter()
+        .filter(|folder| !folder.starts_with(root().join("crates/testing")))
+        .flat_map(|folder| {
+            let mut sources = Vec::new();
+            sources_below(&folder.join("src"), &mut sources);
+            sources
+        })
+        .filter(|file| parses(file))
+        .collect();
+    assert!(parsers.len() > 60, "only {} were found", parsers.len());
+    let without: Vec<&PathBuf> = parsers.iter().filter(|file| !is_covered(file)).collect();
+    assert!(without.is_empty(), "parsers without a row in fuzz/README.md: {without:#?}");
+}
+
+/// Whether what is in this file takes text or bytes apart, as far as its names tell.
+fn parses(file: &Path) -> bool {
+    if file.ends_with("tests.rs") || file.components().any(|part| part.as_os_str() == "tests") {
+        return false;
+    }
+    let text = fs::read_to_string(file).unwrap();
+    let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+    let head = |rest: &str| rest.split(')').next().unwrap_or_default().to_owned();
+    code.contains("FromStr for")
+        || code
+            .split("fn parse")
+            .skip(1)
+            .map(head)
+            .any(|head| head.contains("str") && head.contains('&') || head.contains("[u8]"))
+}
+
 #[test]
 fn every_metric_is_told_and_none_that_is_not() {
     fn names(text: &str) -> BTreeSet<&str> {

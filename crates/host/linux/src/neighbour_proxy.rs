@@ -133,9 +133,11 @@ const HOP_LIMIT: u8 = 255;
 
 /// A neighbour asks who has an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Solicitation {
-    from: Ipv6Addr,
-    target: Ipv6Addr,
+pub struct Solicitation {
+    /// Its own address; unspecified, it wants to know whether `target` is free.
+    pub from: Ipv6Addr,
+    /// Whose neighbour's.
+    pub target: Ipv6Addr,
 }
 
 impl Solicitation {
@@ -148,7 +150,7 @@ impl Solicitation {
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 
 /// What a packet from the wire asks, if it is a solicitation (RFC 4861, 7.1.1).
-fn solicitation(packet: &[u8]) -> Option<Solicitation> {
+pub fn solicitation(packet: &[u8]) -> Option<Solicitation> {
     let (header, message) = packet.split_at_checked(IPV6_HEADER)?;
     let &[next_header, hop_limit] = header.get(6..8)?.first_chunk()?;
     let &[kind, code] = message.first_chunk()?;
@@ -163,7 +165,7 @@ fn solicitation(packet: &[u8]) -> Option<Solicitation> {
 }
 
 /// The answer without its checksum, which the kernel fills in.
-fn advertisement(asked: &Solicitation, hardware: [u8; 6]) -> [u8; MESSAGE + 8] {
+pub fn advertisement(asked: &Solicitation, hardware: [u8; 6]) -> [u8; MESSAGE + 8] {
     let mut message = [0; MESSAGE + 8];
     message[0] = ADVERTISEMENT;
     message[4] = if asked.from.is_unspecified() { 0 } else { SOLICITED };

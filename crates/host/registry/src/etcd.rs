@@ -184,8 +184,7 @@ impl Etcd {
             (Some(copy), None) if history.follows(&copy.of) => (copy.entries, copy.whole),
             _ => return Ok(false),
         };
-        for found in range.kvs {
-            let (key, value, version) = found.read(&self.access.prefix)?;
+        for Entry { key, value, version } in range.entries(&self.access.prefix)? {
             entries.insert(key, (value, version));
         }
         // Else some were removed, and which isn't said.
@@ -342,6 +341,22 @@ struct Header {
     revision: String,
 }
 
+impl Range {
+    fn entries(&self, prefix: &str) -> Result<Vec<Entry>, StoreError> {
+        self.kvs.iter().map(|found| found.read(prefix)).collect()
+    }
+}
+
+/// What an answer of etcd's to a question for all keys with this prefix holds.
+///
+/// # Errors
+/// [`StoreError::Foreign`] when it is no such answer.
+pub fn entries_in(answer: &[u8], prefix: &str) -> Result<Vec<Entry>, StoreError> {
+    let range: Range = serde_json::from_slice(answer)
+        .map_err(|error| StoreError::Foreign(format!("this is no answer of etcd's: {error}")))?;
+    range.entries(prefix)
+}
+
 impl Header {
     fn history(&self) -> Option<History> {
         let (term, revision) = (self.raft_term.parse().ok()?, self.revision.parse().ok()?);
@@ -370,8 +385,8 @@ struct Found {
 }
 
 impl Found {
-    /// Key without the prefix, value, version.
-    fn read(&self, prefix: &str) -> Result<(String, String, i64), StoreError> {
+    /// With the key without the prefix.
+    fn read(&self, prefix: &str) -> Result<Entry, StoreError> {
         let text = |text: &str| {
             Base64::decode_vec(text).ok().and_then(|bytes| String::from_utf8(bytes).ok())
         };
@@ -389,7 +404,7 @@ impl Found {
                 self.mod_revision
             ))
         })?;
-        Ok((key, value, version))
+        Ok(Entry { key, value, version })
     }
 }
 
@@ -480,7 +495,7 @@ mod tests {
             found.read("braid/").map_err(|error| error.to_string())
         };
         let value = encoded("{}");
-        let whole = Ok(("home/cabin".to_owned(), "{}".to_owned(), 7));
+        let whole = Ok(Entry { key: "home/cabin".to_owned(), value: "{}".to_owned(), version: 7 });
         assert_eq!(found("braid/home/cabin", &value, "7"), whole);
         for (result, told) in [
             (found("other/cabin", &value, "7"), "a key that is none of"),

@@ -17,7 +17,7 @@ mod records;
 mod sqlite;
 mod store;
 
-pub use etcd::{Etcd, EtcdAccess};
+pub use etcd::{Etcd, EtcdAccess, entries_in};
 pub use member::{Known, Member, Own};
 pub use records::{Alive, Concentrator, Fleet, Home, Served};
 pub use sqlite::Sqlite;

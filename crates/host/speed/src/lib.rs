@@ -10,7 +10,7 @@
 
 mod client;
 mod load;
-mod request;
+pub mod request;
 mod server;
 
 pub use client::{Direction, Load, MeasureError, Rate, load_of, measure};

@@ -15,7 +15,12 @@ pub enum Request {
     /// Send for so long.
     Down(Duration),
     /// Read for so long, and count what comes after `warm`.
-    Up { lasts: Duration, warm: Duration },
+    Up {
+        /// For so long.
+        lasts: Duration,
+        /// What comes sooner isn't counted.
+        warm: Duration,
+    },
     /// Tell how busy the processors are for so long.
     Load(Duration),
 }

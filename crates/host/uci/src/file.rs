@@ -70,6 +70,11 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Section>, ConversionError> {
                 }
                 sections.push(Section { kind, name, options: Vec::new(), line });
             }
+            ("option" | "list", Some(key), Some(_)) if !is_name(&key) => {
+                let what = format!("{key:?} is no name of an option");
+                let hint = "letters, digits and _";
+                return Err(ConversionError::new(line, what).with_hint(hint));
+            }
             ("option" | "list", Some(key), Some(value)) => {
                 let Some(section) = sections.last_mut() else {
                     return wrong(format!("{verb} {key} stands before any config line"));
@@ -90,6 +95,11 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Section>, ConversionError> {
         }
     }
     Ok(sections)
+}
+
+/// What libuci takes as an option's name (`uci_validate_name`).
+pub(crate) fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
 /// As `uci export` writes it.
@@ -195,6 +205,15 @@ mod tests {
                 vec!["x", "it'sinq#u"],
             ]
         );
+    }
+
+    /// In the other form it would be a line of its own.
+    #[test]
+    fn a_name_is_no_more_than_a_name() {
+        for name in ["", "a\n[peer]", "a b", "a-b", "\u{1b}x", "ä"] {
+            let error = parse(&format!("config link\n\toption '{name}' x\n")).unwrap_err();
+            assert_eq!((error.line, error.hint.as_deref()), (2, Some("letters, digits and _")));
+        }
     }
 
     #[test]

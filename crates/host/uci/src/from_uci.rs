@@ -89,7 +89,7 @@ fn within<'k>(kind: &str, option: &'k str) -> Option<(&'static str, Option<&'k s
     keys::INNER.iter().filter(|(outer, _)| *outer == kind).find_map(|(_, table)| {
         let rest = option.strip_prefix(table)?;
         match rest.strip_prefix('_') {
-            Some(key) => Some((*table, Some(key))),
+            Some(key) => (!key.is_empty()).then_some((*table, Some(key))),
             None => rest.is_empty().then_some((*table, None)),
         }
     })

@@ -98,8 +98,7 @@ impl Writer<'_> {
         option: &str,
         item: &Item,
     ) -> Result<(), ConversionError> {
-        // What `uci` takes as a name.
-        if !option.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
+        if key.is_empty() || !file::is_name(option) {
             return self.none(item, format!("UCI has no key {option:?}"));
         }
         if let Some(array) = item.as_array() {

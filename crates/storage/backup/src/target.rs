@@ -231,4 +231,21 @@ mod tests {
         let shown = "rest:https://me:secret@nas/".parse::<Target>().unwrap().to_string();
         assert!(!shown.contains("secret") && shown.contains("me:***@nas"), "{shown}");
     }
+
+    proptest::proptest! {
+        /// What is read is written as restic takes it, and read again as the same.
+        #[test]
+        fn any_text_is_read(
+            kind in "(s3:|sftp:|rest:|)(http://|https://|//|)",
+            rest in "[a-z@:/.\\[\\]%0-9 -]{0,30}",
+            text: String,
+        ) {
+            for text in [format!("{kind}{rest}"), format!("{kind}{text}"), text] {
+                if let Ok(target) = text.parse::<Target>() {
+                    let again = target.to_restic();
+                    proptest::prop_assert_eq!(again.parse::<Target>(), Ok(target), "{}", again);
+                }
+            }
+        }
+    }
 }

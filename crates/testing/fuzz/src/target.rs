@@ -9,10 +9,13 @@ mod inner;
 mod input;
 mod join_line;
 mod link_change;
+mod luks;
 mod manual;
 mod names;
+mod neighbour;
 mod page;
 mod proxy_header;
+mod registry;
 mod replica_frame;
 mod rng;
 mod scenario;
@@ -21,6 +24,8 @@ mod superblock;
 mod tool_output;
 mod trace;
 mod tunnel;
+mod uci;
+mod web;
 mod wire;
 mod words;
 
@@ -32,10 +37,13 @@ pub use history::history;
 pub use inner::inner;
 pub use join_line::join_line;
 pub use link_change::link_change;
+pub use luks::luks;
 pub use manual::manual;
 pub use names::names;
+pub use neighbour::neighbour;
 pub use page::page;
 pub use proxy_header::proxy_header;
+pub use registry::registry;
 pub use replica_frame::replica_frame;
 pub use scenario::scenario;
 pub use send_stream::send_stream;
@@ -43,6 +51,8 @@ pub use superblock::superblock;
 pub use tool_output::tool_output;
 pub use trace::trace;
 pub use tunnel::tunnel;
+pub use uci::uci;
+pub use web::web;
 pub use wire::wire;
 pub use words::words;
 
@@ -79,6 +89,11 @@ pub const TARGETS: &[Target] = &[
     Target { name: "proxy_header", run: proxy_header, max_len: 128 },
     Target { name: "tool_output", run: tool_output, max_len: 4096 },
     Target { name: "words", run: words, max_len: 128 },
+    Target { name: "luks", run: luks, max_len: 2048 },
+    Target { name: "neighbour", run: neighbour, max_len: 128 },
+    Target { name: "registry", run: registry, max_len: 2048 },
+    Target { name: "uci", run: uci, max_len: 2048 },
+    Target { name: "web", run: web, max_len: 1024 },
     Target { name: "tunnel", run: tunnel, max_len: 2048 },
 ];
 

@@ -120,6 +120,31 @@ fn words() {
     survives("words", 20_000);
 }
 
+#[test]
+fn luks() {
+    survives("luks", 5_000);
+}
+
+#[test]
+fn neighbour() {
+    survives("neighbour", 50_000);
+}
+
+#[test]
+fn registry() {
+    survives("registry", 10_000);
+}
+
+#[test]
+fn uci() {
+    survives("uci", 10_000);
+}
+
+#[test]
+fn web() {
+    survives("web", 20_000);
+}
+
 /// A target that is never tested here would be forgotten.
 #[test]
 fn every_target_is_tested_and_has_a_libfuzzer_program() {

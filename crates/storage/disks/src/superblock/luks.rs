@@ -48,12 +48,25 @@ pub struct LuksSuper {
 /// # Errors
 /// When the device can't be opened or read.
 pub fn read(device: &Path) -> io::Result<Option<LuksSuper>> {
-    let first = read_at(device, 0, BINARY_BYTES)?;
+    read_by(|at, length| read_at(device, at, length))
+}
+
+/// The header that these bytes begin with.
+pub fn of(bytes: &[u8]) -> Option<LuksSuper> {
+    let part = |at: u64, length: usize| {
+        let from = bytes.get(usize::try_from(at).ok()?..)?;
+        Some(from.get(..length).unwrap_or(from).to_vec())
+    };
+    read_by(|at, length| Ok(part(at, length).unwrap_or_default())).ok()?
+}
+
+fn read_by(read_at: impl Fn(u64, usize) -> io::Result<Vec<u8>>) -> io::Result<Option<LuksSuper>> {
+    let first = read_at(0, BINARY_BYTES)?;
     if is_version_1(&first) {
         return Ok(old(&first));
     }
     let first = match size_said(&first, MAGIC) {
-        Some(size) => parse(&read_at(device, 0, size)?, MAGIC),
+        Some(size) => parse(&read_at(0, size)?, MAGIC),
         None => None,
     };
     let places: Vec<u64> = match &first {
@@ -62,9 +75,9 @@ pub fn read(device: &Path) -> io::Result<Option<LuksSuper>> {
     };
     let mut second = None;
     for at in places {
-        let binary = read_at(device, at, BINARY_BYTES)?;
+        let binary = read_at(at, BINARY_BYTES)?;
         if let Some(size) = size_said(&binary, MAGIC_SECOND) {
-            second = parse(&read_at(device, at, size)?, MAGIC_SECOND);
+            second = parse(&read_at(at, size)?, MAGIC_SECOND);
         }
         if second.is_some() {
             break;
@@ -224,7 +237,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("disk");
         fs::write(&file, bytes).unwrap();
-        read(&file).unwrap()
+        let found = read(&file).unwrap();
+        assert_eq!(of(bytes), found);
+        found
     }
 
     #[test]

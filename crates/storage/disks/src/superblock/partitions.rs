@@ -25,15 +25,42 @@ const GUARD: u8 = 0xee;
 /// # Errors
 /// When the device can't be read.
 pub fn count(device: &Path, size_bytes: u64, sector_bytes: u32) -> io::Result<Option<u32>> {
+    count_by(size_bytes, sector_bytes, |at, length| read_at(device, at, length))
+}
+
+/// The same of a device that these bytes are all of.
+pub fn count_in(bytes: &[u8], sector_bytes: u32) -> Option<u32> {
+    let part = |at: u64, length: usize| {
+        let from = bytes.get(usize::try_from(at).ok()?..)?;
+        Some(from.get(..length).unwrap_or(from).to_vec())
+    };
+    let read_at = |at, length| Ok(part(at, length).unwrap_or_default());
+    count_by(bytes.len() as u64, sector_bytes, read_at).ok()?
+}
+
+fn count_by(
+    size_bytes: u64,
+    sector_bytes: u32,
+    read_at: impl Fn(u64, usize) -> io::Result<Vec<u8>>,
+) -> io::Result<Option<u32>> {
+    // As it must be read: from a page's begin to a page's end.
+    let read = |at: u64, length: u64| -> io::Result<Vec<u8>> {
+        let start = at / PAGE * PAGE;
+        let before = (at - start) as usize;
+        let mut bytes = read_at(start, (before as u64 + length).next_multiple_of(PAGE) as usize)?;
+        bytes.drain(..before.min(bytes.len()));
+        bytes.truncate(length as usize);
+        Ok(bytes)
+    };
     let sector = u64::from(sector_bytes.max(512));
     // The first one, and the backup in the last sector.
     for at in [sector, size_bytes.saturating_sub(sector)] {
-        let header = read(device, at, sector)?;
+        let header = read(at, sector)?;
         if Block(&header).array(0) == Some(GPT) {
-            return gpt(device, &header, sector);
+            return gpt(read, &header, sector);
         }
     }
-    let first = read(device, 0, PAGE)?;
+    let first = read(0, PAGE)?;
     if Block(&first).array(510) != Some([0x55, 0xaa]) {
         return Ok(None);
     }
@@ -41,7 +68,11 @@ pub fn count(device: &Path, size_bytes: u64, sector_bytes: u32) -> io::Result<Op
     Ok(Some(kinds.filter(|kind| ![0, GUARD].contains(kind)).count() as u32))
 }
 
-fn gpt(device: &Path, header: &[u8], sector: u64) -> io::Result<Option<u32>> {
+fn gpt(
+    read: impl Fn(u64, u64) -> io::Result<Vec<u8>>,
+    header: &[u8],
+    sector: u64,
+) -> io::Result<Option<u32>> {
     let header = Block(header);
     let (Some(at), Some(count), Some(length)) = (header.u64(72), header.u32(80), header.u32(84))
     else {
@@ -51,22 +82,11 @@ fn gpt(device: &Path, header: &[u8], sector: u64) -> io::Result<Option<u32>> {
         return Ok(None);
     }
     let bytes = (u64::from(count) * u64::from(length)).min(LONGEST_TABLE);
-    let table = read(device, at.saturating_mul(sector), bytes)?;
+    let table = read(at.saturating_mul(sector), bytes)?;
     // The kind of an unused one is zero.
     let used =
         table.chunks(length as usize).filter(|entry| entry.iter().take(16).any(|byte| *byte != 0));
     Ok(Some(used.count() as u32))
-}
-
-/// Any `length` bytes from `at`, read as [`read_at`] must.
-fn read(device: &Path, at: u64, length: u64) -> io::Result<Vec<u8>> {
-    let start = at / PAGE * PAGE;
-    let before = (at - start) as usize;
-    let mut bytes =
-        read_at(device, start, (before as u64 + length).next_multiple_of(PAGE) as usize)?;
-    bytes.drain(..before.min(bytes.len()));
-    bytes.truncate(length as usize);
-    Ok(bytes)
 }
 
 #[cfg(test)]

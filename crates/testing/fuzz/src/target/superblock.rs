@@ -1,7 +1,7 @@
-use braid_disks::superblock::{bcachefs, btrfs, md};
+use braid_disks::superblock::{bcachefs, btrfs, md, partitions};
 use std::collections::BTreeMap;
 
-/// A disk's first page, and the place of a superblock in it; also with what marks one.
+/// A disk's first page, and the place of a superblock or a table in it; also with what marks one.
 ///
 /// # Panics
 /// When that is not so: what the fuzzer looks for.
@@ -10,6 +10,14 @@ pub fn superblock(data: &[u8]) {
     let length = data.len().min(page.len());
     page[..length].copy_from_slice(&data[..length]);
     examine(&page);
+    // A small disk, whose table is anywhere on it.
+    for sector in [512, 4096] {
+        let mut disk = data.to_vec();
+        let _ = partitions::count_in(&disk, sector);
+        disk.resize(disk.len().max(sector as usize + 8), 0);
+        disk[sector as usize..][..8].copy_from_slice(b"EFI PART");
+        let _ = partitions::count_in(&disk, sector);
+    }
     for (place, mark) in [
         (0, &0xa92b_4efc_u32.to_le_bytes()[..]),
         (0x30, &65_536_u64.to_le_bytes()),

@@ -4,6 +4,7 @@ use braid_disks::signature::{blkid, wipefs};
 use braid_disks::{HostRoot, btrfs, smart};
 use braid_linux::nft::refusing_in;
 use braid_pool::fstab;
+use braid_pool::luks::crypttab;
 use braid_pool::untrusted::{deceives, lines, one_line};
 use braid_pool::uuid::Uuid;
 use std::fs;
@@ -18,7 +19,7 @@ use std::path::Path;
 pub fn tool_output(data: &[u8]) {
     let Some((kind, rest)) = data.split_first() else { return };
     let text = String::from_utf8_lossy(rest);
-    match kind % 8 {
+    match kind % 16 {
         0 => drop(blkid::parse(&text)),
         1 => drop(wipefs::parse(&text)),
         2 => {
@@ -38,6 +39,9 @@ pub fn tool_output(data: &[u8]) {
             let _ = (entry.has("noauto"), fstab::decoded(&entry.at));
         }),
         6 => of_host(&text),
+        8 => crypttab(&text).for_each(|line| {
+            let _ = (line.has("_netdev"), line.unlock());
+        }),
         _ => {
             assert!(!one_line(&text).chars().any(|c| deceives(c) || c == '\n'));
             assert!(!lines(&text).chars().any(|c| deceives(c) && c != '\n' && c != '\t'));

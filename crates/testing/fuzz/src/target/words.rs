@@ -1,13 +1,23 @@
-use braid_control::config::{DeviceName, Endpoint, Name, Prefix};
+use braid_control::config::{
+    Cgroup, Country, Device as OfLan, DeviceName, Dscp, Endpoint, Hours, LinkMarks, Name,
+    PortRange, Prefix, Proxy, SystemNumber, UsbId,
+};
+use braid_diskbench::profile::Profile;
 use braid_engines::{Device, MacAddress};
+use braid_handshake::{PresharedKey, PrivateKey, PublicKey};
+use braid_history::Series;
+use braid_lab::engines::EngineName;
+use braid_lab::scenario::TunnelMode;
 use braid_pool::layout::Layout;
 use braid_pool::place::Place;
 use braid_pool::planner::PoolName;
 use braid_pool::retention::Policy;
-use braid_pool::upkeep::Calendar;
+use braid_pool::upkeep::{BackupTarget, Calendar};
 use braid_pool::uuid::Uuid;
 use braid_pool::wish::{Candidate, Use, Want};
 use braid_replica::timestamp;
+use braid_rules::{DomainName, DomainPattern, Mac};
+use braid_speed::request::Request;
 use braid_units::{ByteSize, Rate, Ratio, WakeLatency, format_duration, parse_duration};
 use std::fmt::Display;
 use std::str::FromStr;
@@ -33,11 +43,28 @@ pub fn words(data: &[u8]) {
     same_again::<Use>(&text);
     same_again::<Want>(&text);
     same_again::<WakeLatency>(&text);
+    same_again::<UsbId>(&text);
+    same_again::<Mac>(&text);
+    same_again::<DomainPattern>(&text);
+    same_again::<PublicKey>(&text);
+    same_again::<Series>(&text);
+    same_again::<Profile>(&text);
+    same_again::<EngineName>(&text);
+    same_again::<TunnelMode>(&text);
+    same_again::<BackupTarget>(&text);
     // Written for people, rounded.
     again::<Rate>(&text);
     again::<ByteSize>(&text);
     again::<Ratio>(&text);
-    let _ = text.parse::<Candidate>();
+    // Not written again.
+    let _ = (text.parse::<Candidate>(), text.parse::<DomainName>());
+    let _ = (text.parse::<Cgroup>(), text.parse::<Country>(), text.parse::<SystemNumber>());
+    let _ = (text.parse::<OfLan>(), text.parse::<Hours>(), text.parse::<Dscp>());
+    let _ = (text.parse::<PortRange>(), text.parse::<LinkMarks>(), text.parse::<Proxy>());
+    let _ = (text.parse::<PrivateKey>(), text.parse::<PresharedKey>());
+    if let Some(request) = Request::parse(&text) {
+        assert_eq!(Request::parse(request.line().trim_end()), Some(request));
+    }
     if let Ok(duration) = parse_duration(&text) {
         assert!(parse_duration(&format_duration(duration)).is_ok(), "{duration:?}");
     }
