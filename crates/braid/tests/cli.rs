@@ -189,6 +189,30 @@ fn links_and_mode_are_edited_in_the_config_while_nothing_runs() {
     assert_eq!(std::fs::read_to_string(&file).unwrap(), text, "a bad edit changes nothing");
 }
 
+/// Which modes go by a link's tier is said where one is set, and when one is.
+#[test]
+fn tiers_are_not_said_to_count_in_modes_that_use_all_links() {
+    let help = stdout(&braid(&["link", "set", "--help"]));
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    let of_tier = help.split_once("--tier <TIER> ").unwrap().1.split_once(" --").unwrap().0;
+    assert!(of_tier.contains("overflow") && of_tier.contains("active-backup"), "{of_tier}");
+    assert!(of_tier.contains("other modes use all tiers"), "{of_tier}");
+
+    let directory = tempfile::tempdir().unwrap();
+    let file = home(directory.path());
+    let set = |mode: &str| {
+        assert_eq!(code(&braid(&["mode", mode, "-c", &file])), 0);
+        stderr(&braid(&["link", "set", "dsl", "--tier", "1", "-c", &file]))
+    };
+    for mode in ["adaptive", "balance-rr", "balance-xor", "broadcast"] {
+        let said = set(mode);
+        assert!(said.contains(&format!("mode {mode} uses links of every tier")), "{said}");
+    }
+    for mode in ["overflow", "active-backup"] {
+        assert_eq!(set(mode), "", "{mode}");
+    }
+}
+
 #[test]
 fn one_line_takes_a_home_into_a_concentrator() {
     let directory = tempfile::tempdir().unwrap();
@@ -209,6 +233,8 @@ fn one_line_takes_a_home_into_a_concentrator() {
     assert_eq!(code(&init), 0, "{}", stderr(&init));
     let line = stdout(&init);
     assert_eq!(line.lines().count(), 1);
+    let starts = |file: &str| format!("`braid up --config {file}`");
+    assert!(stderr(&init).contains(&starts(&concentrator)), "{}", stderr(&init));
     assert_eq!(code(&braid(&["config", "check", &concentrator])), 0);
     assert_eq!(code(&braid(&arguments)), 1, "a config is not overwritten");
 
@@ -224,6 +250,7 @@ fn one_line_takes_a_home_into_a_concentrator() {
     assert_eq!(code(&join(&[])), 7, "nobody is there to say yes");
     let done = join(&["--yes"]);
     assert_eq!(code(&done), 0, "{}", stderr(&done));
+    assert!(stdout(&done).contains(&starts(&home)), "{}", stdout(&done));
     assert_eq!(code(&braid(&["config", "check", &home])), 0);
 
     // Both ends know each other: keys, addresses, the shared secret.

@@ -12,7 +12,7 @@ use super::line_source;
 use super::service;
 use super::uplinks::{self, Uplink};
 use super::{Global, JsonFlag};
-use braid_control::config::{Config, DEFAULT_CONFIG, DeviceName, Layer, Name};
+use braid_control::config::{Config, DeviceName, Layer, Name};
 use braid_control::join_line::JoinLine;
 use braid_linux::peer::group_of_name;
 use clap::{Args, Subcommand};
@@ -124,7 +124,10 @@ impl Join {
         }
         files.write(&line, &text, old.as_ref())?;
         let done = match self.no_start {
-            true => format!("written {}; start with `{}`", file.display(), up_command(&file)),
+            true => {
+                let command = service::up_command(&file);
+                format!("written {}; start with `{command}`", file.display())
+            }
             false => {
                 failure::tell(&service::start("braid-home.service", &file)?);
                 let links = waiting::wait(&line, &Config::load(&file)?, CONCENTRATOR)?;
@@ -255,14 +258,6 @@ impl Join {
             });
         }
         lines.join("\n")
-    }
-}
-
-/// What starts the tunnel of this config.
-fn up_command(file: &Path) -> String {
-    match file == Path::new(DEFAULT_CONFIG) {
-        true => "braid up".to_owned(),
-        false => format!("braid up --config {}", file.display()),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::failure::Failure;
 use braid_control::config::{AnyConfig, DEFAULT_CONFIG};
+use braid_pool::step::quoted;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -46,12 +47,20 @@ pub fn start(unit: &str, file: &Path) -> Result<String, Failure> {
         .map_err(|error| Failure::io("starting `braid up`", &error))?;
     if !status.success() {
         return Err(Failure::failed(format!(
-            "everything is written, but `braid up --config {}` failed",
-            file.display()
+            "everything is written, but `{}` failed",
+            up_command(file)
         )));
     }
     super::failure::tell("no systemd unit for it is installed: to start it at boot is yours");
     Ok("started".to_owned())
+}
+
+/// What starts the tunnel of `file`, as one types it.
+pub fn up_command(file: &Path) -> String {
+    match file == Path::new(DEFAULT_CONFIG) {
+        true => "braid up".to_owned(),
+        false => format!("braid up --config {}", quoted(&file.display().to_string())),
+    }
 }
 
 /// Runs systemctl.

@@ -68,3 +68,22 @@ impl StatusCommand {
         global.print(status, text)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::status_table::PATH_HEAD;
+
+    /// What people call it themselves.
+    const PLAIN: [&str; 7] = ["LINK", "STATE", "TIER", "RTT", "LOSS", "MTU", "QUOTA"];
+
+    #[test]
+    fn the_help_explains_each_column_that_does_not_by_its_name() {
+        let mut command = StatusCommand::augment_args(clap::Command::new("status"));
+        let help = command.render_help().to_string();
+        for column in PATH_HEAD.iter().filter(|column| !PLAIN.contains(column)) {
+            let words = help.split(|c: char| !c.is_ascii_alphanumeric());
+            assert!(words.into_iter().any(|word| word == *column), "{column} isn't in\n{help}");
+        }
+    }
+}

@@ -173,7 +173,8 @@ fn render_peer(peer: &PeerStatus, links: &[LinkStatus]) -> Vec<String> {
     lines
 }
 
-const PATH_HEAD: [&str; 11] =
+/// `braid status --help` says what these are.
+pub const PATH_HEAD: [&str; 11] =
     ["LINK", "STATE", "TIER", "RTT", "DELAY", "DOWN", "UP", "UPMAX", "LOSS", "MTU", "QUOTA"];
 
 fn path_row(path: &PathStatus, links: &[LinkStatus]) -> Vec<String> {

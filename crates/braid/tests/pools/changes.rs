@@ -1,5 +1,6 @@
 //! `braid pool create`, `add`, `resume`… as a user types them, on loop devices.
 
+use crate::BRAID;
 use crate::host::{Host, mib, serial};
 use braid_loop_disks::{LoopDisk, in_private_mounts};
 use std::fs;
@@ -129,9 +130,16 @@ fn killed_in_mkfs_it_is_resumed_or_abandoned() {
         let host = Host::new();
         let (a, b) = (host.disk("a"), host.disk("b"));
         let create = mirror([a.path(), b.path()], &["--yes"]);
-        host.program("mkfs.btrfs", "#!/bin/sh\n/sbin/mkfs.btrfs \"$@\"\nkill -9 $PPID\nsleep 9\n");
+        let (state, runs) = (host.path("state"), host.path("runs"));
+        let resume =
+            format!("{BRAID} pool resume --state-dir {} > {}", state.display(), runs.display());
+        let mkfs =
+            format!("#!/bin/sh\n/sbin/mkfs.btrfs \"$@\"\n{resume}\nkill -9 $PPID\nsleep 9\n");
+        host.program("mkfs.btrfs", &mkfs);
         let killed = host.braid(&create);
         assert_eq!(killed.status.code(), None, "{killed:?}");
+        let said = fs::read_to_string(&runs).unwrap();
+        assert!(said.contains("nothing was interrupted"), "while it ran: {said}");
         host.fails(&create, 1, &["carries", "btrfs"]);
         let listed = host.works(&["resume"]);
         assert!(listed.contains("data: create pool data"), "{listed}");
@@ -271,4 +279,20 @@ fn a_mount_hides_no_files() {
 /// The words that make the pool `data`, mirrored by btrfs, of two devices.
 fn mirror<'a>(devices: [&'a str; 2], more: &[&'a str]) -> Vec<&'a str> {
     [&["create", "data", "--layout", "btrfs-raid1"], &devices[..], more].concat()
+}
+
+#[test]
+fn a_disk_counts_once_however_it_is_named() {
+    in_private_mounts("changes::a_disk_counts_once_however_it_is_named", || {
+        let host = Host::new();
+        let disk = host.disk("a");
+        let link = host.path("by-name");
+        std::os::unix::fs::symlink(disk.path(), &link).unwrap();
+        let names = [disk.path().to_owned(), link.display().to_string(), serial(&disk)];
+        for name in &names {
+            host.fails(&["plan", disk.path(), name], 2, &["named already"]);
+            let create = ["create", "data", "--layout", "btrfs-raid1", "--dry-run"];
+            host.fails(&[&create[..], &[disk.path(), name]].concat(), 1, &["one physical disk"]);
+        }
+    });
 }

@@ -87,6 +87,10 @@ fn a_pool_of_fstab_that_is_not_mounted_is_told_everywhere() {
         let status = host.braid(&["status", "data"]);
         assert_eq!(status.status.code(), Some(11));
         assert!(String::from_utf8_lossy(&status.stdout).contains("unmounted"));
+        let scrub = host.braid(&["scrub", "start", "data", "--wait"]);
+        let said = String::from_utf8_lossy(&scrub.stderr);
+        assert_eq!(scrub.status.code(), Some(1), "{said}");
+        assert!(said.contains("is not mounted") && !said.contains("started"), "{said}");
         let findings = host.findings();
         let told = findings.iter().find(|one| one["code"] == "not-mounted").unwrap();
         assert_eq!(told["mend"], format!("mount {}", host.path("data").display()));

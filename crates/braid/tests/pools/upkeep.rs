@@ -116,6 +116,33 @@ fn what_the_config_wants_regularly_is_set_changed_and_taken_back() {
     });
 }
 
+#[test]
+fn what_another_program_takes_back_is_done_once() {
+    let name = "upkeep::what_another_program_takes_back_is_done_once";
+    in_private_mounts(name, || {
+        let host = Host::new();
+        let disk = host.disk("a");
+        host.create("btrfs-single", &[&disk]);
+        fs::create_dir_all(host.path("root/run/systemd/system")).unwrap();
+        let own = "for unit; do echo '# mine' > root/etc/systemd/system/$unit; done\n";
+        let systemctl = format!("{SYSTEMCTL}{own}");
+        let folder = host.folder.path().to_str().unwrap();
+        host.program("systemctl", &systemctl.replace("FOLDER", folder));
+        let text = format!(
+            "[[pool]]\nname = \"data\"\nlayout = \"btrfs-single\"\ndisks = [{:?}]\nmount = {:?}\n\
+             scrub = {{}}\n",
+            disk.path(),
+            host.path("data")
+        );
+        let file = host.path("pools.toml");
+        fs::write(&file, text).unwrap();
+        let says = ["doesn't become as it should be", "done and changed nothing: set what is done"];
+        host.fails(&["apply", "--config", file.to_str().unwrap(), "--yes"], 1, &says);
+        let told = fs::read_to_string(host.path("told")).unwrap();
+        assert_eq!(told.matches("enable").count(), 1, "{told}");
+    });
+}
+
 /// A whole section goes: so do the timers that were made of it, and nothing else.
 #[test]
 fn a_section_that_goes_out_of_the_config_takes_its_timers_with_it() {

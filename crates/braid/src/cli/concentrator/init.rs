@@ -45,6 +45,10 @@ impl Init {
             let started = service::start("braid-concentrator.service", &file)?;
             failure::tell(&started);
         }
+        let start = match self.no_start {
+            true => format!("\n  0. start it: `{}`", service::up_command(&file)),
+            false => String::new(),
+        };
         let (text, until) = (line.to_string(), line.until);
         let value = json!({
             "config": file, "port": port, "home": self.home.as_str(), "line": text,
@@ -55,7 +59,7 @@ impl Init {
             show_qr_code(&text)?;
         }
         failure::tell(&format!(
-            "this line lets one router in, once, until {until}. Next:\n  \
+            "this line lets one router in, once, until {until}. Next:{start}\n  \
              1. open UDP port {port} in this host's firewall, and in its provider's if there is one\n  \
              2. on the router at home: `braid home join -`, and paste the line\n  \
              3. here: `braid concentrator list` shows whether it has joined"

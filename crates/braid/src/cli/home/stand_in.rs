@@ -5,7 +5,8 @@ use super::super::failure::{self, Failure};
 use super::super::free_file::free_file;
 use super::super::{Global, line_source};
 use super::secrets::Secrets;
-use super::{Join, file_name, up_command, waiting};
+use super::{Join, file_name, waiting};
+use crate::cli::service;
 use braid_control::client::{Client, ClientError};
 use braid_control::config::{Config, ConfigEditor, Layer, Name, Peer};
 use braid_control::join_line::JoinLine;
@@ -57,7 +58,10 @@ impl Join {
                 )
             }
             Err(ClientError::NotRunning(_) | ClientError::Anothers { .. }) => {
-                format!("written; no tunnel is running: `{}` starts it", up_command(&config.file))
+                format!(
+                    "written; no tunnel is running: `{}` starts it",
+                    service::up_command(&config.file)
+                )
             }
             Err(error) => return Err(error.into()),
         };
