@@ -13,6 +13,7 @@ mod classes;
 mod control;
 mod data_channel;
 mod device;
+mod egress;
 mod ending;
 mod endpoints;
 mod enrolments;
@@ -57,7 +58,6 @@ mod traces;
 mod transports;
 mod treatments;
 pub mod tunnel;
-mod ways;
 
 use braid_control::config::{AnyConfig, Config, GroupConfig, SecretError};
 use braid_control::server;
@@ -69,6 +69,7 @@ use braid_linux::netlink::Netlink;
 use braid_linux::sd::ServiceManager;
 use braid_runtime::Runtime;
 use control::RunningTunnel;
+use egress::HostNetwork;
 use ending::Ending;
 use group::RunningGroup;
 use restart::{HandedOn, Program};
@@ -84,7 +85,6 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use traces::Traces;
-use ways::HostNetwork;
 
 /// Why the tunnel could not come up, or ended.
 #[derive(Debug, thiserror::Error)]

@@ -49,7 +49,7 @@ printf '#!/bin/sh\nshift\nexec $*\n' > /own/shell; chmod +x /own/shell
 braid pool replicate --retries 0 --limit 40Mbit --rsh /own/shell /own/a/snapshots x:/own/b/replicas &
 {GET_ON}
 kill -9 $!
-until grep -q '"number"' /own/b/replicas/.braid-replica/journal.json; do sleep 0.1; done
+until grep -q '"number"' /own/b/replicas/.braid-replica/begun.json; do sleep 0.1; done
 echo CUT NOW
 sleep 100
 "#

@@ -258,7 +258,7 @@ impl Bridge {
                 self.add_link(link, used);
                 self.order_links()
             }
-            // The reconciler has closed the sockets of one that leaves by another way.
+            // The reconciler has closed the sockets of one that has another egress now.
             Change::SetLink(link) | Change::RebindLink(link) => self.set_link(link),
             Change::RemoveLink(name) => {
                 let Some(link) = self.links.remove(&name) else { return Ok(()) };

@@ -32,7 +32,7 @@ use braid_control::server;
 use braid_control::status::{LinkStatus, PeerStatus, QuotaStatus, Status};
 use braid_control::traffic::TrafficStatus;
 use braid_history::Recorder;
-use braid_linux::journal::Journal;
+use braid_linux::journal::UndoJournal;
 use braid_linux::netlink::Netlink;
 use braid_linux::nft::Split;
 use braid_linux::peer::{Peer, group_of_name};
@@ -425,7 +425,7 @@ fn members_of(group: &str) -> io::Result<server::Admits> {
 }
 
 /// The journal, with the kill switch set first of all where the config asks for it.
-fn first_journal(config: &Config) -> Result<Journal, DaemonError> {
+fn first_journal(config: &Config) -> Result<UndoJournal, DaemonError> {
     let traces = Traces::of_tunnel(config);
     match kill_switch::alone(config, &observe(config)?) {
         Some(item) => traces.clean_but(&item),
@@ -532,7 +532,7 @@ fn start_data_plane(
 
 /// What the reconciler finds of the host.
 struct Host {
-    journal: Journal,
+    journal: UndoJournal,
     /// What the journal holds is set, for this tunnel.
     goes_on: bool,
     netlink: Netlink,

@@ -1,5 +1,5 @@
 use super::DaemonError;
-use super::ways::HostNetwork;
+use super::egress::HostNetwork;
 use braid_control::config::{DeviceName, Interface, Layer};
 use braid_linux::netlink::Netlink;
 use braid_linux::tun::{OffloadChoice, Tun};

@@ -1,8 +1,8 @@
-//! What the config and the links' ways ask of the host's routing and NAT.
+//! What the config and the links' egresses ask of the host's routing and NAT.
 
+use super::egress::{Device, Egress, HostNetwork};
 use super::host_numbers::{mark, priorities, tables};
 use super::kill_switch;
-use super::ways::{Device, HostNetwork, Way};
 use braid_control::config::{Config, Layer, Name, Prefix, Protocol, WhenConcentratorGone};
 use braid_linux::nft::{Firewall, MssClamp, Owner, PortForward, Refusing, Transport};
 use braid_linux::routing::{
@@ -20,7 +20,7 @@ pub struct RoutedLink<'a> {
     /// Its number on this host.
     pub number: u32,
     /// How it leaves just now; empty when it doesn't.
-    pub ways: &'a [Way],
+    pub egresses: &'a [Egress],
     /// Its own mark, if the config gives it one.
     pub fwmark: Option<u32>,
     /// Lower is better.
@@ -110,14 +110,14 @@ pub fn on_link(config: &Config, wanted: impl Fn(&IpNet) -> bool) -> BTreeMap<Str
 }
 
 fn link_routing(link: &RoutedLink<'_>, host: &HostNetwork) -> Option<LinkRouting> {
-    let device: &Device = link.ways.iter().find_map(|way| way.device.as_ref())?;
+    let device: &Device = link.egresses.iter().find_map(|egress| egress.device.as_ref())?;
     let addresses: Vec<IpNet> = host
         .addresses
         .iter()
         .filter(|address| address.interface == device.index)
         .map(|address| address.net)
         .collect();
-    let gateways: Vec<IpAddr> = link.ways.iter().filter_map(|way| way.gateway).collect();
+    let gateways: Vec<IpAddr> = link.egresses.iter().filter_map(|egress| egress.gateway).collect();
     Some(LinkRouting {
         number: link.number,
         interface: device.name.clone(),
@@ -145,7 +145,8 @@ fn through(config: &Config, links: &[RoutedLink<'_>], working: bool) -> Through 
         return Through::Nothing;
     }
     if config.routing.default_route {
-        let best = links.iter().filter(|link| !link.ways.is_empty()).min_by_key(|link| link.tier);
+        let best =
+            links.iter().filter(|link| !link.egresses.is_empty()).min_by_key(|link| link.tier);
         let otherwise = match config.routing.when_concentrator_gone {
             WhenConcentratorGone::Block => Otherwise::KillSwitch,
             WhenConcentratorGone::Direct => {
@@ -218,7 +219,7 @@ mod tests {
     }
 
     fn plan_for(rest: &str, working: bool) -> HostRouting {
-        let ways = [Way {
+        let egresses = [Egress {
             family: braid_linux::udp::Family::V4,
             device: Some(Device { name: "eth0".into(), index: 2, mtu: 1500 }),
             source: "192.168.1.5".parse().ok(),
@@ -227,8 +228,8 @@ mod tests {
         let config = config(rest);
         let name = &config.links[0].name;
         let links = [
-            RoutedLink { name, number: 0, ways: &[], fwmark: None, tier: 0 },
-            RoutedLink { name, number: 1, ways: &ways, fwmark: None, tier: 3 },
+            RoutedLink { name, number: 0, egresses: &[], fwmark: None, tier: 0 },
+            RoutedLink { name, number: 1, egresses: &egresses, fwmark: None, tier: 3 },
         ];
         let rules = RuledRouting::default();
         plan(&config, &links, &HostNetwork::default(), working, &[], rules)

@@ -1,6 +1,6 @@
 //! A journal that can't be written: the daemon goes on, and who has to make room is told.
 
-use braid_linux::journal::Journal;
+use braid_linux::journal::UndoJournal;
 
 /// Why the journal isn't on disk, as last told.
 pub struct JournalTrouble {
@@ -16,7 +16,7 @@ impl JournalTrouble {
     }
 
     /// Has the journal write what it couldn't before. Tells whether all is written.
-    pub fn follow(&mut self, journal: &mut Journal) -> bool {
+    pub fn follow(&mut self, journal: &mut UndoJournal) -> bool {
         journal.retry();
         let trouble = journal.trouble().map(str::to_owned);
         match &trouble {

@@ -1,8 +1,8 @@
 //! What `when_concentrator_gone = "block"` lets out beside the tunnel on this
 //! host, as its devices and addresses are.
 
+use super::egress::HostNetwork;
 use super::host_numbers::{BRAIDS_MARK, BRAIDS_MARK_BITS};
-use super::ways::HostNetwork;
 use braid_control::config::{Config, WhenConcentratorGone};
 use braid_engines::Operation;
 use braid_linux::nft::{Firewall, KillSwitch};

@@ -1,16 +1,16 @@
 //! The links' sockets, opened and closed as the host's network changes.
 
 use super::data_channel::{Command, DataPlaneEnded, DataPlaneHandle};
+use super::egress::{Egress, HostNetwork};
 use super::host_numbers::own_mark;
 use super::host_routing::RoutedLink;
 use super::reconfigure::Change;
-use super::ways::{HostNetwork, Way};
 use braid_control::config::{Config, Link, Name, Transport, TransportChoice};
 use braid_linux::udp::{LinkBind, LinkSocket};
 use std::collections::BTreeMap;
 use std::io;
 
-/// Each link has a socket in the data plane for every way that it can leave by.
+/// Each link has a socket in the data plane for each egress.
 #[derive(Default)]
 pub struct LinkSockets {
     links: BTreeMap<Name, LinkState>,
@@ -21,7 +21,7 @@ struct LinkState {
     /// Of its routing table.
     number: u32,
     /// Those that have sockets.
-    ways: Vec<Way>,
+    egresses: Vec<Egress>,
     /// Whether it is metered, and so one tier further.
     metered: bool,
     /// Why it isn't usable, as last told.
@@ -48,10 +48,10 @@ impl LinkSockets {
         data_plane: &DataPlaneHandle,
     ) -> Result<(), DataPlaneEnded> {
         let Some(state) = self.links.get_mut(name) else { return Ok(()) };
-        state.ways.drain(..).try_for_each(|way| detach(data_plane, name, &way))
+        state.egresses.drain(..).try_for_each(|egress| detach(data_plane, name, &egress))
     }
 
-    /// Opens and closes sockets as the links' ways have changed. Tells whether all that
+    /// Opens and closes sockets as the links' egresses have changed. Tells whether all that
     /// should be open are.
     pub fn follow(
         &mut self,
@@ -73,11 +73,11 @@ impl LinkSockets {
     pub fn routed<'a>(&'a self, config: &'a Config) -> Vec<RoutedLink<'a>> {
         let routed = config.links.iter().filter_map(|link| {
             let state = self.links.get(&link.name)?;
-            let (name, number, ways) = (&link.name, state.number, state.ways.as_slice());
+            let (name, number, egresses) = (&link.name, state.number, state.egresses.as_slice());
             Some(RoutedLink {
                 name,
                 number,
-                ways,
+                egresses,
                 fwmark: link.binding.fwmark,
                 tier: self.tier(link),
             })
@@ -95,14 +95,14 @@ impl LinkSockets {
         self.links.get(name).is_some_and(|state| state.metered)
     }
 
-    /// By which ways each link leaves now.
-    pub fn ways(&self) -> impl Iterator<Item = (&Name, &[Way])> {
-        self.links.iter().map(|(name, state)| (name, state.ways.as_slice()))
+    /// By which egresses each link leaves now.
+    pub fn egresses(&self) -> impl Iterator<Item = (&Name, &[Egress])> {
+        self.links.iter().map(|(name, state)| (name, state.egresses.as_slice()))
     }
 
     /// Whether anything can leave by it now.
     pub fn is_usable(&self, name: &Name) -> bool {
-        self.links.get(name).is_some_and(|state| !state.ways.is_empty())
+        self.links.get(name).is_some_and(|state| !state.egresses.is_empty())
     }
 
     /// Why it isn't usable, or not wholly.
@@ -112,7 +112,7 @@ impl LinkSockets {
 }
 
 impl LinkState {
-    /// Tells whether each way has its socket.
+    /// Tells whether each egress has its socket.
     fn follow(
         &mut self,
         link: &Link,
@@ -126,41 +126,41 @@ impl LinkState {
             tracing::info!(link = %link.name, metered, tier, "link in another tier");
             data_plane.change(Change::SetLink(Link { tier, ..link.clone() }))?;
         }
-        let (ways, trouble) = match host.ways(&link.binding) {
-            Ok(ways) => (ways, None),
+        let (egresses, trouble) = match host.egresses(&link.binding) {
+            Ok(egresses) => (egresses, None),
             Err(trouble) => (Vec::new(), Some(trouble)),
         };
-        let by = interface(&ways);
+        let by = interface(&egresses);
         if trouble != self.trouble {
             match &trouble {
                 Some(trouble) => tracing::warn!(link = %link.name, "link not usable: {trouble}"),
                 None => tracing::info!(link = %link.name, interface = by, "link usable"),
             }
-        } else if let (Some(by), Some(former)) = (by, interface(&self.ways))
+        } else if let (Some(by), Some(former)) = (by, interface(&self.egresses))
             && by != former
         {
             tracing::info!(link = %link.name, interface = by, former, "link leaves by another");
         }
         let before = std::mem::replace(&mut self.trouble, trouble);
-        for gone in &self.ways {
-            if !ways.iter().any(|way| way.family == gone.family) {
+        for gone in &self.egresses {
+            if !egresses.iter().any(|egress| egress.family == gone.family) {
                 detach(data_plane, &link.name, gone)?;
             }
         }
         let (mut kept, mut all_open) = (Vec::new(), true);
-        for way in ways {
-            if self.ways.contains(&way) {
-                kept.push(way);
+        for egress in egresses {
+            if self.egresses.contains(&egress) {
+                kept.push(egress);
                 continue;
             }
             if link.transport == TransportChoice::Tls {
                 // `Transports` has it carried.
-                kept.push(way);
+                kept.push(egress);
                 continue;
             }
-            match open_socket(link, &way, mark) {
+            match open_socket(link, &egress, mark) {
                 Ok(socket) => {
-                    let device_mtu = way.device.as_ref().map(|device| device.mtu);
+                    let device_mtu = egress.device.as_ref().map(|device| device.mtu);
                     let link = link.name.clone();
                     let transport = Transport::Udp;
                     data_plane.send(Command::AttachSocket {
@@ -169,7 +169,7 @@ impl LinkState {
                         socket,
                         device_mtu,
                     })?;
-                    kept.push(way);
+                    kept.push(egress);
                 }
                 Err(error) => {
                     let trouble = format!("can't open its socket: {error}");
@@ -180,31 +180,35 @@ impl LinkState {
                     all_open = false;
                     // The one for its former address is of no use, and the file that it
                     // takes may be the one that is missing.
-                    detach(data_plane, &link.name, &way)?;
+                    detach(data_plane, &link.name, &egress)?;
                 }
             }
         }
-        self.ways = kept;
+        self.egresses = kept;
         Ok(all_open)
     }
 }
 
-fn interface(ways: &[Way]) -> Option<&str> {
-    ways.iter().find_map(|way| Some(way.device.as_ref()?.name.as_str()))
+fn interface(egresses: &[Egress]) -> Option<&str> {
+    egresses.iter().find_map(|egress| Some(egress.device.as_ref()?.name.as_str()))
 }
 
-fn detach(data_plane: &DataPlaneHandle, link: &Name, way: &Way) -> Result<(), DataPlaneEnded> {
-    data_plane.send(Command::DetachSocket { link: link.clone(), family: way.family })
+fn detach(
+    data_plane: &DataPlaneHandle,
+    link: &Name,
+    egress: &Egress,
+) -> Result<(), DataPlaneEnded> {
+    data_plane.send(Command::DetachSocket { link: link.clone(), family: egress.family })
 }
 
 /// A UDP socket that leaves by the link; `mark` is that of the tunnel's own datagrams.
-pub fn open_socket(link: &Link, way: &Way, mark: Option<u32>) -> io::Result<LinkSocket> {
+pub fn open_socket(link: &Link, egress: &Egress, mark: Option<u32>) -> io::Result<LinkSocket> {
     LinkSocket::open(&LinkBind {
-        device: way.device.as_ref().map(|device| device.name.clone()),
+        device: egress.device.as_ref().map(|device| device.name.clone()),
         source: link.binding.source,
         fwmark: link.binding.fwmark.or(mark),
         port: 0,
-        family: way.family,
+        family: egress.family,
     })
 }
 

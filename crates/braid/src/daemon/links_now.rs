@@ -1,8 +1,8 @@
 //! What the host's network says of links just now, for who only looks at them.
 
-use super::ways::HostNetwork;
+use super::egress::HostNetwork;
 use braid_control::config::{Config, DeviceName, GroupConfig, LinkBinding};
-use braid_engines::{Over, Way};
+use braid_engines::{Egress, Over};
 use braid_linux::netlink::{Link, Netlink};
 use std::io;
 use std::net::IpAddr;
@@ -14,7 +14,7 @@ pub struct LinkNow {
     /// The device that it leaves by; none where only a mark decides.
     pub device: Option<Link>,
     /// Its addresses and routers, at most one for each IP version.
-    pub ways: Vec<Way>,
+    pub egresses: Vec<Egress>,
     /// The other end, where its address is known.
     pub remote: Option<IpAddr>,
     /// Why nothing can leave by it now.
@@ -27,7 +27,7 @@ pub fn of_group(config: &GroupConfig) -> io::Result<Vec<LinkNow>> {
     let group = &config.group;
     // Ports of a device need no address of their own.
     let sends = group.over != Over::Direct || group.engine.kind().routes();
-    let links = group.links.iter().zip(&config.ways).map(|(link, given)| {
+    let links = group.links.iter().zip(&config.egresses).map(|(link, given)| {
         let binding = LinkBinding {
             source: given.source,
             gateway: given.gateway,
@@ -69,8 +69,8 @@ fn look(
     sends: bool,
 ) -> LinkNow {
     let device = host.device_of(binding).map(|device| device.cloned());
-    let ways = host.ways(binding).map(|ways| host.with_networks(ways));
-    let trouble = match (&device, &ways) {
+    let egresses = host.egresses(binding).map(|egresses| host.with_networks(egresses));
+    let trouble = match (&device, &egresses) {
         (Err(why), _) => Some(why.clone()),
         (_, Err(why)) if sends => Some(why.clone()),
         // An engine sets its ports up; then it is seen whether there is a carrier.
@@ -82,7 +82,7 @@ fn look(
     LinkNow {
         name: name.to_owned(),
         device: device.ok().flatten(),
-        ways: ways.unwrap_or_default(),
+        egresses: egresses.unwrap_or_default(),
         remote,
         trouble,
     }

@@ -6,7 +6,7 @@ pub mod line;
 mod load;
 mod network;
 
-use super::ways::HostNetwork;
+use super::egress::HostNetwork;
 use braid_control::config::{Config, Host};
 use braid_control::status::Status;
 use braid_doctor::{Counters, Facts, HostFacts, Measured};

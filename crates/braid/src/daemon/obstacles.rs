@@ -1,7 +1,7 @@
 //! What on the host works against the tunnel, though nobody may know: routes that pass it
 //! by, firewalls that refuse what it forwards. For status and log.
 
-use super::ways::HostNetwork;
+use super::egress::HostNetwork;
 use braid_control::config::{Config, Layer};
 use braid_control::status::{Trouble, TroubleKind};
 use braid_engines::{MAIN_TABLE, RouteKind};

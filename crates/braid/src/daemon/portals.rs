@@ -5,11 +5,11 @@ mod page;
 mod question;
 
 use super::data_channel::Snapshot;
+use super::egress::Egress;
 use super::host_numbers::own_mark;
 use super::kill_switch;
 use super::link_sockets::LinkSockets;
 use super::supervise::start_thread;
-use super::ways::Way;
 use braid_control::config::{Config, Link, Name};
 use braid_control::status::PathState;
 use page::Page;
@@ -39,7 +39,7 @@ pub struct Portal {
 /// At a link that carries nothing.
 struct Looking {
     /// By which it left.
-    ways: Vec<Way>,
+    egresses: Vec<Egress>,
     silent_since: Instant,
     asked: Option<Instant>,
     /// When somebody wanted to get there.
@@ -80,15 +80,16 @@ impl Portals {
         // With a kill switch nothing but the tunnel is asked for, unless somebody wants it.
         let quiet = kill_switch::is_wanted(config);
         self.links.retain(|name, _| config.link(name.as_str()).is_some());
-        for (name, ways) in links.ways() {
+        for (name, egresses) in links.egresses() {
             let Some(link) = config.link(name.as_str()) else { continue };
-            if ways.is_empty() || works(link, snapshot) {
+            if egresses.is_empty() || works(link, snapshot) {
                 self.links.remove(name);
                 continue;
             }
-            let known = self.links.entry(name.clone()).or_insert_with(|| Looking::new(ways, now));
-            if known.ways != ways {
-                *known = Looking::new(ways, now);
+            let known =
+                self.links.entry(name.clone()).or_insert_with(|| Looking::new(egresses, now));
+            if known.egresses != egresses {
+                *known = Looking::new(egresses, now);
             }
             if !quiet || known.is_open(now) {
                 known.ask(link, mark, now);
@@ -126,9 +127,9 @@ impl Portals {
 }
 
 impl Looking {
-    fn new(ways: &[Way], now: Instant) -> Looking {
+    fn new(egresses: &[Egress], now: Instant) -> Looking {
         let found = Arc::default();
-        Looking { ways: ways.to_vec(), silent_since: now, asked: None, wished: None, found }
+        Looking { egresses: egresses.to_vec(), silent_since: now, asked: None, wished: None, found }
     }
 
     fn ask(&mut self, link: &Link, mark: Option<u32>, now: Instant) {
@@ -141,13 +142,13 @@ impl Looking {
         self.asked = Some(now);
         let mark = link.binding.fwmark.or(mark);
         let questions: Vec<Question> = self
-            .ways
+            .egresses
             .iter()
-            .map(|way| Question {
-                device: way.device.as_ref().map(|device| device.name.clone()),
-                source: link.binding.source.or(way.source),
+            .map(|egress| Question {
+                device: egress.device.as_ref().map(|device| device.name.clone()),
+                source: link.binding.source.or(egress.source),
                 mark,
-                family: way.family,
+                family: egress.family,
             })
             .collect();
         self.lock().is_asked = true;

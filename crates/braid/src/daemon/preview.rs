@@ -63,19 +63,19 @@ fn of_tunnel(
     netlink: &mut Netlink,
 ) -> Result<Preview, DaemonError> {
     let mut warnings = Vec::new();
-    let ways: Vec<_> = config.links.iter().map(|link| host.ways(&link.binding)).collect();
-    for (link, ways) in config.links.iter().zip(&ways) {
-        if let Err(trouble) = ways {
+    let egresses: Vec<_> = config.links.iter().map(|link| host.egresses(&link.binding)).collect();
+    for (link, egresses) in config.links.iter().zip(&egresses) {
+        if let Err(trouble) = egresses {
             warnings
                 .push(format!("link {}: {trouble}; it is used as soon as it can be", link.name));
         }
     }
     let links: Vec<RoutedLink<'_>> = (0..)
-        .zip(config.links.iter().zip(&ways))
-        .map(|(number, (link, ways))| RoutedLink {
+        .zip(config.links.iter().zip(&egresses))
+        .map(|(number, (link, egresses))| RoutedLink {
             name: &link.name,
             number,
-            ways: ways.as_deref().unwrap_or_default(),
+            egresses: egresses.as_deref().unwrap_or_default(),
             fwmark: link.binding.fwmark,
             tier: link.tier,
         })
@@ -86,7 +86,8 @@ fn of_tunnel(
         false => Vec::new(),
     };
     let mut rules = Rules::only_looked_at();
-    let usable = |link: &Link| links.iter().any(|it| it.name == &link.name && !it.ways.is_empty());
+    let usable =
+        |link: &Link| links.iter().any(|it| it.name == &link.name && !it.egresses.is_empty());
     rules.follow(config, candidates(config, &[], usable), &Zoned::now());
     warnings.extend(rules.troubles().iter().map(|trouble| trouble.text.clone()));
     let ruled = rules.routing(config, &links);

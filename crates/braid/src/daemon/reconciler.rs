@@ -18,6 +18,7 @@ pub use handle::ReconcilerHandle;
 
 use super::data_channel::{DataPlaneEnded, DataPlaneHandle, SERVICE_TICK};
 use super::device::{BridgePort, is_there};
+use super::egress::HostNetwork;
 use super::ending::Ending;
 use super::endpoints::EndpointResolver;
 use super::enrolments::Enrolments;
@@ -34,12 +35,11 @@ use super::reconfigure::{Change, beginning, changes};
 use super::rules::{Counts, Rules, candidates};
 use super::supervise::{start_thread, supervise};
 use super::transports::{Resolved, Transports};
-use super::ways::HostNetwork;
 use announcing::Announcing;
 use braid_control::config::{Config, ConfigEditor};
 use braid_control::request::{Refusal, Request};
 use braid_control::status::{PeerStatus, Traffic};
-use braid_linux::journal::Journal;
+use braid_linux::journal::UndoJournal;
 use braid_linux::netlink::Netlink;
 use braid_linux::nft::{self, Refusing, Split};
 use braid_linux::poller::Waker;
@@ -69,7 +69,7 @@ pub struct Parts {
     /// Of the calling thread's network namespace.
     pub netlink: Netlink,
     /// Empty, as what a crash left was undone; or what the program before has set.
-    pub journal: Journal,
+    pub journal: UndoJournal,
     /// Whether it is that.
     pub goes_on: bool,
     /// The data plane.

@@ -21,7 +21,7 @@ pub enum Change {
         /// What its quota's period has used already.
         used: Option<QuotaCounter>,
     },
-    /// A link leaves by another way: its sockets must be new.
+    /// A link leaves by another egress: its sockets must be new.
     RebindLink(Link),
     /// A link has other settings; its sockets stay.
     SetLink(Link),

@@ -15,10 +15,10 @@ pub use explained::explained;
 pub use files::Files;
 pub use forwarder::KnownNames;
 
+use super::egress::HostNetwork;
 use super::ending::Ending;
 use super::host_numbers;
 use super::host_routing::RoutedLink;
-use super::ways::HostNetwork;
 use braid_control::config::Config;
 use braid_control::request::{ExplainAnswer, ExplainQuery, Refusal};
 use braid_control::status::{Traffic, Trouble, TroubleKind};
@@ -42,7 +42,7 @@ pub fn explained_by_config(
     let host = Netlink::open().and_then(|mut netlink| HostNetwork::look(&mut netlink, config));
     let host = host.map_err(|error| Refusal::Failed(format!("looking at the host: {error}")))?;
     let mut rules = Rules::only_looked_at();
-    let candidates = candidates(config, &[], |link| host.ways(&link.binding).is_ok());
+    let candidates = candidates(config, &[], |link| host.egresses(&link.binding).is_ok());
     rules.follow(config, candidates, &Zoned::now());
     let traffic = config.routing.default_route.then_some(Traffic::Tunnel);
     explained(config, &(rules.rules, rules.candidates), traffic.as_ref(), None, query)

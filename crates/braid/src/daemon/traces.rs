@@ -4,7 +4,7 @@ use super::DaemonError;
 use super::host_numbers;
 use braid_control::config::{AnyConfig, Config, GroupConfig};
 use braid_engines::Operation;
-use braid_linux::journal::{Failure, Journal};
+use braid_linux::journal::{Failure, UndoJournal};
 use braid_linux::routing::Leftovers;
 use std::path::{Path, PathBuf};
 
@@ -44,14 +44,14 @@ impl Traces {
     /// Whether there is something to take back, when no daemon runs.
     pub fn exist(&self) -> bool {
         let marked = || self.marked.as_ref().is_some_and(|marked| marked.exist().unwrap_or(false));
-        Journal::holds_something(&self.journal) || marked()
+        UndoJournal::holds_something(&self.journal) || marked()
     }
 
     /// By the journal, then by the marks: a crash may have come while the journal
     /// couldn't be written. Gives the journal, empty but for what could not be
     /// taken back.
-    pub fn take_back(&self) -> Result<(Journal, Vec<Failure>), DaemonError> {
-        let mut journal = Journal::open(&self.journal)
+    pub fn take_back(&self) -> Result<(UndoJournal, Vec<Failure>), DaemonError> {
+        let mut journal = UndoJournal::open(&self.journal)
             .map_err(DaemonError::system("the journal of what was set on the host"))?;
         let mut failures = journal.undo();
         if let Some(marked) = &self.marked {
@@ -63,8 +63,8 @@ impl Traces {
 
     /// As [`Traces::clean`], but `kill_switch` is in force before and stays so,
     /// whether a crash left it or not. An error when that can't be.
-    pub fn clean_but(&self, kill_switch: &Operation) -> Result<Journal, DaemonError> {
-        let mut journal = Journal::open(&self.journal)
+    pub fn clean_but(&self, kill_switch: &Operation) -> Result<UndoJournal, DaemonError> {
+        let mut journal = UndoJournal::open(&self.journal)
             .map_err(DaemonError::system("the journal of what was set on the host"))?;
         let mut failures = journal.reconcile(std::slice::from_ref(kill_switch));
         if let Some(at) = failures.iter().position(|failure| failure.operation == *kill_switch) {
@@ -82,13 +82,13 @@ impl Traces {
     }
 
     /// Takes nothing back: this program goes on with what the one before has set.
-    pub fn adopt(&self) -> Result<Journal, DaemonError> {
-        Journal::open(&self.journal)
+    pub fn adopt(&self) -> Result<UndoJournal, DaemonError> {
+        UndoJournal::open(&self.journal)
             .map_err(DaemonError::system("the journal of what was set on the host"))
     }
 
     /// As [`Traces::take_back`] at a start, which what is left doesn't stop.
-    pub fn clean(&self) -> Result<Journal, DaemonError> {
+    pub fn clean(&self) -> Result<UndoJournal, DaemonError> {
         let (journal, failures) = self.take_back()?;
         for failure in failures {
             tracing::warn!("taking back what a crash left: {failure}");

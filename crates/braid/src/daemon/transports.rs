@@ -2,9 +2,9 @@
 
 use super::DaemonError;
 use super::data_channel::{Command, DataPlaneEnded, DataPlaneHandle, Snapshot};
+use super::egress::Egress;
 use super::host_numbers::own_mark;
 use super::link_sockets::{LinkSockets, open_socket};
-use super::ways::Way;
 use braid_carrier::selector::{Seen, SeenAll, Selector, Transport as Selected};
 use braid_carrier::{Certificate, Home, Leaving, Server, ServerSettings, Target, Targets, proxy};
 use braid_control::config::{
@@ -51,7 +51,7 @@ pub struct Transports {
 struct LinkTransports {
     selector: Selector,
     /// By which the link left when the open ones were opened.
-    ways: Vec<Way>,
+    egresses: Vec<Egress>,
     /// Beside UDP to the peers' ports.
     open: Vec<Transport>,
 }
@@ -81,22 +81,22 @@ impl Transports {
         };
         self.targets.set(targets(config, &self.resolved));
         let snapshot = data_plane.snapshot();
-        for (name, ways) in links.ways() {
+        for (name, egresses) in links.egresses() {
             let Some(link) = config.link(name.as_str()) else { continue };
             let mut known = self.links.remove(name).unwrap_or_default();
-            if known.ways != ways {
+            if known.egresses != egresses {
                 // Another network, of which nothing is known yet.
                 close(name, known.open.drain(..), data_plane)?;
-                known = LinkTransports { ways: ways.to_vec(), ..LinkTransports::default() };
+                known = LinkTransports { egresses: egresses.to_vec(), ..LinkTransports::default() };
             }
-            let wanted = if ways.is_empty() { &[] } else { known.wanted(link, &snapshot, now) };
+            let wanted = if egresses.is_empty() { &[] } else { known.wanted(link, &snapshot, now) };
             let gone: Vec<Transport> =
                 known.open.iter().copied().filter(|open| !wanted.contains(open)).collect();
             known.open.retain(|open| wanted.contains(open));
             close(name, gone.into_iter(), data_plane)?;
             for &transport in wanted.iter().filter(|it| **it != Transport::Udp) {
                 if !known.open.contains(&transport)
-                    && self.open(config, link, ways, peer, transport, data_plane)?
+                    && self.open(config, link, egresses, peer, transport, data_plane)?
                 {
                     known.open.push(transport);
                 }
@@ -126,18 +126,18 @@ impl Transports {
         &mut self,
         config: &Config,
         link: &Link,
-        ways: &[Way],
+        egresses: &[Egress],
         peer: &Peer,
         transport: Transport,
         data_plane: &DataPlaneHandle,
     ) -> Result<bool, DataPlaneEnded> {
         let mark = own_mark(config);
         let mut sockets = Vec::new();
-        for way in ways {
+        for egress in egresses {
             let opened = match transport {
                 Transport::Udp => continue,
-                Transport::UdpFallback => fallback_socket(link, way, mark, peer),
-                Transport::Tls => self.carry(link, way, mark).map(Some),
+                Transport::UdpFallback => fallback_socket(link, egress, mark, peer),
+                Transport::Tls => self.carry(link, egress, mark).map(Some),
             };
             match opened {
                 Ok(socket) => sockets.extend(socket),
@@ -159,7 +159,7 @@ impl Transports {
         Ok(true)
     }
 
-    fn carry(&mut self, link: &Link, way: &Way, mark: Option<u32>) -> io::Result<LinkSocket> {
+    fn carry(&mut self, link: &Link, egress: &Egress, mark: Option<u32>) -> io::Result<LinkSocket> {
         let carriers = match self.carriers.take() {
             Some(carriers) => carriers,
             None => Home::start(self.targets.clone())?,
@@ -170,10 +170,10 @@ impl Transports {
             credentials: proxy.credentials.clone(),
         });
         self.carriers.insert(carriers).carry(Leaving {
-            device: way.device.as_ref().map(|device| device.name.clone()),
+            device: egress.device.as_ref().map(|device| device.name.clone()),
             source: link.binding.source,
             fwmark: link.binding.fwmark.or(mark),
-            family: way.family,
+            family: egress.family,
             proxy,
         })
     }
@@ -251,7 +251,7 @@ fn targets(config: &Config, resolved: &Resolved) -> HashMap<SocketAddr, Target> 
 /// None where the peer's usual port is the same.
 fn fallback_socket(
     link: &Link,
-    way: &Way,
+    egress: &Egress,
     mark: Option<u32>,
     peer: &Peer,
 ) -> io::Result<Option<LinkSocket>> {
@@ -259,7 +259,8 @@ fn fallback_socket(
     let Some((named, used)) = named.zip(used).filter(|(named, used)| named != used) else {
         return Ok(None);
     };
-    open_socket(link, way, mark).map(|it| Some(it.with_port_instead(PortInstead { named, used })))
+    open_socket(link, egress, mark)
+        .map(|it| Some(it.with_port_instead(PortInstead { named, used })))
 }
 
 /// At a concentrator whose config asks for it: where homes call by TLS.

@@ -84,7 +84,7 @@ done
 to=$(echo $AGAIN | awk '{ print $NF }')
 to=${to#x:}
 half=
-for part in .braid-replica.part .braid-replica/journal.json .braid-archive/begun.json; do
+for part in .braid-replica.part .braid-replica/begun.json .braid-archive/begun.json; do
     [ ! -e $to/$part ] || half=$part
 done
 if [ "$half" ]; then
@@ -105,7 +105,7 @@ esac
 [ $count = $ended ] || fail "$count snapshots, and $ended replicas"
 braid pool verify /own/a/snapshots $to > /tmp/said 2>&1 || { cat /tmp/said; fail "the replica differs"; }
 [ -z "$(told /own/pools)$(told /own/there)" ] || fail "it is told still"
-for part in .braid-replica.part .braid-replica/journal.json .braid-archive/begun.json .braid-archive/part; do
+for part in .braid-replica.part .braid-replica/begun.json .braid-archive/begun.json .braid-archive/part; do
     [ ! -e $to/$part ] || fail "$part is left"
 done
 ! ls $to/.braid-replica 2> /dev/null | grep checkpoint || fail "a checkpoint is left"

@@ -166,7 +166,7 @@ impl Scene {
         // Once the receiver is through with the broken connection.
         // SAFETY: no pointers.
         assert_eq!(unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX) }, 0);
-        let path = inside.join("journal.json");
+        let path = inside.join("begun.json");
         let mut journal: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
         assert!(journal["checkpoint"].is_object(), "{journal}");
         journal["note"] = Value::Null;

@@ -24,10 +24,10 @@ pub(super) const TUNNEL: &str = "tunnel";
 pub struct GroupConfig {
     /// The file it was read from; relative paths inside are relative to it.
     pub file: PathBuf,
-    /// The group; its links have no ways yet, which the host tells.
+    /// The group; its links have no egresses yet, which the host tells.
     pub group: Group,
-    /// What the config says of each link's way, in the order of the group's links.
-    pub ways: Vec<GivenWay>,
+    /// What the config says of each link's egress, in the order of the group's links.
+    pub egresses: Vec<GivenEgress>,
     /// The control socket's path.
     pub control: PathBuf,
     /// Undo journal, files of programs.
@@ -40,9 +40,9 @@ pub struct GroupConfig {
     pub proxy: Option<MptcpProxy>,
 }
 
-/// What the config says of a link's way; the rest is the host's.
+/// What the config says of a link's egress; the rest is the host's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct GivenWay {
+pub struct GivenEgress {
     /// Leave from this address of the host.
     pub source: Option<IpAddr>,
     /// Leave through this router; else the device's default gateway is followed.
@@ -95,7 +95,7 @@ fn read<'t>(
 ) -> Option<GroupConfig> {
     let base = file.parent().unwrap_or(Path::new(""));
     let head = root.table("interface").and_then(|section| read_head(section, base));
-    let links: Vec<Placed<(GroupLink, GivenWay)>> = root
+    let links: Vec<Placed<(GroupLink, GivenEgress)>> = root
         .tables("link")
         .into_iter()
         .zip(1..)
@@ -115,7 +115,7 @@ fn read<'t>(
         Credentials::of(file).place(&mut settings.private_key_file, base);
     }
     let link_places: Vec<Places> = links.iter().map(|link| link.places.clone()).collect();
-    let (group_links, ways) = links.into_iter().map(|link| link.value).unzip();
+    let (group_links, egresses) = links.into_iter().map(|link| link.value).unzip();
     let Head { name, addresses, mtu, control, state_dir, metrics, .. } = head.value;
     let group = Group {
         numbers: Numbers::of(name.as_str()),
@@ -134,7 +134,7 @@ fn read<'t>(
     check(&group, &sections, &link_places, &mut found);
     let (watch, proxy) = (settings.value.watch, settings.value.proxy);
     let file = file.to_owned();
-    Some(GroupConfig { file, group, ways, control, state_dir, metrics, watch, proxy })
+    Some(GroupConfig { file, group, egresses, control, state_dir, metrics, watch, proxy })
 }
 
 fn read_head(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<Head>> {
@@ -166,7 +166,10 @@ fn read_head(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<Head>> 
     Some(Placed { value, places })
 }
 
-fn read_link(mut section: Section<'_, '_>, number: u32) -> Option<Placed<(GroupLink, GivenWay)>> {
+fn read_link(
+    mut section: Section<'_, '_>,
+    number: u32,
+) -> Option<Placed<(GroupLink, GivenEgress)>> {
     let name = section.parsed::<super::Name>("name");
     if name.is_none() {
         section.missing("name", "write name = \"a\"");
@@ -175,7 +178,8 @@ fn read_link(mut section: Section<'_, '_>, number: u32) -> Option<Placed<(GroupL
     if device.is_none() {
         section.missing("interface", "write interface = \"eth1\"");
     }
-    let way = GivenWay { source: section.parsed("source"), gateway: section.parsed("gateway") };
+    let egress =
+        GivenEgress { source: section.parsed("source"), gateway: section.parsed("gateway") };
     let weight = section.integer("weight", 1..=255).and_then(NonZeroU8::new);
     let standby = section.boolean("standby").unwrap_or(false);
     let remote = section.parsed("remote");
@@ -189,7 +193,7 @@ fn read_link(mut section: Section<'_, '_>, number: u32) -> Option<Placed<(GroupL
         peer_mac,
         ..GroupLink::new(number, device?)
     };
-    Some(Placed { value: (link, way), places })
+    Some(Placed { value: (link, egress), places })
 }
 
 /// Reports what can't hold together.

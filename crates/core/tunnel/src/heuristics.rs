@@ -10,8 +10,8 @@ pub struct Heuristics {
     /// What is in flight counts the jitter of the way back
     /// (`path/congestion/reverse_jitter.rs`).
     pub reverse_jitter: bool,
-    /// A flow that fills whatever it gets doesn't wait for the best path
-    /// (`peer/send/scheduler.rs`).
+    /// A flow that fills whatever it gets doesn't wait for a best path of which
+    /// nothing can be foretold (`peer/send/scheduler.rs`).
     pub elastic_flows: bool,
     /// What is late on one path is sent by others that have room to spare, not only
     /// the oldest packet (`path/silence.rs`, `Others`).

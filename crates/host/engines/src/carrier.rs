@@ -1,7 +1,7 @@
 //! What carries the links' traffic to the other end: plain Ethernet, or a
 //! tunnel of the kernel's for each link over the Internet.
 
-use crate::group::{Group, GroupLink, Trouble, Way};
+use crate::group::{Egress, Group, GroupLink, Trouble};
 use crate::numbers::OUTER;
 use crate::operation::{DeviceKind, Operation};
 use crate::port::Port;
@@ -130,11 +130,11 @@ pub(crate) fn carry(group: &Group) -> Carried {
 
 impl Carried {
     fn direct(&mut self, group: &Group, link: &GroupLink) {
-        if group.engine.kind().routes() && link.ways.is_empty() {
+        if group.engine.kind().routes() && link.egresses.is_empty() {
             self.notes.push(format!("{} has no address to send from: left out", link.name));
             return;
         }
-        self.ports.push(port(link, link.device.clone(), link.mtu, link.ways.clone()));
+        self.ports.push(port(link, link.device.clone(), link.mtu, link.egresses.clone()));
     }
 
     fn tunnel(&mut self, group: &Group, link: &GroupLink, over: &Over) {
@@ -142,14 +142,14 @@ impl Carried {
             self.notes.push(format!("{} has no remote: left out", link.name));
             return;
         };
-        let Some(way) = link.way(Family::of(remote)) else {
+        let Some(egress) = link.egress(Family::of(remote)) else {
             self.notes
                 .push(format!("{} has no address to reach {remote} from: left out", link.name));
             return;
         };
         // Outer packets must leave by their own link.
         self.operations.extend(policy::outer(group, link));
-        let local = way.source.addr();
+        let local = egress.source.addr();
         let outer = if remote.is_ipv6() { 40 } else { 20 };
         let inside = inner_way(link.number, over.end());
         let needs_ethernet = !group.engine.kind().routes();
@@ -207,7 +207,7 @@ impl Carried {
             }
         };
         self.operations.push(Operation::Mtu { device: device.clone(), mtu });
-        let ways = match needs_ethernet {
+        let egresses = match needs_ethernet {
             true => Vec::new(),
             false => {
                 self.address(&device, inside.source);
@@ -215,7 +215,7 @@ impl Carried {
             }
         };
         self.operations.push(Operation::Up { device: device.clone() });
-        self.ports.push(port(link, device, mtu, ways));
+        self.ports.push(port(link, device, mtu, egresses));
     }
 
     fn address(&mut self, device: &Device, net: IpNet) {
@@ -223,13 +223,13 @@ impl Carried {
     }
 }
 
-fn port(link: &GroupLink, device: Device, mtu: u32, ways: Vec<Way>) -> Port {
+fn port(link: &GroupLink, device: Device, mtu: u32, egresses: Vec<Egress>) -> Port {
     Port {
         link: link.name.clone(),
         number: link.number,
         device,
         mtu,
-        ways,
+        egresses,
         weight: link.weight,
         standby: link.standby,
         silent: link.silent,
@@ -254,14 +254,14 @@ fn gretap(
 
 /// Both ends' addresses inside a link's tunnel: a /30 of 169.254.77.0/24
 /// (RFC 3927 addresses never leave a link).
-pub(crate) fn inner_way(number: u32, end: End) -> Way {
+pub(crate) fn inner_way(number: u32, end: End) -> Egress {
     let base = (number.saturating_mul(4) % 252) as u8;
     let (own, other) = match end {
         End::First => (base + 1, base + 2),
         End::Second => (base + 2, base + 1),
     };
     let address = |last| Ipv4Addr::new(169, 254, 77, last);
-    Way {
+    Egress {
         source: IpNet::V4(Ipv4Net::new_assert(address(own), 30)),
         gateway: Some(address(other).into()),
     }

@@ -45,7 +45,7 @@ pub struct GroupLink {
     pub mtu: u32,
     /// Its addresses and routers, at most one for each IP version; none for an
     /// Ethernet device that becomes a port.
-    pub ways: Vec<Way>,
+    pub egresses: Vec<Egress>,
     /// The other end of a tunnel over this link.
     pub remote: Option<IpAddr>,
     /// Its share of the flows.
@@ -60,7 +60,7 @@ pub struct GroupLink {
 
 /// How packets of one IP version leave by a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Way {
+pub struct Egress {
     /// Our address there, with its network.
     pub source: IpNet,
     /// The router; none on a link with just one other end.
@@ -111,7 +111,7 @@ impl Group {
     }
 }
 
-impl Way {
+impl Egress {
     /// Whether the router is in none of our networks, as some providers have it.
     pub(crate) fn is_beyond(&self) -> bool {
         // IPv6's are link-local, and so always near.
@@ -127,7 +127,7 @@ impl GroupLink {
             number,
             device,
             mtu: 1500,
-            ways: Vec::new(),
+            egresses: Vec::new(),
             remote: None,
             weight: NonZeroU8::MIN,
             standby: false,
@@ -136,8 +136,8 @@ impl GroupLink {
         }
     }
 
-    /// Its way for one IP version.
-    pub fn way(&self, family: Family) -> Option<&Way> {
-        self.ways.iter().find(|way| Family::of(way.source.addr()) == family)
+    /// Its egress for one IP version.
+    pub fn egress(&self, family: Family) -> Option<&Egress> {
+        self.egresses.iter().find(|egress| Family::of(egress.source.addr()) == family)
     }
 }

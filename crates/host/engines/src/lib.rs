@@ -35,7 +35,7 @@ pub use engine::team::{LinkWatch, Runner, Team};
 pub use engine::{Engine, EngineKind};
 pub use family::Family;
 pub use feature::Feature;
-pub use group::{Group, GroupLink, Trouble, Way};
+pub use group::{Egress, Group, GroupLink, Trouble};
 pub use name::{Device, DeviceError, MacAddress, MacAddressError};
 pub use numbers::{Numbers, slot};
 pub use operation::{

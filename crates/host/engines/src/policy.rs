@@ -1,6 +1,6 @@
 //! Policy routing that several engines share: each link by its own table.
 
-use crate::group::{Group, GroupLink, Way};
+use crate::group::{Egress, Group, GroupLink};
 use crate::numbers::{GROUP_RULE, OUTER};
 use crate::operation::{MAIN_TABLE, Operation, Route, Rule, RuleAction};
 use crate::port::Port;
@@ -14,7 +14,7 @@ pub(crate) fn sysctls(ports: &[Port]) -> Vec<Operation> {
         key: format!("net/ipv4/conf/{}/rp_filter", port.device),
         value: "2".into(),
     };
-    ports.iter().filter(|port| port.way(Family::V4).is_some()).map(loose).collect()
+    ports.iter().filter(|port| port.egress(Family::V4).is_some()).map(loose).collect()
 }
 
 /// The table of a link.
@@ -27,29 +27,29 @@ pub(crate) fn link_tables(group: &Group, ports: &[Port]) -> Vec<Operation> {
     let one = |port| {
         let port: &Port = port;
         let priority = group.numbers.priority + OUTER + port.number;
-        by_source(table(group, port), priority, &port.device, &port.ways)
+        by_source(table(group, port), priority, &port.device, &port.egresses)
     };
     ports.iter().flat_map(one).collect()
 }
 
 /// What has a link's address leaves by this link. Rules by mark come before
 /// these: a mark is meant, an address often is the kernel's first choice only.
-fn by_source(table: u32, priority: u32, device: &Device, ways: &[Way]) -> Vec<Operation> {
+fn by_source(table: u32, priority: u32, device: &Device, egresses: &[Egress]) -> Vec<Operation> {
     let mut operations = Vec::new();
-    for way in ways {
-        let family = Family::of(way.source.addr());
+    for egress in egresses {
+        let family = Family::of(egress.source.addr());
         let route = |destination, gateway: Option<IpAddr>| {
             Operation::Route(Route {
                 device: Some(device.to_string()),
                 gateway,
-                on_link: gateway.is_some() && way.is_beyond(),
+                on_link: gateway.is_some() && egress.is_beyond(),
                 ..Route::new(destination, table)
             })
         };
-        operations.push(route(way.source.trunc(), None));
-        operations.push(route(family.everything(), way.gateway));
+        operations.push(route(egress.source.trunc(), None));
+        operations.push(route(family.everything(), egress.gateway));
         operations.push(Operation::Rule(Rule {
-            from: Some(IpNet::from(way.source.addr())),
+            from: Some(IpNet::from(egress.source.addr())),
             ..Rule::lookup(family, priority, table)
         }));
     }
@@ -60,7 +60,7 @@ fn by_source(table: u32, priority: u32, device: &Device, ways: &[Way]) -> Vec<Op
 pub(crate) fn outer(group: &Group, link: &GroupLink) -> Vec<Operation> {
     let numbers = &group.numbers;
     let number = OUTER + link.number;
-    by_source(numbers.table + number, numbers.priority + number, &link.device, &link.ways)
+    by_source(numbers.table + number, numbers.priority + number, &link.device, &link.egresses)
 }
 
 /// What has a link's mark leaves by this link: a tunnel's own packets.

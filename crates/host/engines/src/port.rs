@@ -1,6 +1,6 @@
 //! What an engine joins.
 
-use crate::group::Way;
+use crate::group::Egress;
 use crate::{Device, Family};
 use std::num::NonZeroU8;
 
@@ -12,21 +12,21 @@ pub(crate) struct Port {
     pub(crate) number: u32,
     pub(crate) device: Device,
     pub(crate) mtu: u32,
-    pub(crate) ways: Vec<Way>,
+    pub(crate) egresses: Vec<Egress>,
     pub(crate) weight: NonZeroU8,
     pub(crate) standby: bool,
     pub(crate) silent: bool,
 }
 
 impl Port {
-    /// Its way for one IP version.
-    pub(crate) fn way(&self, family: Family) -> Option<&Way> {
-        self.ways.iter().find(|way| Family::of(way.source.addr()) == family)
+    /// Its egress for one IP version.
+    pub(crate) fn egress(&self, family: Family) -> Option<&Egress> {
+        self.egresses.iter().find(|egress| Family::of(egress.source.addr()) == family)
     }
 
     /// The IP versions that it has.
     pub(crate) fn families(&self) -> Vec<Family> {
-        self.ways.iter().map(|way| Family::of(way.source.addr())).collect()
+        self.egresses.iter().map(|egress| Family::of(egress.source.addr())).collect()
     }
 }
 

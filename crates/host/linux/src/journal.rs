@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use storage::Storage;
 
 /// The record of what is done to the host for one tunnel or group.
-pub struct Journal {
+pub struct UndoJournal {
     storage: Storage,
     entries: Vec<Entry>,
     netlink: Netlink,
@@ -37,16 +37,16 @@ struct Entry {
     prior: Option<String>,
 }
 
-impl Journal {
+impl UndoJournal {
     /// Opens the journal, for the calling thread's network namespace. It is kept
     /// in the first of these files that can be written. What it holds at start was
-    /// left by a crash: [`Journal::undo`] it.
+    /// left by a crash: [`UndoJournal::undo`] it.
     ///
     /// # Errors
     /// `InvalidData` when a file isn't a journal; those of netlink's socket.
-    pub fn open(places: &[PathBuf]) -> io::Result<Journal> {
+    pub fn open(places: &[PathBuf]) -> io::Result<UndoJournal> {
         let (storage, entries) = Storage::open(places.to_vec())?;
-        Ok(Journal { storage, entries, netlink: Netlink::open()?, restored: Vec::new() })
+        Ok(UndoJournal { storage, entries, netlink: Netlink::open()?, restored: Vec::new() })
     }
 
     /// Whether these files hold something that a crash left.
@@ -84,7 +84,7 @@ impl Journal {
     /// hand stays theirs.
     ///
     /// Returns what could not be done; it is tried again at the next call. A full
-    /// disk keeps nothing from being set: see [`Journal::trouble`].
+    /// disk keeps nothing from being set: see [`UndoJournal::trouble`].
     pub fn reconcile(&mut self, desired: &[Operation]) -> Vec<Failure> {
         let mut failures = self.remove(|done| {
             !desired.iter().any(|wanted| wanted == done || operation::is_replaced_by(done, wanted))

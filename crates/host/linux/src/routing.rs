@@ -2,7 +2,7 @@
 //! through the tunnel.
 //!
 //! [`HostRouting::desired`] plans (pure); the journal's
-//! [`reconcile`](crate::journal::Journal::reconcile) acts; [`Leftovers`] finds what a crash left
+//! [`reconcile`](crate::journal::UndoJournal::reconcile) acts; [`Leftovers`] finds what a crash left
 //! that no journal has.
 
 mod discover;

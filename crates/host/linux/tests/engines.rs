@@ -6,7 +6,7 @@ use braid_engines::{
     Classifier, Device, DeviceKind, Ecmp, EcmpHash, End, Engine, Group, GroupLink, Mptcp, Numbers,
     Operation, Over, Pcc, Resilient, Setup, Way,
 };
-use braid_linux::journal::{Failure, Journal};
+use braid_linux::journal::{Failure, UndoJournal};
 use braid_linux::netlink::{Generic, Netlink};
 use braid_linux::netns::NetNs;
 use std::net::UdpSocket;
@@ -140,7 +140,8 @@ fn tunnels_carry_a_group_over_routed_links() {
         let mut far = host
             .far
             .run(|| {
-                let mut journal = Journal::open(&[host.scratch.path().join("far.json")]).unwrap();
+                let mut journal =
+                    UndoJournal::open(&[host.scratch.path().join("far.json")]).unwrap();
                 bring_up(&mut journal, &there.setup());
                 journal
             })
@@ -228,9 +229,9 @@ impl Host {
         }
     }
 
-    fn journal(&self) -> Journal {
+    fn journal(&self) -> UndoJournal {
         let file: PathBuf = self.scratch.path().join("all.journal.json");
-        Journal::open(&[file]).unwrap()
+        UndoJournal::open(&[file]).unwrap()
     }
 
     /// Packets that each link sent while many flows sent one each.
@@ -302,13 +303,13 @@ fn way(source: &str, gateway: Option<&str>) -> Way {
     Way { source: source.parse().unwrap(), gateway: gateway.map(|ip| ip.parse().unwrap()) }
 }
 
-fn bring_up(journal: &mut Journal, setup: &Setup) {
+fn bring_up(journal: &mut UndoJournal, setup: &Setup) {
     let failures = journal.reconcile(&setup.operations);
     assert!(failures.is_empty(), "{failures:?}");
     assert_eq!(setup.notes, [""; 0]);
 }
 
-fn take_down(journal: &mut Journal) {
+fn take_down(journal: &mut UndoJournal) {
     let failures = journal.undo();
     assert!(failures.is_empty(), "{failures:?}");
 }

@@ -5,7 +5,7 @@ mod namespaces;
 
 use braid_engines::Operation;
 use braid_inner::Layer;
-use braid_linux::journal::Journal;
+use braid_linux::journal::UndoJournal;
 use braid_linux::netlink::Netlink;
 use braid_linux::netns::NetNs;
 use braid_linux::nft::{Firewall, KillSwitch, MssClamp};
@@ -259,7 +259,7 @@ fn a_failing_step_is_told_and_the_rest_is_done() {
         assert_eq!(state(), before);
 
         fs::write(host.journal_path(), "{ \"version\": 99, \"entries\": [] }").unwrap();
-        let error = Journal::open(&[host.journal_path()]).err().unwrap();
+        let error = UndoJournal::open(&[host.journal_path()]).err().unwrap();
         assert!(error.to_string().contains("version 99"), "{error}");
         fs::remove_file(host.journal_path()).unwrap();
     });
@@ -379,8 +379,8 @@ impl Host {
         tun
     }
 
-    fn journal(&self) -> Journal {
-        Journal::open(&[self.journal_path()]).unwrap()
+    fn journal(&self) -> UndoJournal {
+        UndoJournal::open(&[self.journal_path()]).unwrap()
     }
 
     fn journal_path(&self) -> PathBuf {

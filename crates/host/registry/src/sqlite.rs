@@ -2,7 +2,7 @@ use crate::store::{Entry, Expected, Life, Store, StoreError, Written};
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 use std::fs::OpenOptions;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -22,7 +22,7 @@ impl Sqlite {
     /// Opens the file, or makes it.
     ///
     /// # Errors
-    /// The file can't be opened, or is another program's.
+    /// The file can't be opened, is another program's, or others may read or change it.
     pub fn open(file: &Path) -> Result<Sqlite, StoreError> {
         // There are secrets in it. What SQLite puts beside it has the same mode.
         let mut options = OpenOptions::new();
@@ -44,6 +44,7 @@ impl Sqlite {
             let file = file.display();
             return Err(StoreError::Foreign(format!("{file} is another program's database")));
         }
+        refuse_if_exposed(file)?;
         connection
             .execute_batch(&format!(
                 "PRAGMA journal_mode = WAL; PRAGMA application_id = {APPLICATION};
@@ -163,6 +164,21 @@ fn lives(transaction: &Transaction<'_>, writer: Option<i64>) -> rusqlite::Result
     transaction
         .query_row("SELECT count(*) FROM writer WHERE id = ?1", [writer], |row| row.get(0))
         .map(|count: i64| count > 0)
+}
+
+/// A copy that was made without its mode has homes' keys in it, too.
+fn refuse_if_exposed(file: &Path) -> Result<(), StoreError> {
+    let mode = std::fs::metadata(file)
+        .map_err(|error| StoreError::Unreachable(format!("{}: {error}", file.display())))?
+        .mode();
+    if mode & 0o077 == 0 {
+        return Ok(());
+    }
+    let file = file.display();
+    Err(StoreError::Exposed(format!(
+        "{file} can be read or changed by others (mode {:04o}), and holds keys: `chmod 600 {file}`",
+        mode & 0o7777
+    )))
 }
 
 fn unreachable(file: &Path) -> impl Fn(rusqlite::Error) -> StoreError {

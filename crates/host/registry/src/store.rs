@@ -84,6 +84,9 @@ pub enum StoreError {
     /// It answers, and refuses.
     #[error("the registry refuses: {0}")]
     Refused(String),
+    /// Others could read the keys in it, or change them.
+    #[error("the registry isn't safe: {0}")]
+    Exposed(String),
     /// What is in it isn't ours, or of a later version.
     #[error("the registry holds what can't be read: {0}")]
     Foreign(String),

@@ -32,6 +32,19 @@ fn a_file_keeps_what_a_store_promises() {
 }
 
 #[test]
+fn a_file_that_others_may_read_is_not_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("fleet.db");
+    drop(Sqlite::open(&file).unwrap());
+    let allow = |mode| std::fs::set_permissions(&file, PermissionsExt::from_mode(mode)).unwrap();
+    allow(0o640);
+    let Err(error) = Sqlite::open(&file) else { panic!("it was used") };
+    assert!(error.to_string().contains("(mode 0640), and holds keys: `chmod 600"), "{error}");
+    allow(0o600);
+    Sqlite::open(&file).unwrap();
+}
+
+#[test]
 fn anothers_database_is_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("others.db");

@@ -157,7 +157,7 @@ pub enum Topic {
     /// The host's own settings.
     Host,
     /// The way that traffic goes.
-    Way,
+    Failover,
     /// A pool or a disk.
     Pool,
     /// Copies of a pool elsewhere.
@@ -176,7 +176,7 @@ impl EventKind {
             Kind::PeerDown | Kind::PeerUp | Kind::NewHome => Topic::Peer,
             Kind::Draining | Kind::DrainingEnded => Topic::Draining,
             Kind::Obstacle | Kind::ObstacleGone => Topic::Host,
-            Kind::Failover | Kind::FailoverEnded => Topic::Way,
+            Kind::Failover | Kind::FailoverEnded => Topic::Failover,
             Kind::PoolFinding | Kind::PoolFull | Kind::PoolMended | Kind::ScrubDone => Topic::Pool,
             Kind::ReplicationFailed | Kind::ReplicationLate | Kind::ReplicationDone => {
                 Topic::Replication

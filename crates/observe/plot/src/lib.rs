@@ -203,16 +203,16 @@ pub struct Layer<'a> {
 }
 
 #[derive(Clone, Copy)]
-enum Way {
+enum Direction {
     Down,
     Up,
 }
 
 impl Layer<'_> {
-    fn side(&self, way: Way) -> &[f64] {
-        match way {
-            Way::Down => &self.down,
-            Way::Up => &self.up,
+    fn side(&self, direction: Direction) -> &[f64] {
+        match direction {
+            Direction::Down => &self.down,
+            Direction::Up => &self.up,
         }
     }
 }
@@ -226,11 +226,11 @@ pub fn stacked(
     label: &str,
 ) -> String {
     let value = |values: &[f64], at: usize| values.get(at).copied().unwrap_or(0.0).max(0.0);
-    let highest = |way| {
-        let sum = |at| layers.iter().map(|layer| value(layer.side(way), at)).sum::<f64>();
+    let highest = |direction| {
+        let sum = |at| layers.iter().map(|layer| value(layer.side(direction), at)).sum::<f64>();
         (0..times.len()).map(sum).fold(0.0, f64::max)
     };
-    let (above, beneath) = (highest(Way::Down), highest(Way::Up));
+    let (above, beneath) = (highest(Direction::Down), highest(Direction::Up));
     let (step, _) = ticks((above + beneath).max(1e-3), 6);
     let ends = |value: f64| (value / step).ceil().max(1.0) * step;
     let (top, bottom) = (ends(above), ends(beneath));
@@ -242,13 +242,13 @@ pub fn stacked(
     }
     below(&mut svg, span, unit);
     begin_stretched(&mut svg);
-    for (sign, way) in [(1.0, Way::Down), (-1.0, Way::Up)] {
+    for (sign, direction) in [(1.0, Direction::Down), (-1.0, Direction::Up)] {
         let mut base = vec![0.0; times.len()];
         for layer in layers {
             let sums: Vec<f64> = base
                 .iter()
                 .enumerate()
-                .map(|(at, base)| base + value(layer.side(way), at))
+                .map(|(at, base)| base + value(layer.side(direction), at))
                 .collect();
             for run in span.runs(times) {
                 let corner = |at: usize, height: f64| {

@@ -16,6 +16,9 @@ use rustic_core::{FileType, Id};
 use std::ops::Range;
 use std::sync::Arc;
 
+/// No file of a repository is larger: restic's packs have 128 MiB at the most, its indexes less.
+const LARGEST_BYTES: u64 = 1 << 30;
+
 /// One try's failure.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum StoreError {
@@ -108,6 +111,14 @@ fn id_of(name: &str) -> Option<Id> {
 
 fn size_of(bytes: u64) -> Result<u32, StoreError> {
     u32::try_from(bytes).map_err(|_| StoreError::Final("a file is larger than 4 GiB".to_owned()))
+}
+
+/// What was read, up to a byte more than a file of a repository may have.
+fn bounded(content: Bytes) -> Result<Bytes, StoreError> {
+    if content.len() as u64 > LARGEST_BYTES {
+        return Err(StoreError::Damaged("it is larger than 1 GiB".to_owned()));
+    }
+    Ok(content)
 }
 
 fn total(content: &[Bytes]) -> usize {

@@ -11,7 +11,7 @@ use braid_pool::observed::{ObservedHost, ObservedPool};
 use braid_pool::planner::{self, NewPool, Refused};
 use braid_pool::step::{Condition, Plan, Step};
 use braid_runner::host::{ConfigRoot, Host};
-use braid_runner::journal::{Event, Journal, JournalError, Log, Record, StateDir};
+use braid_runner::journal::{Event, JournalError, Log, PlanJournal, Record, StateDir};
 use braid_runner::{Happening, run};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ fn is_for_the_next_boot(step: &Step) -> bool {
 /// One that is there.
 #[derive(Debug)]
 pub struct TemporaryPool {
-    journal: Journal,
+    journal: PlanJournal,
     config: ConfigRoot,
     mount_at: PathBuf,
 }
@@ -51,7 +51,7 @@ impl TemporaryPool {
     /// Makes it. When that fails it is taken down as far as it was made.
     ///
     /// # Errors
-    /// [`BenchError::Journal`] when its journal can't be begun, [`BenchError::NotMade`] when a
+    /// [`BenchError::PlanJournal`] when its journal can't be begun, [`BenchError::NotMade`] when a
     /// step failed and it was taken down, [`BenchError::NotTakenDown`] when that failed, too.
     pub fn make(
         state: &StateDir,
@@ -115,7 +115,7 @@ fn wait_until_quiet(new: &NewPool, stop: &AtomicBool) {
 }
 
 /// A journal that doesn't end with the plan's last step, since what is made is to be undone.
-struct NeverFinished<'a>(&'a mut Journal);
+struct NeverFinished<'a>(&'a mut PlanJournal);
 
 impl Log for NeverFinished<'_> {
     fn record(&self) -> &Record {

@@ -30,7 +30,7 @@ pub struct Restoration {
 /// How it comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Way {
+pub enum Method {
     /// As a writable subvolume: at once, and without using space.
     Subvolume,
     /// As a writable subvolume, made of stored streams.
@@ -45,7 +45,7 @@ pub enum Way {
 #[derive(Clone, Debug, Serialize)]
 pub struct Restored {
     /// How.
-    pub way: Way,
+    pub method: Method,
     /// Where.
     pub to: ExactPath,
     /// Where what was there before is now.
@@ -80,23 +80,27 @@ impl Restoration {
                 Some(folder.join(aside))
             }
         };
-        let way = match stored {
+        let method = match stored {
             Some(_) if !subvolume::is_btrfs(&subvolume::open_folder(&folder)?) => {
                 return Err(Error::Refused(format!(
                     "{} is not on btrfs, so a stored stream can't be carried out there",
                     folder.display()
                 )));
             }
-            Some(_) => Way::Streams,
-            None if self.is_subvolume_of(&folder) => Way::Subvolume,
+            Some(_) => Method::Streams,
+            None if self.is_subvolume_of(&folder) => Method::Subvolume,
             None if subvolume::is_subvolume(&self.from)
                 && subvolume::open_folder(&folder).is_ok_and(|into| subvolume::is_btrfs(&into)) =>
             {
-                Way::CopiedSubvolume
+                Method::CopiedSubvolume
             }
-            None => Way::Copy,
+            None => Method::Copy,
         };
-        Ok(Restored { way, to: self.to.as_path().into(), moved_aside: moved_aside.map(Into::into) })
+        Ok(Restored {
+            method,
+            to: self.to.as_path().into(),
+            moved_aside: moved_aside.map(Into::into),
+        })
     }
 
     /// Does it. What is being copied has another name until it is complete.
@@ -116,22 +120,22 @@ impl Restoration {
                 unfinished.display()
             )));
         }
-        match plan.way {
-            Way::Subvolume => {
+        match plan.method {
+            Method::Subvolume => {
                 let (root, _) = subvolume::open(&self.from)?;
                 let into = subvolume::open_folder(&folder)?;
                 let part = unfinished.file_name().unwrap_or_default();
                 subvolume::snapshot(&root, &into, part, false)
                     .map_err(|e| Error::io("making the subvolume", &unfinished, e))?;
             }
-            Way::Streams => self.carry_out_streams(&folder, &unfinished)?,
-            Way::CopiedSubvolume => {
+            Method::Streams => self.carry_out_streams(&folder, &unfinished)?,
+            Method::CopiedSubvolume => {
                 let into = subvolume::open_folder(&folder)?;
                 subvolume::create(&into, unfinished.file_name().unwrap_or_default())
                     .map_err(|e| Error::io("making the subvolume", &unfinished, e))?;
                 copy(&self.from, &unfinished)?;
             }
-            Way::Copy => copy(&self.from, &unfinished)?,
+            Method::Copy => copy(&self.from, &unfinished)?,
         }
         if let Some(aside) = &plan.moved_aside {
             rename_new(&self.to, aside.as_path())?;

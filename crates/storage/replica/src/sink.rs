@@ -6,8 +6,8 @@
 //! minute a snapshot of it is made that survives a crash of the system. Only
 //! what is complete gets the snapshot's name.
 
+mod begun;
 mod ground;
-mod journal;
 mod lock;
 mod note;
 mod receiving;
@@ -22,7 +22,7 @@ use crate::watch::{Happening, Watch};
 use crate::wire::{
     Begin, Block, Connection, Frame, Inventory, Message, Present, SILENCE, Unfinished,
 };
-use journal::Journal;
+use begun::BegunReplica;
 use receiving::{Destination, Receiving};
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -182,14 +182,14 @@ pub fn abandon(folder: &Path) -> Result<Option<Begin>, Error> {
     if !subvolume::is_btrfs(&subvolume::open_folder(folder)?) {
         return storing::abandon(folder);
     }
-    if !folder.join(journal::FOLDER).is_dir() {
+    if !folder.join(begun::FOLDER).is_dir() {
         return Ok(None);
     }
     let destination = Destination::enter(folder)?;
     destination.tidy()?;
-    let Some(journal) = Journal::load(folder)? else { return Ok(None) };
-    let begin = journal.begin.clone();
-    destination.clear(&journal)?;
+    let Some(begun) = BegunReplica::load(folder)? else { return Ok(None) };
+    let begin = begun.begin.clone();
+    destination.clear(&begun)?;
     Ok(Some(begin))
 }
 
@@ -205,15 +205,15 @@ pub struct Half {
 /// What is half received in a folder, which this only looks at.
 ///
 /// # Errors
-/// The folder's journal can't be read.
+/// What was begun in the folder can't be read.
 pub fn half_received(folder: &Path) -> Result<Option<Half>, Error> {
     let Ok(opened) = subvolume::open_folder(folder) else { return Ok(None) };
     if !subvolume::is_btrfs(&opened) {
         return storing::half_received(folder);
     }
-    let Some(journal) = Journal::load(folder)? else { return Ok(None) };
-    let bytes = receiving::reached(folder, &opened, &journal);
-    let Begin { name, stream, .. } = journal.begin;
+    let Some(begun) = BegunReplica::load(folder)? else { return Ok(None) };
+    let bytes = receiving::reached(folder, &opened, &begun);
+    let Begin { name, stream, .. } = begun.begin;
     let is_complete = subvolume::open(&folder.join(name.as_path()))
         .is_ok_and(|(_, about)| about.read_only && about.received_uuid == Some(stream.uuid));
     Ok((!is_complete).then_some(Half { name, bytes }))
@@ -222,9 +222,9 @@ pub fn half_received(folder: &Path) -> Result<Option<Half>, Error> {
 /// The stream that is unfinished in a folder, if there is one.
 ///
 /// # Errors
-/// The journal can't be read.
+/// What was begun can't be read.
 pub(crate) fn begun(folder: &Path) -> Result<Option<Unfinished>, Error> {
-    Ok(Journal::load(folder)?.map(|journal| journal.begin.stream))
+    Ok(BegunReplica::load(folder)?.map(|begun| begun.begin.stream))
 }
 
 fn inventory(destination: &Destination) -> Result<Inventory, Error> {
@@ -236,7 +236,7 @@ fn inventory(destination: &Destination) -> Result<Inventory, Error> {
             received: about.received_uuid,
         })
         .collect();
-    let unfinished = Journal::load(destination.path())?.map(|journal| journal.begin.stream);
+    let unfinished = BegunReplica::load(destination.path())?.map(|begun| begun.begin.stream);
     Ok(Inventory {
         place: destination.place()?,
         present,

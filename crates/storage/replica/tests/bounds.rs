@@ -159,7 +159,7 @@ fn what_was_sent_is_no_place_to_receive_in() {
         for own in [".braid-replica", "inner/.braid-replica"] {
             let own = scene.data.join(own);
             fs::create_dir_all(&own).unwrap();
-            for file in ["lock", "journal.json", "progress", ".journal.json.braid-new"] {
+            for file in ["lock", "begun.json", "progress", ".begun.json.braid-new"] {
                 symlink(&victim, own.join(file)).unwrap();
             }
         }

@@ -30,7 +30,7 @@ pub struct StateDir(PathBuf);
 
 /// An unfinished plan of one pool, locked for this process.
 #[derive(Debug)]
-pub struct Journal {
+pub struct PlanJournal {
     folder: PathBuf,
     file: File,
     record: Record,
@@ -127,7 +127,7 @@ impl StateDir {
     /// the pool, [`JournalError::Disk`] when one is on a disk of the plan,
     /// [`JournalError::Name`], [`JournalError::Record`] when the journal that is there can't be
     /// read, or [`JournalError::Io`].
-    pub fn begin(&self, pool: &str, plan: Plan) -> Result<Journal, JournalError> {
+    pub fn begin(&self, pool: &str, plan: Plan) -> Result<PlanJournal, JournalError> {
         let folder = self.folder(pool)?;
         make_folders(&folder)?;
         let lock = lock(&folder, pool)?;
@@ -140,7 +140,7 @@ impl StateDir {
         braid_durable::replace(&path, &bytes_of(first), None).map_err(at(&path))?;
         let file = OpenOptions::new().append(true).open(&path).map_err(at(&path))?;
         let record = Record::new(plan);
-        Ok(Journal { folder, file, record, is_reopened: false, _lock: lock, _disks: disks })
+        Ok(PlanJournal { folder, file, record, is_reopened: false, _lock: lock, _disks: disks })
     }
 
     /// Takes up the pool's unfinished journal.
@@ -150,7 +150,7 @@ impl StateDir {
     /// work on the pool, [`JournalError::Disk`] when one is on a disk of the plan,
     /// [`JournalError::Name`], [`JournalError::Record`] when the journal can't be read, or
     /// [`JournalError::Io`].
-    pub fn reopen(&self, pool: &str) -> Result<Journal, JournalError> {
+    pub fn reopen(&self, pool: &str) -> Result<PlanJournal, JournalError> {
         let folder = self.folder(pool)?;
         if !folder.is_dir() {
             return Err(JournalError::NothingUnfinished(pool.to_owned()));
@@ -163,7 +163,7 @@ impl StateDir {
         let disks = lock_disks(&record.plan)?;
         let file = OpenOptions::new().append(true).open(&path).map_err(at(&path))?;
         file.set_len(whole as u64).map_err(at(&path))?;
-        Ok(Journal { folder, file, record, is_reopened: true, _lock: lock, _disks: disks })
+        Ok(PlanJournal { folder, file, record, is_reopened: true, _lock: lock, _disks: disks })
     }
 
     /// Where replications are remembered that aren't through; no pool's name begins with a dot.
@@ -222,7 +222,7 @@ impl StateDir {
     }
 }
 
-impl Log for Journal {
+impl Log for PlanJournal {
     fn record(&self) -> &Record {
         &self.record
     }
@@ -244,7 +244,7 @@ impl Log for Journal {
     }
 }
 
-impl Journal {
+impl PlanJournal {
     /// The pool's folder: what commands say is kept beside the journal.
     pub fn folder(&self) -> &Path {
         &self.folder

@@ -8,7 +8,7 @@ use braid_pool::step::{Plan, Step};
 use braid_replica::register::Register;
 use braid_runner::host::{ConfigRoot, Host};
 use braid_runner::journal::{
-    DEFAULT_STATE_DIR, Journal, JournalError, Log, Record, StateDir, StepState,
+    DEFAULT_STATE_DIR, JournalError, Log, PlanJournal, Record, StateDir, StepState,
 };
 use braid_runner::system::SystemError;
 use braid_runner::{Happening, Remains, RunError};
@@ -195,7 +195,7 @@ pub fn outcome_of(plan: Plan, consent: &Consent) -> Result<Outcome, Failure> {
 }
 
 /// Carries out what the journal says is still to be done.
-pub fn go_on(journal: &mut Journal, place: &Place) -> Result<(), Failure> {
+pub fn go_on(journal: &mut PlanJournal, place: &Place) -> Result<(), Failure> {
     let mut line = ProgressLine::new(journal.record().plan.steps.len());
     let mut host = host(journal, place)?;
     let result = braid_runner::run(journal, &mut host, &mut |happening| line.show(&happening));
@@ -204,7 +204,7 @@ pub fn go_on(journal: &mut Journal, place: &Place) -> Result<(), Failure> {
 }
 
 /// Undoes what the journal says was done; returns what stays.
-pub fn go_back(journal: &mut Journal, place: &Place) -> Result<Vec<Remains>, Failure> {
+pub fn go_back(journal: &mut PlanJournal, place: &Place) -> Result<Vec<Remains>, Failure> {
     let mut line = ProgressLine::undoing();
     let mut host = host(journal, place)?;
     let mut show = |happening: Happening| line.show(&happening);
@@ -217,7 +217,7 @@ pub fn go_back(journal: &mut Journal, place: &Place) -> Result<Vec<Remains>, Fai
 }
 
 /// The host, that stops at the next quiet moment when the user presses Ctrl-C.
-fn host(journal: &Journal, place: &Place) -> Result<Host, Failure> {
+fn host(journal: &PlanJournal, place: &Place) -> Result<Host, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stop))
@@ -226,7 +226,7 @@ fn host(journal: &Journal, place: &Place) -> Result<Host, Failure> {
     Ok(Host::new(place.config(), journal.folder().join("output.log"), stop))
 }
 
-fn explained(error: &RunError, journal: &Journal) -> Failure {
+fn explained(error: &RunError, journal: &PlanJournal) -> Failure {
     let pool = &journal.record().plan.pool;
     let how = match error {
         RunError::BeingAbandoned { .. } => return Failure::failed(error.to_string()),

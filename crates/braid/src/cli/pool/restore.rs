@@ -1,6 +1,6 @@
 use crate::cli::failure::Failure;
 use crate::cli::{Global, JsonFlag};
-use braid_replica::restore::{Restoration, Way};
+use braid_replica::restore::{Method, Restoration};
 use clap::Args;
 use std::path::PathBuf;
 use std::time::SystemTime;
@@ -41,11 +41,11 @@ impl Restore {
             false => restoration.carry_out(now)?,
         };
         global.print(&restored, || {
-            let way = match restored.way {
-                Way::Subvolume => "a writable subvolume",
-                Way::Streams => "a writable subvolume, made of stored streams",
-                Way::CopiedSubvolume => "a writable subvolume, with a copy in it",
-                Way::Copy => "a copy",
+            let way = match restored.method {
+                Method::Subvolume => "a writable subvolume",
+                Method::Streams => "a writable subvolume, made of stored streams",
+                Method::CopiedSubvolume => "a writable subvolume, with a copy in it",
+                Method::Copy => "a copy",
             };
             let word = if self.dry_run { "would be" } else { "is" };
             let aside = match &restored.moved_aside {

@@ -10,7 +10,7 @@ use braid_pool::upkeep::SNAPSHOTS;
 use braid_replica::Error;
 use braid_replica::browse::{Bounds, Kind, Opened, What};
 use braid_replica::exact_path::ExactPath;
-use braid_replica::restore::{Restoration, Restored, Way};
+use braid_replica::restore::{Method, Restoration, Restored};
 use braid_replica::snapshot;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -166,11 +166,11 @@ fn bounds() -> Bounds {
 fn plan(restored: Restored) -> RestorePlan {
     RestorePlan {
         to: restored.to.to_string(),
-        way: match restored.way {
-            Way::Subvolume => "a writable subvolume",
-            Way::Streams => "a writable subvolume, made of stored streams,",
-            Way::CopiedSubvolume => "a writable subvolume, with a copy in it",
-            Way::Copy => "a copy",
+        way: match restored.method {
+            Method::Subvolume => "a writable subvolume",
+            Method::Streams => "a writable subvolume, made of stored streams,",
+            Method::CopiedSubvolume => "a writable subvolume, with a copy in it",
+            Method::Copy => "a copy",
         },
         moved_aside: restored.moved_aside.map(|aside| aside.to_string()),
     }

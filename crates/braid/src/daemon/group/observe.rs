@@ -1,17 +1,17 @@
 //! What the host's network says of a group's links.
 
-use super::super::ways::HostNetwork;
+use super::super::egress::HostNetwork;
 use super::view::View;
-use braid_control::config::{DeviceName, GivenWay, GroupConfig, LinkBinding};
+use braid_control::config::{DeviceName, GivenEgress, GroupConfig, LinkBinding};
 use braid_control::group_status::{DeviceStatus, GroupLinkStatus};
-use braid_engines::{Group, GroupLink, Over, Way};
+use braid_engines::{Egress, Group, GroupLink, Over};
 use braid_linux::netlink::{Link, Netlink};
 
 /// The group as it can be set up now, and why links are left out, by number.
 pub fn group(config: &GroupConfig, host: &HostNetwork) -> (Group, Vec<(u32, String)>) {
     let mut missing = Vec::new();
     let mut links = Vec::new();
-    for (link, given) in config.group.links.iter().zip(&config.ways) {
+    for (link, given) in config.group.links.iter().zip(&config.egresses) {
         match present(&config.group, link, *given, host) {
             Ok(link) => links.push(link),
             Err(why) => missing.push((link.number, why)),
@@ -23,11 +23,11 @@ pub fn group(config: &GroupConfig, host: &HostNetwork) -> (Group, Vec<(u32, Stri
 /// The group with all its links; those that are away keep what the config says
 /// of them.
 pub fn observed(config: &GroupConfig, host: &HostNetwork) -> Group {
-    let links = config.group.links.iter().zip(&config.ways).map(|(link, given)| {
+    let links = config.group.links.iter().zip(&config.egresses).map(|(link, given)| {
         present(&config.group, link, *given, host).unwrap_or_else(|_| {
-            let way =
-                given.source.map(|source| Way { source: source.into(), gateway: given.gateway });
-            GroupLink { ways: way.into_iter().collect(), ..link.clone() }
+            let egress =
+                given.source.map(|source| Egress { source: source.into(), gateway: given.gateway });
+            GroupLink { egresses: egress.into_iter().collect(), ..link.clone() }
         })
     });
     Group { links: links.collect(), ..config.group.clone() }
@@ -36,7 +36,7 @@ pub fn observed(config: &GroupConfig, host: &HostNetwork) -> Group {
 fn present(
     group: &Group,
     link: &GroupLink,
-    given: GivenWay,
+    given: GivenEgress,
     host: &HostNetwork,
 ) -> Result<GroupLink, String> {
     let device = host.links.iter().find(|device| device.name == link.device.as_str());
@@ -57,8 +57,8 @@ fn present(
         gateway: given.gateway,
         ..LinkBinding::default()
     };
-    let ways = host.with_networks(host.ways(&binding)?);
-    Ok(GroupLink { ways, ..link })
+    let egresses = host.with_networks(host.egresses(&binding)?);
+    Ok(GroupLink { egresses, ..link })
 }
 
 /// The group's device and its links, as they are now.

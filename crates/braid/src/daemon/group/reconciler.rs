@@ -1,16 +1,16 @@
 //! The thread that keeps the host as the group's set-up says: what the kernel
 //! drops with a link that goes is set again when it is back.
 
+use super::super::egress::HostNetwork;
 use super::super::ending::Ending;
 use super::super::journal_trouble::JournalTrouble;
 use super::super::supervise::{start_thread, supervise};
-use super::super::ways::HostNetwork;
 use super::view::View;
 use super::watcher::Watcher;
 use super::{observe, proxy};
 use braid_control::config::GroupConfig;
 use braid_engines::{Engine, Group, Operation};
-use braid_linux::journal::{Failure, Journal};
+use braid_linux::journal::{Failure, UndoJournal};
 use braid_linux::netlink::{Monitor, Netlink};
 use braid_linux::poller::{Interest, Poller, Token, Waker};
 use std::io;
@@ -34,7 +34,7 @@ enum Question {
 
 struct Reconciler {
     config: GroupConfig,
-    journal: Journal,
+    journal: UndoJournal,
     netlink: Netlink,
     monitor: Monitor,
     poller: Poller,
@@ -56,7 +56,7 @@ impl ReconcilerHandle {
     /// Sets the group up and starts the thread. On an error, nothing stays.
     pub fn start(
         config: GroupConfig,
-        journal: Journal,
+        journal: UndoJournal,
         ending: Ending,
     ) -> io::Result<ReconcilerHandle> {
         let poller = Poller::new()?;

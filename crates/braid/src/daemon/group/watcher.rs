@@ -73,12 +73,12 @@ impl Watcher {
         let mut targets = self.shared.lock();
         let mut wanted = BTreeMap::new();
         for link in &group.links {
-            let way = link.ways.iter().find_map(|way| {
+            let way = link.egresses.iter().find_map(|egress| {
                 let host = match watch {
-                    Watch::Gateway => way.gateway?,
+                    Watch::Gateway => egress.gateway?,
                     Watch::Host(host) => host,
                 };
-                let source = way.source.addr();
+                let source = egress.source.addr();
                 (source.is_ipv4() == host.is_ipv4()).then_some((source, host))
             });
             let Some((source, host)) = way else { continue };

@@ -1,6 +1,6 @@
 //! Links' devices and the host's routes.
 
-use crate::daemon::ways::HostNetwork;
+use crate::daemon::egress::HostNetwork;
 use braid_control::config::{Config, Link};
 use braid_doctor::{LinkFacts, RouteFacts};
 use braid_linux::netlink;

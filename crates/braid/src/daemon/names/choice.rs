@@ -60,11 +60,11 @@ pub struct LinkOfNames {
 pub struct Candidate {
     /// Its address.
     pub address: IpAddr,
-    way: Way,
+    via: Via,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Way {
+enum Via {
     /// As the host's own packets go.
     AsHost,
     Tunnel,
@@ -78,14 +78,14 @@ pub struct Choice {
     /// For the firewall.
     pub diversions: Vec<Diversion>,
     /// How chosen servers are reached, whichever way a sender's address suggests.
-    pub ways: Vec<WayTo>,
+    pub routes: Vec<HostRoute>,
     /// The host's name servers that don't answer.
     pub silent: Vec<IpAddr>,
 }
 
 /// How a server is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WayTo {
+pub struct HostRoute {
     /// The server.
     pub address: IpAddr,
     /// The device: the tunnel's or a link's.
@@ -97,10 +97,10 @@ pub struct WayTo {
 impl Candidate {
     /// How it is asked.
     pub fn server(&self, situation: &Situation, link_mark: u32) -> Server {
-        let (device, mark) = match &self.way {
-            Way::AsHost => (None, AS_HOST_MARK),
-            Way::Tunnel => (Some(situation.tunnel.clone()), AS_HOST_MARK),
-            Way::Link(device) => (Some(device.clone()), link_mark),
+        let (device, mark) = match &self.via {
+            Via::AsHost => (None, AS_HOST_MARK),
+            Via::Tunnel => (Some(situation.tunnel.clone()), AS_HOST_MARK),
+            Via::Link(device) => (Some(device.clone()), link_mark),
         };
         Server { address: self.address, device, mark: Some(mark) }
     }
@@ -109,32 +109,32 @@ impl Candidate {
 impl Situation {
     /// Whom to ask, the preferred first; `hosts` are those that the host goes by.
     pub fn candidates(&self, hosts: &[IpAddr]) -> Vec<Candidate> {
-        let by = |addresses: &[IpAddr], way: Way| -> Vec<Candidate> {
-            let candidate = |address: &IpAddr| Candidate { address: *address, way: way.clone() };
+        let by = |addresses: &[IpAddr], via: Via| -> Vec<Candidate> {
+            let candidate = |address: &IpAddr| Candidate { address: *address, via: via.clone() };
             addresses.iter().map(candidate).collect()
         };
         let up = || self.links.iter().filter(|link| link.up);
         let mut found = Vec::new();
         match self.role {
             Role::LeaveAlone => {}
-            Role::Concentrator if self.named.is_empty() => found = by(hosts, Way::AsHost),
-            Role::Concentrator => found = by(&self.named, Way::AsHost),
+            Role::Concentrator if self.named.is_empty() => found = by(hosts, Via::AsHost),
+            Role::Concentrator => found = by(&self.named, Via::AsHost),
             Role::Home => {
                 match self.working {
-                    true => found.extend(by(&self.named, Way::Tunnel)),
+                    true => found.extend(by(&self.named, Via::Tunnel)),
                     false if self.strict => {}
                     false => found.extend(
-                        up().flat_map(|link| by(&self.named, Way::Link(link.device.clone()))),
+                        up().flat_map(|link| by(&self.named, Via::Link(link.device.clone()))),
                     ),
                 }
                 // Also those that can't take over: whether they answer is to be known.
-                found.extend(by(hosts, Way::AsHost));
+                found.extend(by(hosts, Via::AsHost));
                 if self.working {
-                    found.extend(by(&self.other_ends(), Way::Tunnel));
+                    found.extend(by(&self.other_ends(), Via::Tunnel));
                 }
                 if !self.strict {
                     let routers =
-                        up().flat_map(|link| by(&link.routers, Way::Link(link.device.clone())));
+                        up().flat_map(|link| by(&link.routers, Via::Link(link.device.clone())));
                     found.extend(routers.collect::<Vec<_>>());
                 }
             }
@@ -147,7 +147,7 @@ impl Situation {
         let answers = |found: &&(Candidate, Asked)| matches!(found.1, Asked::Answered(_));
         let silent: Vec<IpAddr> = asked
             .iter()
-            .filter(|found| !answers(found) && found.0.way == Way::AsHost)
+            .filter(|found| !answers(found) && found.0.via == Via::AsHost)
             .map(|(candidate, _)| candidate.address)
             .filter(|address| hosts.contains(address))
             .collect();
@@ -162,7 +162,7 @@ impl Situation {
                 Role::Home | Role::LeaveAlone => Asker::HostAndLan,
             };
             choice.diversions.push(Diversion { to: chosen.address, from, asker });
-            choice.ways.extend(self.way_to(chosen));
+            choice.routes.extend(self.route_to(chosen));
         }
         choice.silent = silent;
         choice
@@ -188,7 +188,7 @@ impl Situation {
     }
 
     /// None where the host's own routes are right.
-    fn way_to(&self, chosen: &Candidate) -> Option<WayTo> {
+    fn route_to(&self, chosen: &Candidate) -> Option<HostRoute> {
         let address = chosen.address;
         let mut on_links = self.links.iter().filter(|link| link.up);
         let near = self.near.iter().chain(&self.inside).any(|net| net.contains(&address))
@@ -196,16 +196,16 @@ impl Situation {
         if near || self.role == Role::Concentrator {
             return None;
         }
-        let (device, router) = match &chosen.way {
-            Way::Link(device) => {
+        let (device, router) = match &chosen.via {
+            Via::Link(device) => {
                 let link = self.links.iter().find(|link| link.device == *device)?;
                 let of_version = |ip: &&IpAddr| ip.is_ipv4() == address.is_ipv4();
                 (device, link.routers.iter().find(of_version).copied())
             }
-            Way::AsHost if !self.working => return None,
-            Way::Tunnel | Way::AsHost => (&self.tunnel, None),
+            Via::AsHost if !self.working => return None,
+            Via::Tunnel | Via::AsHost => (&self.tunnel, None),
         };
-        Some(WayTo { address, device: device.clone(), router })
+        Some(HostRoute { address, device: device.clone(), router })
     }
 
     /// The concentrator's addresses in the tunnel, as `concentrator init` gives
@@ -316,13 +316,13 @@ mod tests {
             |working| Situation { named: vec![ip("9.9.9.9")], ..home(true, working, false) };
         let working = choice(&named(true), &["192.168.1.1"], &["192.168.1.1", "9.9.9.9"]);
         assert_eq!(shown(&working), "not 192.168.50.1/24 9.9.9.9/32 -> 9.9.9.9");
-        let way = |device: &str, router| {
-            [WayTo { address: ip("9.9.9.9"), device: device.into(), router }]
+        let via = |device: &str, router| {
+            [HostRoute { address: ip("9.9.9.9"), device: device.into(), router }]
         };
-        assert_eq!(working.ways, way("braid0", None));
+        assert_eq!(working.routes, via("braid0", None));
         let alone = choice(&named(false), &["192.168.1.1"], &["9.9.9.9"]);
         assert_eq!(shown(&alone), "192.168.1.1/32 -> 9.9.9.9");
-        assert_eq!(alone.ways, way("wan1", Some(ip("192.168.1.1"))));
+        assert_eq!(alone.routes, via("wan1", Some(ip("192.168.1.1"))));
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! How names are looked up: the host's name servers and those that stand in for them, and
 //! the peers' endpoints, around a kill switch where there is one.
 
+use super::super::egress::{Device, Egress, HostNetwork};
 use super::super::endpoints::{Around, EndpointResolver};
 use super::super::host_numbers;
 use super::super::kill_switch;
 use super::super::link_sockets::LinkSockets;
 use super::super::names::{Choice, LinkOfNames, NameServers, Role, Situation};
 use super::super::systemd_resolved::SystemdResolved;
-use super::super::ways::{Device, HostNetwork, Way};
 use braid_control::config::{Config, Name, Peer};
 use braid_control::status::DnsStatus;
 use ipnet::IpNet;
@@ -109,9 +109,9 @@ impl Naming {
 
     fn remember(&mut self, host: &HostNetwork, links: &LinkSockets) {
         let mut before = std::mem::take(&mut self.links);
-        for (name, ways) in links.ways() {
+        for (name, egresses) in links.egresses() {
             let known = before.remove(name).map(|link| LinkOfNames { up: false, ..link });
-            let now = device(ways).map(|device| of_names(device, ways, host));
+            let now = device(egresses).map(|device| of_names(device, egresses, host));
             self.links.extend(now.or(known).map(|link| (name.clone(), link)));
         }
     }
@@ -144,12 +144,12 @@ fn role(config: &Config) -> Role {
 }
 
 /// How the link is to its name servers.
-fn of_names(device: &Device, ways: &[Way], host: &HostNetwork) -> LinkOfNames {
+fn of_names(device: &Device, egresses: &[Egress], host: &HostNetwork) -> LinkOfNames {
     let on_it = host.addresses.iter().filter(|address| address.interface == device.index);
     LinkOfNames {
         device: device.name.clone(),
         up: true,
-        routers: ways.iter().filter_map(|way| way.gateway).collect(),
+        routers: egresses.iter().filter_map(|egress| egress.gateway).collect(),
         networks: on_it.map(|address| address.net).collect(),
     }
 }
@@ -171,9 +171,9 @@ fn near(own: &str, host: &HostNetwork, links: &[LinkOfNames]) -> Vec<IpNet> {
 
 /// Around a kill switch endpoints are asked for by the links that there are.
 fn around(config: &Config, links: &LinkSockets) -> Around {
-    let devices = links.ways().filter_map(|(_, ways)| {
-        let routers = ways.iter().filter_map(|way| way.gateway);
-        Some((device(ways)?.name.clone(), routers.collect()))
+    let devices = links.egresses().filter_map(|(_, egresses)| {
+        let routers = egresses.iter().filter_map(|egress| egress.gateway);
+        Some((device(egresses)?.name.clone(), routers.collect()))
     });
     Around {
         needed: kill_switch::is_wanted(config),
@@ -182,6 +182,6 @@ fn around(config: &Config, links: &LinkSockets) -> Around {
     }
 }
 
-fn device(ways: &[Way]) -> Option<&Device> {
-    ways.iter().find_map(|way| way.device.as_ref())
+fn device(egresses: &[Egress]) -> Option<&Device> {
+    egresses.iter().find_map(|egress| egress.device.as_ref())
 }

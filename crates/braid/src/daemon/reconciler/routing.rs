@@ -4,7 +4,7 @@ use super::super::journal_trouble::JournalTrouble;
 use super::super::names::Choice;
 use braid_control::request::Refusal;
 use braid_engines::{MAIN_TABLE, Operation, Route};
-use braid_linux::journal::Journal;
+use braid_linux::journal::UndoJournal;
 use braid_linux::nft::Split;
 use braid_linux::routing::HostRouting;
 use std::fs::File;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 /// Makes the host's routing as it was last planned.
 pub struct Routing {
-    journal: Journal,
+    journal: UndoJournal,
     /// What brings connections to the proxy that splits them.
     split: Option<Split>,
     /// What could not be done, as last told.
@@ -31,7 +31,7 @@ const ANOTHER_TRY: Duration = Duration::from_secs(4);
 
 impl Routing {
     /// Makes what the journal lacks, and takes back what is in it for nothing.
-    pub fn new(journal: Journal, split: Option<Split>) -> io::Result<Routing> {
+    pub fn new(journal: UndoJournal, split: Option<Split>) -> io::Result<Routing> {
         let spare_files =
             (0..SPARE_FILES).map(|_| File::open("/dev/null")).collect::<Result<_, _>>()?;
         let journal_trouble = JournalTrouble::new("changed settings below /proc/sys would stay");
@@ -58,11 +58,11 @@ impl Routing {
         plan.firewall.diversions.clone_from(&names.diversions);
         plan.split = self.split;
         let mut desired = plan.desired();
-        desired.extend(names.ways.iter().map(|way| {
+        desired.extend(names.routes.iter().map(|route| {
             Operation::Route(Route {
-                gateway: way.router,
-                device: Some(way.device.clone()),
-                ..Route::new(way.address.into(), MAIN_TABLE)
+                gateway: route.router,
+                device: Some(route.device.clone()),
+                ..Route::new(route.address.into(), MAIN_TABLE)
             })
         }));
         desired

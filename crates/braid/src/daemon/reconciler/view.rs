@@ -1,10 +1,10 @@
 //! What the reconciler shows of its state.
 
+use super::super::egress::HostNetwork;
 use super::super::kill_switch;
 use super::super::link_sockets::LinkSockets;
 use super::super::portals::Portals;
 use super::super::rules::{Counts, KnownNames, Rules};
-use super::super::ways::HostNetwork;
 use braid_control::config::{Config, Link};
 use braid_control::status::{DnsStatus, LinkStatus, RuleDoes, RuleStatus, Traffic, Trouble};
 use braid_rules::{Candidate, Rule, Verdict};

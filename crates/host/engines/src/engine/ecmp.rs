@@ -2,7 +2,7 @@
 //! Documentation/networking/nexthop-group-resilient.rst).
 
 use crate::Family;
-use crate::group::{Group, Trouble, Way};
+use crate::group::{Egress, Group, Trouble};
 use crate::operation::{Member, Operation, Route};
 use crate::port::{self, Port};
 use crate::words::words;
@@ -112,10 +112,10 @@ fn group_routes(ecmp: &Ecmp, group: &Group, ports: &[Port], family: Family) -> V
     let first = numbers.next_hop + if family == Family::V6 { 32 } else { 0 };
     let routes: Vec<_> =
         group.routes.iter().filter(|route| Family::of(route.addr()) == family).collect();
-    let usable = ports.iter().filter(|port| port.way(family).is_some());
-    let hops: Vec<(&Port, &Way)> = port::flowing(usable)
+    let usable = ports.iter().filter(|port| port.egress(family).is_some());
+    let hops: Vec<(&Port, &Egress)> = port::flowing(usable)
         .into_iter()
-        .filter_map(|port| Some((port, port.way(family)?)))
+        .filter_map(|port| Some((port, port.egress(family)?)))
         .collect();
     if hops.is_empty() || routes.is_empty() {
         return Vec::new();
@@ -123,12 +123,12 @@ fn group_routes(ecmp: &Ecmp, group: &Group, ports: &[Port], family: Family) -> V
     let id = |port: &Port| first + port.number;
     let mut operations: Vec<Operation> = hops
         .iter()
-        .map(|(port, way)| Operation::NextHop {
+        .map(|(port, egress)| Operation::NextHop {
             id: id(port),
             device: port.device.clone(),
-            gateway: way.gateway,
+            gateway: egress.gateway,
             v6: family == Family::V6,
-            on_link: way.is_beyond(),
+            on_link: egress.is_beyond(),
         })
         .collect();
     let members =

@@ -79,7 +79,7 @@ pub(crate) fn operations(mptcp: &Mptcp, group: &Group, ports: &[Port]) -> Vec<Op
     operations.push(Operation::Sysctl { key: "net/mptcp/enabled".into(), value: "1".into() });
     let endpoints = ports
         .iter()
-        .flat_map(|port| port.ways.iter().map(move |way| (port, way.source.addr())))
+        .flat_map(|port| port.egresses.iter().map(move |egress| (port, egress.source.addr())))
         .take(MAX_ENDPOINTS);
     operations.extend(endpoints.zip(1_u8..).map(|((port, address), number)| {
         Operation::MptcpEndpoint {

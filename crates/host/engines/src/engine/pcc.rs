@@ -87,8 +87,9 @@ fn unmarked(group: &Group, ports: &[Port]) -> Vec<Operation> {
     for family in Family::ALL {
         let routes: Vec<_> =
             group.routes.iter().filter(|route| Family::of(route.addr()) == family).collect();
-        let usable = port::flowing(ports.iter().filter(|port| port.way(family).is_some()));
-        let Some((port, way)) = usable.first().and_then(|port| Some((port, port.way(family)?)))
+        let usable = port::flowing(ports.iter().filter(|port| port.egress(family).is_some()));
+        let Some((port, egress)) =
+            usable.first().and_then(|port| Some((port, port.egress(family)?)))
         else {
             continue;
         };
@@ -98,8 +99,8 @@ fn unmarked(group: &Group, ports: &[Port]) -> Vec<Operation> {
         operations.extend(routes.into_iter().map(|route| {
             Operation::Route(Route {
                 device: Some(port.device.to_string()),
-                gateway: way.gateway,
-                on_link: way.is_beyond(),
+                gateway: egress.gateway,
+                on_link: egress.is_beyond(),
                 ..Route::new(route.trunc(), group.numbers.table)
             })
         }));

@@ -146,13 +146,13 @@ fn own_network(group: &Group) -> String {
     text
 }
 
-/// Each link's own way, and one multipath route: networkd has no group that
+/// Each link's own addresses and routes, and one multipath route: networkd has no group that
 /// spans several files, so the route lists its hops.
 fn ecmp_files(group: &Group) -> Vec<Exported> {
     let ports = carrier::carry(group).ports;
     let mut files: Vec<Exported> = ports
         .iter()
-        .filter(|port| group.over == Over::Direct || port.ways.is_empty())
+        .filter(|port| group.over == Over::Direct || port.egresses.is_empty())
         .map(|port| {
             named(group, &format!("20-{}.network", port.device), &link_network(group, port))
         })
@@ -176,7 +176,7 @@ fn ecmp_files(group: &Group) -> Vec<Exported> {
     for route in &group.routes {
         let family = Family::of(route.addr());
         let hops: Vec<(IpAddr, &Port)> =
-            ports.iter().filter_map(|port| Some((port.way(family)?.gateway?, port))).collect();
+            ports.iter().filter_map(|port| Some((port.egress(family)?.gateway?, port))).collect();
         let _ = write!(lo, "\n[Route]\nDestination={}\nMetric=50\n", route.trunc());
         for (gateway, port) in hops {
             let _ = writeln!(lo, "MultiPathRoute={gateway}@{} {}", port.device, port.weight);
@@ -199,18 +199,18 @@ fn ecmp_files(group: &Group) -> Vec<Exported> {
 /// A link's address and its own table for what has that address.
 fn link_network(group: &Group, port: &Port) -> String {
     let mut text = format!("[Match]\nName={}\n\n[Network]\n", port.device);
-    for way in &port.ways {
-        let _ = writeln!(text, "Address={}", way.source);
+    for egress in &port.egresses {
+        let _ = writeln!(text, "Address={}", egress.source);
     }
     let table = crate::policy::table(group, port);
-    for way in &port.ways {
-        if let Some(gateway) = way.gateway {
+    for egress in &port.egresses {
+        if let Some(gateway) = egress.gateway {
             let _ = write!(text, "\n[Route]\nGateway={gateway}\nTable={table}\n");
-            if way.is_beyond() {
+            if egress.is_beyond() {
                 text.push_str("GatewayOnLink=true\n");
             }
         }
-        let source = way.source.addr();
+        let source = egress.source.addr();
         let priority = group.numbers.priority + crate::numbers::OUTER + port.number;
         let _ = write!(
             text,

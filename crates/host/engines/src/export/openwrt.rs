@@ -49,8 +49,10 @@ fn bond(group: &Group, bonding: &Bonding) -> Result<Vec<Exported>, Inexpressible
         }
         let section = format!("{name}_g{}", link.number);
         let remote = link.remote.map(|ip| ip.to_string()).unwrap_or_default();
-        let local =
-            link.way(Family::V4).map(|way| way.source.addr().to_string()).unwrap_or_default();
+        let local = link
+            .egress(Family::V4)
+            .map(|egress| egress.source.addr().to_string())
+            .unwrap_or_default();
         set(format!("set network.{section}=interface"));
         set(format!("set network.{section}.proto='gretap'"));
         set(format!("set network.{section}.ipaddr='{local}'"));
@@ -119,7 +121,7 @@ fn mwan3(group: &Group, pcc: &Pcc) -> Result<Vec<Exported>, Inexpressible> {
         let name = section(port);
         let _ = writeln!(text, "set mwan3.{name}=interface\nset mwan3.{name}.enabled='1'");
         let _ = writeln!(text, "set mwan3.{name}.family='ipv4'\nset mwan3.{name}.reliability='1'");
-        if let Some(gateway) = port.way(Family::V4).and_then(|way| way.gateway) {
+        if let Some(gateway) = port.egress(Family::V4).and_then(|egress| egress.gateway) {
             let _ = writeln!(text, "add_list mwan3.{name}.track_ip='{gateway}'");
         }
         let member = format!("{name}_m");

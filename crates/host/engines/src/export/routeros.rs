@@ -117,7 +117,7 @@ impl Script<'_> {
         Ok(())
     }
 
-    /// Each link's own way to the other end, and an EoIP tunnel over it; their names.
+    /// Each link's route to the other end, and an EoIP tunnel over it; their names.
     fn tunnels(&mut self, over: &Over) -> Result<Vec<String>, Inexpressible> {
         let group = self.group;
         self.part("Each link by a table of its own, as long as its router answers");
@@ -140,7 +140,7 @@ impl Script<'_> {
                 }
                 _ => {
                     let family = link.remote.map_or(Family::V4, Family::of);
-                    (link.way(family).map(|way| way.source.addr()), link.remote)
+                    (link.egress(family).map(|egress| egress.source.addr()), link.remote)
                 }
             };
             let port = inside.ports.iter().find(|port| port.number == link.number);
@@ -190,11 +190,11 @@ impl Script<'_> {
     fn own_table(&mut self, link: &GroupLink) -> Result<(), Inexpressible> {
         let table = format!("by-{}", link.name);
         self.line(format!("/routing table add name={table} fib"));
-        for way in &link.ways {
-            let source = way.source.addr();
+        for egress in &link.egresses {
+            let source = egress.source.addr();
             let path = version(Family::of(source));
             let all = Family::of(source).everything();
-            let by = match way.gateway {
+            let by = match egress.gateway {
                 Some(gateway) => format!("{gateway}%{} check-gateway=ping", link.device),
                 None => link.device.to_string(),
             };
@@ -207,7 +207,7 @@ impl Script<'_> {
                 if source.is_ipv6() { 128 } else { 32 }
             ));
         }
-        match link.ways.is_empty() {
+        match link.egresses.is_empty() {
             true => Err(Inexpressible {
                 format: Format::Routeros,
                 what: format!("the link {} without its address and router", link.name),
@@ -242,7 +242,7 @@ impl Script<'_> {
         for route in &group.routes {
             let family = Family::of(route.addr());
             for link in &group.links {
-                if let Some(gateway) = link.way(family).and_then(|way| way.gateway) {
+                if let Some(gateway) = link.egress(family).and_then(|egress| egress.gateway) {
                     let distance = if link.standby { 2 } else { 1 };
                     self.line(format!(
                         "{} route add dst-address={} gateway={gateway}%{} distance={distance} check-gateway=ping",

@@ -12,7 +12,7 @@ fn device(name: &str) -> Device {
 fn group(engine: Engine) -> Group {
     let link = |number: u32, name: &str, weight: u8| GroupLink {
         name: name.into(),
-        ways: vec![Way {
+        egresses: vec![Egress {
             source: format!("192.0.{number}.7/24").parse().unwrap(),
             gateway: format!("192.0.{number}.1").parse().ok(),
         }],
@@ -58,8 +58,8 @@ fn second(mut group: Group) -> Group {
     group.gateway = "10.9.0.1".parse().ok();
     group.routes = vec!["192.168.1.0/24".parse().unwrap()];
     for link in &mut group.links {
-        link.ways[0].source = format!("203.0.113.{}/24", link.number).parse().unwrap();
-        link.ways[0].gateway = "203.0.113.254".parse().ok();
+        link.egresses[0].source = format!("203.0.113.{}/24", link.number).parse().unwrap();
+        link.egresses[0].gateway = "203.0.113.254".parse().ok();
         link.remote = format!("192.0.{}.7", link.number).parse().ok();
     }
     group

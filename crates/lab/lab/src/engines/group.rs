@@ -9,8 +9,8 @@ use super::{Bench, EngineError, Running};
 use crate::topology::{CONCENTRATOR_V4, HOME_V4, InKernel};
 use crate::traffic::Streams;
 use braid_engines::{
-    BondMode, Bonding, Classifier, Device, Ecmp, End, Engine, Feature, Group, GroupLink, LacpRate,
-    Mptcp, Numbers, Over, Pcc, Pppoe, PppoeRole, Resilient, Runner, Team, Way, XmitHash,
+    BondMode, Bonding, Classifier, Device, Ecmp, Egress, End, Engine, Feature, Group, GroupLink,
+    LacpRate, Mptcp, Numbers, Over, Pcc, Pppoe, PppoeRole, Resilient, Runner, Team, XmitHash,
 };
 use ipnet::{IpNet, Ipv4Net};
 use std::fmt;
@@ -207,7 +207,7 @@ fn group(
         };
         let mut member = GroupLink::new(number, device(name)?);
         member.mtu = u32::from(link.model.mtu);
-        member.ways = vec![Way {
+        member.egresses = vec![Egress {
             source: IpNet::V4(Ipv4Net::new_assert(source, 24)),
             gateway: Some(gateway.into()),
         }];

@@ -29,7 +29,7 @@ pub struct Fetch {
 
 /// Which way an object goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Direction {
     Down,
     Up,
 }
@@ -57,7 +57,7 @@ impl<'a> Client<'a> {
     pub(super) fn fetch(
         &mut self,
         bytes: u64,
-        way: Way,
+        direction: Direction,
         record: &(dyn Fn(u64) + Sync),
     ) -> io::Result<Option<Fetch>> {
         let begin = Instant::now();
@@ -72,15 +72,15 @@ impl<'a> Client<'a> {
             },
         };
         let mut first = None;
-        let complete = match way {
-            Way::Down => {
+        let complete = match direction {
+            Direction::Down => {
                 write_fully(&socket, &bytes.to_be_bytes(), self.setting)
                     && receive(&socket, bytes, self.setting, &mut |read| {
                         first.get_or_insert_with(|| begin.elapsed());
                         record(read);
                     })
             }
-            Way::Up => {
+            Direction::Up => {
                 write_fully(&socket, &(bytes | UPLOAD).to_be_bytes(), self.setting)
                     && send(&socket, bytes, self.setting)
                     && read_fully(&socket, &mut [0], self.setting)

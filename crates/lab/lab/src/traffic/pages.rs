@@ -1,4 +1,4 @@
-use super::fetch::{Client, Fetch, Way};
+use super::fetch::{Client, Direction, Fetch};
 use super::web::{in_threads, with_server};
 use super::{Measured, Setting};
 use crate::scenario::{CongestionControl, Page, Traffic};
@@ -64,14 +64,14 @@ impl Browser<'_> {
         };
         let client = || Client::new(self.congestion, self.keep_alive, setting);
         let mut first = client();
-        let Some(document) = first.fetch(*document, Way::Down, record)? else {
+        let Some(document) = first.fetch(*document, Direction::Down, record)? else {
             return Ok(Vec::new());
         };
         let next = AtomicUsize::new(0);
         let fetch_all = |client: &mut Client<'_>| -> io::Result<Vec<Fetch>> {
             let mut fetches = Vec::new();
             while let Some(size) = others.get(next.fetch_add(1, Ordering::Relaxed)) {
-                match client.fetch(*size, Way::Down, record)? {
+                match client.fetch(*size, Direction::Down, record)? {
                     Some(fetch) => fetches.push(fetch),
                     None => break,
                 }

@@ -1,4 +1,4 @@
-use super::fetch::{Client, Way, serve};
+use super::fetch::{Client, Direction, serve};
 use super::statistics::Bins;
 use super::tcp::listen;
 use super::{Measured, Setting, joined};
@@ -23,10 +23,10 @@ pub(super) fn run(
             if !setting.cancel.sleep_until(setting.start) {
                 return Ok(Vec::new());
             }
-            let way = match traffic.direction {
-                TrafficDirection::Both if flow % 2 == 1 => Way::Up,
-                TrafficDirection::Up => Way::Up,
-                TrafficDirection::Down | TrafficDirection::Both => Way::Down,
+            let direction = match traffic.direction {
+                TrafficDirection::Both if flow % 2 == 1 => Direction::Up,
+                TrafficDirection::Up => Direction::Up,
+                TrafficDirection::Down | TrafficDirection::Both => Direction::Down,
             };
             let mut client = Client::new(congestion, keep_alive, setting);
             let mut fetches = Vec::new();
@@ -34,7 +34,7 @@ pub(super) fn run(
                 if setting.over() {
                     break;
                 }
-                fetches.extend(client.fetch(*size, way, record)?);
+                fetches.extend(client.fetch(*size, direction, record)?);
             }
             Ok(fetches)
         })

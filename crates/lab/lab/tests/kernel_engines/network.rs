@@ -7,7 +7,7 @@ use braid_lab::engines::{self, Bench, EngineName, Running, missing};
 use braid_lab::scenario::Scenario;
 use braid_lab::topology::{InKernel, Topology, TopologyOptions, has_netem};
 use braid_lab::traffic::Streams;
-use braid_linux::journal::Journal;
+use braid_linux::journal::UndoJournal;
 use braid_linux::netns::NetNs;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{self, Read, Write};
@@ -404,7 +404,7 @@ impl Up<'_> {
         {
             let journal: PathBuf = network.folder.path().join(side).join("journal");
             set_up |= journal.exists();
-            let failures = namespace.run(|| Journal::open(&[journal]).unwrap().undo()).unwrap();
+            let failures = namespace.run(|| UndoJournal::open(&[journal]).unwrap().undo()).unwrap();
             assert!(failures.is_empty(), "{engine}, {side}: {failures:?}");
         }
         // The lab's own engines go with its network.

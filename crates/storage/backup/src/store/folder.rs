@@ -1,9 +1,9 @@
-use super::{Name, Store, StoreError, id_of, size_of};
+use super::{LARGEST_BYTES, Name, Store, StoreError, bounded, id_of, size_of};
 use crate::throttle::{PIECE, Throttle};
 use bytes::Bytes;
 use rustic_core::{FileType, Id};
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -57,12 +57,13 @@ impl Store for FolderStore {
 
     fn read(&self, name: &Name, part: Option<Range<u64>>) -> Result<Bytes, StoreError> {
         let path = self.path(name);
-        let Some(part) = part else {
-            let content = fs::read(path).map_err(|error| said(&error))?;
-            self.throttle.pass(content.len());
-            return Ok(content.into());
-        };
         let file = File::open(path).map_err(|error| said(&error))?;
+        let Some(part) = part else {
+            let mut content = vec![];
+            file.take(LARGEST_BYTES + 1).read_to_end(&mut content).map_err(|error| said(&error))?;
+            self.throttle.pass(content.len());
+            return bounded(content.into());
+        };
         let length = usize::try_from(part.end.saturating_sub(part.start)).unwrap_or(usize::MAX);
         let mut content = vec![0; length];
         file.read_exact_at(&mut content, part.start).map_err(|error| said(&error))?;

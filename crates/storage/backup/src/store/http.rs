@@ -1,7 +1,7 @@
 //! HTTP as S3 and REST servers need it: what an answer's status means, bodies that are whole or an
 //! error, times after which nobody answers any more.
 
-use super::StoreError;
+use super::{LARGEST_BYTES, StoreError};
 use crate::throttle::{PIECE, Throttle};
 use bytes::Bytes;
 use std::io::{self, Read};
@@ -19,8 +19,6 @@ const ANSWER: Duration = Duration::from_secs(120);
 const BODY: Duration = Duration::from_secs(60);
 /// Of such a link: 128 kbit/s.
 const SLOWEST_BYTES_PER_SECOND: u64 = 16 * 1024;
-/// An answer without a length is no larger than a pack.
-const MOST: u64 = 1 << 30;
 /// So much of an answer that says no is told.
 const TOLD: usize = 300;
 
@@ -113,7 +111,7 @@ impl Http {
             .and_then(|value| value.to_str().ok()?.parse::<u64>().ok())
             .filter(|_| *method != Method::HEAD);
         let mut content = Vec::with_capacity(length.map_or(0, |it| it.min(64 << 20)) as usize);
-        let mut reader = body.into_with_config().limit(MOST).reader();
+        let mut reader = body.into_with_config().limit(LARGEST_BYTES).reader();
         let mut piece = vec![0; PIECE];
         loop {
             match reader.read(&mut piece) {

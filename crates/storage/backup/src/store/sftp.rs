@@ -1,6 +1,6 @@
 //! SFTP over the system's `ssh`, with its keys, its known hosts, its config.
 
-use super::{Name, Store, StoreError, id_of, size_of};
+use super::{LARGEST_BYTES, Name, Store, StoreError, bounded, id_of, size_of};
 use crate::Error;
 use crate::throttle::{PIECE, Throttle};
 use bytes::Bytes;
@@ -202,7 +202,7 @@ impl Store for SftpStore {
             let mut content = vec![];
             match part {
                 None => {
-                    file.read_to_end(&mut content).await?;
+                    file.take(LARGEST_BYTES + 1).read_to_end(&mut content).await?;
                 }
                 Some(part) => {
                     file.seek(SeekFrom::Start(part.start)).await?;
@@ -214,6 +214,7 @@ impl Store for SftpStore {
             throttle.pass(content.len());
             Ok(Bytes::from(content))
         })
+        .and_then(bounded)
     }
 
     fn write(&self, name: &Name, content: &[Bytes]) -> Result<(), StoreError> {

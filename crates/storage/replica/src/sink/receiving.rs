@@ -1,5 +1,5 @@
 use super::StreamSink;
-use super::journal::{Checkpoint, FOLDER, Journal};
+use super::begun::{BegunReplica, Checkpoint, FOLDER};
 use super::lock::Lock;
 use super::note::{Circumstances, Note, Progress};
 use crate::beneath::OWN;
@@ -32,7 +32,7 @@ pub struct Destination {
 /// A replica that is being made.
 pub struct Receiving<'a> {
     destination: &'a Destination,
-    journal: Journal,
+    begun: BegunReplica,
     applier: Applier,
     note: Note,
     reader: Reader,
@@ -98,25 +98,25 @@ impl Destination {
 
     /// Ends what a killed process had all but completed.
     pub fn tidy(&self) -> Result<(), Error> {
-        let Some(journal) = Journal::load(&self.path)? else {
+        let Some(begun) = BegunReplica::load(&self.path)? else {
             return self.delete_checkpoints(None);
         };
-        self.delete_checkpoints(journal.checkpoint.as_ref().map(|checkpoint| checkpoint.number))?;
-        let uuid = journal.begin.stream.uuid;
-        if self.is_complete(journal.begin.name.as_name(), uuid) {
+        self.delete_checkpoints(begun.checkpoint.as_ref().map(|checkpoint| checkpoint.number))?;
+        let uuid = begun.begin.stream.uuid;
+        if self.is_complete(begun.begin.name.as_name(), uuid) {
             return self.forget();
         }
         if let Some((root, about)) = self.subvolume(OsStr::new(WORK))
             && about.received_uuid == Some(uuid)
         {
-            self.give_name(&root, &journal)?;
+            self.give_name(&root, &begun)?;
         }
         Ok(())
     }
 
-    /// Deletes an unfinished replica, and nothing that its journal didn't make.
-    pub fn clear(&self, journal: &Journal) -> Result<(), Error> {
-        self.delete_work(journal.work)?;
+    /// Deletes an unfinished replica, and nothing that it didn't make.
+    pub fn clear(&self, begun: &BegunReplica) -> Result<(), Error> {
+        self.delete_work(begun.work)?;
         self.forget()
     }
 
@@ -129,7 +129,7 @@ impl Destination {
         found.is_some_and(|(_, about)| about.read_only && about.received_uuid == Some(uuid))
     }
 
-    /// With `made` the subvolume must be that one. Without, the journal was
+    /// With `made` the subvolume must be that one. Without, the file was
     /// written just before one was made under the reserved name.
     fn delete_work(&self, made: Option<braid_pool::uuid::Uuid>) -> Result<(), Error> {
         let Some((_, about)) = self.subvolume(OsStr::new(WORK)) else { return Ok(()) };
@@ -167,15 +167,15 @@ impl Destination {
         Ok(())
     }
 
-    /// All is where it belongs: nothing of the journal is needed any more.
+    /// All is where it belongs: nothing of what was begun is needed any more.
     fn forget(&self) -> Result<(), Error> {
         self.delete_checkpoints(None)?;
-        Journal::remove(&self.path)
+        BegunReplica::remove(&self.path)
     }
 
     /// The complete subvolume becomes read-only and gets its name.
-    fn give_name(&self, root: &File, journal: &Journal) -> Result<(), Error> {
-        let name = journal.begin.name.as_name();
+    fn give_name(&self, root: &File, begun: &BegunReplica) -> Result<(), Error> {
+        let name = begun.begin.name.as_name();
         let path = self.path.join(name);
         subvolume::set_read_only(root, true).map_err(|e| Error::io("completing", &path, e))?;
         rename_new(&self.path.join(WORK), &path)?;
@@ -192,17 +192,17 @@ impl<'a> Receiving<'a> {
         begin: Begin,
     ) -> Result<Receiving<'a>, Error> {
         check_name(destination, &begin)?;
-        match Journal::load(&destination.path)? {
-            Some(journal) if journal.begin == begin => {
-                match Receiving::resume(destination, journal.clone())? {
+        match BegunReplica::load(&destination.path)? {
+            Some(begun) if begun.begin == begin => {
+                match Receiving::resume(destination, begun.clone())? {
                     Some(receiving) => return Ok(receiving),
-                    None => destination.clear(&journal)?,
+                    None => destination.clear(&begun)?,
                 }
             }
-            Some(journal) => destination.clear(&journal)?,
+            Some(begun) => destination.clear(&begun)?,
             None if destination.subvolume(OsStr::new(WORK)).is_some() => {
                 return Err(Error::Refused(format!(
-                    "{}/{WORK} is there, but not its journal; delete it",
+                    "{}/{WORK} is there, but not begun.json; delete it",
                     shown(&destination.path).display()
                 )));
             }
@@ -216,11 +216,11 @@ impl<'a> Receiving<'a> {
         destination: &'a Destination,
         begin: Begin,
     ) -> Result<Receiving<'a>, Error> {
-        let mut journal = Journal { begin, work: None, note: None, checkpoint: None };
-        journal.save(&destination.path)?;
+        let mut begun = BegunReplica { begin, work: None, note: None, checkpoint: None };
+        begun.save(&destination.path)?;
         let work = destination.path.join(WORK);
         let io = |error| Error::io("making the subvolume", &work, error);
-        match journal.begin.stream.parent {
+        match begun.begin.stream.parent {
             None => subvolume::create(&destination.folder, OsStr::new(WORK)).map_err(io)?,
             Some(parent) => {
                 let (parent, _) = destination.find(parent)?;
@@ -229,27 +229,27 @@ impl<'a> Receiving<'a> {
             }
         }
         let (_, about) = subvolume::open(&work)?;
-        journal.work = Some(about.uuid);
-        Receiving::at(destination, journal, Progress::default())
+        begun.work = Some(about.uuid);
+        Receiving::at(destination, begun, Progress::default())
     }
 
     /// Goes on behind the last command, or else at the last checkpoint.
     fn resume(
         destination: &'a Destination,
-        mut journal: Journal,
+        mut begun: BegunReplica,
     ) -> Result<Option<Receiving<'a>>, Error> {
         let here = Circumstances::of(&destination.folder);
         let work = destination.subvolume(OsStr::new(WORK));
-        let is_ours = work.is_some_and(|(_, about)| Some(about.uuid) == journal.work);
-        if is_ours && here.is_some() && journal.note == here {
-            let note = Note::open(&Journal::note_file(&destination.path)?)
+        let is_ours = work.is_some_and(|(_, about)| Some(about.uuid) == begun.work);
+        if is_ours && here.is_some() && begun.note == here {
+            let note = Note::open(&BegunReplica::note_file(&destination.path)?)
                 .map_err(|e| Error::io("mapping the note in", &destination.path, e))?;
             let progress = note.read();
-            let mut receiving = Receiving::at(destination, journal, progress)?;
+            let mut receiving = Receiving::at(destination, begun, progress)?;
             receiving.applier.expect_repetition();
             return Ok(Some(receiving));
         }
-        let Some(checkpoint) = journal.checkpoint.clone() else { return Ok(None) };
+        let Some(checkpoint) = begun.checkpoint.clone() else { return Ok(None) };
         let name = Checkpoint::name(checkpoint.number);
         let Ok((root, about)) = subvolume::open(&destination.path.join(FOLDER).join(&name)) else {
             return Ok(None);
@@ -257,34 +257,34 @@ impl<'a> Receiving<'a> {
         if about.uuid != checkpoint.uuid {
             return Ok(None);
         }
-        let made = journal.work.take();
-        journal.note = None;
-        journal.save(&destination.path)?;
+        let made = begun.work.take();
+        begun.note = None;
+        begun.save(&destination.path)?;
         destination.delete_work(made)?;
         let work = destination.path.join(WORK);
         subvolume::snapshot(&root, &destination.folder, OsStr::new(WORK), false)
             .map_err(|e| Error::io("going back to the checkpoint of", &work, e))?;
-        journal.work = Some(subvolume::open(&work)?.1.uuid);
-        Receiving::at(destination, journal, checkpoint.progress).map(Some)
+        begun.work = Some(subvolume::open(&work)?.1.uuid);
+        Receiving::at(destination, begun, checkpoint.progress).map(Some)
     }
 
     fn at(
         destination: &'a Destination,
-        mut journal: Journal,
+        mut begun: BegunReplica,
         progress: Progress,
     ) -> Result<Self, Error> {
         let (root, _) = subvolume::open(&destination.path.join(WORK))?;
         let mut clone_sources = CloneSources::default();
-        if let Some(parent) = journal.begin.stream.parent {
+        if let Some(parent) = begun.begin.stream.parent {
             clone_sources.0.push((parent, destination.find(parent)?.0));
         }
-        let mut note = Note::open(&Journal::note_file(&destination.path)?)
+        let mut note = Note::open(&BegunReplica::note_file(&destination.path)?)
             .map_err(|e| Error::io("mapping the note in", &destination.path, e))?;
         note.store(progress);
         // Only now the note is this replica's.
-        journal.note = Circumstances::of(&destination.folder);
-        journal.save(&destination.path)?;
-        let Unfinished { uuid, kind, .. } = journal.begin.stream;
+        begun.note = Circumstances::of(&destination.folder);
+        begun.save(&destination.path)?;
+        let Unfinished { uuid, kind, .. } = begun.begin.stream;
         let blocks = progress.blocks();
         Ok(Receiving {
             destination,
@@ -301,16 +301,16 @@ impl<'a> Receiving<'a> {
             skip: (progress.position - blocks * BLOCK as u64) as usize,
             checked_at: Instant::now(),
             ended: false,
-            journal,
+            begun,
         })
     }
 
     /// Makes the state so far survive a crash of the system.
     pub fn checkpoint(&mut self) -> Result<(), Error> {
         self.checked_at = Instant::now();
-        let before = self.journal.checkpoint.take();
+        let before = self.begun.checkpoint.take();
         if before.as_ref().is_some_and(|checkpoint| checkpoint.progress == self.progress) {
-            self.journal.checkpoint = before;
+            self.begun.checkpoint = before;
             return Ok(());
         }
         let number = before.as_ref().map_or(1, |checkpoint| checkpoint.number + 1);
@@ -319,8 +319,8 @@ impl<'a> Receiving<'a> {
         subvolume::snapshot(self.applier.root(), &self.destination.inside, OsStr::new(&name), true)
             .map_err(|e| Error::io("making the checkpoint", &path, e))?;
         let uuid = subvolume::open(&path)?.1.uuid;
-        self.journal.checkpoint = Some(Checkpoint { number, uuid, progress: self.progress });
-        self.journal.save(&self.destination.path)?;
+        self.begun.checkpoint = Some(Checkpoint { number, uuid, progress: self.progress });
+        self.begun.save(&self.destination.path)?;
         self.destination.delete_checkpoints(Some(number))
     }
 
@@ -359,9 +359,9 @@ impl StreamSink for Receiving<'_> {
                 return Err(StreamError::Order.into());
             }
             match command {
-                Command::Subvolume { uuid, .. } => check_stream(&self.journal, uuid, None)?,
+                Command::Subvolume { uuid, .. } => check_stream(&self.begun, uuid, None)?,
                 Command::Snapshot { uuid, parent, .. } => {
-                    check_stream(&self.journal, uuid, Some(parent))?;
+                    check_stream(&self.begun, uuid, Some(parent))?;
                 }
                 Command::End => {
                     self.ended = true;
@@ -393,8 +393,8 @@ impl StreamSink for Receiving<'_> {
     }
 
     fn restart(&mut self) -> Result<(), Error> {
-        self.destination.clear(&self.journal)?;
-        *self = Receiving::begin_afresh(self.destination, self.journal.begin.clone())?;
+        self.destination.clear(&self.begun)?;
+        *self = Receiving::begin_afresh(self.destination, self.begun.begin.clone())?;
         Ok(())
     }
 
@@ -405,14 +405,14 @@ impl StreamSink for Receiving<'_> {
         if (self.blocks, self.chain.bytes()) != (blocks, chain) {
             return Err(Error::Differs("what came is not what was sent".to_owned()));
         }
-        let Begin { stream, transaction, .. } = self.journal.begin;
+        let Begin { stream, transaction, .. } = self.begun.begin;
         let io = |error| Error::io("completing", &self.destination.path.join(WORK), error);
         let root = self.applier.root();
-        set_modified(root, self.journal.begin.modified).map_err(io)?;
+        set_modified(root, self.begun.begin.modified).map_err(io)?;
         // First the data, then the mark that it is all there.
         rustix::fs::syncfs(root).map_err(|error| io(error.into()))?;
         subvolume::set_received(root, stream.uuid, transaction).map_err(io)?;
-        self.destination.give_name(root, &self.journal)
+        self.destination.give_name(root, &self.begun)
     }
 }
 
@@ -430,15 +430,15 @@ impl Destination {
 }
 
 /// From which byte of its stream a replica can go on.
-pub(super) fn reached(path: &Path, folder: &File, journal: &Journal) -> u64 {
+pub(super) fn reached(path: &Path, folder: &File, begun: &BegunReplica) -> u64 {
     let here = Circumstances::of(folder);
-    if here.is_some() && journal.note == here {
-        let note = Journal::note_file(path).and_then(|file| {
+    if here.is_some() && begun.note == here {
+        let note = BegunReplica::note_file(path).and_then(|file| {
             Note::open(&file).map_err(|e| Error::io("mapping the note in", path, e))
         });
         return note.map_or(0, |note| note.read().position);
     }
-    journal.checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.progress.position)
+    begun.checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.progress.position)
 }
 
 /// A snapshot's name is one name and none of ours.
@@ -476,11 +476,11 @@ fn check_name(destination: &Destination, begin: &Begin) -> Result<(), Error> {
 }
 
 fn check_stream(
-    journal: &Journal,
+    begun: &BegunReplica,
     uuid: braid_pool::uuid::Uuid,
     parent: Option<braid_pool::uuid::Uuid>,
 ) -> Result<(), Error> {
-    let expected = journal.begin.stream;
+    let expected = begun.begin.stream;
     if (uuid, parent) == (expected.uuid, expected.parent) {
         return Ok(());
     }

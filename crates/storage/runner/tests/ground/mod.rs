@@ -12,7 +12,7 @@ use braid_pool::planner::{self, Change, NewPool, Refused};
 use braid_pool::step::Plan;
 use braid_pool::uuid::Uuid;
 use braid_runner::host::{ConfigRoot, Host, observe_host};
-use braid_runner::journal::{Event, Journal, JournalError, Log, Record, StateDir};
+use braid_runner::journal::{Event, JournalError, Log, PlanJournal, Record, StateDir};
 use braid_runner::{Happening, Remains, RunError};
 use braid_units::ByteSize;
 use std::fs;
@@ -115,7 +115,7 @@ impl Ground {
         self.go_on(self.state().reopen("data")?)
     }
 
-    fn go_on(&self, mut journal: Journal) -> Result<Vec<String>, RunError> {
+    fn go_on(&self, mut journal: PlanJournal) -> Result<Vec<String>, RunError> {
         let mut went = Vec::new();
         let mut host = self.host(&journal);
         braid_runner::run(&mut journal, &mut host, &mut |happening| match happening {
@@ -189,7 +189,7 @@ impl Ground {
         StateDir::new(self.folder.path().join("state"))
     }
 
-    fn host(&self, journal: &Journal) -> Host {
+    fn host(&self, journal: &PlanJournal) -> Host {
         let output = journal.folder().join("output.log");
         Host::new(self.config(), output, Arc::new(AtomicBool::new(false)))
     }
@@ -223,7 +223,7 @@ pub enum Death {
 
 /// A journal whose writer is killed.
 struct Mortal {
-    journal: Journal,
+    journal: PlanJournal,
     death: Death,
 }
 

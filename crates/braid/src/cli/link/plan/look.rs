@@ -167,16 +167,16 @@ fn pinged(link: &LinkNow, adjacency: Adjacency) -> LinkFacts {
 
 /// Who is pinged, and from which address: the other end, or else the link's router.
 fn asked(link: &LinkNow) -> Option<(IpAddr, IpAddr)> {
-    link.ways.iter().find_map(|way| {
-        let source = way.source.addr();
+    link.egresses.iter().find_map(|egress| {
+        let source = egress.source.addr();
         let remote = link.remote.filter(|remote| remote.is_ipv6() == source.is_ipv6());
-        Some((source, remote.or(way.gateway)?))
+        Some((source, remote.or(egress.gateway)?))
     })
 }
 
 /// By Ethernet only if the other end is in the link's own network.
 fn reached(link: &LinkNow) -> Adjacency {
-    let near = |remote: IpAddr| link.ways.iter().any(|way| way.source.contains(&remote));
+    let near = |remote: IpAddr| link.egresses.iter().any(|egress| egress.source.contains(&remote));
     match is_ethernet(link) && link.remote.is_some_and(near) {
         true => Adjacency::Ethernet,
         false => Adjacency::Routed,
@@ -192,15 +192,15 @@ fn near_each_other(links: Vec<&LinkNow>) -> Vec<String> {
     let mut notes = Vec::new();
     for (at, first) in links.iter().enumerate() {
         for second in links.iter().skip(at + 1) {
-            let shared = first.ways.iter().find(|way| {
-                second.ways.iter().any(|other| way.source.trunc() == other.source.trunc())
+            let shared = first.egresses.iter().find(|egress| {
+                second.egresses.iter().any(|other| egress.source.trunc() == other.source.trunc())
             });
-            if let Some(way) = shared {
+            if let Some(egress) = shared {
                 notes.push(format!(
                     "{} and {} are in one network, {}: what comes may all come by one of them, as ARP has it; a bond needs no addresses there",
                     first.name,
                     second.name,
-                    way.source.trunc()
+                    egress.source.trunc()
                 ));
             }
         }

@@ -90,9 +90,6 @@ impl Scheduler {
 
     /// Whether `flow` counts as elastic, from its backlog.
     pub fn see_backlog(&mut self, flow: u16, waited: Duration, now: Time) -> bool {
-        if !self.heuristics.elastic_flows {
-            return false;
-        }
         if self.elastic_until.is_empty() {
             self.elastic_until.resize(FLOWS, Time::ZERO);
         }
@@ -160,7 +157,11 @@ impl Scheduler {
             Item::Bulk { elastic: true, .. } if !self.heuristics.waits_for_best => false,
             // Of a path whose rate changes all the time, or that has fallen silent,
             // nothing can be foretold.
-            Item::Bulk { elastic: true, .. } if !is_steady(&paths[best.place], paths, now) => false,
+            Item::Bulk { elastic: true, .. }
+                if self.heuristics.elastic_flows && !is_steady(&paths[best.place], paths, now) =>
+            {
+                false
+            }
             // Waiting for the best path brings all that waits there by then.
             Item::Bulk { backlog, .. } => {
                 let drain = paths[best.place].congestion.bandwidth().time_for(backlog);

@@ -6,7 +6,7 @@
 use super::super::process::{Process, Side, run_to_end, shell};
 use super::super::{Bench, EngineError, Running};
 use braid_engines::{Device, DeviceKind, Group, MacAddress, Operation};
-use braid_linux::journal::Journal;
+use braid_linux::journal::UndoJournal;
 use braid_linux::netns::NetNs;
 use std::fs;
 use std::path::PathBuf;
@@ -117,7 +117,7 @@ impl End<'_> {
         let journal = group.state_dir.join("journal");
         let failures = self
             .namespace
-            .run(|| Ok(Journal::open(&[journal])?.reconcile(wanted)))
+            .run(|| Ok(UndoJournal::open(&[journal])?.reconcile(wanted)))
             .and_then(|failures| failures)
             .map_err(EngineError::io(format!("{}: the engine's journal", self.side)))?;
         match failures.into_iter().next() {

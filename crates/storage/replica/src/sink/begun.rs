@@ -13,15 +13,15 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-/// The folder, inside the one that receives, that holds journal, note and checkpoints.
+/// The folder, inside the one that receives, that holds what was begun, its note and checkpoints.
 pub const FOLDER: &str = ".braid-replica";
 
-const JOURNAL: &str = "journal.json";
+const FILE: &str = "begun.json";
 const NOTE: &str = "progress";
 
 /// A replica that was begun.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Journal {
+pub struct BegunReplica {
     /// Of what.
     pub begin: Begin,
     /// The subvolume that is being written, once it is there: nothing else is
@@ -51,13 +51,13 @@ impl Checkpoint {
     }
 }
 
-impl Journal {
+impl BegunReplica {
     /// What was begun in the folder, if anything.
     ///
     /// # Errors
-    /// The journal is there but can't be read.
-    pub fn load(folder: &Path) -> Result<Option<Journal>, Error> {
-        let path = folder.join(FOLDER).join(JOURNAL);
+    /// What was begun is noted, but can't be read.
+    pub fn load(folder: &Path) -> Result<Option<BegunReplica>, Error> {
+        let path = folder.join(FOLDER).join(FILE);
         let text = match read_own(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             other => other.map_err(|e| Error::io("reading", &path, e))?,
@@ -79,15 +79,15 @@ impl Journal {
         let inside = folder.join(FOLDER);
         let text =
             serde_json::to_vec_pretty(self).map_err(|e| Error::io("writing", &inside, e.into()))?;
-        write_durably(&inside.join(JOURNAL), &text)
+        write_durably(&inside.join(FILE), &text)
     }
 
     /// Nothing is unfinished any more, also after a crash.
     ///
     /// # Errors
-    /// The journal can't be removed.
+    /// It can't be removed.
     pub fn remove(folder: &Path) -> Result<(), Error> {
-        for name in [JOURNAL, NOTE] {
+        for name in [FILE, NOTE] {
             let path = folder.join(FOLDER).join(name);
             braid_durable::remove(&path).map_err(|e| Error::io("removing", &path, e))?;
         }

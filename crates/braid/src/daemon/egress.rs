@@ -31,7 +31,7 @@ pub struct HostNetwork {
 /// How packets of one IP version leave by a link. A change of any part asks for
 /// a new socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct Egress {
     /// IP version.
     pub family: Family,
     /// The device; none where only a mark or the host's routes decide.
@@ -104,11 +104,11 @@ impl HostNetwork {
         })
     }
 
-    /// The ways of a link, one for each IP version that it has; or why there is
+    /// The egresses of a link, one for each IP version that it has; or why there is
     /// none.
-    pub fn ways(&self, binding: &LinkBinding) -> Result<Vec<Way>, String> {
+    pub fn egresses(&self, binding: &LinkBinding) -> Result<Vec<Egress>, String> {
         let Some(link) = self.device_of(binding)? else {
-            return Ok(self.ways_without_device(binding));
+            return Ok(self.egresses_without_device(binding));
         };
         if !link.up {
             return Err(format!("{} is down", link.name));
@@ -116,13 +116,13 @@ impl HostNetwork {
         if !link.carrier {
             return Err(format!("{} has no carrier", link.name));
         }
-        let ways: Vec<Way> = [Family::V4, Family::V6]
+        let egresses: Vec<Egress> = [Family::V4, Family::V6]
             .into_iter()
-            .filter_map(|family| self.way_by(link, family, binding))
+            .filter_map(|family| self.egress_by(link, family, binding))
             .collect();
-        match ways.is_empty() {
+        match egresses.is_empty() {
             true => Err(format!("{} has no address to send from", link.name)),
-            false => Ok(ways),
+            false => Ok(egresses),
         }
     }
 
@@ -162,18 +162,18 @@ impl HostNetwork {
     }
 
     /// The same with each address' network; what has no address is left out.
-    pub fn with_networks(&self, ways: Vec<Way>) -> Vec<braid_engines::Way> {
-        let network = |way: Way| {
-            let source = way.source?;
+    pub fn with_networks(&self, egresses: Vec<Egress>) -> Vec<braid_engines::Egress> {
+        let network = |egress: Egress| {
+            let source = egress.source?;
             let mut nets = self.addresses.iter().map(|address| address.net);
             let net = nets.find(|net| net.addr() == source)?;
-            Some(braid_engines::Way { source: net, gateway: way.gateway })
+            Some(braid_engines::Egress { source: net, gateway: egress.gateway })
         };
-        ways.into_iter().filter_map(network).collect()
+        egresses.into_iter().filter_map(network).collect()
     }
 
     /// Only a mark: the host's own rules decide.
-    fn ways_without_device(&self, binding: &LinkBinding) -> Vec<Way> {
+    fn egresses_without_device(&self, binding: &LinkBinding) -> Vec<Egress> {
         let has = |family| {
             self.addresses
                 .iter()
@@ -182,11 +182,11 @@ impl HostNetwork {
         [Family::V4, Family::V6]
             .into_iter()
             .filter(|family| has(*family) && allows(binding, *family))
-            .map(|family| Way { family, device: None, source: None, gateway: None })
+            .map(|family| Egress { family, device: None, source: None, gateway: None })
             .collect()
     }
 
-    fn way_by(&self, link: &Link, family: Family, binding: &LinkBinding) -> Option<Way> {
+    fn egress_by(&self, link: &Link, family: Family, binding: &LinkBinding) -> Option<Egress> {
         if !allows(binding, family) {
             return None;
         }
@@ -206,7 +206,7 @@ impl HostNetwork {
             routes.find_map(|route| route.gateway)
         });
         let device = Device { name: link.name.clone(), index: link.index, mtu: link.mtu };
-        Some(Way { family, device: Some(device), source: Some(source), gateway })
+        Some(Egress { family, device: Some(device), source: Some(source), gateway })
     }
 }
 
@@ -272,14 +272,14 @@ mod tests {
         LinkBinding::default()
     }
 
-    fn summary(ways: Result<Vec<Way>, String>) -> String {
+    fn summary(egresses: Result<Vec<Egress>, String>) -> String {
         let show = |ip: Option<IpAddr>| ip.map_or("-".to_owned(), |ip| ip.to_string());
-        match ways {
+        match egresses {
             Err(trouble) => trouble,
-            Ok(ways) => {
-                let words = ways.into_iter().map(|way| {
-                    let device = way.device.map_or("-".to_owned(), |device| device.name);
-                    format!("{device} {} {}", show(way.source), show(way.gateway))
+            Ok(egresses) => {
+                let words = egresses.into_iter().map(|egress| {
+                    let device = egress.device.map_or("-".to_owned(), |device| device.name);
+                    format!("{device} {} {}", show(egress.source), show(egress.gateway))
                 });
                 words.collect::<Vec<_>>().join("; ")
             }
@@ -306,7 +306,7 @@ mod tests {
                 "eth0 has no address to send from",
             ),
         ] {
-            assert_eq!(summary(host().ways(&binding)), expected, "{binding:?}");
+            assert_eq!(summary(host().egresses(&binding)), expected, "{binding:?}");
         }
     }
 }
