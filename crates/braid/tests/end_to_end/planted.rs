@@ -222,7 +222,7 @@ fn what_a_link_does_to_packets_is_found() {
     let lossy = Loss::Random(Ratio::from_fraction(0.1));
     let planted = [
         ("lossy", DirectionChange { loss: Some(lossy), ..well.clone() }),
-        ("jitter", DirectionChange { jitter: Some(Duration::from_millis(400)), ..well.clone() }),
+        ("jitter", DirectionChange { jitter: Some(Duration::from_millis(700)), ..well.clone() }),
         ("far-link", DirectionChange { delay: Some(Duration::from_millis(600)), ..well.clone() }),
     ];
     for (code, change) in planted {
