@@ -44,6 +44,7 @@ pub mod preview;
 mod quota;
 mod reconciler;
 mod reconfigure;
+mod referrals;
 mod restart;
 pub mod rules;
 mod split;

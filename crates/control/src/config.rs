@@ -38,7 +38,7 @@ pub use diagnostic::{ConfigErrors, Diagnostic};
 pub use edit::{ConfigEditor, EditError, LinkChange, NewRule, PeerLine};
 pub use engine::{MptcpProxy, ProxyEnd, Watch};
 pub use fleet::{Etcd, Fleet, Registry};
-pub use group::{GivenWay, GroupConfig};
+pub use group::{GivenEgress, GroupConfig};
 pub use history::History;
 pub use interface::{CertificateFiles, Interface, Layer, Mode, Workers, XorHash};
 pub use keyword::UnknownWord;

@@ -1,8 +1,9 @@
 //! The homes of a fleet as this concentrator last knew them, on disk: it goes on with them when the
 //! registry is gone, and begins with them.
 
-use crate::config::{Config, Enrolment, Name, Peer, Prefix};
+use crate::config::{Cap, Config, Enrolment, Name, Peer, Prefix};
 use braid_handshake::PublicKey;
+use braid_units::Rate;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
@@ -29,6 +30,9 @@ pub struct FleetHome {
     pub preshared_key: Option<String>,
     /// Its addresses and public prefixes.
     pub allowed_ips: Vec<String>,
+    /// Of what it gets and sends, bytes a second.
+    #[serde(default)]
+    pub limit: (Option<u64>, Option<u64>),
     /// It is in this concentrator's own config, or was until a moment ago.
     #[serde(default)]
     pub own: bool,
@@ -172,7 +176,9 @@ impl FleetHomes {
                 fallback_port: None,
                 stands_in_for: None,
                 allowed_ips,
+                limit: home.limit(),
                 keepalive: None,
+                follows_referrals: false,
                 of_fleet: true,
             });
         }
@@ -186,6 +192,12 @@ impl FleetHomes {
 impl FleetHome {
     fn public_key(&self) -> Option<PublicKey> {
         self.public_key.as_ref()?.parse().ok()
+    }
+
+    fn limit(&self) -> Cap {
+        let rate =
+            |bytes: Option<u64>| bytes.filter(|bytes| *bytes > 0).map(Rate::from_bytes_per_sec);
+        Cap { down: rate(self.limit.0), up: rate(self.limit.1) }
     }
 
     fn enrolment(&self) -> Option<Enrolment> {
@@ -217,6 +229,7 @@ mod tests {
             enrolment: Some((LINE.into(), "2026-12-24T18:00:00Z".into())),
             preshared_key: Some(LINE.into()),
             allowed_ips: vec!["10.77.0.2/32".into(), "nonsense".into()],
+            limit: (Some(1_250_000), None),
             own: false,
             rank: 3,
         };
@@ -235,6 +248,7 @@ mod tests {
         let mut fleet = config("");
         known.apply(&mut fleet);
         let [cabin] = fleet.peers.as_slice() else { panic!("{:?}", fleet.peers) };
+        assert_eq!(cabin.limit, Cap { down: Some(Rate::from_mbit(10)), up: None });
         assert!(cabin.of_fleet && !cabin.is_known() && cabin.allowed_ips.len() == 1);
         let secret = cabin.preshared_key_file.clone().unwrap();
         assert_eq!(read_preshared_key(&secret).unwrap().to_base64().as_str(), LINE);

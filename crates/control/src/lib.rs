@@ -19,6 +19,7 @@ pub mod metrics;
 mod own_thread;
 pub mod qr_code;
 pub mod quota_file;
+pub mod referred_peers;
 pub mod request;
 pub mod server;
 pub mod status;

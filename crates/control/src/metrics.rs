@@ -216,6 +216,12 @@ const PEER_METRICS: &[PeerMetric] = &[
         "Packets from the peer to other homes, which it may not reach.",
         |peer| peer.isolated_packets as f64,
     ),
+    (
+        "braid_peer_over_limit_packets_total",
+        "counter",
+        "Packets from the peer above its limit, which were dropped.",
+        |peer| peer.over_limit_packets as f64,
+    ),
     ("braid_abandoned_total", "counter", "Packets given up.", |peer| peer.repair.abandoned as f64),
 ];
 

@@ -326,6 +326,9 @@ pub struct PeerStatus {
     /// Inner packets from it to other homes that were dropped.
     #[serde(default)]
     pub isolated_packets: u64,
+    /// Inner packets from it above its limit that were dropped.
+    #[serde(default)]
+    pub over_limit_packets: u64,
     /// One for each link (and remote address) in use.
     pub paths: Vec<PathStatus>,
     /// The queue at the entry.

@@ -4,6 +4,7 @@ mod drain;
 #[cfg(feature = "fleet")]
 mod fleet;
 mod init;
+mod limit;
 mod list;
 #[cfg(feature = "page")]
 mod on_page;
@@ -36,6 +37,8 @@ pub enum ConcentratorCommand {
     Renew(Renew),
     /// Revoke a join line that nobody has used
     Revoke(Revoke),
+    /// Limit what a home gets and sends
+    Limit(Limit),
     /// Shut a home out
     RemoveHome(RemoveHome),
     /// Ask homes to go to their other concentrators, before this one goes
@@ -181,6 +184,28 @@ pub fn valid(text: &str) -> Result<Duration, String> {
 }
 
 #[derive(Args)]
+#[command(
+    after_help = "It counts at once. The home shares it fairly among what it does.\n\nExamples:\n  \
+                  braid concentrator limit cabin --down 50Mbit --up 10Mbit\n  \
+                  braid concentrator limit cabin --none"
+)]
+pub struct Limit {
+    #[command(flatten)]
+    _json: JsonFlag,
+    /// The home's name
+    home: String,
+    /// What it gets at the most, such as 50Mbit
+    #[arg(long, value_name = "RATE")]
+    down: Option<braid_units::Rate>,
+    /// What it sends at the most
+    #[arg(long, value_name = "RATE")]
+    up: Option<braid_units::Rate>,
+    /// No limit any more
+    #[arg(long, conflicts_with_all = ["down", "up"])]
+    none: bool,
+}
+
+#[derive(Args)]
 #[command(after_help = "Example:\n  braid concentrator remove-home cabin")]
 pub struct RemoveHome {
     #[command(flatten)]
@@ -267,6 +292,7 @@ impl ConcentratorCommand {
             ConcentratorCommand::List(list) => list.run(global),
             ConcentratorCommand::Renew(renew) => renew.run(global),
             ConcentratorCommand::Revoke(revoke) => revoke.run(global),
+            ConcentratorCommand::Limit(limit) => limit.run(global),
             ConcentratorCommand::RemoveHome(remove) => remove.run(global),
             ConcentratorCommand::Drain(drain) => drain.run(global),
             ConcentratorCommand::Undrain(undrain) => undrain.run(global),

@@ -152,6 +152,9 @@ fn render_peer(peer: &PeerStatus, links: &[LinkStatus]) -> Vec<String> {
             peer.repair.abandoned,
         ),
     ]);
+    if peer.over_limit_packets > 0 {
+        lines.push(format!("  dropped: {} packets above its limit", peer.over_limit_packets));
+    }
     if peer.refused_packets + peer.isolated_packets > 0 {
         lines.push(format!(
             "  dropped: {} packets not from its addresses or broken, {} to other homes",

@@ -10,18 +10,18 @@ pub mod translate;
 use super::beat;
 use super::classes;
 use super::data_channel::{
-    Command, Commands, Introduction, Published, SERVICE_TICK, Setup, Snapshot,
+    Command, Commands, Introduction, Published, Referring, SERVICE_TICK, Setup, Snapshot,
 };
 use super::reconfigure::{Change, NewPeer};
 use super::supervise::start_thread;
-use braid_control::config::{Link, Name, QuotaPeriod, Transport, XorHash};
+use braid_control::config::{Cap, Link, Name, QuotaPeriod, Transport, XorHash};
 use braid_control::quota_file::{QuotaCounter, QuotaCounters};
 use braid_control::status::DeviceDrops;
 use braid_dataplane::{Clock, Handle, Listening, Stopped};
 use braid_handshake::PublicKey;
 use braid_linux::udp::Family;
 use braid_tunnel::{
-    Change as Core, Event, LinkConfig, LinkId, PeerId, Tunnel, TunnelConfig, Worker,
+    Change as Core, Event, LinkConfig, LinkId, PeerId, Referral, Tunnel, TunnelConfig, Worker,
 };
 use braid_units::ByteSize;
 use introductions::Introductions;
@@ -97,6 +97,7 @@ pub fn start(
         unwatched: BTreeMap::new(),
         draining: false,
         ranks: BTreeMap::new(),
+        referrals: BTreeMap::new(),
         announces: setup.announces,
     };
     start_thread("braid-bridge", move || bridge.run(&commands, &published))
@@ -126,6 +127,8 @@ struct Bridge {
     draining: bool,
     /// How willing this one is to serve some homes, as the fleet has it.
     ranks: BTreeMap<PublicKey, u8>,
+    /// To whom homes are referred, as the fleet has it.
+    referrals: BTreeMap<PublicKey, Vec<Arc<Referral>>>,
     /// What homes say of who serves them is passed on at once.
     announces: bool,
 }
@@ -152,6 +155,8 @@ struct BridgedPeer {
     stands_in_for: Option<Name>,
     /// Packets to its addresses go to this one.
     served_by: Option<PeerId>,
+    /// To whom it refers us; none before it has said so.
+    refers_to: Option<Vec<Referral>>,
 }
 
 impl Bridge {
@@ -200,6 +205,7 @@ impl Bridge {
                 quotas: self.quotas(),
                 unwatched: self.unwatched.clone(),
                 introduced: self.introductions.waiting(),
+                referring: self.referring(),
                 met: self
                     .peers
                     .values()
@@ -269,6 +275,10 @@ impl Bridge {
             }
             Change::AddPeer(new) => self.add_peer(new),
             Change::RemovePeer(key) => self.remove_peer(&key),
+            Change::SetLimit { home, limit } => match self.peer_of(&home) {
+                Some(id) => self.plane.change(limited(id, limit)),
+                None => Ok(()),
+            },
             Change::SetMode(mode) => {
                 self.reporter.set_mode(mode);
                 self.plane.change(Core::SetMode(classes::mode(mode, self.xor_hash)))
@@ -283,7 +293,30 @@ impl Bridge {
                 self.ranks = ranks;
                 self.say_ranks(&before)
             }
+            Change::SetReferrals(referrals) => {
+                let before = std::mem::replace(&mut self.referrals, referrals);
+                for (id, peer) in &self.peers {
+                    let now = self.referrals.get(&peer.public_key);
+                    if now != before.get(&peer.public_key) {
+                        self.plane.change(refer(*id, now))?;
+                    }
+                }
+                Ok(())
+            }
         }
+    }
+
+    /// What those that serve this home say of others.
+    fn referring(&self) -> Vec<Referring> {
+        let owners = self.peers.iter().filter(|(_, peer)| peer.stands_in_for.is_none());
+        owners
+            .filter_map(|(id, owner)| {
+                let serves = self.peers.get(&owner.served_by.unwrap_or(*id))?;
+                let referrals = serves.refers_to.clone()?;
+                let (owner, serves) = (owner.public_key, serves.public_key);
+                Some(Referring { owner, serves, referrals })
+            })
+            .collect()
     }
 
     /// How willing this concentrator is to serve a home.
@@ -353,6 +386,9 @@ impl Bridge {
         if let Some(token) = token {
             self.plane.change(Core::Introduce(id, token))?;
         }
+        if peer.limit != Cap::default() {
+            self.plane.change(limited(id, peer.limit))?;
+        }
         let peer_key = peer.public_key;
         let known = BridgedPeer {
             name: peer.name,
@@ -360,12 +396,16 @@ impl Bridge {
             last_handshake: None,
             trouble: None,
             served_by: None,
+            refers_to: None,
             stands_in_for: peer.stands_in_for,
         };
         self.peers.insert(id, known);
         let rank = self.rank(&peer_key);
         if rank != MOST_WILLING {
             self.plane.change(Core::SetRank(id, rank))?;
+        }
+        if let Some(referrals) = self.referrals.get(&peer_key) {
+            self.plane.change(refer(id, Some(referrals)))?;
         }
         self.line_up(id)
     }
@@ -462,6 +502,14 @@ impl Bridge {
                     }
                     let name = |id| self.peers.get(&id).map_or("", |peer| peer.name.as_str());
                     tracing::warn!(from = name(from), to = name(to), "another peer serves");
+                }
+                Event::Referred { peer, referrals } => {
+                    if let Some(known) = self.peers.get_mut(&peer) {
+                        let names: Vec<&str> =
+                            referrals.iter().map(|it| it.name.as_str()).collect();
+                        tracing::info!(by = known.name.as_str(), ?names, "referred to");
+                        known.refers_to = Some(referrals);
+                    }
                 }
                 Event::Served { peer, here } => {
                     moved = true;
@@ -565,6 +613,15 @@ impl Bridge {
             })
             .collect()
     }
+}
+
+fn limited(home: PeerId, limit: Cap) -> Core {
+    Core::SetLimits { home, to: limit.down, from: limit.up }
+}
+
+fn refer(home: PeerId, referrals: Option<&Vec<Arc<Referral>>>) -> Core {
+    let referrals = referrals.into_iter().flatten();
+    Core::Refer(home, referrals.map(|referral| Referral::clone(referral)).collect())
 }
 
 impl BridgedLink {

@@ -12,6 +12,7 @@ use super::page::ServedPage;
 use super::pathless::tell_pathless;
 use super::quota::QuotaStore;
 use super::reconciler::{self, Parts, ReconcilerHandle, Yields};
+use super::referrals::Referrals;
 use super::restart::{HandedOn, Program};
 use super::rules::{Files, explained};
 use super::split::SplitProxy;
@@ -107,6 +108,8 @@ impl RunningTunnel {
         let public_key = private_key.public_key();
         let enrolments = Enrolments::open(&config.interface, private_key.public_key());
         enrolments.apply(&mut config);
+        let referrals = Referrals::open(&config.interface, public_key);
+        referrals.apply(&mut config);
         let interface = &config.interface;
         let netlink = Netlink::open().map_err(DaemonError::system("opening netlink"))?;
         let handed_on = inherited.map(|inherited| inherited.queues).unwrap_or_default();
@@ -139,7 +142,8 @@ impl RunningTunnel {
         let host = Host { journal, goes_on, netlink };
         let yields = Yields::default();
         let of_host = (rules, yields.clone());
-        let reconciler = start_reconciler(&config, host, enrolments, &data_plane, of_host, &ending);
+        let reconciler =
+            start_reconciler(&config, host, (enrolments, referrals), &data_plane, of_host, &ending);
         let reconciler = match reconciler {
             Ok(reconciler) => reconciler,
             Err(error) => {
@@ -541,7 +545,7 @@ struct Host {
 fn start_reconciler(
     config: &Config,
     host: Host,
-    enrolments: Enrolments,
+    (enrolments, referrals): (Enrolments, Referrals),
     data_plane: &Arc<DataPlaneHandle>,
     (split, yields): (Option<Split>, Yields),
     ending: &Ending,
@@ -572,6 +576,7 @@ fn start_reconciler(
         resolver,
         quotas: QuotaStore::open(&config.interface),
         enrolments,
+        referrals,
         split,
         resolved,
         yields,

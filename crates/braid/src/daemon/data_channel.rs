@@ -10,7 +10,7 @@ use braid_handshake::{PrivateKey, PublicKey};
 use braid_linux::tun::Tun;
 use braid_linux::udp::{Family, LinkSocket};
 use braid_linux::wake_latency::WakeLatency;
-use braid_tunnel::{TrafficReport, Treatments};
+use braid_tunnel::{Referral, TrafficReport, Treatments};
 use braid_units::{ByteSize, Ratio};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -120,6 +120,8 @@ pub struct Snapshot {
     pub unwatched: BTreeMap<String, String>,
     /// Homes that have come with a join line that is open.
     pub introduced: Vec<Introduction>,
+    /// To whom concentrators refer this home.
+    pub referring: Vec<Referring>,
     /// Peers that were ever connected, so that nobody needs to be introduced.
     pub met: Vec<PublicKey>,
 }
@@ -133,6 +135,17 @@ pub struct PeerFlows {
     pub report: TrafficReport,
     /// Of which link each path is.
     pub links: BTreeMap<u8, String>,
+}
+
+/// What the concentrator that serves this home says of others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Referring {
+    /// The concentrator of the config whose addresses they serve.
+    pub owner: PublicKey,
+    /// The one that serves now, and says so.
+    pub serves: PublicKey,
+    /// All of them.
+    pub referrals: Vec<Referral>,
 }
 
 /// A home that wants to be let in.

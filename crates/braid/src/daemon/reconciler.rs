@@ -32,6 +32,7 @@ use super::obstacles::Obstacles;
 use super::portals::Portals;
 use super::quota::QuotaStore;
 use super::reconfigure::{Change, beginning, changes};
+use super::referrals::Referrals;
 use super::rules::{Counts, Rules, candidates};
 use super::supervise::{start_thread, supervise};
 use super::transports::{Resolved, Transports};
@@ -80,6 +81,8 @@ pub struct Parts {
     pub quotas: QuotaStore,
     /// Which homes have joined.
     pub enrolments: Enrolments,
+    /// To which concentrators this home is referred.
+    pub referrals: Referrals,
     /// What brings connections to the proxy that splits them.
     pub split: Option<Split>,
     /// Where the peers are found, as the resolver says.
@@ -97,6 +100,7 @@ struct Reconciler {
     questions: Receiver<Question>,
     settings: Settings,
     enrolments: Enrolments,
+    referrals: Referrals,
     data_plane: Arc<DataPlaneHandle>,
     netlink: Netlink,
     news: News,
@@ -146,6 +150,7 @@ pub fn start(parts: Parts) -> io::Result<ReconcilerHandle> {
         questions,
         settings: Settings::new(editor, config),
         enrolments: parts.enrolments,
+        referrals: parts.referrals,
         data_plane: parts.data_plane,
         netlink,
         news,
@@ -402,6 +407,11 @@ impl Reconciler {
         if matches!(admitted, Ok(true)) {
             self.show();
         }
+        if self.referrals.follow(&self.settings.config, &snapshot.referring)
+            && let Err(error) = self.execute(Request::ReadHomes)
+        {
+            tracing::warn!(%error, "concentrators to which others refer can't be used");
+        }
     }
 
     /// The peers, with what the fleet knows better of who serves them.
@@ -440,7 +450,7 @@ impl Reconciler {
         if request == Request::Restart {
             return self.routing.can_stay();
         }
-        let settings = self.settings.changed(request, &mut self.enrolments)?;
+        let settings = self.settings.changed(request, &mut self.enrolments, &self.referrals)?;
         let found = changes(&self.settings.config, &settings.config, self.quotas.counters())
             .map_err(Refusal::Invalid)?;
         self.settings = settings;
@@ -496,7 +506,9 @@ impl Reconciler {
             | Change::RemovePeer(_)
             | Change::SetMode(_)
             | Change::SetDraining(_)
-            | Change::SetRanks(_) => {}
+            | Change::SetLimit { .. }
+            | Change::SetRanks(_)
+            | Change::SetReferrals(_) => {}
         }
         // The config's tier is that of links that aren't metered.
         if let Change::RebindLink(link) | Change::SetLink(link) = &mut change {

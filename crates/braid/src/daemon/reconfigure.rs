@@ -3,13 +3,15 @@
 
 use super::classes;
 use braid_control::config::{
-    Config, Link, Mode, Name, Peer, SecretError, read_enrolment_key, read_preshared_key,
+    Cap, Config, Link, Mode, Name, Peer, SecretError, read_enrolment_key, read_preshared_key,
 };
 use braid_control::quota_file::{QuotaCounter, QuotaCounters};
 use braid_handshake::{PresharedKey, PrivateKey, PublicKey};
 use braid_inner::ClassRules;
+use braid_tunnel::Referral;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 /// One change.
 #[derive(Debug)]
@@ -31,6 +33,13 @@ pub enum Change {
     AddPeer(NewPeer),
     /// A peer is gone, or must be added anew: it is shut out at once.
     RemovePeer(PublicKey),
+    /// A home has another limit.
+    SetLimit {
+        /// Its key.
+        home: PublicKey,
+        /// What it gets and sends at the most.
+        limit: Cap,
+    },
     /// Another mode.
     SetMode(Mode),
     /// Homes are asked to go to another concentrator, or not any more.
@@ -38,6 +47,9 @@ pub enum Change {
     /// How willing this concentrator is to serve homes, by their keys; others as it is by itself.
     #[cfg_attr(not(feature = "fleet"), allow(dead_code))]
     SetRanks(BTreeMap<PublicKey, u8>),
+    /// To which concentrators homes are referred, by their keys.
+    #[cfg_attr(not(feature = "fleet"), allow(dead_code))]
+    SetReferrals(BTreeMap<PublicKey, Vec<Arc<Referral>>>),
 }
 
 /// A peer, and the secrets that the config names files of.
@@ -120,6 +132,12 @@ pub fn changes(old: &Config, new: &Config, used: &QuotaCounters) -> Result<Vec<C
     for peer in new.peers.iter().filter(|peer| !was(peer)) {
         found.push(Change::AddPeer(NewPeer::read(peer).map_err(|error| error.to_string())?));
     }
+    for after in new.peers.iter().filter(|peer| was(peer)) {
+        let before = old.peers.iter().find(|before| goes_on_as(before, after));
+        if before.is_some_and(|before| before.limit != after.limit) {
+            found.push(Change::SetLimit { home: after.public_key, limit: after.limit });
+        }
+    }
     if new.interface.mode != old.interface.mode {
         found.push(Change::SetMode(new.interface.mode));
     }
@@ -141,7 +159,12 @@ fn goes_on_as(before: &Peer, after: &Peer) -> bool {
     let calls = |peer: &Peer| !peer.endpoints.is_empty();
     calls(before) == calls(after)
         && before.endpoints.iter().all(|endpoint| after.endpoints.contains(endpoint))
-        && Peer { endpoints: after.endpoints.clone(), ..before.clone() } == *after
+        && Peer {
+            endpoints: after.endpoints.clone(),
+            follows_referrals: after.follows_referrals,
+            limit: after.limit,
+            ..before.clone()
+        } == *after
 }
 
 #[cfg(test)]

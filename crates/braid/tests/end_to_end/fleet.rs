@@ -98,6 +98,51 @@ fn a_home_of_one_is_known_to_all_and_gone_from_all() {
     });
 }
 
+#[test]
+fn a_home_hears_of_the_others_and_begins_with_them() {
+    let Some(mut fleet) = Fleet::new() else { return };
+    let file = fleet.world.scratch.path().join("fleet.db");
+    fleet.configure(&format!("sqlite:{}", file.display()));
+    let peers = |fleet: &Fleet| -> Vec<String> {
+        let peers = fleet.world.home.status()["peers"].as_array().unwrap().clone();
+        let connected = peers.iter().filter(|peer| peer["connected"] == true);
+        connected.map(|peer| peer["name"].as_str().unwrap().to_owned()).collect()
+    };
+    // Its config has the first one alone.
+    fleet.world.concentrator.start();
+    fleet.second.start();
+    fleet.world.home.start();
+    fleet.world.home.wait_until("it has both", || peers(&fleet) == ["concentrator", "c2"]);
+    fleet.world.home.wait_for_ping(INSIDE_V4);
+
+    // Also where the one of its config is gone when it starts.
+    fleet.world.concentrator.kill();
+    let served = |fleet: &Fleet| fleet.world.home.status()["peers"][0]["served_by"].clone();
+    fleet.world.home.wait_until("the second serves", || served(&fleet) == "c2");
+    fleet.world.home.stop();
+    fleet.world.home.start();
+    fleet.world.home.wait_until("the second serves again", || served(&fleet) == "c2");
+    fleet.world.home.wait_for_ping(INSIDE_V4);
+
+    // One that has gone for good goes, once another serves.
+    fleet.world.concentrator.start();
+    fleet.world.home.wait_until("the first serves", || served(&fleet).is_null());
+    fleet.second.stop();
+    fleet.world.home.wait_until("it has one", || {
+        fleet.world.home.status()["peers"].as_array().unwrap().len() == 1
+    });
+    fleet.second.start();
+    fleet.world.home.wait_until("it has both", || peers(&fleet) == ["concentrator", "c2"]);
+
+    // Who doesn't want any has none.
+    let without = fleet.world.home.config_text();
+    let without = without.replacen("[[peer]]", "[[peer]]\nfollow_referrals = false", 1);
+    fleet.world.home.write_text(&without);
+    fleet.world.home.braid_ok(&["reload"]);
+    fleet.world.home.wait_until("it has one again", || peers(&fleet) == ["concentrator"]);
+    fleet.world.home.wait_for_ping(INSIDE_V4);
+}
+
 fn json(side: &Side, arguments: &[&str]) -> Value {
     serde_json::from_slice(&side.braid_ok(arguments)).unwrap()
 }
@@ -124,8 +169,20 @@ impl Fleet {
         Some(Fleet { world, second })
     }
 
-    /// Brings all up; only the first one's config has the home.
+    /// Brings all up; the home's config has both.
     fn connect(&mut self, registry: &str) {
+        self.configure(registry);
+        self.world.add_stand_in(&self.second, SECOND);
+        self.world.concentrator.start();
+        self.second.start();
+        self.world.home.start();
+        self.world.home.wait_until("both are connected", || self.is_connected());
+        // Whatever the fleet's own order is.
+        self.world.concentrator.braid_ok(&["concentrator", "move-home", "home", "c1"]);
+    }
+
+    /// Only the first one's config has the home, and the home's only the first one.
+    fn configure(&mut self, registry: &str) {
         let of_fleet = |name: &str, endpoint: &str| {
             format!(
                 "[fleet]\nname = \"{name}\"\nregistry = \"{registry}\"\n\
@@ -137,13 +194,6 @@ impl Fleet {
         self.world.concentrator.append_to_config(&of_fleet("c1", FIRST));
         let listen = format!("{}\nlisten = [\"{SECOND}:51900\"]", tunnel.concentrator);
         self.second.write_config(&listen, LEAVE_HOST_ALONE, &of_fleet("c2", SECOND));
-        self.world.add_stand_in(&self.second, SECOND);
-        self.world.concentrator.start();
-        self.second.start();
-        self.world.home.start();
-        self.world.home.wait_until("both are connected", || self.is_connected());
-        // Whatever the fleet's own order is.
-        self.world.concentrator.braid_ok(&["concentrator", "move-home", "home", "c1"]);
     }
 
     fn is_connected(&self) -> bool {

@@ -1,7 +1,7 @@
 //! Several homes on one concentrator.
 
 use crate::side::Side;
-use crate::traffic::Pings;
+use crate::traffic::{Direction, Pings, Transfer};
 use crate::world::{INSIDE_V4, INSIDE_V6, LEAVE_HOST_ALONE, Tunnel, World, link};
 use braid_linux::netlink::Netlink;
 use braid_linux::netns::NetNs;
@@ -60,6 +60,36 @@ fn no_home_can_send_from_the_addresses_of_another() {
     assert!(of_neighbour(&status, "refused_packets") > 0, "{status}");
     // And whose they are keeps them.
     Pings::start(&world.home, INSIDE_V4, 5).none_is_lost();
+}
+
+#[test]
+fn a_home_has_the_limit_that_its_concentrator_gives_it() {
+    let Some(mut world) = World::new(&[link("dsl"), link("lte")]) else { return };
+    world.start(&Tunnel::default());
+    let seconds = |world: &World, direction| {
+        let begun = Instant::now();
+        let (home, concentrator) = (&world.home, &world.concentrator);
+        Transfer::start(home, concentrator, INSIDE_V4, direction, 2_000_000).finish();
+        begun.elapsed().as_secs_f64()
+    };
+    // At 20 Mbit/s each it needs half a second by both.
+    let limit = ["concentrator", "limit", "home", "--down", "4Mbit", "--up", "2Mbit", "--json"];
+    let said: Value = serde_json::from_slice(&world.concentrator.braid_ok(&limit)).unwrap();
+    assert_eq!(said["down"], "4Mbit");
+    assert!(world.concentrator.config_text().contains("limit = {"));
+    let down = seconds(&world, Direction::Down);
+    assert!(down > 3.0, "{down}");
+    // It is the home that waits.
+    let up = seconds(&world, Direction::Up);
+    assert!(up > 6.0, "{up}");
+    let status = world.concentrator.fresh_status();
+    assert_eq!(status["peers"][0]["over_limit_packets"], 0, "{status}");
+    let refused = world.concentrator.braid(&["concentrator", "limit", "cabin", "--up", "1Mbit"]);
+    assert!(String::from_utf8(refused.stderr).unwrap().contains("no home is named"));
+    world.concentrator.braid_ok(&["concentrator", "limit", "home", "--none"]);
+    assert!(!world.concentrator.config_text().contains("limit = {"));
+    let (free, both) = (seconds(&world, Direction::Down), down + up);
+    assert!(free < both / 3.0, "{free} of {both}");
 }
 
 /// A count of the concentrator's.

@@ -1,4 +1,4 @@
-use super::{Config, ConfigErrors, Mode};
+use super::{Cap, Config, ConfigErrors, Mode};
 use std::path::{Path, PathBuf};
 use toml_edit::{ArrayOfTables, DocumentMut, InlineTable, Item, Table, Value, value};
 
@@ -297,13 +297,7 @@ impl ConfigEditor {
     /// [`EditError::Form`] when there is no `[[peer]]` of this name. What is wrong with the line
     /// is said by [`ConfigEditor::check`].
     pub fn renew_peer(&mut self, name: &str, line: &PeerLine) -> Result<(), EditError> {
-        let form = EditError::Form { file: self.file.clone(), what: "peer", form: "[[peer]]" };
-        let peers = self.document.get_mut("peer").and_then(Item::as_array_of_tables_mut);
-        let peer = peers
-            .into_iter()
-            .flat_map(ArrayOfTables::iter_mut)
-            .find(|peer| peer.get("name").and_then(Item::as_str) == Some(name))
-            .ok_or(form)?;
+        let peer = self.peer_mut(name)?;
         for (key, text) in [
             ("enrolment_key", &line.enrolment_key),
             ("enrol_until", &line.enrol_until),
@@ -313,6 +307,34 @@ impl ConfigEditor {
         }
         peer.remove("public_key");
         Ok(())
+    }
+
+    /// Gives the `[[peer]]` of this name this limit, or none.
+    ///
+    /// # Errors
+    /// [`EditError::Form`] when there is no `[[peer]]` of this name.
+    pub fn set_peer_limit(&mut self, name: &str, limit: Cap) -> Result<(), EditError> {
+        let peer = self.peer_mut(name)?;
+        let rates = [("down", limit.down), ("up", limit.up)];
+        let table: InlineTable = rates
+            .into_iter()
+            .filter_map(|(key, rate)| Some((key, Value::from(rate?.to_string()))))
+            .collect();
+        match table.is_empty() {
+            true => drop(peer.remove("limit")),
+            false => replace(peer, "limit", Item::Value(table.into())),
+        }
+        Ok(())
+    }
+
+    fn peer_mut(&mut self, name: &str) -> Result<&mut Table, EditError> {
+        let form = EditError::Form { file: self.file.clone(), what: "peer", form: "[[peer]]" };
+        let peers = self.document.get_mut("peer").and_then(Item::as_array_of_tables_mut);
+        peers
+            .into_iter()
+            .flat_map(ArrayOfTables::iter_mut)
+            .find(|peer| peer.get("name").and_then(Item::as_str) == Some(name))
+            .ok_or(form)
     }
 
     /// Removes the `[[peer]]` of this name; whether there was one.

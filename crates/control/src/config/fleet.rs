@@ -14,6 +14,8 @@ pub struct Fleet {
     pub endpoints: Vec<Endpoint>,
     /// How many homes it is for.
     pub capacity: u32,
+    /// What it shares its fate with, such as a rack.
+    pub site: Option<Name>,
 }
 
 /// Where a fleet's records are.
@@ -58,6 +60,7 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<F
         section.missing("endpoints", "write where homes reach it: [\"vpn1.example.org:51900\"]");
     }
     let capacity = section.integer("capacity", 1..=1_000_000).unwrap_or(USUAL_CAPACITY);
+    let site = section.parsed("site");
     let mut file = |key| section.parsed::<PathBuf>(key).map(|file| base.join(file));
     let ca_file = file("ca_file");
     let pair = (file("certificate_file"), file("key_file"));
@@ -103,7 +106,7 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<F
         }
     }
     let places = section.finish();
-    let value = Fleet { name: name?, registry: registry?, endpoints, capacity };
+    let value = Fleet { name: name?, registry: registry?, endpoints, capacity, site };
     Some(Placed { value, places })
 }
 

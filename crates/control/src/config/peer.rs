@@ -1,4 +1,5 @@
 use super::credential::key_file;
+use super::link::{Cap, read_cap};
 use super::name::Name;
 use super::network::{Endpoint, Prefix};
 use super::section::{Placed, Section};
@@ -32,8 +33,12 @@ pub struct Peer {
     /// Inner addresses that are its own: packets to them go to it, and packets
     /// from it must come from them.
     pub allowed_ips: Vec<Prefix>,
+    /// Of inner packets, to the home and from it (concentrator).
+    pub limit: Cap,
     /// How often an idle path is kept open through NAT.
     pub keepalive: Option<Duration>,
+    /// The concentrators to which it refers this home are peers, too (home).
+    pub follows_referrals: bool,
     /// It isn't in the config: the fleet has it.
     pub of_fleet: bool,
 }
@@ -105,6 +110,22 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<P
             "NATs forget UDP flows after 30s or more: \"15s\" is safe",
         );
     }
+    let limit = section.table("limit").map(|table| read_cap(table, "peer.limit"));
+    if limit.is_some() && !endpoints.is_empty() {
+        section.wrong(
+            "limit",
+            "peer.limit beside endpoints: a home doesn't limit its concentrator",
+            "remove it, and limit links by cap",
+        );
+    }
+    let follow_referrals = section.boolean("follow_referrals");
+    if follow_referrals.is_some() && endpoints.is_empty() {
+        section.wrong(
+            "follow_referrals",
+            "peer.follow_referrals without endpoints: only a home is referred to others",
+            "remove it",
+        );
+    }
     let places = section.finish();
     let value = Peer {
         name: name?,
@@ -116,7 +137,9 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<P
         fallback_port,
         stands_in_for,
         allowed_ips,
+        limit: limit.unwrap_or_default(),
         keepalive,
+        follows_referrals: follow_referrals.unwrap_or(true),
         of_fleet: false,
     };
     Some(Placed { value, places })

@@ -74,9 +74,10 @@ impl Digest {
             Event::Moved { from, to, .. } => [7, from.0.into(), to.0.into()],
             Event::Served { peer, here } => [8, peer.0.into(), u64::from(*here)],
             // Ends that are simulated know each other.
-            Event::Introduced { .. } | Event::Refused { .. } | Event::NotEnrolled { .. } => {
-                [6, 0, 0]
-            }
+            Event::Introduced { .. }
+            | Event::Refused { .. }
+            | Event::NotEnrolled { .. }
+            | Event::Referred { .. } => [6, 0, 0],
         };
         self.take(&[now.as_nanos(), end(at)]);
         self.take(&what);

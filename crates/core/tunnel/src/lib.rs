@@ -35,8 +35,8 @@ pub use id::{LinkId, PeerId};
 pub use path::PathCounters;
 pub use path::liveness::PathState;
 pub use peer::{
-    Carried, FlowReport, MOST_FLOWS, PathReport, PathShare, PeerCounters, PeerReport, Served,
-    TrafficReport, Transmit, Treatments,
+    Carried, FlowReport, MOST_FLOWS, PathReport, PathShare, PeerCounters, PeerReport, Referral,
+    Served, TrafficReport, Transmit, Treatments,
 };
 pub use tunnel::{Change, EnrolmentState, Event, Tunnel, TunnelCounters, retry_pause};
 pub use worker::{Handover, Worker};

@@ -4,7 +4,9 @@ mod inner_packet;
 
 use braid_handshake::PrivateKey;
 use braid_inner::Layer;
-use braid_tunnel::{Change, Event, LinkConfig, LinkId, PeerConfig, PeerId, Tunnel, TunnelConfig};
+use braid_tunnel::{
+    Change, Event, LinkConfig, LinkId, PeerConfig, PeerId, Referral, Tunnel, TunnelConfig,
+};
 use braid_units::Time;
 use inner_packet::udp;
 use std::collections::BTreeSet;
@@ -132,6 +134,45 @@ fn what_is_told_arrives_where_each_fourth_datagram_is_lost() {
     }
 }
 
+#[test]
+fn a_home_hears_to_whom_it_is_referred_and_hears_it_again_when_one_begins_anew() {
+    let mut net = Net::new();
+    let all: Vec<Referral> = [5, 6].map(referral).to_vec();
+    net.refer(0, &all);
+    net.run(500, |_, _| ());
+    assert_eq!(net.referred, [(0, all.clone())]);
+    // What is said again is no news.
+    net.refer(0, &all);
+    net.run(500, |_, _| ());
+    assert_eq!(net.referred.len(), 1);
+    net.refer(1, &all[..1]);
+    net.refer(0, &[]);
+    net.run(500, |_, _| ());
+    assert_eq!(net.referred[1..], [(0, vec![]), (1, all[..1].to_vec())]);
+    net.refer(0, &all);
+    net.run(500, |_, _| ());
+    net.referred.clear();
+    net.restart_home();
+    net.run(500, |_, _| ());
+    net.referred.sort_by_key(|(server, _)| *server);
+    assert_eq!(net.referred, [(0, all.clone()), (1, all[..1].to_vec())]);
+}
+
+#[test]
+fn referrals_arrive_where_each_fourth_datagram_is_lost() {
+    for seed in 0..20 {
+        let mut net = Net::new();
+        net.run(1000, |_, _| ());
+        net.loses = Some(seed);
+        for number in 1..=5 {
+            net.refer(0, &[referral(number)]);
+            net.run(400, |_, _| ());
+        }
+        net.run(2000, |_, _| ());
+        assert_eq!(net.referred.last(), Some(&(0, vec![referral(5)])), "{seed}");
+    }
+}
+
 /// A home with two links, and two servers of the same addresses behind 20 ms each way.
 struct Net {
     now: Time,
@@ -144,6 +185,8 @@ struct Net {
     flying: Vec<Flying>,
     came: [Vec<u16>; 2],
     at_home: usize,
+    /// Which server referred the home to whom.
+    referred: Vec<(usize, Vec<Referral>)>,
     /// Of four datagrams one is lost, by this seed.
     loses: Option<u64>,
 }
@@ -178,6 +221,7 @@ impl Net {
             flying: Vec::new(),
             came: [Vec::new(), Vec::new()],
             at_home: 0,
+            referred: Vec::new(),
             loses: None,
         }
     }
@@ -186,6 +230,11 @@ impl Net {
     fn set_rank(&mut self, server: usize, rank: u8) {
         let [(home, _)] = self.servers[server].report(self.now).try_into().ok().unwrap();
         self.servers[server].apply(Change::SetRank(home, rank), self.now);
+    }
+
+    fn refer(&mut self, server: usize, referrals: &[Referral]) {
+        let home = self.servers[server].report(self.now)[0].0;
+        self.servers[server].apply(Change::Refer(home, referrals.to_vec()), self.now);
     }
 
     /// Whether the home says to each server that it is the one.
@@ -222,9 +271,13 @@ impl Net {
             each(self, at);
             self.step();
             while let Some(event) = self.home.poll_event() {
-                if let Event::Moved { from, to, .. } = event {
-                    let place = |id| self.peers.iter().position(|peer| *peer == id).unwrap();
-                    moved.push((place(from), place(to)));
+                let place = |id| self.peers.iter().position(|peer| *peer == id).unwrap();
+                match event {
+                    Event::Moved { from, to, .. } => moved.push((place(from), place(to))),
+                    Event::Referred { peer, referrals } => {
+                        self.referred.push((place(peer), referrals));
+                    }
+                    _ => {}
                 }
             }
         }
@@ -325,6 +378,14 @@ fn peer(key: u8, inside: &[&str]) -> PeerConfig {
         allowed_ips: inside.iter().map(|net| net.parse().unwrap()).collect(),
         keepalive: Some(Duration::from_secs(15)),
         follow_mode: false,
+    }
+}
+
+fn referral(number: u8) -> Referral {
+    Referral {
+        public_key: PrivateKey::from_bytes(&[number; 32]).public_key(),
+        name: format!("c{number}"),
+        endpoints: vec![format!("192.0.2.{number}:51900")],
     }
 }
 

@@ -2,8 +2,10 @@ use crate::ack::ACK;
 use crate::chunk::CHUNK;
 use crate::erasure::ERASURE;
 use crate::integer::{Reader, Sequence, put_u24, put_varint};
+use crate::limit::LIMIT;
+use crate::referrals::REFERRALS;
 use crate::treatment::TREATMENT;
-use crate::{Ack, Chunk, ErasureFrame, TreatmentFrame};
+use crate::{Ack, Chunk, ErasureFrame, LimitFrame, ReferralsFrame, TreatmentFrame};
 use braid_units::Rate;
 
 const PADDING: u8 = 0x00;
@@ -57,6 +59,10 @@ pub enum Frame<'a> {
     Service(Service),
     /// How the sender wants a flow of the other direction treated.
     Treatment(TreatmentFrame),
+    /// Other concentrators by which the home may be served.
+    Referrals(ReferralsFrame<'a>),
+    /// What the receiver is to send at the most.
+    Limit(LimitFrame),
 }
 
 /// Packets `sequence ..= sequence + count - 1` of a flow won't be completed.
@@ -172,6 +178,8 @@ impl<'a> Frame<'a> {
             MODE => Frame::Mode(TunnelMode { mode: reader.u8()?, hash: reader.u8()? }),
             SERVICE => Frame::Service(Service { word: reader.u8()?, epoch: reader.varint()? }),
             TREATMENT => Frame::Treatment(TreatmentFrame::parse(reader)?),
+            REFERRALS => Frame::Referrals(ReferralsFrame::parse(reader)?),
+            LIMIT => Frame::Limit(LimitFrame::parse(reader)?),
             _ => return Err(Malformed::UnknownFrame),
         })
     }

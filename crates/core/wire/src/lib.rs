@@ -13,6 +13,8 @@ mod erasure;
 mod frame;
 mod header;
 mod integer;
+mod limit;
+mod referrals;
 mod treatment;
 
 pub use ack::{ARRIVAL_UNIT_US, Ack, AckRanges, AckWriter, MAX_ACK_RANGES, MAX_ARRIVALS};
@@ -23,4 +25,6 @@ pub use frame::{
 };
 pub use header::{DataHeader, DatagramKind, HEADER_LEN, MAX_SESSION_INDEX, TAG_LEN};
 pub use integer::{MAX_VARINT, Sequence, expand, varint_len};
+pub use limit::LimitFrame;
+pub use referrals::{MAX_ENDPOINTS, MAX_REFERRALS, ReferralEntry, ReferralsFrame};
 pub use treatment::TreatmentFrame;

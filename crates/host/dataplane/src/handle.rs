@@ -161,6 +161,8 @@ impl Handle {
             Change::SetEndpoints(id, _)
             | Change::StandIn(id, _)
             | Change::SetRank(id, _)
+            | Change::SetLimits { home: id, .. }
+            | Change::Refer(id, _)
             | Change::Introduce(id, _)
             | Change::Treat(id, _) => self.worker_of(id)?.send(Command::Change(change)),
             // They come to the first worker.

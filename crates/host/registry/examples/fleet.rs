@@ -4,7 +4,8 @@
 //! calls again by [`braid_tunnel::retry_pause`]: the code that runs, with the network in between
 //! modelled.
 //!
-//! `cargo run --release -p braid-registry --example fleet [STAND_INS [PICTURE.svg]]`
+//! `cargo run --release -p braid-registry --example fleet [STAND_INS [sites|chance [PICTURE.svg]]]`:
+//! with `sites` each rack of 20 is one.
 
 use braid_plot::{Band, Curve, Style};
 use braid_registry::placement::{Places, order};
@@ -18,6 +19,7 @@ use std::time::Duration;
 
 const HOMES: usize = 10_000;
 const CONCENTRATORS: usize = 100;
+const RACK: usize = 20;
 /// Of a concentrator. A hundred homes each is an even share.
 const CAPACITY: u32 = 160;
 /// There and back, milliseconds.
@@ -37,9 +39,10 @@ const EVENTS: [(&str, Range<usize>, Range<u64>, bool); 2] =
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let stand_ins = arguments.next().map_or(2, |it| it.parse().expect("a number of stand-ins"));
-    let mut world = World::new(stand_ins);
+    let sites = arguments.next().is_some_and(|it| it == "sites");
+    let mut world = World::new(stand_ins, sites);
     world.run();
-    world.report(stand_ins);
+    world.report(stand_ins, sites);
     if let Some(file) = arguments.next() {
         std::fs::write(&file, world.picture()).expect("a file that can be written");
     }
@@ -110,11 +113,15 @@ struct World {
 }
 
 impl World {
-    fn new(stand_ins: usize) -> World {
+    fn new(stand_ins: usize, sites: bool) -> World {
         let name = |number: usize| format!("c{number}");
-        let concentrator = Concentrator { capacity: CAPACITY, ..Concentrator::default() };
+        let concentrator = |number: usize| Concentrator {
+            capacity: CAPACITY,
+            site: sites.then(|| format!("rack{}", number / RACK)),
+            ..Concentrator::default()
+        };
         let concentrators: BTreeMap<_, _> =
-            (0..CONCENTRATORS).map(|it| (name(it), (concentrator.clone(), 1))).collect();
+            (0..CONCENTRATORS).map(|it| (name(it), (concentrator(it), 1))).collect();
         let all = Fleet { concentrators, ..Fleet::default() };
         let mut world = World {
             now: Time::from_millis(0),
@@ -246,7 +253,8 @@ impl World {
                 }
                 let attempt = self.homes[home].attempts[place];
                 self.homes[home].attempts[place] += 1;
-                self.at(braid_tunnel::retry_pause(attempt), Event::Call(home, place));
+                let pause = braid_tunnel::retry_pause(attempt, self.draw());
+                self.at(pause, Event::Call(home, place));
                 if self.is_reachable(home, place) {
                     self.calls[self.homes[home].members[place]] += 1;
                     self.this.calls += 1;
@@ -407,17 +415,23 @@ impl World {
     }
 
     /// Milliseconds, evenly distributed (xorshift64*).
-    fn between(&mut self, millis: &Range<u64>) -> Duration {
+    /// xorshift64*.
+    fn draw(&mut self) -> u64 {
         self.random ^= self.random >> 12;
         self.random ^= self.random << 25;
         self.random ^= self.random >> 27;
-        let number = self.random.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33;
+        self.random.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    fn between(&mut self, millis: &Range<u64>) -> Duration {
+        let number = self.draw() >> 33;
         Duration::from_millis(millis.start + number % (millis.end - millis.start))
     }
 
-    fn report(&self, stand_ins: usize) {
+    fn report(&self, stand_ins: usize, sites: bool) {
+        let by = if sites { "the first at another site" } else { "by chance" };
         println!(
-            "{HOMES} homes with {stand_ins} stand-ins each, {CONCENTRATORS} concentrators for {CAPACITY} each\n"
+            "{HOMES} homes with {stand_ins} stand-ins each, {by}, {CONCENTRATORS} concentrators for {CAPACITY} each\n"
         );
         println!(
             "| event | homes concerned | back within 1 s | 3 s | median | worst of 99 % | moves | of necessary | calls/s | of one | most served |"

@@ -36,6 +36,8 @@ pub struct Known {
     pub fleet: Fleet,
     /// How willing this one is to serve each home, by name.
     pub ranks: BTreeMap<String, u8>,
+    /// By which concentrators each home is to be served, by name; the same for every member.
+    pub referrals: BTreeMap<String, Vec<String>>,
     /// Homes that have a later word with another concentrator than with this one, and which.
     pub yields: BTreeMap<String, u64>,
     /// What is amiss, in words.
@@ -101,7 +103,11 @@ impl Member {
         let yields = claim_all(&mut changes, own, &fleet)?;
         publish_homes(&mut changes, own, &fleet, &mut troubles)?;
         let ranks = self.places.ranks(&fleet, &own.name, &own.served);
-        Ok(Known { ranks, yields, troubles, fleet })
+        let referrals = self
+            .places
+            .referrals()
+            .map(|(home, names)| (home.to_owned(), names.into_iter().map(str::to_owned).collect()));
+        Ok(Known { ranks, referrals: referrals.collect(), yields, troubles, fleet })
     }
 
     /// Load changes all the time, and is told as often as the lease is renewed.
@@ -294,6 +300,7 @@ mod tests {
                 public_key: format!("key of {name}"),
                 endpoints: vec![format!("{name}:51900")],
                 capacity: 10,
+                site: None,
                 draining: false,
             },
             ..Own::default()

@@ -15,8 +15,12 @@ pub const FULL: u8 = 254;
 /// About to go.
 pub const DRAINING: u8 = 255;
 
+/// How many concentrators a home is referred to: its own, and two more, so that one is left when
+/// one has gone.
+const REFERRALS: usize = 3;
+
 /// The fleet's concentrators in the order in which they are for this home: first where it was sent
-/// by hand, those that drain last.
+/// by hand, those that drain last. The second is at another site than the first, if there is one.
 pub fn order<'a>(fleet: &'a Fleet, name: &str, home: &Home) -> Vec<&'a str> {
     let mut order: Vec<(bool, bool, f64, &str)> = fleet
         .concentrators
@@ -28,17 +32,49 @@ pub fn order<'a>(fleet: &'a Fleet, name: &str, home: &Home) -> Vec<&'a str> {
         })
         .collect();
     order.sort_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)).then(a.2.total_cmp(&b.2)).then(a.3.cmp(b.3)));
-    order.into_iter().map(|(.., name)| name).collect()
+    let mut names: Vec<&str> = order.iter().map(|(.., name)| *name).collect();
+    let site = |name: &str| fleet.concentrators.get(name).and_then(|(it, _)| it.site.as_deref());
+    if let Some(first) = names.first().and_then(|name| site(name)) {
+        let elsewhere = |(drains, .., name): &(bool, bool, f64, &str)| {
+            !drains && site(name).is_some_and(|site| site != first)
+        };
+        if let Some(place) = order.iter().position(elsewhere).filter(|place| *place > 1) {
+            let stand_in = names.remove(place);
+            names.insert(1, stand_in);
+        }
+    }
+    names
 }
 
 /// The places of one concentrator in the orders of all homes. Only those that may have changed are
 /// worked out anew: of 10,000 homes and 100 concentrators all of them are a million hashes.
 #[derive(Clone, Debug, Default)]
 pub struct Places {
-    /// Names, capacities, and who drains.
-    concentrators: Vec<(String, u32, bool)>,
-    /// By the homes' names, with where each was sent by hand.
-    places: BTreeMap<String, (Option<String>, u8)>,
+    concentrators: Vec<Placed>,
+    /// By the homes' names.
+    places: BTreeMap<String, Place>,
+}
+
+/// What the order depends on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Placed {
+    name: String,
+    capacity: u32,
+    site: Option<String>,
+    drains: bool,
+    /// Homes are referred to those that live.
+    lives: bool,
+}
+
+/// Of one home.
+#[derive(Clone, Debug)]
+struct Place {
+    /// Where it was sent by hand.
+    pinned: Option<String>,
+    /// That of this concentrator.
+    own: u8,
+    /// Indexes of those that it is referred to.
+    referrals: Vec<u16>,
 }
 
 impl Places {
@@ -50,10 +86,14 @@ impl Places {
         me: &str,
         here: &BTreeMap<String, T>,
     ) -> BTreeMap<String, u8> {
-        let concentrators = fleet.concentrators.iter();
-        let concentrators = concentrators
-            .map(|(name, (it, _))| (name.clone(), it.capacity, fleet.drains(name)))
-            .collect();
+        let placed = |(name, (it, _)): (&String, &(Concentrator, i64))| Placed {
+            name: name.clone(),
+            capacity: it.capacity,
+            site: it.site.clone(),
+            drains: fleet.drains(name),
+            lives: fleet.alive.contains_key(name),
+        };
+        let concentrators: Vec<Placed> = fleet.concentrators.iter().map(placed).collect();
         if self.concentrators != concentrators {
             *self = Places { concentrators, places: BTreeMap::new() };
         }
@@ -63,11 +103,12 @@ impl Places {
         let drains = fleet.drains(me);
         let rank = |(name, (home, _)): (&String, &(Home, i64))| {
             let place = match self.places.get(name) {
-                Some((pinned, place)) if *pinned == home.pinned => *place,
+                Some(place) if place.pinned == home.pinned => place.own,
                 _ => {
-                    let place = place(fleet, me, name, home);
-                    self.places.insert(name.clone(), (home.pinned.clone(), place));
-                    place
+                    let place = place(fleet, &self.concentrators, me, name, home);
+                    let own = place.own;
+                    self.places.insert(name.clone(), place);
+                    own
                 }
             };
             let rank = match (drains, has_room || here.contains_key(name)) {
@@ -81,9 +122,29 @@ impl Places {
     }
 }
 
-fn place(fleet: &Fleet, me: &str, name: &str, home: &Home) -> u8 {
-    let place = order(fleet, name, home).iter().position(|other| *other == me);
-    place.and_then(|place| u8::try_from(place).ok()).map_or(FULL, |place| place.min(FULL - 1))
+impl Places {
+    /// Of each home, as of the last [`ranks`](Self::ranks): the concentrators by which it is to be
+    /// served, those that live and don't drain, the first of its order.
+    pub fn referrals(&self) -> impl Iterator<Item = (&str, Vec<&str>)> {
+        let name = |place: &u16| Some(self.concentrators.get(usize::from(*place))?.name.as_str());
+        self.places.iter().map(move |(home, place)| {
+            (home.as_str(), place.referrals.iter().filter_map(name).collect())
+        })
+    }
+}
+
+fn place(fleet: &Fleet, known: &[Placed], me: &str, name: &str, home: &Home) -> Place {
+    let order = order(fleet, name, home);
+    let own = order.iter().position(|other| *other == me);
+    let own = own.and_then(|place| u8::try_from(place).ok());
+    let index = |name: &str| known.binary_search_by(|it| it.name.as_str().cmp(name)).ok();
+    let usable = |place: &usize| known.get(*place).is_some_and(|it| it.lives && !it.drains);
+    let referrals = order.iter().filter_map(|name| index(name)).filter(usable);
+    Place {
+        pinned: home.pinned.clone(),
+        own: own.map_or(FULL, |place| place.min(FULL - 1)),
+        referrals: referrals.take(REFERRALS).filter_map(|place| place.try_into().ok()).collect(),
+    }
 }
 
 /// An exponentially distributed number for each pair, with the capacity as its rate: of several
@@ -104,6 +165,7 @@ fn distance(home: &str, name: &str, concentrator: &Concentrator) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::records::Alive;
 
     fn fleet(capacities: &[u32]) -> Fleet {
         let concentrators = capacities.iter().enumerate().map(|(number, &capacity)| {
@@ -147,6 +209,57 @@ mod tests {
         }
         assert_eq!(gone_to.len(), 9, "to all the others");
         assert!(gone_to.values().all(|count| *count < 60), "{gone_to:?}");
+    }
+
+    #[test]
+    fn the_second_is_at_another_site_and_the_first_stays_who_it_is() {
+        let mut racks = fleet(&[100; 9]);
+        let before = first(&racks);
+        for (number, (concentrator, _)) in racks.concentrators.values_mut().enumerate() {
+            concentrator.site = Some(format!("rack{}", number / 3));
+        }
+        assert_eq!(first(&racks), before);
+        let home = Home::default();
+        let site = |name: &str| racks.concentrators[name].0.site.clone();
+        let mut seconds = BTreeMap::new();
+        for number in 0..900 {
+            let order = order(&racks, &format!("h{number}"), &home);
+            assert_eq!(order.len(), 9);
+            assert_ne!(site(order[0]), site(order[1]), "{order:?}");
+            *seconds.entry(order[1].to_owned()).or_insert(0) += 1;
+        }
+        assert!(seconds.values().all(|count| (60..150).contains(count)), "{seconds:?}");
+        // Where all share one, or the others drain, it is as without.
+        let mut one = racks.clone();
+        one.concentrators.values_mut().for_each(|(it, _)| it.site = Some("here".into()));
+        assert_eq!(order(&one, "h1", &home), order(&fleet(&[100; 9]), "h1", &home));
+        let mut draining = racks.clone();
+        let here = site(order(&racks, "h1", &home)[0]);
+        for (concentrator, _) in draining.concentrators.values_mut() {
+            concentrator.draining = concentrator.site != here;
+        }
+        assert_eq!(site(order(&draining, "h1", &home)[1]), here);
+    }
+
+    #[test]
+    fn a_home_is_referred_to_the_first_three_that_live_and_stay() {
+        let mut fleet = fleet(&[10; 6]);
+        fleet.homes.insert("cabin".into(), (Home::default(), 1));
+        let names: Vec<String> = fleet.concentrators.keys().cloned().collect();
+        fleet.alive.extend(names.iter().map(|name| (name.clone(), Alive::default())));
+        let mut places = Places::default();
+        let mut referred = |fleet: &Fleet| -> Vec<String> {
+            places.ranks::<()>(fleet, "c0", &BTreeMap::new());
+            let all: Vec<_> = places.referrals().collect();
+            let [("cabin", names)] = all.as_slice() else { panic!("{all:?}") };
+            names.iter().map(|name| (*name).to_owned()).collect()
+        };
+        let order: Vec<String> =
+            order(&fleet, "cabin", &Home::default()).into_iter().map(str::to_owned).collect();
+        assert_eq!(referred(&fleet), order[..3]);
+        fleet.alive.remove(&order[0]);
+        fleet.concentrators.get_mut(&order[2]).unwrap().0.draining = true;
+        assert_eq!(referred(&fleet), [&order[1], &order[3], &order[4]].map(String::clone));
     }
 
     #[test]

@@ -21,9 +21,16 @@ pub struct Home {
     pub from: String,
     /// Inner addresses and networks, and public ones, as `allowed_ips`.
     pub addresses: Vec<String>,
+    /// What it gets and what it sends at the most, bytes a second.
+    #[serde(default, skip_serializing_if = "no_limit")]
+    pub limit: (Option<u64>, Option<u64>),
     /// The concentrator that it was sent to by hand.
     #[serde(default)]
     pub pinned: Option<String>,
+}
+
+fn no_limit(limit: &(Option<u64>, Option<u64>)) -> bool {
+    *limit == (None, None)
 }
 
 /// A concentrator, as its administrator has it.
@@ -35,6 +42,10 @@ pub struct Concentrator {
     pub endpoints: Vec<String>,
     /// How many homes it is for.
     pub capacity: u32,
+    /// What it shares its fate with, such as a rack or a data centre: homes have another one
+    /// elsewhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub site: Option<String>,
     /// It is about to go.
     #[serde(default)]
     pub draining: bool,

@@ -21,9 +21,10 @@ pub(crate) const SINGLE: [&str; 7] =
 pub(crate) const MANY: [&str; 6] = ["link", "peer", "rule", "class", "alert", "pool"];
 
 /// Tables in a section: `cap.down` of a link is `option cap_down`.
-pub(crate) const INNER: [(&str, &str); 11] = [
+pub(crate) const INNER: [(&str, &str); 12] = [
     ("link", "match"),
     ("link", "cap"),
+    ("peer", "limit"),
     ("rule", "rate"),
     ("link", "quota"),
     ("rule", "match"),
@@ -49,7 +50,7 @@ pub(crate) const EMPTY: &str = "none";
 /// A section of OpenWrt's scripts, whether and how the daemon is started: not of the config.
 pub(crate) const OF_THE_SCRIPTS: &str = "daemon";
 
-const BOOLEANS: [(&str, &str); 22] = [
+const BOOLEANS: [(&str, &str); 23] = [
     ("engine", "arp_validate"),
     ("engine", "fullmesh"),
     ("engine", "masquerade"),
@@ -61,6 +62,7 @@ const BOOLEANS: [(&str, &str); 22] = [
     ("interface", "speed_test"),
     ("link", "metered"),
     ("link", "standby"),
+    ("peer", "follow_referrals"),
     ("pool", "accept_unstable"),
     ("pool", "encrypt"),
     ("pool.replicate", "newest"),

@@ -150,7 +150,7 @@ impl Status {
                 json!({
                     "name": name, "this": own.as_ref() == Some(name), "alive": alive.is_some(),
                     "draining": fleet.drains(name), "homes": alive.map(|alive| alive.homes),
-                    "capacity": it.capacity, "kbit": alive.map(|alive| alive.kbit),
+                    "site": it.site, "capacity": it.capacity, "kbit": alive.map(|alive| alive.kbit),
                     "endpoints": it.endpoints, "public_key": it.public_key,
                 })
             })
@@ -216,8 +216,9 @@ impl Forget {
 }
 
 fn table(fleet: &Fleet, own: Option<&str>) -> String {
-    let mut rows =
-        vec![["CONCENTRATOR", "STATE", "HOMES", "OF", "MBIT/S"].map(str::to_owned).to_vec()];
+    let mut rows = vec![
+        ["CONCENTRATOR", "SITE", "STATE", "HOMES", "OF", "MBIT/S"].map(str::to_owned).to_vec(),
+    ];
     rows.extend(fleet.concentrators.iter().map(|(name, (it, _))| {
         let alive = fleet.alive.get(name);
         let state = match (alive.is_some(), fleet.drains(name)) {
@@ -229,6 +230,7 @@ fn table(fleet: &Fleet, own: Option<&str>) -> String {
         let of_alive = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
         vec![
             format!("{name}{star}"),
+            it.site.clone().unwrap_or_else(|| "-".to_owned()),
             state.to_owned(),
             of_alive(alive.map(|alive| alive.homes.to_string())),
             it.capacity.to_string(),

@@ -137,6 +137,7 @@ impl Reporter {
             tx_bytes: counters.accepted_bytes,
             refused_packets: counters.inner_refused,
             isolated_packets: counters.isolated,
+            over_limit_packets: counters.over_limit,
             paths,
             queue: QueueStatus {
                 bytes: entry.bytes,

@@ -10,6 +10,8 @@ use braid_control::request::Request;
 use braid_control::status::{FleetStatus, Status};
 use braid_handshake::PublicKey;
 use braid_registry::{Concentrator, Home, Known, Member, Own, Store};
+use braid_tunnel::Referral;
+use braid_units::Rate;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
@@ -46,6 +48,7 @@ impl Part {
         let mut health = Health::default();
         let mut copy: Option<FleetHomes> = None;
         let mut ranks = BTreeMap::new();
+        let mut referrals = BTreeMap::new();
         loop {
             let Some(tunnel) = self.tunnel.upgrade() else { return };
             let config = tunnel.config_now();
@@ -74,6 +77,11 @@ impl Part {
             if now != ranks && self.data_plane.change(Change::SetRanks(now.clone())).is_ok() {
                 ranks = now;
             }
+            if let Some(now) = round.as_ref().ok().map(referred).filter(|now| *now != referrals)
+                && self.data_plane.change(Change::SetReferrals(now.clone())).is_ok()
+            {
+                referrals = now;
+            }
             *self.status.lock().unwrap_or_else(PoisonError::into_inner) =
                 Some(health.follow(&self.fleet, round, Instant::now()));
             drop(tunnel);
@@ -96,6 +104,7 @@ impl Part {
                 public_key: self.public_key.to_string(),
                 endpoints: fleet.endpoints.iter().map(ToString::to_string).collect(),
                 capacity: fleet.capacity,
+                site: fleet.site.as_ref().map(ToString::to_string),
                 draining: false,
             },
             draining: config.interface.draining,
@@ -118,6 +127,24 @@ impl Part {
     }
 }
 
+/// To whom homes are referred, by their keys.
+fn referred(known: &Known) -> BTreeMap<PublicKey, Vec<Arc<Referral>>> {
+    let concentrators = known.fleet.concentrators.iter();
+    let concentrators: BTreeMap<&String, Arc<Referral>> = concentrators
+        .filter_map(|(name, (it, _))| {
+            let public_key = it.public_key.parse().ok()?;
+            let endpoints = it.endpoints.clone();
+            Some((name, Arc::new(Referral { public_key, name: name.clone(), endpoints })))
+        })
+        .collect();
+    let home = |(name, referrals): (&String, &Vec<String>)| {
+        let (home, _) = known.fleet.homes.get(name)?;
+        let referrals = referrals.iter().filter_map(|it| concentrators.get(it).cloned());
+        Some((home.public_key.as_ref()?.parse().ok()?, referrals.collect()))
+    };
+    known.referrals.iter().filter_map(home).collect()
+}
+
 /// What the registry is told of a home of this concentrator's config.
 fn record(peer: &Peer) -> Home {
     let secret = peer.preshared_key_file.as_deref();
@@ -127,6 +154,7 @@ fn record(peer: &Peer) -> Home {
         enrolment_key: peer.enrolment.map(|line| line.key.to_string()),
         enrol_until: peer.enrolment.map(|line| line.until.to_string()),
         preshared_key: secret.map(|secret| secret.to_base64().to_string()),
+        limit: (peer.limit.down.map(Rate::bytes_per_sec), peer.limit.up.map(Rate::bytes_per_sec)),
         addresses: peer.allowed_ips.iter().map(ToString::to_string).collect(),
         ..Home::default()
     }
@@ -157,6 +185,7 @@ fn follow(
             preshared_key: home.preshared_key.clone().filter(|_| home.from != own),
             own: home.from == own,
             allowed_ips: home.addresses.clone(),
+            limit: home.limit,
             rank,
         };
         Some((name, home))

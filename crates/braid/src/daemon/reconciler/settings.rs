@@ -1,13 +1,14 @@
 //! The config as it is now, and what requests make of it.
 
 use super::super::enrolments::Enrolments;
+use super::super::referrals::Referrals;
 use braid_control::config::{Config, ConfigEditor};
 use braid_control::request::{Refusal, Request};
 
 /// The config, and the text that changes are made on top of.
 pub struct Settings {
     editor: ConfigEditor,
-    /// With the keys of homes that have joined.
+    /// With the keys of homes that have joined, and with concentrators to which others refer.
     pub config: Config,
 }
 
@@ -22,6 +23,7 @@ impl Settings {
         &self,
         request: Request,
         enrolments: &mut Enrolments,
+        referrals: &Referrals,
     ) -> Result<Settings, Refusal> {
         let mut editor = self.editor.clone();
         let edited = match request {
@@ -53,6 +55,7 @@ impl Settings {
         edited.map_err(|error| Refusal::Invalid(error.to_string()))?;
         let mut config = editor.check().map_err(|errors| Refusal::Invalid(errors.to_string()))?;
         enrolments.apply(&mut config);
+        referrals.apply(&mut config);
         config.read_keys().map_err(|error| Refusal::Invalid(error.to_string()))?;
         Ok(Settings { editor, config })
     }

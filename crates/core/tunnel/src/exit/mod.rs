@@ -5,8 +5,10 @@ mod delivery;
 mod flow_order;
 mod holes;
 mod order;
+mod policer;
 mod sequence_map;
 
 pub use assembly::{Assembly, Rejected};
 pub use delivery::{Delivered, ExitStatus};
 pub use order::{Patience, Reordering};
+pub use policer::Policer;

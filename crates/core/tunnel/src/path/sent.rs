@@ -32,6 +32,10 @@ pub enum SentFrame {
     Mode,
     /// Who serves.
     Service,
+    /// Who else could.
+    Referrals,
+    /// At what rate the peer may send.
+    Limit,
     /// How a flow is to be treated.
     Treatment {
         /// The hash of its key.

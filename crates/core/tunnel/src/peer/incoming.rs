@@ -203,6 +203,15 @@ impl Peer {
                         self.service = Some(said);
                     }
                 }
+                // They are the concentrator's to say.
+                Frame::Limit(_) | Frame::Referrals(_) if !self.config.opens_paths() => {}
+                Frame::Referrals(frame) => self.referred.hear(&frame),
+                Frame::Limit(limit) => {
+                    if self.limit_epoch.is_none_or(|before| limit.epoch >= before) {
+                        self.limit_epoch = Some(limit.epoch);
+                        self.ingress.set_whole_limit(limit.rate);
+                    }
+                }
                 // It's the home's to say.
                 Frame::Treatment(_) if self.config.opens_paths() => {}
                 Frame::Treatment(frame) => {

@@ -7,6 +7,7 @@ mod incoming;
 mod ingress;
 mod paths;
 mod receive;
+mod referred;
 mod reliability;
 mod restarting;
 mod send;
@@ -15,6 +16,7 @@ mod timers;
 mod traffic;
 
 pub use incoming::Refused;
+pub use referred::Referral;
 pub use send::Transmit;
 pub use status::{PathReport, PeerCounters, PeerReport, Served};
 pub use traffic::{Carried, FlowReport, MOST_FLOWS, PathShare, TrafficReport};
@@ -24,7 +26,7 @@ use crate::clock::PausingClock;
 use crate::config::{LinkConfig, Mode, PeerConfig, TunnelConfig};
 
 use crate::entry::{LimitRate, Treatment};
-use crate::exit::Delivered;
+use crate::exit::{Delivered, Policer};
 use crate::id::{LinkId, PeerId};
 use crate::index_map::IndexMap;
 use crate::path::Settled;
@@ -33,11 +35,12 @@ use crate::routing::Health;
 use crate::session::Sessions;
 use activity::Activity;
 use braid_inner::{ClassRules, FlowKey, HashKey, InnerPacket};
-use braid_units::Time;
-use braid_wire::Service;
+use braid_units::{Rate, Time};
+use braid_wire::{LimitFrame, Service};
 use ingress::{Ingress, Sorting};
 use paths::PathSet;
 use receive::Receive;
+use referred::Referred;
 use reliability::Reliability;
 use restarting::Restarting;
 use send::{ControlSettings, Outlet, Send};
@@ -84,6 +87,11 @@ pub struct Peer {
     service: Option<Service>,
     /// That is news for the tunnel.
     service_is_news: bool,
+    referred: Referred,
+    /// Of what the concentrator last said of how much we may send.
+    limit_epoch: Option<u64>,
+    /// What keeps the peer to its limit.
+    policer: Option<Policer>,
     /// Stands still while no path works.
     working: PausingClock,
     /// What paths report, until it's applied.
@@ -109,6 +117,9 @@ impl Peer {
             restarting: Restarting::default(),
             service: None,
             service_is_news: false,
+            referred: Referred::default(),
+            limit_epoch: None,
+            policer: None,
             working: PausingClock::default(),
             settled: Settled::default(),
             freed: Vec::new(),
@@ -142,6 +153,11 @@ impl Peer {
     fn forget_connection(&mut self, now: Time) {
         self.restarting.on_another_instance();
         self.service = None;
+        self.referred.on_another_instance();
+        // It says its limit anew if it has one.
+        if self.limit_epoch.take().is_some() {
+            self.ingress.set_whole_limit(None);
+        }
         self.reliability.restart(&mut self.freed);
         self.send.restart(&mut self.ingress);
         self.receive.restart();
@@ -263,6 +279,29 @@ impl Peer {
         self.send.say_service(service, &mut self.timers);
     }
 
+    /// From now on we send the home no more than `to`, and it us no more than `from`.
+    pub(crate) fn set_limits(&mut self, to: Option<Rate>, from: Option<Rate>, epoch: u64) {
+        self.ingress.set_whole_limit(to);
+        self.policer = from.map(Policer::of_told);
+        self.send.say_limit(LimitFrame { rate: from, epoch }, &mut self.timers);
+    }
+
+    /// Whether a packet of the peer's of so many bytes is within its limit.
+    #[inline]
+    pub(crate) fn may_deliver(&mut self, bytes: usize, now: Time) -> bool {
+        self.policer.as_mut().is_none_or(|policer| policer.passes(bytes as u64, now))
+    }
+
+    /// To which others we refer the home from now on.
+    pub(crate) fn refer(&mut self, epoch: u64, referrals: &[Referral]) {
+        self.send.refer(epoch, Referral::encode(referrals), &mut self.timers);
+    }
+
+    /// To which others the concentrator refers us, once they are others than before.
+    pub(crate) fn take_referrals(&mut self) -> Option<Vec<Referral>> {
+        self.referred.take()
+    }
+
     /// Whether its paths work is to be known soon.
     pub(crate) fn ask(&mut self, now: Time) {
         self.paths.ask(&mut self.timers, now);
@@ -335,6 +374,7 @@ impl Peer {
             || self.receive.closed
             || self.restarting.is_news()
             || self.service_is_news
+            || self.referred.is_news()
     }
 
     /// Gives the buffers that aren't needed any more.
@@ -452,6 +492,8 @@ impl Peer {
                 }
                 SentFrame::Mode => self.send.on_mode_lost(),
                 SentFrame::Service => self.send.on_service_lost(&mut self.timers),
+                SentFrame::Limit => self.send.on_limit_lost(&mut self.timers),
+                SentFrame::Referrals => self.send.on_referrals_lost(&mut self.timers),
                 SentFrame::Treatment { flow } => {
                     self.send.on_treatment_lost(flow, &mut self.timers);
                 }

@@ -39,6 +39,8 @@ pub(super) struct ReceiveCounters {
     pub inner_refused: u64,
     /// Inner packets to other peers, which it may not reach.
     pub isolated: u64,
+    /// Inner packets above its limit.
+    pub over_limit: u64,
 }
 
 /// The receiving side.

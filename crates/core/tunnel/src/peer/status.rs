@@ -38,6 +38,8 @@ pub struct PeerCounters {
     pub inner_refused: u64,
     /// Inner packets to other peers, which it may not reach.
     pub isolated: u64,
+    /// Inner packets above its limit.
+    pub over_limit: u64,
 }
 
 /// A peer as it is now.
@@ -142,6 +144,11 @@ impl Peer {
         self.receive.counters.inner_refused += 1;
     }
 
+    /// An inner packet of the peer's was above its limit.
+    pub(crate) fn on_over_limit(&mut self) {
+        self.receive.counters.over_limit += 1;
+    }
+
     /// An inner packet of this flow of the peer's is delivered.
     pub(crate) fn on_delivered(&mut self, flow: u16, bytes: &[u8], now: Time) {
         self.receive.counters.delivered_bytes += bytes.len() as u64;
@@ -191,6 +198,7 @@ impl Peer {
             refused: received.refused,
             inner_refused: received.inner_refused,
             isolated: received.isolated,
+            over_limit: received.over_limit,
         }
     }
 }

@@ -3,9 +3,9 @@
 use super::{EnrolmentState, Entry, Handshaking, Link, Port, Tunnel, handshakes};
 use crate::config::{LinkConfig, Mode, PeerConfig};
 use crate::id::{LinkId, PeerId};
-use crate::peer::{Peer, Treatments};
+use crate::peer::{Peer, Referral, Treatments};
 use braid_handshake::{PrivateKey, PublicKey};
-use braid_units::Time;
+use braid_units::{Rate, Time};
 use ipnet::IpNet;
 use std::net::SocketAddr;
 
@@ -38,6 +38,18 @@ pub enum Change {
     /// How willing we are to serve this home, from now on: 0 is the most, 255 means that we are
     /// about to go. It goes to the most willing of its concentrators.
     SetRank(PeerId, u8),
+    /// Of inner packets this home gets and sends no more than this.
+    SetLimits {
+        /// Which home.
+        home: PeerId,
+        /// To the home; none: as much as its links carry.
+        to: Option<Rate>,
+        /// From the home. It is told, and what is above all the same is dropped.
+        from: Option<Rate>,
+    },
+    /// This home may be served by these concentrators too, of which it is told; the first count
+    /// where not all fit into a datagram.
+    Refer(PeerId, Vec<Referral>),
     /// Introduce us to the peer, by the key of a token, until it answers.
     Introduce(PeerId, PrivateKey),
     /// The tokens there are, by their public keys; whoever comes with another one hears
@@ -66,6 +78,8 @@ impl Tunnel {
             Change::SetEndpoints(peer, endpoints) => self.set_endpoints(peer, endpoints, now),
             Change::StandIn(peer, owner) => self.stand_in(peer, owner, now),
             Change::SetRank(home, rank) => self.set_rank(home, rank, now),
+            Change::SetLimits { home, to, from } => self.set_limits(home, to, from, now),
+            Change::Refer(home, referrals) => self.refer(home, &referrals, now),
             Change::Introduce(peer, token) => self.introduce(peer, token),
             Change::SetEnrolments(enrolments) => {
                 self.enrolments = enrolments.into_iter().collect();

@@ -2,6 +2,7 @@
 
 use crate::id::{LinkId, PeerId};
 use crate::path::liveness::PathState;
+use crate::peer::Referral;
 use braid_handshake::{EnrolmentRefusal, PublicKey};
 use std::net::SocketAddr;
 
@@ -65,6 +66,13 @@ pub enum Event {
         peer: PeerId,
         /// It is this end.
         here: bool,
+    },
+    /// A concentrator says by which others we may be served too, all of them.
+    Referred {
+        /// The concentrator.
+        peer: PeerId,
+        /// The others.
+        referrals: Vec<Referral>,
     },
     /// What is thought of a path changed.
     Path {

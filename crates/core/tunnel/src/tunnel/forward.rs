@@ -72,6 +72,11 @@ impl Tunnel {
                 self.recycle(packet.bytes);
                 continue;
             }
+            if !entry.peer.may_deliver(packet.bytes.len(), now) {
+                entry.peer.on_over_limit();
+                self.recycle(packet.bytes);
+                continue;
+            }
             entry.peer.on_delivered(flow, &packet.bytes, now);
             match (layer, MacAddress::of_frame(&packet.bytes)) {
                 (Layer::L3, _) => self.inner.push_back(packet),

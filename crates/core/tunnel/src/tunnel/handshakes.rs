@@ -37,9 +37,13 @@ pub(super) const AFTER_RESTART: Duration = Duration::from_millis(60);
 /// How often the keys' age is looked at.
 const AGE_CHECK: Duration = Duration::from_secs(1);
 
-/// The pause after so many attempts that had no answer.
-pub fn retry_pause(attempts: usize) -> Duration {
-    RETRY[attempts.min(RETRY.len() - 1)]
+/// The pause after so many attempts that had no answer: up to a quarter more or less, by a number
+/// drawn from all, so that homes that lost their concentrator together don't call it together when
+/// it is back (our experiment, docs/measurements/fleet.md).
+pub fn retry_pause(attempts: usize, drawn: u64) -> Duration {
+    let pause = RETRY[attempts.min(RETRY.len() - 1)];
+    let fraction = (drawn >> 32) as u32;
+    pause * 3 / 4 + (pause / 2).mul_f64(f64::from(fraction) / f64::from(u32::MAX))
 }
 
 /// The handshake with one peer.
@@ -125,7 +129,7 @@ impl Tunnel {
         let pause = match entry.peer.paths.up().map(|path| path.rtt.smoothed()).min() {
             // An answer that is under way is waited for.
             Some(rtt) if restarts => (rtt * 2).max(AFTER_RESTART),
-            _ => retry_pause(attempt as usize),
+            _ => retry_pause(attempt as usize, self.random.next()),
         };
         entry.handshaking.attempts += 1;
         entry.handshaking.next_at = now + pause;

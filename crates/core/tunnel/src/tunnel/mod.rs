@@ -355,6 +355,10 @@ impl Tunnel {
             self.tell(Event::Served { peer: id, here: served.here });
         }
         let Some(entry) = self.peers.get_mut(id) else { return };
+        if let Some(referrals) = entry.peer.take_referrals() {
+            self.tell(Event::Referred { peer: id, referrals });
+        }
+        let Some(entry) = self.peers.get_mut(id) else { return };
         if !entry.peer.take_restart() {
             return;
         }

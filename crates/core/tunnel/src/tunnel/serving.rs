@@ -3,8 +3,9 @@
 
 use super::{Event, Tunnel};
 use crate::id::PeerId;
+use crate::peer::Referral;
 use crate::routing::{Health, StandIns, Step};
-use braid_units::Time;
+use braid_units::{Rate, Time};
 use braid_wire::Service;
 
 /// The groups of peers that stand in for each other. Most tunnels have none.
@@ -170,6 +171,34 @@ impl Tunnel {
         if self.peers.get_mut(home).is_some_and(|entry| !entry.peer.config.opens_paths()) {
             let epoch = self.next_epoch(now);
             self.say(home, Service { word: rank, epoch });
+        }
+    }
+
+    /// From now on this home gets no more than `to`, and sends no more than `from`.
+    pub(super) fn set_limits(
+        &mut self,
+        home: PeerId,
+        to: Option<Rate>,
+        from: Option<Rate>,
+        now: Time,
+    ) {
+        let epoch = self.next_epoch(now);
+        if let Some(entry) = self.peers.get_mut(home)
+            && !entry.peer.config.opens_paths()
+        {
+            entry.peer.set_limits(to, from, epoch);
+            self.activate(home);
+        }
+    }
+
+    /// This home may be served by these, too.
+    pub(super) fn refer(&mut self, home: PeerId, referrals: &[Referral], now: Time) {
+        let epoch = self.next_epoch(now);
+        if let Some(entry) = self.peers.get_mut(home)
+            && !entry.peer.config.opens_paths()
+        {
+            entry.peer.refer(epoch, referrals);
+            self.activate(home);
         }
     }
 

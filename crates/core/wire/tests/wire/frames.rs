@@ -183,6 +183,10 @@ fn the_bytes_are_those_of_the_protocol() {
     TunnelMode { mode: 3, hash: 2 }.write(&mut payload);
     Close { reason: 0 }.write(&mut payload);
     Service { word: Service::DRAINING, epoch: 0x1234 }.write(&mut payload);
+    LimitFrame { rate: Some(Rate::from_bytes_per_sec(0x4321)), epoch: 9 }.write(&mut payload);
+    let mut list = Vec::new();
+    assert!(ReferralsFrame::push(&mut list, &[7; 32], "b", &["h:1", "i:2"]));
+    ReferralsFrame::write(5, &list, &mut payload);
     Frame::write_ping(&mut payload);
     let expected = [
         &[0xa2, 0x12, 0x34, 0x56, 0x78, 0x9a, 0x50, 0x00, 0x02, b'a', b'b'][..],
@@ -190,7 +194,26 @@ fn the_bytes_are_those_of_the_protocol() {
         &[7, 3, 2],
         &[6, 0],
         &[8, 0xff, 0x52, 0x34],
+        &[11, 0x80, 0, 0x43, 0x21, 9],
+        &[10, 5, 0, 43],
+        &[7; 32],
+        &[1, b'b', 2, 3, b'h', b':', b'1', 3, b'i', b':', b'2'],
         &[1],
     ];
     assert_eq!(payload, expected.concat());
+}
+
+#[test]
+fn a_list_of_referrals_takes_what_fits() {
+    let mut list = Vec::new();
+    for wrong in [("", &["h:1"][..]), ("b", &[]), ("b", &[""]), (&"n".repeat(256), &["h:1"])] {
+        assert!(!ReferralsFrame::push(&mut list, &[7; 32], wrong.0, wrong.1));
+    }
+    assert!(list.is_empty());
+    let long = "h".repeat(150);
+    let pushed = [0u8; 3].map(|_| ReferralsFrame::push(&mut list, &[7; 32], "b", &[&long]));
+    assert_eq!(pushed, [true, true, false]);
+    let mut list = Vec::new();
+    let pushed = [0u8; 5].map(|_| ReferralsFrame::push(&mut list, &[7; 32], "b", &["h:1"]));
+    assert_eq!(pushed, [true, true, true, true, false]);
 }

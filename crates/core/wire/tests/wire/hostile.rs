@@ -1,6 +1,7 @@
 //! Whatever the bytes, nothing panics and no value is out of its range.
 
 use crate::support::*;
+use braid_units::Rate;
 use braid_wire::*;
 use proptest::prelude::*;
 
@@ -70,6 +71,16 @@ fn check(frame: Frame<'_>, largest: u64) -> Result<(), TestCaseError> {
             treatment.write(&mut written);
             prop_assert!(written.len() <= TreatmentFrame::MAX_LEN);
         }
+        Frame::Limit(limit) => prop_assert!(limit.rate != Some(Rate::ZERO)),
+        Frame::Referrals(referrals) => {
+            let entries: Vec<_> = referrals.entries().collect();
+            prop_assert!(entries.len() <= MAX_REFERRALS);
+            for entry in entries {
+                let endpoints: Vec<_> = entry.endpoints().collect();
+                prop_assert!((1..=MAX_ENDPOINTS).contains(&endpoints.len()));
+                prop_assert!(endpoints.iter().all(|it| !it.is_empty()) && !entry.name.is_empty());
+            }
+        }
         Frame::Ping | Frame::Close(_) | Frame::Mode(_) => {}
     }
     Ok(())
@@ -133,9 +144,10 @@ fn contradictions_are_refused() {
     // A varint of 8 bytes that says 2^32 − 1, and one that says 2^32.
     let u32_max = [0xc0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff];
     let too_big = [0xc0, 0, 0, 1, 0, 0, 0, 0];
+    let referral = [&[7; 32][..], &[1, b'b', 1, 1, b'h']].concat();
     let chunk = |kind: u8, rest: &[u8]| [&[kind, 0, 1, 0, 0, 2], rest].concat();
     for (payload, error) in [
-        (vec![0x0a], UnknownFrame),
+        (vec![0x0c], UnknownFrame),
         (chunk(0xc3, &[1, 9]), UnknownFrame),
         (chunk(0x87, &[]), Empty),
         (chunk(0x83, &[0]), Empty),
@@ -166,6 +178,13 @@ fn contradictions_are_refused() {
         // A treatment with a selector that there isn't, or a class.
         (vec![9, 0x50, 6, 0, 0, 0, 0], Contradiction),
         (vec![9, 0x0c, 6, 0, 0, 0, 0], Contradiction),
+        // Referrals: too many bytes, a name of none, no address, five addresses, five of them.
+        ([&[10, 0, 1, 0x91][..], &[0; 401]].concat(), TooLong),
+        ([&[10, 0, 0, 36][..], &[7; 32], &[0, 1, 1, b'h']].concat(), Empty),
+        ([&[10, 0, 0, 35][..], &[7; 32], &[1, b'b', 0]].concat(), Empty),
+        ([&[10, 0, 0, 35][..], &[7; 32], &[1, b'b', 5]].concat(), TooLong),
+        ([&[10, 0, 0, 37][..], &[7; 32], &[1, 0xff, 1, 1, b'h']].concat(), Contradiction),
+        ([&[10, 0, 0, 185][..], &referral.repeat(5)].concat(), TooLong),
         ([&[5, 0][..], &[0; 20]].concat(), TooLong),
         ([&[5, 33][..], &[0; 400]].concat(), TooLong),
         ([&[5, 1, 0, 1, 0, 0, 2][..], &u32_max, &[0, 0, 0, 0]].concat(), TooLong),

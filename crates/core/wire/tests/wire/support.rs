@@ -22,6 +22,15 @@ pub enum Owned {
     Mode(TunnelMode),
     Service(Service),
     Treatment(TreatmentFrame),
+    Referrals(u64, Vec<OwnedReferral>),
+    Limit(LimitFrame),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct OwnedReferral {
+    pub public_key: [u8; 32],
+    pub name: String,
+    pub endpoints: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -66,6 +75,20 @@ impl Owned {
             Owned::Mode(mode) => mode.write(out),
             Owned::Service(service) => service.write(out),
             Owned::Treatment(treatment) => treatment.write(out),
+            Owned::Limit(limit) => limit.write(out),
+            Owned::Referrals(epoch, all) => {
+                let mut list = Vec::new();
+                for one in all {
+                    let endpoints: Vec<&str> = one.endpoints.iter().map(String::as_str).collect();
+                    assert!(ReferralsFrame::push(
+                        &mut list,
+                        &one.public_key,
+                        &one.name,
+                        &endpoints
+                    ));
+                }
+                ReferralsFrame::write(*epoch, &list, out);
+            }
         }
     }
 
@@ -98,6 +121,15 @@ impl Owned {
             Frame::Mode(mode) => Owned::Mode(mode),
             Frame::Service(service) => Owned::Service(service),
             Frame::Treatment(treatment) => Owned::Treatment(treatment),
+            Frame::Limit(limit) => Owned::Limit(limit),
+            Frame::Referrals(referrals) => {
+                let one = |entry: ReferralEntry<'_>| OwnedReferral {
+                    public_key: entry.public_key,
+                    name: entry.name.to_owned(),
+                    endpoints: entry.endpoints().map(str::to_owned).collect(),
+                };
+                Owned::Referrals(referrals.epoch, referrals.entries().map(one).collect())
+            }
         }
     }
 
@@ -136,7 +168,20 @@ pub fn any_frame() -> impl Strategy<Value = Owned> {
         (any::<u8>(), number(MAX_VARINT))
             .prop_map(|(word, epoch)| Owned::Service(Service { word, epoch })),
         any_treatment().prop_map(Owned::Treatment),
+        (number(MAX_VARINT), number(MAX_VARINT)).prop_map(|(rate, epoch)| {
+            let rate = (rate > 0).then(|| Rate::from_bytes_per_sec(rate));
+            Owned::Limit(LimitFrame { rate, epoch })
+        }),
+        // So short that as many as may be fit.
+        (number(MAX_VARINT), prop::collection::vec(any_referral(), 0..=MAX_REFERRALS))
+            .prop_map(|(epoch, all)| Owned::Referrals(epoch, all)),
     ]
+}
+
+fn any_referral() -> impl Strategy<Value = OwnedReferral> {
+    let endpoints = prop::collection::vec("\\PC{1,3}", 1..=MAX_ENDPOINTS);
+    (any::<[u8; 32]>(), "\\PC{1,3}", endpoints)
+        .prop_map(|(public_key, name, endpoints)| OwnedReferral { public_key, name, endpoints })
 }
 
 fn any_treatment() -> impl Strategy<Value = TreatmentFrame> {

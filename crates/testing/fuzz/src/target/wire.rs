@@ -61,6 +61,17 @@ pub fn wire(data: &[u8]) {
             Frame::Close(close) => close.write(&mut written),
             Frame::Mode(mode) => mode.write(&mut written),
             Frame::Treatment(treatment) => treatment.write(&mut written),
+            Frame::Limit(limit) => {
+                limit.write(&mut written);
+                assert!(written.len() <= LimitFrame::MAX_LEN);
+            }
+            Frame::Referrals(referrals) => {
+                for entry in referrals.entries() {
+                    assert!((1..=MAX_ENDPOINTS).contains(&entry.endpoints().count()));
+                }
+                ReferralsFrame::write(referrals.epoch, referrals.list(), &mut written);
+                assert!(written.len() <= ReferralsFrame::MAX_LEN);
+            }
         }
         let again: Vec<_> = Frames::new(&written).collect();
         assert_eq!(again, [Ok(frame)]);

@@ -14,7 +14,8 @@ use braid_inner::{
     Class, ClassRules, FlowKey, HashKey, Headers, InnerPacket, Layer, PureAck, flow_key, join,
     segment_count, split_all,
 };
-use braid_units::Time;
+use braid_units::{Rate, Time};
+use std::num::NonZeroU8;
 use std::time::Duration;
 
 /// IP protocol number of TCP.
@@ -24,6 +25,8 @@ const TCP: u8 = 6;
 const LONG: usize = 5;
 /// Real-time packets that waited longer than this are of no use any more.
 const STALE_REALTIME: Duration = Duration::from_millis(400);
+/// The only limit of what limits all flows together.
+const ALL: LimitId = LimitId(NonZeroU8::MIN);
 
 /// Counters of what came in.
 #[derive(Clone, Copy, Debug, Default)]
@@ -48,7 +51,10 @@ pub(crate) struct Ingress {
     places: FlowPlaces,
     treatments: Treatments,
     acks: AckFilter,
+    /// Limits that some flows share.
     shaper: Shaper,
+    /// The limit of all flows together, behind those.
+    whole: Shaper,
     queue: EntryQueue,
     parameters: Parameters,
     /// All paths' capacities were found.
@@ -90,6 +96,7 @@ impl Ingress {
             treatments: Treatments::new(MOST_FLOWS),
             acks: AckFilter::default(),
             shaper: Shaper::new(layer),
+            whole: Shaper::new(layer),
             queue: EntryQueue::new(layer),
             capacity_known: false,
             parameters: Parameters { limit, ..Parameters::default() },
@@ -138,8 +145,8 @@ impl Ingress {
         let class = treatment.class.unwrap_or(class);
         let stream =
             headers.ip.is_some_and(|ip| ip.protocol == TCP) || matches!(class, Class::Precious);
-        let (queue, shaper) = (&self.queue, &self.shaper);
-        let waits = |flow| queue.waits(flow) || shaper.waits(flow);
+        let (queue, shaper, whole) = (&self.queue, &self.shaper, &self.whole);
+        let waits = |flow| queue.waits(flow) || shaper.waits(flow) || whole.waits(flow);
         let flow = self.places.place(hash, working, waits);
         traffic.on_admitted(flow, (&key, hash), class, packet.bytes.len() as u64, now);
         let ack = PureAck::read(&packet.bytes, &headers).filter(|_| self.heuristics.ack_thinning);
@@ -153,7 +160,8 @@ impl Ingress {
             return None;
         };
         let offered = self.acks.offer(flow, key, ack, queued, now);
-        let supersedes_last = offered.supersedes_last && treatment.limit.is_none();
+        let unlimited = treatment.limit.is_none() && self.whole.is_unused();
+        let supersedes_last = offered.supersedes_last && unlimited;
         let (next, last) = match supersedes_last {
             true => (None, offered.now),
             false => (offered.now, None),
@@ -178,6 +186,9 @@ impl Ingress {
             self.push(flow, queued, now);
         }
         while let Some((flow, queued)) = self.shaper.poll(&self.parameters, working, now) {
+            self.push_free(flow, queued, now);
+        }
+        while let Some((flow, queued)) = self.whole.poll(&self.parameters, working, now) {
             self.queue.push(flow, queued, &self.parameters);
         }
         self.give_back_dropped(freed);
@@ -185,7 +196,8 @@ impl Ingress {
 
     /// When the next packet has been held back long enough.
     pub fn release_at(&self) -> Option<Time> {
-        [self.acks.release_at(), self.shaper.release_at()].into_iter().flatten().min()
+        let limits = [self.shaper.release_at(), self.whole.release_at()];
+        limits.into_iter().chain([self.acks.release_at()]).flatten().min()
     }
 
     /// From now on packets of this flow are treated so.
@@ -208,12 +220,18 @@ impl Ingress {
         self.shaper.set(limits);
     }
 
+    /// From now on all flows together have this rate; none: as much as the paths carry.
+    pub fn set_whole_limit(&mut self, rate: Option<Rate>) {
+        self.whole.set([(ALL, rate)]);
+    }
+
     /// A super-packet that would keep the paths busy for longer than packets should
     /// take is queued by its segments: nothing of it comes out before all is there,
     /// and flows take turns meanwhile.
     fn push_parts(&mut self, flow: u16, queued: Queued, freed: &mut Vec<Vec<u8>>, now: Time) {
         let len = queued.packet.bytes.len();
-        let burst = queued.treatment.limit.and_then(|limit| self.shaper.burst_bytes(limit));
+        let own = queued.treatment.limit.and_then(|limit| self.shaper.burst_bytes(limit));
+        let burst = own.into_iter().chain(self.whole.burst_bytes(ALL)).min();
         // While capacities are being found what is known of them is too little: a flow alone
         // would only be cut up.
         let cuts = self.capacity_known || self.queue.active_flows() > 1;
@@ -234,7 +252,7 @@ impl Ingress {
     #[inline]
     fn push(&mut self, flow: u16, queued: Queued, now: Time) {
         match queued.treatment.limit {
-            None => self.queue.push(flow, queued, &self.parameters),
+            None => self.push_free(flow, queued, now),
             Some(limit) => self.push_limited(limit, flow, queued, now),
         }
     }
@@ -242,6 +260,22 @@ impl Ingress {
     #[cold]
     fn push_limited(&mut self, limit: LimitId, flow: u16, queued: Queued, now: Time) {
         if let Some(free) = self.shaper.offer(limit, flow, queued, &self.parameters, now) {
+            self.push_free(flow, free, now);
+        }
+    }
+
+    /// What its own limit, if it has one, doesn't hold back.
+    #[inline]
+    fn push_free(&mut self, flow: u16, queued: Queued, now: Time) {
+        match self.whole.is_unused() {
+            true => self.queue.push(flow, queued, &self.parameters),
+            false => self.push_whole(flow, queued, now),
+        }
+    }
+
+    #[cold]
+    fn push_whole(&mut self, flow: u16, queued: Queued, now: Time) {
+        if let Some(free) = self.whole.offer(ALL, flow, queued, &self.parameters, now) {
             self.queue.push(flow, free, &self.parameters);
         }
     }
@@ -251,6 +285,9 @@ impl Ingress {
     fn give_back_dropped(&mut self, freed: &mut Vec<Vec<u8>>) {
         if !self.shaper.is_unused() {
             freed.extend(self.shaper.drain_dropped());
+        }
+        if !self.whole.is_unused() {
+            freed.extend(self.whole.drain_dropped());
         }
         freed.extend(self.queue.drain_dropped());
     }
@@ -295,10 +332,14 @@ impl Ingress {
         while let Some((flow, queued)) = self.acks.poll_held(now) {
             self.push(flow, queued, now);
         }
+        while let Some((flow, queued)) = self.whole.poll_any(&self.parameters, working) {
+            self.queue.push(flow, queued, &self.parameters);
+        }
         while let Some((flow, queued)) = self.shaper.poll_any(&self.parameters, working) {
             self.queue.push(flow, queued, &self.parameters);
         }
         freed.extend(self.shaper.drain_dropped());
+        freed.extend(self.whole.drain_dropped());
         while let Some(head) = self.queue.head() {
             packets.extend(self.next_packet(head.flow, freed, working).map(|queued| queued.packet));
             self.queue.cut(head.flow);
@@ -366,7 +407,8 @@ impl Ingress {
 
     /// Nothing is held back either.
     pub fn holds_nothing(&self) -> bool {
-        self.queue.is_empty() && self.acks.is_empty() && self.shaper.is_empty()
+        let limits = self.shaper.is_empty() && self.whole.is_empty();
+        self.queue.is_empty() && self.acks.is_empty() && limits
     }
 
     /// When a packet last came in.
@@ -382,7 +424,7 @@ impl Ingress {
 
     /// What waits, for a path or at a limit.
     pub fn status(&self) -> EntryStatus {
-        self.queue.status() + self.shaper.status()
+        self.queue.status() + self.shaper.status() + self.whole.status()
     }
 
     /// Gives back the memory of flows, of which none has anything to send.

@@ -158,6 +158,8 @@ impl Reliability {
             SentFrame::Abandoned(abandoned) => self.abandoned.push_back(abandoned),
             SentFrame::Mode
             | SentFrame::Service
+            | SentFrame::Referrals
+            | SentFrame::Limit
             | SentFrame::PathStatus { .. }
             | SentFrame::Treatment { .. } => {}
         }

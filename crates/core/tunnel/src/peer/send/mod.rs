@@ -27,7 +27,7 @@ use affinity::Affinity;
 use bonding::Bonding;
 use braid_inner::{FlowKey, Layer};
 use braid_units::Time;
-use braid_wire::{Close, Service};
+use braid_wire::{Close, LimitFrame, Service};
 use feedback::Feedback;
 use news::News;
 use packetizer::Packetizer;
@@ -119,6 +119,34 @@ impl Send {
         timers.fire(Timer::Control);
     }
 
+    /// What the peer may send at the most; it is told at once.
+    pub fn say_limit(&mut self, limit: LimitFrame, timers: &mut TimerTable) {
+        if self.news.limit.and_then(|before| before.rate) != limit.rate {
+            self.news.limit = Some(limit);
+            self.news.limit_untold = true;
+            timers.fire(Timer::Control);
+        }
+    }
+
+    /// What was told of it didn't arrive.
+    pub fn on_limit_lost(&mut self, timers: &mut TimerTable) {
+        self.news.limit_untold = true;
+        timers.fire(Timer::Control);
+    }
+
+    /// To which others the home is referred; it is told at once.
+    pub fn refer(&mut self, epoch: u64, list: Vec<u8>, timers: &mut TimerTable) {
+        if self.news.refer(epoch, list) {
+            timers.fire(Timer::Control);
+        }
+    }
+
+    /// What was told of other concentrators didn't arrive.
+    pub fn on_referrals_lost(&mut self, timers: &mut TimerTable) {
+        self.news.referrals_untold = true;
+        timers.fire(Timer::Control);
+    }
+
     /// The peer is told how flows that it sends are to be treated, and at what rates limits
     /// are.
     pub fn want_treatments(
@@ -164,6 +192,8 @@ impl Send {
         self.bonding.restart();
         self.news.mode_untold = true;
         self.news.service_untold = self.news.service != Service::default();
+        self.news.referrals_untold = self.news.referrals.is_some();
+        self.news.limit_untold = self.news.limit.is_some_and(|limit| limit.rate.is_some());
         self.treatments.restart();
     }
 

@@ -1,11 +1,11 @@
 //! What the peer is to be told, by whichever datagram goes next: packets given up,
-//! how its paths are to be used, the mode, and who serves.
+//! how its paths are to be used, the mode, who serves, who else could, and how much it may send.
 
 use super::datagram::Datagram;
 use crate::config::Mode;
 use crate::path::Path;
 use crate::path::sent::SentFrame;
-use braid_wire::{Abandoned, PathStatus, Service};
+use braid_wire::{Abandoned, LimitFrame, PathStatus, ReferralsFrame, Service};
 use std::collections::VecDeque;
 
 /// Room that the mode needs, with its frame's type, bytes.
@@ -19,11 +19,25 @@ pub(super) struct News {
     /// What we say of who serves.
     pub service: Service,
     pub service_untold: bool,
+    /// To which others we refer the home: the epoch of that word, and the frame's list.
+    pub referrals: Option<(u64, Vec<u8>)>,
+    pub referrals_untold: bool,
+    /// What the peer may send at the most; none before there was a limit.
+    pub limit: Option<LimitFrame>,
+    pub limit_untold: bool,
 }
 
 impl Default for News {
     fn default() -> Self {
-        Self { mode_untold: true, service: Service::default(), service_untold: false }
+        Self {
+            mode_untold: true,
+            service: Service::default(),
+            service_untold: false,
+            referrals: None,
+            referrals_untold: false,
+            limit: None,
+            limit_untold: false,
+        }
     }
 }
 
@@ -38,6 +52,17 @@ pub(super) struct PendingNews<'a> {
 }
 
 impl News {
+    /// The home is referred to these. Tells whether that is news.
+    pub fn refer(&mut self, epoch: u64, list: Vec<u8>) -> bool {
+        let before = self.referrals.as_ref().map_or(&[][..], |(_, list)| list);
+        if before == list {
+            return false;
+        }
+        self.referrals = Some((epoch, list));
+        self.referrals_untold = true;
+        true
+    }
+
     /// With what was given up, in this mode.
     #[inline(always)]
     pub fn pending<'a>(
@@ -60,9 +85,9 @@ impl PendingNews<'_> {
         }
     }
 
-    /// Who serves is to be told at once.
+    /// Something of it is to be told at once, though nothing else is sent.
     pub fn is_urgent(&self) -> bool {
-        self.news.service_untold
+        self.news.service_untold || self.news.limit_untold || self.news.referrals_untold
     }
 
     /// Appends what must be the last of a datagram: peers of older versions take what follows for
@@ -73,6 +98,24 @@ impl PendingNews<'_> {
             self.news.service.write(out);
             datagram.note(SentFrame::Service, &mut path.sent);
         }
+        if self.news.limit_untold && datagram.left(out) > LimitFrame::MAX_LEN {
+            self.news.limit_untold = false;
+            if let Some(limit) = self.news.limit {
+                limit.write(out);
+                datagram.note(SentFrame::Limit, &mut path.sent);
+            }
+        }
+        if self.news.referrals_untold && datagram.left(out) > ReferralsFrame::MAX_LEN {
+            self.write_referrals(datagram, path, out);
+        }
+    }
+
+    #[cold]
+    fn write_referrals(&mut self, datagram: &mut Datagram, path: &mut Path, out: &mut Vec<u8>) {
+        self.news.referrals_untold = false;
+        let Some((epoch, list)) = &self.news.referrals else { return };
+        ReferralsFrame::write(*epoch, list, out);
+        datagram.note(SentFrame::Referrals, &mut path.sent);
     }
 
     #[cold]

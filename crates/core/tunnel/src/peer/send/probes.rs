@@ -8,7 +8,7 @@ use braid_wire::{HEADER_LEN, TAG_LEN};
 /// A ping's bytes, with what else it says: paths are compared for that.
 const LIKELY: u64 = 50;
 
-/// Who serves, liveness and MTU probes, the paths' policies, and a first packet with
+/// Who serves and could, liveness and MTU probes, the paths' policies, and a first packet with
 /// new keys if the peer waits for one (`confirm`).
 pub(super) fn poll(
     confirm: &mut bool,
