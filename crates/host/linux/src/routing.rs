@@ -2,8 +2,8 @@
 //! through the tunnel.
 //!
 //! [`HostRouting::desired`] plans (pure); the journal's
-//! [`reconcile`](crate::journal::UndoJournal::reconcile) acts; [`Leftovers`] finds what a crash left
-//! that no journal has.
+//! [`reconcile`](crate::journal::UndoJournal::reconcile) acts; [`Leftovers`] finds what a
+//! crash left that no journal has.
 
 mod discover;
 mod leftovers;

@@ -3,8 +3,8 @@
 //! (What this kernel may lack is tested in a second one: crates/braid/tests.)
 
 use braid_engines::{
-    Classifier, Device, DeviceKind, Ecmp, EcmpHash, End, Engine, Group, GroupLink, Mptcp, Numbers,
-    Operation, Over, Pcc, Resilient, Setup, Way,
+    Classifier, Device, DeviceKind, Ecmp, EcmpHash, Egress, End, Engine, Group, GroupLink, Mptcp,
+    Numbers, Operation, Over, Pcc, Resilient, Setup,
 };
 use braid_linux::journal::{Failure, UndoJournal};
 use braid_linux::netlink::{Generic, Netlink};
@@ -132,7 +132,7 @@ fn tunnels_carry_a_group_over_routed_links() {
         there.addresses = vec!["10.50.0.2/32".parse().unwrap()];
         for (link, number) in there.links.iter_mut().zip(1..) {
             link.device = device(&format!("far{number}"));
-            link.ways = vec![way(&format!("10.0.{number}.1/24"), None)];
+            link.egresses = vec![egress(&format!("10.0.{number}.1/24"), None)];
             link.remote = format!("10.0.{number}.2").parse().ok();
         }
         let mut journal = host.journal();
@@ -211,7 +211,10 @@ fn in_a_host_with_two_links(test: impl Fn(&Host) + Send + Sync) {
 impl Host {
     fn group(&self, engine: Engine) -> Group {
         let link = |number: u32| GroupLink {
-            ways: vec![way(&format!("10.0.{number}.2/24"), Some(&format!("10.0.{number}.1")))],
+            egresses: vec![egress(
+                &format!("10.0.{number}.2/24"),
+                Some(&format!("10.0.{number}.1")),
+            )],
             remote: format!("10.0.{number}.1").parse().ok(),
             ..GroupLink::new(number, device(&format!("link{number}")))
         };
@@ -299,8 +302,8 @@ fn device(name: &str) -> Device {
     name.parse().unwrap()
 }
 
-fn way(source: &str, gateway: Option<&str>) -> Way {
-    Way { source: source.parse().unwrap(), gateway: gateway.map(|ip| ip.parse().unwrap()) }
+fn egress(source: &str, gateway: Option<&str>) -> Egress {
+    Egress { source: source.parse().unwrap(), gateway: gateway.map(|ip| ip.parse().unwrap()) }
 }
 
 fn bring_up(journal: &mut UndoJournal, setup: &Setup) {

@@ -77,8 +77,8 @@ fn without_the_tunnel_traffic_goes_straight_out_or_nowhere() {
 
         go(through(true, Otherwise::KillSwitch));
         drop(tun);
-        // The device goes with the last copy of its descriptor: programs that other tests start have
-        // one until they begin.
+        // The device goes with the last copy of its descriptor: programs that other tests
+        // start have one until they begin.
         let send = || UdpSocket::bind("0.0.0.0:0").unwrap().send_to(b"x", "192.0.2.1:9");
         let give_up = Instant::now() + Duration::from_secs(20);
         let killed = loop {

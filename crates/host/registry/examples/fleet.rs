@@ -4,7 +4,7 @@
 //! calls again by [`braid_tunnel::retry_pause`]: the code that runs, with the network in between
 //! modelled.
 //!
-//! `cargo run --release -p braid-registry --example fleet [STAND_INS [sites|chance [PICTURE.svg]]]`:
+//! `cargo run --release -p braid-registry --example fleet STAND_INS [sites|chance] [PICTURE.svg]`:
 //! with `sites` each rack of 20 is one.
 
 use braid_plot::{Band, Curve, Style};

@@ -1,7 +1,7 @@
 //! What comes back, and as what.
 
 use braid_loop_disks::{Btrfs, fill, in_private_mounts, run};
-use braid_replica::restore::{Restoration, Way};
+use braid_replica::restore::{Method, Restoration};
 use braid_replica::{manifest, snapshot};
 use braid_units::ByteSize;
 use std::fs;
@@ -25,7 +25,7 @@ fn a_snapshot_from_another_filesystem_is_a_subvolume_again() {
         let to = there.path.join("data");
         let restoration = Restoration { from: from.clone(), to: to.clone(), replace: false };
         let restored = restoration.carry_out(now).unwrap();
-        assert_eq!(restored.way, Way::CopiedSubvolume);
+        assert_eq!(restored.method, Method::CopiedSubvolume);
         let read = |path: &Path| manifest::read(path, 2, &AtomicU64::new(0)).unwrap().lines;
         assert_eq!(manifest::compare(&read(&from), &read(&to)), []);
         fs::write(to.join("writable"), "x").unwrap();
@@ -38,7 +38,7 @@ fn a_snapshot_from_another_filesystem_is_a_subvolume_again() {
         run("mount", &["-t", "tmpfs", "none", plain.to_str().unwrap()]);
         for (from, to) in [(from.join("a folder"), there.path.join("x")), (from, plain.join("x"))] {
             let restored = Restoration { from, to, replace: false }.carry_out(now).unwrap();
-            assert_eq!(restored.way, Way::Copy);
+            assert_eq!(restored.method, Method::Copy);
         }
         run("umount", &[plain.to_str().unwrap()]);
     });
