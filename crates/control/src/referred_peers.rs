@@ -79,6 +79,16 @@ impl ReferredPeers {
     /// # Errors
     /// What the system says; the file stays as it was.
     pub fn write(&self, file: &Path) -> io::Result<()> {
+        let mut text = self.to_json()?;
+        text.push(b'\n');
+        braid_durable::replace(file, &text, None)
+    }
+
+    /// The file's contents.
+    ///
+    /// # Errors
+    /// None so far.
+    pub fn to_json(&self) -> io::Result<Vec<u8>> {
         let entries = self.0.iter().flat_map(|(owner, peers)| {
             peers.iter().map(move |peer| Entry {
                 stands_in_for: owner.to_string(),
@@ -87,9 +97,7 @@ impl ReferredPeers {
                 endpoints: peer.endpoints.iter().map(ToString::to_string).collect(),
             })
         });
-        let mut text = serde_json::to_vec_pretty(&entries.collect::<Vec<_>>())?;
-        text.push(b'\n');
-        braid_durable::replace(file, &text, None)
+        Ok(serde_json::to_vec_pretty(&entries.collect::<Vec<_>>())?)
     }
 
     /// Those that stand in for this concentrator are these from now on, and the one that `serves`

@@ -122,7 +122,9 @@ impl Writer<'_> {
             (Some(Value::Integer(number)), Kind::Number | Kind::NumberOrWord) => {
                 number.value().to_string()
             }
-            (Some(Value::Float(number)), Kind::Number) => number.value().to_string(),
+            (Some(Value::Float(number)), Kind::Number) if number.value().is_finite() => {
+                number.value().to_string()
+            }
             _ => {
                 let wanted = match expected {
                     Kind::Text => "text",

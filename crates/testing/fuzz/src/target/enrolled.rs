@@ -1,10 +1,16 @@
 use braid_control::enrolled::EnrolledHomes;
+use braid_control::referred_peers::ReferredPeers;
 
-/// The file of homes that have joined. What is read is written and read again as the same.
+/// The files of homes that have joined, and of concentrators to which others refer. What is read
+/// is written and read again as the same.
 ///
 /// # Panics
 /// When that is not so: what the fuzzer looks for.
 pub fn enrolled(data: &[u8]) {
+    if let Ok(peers) = ReferredPeers::parse(data) {
+        let written = peers.to_json().expect("keys and names can be written");
+        assert_eq!(ReferredPeers::parse(&written).ok(), Some(peers));
+    }
     let Ok(homes) = EnrolledHomes::parse(data) else { return };
     let written = homes.to_json().expect("keys and times can be written");
     assert_eq!(EnrolledHomes::parse(&written).ok(), Some(homes));
