@@ -47,7 +47,9 @@ const LEAST_WILLING: u8 = u8::MAX;
 /// Listening sockets are links of their own, numbered from here...
 const FIRST_LISTENING: u16 = 0x8000;
 /// ...and those where homes call by TLS from here.
-const FIRST_LISTENING_TLS: u16 = 0xc000;
+const FIRST_LISTENING_TLS: u16 = LinkId::FIRST_REPAIRED;
+/// Links that leave by TLS.
+const FIRST_LEAVING_TLS: u16 = 0xe000;
 /// As they are called in the log.
 const LISTENING: &str = "(listening)";
 
@@ -353,7 +355,11 @@ impl Bridge {
     }
 
     fn number(&mut self, link: &Name, transport: Transport) -> LinkId {
-        let next = LinkId(self.numbers.len() as u16 % FIRST_LISTENING);
+        let next = self.numbers.len() as u16;
+        let next = match transport {
+            Transport::Tls => LinkId(FIRST_LEAVING_TLS + next % (u16::MAX - FIRST_LEAVING_TLS)),
+            Transport::Udp | Transport::UdpFallback => LinkId(next % FIRST_LISTENING),
+        };
         *self.numbers.entry((link.clone(), transport)).or_insert(next)
     }
 

@@ -197,7 +197,8 @@ impl Path {
 
     pub(super) fn detect_losses(&mut self, now: Time, settled: &mut Settled) -> Losses {
         let (sent, mtu, counters) = (&mut self.sent, &mut self.mtu, &mut self.counters);
-        self.loss.detect(sent, mtu, counters, &self.rtt, now, settled)
+        let of_path = (&self.rtt, self.link.is_repaired());
+        self.loss.detect(sent, mtu, counters, of_path, now, settled)
     }
 }
 

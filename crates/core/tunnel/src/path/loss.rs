@@ -17,6 +17,9 @@ const PACKET_THRESHOLD_MAX: u64 = 128;
 /// A packet sent so much of a round trip before one that arrived is lost
 /// (`kTimeThreshold`, RFC 9002, section 6.1.2)...
 const TIME_THRESHOLD: (u32, u32) = (9, 8);
+/// ...or so much where TCP carries: it hears of a loss a round trip after it was sent, and has
+/// repaired it half a one later, which is acknowledged after another half.
+const TIME_THRESHOLD_REPAIRED: (u32, u32) = (5, 2);
 /// ...and timers fire so late (`kGranularity`, the same).
 const GRANULARITY: Duration = Duration::from_millis(1);
 /// Weight of one datagram in the share of lost ones: a mean over some 500.
@@ -94,19 +97,20 @@ impl LossDetection {
     }
 
     /// Packets with enough later ones acknowledged, or sent long enough before
-    /// one that was, are lost.
+    /// one that was, are lost. Where what carries them repairs losses itself (`repaired`) some
+    /// wait for one that it repairs, and those behind say nothing.
     pub fn detect(
         &mut self,
         sent: &mut SentPackets,
         mtu: &mut MtuSearch,
         counters: &mut PathCounters,
-        rtt: &RoundTrip,
+        (rtt, repaired): (&RoundTrip, bool),
         now: Time,
         settled: &mut Settled,
     ) -> Losses {
         let mut losses = Losses::default();
         let Some(largest) = self.largest_acked else { return losses };
-        let (times, of) = TIME_THRESHOLD;
+        let (times, of) = if repaired { TIME_THRESHOLD_REPAIRED } else { TIME_THRESHOLD };
         let patience = rtt.smoothed().max(rtt.latest()) * times / of + GRANULARITY;
         self.timer = None;
         let start = sent.oldest_in_flight().map_or(largest, |(n, _)| n);
@@ -116,7 +120,8 @@ impl LossDetection {
                 continue;
             }
             let due = packet.sent_at + patience;
-            if largest - number < self.packet_threshold && now < due {
+            let many_behind = !repaired && largest - number >= self.packet_threshold;
+            if !many_behind && now < due {
                 self.timer = Some(self.timer.map_or(due, |at| at.min(due)));
                 continue;
             }
@@ -150,6 +155,7 @@ mod tests {
         mtu: MtuSearch,
         counters: PathCounters,
         rtt: RoundTrip,
+        repaired: bool,
     }
 
     /// So many packets, a millisecond apart; the round trip is 40 ms.
@@ -161,7 +167,7 @@ mod tests {
         let mut rtt = RoundTrip::default();
         rtt.on_sample(Duration::from_millis(40), Time::from_millis(40));
         let (loss, mtu) = (LossDetection::new(), MtuSearch::new(1200, 1472, 28));
-        Flight { loss, sent, mtu, counters: PathCounters::default(), rtt }
+        Flight { loss, sent, mtu, counters: PathCounters::default(), rtt, repaired: false }
     }
 
     impl Flight {
@@ -175,7 +181,8 @@ mod tests {
             let now = Time::from_millis(ms);
             let (sent, mtu, counters) = (&mut self.sent, &mut self.mtu, &mut self.counters);
             let settled = &mut Settled::default();
-            self.loss.detect(sent, mtu, counters, &self.rtt, now, settled).bytes
+            let of_path = (&self.rtt, self.repaired);
+            self.loss.detect(sent, mtu, counters, of_path, now, settled).bytes
         }
     }
 
@@ -197,6 +204,16 @@ mod tests {
         assert_eq!(due, Time::from_millis(46));
         assert_eq!(flight.detect(46), 1000);
         assert_eq!(flight.loss.timer(), None);
+    }
+
+    #[test]
+    fn what_tcp_carries_is_waited_for_until_tcp_has_repaired_it() {
+        let mut flight = Flight { repaired: true, ..flight(60) };
+        for number in 1..60 {
+            assert_eq!(flight.ack(number, 40 + number), 0);
+        }
+        assert_eq!(flight.loss.timer(), Some(Time::from_millis(101)));
+        assert_eq!(flight.detect(101), 1000, "TCP was given up, most likely");
     }
 
     #[test]
