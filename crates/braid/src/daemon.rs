@@ -104,7 +104,7 @@ pub enum DaemonError {
 }
 
 /// What to do, where the system's word alone doesn't tell.
-fn hint(error: &io::Error) -> &'static str {
+pub fn hint(error: &io::Error) -> &'static str {
     match error.kind() {
         // pthread_create(3) says EAGAIN.
         io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory => {

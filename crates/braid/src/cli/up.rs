@@ -4,12 +4,13 @@ use super::failure::{Failure, FailureKind};
 use super::{Global, JsonFlag, service};
 use crate::cli::concentrator::ON_PAGE;
 use crate::daemon;
+use crate::daemon::log::LogError;
 use crate::daemon::preview::{Preview, preview};
 use braid_control::client::{Client, ClientError};
 use braid_control::config::AnyConfig;
 use clap::Args;
 use serde_json::json;
-use std::io::Write;
+use std::io::{self, Write};
 
 #[derive(Args)]
 #[command(
@@ -82,8 +83,14 @@ impl Up {
             });
         }
         if self.foreground {
-            daemon::log::init(&global.args.log, global.args.log_json)
-                .map_err(|error| Failure::new(FailureKind::Usage, error))?;
+            match daemon::log::init(&global.args.log, global.args.log_json) {
+                Ok(()) => {}
+                Err(LogError::Filter(why)) => return Err(Failure::new(FailureKind::Usage, why)),
+                Err(LogError::Start(error)) => {
+                    let doing = "logging".to_owned();
+                    return Err(daemon::DaemonError::System { doing, error }.into());
+                }
+            }
             return daemon::run(config, ON_PAGE).map_err(Failure::from);
         }
         let interface = config.name().to_owned();
@@ -118,7 +125,10 @@ impl From<daemon::DaemonError> for Failure {
     fn from(error: daemon::DaemonError) -> Self {
         match error {
             daemon::DaemonError::Secret(error) => error.into(),
-            daemon::DaemonError::System { doing, error } => Failure::io(&doing, &error),
+            daemon::DaemonError::System { doing, error } => {
+                let told = format!("{error}{}", daemon::hint(&error));
+                Failure::io(&doing, &io::Error::new(error.kind(), told))
+            }
         }
     }
 }

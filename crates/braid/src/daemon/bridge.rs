@@ -80,8 +80,7 @@ pub fn start(
         };
         (Tunnel::new(config), queue)
     });
-    let plane = braid_dataplane::start(tunnels.collect(), clock, setup.wake_latency)
-        .map_err(io::Error::other)?;
+    let plane = braid_dataplane::start(tunnels.collect(), clock, setup.wake_latency)?;
     let by_udp = (FIRST_LISTENING..).zip(setup.listen.into_iter().map(Listening::Steered));
     let by_tls = (FIRST_LISTENING_TLS..).zip(setup.listen_tls.into_iter().map(Listening::Shared));
     for (number, sockets) in by_udp.chain(by_tls) {

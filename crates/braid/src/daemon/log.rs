@@ -22,11 +22,11 @@ static LOG: OnceLock<Log> = OnceLock::new();
 
 /// Starts logging what `filter` (a level, or levels of modules, as `tracing_subscriber`'s
 /// `Targets` reads them) lets through.
-pub fn init(filter: &str, json: bool) -> Result<(), String> {
-    let filter = filter
-        .parse::<Targets>()
-        .map_err(|error| format!("--log {filter:?}: {error}; write it as \"info\""))?;
-    let log = Log::start(io::stderr()).map_err(|error| format!("logging: {error}"))?;
+pub fn init(filter: &str, json: bool) -> Result<(), LogError> {
+    let filter = filter.parse::<Targets>().map_err(|error| {
+        LogError::Filter(format!("--log {filter:?}: {error}; write it as \"info\""))
+    })?;
+    let log = Log::start(io::stderr()).map_err(LogError::Start)?;
     let log = LOG.get_or_init(|| log);
     // What can't be written isn't told on stderr, which is where it can't be written.
     let lines = tracing_subscriber::fmt::layer().with_writer(log).log_internal_errors(false);
@@ -35,7 +35,15 @@ pub fn init(filter: &str, json: bool) -> Result<(), String> {
         true => filtered.with(lines.json()).try_init(),
         false => filtered.with(lines.with_ansi(false).with_target(false)).try_init(),
     };
-    started.map_err(|error| format!("logging: {error}"))
+    started.map_err(|error| LogError::Start(io::Error::other(error)))
+}
+
+/// Why nothing can be logged.
+pub enum LogError {
+    /// What is to be let through isn't written as it should be.
+    Filter(String),
+    /// What the system said.
+    Start(io::Error),
 }
 
 /// Waits a moment until what was logged is written.

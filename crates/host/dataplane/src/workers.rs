@@ -16,6 +16,12 @@ use std::sync::mpsc::channel;
 #[error("the data plane can't start: {0}")]
 pub struct StartError(#[from] io::Error);
 
+impl From<StartError> for io::Error {
+    fn from(error: StartError) -> Self {
+        io::Error::new(error.0.kind(), error)
+    }
+}
+
 /// Starts the data plane: for each tunnel and queue of the device a worker on a thread of its
 /// own. The tunnels are the [`braid_tunnel::Worker`]s of one, in order. Where `wake_latency` is
 /// given it is held while packets come often.

@@ -123,7 +123,8 @@ impl Writer<'_> {
                 number.value().to_string()
             }
             (Some(Value::Float(number)), Kind::Number) if number.value().is_finite() => {
-                number.value().to_string()
+                // No zero is a negative one.
+                (number.value() + 0.0).to_string()
             }
             _ => {
                 let wanted = match expected {

@@ -122,6 +122,8 @@ fn mistakes_are_told_with_their_line() {
         ("[interface]\n\n[lnik]\n", 3, "a section lnik isn't known"),
         ("[interface\n", 1, "not TOML"),
         ("[[link]]\n\"a-b\" = \"c\"\n", 2, "UCI has no key \"a-b\""),
+        ("[[link]]\ncap = { \"\" = \"c\" }\n", 2, "UCI has no key \"cap_\""),
+        ("[[link]]\nprice = nan\n", 2, "link.price isn't a number"),
     ] {
         let error = to_uci(toml).unwrap_err();
         assert_eq!(error.line, line, "{toml}: {error}");
