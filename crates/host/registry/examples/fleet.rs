@@ -5,7 +5,7 @@
 //! modelled.
 //!
 //! `cargo run --release -p braid-registry --example fleet STAND_INS [sites|chance] [PICTURE.svg]`:
-//! with `sites` each rack of 20 is one.
+//! with `sites` those that are gone together are at one.
 
 use braid_plot::{Band, Curve, Style};
 use braid_registry::placement::{Places, order};
@@ -19,7 +19,8 @@ use std::time::Duration;
 
 const HOMES: usize = 10_000;
 const CONCENTRATORS: usize = 100;
-const RACK: usize = 20;
+/// Where the next site begins: those that are gone together share one.
+const SITES: [usize; 4] = [20, 40, 65, 80];
 /// Of a concentrator. A hundred homes each is an even share.
 const CAPACITY: u32 = 160;
 /// There and back, milliseconds.
@@ -117,7 +118,8 @@ impl World {
         let name = |number: usize| format!("c{number}");
         let concentrator = |number: usize| Concentrator {
             capacity: CAPACITY,
-            site: sites.then(|| format!("rack{}", number / RACK)),
+            site: sites
+                .then(|| format!("site{}", SITES.iter().filter(|it| **it <= number).count())),
             ..Concentrator::default()
         };
         let concentrators: BTreeMap<_, _> =
@@ -429,7 +431,7 @@ impl World {
     }
 
     fn report(&self, stand_ins: usize, sites: bool) {
-        let by = if sites { "the first at another site" } else { "by chance" };
+        let by = if sites { "the second at another site than the first" } else { "by chance" };
         println!(
             "{HOMES} homes with {stand_ins} stand-ins each, {by}, {CONCENTRATORS} concentrators for {CAPACITY} each\n"
         );
