@@ -2,6 +2,7 @@
 //! Ethernet address; and which one stands in for one that is gone.
 
 mod allowed_ips;
+mod distance;
 mod forwarding;
 mod stand_ins;
 

@@ -135,6 +135,28 @@ fn what_is_told_arrives_where_each_fourth_datagram_is_lost() {
 }
 
 #[test]
+fn one_that_is_far_worse_for_a_while_is_left_without_loss() {
+    let mut net = Net::new();
+    let each_tenth = |net: &mut Net, at: u64| {
+        if at % 10 == 0 {
+            net.send();
+        }
+    };
+    net.run(20_000, each_tenth);
+    net.delays[0] = 8 * DELAY;
+    // Not so long that it counts.
+    assert_eq!(net.run(25_000, each_tenth), []);
+    net.delays[0] = DELAY;
+    assert_eq!(net.run(25_000, each_tenth), []);
+    net.delays[0] = 8 * DELAY;
+    assert_eq!(net.run(60_000, each_tenth), [(0, 1)]);
+    net.delays[0] = DELAY;
+    assert_eq!(net.run(60_000, each_tenth), [(1, 0)]);
+    net.run(500, |_, _| ());
+    assert_eq!(net.missing(), 0);
+}
+
+#[test]
 fn a_home_hears_to_whom_it_is_referred_and_hears_it_again_when_one_begins_anew() {
     let mut net = Net::new();
     let all: Vec<Referral> = [5, 6].map(referral).to_vec();
@@ -181,6 +203,8 @@ struct Net {
     servers: [Tunnel; 2],
     away: [bool; 2],
     dark: bool,
+    /// From and to each server.
+    delays: [Duration; 2],
     sent: u16,
     flying: Vec<Flying>,
     came: [Vec<u16>; 2],
@@ -217,6 +241,7 @@ impl Net {
             servers,
             away: [false; 2],
             dark: false,
+            delays: [DELAY; 2],
             sent: 0,
             flying: Vec::new(),
             came: [Vec::new(), Vec::new()],
@@ -325,7 +350,7 @@ impl Net {
             *state >> 62 == 1
         });
         if !self.dark && !self.away[server] && !lost {
-            let arrives = self.now + DELAY;
+            let arrives = self.now + self.delays[server];
             self.flying.push(Flying { arrives, server, to_server, link, datagram });
         }
     }

@@ -274,6 +274,7 @@ impl World {
                     works: true,
                     heard: Some(self.now),
                     rank: rank.unwrap_or(health.rank),
+                    round_trip: None,
                 };
                 self.say(home);
                 self.elect(home);

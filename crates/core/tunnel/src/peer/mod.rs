@@ -255,7 +255,9 @@ impl Peer {
     pub(crate) fn health(&self, now: Time) -> Health {
         let heard = self.paths.up().map(|path| path.liveness.last_progress()).max();
         let works = heard.is_some() && self.sessions.can_send(now);
-        Health { works, heard, rank: self.rank() }
+        let known = self.paths.up().filter(|path| path.rtt.is_known());
+        let round_trip = known.map(|path| path.rtt.base()).min();
+        Health { works, heard, rank: self.rank(), round_trip }
     }
 
     /// How willing the concentrator is to serve us.

@@ -8,8 +8,10 @@
 //! Each peer says how willing it is to serve, its rank; among the equally willing the order counts.
 //! One that comes before the one that serves takes over when it has worked for a while, for longer
 //! each time that one failed soon after (no flapping), and still answers. One that is about to go
-//! ranks last, so it serves on only where nobody else works.
+//! ranks last, so it serves on only where nobody else works. One that is [far worse](Distance) than
+//! another ranks only before those that are full.
 
+use super::distance::Distance;
 use braid_units::Time;
 use std::time::Duration;
 
@@ -25,6 +27,11 @@ const RETURN_AFTER_MOST: Duration = Duration::from_secs(600);
 /// between two handshakes that had no answer.
 const TOGETHER: Duration = Duration::from_secs(5);
 
+/// From this rank on nobody goes to one of their own accord: it is full, or about to go.
+const FULL: u8 = 254;
+/// That of one that is far worse than another.
+const FAR: u8 = FULL - 1;
+
 /// How a peer is just now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Health {
@@ -34,6 +41,8 @@ pub struct Health {
     pub heard: Option<Time>,
     /// How willing it is to serve; 0 is the most.
     pub rank: u8,
+    /// The least round trip of the paths that work, if one is known.
+    pub round_trip: Option<Duration>,
 }
 
 /// What is to be done.
@@ -72,6 +81,7 @@ pub struct StandIns {
     works_since: Vec<Option<Time>>,
     /// How willing each said it was.
     ranks: Vec<u8>,
+    distances: Vec<Distance>,
     return_after: Duration,
 }
 
@@ -88,6 +98,7 @@ impl StandIns {
             together_at: None,
             works_since: vec![None; count],
             ranks: vec![0; count],
+            distances: vec![Distance::default(); count],
             return_after: RETURN_AFTER,
         }
     }
@@ -101,6 +112,7 @@ impl StandIns {
     pub fn push(&mut self) {
         self.works_since.push(None);
         self.ranks.push(0);
+        self.distances.push(Distance::default());
     }
 
     /// The one at this place is gone.
@@ -108,6 +120,7 @@ impl StandIns {
         if place < self.works_since.len() {
             self.works_since.remove(place);
             self.ranks.remove(place);
+            self.distances.remove(place);
         }
         (self.returning, self.together_at) = (None, None);
         if place == self.serving {
@@ -128,6 +141,7 @@ impl StandIns {
         for (place, rank) in self.ranks.iter_mut().enumerate() {
             *rank = health(place).rank;
         }
+        self.measure(&health, now);
         if self.works(self.serving) {
             (self.silent_since, self.waits_until, self.first_wait) = (None, None, None);
             let may = |place: &usize| self.may_replace_at(*place).is_some_and(|at| at <= now);
@@ -178,8 +192,25 @@ impl StandIns {
             // Its answer is news.
             true if self.returning.is_some() => None,
             true if self.together_at.is_some() => self.together_at,
-            true => (0..self.ranks.len()).filter_map(|place| self.may_replace_at(place)).min(),
+            true => {
+                let places = 0..self.ranks.len();
+                let may = places.filter_map(|place| self.may_replace_at(place));
+                may.chain(self.distances.iter().filter_map(Distance::deadline)).min()
+            }
             false => self.first_wait.into_iter().chain(self.waits_until).max(),
+        }
+    }
+
+    /// Who is far worse than the best of those to which one would go.
+    fn measure(&mut self, health: impl Fn(usize) -> Health, now: Time) {
+        let of = |place: usize| {
+            let Health { works, rank, round_trip, .. } = health(place);
+            round_trip.filter(|_| works).map(|time| (time, rank < FULL))
+        };
+        let places = 0..self.distances.len();
+        let best = places.filter_map(of).filter(|(_, usable)| *usable).map(|(time, _)| time).min();
+        for (place, distance) in self.distances.iter_mut().enumerate() {
+            distance.update(of(place).map(|(time, _)| time), best, now);
         }
     }
 
@@ -202,7 +233,9 @@ impl StandIns {
 
     /// The lower serves before the higher.
     fn turn(&self, place: usize) -> (u8, usize) {
-        (self.ranks.get(place).copied().unwrap_or(u8::MAX), place)
+        let rank = self.ranks.get(place).copied().unwrap_or(u8::MAX);
+        let is_far = self.distances.get(place).is_some_and(Distance::is_far);
+        (if is_far { rank.max(FAR) } else { rank }, place)
     }
 
     /// All places, the most willing first.
@@ -239,10 +272,10 @@ mod tests {
     }
 
     fn works(heard: u64) -> Health {
-        Health { works: true, heard: Some(at(heard)), rank: 0 }
+        Health { works: true, heard: Some(at(heard)), rank: 0, round_trip: None }
     }
 
-    const SILENT: Health = Health { works: false, heard: None, rank: 0 };
+    const SILENT: Health = Health { works: false, heard: None, rank: 0, round_trip: None };
 
     /// Both work from 1 s on.
     fn two() -> StandIns {
@@ -318,7 +351,7 @@ mod tests {
         assert_eq!(three.update(|_| works(203_000), then), Some(Step::Ask));
         let back = Some(Step::Move { from: 2, to: 0, planned: true });
         let answered = then + Duration::from_millis(20);
-        let heard = |_| Health { works: true, heard: Some(answered), rank: 0 };
+        let heard = |_| Health { works: true, heard: Some(answered), rank: 0, round_trip: None };
         assert_eq!(three.update(heard, answered), back);
     }
 
@@ -358,7 +391,7 @@ mod tests {
         for _ in 0..3 {
             two.update(|place| if place == 0 { SILENT } else { works(0) }, now);
             now += Duration::from_millis(10);
-            let heard = Health { works: true, heard: Some(now), rank: 0 };
+            let heard = Health { works: true, heard: Some(now), rank: 0, round_trip: None };
             two.update(|place| if place == 0 { SILENT } else { heard }, now);
             assert_eq!(two.serving(), 1);
             now += Duration::from_millis(10);
@@ -368,7 +401,7 @@ mod tests {
             assert_eq!(two.update(|_| heard, returns), Some(Step::Ask), "is it still there?");
             assert_eq!((two.update(|_| heard, returns), two.deadline()), (None, None));
             now = returns + Duration::from_secs(1);
-            let heard = Health { works: true, heard: Some(now), rank: 0 };
+            let heard = Health { works: true, heard: Some(now), rank: 0, round_trip: None };
             assert_eq!(
                 two.update(|_| heard, now),
                 Some(Step::Move { from: 1, to: 0, planned: true })
@@ -394,6 +427,39 @@ mod tests {
         assert_eq!(two.update(|_| works(51_000), at(51_000)), Some(Step::Ask));
         let back = Some(Step::Move { from: 1, to: 0, planned: true });
         assert_eq!(two.update(|_| works(51_020), at(51_020)), back);
+    }
+
+    #[test]
+    fn one_that_is_far_worse_for_a_while_is_left_and_serves_again_when_it_is_not() {
+        let mut two = two();
+        let mut moves = Vec::new();
+        for second in 2..400 {
+            let far = (10..100).contains(&second) || second % 40 < 20;
+            let millis = |place: usize| if place == 0 && far { 400 } else { 40 + place as u64 };
+            let health = |place| Health {
+                round_trip: Some(Duration::from_millis(millis(place))),
+                ..works(second * 1000 + 20)
+            };
+            // Once for the news, once for the answers.
+            for millis in [0, 20] {
+                if let Some(Step::Move { to, planned: true, .. }) =
+                    two.update(health, at(second * 1000 + millis))
+                {
+                    moves.push((second, to));
+                }
+            }
+        }
+        assert_eq!(moves, [(41, 1)], "what changes each 20 s isn't trusted");
+        for second in 400..460 {
+            let health = |_| Health {
+                round_trip: Some(Duration::from_millis(40)),
+                ..works(second * 1000 + 20)
+            };
+            for millis in [0, 20] {
+                two.update(health, at(second * 1000 + millis));
+            }
+        }
+        assert_eq!(two.serving(), 0);
     }
 
     #[test]
@@ -454,7 +520,7 @@ mod tests {
             prop_assert!(moves <= outages.len() * 2 + 1, "{moves} for {}", outages.len());
             let end = at(800_000) + RETURN_AFTER_MOST * 2;
             three.update(|_| works(0), end);
-            three.update(|_| Health { works: true, heard: Some(end + RETURN_AFTER), rank: 0 }, end);
+            three.update(|_| Health { works: true, heard: Some(end + RETURN_AFTER), rank: 0, round_trip: None }, end);
             prop_assert_eq!(three.serving(), 0);
         }
     }
