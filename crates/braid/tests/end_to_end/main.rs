@@ -10,6 +10,7 @@ mod ethernet;
 mod failures;
 mod faults;
 mod fleet;
+mod fleet_figures;
 mod full_disk;
 mod half_working;
 mod homes;

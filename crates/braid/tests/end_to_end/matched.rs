@@ -214,8 +214,9 @@ fn what_networkmanager_tells_is_looked_at_then_and_who_tells_it_ends_with_the_tu
         world.home.wait_for_active_paths(1);
         world.home.wait_until("one is left", || nmcli.telling(&world) == 1);
         let pid = world.home.status()["pid"].clone();
-        let dead = world.home.sh(&format!("ps -o stat= --ppid {pid} | grep -c Z || true"));
-        assert_eq!(dead.trim(), "0");
+        // One that has just ended is waited for in a moment.
+        let dead = || world.home.sh(&format!("ps -o stat= --ppid {pid} | grep -c Z || true"));
+        world.home.wait_until("none stays dead", || dead().trim() == "0");
     }
     world.home.stop();
     assert_eq!(nmcli.telling(&world), 0);

@@ -14,9 +14,9 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 /// Behind the router.
-const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 51, 100, 7));
+pub const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 51, 100, 7));
 const SECOND: &str = "203.0.113.2";
-const EXAMPLE: &str = include_str!("../../../../packaging/bird/braid.conf");
+pub const EXAMPLE: &str = include_str!("../../../../packaging/bird/braid.conf");
 const ANNOUNCES: &str = "leave_host_alone = true\nannounce_table = 5190";
 const BYTES: usize = 100_000_000;
 
@@ -158,7 +158,7 @@ impl Net {
         ];
         match kind {
             Upstream::Bird => running.push(bird(&upstream, folder, "router", ROUTER)),
-            Upstream::Frr => running.extend(frr(&upstream, folder)),
+            Upstream::Frr => running.extend(frr(&upstream, folder, 2)),
         }
         Some(Net { _programs: running, world, second, upstream })
     }
@@ -233,9 +233,9 @@ fn host(world: &World, name: &str) -> Side {
     Side::new(&NetNs::new().unwrap(), &world.scratch.path().join(name))
 }
 
-const BIRD: &str = "/usr/sbin/bird";
+pub const BIRD: &str = "/usr/sbin/bird";
 const ZEBRA: &str = "/usr/lib/frr/zebra";
-const BGPD: &str = "/usr/lib/frr/bgpd";
+pub const BGPD: &str = "/usr/lib/frr/bgpd";
 
 /// The upstream router as BIRD.
 const ROUTER: &str = "
@@ -252,7 +252,7 @@ protocol bgp c2 from concentrator { neighbor 198.18.2.2 as 64513; }
 ";
 
 /// A program that ends with the test.
-struct Program(Child);
+pub struct Program(Child);
 
 impl Drop for Program {
     fn drop(&mut self) {
@@ -261,7 +261,7 @@ impl Drop for Program {
     }
 }
 
-fn bird(side: &Side, folder: &Path, name: &str, config: &str) -> Program {
+pub fn bird(side: &Side, folder: &Path, name: &str, config: &str) -> Program {
     let file = |what: &str| folder.join(format!("{name}.bird.{what}"));
     std::fs::write(file("conf"), config).unwrap();
     let mut command = side.namespace.command(BIRD);
@@ -270,15 +270,18 @@ fn bird(side: &Side, folder: &Path, name: &str, config: &str) -> Program {
     Program(command.stdin(Stdio::null()).spawn().unwrap())
 }
 
-fn frr(side: &Side, folder: &Path) -> Vec<Program> {
+/// The upstream router as FRR, for so many concentrators.
+pub fn frr(side: &Side, folder: &Path, count: usize) -> Vec<Program> {
     let at = |name: &str| -> PathBuf { folder.join(name) };
     std::fs::create_dir_all(at("frr")).unwrap();
     // It gives up root's rights, and its control sockets are there.
     std::fs::set_permissions(folder, Permissions::from_mode(0o711)).unwrap();
     side.sh(&format!("chown frr {}", at("frr").display()));
     std::fs::write(at("frr/zebra.conf"), "hostname router\nip forwarding\n").unwrap();
-    let config = "router bgp 64512\n bgp router-id 198.18.1.1\n no bgp ebgp-requires-policy\n \
-                  neighbor 198.18.1.2 remote-as 64513\n neighbor 198.18.2.2 remote-as 64513\n";
+    let neighbour = |number| format!(" neighbor 198.18.{number}.2 remote-as 64513\n");
+    let neighbours: String = (1..=count).map(neighbour).collect();
+    let begins = "router bgp 64512\n bgp router-id 198.18.1.1\n no bgp ebgp-requires-policy\n";
+    let config = format!("{begins}{neighbours}");
     std::fs::write(at("frr/bgpd.conf"), config).unwrap();
     let start = |program: &str, name: &str| {
         let mut command = side.namespace.command(program);
@@ -300,13 +303,13 @@ fn frr(side: &Side, folder: &Path) -> Vec<Program> {
 }
 
 /// A hundred pings a second, until they are asked.
-struct QuickPings {
+pub struct QuickPings {
     ping: Child,
     output: PathBuf,
 }
 
 impl QuickPings {
-    fn start(from: &Side, output: PathBuf) -> QuickPings {
+    pub fn start(from: &Side, output: PathBuf) -> QuickPings {
         let mut command = from.namespace.command("ping");
         command.args(["-D", "-i", "0.01", "-W", "2", &SERVER.to_string()]);
         let ping = command.stdout(File::create(&output).unwrap()).spawn().unwrap();
@@ -314,7 +317,7 @@ impl QuickPings {
     }
 
     /// Prints how many were lost, and the longest time without an answer; gives the first.
-    fn told(mut self, what: &str) -> u64 {
+    pub fn told(mut self, what: &str) -> u64 {
         // The last ones are on their way.
         std::thread::sleep(Duration::from_secs(1));
         self.ping.kill().unwrap();

@@ -182,6 +182,11 @@ impl Side {
         daemon.wait().unwrap();
     }
 
+    /// The name of its folder.
+    pub fn name(&self) -> String {
+        self.directory.file_name().unwrap().to_string_lossy().into_owned()
+    }
+
     /// Ends the daemon in good order.
     pub fn stop(&mut self) {
         let mut daemon = self.daemon.take().unwrap();

@@ -434,7 +434,7 @@ fn the_life_of_snapshots() {
         assert!(Path::new(restored["moved_aside"].as_str().unwrap()).exists());
         let again = scene.snapshots.with_file_name("again");
         let restored = json(&["restore", text(&first), "--to", text(&again)]);
-        assert_eq!(restored["way"], "subvolume");
+        assert_eq!(restored["method"], "subvolume");
         fs::write(again.join("writable"), "x").unwrap();
 
         // The newest and the replicas' parent stay, whatever the policy says.
@@ -567,7 +567,7 @@ fn a_folder_without_btrfs_keeps_the_streams() {
         // Back, as one subvolume and as replicas.
         let back = scene.replicas.with_file_name("back");
         let restored = json(&["restore", text(&stored(3)), "--to", text(&back)]);
-        assert_eq!(restored["way"], "streams");
+        assert_eq!(restored["method"], "streams");
         let newest = scene.snapshots.join(names[3]);
         assert_eq!(json(&["verify", text(&newest), text(&back)])["same"], true);
         assert_eq!(fs::read_dir(back.parent().unwrap()).unwrap().count(), 1);

@@ -107,7 +107,7 @@ mod tests {
         let (mut distance, mut now) = (Distance::default(), Time::ZERO);
         assert_eq!(look(&mut distance, 139, &mut now, 600), 0);
         look(&mut distance, 300, &mut now, 29);
-        assert_eq!(distance.deadline(), Some(now - Duration::from_secs(28) + FOR));
+        assert_eq!(distance.deadline(), Some(Time::from_millis(601_000) + FOR));
         assert_eq!(
             look(&mut distance, 100, &mut now, 1) + look(&mut distance, 300, &mut now, 29),
             0

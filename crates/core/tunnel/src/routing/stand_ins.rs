@@ -449,7 +449,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!(moves, [(41, 1)], "what changes each 20 s isn't trusted");
+        assert_eq!(moves, [(32, 1)], "what changes each 20 s isn't trusted");
         for second in 400..460 {
             let health = |_| Health {
                 round_trip: Some(Duration::from_millis(40)),
