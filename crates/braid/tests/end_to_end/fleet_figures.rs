@@ -15,7 +15,7 @@ use serde_json::Value;
 use std::fmt::Write;
 use std::path::Path;
 use std::process::{Child, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const HOMES: usize = 20;
 const CONCENTRATORS: usize = 3;
@@ -222,13 +222,20 @@ impl Village {
     fn wait_until_whole(&self) {
         self.wait_until_connected();
         let first = &self.concentrators[0];
-        first.wait_until("each is served where it belongs", || {
-            let fleet: Value =
-                serde_json::from_slice(&first.braid(&["concentrator", "status", "--json"]).stdout)
-                    .unwrap_or_default();
+        // One that has failed twice in a while is trusted later, by design.
+        let give_up = Instant::now() + Duration::from_secs(180);
+        loop {
+            let status = first.braid(&["concentrator", "status", "--json"]).stdout;
+            let fleet: Value = serde_json::from_slice(&status).unwrap_or_default();
             let homes = fleet["homes"].as_array().cloned().unwrap_or_default();
-            homes.len() == HOMES && homes.iter().all(|home| home["served_by"] == home["first"])
-        });
+            let elsewhere: Vec<&Value> =
+                homes.iter().filter(|home| home["served_by"] != home["first"]).collect();
+            if homes.len() == HOMES && elsewhere.is_empty() {
+                break;
+            }
+            assert!(Instant::now() < give_up, "not where they belong: {elsewhere:?}");
+            std::thread::sleep(Duration::from_millis(500));
+        }
         first.wait_until("the router knows", || {
             (0..HOMES).all(|number| {
                 self.upstream.sh(&format!("ip route show {}", inner(number))).contains("via")

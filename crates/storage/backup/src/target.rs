@@ -77,6 +77,10 @@ fn s3(rest: &str) -> Result<Target, &'static str> {
     };
     let (host, path) = rest.split_once('/').ok_or("the bucket is missing")?;
     let endpoint = web_url(&format!("{scheme}://{host}/"))?;
+    // A backslash, ? or # ends the host in a URL.
+    if endpoint.path() != "/" || endpoint.query().is_some() || endpoint.fragment().is_some() {
+        return Err("no address of a server");
+    }
     let (bucket, prefix) = path.split_once('/').unwrap_or((path, ""));
     if bucket.is_empty() {
         return Err("the bucket is missing");
@@ -218,6 +222,8 @@ mod tests {
             "s3://host",
             "s3://host/",
             "s3:ftp://host/bucket",
+            "s3:http://host\\/bucket",
+            "s3:http://host?x/bucket",
             "s3://host/bucket/../other",
             "sftp:nas",
             "sftp:-oProxyCommand=x:/y",
