@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::net::Ipv6Addr;
 use std::path::PathBuf;
 use std::str::FromStr;
 use url::Url;
@@ -42,6 +43,8 @@ pub struct TargetError {
     text: String,
     why: &'static str,
 }
+
+const NO_PATH: &str = "the path is missing";
 
 impl FromStr for Target {
     type Err = TargetError;
@@ -96,7 +99,7 @@ fn s3(rest: &str) -> Result<Target, &'static str> {
 fn sftp(rest: &str) -> Result<Target, &'static str> {
     let (host, port, path) = match rest.strip_prefix("//") {
         Some(rest) => {
-            let (host, path) = rest.split_once('/').ok_or("the path is missing")?;
+            let (host, path) = rest.split_once('/').ok_or(NO_PATH)?;
             match host.rsplit_once(':') {
                 Some((host, port)) if !port.ends_with(']') => {
                     (host, Some(port.parse().map_err(|_| "wrong port")?), path)
@@ -105,16 +108,28 @@ fn sftp(rest: &str) -> Result<Target, &'static str> {
             }
         }
         None => {
-            let (host, path) = rest.split_once(':').ok_or("the path is missing")?;
-            (host, None, path)
+            // That of an IPv6 address has colons, in brackets.
+            let first = rest.find(':').ok_or(NO_PATH)?;
+            let ends = match rest.split_at_checked(first).is_some_and(|(it, _)| it.contains('[')) {
+                true => rest.find("]:").map(|at| at + 1),
+                false => Some(first),
+            };
+            let (host, path) = ends.and_then(|at| rest.split_at_checked(at)).ok_or(NO_PATH)?;
+            (host, None, path.strip_prefix(':').unwrap_or(path))
         }
     };
     // ssh would take such a host for an option.
     if host.is_empty() || host.starts_with('-') || host.contains(char::is_whitespace) {
         return Err("wrong host");
     }
+    let name = host.rsplit_once('@').map_or(host, |(_, name)| name);
+    let name = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
+    let is_address = name.parse::<Ipv6Addr>().is_ok();
+    if name.is_empty() || host.contains([':', '[', ']', '/']) && !is_address {
+        return Err("wrong host");
+    }
     if path.is_empty() || path.chars().any(char::is_control) {
-        return Err("the path is missing");
+        return Err(NO_PATH);
     }
     Ok(Target::Sftp { host: host.to_owned(), port, path: path.to_owned() })
 }
@@ -205,8 +220,11 @@ mod tests {
             ("s3:s3.example.org/photos/home/", "s3:https://s3.example.org/photos/home"),
             ("s3:http://10.0.0.2:9000/a/b/c", "s3:http://10.0.0.2:9000/a/b/c"),
             ("sftp:me@nas:/backup", "sftp:me@nas:/backup"),
+            ("sftp:nas:/a]:b", "sftp:nas:/a]:b"),
             ("sftp://me@nas:2222//backup", "sftp://me@nas:2222//backup"),
             ("sftp://nas/backup", "sftp:nas:backup"),
+            ("sftp:me@[2001:db8::1]:/backup", "sftp:me@[2001:db8::1]:/backup"),
+            ("sftp://[2001:db8::1]:2222//backup", "sftp://[2001:db8::1]:2222//backup"),
             ("rest:https://nas:8000/mine", "rest:https://nas:8000/mine/"),
         ] {
             let target: Target = text.parse().unwrap();
@@ -227,6 +245,9 @@ mod tests {
             "s3://host/bucket/../other",
             "sftp:nas",
             "sftp:-oProxyCommand=x:/y",
+            "sftp://:]/a",
+            "sftp:a[b:/y",
+            "sftp://me@/y",
             "rest:nas",
             "b2://bucket/x",
         ] {

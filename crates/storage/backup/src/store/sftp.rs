@@ -55,7 +55,8 @@ pub(super) fn command(host: &str, port: Option<u16>, own: Option<&str>) -> Vec<S
     if let Some(port) = port {
         words.extend(["-p".to_owned(), port.to_string()]);
     }
-    words.extend(["-s", "--", host, "sftp"].map(str::to_owned));
+    // It takes an IPv6 address without brackets.
+    words.extend(["-s", "--", &host.replace(['[', ']'], ""), "sftp"].map(str::to_owned));
     words
 }
 
@@ -322,5 +323,17 @@ fn said(error: &SftpError) -> StoreError {
             _ => StoreError::Passing(error.to_string()),
         },
         other => StoreError::Passing(other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ssh_is_told_an_ipv6_address_as_it_takes_one() {
+        let words = command("me@[2001:db8::1]", Some(2222), None);
+        assert!(words.ends_with(&["-s", "--", "me@2001:db8::1", "sftp"].map(str::to_owned)));
+        assert!(words.contains(&"2222".to_owned()));
     }
 }
