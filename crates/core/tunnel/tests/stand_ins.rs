@@ -138,7 +138,7 @@ fn what_is_told_arrives_where_each_fourth_datagram_is_lost() {
 fn one_that_is_far_worse_for_a_while_is_left_without_loss() {
     let mut net = Net::new();
     let each_tenth = |net: &mut Net, at: u64| {
-        if at % 10 == 0 {
+        if at.is_multiple_of(10) {
             net.send();
         }
     };
