@@ -2,9 +2,10 @@
 //! upgrade. The tunnel's device is handed on and what was set on the host stays, so no route or
 //! address is missing in between and connections go on; keys and paths are negotiated anew.
 
+use super::supervise::start_thread;
 use braid_control::config::AnyConfig;
 use braid_control::request::Refusal;
-use braid_linux::exec::{exec, inherited};
+use braid_linux::exec::{Orphans, exec, inherited};
 use braid_linux::tool;
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -35,6 +36,8 @@ const VARIABLE: &str = "BRAID_HANDED_ON";
 const NONE: &str = "-";
 /// Less than the commands wait for an answer.
 const CHECK: Duration = Duration::from_secs(7);
+/// How often children of the program before are looked at; they end within some seconds.
+const REAP_EVERY: Duration = Duration::from_millis(500);
 
 impl Program {
     /// The one that runs.
@@ -106,6 +109,7 @@ impl HandedOn {
     pub fn take() -> Option<HandedOn> {
         let given = std::env::var(VARIABLE).ok()?;
         let numbers = given_to(&given, std::process::id())?;
+        reap(Orphans::find());
         let queue = |number| {
             // SAFETY: the program before kept it for this, and nobody has taken it yet.
             unsafe { inherited(number) }
@@ -113,6 +117,20 @@ impl HandedOn {
                 .ok()
         };
         Some(HandedOn { queues: numbers.into_iter().filter_map(queue).collect() })
+    }
+}
+
+/// Until the last of them has ended: a tool that was asked when the program changed, for one.
+fn reap(mut orphans: Orphans) {
+    if orphans.reap() {
+        let waits = move || {
+            while orphans.reap() {
+                std::thread::sleep(REAP_EVERY);
+            }
+        };
+        if let Err(error) = start_thread("braid-orphans", waits) {
+            tracing::debug!(%error, "children of the program before stay when they end");
+        }
     }
 }
 

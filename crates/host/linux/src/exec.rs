@@ -3,6 +3,7 @@
 
 use crate::sys;
 use std::ffi::{CString, OsStr, OsString};
+use std::fs;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -63,6 +64,30 @@ pub unsafe fn inherited(number: RawFd) -> io::Result<OwnedFd> {
 }
 
 enum Never {}
+
+/// Programs that the one started that went on as this one: nobody waits for them any more.
+#[derive(Debug)]
+pub struct Orphans(Vec<libc::pid_t>);
+
+impl Orphans {
+    /// All children there are: to be called before this program starts any. None where the kernel
+    /// doesn't tell (`CONFIG_PROC_CHILDREN`).
+    pub fn find() -> Orphans {
+        let tasks = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+        let of_task = |task: fs::DirEntry| fs::read_to_string(task.path().join("children")).ok();
+        let children = tasks.filter_map(of_task).collect::<Vec<String>>().join(" ");
+        Orphans(children.split_whitespace().filter_map(|number| number.parse().ok()).collect())
+    }
+
+    /// Takes away those that have ended. Tells whether some are left.
+    pub fn reap(&mut self) -> bool {
+        self.0.retain(|child| {
+            // SAFETY: no status is asked for.
+            unsafe { libc::waitpid(*child, ptr::null_mut(), libc::WNOHANG) == 0 }
+        });
+        !self.0.is_empty()
+    }
+}
 
 fn try_exec(
     program: &Path,
