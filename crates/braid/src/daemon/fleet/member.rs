@@ -48,7 +48,7 @@ impl Part {
         let mut health = Health::default();
         let mut copy: Option<FleetHomes> = None;
         let mut ranks = BTreeMap::new();
-        let mut referrals = BTreeMap::new();
+        let mut told: Option<Known> = None;
         loop {
             let Some(tunnel) = self.tunnel.upgrade() else { return };
             let config = tunnel.config_now();
@@ -77,10 +77,12 @@ impl Part {
             if now != ranks && self.data_plane.change(Change::SetRanks(now.clone())).is_ok() {
                 ranks = now;
             }
-            if let Some(now) = round.as_ref().ok().map(referred).filter(|now| *now != referrals)
-                && self.data_plane.change(Change::SetReferrals(now.clone())).is_ok()
+            // To read 10,000 keys takes longer than all else here.
+            if let Ok(known) = &round
+                && !told.as_ref().is_some_and(|told| refers_as(told, known))
+                && self.data_plane.change(Change::SetReferrals(referred(known))).is_ok()
             {
-                referrals = now;
+                told = Some(known.clone());
             }
             *self.status.lock().unwrap_or_else(PoisonError::into_inner) =
                 Some(health.follow(&self.fleet, round, Instant::now()));
@@ -125,6 +127,13 @@ impl Part {
             kbit: status.peers.iter().map(kbit).sum::<f64>() as u64,
         }
     }
+}
+
+/// Whether homes are referred to the same ones.
+fn refers_as(before: &Known, now: &Known) -> bool {
+    before.referrals == now.referrals
+        && before.fleet.homes == now.fleet.homes
+        && before.fleet.concentrators == now.fleet.concentrators
 }
 
 /// To whom homes are referred, by their keys.
