@@ -213,10 +213,11 @@ impl Fleet {
     }
 }
 
-/// etcd on the first concentrator's host.
-struct Etcd(Option<Child>);
+/// A member of etcd that ends with the test.
+pub struct Etcd(pub Option<Child>);
 
 impl Etcd {
+    /// On the first concentrator's host.
     fn start(fleet: &Fleet) -> Option<Etcd> {
         if !Path::new("/usr/bin/etcd").exists() {
             eprintln!("SKIPPED: etcd isn't installed");
@@ -237,7 +238,7 @@ impl Etcd {
         self.0 = Some(command.spawn().unwrap());
     }
 
-    fn stop(&mut self) {
+    pub fn stop(&mut self) {
         if let Some(mut child) = self.0.take() {
             child.kill().unwrap();
             child.wait().unwrap();

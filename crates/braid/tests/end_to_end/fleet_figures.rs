@@ -5,6 +5,7 @@
 //!
 //! `ETCD_DEAD_S=300` is for how long etcd is dead, in seconds; 60 without.
 
+use crate::fleet::Etcd;
 use crate::moving_addresses::{BGPD, BIRD, EXAMPLE, Program, QuickPings, SERVER, bird, frr};
 use crate::side::Side;
 use crate::traffic::{Direction, Transfer};
@@ -14,7 +15,7 @@ use braid_linux::netns::NetNs;
 use serde_json::Value;
 use std::fmt::Write;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 const HOMES: usize = 20;
@@ -72,7 +73,7 @@ fn what_a_village_notices() {
         village.etcd.iter_mut().for_each(Etcd::stop);
         std::thread::sleep(dead_for);
         for number in 0..CONCENTRATORS {
-            let again = Etcd::start(&village.concentrators[number], number, village.scratch.path());
+            let again = etcd(&village.concentrators[number], number, village.scratch.path());
             village.etcd[number] = again;
         }
     });
@@ -153,11 +154,11 @@ impl Village {
             let config = EXAMPLE.replace("198.18.1.", &format!("198.18.{}.", number + 1));
             programs.push(bird(concentrator, folder, &concentrator.name(), &config));
         }
-        let etcd = concentrators.iter().enumerate();
-        let etcd = etcd.map(|(number, side)| Etcd::start(side, number, folder)).collect();
+        let members = concentrators.iter().enumerate();
+        let members = members.map(|(number, side)| etcd(side, number, folder)).collect();
         let mut village = Village {
             _programs: programs,
-            etcd,
+            etcd: members,
             homes,
             concentrators,
             upstream,
@@ -303,39 +304,22 @@ impl Village {
 }
 
 /// One member, on a concentrator's host.
-struct Etcd(Option<Child>);
-
-impl Etcd {
-    fn start(host: &Side, number: usize, folder: &Path) -> Etcd {
-        let url = |number: usize, port: u16| format!("http://{}:{port}", address(number));
-        let members: Vec<String> =
-            (0..CONCENTRATORS).map(|it| format!("e{it}={}", url(it, 2380))).collect();
-        let mut command = host.namespace.command("/usr/bin/etcd");
-        command.args(["--name", &format!("e{number}"), "--initial-cluster-state", "new"]);
-        command.args(["--initial-cluster", &members.join(",")]);
-        for flag in ["--listen-peer-urls", "--initial-advertise-peer-urls"] {
-            command.args([flag, &url(number, 2380)]);
-        }
-        for flag in ["--listen-client-urls", "--advertise-client-urls"] {
-            command.args([flag, &url(number, 2379)]);
-        }
-        command.arg("--data-dir").arg(folder.join(format!("etcd{number}")));
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        Etcd(Some(command.spawn().unwrap()))
+fn etcd(host: &Side, number: usize, folder: &Path) -> Etcd {
+    let url = |number: usize, port: u16| format!("http://{}:{port}", address(number));
+    let members: Vec<String> =
+        (0..CONCENTRATORS).map(|it| format!("e{it}={}", url(it, 2380))).collect();
+    let mut command = host.namespace.command("/usr/bin/etcd");
+    command.args(["--name", &format!("e{number}"), "--initial-cluster-state", "new"]);
+    command.args(["--initial-cluster", &members.join(",")]);
+    for flag in ["--listen-peer-urls", "--initial-advertise-peer-urls"] {
+        command.args([flag, &url(number, 2380)]);
     }
-
-    fn stop(&mut self) {
-        if let Some(mut child) = self.0.take() {
-            child.kill().unwrap();
-            child.wait().unwrap();
-        }
+    for flag in ["--listen-client-urls", "--advertise-client-urls"] {
+        command.args([flag, &url(number, 2379)]);
     }
-}
-
-impl Drop for Etcd {
-    fn drop(&mut self) {
-        self.stop();
-    }
+    command.arg("--data-dir").arg(folder.join(format!("etcd{number}")));
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    Etcd(Some(command.spawn().unwrap()))
 }
 
 /// Of a concentrator.

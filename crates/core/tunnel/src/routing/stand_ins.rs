@@ -351,7 +351,7 @@ mod tests {
         assert_eq!(three.update(|_| works(203_000), then), Some(Step::Ask));
         let back = Some(Step::Move { from: 2, to: 0, planned: true });
         let answered = then + Duration::from_millis(20);
-        let heard = |_| Health { works: true, heard: Some(answered), rank: 0, round_trip: None };
+        let heard = |_| Health { heard: Some(answered), ..works(0) };
         assert_eq!(three.update(heard, answered), back);
     }
 
@@ -391,7 +391,7 @@ mod tests {
         for _ in 0..3 {
             two.update(|place| if place == 0 { SILENT } else { works(0) }, now);
             now += Duration::from_millis(10);
-            let heard = Health { works: true, heard: Some(now), rank: 0, round_trip: None };
+            let heard = Health { heard: Some(now), ..works(0) };
             two.update(|place| if place == 0 { SILENT } else { heard }, now);
             assert_eq!(two.serving(), 1);
             now += Duration::from_millis(10);
@@ -401,7 +401,7 @@ mod tests {
             assert_eq!(two.update(|_| heard, returns), Some(Step::Ask), "is it still there?");
             assert_eq!((two.update(|_| heard, returns), two.deadline()), (None, None));
             now = returns + Duration::from_secs(1);
-            let heard = Health { works: true, heard: Some(now), rank: 0, round_trip: None };
+            let heard = Health { heard: Some(now), ..works(0) };
             assert_eq!(
                 two.update(|_| heard, now),
                 Some(Step::Move { from: 1, to: 0, planned: true })
@@ -520,7 +520,7 @@ mod tests {
             prop_assert!(moves <= outages.len() * 2 + 1, "{moves} for {}", outages.len());
             let end = at(800_000) + RETURN_AFTER_MOST * 2;
             three.update(|_| works(0), end);
-            three.update(|_| Health { works: true, heard: Some(end + RETURN_AFTER), rank: 0, round_trip: None }, end);
+            three.update(|_| Health { heard: Some(end + RETURN_AFTER), ..works(0) }, end);
             prop_assert_eq!(three.serving(), 0);
         }
     }
