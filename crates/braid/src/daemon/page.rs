@@ -128,7 +128,11 @@ pub fn socket(config: &Config) -> PathBuf {
 
 /// Where browsers come in.
 pub fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
-    let listener = std::net::TcpListener::bind(address)?;
+    nonblocking(std::net::TcpListener::bind(address)?)
+}
+
+/// As [`run`] needs it.
+pub fn nonblocking(listener: std::net::TcpListener) -> io::Result<std::net::TcpListener> {
     listener.set_nonblocking(true)?;
     Ok(listener)
 }

@@ -54,7 +54,10 @@ mount -t cgroup2 cgroup2 "$root/sys/fs/cgroup"
 for folder in run tmp dev; do
     mount -t tmpfs tmpfs "$root/$folder"
 done
-mkdir -p "$root/dev/net" "$root/dev/shm" "$root/test"
+# A service with devices of its own has the terminals and queues of this one.
+mkdir -p "$root/dev/net" "$root/dev/shm" "$root/dev/pts" "$root/dev/mqueue" "$root/test"
+mount -t devpts devpts "$root/dev/pts" -o newinstance,ptmxmode=0666
+ln -s pts/ptmx "$root/dev/ptmx"
 for device in null zero full random urandom tty; do
     touch "$root/dev/$device"
     mount --bind "/dev/$device" "$root/dev/$device"

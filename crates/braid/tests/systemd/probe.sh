@@ -12,6 +12,10 @@ main() {
     tell addresses "$(ip -br addr show dev braid0 | tr -s ' ')"
     tell routes "$(ip route show dev braid0 | tr -s ' ' | tr '\n' ';')"
     tell table "$(nft list tables | tr '\n' ';')"
+    # Of UDP and of TCP.
+    tell low_ports "$(ss -Hlun 'sport = 443' | wc -l) $(ss -Hltn 'sport = 443' | wc -l)"
+    tell devices "$(nsenter --mount --root --target "$(pid)" sh -c 'ls /dev/net/tun; ls /dev/test-disk' 2>/dev/null)"
+    tell tunables "$(nsenter --mount --root --target "$(pid)" sh -c 'for it in kernel/hostname net/ipv4/ip_forward; do test -w /proc/sys/$it && echo $it; done')"
     tell settings "$(cat /proc/sys/net/ipv4/ip_forward /proc/sys/net/ipv4/conf/wan0/proxy_arp | tr '\n' ' ')"
     # Neighbours are answered by a raw socket.
     for _ in {1..50}; do [ "$(awk 'NR > 1' /proc/net/packet)" ] && break || sleep 0.1; done
@@ -29,12 +33,32 @@ main() {
     tell stopped "$? $(state)"
     tell left "$(ip -br link show dev braid0 2>/dev/null)$(nft list tables)$(cat /proc/sys/net/ipv4/ip_forward)"
     [ ! -s /test/disk ] || pool
+    page
     credential
     # A config with an error ends it for good.
     echo nonsense >>/etc/braid/braid.toml
     systemctl start $unit
     tell broken "$(state) $(systemctl show -p ExecMainStatus --value $unit)"
     tell units "$(systemd-analyze verify /etc/systemd/system/braid* 2>&1 | grep braid | tr '\n' ';')"
+}
+
+# The pools' page has no network but the socket that systemd hands over, and a look at the pools writes.
+page() {
+    local process
+    systemctl start braid-ui.service
+    tell page_served "$(curl -s -o /dev/null -w '%{http_code}' --max-time 20 http://127.0.0.1:5190/login)"
+    process=$(systemctl show -p MainPID --value braid-ui.service)
+    tell page_network "$(nsenter --net --target "$process" ip -br link | wc -l) $(systemctl show -p NRestarts --value braid-ui.service)"
+    # The socket stays over a restart.
+    systemctl restart braid-ui.service
+    tell page_again "$(curl -s -o /dev/null -w '%{http_code}' --max-time 20 http://127.0.0.1:5190/login)"
+    systemctl stop braid-ui.service braid-ui.socket
+    mkdir -p /run/systemd/system/braid-pool-watch.service.d
+    printf '[Service]\nEnvironment="BRAID_WATCH_OPTIONS=--no-smart --prometheus /var/lib/metrics/braid.prom"\n' \
+        >/run/systemd/system/braid-pool-watch.service.d/metrics.conf
+    systemctl daemon-reload
+    systemctl start braid-pool-watch.service
+    tell watched "$? $(stat -c %a /var/lib/metrics/braid.prom) $(stat -c %a /var/lib/braid)"
 }
 
 # The key isn't in a file of the config's: the unit loads it, wherever it comes from.

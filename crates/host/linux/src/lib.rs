@@ -2,6 +2,7 @@
 //! links, epoll, netlink, policy routing, nftables, network namespaces, systemd.
 //! What decides anything (what to send where, when) lives in other crates.
 
+pub mod activation;
 pub mod claim;
 pub mod clock;
 pub mod confinement;

@@ -9,19 +9,23 @@ use crate::cli::{Global, JsonFlag};
 use crate::daemon::page::certificate::{Secured, own_files};
 #[cfg(feature = "lab")]
 use crate::daemon::page::reports::ReportFolder;
-use crate::daemon::page::{Doors, listen, run};
+use crate::daemon::page::{Doors, listen, nonblocking, run};
 use braid_control::config::{CertificateFiles, LinkChange, UiCertificate};
 use braid_control::request::Refusal;
 use braid_control::status::Status;
 use braid_history::Recorder;
+use braid_linux::activation;
 use braid_page::snapshots::Snapshots;
 use braid_page::{LinkWish, Page, PoolsLook, Settings, Shown};
 use clap::Args;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
+
+/// Where browsers come in if nothing else is said.
+const USUAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 5190);
 
 #[derive(Args)]
 #[command(
@@ -30,9 +34,9 @@ use tokio::sync::watch;
 pub struct Serve {
     #[command(flatten)]
     _json: JsonFlag,
-    /// Where browsers come in
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:5190")]
-    listen: SocketAddr,
+    /// Where browsers come in, unless systemd hands over a socket [default: 127.0.0.1:5190]
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<SocketAddr>,
     /// Allow an address that others can reach: what they send and get isn't encrypted
     #[arg(long)]
     plain: bool,
@@ -74,23 +78,25 @@ pub struct Serve {
 impl Serve {
     /// Until it is told to end.
     pub fn run(self, _global: &Global) -> Result<(), Failure> {
+        let handed = activation::tcp_listener()
+            .map_err(|error| Failure::io("the socket that was handed over", &error))?;
         let wanted = self.certificate();
-        if !self.listen.ip().is_loopback() && !self.plain && wanted.is_none() {
+        let address = self.address(handed.as_ref())?;
+        if !address.ip().is_loopback() && !self.plain && wanted.is_none() {
             let why = format!(
-                "{} can be reached by others, who could read passwords and files on the way: say --tls, or keep \
-                 to loopback and come by `ssh -L 5190:127.0.0.1:5190`; or accept that by --plain",
-                self.listen
+                "{address} can be reached by others, who could read passwords and files on the way: say --tls, or \
+                 keep to loopback and come by `ssh -L 5190:127.0.0.1:5190`; or accept that by --plain"
             );
             return Err(Failure::new(FailureKind::Usage, why));
         }
-        let tcp = listen(self.listen)
-            .map_err(|error| Failure::io(&format!("listening on {}", self.listen), &error))?;
+        let tcp = handed.map_or_else(|| listen(address), nonblocking);
+        let tcp = tcp.map_err(|error| Failure::io(&format!("listening on {address}"), &error))?;
         let at = tcp.local_addr().ok();
         let folder = self.passwords.parent().unwrap_or(Path::new("/"));
         let secured = match &wanted {
             Some(wanted) => {
                 let own = own_files(folder, "pools");
-                let secured = Secured::with(wanted, &own, self.listen.ip());
+                let secured = Secured::with(wanted, &own, address.ip());
                 Some(secured.map_err(|error| Failure::io("preparing TLS", &error))?)
             }
             None => None,
@@ -138,6 +144,17 @@ impl Serve {
 }
 
 impl Serve {
+    /// Where it is served.
+    fn address(&self, handed: Option<&TcpListener>) -> Result<SocketAddr, Failure> {
+        let Some(handed) = handed else { return Ok(self.listen.unwrap_or(USUAL)) };
+        if self.listen.is_some() {
+            let why = "--listen: systemd has handed over a socket; what address it has \
+                       `systemctl edit braid-ui.socket` says, by ListenStream=";
+            return Err(Failure::new(FailureKind::Usage, why));
+        }
+        handed.local_addr().map_err(|error| Failure::io("the socket that was handed over", &error))
+    }
+
     fn certificate(&self) -> Option<UiCertificate> {
         match (&self.certificate, &self.key) {
             (Some(chain), Some(key)) => {
