@@ -2,8 +2,8 @@
 //! that stands still holds up what logs, or ends it.
 
 use super::supervise::start_thread;
+use portable_atomic::{AtomicU64, Ordering};
 use std::io::{self, Write};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;

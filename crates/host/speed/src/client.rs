@@ -1,9 +1,9 @@
 //! The home's end: asks, and counts.
 
 use crate::request::Request;
+use portable_atomic::{AtomicU64, Ordering};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
 use crate::Way;
-use std::sync::atomic::{AtomicU64, Ordering};
+use portable_atomic::{AtomicU64, Ordering};
 
 /// What a proxy did since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -411,9 +411,8 @@ impl Serving {
         let silent = silent.map(|(due, ..)| due.saturating_duration_since(Instant::now()));
         let pause = self.paused.then_some(PAUSE);
         let wait = [turns, silent, pause].into_iter().flatten().min()?;
-        // None of them is longer than a second.
-        let (tv_sec, tv_nsec) = (wait.as_secs() as i64, i64::from(wait.subsec_nanos()));
-        Some(Timespec { tv_sec, tv_nsec })
+        // None of them is longer than a second, so it fits.
+        Timespec::try_from(wait).ok()
     }
 
     /// Whether new connections are accepted.
