@@ -49,6 +49,23 @@ fn shellcheck_finds_nothing_in_the_scripts() {
     told(&mut check);
 }
 
+/// As OpenWrt's apk takes versions: numbers with dots, and the package's release as `-r1`.
+#[test]
+fn packages_have_the_version_of_the_program() {
+    let read = |file: &str| std::fs::read_to_string(packaging().join(file)).unwrap();
+    let makefile = read("openwrt/braid/Makefile");
+    let variable = |name: &str| {
+        let line = makefile.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(":="));
+        line.unwrap_or_else(|| panic!("no {name}"))
+    };
+    let version = env!("CARGO_PKG_VERSION");
+    assert_eq!(variable("PKG_VERSION"), version);
+    assert!(version.split('.').all(|part| part.parse::<u32>().is_ok()), "{version}");
+    assert!(variable("PKG_RELEASE").parse::<u32>().is_ok());
+    let compose = read("container/compose.yaml");
+    assert!(compose.contains(&format!("image: braid:{version}\n")), "{compose}");
+}
+
 /// Of a build of two crates, one of which uses the other.
 #[test]
 fn what_a_program_is_made_of_is_listed_as_cyclonedx_wants_it() {

@@ -28,6 +28,14 @@ braid_settle() {
 	echo "$(_braid_sum "$BRAID_UCI") $(_braid_sum "$BRAID_TOML")" >"$BRAID_SETTLED"
 }
 
+# As the service and netifd see it: functions.sh is there.
+braid_is_enabled() {
+	local enabled
+	config_load braid
+	config_get_bool enabled daemon enabled 0
+	[ "$enabled" = 1 ]
+}
+
 _braid_from_uci() {
 	local new="$BRAID_TOML.new" told
 	mkdir -p "${BRAID_TOML%/*}"
