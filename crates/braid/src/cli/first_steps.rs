@@ -12,6 +12,15 @@ const MOST_LINES: usize = 10;
 /// Uplinks or disks that are named; of more only how many.
 const MOST_NAMES: usize = 4;
 
+/// What is there for everybody. Pages of the manual come with packages, whose program has all parts.
+#[cfg(feature = "lab")]
+const FURTHER: (&str, &str) = (
+    "All commands; the manual; a demonstration that touches nothing:",
+    "braid --help; man braid; braid lab demo",
+);
+#[cfg(not(feature = "lab"))]
+const FURTHER: (&str, &str) = ("All commands:", "braid --help");
+
 /// What there is to begin with.
 #[derive(Clone, Debug, Default)]
 struct Machine {
@@ -81,13 +90,13 @@ fn steps(machine: &Machine) -> Vec<String> {
             "braid concentrator init",
         );
     } else {
-        let ways = match machine.uplinks.len() {
-            0 => "No way out was found here yet; with one".to_owned(),
-            1 => format!("One way out, {}; with a second", machine.uplinks[0]),
-            _ => format!("Ways out: {}", named(&machine.uplinks)),
+        let can = match machine.uplinks.len() {
+            0 => "No way out was found here yet; with one this".to_owned(),
+            1 => format!("One way out, {}; with a second this", machine.uplinks[0]),
+            _ => format!("Ways out: {}. This", named(&machine.uplinks)),
         };
         step(
-            format!("{ways} this can be a home: paste the line that the concentrator printed."),
+            format!("{can} can be a home: paste the line that the concentrator printed."),
             "braid home join -",
         );
     }
@@ -100,10 +109,8 @@ fn steps(machine: &Machine) -> Vec<String> {
             &format!("braid pool plan {}", machine.free_disks.join(" ")),
         );
     }
-    step(
-        "All commands; the manual; a demonstration that touches nothing:".into(),
-        "braid --help; man braid; braid lab demo",
-    );
+    let (what, command) = FURTHER;
+    step(what.into(), command);
     let mut lines: Vec<String> =
         lines.iter().flat_map(|it| it.lines()).map(str::to_owned).collect();
     lines.truncate(MOST_LINES);
@@ -147,7 +154,7 @@ mod tests {
         let router = Machine { uplinks: names(&["wan", "wwan0"]), ..Machine::default() };
         let text = told(&router);
         assert!(
-            text.contains("Ways out: wan, wwan0 ") && text.contains("braid home join -"),
+            text.contains("Ways out: wan, wwan0. This can") && text.contains("braid home join -"),
             "{text}"
         );
         let vps = Machine { public: names(&["203.0.113.5:51900"]), ..router.clone() };

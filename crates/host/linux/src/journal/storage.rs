@@ -202,6 +202,9 @@ fn read(path: &Path) -> io::Result<Option<Document>> {
             let (boot, serial) = (old.boot, old.serial);
             Ok(Some(Document { version: VERSION, boot, serial, entries }))
         }
-        version => Err(invalid(format!("journal of version {version}, expected {VERSION}"))),
+        newer => Err(invalid(format!(
+            "a newer braid wrote it (version {newer}, this one knows {VERSION}): `braid down` by that one \
+             takes back what it has set on this host, and the file goes"
+        ))),
     }
 }

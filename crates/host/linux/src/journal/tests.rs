@@ -152,3 +152,16 @@ fn a_journal_of_an_older_version_is_still_undone() {
     assert!(fs::read_to_string(&place).unwrap().contains("\"version\": 2"));
     assert_eq!(keys(&Storage::open(vec![place]).unwrap().1), expected);
 }
+
+#[test]
+fn a_journal_of_a_newer_version_is_refused_with_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("j.json");
+    let newer = r#"{"version": 3, "what": "nobody knows yet"}"#;
+    fs::write(&place, newer).unwrap();
+    let error = Storage::open(vec![place.clone()]).err().unwrap();
+    assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+    let told = error.to_string();
+    assert!(told.contains("a newer braid") && told.contains("`braid down` by that one"), "{told}");
+    assert_eq!(fs::read_to_string(&place).unwrap(), newer, "it stays");
+}
