@@ -12,7 +12,7 @@ const MOST_LINES: usize = 10;
 /// Uplinks or disks that are named; of more only how many.
 const MOST_NAMES: usize = 4;
 
-/// What is there for everybody. Pages of the manual come with packages, whose program has all parts.
+/// What is there for everybody. Pages of the manual come with packages, whose program has all.
 #[cfg(feature = "lab")]
 const FURTHER: (&str, &str) = (
     "All commands; the manual; a demonstration that touches nothing:",
