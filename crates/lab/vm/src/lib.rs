@@ -25,6 +25,7 @@ mod error;
 mod guard;
 mod guest;
 mod parts;
+mod processor;
 mod recording;
 mod running;
 mod vm;

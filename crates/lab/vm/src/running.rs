@@ -2,6 +2,7 @@ use crate::console::Console;
 use crate::error::VmError;
 use crate::guard::Guard;
 use crate::guest;
+use crate::processor::Processor;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Child;
@@ -24,6 +25,7 @@ pub struct Running {
     kernel_log: PathBuf,
     started: Instant,
     limit: Duration,
+    _processor: Option<Processor>,
     ended: bool,
 }
 
@@ -50,9 +52,20 @@ impl Running {
         share: TempDir,
         kernel_log: PathBuf,
         limit: Duration,
+        processor: Option<Processor>,
     ) -> Self {
         let started = Instant::now();
-        Running { child, console, guard: None, share, kernel_log, started, limit, ended: false }
+        Running {
+            child,
+            console,
+            guard: None,
+            share,
+            kernel_log,
+            started,
+            limit,
+            _processor: processor,
+            ended: false,
+        }
     }
 
     pub(crate) fn guard(&mut self, guard: Guard) {

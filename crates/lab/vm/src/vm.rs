@@ -4,6 +4,7 @@ use crate::error::{Unavailable, VmError};
 use crate::guard::Guard;
 use crate::guest::Errand;
 use crate::parts::{self, Parts};
+use crate::processor::Processor;
 use crate::running::{Output, Running};
 use braid_units::ByteSize;
 use std::ffi::OsString;
@@ -74,7 +75,7 @@ impl Vm {
         self
     }
 
-    /// An argument for the kernel, as `max_loop=8` or `ncpus=2`.
+    /// An argument for the kernel, as `max_loop=8`.
     pub fn kernel_argument(mut self, argument: &str) -> Self {
         self.kernel_arguments.push(argument.to_owned());
         self
@@ -142,12 +143,16 @@ impl Vm {
         let mut command = self.command(share.path(), &init)?;
         let log = share.path().join("kernel.log");
         let stderr = File::create(&log).map_err(VmError::io("can't make the VM's log"))?;
+        let processor = Processor::choose();
+        if let Some(processor) = &processor {
+            processor.run_there(&mut command);
+        }
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);
         let kernel = self.parts.kernel.display();
         let mut child = command.spawn().map_err(VmError::io(format!("can't start {kernel}")))?;
         let console = child.stdout.take().map(|stdout| Console::read(stdout, self.echo));
         // From here on dropping ends the machine.
-        let mut running = Running::new(child, console, share, log, self.time_limit);
+        let mut running = Running::new(child, console, share, log, self.time_limit, processor);
         let guard = Guard::of(running.id()).map_err(VmError::io("can't start the VM's guard"))?;
         running.guard(guard);
         Ok(running)
