@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 pub struct FleetHomes {
     folder: PathBuf,
     homes: BTreeMap<String, FleetHome>,
+    /// Of those that have joined: to read a key costs a multiplication on the curve.
+    public_keys: BTreeMap<String, PublicKey>,
     /// Since when the registry hasn't them any more.
     missing: BTreeMap<String, Instant>,
 }
@@ -30,9 +32,12 @@ pub struct FleetHome {
     pub preshared_key: Option<String>,
     /// Its addresses and public prefixes.
     pub allowed_ips: Vec<String>,
-    /// Of what it gets and sends, bytes a second.
+    /// What it gets at the most.
     #[serde(default)]
-    pub limit: (Option<u64>, Option<u64>),
+    pub down_limit_bytes_per_sec: Option<u64>,
+    /// What it sends at the most.
+    #[serde(default)]
+    pub up_limit_bytes_per_sec: Option<u64>,
     /// It is in this concentrator's own config, or was until a moment ago.
     #[serde(default)]
     pub own: bool,
@@ -67,8 +72,9 @@ impl FleetHomes {
         let none = FleetHomes::none(file);
         match std::fs::read(file) {
             Ok(text) => {
-                let homes = serde_json::from_slice(&text).map_err(io::Error::from)?;
-                Ok(FleetHomes { homes, ..none })
+                let mut read = none;
+                read.know(serde_json::from_slice(&text).map_err(io::Error::from)?);
+                Ok(read)
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(none),
             Err(error) => Err(error),
@@ -122,14 +128,26 @@ impl FleetHomes {
                 .collect()
         };
         let others = unranked(&homes) != unranked(&self.homes);
-        self.homes = homes;
+        self.know(homes);
         Ok(others)
+    }
+
+    fn know(&mut self, homes: BTreeMap<String, FleetHome>) {
+        let (before, mut read) =
+            (std::mem::take(&mut self.homes), std::mem::take(&mut self.public_keys));
+        let public_key = |(name, home): (&String, &FleetHome)| {
+            let same = before.get(name).is_some_and(|it| it.public_key == home.public_key);
+            let known = read.remove(name).filter(|_| same);
+            Some((name.clone(), known.or_else(|| home.public_key())?))
+        };
+        self.public_keys = homes.iter().filter_map(public_key).collect();
+        self.homes = homes;
     }
 
     /// How willing this concentrator is to serve those that have joined, by their keys.
     pub fn ranks(&self) -> BTreeMap<PublicKey, u8> {
-        let homes = self.homes.values();
-        homes.filter_map(|home| Some((home.public_key()?, home.rank))).collect()
+        let keys = self.public_keys.iter();
+        keys.filter_map(|(name, key)| Some((*key, self.homes.get(name)?.rank))).collect()
     }
 
     /// Adds the homes that the config doesn't have, and tells those that it has the keys by which
@@ -140,7 +158,7 @@ impl FleetHomes {
         }
         for (name, home) in &self.homes {
             let enrolment = home.enrolment();
-            let public_key = home.public_key();
+            let public_key = self.public_keys.get(name).copied();
             let known = config.peers.iter_mut().find(|peer| peer.name.as_str() == name);
             if let Some(peer) = known {
                 let same_line = peer
@@ -197,7 +215,7 @@ impl FleetHome {
     fn limit(&self) -> Cap {
         let rate =
             |bytes: Option<u64>| bytes.filter(|bytes| *bytes > 0).map(Rate::from_bytes_per_sec);
-        Cap { down: rate(self.limit.0), up: rate(self.limit.1) }
+        Cap { down: rate(self.down_limit_bytes_per_sec), up: rate(self.up_limit_bytes_per_sec) }
     }
 
     fn enrolment(&self) -> Option<Enrolment> {
@@ -229,7 +247,8 @@ mod tests {
             enrolment: Some((LINE.into(), "2026-12-24T18:00:00Z".into())),
             preshared_key: Some(LINE.into()),
             allowed_ips: vec!["10.77.0.2/32".into(), "nonsense".into()],
-            limit: (Some(1_250_000), None),
+            down_limit_bytes_per_sec: Some(1_250_000),
+            up_limit_bytes_per_sec: None,
             own: false,
             rank: 3,
         };

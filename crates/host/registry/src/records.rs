@@ -21,16 +21,15 @@ pub struct Home {
     pub from: String,
     /// Inner addresses and networks, and public ones, as `allowed_ips`.
     pub addresses: Vec<String>,
-    /// What it gets and what it sends at the most, bytes a second.
-    #[serde(default, skip_serializing_if = "no_limit")]
-    pub limit: (Option<u64>, Option<u64>),
+    /// What it gets at the most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub down_limit_bytes_per_sec: Option<u64>,
+    /// What it sends at the most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub up_limit_bytes_per_sec: Option<u64>,
     /// The concentrator that it was sent to by hand.
     #[serde(default)]
     pub pinned: Option<String>,
-}
-
-fn no_limit(limit: &(Option<u64>, Option<u64>)) -> bool {
-    *limit == (None, None)
 }
 
 /// A concentrator, as its administrator has it.

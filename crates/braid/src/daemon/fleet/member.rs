@@ -163,7 +163,8 @@ fn record(peer: &Peer) -> Home {
         enrolment_key: peer.enrolment.map(|line| line.key.to_string()),
         enrol_until: peer.enrolment.map(|line| line.until.to_string()),
         preshared_key: secret.map(|secret| secret.to_base64().to_string()),
-        limit: (peer.limit.down.map(Rate::bytes_per_sec), peer.limit.up.map(Rate::bytes_per_sec)),
+        down_limit_bytes_per_sec: peer.limit.down.map(Rate::bytes_per_sec),
+        up_limit_bytes_per_sec: peer.limit.up.map(Rate::bytes_per_sec),
         addresses: peer.allowed_ips.iter().map(ToString::to_string).collect(),
         ..Home::default()
     }
@@ -194,7 +195,8 @@ fn follow(
             preshared_key: home.preshared_key.clone().filter(|_| home.from != own),
             own: home.from == own,
             allowed_ips: home.addresses.clone(),
-            limit: home.limit,
+            down_limit_bytes_per_sec: home.down_limit_bytes_per_sec,
+            up_limit_bytes_per_sec: home.up_limit_bytes_per_sec,
             rank,
         };
         Some((name, home))

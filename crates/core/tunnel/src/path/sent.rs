@@ -28,6 +28,18 @@ pub enum SentFrame {
         /// The path.
         path: u8,
     },
+    /// What the peer is to know.
+    Announcement(Announcement),
+    /// How a flow is to be treated.
+    Treatment {
+        /// The hash of its key.
+        flow: u64,
+    },
+}
+
+/// Of what the peer is told until that has arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Announcement {
     /// The tunnel's mode.
     Mode,
     /// Who serves.
@@ -36,11 +48,6 @@ pub enum SentFrame {
     Referrals,
     /// At what rate the peer may send.
     Limit,
-    /// How a flow is to be treated.
-    Treatment {
-        /// The hash of its key.
-        flow: u64,
-    },
 }
 
 /// Where a datagram is.

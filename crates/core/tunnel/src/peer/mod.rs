@@ -492,10 +492,9 @@ impl Peer {
                 SentFrame::Chunk { .. } | SentFrame::Abandoned(_) => {
                     self.reliability.on_lost(frame)
                 }
-                SentFrame::Mode => self.send.on_mode_lost(),
-                SentFrame::Service => self.send.on_service_lost(&mut self.timers),
-                SentFrame::Limit => self.send.on_limit_lost(&mut self.timers),
-                SentFrame::Referrals => self.send.on_referrals_lost(&mut self.timers),
+                SentFrame::Announcement(of) => {
+                    self.send.on_announcement_lost(of, &mut self.timers);
+                }
                 SentFrame::Treatment { flow } => {
                     self.send.on_treatment_lost(flow, &mut self.timers);
                 }

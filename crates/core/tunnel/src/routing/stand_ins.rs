@@ -77,12 +77,18 @@ pub struct StandIns {
     returning: Option<(usize, Time)>,
     /// One may serve again, and a more willing one that came back with it may do so then.
     together_at: Option<Time>,
-    /// Since when each has worked without a break.
-    works_since: Vec<Option<Time>>,
-    /// How willing each said it was.
-    ranks: Vec<u8>,
-    distances: Vec<Distance>,
+    members: Vec<Member>,
     return_after: Duration,
+}
+
+/// What is known of one of them.
+#[derive(Clone, Debug, Default)]
+struct Member {
+    /// It has worked without a break since then.
+    works_since: Option<Time>,
+    /// How willing it said it was.
+    rank: u8,
+    distance: Distance,
 }
 
 impl StandIns {
@@ -96,9 +102,7 @@ impl StandIns {
             waits_until: None,
             returning: None,
             together_at: None,
-            works_since: vec![None; count],
-            ranks: vec![0; count],
-            distances: vec![Distance::default(); count],
+            members: vec![Member::default(); count],
             return_after: RETURN_AFTER,
         }
     }
@@ -110,17 +114,13 @@ impl StandIns {
 
     /// One more stands in, after the others.
     pub fn push(&mut self) {
-        self.works_since.push(None);
-        self.ranks.push(0);
-        self.distances.push(Distance::default());
+        self.members.push(Member::default());
     }
 
     /// The one at this place is gone.
     pub fn remove(&mut self, place: usize) {
-        if place < self.works_since.len() {
-            self.works_since.remove(place);
-            self.ranks.remove(place);
-            self.distances.remove(place);
+        if place < self.members.len() {
+            self.members.remove(place);
         }
         (self.returning, self.together_at) = (None, None);
         if place == self.serving {
@@ -132,14 +132,10 @@ impl StandIns {
 
     /// What follows from how the peers are now; `health` is asked for each place.
     pub fn update(&mut self, health: impl Fn(usize) -> Health, now: Time) -> Option<Step> {
-        for (place, since) in self.works_since.iter_mut().enumerate() {
-            *since = match health(place).works {
-                true => Some(since.unwrap_or(now)),
-                false => None,
-            };
-        }
-        for (place, rank) in self.ranks.iter_mut().enumerate() {
-            *rank = health(place).rank;
+        for (place, member) in self.members.iter_mut().enumerate() {
+            let Health { works, rank, .. } = health(place);
+            member.works_since = works.then(|| member.works_since.unwrap_or(now));
+            member.rank = rank;
         }
         self.measure(&health, now);
         if self.works(self.serving) {
@@ -193,9 +189,9 @@ impl StandIns {
             true if self.returning.is_some() => None,
             true if self.together_at.is_some() => self.together_at,
             true => {
-                let places = 0..self.ranks.len();
+                let places = 0..self.members.len();
                 let may = places.filter_map(|place| self.may_replace_at(place));
-                may.chain(self.distances.iter().filter_map(Distance::deadline)).min()
+                may.chain(self.members.iter().filter_map(|it| it.distance.deadline())).min()
             }
             false => self.first_wait.into_iter().chain(self.waits_until).max(),
         }
@@ -207,20 +203,24 @@ impl StandIns {
             let Health { works, rank, round_trip, .. } = health(place);
             round_trip.filter(|_| works).map(|time| (time, rank < FULL))
         };
-        let places = 0..self.distances.len();
+        let places = 0..self.members.len();
         let best = places.filter_map(of).filter(|(_, usable)| *usable).map(|(time, _)| time).min();
-        for (place, distance) in self.distances.iter_mut().enumerate() {
-            distance.update(of(place).map(|(time, _)| time), best, now);
+        for (place, member) in self.members.iter_mut().enumerate() {
+            member.distance.update(of(place).map(|(time, _)| time), best, now);
         }
     }
 
+    fn works_since(&self, place: usize) -> Option<Time> {
+        self.members.get(place)?.works_since
+    }
+
     fn works(&self, place: usize) -> bool {
-        self.works_since.get(place).copied().flatten().is_some()
+        self.works_since(place).is_some()
     }
 
     /// When it may take over from the one that serves and works, if it works itself.
     fn may_replace_at(&self, place: usize) -> Option<Time> {
-        let since = self.works_since.get(place).copied().flatten()?;
+        let since = self.works_since(place)?;
         (self.turn(place) < self.turn(self.serving)).then(|| since + self.return_after)
     }
 
@@ -233,14 +233,14 @@ impl StandIns {
 
     /// The lower serves before the higher.
     fn turn(&self, place: usize) -> (u8, usize) {
-        let rank = self.ranks.get(place).copied().unwrap_or(u8::MAX);
-        let is_far = self.distances.get(place).is_some_and(Distance::is_far);
-        (if is_far { rank.max(FAR) } else { rank }, place)
+        let Some(member) = self.members.get(place) else { return (u8::MAX, place) };
+        let rank = if member.distance.is_far() { member.rank.max(FAR) } else { member.rank };
+        (rank, place)
     }
 
     /// All places, the most willing first.
     fn by_willingness(&self) -> impl Iterator<Item = usize> {
-        let mut places: Vec<usize> = (0..self.ranks.len()).collect();
+        let mut places: Vec<usize> = (0..self.members.len()).collect();
         places.sort_by_key(|place| self.turn(*place));
         places.into_iter()
     }

@@ -156,10 +156,7 @@ impl Reliability {
             SentFrame::Chunk { key, .. } if self.outgoing.get(key).is_none() => {}
             SentFrame::Chunk { .. } => self.repairs.push_back(frame),
             SentFrame::Abandoned(abandoned) => self.abandoned.push_back(abandoned),
-            SentFrame::Mode
-            | SentFrame::Service
-            | SentFrame::Referrals
-            | SentFrame::Limit
+            SentFrame::Announcement(_)
             | SentFrame::PathStatus { .. }
             | SentFrame::Treatment { .. } => {}
         }

@@ -23,6 +23,7 @@ use super::timers::{Timer, TimerTable};
 use crate::config::Mode;
 use crate::entry::{LimitRate, Treatment};
 use crate::heuristics::Heuristics;
+use crate::path::sent::Announcement;
 use affinity::Affinity;
 use bonding::Bonding;
 use braid_inner::{FlowKey, Layer};
@@ -90,7 +91,9 @@ impl Send {
 
     /// Spreads packets otherwise; the peer is told.
     pub fn set_mode(&mut self, mode: Mode) {
-        self.news.mode_untold |= mode != self.scheduler.mode;
+        if mode != self.scheduler.mode {
+            self.news.announce_mode();
+        }
         self.scheduler.mode = mode;
     }
 
@@ -99,52 +102,35 @@ impl Send {
         self.scheduler.mode = mode;
     }
 
-    /// What was told of the mode didn't arrive.
-    pub fn on_mode_lost(&mut self) {
-        self.news.mode_untold = true;
-    }
-
     /// What is said of who serves; the peer is told at once.
     pub fn say_service(&mut self, service: Service, timers: &mut TimerTable) {
-        if service != self.news.service {
-            self.news.service = service;
-            self.news.service_untold = true;
-            timers.fire(Timer::Control);
-        }
-    }
-
-    /// What was told of who serves didn't arrive.
-    pub fn on_service_lost(&mut self, timers: &mut TimerTable) {
-        self.news.service_untold = true;
-        timers.fire(Timer::Control);
+        self.news.announce_service(service);
+        self.tell(timers);
     }
 
     /// What the peer may send at the most; it is told at once.
     pub fn say_limit(&mut self, limit: LimitFrame, timers: &mut TimerTable) {
-        if self.news.limit.and_then(|before| before.rate) != limit.rate {
-            self.news.limit = Some(limit);
-            self.news.limit_untold = true;
-            timers.fire(Timer::Control);
-        }
-    }
-
-    /// What was told of it didn't arrive.
-    pub fn on_limit_lost(&mut self, timers: &mut TimerTable) {
-        self.news.limit_untold = true;
-        timers.fire(Timer::Control);
+        self.news.announce_limit(limit);
+        self.tell(timers);
     }
 
     /// To which others the home is referred; it is told at once.
     pub fn refer(&mut self, epoch: u64, list: Vec<u8>, timers: &mut TimerTable) {
-        if self.news.refer(epoch, list) {
-            timers.fire(Timer::Control);
-        }
+        self.news.announce_referrals(epoch, list);
+        self.tell(timers);
     }
 
-    /// What was told of other concentrators didn't arrive.
-    pub fn on_referrals_lost(&mut self, timers: &mut TimerTable) {
-        self.news.referrals_untold = true;
-        timers.fire(Timer::Control);
+    /// What was told of it didn't arrive.
+    pub fn on_announcement_lost(&mut self, of: Announcement, timers: &mut TimerTable) {
+        self.news.on_lost(of);
+        self.tell(timers);
+    }
+
+    /// Sends at once what is to be told at once.
+    fn tell(&self, timers: &mut TimerTable) {
+        if self.news.is_urgent() {
+            timers.fire(Timer::Control);
+        }
     }
 
     /// The peer is told how flows that it sends are to be treated, and at what rates limits
@@ -190,10 +176,7 @@ impl Send {
     pub fn restart(&mut self, ingress: &mut Ingress) {
         self.packetizer.restart(ingress);
         self.bonding.restart();
-        self.news.mode_untold = true;
-        self.news.service_untold = self.news.service != Service::default();
-        self.news.referrals_untold = self.news.referrals.is_some();
-        self.news.limit_untold = self.news.limit.is_some_and(|limit| limit.rate.is_some());
+        self.news.restart();
         self.treatments.restart();
     }
 

@@ -4,7 +4,7 @@
 use super::datagram::Datagram;
 use crate::config::Mode;
 use crate::path::Path;
-use crate::path::sent::SentFrame;
+use crate::path::sent::{Announcement, SentFrame};
 use braid_wire::{Abandoned, LimitFrame, PathStatus, ReferralsFrame, Service};
 use std::collections::VecDeque;
 
@@ -15,30 +15,20 @@ const MODE_ROOM: usize = 8;
 /// up.
 #[derive(Debug)]
 pub(super) struct News {
-    pub mode_untold: bool,
+    mode_untold: bool,
     /// What we say of who serves.
-    pub service: Service,
-    pub service_untold: bool,
-    /// To which others we refer the home: the epoch of that word, and the frame's list.
-    pub referrals: Option<(u64, Vec<u8>)>,
-    pub referrals_untold: bool,
+    service: Announced<Service>,
     /// What the peer may send at the most; none before there was a limit.
-    pub limit: Option<LimitFrame>,
-    pub limit_untold: bool,
+    limit: Announced<Option<LimitFrame>>,
+    /// To which others we refer the home: the epoch of that word, and the frame's list.
+    referrals: Announced<Option<(u64, Vec<u8>)>>,
 }
 
-impl Default for News {
-    fn default() -> Self {
-        Self {
-            mode_untold: true,
-            service: Service::default(),
-            service_untold: false,
-            referrals: None,
-            referrals_untold: false,
-            limit: None,
-            limit_untold: false,
-        }
-    }
+/// A value that the peer is told until it has arrived.
+#[derive(Debug, Default)]
+struct Announced<T> {
+    value: T,
+    untold: bool,
 }
 
 /// All that the peer doesn't know yet.
@@ -51,16 +41,65 @@ pub(super) struct PendingNews<'a> {
     tells_policies: bool,
 }
 
-impl News {
-    /// The home is referred to these. Tells whether that is news.
-    pub fn refer(&mut self, epoch: u64, list: Vec<u8>) -> bool {
-        let before = self.referrals.as_ref().map_or(&[][..], |(_, list)| list);
-        if before == list {
-            return false;
+impl Default for News {
+    fn default() -> Self {
+        Self {
+            mode_untold: true,
+            service: Announced::default(),
+            limit: Announced::default(),
+            referrals: Announced::default(),
         }
-        self.referrals = Some((epoch, list));
-        self.referrals_untold = true;
-        true
+    }
+}
+
+impl News {
+    /// The mode is another.
+    pub fn announce_mode(&mut self) {
+        self.mode_untold = true;
+    }
+
+    /// What is said of who serves.
+    pub fn announce_service(&mut self, service: Service) {
+        if service != self.service.value {
+            self.service = Announced { value: service, untold: true };
+        }
+    }
+
+    /// What the peer may send at the most.
+    pub fn announce_limit(&mut self, limit: LimitFrame) {
+        if limit.rate != self.limit.value.and_then(|before| before.rate) {
+            self.limit = Announced { value: Some(limit), untold: true };
+        }
+    }
+
+    /// The home is referred to these.
+    pub fn announce_referrals(&mut self, epoch: u64, list: Vec<u8>) {
+        if list != self.referrals.value.as_ref().map_or(&[][..], |(_, before)| before) {
+            self.referrals = Announced { value: Some((epoch, list)), untold: true };
+        }
+    }
+
+    /// What was told of it didn't arrive.
+    pub fn on_lost(&mut self, of: Announcement) {
+        match of {
+            Announcement::Mode => self.mode_untold = true,
+            Announcement::Service => self.service.untold = true,
+            Announcement::Limit => self.limit.untold = true,
+            Announcement::Referrals => self.referrals.untold = true,
+        }
+    }
+
+    /// The peer knows nothing any more.
+    pub fn restart(&mut self) {
+        self.mode_untold = true;
+        self.service.untold = self.service.value != Service::default();
+        self.limit.untold = self.limit.value.is_some_and(|limit| limit.rate.is_some());
+        self.referrals.untold = self.referrals.value.is_some();
+    }
+
+    /// Something of it is to be told at once, though nothing else is sent.
+    pub fn is_urgent(&self) -> bool {
+        self.service.untold || self.limit.untold || self.referrals.untold
     }
 
     /// With what was given up, in this mode.
@@ -87,35 +126,33 @@ impl PendingNews<'_> {
 
     /// Something of it is to be told at once, though nothing else is sent.
     pub fn is_urgent(&self) -> bool {
-        self.news.service_untold || self.news.limit_untold || self.news.referrals_untold
+        self.news.is_urgent()
     }
 
     /// Appends what must be the last of a datagram: peers of older versions take what follows for
     /// broken.
     pub fn write_last(&mut self, datagram: &mut Datagram, path: &mut Path, out: &mut Vec<u8>) {
-        if self.news.service_untold && datagram.left(out) > Service::MAX_LEN {
-            self.news.service_untold = false;
-            self.news.service.write(out);
-            datagram.note(SentFrame::Service, &mut path.sent);
-        }
-        if self.news.limit_untold && datagram.left(out) > LimitFrame::MAX_LEN {
-            self.news.limit_untold = false;
-            if let Some(limit) = self.news.limit {
-                limit.write(out);
-                datagram.note(SentFrame::Limit, &mut path.sent);
-            }
-        }
-        if self.news.referrals_untold && datagram.left(out) > ReferralsFrame::MAX_LEN {
-            self.write_referrals(datagram, path, out);
+        if self.is_urgent() {
+            self.write_urgent(datagram, path, out);
         }
     }
 
     #[cold]
-    fn write_referrals(&mut self, datagram: &mut Datagram, path: &mut Path, out: &mut Vec<u8>) {
-        self.news.referrals_untold = false;
-        let Some((epoch, list)) = &self.news.referrals else { return };
-        ReferralsFrame::write(*epoch, list, out);
-        datagram.note(SentFrame::Referrals, &mut path.sent);
+    fn write_urgent(&mut self, datagram: &mut Datagram, path: &mut Path, out: &mut Vec<u8>) {
+        let News { service, limit, referrals, .. } = &mut *self.news;
+        if let Some(service) = service.take_if(datagram.left(out) > Service::MAX_LEN) {
+            service.write(out);
+            datagram.note(SentFrame::Announcement(Announcement::Service), &mut path.sent);
+        }
+        if let Some(Some(limit)) = limit.take_if(datagram.left(out) > LimitFrame::MAX_LEN) {
+            limit.write(out);
+            datagram.note(SentFrame::Announcement(Announcement::Limit), &mut path.sent);
+        }
+        let fits = datagram.left(out) > ReferralsFrame::MAX_LEN;
+        if let Some(Some((epoch, list))) = referrals.take_if(fits) {
+            ReferralsFrame::write(*epoch, list, out);
+            datagram.note(SentFrame::Announcement(Announcement::Referrals), &mut path.sent);
+        }
     }
 
     #[cold]
@@ -135,12 +172,21 @@ impl PendingNews<'_> {
         if self.news.mode_untold && self.tells_policies && datagram.left(out) > MODE_ROOM {
             self.news.mode_untold = false;
             self.mode.to_wire().write(out);
-            datagram.note(SentFrame::Mode, &mut path.sent);
+            datagram.note(SentFrame::Announcement(Announcement::Mode), &mut path.sent);
         }
         while datagram.left(out) > Abandoned::LEN {
             let Some(abandoned) = self.abandoned.pop_front() else { break };
             abandoned.write(out);
             datagram.note(SentFrame::Abandoned(abandoned), &mut path.sent);
         }
+    }
+}
+
+impl<T> Announced<T> {
+    /// It, if it is to be told and there is room; it counts as told then.
+    fn take_if(&mut self, fits: bool) -> Option<&T> {
+        let tells = self.untold && fits;
+        self.untold &= !tells;
+        tells.then_some(&self.value)
     }
 }
