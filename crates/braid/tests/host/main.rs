@@ -3,6 +3,7 @@
 //! break, and all is as before when the tunnel is down. Needs root.
 
 mod advertised;
+mod firewalld;
 mod heard;
 mod inbound;
 mod matrix;

@@ -37,6 +37,19 @@ struct Entry {
     prior: Option<String>,
 }
 
+impl Entry {
+    /// With what is needed to take it back. A table is taken away by its name, and with ten
+    /// thousand rules its text has megabytes, to be written at each step: who goes on with it after
+    /// a restart makes it anew.
+    fn as_stored(&self) -> Entry {
+        let mut stored = self.clone();
+        if let Operation::Firewall { ruleset, .. } = &mut stored.operation {
+            *ruleset = String::new();
+        }
+        stored
+    }
+}
+
 impl UndoJournal {
     /// Opens the journal, for the calling thread's network namespace. It is kept
     /// in the first of these files that can be written. What it holds at start was

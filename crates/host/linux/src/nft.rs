@@ -4,6 +4,7 @@
 mod forwarder;
 mod kill_switch;
 mod learnt;
+mod named;
 mod names;
 mod others;
 mod ruled;
@@ -348,12 +349,11 @@ impl Inbound {
 /// # Errors
 /// `NotFound` when nft isn't installed; else what nft says.
 pub fn replace(interface: &str, ruleset: &str) -> io::Result<()> {
-    // What was learnt meanwhile would be forgotten.
-    let _alone = learnt::alone();
     let name = nft_table(interface);
-    let kept = learnt::kept(interface, ruleset);
-    // The first line makes sure that there is something to delete.
-    nft(&format!("table inet {name}\ndelete table inet {name}\n{ruleset}{kept}"))
+    learnt::replace(interface, ruleset, |learnt| {
+        // The first line makes sure that there is something to delete.
+        nft(&format!("table inet {name}\ndelete table inet {name}\n{ruleset}{learnt}"))
+    })
 }
 
 /// Deletes a tunnel's table, if there is one.
@@ -362,7 +362,9 @@ pub fn replace(interface: &str, ruleset: &str) -> io::Result<()> {
 /// As [`replace`].
 pub fn delete(interface: &str) -> io::Result<()> {
     let name = nft_table(interface);
-    nft(&format!("table inet {name}\ndelete table inet {name}\n"))
+    nft(&format!("table inet {name}\ndelete table inet {name}\n"))?;
+    learnt::forget(interface);
+    Ok(())
 }
 
 /// Whether a tunnel's table is there.

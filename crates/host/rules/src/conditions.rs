@@ -26,6 +26,16 @@ pub struct Conditions {
     pub cgroups: Option<Vec<Cgroup>>,
 }
 
+impl Conditions {
+    /// By which name the addresses of names are known, if the rule is for them and nothing else.
+    pub fn only_known_as(&self) -> Option<&str> {
+        let name = self.to.as_ref()?.known_as.clone();
+        let to = Some(Destinations { networks: Vec::new(), known_as: name });
+        let is_it = *self == Conditions { to, ..Conditions::default() };
+        self.to.as_ref()?.known_as.as_deref().filter(|_| is_it)
+    }
+}
+
 /// A control group (version 2) that is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cgroup {

@@ -100,24 +100,13 @@ impl Learnt {
         lesson
     }
 
-    /// All that is known, with the time that is left.
-    pub fn all(&self, now: Instant) -> Vec<(String, Place, Duration)> {
-        let mut all = Vec::new();
-        for (place, claims) in &self.places {
-            let Some(claim) = strongest(claims, now) else { continue };
-            let left = claim.until.saturating_duration_since(now);
-            all.extend(claim.rules.iter().map(|rule| (rule.clone(), *place, left)));
-        }
-        all
-    }
-
     /// The rules that an address is for by name now, for a client with one of these addresses.
     pub fn rules_of(&self, address: IpAddr, clients: &[IpAddr], now: Instant) -> Vec<String> {
-        let everybody = Place { address, asked_by: None };
-        let asked = clients.iter().map(|&client| Place { address, asked_by: Some(client) });
-        let places = std::iter::once(everybody).chain(asked);
-        let claims = places.filter_map(|place| strongest(self.places.get(&place)?, now));
-        claims.flat_map(|claim| claim.rules.clone()).collect()
+        let of = |asked_by| strongest(self.places.get(&Place { address, asked_by })?, now);
+        let asked: Vec<&Claim> = clients.iter().filter_map(|client| of(Some(*client))).collect();
+        // What it asked for itself counts before what the DNS says.
+        let claims = if asked.is_empty() { of(None).into_iter().collect() } else { asked };
+        claims.into_iter().flat_map(|claim| claim.rules.clone()).collect()
     }
 
     fn claim(&mut self, place: Place, claim: Claim, now: Instant, lesson: &mut Lesson) {
@@ -256,8 +245,12 @@ mod tests {
             learnt.learn(&answer(&["bank.example"], [127, 0, 0, 1], 60), &rules, now),
             Lesson::default()
         );
-        assert_eq!(learnt.all(now).len(), 3);
-        assert_eq!(learnt.all(now + Duration::from_secs(361)).len(), 0);
+        let known = |number: u8, after| {
+            let address = IpAddr::from([192, 0, 2, number]);
+            learnt.rules_of(address, &[], now + Duration::from_secs(after))
+        };
+        assert_eq!([1, 2, 3].map(|number| known(number, 359)[0].clone()), ["bank", "cdn", "bank"]);
+        assert_eq!([1, 2, 3].map(|number| known(number, 361).len()), [0; 3]);
     }
 
     #[test]

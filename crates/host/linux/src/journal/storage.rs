@@ -140,7 +140,8 @@ impl Storage {
 
     fn document(&self, entries: &[Entry]) -> io::Result<Vec<u8>> {
         let (boot, serial) = (self.boot.clone(), self.serial);
-        let document = Document { version: VERSION, boot, serial, entries: entries.to_vec() };
+        let entries = entries.iter().map(Entry::as_stored).collect();
+        let document = Document { version: VERSION, boot, serial, entries };
         Ok(serde_json::to_vec_pretty(&document)?)
     }
 }

@@ -165,3 +165,34 @@ fn a_journal_of_a_newer_version_is_refused_with_what_to_do() {
     assert!(told.contains("a newer braid") && told.contains("`braid down` by that one"), "{told}");
     assert_eq!(fs::read_to_string(&place).unwrap(), newer, "it stays");
 }
+
+#[test]
+fn a_table_is_kept_by_its_name_and_made_anew_by_who_goes_on_with_it() {
+    let Ok(namespace) = crate::netns::NetNs::new() else {
+        eprintln!("skipped: network namespaces need root or a user namespace");
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let places = [folder.path().join("j.json")];
+    let interface = "braid0".to_owned();
+    let ruleset = "table inet braid_braid0 {\n\tchain some {\n\t}\n}\n".to_owned();
+    let wanted = [Operation::Firewall { interface, ruleset }];
+    let nft = |words: &[&str]| {
+        let output = std::process::Command::new("nft").args(words).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let has = || nft(&["list", "ruleset"]).contains("chain some");
+    let test = || {
+        assert!(UndoJournal::open(&places).unwrap().reconcile(&wanted).is_empty());
+        assert!(has());
+        assert!(!fs::read_to_string(&places[0]).unwrap().contains("chain"));
+        nft(&["delete", "chain", "inet", "braid_braid0", "some"]);
+        let mut journal = UndoJournal::open(&places).unwrap();
+        assert!(journal.reconcile(&wanted).is_empty());
+        assert!(has(), "by the one before it was another table");
+        assert_eq!(journal.operations().count(), 1);
+        assert!(journal.undo().is_empty());
+        assert_eq!(nft(&["list", "ruleset"]), "");
+    };
+    namespace.run(test).unwrap();
+}

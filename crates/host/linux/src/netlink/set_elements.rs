@@ -15,6 +15,8 @@ pub(crate) struct SetElement {
     pub set: String,
     /// Its parts, all of one IP version.
     pub key: Vec<IpAddr>,
+    /// The chain that it leads to, of a map.
+    pub verdict: Option<String>,
     /// For how long it is there from now; none when no longer.
     pub lasts: Option<Duration>,
 }
@@ -28,12 +30,17 @@ const NFTA_SET_ELEM_LIST_SET: u16 = 2;
 const NFTA_SET_ELEM_LIST_ELEMENTS: u16 = 3;
 const NFTA_LIST_ELEM: u16 = 1;
 const NFTA_SET_ELEM_KEY: u16 = 1;
+const NFTA_SET_ELEM_DATA: u16 = 2;
 const NFTA_SET_ELEM_TIMEOUT: u16 = 4;
 const NFTA_DATA_VALUE: u16 = 1;
+const NFTA_DATA_VERDICT: u16 = 2;
+const NFTA_VERDICT_CODE: u16 = 1;
+const NFTA_VERDICT_CHAIN: u16 = 2;
+const NFT_GOTO: i32 = -4;
 /// An element must be there to be taken out.
 const A_MOMENT: Duration = Duration::from_secs(60);
 
-/// Gives elements their lifetimes, all of them or none. By a socket that stays open: the kernel
+/// Gives elements their lifetimes. By a socket that stays open: the kernel
 /// ends a socket of nf_tables only after an RCU grace period (`nft_rcv_nl_event`), some 15 ms.
 ///
 /// # Errors
@@ -43,15 +50,43 @@ pub(crate) fn set_elements(
     table: &str,
     elements: &[SetElement],
 ) -> io::Result<()> {
-    let mut requests = Vec::new();
+    let all = || elements.iter().flat_map(|element| made_anew(table, element, true)).collect();
+    match batch(netlink, all()) {
+        Err(error) if leads_elsewhere(&error) => {}
+        outcome => return outcome,
+    }
+    // One of them leads elsewhere, so it is there.
     for element in elements {
-        // One that is there keeps its time unless it is made anew.
-        requests.push(request(NEW_ELEMENT, table, element, Some(A_MOMENT)));
-        requests.push(request(DELETE_ELEMENT, table, element, None));
-        if element.lasts.is_some() {
-            requests.push(request(NEW_ELEMENT, table, element, element.lasts));
+        match batch(netlink, made_anew(table, element, true)) {
+            Err(error) if leads_elsewhere(&error) => {
+                batch(netlink, made_anew(table, element, false))?;
+            }
+            outcome => outcome?,
         }
     }
+    Ok(())
+}
+
+/// `EBUSY`, or of newer kernels `EEXIST`: an element of a map is there with another verdict.
+fn leads_elsewhere(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::ResourceBusy | io::ErrorKind::AlreadyExists)
+}
+
+/// One that is there keeps its time unless it is made anew; `may_be_gone` if nobody knows that it
+/// is.
+fn made_anew(table: &str, element: &SetElement, may_be_gone: bool) -> Vec<Request> {
+    let mut requests = Vec::new();
+    if may_be_gone {
+        requests.push(request(NEW_ELEMENT, table, element, Some(A_MOMENT)));
+    }
+    requests.push(request(DELETE_ELEMENT, table, element, None));
+    if element.lasts.is_some() {
+        requests.push(request(NEW_ELEMENT, table, element, element.lasts));
+    }
+    requests
+}
+
+fn batch(netlink: &mut Netlink, requests: Vec<Request>) -> io::Result<()> {
     let frame = |kind| {
         let [high, low] = SUBSYSTEM.to_be_bytes();
         Request::new(kind, 0).fixed(&[libc::AF_UNSPEC as u8, 0, high, low])
@@ -69,13 +104,20 @@ fn request(kind: u16, table: &str, element: &SetElement, lasts: Option<Duration>
         .nested(NFTA_SET_ELEM_LIST_ELEMENTS, |list| {
             list.nested(NFTA_LIST_ELEM, |item| {
                 let item = item.nested(NFTA_SET_ELEM_KEY, |it| it.attribute(NFTA_DATA_VALUE, &key));
-                match lasts {
+                let Some(lasts) = lasts else { return item };
+                let item = match &element.verdict {
                     None => item,
-                    Some(lasts) => {
-                        let milliseconds = u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX);
-                        item.attribute(NFTA_SET_ELEM_TIMEOUT, &milliseconds.to_be_bytes())
-                    }
-                }
+                    Some(chain) => item.nested(NFTA_SET_ELEM_DATA, |it| {
+                        it.nested(NFTA_DATA_VERDICT, |verdict| {
+                            let code = NFT_GOTO.to_be_bytes();
+                            verdict
+                                .attribute(NFTA_VERDICT_CODE, &code)
+                                .string(NFTA_VERDICT_CHAIN, chain)
+                        })
+                    }),
+                };
+                let milliseconds = u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX);
+                item.attribute(NFTA_SET_ELEM_TIMEOUT, &milliseconds.to_be_bytes())
             })
         })
 }

@@ -1,18 +1,19 @@
-//! Sets of addresses that are learnt while a table is there: they outlive it.
+//! Addresses that are learnt while a table is there: they outlive it.
 
 use super::LIMIT;
-use super::ruled::{asked_set, names_set};
+use super::named::{Container, Named, asked_set, chain_of, rule_of_chain, rule_of_set};
 use crate::netlink::{Netlink, SetElement, nftables, set_elements};
 use crate::tool;
 use braid_engines::nft_table;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io;
 use std::net::IpAddr;
+use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// An address that a rule's names have, or had.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,92 +28,404 @@ pub struct Element {
     pub lasts: Option<Duration>,
 }
 
-/// Who replaces a table and who adds to it must not meet.
-static ALONE: Mutex<()> = Mutex::new(());
-
-pub(super) fn alone() -> MutexGuard<'static, ()> {
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// The sets of a tunnel's table, which may come, go and come again.
 #[derive(Default)]
 pub struct LearntSets {
-    table: String,
+    interface: String,
     /// Open from the first time on.
     netlink: Option<Netlink>,
 }
 
+/// What is known of an interface's rules, and where its table has it.
+#[derive(Default)]
+struct Table {
+    named: Named,
+    known: BTreeMap<Place, BTreeMap<String, Instant>>,
+}
+
+/// An address, for everybody or for one client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    address: IpAddr,
+    asked_by: Option<IpAddr>,
+}
+
+/// By the network namespace and the interface: who replaces a table and who adds to it must not
+/// meet, and what was learnt for rules that the table hasn't is there when it has them again.
+static TABLES: Mutex<BTreeMap<(u64, String), Table>> = Mutex::new(BTreeMap::new());
+
+/// Addresses that are remembered for a table, before those that are over are forgotten.
+const MOST_PLACES: usize = 131_072;
+
 impl LearntSets {
     /// Those of an interface's table.
     pub fn of(interface: &str) -> LearntSets {
-        LearntSets { table: nft_table(interface), netlink: None }
+        LearntSets { interface: interface.to_owned(), netlink: None }
     }
 
-    /// Puts elements into them, with new lifetimes, or takes them out.
+    /// Puts elements into them, with new lifetimes, or takes them out. What is of a rule that the
+    /// table doesn't have now is kept for when it has it.
     ///
     /// # Errors
-    /// What the kernel says, such as `NotFound` when a rule has no set there. Nothing is changed
-    /// then.
+    /// What the kernel says, such as `NotFound` when there is no table.
     pub fn learn(&mut self, elements: &[Element]) -> io::Result<()> {
-        if elements.is_empty() {
+        let mut tables = tables();
+        let table = tables.entry(key(&self.interface)).or_default();
+        let now = Instant::now();
+        let changes = table.learn(elements, now);
+        if changes.is_empty() {
             return Ok(());
         }
-        let elements: Vec<SetElement> = elements.iter().map(of_set).collect();
-        let _alone = alone();
         let mut netlink = self.netlink.take().map_or_else(nftables::open, Ok)?;
-        set_elements(&mut netlink, &self.table, &elements)?;
+        set_elements(&mut netlink, &nft_table(&self.interface), &changes)?;
         // One that failed may have answers left, and goes.
         self.netlink = Some(netlink);
         Ok(())
     }
 }
 
-fn of_set(element: &Element) -> SetElement {
-    let Element { rule, asked_by, address, lasts } = element;
-    let v4 = address.is_ipv4();
-    let (set, key) = match asked_by {
-        None => (names_set(rule, v4), vec![*address]),
-        Some(client) => (asked_set(rule, v4), vec![*client, *address]),
+/// Has `load` replace an interface's table by this one and what was learnt for it.
+pub(super) fn replace(
+    interface: &str,
+    ruleset: &str,
+    load: impl FnOnce(&str) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut tables = tables();
+    let named = Named::of(ruleset);
+    let key = key(interface);
+    let mut table = match tables.remove(&key) {
+        Some(table) => table,
+        None if named.is_empty() => return load(""),
+        // Another process may have made what is there.
+        None => Table { known: listed(interface, Instant::now()), ..Table::default() },
     };
-    let lasts = lasts.map(|lasts| lasts.max(Duration::from_secs(1)));
-    SetElement { set, key, lasts }
+    let before = std::mem::replace(&mut table.named, named);
+    let loaded = load(&table.script(interface, Instant::now()));
+    if loaded.is_err() {
+        table.named = before;
+    }
+    tables.insert(key, table);
+    loaded
 }
 
-/// What the sets of the table that is there have, for those that the new one has too.
-pub(super) fn kept(interface: &str, ruleset: &str) -> String {
-    if !ruleset.contains("flags timeout") {
-        return String::new();
+/// Nothing of an interface's rules is known any more.
+pub(super) fn forget(interface: &str) {
+    tables().remove(&key(interface));
+}
+
+fn tables() -> MutexGuard<'static, BTreeMap<(u64, String), Table>> {
+    TABLES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn key(interface: &str) -> (u64, String) {
+    let namespace = std::fs::metadata("/proc/thread-self/ns/net").map(|it| it.ino());
+    (namespace.unwrap_or_default(), interface.to_owned())
+}
+
+impl Table {
+    /// What is to be changed in the kernel.
+    fn learn(&mut self, elements: &[Element], now: Instant) -> Vec<SetElement> {
+        let mut touched = BTreeSet::new();
+        for Element { rule, asked_by, address, lasts } in elements {
+            let place = Place { address: *address, asked_by: *asked_by };
+            let rules = self.known.entry(place).or_default();
+            match lasts {
+                Some(lasts) => drop(rules.insert(rule.clone(), now + *lasts)),
+                None => drop(rules.remove(rule)),
+            }
+            touched.extend(
+                self.named
+                    .container(rule, address.is_ipv4(), asked_by.is_some())
+                    .map(|container| (place, container, rule.clone())),
+            );
+        }
+        let places: BTreeSet<Place> = touched.iter().map(|(place, ..)| *place).collect();
+        let mut changes: Vec<SetElement> = Vec::new();
+        for (place, container, rule) in &touched {
+            let change = self.change(*place, container, rule, now);
+            // Several rules of a run make one element.
+            if !changes.contains(&change) {
+                changes.push(change);
+            }
+        }
+        let asked = places.iter().filter(|place| place.asked_by.is_some());
+        changes.extend(asked.map(|place| SetElement {
+            set: asked_set(place.address.is_ipv4()),
+            key: place.parts(),
+            verdict: None,
+            lasts: self.rules(*place, now).map(|(_, left)| left).max(),
+        }));
+        self.forget_old(now);
+        changes
     }
-    let mut list = Command::new("nft");
-    list.args(["--json", "list", "table", "inet", &nft_table(interface)]);
-    let Ok(output) = tool::run(&mut list, b"", LIMIT) else { return String::new() };
-    let listing: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
-    let mut script = String::new();
-    for (set, elements) in sets(&listing) {
-        if ruleset.contains(&format!("\tset {set} {{")) && !elements.is_empty() {
-            let (table, elements) = (nft_table(interface), elements.join(", "));
+
+    /// What the container has of a place now.
+    fn change(&self, place: Place, container: &Container, rule: &str, now: Instant) -> SetElement {
+        let (set, key) = (container.name.clone(), place.parts());
+        if container.is_map {
+            let of_run =
+                self.rules(place, now).filter(|(rule, _)| self.keeps(place, rule, container));
+            let first = of_run.min_by_key(|(rule, _)| self.named.place(rule));
+            // Whose it was doesn't matter where it is nobody's.
+            let verdict = chain_of(first.map_or(rule, |(rule, _)| rule));
+            let lasts = first.map(|(_, left)| left);
+            return SetElement { set, key, verdict: Some(verdict), lasts };
+        }
+        let own = self.rules(place, now).find(|(other, _)| *other == rule);
+        SetElement { set, key, verdict: None, lasts: own.map(|(_, left)| left) }
+    }
+
+    fn keeps(&self, place: Place, rule: &str, container: &Container) -> bool {
+        let (v4, asked) = (place.address.is_ipv4(), place.asked_by.is_some());
+        self.named.container(rule, v4, asked).as_ref() == Some(container)
+    }
+
+    /// The rules that a place is of, and for how long.
+    fn rules(&self, place: Place, now: Instant) -> impl Iterator<Item = (&str, Duration)> {
+        let rules = self.known.get(&place).into_iter().flatten();
+        rules.filter(move |(_, until)| **until > now).map(move |(rule, until)| {
+            (rule.as_str(), until.saturating_duration_since(now).max(Duration::from_secs(1)))
+        })
+    }
+
+    /// In nft's language, what is known of the rules that the table has.
+    fn script(&self, interface: &str, now: Instant) -> String {
+        let mut elements: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for place in self.known.keys() {
+            let (v4, asked) = (place.address.is_ipv4(), place.asked_by.is_some());
+            let mut containers = BTreeMap::new();
+            for (rule, _) in self.rules(*place, now) {
+                if let Some(container) = self.named.container(rule, v4, asked) {
+                    containers.entry(container).or_insert(rule);
+                }
+            }
+            let mut longest = None;
+            for (container, rule) in &containers {
+                let change = self.change(*place, container, rule, now);
+                let Some(lasts) = change.lasts else { continue };
+                longest = longest.max(Some(lasts));
+                let goes = change.verdict.map(|chain| format!(" : goto {chain}"));
+                let text = format!("{}{}", place.timed(lasts), goes.unwrap_or_default());
+                elements.entry(change.set).or_default().push(text);
+            }
+            if let Some(lasts) = longest.filter(|_| asked) {
+                elements.entry(asked_set(v4)).or_default().push(place.timed(lasts));
+            }
+        }
+        let table = nft_table(interface);
+        let mut script = String::new();
+        for (set, elements) in elements {
+            let elements = elements.join(", ");
+            // Writing to a String can't fail.
             let _ = writeln!(script, "add element inet {table} {set} {{ {elements} }}");
         }
+        script
     }
-    script
+
+    fn forget_old(&mut self, now: Instant) {
+        if self.known.len() < MOST_PLACES {
+            return;
+        }
+        for rules in self.known.values_mut() {
+            rules.retain(|_, until| *until > now);
+        }
+        self.known.retain(|_, rules| !rules.is_empty());
+        while self.known.len() >= MOST_PLACES {
+            self.known.pop_last();
+        }
+    }
 }
 
-fn sets(listing: &Value) -> BTreeMap<String, Vec<String>> {
-    let listed = listing["nftables"].as_array().into_iter().flatten();
-    let sets = listed.map(|it| &it["set"]).filter_map(|set| {
-        let elements = set["elem"].as_array()?.iter().filter_map(|element| {
-            let element = &element["elem"];
-            let (value, left) = (&element["val"], element["expires"].as_u64()?);
-            let value = match value["concat"].as_array() {
-                Some(parts) => {
-                    let parts: Option<Vec<&str>> = parts.iter().map(Value::as_str).collect();
-                    parts?.join(" . ")
-                }
-                None => value.as_str()?.to_owned(),
+impl Place {
+    fn parts(self) -> Vec<IpAddr> {
+        self.asked_by.into_iter().chain([self.address]).collect()
+    }
+
+    fn timed(self, lasts: Duration) -> String {
+        let parts: Vec<String> = self.parts().iter().map(ToString::to_string).collect();
+        format!("{} timeout {}s", parts.join(" . "), lasts.as_secs())
+    }
+}
+
+/// What the sets and maps of the table that is there have.
+fn listed(interface: &str, now: Instant) -> BTreeMap<Place, BTreeMap<String, Instant>> {
+    let mut list = Command::new("nft");
+    list.args(["--json", "list", "table", "inet", &nft_table(interface)]);
+    let Ok(output) = tool::run(&mut list, b"", LIMIT) else { return BTreeMap::new() };
+    known_in(&serde_json::from_slice(&output.stdout).unwrap_or_default(), now)
+}
+
+fn known_in(listing: &Value, now: Instant) -> BTreeMap<Place, BTreeMap<String, Instant>> {
+    let mut known: BTreeMap<Place, BTreeMap<String, Instant>> = BTreeMap::new();
+    for item in listing["nftables"].as_array().into_iter().flatten() {
+        let (set, map) = (&item["set"], &item["map"]);
+        let own = set["name"].as_str().and_then(rule_of_set);
+        for element in [set, map].into_iter().filter_map(|it| it["elem"].as_array()).flatten() {
+            let (element, chain) = match element.as_array().map(Vec::as_slice) {
+                Some([element, verdict]) => (element, verdict["goto"]["target"].as_str()),
+                _ => (element, None),
             };
-            (left > 0).then(|| format!("{value} timeout {left}s"))
+            let rule = chain.and_then(rule_of_chain).or_else(|| own.clone());
+            let place = place_in(&element["elem"]["val"]);
+            let left = element["elem"]["expires"].as_u64().filter(|left| *left > 0);
+            if let (Some(rule), Some(place), Some(left)) = (rule, place, left) {
+                let until = now + Duration::from_secs(left);
+                known.entry(place).or_default().insert(rule, until);
+            }
+        }
+    }
+    known
+}
+
+fn place_in(value: &Value) -> Option<Place> {
+    let address = |value: &Value| value.as_str()?.parse::<IpAddr>().ok();
+    match value["concat"].as_array().map(Vec::as_slice) {
+        Some([client, server]) => {
+            Some(Place { address: address(server)?, asked_by: Some(address(client)?) })
+        }
+        Some(_) => None,
+        None => Some(Place { address: address(value)?, asked_by: None }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ruled::{Fate, Ruled, RuledTraffic};
+    use super::super::{Firewall, delete, nft, replace};
+    use super::*;
+    use crate::netns::NetNs;
+    use braid_rules::{Conditions, Destinations};
+
+    const TUNNEL: &str = "braid0";
+
+    fn rule(number: usize, name: &str, ports: Option<u16>) -> RuledTraffic {
+        let to = Destinations { networks: Vec::new(), known_as: Some(name.to_owned()) };
+        let ports = ports.map(|port| port..=port);
+        let conditions = Conditions { to: Some(to), ports, ..Conditions::default() };
+        RuledTraffic { number, conditions, fate: Fate::Marked(1 << 24) }
+    }
+
+    /// With these rules from now on.
+    fn load(rules: &[RuledTraffic]) {
+        let ruled = Ruled {
+            mask: 0x7f00_0000,
+            rules: rules.to_vec(),
+            ways: Vec::new(),
+            refused: 0x7f00_0000,
+            links: vec!["wan0".into()],
+            own: vec![1],
+        };
+        let firewall =
+            Firewall { interface: TUNNEL.into(), ruled: Some(ruled), ..Firewall::default() };
+        replace(TUNNEL, &firewall.ruleset().unwrap()).unwrap();
+    }
+
+    fn element(rule: &str, asked_by: Option<&str>, address: &str, lasts: Option<u64>) -> Element {
+        Element {
+            rule: rule.into(),
+            asked_by: asked_by.map(|client| client.parse().unwrap()),
+            address: address.parse().unwrap(),
+            lasts: lasts.map(Duration::from_secs),
+        }
+    }
+
+    /// What nft says of a set or map: `address` or `address > chain`.
+    fn held(kind: &str, name: &str) -> Vec<String> {
+        let mut list = Command::new("nft");
+        let table = nft_table(TUNNEL);
+        list.args(["list", kind, "inet", table.as_str(), name]);
+        let output = list.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let text = String::from_utf8_lossy(&output.stdout).replace(['\n', '\t'], " ");
+        let Some((_, elements)) = text.split_once("elements = {") else { return Vec::new() };
+        let elements = elements.split(['}', ',']).map(str::trim);
+        let elements = elements.filter(|it| !it.is_empty()).map(|element| {
+            let (place, rest) = element.split_once(" timeout ").unwrap();
+            match rest.split_once("goto ") {
+                Some((_, chain)) => format!("{place} > {}", chain.trim()),
+                None => place.to_owned(),
+            }
         });
-        Some((set["name"].as_str()?.to_owned(), elements.collect()))
-    });
-    sets.collect()
+        let mut elements: Vec<String> = elements.collect();
+        elements.sort();
+        elements
+    }
+
+    fn namespace() -> Option<NetNs> {
+        NetNs::new().map_err(|error| eprintln!("skipped: {error}")).ok()
+    }
+
+    #[test]
+    fn of_a_run_the_first_rule_that_claims_an_address_has_it() {
+        let Some(namespace) = namespace() else { return };
+        let test = || {
+            let [bank, tv, web] =
+                [rule(0, "bank", None), rule(1, "tv", None), rule(2, "web", Some(443))];
+            load(&[bank.clone(), tv.clone(), web.clone()]);
+            let mut sets = LearntSets::of(TUNNEL);
+            let names = || held("map", "names_v4/bank");
+            sets.learn(&[element("tv", None, "192.0.2.1", Some(300))]).unwrap();
+            assert_eq!(names(), ["192.0.2.1 > rule/tv"]);
+            let both = ["tv", "bank", "web"].map(|it| element(it, None, "192.0.2.1", Some(300)));
+            sets.learn(&both).unwrap();
+            assert_eq!(names(), ["192.0.2.1 > rule/bank"], "though it led elsewhere");
+            assert_eq!(held("set", "names_v4/web"), ["192.0.2.1"]);
+            sets.learn(&[element("bank", None, "192.0.2.1", None)]).unwrap();
+            assert_eq!(names(), ["192.0.2.1 > rule/tv"], "who else claims it has it again");
+            sets.learn(&[element("tv", None, "192.0.2.1", None)]).unwrap();
+            assert_eq!(names(), [""; 0]);
+            let asked = element("tv", Some("192.168.7.2"), "192.0.2.2", Some(60));
+            sets.learn(&[asked]).unwrap();
+            assert_eq!(held("map", "asked_v4/bank"), ["192.168.7.2 . 192.0.2.2 > rule/tv"]);
+            assert_eq!(held("set", "asked_v4"), ["192.168.7.2 . 192.0.2.2"]);
+            sets.learn(&[element("tv", None, "2001:db8::1", Some(60))]).unwrap();
+            assert_eq!(held("map", "names_v6/bank"), ["2001:db8::1 > rule/tv"]);
+            sets.learn(&[element("nobody", None, "192.0.2.9", Some(60))]).unwrap();
+            delete(TUNNEL).unwrap();
+        };
+        namespace.run(test).unwrap();
+    }
+
+    #[test]
+    fn what_was_learnt_is_there_when_rules_move_go_and_come_again() {
+        let Some(namespace) = namespace() else { return };
+        let test = || {
+            let all = [rule(0, "bank", None), rule(1, "tv", None), rule(2, "web", Some(443))];
+            load(&all);
+            let mut sets = LearntSets::of(TUNNEL);
+            sets.learn(&[
+                element("tv", None, "192.0.2.1", Some(300)),
+                element("web", None, "192.0.2.3", Some(300)),
+                element("tv", Some("192.168.7.2"), "192.0.2.2", Some(300)),
+            ])
+            .unwrap();
+            let [bank, tv, web] = all;
+            load(&[web.clone(), bank.clone()]);
+            assert_eq!(held("map", "names_v4/bank"), [""; 0]);
+            assert_eq!(held("set", "asked_v4"), [""; 0], "of no rule that is there");
+            // Another rule stands between them, and the first has another number.
+            load(&[tv.clone(), web.clone(), bank.clone()]);
+            assert_eq!(held("map", "names_v4/tv"), ["192.0.2.1 > rule/tv"]);
+            assert_eq!(held("map", "asked_v4/tv"), ["192.168.7.2 . 192.0.2.2 > rule/tv"]);
+            assert_eq!(held("set", "asked_v4"), ["192.168.7.2 . 192.0.2.2"]);
+            assert_eq!(held("set", "names_v4/web"), ["192.0.2.3"]);
+            // As for a program that starts anew.
+            forget(TUNNEL);
+            load(&[bank, tv, web]);
+            assert_eq!(held("map", "names_v4/bank"), ["192.0.2.1 > rule/tv"]);
+            assert_eq!(held("map", "asked_v4/bank"), ["192.168.7.2 . 192.0.2.2 > rule/tv"]);
+            assert_eq!(held("set", "names_v4/web"), ["192.0.2.3"]);
+            assert!(replace(TUNNEL, "table inet braid_braid0 { nonsense }").is_err());
+            sets.learn(&[element("tv", None, "192.0.2.7", Some(300))]).unwrap();
+            assert_eq!(
+                held("map", "names_v4/bank"),
+                ["192.0.2.1 > rule/tv", "192.0.2.7 > rule/tv"],
+                "the table that was there is"
+            );
+            delete(TUNNEL).unwrap();
+            nft("table inet other\n").unwrap();
+            assert!(sets.learn(&[element("tv", None, "192.0.2.7", Some(300))]).is_ok());
+        };
+        namespace.run(test).unwrap();
+    }
 }

@@ -2,6 +2,7 @@
 //! first packet of a connection matches is noted in the connection's mark.
 
 use super::chain;
+use super::named::{self, Run};
 use braid_rules::{Cgroup, Conditions, Transport};
 use ipnet::IpNet;
 use std::fmt::{Display, Write as _};
@@ -67,35 +68,6 @@ pub fn traffic_counter(number: usize) -> String {
     format!("rule_{number}_traffic")
 }
 
-/// The set of the addresses that names of a rule have.
-pub(super) fn names_set(rule: &str, v4: bool) -> String {
-    // A rule's name has letters, digits, `.`, `_` and `-`; a set's has `/` and no `-`.
-    format!("{}/{}", if v4 { "names_v4" } else { "names_v6" }, rule.replace('-', "/"))
-}
-
-/// The set of who asked for a rule's names, and at which address.
-pub(super) fn asked_set(rule: &str, v4: bool) -> String {
-    format!("{}/{}", if v4 { "asked_v4" } else { "asked_v6" }, rule.replace('-', "/"))
-}
-
-/// More addresses than this no rule has.
-const MOST_ADDRESSES: u32 = 65_536;
-
-fn sets(rule: &RuledTraffic) -> Option<String> {
-    let name = rule.conditions.to.as_ref()?.known_as.as_deref()?;
-    let sets = [(true, "ipv4_addr"), (false, "ipv6_addr")].map(|(v4, kind)| {
-        let of_kind = |name: String, kind: &str| {
-            format!(
-                "\tset {name} {{\n\t\ttype {kind}\n\t\tflags timeout\n\
-                 \t\tsize {MOST_ADDRESSES}\n\t}}\n"
-            )
-        };
-        let pairs = format!("{kind} . {kind}");
-        of_kind(names_set(name, v4), kind) + &of_kind(asked_set(name, v4), &pairs)
-    });
-    Some(sets.concat())
-}
-
 impl Ruled {
     /// Counters and chains, in nft's language.
     pub(super) fn chains(&self, tunnel: &str) -> Vec<String> {
@@ -103,7 +75,7 @@ impl Ruled {
             return Vec::new();
         }
         let mut chains: Vec<String> = self.rules.iter().map(|rule| self.counted(rule)).collect();
-        chains.extend(self.rules.iter().filter_map(sets));
+        chains.push(named::definitions(&self.rules));
         // nft asks for a control group's number when it loads the table: one that is made anew has
         // the same path, and makes another table of it.
         let cgroups = self.rules.iter().flat_map(|rule| rule.conditions.cgroups.iter().flatten());
@@ -216,7 +188,7 @@ impl Ruled {
             .iter()
             .map(|name| format!("\tcounter {name} {{\n\t}}\n"))
             .collect();
-        counters + &list(&format!("rule_{number}"), statements)
+        counters + &list(&rule.chain(), statements)
     }
 
     /// A connection keeps its way.
@@ -241,12 +213,27 @@ impl Ruled {
     }
 
     fn matching(&self, of_host: bool) -> Vec<String> {
-        let rules = self.rules.iter().flat_map(|rule| {
-            let conditions = alternatives(&rule.conditions, of_host).into_iter();
-            let number = rule.number;
-            conditions.map(move |it| format!("{it}goto rule_{number}"))
-        });
-        rules.collect()
+        let mut lines = Vec::new();
+        for run in named::runs(&self.rules) {
+            match run {
+                Run::Names(of) => {
+                    lines.extend(of.first().into_iter().flat_map(|first| named::look_ups(first)));
+                }
+                Run::Other(rule) => {
+                    let conditions = alternatives(&rule.conditions, of_host).into_iter();
+                    lines.extend(conditions.map(|it| format!("{it}goto {}", rule.chain())));
+                }
+            }
+        }
+        lines
+    }
+}
+
+impl RuledTraffic {
+    fn chain(&self) -> String {
+        let name = self.conditions.to.as_ref().and_then(|to| to.known_as.as_deref());
+        // That of a rule for names is called by its name: what leads there outlives its number.
+        name.map_or_else(|| format!("rule_{}", self.number), named::chain_of)
     }
 }
 
@@ -280,13 +267,8 @@ fn alternatives(conditions: &Conditions, of_host: bool) -> Vec<String> {
         let mut known = by_family("daddr", &to.networks);
         for family in ["ip", "ip6"].into_iter().filter(|_| to.known_as.is_some()) {
             let name = to.known_as.as_deref().unwrap_or_default();
-            let (names, asked) = (names_set(name, family == "ip"), asked_set(name, family == "ip"));
-            for text in [
-                format!("{family} daddr @{names} "),
-                format!("{family} saddr . {family} daddr @{asked} "),
-            ] {
-                known.push(Alternative { family: Some(family), text });
-            }
+            let look_ups = named::own_look_ups(name, family);
+            known.extend(look_ups.map(|text| Alternative { family: Some(family), text }));
         }
         found = both(&found, &known);
     }
