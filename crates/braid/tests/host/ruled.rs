@@ -227,15 +227,25 @@ fn rules_for_names_hold_for_the_addresses_that_these_have() {
     server.args(["--no-resolv", "--no-hosts", "--local-ttl=60", "--listen-address=192.0.2.53"]);
     server.args(["--bind-interfaces", "--address=/bank.example/192.0.2.1"]);
     server.args(["--address=/bank.example/2001:db8:ffff::1", "--address=/other.example/192.0.2.1"]);
-    server.args(["--address=/xn--brse-5qa.example/192.0.2.1"]);
+    server.args(["--address=/xn--brse-5qa.example/192.0.2.1", "--address=/tv.example/192.0.2.3"]);
     world.run_service(server);
     let rules = RULES.replace(
         "to = [\"192.0.2.1\", \"2001:db8:ffff::1\"]",
         "domain = [\"bank.example\", \"börse.example\"]",
     );
     let rules = rules.split("[[rule]]\nname = \"shadowed\"").next().unwrap();
+    // Two that are for names and nothing else.
+    let named = |name: &str, links: &str| {
+        format!(
+            "[[rule]]\nname = \"{name}\"\nmatch = {{ domain = \"{name}.example\" }}\ndo = \"direct\"\nlinks = \"{links}\"\n"
+        )
+    };
+    let rules = format!("{rules}{}{}", named("radio-1", "wan1"), named("tv", "wan2"));
+    let tv = "192.0.2.3";
+    world.in_internet("ip addr add 192.0.2.3/32 dev lo");
+    serve(&world.internet, "192.0.2.3:80");
     let before = settled_state(&world.home.namespace);
-    start(&mut world, "dns = [\"192.0.2.53\"]", rules);
+    start(&mut world, "dns = [\"192.0.2.53\"]", &rules);
     let home = world.home.namespace.run(NetNs::current).unwrap().unwrap();
     assert_eq!(whoami(&lan, V4, 443).unwrap(), TUNNEL, "nobody has asked for the name yet");
     assert_eq!(resolve(&lan, "other.example", TYPE::A), 1);
@@ -250,7 +260,11 @@ fn rules_for_names_hold_for_the_addresses_that_these_have() {
     let explained = world.home.braid_ok(&["explain", "192.0.2.1:443", "--json"]);
     let explained: Value = serde_json::from_slice(&explained).unwrap();
     assert_eq!(explained["answer"]["rule"], "bank");
-    // What is known outlives a change of rules and of links.
+    assert_eq!(whoami(&lan, tv, 80).unwrap(), TUNNEL);
+    assert_eq!(resolve(&lan, "tv.example", TYPE::A), 1);
+    assert_eq!(whoami(&lan, tv, 80).unwrap(), BY_WAN2);
+    assert_eq!(whoami(&lan, tv, 443).unwrap_err().kind(), ErrorKind::ConnectionRefused, "by it");
+    // What is known outlives a change of rules and of links, and a program that goes on.
     world.home.braid_ok(&["rule", "add", "more", "--to", "192.0.2.77", "--do", "block"]);
     world.home.sh("ip link set wan2 down");
     world.home.wait_for_active_paths(1);
@@ -259,6 +273,12 @@ fn rules_for_names_hold_for_the_addresses_that_these_have() {
          ip route replace default via 10.1.2.1 metric 20
          ip route replace default via fd00:2::1 metric 20");
     world.home.wait_for_active_paths(2);
+    world.home.braid_ok(&["restart"]);
+    world.home.wait_for_active_paths(2);
+    assert_eq!(whoami(&lan, V4, 443).unwrap(), BY_WAN1);
+    assert_eq!(whoami(&lan, tv, 80).unwrap(), BY_WAN2);
+    world.home.braid_ok(&["rule", "remove", "radio-1"]);
+    assert_eq!(whoami(&lan, tv, 80).unwrap(), BY_WAN2);
     world.home.stop();
     assert_unchanged(&world.home.namespace, &before);
 }
