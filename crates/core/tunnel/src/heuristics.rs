@@ -32,7 +32,7 @@ pub struct Heuristics {
     /// Jitter on the way there is told from a queue by the changes from packet to packet
     /// (`path/congestion/forward_jitter.rs`).
     pub forward_jitter: bool,
-    /// Bulk data waits for a better path although its flow fills all
+    /// Bulk data waits for better paths although its flow fills all, and repairs do
     /// (`peer/send/scheduler.rs`).
     pub waits_for_best: bool,
 }

@@ -26,6 +26,16 @@ fn a_link_may_go_deaf_or_dumb() {
 }
 
 #[test]
+fn a_link_may_be_deaf_from_the_first_call_on() {
+    // The quickest one brings each call first: were it alone answered by that, nobody heard.
+    for deaf in 0..3 {
+        let mut links = three_links();
+        links[deaf].down.loss = Loss::Random(Ratio::from_fraction(1.0));
+        assert_carries_on(&play(loaded(links)), deaf, "deaf from the first call on");
+    }
+}
+
+#[test]
 fn a_link_may_pass_small_packets_only() {
     for narrow in 0..3 {
         for since in [0, 4] {

@@ -1,9 +1,9 @@
 //! Links that never change, but are of kinds that are easily misread.
 
 use crate::support::{link, millis, play, secs};
-use braid_simulator::{DirectionModel, Lane, LinkSpec, Scenario, Simulation, Traffic};
+use braid_simulator::{DirectionModel, Lane, LinkSpec, Loss, Scenario, Simulation, Traffic};
 use braid_simulator::{TrafficKind, named};
-use braid_units::{ByteSize, Rate};
+use braid_units::{ByteSize, Rate, Ratio};
 use std::time::Duration;
 
 #[test]
@@ -110,4 +110,19 @@ fn a_path_is_not_silent_because_reports_of_it_come_by_a_slower_one() {
         assert!(fast.counters.suspected <= 2, "{seed}: {:?}", fast.counters);
         assert!(fast.counters.sent_bytes > 500_000, "{seed}: {:?}", fast.counters);
     }
+}
+
+#[test]
+fn what_is_sent_again_goes_by_no_slow_link_that_just_has_nothing_to_do() {
+    // The two quick links are paced: whenever neither takes a packet at the moment the slow
+    // one does, but a repair by that holds the stream up for a sixth of a second.
+    let lossy = |mbit, delay| {
+        let mut link = link(mbit, 20, delay);
+        link.down.loss = Loss::Random(Ratio::from_fraction(0.003));
+        link
+    };
+    let links = vec![lossy(200, 2), lossy(100, 8), link(1, 1, 150)];
+    let scenario = Scenario::new(links).traffic(Traffic::tcp(Lane::Down)).lasting(secs(8));
+    let mbit = play(scenario).flows[0].mbit(secs(3), secs(8));
+    assert!(mbit > 220.0, "{mbit} of 300");
 }

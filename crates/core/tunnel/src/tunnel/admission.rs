@@ -5,23 +5,19 @@
 //! | step | costs about | budget, for 50 handshakes a second |
 //! |---|---|---|
 //! | to be dropped unread | 0.05 µs | none |
-//! | to be known as a copy of one that was answered | 0.5 µs | as the next |
+//! | to be known as a copy of one that was answered | 0.5 µs and a datagram | as the next |
 //! | mac1, a cookie | 5 µs and a datagram | 500/s for all, 5/s more for each of 256 groups of addresses, 20/s more for each address of a path in use |
 //! | Curve25519 | 150 µs and a datagram | 50/s, 250/s more for those with a cookie |
 
 use braid_units::Time;
+use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
-use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasher;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 /// Groups of addresses of which none takes the others' share.
 const GROUPS: usize = 256;
-/// Initiations that were answered last, of which copies are known.
-const ANSWERED: usize = 256;
-/// mac2 is another one by each path.
-const MAC2_LEN: usize = 16;
 /// How often addresses in use are looked up, while there is too much.
 const LOOK_UP: Duration = Duration::from_secs(1);
 
@@ -32,8 +28,6 @@ pub(super) struct Admission {
     /// By a hash of where they come from that nobody outside knows.
     for_groups: Vec<Budget>,
     groups: RandomState,
-    /// Their hashes.
-    answered: VecDeque<u64>,
     for_known: Rate,
     known: HashMap<SocketAddr, Budget>,
     known_since: Option<Time>,
@@ -56,7 +50,6 @@ impl Admission {
             for_all: Budget::new(rate(10.0)),
             for_groups: vec![Budget::new(rate(0.1)); GROUPS],
             groups: RandomState::new(),
-            answered: VecDeque::with_capacity(ANSWERED),
             for_known: rate(0.4),
             known: HashMap::new(),
             known_since: None,
@@ -85,28 +78,6 @@ impl Admission {
             self.known = in_use().map(|from| (from, budget(from))).collect();
         }
         self.known.get_mut(&from).is_some_and(|budget| budget.take(now))
-    }
-
-    /// Whether one of the initiations that were answered last is the same, but
-    /// for mac2: a home sends it by all its links. It gets no second answer,
-    /// and this saves the Curve25519 operations that would say so.
-    pub fn is_copy(&self, initiation: &[u8]) -> bool {
-        let hash = self.hash(initiation);
-        self.answered.contains(&hash)
-    }
-
-    /// Takes note of one that was answered.
-    pub fn note_answered(&mut self, initiation: &[u8]) {
-        if self.answered.len() >= ANSWERED {
-            self.answered.pop_front();
-        }
-        let hash = self.hash(initiation);
-        self.answered.push_back(hash);
-    }
-
-    fn hash(&self, initiation: &[u8]) -> u64 {
-        let before_mac2 = initiation.len().saturating_sub(MAC2_LEN);
-        self.groups.hash_one(initiation.get(..before_mac2))
     }
 
     /// What it takes to be answered now; `None` is that nobody is.
@@ -226,23 +197,6 @@ mod tests {
         }
         let times = (0..100).filter(|_| admission.lets_in(home, empty, later)).count();
         assert_eq!(times, 20, "but has a budget too");
-    }
-
-    #[test]
-    fn copies_by_other_paths_are_known_until_many_others_came() {
-        let mut admission = Admission::new(50);
-        let initiation = |number: u16, mac2| {
-            [vec![7; 398], number.to_le_bytes().to_vec(), vec![mac2; 16]].concat()
-        };
-        assert!(!admission.is_copy(&initiation(0, 1)));
-        admission.note_answered(&initiation(0, 1));
-        assert!(admission.is_copy(&initiation(0, 2)));
-        assert!(!admission.is_copy(&initiation(1, 1)));
-        for number in 1..=ANSWERED as u16 {
-            admission.note_answered(&initiation(number, 1));
-        }
-        assert!(!admission.is_copy(&initiation(0, 2)), "memory is bounded");
-        assert_eq!(admission.answered.len(), ANSWERED);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Homes that aren't known yet and are let in by a token: who may introduce
 //! itself, and what it hears. To let one in is the caller's: it adds the peer.
 
+use super::answered::Answer;
 use super::{EVENTS_MOST, Event, Tunnel};
 use crate::path::Origin;
 use braid_handshake::{EnrolmentRefusal, Extensions, PendingResponse, PublicKey, SessionIndex};
@@ -29,20 +30,24 @@ impl Tunnel {
         let token = *pending.remote_static();
         let state = *self.enrolments.get(&token)?;
         let home = Extensions::read(&pending.hello().parameters).enrol?;
-        self.admission.note_answered(message);
         if matches!(state, EnrolmentState::Open | EnrolmentState::Expired) {
             self.tell(Event::Introduced { token, home, from: from.remote });
         }
         let refusal = match state {
-            EnrolmentState::Open => return Some(()),
+            EnrolmentState::Open => None,
             // It hears by its own key that it was let in.
-            EnrolmentState::Used(known) if known == home => return Some(()),
-            EnrolmentState::Used(_) => EnrolmentRefusal::Used,
-            EnrolmentState::Expired => EnrolmentRefusal::Expired,
+            EnrolmentState::Used(known) if known == home => None,
+            EnrolmentState::Used(_) => Some(EnrolmentRefusal::Used),
+            EnrolmentState::Expired => Some(EnrolmentRefusal::Expired),
+        };
+        let Some(refusal) = refusal else {
+            self.answered.note(message, from, Answer::Silence, now);
+            return Some(());
         };
         let index = SessionIndex::new(self.new_index());
         let hello = self.hello_of(self.next_instance, now);
         let answer = pending.refuse_enrolment(index, &hello, refusal).ok()?;
+        self.answered.note(message, from, Answer::Message(answer.clone()), now);
         self.send_to(from, answer);
         self.tell(Event::Refused { token, refusal, from: from.remote });
         Some(())

@@ -1,6 +1,7 @@
 //! When hands are shaken, by which links, and what follows from it.
 
 use super::admission::Toll;
+use super::answered::Answer;
 use super::{Event, Tunnel};
 use crate::config::{LinkConfig, PeerConfig};
 use crate::id::{LinkId, PeerId};
@@ -10,9 +11,9 @@ use crate::peer::{Peer, Transmit};
 use crate::session::Session;
 use crate::worker::Worker;
 use braid_handshake::{
-    AeadOffer, Answer, Cookie, Extensions, HandshakeError, HandshakeMessage, Hello, Initiation,
-    KeyAge, LatestTimestamp, NextTimestamp, PendingResponse, PrivateKey, Received, SessionIndex,
-    os_random,
+    AeadOffer, Answer as Reply, Cookie, Extensions, HandshakeError, HandshakeMessage, Hello,
+    Initiation, KeyAge, LatestTimestamp, NextTimestamp, PendingResponse, PrivateKey, Received,
+    SessionIndex, os_random,
 };
 use braid_units::Time;
 use braid_wire::MAX_SESSION_INDEX;
@@ -225,8 +226,8 @@ impl Tunnel {
             self.counters.unread_handshakes += 1;
             return None;
         }
-        if self.admission.is_copy(message) {
-            return None;
+        if let Some(answer) = self.answered.answer_to_copy(message, from, now) {
+            return self.answer_copy(from, message, answer);
         }
         let toll = self.admission.toll(now)?;
         let cookies = toll == Toll::Cookie;
@@ -245,8 +246,8 @@ impl Tunnel {
         match self.by_key.get(pending.remote_static()) {
             None => self.on_introduction(from, message, pending, now),
             Some(&id) if self.peers.get(id).is_none() => {
-                // It is answered, once.
-                self.admission.note_answered(message);
+                let answer = Answer::Worker(id.worker());
+                self.answered.note(message, from, answer, now);
                 self.hand_over_datagram(id.worker(), from, message);
                 Some(())
             }
@@ -261,6 +262,9 @@ impl Tunnel {
         message: &[u8],
         now: Time,
     ) -> Option<()> {
+        if let Some(answer) = self.answered.answer_to_copy(message, from, now) {
+            return self.answer_copy(from, message, answer);
+        }
         match self.responder.receive(now, from.remote, message, false, &mut os_random()) {
             Received::Initiation(pending) => {
                 let &id = self.by_key.get(pending.remote_static())?;
@@ -268,6 +272,16 @@ impl Tunnel {
             }
             Received::Ignore(_) | Received::Send(_) => None,
         }
+    }
+
+    /// One that came by another link before.
+    fn answer_copy(&mut self, from: Origin, message: &[u8], answer: Answer) -> Option<()> {
+        match answer {
+            Answer::Message(reply) => self.send_to(from, reply),
+            Answer::Worker(worker) => self.hand_over_datagram(worker, from, message),
+            Answer::Silence => return None,
+        }
+        Some(())
     }
 
     fn answer(
@@ -288,23 +302,23 @@ impl Tunnel {
         let psk = entry.peer.config.preshared_key.as_ref();
         let latest = &mut entry.handshaking.latest;
         match pending.answer(latest, SessionIndex::new(index), &hello, psk).ok()? {
-            Answer::Session(reply, established) => {
+            Reply::Session(reply, established) => {
                 // What is there stays until a packet proves that this was no
                 // replay: `Peer::prove`.
                 let session = Session::new(index, false, *established, now);
                 if let Some(old) = entry.peer.sessions.unproven.replace(session) {
                     self.sessions.remove(&old.local_index);
                 }
-                self.admission.note_answered(message);
+                self.answered.note(message, from, Answer::Message(reply.clone()), now);
                 self.sessions.insert(index, id);
                 self.send_to(from, reply);
                 Some(())
             }
-            Answer::Stale(reply) => {
+            Reply::Stale(reply) => {
                 self.send_to(from, reply);
                 None
             }
-            Answer::Silence(_) => None,
+            Reply::Silence(_) => None,
         }
     }
 
@@ -315,6 +329,10 @@ impl Tunnel {
         message: &[u8],
         now: Time,
     ) -> Option<()> {
+        if self.sessions.contains_key(&receiver.get()) {
+            // The answer to a copy by another link.
+            return Some(());
+        }
         let id = self.initiator_of(receiver)?;
         let entry = self.peers.get_mut(id)?;
         let handshaking = &mut entry.handshaking;

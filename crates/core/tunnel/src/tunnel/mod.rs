@@ -1,6 +1,7 @@
 //! The tunnel's end: peers, links, and who gets what.
 
 mod admission;
+mod answered;
 mod change;
 mod enrolments;
 mod event;
@@ -22,6 +23,7 @@ use crate::peer::{MOST_FLOWS, Peer, PeerReport, Refused, TrafficReport, Transmit
 use crate::routing::{AllowedIps, ForwardingDatabase, ForwardingLimits};
 use crate::worker::Handover;
 use admission::Admission;
+use answered::Answered;
 use braid_handshake::{PublicKey, Responder};
 use braid_inner::{HashKey, InnerPacket};
 use braid_units::Time;
@@ -69,6 +71,7 @@ pub struct Tunnel {
     forwarding: ForwardingDatabase<Port>,
     responder: Responder,
     admission: Admission,
+    answered: Answered,
     random: SplitMix,
     hash_key: HashKey,
     /// Of the next peer.
@@ -115,6 +118,7 @@ impl Tunnel {
         Self {
             responder: Responder::new(&config.private_key),
             admission: Admission::new(config.handshakes_per_second),
+            answered: Answered::new(),
             next_instance: random.next(),
             hash_key: HashKey::new(key),
             random,

@@ -1,6 +1,8 @@
 //! The paths to one peer: opened, closed, and watched for losses.
 
 mod summary;
+
+pub(crate) use summary::Candidates;
 #[cfg(test)]
 mod tests;
 

@@ -167,6 +167,11 @@ impl Reliability {
         self.repairs.is_empty()
     }
 
+    /// Chunks that are to be sent again, some of which may have arrived meanwhile.
+    pub fn repairs_waiting(&self) -> usize {
+        self.repairs.len()
+    }
+
     /// What is to be sent again next: the packet, its first missing byte and how
     /// many. Repairs whose bytes have arrived meanwhile are dropped.
     #[inline]

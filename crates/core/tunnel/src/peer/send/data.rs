@@ -154,7 +154,7 @@ impl Send {
         let now = outlet.now;
         if reliability.next_repair().is_some()
             && let Some(choice) =
-                self.scheduler.choose(outlet.paths, Item::Repair, LIKELY, None, now)
+                self.scheduler.choose(outlet.paths, repair(reliability), LIKELY, None, now)
         {
             return Some(Next { choice, queued: None });
         }
@@ -253,8 +253,8 @@ impl Send {
                 if only_urgent {
                     break;
                 }
-                if first || self.scheduler.remains(outlet.paths, choice, Item::Repair, LIKELY, now)
-                {
+                let item = repair(reliability);
+                if first || self.scheduler.remains(outlet.paths, choice, item, LIKELY, now) {
                     if !write_repair(datagram, (key, offset, len), reliability, outlet) {
                         break;
                     }
@@ -322,6 +322,11 @@ impl Send {
         }
         None
     }
+}
+
+/// What is to be sent again, as the scheduler sees it.
+fn repair(reliability: &Reliability) -> Item {
+    Item::Repair { backlog: reliability.repairs_waiting() as u64 * LIKELY }
 }
 
 /// Appends what is to be sent again; false if there is no room for it.

@@ -101,9 +101,9 @@ fn poll_asked(
         else {
             continue;
         };
-        // Many of them must not overrun a path.
+        // Many of them must not overrun a path, and nothing waits for them.
         let item = match reliability.class_of(key) {
-            Class::Bulk => Item::Repair,
+            Class::Bulk => Item::Repair { backlog: u64::MAX },
             _ => Item::Urgent,
         };
         let bytes = u64::from(len);

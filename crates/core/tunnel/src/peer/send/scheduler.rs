@@ -1,15 +1,16 @@
 //! Which path the next bytes take: earliest delivery.
 //!
 //! Each chunk goes where it will arrive first, counting the path's queue, rate
-//! and one-way delay; a path is skipped while waiting for a better one is
-//! quicker (ECF, CoNEXT 2017; BLEST, IFIP Networking 2016), unless the flow
-//! has shown that it fills whatever it gets.
+//! and one-way delay; a path is skipped while waiting for better ones is
+//! quicker (ECF, CoNEXT 2017; BLEST, IFIP Networking 2016): while all of these
+//! together bring what waits before it would arrive by that path. So do repairs:
+//! a link that has nothing to do is no reason to hold a stream up.
 
 use crate::config::Mode;
 use crate::entry::FLOWS;
 use crate::heuristics::Heuristics;
 use crate::path::{Controller, Path};
-use crate::peer::paths::PathSet;
+use crate::peer::paths::{Candidates, PathSet};
 use braid_units::Time;
 use std::time::Duration;
 
@@ -28,7 +29,10 @@ pub(in crate::peer) enum Item {
     /// Small and not to wait: doesn't ask the pacer.
     Urgent,
     /// Something sent before that others wait for: where it arrives first.
-    Repair,
+    Repair {
+        /// Bytes that are to be sent again.
+        backlog: u64,
+    },
     /// A flow's bytes.
     Bulk {
         /// Bytes it has waiting.
@@ -153,19 +157,18 @@ impl Scheduler {
             return Some(Choice { path, rival: second });
         }
         let waits = match item {
-            Item::Urgent | Item::Repair => false,
-            Item::Bulk { elastic: true, .. } if !self.heuristics.waits_for_best => false,
-            // Of a path whose rate changes all the time, or that has fallen silent,
-            // nothing can be foretold.
-            Item::Bulk { elastic: true, .. }
-                if self.heuristics.elastic_flows && !is_steady(&paths[best.place], paths, now) =>
+            Item::Urgent => false,
+            Item::Repair { .. } | Item::Bulk { elastic: true, .. }
+                if !self.heuristics.waits_for_best =>
             {
                 false
             }
-            // Waiting for the best path brings all that waits there by then.
-            Item::Bulk { backlog, .. } => {
-                let drain = paths[best.place].congestion.bandwidth().time_for(backlog);
-                choice.us > best.us + drain.as_micros() as i64
+            // Waiting for the quicker paths brings all that waits there by then.
+            Item::Repair { backlog } | Item::Bulk { backlog, .. } => {
+                let steady_only = !matches!(item, Item::Bulk { elastic: false, .. })
+                    && self.heuristics.elastic_flows;
+                let quicker = Quicker { than: choice, steady_only };
+                quicker.bring(paths, candidates, bytes, now) > backlog
             }
         };
         (!waits).then_some(Choice { path, rival: best })
@@ -212,6 +215,29 @@ impl Scheduler {
             }
         }
         tiers.last().copied().unwrap_or(u8::MAX)
+    }
+}
+
+/// The paths by which what is sent arrives earlier, some of which take nothing just now.
+struct Quicker {
+    than: Arrival,
+    /// Of a path whose rate changes all the time, or that has fallen silent, nothing can
+    /// be foretold.
+    steady_only: bool,
+}
+
+impl Quicker {
+    /// So many bytes come by all of them together until then.
+    fn bring(&self, paths: &PathSet, candidates: Candidates, bytes: u64, now: Time) -> u64 {
+        let mut sum = 0;
+        for (_, path) in candidates.of(paths) {
+            let earlier = self.than.us.saturating_sub(path.arrival_us(bytes, now));
+            if earlier > 0 && (!self.steady_only || is_steady(path, paths, now)) {
+                let time = Duration::from_micros(earlier.unsigned_abs());
+                sum = path.congestion.bandwidth().bytes_in(time).saturating_add(sum);
+            }
+        }
+        sum
     }
 }
 
