@@ -26,6 +26,7 @@ mod link;
 mod manual;
 mod manual_pages;
 mod mode;
+mod openwrt;
 mod parts;
 #[cfg(feature = "pools")]
 mod pool;

@@ -1,5 +1,5 @@
 use super::failure::Failure;
-use super::{Global, JsonFlag};
+use super::{Global, JsonFlag, openwrt};
 use crate::daemon;
 use braid_control::client::{Client, ClientError};
 use braid_control::config::AnyConfig;
@@ -35,6 +35,9 @@ impl Down {
             Err(error) => return Err(error.into()),
         }
         wait_until_gone(&client)?;
+        if let Some(service) = openwrt::Service::of(&global.config_file()) {
+            service.stay_down()?;
+        }
         running.map_or(Ok(()), Running::take_back_the_rest)?;
         told(global)
     }

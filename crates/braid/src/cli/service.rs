@@ -1,6 +1,9 @@
-//! systemd, where it runs and the units are installed.
+//! What starts a tunnel, now and at boot: systemd, where it runs and the units are installed, or
+//! OpenWrt's service.
 
 use super::failure::Failure;
+use super::openwrt;
+use braid_control::client::Client;
 use braid_control::config::{AnyConfig, DEFAULT_CONFIG};
 use braid_pool::step::quoted;
 use std::path::Path;
@@ -26,12 +29,17 @@ pub fn unit_for(file: &Path, config: &AnyConfig) -> Option<String> {
 
 /// Whether [`start`] starts it at boot, too.
 pub fn starts_at_boot(unit: &str, file: &Path) -> bool {
-    file == Path::new(DEFAULT_CONFIG) && is_installed(unit)
+    openwrt::Service::of(file).is_some() || file == Path::new(DEFAULT_CONFIG) && is_installed(unit)
 }
 
-/// Starts the tunnel of `file`, now and at boot, by `unit` where that is
+/// Starts the tunnel of `file`, now and at boot, by `unit` or OpenWrt's service where that is
 /// possible; else now only. Says which.
 pub fn start(unit: &str, file: &Path) -> Result<String, Failure> {
+    if let Some(service) = openwrt::Service::of(file) {
+        let client = Client::of(&AnyConfig::load(file)?);
+        service.start(|| client.is_running().unwrap_or(false))?;
+        return Ok(format!("started {}, now and at boot", openwrt::NAME));
+    }
     if starts_at_boot(unit, file) {
         systemctl(&["enable", "--now", unit])?;
         return Ok(format!("started {unit}, now and at boot"));

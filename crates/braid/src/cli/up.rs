@@ -1,7 +1,7 @@
 mod background;
 
 use super::failure::{Failure, FailureKind};
-use super::{Global, JsonFlag, service};
+use super::{Global, JsonFlag, openwrt, service};
 use crate::cli::concentrator::ON_PAGE;
 use crate::daemon;
 use crate::daemon::log::LogError;
@@ -94,12 +94,20 @@ impl Up {
             return daemon::run(config, ON_PAGE).map_err(Failure::from);
         }
         let interface = config.name().to_owned();
-        let how = match service::unit_for(&file, &config).filter(|_| global.args.socket.is_none()) {
-            Some(unit) => {
+        // A socket of one's own says that no service is meant.
+        let usual = global.args.socket.is_none();
+        let unit = service::unit_for(&file, &config).filter(|_| usual);
+        let how = match (unit, openwrt::Service::of(&file).filter(|_| usual)) {
+            (Some(unit), _) => {
                 service::systemctl(&["start", &unit])?;
                 format!("started {unit}")
             }
-            None => match background::start(&file, &config, global)? {
+            (None, Some(service)) => {
+                let client = global.client()?;
+                service.start(|| client.is_running().unwrap_or(false))?;
+                format!("started {}, now and at boot", openwrt::NAME)
+            }
+            (None, None) => match background::start(&file, &config, global)? {
                 Some(log) => format!("{interface} is up; its log is {}", log.display()),
                 None => format!("{interface} is up, without a log"),
             },

@@ -1,6 +1,6 @@
 use super::super::down::wait_until_gone;
 use super::super::failure::{self, Failure};
-use super::super::{RUN, running_of};
+use super::super::{RUN, openwrt, running_of};
 use braid_control::client::{Client, ClientError};
 use braid_control::config::{AnyConfig, Config, DEFAULT_CONFIG, DeviceName};
 use braid_control::join_line::JoinLine;
@@ -84,7 +84,10 @@ impl Joined {
     pub fn stop(&self) -> Result<(), Failure> {
         let Some(client) = &self.client else { return Ok(()) };
         match client.stop() {
-            Ok(()) => wait_until_gone(client),
+            Ok(()) => {
+                wait_until_gone(client)?;
+                openwrt::Service::of(&self.file).map_or(Ok(()), |service| service.stay_down())
+            }
             Err(ClientError::NotRunning(_) | ClientError::Anothers { .. }) => Ok(()),
             Err(error) => Err(error.into()),
         }
