@@ -16,7 +16,9 @@ pub fn unit_for(file: &Path, config: &AnyConfig) -> Option<String> {
             AnyConfig::Tunnel(config) if !config.interface.listen.is_empty() => {
                 "braid-concentrator.service".to_owned()
             }
-            AnyConfig::Tunnel(_) | AnyConfig::Group(_) => "braid-home.service".to_owned(),
+            AnyConfig::Tunnel(_) => "braid-home.service".to_owned(),
+            // teamd has packet sockets, which homes' tunnels need none of.
+            AnyConfig::Group(_) => "braid@braid.service".to_owned(),
         }
     } else {
         let directory = Path::new(DEFAULT_CONFIG).parent();

@@ -213,7 +213,7 @@ fn event(raw: &libc::epoll_event) -> Event {
 fn timespec(duration: Duration) -> libc::timespec {
     // SAFETY: all-zero is a valid timespec (it has padding on some platforms).
     let mut time: libc::timespec = unsafe { std::mem::zeroed() };
-    time.tv_sec = duration.as_secs().min(i32::MAX as u64) as libc::time_t;
+    time.tv_sec = duration.as_secs().min(i32::MAX as u64) as _;
     time.tv_nsec = duration.subsec_nanos() as _;
     time
 }

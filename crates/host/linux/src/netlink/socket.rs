@@ -33,8 +33,7 @@ impl Netlink {
     /// Opens a socket of a netlink protocol (`NETLINK_…`).
     pub(super) fn speaking(protocol: libc::c_int) -> io::Result<Netlink> {
         let fd = sys::socket(libc::AF_NETLINK, libc::SOCK_RAW, protocol)?;
-        let timeout =
-            libc::timeval { tv_sec: ANSWER_TIMEOUT.as_secs() as libc::time_t, tv_usec: 0 };
+        let timeout = libc::timeval { tv_sec: ANSWER_TIMEOUT.as_secs() as _, tv_usec: 0 };
         // SAFETY: any `timeval` is plain bytes without padding on Linux.
         let bytes = unsafe {
             std::slice::from_raw_parts(
