@@ -86,6 +86,29 @@ fn a_home_that_is_forgotten_gets_nothing_more() {
 }
 
 #[test]
+fn a_call_is_answered_by_each_link_that_brings_it_whosever_the_home_is() {
+    for number in 0..HOMES {
+        let mut star = Star::new(3, Steering::InTurn);
+        // Later than what it has said so far.
+        star.settle();
+        let mut anew = home(number, star.now);
+        let calls = take(&mut anew, star.now);
+        let [(_, call)] = &calls[..] else { panic!("{} calls", calls.len()) };
+        let links = [1, 2, 3].map(|port| SocketAddr::from(([198, 51, 100, 7], port)));
+        for from in links {
+            star.send_to_concentrator(from, call.clone());
+            star.hand_over();
+        }
+        let now = star.now;
+        let sent: Vec<_> = star.workers.iter_mut().flat_map(|worker| take(worker, now)).collect();
+        let answers =
+            links.map(|link| sent.iter().filter(|(to, _)| *to == link).collect::<Vec<_>>());
+        assert!(answers.iter().all(|to_link| to_link.len() == 1), "home {number}");
+        assert!(answers.iter().all(|to_link| to_link[0].1 == answers[0][0].1), "the same one");
+    }
+}
+
+#[test]
 fn only_the_first_worker_answers_strangers() {
     let mut star = Star::new(3, Steering::InTurn);
     let before: u64 = star.workers.iter().map(|worker| worker.counters().strange).sum();
