@@ -1,6 +1,7 @@
 use super::failure::{Failure, FailureKind, print_line};
 use super::{Global, JsonFlag};
-use braid_control::config::{AnyConfig, ConfigErrors, PoolsConfig};
+use crate::daemon::links_now;
+use braid_control::config::{AnyConfig, Config, ConfigErrors, Diagnostic, PoolsConfig};
 use clap::Args;
 use serde_json::json;
 use std::fs;
@@ -34,6 +35,7 @@ impl Check {
         let mut advice = Vec::new();
         if let Some(AnyConfig::Tunnel(config)) = config {
             config.read_keys()?;
+            advice.extend(devices_missing(&config));
             advice.extend(config.advice);
         }
         let told = ConfigErrors { file: file.clone(), errors: advice };
@@ -44,6 +46,22 @@ impl Check {
             _ => format!("{told}\n{}: good", file.display()),
         })
     }
+}
+
+/// Links whose devices aren't there now: a name may be misspelt, or a modem not plugged in.
+fn devices_missing(config: &Config) -> Vec<Diagnostic> {
+    let now = links_now::of_tunnel(config).unwrap_or_default();
+    let missing = config
+        .links
+        .iter()
+        .zip(now)
+        .filter(|(link, now)| link.binding.interface.is_some() && now.device.is_none());
+    let told = missing.filter_map(|(_, now)| {
+        let what = format!("link {}: {} now", now.name, now.trouble?);
+        let hint = "it is used as soon as there is; `ip link` lists this host's devices";
+        Some(Diagnostic { line: 0, what, hint: Some(hint.to_owned()) })
+    });
+    told.collect()
 }
 
 fn as_json(errors: &ConfigErrors) -> serde_json::Value {

@@ -4,13 +4,14 @@ use super::doctor::measure;
 use super::failure::{self, Failure, FailureKind};
 use super::status_table::columns;
 use super::{Global, JsonFlag, uplinks};
-use crate::daemon::links_now;
+use crate::daemon::links_now::{self, LinkNow};
 use braid_control::client::ClientError;
 use braid_control::config::{Config, ConfigEditor, Link, LinkBinding, LinkChange, Mode};
 use braid_control::measured::NewMeasure;
 use braid_control::request::NewLink;
-use braid_control::status::{PathState, PathStatus};
+use braid_control::status::{PathState, PathStatus, QuotaStatus, Status};
 use braid_linux::udp::{Family, LinkBind, LinkSocket};
+use braid_units::ByteSize;
 use clap::{Args, Subcommand};
 use serde_json::json;
 use std::net::IpAddr;
@@ -152,6 +153,7 @@ impl LinkCommand {
                     client.add_link(&new)
                 })?;
                 add.tell_of_tiers(global);
+                tell_of_trouble(global, &add.name);
                 Ok(())
             }
             LinkCommand::Set(set) => {
@@ -165,6 +167,7 @@ impl LinkCommand {
                     client.set_link(&set.name, &settings)
                 })?;
                 set.tell_of_tiers(global);
+                tell_of_trouble(global, &set.name);
                 Ok(())
             }
             LinkCommand::Remove(remove) => {
@@ -221,6 +224,16 @@ impl Add {
     }
 }
 
+/// Why the link carries nothing yet, if so.
+fn tell_of_trouble(global: &Global, name: &str) {
+    let Ok(config) = global.load_config() else { return };
+    let links = links_now::of_tunnel(&config).unwrap_or_default();
+    let trouble = links.into_iter().filter(|link| link.name == name).find_map(|it| it.trouble);
+    if let Some(trouble) = trouble {
+        failure::tell(&format!("link {name}: {trouble}; it is used as soon as it can be"));
+    }
+}
+
 /// Changes the config (unless temporary) and the running tunnel (if there is one).
 fn change(
     global: &Global,
@@ -259,7 +272,9 @@ impl Test {
                 known.join(", ")
             ))
         })?;
-        let now = bindings_now(&config)?;
+        let now = links_now(&config)?;
+        let trouble = now.iter().find(|it| it.name == self.name).and_then(|it| it.trouble.clone());
+        let now = bindings(&config, now);
         let of_it = |it: &(&Link, &LinkBinding)| it.0.name == link.name;
         let by = config.links.iter().zip(&now).find(of_it).map_or(&link.binding, |(_, by)| by);
         let sockets: Vec<(Family, Result<String, String>)> =
@@ -281,6 +296,8 @@ impl Test {
             false => None,
         };
         let works = match &paths {
+            // What the tunnel knows of its path may be older.
+            _ if trouble.is_some() => false,
             Some(paths) => paths.iter().any(is_alive),
             None => sockets.iter().any(|(_, opened)| opened.is_ok()),
         };
@@ -288,6 +305,7 @@ impl Test {
             "link": self.name,
             "works": works,
             "running": paths.is_some(),
+            "trouble": trouble,
             "sockets": sockets.iter().map(|(family, opened)| json!({
                 "family": family_name(*family),
                 "local": opened.as_ref().ok(),
@@ -299,7 +317,7 @@ impl Test {
         global.print(&value, || {
             let table = measured.as_ref().map(measure::render);
             let report = report(&sockets, paths.as_deref());
-            [Some(report), table].into_iter().flatten().collect::<Vec<_>>().join("\n")
+            [trouble, Some(report), table].into_iter().flatten().collect::<Vec<_>>().join("\n")
         })?;
         match works {
             true => Ok(()),
@@ -382,11 +400,14 @@ fn family_name(family: Family) -> &'static str {
     }
 }
 
+fn links_now(config: &Config) -> Result<Vec<LinkNow>, Failure> {
+    links_now::of_tunnel(config)
+        .map_err(|error| Failure::io("looking at the host's network", &error))
+}
+
 /// How links leave, with the interfaces that those have now whose config only says what theirs is
 /// like.
-fn bindings_now(config: &Config) -> Result<Vec<LinkBinding>, Failure> {
-    let now = links_now::of_tunnel(config)
-        .map_err(|error| Failure::io("looking at the host's network", &error))?;
+fn bindings(config: &Config, now: Vec<LinkNow>) -> Vec<LinkBinding> {
     let bindings = config.links.iter().zip(now).map(|(link, now)| match link.binding.matches {
         Some(_) => LinkBinding {
             interface: now.device.and_then(|device| device.name.parse().ok()),
@@ -394,7 +415,7 @@ fn bindings_now(config: &Config) -> Result<Vec<LinkBinding>, Failure> {
         },
         None => link.binding.clone(),
     });
-    Ok(bindings.collect())
+    bindings.collect()
 }
 
 fn try_socket(by: &LinkBinding, family: Family) -> Result<String, String> {
@@ -414,31 +435,30 @@ fn try_socket(by: &LinkBinding, family: Family) -> Result<String, String> {
 
 fn list(global: &Global) -> Result<(), Failure> {
     let config = global.load_config()?;
-    let now = bindings_now(&config)?;
+    let now = links_now(&config)?;
+    let troubles: Vec<Option<String>> = now.iter().map(|link| link.trouble.clone()).collect();
+    let now = bindings(&config, now);
     let bindings: Vec<&LinkBinding> = now.iter().collect();
     let free = uplinks::find_free(config.interface.name.as_str(), &bindings)
         .map_err(|error| Failure::io("looking for uplinks", &error))?;
-    let links: Vec<_> = config
+    let status = match global.client()?.status() {
+        Ok(status) => Some(status),
+        Err(ClientError::NotRunning(_) | ClientError::Anothers { .. }) => None,
+        Err(error) => return Err(error.into()),
+    };
+    let listed: Vec<Listed<'_>> = config
         .links
         .iter()
         .zip(&now)
-        .map(|(link, now)| {
-            json!({
-                "name": link.name.as_str(),
-                "interface": now.interface.as_ref().map(ToString::to_string),
-                "match": link.binding.matches.as_ref().map(ToString::to_string),
-                "source": link.binding.source,
-                "gateway": link.binding.gateway,
-                "fwmark": link.binding.fwmark,
-                "tier": link.tier,
-                "standby": link.standby,
-            })
-        })
+        .zip(troubles)
+        .map(|((link, by), trouble)| Listed::new(link, by, trouble, status.as_ref()))
         .collect();
+    let links: Vec<_> = listed.iter().map(Listed::to_json).collect();
     let value = json!({ "links": links, "other_uplinks": free });
     global.print(&value, || {
-        let mut rows = vec![["LINK", "BY", "TIER", "STANDBY"].map(str::to_owned).to_vec()];
-        rows.extend(config.links.iter().zip(&now).map(|(link, now)| link_row(link, now)));
+        let head = ["LINK", "BY", "STATE", "TIER", "STANDBY", "PRICE", "QUOTA"];
+        let mut rows = vec![head.map(str::to_owned).to_vec()];
+        rows.extend(listed.iter().map(Listed::to_row));
         let mut lines = columns(&rows);
         lines.extend(free.iter().map(|uplink| {
             let name = &uplink.interface;
@@ -448,15 +468,79 @@ fn list(global: &Global) -> Result<(), Failure> {
     })
 }
 
-fn link_row(link: &Link, binding: &LinkBinding) -> Vec<String> {
-    let by = [
-        binding.interface.as_ref().map(ToString::to_string),
-        binding.matches.as_ref().map(ToString::to_string),
-        binding.source.map(|source| format!("from {source}")),
-        binding.gateway.map(|gateway| format!("through {gateway}")),
-        binding.fwmark.map(|mark| format!("mark {mark}")),
-    ];
-    let by: Vec<String> = by.into_iter().flatten().collect();
-    let standby = if link.standby { "yes" } else { "no" };
-    vec![link.name.to_string(), by.join(", "), link.tier.to_string(), standby.to_owned()]
+/// A link of the config, as it is now.
+struct Listed<'a> {
+    link: &'a Link,
+    by: &'a LinkBinding,
+    trouble: Option<String>,
+    /// What its path does; none while no tunnel runs, or has one.
+    state: Option<PathState>,
+    /// Used of its allowance, as the running tunnel counts.
+    quota: Option<QuotaStatus>,
+}
+
+impl<'a> Listed<'a> {
+    fn new(
+        link: &'a Link,
+        by: &'a LinkBinding,
+        trouble: Option<String>,
+        status: Option<&Status>,
+    ) -> Self {
+        let name = link.name.as_str();
+        let paths = || status.into_iter().flat_map(|it| &it.peers).flat_map(|peer| &peer.paths);
+        let own = || paths().filter(|path| path.link == name);
+        let path = own().find(|path| is_alive(path)).or_else(|| own().next());
+        let known = status.and_then(|it| it.links.iter().find(|known| known.name == name));
+        let quota = known.and_then(|known| known.quota.clone());
+        Listed { link, by, trouble, state: path.map(|path| path.state), quota }
+    }
+
+    fn to_json(&self) -> serde_json::Value {
+        let Listed { link, by, trouble, state, quota } = self;
+        json!({
+            "name": link.name.as_str(),
+            "interface": by.interface.as_ref().map(ToString::to_string),
+            "match": link.binding.matches.as_ref().map(ToString::to_string),
+            "source": link.binding.source,
+            "gateway": link.binding.gateway,
+            "fwmark": link.binding.fwmark,
+            "state": state,
+            "trouble": trouble,
+            "tier": link.tier,
+            "metered": link.metered,
+            "standby": link.standby,
+            "price": link.price,
+            "quota_bytes": link.quota.map(|quota| quota.bytes.bytes()),
+            "used_bytes": quota.as_ref().map(|quota| quota.used_bytes),
+        })
+    }
+
+    fn to_row(&self) -> Vec<String> {
+        let Listed { link, by, trouble, state, quota } = self;
+        let leaves = [
+            by.interface.as_ref().map(ToString::to_string),
+            by.matches.as_ref().map(ToString::to_string),
+            by.source.map(|source| format!("from {source}")),
+            by.gateway.map(|gateway| format!("through {gateway}")),
+            by.fwmark.map(|mark| format!("mark {mark}")),
+        ];
+        let leaves: Vec<String> = leaves.into_iter().flatten().collect();
+        let state = state.map(|state| state.as_str().to_owned());
+        let allowed = link.quota.map(|quota| quota.bytes.to_string());
+        let none = || "-".to_owned();
+        vec![
+            link.name.to_string(),
+            leaves.join(", "),
+            trouble.clone().or(state).unwrap_or_else(none),
+            link.tier.to_string(),
+            if link.standby { "yes" } else { "no" }.to_owned(),
+            link.price.map_or_else(none, |price| price.to_string()),
+            match (quota, allowed) {
+                (Some(quota), Some(allowed)) => {
+                    format!("{} of {allowed}", ByteSize::from_bytes(quota.used_bytes))
+                }
+                (_, allowed) => allowed.unwrap_or_else(none),
+            },
+        ]
+    }
 }

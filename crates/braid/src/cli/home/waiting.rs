@@ -2,13 +2,15 @@ use super::super::failure::{self, Failure};
 use braid_control::client::Client;
 use braid_control::config::Config;
 use braid_control::join_line::JoinLine;
-use braid_control::status::{PathState, PeerStatus, Status};
+use braid_control::status::{PathState, PeerStatus, Status, Traffic};
 use jiff::Timestamp;
 use std::time::{Duration, Instant};
 
 /// A modem that has to dial included.
 const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(250);
+/// Once it has answered, traffic takes the tunnel at the next look at the host, each second.
+const SETTLING: Duration = Duration::from_secs(3);
 
 /// Waits until the concentrator, which the config calls `name`, answers, and says by which
 /// links it does; the token is of no use then.
@@ -16,10 +18,18 @@ pub fn wait(line: &JoinLine, config: &Config, name: &str) -> Result<Vec<String>,
     let client = Client::new(&config.interface.control).for_config(&config.file);
     failure::tell(&format!("waiting for an answer of the concentrator at {}", endpoints(line)));
     let give_up = Instant::now() + PATIENCE;
+    let mut answered = None;
     loop {
         let status = client.status()?;
         let peer = status.peers.iter().find(|peer| peer.name == name);
-        if let Some(peer) = peer.filter(|peer| peer.connected) {
+        let connected = peer.filter(|peer| peer.connected);
+        let settles = match (connected, &status.traffic) {
+            (Some(_), Some(Traffic::Direct { .. } | Traffic::Blocked)) => {
+                answered.get_or_insert_with(Instant::now).elapsed() < SETTLING
+            }
+            _ => false,
+        };
+        if let Some(peer) = connected.filter(|_| !settles) {
             if let Some(file) = config.peer(name).and_then(|it| it.enrolment_key_file.as_ref()) {
                 // It is worth nothing; a service may not remove it itself.
                 let _ = braid_durable::remove(file);

@@ -133,11 +133,16 @@ fn facts_table(facts: &Facts) -> String {
             link.name.clone(),
             link.down.map_or_else(unknown, |rate| rate.to_string()),
             link.rtt.map_or_else(unknown, |rtt| format!("{:.1}ms", rtt.as_secs_f64() * 1e3)),
-            link.loss.map_or_else(unknown, |loss| loss.to_string()),
+            link.loss.map_or_else(unknown, rounded),
             link.adjacency.to_string(),
         ]
     }));
     columns(&rows).join("\n")
+}
+
+/// As far as a measured share is worth saying.
+fn rounded(share: Ratio) -> String {
+    Ratio::from_fraction((share.fraction() * 1e4).round() / 1e4).to_string()
 }
 
 fn ranking(rows: &[Row]) -> Vec<String> {
