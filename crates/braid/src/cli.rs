@@ -55,6 +55,7 @@ mod traffic;
 mod ui;
 mod up;
 mod uplinks;
+mod view;
 
 pub use failure::Failure;
 

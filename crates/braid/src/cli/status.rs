@@ -1,10 +1,10 @@
 use super::failure::{Failure, print_line};
+use super::view::{self, Line, Tone, View};
 use super::{Global, JsonFlag, group_table, status_table};
 use braid_control::client::Client;
 use braid_control::config::AnyConfig;
 use clap::Args;
 use serde::Serialize;
-use std::io::IsTerminal;
 use std::time::Duration;
 
 #[derive(Args)]
@@ -15,14 +15,12 @@ use std::time::Duration;
 pub struct StatusCommand {
     #[command(flatten)]
     _json: JsonFlag,
-    /// Refresh every second until interrupted
+    /// Refresh every second, until `q` is pressed
     #[arg(short, long)]
     watch: bool,
 }
 
 const EVERY: Duration = Duration::from_secs(1);
-/// Cursor home, clear to the end of the screen (ECMA-48).
-const REPAINT: &str = "\x1b[H\x1b[J";
 
 impl StatusCommand {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
@@ -35,13 +33,13 @@ impl StatusCommand {
         if !self.watch {
             return self.once(global, &client, group);
         }
-        let repaint = std::io::stdout().is_terminal() && !global.json;
-        loop {
-            if repaint {
-                print_line(REPAINT)?;
-            }
-            self.once(global, &client, group)?;
-            std::thread::sleep(EVERY);
+        let view = if global.json { None } else { View::open() };
+        match view {
+            Some(view) => watch(view, &client, group),
+            None => loop {
+                self.once(global, &client, group)?;
+                std::thread::sleep(EVERY);
+            },
         }
     }
 
@@ -51,7 +49,7 @@ impl StatusCommand {
             return self.show(global, &status, || group_table::render(&status));
         }
         let status = client.status()?;
-        self.show(global, &status, || status_table::render(&status))
+        self.show(global, &status, || view::text(&status_table::lines(&status, None)))
     }
 
     fn show(
@@ -66,6 +64,28 @@ impl StatusCommand {
             return print_line(&line);
         }
         global.print(status, text)
+    }
+}
+
+/// Until somebody has seen enough. A tunnel that doesn't answer just now may do so again.
+fn watch(mut view: View, client: &Client, group: bool) -> Result<(), Failure> {
+    let terminal = |error| Failure::io("the terminal", &error);
+    loop {
+        let lines = match group {
+            true => client.group_status().map(|status| {
+                let text = group_table::render(&status);
+                text.lines().map(|line| Line::from(line.to_owned())).collect()
+            }),
+            false => client.status().map(|status| status_table::lines(&status, Some(view.width()))),
+        };
+        let lines = lines.unwrap_or_else(|error| {
+            let error = error.to_string();
+            error.lines().map(|line| Line::toned(line.to_owned(), Tone::Fault)).collect()
+        });
+        view.paint(lines).map_err(terminal)?;
+        if view.wait(EVERY).map_err(terminal)? {
+            return Ok(());
+        }
     }
 }
 

@@ -1,48 +1,67 @@
+use super::view::{Line, Tone};
 use braid_control::config::Transport;
 use braid_control::status::{
-    DeviceDrops, DnsStatus, FleetStatus, LinkStatus, PathStatus, PeerStatus, RuleDoes, RuleStatus,
-    SplitTcpStatus, Status, Traffic,
+    DeviceDrops, DnsStatus, FleetStatus, LinkStatus, PathState, PathStatus, PeerStatus, RuleDoes,
+    RuleStatus, SplitTcpStatus, Status, Traffic,
 };
 use braid_pool::untrusted::one_line;
-use braid_units::{ByteSize, Ratio, format_duration};
-use std::time::Duration;
+use braid_units::{ByteSize, Ratio};
 
-/// The status as a person reads it.
-pub fn render(status: &Status) -> String {
-    let up = format_duration(Duration::from_secs(status.uptime_s.max(0.0) as u64));
-    let mut lines = vec![format!(
-        "{}  {}  mode {}  mtu {}  up {up}",
-        status.interface, status.layer, status.mode, status.mtu
+/// The status as a person reads it, in so many columns if they are few.
+pub fn lines(status: &Status, width: Option<usize>) -> Vec<Line> {
+    let mut lines = vec![Line::toned(
+        format!(
+            "{}  {}  mode {}  mtu {}  up {}",
+            status.interface,
+            status.layer,
+            status.mode,
+            status.mtu,
+            lasting(status.uptime_s)
+        ),
+        Tone::Head,
     )];
+    let attention = |text: String| Line::toned(text, Tone::Attention);
     let drops = status.drops;
     if drops != DeviceDrops::default() {
-        lines.push(format!(
+        lines.push(Line::from(format!(
             "device: {} packets not fetched in time, {} refused by the kernel, {} malformed",
             drops.not_fetched, drops.refused, drops.malformed
-        ));
+        )));
     }
     if !status.listen.is_empty() {
         let addresses: Vec<String> = status.listen.iter().map(ToString::to_string).collect();
-        lines.push(format!("listens on {}", addresses.join(", ")));
+        lines.push(Line::from(format!("listens on {}", addresses.join(", "))));
     }
-    lines.extend(status.fleet.as_ref().map(about_fleet));
+    lines.extend(status.fleet.iter().flat_map(about_fleet));
     if status.draining {
-        lines.push("draining: homes are asked to go to another concentrator".to_owned());
+        lines.push(attention("draining: homes are asked to go to another concentrator".to_owned()));
     }
     for link in status.links.iter().filter(|link| !link.present || link.trouble.is_some()) {
         let why = link.trouble.as_deref().unwrap_or("not there");
-        lines.push(format!("link {}: {why}", link.name));
+        lines.push(attention(format!("link {}: {why}", link.name)));
     }
-    lines.extend(status.traffic.as_ref().and_then(beside_the_tunnel));
-    lines.extend(about_names(&status.dns, !status.listen.is_empty()));
-    lines.extend(status.split_tcp.as_ref().map(about_split));
-    lines.extend(about_rules(&status.rules));
-    lines.extend(status.warnings.iter().map(|warning| format!("warning: {warning}")));
+    lines.extend(status.traffic.as_ref().and_then(beside_the_tunnel).map(attention));
+    lines.extend(about_names(&status.dns, !status.listen.is_empty()).map(Line::from));
+    lines.extend(status.split_tcp.as_ref().map(about_split).map(Line::from));
+    lines.extend(about_rules(&status.rules).map(Line::from));
+    lines.extend(status.warnings.iter().map(|warning| attention(format!("warning: {warning}"))));
     for peer in &status.peers {
-        lines.push(String::new());
-        lines.extend(render_peer(peer, &status.links));
+        lines.push(Line::from(String::new()));
+        lines.extend(render_peer(peer, &status.links, width));
     }
-    lines.join("\n")
+    lines
+}
+
+/// For how long, in two units.
+fn lasting(seconds: f64) -> String {
+    let seconds = seconds.max(0.0) as u64;
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds} s"),
+        (0, 0, _) => format!("{minutes} min {} s", seconds % 60),
+        (0, _, _) => format!("{hours} h {} min", minutes % 60),
+        _ => format!("{days} d {} h", hours % 24),
+    }
 }
 
 /// What has to be said of where traffic goes.
@@ -68,23 +87,22 @@ fn about_rules(rules: &[RuleStatus]) -> Option<String> {
     (count > 0).then(|| format!("rules: {count}, {connections} connections{without}"))
 }
 
-fn about_fleet(fleet: &FleetStatus) -> String {
+fn about_fleet(fleet: &FleetStatus) -> Vec<Line> {
     let reached = match (fleet.reachable, fleet.reached_s) {
         (true, _) => "its registry answers".to_owned(),
         (false, Some(seconds)) => {
-            let ago = format_duration(Duration::from_secs(seconds));
-            format!("its registry last answered {ago} ago")
+            format!("its registry last answered {} ago", lasting(seconds as f64))
         }
         (false, None) => "its registry has not answered yet".to_owned(),
     };
-    let mut text = format!(
+    let text = format!(
         "fleet: this is {}, of {} concentrators with {} homes; {reached}",
         fleet.name, fleet.concentrators, fleet.homes
     );
-    for trouble in &fleet.troubles {
-        text.push_str(&format!("\n  {trouble}"));
-    }
-    text
+    let tone = if fleet.reachable { Tone::Plain } else { Tone::Attention };
+    let troubles = fleet.troubles.iter();
+    let troubles = troubles.map(|trouble| Line::toned(format!("  {trouble}"), Tone::Attention));
+    [Line::toned(text, tone)].into_iter().chain(troubles).collect()
 }
 
 fn about_split(split: &SplitTcpStatus) -> String {
@@ -118,17 +136,18 @@ fn about_names(dns: &DnsStatus, concentrator: bool) -> Option<String> {
     }
 }
 
-fn render_peer(peer: &PeerStatus, links: &[LinkStatus]) -> Vec<String> {
+fn render_peer(peer: &PeerStatus, links: &[LinkStatus], width: Option<usize>) -> Vec<Line> {
     let state = if peer.connected { "connected" } else { "not connected" };
     let mut head = format!("peer {}: {state}", peer.name);
     if let Some(endpoint) = peer.endpoint {
         head.push_str(&format!(", {endpoint}"));
     }
     if let Some(age) = peer.last_handshake_s {
-        let age = format_duration(Duration::from_secs(age.max(0.0) as u64));
-        head.push_str(&format!(", handshake {age} ago"));
+        head.push_str(&format!(", handshake {} ago", lasting(age)));
     }
-    let mut lines = vec![head];
+    let tone = if peer.connected { Tone::Head } else { Tone::Fault };
+    let head = Line::toned(head, tone);
+    let mut lines: Vec<String> = Vec::new();
     let stands_in = peer.stands_in_for.iter().map(|owner| format!("  stands in for {owner}"));
     let served_by = peer.served_by.iter().map(|other| format!("  {other} stands in for it now"));
     lines.extend(stands_in.chain(served_by));
@@ -161,19 +180,60 @@ fn render_peer(peer: &PeerStatus, links: &[LinkStatus]) -> Vec<String> {
             peer.refused_packets, peer.isolated_packets
         ));
     }
-    if !peer.paths.is_empty() {
-        let mut rows = vec![PATH_HEAD.map(str::to_owned).to_vec()];
-        rows.extend(peer.paths.iter().map(|path| path_row(path, links)));
-        // Of interest only where it isn't what it should be.
-        if peer.paths.iter().any(|path| path.transport != Transport::Udp) {
-            let by = peer.paths.iter().map(|path| path.transport.as_str());
-            for (row, cell) in rows.iter_mut().zip(std::iter::once("BY").chain(by)) {
-                row.insert(1, cell.to_owned());
+    let lines = [head].into_iter().chain(lines.into_iter().map(Line::from));
+    lines.chain(paths(peer, links, width)).collect()
+}
+
+/// A table of the peer's paths, and their sum.
+fn paths(peer: &PeerStatus, links: &[LinkStatus], width: Option<usize>) -> Vec<Line> {
+    if peer.paths.is_empty() {
+        return Vec::new();
+    }
+    let mut rows = vec![PATH_HEAD.map(str::to_owned).to_vec()];
+    rows.extend(peer.paths.iter().map(|path| path_row(path, links)));
+    if peer.paths.len() > 1 {
+        rows.push(sum_row(&peer.paths));
+    }
+    // Of interest only where it isn't what it should be.
+    if peer.paths.iter().any(|path| path.transport != Transport::Udp) {
+        let by = peer.paths.iter().map(|path| path.transport.as_str());
+        let cells = std::iter::once("BY").chain(by).chain(std::iter::once(""));
+        for (row, cell) in rows.iter_mut().zip(cells) {
+            row.insert(1, cell.to_owned());
+        }
+    }
+    if let Some(width) = width {
+        narrow(&mut rows, width.saturating_sub(INDENT.len()));
+    }
+    let tones = peer.paths.iter().map(|path| match path.state {
+        PathState::Active | PathState::Standby => Tone::Plain,
+        PathState::Probing | PathState::Suspect | PathState::OverQuota => Tone::Attention,
+        PathState::Down => Tone::Fault,
+    });
+    let tones = [Tone::Head].into_iter().chain(tones).chain([Tone::Plain]);
+    let rows = columns(&rows).into_iter().map(|row| format!("{INDENT}{row}"));
+    rows.zip(tones).map(|(row, tone)| Line::toned(row, tone)).collect()
+}
+
+const INDENT: &str = "  ";
+/// What is left out first where there is no room.
+const LEAST_WANTED: [&str; 8] = ["MTU", "UPMAX", "DELAY", "TIER", "BY", "QUOTA", "LOSS", "RTT"];
+
+/// Leaves columns out until the table has so many characters a line, or has the most wanted only.
+fn narrow(rows: &mut [Vec<String>], width: usize) {
+    let is_wide =
+        |rows: &[Vec<String>]| columns(rows).iter().any(|line| line.chars().count() > width);
+    for name in LEAST_WANTED {
+        if !is_wide(rows) {
+            return;
+        }
+        let column = rows.first().and_then(|head| head.iter().position(|cell| cell == name));
+        if let Some(column) = column {
+            for row in rows.iter_mut() {
+                row.remove(column);
             }
         }
-        lines.extend(columns(&rows).into_iter().map(|row| format!("  {row}")));
     }
-    lines
 }
 
 /// `braid status --help` says what these are.
@@ -199,6 +259,25 @@ fn path_row(path: &PathStatus, links: &[LinkStatus]) -> Vec<String> {
         path.mtu.to_string(),
         quota.unwrap_or_else(|| "-".to_owned()),
     ]
+}
+
+fn sum_row(paths: &[PathStatus]) -> Vec<String> {
+    let sum = |of: fn(&PathStatus) -> Option<f64>| {
+        format!("{:.2}Mbit", paths.iter().filter_map(of).sum::<f64>())
+    };
+    let mut row = vec![String::new(); PATH_HEAD.len()];
+    let cells = [
+        ("LINK", "all".to_owned()),
+        ("DOWN", sum(|path| path.rate_rx_mbps)),
+        ("UP", sum(|path| path.rate_tx_mbps)),
+    ];
+    for (name, text) in cells {
+        let column = PATH_HEAD.iter().position(|head| *head == name);
+        if let Some(cell) = column.and_then(|column| row.get_mut(column)) {
+            *cell = text;
+        }
+    }
+    row
 }
 
 fn optional(value: Option<f64>, show: impl Fn(f64) -> String) -> String {
@@ -230,7 +309,7 @@ pub fn columns(rows: &[Vec<String>]) -> Vec<String> {
 mod tests {
     use super::*;
     use braid_control::config::{Layer, Mode};
-    use braid_control::status::{PathState, QuotaStatus};
+    use braid_control::status::QuotaStatus;
 
     #[test]
     fn a_person_sees_peers_paths_and_what_is_missing() {
@@ -303,15 +382,42 @@ mod tests {
             }],
         };
         let expected = "\
-braid0  l3  mode overflow  mtu 1500  up 61s
+braid0  l3  mode overflow  mtu 1500  up 1 min 1 s
 device: 5 packets not fetched in time, 1 refused by the kernel, 0 malformed
 link lte: no interface wwan0
 
-peer concentrator: connected, 203.0.113.1:51900, handshake 12s ago
+peer concentrator: connected, 203.0.113.1:51900, handshake 12 s ago
   received 2MB, sent 0B
   queue 0B in 0 packets, dropped 0, marked 0; repaired 0, recovered 0, given up 0
   LINK  STATE   TIER  RTT     DELAY  DOWN      UP        UPMAX     LOSS  MTU   QUOTA
   dsl   active  0     31.3ms  -      6.00Mbit  0.00Mbit  1.50Mbit  0.5%  1464  1.50GB of 20GB";
-        assert_eq!(render(&status), expected);
+        let text = |lines: Vec<Line>| {
+            lines.into_iter().map(|line| line.text).collect::<Vec<_>>().join("\n")
+        };
+        let all = lines(&status, None);
+        assert_eq!(all[0].tone, Tone::Head);
+        assert_eq!(all[2].tone, Tone::Attention);
+        assert_eq!(text(all), expected);
+        // With another path there is a sum; where there is no room the least wanted go.
+        let mut two = status.clone();
+        let path =
+            PathStatus { link: "lte".into(), state: PathState::Down, ..PathStatus::default() };
+        two.peers[0].paths.push(PathStatus { rate_rx_mbps: Some(1.5), ..path });
+        let shown = lines(&two, Some(60));
+        let table: Vec<&Line> = shown.iter().filter(|line| line.text.starts_with("  ")).collect();
+        let table = &table[2..];
+        assert!(table.iter().all(|line| line.text.chars().count() <= 60), "{table:?}");
+        assert_eq!(table[0].text, "  LINK  STATE   RTT     DOWN      UP        LOSS");
+        assert_eq!((table[2].tone, table[3].tone), (Tone::Fault, Tone::Plain));
+        assert_eq!(table[3].text, "  all                   7.50Mbit  0.00Mbit");
+        for width in [0, 1, 20, 40] {
+            lines(&two, Some(width));
+        }
+    }
+
+    #[test]
+    fn times_have_two_units() {
+        let shown = [0.4, 59.9, 189.0, 3600.0, 90_061.0, -1.0].map(lasting);
+        assert_eq!(shown, ["0 s", "59 s", "3 min 9 s", "1 h 0 min", "1 d 1 h", "0 s"]);
     }
 }
