@@ -8,6 +8,7 @@ mod named;
 mod names;
 mod others;
 mod ruled;
+mod ruled_traffic;
 mod split;
 mod watch;
 
@@ -16,7 +17,8 @@ pub use kill_switch::KillSwitch;
 pub use learnt::{Element, LearntSets};
 pub use names::{Asker, Destinations, Diversion};
 pub use others::{Owner, Refusing, refusing, refusing_in};
-pub use ruled::{DirectWay, Fate, Ruled, RuledTraffic, connections_counter, traffic_counter};
+pub use ruled::{DirectWay, Ruled, connections_counter, traffic_counter};
+pub use ruled_traffic::{Fate, RuledTraffic};
 pub use split::{Split, split_table};
 pub use watch::Watch;
 

@@ -290,7 +290,8 @@ fn place_in(value: &Value) -> Option<Place> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::ruled::{Fate, Ruled, RuledTraffic};
+    use super::super::ruled::Ruled;
+    use super::super::ruled_traffic::{Fate, RuledTraffic};
     use super::super::{Firewall, delete, nft, replace};
     use super::*;
     use crate::netns::NetNs;

@@ -6,7 +6,7 @@
 //! table, and a connection's first packet is held against each. Maps for 10,000 rules are made in
 //! 2 s, and it is looked up there once (docs/measurements/links.md, "Rules for names").
 
-use super::ruled::RuledTraffic;
+use super::ruled_traffic::RuledTraffic;
 use braid_rules::Conditions;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -215,7 +215,7 @@ fn name(conditions: &Conditions) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::ruled::Fate;
+    use super::super::ruled_traffic::Fate;
     use super::*;
     use braid_rules::Destinations;
 

@@ -3,6 +3,7 @@
 
 use super::chain;
 use super::named::{self, Run};
+use super::ruled_traffic::{Fate, RuledTraffic};
 use braid_rules::{Cgroup, Conditions, Transport};
 use ipnet::IpNet;
 use std::fmt::{Display, Write as _};
@@ -22,28 +23,6 @@ pub struct Ruled {
     pub links: Vec<String>,
     /// What this host marks with one of these is no rule's: the tunnel's own datagrams.
     pub own: Vec<u32>,
-}
-
-/// A rule as the firewall sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RuledTraffic {
-    /// Its number, which its counters are named by.
-    pub number: usize,
-    /// What it matches.
-    pub conditions: Conditions,
-    /// What becomes of it.
-    pub fate: Fate,
-}
-
-/// What becomes of connections.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// They go as everything else does.
-    Tunnel,
-    /// New ones get this mark, by which they leave.
-    Marked(u32),
-    /// They are refused, also those that were there before.
-    Refused,
 }
 
 /// How connections of a mark leave.
