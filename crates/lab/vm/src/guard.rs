@@ -1,6 +1,7 @@
 //! A machine must not outlive the program that started it, however that ends.
 
 use std::io;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
 
 /// A shell that waits for the end of a pipe from this process, which the kernel
@@ -16,11 +17,13 @@ impl Guard {
     /// Guards the process group `group`.
     pub(crate) fn of(group: u32) -> io::Result<Self> {
         let mut shell = Command::new("sh")
-            .args(["-c", "read -r over || kill -9 -- -\"$1\"", "braid-vm-guard"])
+            .args(["-c", "read -r over || kill -s KILL -- -\"$1\"", "braid-vm-guard"])
             .arg(group.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
+            // What ends this process and all of its group, as a terminal's interrupt, leaves it.
+            .process_group(0)
             .spawn()?;
         let pipe = shell.stdin.take();
         Ok(Guard { shell, pipe })
@@ -35,5 +38,26 @@ impl Drop for Guard {
             let _ = io::Write::write_all(&mut pipe, b"over\n");
         }
         let _ = self.shell.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt;
+
+    fn group_of(process: u32) -> libc::pid_t {
+        // SAFETY: getpgid takes no pointers.
+        unsafe { libc::getpgid(libc::pid_t::try_from(process).unwrap()) }
+    }
+
+    #[test]
+    fn a_machine_ends_with_us_whatever_ends_us() {
+        let mut machine = Command::new("sleep").arg("600").process_group(0).spawn().unwrap();
+        let mut guard = Guard::of(machine.id()).unwrap();
+        assert_ne!(group_of(guard.shell.id()), group_of(std::process::id()));
+        // As the kernel does when this process is gone.
+        drop(guard.pipe.take());
+        assert_eq!(machine.wait().unwrap().signal(), Some(libc::SIGKILL));
     }
 }
