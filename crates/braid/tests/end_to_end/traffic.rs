@@ -1,14 +1,12 @@
 use crate::PATIENCE;
 use crate::side::Side;
 use std::io::{Read, Write};
-use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, TcpListener, TcpStream};
 use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-
-const PORT: u16 = 5001;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
@@ -35,8 +33,10 @@ impl Transfer {
         direction: Direction,
         bytes: usize,
     ) -> Transfer {
-        let address = SocketAddr::new(address, PORT);
-        let listener = server.namespace.run(|| TcpListener::bind(address)).unwrap().unwrap();
+        // A program that another test just starts holds a copy of a listener for a moment, so one
+        // port can't be had twice.
+        let listener = server.namespace.run(|| TcpListener::bind((address, 0))).unwrap().unwrap();
+        let address = listener.local_addr().unwrap();
         let connect = || TcpStream::connect_timeout(&address, PATIENCE);
         let near = client.namespace.run(connect).unwrap().unwrap();
         let (far, _) = listener.accept().unwrap();
