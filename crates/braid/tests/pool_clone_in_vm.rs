@@ -185,7 +185,7 @@ fn start(system: &System, disk: &DiskImage, partition: &str) -> String {
         .kernel_argument("init=/sbin/init");
     // The command is for a machine with our own init; this one has the clone's.
     let running = vm.start(["true"]).unwrap();
-    if let Err(error) = running.wait_for("BOOTED", Duration::from_secs(60)) {
+    if let Err(error) = running.wait_for("BOOTED", Duration::from_secs(600)) {
         panic!("{}: {error}\n{}", system.name, running.console());
     }
     running.power_cut()

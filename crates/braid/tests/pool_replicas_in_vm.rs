@@ -85,7 +85,7 @@ fn start(disks: &[DiskImage], script: &str) -> Running {
 
 /// Cuts the power when the script says so; what was printed until then.
 fn cut(vm: Running) -> String {
-    if let Err(error) = vm.wait_for("CUT NOW", Duration::from_secs(180)) {
+    if let Err(error) = vm.wait_for("CUT NOW", Duration::from_secs(600)) {
         panic!("{error}");
     }
     vm.power_cut()

@@ -62,7 +62,7 @@ program() { printf '#!/bin/sh\n%s\n' "$2" > /tmp/bin/$1; chmod +x /tmp/bin/$1; }
 
 /// Cuts the power when this is printed; what was printed until then.
 pub fn cut_at(vm: Running, text: &str) -> String {
-    if let Err(error) = vm.wait_for(text, Duration::from_secs(120)) {
+    if let Err(error) = vm.wait_for(text, Duration::from_secs(600)) {
         panic!("{error}");
     }
     vm.power_cut()
