@@ -7,6 +7,7 @@ use super::upkeep;
 use braid_alert::Alert;
 use braid_pool::desired::DesiredPool;
 use braid_pool::layout::{Layout, MdFilesystem};
+use braid_pool::mount_options::MountOptions;
 use braid_pool::planner::PoolName;
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -145,6 +146,7 @@ fn read(mut section: Section<'_, '_>) -> Option<Placed<DesiredPool>> {
         section.missing("disks", "write disks = [\"/dev/disk/by-id/…\", …], or serial numbers");
     }
     let mount: Option<String> = section.parsed("mount");
+    let options: Option<MountOptions> = section.parsed("options");
     let filesystem: Option<MdFilesystem> = section.parsed("filesystem");
     let accept_unstable = section.boolean("accept_unstable").unwrap_or(false);
     let encrypt = section.boolean("encrypt").unwrap_or(false);
@@ -160,6 +162,7 @@ fn read(mut section: Section<'_, '_>) -> Option<Placed<DesiredPool>> {
     let name = name?;
     let value = DesiredPool {
         mount_at: mount.unwrap_or_else(|| format!("/srv/{name}")),
+        options: options.unwrap_or_default(),
         name,
         layout: layout?,
         filesystem: filesystem.unwrap_or_default(),

@@ -2,6 +2,7 @@
 
 use crate::disk::{Disk, DiskId, ErasePermission};
 use crate::layout::{Layout, MdFilesystem};
+use crate::mount_options::MountOptions;
 use crate::observed::{MdMemberState, ObservedHost, ObservedPool, Purpose};
 use crate::planner::{self, Change, MemberName, NewPool, PoolName, Refused};
 use crate::step::Plan;
@@ -21,6 +22,8 @@ pub struct DesiredPool {
     pub disks: Vec<String>,
     /// Where it is mounted.
     pub mount_at: String,
+    /// How, besides, once it is made.
+    pub options: MountOptions,
     /// An unstable layout is meant.
     pub accept_unstable: bool,
     /// Its disks are encrypted, and opened at boot by a key file.
@@ -91,6 +94,7 @@ fn create(desired: &DesiredPool, reality: &Reality<'_>) -> Result<Plan, Refused>
         disks,
         erase: reality.erase.clone(),
         mount_at: desired.mount_at.clone(),
+        options: desired.options.clone(),
         array,
         filesystem_uuid,
         accept_unstable: desired.accept_unstable,
@@ -272,6 +276,7 @@ mod tests {
             filesystem: MdFilesystem::Ext4,
             disks: letters.chars().map(|letter| format!("S{letter}")).collect(),
             mount_at: "/srv/data".into(),
+            options: MountOptions::default(),
             accept_unstable: false,
             encrypt: false,
             upkeep: Upkeep::default(),

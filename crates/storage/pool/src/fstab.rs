@@ -62,6 +62,11 @@ pub fn decoded(field: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
+/// A field as fstab holds it: its spaces are octal.
+pub fn encoded(field: &str) -> String {
+    field.replace('\\', "\\134").replace(' ', "\\040")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,6 +77,8 @@ mod tests {
         // Broken ones stay as they are.
         assert_eq!(decoded(r"/mnt/\04"), r"/mnt/\04");
         assert_eq!(decoded(r"a\999b\134"), r"a\999b\");
+        assert_eq!(encoded(r"/srv/my \disk"), r"/srv/my\040\134disk");
+        assert_eq!(decoded(&encoded(r"a \040 b")), r"a \040 b");
     }
 
     #[test]

@@ -18,6 +18,7 @@ pub mod key_text;
 pub mod layout;
 pub mod luks;
 pub mod membership;
+pub mod mount_options;
 pub mod observed;
 pub mod place;
 pub mod planner;

@@ -22,6 +22,7 @@ pub use system_disk::{CopyArg, NewPartition, NewSystemDisk, PartitionKind, syste
 use crate::disk::{Disk, ErasePermission};
 use crate::layout::{Layout, MdFilesystem};
 use crate::luks::LuksVolume;
+use crate::mount_options::MountOptions;
 use crate::observed::{BtrfsMember, ObservedBtrfs, ObservedHost, ObservedPool};
 use crate::step::Plan;
 use crate::upkeep::Upkeep;
@@ -43,6 +44,8 @@ pub struct NewPool {
     pub erase: ErasePermission,
     /// Where it is mounted; absolute.
     pub mount_at: String,
+    /// How, besides.
+    pub options: MountOptions,
     /// UUID that the array will have; random, chosen by the caller.
     pub array: Uuid,
     /// UUID that the filesystem will have; random, chosen by the caller.

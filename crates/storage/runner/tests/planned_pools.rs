@@ -6,6 +6,7 @@ mod simulated_pools;
 
 use braid_pool::disk::{Content, Disk, ErasePermission};
 use braid_pool::layout::{Layout, MdFilesystem, MdLayout, Profile};
+use braid_pool::mount_options::MountOptions;
 use braid_pool::observed::{ObservedPool, Purpose};
 use braid_pool::planner::{self, Change, MemberName, NewPool};
 use braid_pool::step::{Plan, Undo};
@@ -76,6 +77,7 @@ fn new(layout: Layout, filesystem: MdFilesystem, disks: Vec<Disk>) -> NewPool {
         erase: ErasePermission::for_disks(disks.iter().map(Disk::id)),
         disks,
         mount_at: "/srv/data".to_owned(),
+        options: MountOptions::default(),
         array: Uuid::from_bytes([1; 16]),
         filesystem_uuid: Uuid::from_bytes([2; 16]),
         accept_unstable: false,

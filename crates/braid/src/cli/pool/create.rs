@@ -6,6 +6,7 @@ use crate::cli::Global;
 use crate::cli::failure::Failure;
 use braid_pool::disk::Disk;
 use braid_pool::layout::{Layout, MdFilesystem};
+use braid_pool::mount_options::MountOptions;
 use braid_pool::planner::{self, NewPool, PoolName};
 use braid_pool::uuid::Uuid;
 use clap::Args;
@@ -28,6 +29,9 @@ pub struct Create {
     /// Mount point, now and at boot [default: /srv/NAME]
     #[arg(long, value_name = "PATH")]
     mount: Option<String>,
+    /// Mount options besides noatime and nofail, such as compress=zstd:3
+    #[arg(long, value_name = "OPTIONS")]
+    options: Option<MountOptions>,
     /// Destroy all data on the disk with this serial number (repeat for each disk)
     #[arg(long, value_name = "SERIAL")]
     erase: Vec<String>,
@@ -76,6 +80,7 @@ impl Create {
             erase: seen.permission(&self.erase, &disks)?,
             disks,
             mount_at: mount_at.to_owned(),
+            options: self.options.clone().unwrap_or_default(),
             array,
             filesystem_uuid,
             accept_unstable: self.accept_unstable,

@@ -1,6 +1,7 @@
 //! A pool that is there, but isn't mounted, or wouldn't be after the next boot.
 
 use super::{Refused, encrypt, host_files};
+use crate::mount_options::MountOptions;
 use crate::observed::{ObservedHost, ObservedMd, ObservedPool};
 use crate::step::{Plan, Step};
 
@@ -39,7 +40,8 @@ pub(super) fn plan(pool: &ObservedPool, at: &str, host: &ObservedHost) -> Result
         }
         None => {
             host_files::check_mount_point_free(host, at)?;
-            steps.push(host_files::fstab(uuid, kind, at, encrypt::opened_at_boot(pool, host)));
+            let (own, at_boot) = (MountOptions::default(), encrypt::opened_at_boot(pool, host));
+            steps.push(host_files::fstab(uuid, kind, at, &own, at_boot));
         }
     }
     if !pool.mounts().iter().any(|mount| mount.at == at) {

@@ -2,6 +2,7 @@
 
 use super::Refused;
 use crate::fstab;
+use crate::mount_options::MountOptions;
 use crate::observed::ObservedHost;
 use crate::step::{Action, Argv, Condition, Step, Undo};
 use crate::uuid::Uuid;
@@ -90,14 +91,22 @@ fn is_uuid(what: &str, uuid: Uuid) -> bool {
 }
 
 /// A line in fstab, by UUID.
-pub(super) fn fstab(uuid: Uuid, kind: &str, at: &str, at_boot: AtBoot) -> Step {
+pub(super) fn fstab(
+    uuid: Uuid,
+    kind: &str,
+    at: &str,
+    options: &MountOptions,
+    at_boot: AtBoot,
+) -> Step {
     let more = match at_boot {
         AtBoot::Mounted => "",
         AtBoot::MountedByNetwork => ",_netdev",
         AtBoot::Not => ",noauto",
     };
     let pass = if kind == "btrfs" { 0 } else { 2 };
-    let line = format!("UUID={uuid} {at} {kind} {OPTIONS}{more} 0 {pass}");
+    let own: String = options.each().iter().map(|option| format!(",{option}")).collect();
+    let place = fstab::encoded(at);
+    let line = format!("UUID={uuid} {place} {kind} {OPTIONS}{own}{more} 0 {pass}");
     ensured(
         "fstab",
         match at_boot {

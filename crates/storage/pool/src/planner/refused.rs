@@ -156,10 +156,9 @@ fn or_lend(lend: Option<u64>) -> String {
     })
 }
 
-/// A path as fstab holds it: absolute, normal, without blanks and backslashes, which would need its
-/// octal escapes.
+/// A mount point: absolute, normal, and nothing but spaces in it that fstab needs octal escapes for.
 pub(super) fn absolute(path: &str) -> Result<(), Refused> {
-    let odd = |c: char| c.is_whitespace() || c.is_control() || c == '\\' || c == '#';
+    let odd = |c: char| c.is_whitespace() && c != ' ' || c.is_control() || c == '\\' || c == '#';
     let part_ok = |part: &str| part != ".." && part != "." && !part.is_empty();
     let fine = path.strip_prefix('/').is_some_and(|rest| rest.split('/').all(part_ok));
     if fine && !path.chars().any(odd) {

@@ -19,6 +19,7 @@ fn new(layout: &str, disks: Vec<Disk>) -> NewPool {
         disks,
         erase: ErasePermission::default(),
         mount_at: "/srv/data".to_owned(),
+        options: MountOptions::default(),
         array: Uuid::from_bytes([1; 16]),
         filesystem_uuid: Uuid::from_bytes([2; 16]),
         accept_unstable: false,

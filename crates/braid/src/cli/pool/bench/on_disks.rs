@@ -16,6 +16,7 @@ use braid_diskbench::{BenchError, workload::Workload};
 use braid_disks::HostRoot;
 use braid_pool::disk::{Content, Disk, ErasePermission};
 use braid_pool::layout::{Layout, MdFilesystem};
+use braid_pool::mount_options::MountOptions;
 use braid_pool::planner::{NewPool, PoolNameError};
 use braid_pool::step::Plan;
 use braid_runner::disk_lock::DiskLocks;
@@ -180,6 +181,7 @@ fn new_pool(layout: Layout, disks: Vec<Disk>, erase: ErasePermission) -> Result<
         disks,
         erase,
         mount_at: MOUNT_AT.to_owned(),
+        options: MountOptions::default(),
         array: random_uuid()?,
         filesystem_uuid: random_uuid()?,
         accept_unstable: true,

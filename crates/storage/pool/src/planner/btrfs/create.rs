@@ -14,6 +14,7 @@ pub(super) fn plan(new: &NewPool) -> Result<Plan, Refused> {
         new.filesystem_uuid,
         "btrfs",
         &new.mount_at,
+        &new.options,
         encrypt::at_boot(&members),
     ));
     steps.push(host_files::mount_point(&new.mount_at));
@@ -86,6 +87,7 @@ fn mount(new: &NewPool, members: &[NewMember]) -> Step {
     let paths: Vec<String> = members.iter().map(NewMember::device).collect();
     let (first, others) =
         paths.split_first().map_or(("", &[][..]), |(first, others)| (first.as_str(), others));
-    let options: Vec<String> = others.iter().map(|path| format!("device={path}")).collect();
+    let devices = others.iter().map(|path| format!("device={path}"));
+    let options: Vec<String> = new.options.each().iter().cloned().chain(devices).collect();
     host_files::mount_anew(first, "btrfs", &options, new.filesystem_uuid, &new.mount_at)
 }

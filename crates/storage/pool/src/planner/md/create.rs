@@ -29,11 +29,13 @@ pub(super) fn plan(new: &NewPool, host: &ObservedHost) -> Result<Plan, Refused> 
         new.filesystem_uuid,
         kind,
         &new.mount_at,
+        &new.options,
         encrypt::at_boot(&members),
     ));
     steps.extend(host_files::initramfs(host));
     steps.push(host_files::mount_point(&new.mount_at));
-    steps.push(host_files::mount_anew(&device, kind, &[], new.filesystem_uuid, &new.mount_at));
+    let (options, uuid) = (new.options.each(), new.filesystem_uuid);
+    steps.push(host_files::mount_anew(&device, kind, options, uuid, &new.mount_at));
     let mut warnings = encrypt::warnings(&members);
     if layout.losses_survived(members.len()) == 0 {
         warnings.push(format!("{} survives the loss of no disk", new.layout));

@@ -33,6 +33,24 @@ fn mdadm_conf_comes_before_the_initramfs_and_both_name_the_array_by_uuid() {
 }
 
 #[test]
+fn mount_options_hold_now_and_at_boot_and_a_mount_point_may_have_spaces() {
+    let two = || vec![disk('b', 500 * GB), disk('c', 500 * GB)];
+    for (layout, kind) in [("btrfs-raid1", "btrfs"), ("md-raid1", "ext4")] {
+        let options = "compress=zstd:3,commit=120".parse().unwrap();
+        let place = "/srv/our films".to_owned();
+        let plan = NewPool { options, mount_at: place, ..new(layout, two()) };
+        let plan = create(&plan, &host()).unwrap();
+        let fstab = &commands(&plan)[position(&plan, "fstab")];
+        let line =
+            format!(r"/srv/our\040films {kind} noatime,nofail,compress=zstd:3,commit=120 0 ");
+        assert!(fstab.contains(&line), "{fstab}");
+        let mount = commands(&plan).into_iter().find(|it| it.starts_with("mount -t")).unwrap();
+        assert!(mount.contains("-o noatime,compress=zstd:3,commit=120"), "{mount}");
+        assert!(mount.ends_with("'/srv/our films'"), "{mount}");
+    }
+}
+
+#[test]
 fn filesystems_are_aligned_to_the_stripes() {
     let four: Vec<Disk> = "bcde".chars().map(|letter| disk(letter, 500 * GB)).collect();
     for (layout, hint) in [
@@ -126,7 +144,7 @@ fn wrong_wishes_are_refused_with_a_reason() {
         (new("btrfs-raid1", same), "one physical disk"),
         (new("btrfs-raid1", vec![disk('b', 50_000_000), disk('c', 500 * GB)]), "too small"),
         (NewPool { mount_at: "/home".into(), ..new("btrfs-raid1", two()) }, "fstab line 3"),
-        (NewPool { mount_at: "/srv/a b".into(), ..new("btrfs-raid1", two()) }, "fstab could hold"),
+        (NewPool { mount_at: "/srv/a\tb".into(), ..new("btrfs-raid1", two()) }, "fstab could hold"),
         (NewPool { mount_at: "/etc".into(), ..new("btrfs-raid1", two()) }, "folder of the system"),
         (NewPool { mount_at: "/usr/lib/x".into(), ..new("btrfs-raid1", two()) }, "of the system"),
         (NewPool { mount_at: "/".into(), ..new("btrfs-raid1", two()) }, "absolute"),
