@@ -156,7 +156,8 @@ fn or_lend(lend: Option<u64>) -> String {
     })
 }
 
-/// A mount point: absolute, normal, and nothing but spaces in it that fstab needs octal escapes for.
+/// A mount point: absolute, normal, and nothing but spaces in it that fstab needs octal escapes
+/// for.
 pub(super) fn absolute(path: &str) -> Result<(), Refused> {
     let odd = |c: char| c.is_whitespace() && c != ' ' || c.is_control() || c == '\\' || c == '#';
     let part_ok = |part: &str| part != ".." && part != "." && !part.is_empty();

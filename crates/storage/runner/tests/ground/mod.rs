@@ -85,7 +85,7 @@ impl Ground {
             disks: disks.iter().map(|index| self.disk(*index)).collect(),
             erase: ErasePermission::for_disks(erase.iter().cloned()),
             mount_at: self.mount_point().to_str().unwrap().to_owned(),
-            options: "commit=31".parse().unwrap(),
+            options: "max_inline=1024".parse().unwrap(),
             array: random_uuid(),
             filesystem_uuid: random_uuid(),
             accept_unstable: false,
