@@ -103,8 +103,10 @@ impl Home {
     fn new() -> Home {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().to_owned();
-        // Where this program was built may be root's alone.
-        fs::copy(env!("CARGO_BIN_EXE_braid"), path.join("braid")).unwrap();
+        // Where this program was built may be root's alone. Copied by another one: what this one
+        // has open to write, the other test's children hold for a moment, and it can't be run then.
+        let copy = Command::new("cp").arg(env!("CARGO_BIN_EXE_braid")).arg(&path).status();
+        assert!(copy.unwrap().success());
         fs::write(path.join("two.toml"), SCENARIO).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
         Home { _folder: folder, path }
