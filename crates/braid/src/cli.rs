@@ -59,8 +59,9 @@ mod view;
 
 pub use failure::Failure;
 
-use braid_control::client::Client;
+use braid_control::client::{Client, ClientError};
 use braid_control::config::{AnyConfig, Config, DEFAULT_CONFIG};
+use braid_control::status::Status;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -355,6 +356,15 @@ impl Global {
                 // A member of the control group needn't be able to read it.
                 Err(error) => self.running_of_unreadable_config().ok_or(error),
             },
+        }
+    }
+
+    /// None while no tunnel of the config runs.
+    fn status_if_running(&self) -> Result<Option<Status>, Failure> {
+        match self.client()?.status() {
+            Ok(status) => Ok(Some(status)),
+            Err(ClientError::NotRunning(_) | ClientError::Anothers { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
         }
     }
 

@@ -279,14 +279,10 @@ impl Test {
         let by = config.links.iter().zip(&now).find(of_it).map_or(&link.binding, |(_, by)| by);
         let sockets: Vec<(Family, Result<String, String>)> =
             families(link).into_iter().map(|family| (family, try_socket(by, family))).collect();
-        let paths = match global.client()?.status() {
-            Ok(status) => {
-                let paths = status.peers.into_iter().flat_map(|peer| peer.paths);
-                Some(paths.filter(|path| path.link == self.name).collect::<Vec<_>>())
-            }
-            Err(ClientError::NotRunning(_) | ClientError::Anothers { .. }) => None,
-            Err(error) => return Err(error.into()),
-        };
+        let paths = global.status_if_running()?.map(|status| {
+            let paths = status.peers.into_iter().flat_map(|peer| peer.paths);
+            paths.filter(|path| path.link == self.name).collect::<Vec<_>>()
+        });
         let measured = match self.speed {
             true => {
                 let (link, seconds) = (Some(self.name.clone()), self.seconds);
@@ -441,11 +437,7 @@ fn list(global: &Global) -> Result<(), Failure> {
     let bindings: Vec<&LinkBinding> = now.iter().collect();
     let free = uplinks::find_free(config.interface.name.as_str(), &bindings)
         .map_err(|error| Failure::io("looking for uplinks", &error))?;
-    let status = match global.client()?.status() {
-        Ok(status) => Some(status),
-        Err(ClientError::NotRunning(_) | ClientError::Anothers { .. }) => None,
-        Err(error) => return Err(error.into()),
-    };
+    let status = global.status_if_running()?;
     let listed: Vec<Listed<'_>> = config
         .links
         .iter()

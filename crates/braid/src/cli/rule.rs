@@ -235,11 +235,7 @@ fn change(
 
 fn list(global: &Global) -> Result<(), Failure> {
     let config = global.load_config()?;
-    let running = match global.client()?.status() {
-        Ok(status) => Some(status.rules),
-        Err(ClientError::NotRunning(_) | ClientError::Anothers { .. }) => None,
-        Err(error) => return Err(error.into()),
-    };
+    let running = global.status_if_running()?.map(|status| status.rules);
     let rules: Vec<_> = config
         .rules
         .iter()

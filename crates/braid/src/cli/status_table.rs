@@ -255,7 +255,7 @@ fn path_row(path: &PathStatus, links: &[LinkStatus]) -> Vec<String> {
         optional(path.rate_rx_mbps, |mbps| format!("{mbps:.2}Mbit")),
         optional(path.rate_tx_mbps, |mbps| format!("{mbps:.2}Mbit")),
         optional(path.capacity_tx_mbps, |mbps| format!("{mbps:.2}Mbit")),
-        Ratio::from_fraction((path.loss * 1e4).round() / 1e4).to_string(),
+        measured_share(path.loss),
         path.mtu.to_string(),
         quota.unwrap_or_else(|| "-".to_owned()),
     ]
@@ -282,6 +282,11 @@ fn sum_row(paths: &[PathStatus]) -> Vec<String> {
 
 fn optional(value: Option<f64>, show: impl Fn(f64) -> String) -> String {
     value.map_or_else(|| "-".to_owned(), show)
+}
+
+/// As far as a measured share is worth saying.
+pub fn measured_share(fraction: f64) -> String {
+    Ratio::from_fraction((fraction * 1e4).round() / 1e4).to_string()
 }
 
 fn size(bytes: u64) -> String {

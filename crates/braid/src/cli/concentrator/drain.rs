@@ -2,7 +2,6 @@ use super::super::Global;
 use super::super::failure::{Failure, FailureKind};
 use super::add_home::tell_tunnel;
 use super::{Drain, Undrain};
-use braid_control::client::ClientError;
 use braid_control::config::{Config, ConfigEditor};
 use braid_control::status::{PeerStatus, Status};
 use serde_json::{Value, json};
@@ -17,7 +16,7 @@ impl Drain {
         if let Some(name) = &self.concentrator {
             return of_fleet(global, &config, name, true, self.dry_run);
         }
-        let before = running(global)?;
+        let before = global.status_if_running()?;
         if self.dry_run {
             let homes = before.as_ref().map(Homes::of).unwrap_or_default();
             let value = json!({ "draining": true, "dry_run": true, "homes": homes.json() });
@@ -174,14 +173,6 @@ fn of_fleet(
 #[cfg(not(feature = "fleet"))]
 fn of_fleet(_: &Global, _: &Config, _: &str, _: bool, _: bool) -> Result<(), Failure> {
     Err(Failure::failed("this build of braid has no fleet"))
-}
-
-fn running(global: &Global) -> Result<Option<Status>, Failure> {
-    match global.client()?.status() {
-        Ok(status) => Ok(Some(status)),
-        Err(ClientError::NotRunning(_) | ClientError::Anothers { .. }) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
 }
 
 fn set(global: &Global, draining: bool) -> Result<(), Failure> {

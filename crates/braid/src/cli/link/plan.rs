@@ -3,7 +3,7 @@
 mod look;
 
 use super::super::failure::{Failure, FailureKind};
-use super::super::status_table::columns;
+use super::super::status_table::{columns, measured_share};
 use super::super::{Global, JsonFlag};
 use braid_engines::Feature;
 use braid_engines::plan::{Adjacency, Facts, LinkFacts, Peer, Row, UNKNOWN_RATE, Wish, rank};
@@ -133,16 +133,11 @@ fn facts_table(facts: &Facts) -> String {
             link.name.clone(),
             link.down.map_or_else(unknown, |rate| rate.to_string()),
             link.rtt.map_or_else(unknown, |rtt| format!("{:.1}ms", rtt.as_secs_f64() * 1e3)),
-            link.loss.map_or_else(unknown, rounded),
+            link.loss.map_or_else(unknown, |loss| measured_share(loss.fraction())),
             link.adjacency.to_string(),
         ]
     }));
     columns(&rows).join("\n")
-}
-
-/// As far as a measured share is worth saying.
-fn rounded(share: Ratio) -> String {
-    Ratio::from_fraction((share.fraction() * 1e4).round() / 1e4).to_string()
 }
 
 fn ranking(rows: &[Row]) -> Vec<String> {
