@@ -2,15 +2,23 @@
 //! in one thread, then in two, ... up to MOST, each with as many of the homes.
 //!
 //! ```text
-//! workers [HOMES [MOST [SIZE [up|down]]]]
+//! workers [HOMES [MOST [SIZE [up|down [SECONDS_PER_GB [MEMORY_GB_PER_S]]]]]]
 //! ```
 //!
 //! Counted is what the concentrator's end takes, by each thread's clock: datagrams that the
 //! kernel has steered to the right worker, so no handover, and nothing of the kernel. Each row
 //! is the best of five rounds, in turn with the others'.
+//!
+//! With the processor time that a whole concentrator takes for a gigabyte (`scenarios/measure/workers`
+//! tells it), a [`model`] fitted to the rounds says where 16 processors would end up; with the
+//! bandwidth of that machine's memory in place of this one's.
 
-#[path = "../benches/star/mod.rs"]
+#[path = "../../benches/star/mod.rs"]
 mod star;
+
+mod handing_over;
+mod memory;
+mod model;
 
 use star::{CONCENTRATOR_TIME, Load, Star, TIMED, TURN};
 use std::sync::Barrier;
@@ -26,11 +34,17 @@ fn main() {
     };
     let (homes, most, size) = (number(0, 64), number(1, 2), number(2, 1500));
     let up = arguments.get(3).is_none_or(|way| way == "up");
+    let figure = |index: usize| -> Option<f64> {
+        arguments.get(index).map(|text| text.parse().expect("a number"))
+    };
     let mut best = vec![0.0_f64; most];
+    let mut speedups = Vec::new();
     for _ in 0..ROUNDS {
-        for (place, best) in best.iter_mut().enumerate() {
-            *best = best.max(carried(place + 1, homes, size, up));
+        let round: Vec<f64> = (1..=most).map(|workers| carried(workers, homes, size, up)).collect();
+        for (best, rate) in best.iter_mut().zip(&round) {
+            *best = best.max(*rate);
         }
+        speedups.extend(round.get(1).map(|two| two / round[0]));
     }
     for (place, rate) in best.iter().enumerate() {
         println!(
@@ -40,6 +54,9 @@ fn main() {
             rate,
             rate / best[0]
         );
+    }
+    if let Some(seconds_per_gb) = figure(4) {
+        model::tell(seconds_per_gb, &mut speedups, best[0], figure(5));
     }
 }
 
