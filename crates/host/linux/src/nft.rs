@@ -10,6 +10,7 @@ mod others;
 mod ruled;
 mod ruled_traffic;
 mod split;
+mod table;
 mod watch;
 
 pub use forwarder::{HEARD_BYTES, NameForwarder};
@@ -20,17 +21,13 @@ pub use others::{Owner, Refusing, refusing, refusing_in};
 pub use ruled::{DirectWay, Ruled, connections_counter, traffic_counter};
 pub use ruled_traffic::{Fate, RuledTraffic};
 pub use split::{Split, split_table};
+pub use table::{counters, delete, exists, replace};
 pub use watch::Watch;
 
-use crate::{netlink, tool};
 use braid_engines::nft_table;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
-use std::io;
 use std::net::IpAddr;
-use std::process::Command;
-use std::time::Duration;
 
 /// What the firewall does for a tunnel. Everything empty does nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -346,68 +343,6 @@ impl Inbound {
     }
 }
 
-/// Puts a table into the kernel, in place of what it held before, at once.
-///
-/// # Errors
-/// `NotFound` when nft isn't installed; else what nft says.
-pub fn replace(interface: &str, ruleset: &str) -> io::Result<()> {
-    let name = nft_table(interface);
-    learnt::replace(interface, ruleset, |learnt| {
-        // The first line makes sure that there is something to delete.
-        nft(&format!("table inet {name}\ndelete table inet {name}\n{ruleset}{learnt}"))
-    })
-}
-
-/// Deletes a tunnel's table, if there is one.
-///
-/// # Errors
-/// As [`replace`].
-pub fn delete(interface: &str) -> io::Result<()> {
-    let name = nft_table(interface);
-    nft(&format!("table inet {name}\ndelete table inet {name}\n"))?;
-    learnt::forget(interface);
-    Ok(())
-}
-
-/// Whether a tunnel's table is there.
-///
-/// # Errors
-/// What the kernel says.
-pub fn exists(interface: &str) -> io::Result<bool> {
-    netlink::table_exists(&nft_table(interface))
-}
-
-/// What a tunnel's named counters have, by name: packets and bytes.
-///
-/// # Errors
-/// What the kernel says.
-pub fn counters(interface: &str) -> io::Result<BTreeMap<String, (u64, u64)>> {
-    netlink::counters(&nft_table(interface))
-}
-
-/// It takes milliseconds, seconds with rulesets of hundred thousands; one that the
-/// kernel keeps waiting must not keep the tunnel waiting.
-const LIMIT: Duration = Duration::from_secs(5);
-
-fn nft(script: &str) -> io::Result<()> {
-    let mut command = Command::new("nft");
-    command.args(["-f", "-"]);
-    let outcome = tool::run(&mut command, script.as_bytes(), LIMIT).map_err(missing)?;
-    match outcome.status.success() {
-        true => Ok(()),
-        false => Err(io::Error::other(format!("nft: {}", outcome.complaint()))),
-    }
-}
-
-fn missing(error: io::Error) -> io::Error {
-    match error.kind() {
-        io::ErrorKind::NotFound => {
-            io::Error::new(error.kind(), "nft is not installed (try: apt install nftables)")
-        }
-        _ => error,
-    }
-}
-
 fn chain(
     name: &str,
     kind: &str,
@@ -425,9 +360,8 @@ fn family(address: IpAddr) -> &'static str {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
-    use crate::netns::NetNs;
 
     fn conditions(number: usize) -> braid_rules::Conditions {
         use braid_rules::{Conditions, Destinations, Devices, Transport};
@@ -453,7 +387,7 @@ mod tests {
         }
     }
 
-    fn everything() -> Firewall {
+    pub fn everything() -> Firewall {
         Firewall {
             interface: "braid0".into(),
             masquerade: vec!["10.99.0.1/24".parse().unwrap(), "fd99::/64".parse().unwrap()],
@@ -574,72 +508,5 @@ mod tests {
         assert_eq!(Firewall::default().ruleset(), None);
         let clamp = Firewall { mss: Some(MssClamp::To(1360)), ..Firewall::default() };
         assert!(clamp.ruleset().unwrap().contains("size set 1360"));
-    }
-
-    #[test]
-    fn different_interfaces_have_different_tables() {
-        assert_eq!(nft_table("braid0"), "braid_braid0");
-        assert_ne!(nft_table("a-b"), nft_table("a_b"));
-        assert_eq!(nft_table("a-b"), "braid_a.2db");
-    }
-
-    #[test]
-    fn the_kernel_takes_it_replaces_it_and_forgets_it() {
-        let Some(namespace) = namespace() else { return };
-        let test = || {
-            for interface in ["braid0", "odd-name.7"] {
-                let firewall = Firewall { interface: interface.into(), ..everything() };
-                assert!(!exists(interface).unwrap());
-                for _ in 0..2 {
-                    replace(interface, &firewall.ruleset().unwrap()).unwrap();
-                    assert!(exists(interface).unwrap());
-                }
-            }
-            let refused = replace("braid0", "table inet braid_braid0 { nonsense }").unwrap_err();
-            assert!(refused.to_string().contains("nonsense"), "{refused}");
-            assert!(exists("braid0").unwrap(), "what was there stays");
-            for interface in ["braid0", "odd-name.7"] {
-                delete(interface).unwrap();
-                delete(interface).unwrap();
-            }
-            let left = Command::new("nft").args(["list", "ruleset"]).output().unwrap();
-            assert_eq!(String::from_utf8_lossy(&left.stdout), "");
-        };
-        namespace.run(test).unwrap();
-    }
-
-    /// Against what nft was told; a table of another family has the same names.
-    #[test]
-    fn counters_are_read_from_the_kernel() {
-        let Some(namespace) = namespace() else { return };
-        let test = || {
-            assert_eq!(counters("braid0").unwrap(), BTreeMap::new());
-            let table = |family, packets| {
-                format!(
-                    "table {family} braid_braid0 {{\n\tcounter one {{ packets {packets} bytes \
-                     5000000000 }}\n\tcounter two {{ packets 0 bytes 7 }}\n\tquota three {{ over \
-                     5 bytes }}\n}}\n"
-                )
-            };
-            nft(&format!("{}{}", table("inet", 3), table("ip", 4))).unwrap();
-            let counted = [("one".to_owned(), (3, 5_000_000_000)), ("two".to_owned(), (0, 7))];
-            assert_eq!(counters("braid0").unwrap(), BTreeMap::from(counted));
-            assert_eq!(counters("braid1").unwrap(), BTreeMap::new());
-            assert!(exists("braid0").unwrap());
-            delete("braid0").unwrap();
-            assert!(!exists("braid0").unwrap(), "the other family's isn't it");
-            nft("delete table ip braid_braid0\n").unwrap();
-        };
-        namespace.run(test).unwrap();
-    }
-    fn namespace() -> Option<NetNs> {
-        match NetNs::new() {
-            Ok(namespace) => Some(namespace),
-            Err(error) => {
-                assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
-                eprintln!("skipped: network namespaces need root or a user namespace");
-                None
-            }
-        }
     }
 }

@@ -1,7 +1,7 @@
 //! Addresses that are learnt while a table is there: they outlive it.
 
-use super::LIMIT;
 use super::named::{Container, Named, asked_set, chain_of, rule_of_chain, rule_of_set};
+use super::table::LIMIT;
 use crate::netlink::{Netlink, SetElement, nftables, set_elements};
 use crate::tool;
 use braid_engines::nft_table;
@@ -292,7 +292,8 @@ fn place_in(value: &Value) -> Option<Place> {
 mod tests {
     use super::super::ruled::Ruled;
     use super::super::ruled_traffic::{Fate, RuledTraffic};
-    use super::super::{Firewall, delete, nft, replace};
+    use super::super::table::nft;
+    use super::super::{Firewall, delete, replace};
     use super::*;
     use crate::netns::NetNs;
     use braid_rules::{Conditions, Destinations};
