@@ -109,12 +109,11 @@ impl End {
                 let everything = ["0.0.0.0/0", "::/0"];
                 self.tunnel.add_peer(
                     PeerConfig {
-                        public_key: public_key(EndId::Concentrator),
                         preshared_key: psk,
                         endpoints: vec![CONCENTRATOR],
                         allowed_ips: everything.iter().filter_map(|n| n.parse().ok()).collect(),
                         keepalive: Some(Duration::from_secs(10)),
-                        follow_mode: false,
+                        ..PeerConfig::new(public_key(EndId::Concentrator))
                     },
                     local,
                 );

@@ -128,12 +128,10 @@ impl Way {
 
 fn peer(key: &PrivateKey, endpoints: Vec<SocketAddr>, allowed: &str) -> PeerConfig {
     PeerConfig {
-        public_key: key.public_key(),
-        preshared_key: None,
         endpoints,
         allowed_ips: vec![allowed.parse().expect("a prefix")],
         keepalive: Some(Duration::from_secs(25)),
-        follow_mode: false,
+        ..PeerConfig::new(key.public_key())
     }
 }
 

@@ -145,6 +145,18 @@ pub struct PeerConfig {
 }
 
 impl PeerConfig {
+    /// One that has this key and calls us, and nothing else.
+    pub fn new(public_key: PublicKey) -> PeerConfig {
+        PeerConfig {
+            public_key,
+            preshared_key: None,
+            endpoints: Vec::new(),
+            allowed_ips: Vec::new(),
+            keepalive: None,
+            follow_mode: false,
+        }
+    }
+
     /// We call the peer and open the paths to it, one for each of our links; else it
     /// does.
     pub(crate) fn opens_paths(&self) -> bool {

@@ -298,12 +298,9 @@ fn end(key: u8, seed: u64) -> Tunnel {
 /// The concentrator; homes have another key.
 fn peer(inside: &str) -> PeerConfig {
     PeerConfig {
-        public_key: public(2),
-        preshared_key: None,
-        endpoints: Vec::new(),
         allowed_ips: inside.parse().into_iter().collect(),
         keepalive: Some(Duration::from_secs(5)),
-        follow_mode: false,
+        ..PeerConfig::new(public(2))
     }
 }
 

@@ -153,12 +153,8 @@ fn end(key: u8, run: u64, listens: bool) -> Tunnel {
 
 fn peer(key: u8, inside: &str) -> PeerConfig {
     PeerConfig {
-        public_key: PrivateKey::from_bytes(&[key; 32]).public_key(),
-        preshared_key: None,
-        endpoints: Vec::new(),
         allowed_ips: inside.parse().into_iter().collect(),
-        keepalive: None,
-        follow_mode: false,
+        ..PeerConfig::new(PrivateKey::from_bytes(&[key; 32]).public_key())
     }
 }
 

@@ -123,12 +123,8 @@ fn take(from: &mut Tunnel, now: Time) -> Vec<(SocketAddr, Vec<u8>)> {
 
 fn peer(key: u8, inside: &str) -> PeerConfig {
     PeerConfig {
-        public_key: PrivateKey::from_bytes(&[key; 32]).public_key(),
-        preshared_key: None,
-        endpoints: Vec::new(),
         allowed_ips: inside.parse().into_iter().collect(),
-        keepalive: None,
-        follow_mode: false,
+        ..PeerConfig::new(PrivateKey::from_bytes(&[key; 32]).public_key())
     }
 }
 

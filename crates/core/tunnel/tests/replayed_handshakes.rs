@@ -223,12 +223,9 @@ fn end(key: u8, seed: u64, clock_off: i64, link: LinkConfig, peer: PeerConfig) -
 
 fn peer(key: u8, inside: &str) -> PeerConfig {
     PeerConfig {
-        public_key: PrivateKey::from_bytes(&[key; 32]).public_key(),
-        preshared_key: None,
-        endpoints: Vec::new(),
         allowed_ips: inside.parse().into_iter().collect(),
         keepalive: Some(Duration::from_secs(5)),
-        follow_mode: false,
+        ..PeerConfig::new(PrivateKey::from_bytes(&[key; 32]).public_key())
     }
 }
 

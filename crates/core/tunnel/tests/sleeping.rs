@@ -12,12 +12,9 @@ fn a_home_that_gets_no_answer_sleeps_between_its_calls() {
         home.add_link(LinkId(link), LinkConfig::default(), Time::ZERO);
     }
     let concentrator = PeerConfig {
-        public_key: PrivateKey::from_bytes(&[2; 32]).public_key(),
-        preshared_key: None,
         endpoints: vec!["203.0.113.1:51820".parse().expect("an address")],
-        allowed_ips: Vec::new(),
         keepalive: Some(Duration::from_secs(25)),
-        follow_mode: false,
+        ..PeerConfig::new(PrivateKey::from_bytes(&[2; 32]).public_key())
     };
     home.add_peer(concentrator, Time::ZERO);
 

@@ -404,12 +404,9 @@ fn take(from: &mut Tunnel, now: Time) -> Vec<(LinkId, SocketAddr, Vec<u8>)> {
 
 fn peer(key: u8, inside: &[&str]) -> PeerConfig {
     PeerConfig {
-        public_key: PrivateKey::from_bytes(&[key; 32]).public_key(),
-        preshared_key: None,
-        endpoints: Vec::new(),
         allowed_ips: inside.iter().map(|net| net.parse().unwrap()).collect(),
         keepalive: Some(Duration::from_secs(15)),
-        follow_mode: false,
+        ..PeerConfig::new(PrivateKey::from_bytes(&[key; 32]).public_key())
     }
 }
 

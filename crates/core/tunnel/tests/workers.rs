@@ -293,12 +293,8 @@ fn config(key: u8) -> TunnelConfig {
 
 fn peer(key: u8, inside: &str) -> PeerConfig {
     PeerConfig {
-        public_key: private(key).public_key(),
-        preshared_key: None,
-        endpoints: Vec::new(),
         allowed_ips: inside.parse().into_iter().collect(),
-        keepalive: None,
-        follow_mode: false,
+        ..PeerConfig::new(private(key).public_key())
     }
 }
 

@@ -128,12 +128,10 @@ impl Star {
             ..TunnelConfig::new(key(number))
         };
         let peer = |number, endpoints, allowed: &str| PeerConfig {
-            public_key: public(number),
-            preshared_key: None,
             endpoints,
             allowed_ips: allowed.parse().into_iter().collect(),
             keepalive: Some(Duration::from_secs(25)),
-            follow_mode: false,
+            ..PeerConfig::new(public(number))
         };
         let listens = LinkConfig { listens: true, ..LinkConfig::default() };
         let mut concentrator = at_concentrator(|| {

@@ -9,9 +9,9 @@
 //! kernel has steered to the right worker, so no handover, and nothing of the kernel. Each row
 //! is the best of five rounds, in turn with the others'.
 //!
-//! With the processor time that a whole concentrator takes for a gigabyte (`scenarios/measure/workers`
-//! tells it), a [`model`] fitted to the rounds says where 16 processors would end up; with the
-//! bandwidth of that machine's memory in place of this one's.
+//! With the processor time that a whole concentrator takes for a gigabyte, of which
+//! `scenarios/measure/workers` tells, a [`model`] fitted to the rounds says where 16 processors would
+//! end up; with the bandwidth of that machine's memory in place of this one's, where it is given.
 
 #[path = "../../benches/star/mod.rs"]
 mod star;

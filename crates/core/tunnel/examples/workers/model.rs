@@ -1,11 +1,11 @@
-//! Where more workers than this machine has processors end up. A model, no measurement: it says what
-//! follows if nothing but what was measured here stands in the way.
+//! Where more workers than this machine has processors end up. A model, no measurement: it says
+//! what follows if nothing but what was measured here stands in the way.
 //!
 //! - What workers wait for each other, by the Universal Scalability Law (N. Gunther, "Guerrilla
 //!   Capacity Planning", 2007) without its term for coherence, which two points can't tell: `n`
 //!   workers carry `n / (1 + σ (n − 1))` times what one does.
-//! - What comes to the wrong worker costs both of them something. Of packets of connections that begin at the
-//!   server's side `(n − 1) / n` do.
+//! - What comes to the wrong worker costs both of them something. Of packets of connections that
+//!   begin at the server's side `(n − 1) / n` do.
 //! - Bytes cross the memory, at the worst as often as they are touched.
 
 use super::{handing_over, memory};
