@@ -100,18 +100,19 @@ impl ReferredPeers {
         Ok(serde_json::to_vec_pretty(&entries.collect::<Vec<_>>())?)
     }
 
-    /// Those that stand in for this concentrator are these from now on, and the one that `serves`
-    /// if it was one of them. Tells whether that is news.
+    /// Those that stand in for this concentrator are these from now on, and those of before that
+    /// are still `needed`. Tells whether that is news.
     pub fn replace(
         &mut self,
         owner: PublicKey,
         mut peers: Vec<ReferredPeer>,
-        serves: PublicKey,
+        needed: impl Fn(&PublicKey) -> bool,
     ) -> bool {
         let before = self.0.get(&owner).map_or(&[][..], Vec::as_slice);
-        let serving = before.iter().find(|peer| peer.public_key == serves);
-        if let Some(serving) = serving.filter(|it| peers.iter().all(|peer| !peer.is(it))) {
-            peers.push(serving.clone());
+        for peer in before.iter().filter(|peer| needed(&peer.public_key)) {
+            if peers.iter().all(|it| !it.is(peer)) {
+                peers.push(peer.clone());
+            }
         }
         if before == peers {
             return false;
@@ -216,8 +217,8 @@ mod tests {
     fn known() -> ReferredPeers {
         let mut known = ReferredPeers::default();
         let all = vec![referred("vpn", 1), referred("b", 2), referred("vpn", 3), referred("me", 9)];
-        assert!(known.replace(key(1), all.clone(), key(1)));
-        assert!(!known.replace(key(1), all, key(1)), "the same");
+        assert!(known.replace(key(1), all.clone(), |_| false));
+        assert!(!known.replace(key(1), all, |_| false), "the same");
         known
     }
 
@@ -253,14 +254,15 @@ mod tests {
     }
 
     #[test]
-    fn the_one_that_serves_stays_until_another_does() {
+    fn one_that_is_needed_stays_until_it_is_not() {
         let mut known = known();
-        assert!(known.replace(key(1), vec![referred("c", 4)], key(2)));
+        let second = |it: &PublicKey| *it == key(2);
+        assert!(known.replace(key(1), vec![referred("c", 4)], second));
         assert_eq!(known.0[&key(1)], [referred("c", 4), referred("b", 2)]);
-        assert!(!known.replace(key(1), vec![referred("c", 4)], key(2)));
-        assert!(known.replace(key(1), vec![referred("c", 4)], key(1)));
+        assert!(!known.replace(key(1), vec![referred("c", 4)], second));
+        assert!(known.replace(key(1), vec![referred("c", 4)], |_| false));
         assert_eq!(known.0[&key(1)], [referred("c", 4)]);
-        assert!(known.replace(key(1), vec![], key(1)) && known.0.is_empty());
+        assert!(known.replace(key(1), vec![], |_| false) && known.0.is_empty());
     }
 
     #[test]

@@ -407,7 +407,7 @@ impl Reconciler {
         if matches!(admitted, Ok(true)) {
             self.show();
         }
-        if self.referrals.follow(&self.settings.config, &snapshot.referring)
+        if self.referrals.follow(&self.settings.config, &snapshot.referring, Instant::now())
             && let Err(error) = self.execute(Request::ReadHomes)
         {
             tracing::warn!(%error, "concentrators to which others refer can't be used");

@@ -4,13 +4,22 @@ use super::data_channel::Referring;
 use braid_control::config::{Config, Interface};
 use braid_control::referred_peers::{ReferredPeer, ReferredPeers};
 use braid_handshake::PublicKey;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// A concentrator that a home has left announces it for 2 s longer (`reconciler/announcing.rs`),
+/// and routers need a moment to hear that it doesn't any more: what comes by it until then is to
+/// arrive.
+const AFTER_SERVING: Duration = Duration::from_secs(10);
 
 /// Knows them, and keeps that on disk.
 pub struct Referrals {
     file: PathBuf,
     peers: ReferredPeers,
     own_key: PublicKey,
+    /// Those that serve this home or did so of late, and when that was so last.
+    served: BTreeMap<PublicKey, Instant>,
     /// Why they couldn't be written down, as last told.
     trouble: Option<String>,
 }
@@ -27,7 +36,7 @@ impl Referrals {
             );
             ReferredPeers::default()
         });
-        Referrals { file, peers, own_key, trouble: None }
+        Referrals { file, peers, own_key, served: BTreeMap::new(), trouble: None }
     }
 
     /// Adds them to the config.
@@ -36,15 +45,18 @@ impl Referrals {
     }
 
     /// Takes what concentrators say now. Tells whether the config is to be applied anew.
-    pub fn follow(&mut self, config: &Config, referring: &[Referring]) -> bool {
+    pub fn follow(&mut self, config: &Config, referring: &[Referring], now: Instant) -> bool {
+        self.served.retain(|_, last| now.saturating_duration_since(*last) < AFTER_SERVING);
+        self.served.extend(referring.iter().map(|it| (it.serves, now)));
         let mut peers = self.peers.clone();
         let mut news = false;
-        for Referring { owner, serves, referrals } in referring {
+        for Referring { owner, referrals, .. } in referring {
             let referred = referrals.iter().filter_map(|referral| {
                 let name = referral.name.parse().ok()?;
                 ReferredPeer::new(name, referral.public_key, &referral.endpoints)
             });
-            news |= peers.replace(*owner, referred.collect(), *serves);
+            let needed = |key: &PublicKey| self.served.contains_key(key);
+            news |= peers.replace(*owner, referred.collect(), needed);
         }
         if !news {
             return false;
@@ -61,5 +73,59 @@ impl Referrals {
         self.trouble = trouble;
         self.peers = peers;
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use braid_handshake::PrivateKey;
+    use braid_tunnel::Referral;
+    use std::path::Path;
+
+    fn key(number: u8) -> PublicKey {
+        PrivateKey::from_bytes(&[number; 32]).public_key()
+    }
+
+    fn says(serves: u8, others: &[u8]) -> Vec<Referring> {
+        let referral = |number: &u8| Referral {
+            name: format!("c{number}"),
+            public_key: key(*number),
+            endpoints: vec![format!("203.0.113.{number}:51900")],
+        };
+        let referrals = others.iter().map(referral).collect();
+        vec![Referring { owner: key(1), serves: key(serves), referrals }]
+    }
+
+    /// Its packets come by the one that was left, until routers know.
+    #[test]
+    fn one_that_was_left_stays_for_a_while() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = format!(
+            "[interface]\nprivate_key_file = \"k\"\naddresses = [\"10.77.0.2/24\"]\n\
+             state_dir = \"{}\"\n[[link]]\nname = \"dsl\"\ninterface = \"eth0\"\n[[peer]]\n\
+             name = \"c1\"\npublic_key = \"{}\"\nendpoints = [\"203.0.113.1:51900\"]\n\
+             allowed_ips = [\"0.0.0.0/0\"]\n",
+            folder.path().display(),
+            key(1)
+        );
+        let config = Config::parse(&text, Path::new("c.toml")).unwrap();
+        let mut referrals = Referrals::open(&config.interface, key(9));
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let peers = |referrals: &Referrals| -> Vec<String> {
+            let mut config = config.clone();
+            referrals.apply(&mut config);
+            config.peers.iter().map(|peer| peer.name.to_string()).collect()
+        };
+        assert!(referrals.follow(&config, &says(3, &[2, 3]), at(0)), "new ones at once");
+        assert_eq!(peers(&referrals), ["c1", "c2", "c3"]);
+        assert!(!referrals.follow(&config, &says(3, &[2, 3]), at(60)));
+        // The third one drains, so the first serves and speaks of it no more.
+        assert!(!referrals.follow(&config, &says(1, &[2]), at(62)));
+        assert!(!referrals.follow(&config, &says(1, &[2]), at(69)));
+        assert_eq!(peers(&referrals), ["c1", "c2", "c3"]);
+        assert!(referrals.follow(&config, &says(1, &[2]), at(70)));
+        assert_eq!(peers(&referrals), ["c1", "c2"]);
     }
 }

@@ -1,5 +1,6 @@
 //! Two concentrators that have their homes in common, in etcd and in a file.
 
+use crate::moving_addresses::ANNOUNCES;
 use crate::side::Side;
 use crate::world::{INSIDE_V4, LEAVE_HOST_ALONE, Tunnel, World, link};
 use braid_linux::netlink::Netlink;
@@ -63,6 +64,48 @@ fn a_fleet_by_etcd_goes_on_without_it() {
     let left = json(&fleet.world.concentrator, &["concentrator", "status", "--json"]);
     assert_eq!(left["concentrators"].as_array().unwrap().len(), 1, "{left}");
     fleet.world.home.wait_for_ping(INSIDE_V4);
+}
+
+/// Of which neither side knows what the other does.
+#[test]
+fn a_partition_never_leaves_a_home_with_two_owners_or_none() {
+    let Some(mut fleet) = Fleet::new() else { return };
+    let Some(_etcd) = Etcd::start(&fleet) else { return };
+    fleet.announces = true;
+    fleet.connect(&format!("etcd://{FIRST}:2379/test/"));
+    fleet.wait_until_served_by("c1");
+    fleet.second.braid_ok(&["concentrator", "move-home", "home", "c2"]);
+    fleet.wait_until_served_by("c2");
+    let owners = |first, second| {
+        let home = &fleet.world.home;
+        home.wait_until("who announces it", || fleet.announced() == [first, second]);
+    };
+    owners(false, true);
+
+    // The one that serves can't reach the registry, and its lease there ends. The home has not
+    // gone anywhere.
+    let first = &fleet.world.concentrator;
+    fleet.second.sh(&format!("ip route add blackhole {FIRST}/32"));
+    let reachable = || fleet.second.status()["fleet"]["reachable"].clone();
+    fleet.second.wait_until("it says so", || reachable() == false);
+    let alive = || json(first, &["concentrator", "status", "--json"])["concentrators"][1].clone();
+    first.wait_until("its lease has ended", || alive()["alive"] == false);
+    assert_eq!(fleet.announced(), [false, true]);
+    fleet.world.home.wait_for_ping(INSIDE_V4);
+
+    // It can't reach the home either: each side acts by itself, and there is one owner.
+    first.sh("ip link set r2 down");
+    owners(true, false);
+    fleet.world.home.wait_for_ping(INSIDE_V4);
+    let served = || json(first, &["concentrator", "status", "--json"])["homes"][0].clone();
+    first.wait_until("the registry has it", || served()["served_by"] == "c1");
+
+    // Both sides meet again: the home goes back as it was sent, and then has one owner.
+    first.sh(&format!("ip link set r2 up && ip route replace {SECOND} dev r2 src {FIRST}"));
+    fleet.second.sh(&format!("ip route del blackhole {FIRST}/32"));
+    fleet.second.wait_until("it reaches the registry", || reachable() == true);
+    fleet.wait_until_served_by("c2");
+    owners(false, true);
 }
 
 #[test]
@@ -150,6 +193,8 @@ fn json(side: &Side, arguments: &[&str]) -> Value {
 struct Fleet {
     world: World,
     second: Side,
+    /// Both announce whom they serve.
+    announces: bool,
 }
 
 impl Fleet {
@@ -166,7 +211,7 @@ impl Fleet {
             "sysctl -qw net.ipv4.ip_forward=1 && ip link set r2 up \
              && ip route add {SECOND} dev r2 src {FIRST}"
         ));
-        Some(Fleet { world, second })
+        Some(Fleet { world, second, announces: false })
     }
 
     /// Brings all up; the home's config has both.
@@ -189,16 +234,24 @@ impl Fleet {
                  endpoints = [\"{endpoint}:51900\"]\n"
             )
         };
-        let tunnel = Tunnel::default();
+        let routing = if self.announces { ANNOUNCES } else { LEAVE_HOST_ALONE };
+        let tunnel = Tunnel { concentrator_routing: routing, ..Tunnel::default() };
         self.world.write_configs(&tunnel);
         self.world.concentrator.append_to_config(&of_fleet("c1", FIRST));
         let listen = format!("{}\nlisten = [\"{SECOND}:51900\"]", tunnel.concentrator);
-        self.second.write_config(&listen, LEAVE_HOST_ALONE, &of_fleet("c2", SECOND));
+        self.second.write_config(&listen, routing, &of_fleet("c2", SECOND));
     }
 
     fn is_connected(&self) -> bool {
         let peers = self.world.home.status()["peers"].clone();
         (0..2).all(|peer| peers[peer]["connected"] == true)
+    }
+
+    /// Whether the home's address is in the table of each, as the kernel has it.
+    fn announced(&self) -> [bool; 2] {
+        [&self.world.concentrator, &self.second].map(|side| {
+            side.sh("ip route show table 5190 2>/dev/null || true").contains("10.77.0.2")
+        })
     }
 
     /// As the home has it, and as the registry has it.

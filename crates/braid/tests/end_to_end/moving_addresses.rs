@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 pub const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 51, 100, 7));
 const SECOND: &str = "203.0.113.2";
 pub const EXAMPLE: &str = include_str!("../../../../packaging/bird/braid.conf");
-const ANNOUNCES: &str = "leave_host_alone = true\nannounce_table = 5190";
+pub const ANNOUNCES: &str = "leave_host_alone = true\nannounce_table = 5190";
 const BYTES: usize = 100_000_000;
 
 #[test]

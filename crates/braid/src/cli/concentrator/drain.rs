@@ -9,6 +9,10 @@ use std::time::{Duration, Instant};
 
 /// How often it is looked whether homes have gone.
 const LOOK: Duration = Duration::from_millis(200);
+/// Routers have heard by then that homes' addresses are announced here no more, and what they sent
+/// before that has been passed on. It takes tens of milliseconds with BIRD and FRR (test
+/// `moving_addresses`).
+const ROUTERS_HEAR_WITHIN: Duration = Duration::from_secs(1);
 
 impl Drain {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
@@ -29,9 +33,14 @@ impl Drain {
             Some(_) => Homes::of(&global.client()?.status()?),
             None => Homes::default(),
         };
-        while !homes.going.is_empty() && begun.elapsed() < self.within {
+        let mut announced = homes.announced;
+        while homes.concern_this() && begun.elapsed() < self.within {
             std::thread::sleep(LOOK);
             homes = Homes::of(&global.client()?.status()?);
+            announced |= homes.announced;
+        }
+        if announced && !homes.concern_this() {
+            std::thread::sleep(ROUTERS_HEAR_WITHIN);
         }
         let value = json!({ "draining": true, "dry_run": false, "homes": homes.json() });
         global.print(&value, || homes.told())?;
@@ -76,12 +85,15 @@ struct Homes {
     elsewhere: Vec<String>,
     /// Have no other concentrator, or don't say so, as they are of an older version.
     staying: Vec<String>,
+    /// Other routers still send here what is for one that is served elsewhere.
+    announced: bool,
 }
 
 impl Homes {
     fn of(status: &Status) -> Homes {
         let mut homes = Homes::default();
-        for PeerStatus { name, served_here, connected, .. } in &status.peers {
+        for PeerStatus { name, served_here, connected, announced, .. } in &status.peers {
+            homes.announced |= *announced && *connected && *served_here == Some(false);
             match served_here {
                 _ if !connected => {}
                 Some(true) => homes.going.push(name.clone()),
@@ -90,6 +102,11 @@ impl Homes {
             }
         }
         homes
+    }
+
+    /// Whether some would notice if this concentrator ended now, and will not soon.
+    fn concern_this(&self) -> bool {
+        !self.going.is_empty() || self.announced
     }
 
     fn json(&self) -> Value {
