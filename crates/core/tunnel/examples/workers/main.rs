@@ -10,8 +10,9 @@
 //! is the best of five rounds, in turn with the others'.
 //!
 //! With the processor time that a whole concentrator takes for a gigabyte, of which
-//! `scenarios/measure/workers` tells, a [`model`] fitted to the rounds says where 16 processors would
-//! end up; with the bandwidth of that machine's memory in place of this one's, where it is given.
+//! `scenarios/measure/workers` tells, a [`model`] fitted to the rounds says where 16 processors
+//! would end up; with the bandwidth of that machine's memory in place of this one's, where it is
+//! given.
 
 #[path = "../../benches/star/mod.rs"]
 mod star;
