@@ -2,7 +2,7 @@
 //! doctor says of them; what is needed to have them back elsewhere.
 
 use crate::host::Host;
-use braid_backup_targets::{differences, fill, restic, restic_is_there};
+use braid_backup_targets::{KEY, S3Server, SECRET, differences, fill, restic, restic_is_there};
 use braid_loop_disks::{in_private_mounts, run};
 use serde_json::Value;
 use std::fs;
@@ -10,13 +10,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-const CODES: [&str; 6] = [
+const CODES: [&str; 7] = [
     "backup-overdue",
     "unfinished-backup",
     "incomplete-backup",
     "damaged-backup",
     "unchecked-backup",
     "untried-backup",
+    "backup-lock",
 ];
 
 #[test]
@@ -303,6 +304,83 @@ fn what_is_lost_at_the_target_is_named_by_check_drill_restore_and_doctor() {
         // What is known here is damaged, too: nothing else stops for that.
         host.sh("for file in state/.backups/*.json; do echo junk >$file; done");
         assert_eq!(found(&host), ["damaged-backup"]);
+    });
+}
+
+#[test]
+fn backups_are_locked_where_nobody_can_delete_them_and_the_doctor_minds_the_locks() {
+    let name =
+        "backup::backups_are_locked_where_nobody_can_delete_them_and_the_doctor_minds_the_locks";
+    in_private_mounts(name, || {
+        let host = Host::new();
+        fs::create_dir(host.path("mine")).unwrap();
+        fs::write(host.path("mine/file"), "precious").unwrap();
+        let [mine, key, env, folder] = ["mine", "key", "env", "s3"].map(|it| text_of(&host, it));
+        let credentials = format!("AWS_ACCESS_KEY_ID={KEY}\nAWS_SECRET_ACCESS_KEY=\"{SECRET}\"\n");
+        fs::write(&env, credentials).unwrap();
+        let server = S3Server::locking(Path::new(&folder));
+        let target = format!("s3:http://{}/backups/mine", server.address);
+        let words = |verb: &'static str, more: &[&'static str]| {
+            let of = ["backup", verb, "--key", &key, "--credentials", &env];
+            [&of[..], more, &[&target]].concat()
+        };
+        let back_up = ["backup", "--key", &key, "--credentials", &env, &mine, &target];
+        host.fails(&["backup", "init", "--lock", "90", &target], 2, &["write 90d"]);
+        let elsewhere = text_of(&host, "elsewhere");
+        let no_s3 = ["backup", "init", "--key", &key, "--lock", "90d", &elsewhere];
+        host.fails(&no_s3, 1, &["only S3 servers lock"]);
+        host.works(&words("init", &[]));
+        host.works(&back_up);
+        assert!(server.lock_ends().is_empty());
+        host.fails(&words("lock", &[]), 2, &["say for how long"]);
+        let shown = host.works(&words("lock", &["--for", "90d", "--dry-run"]));
+        assert!(shown.contains("would be locked until") && server.lock_ends().is_empty());
+        // Nobody is there to say yes.
+        let asked = host.braid(&words("lock", &["--for", "90d"]));
+        let said = String::from_utf8_lossy(&asked.stderr);
+        assert!(!asked.status.success() && said.contains("--yes"), "{said}");
+        assert!(server.lock_ends().is_empty());
+        let done = host.works(&words("lock", &["--for", "90d", "--yes", "--json"]));
+        let done: Value = serde_json::from_str(&done).unwrap();
+        let files = server.lock_ends().len();
+        assert!(files > 4, "{done}");
+        assert_eq!(done["locked"]["files"].as_u64(), Some(files as u64));
+        assert_eq!(done["locked"]["days"].as_u64(), Some(90));
+        assert_eq!(found(&host), Vec::<String>::new());
+
+        // What later backups write is locked without a word.
+        fs::write(host.path("mine/file"), "changed").unwrap();
+        let said = host.works(&back_up);
+        assert!(said.contains("are locked until") && said.contains("0 prolonged"), "{said}");
+        assert!(server.lock_ends().len() > files);
+
+        // Locks that run out while no backup is made.
+        host.sh("sed -i 's/\"ends_s\": [0-9]*/\"ends_s\": 1700000000/' state/.backups/*.json");
+        assert_eq!(found(&host), ["backup-lock"]);
+        server.age_locks(100);
+        host.sh("rm state/.backups/*.locks");
+        host.works(&words("lock", &[]));
+        let in_90_days = jiff::Timestamp::now() + jiff::SignedDuration::from_hours(90 * 24);
+        assert!(server.lock_ends().values().all(|end| *end > in_90_days));
+        assert_eq!(found(&host), Vec::<String>::new());
+
+        // A backup whose locks can't be prolonged is made, and that is said.
+        let lost = server.lock_ends().into_keys().find(|key| key.contains("/data/")).unwrap();
+        host.sh(&format!("mv s3/backups/{lost} kept; rm state/.backups/*.locks"));
+        let failed = host.braid(&back_up);
+        let said = String::from_utf8_lossy(&failed.stderr);
+        assert_eq!(failed.status.code(), Some(1), "{said}");
+        assert!(said.contains("the backup is made, but") && said.contains(&lost[5..]), "{said}");
+        assert_eq!(found(&host), ["backup-lock"]);
+        host.sh(&format!("mv kept s3/backups/{lost}"));
+        host.works(&words("lock", &[]));
+        assert_eq!(found(&host), Vec::<String>::new());
+
+        let off = host.works(&words("lock", &["--off"]));
+        assert!(off.contains("aren't prolonged any more"), "{off}");
+        host.fails(&words("lock", &["--off"]), 2, &["is locked by this computer"]);
+        let said = host.works(&back_up);
+        assert!(!said.contains("locked"), "{said}");
     });
 }
 

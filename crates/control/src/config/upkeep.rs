@@ -6,8 +6,8 @@ use braid_pool::layout::Layout;
 use braid_pool::place::Place;
 use braid_pool::retention::Policy;
 use braid_pool::upkeep::{
-    BackupTarget, Backups, Calendar, Replication, Retention, SNAPSHOTS, Snapshots, Upkeep, When,
-    rate_limit,
+    BackupTarget, Backups, Calendar, LockSpan, Replication, Retention, SNAPSHOTS, Snapshots,
+    Upkeep, When, rate_limit,
 };
 use std::path::{Component, Path};
 use std::time::Duration;
@@ -117,8 +117,15 @@ fn read_backup(mut section: Section<'_, '_>) -> Option<Backups> {
     };
     let care = care.map(|on| When { on, jitter: DAY });
     let read_percent = section.integer("read", 0..=100).unwrap_or(5);
+    let lock: Option<LockSpan> = section.parsed("lock");
+    if lock.is_some() && !to.iter().all(|to| to.as_str().starts_with("s3:")) {
+        let what = "pool.backup.lock: only S3 servers lock what they have";
+        let mend =
+            "remove it; let other targets only append, or name them in a pool's own way by hand";
+        section.wrong("lock", what, mend);
+    }
     section.finish();
-    Some(Backups { when: when?, of, to, limit, care: care?, read_percent, policy })
+    Some(Backups { when: when?, of, to, limit, care: care?, read_percent, policy, lock })
 }
 
 /// `on` and `jitter`; nothing when one is wrong, which is reported.

@@ -7,12 +7,13 @@ use crate::store::{self, Name, Store, StoreError};
 use crate::target::Target;
 use crate::throttle::Throttle;
 use bytes::Bytes;
+use jiff::Timestamp;
 use rustic_core::{
     BytesList, ErrorKind, FileType, Id, ReadBackend, RusticError, RusticResult, WriteBackend,
 };
 use sha2::{Digest, Sha256};
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -139,6 +140,68 @@ impl Courier {
             }
         }
         Ok(())
+    }
+
+    /// By the target's clock.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.0.store.now()
+    }
+
+    /// Makes what the first file needs.
+    pub(crate) fn prepare(&self) -> Result<(), Error> {
+        let made = self.0.persist("preparing", || self.0.store.create());
+        made.map_err(|error| self.target_error(&error))
+    }
+
+    /// Whether the target can lock what it has.
+    pub(crate) fn check_lock(&self) -> Result<(), Error> {
+        let can = self.0.persist("asking whether it locks", || self.0.store.can_lock());
+        can.map_err(|error| self.target_error(&error))
+    }
+
+    /// Nobody deletes them before then; each with the end of its lock, as `each` is told.
+    pub(crate) fn lock(
+        &self,
+        names: &[Name],
+        until: Timestamp,
+        each: &(dyn Fn(&Name, Timestamp) + Sync),
+    ) -> Result<(), Error> {
+        let next = AtomicUsize::new(0);
+        let absent = Mutex::new(None);
+        let work = || {
+            while let Some(name) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
+                match self.0.persist("locking", || self.0.store.lock(name, until)) {
+                    Ok(end) => each(name, end),
+                    // Others are there, and want to be locked.
+                    Err(StoreError::Absent) => {
+                        *absent.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) =
+                            Some(*name);
+                    }
+                    Err(_) => return,
+                }
+            }
+        };
+        thread::scope(|scope| {
+            for _ in 0..self.0.manner.connections.max(1) {
+                scope.spawn(work);
+            }
+        });
+        if let Some(failure) = self.failure() {
+            return Err(failure);
+        }
+        match absent.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()) {
+            Some(name) => Err(Error::Damaged(format!(
+                "{} isn't there, though backups need it: `braid pool backup check` tells more",
+                self.0.about(&name)
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// The end of its lock, if it has one.
+    pub(crate) fn lock_end(&self, name: &Name) -> Result<Option<Timestamp>, Error> {
+        let end = self.0.persist("reading a lock", || self.0.store.lock_end(name));
+        end.map_err(|error| self.target_error(&error))
     }
 
     fn target_error(&self, error: &StoreError) -> Error {

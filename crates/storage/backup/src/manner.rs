@@ -2,6 +2,7 @@
 
 use crate::secrets::Secrets;
 use crate::watch::Watch;
+use braid_pool::upkeep::LockSpan;
 use braid_units::Rate;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,6 +26,8 @@ pub struct Manner {
     pub sftp_command: Option<String>,
     /// Where lists and folders that came are kept for the next time.
     pub cache: Option<PathBuf>,
+    /// What is written is locked for so long, where the target can.
+    pub lock: Option<LockSpan>,
     /// Who watches.
     pub watch: Watch,
     /// Set from elsewhere: nothing else is begun, and what is under way ends soon.
@@ -44,6 +47,7 @@ impl Manner {
             secrets,
             sftp_command: None,
             cache: None,
+            lock: None,
             watch: Watch::default(),
             stop: Arc::default(),
             tell: |_| {},

@@ -2,7 +2,9 @@
 //! file for each target.
 
 use crate::Error;
+use crate::lock::Ends;
 use crate::target::Target;
+use braid_pool::upkeep::LockSpan;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -36,6 +38,26 @@ pub struct Record {
     pub restored: Option<Tried>,
     /// The policy that last removed backups here.
     pub policy: Option<String>,
+    /// How what is there is locked.
+    pub lock: Option<Locking>,
+}
+
+/// That what is at a target is locked.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Locking {
+    /// For so many days from each backup on.
+    pub days: u32,
+    /// When the first lock ends of what backups there need, since the Unix epoch.
+    pub ends_s: Option<u64>,
+    /// Why they could not be prolonged the last time, if so.
+    pub failed: Option<String>,
+}
+
+impl Locking {
+    /// As it was asked for; nothing where somebody has written something else into the file.
+    pub fn span(&self) -> Option<LockSpan> {
+        LockSpan::of_days(self.days)
+    }
 }
 
 /// A source's backups at this target. Times are since the Unix epoch.
@@ -133,13 +155,34 @@ impl Records {
         self.file(&target.shown(), "json").exists()
     }
 
+    /// When the locks end of what is at a target; nothing is known where the file can't be read.
+    pub fn locks(&self, target: &Target) -> Ends {
+        let text = fs::read(self.file(&target.shown(), "locks")).unwrap_or_default();
+        serde_json::from_slice(&text).unwrap_or_default()
+    }
+
+    /// Keeps them.
+    ///
+    /// # Errors
+    /// The file can't be written.
+    pub fn keep_locks(&self, target: &Target, ends: &Ends) -> Result<(), Error> {
+        let path = self.file(&target.shown(), "locks");
+        let text = serde_json::to_vec(ends)
+            .map_err(|error| Error::Refused(format!("{}: {error}", path.display())))?;
+        braid_durable::replace(&path, &text, Some(0o600))
+            .map_err(|error| Error::io("writing", &path, error))
+    }
+
     /// Forgets what is known of a target.
     ///
     /// # Errors
     /// The file can't be removed.
     pub fn drop(&self, target: &Target) -> Result<(), Error> {
         let path = self.file(&target.shown(), "json");
-        fs::remove_file(&path).map_err(|error| Error::io("removing", &path, error))
+        fs::remove_file(&path).map_err(|error| Error::io("removing", &path, error))?;
+        // That of one without locks isn't there.
+        let _ = fs::remove_file(self.file(&target.shown(), "locks"));
+        Ok(())
     }
 
     /// All that there are; and why others can't be read, with their files.

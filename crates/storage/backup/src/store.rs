@@ -12,6 +12,7 @@ use crate::manner::Manner;
 use crate::target::Target;
 use crate::throttle::Throttle;
 use bytes::Bytes;
+use jiff::Timestamp;
 use rustic_core::{FileType, Id};
 use std::ops::Range;
 use std::sync::Arc;
@@ -79,6 +80,24 @@ pub(crate) trait Store: Send + Sync {
     fn tidy(&self) -> Result<(), StoreError> {
         Ok(())
     }
+    /// By the target's clock.
+    fn now(&self) -> Timestamp {
+        Timestamp::now()
+    }
+    /// Whether it can lock what it has; why not, else.
+    fn can_lock(&self) -> Result<(), StoreError> {
+        let text = "only S3 servers lock what they have; let this target only append instead";
+        Err(StoreError::Final(text.to_owned()))
+    }
+    /// Nobody deletes this version of it before then; the end of its lock, which may be a later one
+    /// that it has already.
+    fn lock(&self, _name: &Name, _until: Timestamp) -> Result<Timestamp, StoreError> {
+        self.can_lock().map(|()| Timestamp::MIN)
+    }
+    /// The end of its lock, if it has one.
+    fn lock_end(&self, _name: &Name) -> Result<Option<Timestamp>, StoreError> {
+        Ok(None)
+    }
 }
 
 /// What reaches it.
@@ -91,7 +110,9 @@ pub(crate) fn open(
     Ok(match target {
         Target::Folder(path) => Arc::new(folder::FolderStore::new(path.clone(), throttle)),
         Target::S3 { endpoint, bucket, prefix } => {
-            Arc::new(s3::S3Store::new(endpoint, bucket, prefix, manner.secrets.clone(), throttle)?)
+            let secrets = manner.secrets.clone();
+            let store = s3::S3Store::new(endpoint, bucket, prefix, secrets, throttle)?;
+            Arc::new(store.locking(manner.lock))
         }
         Target::Sftp { host, port, path } => Arc::new(sftp::SftpStore::new(
             sftp::command(host, *port, manner.sftp_command.as_deref()),

@@ -10,6 +10,7 @@ use crate::quiet::caught;
 use crate::target::Target;
 use braid_pool::retention::{self, Caution, Fate, Policy, Reason};
 use braid_pool::step::quoted;
+use jiff::SignedDuration;
 use rustic_core::repofile::{MasterKey, Node, NodeType, SnapshotFile};
 use rustic_core::{
     CheckOptions, ConfigOptions, Credentials, FileType, IndexedFull, KeyOptions, LsOptions,
@@ -20,7 +21,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A snapshot's tag that says that something could not be read.
 pub(crate) const INCOMPLETE: &str = "incomplete";
@@ -33,6 +34,8 @@ pub struct Vault {
     courier: Courier,
     /// What the key opened: to derive it takes a third of a second and 128 MB each time.
     opened: OnceLock<MasterKey>,
+    /// Since when it is.
+    since: Instant,
 }
 
 /// A backup that is there.
@@ -97,10 +100,15 @@ impl Vault {
     /// # Errors
     /// Nothing is there, the key is another's, or the target can't be reached.
     pub fn open(target: Target, key: Key, manner: Manner) -> Result<Vault, Error> {
-        let courier = Courier::new(&target, &manner)?;
-        let vault = Vault { target, key, manner, courier, opened: OnceLock::new() };
+        let vault = Vault::with(target, key, manner)?;
         vault.repository(false)?;
         Ok(vault)
+    }
+
+    fn with(target: Target, key: Key, manner: Manner) -> Result<Vault, Error> {
+        let courier = Courier::new(&target, &manner)?;
+        let (opened, since) = (OnceLock::new(), Instant::now());
+        Ok(Vault { target, key, manner, courier, opened, since })
     }
 
     /// Prepares a target where nothing is; opens what is there already with this key.
@@ -108,8 +116,7 @@ impl Vault {
     /// # Errors
     /// Something is there that this key doesn't open, or it can't be written.
     pub fn create(target: Target, key: Key, manner: Manner) -> Result<(Vault, bool), Error> {
-        let courier = Courier::new(&target, &manner)?;
-        let vault = Vault { target, key, manner, courier, opened: OnceLock::new() };
+        let vault = Vault::with(target, key, manner)?;
         if vault.is_prepared()? {
             vault.repository(false)?;
             return Ok((vault, false));
@@ -124,6 +131,10 @@ impl Vault {
             }
         }
         let options = ConfigOptions::default();
+        if vault.manner.lock.is_some() {
+            vault.courier.prepare()?;
+            vault.courier.check_lock()?;
+        }
         let repository = vault.told(vault.bare())?;
         let credentials = Credentials::password(vault.key.reveal());
         let made =
@@ -299,6 +310,23 @@ impl Vault {
 
     pub(crate) fn courier(&self) -> &Courier {
         &self.courier
+    }
+
+    /// Whether the target can lock what it has.
+    ///
+    /// # Errors
+    /// It can't, or can't be asked.
+    pub fn check_lock(&self) -> Result<(), Error> {
+        self.courier.check_lock()
+    }
+
+    pub(crate) fn manner(&self) -> &Manner {
+        &self.manner
+    }
+
+    /// How long it is open.
+    pub(crate) fn opened_for(&self) -> SignedDuration {
+        SignedDuration::try_from(self.since.elapsed()).unwrap_or(SignedDuration::MAX)
     }
 
     fn is_prepared(&self) -> Result<bool, Error> {

@@ -3,7 +3,9 @@
 mod place;
 
 use braid_backup::{Error, From, Vault};
-use braid_backup_targets::{RestServer, change, restic, restic_is_there, sftp_server};
+use braid_backup_targets::{
+    KEY, RestServer, SECRET, VersityServer, change, restic, restic_is_there, sftp_server,
+};
 use place::{Place, s3_at, s3_server};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -34,7 +36,8 @@ fn agrees_with_restic(place: &Place, target: &str, ours: &str) {
         return;
     }
     let key = place.path("key");
-    let by_restic = |words: &[&str]| restic(target, &key, &[], words);
+    let environment = [("AWS_ACCESS_KEY_ID", KEY), ("AWS_SECRET_ACCESS_KEY", SECRET)];
+    let by_restic = |words: &[&str]| restic(target, &key, &environment, words);
     by_restic(&["check", "--read-data"]);
     let to = place.path("by restic");
     by_restic(&["restore", "latest", "--target", to.to_str().unwrap()]);
@@ -76,6 +79,15 @@ fn an_s3_server_agrees_with_restic() {
     // folder behind it.
     let folder = place.path("s3/backups/of/mine");
     agrees_with_restic(&place, folder.to_str().unwrap(), &target);
+}
+
+/// Another maker's server, which restic reads by S3, too.
+#[test]
+fn versitygw_agrees_with_restic() {
+    let place = Place::new(3_000_000);
+    let Some(server) = VersityServer::start(&place.path("versity")) else { return };
+    let target = format!("s3:http://{}/braid-backups/of/mine", server.address);
+    agrees_with_restic(&place, &target, &target);
 }
 
 #[test]

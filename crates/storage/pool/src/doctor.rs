@@ -7,7 +7,7 @@ mod encryption;
 mod host;
 mod md;
 
-pub use backup::{BackupState, TargetState};
+pub use backup::{BackupState, LockState, TargetState};
 pub use encryption::{EncryptionState, HeaderBackup, KeyFile};
 
 use crate::absent_mounts;
@@ -121,6 +121,8 @@ pub enum Code {
     UncheckedBackup,
     /// Nothing was restored from backups for too long.
     UntriedBackup,
+    /// The lock of backups ends too early, or couldn't be prolonged.
+    BackupLock,
     /// An operation is paused.
     Paused,
     /// Mounted read-only although not asked for.

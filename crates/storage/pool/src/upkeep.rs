@@ -3,10 +3,12 @@
 
 mod backup;
 mod calendar;
+mod lock_span;
 mod unit;
 
 pub use backup::{BackupTarget, BackupTargetError, Backups};
 pub use calendar::{Calendar, CalendarError};
+pub use lock_span::{LockSpan, LockSpanError};
 pub use unit::{MadeBy, ScheduledPool, Unit, scrub_service, scrub_timer};
 
 use crate::place::Place;

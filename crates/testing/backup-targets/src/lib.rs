@@ -1,12 +1,13 @@
 //! Servers that backups go to, real ones, started on free ports of this computer; what goes wrong
 //! between; files that are hard to copy. For tests.
 
+mod locking;
 mod odd_files;
 mod program;
 mod proxy;
 mod s3;
 
 pub use odd_files::{change, differences, fill};
-pub use program::{RestServer, restic, restic_is_there, sftp_server};
+pub use program::{RestServer, VersityServer, restic, restic_is_there, sftp_server};
 pub use proxy::{Fault, Proxy, Request};
 pub use s3::{KEY, S3Server, SECRET};

@@ -1,5 +1,6 @@
+use crate::{KEY, SECRET};
 use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
@@ -55,6 +56,69 @@ pub fn sftp_server() -> Option<&'static str> {
     None
 }
 
+/// Whether versitygw is installed; says so if not.
+fn versitygw_is_there() -> bool {
+    let there = Command::new("versitygw").arg("--version").output().is_ok();
+    if !there {
+        eprintln!("SKIPPED: no versitygw here (./setup test, with Go)");
+    }
+    there
+}
+
+/// `versitygw posix`: an S3 server with versions and object lock, of others than s3s.
+pub struct VersityServer {
+    /// Where it listens.
+    pub address: SocketAddr,
+    child: Child,
+}
+
+impl VersityServer {
+    /// Serves `folder`, whose filesystem has attributes; nothing where it isn't installed.
+    ///
+    /// # Panics
+    /// It can't be started.
+    pub fn start(folder: &Path) -> Option<VersityServer> {
+        if !versitygw_is_there() {
+            return None;
+        }
+        let [objects, versions] = ["objects", "versions"].map(|name| folder.join(name));
+        for folder in [&objects, &versions] {
+            std::fs::create_dir_all(folder).unwrap();
+        }
+        let address = free_address();
+        let child = Command::new("versitygw")
+            .args(["--quiet", "--port", &address.to_string(), "--access", KEY, "--secret", SECRET])
+            .args(["posix", "--versioning-dir"])
+            .args([&versions, &objects])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let server = VersityServer { address, child };
+        await_listening(address);
+        Some(server)
+    }
+}
+
+impl Drop for VersityServer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn free_address() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+fn await_listening(address: SocketAddr) {
+    let began = Instant::now();
+    while TcpStream::connect(address).is_err() {
+        assert!(began.elapsed() < Duration::from_secs(60), "nothing listens at {address}");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
 /// `rclone serve restic`: a server of restic's REST protocol.
 pub struct RestServer {
     /// Where it is.
@@ -72,10 +136,18 @@ impl RestServer {
             eprintln!("SKIPPED: no rclone here (apt-get install rclone)");
             return None;
         }
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let address = format!("127.0.0.1:{port}");
+        let address = free_address();
         let mut command = Command::new("rclone");
-        command.args(["serve", "restic", "--addr", &address, "--user", "me", "--pass", "a:b/c"]);
+        command.args([
+            "serve",
+            "restic",
+            "--addr",
+            &address.to_string(),
+            "--user",
+            "me",
+            "--pass",
+            "a:b/c",
+        ]);
         command.args(["-v", "--config", "/dev/null"]);
         if append_only {
             command.arg("--append-only");
@@ -86,11 +158,7 @@ impl RestServer {
         // What nobody reads would stop it.
         thread::spawn(move || for _ in BufReader::new(errors).lines() {});
         let server = RestServer { url: format!("http://me:a%3Ab%2Fc@{address}/"), child };
-        let began = Instant::now();
-        while std::net::TcpStream::connect(&address).is_err() {
-            assert!(began.elapsed() < Duration::from_secs(60), "rclone doesn't listen");
-            thread::sleep(Duration::from_millis(50));
-        }
+        await_listening(address);
         Some(server)
     }
 }

@@ -1,8 +1,10 @@
+use crate::locking::{Held, LockingFiles};
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use s3s::auth::SimpleAuth;
 use s3s::service::S3ServiceBuilder;
 use s3s_fs::FileSystem;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use tokio::runtime::Runtime;
@@ -16,6 +18,7 @@ pub const SECRET: &str = "a secret for tests";
 pub struct S3Server {
     /// Where it listens.
     pub address: SocketAddr,
+    held: Held,
     _runtime: Runtime,
 }
 
@@ -25,9 +28,37 @@ impl S3Server {
     /// # Panics
     /// It can't be started.
     pub fn start(folder: &Path) -> S3Server {
+        S3Server::serving(folder, |files, _| S3ServiceBuilder::new(files))
+    }
+
+    /// As [`S3Server::start`], and its bucket has object lock.
+    ///
+    /// # Panics
+    /// It can't be started.
+    pub fn locking(folder: &Path) -> S3Server {
+        let at = folder.to_owned();
+        S3Server::serving(folder, |files, held| {
+            S3ServiceBuilder::new(LockingFiles { files, held, folder: at })
+        })
+    }
+
+    /// Objects of the bucket with the ends of their locks.
+    pub fn lock_ends(&self) -> BTreeMap<String, jiff::Timestamp> {
+        self.held.ends()
+    }
+
+    /// Has all locks end so many days earlier, as if they had gone by.
+    pub fn age_locks(&self, days: i64) {
+        self.held.age(days);
+    }
+
+    fn serving(
+        folder: &Path,
+        serve: impl FnOnce(FileSystem, Held) -> S3ServiceBuilder,
+    ) -> S3Server {
         std::fs::create_dir_all(folder.join("backups")).unwrap();
-        let files = FileSystem::new(folder).unwrap();
-        let mut builder = S3ServiceBuilder::new(files);
+        let held = Held::default();
+        let mut builder = serve(FileSystem::new(folder).unwrap(), held.clone());
         builder.set_auth(SimpleAuth::from_single(KEY, SECRET));
         let service = builder.build();
         let runtime =
@@ -45,6 +76,6 @@ impl S3Server {
                 });
             }
         });
-        S3Server { address, _runtime: runtime }
+        S3Server { address, held, _runtime: runtime }
     }
 }

@@ -7,6 +7,7 @@ mod forget;
 mod init;
 mod leave;
 mod list;
+mod lock;
 mod restore;
 mod run;
 mod sheet;
@@ -60,6 +61,8 @@ enum Action {
     Drill(drill::Drill),
     /// Delete old backups by policy, and the data that only they needed
     Forget(forget::Forget),
+    /// Lock what is at a target, so that nobody can delete it for some time
+    Lock(lock::Lock),
     /// No longer mind what is at a target; nothing there is deleted
     Leave(leave::Leave),
     /// Print the recovery sheet: the target, the key, and how to restore with them
@@ -76,6 +79,7 @@ impl Backup {
             Some(Action::Restore(command)) => command.run(global)?,
             Some(Action::Drill(command)) => return command.run(global),
             Some(Action::Forget(command)) => command.run(global)?,
+            Some(Action::Lock(command)) => command.run(global)?,
             Some(Action::Leave(command)) => command.run(global)?,
             Some(Action::Sheet(command)) => command.run(global)?,
         }

@@ -213,7 +213,7 @@ fn backups(
     names: &[String],
     place: &Place,
 ) -> Result<Vec<Finding>, Failure> {
-    use braid_pool::doctor::{BackupState, TargetState};
+    use braid_pool::doctor::{BackupState, LockState, TargetState};
     use std::time::{Duration, SystemTime, UNIX_EPOCH};
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let records = braid_backup::records::Records::new(place.state().backups());
@@ -261,9 +261,14 @@ fn backups(
                 .restored
                 .as_ref()
                 .map(|it| (Duration::from_secs(it.at_s), it.failed.as_deref())),
+            lock: record.lock.as_ref().and_then(|it| {
+                let ends = it.ends_s.map(Duration::from_secs);
+                Some(LockState { span: it.span()?, ends, failed: it.failed.as_deref() })
+            }),
         };
         let is_wrong = record.checked.as_ref().is_some_and(|it| it.errors > 0)
-            || record.restored.as_ref().is_some_and(|it| it.failed.is_some());
+            || record.restored.as_ref().is_some_and(|it| it.failed.is_some())
+            || record.lock.as_ref().is_some_and(|it| it.failed.is_some());
         if concerns_us && (is_wrong || !record.sources.is_empty()) {
             found.extend(state.findings(now));
         }

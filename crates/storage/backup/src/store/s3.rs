@@ -1,3 +1,7 @@
+//! Buckets of S3 servers; what locks objects in them is in `lock`.
+
+mod lock;
+
 use super::http::{Answer, Http};
 use super::rest::{body_of, range_header};
 use super::{Name, Store, StoreError, id_of, size_of};
@@ -5,6 +9,7 @@ use crate::Error;
 use crate::secrets::{S3Secrets, Secrets};
 use crate::throttle::Throttle;
 use base64ct::{Base64, Encoding};
+use braid_pool::upkeep::LockSpan;
 use bytes::Bytes;
 use jiff::{SignedDuration, Timestamp};
 use md5::{Digest, Md5};
@@ -29,6 +34,8 @@ pub(super) struct S3Store {
     known: Mutex<Arc<Known>>,
     /// How many seconds the server's clock is ahead of ours.
     ahead: AtomicI64,
+    /// What is written is locked for so long.
+    lock: Option<LockSpan>,
 }
 
 struct Known {
@@ -58,7 +65,12 @@ impl S3Store {
             secrets,
             known: Mutex::new(Arc::new(known)),
             ahead: AtomicI64::new(0),
+            lock: None,
         })
+    }
+
+    pub(super) fn locking(self, lock: Option<LockSpan>) -> S3Store {
+        S3Store { lock, ..self }
     }
 
     fn known(&self) -> Arc<Known> {
@@ -67,12 +79,6 @@ impl S3Store {
 
     fn object(&self, name: &Name) -> String {
         format!("{}{}", self.prefix, name.path())
-    }
-
-    /// By the server's clock.
-    fn now(&self) -> Timestamp {
-        let ahead = SignedDuration::from_secs(self.ahead.load(Ordering::Relaxed));
-        Timestamp::now().checked_add(ahead).unwrap_or_else(|_| Timestamp::now())
     }
 
     /// A server may refuse since the clocks differ, or since credentials have expired: both are
@@ -91,6 +97,16 @@ impl S3Store {
             return StoreError::Passing(said.clone());
         }
         refusal
+    }
+
+    /// As [`S3Store::refusal`], with the permission that is needed.
+    fn refusal_of(&self, answer: &Answer, permission: &str) -> StoreError {
+        match self.refusal(answer) {
+            StoreError::Final(said) if answer.status.as_u16() == 403 => {
+                StoreError::Final(format!("{said} This needs {permission}."))
+            }
+            other => other,
+        }
     }
 
     fn follow_clock(&self, answer: &Answer) -> bool {
@@ -139,6 +155,11 @@ fn known(endpoint: &Url, bucket: &str, secrets: S3Secrets) -> Result<Known, Erro
 }
 
 impl Store for S3Store {
+    fn now(&self) -> Timestamp {
+        let ahead = SignedDuration::from_secs(self.ahead.load(Ordering::Relaxed));
+        Timestamp::now().checked_add(ahead).unwrap_or_else(|_| Timestamp::now())
+    }
+
     fn list(&self, kind: FileType) -> Result<Vec<(Id, u32)>, StoreError> {
         let known = self.known();
         let prefix = format!("{}{}", self.prefix, kind.dirname());
@@ -152,12 +173,14 @@ impl Store for S3Store {
             }
             let answer = self.ask(Method::GET, &action, &[], &[], 1 << 20)?;
             if answer.status.as_u16() != 200 {
-                return Err(match self.refusal(&answer) {
+                return match self.refusal(&answer) {
+                    // Nothing is prepared yet, the bucket neither.
+                    StoreError::Absent if kind == FileType::Config => Ok(vec![]),
                     StoreError::Absent => {
-                        StoreError::Final(format!("there is no bucket {}", self.bucket))
+                        Err(StoreError::Final(format!("there is no bucket {}", self.bucket)))
                     }
-                    other => other,
-                });
+                    other => Err(other),
+                };
             }
             let text = String::from_utf8_lossy(&answer.body);
             let page = ListObjectsV2::parse_response(&text)
@@ -205,7 +228,16 @@ impl Store for S3Store {
         let md5 = Base64::encode_string(&digest);
         let mut action = known.bucket.put_object(Some(&known.credentials), &object);
         action.headers_mut().insert("content-md5", md5.clone());
-        let headers = [("content-md5", md5)];
+        let mut headers = vec![("content-md5", md5)];
+        if let Some(span) = self.lock {
+            let until = lock::written(lock::end(self.now(), span.at_once()));
+            for (name, value) in
+                [(lock::MODE_HEADER, lock::MODE.to_owned()), (lock::UNTIL_HEADER, until)]
+            {
+                action.headers_mut().insert(name, value.clone());
+                headers.push((name, value));
+            }
+        }
         let answer = self.ask(Method::PUT, &action, &headers, content, 0)?;
         if !answer.status.is_success() {
             return Err(match self.refusal(&answer) {
@@ -269,8 +301,69 @@ impl Store for S3Store {
         if answer.status.as_u16() != 404 {
             return Err(self.refusal(&answer));
         }
-        let action = known.bucket.create_bucket(&known.credentials);
-        let answer = self.ask(Method::PUT, &action, &[], &[], 0)?;
+        let mut action = known.bucket.create_bucket(&known.credentials);
+        let mut headers = vec![];
+        if self.lock.is_some() {
+            action.headers_mut().insert(lock::BUCKET_HEADER, "true");
+            headers.push((lock::BUCKET_HEADER, "true".to_owned()));
+        }
+        let answer = self.ask(Method::PUT, &action, &headers, &[], 0)?;
         if answer.status.is_success() { Ok(()) } else { Err(self.refusal(&answer)) }
+    }
+
+    fn can_lock(&self) -> Result<(), StoreError> {
+        let known = self.known();
+        // The bucket itself is what has no name in it.
+        let mut action = known.bucket.get_object(Some(&known.credentials), "");
+        action.query_mut().insert("object-lock", "");
+        let answer = self.ask(Method::GET, &action, &[], &[], 1 << 16)?;
+        let text = String::from_utf8_lossy(&answer.body);
+        match answer.status.as_u16() {
+            200..=299 if lock::is_enabled(&text) => Ok(()),
+            200..=299 | 404 | 501 => Err(StoreError::Final(format!(
+                "the bucket {} has no object lock: it is switched on when a bucket is made, at some \
+                 providers also later, with versioning",
+                self.bucket
+            ))),
+            _ => Err(self.refusal_of(&answer, "s3:GetBucketObjectLockConfiguration")),
+        }
+    }
+
+    fn lock(&self, name: &Name, until: Timestamp) -> Result<Timestamp, StoreError> {
+        let known = self.known();
+        let object = self.object(name);
+        let text = lock::retention(until);
+        let md5 = Base64::encode_string(&Md5::digest(text.as_bytes()));
+        let mut action = known.bucket.put_object(Some(&known.credentials), &object);
+        action.query_mut().insert("retention", "");
+        action.headers_mut().insert("content-md5", md5.clone());
+        let headers = [("content-md5", md5)];
+        let answer = self.ask(Method::PUT, &action, &headers, &[Bytes::from(text)], 1 << 16)?;
+        if answer.status.is_success() {
+            return Ok(until);
+        }
+        let refusal = self.refusal_of(&answer, "s3:PutObjectRetention");
+        // What is locked for longer is refused, too.
+        if matches!(refusal, StoreError::Final(_))
+            && let Ok(Some(there)) = self.lock_end(name)
+            && there >= until
+        {
+            return Ok(there);
+        }
+        Err(refusal)
+    }
+
+    fn lock_end(&self, name: &Name) -> Result<Option<Timestamp>, StoreError> {
+        let known = self.known();
+        let object = self.object(name);
+        let mut action = known.bucket.get_object(Some(&known.credentials), &object);
+        action.query_mut().insert("retention", "");
+        let answer = self.ask(Method::GET, &action, &[], &[], 1 << 16)?;
+        let text = String::from_utf8_lossy(&answer.body);
+        match answer.status.as_u16() {
+            200..=299 => Ok(lock::until_of(&text)),
+            404 if text.contains("NoSuchObjectLockConfiguration") => Ok(None),
+            _ => Err(self.refusal_of(&answer, "s3:GetObjectRetention")),
+        }
     }
 }

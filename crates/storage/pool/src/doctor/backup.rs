@@ -2,6 +2,7 @@
 
 use super::{Code, Finding, Severity};
 use crate::step::quoted;
+use crate::upkeep::LockSpan;
 use braid_units::format_duration;
 use std::time::Duration;
 
@@ -37,6 +38,19 @@ pub struct TargetState<'a> {
     pub checked: Option<(Duration, usize)>,
     /// When something was read back and compared, and what was wrong with that.
     pub restored: Option<(Duration, Option<&'a str>)>,
+    /// How what is there is locked.
+    pub lock: Option<LockState<'a>>,
+}
+
+/// What is known here of a target's locks.
+#[derive(Clone, Copy, Debug)]
+pub struct LockState<'a> {
+    /// For how long all is to be locked.
+    pub span: LockSpan,
+    /// When the first of what backups need is free, since the Unix epoch.
+    pub ends: Option<Duration>,
+    /// Why the last try to prolong them failed.
+    pub failed: Option<&'a str>,
 }
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -138,8 +152,40 @@ impl TargetState<'_> {
             }
             _ => {}
         }
+        let Some(lock) = &self.lock else { return found };
+        let mend = format!("braid pool backup lock {word}");
+        let left = lock.ends.map(|ends| ends.saturating_sub(now));
+        // Each backup, and the care each week, leave the whole span: half of it is a long silence.
+        match (left, lock.failed) {
+            (_, Some(why)) => {
+                let what = format!("the lock of the backups at {target} was not prolonged: {why}");
+                found.push(of_lock(Severity::Danger, what, mend));
+            }
+            (None, None) => {
+                let what = format!("the backups at {target} were never locked");
+                found.push(of_lock(Severity::Attention, what, mend));
+            }
+            (Some(left), None) if left.is_zero() => {
+                let what = format!("backups at {target} aren't locked any more");
+                found.push(of_lock(Severity::Danger, what, mend));
+            }
+            (Some(left), None) if left < lock.span.least() / 2 => {
+                let days = left.as_secs() / DAY.as_secs();
+                let what = format!(
+                    "the first of the backups' data at {target} is locked for {days} more days, \
+                     of {} that all is to be",
+                    lock.span.days()
+                );
+                found.push(of_lock(Severity::Attention, what, mend));
+            }
+            _ => {}
+        }
         found
     }
+}
+
+fn of_lock(severity: Severity, what: String, mend: String) -> Finding {
+    Finding { code: Code::BackupLock, severity, pool: None, what, mend }
 }
 
 /// Nobody wants to know the seconds.
@@ -210,5 +256,25 @@ mod tests {
             ..old
         };
         assert_eq!(codes(&bad.findings(NOW)), [Code::DamagedBackup, Code::DamagedBackup]);
+    }
+
+    #[test]
+    fn a_lock_that_ends_or_was_not_prolonged_is_told() {
+        let span = LockSpan::of_days(90).unwrap();
+        let found = |ends: Option<Duration>, failed| {
+            let lock = Some(LockState { span, ends, failed });
+            let state =
+                TargetState { since: ago(1), target: "s3://h/b", lock, ..TargetState::default() };
+            state.findings(NOW)
+        };
+        assert_eq!(found(Some(NOW + DAY * 90), None), []);
+        assert_eq!(found(Some(NOW + DAY * 46), None), []);
+        let short = found(Some(NOW + DAY * 44), None);
+        assert!(codes(&short) == [Code::BackupLock] && short[0].what.contains("44 more days"));
+        assert_eq!(short[0].mend, "braid pool backup lock s3://h/b");
+        assert_eq!(found(Some(ago(1)), None)[0].severity, Severity::Danger);
+        assert_eq!(found(None, None)[0].severity, Severity::Attention);
+        let failed = found(Some(NOW + DAY * 90), Some("forbidden"));
+        assert!(failed[0].severity == Severity::Danger && failed[0].what.contains("forbidden"));
     }
 }

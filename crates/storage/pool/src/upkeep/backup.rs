@@ -1,6 +1,6 @@
 //! Encrypted copies elsewhere, made by timers.
 
-use super::When;
+use super::{LockSpan, When};
 use crate::retention::Policy;
 use braid_units::Rate;
 use std::fmt;
@@ -23,6 +23,8 @@ pub struct Backups {
     pub read_percent: u8,
     /// Which backups stay; all where there is none.
     pub policy: Option<Policy>,
+    /// For so long nobody can delete them, where the target locks.
+    pub lock: Option<LockSpan>,
 }
 
 /// A target as `braid pool backup` takes it, for all that can be said of it here.

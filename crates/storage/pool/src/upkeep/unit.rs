@@ -140,6 +140,7 @@ pub(super) fn backup(pool: &ScheduledPool<'_>, wanted: &Backups, at: &str) -> Ve
         .iter()
         .flat_map(|limit| ["--limit".to_owned(), format!("{}bit", limit.bytes_per_sec() * 8)])
         .collect();
+    let lock = wanted.lock.map(|span| span.to_string());
     // Others may be at work on the same target.
     let words = |verb: Option<&str>, more: &[&str], last: &[&str]| -> Vec<String> {
         let mut words = vec!["backup".to_owned()];
@@ -155,7 +156,8 @@ pub(super) fn backup(pool: &ScheduledPool<'_>, wanted: &Backups, at: &str) -> Ve
     let pairs = wanted.to.iter().flat_map(|to| wanted.of.iter().map(move |of| (of, to)));
     for (number, (of, to)) in pairs.enumerate() {
         let kind = format!("backup-{}", number + 1);
-        let command = words(None, &[], &[&inside(at, of), to.as_str()]);
+        let lock: Vec<&str> = lock.iter().flat_map(|span| ["--lock", span]).collect();
+        let command = words(None, &lock, &[&inside(at, of), to.as_str()]);
         let on = mounted(at, to);
         units.push(service_of(pool, &kind, "Backups of", &on, &[command], IDLE));
         units.push(timer(pool, &kind, "Backups of", &wanted.when));
@@ -163,10 +165,14 @@ pub(super) fn backup(pool: &ScheduledPool<'_>, wanted: &Backups, at: &str) -> Ve
     let (read, policy) = (wanted.read_percent.to_string(), wanted.policy.as_ref());
     for (number, to) in wanted.to.iter().enumerate() {
         let kind = format!("backup-care-{}", number + 1);
-        let mut commands = vec![
+        // First of all, also where a backup hasn't come through for long: no lock runs out.
+        let prolong =
+            lock.iter().map(|span| words(Some("lock"), &["--for", span, "--yes"], &[to.as_str()]));
+        let mut commands: Vec<Vec<String>> = prolong.collect();
+        commands.extend([
             words(Some("check"), &["--read", &read], &[to.as_str()]),
             words(Some("drill"), &[], &[to.as_str()]),
-        ];
+        ]);
         // Only what is known to be whole may outlive what is old.
         commands.extend(policy.map(|policy| {
             let policy = policy.to_string();
@@ -322,6 +328,7 @@ mod tests {
             care: when("weekly"),
             read_percent: 5,
             policy: Some("30x1d".parse().unwrap()),
+            lock: None,
         };
         let units = backup(&POOL, &backups, "/srv/data");
         assert_eq!(units.iter().filter(|unit| unit.is_timer()).count(), 6);
@@ -341,6 +348,18 @@ mod tests {
             assert!(care.contains(line), "{line} in {care}");
         }
         assert!(units.iter().all(|unit| Unit::pool_of(&unit.name) == Some(POOL.uuid)));
+        assert!(units.iter().all(|unit| !unit.text.contains("lock")));
+
+        let to = vec!["s3://host/bucket".parse().unwrap()];
+        let units =
+            backup(&POOL, &Backups { lock: "90d".parse().ok(), to, ..backups }, "/srv/data");
+        let line =
+            "pool backup --wait --limit 2000000bit --lock 90d -- /srv/data s3://host/bucket\n";
+        assert!(units[0].text.contains(line), "{}", units[0].text);
+        let care = &units[4].text;
+        let line = "backup lock --wait --limit 2000000bit --for 90d --yes -- s3://host/bucket\n";
+        assert!(care.find(line) < care.find("backup check"), "{care}");
+        assert!(care.contains(line), "{care}");
     }
 
     #[test]

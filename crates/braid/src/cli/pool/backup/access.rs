@@ -9,7 +9,7 @@ use braid_backup::secrets::Secrets;
 use braid_backup::target::TargetError;
 use braid_backup::{Error, Manner, Target, Vault, Watch};
 use braid_pool::step::quoted;
-use braid_pool::upkeep::rate_limit;
+use braid_pool::upkeep::{LockSpan, rate_limit};
 use braid_units::{ByteSize, Rate};
 use clap::Args;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -80,7 +80,21 @@ impl Access {
         self.open_by(target, Manner { stop: stop_flag()?, ..self.manner() })
     }
 
-    fn open_by(&self, target: &Target, manner: Manner) -> Result<(Vault, Watch), Failure> {
+    /// As [`Access::open_until_stopped`]; what is written is locked.
+    pub fn open_locking(
+        &self,
+        target: &Target,
+        lock: Option<LockSpan>,
+    ) -> Result<(Vault, Watch), Failure> {
+        self.open_by(target, Manner { stop: stop_flag()?, lock, ..self.manner() })
+    }
+
+    fn open_by(&self, target: &Target, mut manner: Manner) -> Result<(Vault, Watch), Failure> {
+        // Also what forgetting writes anew.
+        manner.lock = match manner.lock {
+            None => self.records().of(target, now())?.lock.and_then(|lock| lock.span()),
+            given => given,
+        };
         let watch = manner.watch.clone();
         match Vault::open(target.clone(), self.key()?, manner) {
             Err(Error::Empty(_)) if self.had_backups(target)? => Err(gone(target)),

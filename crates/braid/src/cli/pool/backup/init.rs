@@ -1,8 +1,11 @@
 use super::access::{self, Access};
+use super::lock;
 use crate::cli::Global;
 use crate::cli::failure::Failure;
 use braid_backup::key::Key;
-use braid_backup::{Target, Vault};
+use braid_backup::records::Record;
+use braid_backup::{Manner, Target, Vault};
+use braid_pool::upkeep::LockSpan;
 use clap::Args;
 use serde_json::json;
 
@@ -12,6 +15,8 @@ Examples:
   braid pool backup init s3://s3.example.org/photos
   braid pool backup init --key /etc/braid/second.key sftp:me@nas:/backup
 
+  braid pool backup init --lock 90d s3://s3.example.org/locked
+
 Backups are encrypted before they leave. Without the key nobody can read them:
 print the recovery sheet (`braid pool backup sheet TARGET`) and keep it where a
 fire at home doesn't reach it.")]
@@ -19,6 +24,10 @@ pub struct Init {
     /// The target
     #[arg(value_name = "TARGET", value_parser = access::target)]
     target: Target,
+    /// Lock what is written, so that nobody can delete it for this many days (S3 object lock);
+    /// each backup prolongs the locks of all that is needed
+    #[arg(long, value_name = "DAYS")]
+    lock: Option<LockSpan>,
     #[command(flatten)]
     access: Access,
 }
@@ -37,12 +46,18 @@ impl Init {
             // It is there, or it isn't to be made anew without a word.
             self.access.open(&self.target)?;
         }
-        let (_, prepared) = Vault::create(self.target.clone(), key, self.access.manner())?;
-        records
-            .keep(&braid_backup::records::Record { since_s: access::now().as_secs(), ..record })?;
+        let manner = Manner { lock: self.lock, ..self.access.manner() };
+        let (vault, prepared) = Vault::create(self.target.clone(), key, manner)?;
+        let mut record = Record { since_s: access::now().as_secs(), ..record };
+        let locked = self.lock.map(|span| lock::prolong(&vault, span, &records, &mut record));
+        records.keep(&record)?;
+        locked.transpose()?;
         let target = self.target.shown();
-        let report =
-            json!({ "target": target, "prepared": prepared, "key": file, "new_key": is_new_key });
+        let days = self.lock.map(LockSpan::days);
+        let report = json!({
+            "target": target, "prepared": prepared, "key": file, "new_key": is_new_key,
+            "lock_days": days,
+        });
         global.print(&report, || {
             let what = match prepared {
                 true => format!("{target} is prepared"),

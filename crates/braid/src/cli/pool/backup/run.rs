@@ -1,9 +1,12 @@
 use super::access::{self, Access};
+use super::lock;
 use crate::cli::Global;
-use crate::cli::failure::{Failure, FailureKind, tell};
+use crate::cli::failure::{Failure, FailureKind, print_line, tell};
 use crate::cli::pool::told;
 use crate::cli::pool::watch_memory::DEFAULT as DEFAULT_WATCH;
+use braid_backup::records::Locking;
 use braid_backup::{Backup, Error, Finished, From, Ground, Target};
+use braid_pool::upkeep::LockSpan;
 use braid_units::{ByteSize, format_duration};
 use clap::Args;
 use std::io::IsTerminal;
@@ -27,6 +30,10 @@ pub struct Run {
     /// Show what would be sent without sending it
     #[arg(long)]
     dry_run: bool,
+    /// Lock all that the backups there need for this many days, as `braid pool backup lock`
+    /// [default: as the last time]
+    #[arg(long, value_name = "DAYS")]
+    lock: Option<LockSpan>,
     #[command(flatten)]
     access: Access,
 }
@@ -39,7 +46,11 @@ impl Run {
             return Err(Failure::new(FailureKind::Usage, text));
         };
         let (_held, records, mut record) = self.access.hold(target)?;
-        let (vault, watch) = self.access.open_until_stopped(target)?;
+        let lock = self.lock.or(record.lock.as_ref().and_then(Locking::span));
+        let (vault, watch) = self.access.open_locking(target, lock)?;
+        if self.lock.is_some() {
+            vault.check_lock()?;
+        }
         let ground = Ground::prepare(path, self.live, SystemTime::now())?;
         ground.refuse_itself(target)?;
         for inside in &ground.without {
@@ -78,9 +89,17 @@ impl Run {
             }
             Err(error) => source.failed = Some(error.to_string()),
         }
-        let failure = match &outcome {
-            Ok(finished) => incomplete(finished),
-            Err(error) => Some(error.to_string()),
+        // The backup is made, however that ends.
+        let locked = match (&outcome, lock) {
+            (Ok(_), Some(span)) => Some(lock::prolong(&vault, span, &records, &mut record)),
+            _ => None,
+        };
+        let failure = match (&outcome, &locked) {
+            (Err(error), _) => Some(error.to_string()),
+            (Ok(finished), Some(Err(error))) => {
+                Some(incomplete(finished).unwrap_or_else(|| not_locked(error)))
+            }
+            (Ok(finished), _) => incomplete(finished),
         };
         let kept = records.keep(&record);
         if !std::io::stderr().is_terminal() {
@@ -94,6 +113,11 @@ impl Run {
         global.print(&finished, || text(&finished, target))?;
         for line in &finished.left_out.unreadable {
             tell(line);
+        }
+        match locked {
+            Some(Ok(locked)) if !global.json => print_line(&lock::text(&locked, "are"))?,
+            Some(Err(error)) => return Err(Failure::failed(not_locked(&error))),
+            _ => {}
         }
         access::noted(kept)?;
         Ok(match finished.left_out.unreadable_count {
@@ -111,6 +135,12 @@ fn ended(error: Error, target: &Target) -> Failure {
         )),
         other => other.into(),
     }
+}
+
+fn not_locked(error: &Error) -> String {
+    format!(
+        "the backup is made, but not all that it needs is locked as long as it is to be: {error}"
+    )
 }
 
 fn incomplete(finished: &Finished) -> Option<String> {

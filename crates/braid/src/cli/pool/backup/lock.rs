@@ -1,0 +1,137 @@
+use super::access::{self, Access};
+use crate::cli::Global;
+use crate::cli::confirm::confirm;
+use crate::cli::failure::{Failure, FailureKind};
+use braid_backup::records::{Locking, Record, Records};
+use braid_backup::{Error, Locked, Target, Vault};
+use braid_pool::upkeep::LockSpan;
+use braid_replica::timestamp;
+use clap::Args;
+use serde_json::json;
+use std::time::{Duration, SystemTime};
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  braid pool backup lock s3://s3.example.org/photos --for 90d --dry-run
+  braid pool backup lock s3://s3.example.org/photos --for 90d
+  braid pool backup lock s3://s3.example.org/photos        # prolong, as each backup does
+  braid pool backup lock s3://s3.example.org/photos --off  # don't prolong any more
+
+The bucket needs object lock, which is switched on when it is made. From then on
+all that the backups there need is locked for at least this many days after each
+backup: nobody can delete it sooner, you, the provider's console and a thief of
+this computer included, and nobody can shorten that. It is paid for as long.")]
+pub struct Lock {
+    /// The target
+    #[arg(value_name = "TARGET", value_parser = access::target)]
+    target: Target,
+    /// For how many days
+    #[arg(long = "for", value_name = "DAYS")]
+    span: Option<LockSpan>,
+    /// Prolong no more locks; those that there are stay until they end
+    #[arg(long, conflicts_with_all = ["span", "dry_run"])]
+    off: bool,
+    /// Show what would be locked without doing it
+    #[arg(long)]
+    dry_run: bool,
+    /// Don't ask for confirmation
+    #[arg(short, long)]
+    yes: bool,
+    #[command(flatten)]
+    access: Access,
+}
+
+impl Lock {
+    pub fn run(&self, global: &Global) -> Result<(), Failure> {
+        let (_held, records, mut record) = self.access.hold(&self.target)?;
+        let before = record.lock.as_ref().and_then(Locking::span);
+        if self.off {
+            return self.switch_off(global, &records, record);
+        }
+        let Some(span) = self.span.or(before) else {
+            let text =
+                format!("nothing is locked at {} yet: say for how long, --for 90d", self.target);
+            return Err(Failure::new(FailureKind::Usage, text));
+        };
+        let (vault, watch) = self.access.open_locking(&self.target, Some(span))?;
+        let line = access::line(watch);
+        let would_be = vault.prolong(span, &mut records.locks(&self.target), true);
+        line.end();
+        let would_be = would_be?;
+        if self.dry_run {
+            return global.print(&self.report(&would_be), || text(&would_be, "would be"));
+        }
+        if before.is_none_or(|before| before.days() < span.days()) && !self.yes {
+            eprintln!("{}", text(&would_be, "will be"));
+            eprintln!("Nobody can delete them sooner, or take this back.");
+            confirm()?;
+        }
+        let outcome = prolong(&vault, span, &records, &mut record);
+        let kept = records.keep(&record);
+        let locked = outcome?;
+        global.print(&self.report(&locked), || text(&locked, "are"))?;
+        access::noted(kept)
+    }
+
+    fn switch_off(
+        &self,
+        global: &Global,
+        records: &Records,
+        record: Record,
+    ) -> Result<(), Failure> {
+        let Some(lock) = &record.lock else {
+            let text = format!("nothing at {} is locked by this computer", self.target);
+            return Err(Failure::new(FailureKind::Usage, text));
+        };
+        let ends = lock.ends_s;
+        records.keep(&Record { lock: None, ..record })?;
+        let report = json!({ "target": self.target.shown(), "lock_days": null });
+        global.print(&report, || {
+            let first =
+                ends.map_or(String::new(), |ends| format!("; the first ends {}", date(ends)));
+            format!("{}: locks aren't prolonged any more{first}", self.target)
+        })
+    }
+
+    fn report(&self, locked: &Locked) -> serde_json::Value {
+        json!({ "target": self.target.shown(), "locked": locked })
+    }
+}
+
+/// Prolongs, and notes how that went; the record is to be kept by the caller.
+pub fn prolong(
+    vault: &Vault,
+    span: LockSpan,
+    records: &Records,
+    record: &mut Record,
+) -> Result<Locked, Error> {
+    let mut ends = records.locks(vault.target());
+    let outcome = vault.prolong(span, &mut ends, false);
+    // Also of those that were, where others couldn't be.
+    let kept = records.keep_locks(vault.target(), &ends);
+    let before = record.lock.take().unwrap_or_default();
+    record.lock = Some(match &outcome {
+        Ok(locked) => Locking { days: span.days(), ends_s: Some(locked.ends_s), failed: None },
+        // That says nothing of the target.
+        Err(Error::Interrupted) => Locking { days: span.days(), ..before },
+        Err(error) => Locking { days: span.days(), failed: Some(error.to_string()), ..before },
+    });
+    let locked = outcome?;
+    kept?;
+    Ok(locked)
+}
+
+/// As a line.
+pub fn text(locked: &Locked, verb: &str) -> String {
+    format!(
+        "{} {verb} locked until {} at least; {} prolonged",
+        access::counted(locked.files as u64, "file"),
+        date(locked.ends_s),
+        locked.prolonged
+    )
+}
+
+fn date(seconds: u64) -> String {
+    timestamp::shown(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
+}

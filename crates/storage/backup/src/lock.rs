@@ -1,0 +1,127 @@
+//! Locks of what is at a target: nobody deletes it before they end, who has its credentials
+//! included. They outlive what needs them: each backup, and the care of a target, prolongs those of
+//! all that the backups there need, where less than the span is left.
+
+use crate::Error;
+use crate::store::Name;
+use crate::vault::Vault;
+use braid_pool::upkeep::LockSpan;
+use jiff::{SignedDuration, Timestamp};
+use rustic_core::repofile::IndexFile;
+use rustic_core::{FileType, Id, ReadBackend};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
+
+/// When the locks end of what is at a target, by its path there: seconds since the Unix epoch. What
+/// isn't in it is asked for anew.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ends(BTreeMap<String, i64>);
+
+/// What has become of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Locked {
+    /// All are locked at least for so many days.
+    pub days: u32,
+    /// How many files the backups there need.
+    pub files: usize,
+    /// Of them those whose lock was prolonged, or would be.
+    pub prolonged: usize,
+    /// When the first of these locks ends, since the Unix epoch.
+    pub ends_s: u64,
+}
+
+impl Vault {
+    /// Prolongs the locks of all that the backups there need.
+    ///
+    /// # Errors
+    /// The target can't lock, refuses, or says that something is locked which isn't.
+    pub fn prolong(&self, span: LockSpan, ends: &mut Ends, dry_run: bool) -> Result<Locked, Error> {
+        let courier = self.courier();
+        courier.check_lock()?;
+        let needed = self.needed()?;
+        self.take_in_written(span, ends);
+        ends.0.retain(|path, _| needed.contains_key(path));
+        let now = courier.now();
+        let (least, at_once) = (after(now, span.least()), after(now, span.at_once()));
+        let is_short = |path: &String| ends.0.get(path).is_none_or(|end| *end < least.as_second());
+        let short: Vec<Name> =
+            needed.iter().filter(|(path, _)| is_short(path)).map(|(_, name)| *name).collect();
+        let mut locked =
+            Locked { days: span.days(), files: needed.len(), prolonged: short.len(), ends_s: 0 };
+        if !dry_run {
+            let known = Mutex::new(&mut *ends);
+            let each = |name: &Name, end: Timestamp| {
+                let mut known = known.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+                known.0.insert(name.path(), end.as_second());
+            };
+            courier.lock(&short, at_once, &each)?;
+            self.look_again_at_locks(&needed, &short, least)?;
+        }
+        // What a dry run wouldn't have is counted as if it were done.
+        let first = needed.keys().map(|path| match ends.0.get(path) {
+            Some(end) if *end >= least.as_second() => *end,
+            _ => at_once.as_second(),
+        });
+        locked.ends_s = first.min().and_then(|end| u64::try_from(end).ok()).unwrap_or(0);
+        Ok(locked)
+    }
+
+    /// Files of all backups there, by their paths: what the indexes name and isn't to be removed,
+    /// and what leads to it.
+    fn needed(&self) -> Result<BTreeMap<String, Name>, Error> {
+        let courier = self.courier();
+        let repository = self.repository(false)?;
+        let mut packs: BTreeSet<Id> = BTreeSet::new();
+        for one in self.told(repository.stream_files::<IndexFile>())? {
+            let (_, index) = self.told(one)?;
+            packs.extend(index.packs.iter().map(|pack| *pack.id));
+        }
+        let mut names: Vec<Name> = packs.iter().map(|id| Name::new(FileType::Pack, id)).collect();
+        for kind in [FileType::Config, FileType::Key, FileType::Snapshot, FileType::Index] {
+            let listed = self.told(courier.list_with_size(kind))?;
+            names.extend(listed.iter().map(|(id, _)| Name::new(kind, id)));
+        }
+        Ok(names.into_iter().map(|name| (name.path(), name)).collect())
+    }
+
+    /// What was written since this was opened was locked when it was.
+    fn take_in_written(&self, span: LockSpan, ends: &mut Ends) {
+        if self.manner().lock != Some(span) {
+            return;
+        }
+        let opened = self.courier().now().checked_sub(self.opened_for());
+        let end = after(opened.unwrap_or(Timestamp::MIN), span.at_once()).as_second();
+        for (kind, id, _) in &self.courier().delivery().written {
+            ends.0.insert(Name::new(*kind, id).path(), end);
+        }
+    }
+
+    /// A server may say yes to what it doesn't know: of each kind one is asked for.
+    fn look_again_at_locks(
+        &self,
+        needed: &BTreeMap<String, Name>,
+        prolonged: &[Name],
+        least: Timestamp,
+    ) -> Result<(), Error> {
+        let newest_of_kinds: BTreeMap<&str, &Name> =
+            needed.values().map(|name| (name.kind.dirname(), name)).collect();
+        for name in newest_of_kinds.into_values().chain(prolonged.first()) {
+            let end = self.courier().lock_end(name)?;
+            // To the second.
+            if end.is_none_or(|end| end.as_second() < least.as_second()) {
+                return Err(Error::Damaged(format!(
+                    "{}: {} isn't locked, though the server said so",
+                    self.target(),
+                    name.path()
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn after(time: Timestamp, span: std::time::Duration) -> Timestamp {
+    let span = SignedDuration::try_from(span).unwrap_or(SignedDuration::MAX);
+    time.checked_add(span).unwrap_or(Timestamp::MAX)
+}
