@@ -7,6 +7,7 @@
 //! started again or ends the daemon in good order ([`Ending`]); none is just gone.
 
 mod beat;
+mod bell;
 mod bridge;
 mod chosen;
 mod classes;

@@ -8,10 +8,9 @@ mod report;
 pub mod translate;
 
 use super::beat;
+use super::bell::Bell;
 use super::classes;
-use super::data_channel::{
-    Command, Commands, Introduction, Published, Referring, SERVICE_TICK, Setup, Snapshot,
-};
+use super::data_channel::{Command, Commands, Introduction, Published, Referring, Setup, Snapshot};
 use super::reconfigure::{Change, NewPeer};
 use super::supervise::start_thread;
 use braid_control::config::{Cap, Link, Name, QuotaPeriod, Transport, XorHash};
@@ -37,7 +36,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// How often a snapshot is published and quotas are counted.
 pub const TICK: Duration = Duration::from_millis(200);
-/// How soon after a command a snapshot is published; others may follow it.
+/// How soon after a command a snapshot is published, as others may follow it; and how soon after
+/// another one that of an event is.
 const SOON: Duration = Duration::from_millis(10);
 /// How often flows are looked at: every so many ticks.
 const FLOWS_EACH: u32 = 5;
@@ -59,6 +59,7 @@ pub fn start(
     setup: Setup,
     commands: Commands,
     published: Published,
+    bell: Bell,
 ) -> io::Result<JoinHandle<io::Result<()>>> {
     let clock = Clock::start();
     let (rules, modes) = classes::classes(&setup.rules, setup.mode, setup.xor_hash);
@@ -80,7 +81,9 @@ pub fn start(
         };
         (Tunnel::new(config), queue)
     });
-    let plane = braid_dataplane::start(tunnels.collect(), clock, setup.wake_latency)?;
+    let rings = bell.clone();
+    let on_news = move || rings.ring();
+    let plane = braid_dataplane::start(tunnels.collect(), clock, setup.wake_latency, on_news)?;
     let by_udp = (FIRST_LISTENING..).zip(setup.listen.into_iter().map(Listening::Steered));
     let by_tls = (FIRST_LISTENING_TLS..).zip(setup.listen_tls.into_iter().map(Listening::Shared));
     for (number, sockets) in by_udp.chain(by_tls) {
@@ -99,7 +102,7 @@ pub fn start(
         draining: false,
         ranks: BTreeMap::new(),
         referrals: BTreeMap::new(),
-        announces: setup.announces,
+        bell,
     };
     start_thread("braid-bridge", move || bridge.run(&commands, &published))
 }
@@ -130,8 +133,7 @@ struct Bridge {
     ranks: BTreeMap<PublicKey, u8>,
     /// To whom homes are referred, as the fleet has it.
     referrals: BTreeMap<PublicKey, Vec<Arc<Referral>>>,
-    /// What homes say of who serves them is passed on at once.
-    announces: bool,
+    bell: Bell,
 }
 
 struct BridgedLink {
@@ -163,27 +165,34 @@ struct BridgedPeer {
 impl Bridge {
     fn run(mut self, commands: &Commands, published: &Published) -> io::Result<()> {
         let mut next = Instant::now();
+        let mut published_at = next;
         let mut traffic = Arc::default();
         let mut ticks = 0;
+        let mut works = false;
+        let mut news = false;
         loop {
-            let wait = next.saturating_duration_since(Instant::now());
-            let wait = if self.announces { wait.min(SERVICE_TICK) } else { wait };
-            match commands.recv_timeout(wait) {
+            match commands.recv_timeout(next.saturating_duration_since(Instant::now())) {
                 Ok(Command::Stop) | Err(RecvTimeoutError::Disconnected) => break,
+                Ok(Command::Hear) => {
+                    self.bell.heard();
+                    if self.note_events() {
+                        news = true;
+                        next = next.min(published_at + SOON);
+                    }
+                }
                 Ok(command) => {
                     if self.carry_out(command).is_err() {
                         break;
                     }
                     // Who changed something sees it.
                     next = next.min(Instant::now() + SOON);
-                    continue;
                 }
                 Err(RecvTimeoutError::Timeout) => {}
             }
-            let moved = self.note_events();
-            if Instant::now() < next && !moved {
+            if Instant::now() < next {
                 continue;
             }
+            published_at = Instant::now();
             next = beat::next(TICK, Duration::ZERO, Instant::now());
             let Ok(report) = self.plane.report() else { break };
             self.count_quotas(&report);
@@ -195,8 +204,11 @@ impl Bridge {
                 traffic = Arc::new(flows);
             }
             ticks = ticks.wrapping_add(1);
+            let peers = self.reporter.peers(&report, &self.peers, &self.links);
+            let one_works = peers.iter().any(|peer| peer.connected);
+            news |= std::mem::replace(&mut works, one_works) != one_works;
             published.publish(Snapshot {
-                peers: self.reporter.peers(&report, &self.peers, &self.links),
+                peers,
                 drops: DeviceDrops {
                     not_fetched: report.tun_dropped + report.handover_drops,
                     refused: report.tun.refused,
@@ -214,6 +226,9 @@ impl Bridge {
                     .map(|peer| peer.public_key)
                     .collect(),
             });
+            if std::mem::take(&mut news) {
+                published.wake();
+            }
         }
         self.plane.stop()
     }
@@ -255,7 +270,7 @@ impl Bridge {
                 None => Ok(()),
             },
             Command::Leave(done) => self.plane.leave(done),
-            Command::Stop => Ok(()),
+            Command::Hear | Command::Stop => Ok(()),
         }
     }
 
@@ -468,9 +483,9 @@ impl Bridge {
         self.peers.iter().find(|(_, p)| p.public_key == *key).map(|(id, _)| *id)
     }
 
-    /// Whether a home has said who serves it now.
+    /// Whether somebody has something to do now: somebody came or went, or is served elsewhere.
     fn note_events(&mut self) -> bool {
-        let mut moved = false;
+        let mut news = false;
         let mut names: BTreeMap<LinkId, &str> = BTreeMap::new();
         for link in self.links.values() {
             names.extend(link.ids.values().map(|id| (*id, link.link.name.as_str())));
@@ -481,6 +496,7 @@ impl Bridge {
                     if let Some(known) = self.peers.get_mut(&peer) {
                         known.last_handshake = Some(Instant::now());
                         if anew {
+                            news = true;
                             tracing::info!(peer = known.name.as_str(), "connected");
                         } else {
                             tracing::debug!(peer = known.name.as_str(), "new keys");
@@ -488,11 +504,13 @@ impl Bridge {
                     }
                 }
                 Event::Closed { peer } => {
+                    news = true;
                     if let Some(known) = self.peers.get(&peer) {
                         tracing::info!(peer = known.name.as_str(), "the peer has gone");
                     }
                 }
                 Event::Introduced { token, home, from } => {
+                    news = true;
                     self.introductions.note(Introduction { line: token, home, from });
                 }
                 Event::Refused { token, refusal, from } => {
@@ -502,6 +520,7 @@ impl Bridge {
                     self.introductions.note_not_enrolled(peer, refusal);
                 }
                 Event::Moved { owner, from, to } => {
+                    news = true;
                     if let Some(peer) = self.peers.get_mut(&owner) {
                         peer.served_by = (to != owner).then_some(to);
                     }
@@ -509,6 +528,7 @@ impl Bridge {
                     tracing::warn!(from = name(from), to = name(to), "another peer serves");
                 }
                 Event::Referred { peer, referrals } => {
+                    news = true;
                     if let Some(known) = self.peers.get_mut(&peer) {
                         let names: Vec<&str> =
                             referrals.iter().map(|it| it.name.as_str()).collect();
@@ -517,7 +537,7 @@ impl Bridge {
                     }
                 }
                 Event::Served { peer, here } => {
-                    moved = true;
+                    news = true;
                     let peer = self.peers.get(&peer).map_or("", |peer| peer.name.as_str());
                     match here {
                         true => tracing::debug!(peer, "is served here"),
@@ -531,7 +551,7 @@ impl Bridge {
                 }
             }
         }
-        moved
+        news
     }
 
     /// What isn't as it should be between this host and its peers.

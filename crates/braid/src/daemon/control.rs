@@ -1,3 +1,4 @@
+use super::bell::Bell;
 use super::data_channel::{Command, DataPlaneHandle, Setup, data_channel};
 use super::ending::{Ending, last_words};
 use super::endpoints::EndpointResolver;
@@ -131,7 +132,6 @@ impl RunningTunnel {
             memory_per_peer: interface.memory_per_peer,
             isolate_homes: !interface.listen.is_empty() && !interface.home_to_home,
             wake_latency: open_wake_latency(interface.wake_latency),
-            announces: config.routing.announce_table.is_some(),
             listen,
             listen_tls,
         };
@@ -519,7 +519,8 @@ fn start_data_plane(
     ending: Ending,
 ) -> io::Result<(DataPlaneHandle, JoinHandle<io::Result<()>>)> {
     let (handle, commands, published) = data_channel();
-    let plane = bridge::start(setup, commands, published)?;
+    let bell = Bell::new(handle.commands());
+    let plane = bridge::start(setup, commands, published, bell)?;
     let watch = start_thread("braid-watch", move || {
         let outcome = plane.join().unwrap_or_else(|panic| {
             Err(io::Error::other(format!("it panicked: {}", last_words(&*panic))))

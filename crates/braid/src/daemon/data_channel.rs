@@ -7,6 +7,7 @@ use braid_control::quota_file::QuotaCounters;
 use braid_control::status::{DeviceDrops, PeerStatus};
 use braid_dataplane::LEAVES_WITHIN;
 use braid_handshake::{PrivateKey, PublicKey};
+use braid_linux::poller::Waker;
 use braid_linux::tun::Tun;
 use braid_linux::udp::{Family, LinkSocket};
 use braid_linux::wake_latency::WakeLatency;
@@ -15,11 +16,7 @@ use braid_units::{ByteSize, Ratio};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
-
-/// How soon what homes say of who serves them is known, where routes follow it.
-pub const SERVICE_TICK: Duration = Duration::from_millis(50);
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 /// What the data plane begins with. Links, peers and their sockets follow as
 /// commands.
@@ -42,8 +39,6 @@ pub struct Setup {
     pub isolate_homes: bool,
     /// What is asked of the host's processors while packets come often.
     pub wake_latency: Option<WakeLatency>,
-    /// Routes follow what homes say of who serves them.
-    pub announces: bool,
     /// Sockets where peers come to us (concentrator): for each address one for each worker.
     pub listen: Vec<Vec<LinkSocket>>,
     /// The same by TLS.
@@ -52,6 +47,8 @@ pub struct Setup {
 
 /// What is to be done, in the order sent.
 pub enum Command {
+    /// Look at what the data plane tells.
+    Hear,
     /// A change of the config.
     Change(Box<Change>),
     /// The link works from now on over this socket; it takes the place of an
@@ -161,7 +158,7 @@ pub struct Introduction {
 
 /// The daemon's end.
 pub struct DataPlaneHandle {
-    commands: Sender<Command>,
+    commands: Arc<Sender<Command>>,
     published: Published,
 }
 
@@ -170,7 +167,14 @@ pub type Commands = Receiver<Command>;
 
 /// Where the data plane puts its snapshots.
 #[derive(Clone, Default)]
-pub struct Published(Arc<Mutex<Arc<Snapshot>>>);
+pub struct Published(Arc<Latest>);
+
+#[derive(Default)]
+struct Latest {
+    snapshot: Mutex<Arc<Snapshot>>,
+    /// Who acts on news at once.
+    waker: OnceLock<Waker>,
+}
 
 /// The data plane's thread is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -181,7 +185,7 @@ pub struct DataPlaneEnded;
 pub fn data_channel() -> (DataPlaneHandle, Commands, Published) {
     let (commands, received) = channel();
     let published = Published::default();
-    let handle = DataPlaneHandle { commands, published: published.clone() };
+    let handle = DataPlaneHandle { commands: Arc::new(commands), published: published.clone() };
     (handle, received, published)
 }
 
@@ -209,15 +213,33 @@ impl DataPlaneHandle {
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.published.latest()
     }
+
+    /// Commands of who doesn't keep the data plane running.
+    pub fn commands(&self) -> Weak<Sender<Command>> {
+        Arc::downgrade(&self.commands)
+    }
+
+    /// Has this wake whoever acts on news, the first that asks for it.
+    pub fn wake_on_news(&self, waker: Waker) {
+        let _ = self.published.0.waker.set(waker);
+    }
 }
 
 impl Published {
     /// Replaces the snapshot.
     pub fn publish(&self, snapshot: Snapshot) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(snapshot);
+        let mut latest = self.0.snapshot.lock().unwrap_or_else(PoisonError::into_inner);
+        *latest = Arc::new(snapshot);
+    }
+
+    /// There is news in it.
+    pub fn wake(&self) {
+        if let Some(waker) = self.0.waker.get() {
+            waker.wake();
+        }
     }
 
     fn latest(&self) -> Arc<Snapshot> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.snapshot.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

@@ -16,7 +16,7 @@ mod view;
 
 pub use handle::ReconcilerHandle;
 
-use super::data_channel::{DataPlaneEnded, DataPlaneHandle, SERVICE_TICK};
+use super::data_channel::{DataPlaneEnded, DataPlaneHandle};
 use super::device::{BridgePort, is_there};
 use super::egress::HostNetwork;
 use super::ending::Ending;
@@ -145,6 +145,7 @@ pub fn start(parts: Parts) -> io::Result<ReconcilerHandle> {
     let mark = host_numbers::mark(config.interface.name.as_str());
     let (news, waker) = News::open()?;
     let (handle, questions, view) = channels(waker.clone());
+    parts.data_plane.wake_on_news(waker.clone());
     let goes_on = parts.goes_on;
     let mut reconciler = Reconciler {
         questions,
@@ -239,8 +240,8 @@ impl Reconciler {
         loop {
             // Woken for whatever reason, everything is looked at.
             let wait = self.schedule.wait(Instant::now());
-            let announces = self.settings.config.routing.announce_table.is_some();
-            let wait = if announces { wait.min(SERVICE_TICK) } else { wait };
+            let announcing = self.announcing.wait(Instant::now());
+            let wait = announcing.map_or(wait, |until| wait.min(until));
             if let Err(error) = self.news.wait(wait) {
                 tracing::error!(%error, "waiting for changes of the host's network");
                 std::thread::sleep(TICK);

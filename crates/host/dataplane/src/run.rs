@@ -65,13 +65,18 @@ pub(crate) struct DataPlane {
 pub(crate) struct Channels {
     /// What the control side wants.
     pub inbox: Receiver<Command>,
-    /// What it is told.
+    /// What it is told...
     pub news: Sender<Event>,
+    /// ...and that there is something.
+    pub on_news: OnNews,
     /// What other workers hand over.
     pub handovers: Receiver<Vec<Handover>>,
     /// All workers, this one too.
     pub siblings: Siblings,
 }
+
+/// Called by a worker when there are events to fetch; it must not block.
+pub(crate) type OnNews = Arc<dyn Fn() + Send + Sync>;
 
 /// Another program is about to go on.
 struct Leaving {
@@ -141,9 +146,7 @@ impl DataPlane {
             }
             let more = self.transmit();
             self.device.deliver(&mut self.tunnel);
-            while let Some(event) = self.tunnel.poll_event() {
-                let _ = self.channels.news.send(event);
-            }
+            self.tell();
             if self.stopping {
                 return Ok(());
             }
@@ -175,6 +178,16 @@ impl DataPlane {
                     }
                 }
             }
+        }
+    }
+
+    fn tell(&mut self) {
+        let mut any = false;
+        while let Some(event) = self.tunnel.poll_event() {
+            any |= self.channels.news.send(event).is_ok();
+        }
+        if any {
+            (self.channels.on_news)();
         }
     }
 

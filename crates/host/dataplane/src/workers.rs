@@ -2,13 +2,14 @@
 
 use crate::clock::Clock;
 use crate::handle::{Handle, WorkerHandle};
-use crate::run::{Channels, DataPlane};
+use crate::run::{Channels, DataPlane, OnNews};
 use crate::siblings::{Sibling, Siblings};
 use braid_linux::poller::Poller;
 use braid_linux::tun::Tun;
 use braid_linux::wake_latency::WakeLatency;
 use braid_tunnel::Tunnel;
 use std::io;
+use std::sync::Arc;
 use std::sync::mpsc::channel;
 
 /// Why the data plane could not start.
@@ -24,7 +25,8 @@ impl From<StartError> for io::Error {
 
 /// Starts the data plane: for each tunnel and queue of the device a worker on a thread of its
 /// own. The tunnels are the [`braid_tunnel::Worker`]s of one, in order. Where `wake_latency` is
-/// given it is held while packets come often.
+/// given it is held while packets come often. `on_news` is called by a worker's thread when
+/// [`Handle::events`] has something; it must not block.
 ///
 /// # Errors
 /// When the kernel gives no epoll or thread.
@@ -32,8 +34,10 @@ pub fn start(
     tunnels: Vec<(Tunnel, Tun)>,
     clock: Clock,
     wake_latency: Option<WakeLatency>,
+    on_news: impl Fn() + Send + Sync + 'static,
 ) -> Result<Handle, StartError> {
     let (news, events) = channel();
+    let on_news: OnNews = Arc::new(on_news);
     let mut siblings = Vec::with_capacity(tunnels.len());
     let mut ends = Vec::with_capacity(tunnels.len());
     for _ in &tunnels {
@@ -53,7 +57,8 @@ pub fn start(
         };
         let (commands, inbox) = channel();
         let (news, siblings) = (news.clone(), Siblings::new(siblings.clone()));
-        let channels = Channels { inbox, news, handovers, siblings };
+        let on_news = Arc::clone(&on_news);
+        let channels = Channels { inbox, news, on_news, handovers, siblings };
         let plane = DataPlane::new(tunnel, tun, clock, wake_latency, poller, channels)?;
         let name = match handle.workers.len() {
             0 => "braid-data".to_owned(),

@@ -1,6 +1,7 @@
 //! Our own nftables table, `inet braid_<interface>`: NAT, forwarded ports,
 //! a routed prefix, MSS clamping, the kill switch. Nobody else's is touched.
 
+mod command;
 mod forwarder;
 mod kill_switch;
 mod learnt;

@@ -32,6 +32,8 @@ struct Home {
     wanted_at: Instant,
     /// It had another concentrator, when it was last heard of.
     has_other: bool,
+    /// Something else follows then from what is known now.
+    due: Option<Instant>,
 }
 
 impl Announcing {
@@ -45,6 +47,7 @@ impl Announcing {
                     connected_since: None,
                     wanted_at: now,
                     has_other: false,
+                    due: Some(now),
                 };
                 self.homes.insert(peer.name.to_string(), home);
             }
@@ -63,10 +66,17 @@ impl Announcing {
                 connected_since: None,
                 wanted_at: now,
                 has_other: false,
+                due: None,
             });
             changed |= home.follow(peer, now);
         }
         changed
+    }
+
+    /// How long, without news of them, what is announced stays right; none: until there is some.
+    pub fn wait(&self, now: Instant) -> Option<Duration> {
+        let due = self.homes.values().filter_map(|home| home.due).min()?;
+        Some(due.saturating_duration_since(now))
     }
 
     /// Whether the home of this name is announced.
@@ -88,8 +98,12 @@ impl Home {
             true => Some(self.connected_since.unwrap_or(now)),
             false => None,
         };
+        self.due = None;
         if let Some(since) = self.connected_since {
             let long = now.saturating_duration_since(since) >= SAYS_WITHIN;
+            if !long && peer.served_here.is_none() {
+                self.due = Some(since + SAYS_WITHIN);
+            }
             if peer.served_here.is_some() || long {
                 self.has_other = peer.served_here.is_some();
             }
@@ -103,8 +117,11 @@ impl Home {
             (false, true) => AFTER_SILENCE,
             (false, false) => AFTER_SILENCE_OF_ONE,
         };
-        let over = now.saturating_duration_since(self.wanted_at) >= stays;
-        over && std::mem::replace(&mut self.announced, false)
+        let over_at = self.wanted_at + stays;
+        if self.announced && now < over_at {
+            self.due = Some(self.due.map_or(over_at, |due| due.min(over_at)));
+        }
+        now >= over_at && std::mem::replace(&mut self.announced, false)
     }
 }
 
@@ -150,7 +167,9 @@ mod tests {
         let networks: Vec<IpNet> =
             ["10.77.0.2/32", "198.51.100.8/29"].map(|net| net.parse().unwrap()).into();
         assert_eq!(announcing.networks(&config()), networks);
+        assert_eq!(announcing.wait(at(61_000)), None);
         assert!(!announcing.follow(&home(true, Some(false)), at(61_100)));
+        assert_eq!(announcing.wait(at(61_100)), Some(Duration::from_millis(1900)));
         assert!(announcing.follow(&home(true, Some(false)), at(63_000)));
         assert!(announcing.networks(&config()).is_empty());
         // It is silent: it has another one.
@@ -168,6 +187,7 @@ mod tests {
         let at = |millis| start + Duration::from_millis(millis);
         let mut announcing = Announcing::default();
         assert!(!announcing.follow(&home(true, None), at(0)), "it may say something yet");
+        assert_eq!(announcing.wait(at(0)), Some(SAYS_WITHIN));
         assert!(announcing.follow(&home(true, None), at(1000)));
         assert!(!announcing.follow(&home(false, None), at(6000)));
         assert!(announcing.has("home"));

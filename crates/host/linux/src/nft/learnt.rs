@@ -1,7 +1,7 @@
 //! Addresses that are learnt while a table is there: they outlive it.
 
+use super::command::LIMIT;
 use super::named::{Container, Named, asked_set, chain_of, rule_of_chain, rule_of_set};
-use super::table::LIMIT;
 use crate::netlink::{Netlink, SetElement, nftables, set_elements};
 use crate::tool;
 use braid_engines::nft_table;
@@ -290,9 +290,9 @@ fn place_in(value: &Value) -> Option<Place> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::command::nft;
     use super::super::ruled::Ruled;
     use super::super::ruled_traffic::{Fate, RuledTraffic};
-    use super::super::table::nft;
     use super::super::{Firewall, delete, replace};
     use super::*;
     use crate::netns::NetNs;

@@ -1,7 +1,7 @@
 //! Other programs' firewalls, as far as they keep the tunnel's packets from being
 //! forwarded: an `accept` in our table doesn't help against a `drop` in theirs.
 
-use super::table::{LIMIT, missing};
+use super::command::{LIMIT, missing};
 use crate::tool;
 use braid_engines::{Family, nft_table};
 use std::io;

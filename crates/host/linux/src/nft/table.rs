@@ -1,12 +1,11 @@
 //! A tunnel's table in the kernel: put there by `nft`, read by netlink.
 
+use super::command::nft;
 use super::learnt;
-use crate::{netlink, tool};
+use crate::netlink;
 use braid_engines::nft_table;
 use std::collections::BTreeMap;
 use std::io;
-use std::process::Command;
-use std::time::Duration;
 
 /// Puts a table into the kernel, in place of what it held before, at once.
 ///
@@ -47,35 +46,13 @@ pub fn counters(interface: &str) -> io::Result<BTreeMap<String, (u64, u64)>> {
     netlink::counters(&nft_table(interface))
 }
 
-/// It takes milliseconds, seconds with rulesets of hundred thousands; one that the
-/// kernel keeps waiting must not keep the tunnel waiting.
-pub(super) const LIMIT: Duration = Duration::from_secs(5);
-
-pub(super) fn nft(script: &str) -> io::Result<()> {
-    let mut command = Command::new("nft");
-    command.args(["-f", "-"]);
-    let outcome = tool::run(&mut command, script.as_bytes(), LIMIT).map_err(missing)?;
-    match outcome.status.success() {
-        true => Ok(()),
-        false => Err(io::Error::other(format!("nft: {}", outcome.complaint()))),
-    }
-}
-
-pub(super) fn missing(error: io::Error) -> io::Error {
-    match error.kind() {
-        io::ErrorKind::NotFound => {
-            io::Error::new(error.kind(), "nft is not installed (try: apt install nftables)")
-        }
-        _ => error,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::Firewall;
     use super::super::tests::everything;
     use super::*;
     use crate::netns::NetNs;
+    use std::process::Command;
 
     #[test]
     fn different_interfaces_have_different_tables() {
