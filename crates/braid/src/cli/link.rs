@@ -245,7 +245,7 @@ fn change(
 ) -> Result<(), Failure> {
     let client = global.client()?;
     if !temporary {
-        let mut editor = ConfigEditor::open(&global.config_file())?;
+        let mut editor = ConfigEditor::open_alone(&global.config_file())?;
         edit(&mut editor)?;
         editor.save()?;
     }

@@ -30,7 +30,7 @@ impl ModeCommand {
             return global.print(&json!({ "mode": mode }), || mode.to_string());
         };
         if !self.temporary {
-            let mut editor = ConfigEditor::open(&global.config_file())?;
+            let mut editor = ConfigEditor::open_alone(&global.config_file())?;
             editor.set_mode(mode)?;
             editor.save()?;
         }

@@ -215,7 +215,7 @@ fn change(
     edit: impl FnOnce(&mut ConfigEditor) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let client = global.client()?;
-    let mut editor = ConfigEditor::open(&global.config_file())?;
+    let mut editor = ConfigEditor::open_alone(&global.config_file())?;
     edit(&mut editor)?;
     editor.save()?;
     let running = match client.reload() {

@@ -1,5 +1,8 @@
 use super::{Cap, Config, ConfigErrors, Mode};
+use std::fs::File;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use toml_edit::{ArrayOfTables, DocumentMut, InlineTable, Item, Table, Value, value};
 
 /// Changes a config file in place, keeping comments and order. Nothing is
@@ -8,6 +11,8 @@ use toml_edit::{ArrayOfTables, DocumentMut, InlineTable, Item, Table, Value, val
 pub struct ConfigEditor {
     file: PathBuf,
     document: DocumentMut,
+    /// Keeps others from changing it.
+    kept: Option<Arc<File>>,
 }
 
 /// Why a config could not be changed.
@@ -167,6 +172,23 @@ impl ConfigEditor {
         ConfigEditor::from_text(&text, file)
     }
 
+    /// Opens a config that has no errors, to change it: another program that does so waits until
+    /// this editor is gone, so that neither undoes what the other one has changed.
+    ///
+    /// # Errors
+    /// As [`ConfigEditor::open`]; [`EditError::Io`] when another program changes it for long.
+    pub fn open_alone(file: &Path) -> Result<ConfigEditor, EditError> {
+        let kept = match braid_durable::keep(file) {
+            Ok(kept) => Some(Arc::new(kept)),
+            // The other errors of a file that can't be read are told as elsewhere.
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                return Err(EditError::Io { file: file.to_owned(), error });
+            }
+            Err(_) => None,
+        };
+        Ok(ConfigEditor { kept, ..ConfigEditor::open(file)? })
+    }
+
     /// Takes `text` for the contents of `file`.
     ///
     /// # Errors
@@ -181,7 +203,7 @@ impl ConfigEditor {
                 hint: None,
             }],
         })?;
-        Ok(ConfigEditor { file: file.to_owned(), document })
+        Ok(ConfigEditor { file: file.to_owned(), document, kept: None })
     }
 
     /// Adds `[[link]]`.
@@ -286,7 +308,7 @@ impl ConfigEditor {
     /// [`EditError::Config`] with all that would be wrong; nothing is changed then.
     pub fn append(&mut self, toml: &str) -> Result<(), EditError> {
         let text = format!("{}\n{toml}", self.document.to_string().trim_end_matches('\n'));
-        *self = ConfigEditor::from_text(&text, &self.file)?;
+        self.document = ConfigEditor::from_text(&text, &self.file)?.document;
         Ok(())
     }
 
@@ -362,11 +384,13 @@ impl ConfigEditor {
     /// # Errors
     /// [`EditError::Config`] with all that would be wrong, [`EditError::Io`] when the file can't
     /// be replaced. It stays as it was then.
-    pub fn save(&self) -> Result<Config, EditError> {
+    pub fn save(&mut self) -> Result<Config, EditError> {
         let config = self.check()?;
-        let io_error = |error| EditError::Io { file: self.file.clone(), error };
-        braid_durable::replace(&self.file, self.document.to_string().as_bytes(), None)
-            .map_err(io_error)?;
+        let text = self.document.to_string();
+        let written =
+            braid_durable::replace_with(&self.file, None, |new| new.write_all(text.as_bytes()));
+        let written = written.map_err(|error| EditError::Io { file: self.file.clone(), error })?;
+        self.kept = self.kept.take().map(|_| Arc::new(written));
         Ok(config)
     }
 

@@ -747,6 +747,37 @@ fn a_saved_edit_replaces_the_file_and_keeps_its_permissions() {
 }
 
 #[test]
+fn changes_at_the_same_time_are_all_made() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("braid.toml");
+    std::fs::write(&file, full()).unwrap();
+    let before = Config::load(&file).unwrap().links.len();
+    std::thread::scope(|scope| {
+        for number in 0..8 {
+            let file = &file;
+            scope.spawn(move || {
+                let mut editor = ConfigEditor::open_alone(file).unwrap();
+                let interface = Some(format!("more{number}"));
+                let change = LinkChange { interface, ..LinkChange::default() };
+                editor.add_link(&format!("more{number}"), &change).unwrap();
+                editor.save().unwrap();
+                // It is still kept.
+                editor
+                    .set_link(
+                        &format!("more{number}"),
+                        &LinkChange { tier: Some(3), ..LinkChange::default() },
+                    )
+                    .unwrap();
+                editor.save().unwrap();
+            });
+        }
+    });
+    let links = Config::load(&file).unwrap().links;
+    assert_eq!(links.len(), before + 8);
+    assert_eq!(links.iter().filter(|link| link.tier == 3).count(), 8);
+}
+
+#[test]
 fn peers_are_appended_and_removed() {
     let mut editor = ConfigEditor::from_text(&full(), Path::new("b.toml")).unwrap();
     let peer = format!(

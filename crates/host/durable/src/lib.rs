@@ -169,6 +169,29 @@ fn open_alone(path: &Path) -> io::Result<File> {
     }
 }
 
+/// Keeps a file to the caller for as long as what this gives lives: another one that asks for it
+/// waits. Who replaces it meanwhile by [`replace_with`] keeps it by the file that that gives.
+///
+/// # Errors
+/// What the system says; `TimedOut` when another program keeps it all the time.
+pub fn keep(path: &Path) -> io::Result<File> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let file = File::open(path)?;
+        match file.try_lock() {
+            // Who kept it may have replaced it.
+            Ok(()) if is_named(&file, path)? => return Ok(file),
+            Ok(()) => {}
+            Err(TryLockError::Error(error)) => return Err(error),
+            Err(TryLockError::WouldBlock) if Instant::now() >= until => {
+                let what = "another program is changing it all the time";
+                return Err(io::Error::new(io::ErrorKind::TimedOut, what));
+            }
+            Err(TryLockError::WouldBlock) => std::thread::sleep(LOOK_AGAIN),
+        }
+    }
+}
+
 fn is_named(file: &File, path: &Path) -> io::Result<bool> {
     match fs::metadata(path) {
         Ok(there) => Ok(there.ino() == file.metadata()?.ino()),

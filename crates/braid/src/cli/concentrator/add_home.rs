@@ -59,7 +59,7 @@ impl RemoveHome {
 /// Adds a home to the config's file, and gives the line that lets it in. `wanted` are its
 /// addresses, else the next free ones. The tunnel is yet to be told.
 pub fn add(config: Config, home: &LineForHome, wanted: &[IpAddr]) -> Result<JoinLine, Failure> {
-    let mut work = Work::of(config)?;
+    let mut work = Work::of(&config)?;
     let addresses = work.addresses_of_new(home, wanted)?;
     let endpoints = work.endpoints(&home.endpoint)?;
     let Work { config, editor, public_key } = &mut work;
@@ -73,7 +73,7 @@ pub fn planned(
     home: &LineForHome,
     wanted: &[IpAddr],
 ) -> Result<(Vec<IpNet>, Vec<Endpoint>), Failure> {
-    let work = Work::of(config)?;
+    let work = Work::of(&config)?;
     Ok((work.addresses_of_new(home, wanted)?, work.endpoints(&home.endpoint)?))
 }
 
@@ -87,7 +87,7 @@ pub struct Renewed {
 
 /// Gives a home another line in the config's file. The tunnel is yet to be told.
 pub fn renew(config: Config, home: &LineForHome) -> Result<Renewed, Failure> {
-    let mut work = Work::of(config)?;
+    let mut work = Work::of(&config)?;
     let peer = work.peer(home.name.as_str())?;
     if peer.of_fleet {
         return Err(Failure::failed(format!(
@@ -105,7 +105,7 @@ pub fn renew(config: Config, home: &LineForHome) -> Result<Renewed, Failure> {
 
 /// Takes a home that has yet to join out of the config's file. The tunnel is yet to be told.
 pub fn revoke(config: Config, name: &str) -> Result<(), Failure> {
-    let work = Work::of(config)?;
+    let work = Work::of(&config)?;
     let peer = work.peer(name)?;
     if peer.is_known() {
         return Err(Failure::failed(format!(
@@ -117,7 +117,7 @@ pub fn revoke(config: Config, name: &str) -> Result<(), Failure> {
 
 /// Takes a home out of the config's file. The tunnel is yet to be told.
 pub fn remove(config: Config, name: &str) -> Result<(), Failure> {
-    let work = Work::of(config)?;
+    let work = Work::of(&config)?;
     let peer = work.peer(name)?;
     work.remove_for_good(&peer)
 }
@@ -136,9 +136,10 @@ struct Work {
 }
 
 impl Work {
-    /// `config` knows the homes that have joined.
-    fn of(config: Config) -> Result<Work, Failure> {
-        let editor = ConfigEditor::open(&config.file)?;
+    /// Others may have changed the config since it was read.
+    fn of(config: &Config) -> Result<Work, Failure> {
+        let editor = ConfigEditor::open_alone(&config.file)?;
+        let config = with_joined(editor.check()?)?;
         let public_key = read_private_key(&config.interface.private_key_file)?.public_key();
         Ok(Work { config, editor, public_key })
     }

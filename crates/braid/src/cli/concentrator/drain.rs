@@ -193,7 +193,7 @@ fn of_fleet(_: &Global, _: &Config, _: &str, _: bool, _: bool) -> Result<(), Fai
 }
 
 fn set(global: &Global, draining: bool) -> Result<(), Failure> {
-    let mut editor = ConfigEditor::open(&global.config_file())?;
+    let mut editor = ConfigEditor::open_alone(&global.config_file())?;
     editor.set_draining(draining)?;
     editor.save()?;
     tell_tunnel(global)

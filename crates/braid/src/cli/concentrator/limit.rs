@@ -19,7 +19,7 @@ impl Limit {
                 "say --down RATE, --up RATE, or --none to take the limit away",
             ));
         }
-        let mut editor = ConfigEditor::open(&config.file)?;
+        let mut editor = ConfigEditor::open_alone(&config.file)?;
         editor.set_peer_limit(&self.home, limit)?;
         editor.save()?;
         tell_tunnel(global)?;

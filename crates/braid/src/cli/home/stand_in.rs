@@ -37,6 +37,8 @@ impl Join {
         if !self.yes {
             confirm()?;
         }
+        let mut editor = ConfigEditor::open_alone(&config.file)?;
+        editor.append(&section)?;
         let secrets = joining.secrets();
         secrets.write()?;
         let config = match editor.save() {
