@@ -446,15 +446,14 @@ fn manual(parts: &[String], asked: &HeaderMap) -> Response<Body> {
 }
 
 async fn change_link(page: Arc<Page>, viewer: Viewer, name: String, form: Form) -> Response<Body> {
-    let Ok(change) = link_change(&form) else {
-        return plain(StatusCode::BAD_REQUEST, "that form has fields of another page");
-    };
     let set = move || {
-        let change = match page.shown.link(&name) {
-            Some(wish) => wish.news(change),
-            None => change,
-        };
-        let done = page.shown.set_link(&name, change);
+        let done = link_change(&form).map_err(Refusal::Invalid).and_then(|change| {
+            let change = match page.shown.link(&name) {
+                Some(wish) => wish.news(change),
+                None => change,
+            };
+            page.shown.set_link(&name, change)
+        });
         let markup =
             done.as_ref().err().map(|refusal| view::refused(&page, &viewer, &name, refusal));
         (name, done, markup)

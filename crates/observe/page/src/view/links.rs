@@ -269,9 +269,12 @@ pub fn ask(
 ) -> Option<Markup> {
     let wish = page.shown.link(name)?;
     let link = status.links.iter().find(|link| link.name == name)?;
-    let Ok(change) = link_change(query) else {
-        return Some(html! { p.alarm { "The tier must be a number from 0 to 255." }
-        p { a href=(address(name)) { "Back to " (name) } } });
+    let change = match link_change(query) {
+        Ok(change) => change,
+        Err(wrong) => {
+            return Some(html! { p.alarm { (wrong) }
+            p { a href=(address(name)) { "Back to " (name) } } });
+        }
     };
     let new = LinkWish {
         tier: change.tier.unwrap_or(wish.tier),
