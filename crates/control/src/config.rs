@@ -35,7 +35,7 @@ mod upkeep;
 
 pub use braid_alert::Alert;
 pub use diagnostic::{ConfigErrors, Diagnostic};
-pub use edit::{ConfigEditor, EditError, LinkChange, NewRule, PeerLine};
+pub use edit::{ConfigEditor, EditError, JoinedAnew, LinkChange, NewRule, PeerLine};
 pub use engine::{MptcpProxy, ProxyEnd, Watch};
 pub use fleet::{Etcd, Fleet, Registry};
 pub use group::{GivenEgress, GroupConfig};

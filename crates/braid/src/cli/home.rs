@@ -12,7 +12,7 @@ use super::line_source;
 use super::service;
 use super::uplinks::{self, Uplink};
 use super::{Global, JsonFlag};
-use braid_control::config::{Config, DeviceName, Layer, Name};
+use braid_control::config::{Config, DeviceName, JoinedAnew, Layer, Name};
 use braid_control::join_line::JoinLine;
 use braid_linux::peer::group_of_name;
 use clap::{Args, Subcommand};
@@ -77,8 +77,8 @@ pub struct Join {
     /// Write the files, but start nothing
     #[arg(long)]
     no_start: bool,
-    /// Join again on a router that has already joined: stops what runs with this config
-    /// and replaces its files
+    /// Join again on a router that has already joined: its links, rules and settings stay, its key
+    /// and its concentrator are new; a copy of its config is kept
     #[arg(long)]
     replace: bool,
 }
@@ -98,6 +98,9 @@ impl Join {
         let line = line_source::join_line(&self.line)?;
         let file = global.config_file();
         let old = Joined::find(&file, &line)?;
+        if let Some(never) = old.as_ref().and_then(Joined::never) {
+            return Err(Failure::failed(never));
+        }
         if let Some(old) = old.as_ref().filter(|_| !self.replace && !self.dry_run) {
             return Err(Failure::failed(old.refusal()));
         }
@@ -111,9 +114,15 @@ impl Join {
             true => by_kind(&links),
             false => by_name(&links),
         };
-        let text = self.config(&line, &proposed, &files, &device)?;
+        let kept = old.as_ref().map(|old| old.keep(&self.anew(&line, &files)));
+        let text = match &kept {
+            Some(Ok(kept)) => kept.text.clone(),
+            Some(Err(_)) | None => self.config(&line, &proposed, &files, &device)?,
+        };
         Config::parse(&text, &file)?;
-        let plan = self.plan(&text, &links, &files, old.as_ref());
+        let becomes = old.as_ref().zip(kept.as_ref());
+        let becomes = becomes.map(|(old, kept)| old.what_becomes_of_it(kept)).unwrap_or_default();
+        let plan = self.plan(&text, &links, &files, becomes);
         if self.dry_run {
             let value = json!({ "config": file, "links": links, "text": text, "done": false });
             return global.print(&value, || plan.clone());
@@ -136,6 +145,28 @@ impl Join {
         };
         let value = json!({ "config": file, "links": links, "text": text, "done": true });
         global.print(&value, || done.clone())
+    }
+
+    /// What a config that is there gets of this join.
+    fn anew(&self, line: &JoinLine, files: &Files) -> JoinedAnew {
+        JoinedAnew {
+            private_key_file: file_name(&files.key),
+            addresses: line.addresses.iter().map(ToString::to_string).collect(),
+            mtu: line.mtu,
+            layer: line.layer.to_string(),
+            public_key: line.concentrator.to_string(),
+            preshared_key_file: file_name(&files.preshared_key),
+            enrolment_key_file: file_name(&files.token),
+            endpoints: line.endpoints.iter().map(ToString::to_string).collect(),
+            interfaces: self.interface.iter().map(ToString::to_string).collect(),
+            default_route: match (self.no_default_route, self.kill_switch) {
+                (true, _) => Some(false),
+                (false, true) => Some(true),
+                (false, false) => None,
+            },
+            kill_switch: self.kill_switch,
+            split_tcp: self.split_tcp,
+        }
     }
 
     fn links(&self, device: &DeviceName) -> Result<Vec<Uplink>, Failure> {
@@ -221,7 +252,7 @@ impl Join {
         Ok(text)
     }
 
-    fn plan(&self, text: &str, links: &[Uplink], files: &Files, old: Option<&Joined>) -> String {
+    fn plan(&self, text: &str, links: &[Uplink], files: &Files, becomes: Vec<String>) -> String {
         let mut lines = vec!["uplinks:".to_owned()];
         for uplink in links {
             let gateways: Vec<String> = uplink.gateways.iter().map(ToString::to_string).collect();
@@ -231,9 +262,7 @@ impl Join {
             };
             lines.push(format!("  {}{through}", uplink.interface));
         }
-        if let Some(old) = old {
-            lines.push(old.what_becomes_of_it());
-        }
+        lines.extend(becomes);
         let (config, key) = (files.config.display(), files.key.display());
         lines.push(format!("will write {config}, {key} and two secrets of the join line:"));
         lines.extend(text.lines().map(|line| format!("  {line}").trim_end().to_owned()));

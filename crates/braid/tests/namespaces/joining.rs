@@ -145,8 +145,15 @@ fn who_joins_again_is_told_how_and_loses_nothing_on_the_way() {
     }
 
     let pid = router.status()["pid"].clone();
+    router.ok(&["rule", "add", "bank", "--to", "203.0.113.77/32", "--do", "direct"]);
+    let before = std::fs::read_to_string(router.file("braid.toml")).unwrap();
+    let planned = router.ok(&["home", "join", &line, "--dry-run", "--replace"]);
+    assert!(planned.contains("keeps its links, rules and settings"), "{planned}");
     let joined = router.ok(&["home", "join", &line, "--yes", "--replace"]);
     assert!(joined.contains("connected"), "{joined}");
+    let after = std::fs::read_to_string(router.file("braid.toml")).unwrap();
+    assert!(after.contains("203.0.113.77/32") && after != before, "{after}");
+    assert_eq!(std::fs::read_to_string(router.file("braid.old")).unwrap(), before);
     assert_ne!(router.status()["pid"], pid);
     let keys = router.sh(&format!("ls {}", router.file("").display()));
     assert_eq!(keys.matches(".key").count(), 2, "the first's own is gone: {keys}");

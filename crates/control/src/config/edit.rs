@@ -1,3 +1,7 @@
+mod rejoin;
+
+pub use rejoin::JoinedAnew;
+
 use super::{Cap, Config, ConfigErrors, Mode};
 use std::fs::File;
 use std::io::{self, Write};

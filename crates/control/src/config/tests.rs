@@ -967,3 +967,60 @@ fn the_control_group_is_a_groups_name_or_number() {
         assert_eq!(errors(&with(group)), [expected]);
     }
 }
+
+#[test]
+fn who_joins_again_keeps_all_but_what_the_line_gives() {
+    let text = "# Mine.\n[interface]\nprivate_key_file = \"old.key\" # the key\n\
+        addresses = [\"10.77.0.2/24\"]\nmode = \"overflow\"\n\
+        [[link]]\nname = \"dsl\"\ninterface = \"eth0\"\ntier = 1\n\
+        [[link]]\nname = \"lte\"\ninterface = \"wwan0\"\n\
+        [[peer]]\nname = \"vpn\"\npublic_key = \"hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=\"\n\
+        endpoints = [\"203.0.113.1:51900\"]\nallowed_ips = [\"0.0.0.0/0\"]\nkeepalive = \"5s\"\n\
+        [[peer]]\nname = \"second\"\npublic_key = \"3p7bfXt9wbTTW2HC7OQ1Nz+DQ8hbeGdNrfx+FG+IK08=\"\n\
+        endpoints = [\"203.0.113.2:51900\"]\nstands_in_for = \"vpn\"\n\
+        [routing]\ndefault_route = true\nwhen_concentrator_gone = \"block\"\n\
+        [[rule]]\nname = \"bank\"\nmatch = { domain = \"bank.example\" }\ndo = \"direct\"\n";
+    let new_key = braid_handshake::PrivateKey::from_bytes(&[3; 32]).public_key().to_string();
+    let anew = JoinedAnew {
+        private_key_file: "new.key".into(),
+        addresses: vec!["10.77.0.9/24".into()],
+        mtu: 1400,
+        layer: "l3".into(),
+        public_key: new_key.clone(),
+        preshared_key_file: "new.psk".into(),
+        enrolment_key_file: "new.enrol".into(),
+        endpoints: vec!["198.51.100.1:443".into()],
+        ..JoinedAnew::default()
+    };
+    let rejoined = |anew: &JoinedAnew| {
+        let mut editor = ConfigEditor::from_text(text, Path::new("/c/c.toml")).unwrap();
+        assert_eq!(editor.rejoin(anew).unwrap(), ["second"]);
+        (editor.check().unwrap(), editor.to_string())
+    };
+    let (config, written) = rejoined(&anew);
+    assert!(
+        written.starts_with("# Mine.") && written.contains("\"new.key\" # the key"),
+        "{written}"
+    );
+    assert_eq!(config.peers.len(), 1);
+    let peer = &config.peers[0];
+    assert_eq!((peer.name.as_str(), peer.public_key.to_string()), ("vpn", new_key));
+    assert_eq!(peer.keepalive, Some(Duration::from_secs(5)));
+    assert_eq!(config.links.len(), 2);
+    assert_eq!(config.rules.len(), 1);
+    assert_eq!(config.routing.when_concentrator_gone, WhenConcentratorGone::Block);
+    assert_eq!(config.interface.mode, Mode::Overflow);
+
+    let interfaces = vec!["wwan0".into(), "usb0".into()];
+    let otherwise =
+        JoinedAnew { interfaces, default_route: Some(false), split_tcp: true, ..anew.clone() };
+    let (config, _) = rejoined(&otherwise);
+    let names: Vec<&str> = config.links.iter().map(|link| link.name.as_str()).collect();
+    assert_eq!(names, ["lte", "usb0"]);
+    assert!(!config.routing.default_route && config.split_tcp.is_some());
+
+    let concentrator = "[interface]\nprivate_key_file = \"k\"\naddresses = [\"10.77.0.1/24\"]\n\
+        listen = [\"0.0.0.0:51900\"]\n";
+    let mut editor = ConfigEditor::from_text(concentrator, Path::new("/c/c.toml")).unwrap();
+    assert!(matches!(editor.rejoin(&anew), Err(EditError::Form { what: "peer", .. })));
+}

@@ -41,7 +41,8 @@ impl Files {
             (&self.token, line.token.key().to_base64()),
         ]);
         secrets.write()?;
-        let stopped = old.map_or(Ok(()), Joined::stop);
+        let copied = old.map_or(Ok(()), Joined::save_copy);
+        let stopped = copied.and_then(|()| old.map_or(Ok(()), Joined::stop));
         if let Err(failure) = stopped.and_then(|()| self.write_config(text, old.is_some())) {
             secrets.remove();
             return Err(failure);

@@ -1,9 +1,13 @@
 use super::super::down::wait_until_gone;
 use super::super::failure::{self, Failure};
+use super::super::free_file::free_file;
 use super::super::{RUN, openwrt, running_of};
 use braid_control::client::{Client, ClientError};
-use braid_control::config::{AnyConfig, Config, DEFAULT_CONFIG, DeviceName};
+use braid_control::config::{
+    AnyConfig, Config, ConfigEditor, DEFAULT_CONFIG, DeviceName, JoinedAnew,
+};
 use braid_control::join_line::JoinLine;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// What is there of a config that is joined by again.
@@ -18,6 +22,18 @@ pub struct Joined {
     pub secrets: Vec<PathBuf>,
     /// It is joined to the concentrator that the line is of.
     same_concentrator: bool,
+    /// Homes call here.
+    is_concentrator: bool,
+    /// A copy of the config goes there.
+    pub copy: PathBuf,
+}
+
+/// The config as it becomes.
+pub struct Kept {
+    /// Its text.
+    pub text: String,
+    /// The stand-ins that it has no more.
+    pub gone: Vec<String>,
 }
 
 impl Joined {
@@ -30,6 +46,8 @@ impl Joined {
             running,
             secrets: Vec::new(),
             same_concentrator: false,
+            is_concentrator: false,
+            copy: free_file(&file.with_extension("old"), &[]),
         };
         if !file.exists() {
             // Its files were removed while it runs.
@@ -44,6 +62,7 @@ impl Joined {
             joined.secrets = secrets(config);
             let is_it = |key| key == line.concentrator;
             joined.same_concentrator = config.peers.iter().any(|peer| is_it(peer.public_key));
+            joined.is_concentrator = !config.interface.listen.is_empty();
         }
         Ok(Some(joined))
     }
@@ -71,13 +90,66 @@ impl Joined {
         )
     }
 
-    /// For the plan.
-    pub fn what_becomes_of_it(&self) -> String {
+    /// Why not even `--replace` does.
+    pub fn never(&self) -> Option<String> {
         let file = self.file.display();
-        match self.running {
-            true => format!("{file} is replaced, and its tunnel, which runs, goes down meanwhile"),
-            false => format!("{file} is replaced"),
+        let why = format!(
+            "{file} is a concentrator's, at which homes have joined: `--config NAME` with another \
+             name sets up a tunnel beside it"
+        );
+        self.is_concentrator.then_some(why)
+    }
+
+    /// All that the config has but what the line gives, or why that can't be kept.
+    pub fn keep(&self, anew: &JoinedAnew) -> Result<Kept, String> {
+        let told = |error: &dyn std::fmt::Display| error.to_string();
+        let mut editor = ConfigEditor::open(&self.file).map_err(|error| told(&error))?;
+        let gone = editor.rejoin(anew).map_err(|error| told(&error))?;
+        editor.check().map_err(|error| told(&error))?;
+        Ok(Kept { text: editor.to_string(), gone })
+    }
+
+    /// For the plan.
+    pub fn what_becomes_of_it(&self, kept: &Result<Kept, String>) -> Vec<String> {
+        let file = self.file.display();
+        let mut lines = Vec::new();
+        if self.file.exists() {
+            lines.push(match kept {
+                Ok(_) => format!(
+                    "{file} keeps its links, rules and settings, and joins anew; as it is now it \
+                     goes to {}",
+                    self.copy.display()
+                ),
+                Err(why) => format!(
+                    "{file} is written anew, as what it has can't be kept: {why}\nas it is now it \
+                     goes to {}",
+                    self.copy.display()
+                ),
+            });
         }
+        if let Ok(Kept { gone, .. }) = kept {
+            lines.extend(gone.iter().map(|name| {
+                format!(
+                    "{name} stands in no more, as it knows this router by its old key: join it \
+                     again with --stand-in"
+                )
+            }));
+        }
+        if self.running {
+            lines.push("its tunnel, which runs, goes down meanwhile".to_owned());
+        }
+        lines
+    }
+
+    /// The config as it was.
+    pub fn save_copy(&self) -> Result<(), Failure> {
+        if !self.file.exists() {
+            return Ok(());
+        }
+        let text = std::fs::read(&self.file);
+        let mode = std::fs::metadata(&self.file).map(|it| it.permissions().mode() & 0o777);
+        text.and_then(|text| braid_durable::create(&self.copy, &text, mode?))
+            .map_err(|error| Failure::io(&format!("writing {}", self.copy.display()), &error))
     }
 
     /// Takes its tunnel down; a kill switch stays in force.
