@@ -10,7 +10,7 @@ use braid_linux::routing::{
     checks_reverse_path,
 };
 use ipnet::IpNet;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 /// A link as the routing sees it.
@@ -62,12 +62,20 @@ pub fn plan(
     if routing.leave_host_alone {
         return nothing;
     }
+    let link_routings: Vec<LinkRouting> =
+        links.iter().flat_map(|link| link_routing(link, host)).collect();
+    let mut firewall = firewall(config, host);
+    if firewall.hide_lan && goes_direct(config) {
+        let by_links = link_routings.iter().map(|link| link.interface.clone());
+        let ways: BTreeSet<String> = by_links.chain(ways_out(host)).collect();
+        firewall.ways_beside = ways.into_iter().filter(|way| *way != nothing.interface).collect();
+    }
     HostRouting {
-        links: links.iter().flat_map(|link| link_routing(link, host)).collect(),
+        links: link_routings,
         believes_advertisements: believes_advertisements(config, host),
         through: through(config, links, working),
         forward: forwards(config),
-        firewall: firewall(config, host),
+        firewall,
         docker_refuses: firewalls
             .iter()
             .filter(|firewall| firewall.owner == Owner::Docker)
@@ -78,6 +86,12 @@ pub fn plan(
         rules,
         ..nothing
     }
+}
+
+/// Whether all traffic goes beside the tunnel while no concentrator answers.
+fn goes_direct(config: &Config) -> bool {
+    let routing = &config.routing;
+    routing.default_route && routing.when_concentrator_gone == WhenConcentratorGone::Direct
 }
 
 /// Whether the plan makes this host forward packets of others.
@@ -189,6 +203,7 @@ fn firewall(config: &Config, host: &HostNetwork) -> Firewall {
         masquerade,
         hide_lan: routing.masquerade && config.interface.listen.is_empty(),
         untranslated: routing.untranslated.iter().map(|prefix| prefix.net()).collect(),
+        ways_beside: Vec::new(),
         forwards: forwards.collect(),
         routed: routing.public_prefixes.iter().map(|public| public.prefix.net()).collect(),
         mss: routing.clamp_mss.then_some(MssClamp::ToMtu),

@@ -69,6 +69,21 @@ fn the_first_rule_that_matches_says_where_a_connection_goes() {
     assert_unchanged(&world.home.namespace, &before);
 }
 
+/// The home has no translation of its own: that is the tunnel's, for which servers see it.
+#[test]
+fn the_lan_goes_direct_as_the_home_does_while_the_concentrator_is_gone() {
+    let Some((mut world, lan)) = ruled_world() else { return };
+    start(&mut world, "", "");
+    assert_eq!(whoami(&lan, V4, 80).unwrap(), TUNNEL);
+    world.concentrator.kill();
+    let direct = || world.home.status()["traffic"]["goes"] == "direct";
+    world.home.wait_until("traffic goes direct", direct);
+    for (address, seen) in [(V4, BY_WAN1), (V6, "fd00:1::2")] {
+        assert_eq!(whoami(&world.home.namespace, address, 80).unwrap(), seen, "the home");
+        assert_eq!(whoami(&lan, address, 80).unwrap(), seen, "its LAN");
+    }
+}
+
 /// What is said of connections is what was seen of them; rules come and go by commands.
 fn explains(world: &World) {
     let ask = |arguments: &[&str]| -> Value {

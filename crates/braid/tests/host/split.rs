@@ -159,12 +159,12 @@ fn an_end_that_goes_resets_its_connections() {
     world.concentrator.stop();
     expect_reset(&mut stream);
     world.concentrator.start();
-    world.home.wait_for_active_paths(2);
+    by_tunnel_again(&world);
     // It crashes: who speaks is told as soon as it's there again.
     let mut stream = open(&world);
     world.concentrator.kill();
     world.concentrator.start();
-    world.home.wait_for_active_paths(2);
+    by_tunnel_again(&world);
     stream.write_all(b"x").unwrap();
     expect_reset(&mut stream);
     // The home crashes: its kernel tells.
@@ -172,12 +172,19 @@ fn an_end_that_goes_resets_its_connections() {
     world.home.kill();
     expect_reset(&mut stream);
     world.home.start();
-    world.home.wait_for_active_paths(2);
+    by_tunnel_again(&world);
     drop(open(&world));
     world.home.stop();
     world.concentrator.stop();
     assert_unchanged(&world.home.namespace, &before[0]);
     assert_unchanged(&world.concentrator.namespace, &before[1]);
+}
+
+/// Connections that begin before that go beside the tunnel.
+fn by_tunnel_again(world: &World) {
+    world.home.wait_for_active_paths(2);
+    let by_tunnel = || world.home.status()["traffic"]["goes"] == "tunnel";
+    world.home.wait_until("traffic takes the tunnel", by_tunnel);
 }
 
 #[test]

@@ -42,6 +42,9 @@ pub struct Firewall {
     pub hide_lan: bool,
     /// Networks of that LAN which keep their addresses in the tunnel.
     pub untranslated: Vec<IpNet>,
+    /// By these interfaces that LAN leaves under our address in them, while the tunnel doesn't take
+    /// it: what comes from private addresses, unless the host translates it in its own way.
+    pub ways_beside: Vec<String>,
     /// Ports passed on into the tunnel.
     pub forwards: Vec<PortForward>,
     /// Networks routed through the tunnel untranslated: forwarding to and
@@ -118,12 +121,17 @@ pub enum MssClamp {
     To(u16),
 }
 
+/// Addresses that no provider routes back (RFC 1918, 6598 and 4193).
+const PRIVATE: [(&str, &str); 2] =
+    [("ip", "10.0.0.0/8, 100.64.0.0/10, 172.16.0.0/12, 192.168.0.0/16"), ("ip6", "fc00::/7")];
+
 impl Firewall {
     /// The table in nft's language; none when there is nothing to do.
     pub fn ruleset(&self) -> Option<String> {
         let chains: Vec<String> = [
             self.prerouting(),
             self.postrouting(),
+            self.beside(),
             self.mangle(),
             self.forward(),
             self.output(),
@@ -202,6 +210,27 @@ impl Firewall {
         rules.extend(self.diversions.iter().map(Diversion::masqueraded));
         rules.extend(self.ruled.iter().flat_map(Ruled::masqueraded));
         chain("postrouting", "nat", "postrouting", "srcnat", rules.into_iter())
+    }
+
+    /// After all that others have for it: a connection is translated once.
+    fn beside(&self) -> Option<String> {
+        let ways: Vec<String> = self.ways_beside.iter().map(|it| format!("\"{it}\"")).collect();
+        let ways = ways.join(", ");
+        let kept = |version: &str| {
+            let nets = self.untranslated.iter().filter(|net| family(net.addr()) == version);
+            let nets: Vec<String> = nets.map(|net| net.trunc().to_string()).collect();
+            let but = format!(" {version} saddr != {{ {} }}", nets.join(", "));
+            if nets.is_empty() { String::new() } else { but }
+        };
+        let rules = PRIVATE.map(|(version, private)| {
+            let kept = kept(version);
+            format!(
+                "oifname {{ {ways} }} fib saddr type != local {version} saddr {{ {private} }}{kept} \
+                 masquerade"
+            )
+        });
+        let rules = rules.into_iter().filter(|_| !self.ways_beside.is_empty());
+        chain("beside", "nat", "postrouting", "srcnat + 10", rules)
     }
 
     fn mangle(&self) -> Option<String> {
@@ -394,6 +423,7 @@ pub(crate) mod tests {
             masquerade: vec!["10.99.0.1/24".parse().unwrap(), "fd99::/64".parse().unwrap()],
             hide_lan: true,
             untranslated: vec!["2001:db8:7::/56".parse().unwrap()],
+            ways_beside: vec!["wan0".into(), "wan1".into()],
             forwards: vec![
                 PortForward {
                     transport: Transport::Tcp,
@@ -479,6 +509,9 @@ pub(crate) mod tests {
             "oifname != { \"braid0\", \"lo\" } ip saddr 10.99.0.0/24 masquerade",
             "oifname \"braid0\" ip saddr != { 10.99.0.0/24 } masquerade",
             "oifname \"braid0\" ip6 saddr != { fd99::/64, 2001:db8:7::/56 } masquerade",
+            "oifname { \"wan0\", \"wan1\" } fib saddr type != local ip saddr { 10.0.0.0/8, 100.64.0.0/10, \
+             172.16.0.0/12, 192.168.0.0/16 } masquerade",
+            "ip6 saddr { fc00::/7 } ip6 saddr != { 2001:db8:7::/56 } masquerade",
             "fib daddr type local tcp dport 8443 dnat ip to 10.99.0.2:443",
             "ip6 daddr 2001:db8::1 udp dport 1000-2000 dnat ip6 to fd99::2",
             "tcp dport 22 dnat ip6 to [fd99::2]:2222",

@@ -1,8 +1,8 @@
 use super::{ConfigEditor, EditError, LinkChange, replace};
 use toml_edit::{Array, ArrayOfTables, Item, Table, TableLike, Value, value};
 
-/// What a join gives a config that has joined before. Texts are as in the config, and are checked as
-/// there.
+/// What a join gives a config that has joined before. Texts are as in the config, and are checked
+/// as there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JoinedAnew {
     /// `interface.private_key_file`.
