@@ -8,6 +8,7 @@ mod limit;
 mod list;
 #[cfg(feature = "page")]
 mod on_page;
+mod taken;
 
 pub use addresses::{DEFAULT_PORT, public_endpoints};
 
@@ -85,9 +86,9 @@ pub struct Init {
     /// Inner IPv6 network
     #[arg(long, default_value = "fd77:b1d::/64")]
     network6: Ipv6Net,
-    /// Name of the first home
-    #[arg(long, default_value = "home")]
-    home: braid_control::config::Name,
+    /// Name of the first home [default: "home"; none in a fleet that has homes]
+    #[arg(long)]
+    home: Option<braid_control::config::Name>,
     /// How long the join line is valid; it works once
     #[arg(long, value_name = "TIME", default_value = VALID, value_parser = valid)]
     valid: Duration,

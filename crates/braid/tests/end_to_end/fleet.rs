@@ -125,6 +125,19 @@ fn a_home_of_one_is_known_to_all_and_gone_from_all() {
     );
     assert_eq!(added["stand_ins"][0]["concentrator"], "c2");
     fleet.second.wait_until("the other one knows it", || has_cabin(&fleet.second));
+    // One that begins takes no home's place, neither by its name nor by its address.
+    let third = fleet.world.scratch.path().join("third.toml");
+    let registry = format!("sqlite:{}", file.display());
+    let begin = ["concentrator", "init", "--fleet", &registry, "--name", "c3", "--no-start"];
+    let init = |more: &[&str]| {
+        let all = [&begin[..], &["--endpoint", &endpoint, "--json"], more].concat();
+        fleet.second.braid_by(&third, &all)
+    };
+    let refused = init(&["--home", "cabin"]);
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(said.contains("has a home \\\"cabin\\\" already") && !third.exists(), "{said}");
+    let begun: Value = serde_json::from_slice(&init(&[]).stdout).unwrap();
+    assert!(begun["home"].is_null() && begun["homes_of_fleet"] == 2, "{begun}");
     let renewed = fleet.second.braid(&["concentrator", "renew", "cabin", "--endpoint", &endpoint]);
     assert!(String::from_utf8(renewed.stderr).unwrap().contains("renew it there"));
     fleet.world.concentrator.braid_ok(&["concentrator", "remove-home", "cabin"]);

@@ -200,6 +200,12 @@ impl Side {
         command.args(arguments).arg("-c").arg(self.config()).output().unwrap()
     }
 
+    /// With another config than its own.
+    pub fn braid_by(&self, config: &Path, arguments: &[&str]) -> Output {
+        let mut command = self.namespace.command(BRAID);
+        command.args(arguments).arg("-c").arg(config).output().unwrap()
+    }
+
     pub fn braid_ok(&self, arguments: &[&str]) -> Vec<u8> {
         let output = self.braid(arguments);
         assert!(output.status.success(), "{arguments:?}: {output:?}\n{}", self.log());

@@ -1,5 +1,6 @@
 use super::super::Global;
 use super::super::failure::{self, Failure};
+use super::taken::Taken;
 use super::{AddHome, LineForHome, RemoveHome, Renew, Revoke, addresses};
 use crate::cli::free_file::free_file;
 use braid_control::client::ClientError;
@@ -165,7 +166,20 @@ impl Work {
                 name = name.as_str()
             )));
         }
-        addresses::addresses(&self.config, wanted)
+        // Without its registry what is known here counts; who has an address twice is told.
+        let taken = Taken::in_fleet(&self.config).unwrap_or_else(|failure| {
+            failure::tell(&format!(
+                "the fleet's registry wasn't asked which names and addresses are taken: {failure}"
+            ));
+            Taken::default()
+        });
+        if taken.has(name.as_str()) {
+            return Err(Failure::failed(format!(
+                "the fleet has a home {:?} already; `braid concentrator status` shows all",
+                name.as_str()
+            )));
+        }
+        addresses::addresses(&self.config, wanted, &taken)
     }
 
     fn endpoints(&self, given: &[Endpoint]) -> Result<Vec<Endpoint>, Failure> {

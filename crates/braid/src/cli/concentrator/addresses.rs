@@ -1,4 +1,5 @@
 use super::super::failure::Failure;
+use super::taken::Taken;
 use braid_control::config::{Config, Endpoint, Peer};
 use ipnet::IpNet;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -55,8 +56,8 @@ fn is_public(address: IpAddr) -> bool {
 }
 
 /// Addresses for a new home, one of each of our networks, with the network's prefix length: those
-/// that are wanted, else the first that nobody has.
-pub fn addresses(config: &Config, wanted: &[IpAddr]) -> Result<Vec<IpNet>, Failure> {
+/// that are wanted, else the first that nobody has. `taken` are those of a fleet.
+pub fn addresses(config: &Config, wanted: &[IpAddr], taken: &Taken) -> Result<Vec<IpNet>, Failure> {
     let networks = &config.interface.addresses;
     for address in wanted {
         if !networks.iter().any(|network| network.contains(address)) {
@@ -74,6 +75,9 @@ pub fn addresses(config: &Config, wanted: &[IpAddr]) -> Result<Vec<IpNet>, Failu
         if let Some(peer) = config.peers.iter().find(has) {
             return Err(Failure::failed(format!("{address} is home {:?}'s", peer.name.as_str())));
         }
+        if let Some(home) = taken.home_at(*address) {
+            return Err(Failure::failed(format!("{address} is home {home:?}'s, of this fleet")));
+        }
         if networks.iter().any(|network| network.addr() == *address) {
             return Err(Failure::failed(format!("{address} is this host's own")));
         }
@@ -86,7 +90,7 @@ pub fn addresses(config: &Config, wanted: &[IpAddr]) -> Result<Vec<IpNet>, Failu
         .iter()
         .map(|network| match chosen(network) {
             Some(address) => Ok(address),
-            None => free_address(*network, &config.peers),
+            None => free_address(*network, &config.peers, taken),
         })
         .collect()
 }
@@ -113,9 +117,10 @@ pub fn of_home(config: &Config, home: &Peer) -> Result<Vec<IpNet>, Failure> {
 /// More homes than this fit no reasonable concentrator; bounds the search in a /64.
 const MAX_TRIED: usize = 1 << 16;
 
-fn free_address(network: IpNet, peers: &[Peer]) -> Result<IpNet, Failure> {
+fn free_address(network: IpNet, peers: &[Peer], of_fleet: &Taken) -> Result<IpNet, Failure> {
     let taken = |address: IpAddr| {
         address == network.addr()
+            || of_fleet.home_at(address).is_some()
             || peers.iter().flat_map(|peer| &peer.allowed_ips).any(|prefix| {
                 // A default route or the like takes no single address.
                 prefix.net().prefix_len() > network.prefix_len() && prefix.contains(address)
@@ -148,12 +153,18 @@ mod tests {
             allowed_ips = ["10.77.0.2", "fd77::2", "10.77.0.3/32"]
         "#;
         let config = Config::parse(text, Path::new("c.toml")).unwrap();
-        let free: Vec<String> =
-            addresses(&config, &[]).unwrap().iter().map(ToString::to_string).collect();
+        let free: Vec<String> = addresses(&config, &[], &Taken::default())
+            .unwrap()
+            .iter()
+            .map(ToString::to_string)
+            .collect();
         assert_eq!(free, ["10.77.0.4/29", "fd77::3/64"]);
         let full = text.replace("10.77.0.3/32", "10.77.0.3/32\", \"10.77.0.4/30");
         let config = Config::parse(&full, Path::new("c.toml")).unwrap();
-        assert!(addresses(&config, &[]).is_err(), "1 to 7 are taken or the broadcast address");
+        assert!(
+            addresses(&config, &[], &Taken::default()).is_err(),
+            "1 to 7 are taken or the broadcast address"
+        );
     }
 
     #[test]
@@ -163,11 +174,12 @@ mod tests {
             [[peer]]\nname = \"a\"\npublic_key = \"hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=\"\n\
             allowed_ips = [\"10.77.0.2\", \"fd77::2\"]\n";
         let config = Config::parse(text, Path::new("c.toml")).unwrap();
-        let wanted = |address: &str| addresses(&config, &[address.parse().unwrap()]);
+        let of_fleet = Taken::by("b", &["10.77.0.4/32", "fd77::3/128"]);
+        let wanted = |address: &str| addresses(&config, &[address.parse().unwrap()], &of_fleet);
         let given: Vec<String> =
             wanted("10.77.0.9").unwrap().iter().map(ToString::to_string).collect();
-        assert_eq!(given, ["10.77.0.9/24", "fd77::3/64"]);
-        for taken in ["10.77.0.2", "10.77.0.1", "10.78.0.1"] {
+        assert_eq!(given, ["10.77.0.9/24", "fd77::4/64"]);
+        for taken in ["10.77.0.2", "10.77.0.1", "10.78.0.1", "10.77.0.4"] {
             assert!(wanted(taken).is_err(), "{taken}");
         }
     }

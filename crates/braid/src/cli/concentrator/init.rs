@@ -2,8 +2,9 @@ use super::super::failure::Failure;
 use super::super::service;
 use super::super::{Global, failure};
 use super::add_home::{NewHome, endpoints_file, show_qr_code};
+use super::taken::Taken;
 use super::{Init, addresses};
-use braid_control::config::{Config, ConfigEditor, Endpoint, write_secret};
+use braid_control::config::{Config, ConfigEditor, Endpoint, Name, write_secret};
 use braid_handshake::{PrivateKey, os_random};
 use ipnet::IpNet;
 use serde_json::json;
@@ -26,6 +27,8 @@ impl Init {
         let text = self.config(port, &key_file)? + &self.fleet(&endpoints);
         // Checked before anything is written.
         let mut editor = ConfigEditor::from_text(&text, &file)?;
+        let taken = Taken::in_fleet(&editor.check()?)?;
+        let first = self.first_home(&taken)?;
 
         make_directory(&file)?;
         write_secret(&key_file, &key.to_base64())
@@ -34,13 +37,15 @@ impl Init {
         let listed: Vec<String> = endpoints.iter().map(ToString::to_string).collect();
         write_new(&endpoints_file(&file), &format!("{}\n", listed.join("\n")))?;
         let config = Config::load(&file)?;
-        let home = NewHome {
-            name: &self.home,
-            addresses: addresses::addresses(&config, &[])?,
-            concentrator: &key.public_key(),
-            valid: self.valid,
+        let line = match &first {
+            None => None,
+            Some(name) => {
+                let addresses = addresses::addresses(&config, &[], &taken)?;
+                let (concentrator, valid) = (&key.public_key(), self.valid);
+                let home = NewHome { name, addresses, concentrator, valid };
+                Some(home.add(&config, &mut editor, endpoints)?)
+            }
         };
-        let line = home.add(&config, &mut editor, endpoints)?;
         if !self.no_start {
             let started = service::start("braid-concentrator.service", &file)?;
             failure::tell(&started);
@@ -49,9 +54,25 @@ impl Init {
             true => format!("\n  0. start it: `{}`", service::up_command(&file)),
             false => String::new(),
         };
+        let Some(line) = line else {
+            let value = json!({
+                "config": file, "port": port, "home": null, "line": null, "until": null,
+                "homes_of_fleet": taken.homes(),
+            });
+            return global.print(&value, || {
+                format!(
+                    "the fleet has {} homes, which come here by themselves. Next:{start}\n  \
+                     1. open UDP port {port} in this host's firewall, and in its provider's if \
+                     there is one\n  \
+                     2. `braid concentrator status` shows who is served where; `braid concentrator \
+                     add-home NAME` adds another home",
+                    taken.homes()
+                )
+            });
+        };
         let (text, until) = (line.to_string(), line.until);
         let value = json!({
-            "config": file, "port": port, "home": self.home.as_str(), "line": text,
+            "config": file, "port": port, "home": line.name.as_str(), "line": text,
             "until": until.to_string(),
         });
         global.print(&value, || text.clone())?;
@@ -65,6 +86,20 @@ impl Init {
              3. here: `braid concentrator list` shows whether it has joined"
         ));
         Ok(())
+    }
+
+    /// A fleet's homes come by themselves.
+    fn first_home(&self, taken: &Taken) -> Result<Option<Name>, Failure> {
+        match &self.home {
+            Some(name) if taken.has(name.as_str()) => Err(Failure::failed(format!(
+                "the fleet has a home {:?} already, which comes here by itself: without --home none \
+                 is added",
+                name.as_str()
+            ))),
+            Some(name) => Ok(Some(name.clone())),
+            None if taken.homes() > 0 => Ok(None),
+            None => "home".parse().map(Some).map_err(|error| Failure::failed(format!("{error}"))),
+        }
     }
 
     fn endpoints(&self, port: u16) -> Result<Vec<Endpoint>, Failure> {
