@@ -277,6 +277,62 @@ fn what_cannot_be_noted_here_takes_nothing_from_a_backup() {
 }
 
 #[test]
+fn of_several_paths_each_comes_back_by_what_the_sheet_has() {
+    let name = "backup::of_several_paths_each_comes_back_by_what_the_sheet_has";
+    in_private_mounts(name, || {
+        let host = Host::new();
+        let [target, key] = ["target", "key"].map(|name| text_of(&host, name));
+        host.works(&["backup", "init", "--key", &key, &target]);
+        let sources = ["small", "large one"].map(|name| text_of(&host, name));
+        for source in &sources {
+            fs::create_dir(source).unwrap();
+            fs::write(Path::new(source).join("file"), source).unwrap();
+            host.works(&["backup", "--key", &key, source, &target]);
+        }
+        let back = text_of(&host, "back");
+        let words = ["backup", "restore", "--key", &key, &target, "latest", "--to", &back];
+        let small = format!("latest --path {}", sources[0]);
+        let large = format!("latest --path '{}'", sources[1]);
+        host.fails(&words, 2, &["which is meant", &small, &large]);
+        assert!(!Path::new(&back).exists());
+        let words = ["backup", "list", "--key", &key, &target, "latest"];
+        host.fails(&words, 2, &["which is meant", &sources[0], &sources[1]]);
+        let listed = host.works(&[&words[..], &[&sources[0]]].concat());
+        assert!(listed.contains("file"), "{listed}");
+        let drilled = host.works(&["backup", "drill", "--key", &key, "--json", &target]);
+        let drilled: Value = serde_json::from_str(&drilled).unwrap();
+        let of_each: Vec<_> = drilled["backups"].as_array().unwrap().iter().collect();
+        assert!(of_each.len() == 2 && of_each.iter().all(|one| one["files"] == 1), "{drilled}");
+
+        // All commands of the sheet, as they are printed.
+        let sheet = host.works(&["backup", "sheet", "--key", &key, &target]);
+        for program in ["braid", "restic"] {
+            if program == "restic" && !restic_is_there() {
+                continue;
+            }
+            let restored = text_of(&host, &format!("restored by {program}"));
+            let word = format!("'{restored}'");
+            let mut script = format!("braid() {{ {} \"$@\"; }}\n", crate::BRAID);
+            for line in sheet.lines().filter(|line| line.starts_with("    ")) {
+                let is_others = line.starts_with("    braid") || line.starts_with("    restic");
+                if is_others && !line.contains(&format!("    {program} ")) {
+                    // With the line that it goes on in.
+                    script.push_str(": ");
+                }
+                let line = line.replace("'/restored", &format!("'{restored}"));
+                script.push_str(&line.replace(" /restored", &format!(" {word}")));
+                script.push('\n');
+            }
+            host.sh(&script);
+            for source in &sources {
+                let came = fs::read(format!("{restored}{source}/file")).unwrap();
+                assert_eq!(came, source.as_bytes());
+            }
+        }
+    });
+}
+
+#[test]
 fn what_is_lost_at_the_target_is_named_by_check_drill_restore_and_doctor() {
     let name = "backup::what_is_lost_at_the_target_is_named_by_check_drill_restore_and_doctor";
     in_private_mounts(name, || {
@@ -288,7 +344,7 @@ fn what_is_lost_at_the_target_is_named_by_check_drill_restore_and_doctor() {
         host.works(&["backup", "--key", &key, &mine, &target]);
         host.fails(&["backup", "list", "--key", &key, &target, "ffff"], 1, &["no backup ffff"]);
         let words = ["backup", "list", "--key", &key, &target, "latest", "/nowhere"];
-        host.fails(&words, 1, &["/nowhere isn't in the backup"]);
+        host.fails(&words, 1, &["/nowhere isn't in any backup"]);
 
         host.sh("mv $(ls -S target/data/*/* | head -n 1) lost");
         let checked = host.braid(&["backup", "check", "--key", &key, &target]);
@@ -296,7 +352,12 @@ fn what_is_lost_at_the_target_is_named_by_check_drill_restore_and_doctor() {
         assert_eq!(found(&host), ["damaged-backup"]);
         let drilled = host.braid(&["backup", "drill", "--key", &key, &target]);
         let said = String::from_utf8_lossy(&drilled.stdout);
-        assert!(drilled.status.code() == Some(1) && said.contains("WRONG: large"), "{drilled:?}");
+        assert!(
+            drilled.status.code() == Some(1)
+                && said.contains("mine/large: ")
+                && said.contains("WRONG: "),
+            "{drilled:?}"
+        );
         let back = text_of(&host, "back");
         let words = ["backup", "restore", "--key", &key, &target, "--to", &back];
         host.fails(&words, 1, &["data/", "it isn't there"]);

@@ -1,12 +1,13 @@
 //! A restore on trial: some files, chosen by chance, come back to a folder, and are compared with
-//! their originals where those haven't changed since.
+//! their originals where those haven't changed since. What is backed up from several places is
+//! tried of each in turn.
 
 use crate::Error;
 use crate::heard;
 use crate::quiet::caught;
-use crate::vault::{Vault, snapshot_id};
-use rustic_core::LsOptions;
-use rustic_core::repofile::Node;
+use crate::vault::{Vault, root_of, snapshot_id};
+use rustic_core::repofile::{Node, SnapshotFile};
+use rustic_core::{IndexedFull, LsOptions, Repository};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};
@@ -18,7 +19,7 @@ use std::time::SystemTime;
 pub struct Drill<'a> {
     /// From where.
     pub vault: &'a Vault,
-    /// An id, its beginning, or `latest`.
+    /// An id, its beginning, or `latest`: the newest of each computer and path.
     pub which: String,
     /// A folder with room for the largest file, used meanwhile.
     pub folder: PathBuf,
@@ -31,8 +32,8 @@ pub struct Drill<'a> {
 /// What has become of it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Drilled {
-    /// Of which backup.
-    pub snapshot: String,
+    /// Of which backups.
+    pub backups: Vec<DrilledBackup>,
     /// Files that came back.
     pub files: u64,
     /// Their bytes.
@@ -41,6 +42,27 @@ pub struct Drilled {
     pub compared: u64,
     /// What came back otherwise, or not at all.
     pub wrong: Vec<String>,
+}
+
+/// What came back of one backup.
+#[derive(Clone, Debug, Serialize)]
+pub struct DrilledBackup {
+    /// Its id.
+    pub snapshot: String,
+    /// Of which computer.
+    pub host: String,
+    /// What was backed up.
+    pub path: PathBuf,
+    /// Files that came back.
+    pub files: u64,
+}
+
+/// A file in a backup.
+struct Candidate {
+    /// Which of the backups.
+    of: usize,
+    path: PathBuf,
+    node: Node,
 }
 
 impl Drill<'_> {
@@ -53,34 +75,30 @@ impl Drill<'_> {
         let vault = self.vault;
         // What lies in a cache says nothing of what is at the target.
         let repository = vault.told(vault.repository(false)?.to_indexed())?;
-        let snapshot = vault.snapshot(&repository, &self.which)?;
-        let root = snapshot.paths.iter().next().map(PathBuf::from).unwrap_or_default();
-        let node = vault.node(&repository, &snapshot, &root)?;
-        let options = LsOptions::default().recursive(true);
         let mut files = vec![];
-        for one in vault.told(repository.ls(&node, &options))? {
-            let (path, node) = vault.told(one)?;
-            if node.is_file() {
-                files.push((path, node));
-            }
+        let mut backups = vec![];
+        for snapshot in vault.snapshots(&repository, &self.which)? {
+            files.push(self.files_of(&repository, &snapshot, backups.len())?);
+            backups.push(DrilledBackup {
+                snapshot: snapshot_id(&snapshot),
+                host: snapshot.hostname.clone(),
+                path: root_of(&snapshot),
+                files: 0,
+            });
         }
-        fastrand::shuffle(&mut files);
         fs::create_dir_all(&self.folder)
             .map_err(|error| Error::io("making", &self.folder, error))?;
-        let mut drilled = Drilled {
-            snapshot: snapshot_id(&snapshot),
-            files: 0,
-            bytes: 0,
-            compared: 0,
-            wrong: vec![],
-        };
-        for (path, node) in &files {
+        let mut drilled = Drilled { backups, files: 0, bytes: 0, compared: 0, wrong: vec![] };
+        for Candidate { of, path, node } in &in_turn(files) {
             if drilled.files >= self.files as u64 {
                 break;
             }
-            if drilled.files > 0 && drilled.bytes + node.meta.size > self.bytes {
+            let Some(backup) = drilled.backups.get_mut(*of) else { continue };
+            // One of each comes, however large it is.
+            if backup.files > 0 && drilled.bytes + node.meta.size > self.bytes {
                 continue;
             }
+            backup.files += 1;
             let place = self.folder.join("drill");
             let came = self.bring(&place, |file| caught(|| repository.dump(node, file)));
             drilled.files += 1;
@@ -92,7 +110,7 @@ impl Drill<'_> {
                     drilled.wrong.push(text);
                 }
                 Ok((_, digest)) => {
-                    if let Some(original) = digest_of_unchanged(&root.join(path), node) {
+                    if let Some(original) = digest_of_unchanged(path, node) {
                         drilled.compared += 1;
                         if original != digest {
                             let text = format!("{}: isn't as its original", path.display());
@@ -106,6 +124,27 @@ impl Drill<'_> {
             }
         }
         Ok(drilled)
+    }
+
+    /// In an order that chance makes; with their full paths.
+    fn files_of<S: IndexedFull>(
+        &self,
+        repository: &Repository<S>,
+        snapshot: &SnapshotFile,
+        of: usize,
+    ) -> Result<Vec<Candidate>, Error> {
+        let (vault, root) = (self.vault, root_of(snapshot));
+        let node = vault.node(repository, snapshot, &root)?;
+        let options = LsOptions::default().recursive(true);
+        let mut files = vec![];
+        for one in vault.told(repository.ls(&node, &options))? {
+            let (path, node) = vault.told(one)?;
+            if node.is_file() {
+                files.push(Candidate { of, path: root.join(path), node });
+            }
+        }
+        fastrand::shuffle(&mut files);
+        Ok(files)
     }
 
     /// Writes a file, reads it, removes it; its size and digest.
@@ -125,6 +164,19 @@ impl Drill<'_> {
         };
         fs::remove_file(place).map_err(said)?;
         digest
+    }
+}
+
+/// The first of each, then the second of each, and so on.
+fn in_turn<T>(lists: Vec<Vec<T>>) -> Vec<T> {
+    let mut lists: Vec<_> = lists.into_iter().map(Vec::into_iter).collect();
+    let mut all = vec![];
+    loop {
+        let before = all.len();
+        all.extend(lists.iter_mut().filter_map(Iterator::next));
+        if all.len() == before {
+            return all;
+        }
     }
 }
 
@@ -155,5 +207,15 @@ fn digest(path: &Path) -> io::Result<(u64, [u8; 32])> {
                 hasher.update(piece.get(..count).unwrap_or_default());
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_list_has_its_turn() {
+        assert_eq!(in_turn(vec![vec![1, 2, 3], vec![], vec![4, 5]]), [1, 4, 2, 5, 3]);
     }
 }

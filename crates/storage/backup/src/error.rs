@@ -1,3 +1,4 @@
+use crate::chosen::Series;
 use rustic_core::RusticError;
 use std::io;
 use std::path::Path;
@@ -38,6 +39,14 @@ pub enum Error {
     /// What is there isn't what should be there.
     #[error("{0}")]
     Damaged(String),
+    /// `latest` is to be of one path, and there are several.
+    #[error("{target} holds backups of {paths}: which is meant?", paths = places(series))]
+    Several {
+        /// Where.
+        target: String,
+        /// The newest of each.
+        series: Vec<Series>,
+    },
     /// Somebody asked it to end.
     #[error("interrupted")]
     Interrupted,
@@ -50,6 +59,14 @@ impl Error {
     pub(crate) fn io(doing: &str, path: &Path, error: io::Error) -> Error {
         Error::Io { doing: format!("{doing} {}", path.display()), error }
     }
+}
+
+fn places(series: &[Series]) -> String {
+    let place = |one: &Series| {
+        let paths: Vec<String> = one.paths.iter().map(|path| path.display().to_string()).collect();
+        format!("{} ({})", paths.join(", "), one.host)
+    };
+    series.iter().map(place).collect::<Vec<_>>().join(", ")
 }
 
 /// The library's errors are pages of text; this is their one line.

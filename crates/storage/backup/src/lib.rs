@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+mod chosen;
 mod courier;
 mod drill;
 mod error;
@@ -24,8 +25,9 @@ mod throttle;
 mod vault;
 mod watch;
 
+pub use chosen::Series;
 pub use courier::Delivery;
-pub use drill::{Drill, Drilled};
+pub use drill::{Drill, Drilled, DrilledBackup};
 pub use error::Error;
 pub use lock::{Ends, Locked};
 pub use manner::Manner;

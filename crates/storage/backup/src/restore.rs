@@ -3,7 +3,7 @@
 use crate::Error;
 use crate::heard;
 use crate::quiet::caught;
-use crate::vault::{Vault, snapshot_id, utf8};
+use crate::vault::{Vault, root_of, snapshot_id, utf8};
 use rustic_core::repofile::Node;
 use rustic_core::{LocalDestination, LsOptions, RestoreOptions, RusticResult};
 use serde::Serialize;
@@ -15,7 +15,7 @@ use std::path::{Component, Path, PathBuf};
 pub struct Restoration<'a> {
     /// From where.
     pub vault: &'a Vault,
-    /// An id, its beginning, or `latest`.
+    /// An id, its beginning, or `latest`, which is that of the path.
     pub which: String,
     /// A file or folder in it; else all that was backed up.
     pub path: Option<PathBuf>,
@@ -53,10 +53,10 @@ impl Restoration<'_> {
         let heard = heard::listen();
         let vault = self.vault;
         let repository = vault.told(vault.repository(true)?.to_indexed())?;
-        let snapshot = vault.snapshot(&repository, &self.which)?;
+        let snapshot = vault.snapshot(&repository, &self.which, self.path.as_deref())?;
         let path = match &self.path {
             Some(path) => path.clone(),
-            None => snapshot.paths.iter().next().map(PathBuf::from).unwrap_or_default(),
+            None => root_of(&snapshot),
         };
         let node = vault.node(&repository, &snapshot, &path)?;
         check_free(&self.to, node.is_dir())?;

@@ -1,6 +1,7 @@
 //! A target that is prepared and open: what is in it, whether it is whole, what is to go.
 
 use crate::Error;
+use crate::chosen::{self, Series};
 use crate::courier::Courier;
 use crate::error::one_line;
 use crate::heard;
@@ -13,7 +14,7 @@ use braid_pool::step::quoted;
 use jiff::SignedDuration;
 use rustic_core::repofile::{MasterKey, Node, NodeType, SnapshotFile};
 use rustic_core::{
-    CheckOptions, ConfigOptions, Credentials, FileType, IndexedFull, KeyOptions, LsOptions,
+    CheckOptions, ConfigOptions, Credentials, FileType, IndexedFull, KeyOptions, LsOptions, Open,
     OpenStatus, PruneOptions, ReadBackend, ReadSubsetOption, Repository, RepositoryBackends,
     RepositoryOptions, RusticError,
 };
@@ -25,6 +26,9 @@ use std::time::{Duration, Instant};
 
 /// A snapshot's tag that says that something could not be read.
 pub(crate) const INCOMPLETE: &str = "incomplete";
+
+/// The newest backup of one computer and path.
+const LATEST: &str = "latest";
 
 /// A target that is prepared and open.
 pub struct Vault {
@@ -159,19 +163,17 @@ impl Vault {
     /// # Errors
     /// They can't be read.
     pub fn backups(&self) -> Result<Vec<Present>, Error> {
-        let snapshots = self.told(self.repository(true)?.get_all_snapshots())?;
-        let mut all: Vec<Present> = snapshots.iter().map(present).collect();
-        all.sort_by(|a, b| (a.taken, &a.id).cmp(&(b.taken, &b.id)));
-        Ok(all)
+        self.backups_in(&self.repository(true)?)
     }
 
-    /// What is in a folder of a backup; `which` is an id, its beginning, or `latest`.
+    /// What is in a folder of a backup; `which` is an id, its beginning, or `latest`, which is that
+    /// of the folder.
     ///
     /// # Errors
     /// There is none such.
     pub fn entries(&self, which: &str, path: &Path, recursive: bool) -> Result<Vec<Entry>, Error> {
         let repository = self.told(self.repository(true)?.to_indexed())?;
-        let snapshot = self.snapshot(&repository, which)?;
+        let snapshot = self.snapshot(&repository, which, Some(path))?;
         let node = self.node(&repository, &snapshot, path)?;
         let options = LsOptions::default().recursive(recursive);
         let listed = self.told(repository.ls(&node, &options))?;
@@ -362,20 +364,84 @@ impl Vault {
         Ok(repository)
     }
 
-    /// The backup of this id, its beginning, or `latest`.
+    fn backups_in<S: Open>(&self, repository: &Repository<S>) -> Result<Vec<Present>, Error> {
+        let snapshots = self.told(repository.get_all_snapshots())?;
+        let mut all: Vec<Present> = snapshots.iter().map(present).collect();
+        all.sort_by(|a, b| (a.taken, &a.id).cmp(&(b.taken, &b.id)));
+        Ok(all)
+    }
+
+    /// The backups of this id or its beginning; for `latest` the newest of each computer and path.
+    pub(crate) fn snapshots<S: IndexedFull>(
+        &self,
+        repository: &Repository<S>,
+        which: &str,
+    ) -> Result<Vec<SnapshotFile>, Error> {
+        if which != LATEST {
+            return Ok(vec![self.snapshot(repository, which, None)?]);
+        }
+        let all = self.series(repository)?;
+        if all.is_empty() {
+            return Err(self.no_backup(which, "it has none yet"));
+        }
+        all.iter().map(|one| self.snapshot(repository, &one.newest, None)).collect()
+    }
+
+    /// The backup of this id, its beginning, or `latest`: the newest that holds the path.
     pub(crate) fn snapshot<S: IndexedFull>(
         &self,
         repository: &Repository<S>,
         which: &str,
+        path: Option<&Path>,
     ) -> Result<SnapshotFile, Error> {
-        let found = repository.get_snapshot_from_str(which, |_| true);
+        let series = match which.starts_with(LATEST) {
+            true => Some(self.one_series(repository, which, path)?),
+            false => None,
+        };
+        let found = repository.get_snapshot_from_str(which, |snapshot| {
+            series.as_ref().is_none_or(|one| one.has(&snapshot.hostname, &paths_of(snapshot)))
+        });
         found.map_err(|error| {
-            self.courier.failure().unwrap_or_else(|| {
-                let (target, said) = (self.target.shown(), one_line(&error));
-                let list = format!("braid pool backup list {}", quoted(&target));
-                Error::Refused(format!("no backup {which} at {target}: `{list}`; {said}"))
-            })
+            self.courier.failure().unwrap_or_else(|| self.no_backup(which, &one_line(&error)))
         })
+    }
+
+    fn series<S: Open>(&self, repository: &Repository<S>) -> Result<Vec<Series>, Error> {
+        let backups = self.backups_in(repository)?.into_iter();
+        Ok(chosen::series(backups.map(|one| Series {
+            host: one.host,
+            paths: one.paths,
+            newest: one.id,
+        })))
+    }
+
+    /// Of what `latest` is.
+    fn one_series<S: Open>(
+        &self,
+        repository: &Repository<S>,
+        which: &str,
+        path: Option<&Path>,
+    ) -> Result<Series, Error> {
+        let mut series = chosen::holding(self.series(repository)?, path);
+        match (series.pop(), path) {
+            (Some(one), _) if series.is_empty() => Ok(one),
+            (Some(one), _) => {
+                series.push(one);
+                Err(Error::Several { target: self.target.shown(), series })
+            }
+            (None, Some(path)) if path.components().count() > 1 => {
+                let list = format!("braid pool backup list {}", quoted(&self.target.shown()));
+                let path = path.display();
+                Err(Error::Refused(format!("{path} isn't in any backup: `{list}` has the paths")))
+            }
+            (None, _) => Err(self.no_backup(which, "it has none yet")),
+        }
+    }
+
+    fn no_backup(&self, which: &str, said: &str) -> Error {
+        let target = self.target.shown();
+        let list = format!("braid pool backup list {}", quoted(&target));
+        Error::Refused(format!("no backup {which} at {target}: `{list}`; {said}"))
     }
 
     /// A file or folder of a backup, by its full path.
@@ -418,13 +484,25 @@ pub(crate) fn snapshot_id(snapshot: &SnapshotFile) -> String {
     snapshot.id.to_hex().as_str().to_owned()
 }
 
+fn paths_of(snapshot: &SnapshotFile) -> Vec<PathBuf> {
+    snapshot.paths.iter().map(PathBuf::from).collect()
+}
+
+/// All that is in it; where restic backed up several paths at once, from the root on.
+pub(crate) fn root_of(snapshot: &SnapshotFile) -> PathBuf {
+    match paths_of(snapshot).as_slice() {
+        [one] => one.clone(),
+        _ => PathBuf::from("/"),
+    }
+}
+
 fn present(snapshot: &SnapshotFile) -> Present {
     let since = snapshot.time.timestamp().as_duration();
     Present {
         id: snapshot_id(snapshot),
         taken: Duration::try_from(since).unwrap_or_default(),
         host: snapshot.hostname.clone(),
-        paths: snapshot.paths.iter().map(PathBuf::from).collect(),
+        paths: paths_of(snapshot),
         bytes: snapshot.summary.as_ref().map(|summary| summary.total_bytes_processed),
         files: snapshot.summary.as_ref().map(|summary| summary.total_files_processed),
         incomplete: snapshot.tags.contains(INCOMPLETE),

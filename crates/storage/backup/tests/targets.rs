@@ -167,6 +167,44 @@ fn one_file_and_one_folder_come_back_alone() {
 }
 
 #[test]
+fn the_latest_is_that_of_the_path() {
+    let place = Place::new(1000);
+    let vault = place.create(place.path("target").to_str().unwrap());
+    let other = place.path("other");
+    fs::create_dir(&other).unwrap();
+    fs::write(other.join("file"), "newer").unwrap();
+    place.back_up(&vault, false).unwrap();
+    let ground = braid_backup::Ground::prepare(&other, false, SystemTime::now()).unwrap();
+    braid_backup::Backup { vault: &vault, ground: &ground, resumed: false, dry_run: false }
+        .run()
+        .unwrap();
+    let error = place.restore(&vault, "neither").unwrap_err();
+    let Error::Several { series, .. } = &error else { panic!("{error}") };
+    assert_eq!(series.len(), 2);
+    let entries = vault.entries("latest", &place.path("source/deep"), false).unwrap();
+    assert!(!entries.is_empty());
+    // As restic makes them.
+    if restic_is_there() {
+        let target = place.path("target");
+        let both = [place.path("source"), other].map(|path| path.to_str().unwrap().to_owned());
+        let words = ["backup", &both[0], &both[1]];
+        restic(target.to_str().unwrap(), place.key().file(), &[], &words);
+        let newest = vault.backups().unwrap().pop().unwrap();
+        let restoration = braid_backup::Restoration {
+            vault: &vault,
+            which: newest.id,
+            path: None,
+            to: place.path("of restic's"),
+            dry_run: false,
+        };
+        restoration.run().unwrap();
+        for path in &both {
+            assert!(Path::new(&format!("{}{path}", restoration.to.display())).is_dir());
+        }
+    }
+}
+
+#[test]
 fn what_is_damaged_is_found_and_a_restore_of_it_is_an_error() {
     let place = Place::new(1_000_000);
     let target = place.path("target");

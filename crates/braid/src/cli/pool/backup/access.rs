@@ -1,5 +1,5 @@
 use crate::cli::JsonFlag;
-use crate::cli::failure::{Failure, tell};
+use crate::cli::failure::{Failure, FailureKind, tell};
 use crate::cli::pool::bytes_line::BytesLine;
 use crate::cli::pool::carry_out;
 use crate::cli::progress_wanted;
@@ -14,7 +14,7 @@ use braid_units::{ByteSize, Rate};
 use clap::Args;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -112,6 +112,15 @@ impl Access {
         Records::new(self.place.state().backups())
     }
 
+    /// A target as it is typed, after the key's file where that is another than usual.
+    pub fn typed(&self, target: &Target) -> String {
+        let target = quoted(&target.shown());
+        match self.key == Path::new(key::DEFAULT) {
+            true => target,
+            false => format!("--key {} {target}", quoted(&self.key.display().to_string())),
+        }
+    }
+
     /// Keeps other commands away from the target, and gives what is known of it.
     pub fn hold(&self, target: &Target) -> Result<(Held, Records, Record), Failure> {
         let records = self.records();
@@ -149,6 +158,25 @@ pub fn gone(target: &Target) -> Failure {
         "{target} holds no backups, though this computer has made some there: is its disk mounted? \
          If they are gone for good, `{leave}`, then `init` begins anew"
     ))
+}
+
+/// Of an error that says that several paths are backed up: what to type for each; `command` makes
+/// it of a backup and its path.
+pub fn which_path(error: Error, command: impl Fn(&str, &str) -> String) -> Failure {
+    let Error::Several { series, .. } = &error else { return error.into() };
+    let mut text = error.to_string();
+    for one in series {
+        let is_of_one_host = series.iter().filter(|other| other.paths == one.paths).count() == 1;
+        let backup = match is_of_one_host {
+            true => "latest",
+            false => one.newest.get(..8).unwrap_or(&one.newest),
+        };
+        for path in &one.paths {
+            let path = quoted(&path.display().to_string());
+            text.push_str(&format!("\n  {}", command(backup, &path)));
+        }
+    }
+    Failure::new(FailureKind::Usage, text)
 }
 
 /// A target as it is typed.

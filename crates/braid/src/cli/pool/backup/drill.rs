@@ -14,14 +14,14 @@ Examples:
   braid pool backup drill s3://s3.example.org/photos
   braid pool backup drill --bytes 10G --files 5000 sftp:me@nas:/backup
 
-Files chosen by chance are restored from the newest backup, one after the other,
-and compared with their originals where those haven't changed since.
+Files chosen by chance are restored from the newest backup of each computer and
+path in turn, and compared with their originals where those haven't changed since.
 Exit codes: 0 all came back right, 1 something did not")]
 pub struct Drill {
     /// The target
     #[arg(value_name = "TARGET", value_parser = access::target)]
     target: Target,
-    /// A backup: its id, the id's beginning, or `latest`
+    /// A backup: its id, the id's beginning, or `latest`: the newest of each path
     #[arg(value_name = "BACKUP", default_value = "latest")]
     backup: String,
     /// At most so many bytes
@@ -75,6 +75,12 @@ impl Drill {
                 access::counted(drilled.files, "file"),
                 drilled.compared
             );
+            if drilled.backups.len() > 1 {
+                for one in &drilled.backups {
+                    let (files, path) = (access::counted(one.files, "file"), one.path.display());
+                    text.push_str(&format!("\n{files} of {path} ({})", one.host));
+                }
+            }
             for wrong in &drilled.wrong {
                 text.push_str(&format!("\nWRONG: {wrong}"));
             }

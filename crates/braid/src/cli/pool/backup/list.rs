@@ -7,7 +7,7 @@ use braid_replica::timestamp;
 use braid_units::ByteSize;
 use clap::Args;
 use serde_json::json;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::SystemTime;
 
 #[derive(Args)]
@@ -20,7 +20,7 @@ pub struct List {
     /// The target
     #[arg(value_name = "TARGET", value_parser = access::target)]
     target: Target,
-    /// A backup: its id, the id's beginning, or `latest`
+    /// A backup: its id, the id's beginning, or `latest` of what holds PATH
     #[arg(value_name = "BACKUP")]
     backup: Option<String>,
     /// A folder in it
@@ -40,8 +40,15 @@ impl List {
             let backups = vault.backups()?;
             return global.print(&json!({ "backups": backups }), || table(&backups));
         };
-        let path = if self.path == Path::new("/") { Path::new("") } else { &self.path };
-        let entries = vault.entries(backup, path, self.recursive)?;
+        let entries = vault.entries(backup, &self.path, self.recursive);
+        let entries = entries.map_err(|error| {
+            access::which_path(error, |backup, path| {
+                format!(
+                    "braid pool backup list {} {backup} {path}",
+                    self.access.typed(&self.target)
+                )
+            })
+        })?;
         global.print(&json!({ "entries": entries }), || {
             let rows: Vec<Vec<String>> = entries.iter().map(row).collect();
             if rows.is_empty() { "nothing is in it".to_owned() } else { columns(&rows).join("\n") }

@@ -3,6 +3,7 @@ use crate::cli::Global;
 use crate::cli::failure::{Failure, tell};
 use braid_backup::records::Tried;
 use braid_backup::{Error, Restoration, Restored, Target};
+use braid_pool::step::quoted;
 use braid_units::ByteSize;
 use clap::Args;
 use std::path::PathBuf;
@@ -20,10 +21,10 @@ pub struct Restore {
     /// The target
     #[arg(value_name = "TARGET", value_parser = access::target)]
     target: Target,
-    /// A backup: its id, the id's beginning, or `latest`
+    /// A backup: its id, the id's beginning, or `latest` of what holds --path
     #[arg(value_name = "BACKUP", default_value = "latest")]
     backup: String,
-    /// A file or folder in it, by its full path
+    /// A file or folder in it, by its full path; which of them, where several are backed up
     #[arg(long, value_name = "PATH")]
     path: Option<PathBuf>,
     /// Where to: a new or empty folder; for a file its new path
@@ -52,6 +53,11 @@ impl Restore {
         let restored = outcome.map_err(|error| match error {
             // It hasn't begun.
             Error::Refused(_) => error.into(),
+            Error::Several { .. } => access::which_path(error, |backup, path| {
+                let target = self.access.typed(&self.target);
+                let to = quoted(&self.to.display().to_string());
+                format!("braid pool backup restore {target} {backup} --path {path} --to {to}")
+            }),
             _ if self.dry_run || !self.to.exists() => error.into(),
             _ => {
                 let to = self.to.display();
