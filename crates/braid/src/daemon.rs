@@ -202,11 +202,16 @@ pub fn has_left_something(config: &AnyConfig) -> bool {
 /// Takes back what a daemon that crashed left set on the host. An error when one
 /// runs, and when something can't be taken back.
 pub fn take_back(config: &AnyConfig) -> Result<(), DaemonError> {
-    let take_back = || Traces::of(config).take_back();
-    let (_, failures) = while_none_runs(config.name(), config.control(), take_back)?;
-    match failures.into_iter().next() {
-        Some(failure) => {
-            let error = io::Error::other(failure);
+    let traces = Traces::of(config);
+    let take_back = || traces.take_back();
+    let (journal, failures) = while_none_runs(config.name(), config.control(), take_back)?;
+    let lacks = match failures.into_iter().next() {
+        Some(failure) => Some(failure.to_string()),
+        None => traces.untold(&journal),
+    };
+    match lacks {
+        Some(lacks) => {
+            let error = io::Error::other(lacks);
             Err(DaemonError::System { doing: "taking back what a crash left".into(), error })
         }
         None => Ok(()),
@@ -389,8 +394,10 @@ fn go_on(config: &AnyConfig, program: &Program, running: &impl Running) -> Strin
     log::flush();
     let error = program.take_over(&left.queues);
     // What is set by now is nobody's.
-    if let Err(error) = Traces::of(config).take_back() {
-        tracing::warn!("{error}");
+    let traces = Traces::of(config);
+    match traces.take_back() {
+        Ok((journal, _)) => traces.warn_of_damage(&journal),
+        Err(error) => tracing::warn!("{error}"),
     }
     format!("another program can't go on with it: {error}")
 }

@@ -4,7 +4,7 @@ use super::DaemonError;
 use super::host_numbers;
 use braid_control::config::{AnyConfig, Config, GroupConfig};
 use braid_engines::Operation;
-use braid_linux::journal::{Failure, UndoJournal};
+use braid_linux::journal::{Damaged, Failure, UndoJournal};
 use braid_linux::routing::Leftovers;
 use std::path::{Path, PathBuf};
 
@@ -49,10 +49,9 @@ impl Traces {
 
     /// By the journal, then by the marks: a crash may have come while the journal
     /// couldn't be written. Gives the journal, empty but for what could not be
-    /// taken back.
+    /// taken back; [`Traces::untold`] says what no mark tells where the journal was damaged.
     pub fn take_back(&self) -> Result<(UndoJournal, Vec<Failure>), DaemonError> {
-        let mut journal = UndoJournal::open(&self.journal)
-            .map_err(DaemonError::system("the journal of what was set on the host"))?;
+        let mut journal = self.open()?;
         let mut failures = journal.undo();
         if let Some(marked) = &self.marked {
             let removed = marked.remove();
@@ -64,8 +63,8 @@ impl Traces {
     /// As [`Traces::clean`], but `kill_switch` is in force before and stays so,
     /// whether a crash left it or not. An error when that can't be.
     pub fn clean_but(&self, kill_switch: &Operation) -> Result<UndoJournal, DaemonError> {
-        let mut journal = UndoJournal::open(&self.journal)
-            .map_err(DaemonError::system("the journal of what was set on the host"))?;
+        let mut journal = self.open()?;
+        self.warn_of_damage(&journal);
         let mut failures = journal.reconcile(std::slice::from_ref(kill_switch));
         if let Some(at) = failures.iter().position(|failure| failure.operation == *kill_switch) {
             let doing = "putting the kill switch in force";
@@ -83,17 +82,53 @@ impl Traces {
 
     /// Takes nothing back: this program goes on with what the one before has set.
     pub fn adopt(&self) -> Result<UndoJournal, DaemonError> {
-        UndoJournal::open(&self.journal)
-            .map_err(DaemonError::system("the journal of what was set on the host"))
+        let journal = self.open()?;
+        self.warn_of_damage(&journal);
+        Ok(journal)
     }
 
     /// As [`Traces::take_back`] at a start, which what is left doesn't stop.
     pub fn clean(&self) -> Result<UndoJournal, DaemonError> {
         let (journal, failures) = self.take_back()?;
+        self.warn_of_damage(&journal);
         for failure in failures {
             tracing::warn!("taking back what a crash left: {failure}");
         }
         Ok(journal)
+    }
+
+    /// What is to be looked at by hand, since the journal that told it was damaged.
+    pub fn untold(&self, journal: &UndoJournal) -> Option<String> {
+        let Damaged { kept, why } = journal.damaged()?;
+        let look = match self.marked {
+            Some(_) => {
+                "rules, routes and firewall were taken back by their marks. Kernel settings have \
+                 none: look at `sysctl net.ipv4.ip_forward net.ipv6.conf.all.forwarding` (both are \
+                 0 where nobody else forwards), `sysctl -a -r 'rp_filter|proxy_arp|accept_ra$'`, \
+                 and with Docker `iptables -S DOCKER-USER`"
+            }
+            None => {
+                "what an engine of the kernel sets has no marks: look at `ip link`, `ip rule`, `ip \
+                 route show table all` and `ip nexthop`"
+            }
+        };
+        Some(format!(
+            "the journal of what was set on the host is damaged ({why}), so what was there before \
+             isn't known; {look}. What is left of it is kept in {}: `prior` is what was before",
+            kept.display()
+        ))
+    }
+
+    /// In the log, where what it was has to go on.
+    pub fn warn_of_damage(&self, journal: &UndoJournal) {
+        if let Some(untold) = self.untold(journal) {
+            tracing::warn!("{untold}");
+        }
+    }
+
+    fn open(&self) -> Result<UndoJournal, DaemonError> {
+        UndoJournal::open(&self.journal)
+            .map_err(DaemonError::system("the journal of what was set on the host"))
     }
 }
 

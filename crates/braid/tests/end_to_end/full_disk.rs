@@ -95,6 +95,35 @@ fn what_a_crash_leaves_is_taken_back_without_a_journal() {
     });
 }
 
+/// Somebody cut it off.
+#[test]
+fn a_damaged_journal_leaves_a_way_out() {
+    let Some(mut world) = World::new(&[link("cable")]) else { return };
+    world.write_configs(&carries_all());
+    world.concentrator.start();
+    let before = world.home.rules_and_tables();
+    let start_and_crash = |world: &mut World| {
+        world.home.start();
+        world.home.wait_for_active_paths(1);
+        world.home.kill();
+        let folder = world.home.socket().parent().unwrap().to_owned();
+        world.home.sh(&format!("truncate -s 500 {}/*.journal.json", folder.display()));
+    };
+    start_and_crash(&mut world);
+    let down = world.home.braid(&["down"]);
+    let said = String::from_utf8_lossy(&down.stderr);
+    assert_eq!(down.status.code(), Some(1), "{said}");
+    for part in ["damaged", "EOF", "net.ipv4.ip_forward", ".journal.json.damaged-1"] {
+        assert!(said.contains(part), "{part} in {said}");
+    }
+    assert_eq!(world.home.rules_and_tables(), before, "nothing with a mark is left behind");
+    start_and_crash(&mut world);
+    world.home.braid_ok(&["up"]);
+    world.home.wait_for_active_paths(1);
+    world.home.braid_ok(&["down"]);
+    assert_eq!(world.home.rules_and_tables(), before, "nothing with a mark is left behind");
+}
+
 fn carries_all() -> Tunnel<'static> {
     Tunnel { home_routing: CARRIES_ALL, ..Tunnel::default() }
 }

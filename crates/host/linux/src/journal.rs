@@ -12,6 +12,8 @@ use std::io;
 use std::path::PathBuf;
 use storage::Storage;
 
+pub use storage::Damaged;
+
 /// The record of what is done to the host for one tunnel or group.
 pub struct UndoJournal {
     storage: Storage,
@@ -56,7 +58,7 @@ impl UndoJournal {
     /// left by a crash: [`UndoJournal::undo`] it.
     ///
     /// # Errors
-    /// `InvalidData` when a file isn't a journal; those of netlink's socket.
+    /// `InvalidData` when a newer braid wrote it; those of netlink's socket.
     pub fn open(places: &[PathBuf]) -> io::Result<UndoJournal> {
         let (storage, entries) = Storage::open(places.to_vec())?;
         Ok(UndoJournal { storage, entries, netlink: Netlink::open()?, restored: Vec::new() })
@@ -65,6 +67,12 @@ impl UndoJournal {
     /// Whether these files hold something that a crash left.
     pub fn holds_something(places: &[PathBuf]) -> bool {
         Storage::holds_something(places)
+    }
+
+    /// What was in the journal's place when it was opened, if that was none: what it told of the
+    /// host can't be taken back by it.
+    pub fn damaged(&self) -> Option<&Damaged> {
+        self.storage.damaged()
     }
 
     /// Why the journal isn't on disk as it is now, if so: a crash would leave

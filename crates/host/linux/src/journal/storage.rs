@@ -25,6 +25,18 @@ pub(super) struct Storage {
     serial: u64,
     /// Why it isn't on disk as it is.
     trouble: Option<String>,
+    /// What was found in its place when it was opened.
+    damaged: Option<Damaged>,
+}
+
+/// A file in a journal's place that is none. Our own writing leaves none such: each journal
+/// replaces the one before as a whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damaged {
+    /// Where it is kept now.
+    pub kept: PathBuf,
+    /// What is wrong with it.
+    pub why: String,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -35,6 +47,23 @@ struct Document<E = Entry> {
     #[serde(default)]
     serial: u64,
     entries: Vec<E>,
+}
+
+/// What a journal's place has.
+enum Reading {
+    Nothing,
+    Journal(Document),
+    /// It isn't a journal, and why.
+    Damaged(String),
+}
+
+/// The newest of the journals, and what else is in their places.
+#[derive(Default)]
+struct Newest {
+    document: Option<Document>,
+    /// Why one couldn't be read.
+    trouble: Option<String>,
+    damaged: Vec<(PathBuf, String)>,
 }
 
 /// What every version has.
@@ -48,27 +77,38 @@ impl Storage {
     /// it was written in is left out.
     ///
     /// # Errors
-    /// `InvalidData` for a file that isn't a journal. One that can't be read is a
-    /// [`Storage::trouble`].
+    /// `InvalidData` for a newer braid's. One that can't be read is a [`Storage::trouble`]; one
+    /// that is damaged is put aside ([`Storage::damaged`]): else nothing could be taken back or
+    /// set any more.
     pub(super) fn open(places: Vec<PathBuf>) -> io::Result<(Storage, Vec<Entry>)> {
         let boot = fs::read_to_string(BOOT_ID).unwrap_or_default().trim().to_owned();
-        let (newest, trouble) = newest(&places)?;
+        let Newest { document: newest, trouble, damaged } = newest(&places)?;
+        let mut kept = None;
+        for (place, why) in damaged {
+            kept = Some(Damaged { kept: put_aside(&place)?, why });
+        }
         let (mut entries, serial) = newest
             .as_ref()
             .map_or((Vec::new(), 0), |newest| (newest.entries.clone(), newest.serial));
         if newest.is_some_and(|newest| is_another(&newest.boot, &boot)) {
             entries.retain(|entry| operation::outlives_boot(&entry.operation));
         }
-        Ok((Storage { places, boot, serial, trouble }, entries))
+        Ok((Storage { places, boot, serial, trouble, damaged: kept }, entries))
     }
 
     /// Whether there is something to take back, as far as files tell.
     pub(super) fn holds_something(places: &[PathBuf]) -> bool {
         match newest(places) {
-            Ok((document, _)) => document.is_some_and(|document| !document.entries.is_empty()),
+            Ok(Newest { damaged, .. }) if !damaged.is_empty() => true,
+            Ok(Newest { document, .. }) => document.is_some_and(|it| !it.entries.is_empty()),
             // Who opens it is told.
             Err(_) => true,
         }
+    }
+
+    /// What was in the place of the journal when it was opened, if that was none.
+    pub(super) fn damaged(&self) -> Option<&Damaged> {
+        self.damaged.as_ref()
     }
 
     /// Why the journal isn't on disk as it is.
@@ -146,20 +186,43 @@ impl Storage {
     }
 }
 
-/// The newest of the journals, and why others couldn't be read.
-fn newest(places: &[PathBuf]) -> io::Result<(Option<Document>, Option<String>)> {
-    let (mut newest, mut trouble): (Option<Document>, _) = (None, None);
+fn newest(places: &[PathBuf]) -> io::Result<Newest> {
+    let mut newest = Newest::default();
     for place in places {
         match read(place) {
-            Ok(Some(found)) if newest.as_ref().is_none_or(|it| found.serial > it.serial) => {
-                newest = Some(found);
+            Ok(Reading::Journal(found)) => {
+                if newest.document.as_ref().is_none_or(|it| found.serial > it.serial) {
+                    newest.document = Some(found);
+                }
             }
-            Ok(_) => {}
+            Ok(Reading::Nothing) => {}
+            Ok(Reading::Damaged(why)) => newest.damaged.push((place.clone(), why)),
             Err(error) if error.kind() == io::ErrorKind::InvalidData => return Err(error),
-            Err(error) => trouble = Some(format!("{}: {error}", place.display())),
+            Err(error) => newest.trouble = Some(format!("{}: {error}", place.display())),
         }
     }
-    Ok((newest, trouble))
+    Ok(newest)
+}
+
+/// How many damaged ones are kept beside each other; the last gives way to a further one.
+const KEPT: u32 = 9;
+
+/// Beside it, under another name.
+fn put_aside(place: &Path) -> io::Result<PathBuf> {
+    let name = |number| {
+        let mut name = place.as_os_str().to_owned();
+        name.push(format!(".damaged-{number}"));
+        PathBuf::from(name)
+    };
+    let free = (1..KEPT).map(name).find(|kept| fs::symlink_metadata(kept).is_err());
+    let kept = free.unwrap_or_else(|| name(KEPT));
+    let told = |error: io::Error| {
+        let (place, kept) = (place.display(), kept.display());
+        let text = format!("{place} is damaged and can't be put aside as {kept}: {error}");
+        io::Error::new(error.kind(), text)
+    };
+    fs::rename(place, &kept).map_err(told)?;
+    Ok(kept)
 }
 
 /// What isn't known is taken for the same.
@@ -184,28 +247,32 @@ fn read_own(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn read(path: &Path) -> io::Result<Option<Document>> {
+fn read(path: &Path) -> io::Result<Reading> {
     let bytes = match read_own(path) {
         Ok(bytes) => bytes,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Reading::Nothing),
         Err(error) => return Err(error),
     };
-    let invalid = |what: String| {
-        io::Error::new(io::ErrorKind::InvalidData, format!("{}: {what}", path.display()))
-    };
-    let foreign = |error| invalid(format!("not a journal of braid's ({error})"));
-    let Versioned { version } = serde_json::from_slice(&bytes).map_err(foreign)?;
-    match version {
-        VERSION => serde_json::from_slice(&bytes).map(Some).map_err(foreign),
-        1 => {
-            let old: Document<OldEntry> = serde_json::from_slice(&bytes).map_err(foreign)?;
-            let entries = old.entries.into_iter().map(Entry::from).collect();
-            let (boot, serial) = (old.boot, old.serial);
-            Ok(Some(Document { version: VERSION, boot, serial, entries }))
+    let document = match serde_json::from_slice(&bytes) {
+        Ok(Versioned { version: VERSION }) => serde_json::from_slice(&bytes),
+        Ok(Versioned { version: 1 }) => {
+            serde_json::from_slice(&bytes).map(|old: Document<OldEntry>| {
+                let entries = old.entries.into_iter().map(Entry::from).collect();
+                Document { version: VERSION, boot: old.boot, serial: old.serial, entries }
+            })
         }
-        newer => Err(invalid(format!(
-            "a newer braid wrote it (version {newer}, this one knows {VERSION}): `braid down` by that one \
-             takes back what it has set on this host, and the file goes"
-        ))),
-    }
+        Ok(Versioned { version: newer }) => {
+            let place = path.display();
+            let told = format!(
+                "{place}: a newer braid wrote it (version {newer}, this one knows {VERSION}): \
+                 `braid down` by that one takes back what it has set on this host, and the file goes"
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidData, told));
+        }
+        Err(error) => Err(error),
+    };
+    Ok(match document {
+        Ok(document) => Reading::Journal(document),
+        Err(error) => Reading::Damaged(error.to_string()),
+    })
 }

@@ -167,6 +167,26 @@ fn a_journal_of_a_newer_version_is_refused_with_what_to_do() {
 }
 
 #[test]
+fn a_damaged_journal_is_put_aside_and_stops_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("j.json");
+    let (mut storage, _) = Storage::open(vec![place.clone()]).unwrap();
+    for number in 1..=2 {
+        storage.store(&[entry("a"), entry("b")]);
+        let whole = fs::read(&place).unwrap();
+        fs::write(&place, &whole[..whole.len() / 2]).unwrap();
+        assert!(Storage::holds_something(std::slice::from_ref(&place)));
+        let (opened, found) = Storage::open(vec![place.clone()]).unwrap();
+        let damaged = opened.damaged().unwrap();
+        assert_eq!(fs::read(&damaged.kept).unwrap(), whole[..whole.len() / 2]);
+        assert_eq!(damaged.kept, folder.path().join(format!("j.json.damaged-{number}")));
+        assert!(found.is_empty() && damaged.why.contains("EOF") && !place.exists());
+    }
+    let (storage, _) = Storage::open(vec![place]).unwrap();
+    assert_eq!(storage.damaged(), None);
+}
+
+#[test]
 fn a_table_is_kept_by_its_name_and_made_anew_by_who_goes_on_with_it() {
     let Ok(namespace) = crate::netns::NetNs::new() else {
         eprintln!("skipped: network namespaces need root or a user namespace");
