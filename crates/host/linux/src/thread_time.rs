@@ -24,11 +24,30 @@ impl ThreadTime {
         Ok(time)
     }
 
+    /// Of a thread of any process.
+    ///
+    /// # Errors
+    /// As of the calling one; it may have ended.
+    pub fn of(process: u32, thread: u32) -> io::Result<ThreadTime> {
+        let time = ThreadTime(File::open(format!("/proc/{process}/task/{thread}/schedstat"))?);
+        time.wanted()?;
+        Ok(time)
+    }
+
     /// How long it has run or waited for a CPU, since it began.
     ///
     /// # Errors
     /// When it can't be read, or isn't what the kernel documents.
     pub fn wanted(&self) -> io::Result<Duration> {
+        let (ran, waited) = self.ran_and_waited()?;
+        Ok(ran.saturating_add(waited))
+    }
+
+    /// How long it has run, and how long it has waited for a CPU, since it began.
+    ///
+    /// # Errors
+    /// When it can't be read, or isn't what the kernel documents.
+    pub fn ran_and_waited(&self) -> io::Result<(Duration, Duration)> {
         let mut text = [0; LENGTH];
         let length = self.0.read_at(&mut text, 0)?;
         parse(text.get(..length).unwrap_or(&[])).ok_or_else(|| io::ErrorKind::InvalidData.into())
@@ -36,10 +55,10 @@ impl ThreadTime {
 }
 
 /// Nanoseconds of running and of waiting, then a count.
-fn parse(text: &[u8]) -> Option<Duration> {
+fn parse(text: &[u8]) -> Option<(Duration, Duration)> {
     let mut numbers = std::str::from_utf8(text).ok()?.split_ascii_whitespace();
     let mut nanos = || numbers.next()?.parse().ok().map(Duration::from_nanos);
-    nanos()?.checked_add(nanos()?)
+    Some((nanos()?, nanos()?))
 }
 
 #[cfg(test)]
@@ -47,8 +66,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn running_and_waiting_are_added() {
-        assert_eq!(parse(b"1500 2500 7\n"), Some(Duration::from_nanos(4000)));
+    fn running_and_waiting_are_told_apart() {
+        let [ran, waited] = [1500, 2500].map(Duration::from_nanos);
+        assert_eq!(parse(b"1500 2500 7\n"), Some((ran, waited)));
         assert_eq!(parse(b"1500\n"), None);
         assert_eq!(parse(b"1500 -1 7\n"), None);
         assert_eq!(parse(b"\xff"), None);

@@ -69,8 +69,10 @@ pub struct Counters {
 /// Shares of time, 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Load {
-    /// Of the busiest thread of the daemon.
+    /// That the busiest thread of the daemon ran.
     pub busiest_thread: f64,
+    /// That the same thread waited for a processor.
+    pub waited: f64,
     /// Of all processors.
     pub all: f64,
     /// That the hypervisor took away.

@@ -37,7 +37,7 @@ fn healthy() -> Facts {
             state_free_bytes: Some(1 << 30),
             counters: Counters { udp_receive_buffer: 7, card_errors: vec![3, 0] },
             earlier_counters: Counters { udp_receive_buffer: 7, card_errors: vec![3, 0] },
-            load: Some(Load { busiest_thread: 0.3, all: 0.2, stolen: 0.01 }),
+            load: Some(Load { busiest_thread: 0.3, waited: 0.1, all: 0.2, stolen: 0.01 }),
             routes: RouteFacts {
                 ipv6_devices: vec!["eth1".into()],
                 ipv6_default: vec!["braid0".into()],
@@ -290,6 +290,22 @@ fn each_finding_is_found_where_it_was_planted_and_nothing_else_is() {
         let all = format!("{told:?}");
         assert!(!all.contains("NaN") && !all.contains("inf "), "{all}");
     }
+}
+
+#[test]
+fn a_busy_host_is_no_trouble_to_a_tunnel_whose_threads_come_by() {
+    let mut facts = healthy();
+    let load = Load { busiest_thread: 0.0, waited: 0.02, all: 1.0, stolen: 0.0 };
+    facts.host.load = Some(load);
+    assert_eq!(examine(&facts), []);
+    // Half of a processor is all that it gets.
+    facts.host.load = Some(Load { busiest_thread: 0.5, waited: 0.48, ..load });
+    assert_eq!(codes(&facts), ["cpu-here"]);
+    facts.host.load = Some(load);
+    plant(Code::DeviceQueue, &mut facts);
+    assert_eq!(codes(&facts), ["cpu-here", "device-queue"]);
+    (facts.status, facts.earlier) = (None, None);
+    assert!(!codes(&facts).contains(&"cpu-here".to_owned()), "{:?}", codes(&facts));
 }
 
 #[test]

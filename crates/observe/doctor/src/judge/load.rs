@@ -1,10 +1,10 @@
 use super::{More, finding};
 use crate::code::Code;
-use crate::facts::Facts;
+use crate::facts::{Facts, Load};
 use braid_control::finding::Finding;
 use braid_history::Severity;
 
-/// Share of a processor from which on a thread has no time left for more.
+/// Share of the time that a thread runs or waits to run, from which on it has none left for more.
 const THREAD: f64 = 0.9;
 /// Share of all processors.
 const ALL: f64 = 0.95;
@@ -16,6 +16,10 @@ const DROPS: f64 = 5.0;
 /// What this host's processors and buffers can't take.
 pub(crate) fn load(facts: &Facts, found: &mut Vec<Finding>) {
     let tunnel = facts.config.interface.name.as_str();
+    let seconds = facts.between.as_secs_f64().max(0.1);
+    let (now, earlier) = (&facts.host.counters, &facts.host.earlier_counters);
+    let buffer = now.udp_receive_buffer.saturating_sub(earlier.udp_receive_buffer) as f64 / seconds;
+    let not_fetched = facts.growth(|status| status.drops.not_fetched);
     if let Some(load) = facts.host.load {
         let percent = |share: f64| format!("{:.0} %", share * 100.0);
         if load.stolen > STOLEN {
@@ -24,21 +28,20 @@ pub(crate) fn load(facts: &Facts, found: &mut Vec<Finding>) {
                 .seen(format!("{} of the time is stolen", percent(load.stolen)))
                 .mend("a server with processors of its own; ask the provider");
             found.push(told);
-        } else if load.busiest_thread > THREAD || load.all > ALL {
+        } else if limits(load, facts, buffer.max(not_fetched)) {
             let what = "this host's processor limits the tunnel";
             let told = finding(Code::CpuHere, Severity::Warning, tunnel, what)
                 .seen(format!(
-                    "its busiest thread runs for {} of the time, all processors for {}",
+                    "its busiest thread runs for {} of the time and waits to run for {}, all \
+                     processors run for {}",
                     percent(load.busiest_thread),
+                    percent(load.waited),
                     percent(load.all)
                 ))
                 .mend("top -H; a faster router, or fewer other programs on this one");
             found.push(told);
         }
     }
-    let seconds = facts.between.as_secs_f64().max(0.1);
-    let (now, earlier) = (&facts.host.counters, &facts.host.earlier_counters);
-    let buffer = now.udp_receive_buffer.saturating_sub(earlier.udp_receive_buffer) as f64 / seconds;
     if buffer > DROPS {
         let what = "the kernel drops datagrams that aren't read in time";
         let told = finding(Code::ReceiveBuffer, Severity::Warning, tunnel, what)
@@ -46,7 +49,6 @@ pub(crate) fn load(facts: &Facts, found: &mut Vec<Finding>) {
             .mend("sysctl -w net.core.rmem_max=8388608");
         found.push(told);
     }
-    let not_fetched = facts.growth(|status| status.drops.not_fetched);
     if not_fetched > DROPS {
         let what = format!("packets are dropped before the tunnel fetches them from {tunnel}");
         let told = finding(Code::DeviceQueue, Severity::Warning, tunnel, what)
@@ -62,4 +64,11 @@ pub(crate) fn load(facts: &Facts, found: &mut Vec<Finding>) {
             .mend(format!("ip link show {tunnel}: is it up?"));
         found.push(told);
     }
+}
+
+/// That all processors have something to do is no harm to a tunnel whose threads come by in time:
+/// only one that would always run is held up, or one that lets packets drop meanwhile.
+fn limits(load: Load, facts: &Facts, drops: f64) -> bool {
+    facts.status.is_some()
+        && (load.busiest_thread + load.waited > THREAD || load.all > ALL && drops > DROPS)
 }
