@@ -46,6 +46,8 @@ codes! {
     NoAddress = "no-address",
     /// No router is known on a link.
     NoGateway = "no-gateway",
+    /// A link's network lets only its own page through.
+    WantsLogin = "wants-login",
     /// A link looks well and nothing comes back over it, while others work.
     UdpBlocked = "udp-blocked",
     /// A link comes and goes.

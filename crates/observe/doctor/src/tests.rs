@@ -183,6 +183,11 @@ fn plant(code: Code, facts: &mut Facts) {
             tunnel.peers[0].paths[1].state = PathState::Down;
             tunnel.peers[0].paths[1].rx_packets = 0;
         }
+        Code::WantsLogin => {
+            plant(Code::UdpBlocked, facts);
+            let link = &mut facts.status.as_mut().unwrap().links[1];
+            link.portal = Some("http://10.0.0.1/login".into());
+        }
         Code::LinkFlaps => events.push(Event {
             unix: NOW - 100,
             kind: EventKind::LinkFlapping,
@@ -306,6 +311,20 @@ fn a_busy_host_is_no_trouble_to_a_tunnel_whose_threads_come_by() {
     assert_eq!(codes(&facts), ["cpu-here", "device-queue"]);
     (facts.status, facts.earlier) = (None, None);
     assert!(!codes(&facts).contains(&"cpu-here".to_owned()), "{:?}", codes(&facts));
+}
+
+#[test]
+fn a_silent_link_is_told_once_for_all_concentrators() {
+    let mut facts = healthy();
+    plant(Code::UdpBlocked, &mut facts);
+    let status = facts.status.as_mut().unwrap();
+    let mut other = status.peers[0].clone();
+    other.name = "d".into();
+    status.peers.push(other);
+    let found = examine(&facts);
+    let silent: Vec<_> = found.iter().filter(|one| one.code == "udp-blocked").collect();
+    assert_eq!(silent.len(), 1, "{found:?}");
+    assert_eq!(silent[0].evidence.len(), 2, "{found:?}");
 }
 
 #[test]

@@ -14,9 +14,9 @@ const CARD_ERRORS: f64 = 1.0;
 /// Each link up to its router, and links beside each other.
 pub(crate) fn links(facts: &Facts, found: &mut Vec<Finding>) {
     for (index, link) in facts.host.links.iter().enumerate() {
-        match no_way_out(link) {
+        match no_way_out(link).or_else(|| wants_login(facts, link)) {
             Some(why) => found.push(why.gain_mbps(capacity(facts, &link.name))),
-            None => silent(facts, link, found),
+            None => found.extend(silent(facts, link)),
         }
         card(facts, index, link, found);
         flaps(facts, link, found);
@@ -70,10 +70,24 @@ fn is_routable(address: IpAddr) -> bool {
     }
 }
 
-/// It looks well from here, and nothing comes back, while other links reach the same peer.
-fn silent(facts: &Facts, link: &LinkFacts, found: &mut Vec<Finding>) {
-    let Some(status) = &facts.status else { return };
-    for peer in status.peers.iter().filter(|peer| peer.connected) {
+/// Nothing but its network's own page passes.
+fn wants_login(facts: &Facts, link: &LinkFacts) -> Option<Finding> {
+    let links = &facts.status.as_ref()?.links;
+    let portal = links.iter().find(|one| one.name == link.name)?.portal.as_ref()?;
+    let what =
+        format!("link {} wants a login: its network lets only its own page through", link.name);
+    let told = finding(Code::WantsLogin, Severity::Warning, &link.name, what);
+    Some(told.seen(format!("{portal} came in place of another page")).mend(format!(
+        "braid link login {}: it opens the way to that page by this link alone",
+        link.name
+    )))
+}
+
+/// It looks well from here, and nothing comes back, while other links reach the same peer. Told
+/// once, however many peers there are.
+fn silent(facts: &Facts, link: &LinkFacts) -> Option<Finding> {
+    let mut told: Option<Finding> = None;
+    for peer in facts.status.iter().flat_map(|status| &status.peers).filter(|it| it.connected) {
         let (of_link, others): (Vec<&PathStatus>, Vec<&PathStatus>) =
             peer.paths.iter().partition(|path| path.link == link.name);
         let is_dead = |path: &PathStatus| {
@@ -100,12 +114,15 @@ fn silent(facts: &Facts, link: &LinkFacts, found: &mut Vec<Finding>) {
             ),
             None => format!("ping -I {device} 9.9.9.9"),
         };
-        let told = finding(Code::UdpBlocked, Severity::Warning, &link.name, what)
-            .seen(format!("{sent} datagrams sent to {}, {heard} received", peer.name))
-            .gain_mbps(of_link.iter().find_map(|path| path.capacity_tx_mbps))
-            .mend(mend);
-        found.push(told);
+        let so_far = told.take().unwrap_or_else(|| {
+            finding(Code::UdpBlocked, Severity::Warning, &link.name, what)
+                .gain_mbps(of_link.iter().find_map(|path| path.capacity_tx_mbps))
+                .mend(mend)
+        });
+        let seen = format!("{sent} datagrams sent to {}, {heard} received", peer.name);
+        told = Some(so_far.seen(seen));
     }
+    told
 }
 
 fn card(facts: &Facts, index: usize, link: &LinkFacts, found: &mut Vec<Finding>) {
