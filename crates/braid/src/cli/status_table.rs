@@ -159,7 +159,13 @@ fn render_peer(peer: &PeerStatus, links: &[LinkStatus], width: Option<usize>) ->
     });
     lines.extend(peer.trouble.iter().map(|trouble| format!("  {trouble}")));
     lines.extend([
-        format!("  received {}, sent {}", size(peer.rx_bytes), size(peer.tx_bytes)),
+        match peer.last_handshake_s {
+            // What was taken in for it waits, or is dropped.
+            None if !peer.connected => {
+                format!("  nothing received or sent yet, {} for it", size(peer.tx_bytes))
+            },
+            _ => format!("  received {}, sent {}", size(peer.rx_bytes), size(peer.tx_bytes)),
+        },
         format!(
             "  queue {} in {} packets, dropped {}, marked {}; repaired {}, recovered {}, given up {}",
             size(peer.queue.bytes),

@@ -328,6 +328,17 @@ fn a_silent_link_is_told_once_for_all_concentrators() {
 }
 
 #[test]
+fn before_a_handshake_no_datagram_is_counted() {
+    let mut facts = healthy();
+    plant(Code::PeerGone, &mut facts);
+    let peer = &mut facts.status.as_mut().unwrap().peers[0];
+    peer.last_handshake_s = None;
+    peer.paths.iter_mut().for_each(|path| (path.tx_packets, path.rx_packets) = (0, 0));
+    let told = &examine(&facts)[0];
+    assert_eq!(told.evidence, ["no handshake was answered since the start"]);
+}
+
+#[test]
 fn each_finding_is_in_the_reference() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/reference/doctor.md");
     let text = std::fs::read_to_string(file).unwrap();

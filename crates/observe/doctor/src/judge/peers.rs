@@ -111,10 +111,12 @@ fn gone(facts: &Facts, peer: &PeerStatus) -> Finding {
     let told = finding(Code::PeerGone, severity, &peer.name, what);
     let sent: u64 = peer.paths.iter().map(|path| path.tx_packets).sum();
     let heard: u64 = peer.paths.iter().map(|path| path.rx_packets).sum();
-    let told = told.seen(format!("{sent} datagrams sent, {heard} received"));
+    // Paths count what a session sends, and before a handshake there is none.
     let told = match peer.last_handshake_s {
-        Some(ago) => told.seen(format!("the last handshake was {ago:.0} s ago")),
-        None => told.seen("there was no handshake since the start"),
+        Some(ago) => told
+            .seen(format!("{sent} datagrams sent, {heard} received"))
+            .seen(format!("the last handshake was {ago:.0} s ago")),
+        None => told.seen("no handshake was answered since the start"),
     };
     let port = facts.config.peer(&peer.name).and_then(|peer| peer.endpoints.first());
     let port = port.map_or(51900, |endpoint| endpoint.port);
