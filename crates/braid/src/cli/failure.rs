@@ -48,6 +48,11 @@ impl Failure {
         Failure::new(FailureKind::Failed, message)
     }
 
+    /// Whether the system let nobody but root do it.
+    pub fn is_of_permission(&self) -> bool {
+        self.kind == FailureKind::Permission
+    }
+
     /// What the system said when `doing` something.
     pub fn io(doing: &str, error: &io::Error) -> Failure {
         let kind = match error.kind() {

@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-const CODES: [&str; 7] = [
+const CODES: [&str; 9] = [
     "backup-overdue",
     "unfinished-backup",
     "incomplete-backup",
@@ -18,6 +18,8 @@ const CODES: [&str; 7] = [
     "unchecked-backup",
     "untried-backup",
     "backup-lock",
+    "missing-backup-key",
+    "not-all-seen",
 ];
 
 #[test]
@@ -130,6 +132,12 @@ fn what_cannot_be_read_makes_a_backup_incomplete_and_the_doctor_says_so() {
         let listed = host.works(&["backup", "list", "--key", &key, &target]);
         assert!(listed.contains("incomplete"), "{listed}");
         assert_eq!(found(&host), ["incomplete-backup"]);
+        // Who may not read the records is told so, and not that they are damaged.
+        host.sh("chmod 000 state/.backups/*.json");
+        let doctor = minding(&["doctor", "--json", "--no-smart"]);
+        let said = String::from_utf8_lossy(&doctor.stdout);
+        assert!(said.contains("not-all-seen") && !said.contains("rm "), "{doctor:?}");
+        host.sh("chmod 600 state/.backups/*.json");
 
         // Mended, it is whole again.
         host.sh("chmod 644 mine/shut");

@@ -99,6 +99,17 @@ pub struct Tried {
     pub failed: Option<String>,
 }
 
+/// What is known of a target, in a file that can't be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unread {
+    /// Which.
+    pub file: PathBuf,
+    /// Why.
+    pub why: String,
+    /// It may be well: who asks isn't let.
+    pub may_not_be_read: bool,
+}
+
 /// Held while something is done with a target: one at a time.
 pub struct Held(#[expect(dead_code, reason = "held")] File);
 
@@ -185,12 +196,11 @@ impl Records {
         Ok(())
     }
 
-    /// All that there are; and why others can't be read, with their files.
+    /// All that there are; and those that can't be read.
     ///
     /// # Errors
     /// The folder can't be read.
-    #[expect(clippy::type_complexity, reason = "two lists")]
-    pub fn all(&self) -> Result<(Vec<Record>, Vec<(PathBuf, String)>), Error> {
+    pub fn all(&self) -> Result<(Vec<Record>, Vec<Unread>), Error> {
         let entries = match fs::read_dir(&self.0) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((vec![], vec![])),
             other => other.map_err(|error| Error::io("reading", &self.0, error))?,
@@ -201,7 +211,12 @@ impl Records {
             if path.extension().is_some_and(|ending| ending == "json") {
                 match read(&path) {
                     Ok(record) => all.extend(record),
-                    Err(error) => broken.push((path, error.to_string())),
+                    Err(error) => broken.push(Unread {
+                        may_not_be_read: matches!(&error, Error::Io { error, .. }
+                            if error.kind() == io::ErrorKind::PermissionDenied),
+                        why: error.to_string(),
+                        file: path,
+                    }),
                 }
             }
         }
@@ -268,7 +283,7 @@ mod tests {
         records.keep(&record).unwrap();
         fs::write(folder.path().join("backups/x.json"), "junk").unwrap();
         let (all, broken) = records.all().unwrap();
-        assert!(broken.len() == 1 && broken[0].1.contains("delete it"), "{broken:?}");
+        assert!(broken.len() == 1 && broken[0].why.contains("delete it"), "{broken:?}");
         assert!(all == [record] && all[0].is_cut_off());
         assert!(!format!("{all:?}").contains("secret"));
         let held = records.hold(&target, false).unwrap();

@@ -257,6 +257,7 @@ fn scrub(host: &HostRoot, device: &str, uuid: Uuid, sync: Option<Sync>) -> Scrub
     Scrub {
         pool_age: None,
         ended_ago,
+        may_not_be_read: log.may_not_be_read,
         running: sync.is_some_and(|s| matches!(s.action, SyncAction::Check | SyncAction::Repair)),
         uncorrectable: 0,
         // A resync or repair counts what it makes right, too.

@@ -16,13 +16,21 @@ pub struct ScrubLog {
     pub started_s: Option<u64>,
     /// The last one that read everything ended.
     pub ended_s: Option<u64>,
+    /// It is there, and this user may not read it.
+    #[serde(skip)]
+    pub may_not_be_read: bool,
 }
 
 impl ScrubLog {
     /// Reads it; nothing is known when there is none.
     pub fn read(host: &HostRoot, array: Uuid) -> Self {
-        let text = fs::read(file(host, array)).unwrap_or_default();
-        serde_json::from_slice(&text).unwrap_or_default()
+        match fs::read(file(host, array)) {
+            Ok(text) => serde_json::from_slice(&text).unwrap_or_default(),
+            Err(error) => ScrubLog {
+                may_not_be_read: error.kind() == io::ErrorKind::PermissionDenied,
+                ..ScrubLog::default()
+            },
+        }
     }
 
     /// Writes it, so that it is there whole or not at all.

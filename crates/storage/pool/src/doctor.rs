@@ -121,6 +121,10 @@ pub enum Code {
     UncheckedBackup,
     /// Nothing was restored from backups for too long.
     UntriedBackup,
+    /// The key that opens backups isn't there.
+    MissingBackupKey,
+    /// Not all that the doctor looks at may be read by who runs it.
+    NotAllSeen,
     /// The lock of backups ends too early, or couldn't be prolonged.
     BackupLock,
     /// An operation is paused.

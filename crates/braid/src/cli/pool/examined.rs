@@ -10,8 +10,8 @@ use crate::cli::failure::Failure;
 use braid_disks::{AskSmart, HostRoot, Inventory, pools, scope};
 use braid_pool::disk::Disk;
 use braid_pool::doctor::{
-    self, Baseline, EncryptionState, Finding, HalfReceived, Interrupted, KeyFile, Limits, Severity,
-    UnfinishedReplication,
+    self, Baseline, Code, EncryptionState, Finding, HalfReceived, Interrupted, KeyFile, Limits,
+    Severity, UnfinishedReplication,
 };
 use braid_pool::luks::LuksVolume;
 use braid_pool::membership::{Membership, Standing};
@@ -61,11 +61,17 @@ impl Examined {
         if names.is_empty() && !scope::is_limited(&root) {
             findings.extend(doctor::absent(&pools, &host));
         }
-        findings.extend(encryption(&pools, &host, names, place)?);
-        findings.extend(interrupted(names, place)?);
-        findings.extend(unfinished_replications(&pools, names, place)?);
+        let mut unseen = Unseen::default();
+        findings.extend(unseen.or_none(encryption(&pools, &host, names, place))?);
+        findings.extend(unseen.or_none(interrupted(names, place))?);
+        findings.extend(unseen.or_none(unfinished_replications(&pools, names, place))?);
         #[cfg(feature = "backup")]
-        findings.extend(backups(&pools, names, place)?);
+        {
+            let found = backups(&pools, names, place, &mut unseen);
+            findings.extend(unseen.or_none(found)?);
+        }
+        unseen.scrubs_of(&pools);
+        findings.extend(unseen.finding());
         findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
         Ok(Examined { pools, locked, disks, findings })
     }
@@ -84,6 +90,42 @@ impl Examined {
     pub fn verdict(&self) -> Verdict {
         let worst = self.findings.iter().map(|finding| verdict(finding.severity)).max();
         worst.unwrap_or(Verdict::Well)
+    }
+}
+
+/// What who runs this may not see: it may be well, and nobody is told to mend it.
+#[derive(Default)]
+struct Unseen(Vec<String>);
+
+impl Unseen {
+    /// Nothing is found where the system lets nobody look.
+    fn or_none(&mut self, found: Result<Vec<Finding>, Failure>) -> Result<Vec<Finding>, Failure> {
+        match found {
+            Err(failure) if failure.is_of_permission() => {
+                self.0.push(failure.to_string());
+                Ok(vec![])
+            }
+            other => other,
+        }
+    }
+
+    fn scrubs_of(&mut self, pools: &[ObservedPool]) {
+        let may_not_be_read = |pool: &&ObservedPool| match pool {
+            ObservedPool::Btrfs(btrfs) => btrfs.scrub.may_not_be_read,
+            ObservedPool::Md(md) => md.scrub.may_not_be_read,
+        };
+        let of = pools.iter().filter(may_not_be_read);
+        self.0.extend(of.map(|pool| format!("when {} was scrubbed", pool.name())));
+    }
+
+    fn finding(self) -> Option<Finding> {
+        (!self.0.is_empty()).then(|| Finding {
+            code: Code::NotAllSeen,
+            severity: Severity::Attention,
+            pool: None,
+            what: format!("not all may be looked at by this user: {}", self.0.join("; ")),
+            mend: "sudo braid pool doctor".to_owned(),
+        })
     }
 }
 
@@ -212,6 +254,7 @@ fn backups(
     pools: &[ObservedPool],
     names: &[String],
     place: &Place,
+    unseen: &mut Unseen,
 ) -> Result<Vec<Finding>, Failure> {
     use braid_pool::doctor::{BackupState, LockState, TargetState};
     use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -219,13 +262,18 @@ fn backups(
     let records = braid_backup::records::Records::new(place.state().backups());
     let mut found = Vec::new();
     let (all, broken) = records.all()?;
-    for (file, why) in broken {
+    for unread in broken {
+        if unread.may_not_be_read {
+            unseen.0.push(unread.why);
+            continue;
+        }
+        let (file, why) = (unread.file.display().to_string(), unread.why);
         found.push(Finding {
-            code: braid_pool::doctor::Code::DamagedBackup,
+            code: Code::DamagedBackup,
             severity: Severity::Attention,
             pool: None,
             what: format!("what is known here of a backup's target can't be read: {why}"),
-            mend: format!("rm {}", braid_pool::step::quoted(&file.display().to_string())),
+            mend: format!("rm {}", braid_pool::step::quoted(&file)),
         });
     }
     for record in all {
@@ -312,7 +360,6 @@ pub fn render(finding: &Finding) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use braid_pool::doctor::Code;
 
     #[test]
     fn a_finding_says_what_and_how() {
@@ -326,6 +373,21 @@ mod tests {
         let expected = "DANGER     photos: a member is missing\n           mend it: braid pool replace photos 2 NEW";
         assert_eq!(render(&finding), expected);
         assert_eq!(verdict(finding.severity), Verdict::Danger);
+    }
+
+    #[test]
+    fn what_may_not_be_seen_is_no_damage() {
+        let mut unseen = Unseen::default();
+        let refused = std::io::Error::from(std::io::ErrorKind::PermissionDenied);
+        assert!(unseen.or_none(Err(Failure::io("reading it", &refused))).unwrap().is_empty());
+        assert!(unseen.or_none(Err(Failure::failed("it is damaged"))).is_err());
+        let finding = unseen.finding().unwrap();
+        assert_eq!(
+            (finding.code, finding.mend.as_str()),
+            (Code::NotAllSeen, "sudo braid pool doctor")
+        );
+        assert!(finding.what.contains("reading it"), "{}", finding.what);
+        assert_eq!(Unseen::default().finding(), None);
     }
 
     /// An image whose label was made for it.

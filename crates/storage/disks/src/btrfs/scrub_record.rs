@@ -4,14 +4,20 @@ use crate::host_root::HostRoot;
 use braid_pool::observed::Scrub;
 use braid_pool::uuid::Uuid;
 use std::collections::{BTreeMap, HashMap};
+use std::io;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The last scrub by btrfs-progs' record, `/var/lib/btrfs/scrub.status.UUID` (cmds/scrub.c). It
 /// counts as ended when it ended on all these devices, at the time of the one that took longest.
 pub fn read(host: &HostRoot, uuid: Uuid, devids: &[u64]) -> Scrub {
-    let text = host.text(format!("var/lib/btrfs/scrub.status.{uuid}")).unwrap_or_default();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    parse(&text, uuid, devids, now)
+    match host.bytes(format!("var/lib/btrfs/scrub.status.{uuid}")) {
+        Ok(text) => parse(&String::from_utf8_lossy(&text), uuid, devids, now),
+        Err(error) => Scrub {
+            may_not_be_read: error.kind() == io::ErrorKind::PermissionDenied,
+            ..Scrub::default()
+        },
+    }
 }
 
 /// Of each device, what the last scrub by the same record could not correct on it.

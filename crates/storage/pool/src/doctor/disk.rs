@@ -26,6 +26,10 @@ pub(super) fn overdue(ward: &Ward<'_>, scrub: &Scrub) -> Option<Finding> {
     if scrub.running || scrub.ended_ago.is_some_and(|ago| ago <= ward.limits.scrub_within) {
         return None;
     }
+    if scrub.may_not_be_read {
+        // Told once for all that this user may not see.
+        return None;
+    }
     if scrub.ended_ago.is_none()
         && scrub.pool_age.is_some_and(|age| age <= ward.limits.scrub_within)
     {

@@ -165,6 +165,9 @@ pub struct Scrub {
     pub pool_age: Option<Duration>,
     /// One runs now.
     pub running: bool,
+    /// When the last one ended is written down where this user may not read it.
+    #[serde(default)]
+    pub may_not_be_read: bool,
     /// Errors that it could not correct.
     pub uncorrectable: u64,
     /// Errors that it corrected (md: `mismatch_cnt`).

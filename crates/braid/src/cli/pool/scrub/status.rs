@@ -30,6 +30,8 @@ struct Report {
     done: Option<f64>,
     /// How long ago the last one ended, in seconds.
     ended_s_ago: Option<u64>,
+    /// When that was is known to root alone.
+    may_not_be_read: bool,
     corrected: u64,
     uncorrectable: u64,
 }
@@ -56,6 +58,7 @@ fn report(host: &HostRoot, pool: &ObservedPool) -> Report {
         running: scrub.running,
         done: done.filter(|_| scrub.running),
         ended_s_ago: scrub.ended_ago.map(|ago| ago.as_secs()),
+        may_not_be_read: scrub.may_not_be_read,
         corrected: scrub.corrected,
         uncorrectable: scrub.uncorrectable,
     }
@@ -76,10 +79,13 @@ fn table(reports: &[Report]) -> String {
                 (true, None) => "running".to_owned(),
                 (true, Some(done)) => format!("{:.1} %", done * 100.0),
             },
-            report.ended_s_ago.map_or_else(
-                || "never, as far as is known".to_owned(),
-                |ago| format!("{} ago", format_duration(std::time::Duration::from_secs(ago))),
-            ),
+            match report.ended_s_ago {
+                Some(ago) => {
+                    format!("{} ago", format_duration(std::time::Duration::from_secs(ago)))
+                }
+                None if report.may_not_be_read => "known to root alone".to_owned(),
+                None => "never, as far as is known".to_owned(),
+            },
             report.corrected.to_string(),
             report.uncorrectable.to_string(),
         ]
