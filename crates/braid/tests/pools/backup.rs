@@ -350,6 +350,20 @@ fn what_is_lost_at_the_target_is_named_by_check_drill_restore_and_doctor() {
         let [mine, target, key] = ["mine", "target", "key"].map(|name| text_of(&host, name));
         host.works(&["backup", "init", "--key", &key, &target]);
         host.works(&["backup", "--key", &key, &mine, &target]);
+        fs::rename(&key, host.path("kept")).unwrap();
+        assert_eq!(found(&host), ["missing-backup-key"]);
+        // One that is made now opens nothing of what is there.
+        let elsewhere = text_of(&host, "elsewhere");
+        for other in [&target, &elsewhere] {
+            host.fails(
+                &["backup", "init", "--key", &key, other],
+                1,
+                &["is gone", "recovery sheet"],
+            );
+        }
+        assert!(!Path::new(&key).exists());
+        fs::rename(host.path("kept"), &key).unwrap();
+        assert_eq!(found(&host), Vec::<String>::new());
         host.fails(&["backup", "list", "--key", &key, &target, "ffff"], 1, &["no backup ffff"]);
         let words = ["backup", "list", "--key", &key, &target, "latest", "/nowhere"];
         host.fails(&words, 1, &["/nowhere isn't in any backup"]);

@@ -40,6 +40,8 @@ pub struct Record {
     pub policy: Option<String>,
     /// How what is there is locked.
     pub lock: Option<Locking>,
+    /// The file with the key that backups are made with, where that was noted.
+    pub key: Option<PathBuf>,
 }
 
 /// That what is at a target is locked.

@@ -301,8 +301,15 @@ fn backups(
                 found.extend(state.findings(now));
             }
         }
+        // Of one that may not be looked at nobody knows.
+        let is_gone = |key: &Path| {
+            std::fs::metadata(key).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+        };
+        let key = record.key.as_deref().filter(|key| is_gone(key));
+        let key = key.map(|key| key.display().to_string());
         let state = TargetState {
             target: &record.target,
+            missing_key: key.as_deref(),
             since: Duration::from_secs(record.since_s),
             checked: record.checked.as_ref().map(|it| (Duration::from_secs(it.at_s), it.errors)),
             restored: record

@@ -40,6 +40,8 @@ pub struct TargetState<'a> {
     pub restored: Option<(Duration, Option<&'a str>)>,
     /// How what is there is locked.
     pub lock: Option<LockState<'a>>,
+    /// The key that opens it, where it isn't in its place any more.
+    pub missing_key: Option<&'a str>,
 }
 
 /// What is known here of a target's locks.
@@ -116,6 +118,17 @@ impl TargetState<'_> {
             found.push(Finding { code, severity, pool: None, what, mend });
         };
         let old = |at: Duration, within: Duration| now.saturating_sub(at) > within;
+        if let Some(key) = self.missing_key {
+            let what = format!(
+                "the key of the backups at {target} is gone: without it nobody can read them or \
+                 make new ones"
+            );
+            let mend = format!(
+                "type the line of the recovery sheet, then Ctrl-D: install -m 600 /dev/stdin {}",
+                quoted(key)
+            );
+            add(Code::MissingBackupKey, Severity::Danger, what, mend);
+        }
         let check = format!("braid pool backup check --read 5 {word}");
         match self.checked {
             Some((_, errors)) if errors > 0 => {
@@ -209,6 +222,20 @@ mod tests {
 
     fn codes(found: &[Finding]) -> Vec<Code> {
         found.iter().map(|finding| finding.code).collect()
+    }
+
+    #[test]
+    fn a_key_that_is_gone_is_told() {
+        let state = TargetState {
+            target: "/mnt/x",
+            since: NOW,
+            missing_key: Some("/etc/my keys/k"),
+            ..TargetState::default()
+        };
+        let found = state.findings(NOW);
+        assert_eq!(codes(&found), [Code::MissingBackupKey]);
+        assert!(found[0].mend.ends_with("install -m 600 /dev/stdin '/etc/my keys/k'"));
+        assert_eq!(TargetState { missing_key: None, ..state }.findings(NOW), []);
     }
 
     #[test]

@@ -102,6 +102,31 @@ impl Access {
         }
     }
 
+    /// The key's file, however it was named.
+    pub fn key_file(&self) -> PathBuf {
+        std::path::absolute(&self.key).unwrap_or_else(|_| self.key.clone())
+    }
+
+    /// A new key isn't made in the place of one that opens backups: nobody would miss it.
+    pub fn refuse_to_replace_key(&self) -> Result<(), Failure> {
+        let file = self.key_file();
+        let (records, _) = self.records().all()?;
+        let needs_it = |record: &&Record| {
+            let has_backups = record.sources.values().any(|source| source.done_s.is_some());
+            let key = record.key.as_deref().unwrap_or(Path::new(key::DEFAULT));
+            has_backups && key == file
+        };
+        match records.iter().find(needs_it) {
+            None => Ok(()),
+            Some(record) => Err(Failure::failed(format!(
+                "the key {} is gone, and the backups at {} need it: write the line of their \
+                 recovery sheet into it (mode 600); a new key is for another file (--key)",
+                file.display(),
+                record.target
+            ))),
+        }
+    }
+
     /// Whether this computer made backups there.
     pub fn had_backups(&self, target: &Target) -> Result<bool, Failure> {
         let record = self.records().of(target, now())?;

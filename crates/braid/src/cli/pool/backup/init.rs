@@ -36,19 +36,25 @@ impl Init {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
         let (_held, records, record) = self.access.hold(&self.target)?;
         let is_new_key = !self.access.key.exists();
+        if is_new_key {
+            self.access.refuse_to_replace_key()?;
+        }
         let key = match is_new_key {
             true => Key::make(&self.access.key)?,
             false => self.access.key()?,
         };
-        let file = std::path::absolute(key.file()).unwrap_or_else(|_| key.file().to_owned());
-        let file = file.display().to_string();
+        let file = self.access.key_file().display().to_string();
         if self.access.had_backups(&self.target)? {
             // It is there, or it isn't to be made anew without a word.
             self.access.open(&self.target)?;
         }
         let manner = Manner { lock: self.lock, ..self.access.manner() };
         let (vault, prepared) = Vault::create(self.target.clone(), key, manner)?;
-        let mut record = Record { since_s: access::now().as_secs(), ..record };
+        let mut record = Record {
+            since_s: access::now().as_secs(),
+            key: Some(self.access.key_file()),
+            ..record
+        };
         let locked = self.lock.map(|span| lock::prolong(&vault, span, &records, &mut record));
         records.keep(&record)?;
         locked.transpose()?;

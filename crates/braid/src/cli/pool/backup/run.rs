@@ -63,6 +63,7 @@ impl Run {
         let began = access::now();
         if !self.dry_run {
             record.source(&ground.path).begun_s = Some(began.as_secs());
+            record.key = Some(self.access.key_file());
             // No reason to have no backup.
             if let Err(error) = records.keep(&record) {
                 tell(&format!("that it has begun can't be noted: {error}"));
