@@ -171,6 +171,10 @@ fn disks_come_and_go() {
         let host = Host::new();
         let (a, b, c) = (host.disk("a"), host.disk("b"), host.disk("c"));
         host.create("btrfs-raid1", &[&a, &b]);
+        let same = ["create", "data", "--layout", "btrfs-single", c.path(), "--yes"];
+        host.fails(&same, 1, &["a pool data is here already", "choose another name"]);
+        let stranger = ["replace", "data", "/dev/loop9999", "NEW", "--yes"];
+        host.fails(&stranger, 1, &["/dev/loop9999", a.path(), b.path()]);
         host.works(&["add", "data", c.path(), "--yes"]);
         let plan =
             host.works(&["convert", "data", "--layout", "btrfs-raid1c3", "--dry-run", "--json"]);
@@ -189,6 +193,12 @@ fn disks_come_and_go() {
         assert!(!usage.contains(c.path()), "{usage}");
         host.fails(&["add", "data", "/dev/null", "--yes"], 1, &["/dev/null is no disk"]);
         host.fails(&["add", "nope", b.path(), "--yes"], 1, &["there is no pool nope", "data"]);
+        // Unmade by hand, its name is free for what is made of its disks.
+        host.sh("umount data; sed -i '/ btrfs /d' root/etc/fstab");
+        host.fails(&same, 1, &["a pool data is here already", "not mounted"]);
+        let erase = [serial(&a), serial(&b)];
+        let again = mirror([a.path(), b.path()], &["--erase", &erase[0], "--erase", &erase[1]]);
+        host.works(&[&again[..], &["--yes"]].concat());
     });
 }
 

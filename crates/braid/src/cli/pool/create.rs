@@ -1,12 +1,15 @@
 use super::carry_out::{Consent, carry_out};
 use super::encrypt::{Encrypt, PoolIdentity};
+use super::locked;
 use super::random_uuid::random_uuid;
 use super::seen::Seen;
 use crate::cli::Global;
 use crate::cli::failure::Failure;
+use braid_control::config::PoolsConfig;
 use braid_pool::disk::Disk;
 use braid_pool::layout::{Layout, MdFilesystem};
 use braid_pool::mount_options::MountOptions;
+use braid_pool::observed::ObservedPool;
 use braid_pool::planner::{self, NewPool, PoolName};
 use braid_pool::uuid::Uuid;
 use clap::Args;
@@ -49,6 +52,7 @@ impl Create {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
         let mut seen = Seen::now(&self.consent.place.config());
         let mut disks = seen.disks(&self.disks)?;
+        self.check_name(&seen, &disks, global)?;
         let mount_at = self.mount.clone().unwrap_or_else(|| format!("/srv/{}", self.name));
         let (place, dry_run) = (&self.consent.place, self.consent.dry_run());
         let mut to_encrypt: Vec<_> = disks.iter_mut().collect();
@@ -64,6 +68,44 @@ impl Create {
         let done = carry_out(planner::create(&new, host)?, &self.consent, global);
         drop(lent);
         done
+    }
+
+    /// Two pools of one name could only be told apart by their UUIDs, by people and by `apply`. One
+    /// that is on these disks alone gives way to the new one.
+    fn check_name(&self, seen: &Seen, disks: &[Disk], global: &Global) -> Result<(), Failure> {
+        let name = self.name.as_str();
+        let is_taken = |path: &str| disks.iter().any(|disk| disk.path == path);
+        if self.consent.place.state().unfinished()?.iter().any(|(pool, _)| pool == name) {
+            // An interrupted plan has its own words.
+            return Ok(());
+        }
+        let taken = |by: String| Err(Failure::failed(format!("{by}: choose another name")));
+        let stays =
+            |pool: &&ObservedPool| !pool.mounts().is_empty() || !pool.member_paths().all(is_taken);
+        if let Some(pool) = seen.pools.iter().filter(stays).find(|pool| pool.name() == name) {
+            let at = match pool.mounts().first() {
+                Some(mount) => format!("mounted at {}", mount.at),
+                None => "not mounted".to_owned(),
+            };
+            return taken(format!("a pool {name} is here already (UUID {}, {at})", pool.uuid()));
+        }
+        let locked = locked::locked(&seen.host);
+        if locked.get(name).is_some_and(|all| !all.iter().all(|one| is_taken(&one.path))) {
+            return taken(format!("a pool {name} is here already, and locked"));
+        }
+        let file = global.config_file();
+        // One that can't be read names nothing.
+        let names_it =
+            |config: PoolsConfig| config.pools.iter().any(|pool| pool.name.as_str() == name);
+        match PoolsConfig::load_if_any(&file).is_ok_and(names_it) {
+            true => {
+                let file = file.display();
+                taken(format!(
+                    "[[pool]] {name} in {file} has this name, and `braid pool apply {name}` makes it"
+                ))
+            }
+            false => Ok(()),
+        }
     }
 
     fn wanted(

@@ -15,6 +15,17 @@ pub(super) fn draft(place: &Place<'_, ObservedBtrfs>, name: &MemberName) -> Resu
         check_complete(pool)?;
     }
     let left = pool.members.len().saturating_sub(1);
+    if left == 0 {
+        return Err(Refused::Impossible {
+            what: format!("{} is the pool's only disk", describe(leaving)),
+            instead: format!(
+                "add another first (`braid pool add {0} NEW`), or replace it (`braid pool replace {0} \
+                 {1} NEW`)",
+                Btrfs::name(pool),
+                leaving.devid
+            ),
+        });
+    }
     let (data, metadata) = pool.meant_profiles().unwrap_or((Profile::Single, Profile::Dup));
     if let Some(profile) = [data, metadata].into_iter().find(|profile| left < profile.min_disks()) {
         return Err(Refused::Impossible {

@@ -255,6 +255,9 @@ fn removing_asks_whether_the_rest_is_enough() {
     let two = btrfs(Profile::Raid1, Profile::Raid1, "bc", 500 * GB, GB);
     let refused = on_btrfs(two, &remove("2")).unwrap_err();
     assert!(refused.contains("convert data --layout btrfs-single"), "{refused}");
+    let one = btrfs(Profile::Single, Profile::Dup, "b", 500 * GB, GB);
+    let refused = on_btrfs(one, &remove("1")).unwrap_err();
+    assert!(refused.contains("only disk") && !refused.contains("convert"), "{refused}");
     let refused = on_btrfs(three(GB), &remove("/dev/sdz")).unwrap_err();
     assert!(refused.contains("1 (/dev/sdb), 2 (/dev/sdc)"), "{refused}");
     let refused = on_md(md(MdLayout::Raid5, "bcd", 500 * GB), &remove("0")).unwrap_err();
