@@ -14,6 +14,7 @@ pub use send::{SendKind, SendOrder, send};
 
 use crate::error::Error;
 use crate::shown::shown;
+use braid_pool::step::quoted;
 use braid_pool::uuid::Uuid;
 use std::ffi::OsString;
 use std::fs;
@@ -130,14 +131,21 @@ pub fn open(path: &Path) -> Result<(File, Subvolume), Error> {
     }
     let inode = root.metadata().map_err(|e| Error::io("looking at", path, e))?.ino();
     if inode != ROOT_INODE {
-        return Err(Error::Refused(format!(
-            "{} is a folder, not a subvolume: give the subvolume's own path",
-            shown(path).display()
-        )));
+        return Err(no_subvolume(path));
     }
     let subvolume = Subvolume::of(&root)
         .map_err(|error| Error::io("asking about the subvolume", path, error))?;
     Ok((root, subvolume))
+}
+
+/// With what makes one of it: names of others' folders are shell words, too.
+fn no_subvolume(path: &Path) -> Error {
+    let path = shown(path).display().to_string();
+    let [word, old] = [path.clone(), format!("{path}.old")].map(|path| quoted(&path));
+    Error::Refused(format!(
+        "{path} is a folder, not a subvolume: name the subvolume that it is in, or make it one: \
+         mv {word} {old} && btrfs subvolume create {word} && cp -a --reflink=auto {old}/. {word}"
+    ))
 }
 
 /// Whether there is a subvolume's root at `path`.
