@@ -20,6 +20,12 @@ impl ProgressLine {
         ProgressLine { steps: Some(steps), seen: 0, terminal: progress_wanted::is_wanted() }
     }
 
+    /// So many of them are behind it already.
+    pub fn after(mut self, seen: usize) -> ProgressLine {
+        self.seen = seen;
+        self
+    }
+
     /// For undoing.
     pub fn undoing() -> ProgressLine {
         ProgressLine { steps: None, ..ProgressLine::new(0) }
@@ -38,12 +44,15 @@ impl ProgressLine {
                 self.seen += 1;
                 terminal_line::say(&format!("✗ not done: {why}\n  {otherwise}"));
             }
-            Happening::Done(step) => {
-                self.seen += 1;
-                let count = self.steps.map_or(String::new(), |all| format!(" {}/{all}", self.seen));
-                let word = if self.steps.is_some() { "done" } else { "undone" };
-                terminal_line::say(&format!("✓{count} {word}: {}", step.says));
-            }
+            Happening::Done(step) => terminal_line::say(&self.done(&step.says)),
+        }
+    }
+
+    fn done(&mut self, what: &str) -> String {
+        self.seen += 1;
+        match self.steps {
+            Some(all) => format!("✓ {}/{all} done: {what}", self.seen),
+            None => format!("✓ undone: {what}"),
         }
     }
 
@@ -79,6 +88,14 @@ fn text(progress: &Progress) -> String {
 mod tests {
     use super::*;
     use std::time::Duration;
+
+    #[test]
+    fn what_an_earlier_run_has_done_counts() {
+        let mut line = ProgressLine::new(3).after(1);
+        assert_eq!(line.done("mount it"), "✓ 2/3 done: mount it");
+        assert_eq!(line.done("write it down"), "✓ 3/3 done: write it down");
+        assert_eq!(ProgressLine::undoing().done("mount it"), "✓ undone: mount it");
+    }
 
     #[test]
     fn a_bar_says_how_much_and_how_long() {

@@ -7,12 +7,13 @@ mod told;
 
 use braid_loop_disks::{Btrfs, change, fill, in_private_mounts};
 use braid_units::ByteSize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
@@ -432,6 +433,9 @@ fn the_life_of_snapshots() {
         let restored = json(&["restore", text(&from), "--to", text(&to_file), "--replace"]);
         assert_eq!(fs::read(&from).unwrap(), fs::read(&to_file).unwrap());
         assert!(Path::new(restored["moved_aside"].as_str().unwrap()).exists());
+        let astray = scene.snapshots.join("not/there");
+        let said = failure(&["restore", text(&first), "--to", text(&astray)]);
+        assert!(said.contains("mkdir -p") && !said.contains("what was copied"), "{said}");
         let again = scene.snapshots.with_file_name("again");
         let restored = json(&["restore", text(&first), "--to", text(&again)]);
         assert_eq!(restored["method"], "subvolume");
@@ -460,11 +464,12 @@ fn a_killed_replication_is_told_and_mended_or_forgotten() {
         let scene = Scene::new(20 << 20);
         scene.snapshot();
         let part = scene.replicas.join(".braid-replica.part/big");
-        let killed = || {
+        let ended_by = |signal: i32| {
             let mut sender = Process(
                 program()
                     .args(["pool", "replicate", "--limit", "40Mbit"])
                     .args([&scene.snapshots, &scene.replicas])
+                    .stderr(Stdio::piped())
                     .spawn()
                     .unwrap(),
             );
@@ -474,18 +479,37 @@ fn a_killed_replication_is_told_and_mended_or_forgotten() {
                 std::thread::sleep(Duration::from_millis(10));
             }
             assert!(told_of(&scene.snapshots).iter().all(Vec::is_empty), "somebody is at work");
-            sender.end();
+            // SAFETY: no pointers.
+            assert_eq!(unsafe { libc::kill(sender.0.id() as i32, signal) }, 0);
+            let status = sender.0.wait().unwrap();
+            assert_eq!(status.signal(), Some(signal));
+            let mut said = String::new();
+            sender.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+            let is_told = said.contains("interrupted: the same command goes on");
+            assert_eq!(is_told, signal == libc::SIGINT, "{said}");
             let [told, none] = told_of(&scene.snapshots);
             assert_eq!((told.len(), none.len()), (1, 0), "{told:?} {none:?}");
             told[0].clone()
         };
-        killed();
+        ended_by(libc::SIGINT);
+        // As the sender notes it when a connection breaks.
+        let records = scene.snapshots.join(".braid-replicas.json");
+        let stream = json!({
+            "uuid": "01010101-0101-0101-0101-010101010101", "parent": null,
+            "kind": { "version": 1, "compressed": false },
+        });
+        let sending = json!({ "sending": { "stream": stream, "bytes": 1, "tries": 1 } });
+        let place = format!("here:{}", text(&scene.replicas));
+        let noted = json!({ "replicas": { &place: sending } });
+        fs::write(&records, noted.to_string()).unwrap();
         let forgotten = json(&["replicate", "--forget", text(&scene.replicas)]);
         assert_eq!(forgotten["forgotten"], 1, "{forgotten}");
+        let noted: Value = serde_json::from_slice(&fs::read(&records).unwrap()).unwrap();
+        assert!(noted["replicas"][&place]["sending"].is_null(), "{noted}");
         assert!(!part.exists());
         assert!(told_of(&scene.snapshots).iter().all(Vec::is_empty), "it is told still");
 
-        mend(&killed());
+        mend(&ended_by(libc::SIGKILL));
         assert!(told_of(&scene.snapshots).iter().all(Vec::is_empty), "it is told still");
         scene.verify();
     });

@@ -155,6 +155,19 @@ pub fn change(
     Ok(Plan { pool: journal_name(pool), ..plan })
 }
 
+/// Looks whether a pool has the member that the user names: before new disks are judged, which may
+/// be all right for what is meant.
+///
+/// # Errors
+/// [`Refused::NoSuchMember`], with those that there are.
+pub fn check_member(pool: &ObservedPool, member: &MemberName) -> Result<(), Refused> {
+    use engine::Engine;
+    match pool {
+        ObservedPool::Btrfs(pool) => btrfs::Btrfs::check_member(pool, member),
+        ObservedPool::Md(pool) => md::Md::check_member(pool, member),
+    }
+}
+
 /// The journal has a file's name, and is named in commands: neither a label of somebody else's
 /// needs to be fit for.
 fn journal_name(pool: &ObservedPool) -> String {

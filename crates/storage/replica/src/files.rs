@@ -32,7 +32,10 @@ fn cp(options: &[&str], from: &Path, to: &Path) -> Result<(), Error> {
         return Ok(());
     }
     let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    Err(Error::Refused(format!("{why}; what was copied is in {}", to.display())))
+    Err(Error::Refused(match to.symlink_metadata() {
+        Ok(_) => format!("{why}; what was copied is in {}", to.display()),
+        Err(_) => format!("{why}; nothing was copied"),
+    }))
 }
 
 /// Gives what is in a folder piece by piece, as tar(1) packs it; without what is mounted inside.

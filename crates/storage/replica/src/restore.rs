@@ -65,6 +65,7 @@ impl Restoration {
         }
         let (folder, name) = split(&self.to)?;
         refuse_unmounted(&folder)?;
+        check_is_there(&folder)?;
         let moved_aside = match fs::symlink_metadata(&self.to) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(Error::io("looking at", &self.to, error)),
@@ -194,6 +195,20 @@ impl Restoration {
         };
         subvolume::is_subvolume(&self.from)
             && filesystem(&self.from).is_some_and(|ours| filesystem(folder) == Some(ours))
+    }
+}
+
+/// A slip of the pen makes no folders.
+fn check_is_there(folder: &Path) -> Result<(), Error> {
+    match fs::metadata(folder) {
+        Ok(about) if about.is_dir() => Ok(()),
+        Ok(_) => Err(Error::Refused(format!("{} is no folder", folder.display()))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let word = braid_pool::step::quoted(&folder.display().to_string());
+            let folder = folder.display();
+            Err(Error::Refused(format!("the folder {folder} isn't there: `mkdir -p {word}`")))
+        }
+        Err(error) => Err(Error::io("looking at", folder, error)),
     }
 }
 

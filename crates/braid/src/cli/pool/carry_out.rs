@@ -196,7 +196,12 @@ pub fn outcome_of(plan: Plan, consent: &Consent) -> Result<Outcome, Failure> {
 
 /// Carries out what the journal says is still to be done.
 pub fn go_on(journal: &mut PlanJournal, place: &Place) -> Result<(), Failure> {
-    let mut line = ProgressLine::new(journal.record().plan.steps.len());
+    let record = journal.record();
+    let is_behind = |state: &&StepState| {
+        matches!(state, StepState::Kept | StepState::Done | StepState::PassedOver)
+    };
+    let behind = record.steps.iter().filter(is_behind).count();
+    let mut line = ProgressLine::new(record.steps.len()).after(behind);
     let mut host = host(journal, place)?;
     let result = braid_runner::run(journal, &mut host, &mut |happening| line.show(&happening));
     line.end();

@@ -21,6 +21,11 @@ pub struct Target {
 }
 
 impl Target {
+    /// The pool, as it was named.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Plans the change that `of` makes of what is seen, and carries it out.
     pub fn change(
         &self,

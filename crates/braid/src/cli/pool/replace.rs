@@ -3,7 +3,7 @@ use super::encrypt::Encrypt;
 use crate::cli::Global;
 use crate::cli::failure::Failure;
 use braid_disks::NoSuchDisk;
-use braid_pool::planner::Change;
+use braid_pool::planner::{self, Change};
 use clap::Args;
 
 #[derive(Args)]
@@ -31,6 +31,8 @@ pub struct Replace {
 impl Replace {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
         self.target.change(global, Some(&self.encrypt), |seen| {
+            let member = seen.member(&self.old);
+            planner::check_member(seen.pool(self.target.name())?, &member)?;
             let names: Vec<String> =
                 std::iter::once(&self.new).chain(&self.lend).cloned().collect();
             let both = seen.disks(&names)?;
@@ -40,7 +42,7 @@ impl Replace {
                 return Err(NoSuchDisk::Unknown(self.new.clone()).into());
             };
             let lent = both.next();
-            Ok(Change::Replace { member: seen.member(&self.old), by, lent, erase })
+            Ok(Change::Replace { member, by, lent, erase })
         })
     }
 }

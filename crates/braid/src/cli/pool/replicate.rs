@@ -19,12 +19,16 @@ use braid_units::{ByteSize, Rate, format_duration};
 use clap::Args;
 use serde::Serialize;
 use serde_json::json;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::low_level::{emulate_default_handler, pipe};
 use std::ffi::OsString;
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal, Read};
 use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::thread;
 use std::time::Duration;
 
 #[derive(Args)]
@@ -138,6 +142,7 @@ impl Replicate {
                 watch: Arc::clone(&watch),
             },
         };
+        say_when_interrupted(global.json)?;
         let line = BytesLine::start(move || doing(&watch));
         let outcome = replication.run(|error, pause| {
             tell(&format!("{error}; trying again in {}", format_duration(pause)));
@@ -217,6 +222,24 @@ impl Replicate {
             }
         })
     }
+}
+
+/// A signal ends it at once, which harms nothing; but not without a word.
+fn say_when_interrupted(as_json: bool) -> Result<(), Failure> {
+    let failed = |error: io::Error| Failure::io("listening to signals", &error);
+    for signal in [SIGINT, SIGTERM] {
+        let (mut told, teller) = UnixStream::pair().map_err(failed)?;
+        pipe::register(signal, teller).map_err(failed)?;
+        thread::spawn(move || {
+            if told.read(&mut [0]).is_ok_and(|read| read > 0) {
+                terminal_line::clear();
+                let text = "interrupted: the same command goes on where it stopped";
+                Failure::failed(text).report(as_json);
+                let _ = emulate_default_handler(signal);
+            }
+        });
+    }
+    Ok(())
 }
 
 fn forget(place: &Place, register: &Register, global: &Global) -> Result<(), Failure> {

@@ -30,6 +30,9 @@ impl Engine for Btrfs {
     fn create(new: &NewPool, _host: &ObservedHost) -> Result<Plan, Refused> {
         create::plan(new)
     }
+    fn check_member(pool: &ObservedBtrfs, name: &MemberName) -> Result<(), Refused> {
+        member(pool, name).map(|_| ())
+    }
     fn add(at: &Place<'_, ObservedBtrfs>, disks: Vec<NewMember>) -> Result<Draft, Refused> {
         add::draft(at, disks).map(|draft| accounted(at.pool, draft))
     }

@@ -15,6 +15,8 @@ pub(super) trait Engine {
     /// A pool's name, for titles.
     fn name(pool: &Self::Pool) -> String;
     fn create(new: &NewPool, host: &ObservedHost) -> Result<Plan, Refused>;
+    /// Whether a change can name this member.
+    fn check_member(pool: &Self::Pool, member: &MemberName) -> Result<(), Refused>;
     fn add(at: &Place<'_, Self::Pool>, disks: Vec<NewMember>) -> Result<Draft, Refused>;
     fn remove(at: &Place<'_, Self::Pool>, member: &MemberName) -> Result<Draft, Refused>;
     fn replace(

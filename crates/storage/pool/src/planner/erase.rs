@@ -14,9 +14,11 @@ pub(super) fn prepared<'a>(members: impl IntoIterator<Item = &'a NewMember> + Cl
     steps
 }
 
-/// Steps that empty those disks that carry something; none for the others.
+/// Steps that empty those disks that carry something; none for the others. What nothing recognises
+/// has no signature to take away: what is made there writes over it.
 pub(super) fn steps(claims: &[Claim]) -> Vec<Step> {
-    claims.iter().filter(|claim| claim.erases()).map(erase).collect()
+    let has_signature = |claim: &&Claim| !claim.contents().iter().all(Content::is_unknown);
+    claims.iter().filter(has_signature).map(erase).collect()
 }
 
 /// Takes away every signature on a disk that this plan wrote to.

@@ -26,6 +26,13 @@ impl Engine for Md {
     fn create(new: &NewPool, host: &ObservedHost) -> Result<Plan, Refused> {
         create::plan(new, host)
     }
+    fn check_member(pool: &ObservedMd, name: &MemberName) -> Result<(), Refused> {
+        match member(pool, name) {
+            // One that is gone may be listed nowhere.
+            Err(_) if name.0 == "missing" && pool.degraded > 0 => Ok(()),
+            found => found.map(|_| ()),
+        }
+    }
     fn add(at: &Place<'_, ObservedMd>, disks: Vec<NewMember>) -> Result<Draft, Refused> {
         add::draft(at, disks)
     }

@@ -368,3 +368,17 @@ fn rebalancing_empties_the_emptiest_chunks_first() {
     let filters: Vec<&str> = done.iter().filter_map(|line| line.split(' ').nth(3)).collect();
     assert_eq!(filters, ["-dusage=0", "-dusage=25", "-dusage=50", "-dusage=75"]);
 }
+
+#[test]
+fn what_is_no_member_is_told_before_a_new_disk_is_judged() {
+    let check = |pool: &ObservedPool, name: &str| check_member(pool, &MemberName(name.into()));
+    let mirror = btrfs(Profile::Raid1, Profile::Raid1, "bc", 500 * GB, GB);
+    let mut array = md(MdLayout::Raid1, "bc", 500 * GB);
+    let btrfs = ObservedPool::Btrfs(mirror);
+    assert_eq!(check(&btrfs, "/dev/sdc"), Ok(()));
+    let refused = check(&btrfs, "/dev/loop9").unwrap_err().to_string();
+    assert!(refused.contains("/dev/loop9") && refused.contains("2 (/dev/sdc)"), "{refused}");
+    assert!(check(&ObservedPool::Md(array.clone()), "missing").is_err());
+    array.degraded = 1;
+    assert_eq!(check(&ObservedPool::Md(array), "missing"), Ok(()));
+}

@@ -92,6 +92,18 @@ fn a_disk_that_carries_something_is_named_and_refused_without_its_own_permission
     assert!(shown.contains("serial Sd, 500GB") && shown.contains("LOSES ext4"), "{shown}");
 }
 
+#[test]
+fn what_nothing_recognises_is_told_and_has_nothing_to_erase() {
+    let mut used = disk('d', 500 * GB);
+    used.contents.push(Content::Unknown { what: "unknown content: data at byte 0".into() });
+    let mut pool = new("btrfs-raid1", vec![disk('b', 500 * GB), used.clone()]);
+    assert!(create(&pool, &host()).is_err());
+    pool.erase = ErasePermission::for_disks([used.id()]);
+    let plan = create(&pool, &host()).unwrap();
+    assert!(plan.to_string().contains("LOSES unknown content"), "{plan}");
+    assert!(commands(&plan)[0].starts_with("mkfs.btrfs"), "{plan}");
+}
+
 /// The blog's slip: `/dev/sdd` was written, `/dev/sdd5` was meant.
 #[test]
 fn the_whole_disk_instead_of_its_partition_ends_in_a_refusal_that_says_what_is_on_it() {
