@@ -194,7 +194,7 @@ impl SystemClone {
         changes.note_partitions(system.partition, Identity::of(&to.device()?)?.partition);
         for (((path, _), id), new) in self.beside.iter().zip(&system.beside).zip(&beside) {
             // From the beginning, when the connection breaks.
-            while_it_gets_on(self.retries, &self.options.watch, &mut broke, || {
+            while_it_gets_on(self.retries, &self.options.watch, true, &mut broke, || {
                 old.copy_beside(path, new)
             })?;
             changes.note_beside(path, id, new)?;
@@ -223,7 +223,7 @@ impl SystemClone {
             new.sync()?;
         }
         // What was staged tells a second try that the first one began: it goes last.
-        while_it_gets_on(self.retries, &self.options.watch, &mut broke, || old.clean())?;
+        while_it_gets_on(self.retries, &self.options.watch, true, &mut broke, || old.clean())?;
         transfer::clean(&to)?;
         let top = to.path().to_owned();
         let shown = |path: &Path| ExactPath::from(path.strip_prefix(&top).unwrap_or(path));

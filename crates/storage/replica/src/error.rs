@@ -19,6 +19,9 @@ pub enum Error {
     /// The other end is gone; trying again goes on where it stopped.
     #[error("the connection broke: {0}")]
     Connection(String),
+    /// The other end's name has no address now; it may have one when the network is there.
+    #[error("{0}")]
+    Nameless(String),
     /// The other end says why it can't go on.
     #[error("at the other end: {0}")]
     Remote(String),
@@ -38,6 +41,6 @@ impl Error {
 
     /// Whether trying again may help.
     pub fn is_passing(&self) -> bool {
-        matches!(self, Error::Connection(_))
+        matches!(self, Error::Connection(_) | Error::Nameless(_))
     }
 }

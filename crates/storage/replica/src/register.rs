@@ -49,6 +49,13 @@ pub struct Entry {
     was_there: bool,
 }
 
+impl Entry {
+    /// Whether the same was begun and interrupted before.
+    pub fn was_there(&self) -> bool {
+        self.was_there
+    }
+}
+
 impl Register {
     /// In this folder, which is made when it is needed.
     pub fn new(folder: impl Into<PathBuf>) -> Register {
@@ -91,17 +98,17 @@ impl Register {
         Ok(all)
     }
 
-    /// Strikes out what was interrupted and is meant; says how many those were.
+    /// Strikes out what was interrupted and is meant; says which those were.
     ///
     /// # Errors
     /// The folder can't be read, or a file not be removed.
-    pub fn forget(&self, is_meant: impl Fn(&Begun) -> bool) -> Result<usize, Error> {
+    pub fn forget(&self, is_meant: impl Fn(&Begun) -> bool) -> Result<Vec<Begun>, Error> {
         let meant: Vec<Begun> = self.interrupted()?.into_iter().filter(is_meant).collect();
         for begun in &meant {
             let path = self.0.join(begun.file_name());
             fs::remove_file(&path).map_err(|error| Error::io("removing", &path, error))?;
         }
-        Ok(meant.len())
+        Ok(meant)
     }
 
     fn files(&self) -> Result<Vec<PathBuf>, Error> {
@@ -208,8 +215,8 @@ mod tests {
         register.begin(&begun("nas:/b")).unwrap().stop(false).unwrap();
         assert_eq!(register.interrupted().unwrap(), []);
         register.begin(&begun("nas:/b")).unwrap().stop(true).unwrap();
-        assert_eq!(register.forget(|begun| begun.order.to == "nas:/c").unwrap(), 0);
-        assert_eq!(register.forget(|begun| begun.order.to == "nas:/b").unwrap(), 1);
+        assert_eq!(register.forget(|begun| begun.order.to == "nas:/c").unwrap(), []);
+        assert_eq!(register.forget(|begun| begun.order.to == "nas:/b").unwrap().len(), 1);
         assert_eq!(register.interrupted().unwrap(), []);
     }
 

@@ -64,7 +64,9 @@ impl Replication {
         // Where it can't be remembered it is done all the same: the entry serves only to tell of
         // it.
         let entry = self.register.begin(&self.begun()).ok();
-        let outcome = while_it_gets_on(self.retries, watch, &mut broke, || self.once());
+        let is_known = self.is_known() || entry.as_ref().is_some_and(Entry::was_there);
+        let once = || self.once();
+        let outcome = while_it_gets_on(self.retries, watch, is_known, &mut broke, once);
         let (mut report, reconnects) = match outcome {
             Ok(done) => {
                 entry.map_or(Ok(()), Entry::end)?;
@@ -83,6 +85,17 @@ impl Replication {
             report.snapshots = completed;
         }
         Ok(Outcome { report, reconnects })
+    }
+
+    /// Whether something was replicated so before: then the other end's name is right.
+    fn is_known(&self) -> bool {
+        match (&self.from, &self.to) {
+            (Place::Local(from), _) => source::has_replicas(from),
+            (_, Place::Local(to)) => {
+                std::fs::read_dir(to).is_ok_and(|mut entries| entries.next().is_some())
+            }
+            _ => false,
+        }
     }
 
     fn begun(&self) -> Begun {
@@ -145,10 +158,12 @@ impl Replication {
 }
 
 /// Tries again as long as the connection breaks, and not `retries` times in a row without getting
-/// on; `broke` is told of each before. Says how often it was made anew.
+/// on. A name without an address is mistyped, unless it `is_known` from before; `broke` is told of
+/// each before. Says how often it was made anew.
 pub(crate) fn while_it_gets_on<T>(
     retries: u32,
     watch: &Watch,
+    is_known: bool,
     broke: &mut dyn FnMut(&Error, Duration),
     mut once: impl FnMut() -> Result<T, Error>,
 ) -> Result<(T, u32), Error> {
@@ -158,6 +173,9 @@ pub(crate) fn while_it_gets_on<T>(
         let before = watch.moved.load(Ordering::Relaxed);
         match once() {
             Ok(done) => return Ok((done, reconnects)),
+            Err(Error::Nameless(why)) if !is_known && before == 0 => {
+                return Err(Error::Refused(format!("{why}; is its name right?")));
+            }
             Err(error) if error.is_passing() => {
                 let got_on = watch.moved.load(Ordering::Relaxed) != before;
                 (in_vain, pause) = if got_on { (0, PAUSE.0) } else { (in_vain + 1, pause) };

@@ -18,11 +18,13 @@ pub use records::{Replica, Replicas};
 use crate::error::Error;
 use crate::subvolume;
 use crate::wire::{Begin, Connection, Inventory, Message, SILENCE, Selection, Unfinished};
+use braid_pool::place::Place;
 use braid_units::Rate;
 use choose::parent_for;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::Arc;
 
 /// How to send.
@@ -96,6 +98,30 @@ pub(crate) fn serve_choosing(
         }
     }
     outcome
+}
+
+/// Whether snapshots of a folder were ever replicated, as far as is known there.
+pub(crate) fn has_replicas(from: &Path) -> bool {
+    records_of(from).is_ok_and(|(_, records)| records.has_some())
+}
+
+/// Forgets that something is being sent from here to there.
+///
+/// # Errors
+/// The records can't be read or written.
+pub fn forget_sending(from: &Path, to: &Place) -> Result<(), Error> {
+    let (folder, mut records) = records_of(from)?;
+    records.forget_sending(to);
+    records.save(folder)
+}
+
+/// Of a folder of snapshots, or of the one that a snapshot is in.
+fn records_of(from: &Path) -> Result<(&Path, Replicas), Error> {
+    let folder = match subvolume::open(from) {
+        Ok((_, about)) if about.read_only => from.parent().unwrap_or(from),
+        _ => from,
+    };
+    Ok((folder, Replicas::load(folder)?))
 }
 
 fn send_all(

@@ -251,7 +251,8 @@ fn forget(place: &Place, register: &Register, global: &Global) -> Result<(), Fai
                 let folders = [&begun.sends, &begun.receives].into_iter().flatten();
                 folders.into_iter().any(|each| absolute(each.as_path()) == here.as_path())
             };
-            (begun.map(|begin| begin.name.to_string()), register.forget(is_here)?)
+            let forgotten = register.forget(is_here)?;
+            (begun.map(|begin| begin.name.to_string()), forgotten)
         }
         elsewhere => {
             let elsewhere = elsewhere.to_string();
@@ -260,6 +261,13 @@ fn forget(place: &Place, register: &Register, global: &Global) -> Result<(), Fai
             (None, register.forget(is_there)?)
         }
     };
+    for begun in &forgotten {
+        let to = begun.order.to.parse::<Place>();
+        if let (Some(from), Ok(to)) = (&begun.sends, to) {
+            source::forget_sending(from.as_path(), &to)?;
+        }
+    }
+    let forgotten = forgotten.len();
     global.print(&json!({ "deleted": name, "forgotten": forgotten }), || match (&name, forgotten) {
         (Some(name), _) => format!("deleted what had come of {name}"),
         (None, 0) => "nothing was begun there".to_owned(),

@@ -69,7 +69,7 @@ impl<'a> Old<'a> {
                     limit: options.limit.map(Rate::bytes_per_sec),
                 };
                 let once = || pull(place, connector, work.clone(), into, options);
-                while_it_gets_on(retries, &options.watch, broke, once)?.0
+                while_it_gets_on(retries, &options.watch, false, broke, once)?.0
             }
         };
         Ok(report.snapshots.iter().map(|sent| sent.stream_bytes).sum())

@@ -44,7 +44,7 @@ const BY_SIGNAL: i32 = 128;
 /// or that OpenSSH itself failed, and not the command at the other end.
 const SSH_FAILED: i32 = 255;
 /// What ssh(1) says when trying again doesn't help. It knows no other languages.
-const LASTING: [&str; 9] = [
+const LASTING: [&str; 11] = [
     "Permission denied (",
     "Host key verification failed",
     "Too many authentication failures",
@@ -52,9 +52,14 @@ const LASTING: [&str; 9] = [
     "Bad configuration option",
     "Bad owner or permissions",
     "Name or service not known",
+    "Name does not resolve",
+    "No address associated with hostname",
     "No ECDSA host key is known",
     "REMOTE HOST IDENTIFICATION HAS CHANGED",
 ];
+
+/// What it says where no name server answers, too: then it may help.
+const NAMELESS: &str = "Could not resolve hostname";
 
 impl Guard {
     /// Starts `shell` with its arguments for `remote`, a command at `host`.
@@ -156,6 +161,9 @@ impl Shell {
             if code == SSH_FAILED && LASTING.iter().any(|text| said.contains(text)) {
                 let last = last.unwrap_or("it failed");
                 return Error::Refused(format!("{last} (the remote shell ended with {code})"));
+            }
+            if let Some(last) = last.filter(|_| code == SSH_FAILED && said.contains(NAMELESS)) {
+                return Error::Nameless(last.to_owned());
             }
         }
         Error::Connection(format!("{why} (the remote shell ended with {code})"))

@@ -8,9 +8,11 @@ use crate::files::write_durably;
 use crate::folder::Snapshot;
 use crate::shown::shown;
 use crate::wire::{Inventory, Unfinished};
+use braid_pool::place::Place;
 use braid_pool::uuid::Uuid;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fs;
 use std::io;
 use std::path::Path;
 
@@ -148,6 +150,30 @@ impl Replicas {
         }
     }
 
+    /// Whether something was ever replicated.
+    pub fn has_some(&self) -> bool {
+        !self.replicas.is_empty()
+    }
+
+    /// Nothing is on its way there any more: what was needed for that may go.
+    pub fn forget_sending(&mut self, to: &Place) {
+        let is_there = |place: &str| {
+            let folder = folder_of(place);
+            let folder = Path::new(folder.split_once(':').map_or(folder, |(_, path)| path));
+            match to {
+                Place::Local(to) => fs::canonicalize(to).map_or(folder == to, |to| folder == to),
+                // Named from somebody's home on, or from the folder that a listener serves.
+                _ => folder.ends_with(to.path().strip_prefix("/").unwrap_or(to.path())),
+            }
+        };
+        for (place, replica) in &mut self.replicas {
+            if replica.sending.is_some() && is_there(place) {
+                replica.sending = None;
+                self.changed = true;
+            }
+        }
+    }
+
     /// Each place with the name of a snapshot that its next difference needs.
     pub fn common_parents(&self) -> Vec<(String, ExactPath)> {
         let of_place = |(place, replica): (&String, &Replica)| -> Vec<(String, ExactPath)> {
@@ -186,6 +212,21 @@ mod tests {
             made_at: SystemTime::UNIX_EPOCH,
         };
         Snapshot { name: name.into(), path: name.into(), about, stored: None }
+    }
+
+    #[test]
+    fn what_is_not_sent_any_more_is_needed_no_more() {
+        let uuid = Uuid::from_bytes([1; 16]);
+        let stream = Unfinished { uuid, parent: None, kind: SendKind::default() };
+        let mut records = Replicas::default();
+        for place in ["nas:/backup on 2", "nas:/served/other"] {
+            records.sent(place, stream, 5);
+        }
+        records.forget_sending(&"/backup on 2".parse().unwrap());
+        let left: Vec<String> = records.being_sent().into_iter().map(|(place, _)| place).collect();
+        assert_eq!(left, ["nas:/served/other", "nas:/served/other"]);
+        records.forget_sending(&"tcp://10.0.0.1:7000/other".parse().unwrap());
+        assert_eq!(records.being_sent(), []);
     }
 
     #[test]
