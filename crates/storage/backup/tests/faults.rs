@@ -3,7 +3,9 @@
 mod place;
 
 use braid_backup::{Error, Vault};
-use braid_backup_targets::{Fault, KEY, Proxy, Request, restic, restic_is_there};
+use braid_backup_targets::{
+    Fault, KEY, Proxy, Request, change, restic, restic_is_there, sftp_server,
+};
 use place::{Place, s3_at, s3_server};
 use std::fs;
 use std::path::Path;
@@ -165,4 +167,87 @@ fn bytes_below(folder: &Path) -> u64 {
             false => entry.metadata().map_or(0, |about| about.len()),
         })
         .sum()
+}
+
+/// What `ssh` would be run for: a server whose connection is cut once it has got so many bytes.
+fn cut_after(bytes: u64, server: &str) -> String {
+    // Without buffers, which would hold back what is asked.
+    format!("stdbuf -o0 head -c {bytes} | {server}")
+}
+
+#[test]
+fn an_sftp_connection_that_breaks_again_and_again_brings_all_of_it() {
+    let Some(server) = sftp_server() else { return };
+    let mut place = Place::new(20_000_000);
+    place.manner.sftp_command = Some(server.to_owned());
+    let folder = place.path("target");
+    let target = format!("sftp:nobody@nowhere:{}", folder.display());
+    drop(place.create(&target));
+    place.manner.connections = 1;
+    // A pack is 16 MB and more at the least: half of them go in one connection.
+    place.manner.sftp_command = Some(cut_after(24_000_000, server));
+    let vault = place.open(&target).unwrap();
+    let first = place.back_up(&vault, false).unwrap();
+    assert!(first.snapshot.is_some());
+    change(&place.path("source"));
+    fs::write(place.path("source/more"), noise(20_000_000)).unwrap();
+    let second = place.back_up(&vault, false).unwrap();
+    assert!(first.retries + second.retries > 0, "{first:?} {second:?}");
+    place.manner.sftp_command = Some(server.to_owned());
+    let vault = place.open(&target).unwrap();
+    assert_eq!(vault.check(100.0).unwrap().errors, Vec::<String>::new());
+    place.restore(&vault, "back").unwrap();
+    assert_eq!(place.differences(&place.path("back")), Vec::<String>::new());
+    if restic_is_there() {
+        restic(folder.to_str().unwrap(), &place.path("key"), &[], &["check", "--read-data"]);
+    }
+}
+
+/// The connection is cut in the middle, and there is no other one; later there is.
+#[test]
+fn a_backup_by_sftp_goes_on_after_a_cut_and_says_nothing_is_done_before() {
+    let Some(server) = sftp_server() else { return };
+    let mut place = Place::new(40_000_000);
+    for after in [1_000_000_u64, 20_000_000, 38_000_000] {
+        let folder = place.path(&format!("target-{after}"));
+        let target = format!("sftp:nobody@nowhere:{}", folder.display());
+        place.manner.sftp_command = Some(server.to_owned());
+        drop(place.create(&target));
+        let gone = place.path(&format!("gone-{after}"));
+        let once = format!("[ ! -e {0} ] || exit 255; touch {0}; ", gone.display());
+        let mut manner = place.manner.clone();
+        manner.sftp_command = Some(once + &cut_after(after, server));
+        (manner.retries, manner.connections) = (1, 1);
+        let cut = Vault::open(target.parse().unwrap(), place.key(), manner)
+            .and_then(|vault| place.back_up(&vault, false).map(|done| done.retries));
+        assert!(matches!(cut, Err(Error::Target { .. })), "after {after}: {cut:?}");
+        let vault = place.open(&target).unwrap();
+        assert_eq!(vault.backups().unwrap().len(), 0, "after {after}");
+        let came = bytes_of_packs(&folder);
+        let done = place.back_up(&vault, true).unwrap();
+        let all = bytes_of_packs(&folder);
+        // What had come whole is used, and what had come in part is no pack.
+        assert!(all - came <= done.stored_bytes + 100_000, "after {after}: {came} {all} {done:?}");
+        assert!(all < 45_000_000, "after {after}: {came} {all} {done:?}");
+        assert_eq!(vault.check(100.0).unwrap().errors, Vec::<String>::new());
+    }
+}
+
+fn bytes_of_packs(target: &Path) -> u64 {
+    let folders = fs::read_dir(target.join("data")).unwrap().flatten();
+    let files = folders.flat_map(|folder| fs::read_dir(folder.path()).unwrap().flatten());
+    let packs = files.filter(|file| file.file_name().len() == 64);
+    packs.map(|file| file.metadata().unwrap().len()).sum()
+}
+
+/// What nothing can compress: xorshift32 (Marsaglia 2003).
+fn noise(bytes: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_u32;
+    let next = |_| {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        (state >> 16) as u8
+    };
+    (0..bytes).map(next).collect()
 }
