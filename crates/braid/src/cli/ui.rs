@@ -1,9 +1,13 @@
 #[cfg(feature = "pools")]
 mod looker;
 #[cfg(feature = "pools")]
+mod names;
+#[cfg(feature = "pools")]
 mod serve;
 #[cfg(feature = "pools")]
 mod shelves;
+#[cfg(feature = "backup")]
+mod vaults;
 
 use super::failure::{Failure, FailureKind, print_line, tell};
 #[cfg(not(feature = "pools"))]

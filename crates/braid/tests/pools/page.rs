@@ -117,6 +117,86 @@ fn snapshots_are_browsed_compared_and_restored_by_an_admin_and_nothing_else_is_r
 }
 
 #[test]
+fn backups_are_looked_into_and_a_file_of_one_is_fetched_and_restored() {
+    let name = "page::backups_are_looked_into_and_a_file_of_one_is_fetched_and_restored";
+    in_private_mounts(name, || {
+        let host = Host::new();
+        let (a, b) = (host.disk("a"), host.disk("b"));
+        host.create("btrfs-raid1", &[&a, &b]);
+        host.sh("mkdir -p data/home/me; echo one > data/home/letter.txt");
+        host.sh("echo same > 'data/home/me/100 %.txt'; ln -s /etc/passwd data/home/out");
+        let path = |name: &str| host.path(name).display().to_string();
+        let (key, target, home) = (path("key"), path("a target"), path("data/home"));
+        host.works(&["backup", "init", "--key", &key, &target]);
+        host.works(&["backup", "--key", &key, &home, &target]);
+        host.sh("echo second > data/home/letter.txt");
+        host.works(&["backup", "--key", &key, &home, &target]);
+        let list = host.works(&["backup", "list", "--key", &key, "--json", &target]);
+        let list: Value = serde_json::from_str(&list).unwrap();
+        let older = list["backups"][0]["id"].as_str().unwrap();
+
+        // Only where it was asked for.
+        assert!(!Served::start(&host).get("/snapshots").contains("a target"));
+        let served = Served::with(&host, &["--backups"]);
+        let all = served.get("/snapshots");
+        assert!(all.contains("a target") && all.contains("/snapshots/target?folder="), "{all}");
+        let folder = target.replace(' ', "%20");
+        let there = served.get(&format!("/snapshots/target?folder={folder}"));
+        assert!(there.contains(older) && there.contains(&home), "{there}");
+        let at = |view: &str, inside: &str| {
+            let inside = format!("{}{inside}", &home[1..]);
+            format!("/snapshots/{view}?folder={folder}&snapshot={older}&path={inside}")
+        };
+        let top = format!("/snapshots/browse?folder={folder}&snapshot={older}&path=");
+        let first = home.split('/').nth(1).unwrap();
+        assert!(served.get(&top).contains(&format!("{first}/")), "{}", served.get(&top));
+        let found = served.get(&at("browse", ""));
+        assert!(found.contains("letter.txt") && found.contains("me/"), "{found}");
+        let file = served.get(&at("file", "/letter.txt"));
+        assert!(file.ends_with("\r\n\r\none\n") && file.contains("attachment"), "{file}");
+        assert!(served.get(&at("file", "/me/100%20%2525.txt")).ends_with("\r\n\r\nsame\n"));
+        for inside in ["/out", "/me", "/nothing", "/../../../../etc/passwd"] {
+            let answer = served.get(&at("file", inside));
+            assert!(!answer.contains("200 OK") && !answer.contains("root:"), "{inside}: {answer}");
+        }
+        for folder in ["/etc", "s3://elsewhere/b", ""] {
+            let asked = format!("/snapshots/target?folder={folder}");
+            assert!(served.get(&asked).contains("known here"), "{folder}");
+        }
+
+        let restore = |to: &str| format!("{}&to={to}", at("restore", "/letter.txt"));
+        let to = path("data/back.txt");
+        let asked = served.get(&restore(&to));
+        assert!(
+            asked.contains("becomes a copy") && !host.path("data/back.txt").exists(),
+            "{asked}"
+        );
+        let token = asked.split("name=\"form\" value=\"").nth(1).unwrap();
+        let form = format!("form={}", token.split('"').next().unwrap());
+        let done = served.post(&restore(&to), &form);
+        assert!(done.contains("is a copy"), "{done}");
+        assert_eq!(fs::read_to_string(&to).unwrap(), "one\n");
+        let again = served.post(&restore(&to), &form);
+        assert!(again.contains("400 Bad Request") && again.contains("is there already"), "{again}");
+        let outside = served.post(&restore(&path("outside")), &form);
+        assert!(outside.contains("400 Bad Request") && !host.path("outside").exists());
+
+        // Who may only look sees where backups are, and not into them.
+        let list = served.by_port("/snapshots");
+        assert!(list.contains("a target") && !list.contains("/snapshots/target"), "{list}");
+        for asked in [at("file", "/letter.txt"), format!("/snapshots/target?folder={folder}")] {
+            assert!(served.by_port(&asked).contains("403 Forbidden"), "{asked}");
+        }
+        // One whose disk is gone says so, and is there again when that is.
+        host.sh("mv 'a target' gone");
+        let gone = served.get(&format!("/snapshots/target?folder={folder}"));
+        assert!(gone.contains("role=\"alert\""), "{gone}");
+        host.sh("mv gone 'a target'");
+        assert!(served.get(&format!("/snapshots/target?folder={folder}")).contains(older));
+    });
+}
+
+#[test]
 fn an_address_that_others_reach_takes_a_word() {
     let output = Command::new(BRAID)
         .args(["ui", "serve", "--listen", "0.0.0.0:0", "--ui-socket", "/nonexistent/x"])

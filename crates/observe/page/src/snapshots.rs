@@ -11,6 +11,20 @@ pub trait Snapshots: Send + Sync {
     /// All that are known, with what is in them.
     fn folders(&self) -> Vec<Folder>;
 
+    /// Where else copies are, as backups are: by a network, so that only who asks is told what is
+    /// there.
+    fn targets(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// What is at one of them.
+    ///
+    /// # Errors
+    /// It isn't known, or can't be reached.
+    fn target(&self, _target: &str) -> Result<Folder, Refusal> {
+        Err(Refusal::NotFound("no backups are known here".into()))
+    }
+
     /// What is in a folder of a snapshot.
     ///
     /// # Errors

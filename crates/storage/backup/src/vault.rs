@@ -20,6 +20,7 @@ use rustic_core::{
 };
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -183,6 +184,24 @@ impl Vault {
                 Ok(entry(path, &node))
             })
             .collect()
+    }
+
+    /// Writes a file of a backup; how long it is.
+    ///
+    /// # Errors
+    /// There is none such, it comes damaged, or `into` can't be written.
+    pub fn fetch(&self, which: &str, path: &Path, into: &mut impl Write) -> Result<u64, Error> {
+        let repository = self.told(self.repository(true)?.to_indexed())?;
+        let snapshot = self.snapshot(&repository, which, Some(path))?;
+        let node = self.node(&repository, &snapshot, path)?;
+        if !node.is_file() {
+            return Err(Error::Refused(format!("{} is no file in the backup", path.display())));
+        }
+        match caught(|| repository.dump(&node, into)) {
+            Ok(dumped) => self.told(dumped)?,
+            Err(said) => return Err(self.courier.gave_up(said)),
+        }
+        Ok(node.meta.size)
     }
 
     /// Looks whether all that backups need is there; reads `percent` of the data, chosen by

@@ -2,6 +2,8 @@
 
 use super::looker::Looker;
 use super::shelves::Shelves;
+#[cfg(feature = "backup")]
+use super::vaults::Vaults;
 use crate::cli::failure::{Failure, FailureKind, tell};
 use crate::cli::pool::carry_out::Place;
 use crate::cli::pool::watch_memory;
@@ -29,7 +31,7 @@ const USUAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 5190)
 
 #[derive(Args)]
 #[command(
-    after_help = "A running tunnel serves the page itself, as [ui] in its config says; this is for hosts without one. It shows what `braid pool` does, and snapshots in the folder .snapshots of each mounted pool. Who isn't on this host logs in: `braid ui password --file FILE`, or a link by `braid ui login --socket SOCKET`.\n\nExamples:\n  braid ui serve\n  braid ui serve --snapshots /srv/replicas\n  systemctl enable --now braid-ui.service"
+    after_help = "A running tunnel serves the page itself, as [ui] in its config says; this is for hosts without one. It shows what `braid pool` does, and snapshots in the folder .snapshots of each mounted pool. Who isn't on this host logs in: `braid ui password --file FILE`, or a link by `braid ui login --socket SOCKET`.\n\nExamples:\n  braid ui serve\n  braid ui serve --snapshots /srv/replicas\n  braid ui serve --backups\n  systemctl enable --now braid-ui.service"
 )]
 pub struct Serve {
     #[command(flatten)]
@@ -61,6 +63,18 @@ pub struct Serve {
     /// A further folder of snapshots
     #[arg(long, value_name = "FOLDER")]
     snapshots: Vec<PathBuf>,
+    /// Show backups, too: what is at the targets that this host knows
+    #[cfg(feature = "backup")]
+    #[arg(long)]
+    backups: bool,
+    /// File with the key to them [default: the one with which they were made]
+    #[cfg(feature = "backup")]
+    #[arg(long, value_name = "FILE", requires = "backups")]
+    backup_key: Option<PathBuf>,
+    /// File with their servers' credentials [default: /etc/braid/backup.env]
+    #[cfg(feature = "backup")]
+    #[arg(long, value_name = "FILE", requires = "backups")]
+    backup_credentials: Option<PathBuf>,
     /// Reports of `braid lab` to show
     #[cfg(feature = "lab")]
     #[arg(long, value_name = "FOLDER", default_value = "/var/lib/braid/reports")]
@@ -113,9 +127,16 @@ impl Serve {
             tls: secured.is_some(),
             fingerprint,
         };
+        #[cfg(feature = "backup")]
+        let vaults = self.backups.then(|| {
+            let folder = self.place.state().backups();
+            Vaults::new(&folder, self.backup_key, self.backup_credentials)
+        });
         let looker = Looker::start(self.place, self.state, !self.no_smart)
             .map_err(|error| Failure::io("starting to look at the pools", &error))?;
         let shelves = Shelves::new(looker.clone(), self.snapshots);
+        #[cfg(feature = "backup")]
+        let shelves = shelves.beside(vaults);
         let shown = Pools {
             looker,
             shelves,

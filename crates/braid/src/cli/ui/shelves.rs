@@ -1,6 +1,9 @@
 //! Snapshots of the pools that are mounted, as the page reads them.
 
 use super::looker::Looker;
+use super::names::{parsed, written};
+#[cfg(feature = "backup")]
+use super::vaults::Vaults;
 use braid_control::request::Refusal;
 use braid_page::snapshots::{
     ChangeLine, Changes, EntryLine, Folder, Listing, Place, RestorePlan, RestoreWish, SnapshotLine,
@@ -9,7 +12,6 @@ use braid_page::snapshots::{
 use braid_pool::upkeep::SNAPSHOTS;
 use braid_replica::Error;
 use braid_replica::browse::{Bounds, Kind, Opened, What};
-use braid_replica::exact_path::ExactPath;
 use braid_replica::restore::{Method, Restoration, Restored};
 use braid_replica::snapshot;
 use std::fs::File;
@@ -20,6 +22,9 @@ use std::time::{Duration, Instant, SystemTime};
 pub struct Shelves {
     looker: Looker,
     named: Vec<PathBuf>,
+    /// Backups, where they are to be seen.
+    #[cfg(feature = "backup")]
+    vaults: Option<Vaults>,
 }
 
 /// The most that one page shows.
@@ -31,7 +36,36 @@ const WITHIN: Duration = Duration::from_secs(20);
 impl Shelves {
     /// Of the pools that are seen, and these.
     pub fn new(looker: Looker, named: Vec<PathBuf>) -> Shelves {
-        Shelves { looker, named }
+        Shelves {
+            looker,
+            named,
+            #[cfg(feature = "backup")]
+            vaults: None,
+        }
+    }
+
+    /// And these backups.
+    #[cfg(feature = "backup")]
+    pub fn beside(self, vaults: Option<Vaults>) -> Shelves {
+        Shelves { vaults, ..self }
+    }
+
+    /// The backups, if this is a target of some.
+    #[cfg(feature = "backup")]
+    fn vaults_with(&self, folder: &str) -> Option<&Vaults> {
+        self.vaults.as_ref().filter(|vaults| vaults.knows(folder))
+    }
+
+    #[cfg(feature = "backup")]
+    fn restore_backup(
+        &self,
+        vaults: &Vaults,
+        wish: &RestoreWish,
+        dry_run: bool,
+    ) -> Result<RestorePlan, Refusal> {
+        let to = PathBuf::from(&wish.to);
+        self.must_be_on_a_pool(&to)?;
+        vaults.restore(&wish.place, &to, dry_run)
     }
 
     fn paths(&self) -> Vec<PathBuf> {
@@ -107,7 +141,23 @@ impl Snapshots for Shelves {
         self.paths().into_iter().map(folder).collect()
     }
 
+    #[cfg(feature = "backup")]
+    fn targets(&self) -> Vec<String> {
+        self.vaults.as_ref().map_or_else(Vec::new, Vaults::targets)
+    }
+
+    #[cfg(feature = "backup")]
+    fn target(&self, target: &str) -> Result<Folder, Refusal> {
+        let vaults = self.vaults_with(target);
+        let unknown = || Refusal::NotFound("that target isn't known here".into());
+        vaults.ok_or_else(unknown)?.target(target)
+    }
+
     fn entries(&self, place: &Place) -> Result<Listing, Refusal> {
+        #[cfg(feature = "backup")]
+        if let Some(vaults) = self.vaults_with(&place.folder) {
+            return vaults.entries(place);
+        }
         let opened = self.open(&place.folder, &place.snapshot)?;
         let found = opened.entries(parsed(&place.path).as_path(), &bounds()).map_err(refusal)?;
         let entry = |one: &braid_replica::browse::Entry| EntryLine {
@@ -121,6 +171,10 @@ impl Snapshots for Shelves {
     }
 
     fn file(&self, place: &Place) -> Result<(File, u64), Refusal> {
+        #[cfg(feature = "backup")]
+        if let Some(vaults) = self.vaults_with(&place.folder) {
+            return vaults.file(place);
+        }
         let opened = self.open(&place.folder, &place.snapshot)?;
         opened.file(parsed(&place.path).as_path()).map_err(refusal)
     }
@@ -147,11 +201,21 @@ impl Snapshots for Shelves {
     }
 
     fn plan_restore(&self, wish: &RestoreWish) -> Result<RestorePlan, Refusal> {
+        #[cfg(feature = "backup")]
+        if let Some(vaults) = self.vaults_with(&wish.place.folder) {
+            return self.restore_backup(vaults, wish, true);
+        }
         let restoration = self.restoration(wish)?;
         restoration.plan(SystemTime::now()).map(plan).map_err(refusal)
     }
 
     fn restore(&self, wish: &RestoreWish) -> Result<RestorePlan, Refusal> {
+        #[cfg(feature = "backup")]
+        if let Some(vaults) = self.vaults_with(&wish.place.folder) {
+            let done = self.restore_backup(vaults, wish, false)?;
+            tracing::info!(from = %wish.place.folder, to = %done.to, "restored by the page");
+            return Ok(done);
+        }
         let restoration = self.restoration(wish)?;
         let done = restoration.carry_out(SystemTime::now()).map_err(refusal)?;
         tracing::info!(from = %restoration.from.display(), to = %done.to, "restored by the page");
@@ -198,48 +262,5 @@ fn refusal(error: Error) -> Refusal {
     match error {
         Error::Refused(why) => Refusal::Invalid(why),
         error => Refusal::Failed(error.to_string()),
-    }
-}
-
-/// A name as queries and forms keep it: they change lines' ends, and know no zero.
-fn written(name: &ExactPath) -> String {
-    let text = name.written();
-    match text.strip_prefix('\0') {
-        Some(escaped) => without_controls(escaped),
-        None => without_controls(&text.replace('%', "%25")),
-    }
-}
-
-fn without_controls(text: &str) -> String {
-    let plain = |all: String, c: char| match c.is_ascii_control() {
-        true => all + &format!("%{:02X}", u32::from(c)),
-        false => {
-            let mut all = all;
-            all.push(c);
-            all
-        }
-    };
-    text.chars().fold(String::new(), plain)
-}
-
-fn parsed(text: &str) -> ExactPath {
-    ExactPath::from(format!("\0{text}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::ffi::OsString;
-    use std::os::unix::ffi::OsStringExt;
-
-    #[test]
-    fn every_name_comes_back_from_a_form() {
-        let names: [&[u8]; 5] = [b"plain", b"100 %", b"two\nlines\r", b"not \xff UTF-8\n", b"%41"];
-        for name in names {
-            let name = ExactPath::from(OsString::from_vec(name.to_vec()));
-            let text = written(&name);
-            assert!(!text.contains(|c: char| c.is_ascii_control()), "{text:?}");
-            assert_eq!(parsed(&text), name);
-        }
     }
 }

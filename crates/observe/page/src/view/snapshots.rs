@@ -15,7 +15,8 @@ pub fn show(
 ) -> Option<Markup> {
     let place = Place::parse(query);
     let shown = match rest {
-        [] => return Some(all(&snapshots.folders(), viewer)),
+        [] => return Some(all(&snapshots.folders(), &snapshots.targets(), viewer)),
+        ["target"] => snapshots.target(&place.folder).map(|folder| target(&folder)),
         ["browse"] => snapshots.entries(&place).map(|listing| browse(&place, &listing)),
         ["compare"] => {
             let [older, newer] = ["older", "newer"].map(|key| query.get(key).unwrap_or_default());
@@ -44,7 +45,7 @@ fn refused(refusal: &Refusal) -> Markup {
     html! { p.alarm role="alert" { (refusal) } }
 }
 
-fn all(folders: &[Folder], viewer: &Viewer) -> Markup {
+fn all(folders: &[Folder], targets: &[String], viewer: &Viewer) -> Markup {
     let may_read = viewer.role == UiRole::Admin;
     html! {
         @if folders.is_empty() { p.dim { "There are no snapshots on the pools that are mounted here: "
@@ -54,6 +55,28 @@ fn all(folders: &[Folder], viewer: &Viewer) -> Markup {
             h2 { code { (folder.path) } }
             @if let Some(trouble) = &folder.trouble { p.alarm { (trouble) } }
             @for series in series(folder) { (self::one_series(folder, series, may_read)) }
+        } }
+        @if !targets.is_empty() { section.card {
+            h2 { "Backups" }
+            ul.plain { @for target in targets { li {
+                @if may_read { a href=(address("target", &[("folder", target)])) { (target) } }
+                @else { (target) }
+            } } }
+        } }
+    }
+}
+
+/// The backups at a target, of each computer and folder; newest first.
+fn target(folder: &Folder) -> Markup {
+    html! {
+        p { a href="/snapshots" { "Snapshots" } " / " code { (folder.path) } }
+        @if folder.snapshots.is_empty() { p.dim { "There are no backups yet." } }
+        @for series in series(folder) { section.card {
+            h2 { (series) }
+            ul.plain { @for snapshot in folder.snapshots.iter().rev().filter(|one| one.series == series) { li {
+                a href=(address("browse", &[("folder", &folder.path), ("snapshot", &snapshot.name)])) { (moment(snapshot.taken_unix)) }
+                " " span.dim { (snapshot.shown) }
+            } } }
         } }
     }
 }

@@ -1,0 +1,188 @@
+//! Backups at the targets that this computer knows, as the page reads them.
+
+use super::names::{parsed, written};
+use braid_backup::key::{self, Key};
+use braid_backup::records::Records;
+use braid_backup::secrets::Secrets;
+use braid_backup::{Entry, Error, Manner, Present, Restoration, Vault};
+use braid_control::request::Refusal;
+use braid_page::snapshots::{EntryLine, Folder, Listing, Place, RestorePlan, SnapshotLine};
+use rustix::fs::{Mode, OFlags};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The targets that are known here.
+pub struct Vaults {
+    records: Records,
+    cache: PathBuf,
+    /// Instead of the one that the target was used with.
+    key: Option<PathBuf>,
+    credentials: Option<PathBuf>,
+    /// To open one takes a third of a second and 128 MB.
+    opened: Mutex<BTreeMap<String, Arc<Vault>>>,
+}
+
+/// Who looks at a page waits for one more try, no longer.
+const RETRIES: u32 = 1;
+/// The most that one page shows.
+const MOST: usize = 2000;
+/// Where a file is put that is downloaded, without a name.
+const MEANWHILE: &str = "/var/tmp";
+
+impl Vaults {
+    /// Known in this folder, opened by this key or by the one with which each was used.
+    pub fn new(folder: &Path, key: Option<PathBuf>, credentials: Option<PathBuf>) -> Vaults {
+        let (records, cache) = (Records::new(folder), folder.join("cache"));
+        Vaults { records, cache, key, credentials, opened: Mutex::default() }
+    }
+
+    /// As they are written.
+    pub fn targets(&self) -> Vec<String> {
+        let (all, _) = self.records.all().unwrap_or_default();
+        all.into_iter().map(|record| record.target).collect()
+    }
+
+    fn key_of(&self, target: &str) -> Option<PathBuf> {
+        let (all, _) = self.records.all().ok()?;
+        all.into_iter().find(|record| record.target == target)?.key
+    }
+
+    /// Only what is known is asked.
+    pub fn knows(&self, target: &str) -> bool {
+        self.targets().iter().any(|known| known == target)
+    }
+
+    /// What is at one of them.
+    pub fn target(&self, target: &str) -> Result<Folder, Refusal> {
+        let backups = self.with(target, Vault::backups)?;
+        let path = target.to_owned();
+        Ok(Folder { path, snapshots: backups.iter().map(line).collect(), trouble: None })
+    }
+
+    /// What is in a folder of a backup.
+    pub fn entries(&self, place: &Place) -> Result<Listing, Refusal> {
+        let inside = inside(place);
+        // The root of all has no name there.
+        let path = if place.path.is_empty() { Path::new("") } else { &inside };
+        let mut entries =
+            self.with(&place.folder, |vault| vault.entries(&place.snapshot, path, false))?;
+        let cut_short = entries.len() > MOST;
+        entries.truncate(MOST);
+        entries.sort_by_key(|one| (one.kind != "dir", one.path.clone()));
+        Ok(Listing { entries: entries.iter().map(entry).collect(), cut_short })
+    }
+
+    /// A file of a backup, which comes before this returns.
+    pub fn file(&self, place: &Place) -> Result<(File, u64), Refusal> {
+        let failed = |doing: &str, error: std::io::Error| {
+            Refusal::Failed(format!("{doing} in {MEANWHILE}: {error}"))
+        };
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        let file = rustix::fs::open(MEANWHILE, flags, Mode::RUSR | Mode::WUSR)
+            .map_err(|error| failed("making a file", error.into()))?;
+        let mut file = File::from(file);
+        let bytes = self
+            .with(&place.folder, |vault| vault.fetch(&place.snapshot, &inside(place), &mut file))?;
+        file.seek(SeekFrom::Start(0)).map_err(|error| failed("reading a file", error))?;
+        Ok((file, bytes))
+    }
+
+    /// Brings something back, or looks whether that would go.
+    pub fn restore(&self, place: &Place, to: &Path, dry_run: bool) -> Result<RestorePlan, Refusal> {
+        if to.symlink_metadata().is_ok() {
+            let text = format!(
+                "{} is there already: what comes from a backup comes to a new path",
+                to.display()
+            );
+            return Err(Refusal::Invalid(text));
+        }
+        let path = if place.path.is_empty() { None } else { Some(inside(place)) };
+        let which = place.snapshot.clone();
+        self.with(&place.folder, |vault| {
+            Restoration { vault, which, path, to: to.to_owned(), dry_run }.run()
+        })?;
+        Ok(RestorePlan { to: to.display().to_string(), way: "a copy", moved_aside: None })
+    }
+
+    fn with<T>(
+        &self,
+        target: &str,
+        what: impl FnOnce(&Vault) -> Result<T, Error>,
+    ) -> Result<T, Refusal> {
+        let vault = self.open(target)?;
+        what(&vault).map_err(|error| {
+            // One that failed doesn't try again.
+            self.opened.lock().unwrap_or_else(PoisonError::into_inner).remove(target);
+            refusal(&error)
+        })
+    }
+
+    fn open(&self, target: &str) -> Result<Arc<Vault>, Refusal> {
+        if !self.knows(target) {
+            return Err(Refusal::NotFound("that target isn't known here".into()));
+        }
+        let opened =
+            self.opened.lock().unwrap_or_else(PoisonError::into_inner).get(target).cloned();
+        if let Some(opened) = opened {
+            return Ok(opened);
+        }
+        let place =
+            target.parse().map_err(|error| Refusal::Failed(format!("{target}: {error}")))?;
+        let manner = Manner {
+            retries: RETRIES,
+            cache: Some(self.cache.clone()),
+            ..Manner::new(Secrets::at(self.credentials.as_deref()))
+        };
+        let file = self.key.clone().or_else(|| self.key_of(target));
+        let file = file.unwrap_or_else(|| key::DEFAULT.into());
+        let vault = Key::read(&file).and_then(|key| Vault::open(place, key, manner));
+        let vault = Arc::new(vault.map_err(|error| refusal(&error))?);
+        let mut all = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        all.insert(target.to_owned(), Arc::clone(&vault));
+        Ok(vault)
+    }
+}
+
+/// Paths in a backup are full ones.
+fn inside(place: &Place) -> PathBuf {
+    let path = parsed(&place.path);
+    Path::new("/").join(path.as_path())
+}
+
+fn refusal(error: &Error) -> Refusal {
+    match error {
+        Error::Refused(why) => Refusal::Invalid(why.clone()),
+        other => Refusal::Failed(other.to_string()),
+    }
+}
+
+fn line(one: &Present) -> SnapshotLine {
+    let paths: Vec<String> = one.paths.iter().map(|path| path.display().to_string()).collect();
+    let id = one.id.get(..8).unwrap_or(&one.id);
+    SnapshotLine {
+        name: one.id.clone(),
+        shown: if one.incomplete { format!("{id}, incomplete") } else { id.to_owned() },
+        series: format!("{}:{}", one.host, paths.join(", ")),
+        taken_unix: i64::try_from(one.taken.as_secs()).unwrap_or(i64::MAX),
+    }
+}
+
+fn entry(one: &Entry) -> EntryLine {
+    let name = one.path.file_name().unwrap_or(one.path.as_os_str()).to_owned();
+    let exact = braid_replica::exact_path::ExactPath::from(name);
+    EntryLine {
+        name: written(&exact),
+        shown: exact.to_string(),
+        kind: match one.kind.as_str() {
+            "dir" => "folder",
+            "file" => "file",
+            "symlink" => "link",
+            _ => "other",
+        },
+        bytes: (one.kind == "file").then_some(one.bytes),
+        modified_unix: one.changed_s.unwrap_or(0),
+    }
+}
