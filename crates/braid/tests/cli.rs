@@ -34,6 +34,33 @@ fn code(output: &Output) -> i32 {
     output.status.code().unwrap_or_else(|| panic!("killed: {}", stderr(output)))
 }
 
+/// A rule that is to block blocks nothing by a list that can't be read.
+#[test]
+fn a_rule_is_not_added_for_a_file_that_is_not_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = home(directory.path());
+    let before = std::fs::read_to_string(&file).unwrap()
+        + "allowed_ips = [\"0.0.0.0/0\"]\n[routing]\ndefault_route = true\n";
+    std::fs::write(&file, &before).unwrap();
+    let list = directory.path().join("list");
+    let list = list.to_str().unwrap();
+    let add = ["rule", "add", "ads", "--do", "block", "--to-file", list, "--config", &file];
+    let refused = braid(&add);
+    assert_eq!(code(&refused), 1, "{}", stderr(&refused));
+    assert!(stderr(&refused).contains("list: can't read it"), "{}", stderr(&refused));
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), before);
+
+    std::fs::write(list, "203.0.113.0/24\n").unwrap();
+    assert_eq!(code(&braid(&add)), 0);
+    std::fs::remove_file(list).unwrap();
+    let checked = braid(&["config", "check", &file]);
+    assert!(stdout(&checked).contains("list: can't read it"), "{}", stdout(&checked));
+    let listed: Value =
+        serde_json::from_slice(&braid(&["rule", "list", "--json", "--config", &file]).stdout)
+            .unwrap();
+    assert_eq!(listed["troubles"].as_array().unwrap().len(), 1, "{listed}");
+}
+
 /// As in `braid status | head -1`.
 #[test]
 fn a_reader_that_went_away_is_no_complaint() {

@@ -1,6 +1,7 @@
 use super::failure::{Failure, FailureKind, print_line};
 use super::{Global, JsonFlag};
 use crate::daemon::links_now;
+use crate::daemon::rules::troubles_of_files;
 use braid_control::config::{AnyConfig, Config, ConfigErrors, Diagnostic, PoolsConfig};
 use clap::Args;
 use serde_json::json;
@@ -36,6 +37,7 @@ impl Check {
         if let Some(AnyConfig::Tunnel(config)) = config {
             config.read_keys()?;
             advice.extend(devices_missing(&config));
+            advice.extend(files_wrong(&config));
             advice.extend(config.advice);
         }
         let told = ConfigErrors { file: file.clone(), errors: advice };
@@ -60,6 +62,15 @@ fn devices_missing(config: &Config) -> Vec<Diagnostic> {
         let what = format!("link {}: {} now", now.name, now.trouble?);
         let hint = "it is used as soon as there is; `ip link` lists this host's devices";
         Some(Diagnostic { line: 0, what, hint: Some(hint.to_owned()) })
+    });
+    told.collect()
+}
+
+/// Files of rules that don't count as they are.
+fn files_wrong(config: &Config) -> Vec<Diagnostic> {
+    let told = troubles_of_files(config).into_iter().map(|what| {
+        let hint = "it is read again as soon as it changes; until then its rules match less";
+        Diagnostic { line: 0, what, hint: Some(hint.to_owned()) }
     });
     told.collect()
 }

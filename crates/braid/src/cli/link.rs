@@ -5,11 +5,11 @@ use super::failure::{self, Failure, FailureKind};
 use super::status_table::columns;
 use super::{Global, JsonFlag, uplinks};
 use crate::daemon::links_now::{self, LinkNow};
-use braid_control::client::ClientError;
+use braid_control::client::{Client, ClientError};
 use braid_control::config::{Config, ConfigEditor, Link, LinkBinding, LinkChange, Mode};
 use braid_control::measured::NewMeasure;
 use braid_control::request::NewLink;
-use braid_control::status::{PathState, PathStatus, QuotaStatus, Status};
+use braid_control::status::{LinkStatus, PathState, PathStatus, QuotaStatus, Status};
 use braid_linux::udp::{Family, LinkBind, LinkSocket};
 use braid_units::ByteSize;
 use clap::{Args, Subcommand};
@@ -241,12 +241,12 @@ fn change(
     name: &str,
     temporary: bool,
     edit: impl FnOnce(&mut ConfigEditor) -> Result<(), Failure>,
-    tell: impl FnOnce(&braid_control::client::Client) -> Result<(), ClientError>,
+    tell: impl FnOnce(&Client) -> Result<(), ClientError>,
 ) -> Result<(), Failure> {
     let client = global.client()?;
     if !temporary {
         let mut editor = ConfigEditor::open_alone(&global.config_file())?;
-        edit(&mut editor)?;
+        edit(&mut editor).map_err(|failure| of_running_alone(&client, name).unwrap_or(failure))?;
         editor.save()?;
     }
     let running = match tell(&client) {
@@ -258,6 +258,17 @@ fn change(
     global.print(&value, || match running {
         true => format!("link {name}: {done}"),
         false => format!("link {name}: {done}, from the next `braid up` on"),
+    })
+}
+
+/// Why the config can't be changed for a link that the running tunnel alone has.
+fn of_running_alone(client: &Client, name: &str) -> Option<Failure> {
+    let status = client.status().ok()?;
+    status.links.iter().any(|link| link.name == name).then(|| {
+        Failure::failed(format!(
+            "link {name} isn't in the config, only in the running tunnel: it was added for now. \
+             `--temporary` changes it there"
+        ))
     })
 }
 
@@ -445,12 +456,36 @@ fn list(global: &Global) -> Result<(), Failure> {
         .zip(troubles)
         .map(|((link, by), trouble)| Listed::new(link, by, trouble, status.as_ref()))
         .collect();
-    let links: Vec<_> = listed.iter().map(Listed::to_json).collect();
+    let running = status.iter().flat_map(|status| &status.links);
+    let temporary: Vec<&LinkStatus> =
+        running.filter(|link| config.link(&link.name).is_none()).collect();
+    let states = |name: &str| status.as_ref().and_then(|status| state_of(status, name));
+    let of_config = listed.iter().map(Listed::to_json);
+    let for_now = temporary.iter().map(|link| {
+        json!({
+            "name": link.name, "interface": link.interface, "state": states(&link.name),
+            "trouble": link.trouble, "tier": link.tier, "metered": link.metered,
+            "standby": link.standby, "temporary": true,
+        })
+    });
+    let links: Vec<_> = of_config.chain(for_now).collect();
     let value = json!({ "links": links, "other_uplinks": free });
     global.print(&value, || {
         let head = ["LINK", "BY", "STATE", "TIER", "STANDBY", "PRICE", "QUOTA"];
         let mut rows = vec![head.map(str::to_owned).to_vec()];
         rows.extend(listed.iter().map(Listed::to_row));
+        rows.extend(temporary.iter().map(|link| {
+            let state = states(&link.name).map(|state| state.as_str().to_owned());
+            vec![
+                link.name.clone(),
+                link.interface.clone().unwrap_or_else(|| "-".to_owned()) + ", for now",
+                link.trouble.clone().or(state).unwrap_or_else(|| "-".to_owned()),
+                link.tier.to_string(),
+                if link.standby { "yes" } else { "no" }.to_owned(),
+                "-".to_owned(),
+                "-".to_owned(),
+            ]
+        }));
         let mut lines = columns(&rows);
         lines.extend(free.iter().map(|uplink| {
             let name = &uplink.interface;
@@ -458,6 +493,13 @@ fn list(global: &Global) -> Result<(), Failure> {
         }));
         lines.join("\n")
     })
+}
+
+/// What a link's path does that is alive, or its first.
+fn state_of(status: &Status, link: &str) -> Option<PathState> {
+    let paths = || status.peers.iter().flat_map(|peer| &peer.paths);
+    let own = || paths().filter(|path| path.link == link);
+    own().find(|path| is_alive(path)).or_else(|| own().next()).map(|path| path.state)
 }
 
 /// A link of the config, as it is now.
@@ -479,18 +521,17 @@ impl<'a> Listed<'a> {
         status: Option<&Status>,
     ) -> Self {
         let name = link.name.as_str();
-        let paths = || status.into_iter().flat_map(|it| &it.peers).flat_map(|peer| &peer.paths);
-        let own = || paths().filter(|path| path.link == name);
-        let path = own().find(|path| is_alive(path)).or_else(|| own().next());
         let known = status.and_then(|it| it.links.iter().find(|known| known.name == name));
         let quota = known.and_then(|known| known.quota.clone());
-        Listed { link, by, trouble, state: path.map(|path| path.state), quota }
+        let state = status.and_then(|status| state_of(status, name));
+        Listed { link, by, trouble, state, quota }
     }
 
     fn to_json(&self) -> serde_json::Value {
         let Listed { link, by, trouble, state, quota } = self;
         json!({
             "name": link.name.as_str(),
+            "temporary": false,
             "interface": by.interface.as_ref().map(ToString::to_string),
             "match": link.binding.matches.as_ref().map(ToString::to_string),
             "source": link.binding.source,

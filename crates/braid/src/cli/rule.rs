@@ -5,6 +5,7 @@ use super::failure::{Failure, FailureKind};
 use super::status_table::columns;
 use super::{Global, JsonFlag};
 use crate::daemon;
+use crate::daemon::rules::troubles_of_files;
 use braid_control::client::ClientError;
 use braid_control::config::{Action, Config, ConfigEditor, NewRule, Rule, Treatment};
 use braid_control::status::RuleStatus;
@@ -142,8 +143,19 @@ impl RuleCommand {
             RuleCommand::List(_) => list(global),
             RuleCommand::Add(add) => {
                 let new = add.new_rule();
-                let edit =
-                    |editor: &mut ConfigEditor| Ok(editor.add_rule(&new, add.before.as_deref())?);
+                let edit = |editor: &mut ConfigEditor| {
+                    let before = troubles_of_files(&editor.check()?);
+                    editor.add_rule(&new, add.before.as_deref())?;
+                    let after = troubles_of_files(&editor.check()?);
+                    match after.into_iter().find(|trouble| !before.contains(trouble)) {
+                        // A rule that is to block would block nothing.
+                        Some(trouble) => Err(Failure::failed(format!(
+                            "{trouble}, and rule {} isn't added: mend the file first",
+                            add.name
+                        ))),
+                        None => Ok(()),
+                    }
+                };
                 change(global, "added", &add.name, edit)
             }
             RuleCommand::Remove(remove) => {
@@ -236,6 +248,7 @@ fn change(
 fn list(global: &Global) -> Result<(), Failure> {
     let config = global.load_config()?;
     let running = global.status_if_running()?.map(|status| status.rules);
+    let troubles = troubles_of_files(&config);
     let rules: Vec<_> = config
         .rules
         .iter()
@@ -244,8 +257,10 @@ fn list(global: &Global) -> Result<(), Failure> {
             json!({ "name": rule.name.as_str(), "line": rule.line, "does": does(rule), "now": now })
         })
         .collect();
-    global.print(&json!({ "rules": rules, "running": running.is_some() }), || {
-        table(&config, running.as_deref())
+    let value = json!({ "rules": rules, "running": running.is_some(), "troubles": troubles });
+    global.print(&value, || {
+        let lines = std::iter::once(table(&config, running.as_deref())).chain(troubles.clone());
+        lines.collect::<Vec<_>>().join("\n")
     })
 }
 

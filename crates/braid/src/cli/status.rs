@@ -1,4 +1,4 @@
-use super::failure::{Failure, print_line};
+use super::failure::{self, Failure, print_line};
 use super::view::{self, Line, Tone, View};
 use super::{Global, JsonFlag, group_table, status_table};
 use braid_control::client::Client;
@@ -24,11 +24,22 @@ const EVERY: Duration = Duration::from_secs(1);
 
 impl StatusCommand {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
-        let client = global.client()?;
-        let group = match &global.args.socket {
-            // The config may be another one's.
-            Some(_) => client.group_status().is_ok(),
-            None => matches!(global.load_any_config()?, AnyConfig::Group(_)),
+        let (client, group) = match global.client() {
+            Ok(client) => {
+                let group = match &global.args.socket {
+                    // The config may be another one's.
+                    Some(_) => client.group_status().is_ok(),
+                    None => matches!(global.load_any_config()?, AnyConfig::Group(_)),
+                };
+                (client, group)
+            }
+            Err(wrong) => {
+                // It goes on by the config that it has read.
+                let Some(client) = global.running_without_config() else { return Err(wrong) };
+                failure::tell(&format!("{wrong}\nwhat runs has read it before:"));
+                let group = client.group_status().is_ok();
+                (client, group)
+            }
         };
         if !self.watch {
             return self.once(global, &client, group);

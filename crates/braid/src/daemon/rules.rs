@@ -48,6 +48,16 @@ pub fn explained_by_config(
     explained(config, &(rules.rules, rules.candidates), traffic.as_ref(), None, query)
 }
 
+/// What is wrong with the files that the config's rules name: without them rules match less than
+/// they say, or nothing.
+pub fn troubles_of_files(config: &Config) -> Vec<String> {
+    let (mut files, mut troubles) = (Files::default(), Vec::new());
+    files.networks(config, &mut troubles);
+    files.origins(config, &mut troubles);
+    files.domains(config, &mut troubles);
+    troubles.into_iter().map(|trouble| trouble.text).collect()
+}
+
 /// The rules as they are now.
 #[derive(Default)]
 pub struct Rules {

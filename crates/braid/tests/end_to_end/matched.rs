@@ -97,6 +97,16 @@ fn a_link_has_the_interface_that_matches_as_it_comes_goes_and_changes_its_name()
         assert_eq!(list["links"][1]["match"], "kind tether, usb 18d1:4eeb", "{list}");
         assert_eq!(list["other_uplinks"].as_array().map(Vec::len), Some(0), "{list}");
 
+        // One that the running tunnel alone has is listed, and who would change it is told how.
+        world.home.braid_ok(&["link", "add", "lte", "--interface", "nope0", "--temporary"]);
+        let list: Value =
+            serde_json::from_slice(&world.home.braid_ok(&["link", "list", "--json"])).unwrap();
+        assert_eq!(list["links"][2]["name"], "lte", "{list}");
+        assert_eq!(list["links"][2]["temporary"], true, "{list}");
+        let refused = world.home.braid(&["link", "remove", "lte"]);
+        assert!(String::from_utf8(refused.stderr).unwrap().contains("--temporary"));
+        world.home.braid_ok(&["link", "remove", "lte", "--temporary"]);
+
         // Its name changes, and a connection goes on by the other one.
         let (client, server) = (&world.home, &world.concentrator);
         let transfer = Transfer::start(client, server, INSIDE_V4, Direction::Down, BYTES);

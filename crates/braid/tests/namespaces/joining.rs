@@ -161,6 +161,7 @@ fn who_joins_again_is_told_how_and_loses_nothing_on_the_way() {
     // Somebody's mistake in the config is no reason to stay up.
     let config = std::fs::read_to_string(router.file("braid.toml")).unwrap();
     std::fs::write(router.file("braid.toml"), format!("{config}\nnonsense")).unwrap();
+    assert!(router.ok(&["status"]).contains("concentrator"), "what runs is seen");
     router.ok(&["down"]);
     assert_eq!(router.run(&["status"]).status.code(), Some(3), "nothing runs");
     std::fs::write(router.file("braid.toml"), config).unwrap();
