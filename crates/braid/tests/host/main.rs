@@ -3,6 +3,7 @@
 //! break, and all is as before when the tunnel is down. Needs root.
 
 mod advertised;
+mod backed_up;
 mod firewalld;
 mod heard;
 mod inbound;

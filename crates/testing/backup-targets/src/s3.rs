@@ -28,7 +28,15 @@ impl S3Server {
     /// # Panics
     /// It can't be started.
     pub fn start(folder: &Path) -> S3Server {
-        S3Server::serving(folder, |files, _| S3ServiceBuilder::new(files))
+        S3Server::at(folder, "127.0.0.1")
+    }
+
+    /// As [`S3Server::start`], on a free port of this address.
+    ///
+    /// # Panics
+    /// It can't be started.
+    pub fn at(folder: &Path, host: &str) -> S3Server {
+        S3Server::serving(folder, host, |files, _| S3ServiceBuilder::new(files))
     }
 
     /// As [`S3Server::start`], and its bucket has object lock.
@@ -37,7 +45,7 @@ impl S3Server {
     /// It can't be started.
     pub fn locking(folder: &Path) -> S3Server {
         let at = folder.to_owned();
-        S3Server::serving(folder, |files, held| {
+        S3Server::serving(folder, "127.0.0.1", |files, held| {
             S3ServiceBuilder::new(LockingFiles { files, held, folder: at })
         })
     }
@@ -54,6 +62,7 @@ impl S3Server {
 
     fn serving(
         folder: &Path,
+        host: &str,
         serve: impl FnOnce(FileSystem, Held) -> S3ServiceBuilder,
     ) -> S3Server {
         std::fs::create_dir_all(folder.join("backups")).unwrap();
@@ -64,7 +73,7 @@ impl S3Server {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.unwrap();
-        let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
+        let listener = runtime.block_on(tokio::net::TcpListener::bind((host, 0))).unwrap();
         let address = listener.local_addr().unwrap();
         runtime.spawn(async move {
             while let Ok((socket, _)) = listener.accept().await {
