@@ -54,6 +54,8 @@ struct State {
     under_way: usize,
     /// From then on nothing else is tried.
     failed: Option<StoreError>,
+    /// The target has answered.
+    was_reached: bool,
     /// The last file that couldn't be read, and why.
     unreadable: Option<String>,
     delivery: Delivery,
@@ -253,6 +255,11 @@ impl Inner {
         state.failed.clone().map_or(Ok(()), Err)
     }
 
+    /// Whether the target's name is right: it was reached, now or earlier.
+    fn is_reachable(&self) -> bool {
+        self.manner.is_known || self.lock().was_reached
+    }
+
     /// Again and again, until it goes well or no more.
     fn persist<T>(
         &self,
@@ -269,12 +276,21 @@ impl Inner {
                 return Err(failed);
             }
             let passing = match once() {
-                Err(StoreError::Passing(text)) => text,
+                // It would be tried for a quarter of an hour.
+                Err(StoreError::Nameless(text)) if !self.is_reachable() => {
+                    let error = StoreError::Final(format!("{text}; is its name right?"));
+                    self.lock().failed = Some(error.clone());
+                    return Err(error);
+                }
+                Err(StoreError::Passing(text) | StoreError::Nameless(text)) => text,
                 Err(error @ StoreError::Final(_)) => {
                     self.lock().failed = Some(error.clone());
                     return Err(error);
                 }
-                other => return other,
+                other => {
+                    self.lock().was_reached = true;
+                    return other;
+                }
             };
             if tries >= self.manner.retries {
                 let text = match tries {
@@ -540,6 +556,28 @@ mod tests {
         assert_eq!(store.files.lock().unwrap().len(), 1);
         assert_eq!(courier.delivery().retries, 3);
         assert_eq!(&courier.read_full(FileType::Pack, &id).unwrap()[..], b"one");
+    }
+
+    #[test]
+    fn a_name_without_an_address_is_mistyped_unless_it_was_right_before() {
+        let nameless = || vec![StoreError::Nameless("no such host".to_owned())];
+        let list = |courier: &Courier| courier.list_with_size(FileType::Index);
+        let (new, _) = courier(3, nameless());
+        assert!(list(&new).is_err());
+        let failure = new.failure().unwrap().to_string();
+        assert!(failure.contains("is its name right?"), "{failure}");
+        // Now.
+        let (reached, store) = courier(3, vec![]);
+        list(&reached).unwrap();
+        *store.failures.lock().unwrap() = nameless();
+        list(&reached).unwrap();
+        // Or earlier, as its record says.
+        let store = Arc::new(Moody { failures: Mutex::new(nameless()), ..Moody::default() });
+        let first_pause = Duration::from_millis(1);
+        let manner = Manner { is_known: true, first_pause, ..Manner::new(Secrets::at(None)) };
+        let known = Courier::with(store, "there".to_owned(), manner);
+        list(&known).unwrap();
+        assert_eq!(known.delivery().retries, 1);
     }
 
     #[test]

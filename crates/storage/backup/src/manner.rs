@@ -28,6 +28,8 @@ pub struct Manner {
     pub cache: Option<PathBuf>,
     /// What is written is locked for so long, where the target can.
     pub lock: Option<LockSpan>,
+    /// The target was reached before: a name without an address isn't mistyped.
+    pub is_known: bool,
     /// Who watches.
     pub watch: Watch,
     /// Set from elsewhere: nothing else is begun, and what is under way ends soon.
@@ -48,6 +50,7 @@ impl Manner {
             sftp_command: None,
             cache: None,
             lock: None,
+            is_known: false,
             watch: Watch::default(),
             stop: Arc::default(),
             tell: |_| {},

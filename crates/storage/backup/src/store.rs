@@ -32,6 +32,9 @@ pub(crate) enum StoreError {
     /// It may go well another time.
     #[error("{0}")]
     Passing(String),
+    /// The target's name has no address now; it may have one when the network is there.
+    #[error("{0}")]
+    Nameless(String),
     /// It won't, unless somebody does something; so won't what else is asked.
     #[error("{0}")]
     Final(String),

@@ -34,6 +34,9 @@ pub(super) struct Answer {
     pub body: Bytes,
 }
 
+/// How the standard library begins what the system says of a name without an address.
+const NAMELESS: &str = "failed to lookup address information";
+
 impl Http {
     pub(super) fn new(url: &Url, throttle: Arc<Throttle>) -> Http {
         let config = Agent::config_builder()
@@ -138,7 +141,10 @@ impl Http {
             ureq::Error::Tls(_) | ureq::Error::Rustls(_) | ureq::Error::Pem(_) => {
                 StoreError::Final(error.to_string())
             }
-            // A name may be known again when the link is back.
+            ureq::Error::HostNotFound => StoreError::Nameless(error.to_string()),
+            ureq::Error::Io(said) if said.to_string().contains(NAMELESS) => {
+                StoreError::Nameless(said.to_string())
+            }
             other => StoreError::Passing(other.to_string()),
         }
     }

@@ -36,6 +36,8 @@ struct Connection {
 
 /// Of one answer.
 const PATIENCE_SECONDS: u64 = 60;
+/// What ssh says of a name without an address.
+const NAMELESS: &str = "Could not resolve hostname";
 /// What a name goes on with that isn't whole yet.
 const PART: &str = ".part-";
 /// So old nobody writes it any more.
@@ -145,10 +147,11 @@ impl SftpStore {
                 let text = text.trim();
                 let text = if text.is_empty() { error.to_string() } else { text.to_owned() };
                 let never = ["Permission denied", "Host key verification failed", "not found"];
-                match never.iter().any(|word| text.contains(word)) {
-                    true => Err(StoreError::Final(text)),
-                    false => Err(StoreError::Passing(text)),
-                }
+                Err(match never.iter().any(|word| text.contains(word)) {
+                    true => StoreError::Final(text),
+                    false if text.contains(NAMELESS) => StoreError::Nameless(text),
+                    false => StoreError::Passing(text),
+                })
             }
         }
     }

@@ -90,6 +90,7 @@ impl Access {
     }
 
     fn open_by(&self, target: &Target, mut manner: Manner) -> Result<(Vault, Watch), Failure> {
+        manner.is_known = self.had_backups(target)?;
         // Also what forgetting writes anew.
         manner.lock = match manner.lock {
             None => self.records().of(target, now())?.lock.and_then(|lock| lock.span()),
