@@ -84,3 +84,20 @@ fn a_burst_waits_for_what_all_quicker_links_bring_together() {
     let mbit = goodput(9017);
     assert!(mbit > 40.0, "{mbit}");
 }
+
+#[test]
+fn many_streams_by_a_slow_link_do_not_wait_behind_what_they_send_again() {
+    // 0.3 Mbit/s: 0.13 while nine seconds of it could wait, which the senders sent again meanwhile.
+    let mbit = goodput(21442);
+    assert!(mbit > 0.17, "{mbit}");
+}
+
+#[test]
+fn a_lone_link_that_got_slow_is_not_taken_for_silent() {
+    // From 0.4 to 0.06 Mbit/s and back each half second, 7 KB before it: what waited there was
+    // given up 20 times, and 194 datagrams of it went again for nothing.
+    let outcome = Point::draw(11308).by_tunnel();
+    let reports = outcome.homes.iter().flat_map(|home| &home.paths);
+    let suspected: u64 = reports.map(|path| path.counters.suspected).sum();
+    assert!(suspected <= 10, "{suspected}");
+}

@@ -93,7 +93,8 @@ impl EntryQueue {
     }
 
     /// Appends a packet. When the queue is full, packets of the longest flow
-    /// are dropped (RFC 8290, section 4.1).
+    /// are dropped: the oldest (RFC 8290, section 4.1), or, where several flows together
+    /// have to wait for too long, the newest, as a link without the tunnel does.
     pub fn push(&mut self, flow: u16, queued: Queued, parameters: &Parameters) {
         if self.flows.is_empty() {
             self.flows.resize_with(FLOWS, || None);
@@ -126,6 +127,7 @@ impl EntryQueue {
         while self.account.status.bytes > parameters.limit && self.account.status.packets > 1 {
             self.drop_from_longest();
         }
+        while self.account.status.bytes > parameters.room && self.drop_last_of_longest() {}
     }
 
     /// As [`Self::push`], but an acknowledgement that waits last in the flow's queue
@@ -342,19 +344,45 @@ impl EntryQueue {
     }
 
     fn drop_from_longest(&mut self) {
-        // Whatever has packets waits for its turn in one of the lists.
-        let skipped = self.skipped.iter().map(|(flow, _)| flow);
-        let waiting = self.new.iter().chain(&self.old).chain(skipped).copied();
-        let bytes = |flow: &u16| match self.flows.get(usize::from(*flow)) {
-            Some(Some(entry)) => entry.queue.bytes(),
-            _ => 0,
+        let Some(entry) = longest(&self.new, &self.old, &self.skipped, &mut self.flows) else {
+            return;
         };
-        let Some(longest) = waiting.max_by_key(bytes) else { return };
-        let Some(Some(entry)) = self.flows.get_mut(usize::from(longest)) else { return };
         let Some(queued) = entry.queue.pop(&mut self.account) else { return };
         self.account.status.overflowed += 1;
         self.account.freed.push(queued.packet.bytes);
     }
+
+    /// False if one flow is most of what waits: CoDel tells its sender.
+    fn drop_last_of_longest(&mut self) -> bool {
+        let all = self.account.status.bytes;
+        let Some(entry) = longest(&self.new, &self.old, &self.skipped, &mut self.flows) else {
+            return false;
+        };
+        if entry.queue.bytes() > all / 2 {
+            return false;
+        }
+        let Some(queued) = entry.queue.pop_last(&mut self.account) else { return false };
+        self.account.status.overflowed += 1;
+        self.account.freed.push(queued.packet.bytes);
+        true
+    }
+}
+
+/// The flow with most bytes: whatever has packets waits for its turn in one of the lists.
+fn longest<'a>(
+    new: &VecDeque<u16>,
+    old: &VecDeque<u16>,
+    skipped: &[(u16, List)],
+    flows: &'a mut [Option<Box<Flow>>],
+) -> Option<&'a mut Flow> {
+    let skipped = skipped.iter().map(|(flow, _)| flow);
+    let waiting = new.iter().chain(old).chain(skipped).copied();
+    let bytes = |flow: &u16| match flows.get(usize::from(*flow)) {
+        Some(Some(entry)) => entry.queue.bytes(),
+        _ => 0,
+    };
+    let longest = waiting.max_by_key(bytes)?;
+    flows.get_mut(usize::from(longest))?.as_deref_mut()
 }
 
 /// Bytes that a flow may send in its turn.
@@ -493,6 +521,38 @@ mod tests {
         }
         assert!(q.status().bytes <= p.limit && q.status().overflowed > 0);
         assert!(q.take(2, Time::ZERO, &p).is_some());
+    }
+
+    #[test]
+    fn where_too_much_waits_what_came_last_is_dropped_but_of_each_flow_two_packets_stay() {
+        let (mut q, _) = queue();
+        let p = Parameters { room: 20_000, ..Parameters::default() };
+        for ms in 0..20 {
+            for flow in 1..=4 {
+                q.push(flow, packet(1400, Time::from_millis(ms)), &p);
+            }
+        }
+        assert!(q.status().bytes <= p.room && q.status().overflowed > 0, "{:?}", q.status());
+        assert_eq!(q.take(1, Time::ZERO, &p).map(|oldest| oldest.at), Some(Time::ZERO));
+        q.cut(1);
+        for flow in 1..=20 {
+            for _ in 0..3 {
+                q.push(flow, packet(1400, Time::ZERO), &p);
+            }
+        }
+        assert!((2..=20).all(|flow| q.backlog(flow) >= 2 * 1400), "each has two");
+        assert!(q.status().packets <= 20 * 2 + 1, "{:?}", q.status());
+    }
+
+    #[test]
+    fn what_one_flow_has_waiting_is_for_codel_to_judge() {
+        let (mut q, _) = queue();
+        let p = Parameters { room: 20_000, ..Parameters::default() };
+        for _ in 0..100 {
+            q.push(1, packet(1400, Time::ZERO), &p);
+        }
+        q.push(2, packet(100, Time::ZERO), &p);
+        assert_eq!((q.status().packets, q.status().overflowed), (101, 0));
     }
 
     #[test]

@@ -12,6 +12,10 @@ use std::time::Duration;
 /// of the time that it waited (docs/design/006-heuristics.md, queue-shortening).
 const SHORTENED: u32 = 4;
 
+/// Packets that a flow may have waiting however slow the paths are: the least window of a
+/// sender (RFC 9002, section 7.2).
+const LEAST_PACKETS: usize = 2;
+
 /// Tunes the queue to the paths.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameters {
@@ -21,6 +25,9 @@ pub struct Parameters {
     pub interval: Duration,
     /// Most bytes that wait.
     pub limit: u64,
+    /// Beyond so many bytes what came last to the longest flow is dropped, unless that is
+    /// the half of all or has two packets only.
+    pub room: u64,
     /// So long a stream's packets may wait still after it was signalled to.
     pub floor: Duration,
     /// A stream's queue is shortened when it is signalled to.
@@ -33,6 +40,7 @@ impl Default for Parameters {
             target: Duration::from_millis(20),
             interval: Duration::from_millis(100),
             limit: 8 << 20,
+            room: u64::MAX,
             floor: Duration::from_millis(20),
             shortens: true,
         }
@@ -97,6 +105,17 @@ impl FlowQueue {
     /// Takes out what waits in front.
     pub fn pop(&mut self, account: &mut Account) -> Option<Queued> {
         let queued = self.packets.pop_front()?;
+        self.bytes -= queued.cost();
+        account.on_pop(&queued);
+        Some(queued)
+    }
+
+    /// Takes out what came last, unless no more than the least wait.
+    pub fn pop_last(&mut self, account: &mut Account) -> Option<Queued> {
+        if self.packets.len() <= LEAST_PACKETS {
+            return None;
+        }
+        let queued = self.packets.pop_back()?;
         self.bytes -= queued.cost();
         account.on_pop(&queued);
         Some(queued)

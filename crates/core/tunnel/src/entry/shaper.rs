@@ -182,7 +182,7 @@ impl Limit {
         let room = self.rate.bytes_in(LONGEST_WAIT).max(LEAST_ROOM);
         let target = parameters.target.max(TARGET).max(self.rate.time_for(TARGET_PACKETS));
         let floor = parameters.floor.max(target);
-        Parameters { limit: room.min(most), target, floor, ..*parameters }
+        Parameters { limit: room.min(most), room: u64::MAX, target, floor, ..*parameters }
     }
 }
 

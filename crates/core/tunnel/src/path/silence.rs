@@ -63,7 +63,7 @@ impl Path {
             self.detect_losses(now, settled);
         }
         let oldest = self.sent.oldest_watched().map(|(_, packet)| *packet);
-        let overdue = self.news_overdue_at(oldest.as_ref(), feedback);
+        let overdue = self.news_overdue_at(oldest.as_ref(), feedback, others);
         if overdue.is_some_and(|due| now >= reports.missed_at(due)) {
             self.liveness.suspect(now);
             self.counters.suspected += 1;
@@ -87,7 +87,7 @@ impl Path {
     /// When loss detection next has something to do.
     pub fn deadlines(&self, feedback: Duration, others: Others, reports: &Reports) -> Deadlines {
         let oldest = self.sent.oldest_watched().map(|(_, packet)| packet);
-        let overdue = self.news_overdue_at(oldest, feedback);
+        let overdue = self.news_overdue_at(oldest, feedback, others);
         let suspect = overdue.map(|due| reports.missed_at(due));
         let losses = [self.loss.timer(), suspect, self.overdue_at(feedback, others)];
         Deadlines {
@@ -111,10 +111,20 @@ impl Path {
         self.loss.clear_timer();
     }
 
-    /// When there should have been news of the path.
-    fn news_overdue_at(&self, oldest: Option<&SentPacket>, feedback: Duration) -> Option<Time> {
+    /// When there should have been news of the path. Where there is no other, what is late
+    /// most likely waits in its own queue: to send it again would make that longer.
+    fn news_overdue_at(
+        &self,
+        oldest: Option<&SentPacket>,
+        feedback: Duration,
+        others: Others,
+    ) -> Option<Time> {
         let oldest = oldest.map(|packet| packet.sent_at);
-        self.liveness.overdue_at(oldest, self.expected_rtt(), self.bounded_variation(), feedback)
+        let (round_trip, variation) = match others {
+            Others::None => (self.rtt.smoothed(), self.rtt.variation()),
+            _ => (self.expected_rtt(), self.bounded_variation()),
+        };
+        self.liveness.overdue_at(oldest, round_trip, variation, feedback)
     }
 
     /// After how long feedback is expected. A path that was slow just now isn't
