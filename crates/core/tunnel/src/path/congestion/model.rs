@@ -204,12 +204,22 @@ impl DelayModel {
             _ => {
                 let sudden =
                     self.queue_target() * SUDDEN_TARGETS + self.signals.jitter().max(self.spread());
-                if self.signals.queue_is_sure() && queue > sudden {
+                if self.signals.queue_is_sure() && queue > sudden && !self.jitters(queue) {
                     self.signals.innovation.on_sudden(queue);
                     self.drain(ack, queue * SUDDEN_OVER);
                 }
             }
         }
+    }
+
+    /// In startup, on a path that is known to jitter: what came as it was sent met no queue
+    /// of ours. Would a few late packets end it, the estimate could stay at the first guess
+    /// for seconds.
+    fn jitters(&self, queue: Duration) -> bool {
+        let over = (queue * SUDDEN_OVER).max(self.signals.base_rtt);
+        self.in_startup()
+            && self.signals.forward_span() > self.queue_target()
+            && self.estimator.came_as_sent(over, self.slack())
     }
 
     /// The queue has drained, or nothing of ours can be queued any more.
