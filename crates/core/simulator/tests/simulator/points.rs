@@ -87,7 +87,7 @@ fn a_burst_waits_for_what_all_quicker_links_bring_together() {
 
 #[test]
 fn many_streams_by_a_slow_link_do_not_wait_behind_what_they_send_again() {
-    // 0.3 Mbit/s: 0.13 while nine seconds of it could wait, which the senders sent again meanwhile.
+    // 0.3 Mbit/s: 0.13 while nine seconds of it could wait, which senders sent again meanwhile.
     let mbit = goodput(21442);
     assert!(mbit > 0.17, "{mbit}");
 }
@@ -104,8 +104,8 @@ fn a_lone_link_that_got_slow_is_not_taken_for_silent() {
 
 #[test]
 fn jitter_does_not_end_the_search_for_a_capacity() {
-    // 339 Mbit/s, 294 ms with a jitter of 128: 48 Mbit/s of 236 while a few late packets in the first
-    // second were taken for a queue.
+    // 339 Mbit/s, 294 ms with a jitter of 128: 48 Mbit/s of 236 while a few late packets in the
+    // first second were taken for a queue.
     let mbit = goodput(11506);
     assert!(mbit > 100.0, "{mbit}");
 }
