@@ -183,6 +183,43 @@ echo "in the end: $(findings)."
 "#;
 
 #[test]
+fn a_btrfs_is_closed_whose_disk_is_pulled_while_it_is_open() {
+    is_pulled_while_open("btrfs-raid1", 320);
+}
+
+#[test]
+fn an_array_is_closed_whose_disk_is_pulled_while_it_is_open() {
+    is_pulled_while_open("md-raid1", 128);
+}
+
+/// It is named by its UUID, too.
+fn is_pulled_while_open(layout: &str, mib: u64) {
+    let Some(ground) = Ground::new(&[mib; 2]).filter(|_| is_there()) else { return };
+    let told = ground.works("alpha", &script(&format!("layout={layout}\n{PULLED}")));
+    let lines =
+        ["by its UUID: control.", "same by its UUID", "same without it", "closed: control."];
+    has(&told, &lines);
+}
+
+const PULLED: &str = r#"
+sectors=$(blockdev --getsz $1)
+dmsetup create weak --table "0 $sectors linear $1 0"
+braid pool create data --layout $layout --encrypt --key-file $keys/data.key /dev/dm-0 $2 --yes
+written
+uuid=$(braid pool status data --json | grep -m1 -o '"uuid": "[0-9a-f-]*"' | cut -d'"' -f4)
+echo "uuid $uuid"
+braid pool close $uuid
+echo "by its UUID: $(ls /dev/mapper | xargs)."
+braid pool open $uuid
+same && echo "same by its UUID"
+dmsetup suspend weak; dmsetup reload weak --table "0 $sectors error"; dmsetup resume weak
+same && echo "same without it"
+echo "found: $(findings)."
+braid pool close data
+echo "closed: $(ls /dev/mapper | xargs)."
+"#;
+
+#[test]
 fn an_encrypted_array_is_opened_after_a_boot_and_by_no_wrong_key() {
     let Some(ground) = Ground::new(&[128; 3]).filter(|_| is_there()) else { return };
     ground.works(

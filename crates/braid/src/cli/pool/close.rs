@@ -4,9 +4,12 @@ use super::seen::Seen;
 use super::volumes::{self, run};
 use crate::cli::failure::Failure;
 use crate::cli::{Global, JsonFlag};
+use braid_pool::luks::{Header, LuksVolume};
 use braid_pool::observed::ObservedPool;
 use clap::Args;
 use serde_json::json;
+use std::fs::File;
+use std::io::Read;
 
 #[derive(Args)]
 #[command(
@@ -25,11 +28,12 @@ impl Close {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
         let seen = Seen::now(&self.place.config());
         let volumes = volumes::with_label(&seen, &self.name)?;
-        // Without it a header can't be put back any more by what the kernel has.
-        if let Some(gone) = volumes
-            .iter()
-            .find(|volume| volume.open.is_some() && volume.header == braid_pool::luks::Header::Gone)
-        {
+        // Without it a header can't be put back any more by what the kernel has. Of a disk that is
+        // dead or pulled there is nothing to put back.
+        let is_gone = |volume: &&LuksVolume| {
+            volume.open.is_some() && volume.header == Header::Gone && can_be_read(&volume.path)
+        };
+        if let Some(gone) = volumes.iter().find(is_gone) {
             return Err(Failure::failed(format!(
                 "the LUKS header on {0} is destroyed, so once closed it could not be opened again: first `braid pool header restore {1} {0}`",
                 gone.path, self.name
@@ -57,4 +61,10 @@ impl Close {
         let value = json!({ "closed": open.len() });
         global.print(&value, || format!("pool {} is locked", self.name))
     }
+}
+
+/// Whether a disk answers where its header was.
+fn can_be_read(path: &str) -> bool {
+    let mut block = [0; 4096];
+    File::open(path).and_then(|mut disk| disk.read_exact(&mut block)).is_ok()
 }
