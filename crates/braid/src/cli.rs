@@ -178,7 +178,10 @@ enum Command {
     /// Read a private key, print its public key
     Pubkey(keys::Pubkey),
     /// Work with config files
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  braid config check\n  braid config to-uci > /etc/config/braid"
+    )]
     Config(config::ConfigCommand),
     /// Bring the tunnel up
     Up(up::Up),
@@ -199,16 +202,22 @@ enum Command {
     /// Show what limits the tunnel and what is wrong, and how to mend it
     Doctor(doctor::Doctor),
     /// Who is told of what happens: list, try
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Examples:\n  braid alert list\n  braid alert test")]
     Alert(alert::AlertCommand),
     /// Open the page in a browser; who may see it
     #[cfg(feature = "page")]
     Ui(ui::Ui),
     /// Add, remove, change, test or list links, also while the tunnel runs
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  braid link list\n  braid link add lte --interface wwan0 --quota 20GB/month\n  braid link set lte --standby true"
+    )]
     Link(link::LinkCommand),
     /// List, add, remove or test rules: which traffic goes beside the tunnel, or nowhere
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  braid rule add bank --domain bank.example --do direct\n  braid rule list\n  braid rule test bank.example:443"
+    )]
     Rule(rule::RuleCommand),
     /// Say which rule a connection falls under, why, and by which link it leaves
     Explain(explain::Explain),
@@ -217,18 +226,27 @@ enum Command {
     /// Show or change how packets are spread over the links
     Mode(mode::ModeCommand),
     /// Set up a concentrator and manage the homes that may join
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  braid concentrator init\n  braid concentrator add-home cabin\n  braid concentrator list"
+    )]
     Concentrator(concentrator::ConcentratorCommand),
     /// Set up this router as a home
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  braid home join -          # paste the line, press return"
+    )]
     Home(home::HomeCommand),
     /// Plan, create, check, repair, snapshot and replicate pools of disks
     #[cfg(feature = "pools")]
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  braid pool plan --disk 4T:hdd --disk 4T:hdd\n  braid pool status\n  braid pool doctor"
+    )]
     Pool(pool::PoolCommand),
     /// Make a searchable site from manuals, serve it, check it
     #[cfg(feature = "manual")]
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Examples:\n  braid manual build docs/guide --out site")]
     Manual(manual::ManualCommand),
     /// Emulate links, measure engines, report
     #[cfg(feature = "lab")]

@@ -16,11 +16,19 @@ pub fn join_line(argument: &str) -> Result<JoinLine, Failure> {
         file => match File::open(file) {
             Ok(opened) => first_line(BufReader::new(opened))
                 .map_err(|error| Failure::io(&format!("reading {file}"), &error))?,
+            Err(error) if is_path(file) => {
+                return Err(Failure::io(&format!("reading the join line from {file}"), &error));
+            }
             // Rather a line that lost its beginning than a file that is away.
             Err(_) => file.to_owned(),
         },
     };
     Ok(text.parse::<JoinLine>()?)
+}
+
+/// No part of a line: its letters are those of base64url.
+fn is_path(argument: &str) -> bool {
+    argument.contains(['/', '.', '~'])
 }
 
 /// A terminal's input doesn't end there: a question follows.
@@ -42,8 +50,12 @@ mod tests {
         let from_file = join_line(file.path().to_str().unwrap()).map(drop).unwrap_err();
         let given = join_line("braid-join:AAAA").map(drop).unwrap_err();
         assert_eq!(from_file.to_string(), given.to_string());
-        let neither = join_line("/no/such/file").map(drop).unwrap_err();
+        let neither = join_line("AAAA").map(drop).unwrap_err();
         assert!(neither.to_string().contains("no join line"), "{neither}");
+        for file in ["/no/such/file", "line.txt"] {
+            let absent = join_line(file).map(drop).unwrap_err();
+            assert!(absent.to_string().contains("No such file"), "{absent}");
+        }
     }
 
     #[test]

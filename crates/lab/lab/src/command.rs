@@ -38,6 +38,9 @@ const CALIBRATION_TIME: Duration = Duration::from_secs(2);
 
 /// `braid lab`.
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  braid lab scenarios\n  braid lab run browse --engine tunnel --engine each"
+)]
 pub struct LabArgs {
     /// What to do.
     #[command(subcommand)]
