@@ -130,7 +130,7 @@ fn leaves_and_stays_away(layout: &str, mib: u64) {
             "as it was: former-member.",
             "is a member of pool data",
             "not yet: the keys of /dev/dm-0 are there",
-            "is of a pool that is called data already",
+            "a pool data is here already (UUID ",
             "known: former-member.",
             "/dev/dm-0 has left the pool, and is locked again",
             "same where nothing is known",

@@ -90,8 +90,13 @@ impl Create {
             return taken(format!("a pool {name} is here already (UUID {}, {at})", pool.uuid()));
         }
         let locked = locked::locked(&seen.host);
-        if locked.get(name).is_some_and(|all| !all.iter().all(|one| is_taken(&one.path))) {
-            return taken(format!("a pool {name} is here already, and locked"));
+        let other = locked.get(name).and_then(|all| all.iter().find(|one| !is_taken(&one.path)));
+        if let Some(other) = other {
+            return taken(format!(
+                "a pool {name} is here already, and locked: {0} is of it (`wipefs --all {0}`, if \
+                 nothing on that disk is wanted)",
+                other.path
+            ));
         }
         let file = global.config_file();
         // One that can't be read names nothing.

@@ -115,7 +115,6 @@ impl Encrypt {
             self.check_unused()?;
             return Ok(None);
         };
-        check_name_free(new.name, disks, host)?;
         let (manner, lent) = self.begun(new, how, host, place, dry_run)?;
         self.check_fits(&manner.unlock)?;
         if Path::new(&manner.key_file).starts_with(mount_at) {
@@ -352,21 +351,6 @@ impl How {
             How::Tpm2 => "tpm2",
             How::Tang => "tang",
         }
-    }
-}
-
-/// Two encrypted pools of the same name would be confused: by their labels, and in crypttab.
-fn check_name_free(name: &str, disks: &[&mut Disk], host: &ObservedHost) -> Result<(), Failure> {
-    let is_taken = |volume: &&LuksVolume| {
-        let is_given = disks.iter().any(|disk| disk.path == volume.path);
-        volume.pool.as_deref() == Some(name) && !is_given
-    };
-    match host.luks.iter().find(is_taken) {
-        None => Ok(()),
-        Some(volume) => Err(Failure::failed(format!(
-            "{0} is of a pool that is called {name} already: take another name, or, if nothing on that disk is wanted, first `wipefs --all {0}`",
-            volume.path
-        ))),
     }
 }
 
