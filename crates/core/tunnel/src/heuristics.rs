@@ -35,6 +35,9 @@ pub struct Heuristics {
     /// Bulk data waits for better paths although its flow fills all, and repairs do
     /// (`peer/send/scheduler.rs`).
     pub waits_for_best: bool,
+    /// Of several flows no more waits at the entry than the paths bring in a second
+    /// (`peer/ingress/tuning.rs`).
+    pub bounded_wait: bool,
 }
 
 impl Heuristics {
@@ -51,10 +54,11 @@ impl Heuristics {
         segment_joining: true,
         forward_jitter: true,
         waits_for_best: true,
+        bounded_wait: true,
     };
 
     /// Each one's name, and all of them but that.
-    pub fn each_off() -> [(&'static str, Self); 11] {
+    pub fn each_off() -> [(&'static str, Self); 12] {
         let all = Self::ALL;
         [
             ("tracking", Self { tracking: false, ..all }),
@@ -68,6 +72,7 @@ impl Heuristics {
             ("segment-joining", Self { segment_joining: false, ..all }),
             ("forward-jitter", Self { forward_jitter: false, ..all }),
             ("waits-for-best", Self { waits_for_best: false, ..all }),
+            ("bounded-wait", Self { bounded_wait: false, ..all }),
         ]
     }
 }

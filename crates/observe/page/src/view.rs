@@ -102,6 +102,8 @@ pub fn show(page: &Page, viewer: &Viewer, parts: &[&str], query: &Form) -> Optio
             let body = links::ask(page, viewer, status, name, query)?;
             frame(name, "/links", body)
         }
+        // A home has concentrators, and no homes.
+        (["homes", ..], Some(status)) if status.listen.is_empty() => return None,
         (["homes"], Some(status)) => {
             frame("Homes", "/homes", homes::homes(page, viewer, status, query))
         }

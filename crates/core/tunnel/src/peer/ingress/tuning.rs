@@ -79,7 +79,7 @@ impl Ingress {
         self.parameters.interval = (slowest * INTERVAL_ROUND_TRIPS).max(LEAST_INTERVAL);
         let found = |p: &Path| !p.congestion.in_startup();
         self.capacity_known = paths.up().next().is_some() && paths.up().all(found);
-        self.parameters.room = match self.capacity_known {
+        self.parameters.room = match self.capacity_known && self.heuristics.bounded_wait {
             true => capacity.bytes_in((slowest * WAIT_ROUND_TRIPS).max(LONGEST_WAIT)),
             false => u64::MAX,
         };
