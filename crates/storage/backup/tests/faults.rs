@@ -178,19 +178,20 @@ fn cut_after(bytes: u64, server: &str) -> String {
 #[test]
 fn an_sftp_connection_that_breaks_again_and_again_brings_all_of_it() {
     let Some(server) = sftp_server() else { return };
-    let mut place = Place::new(20_000_000);
+    let mut place = Place::new(30_000_000);
     place.manner.sftp_command = Some(server.to_owned());
     let folder = place.path("target");
     let target = format!("sftp:nobody@nowhere:{}", folder.display());
     drop(place.create(&target));
     place.manner.connections = 1;
-    // A pack is 16 MB and more at the least: half of them go in one connection.
-    place.manner.sftp_command = Some(cut_after(24_000_000, server));
+    // A pack has 16 MB and one blob more, of 8 MB at the most: any goes in one connection, and not
+    // all do.
+    place.manner.sftp_command = Some(cut_after(40_000_000, server));
     let vault = place.open(&target).unwrap();
     let first = place.back_up(&vault, false).unwrap();
     assert!(first.snapshot.is_some());
     change(&place.path("source"));
-    fs::write(place.path("source/more"), noise(20_000_000)).unwrap();
+    fs::write(place.path("source/more"), noise(30_000_000)).unwrap();
     let second = place.back_up(&vault, false).unwrap();
     assert!(first.retries + second.retries > 0, "{first:?} {second:?}");
     place.manner.sftp_command = Some(server.to_owned());
