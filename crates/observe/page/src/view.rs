@@ -103,7 +103,11 @@ pub fn show(page: &Page, viewer: &Viewer, parts: &[&str], query: &Form) -> Optio
             frame(name, "/links", body)
         }
         // A home has concentrators, and no homes.
-        (["homes", ..], Some(status)) if status.listen.is_empty() => return None,
+        (["homes", ..], Some(status))
+            if status.listen.is_empty() && page.shown.homes().is_none() =>
+        {
+            return None;
+        }
         (["homes"], Some(status)) => {
             frame("Homes", "/homes", homes::homes(page, viewer, status, query))
         }

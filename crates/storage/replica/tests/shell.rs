@@ -53,11 +53,19 @@ fn what_lasts_is_not_tried_again() {
     assert!(error.to_string().contains("Permission denied (publickey)"), "{error}");
 }
 
+/// Nothing was ever got from there.
+#[test]
+fn a_name_without_an_address_is_taken_for_mistyped() {
+    let script = "echo 'ssh: Could not resolve hostname nas: Temporary failure in name resolution' >&2; exit 255";
+    let (again, error) = pull_by("ssh", script);
+    assert_eq!(again, 0, "{error}");
+    assert!(error.to_string().ends_with("is its name right?"), "{error}");
+}
+
 #[test]
 fn what_passes_is_tried_again() {
     for script in [
         "echo 'ssh: connect to host nas port 22: Connection refused' >&2; exit 255",
-        "echo 'ssh: Could not resolve hostname nas: Temporary failure in name resolution' >&2; exit 255",
         "exit 255",
         "kill -9 $$",
     ] {
