@@ -49,7 +49,9 @@ impl Firewalld {
         command.args(["--mount", "--propagation", "private", "sh", "-c", START]);
         let firewalld = Firewalld(world.run_service(command));
         world.home.wait_until("firewalld runs", || {
-            firewalld.within(world, "firewall-cmd --state || true").contains("running")
+            // It says "not running", too.
+            let said = firewalld.within(world, "firewall-cmd --state || true");
+            said.lines().any(|line| line == "running")
         });
         Some(firewalld)
     }
