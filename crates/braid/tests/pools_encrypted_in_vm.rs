@@ -480,3 +480,26 @@ if grep -r 'correct horse' $BRAID_POOL_STATE_DIR $BRAID_POOL_CONFIG_ROOT 2> /dev
         ],
     );
 }
+
+/// Its keys go with it, also those in a header's backup.
+#[test]
+fn an_encrypted_pool_that_is_given_up_can_be_read_by_nobody() {
+    let Some(ground) = Ground::new(&[320; 2]).filter(|_| is_there()) else { return };
+    let told = ground.works(
+        "alpha",
+        &script(
+            r#"
+for layout in btrfs-raid1 md-raid1; do
+    braid pool create data --layout $layout --encrypt --key-file $keys/data.key $1 $2 $erase --yes
+    echo hello > /srv/data/file
+    erase="--erase $1 --erase $2"
+    braid pool destroy data --confirm data
+    echo "$layout: $(wipefs $1 $2 | wc -l) signatures, $(ls /dev/mapper | grep -c luks-data) mappings, $(grep -c data $tab) lines, $(ls $BRAID_POOL_STATE_DIR/.headers/data | wc -l) headers"
+    rm $keys/data.key
+done
+"#,
+        ),
+    );
+    let gone = "0 signatures, 0 mappings, 0 lines, 0 headers";
+    has(&told, &[&format!("btrfs-raid1: {gone}"), &format!("md-raid1: {gone}")]);
+}

@@ -15,6 +15,7 @@ mod close;
 mod consent;
 mod convert;
 mod create;
+mod destroy;
 mod disks;
 mod doctor;
 mod encrypt;
@@ -84,6 +85,8 @@ pub enum PoolCommand {
     Convert(convert::Convert),
     /// Reclaim space from half-empty chunks and spread data evenly
     Rebalance(rebalance::Rebalance),
+    /// Give a pool up: unmount it, and leave its disks empty
+    Destroy(destroy::Destroy),
     /// Open an encrypted pool's disks and mount it
     Open(open::Open),
     /// Unmount an encrypted pool and lock its disks
@@ -147,6 +150,7 @@ impl PoolCommand {
             PoolCommand::Replace(command) => command.run(global)?,
             PoolCommand::Convert(command) => command.run(global)?,
             PoolCommand::Rebalance(command) => command.run(global)?,
+            PoolCommand::Destroy(command) => command.run(global)?,
             PoolCommand::Open(command) => command.run(global)?,
             PoolCommand::Close(command) => command.run(global)?,
             PoolCommand::Key(command) => command.run(global)?,

@@ -4,6 +4,7 @@ mod at_once;
 mod backup;
 mod beside_others;
 mod changes;
+mod destroyed;
 mod faults;
 mod findings;
 mod host;

@@ -267,3 +267,26 @@ echo "arrays: $(ls /dev/md | xargs)"
         assert!(told.contains(line), "{line:?} is missing in\n{told}");
     }
 }
+
+#[test]
+fn an_array_that_is_given_up_leaves_nothing_on_its_disks() {
+    let Some(ground) = Ground::new(&[64; 3]) else { return };
+    let told = ground.works(
+        "alpha",
+        r#"
+mkfs.ext4 -q -L tax $3
+braid pool create data --layout md-raid1 $1 $2 --yes
+echo hello > /srv/data/file
+braid pool destroy data --confirm data
+echo "signatures: $(wipefs $1 $2 | wc -l), arrays: $(grep -c ^md /proc/mdstat)"
+echo "lines: $(grep -c data $BRAID_POOL_CONFIG_ROOT/etc/fstab) $(grep -c ^ARRAY $BRAID_POOL_CONFIG_ROOT/etc/mdadm/mdadm.conf)"
+echo "other: $(blkid -p -s LABEL -o value $3)"
+# Nothing comes up where an array is made again.
+braid pool create data --layout md-raid1 $1 $2 --erase $1 --erase $2 --yes
+echo "files: $(ls /srv/data | grep -c file)"
+"#,
+    );
+    for told_too in ["signatures: 0, arrays: 0", "lines: 0 0", "other: tax", "files: 0"] {
+        assert!(told.contains(told_too), "{told_too:?} is missing in\n{told}");
+    }
+}

@@ -3,6 +3,7 @@
 
 mod bring_up;
 mod btrfs;
+mod destroy;
 mod encrypt;
 mod engine;
 mod erase;
@@ -178,6 +179,15 @@ fn journal_name(pool: &ObservedPool) -> String {
 /// nothing if none.
 pub(crate) fn to_be_lent(pool: &ObservedBtrfs, old: &BtrfsMember) -> Option<u64> {
     btrfs::to_be_lent(pool, old)
+}
+
+/// Plans that `pool` is given up: it is unmounted, nothing begins or mounts it any more, and its
+/// disks, which are here, are empty then. What else those disks carry stays.
+///
+/// # Errors
+/// When the system lies on it, or it carries what Braid doesn't know.
+pub fn destroy(pool: &ObservedPool, host: &ObservedHost) -> Result<Plan, Refused> {
+    destroy::plan(pool, host)
 }
 
 /// Plans that `pool` is mounted at `at`, now and after every boot.

@@ -1,6 +1,6 @@
 //! What the commands that change a pool have in common: show the plan, ask, do it with a journal.
 
-use crate::cli::confirm::confirm;
+use crate::cli::confirm::{confirm, confirm_by_name};
 use crate::cli::failure::{self, Failure, FailureKind};
 use crate::cli::progress::ProgressLine;
 use crate::cli::{Global, JsonFlag};
@@ -33,6 +33,9 @@ pub struct Consent {
     dry_run: bool,
     #[command(flatten)]
     pub place: Place,
+    /// The name that is to be typed, where a yes isn't enough.
+    #[arg(skip)]
+    name: Option<String>,
 }
 
 /// Options of the commands that end what was interrupted: the plan was confirmed when it was begun.
@@ -66,6 +69,33 @@ pub struct Place {
 }
 
 impl Consent {
+    /// To what is lost for good: the user types the pool's name, or has given it already.
+    ///
+    /// # Errors
+    /// What was given is another name.
+    pub fn by_name(
+        place: Place,
+        dry_run: bool,
+        name: String,
+        given: Option<&str>,
+    ) -> Result<Consent, Failure> {
+        if let Some(other) = given.filter(|given| *given != name) {
+            let what =
+                format!("nothing was done: --confirm {other:?} isn't the pool's name, {name:?}");
+            return Err(Failure::new(FailureKind::Declined, what));
+        }
+        let (yes, name) = (given.is_some(), Some(name));
+        Ok(Consent { _json: JsonFlag { json: false }, yes, dry_run, place, name })
+    }
+
+    fn ask(&self) -> Result<(), Failure> {
+        match &self.name {
+            _ if self.yes => Ok(()),
+            Some(name) => confirm_by_name(name),
+            None => confirm(),
+        }
+    }
+
     /// Asks by `ask`, unless the user has said yes already.
     pub fn confirmed(&self, ask: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
         if self.yes { Ok(()) } else { ask() }
@@ -185,9 +215,7 @@ pub fn outcome_of(plan: Plan, consent: &Consent) -> Result<Outcome, Failure> {
         return Err(JournalError::unfinished(&plan.pool, &record).into());
     }
     failure::tell(plan.to_string().trim_end());
-    if !consent.yes {
-        confirm()?;
-    }
+    consent.ask()?;
     let mut journal = state.begin(&plan.pool, plan.clone())?;
     go_on(&mut journal, &consent.place)?;
     let not_done = NotDone::all(journal.record());

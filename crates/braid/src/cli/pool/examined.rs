@@ -332,7 +332,7 @@ fn backups(
 }
 
 /// The pool on which a folder lies: that which is mounted nearest above it.
-fn pool_of(pools: &[ObservedPool], folder: &Path) -> Option<String> {
+pub fn pool_of(pools: &[ObservedPool], folder: &Path) -> Option<String> {
     let mounted = pools.iter().flat_map(|pool| pool.mounts().iter().map(move |at| (pool, at)));
     let above = mounted.filter(|(_, mount)| folder.starts_with(&mount.at));
     above.max_by_key(|(_, mount)| mount.at.len()).map(|(pool, _)| pool.name())

@@ -176,7 +176,8 @@ pub(super) fn release(pool: &ObservedPool, change: &Change, host: &ObservedHost,
     plan.steps.extend(steps);
 }
 
-fn let_go(volume: &LuksVolume, host: &ObservedHost, plan: &mut Plan) -> Vec<Step> {
+/// Its mapping is closed, and what could open it again goes.
+pub(super) fn let_go(volume: &LuksVolume, host: &ObservedHost, plan: &mut Plan) -> Vec<Step> {
     let (name, uuid) = (volume.mapping_name(), volume.uuid);
     // First the line: else a boot in between would open it again.
     let mut steps: Vec<Step> = without_line(uuid, host).into_iter().collect();

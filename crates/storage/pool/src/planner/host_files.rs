@@ -85,7 +85,8 @@ pub fn boot_mount(host: &ObservedHost, uuid: Uuid) -> Option<BootMount> {
     found.map(|fstab::Entry { at, options, .. }| BootMount { at, options })
 }
 
-fn is_uuid(what: &str, uuid: Uuid) -> bool {
+/// Whether fstab's first field names the filesystem by this UUID.
+pub(super) fn is_uuid(what: &str, uuid: Uuid) -> bool {
     what.strip_prefix("UUID=")
         .is_some_and(|text| text.trim_matches('"').eq_ignore_ascii_case(&uuid.to_string()))
 }

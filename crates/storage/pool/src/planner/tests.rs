@@ -46,4 +46,5 @@ fn position(plan: &Plan, word: &str) -> usize {
 
 mod changes;
 mod create;
+mod destroy;
 mod encrypt;

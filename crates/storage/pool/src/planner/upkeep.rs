@@ -84,17 +84,26 @@ pub(super) fn forgotten(
     pools.into_iter().map(plan).collect()
 }
 
+/// Nothing is begun any more for the pool of this UUID, whoever wanted it.
+pub(super) fn ended(there: &ObservedSystemd, uuid: Uuid) -> Vec<Step> {
+    steps_of(&[], there, &of_pool(there, uuid).collect::<Vec<_>>())
+}
+
 fn steps(units: &[Unit], there: &ObservedSystemd, uuid: Uuid) -> Vec<Step> {
     let is_wanted = |name: &str| units.iter().any(|unit| unit.name == name);
-    let goes: Vec<(&str, &str)> = there
-        .units
-        .iter()
-        .map(|(name, text)| (name.as_str(), text.as_str()))
-        .filter(|(name, text)| {
-            let is_of_config = Unit::config_of(text).is_some();
-            Unit::pool_of(name) == Some(uuid) && is_of_config && !is_wanted(name)
-        })
+    let goes: Vec<(&str, &str)> = of_pool(there, uuid)
+        .filter(|(name, text)| Unit::config_of(text).is_some() && !is_wanted(name))
         .collect();
+    steps_of(units, there, &goes)
+}
+
+/// The units that a pool has, with their texts.
+fn of_pool(there: &ObservedSystemd, uuid: Uuid) -> impl Iterator<Item = (&str, &str)> {
+    let all = there.units.iter().map(|(name, text)| (name.as_str(), text.as_str()));
+    all.filter(move |(name, _)| Unit::pool_of(name) == Some(uuid))
+}
+
+fn steps_of(units: &[Unit], there: &ObservedSystemd, goes: &[(&str, &str)]) -> Vec<Step> {
     let differs = |unit: &&Unit| there.units.get(&unit.name) != Some(&unit.text);
     let written: Vec<&Unit> = units.iter().filter(differs).collect();
     let mut steps = vec![];
@@ -155,7 +164,7 @@ fn remove(name: &str, text: &str) -> Step {
     let put = Action::WriteFile { path: path.clone(), text: text.to_owned(), mode: MODE };
     Step {
         name: format!("remove {name}"),
-        says: "the config doesn't speak of it any more".to_owned(),
+        says: "nobody wants it any more".to_owned(),
         before: vec![],
         action: Action::RemoveFile { path: path.clone() },
         after: vec![Condition::FileHolds { path, text: text.to_owned() }.negated()],
