@@ -26,6 +26,7 @@ mod link;
 mod manual;
 mod manual_pages;
 mod mode;
+mod offered;
 mod openwrt;
 mod parts;
 #[cfg(feature = "pools")]
@@ -62,6 +63,7 @@ pub use failure::Failure;
 use braid_control::client::{Client, ClientError};
 use braid_control::config::{AnyConfig, Config, DEFAULT_CONFIG};
 use braid_control::status::Status;
+use clap::error::{ContextKind, ContextValue};
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -71,7 +73,7 @@ use std::process::ExitCode;
 pub fn run() -> ExitCode {
     let (matches, cli) = match parse() {
         Ok(parsed) => parsed,
-        Err(error) => return refuse(&error),
+        Err(error) => return refuse(error),
     };
     let options = Global { args: cli.global, json: asks_for_json(&matches) };
     if options.json {
@@ -95,11 +97,24 @@ fn parse() -> Result<(ArgMatches, Cli), clap::Error> {
 
 /// All commands; the help of each says where the manual tells about it.
 fn command_line() -> clap::Command {
-    manual_pages::linked(Cli::command())
+    taking_negative_numbers(manual_pages::linked(Cli::command()))
+}
+
+/// Options are given `-5` as any other value, and say themselves what they take.
+fn taking_negative_numbers(command: clap::Command) -> clap::Command {
+    let with_value =
+        |argument: &clap::Arg| !argument.is_positional() && argument.get_action().takes_values();
+    command
+        .mut_args(|argument| match with_value(&argument) {
+            true => argument.allow_negative_numbers(true),
+            false => argument,
+        })
+        .mut_subcommands(taking_negative_numbers)
 }
 
 /// Ends with what is wrong with the command line; or with the help that it asks for.
-fn refuse(error: &clap::Error) -> ExitCode {
+fn refuse(mut error: clap::Error) -> ExitCode {
+    tell_of_minus(&mut error);
     let given: Vec<_> = std::env::args_os().skip(1).collect();
     let has = |word: &str| given.iter().any(|argument| argument == word);
     // Nobody knows the flags of a line that can't be read; of `lab` it is no flag.
@@ -110,6 +125,15 @@ fn refuse(error: &clap::Error) -> ExitCode {
     let what = text.split("\n\n").next().unwrap_or(&text);
     let what = what.strip_prefix("error: ").unwrap_or(what);
     Failure::new(failure::FailureKind::Usage, what).report(true)
+}
+
+/// `-5Mbit` isn't meant as an option, nor as an argument that only looks like one.
+fn tell_of_minus(error: &mut clap::Error) {
+    let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidArg) else { return };
+    if given.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit())) {
+        let what = "no value is negative: leave the minus out".into();
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![what]));
+    }
 }
 
 #[derive(Parser)]

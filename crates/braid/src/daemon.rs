@@ -61,7 +61,7 @@ mod transports;
 mod treatments;
 pub mod tunnel;
 
-use braid_control::config::{AnyConfig, Config, GroupConfig, SecretError};
+use braid_control::config::{AnyConfig, Config, GroupConfig, KeyFileError};
 use braid_control::server;
 use braid_engines::Group;
 use braid_linux::claim::{Claim, Holder};
@@ -93,7 +93,7 @@ use traces::Traces;
 pub enum DaemonError {
     /// A key file.
     #[error(transparent)]
-    Secret(#[from] SecretError),
+    Secret(#[from] KeyFileError),
     /// What the system said.
     #[error("{doing}: {error}{}", hint(.error))]
     System {

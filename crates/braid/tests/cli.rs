@@ -111,6 +111,17 @@ fn a_wrong_command_line_is_told_as_json_to_who_asks_for_it() {
 }
 
 #[test]
+fn a_negative_value_is_told_as_such() {
+    let output = braid(&["history", "--last", "-5"]);
+    assert_eq!(code(&output), 2);
+    assert!(stderr(&output).contains("-5 is not in 1..="), "{}", stderr(&output));
+    let output = braid(&["link", "set", "dsl", "--cap-down", "-5Mbit"]);
+    assert_eq!(code(&output), 2);
+    assert!(stderr(&output).contains("no value is negative"), "{}", stderr(&output));
+    assert!(!stderr(&output).contains("-- -5"), "{}", stderr(&output));
+}
+
+#[test]
 fn a_key_pair_is_made_and_its_public_half_found_again() {
     let private = stdout(&braid(&["keygen"]));
     assert_eq!(private.trim().len(), 44);

@@ -1,7 +1,7 @@
 //! The homes of a fleet as this concentrator last knew them, on disk: it goes on with them when the
 //! registry is gone, and begins with them.
 
-use crate::config::{Cap, Config, Enrolment, Name, Peer, Prefix};
+use crate::config::{Cap, Config, Enrolment, KeyFile, Name, Peer, Prefix};
 use braid_handshake::PublicKey;
 use braid_units::Rate;
 use serde::{Deserialize, Serialize};
@@ -183,7 +183,8 @@ impl FleetHomes {
             if config.peers.iter().any(taken) {
                 continue;
             }
-            let secret = home.preshared_key.as_ref().map(|_| self.secret_file(name.as_str()));
+            let secret = home.preshared_key.as_ref();
+            let secret = secret.map(|_| KeyFile::unnamed(self.secret_file(name.as_str())));
             config.peers.push(Peer {
                 name,
                 public_key: key,

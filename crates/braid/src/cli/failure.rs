@@ -1,6 +1,6 @@
 use crate::cli::terminal_line;
 use braid_control::client::ClientError;
-use braid_control::config::{ConfigErrors, EditError, SecretError};
+use braid_control::config::{ConfigErrors, EditError, KeyFileError, SecretError};
 use braid_control::join_line::JoinLineError;
 use braid_pool::untrusted::lines;
 use serde_json::json;
@@ -105,9 +105,9 @@ impl From<ConfigErrors> for Failure {
     }
 }
 
-impl From<SecretError> for Failure {
-    fn from(error: SecretError) -> Self {
-        let kind = match &error {
+impl From<KeyFileError> for Failure {
+    fn from(error: KeyFileError) -> Self {
+        let kind = match &error.error {
             SecretError::Io { error, .. } if error.kind() == io::ErrorKind::PermissionDenied => {
                 FailureKind::Permission
             }

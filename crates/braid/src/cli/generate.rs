@@ -125,6 +125,40 @@ mod tests {
     }
 
     #[test]
+    fn a_synopsis_names_what_options_and_places_take() {
+        let synopsis = |words: &[&str]| {
+            let mut command = tree();
+            for word in words {
+                command = command.find_subcommand(word).unwrap().clone();
+            }
+            let page = String::from_utf8(man_page::render(&command).unwrap()).unwrap();
+            let (_, rest) = page.split_once(".SH SYNOPSIS\n").unwrap();
+            let line = rest.lines().next().unwrap();
+            line.replace("\\fB", "").replace("\\fI", "").replace("\\fR", "").replace("\\-", "-")
+        };
+        let link = synopsis(&["link", "set"]);
+        assert!(link.starts_with("braid link set [--json]"), "{link}");
+        assert!(link.contains(" [--cap-down RATE] ") && link.ends_with(" NAME"), "{link}");
+        assert!(synopsis(&["link"]).ends_with(" COMMAND"));
+        assert!(synopsis(&[]).ends_with(" [COMMAND]"));
+        assert!(synopsis(&["rule", "add"]).contains(" --do WHAT "), "required");
+        assert!(synopsis(&["rule", "add"]).contains(" [--to-file FILE...] "), "repeated");
+    }
+
+    #[test]
+    #[cfg(feature = "pools")]
+    fn completions_offer_the_layouts() {
+        let folder = tempfile::tempdir().unwrap();
+        Generate { folder: folder.path().to_owned() }.completions().unwrap();
+        for name in ["braid", "_braid", "braid.fish"] {
+            let text = fs::read_to_string(folder.path().join("completions").join(name)).unwrap();
+            for layout in ["btrfs-raid1", "btrfs-raid10", "md-raid6", "md-raid10-f2"] {
+                assert!(text.contains(layout), "{name}: {layout}");
+            }
+        }
+    }
+
+    #[test]
     fn completions_know_every_command() {
         let folder = tempfile::tempdir().unwrap();
         Generate { folder: folder.path().to_owned() }.completions().unwrap();

@@ -2,11 +2,12 @@ mod plan;
 
 use super::doctor::measure;
 use super::failure::{self, Failure, FailureKind};
+use super::offered::Offered;
 use super::status_table::columns;
 use super::{Global, JsonFlag, uplinks};
 use crate::daemon::links_now::{self, LinkNow};
 use braid_control::client::{Client, ClientError};
-use braid_control::config::{Config, ConfigEditor, Link, LinkBinding, LinkChange, Mode};
+use braid_control::config::{Config, ConfigEditor, Link, LinkBinding, LinkChange, LinkKind, Mode};
 use braid_control::measured::NewMeasure;
 use braid_control::request::NewLink;
 use braid_control::status::{LinkStatus, PathState, PathStatus, QuotaStatus, Status};
@@ -48,7 +49,7 @@ pub struct Add {
     #[arg(long)]
     interface: Option<String>,
     /// Send through whatever interface is of this kind: ethernet, wifi, wwan or tether (a phone)
-    #[arg(long, conflicts_with = "interface")]
+    #[arg(long, conflicts_with = "interface", value_parser = Offered::<String>::new(LinkKind::WORDS), hide_possible_values = true)]
     kind: Option<String>,
     /// Send through the interface of this USB device, as lsusb shows it, such as 18d1:4eeb
     #[arg(long, value_name = "VENDOR:PRODUCT", conflicts_with = "interface")]
@@ -79,7 +80,7 @@ pub struct Add {
     #[arg(long)]
     price: Option<f64>,
     /// auto: UDP, and what passes while that doesn't; udp or tls alone
-    #[arg(long)]
+    #[arg(long, value_parser = Offered::<String>::new(["auto", "udp", "tls"]), hide_possible_values = true)]
     transport: Option<String>,
     /// HTTP proxy by which TLS is tried as well, such as http://10.0.0.1:3128; "none" removes it
     #[arg(long, value_name = "URL")]
@@ -244,20 +245,25 @@ fn change(
     tell: impl FnOnce(&Client) -> Result<(), ClientError>,
 ) -> Result<(), Failure> {
     let client = global.client()?;
+    let mut place = None;
     if !temporary {
         let mut editor = ConfigEditor::open_alone(&global.config_file())?;
         edit(&mut editor).map_err(|failure| of_running_alone(&client, name).unwrap_or(failure))?;
         editor.save()?;
+        place = Some(editor.place_of("link", name));
     }
     let running = match tell(&client) {
         Ok(()) => true,
         Err(ClientError::NotRunning(_) | ClientError::Anothers { .. }) if !temporary => false,
         Err(error) => return Err(error.into()),
     };
-    let value = json!({ "link": name, "done": done, "running": running, "saved": !temporary });
+    let value = json!({
+        "link": name, "done": done, "running": running, "saved": !temporary, "place": place,
+    });
+    let place = place.map_or(String::new(), |place| format!(" ({place})"));
     global.print(&value, || match running {
-        true => format!("link {name}: {done}"),
-        false => format!("link {name}: {done}, from the next `braid up` on"),
+        true => format!("link {name}: {done}{place}"),
+        false => format!("link {name}: {done}{place}, from the next `braid up` on"),
     })
 }
 
@@ -382,8 +388,9 @@ fn report(sockets: &[(Family, Result<String, String>)], paths: Option<&[PathStat
             let remote = path.remote.map_or_else(|| "?".to_owned(), |remote| remote.to_string());
             let rtt = path.srtt_ms.map_or_else(|| "unknown".to_owned(), |ms| format!("{ms:.1}ms"));
             let state = path.state.as_str();
+            let by = path.transport.as_str();
             format!(
-                "path to {remote}: {state}, RTT {rtt}, loss {:.1}%, MTU {}",
+                "path to {remote} by {by}: {state}, RTT {rtt}, loss {:.1}%, MTU {}",
                 path.loss * 100.0,
                 path.mtu
             )

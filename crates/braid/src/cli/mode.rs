@@ -1,4 +1,5 @@
 use super::failure::Failure;
+use super::offered::Offered;
 use super::{Global, JsonFlag};
 use braid_control::client::ClientError;
 use braid_control::config::{ConfigEditor, Mode};
@@ -11,6 +12,7 @@ pub struct ModeCommand {
     #[command(flatten)]
     _json: JsonFlag,
     /// adaptive, balance-rr, balance-xor, active-backup, broadcast or overflow; none shows it
+    #[arg(value_parser = Offered::<Mode>::new(Mode::WORDS), hide_possible_values = true)]
     mode: Option<Mode>,
     /// Change only the running tunnel, not the config
     #[arg(long)]

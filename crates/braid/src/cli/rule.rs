@@ -2,12 +2,15 @@
 
 use super::explain::{Asked, tell};
 use super::failure::{Failure, FailureKind};
+use super::offered::Offered;
 use super::status_table::columns;
 use super::{Global, JsonFlag};
 use crate::daemon;
 use crate::daemon::rules::troubles_of_files;
 use braid_control::client::ClientError;
-use braid_control::config::{Action, Config, ConfigEditor, NewRule, Rule, Treatment};
+use braid_control::config::{
+    Action, Class, Config, ConfigEditor, Mode, NewRule, Priority, Redundancy, Rule, Treatment,
+};
 use braid_control::status::RuleStatus;
 use braid_units::ByteSize;
 use clap::{Args, Subcommand};
@@ -42,7 +45,7 @@ pub struct Add {
     /// The rule's name
     name: String,
     /// tunnel, direct (beside the tunnel, by a link) or block
-    #[arg(long = "do", value_name = "WHAT")]
+    #[arg(long = "do", value_name = "WHAT", value_parser = Offered::<String>::new(["tunnel", "direct", "block"]), hide_possible_values = true)]
     does: String,
     /// Devices of the LAN: addresses, hardware addresses, names of leases
     #[arg(long, value_delimiter = ',')]
@@ -93,22 +96,22 @@ pub struct Add {
     #[arg(long, value_delimiter = ',')]
     links: Vec<String>,
     /// With direct: tunnel or block, while none of the links works
-    #[arg(long)]
+    #[arg(long, value_parser = Offered::<String>::new(["tunnel", "block"]), hide_possible_values = true)]
     otherwise: Option<String>,
     /// With direct: connections on a later link end when an earlier one works again
     #[arg(long)]
     end_on_recovery: bool,
     /// With tunnel: a mode of its own
-    #[arg(long)]
+    #[arg(long, value_parser = Offered::<String>::new(Mode::WORDS), hide_possible_values = true)]
     mode: Option<String>,
     /// With tunnel: low, normal or high, its share beside other traffic
-    #[arg(long)]
+    #[arg(long, value_parser = Offered::<String>::new(Priority::WORDS), hide_possible_values = true)]
     priority: Option<String>,
     /// With tunnel: what its packets are worth, realtime or bulk
-    #[arg(long)]
+    #[arg(long, value_parser = Offered::<String>::new(Class::WORDS), hide_possible_values = true)]
     class: Option<String>,
     /// With tunnel: twice (each packet by two links) or parity (one for every four, real-time)
-    #[arg(long)]
+    #[arg(long, value_parser = Offered::<String>::new(Redundancy::WORDS), hide_possible_values = true)]
     redundancy: Option<String>,
     /// With tunnel: no more than this comes in, all its connections together, such as 5Mbit
     #[arg(long, value_name = "RATE")]
@@ -230,6 +233,7 @@ fn change(
     let mut editor = ConfigEditor::open_alone(&global.config_file())?;
     edit(&mut editor)?;
     editor.save()?;
+    let place = editor.place_of("rule", name);
     let running = match client.reload() {
         Ok(()) => true,
         Err(ClientError::NotRunning(_) | ClientError::Anothers { .. }) => false,
@@ -238,10 +242,10 @@ fn change(
             return Err(Failure::failed(why));
         }
     };
-    let value = json!({ "rule": name, "done": done, "running": running });
+    let value = json!({ "rule": name, "done": done, "running": running, "place": place });
     global.print(&value, || match running {
-        true => format!("rule {name}: {done}"),
-        false => format!("rule {name}: {done}, from the next `braid up` on"),
+        true => format!("rule {name}: {done} ({place})"),
+        false => format!("rule {name}: {done} ({place}), from the next `braid up` on"),
     })
 }
 

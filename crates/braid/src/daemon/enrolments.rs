@@ -159,7 +159,7 @@ impl Enrolments {
     pub fn forget_tokens(&mut self, config: &Config, snapshot: &Snapshot) {
         for peer in config.peers.iter().filter(|peer| snapshot.met.contains(&peer.public_key)) {
             let Some(file) = &peer.enrolment_key_file else { continue };
-            if self.done_with.insert(file.clone())
+            if self.done_with.insert(file.to_path_buf())
                 && let Err(error) = braid_durable::remove(file)
             {
                 tracing::debug!(file = %file.display(), %error, "the used token stays");

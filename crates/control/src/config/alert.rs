@@ -1,12 +1,13 @@
 //! `[[alert]]`: who is told of which events.
 
 use super::diagnostic::Diagnostics;
+use super::path;
 use super::section::{Placed, Section};
 use super::{Endpoint, Host, Name};
 use braid_alert::{Alert, Security, Target};
 use braid_history::{EventKind, Severity};
 use std::cell::RefCell;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 /// The keys that say where messages go.
@@ -56,9 +57,9 @@ fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<Alert>> {
 fn read_target(section: &mut Section<'_, '_>, base: &Path) -> Option<Target> {
     let webhook = section.parsed_by("webhook", http_address);
     let ntfy = section.parsed_by("ntfy", ntfy_topic);
-    let command: Option<String> = section.parsed("command");
+    let command = section.parsed_by("command", path::command);
     let to = section.list_by("mail", mail_address);
-    let token_file = secret_file(section, "token_file", base);
+    let token_file = path::file(section, "token_file", base);
     let given: Vec<&str> = TARGETS.into_iter().filter(|key| section.has(key)).collect();
     match given.as_slice() {
         [_] => {}
@@ -113,7 +114,7 @@ fn read_mail(section: &mut Section<'_, '_>, to: Vec<String>, base: &Path) -> Opt
     });
     let security = security.unwrap_or(Security::Starttls);
     let user: Option<String> = section.parsed("user");
-    let password_file = secret_file(section, "password_file", base);
+    let password_file = path::file(section, "password_file", base);
     if user.is_some() != password_file.is_some() {
         let (has, lacks) = match user.is_some() {
             true => ("user", "password_file"),
@@ -134,10 +135,6 @@ fn read_mail(section: &mut Section<'_, '_>, to: Vec<String>, base: &Path) -> Opt
         Host::Name(name) => name,
     };
     Some(Target::Mail { server, port, security, user, password_file, from: from?, to })
-}
-
-fn secret_file(section: &mut Section<'_, '_>, key: &'static str, base: &Path) -> Option<PathBuf> {
-    section.parsed::<PathBuf>(key).map(|file| base.join(file))
 }
 
 fn http_address(text: &str) -> Result<String, String> {

@@ -1,5 +1,8 @@
 //! Keys that systemd hands to the service: `LoadCredential=` and its kin in the unit.
 
+use super::key_file::KeyFile;
+use super::path::file_path;
+use super::section::Section;
 use std::path::{Component, Path, PathBuf};
 
 /// What a path begins with that names a credential, as in units (systemd.unit(5)).
@@ -9,13 +12,22 @@ const VARIABLE: &str = "CREDENTIALS_DIRECTORY";
 /// Where root finds those of each service that runs.
 const ALL: &str = "/run/credentials";
 
-/// A key's path as the config has it: a file's, or `%d/NAME`.
+/// The file with a secret that `key` names: a file's path, or `%d/NAME`.
+pub(super) fn key_file(
+    section: &mut Section<'_, '_>,
+    key: &'static str,
+    base: &Path,
+) -> Option<KeyFile> {
+    let path = section.parsed_by(key, |text| key_path(text, base))?;
+    Some(KeyFile::named(path, section.line_of(key), key))
+}
+
+/// A key's path as the config has it.
 ///
 /// # Errors
-/// What is after `%d` isn't the name of a credential.
-pub(super) fn key_file(text: &str) -> Result<PathBuf, String> {
-    let path = PathBuf::from(text);
-    let mut parts = path.components();
+/// What is after `%d` isn't the name of a credential, or it is no path.
+pub(super) fn key_path(text: &str, base: &Path) -> Result<PathBuf, String> {
+    let mut parts = Path::new(text).components();
     if parts.next() == Some(Component::Normal(FOLDER.as_ref())) {
         let name = (parts.next(), parts.next());
         if !matches!(name, (Some(Component::Normal(_)), None)) {
@@ -25,7 +37,7 @@ pub(super) fn key_file(text: &str) -> Result<PathBuf, String> {
             ));
         }
     }
-    Ok(path)
+    file_path(text, base)
 }
 
 /// The folder of credentials of the service that runs the config `file`.
@@ -39,7 +51,7 @@ impl Credentials {
         Credentials(given.unwrap_or_else(|| of_service(file, Path::new(ALL))))
     }
 
-    /// `path` of a config in `base`, as [`key_file`] gave it.
+    /// `path` of a config in `base`, as [`key_path`] gave it.
     pub(super) fn place(&self, path: &mut PathBuf, base: &Path) {
         if let Ok(name) = path.strip_prefix(base.join(FOLDER)) {
             *path = self.0.join(name);
@@ -71,10 +83,10 @@ mod tests {
     #[test]
     fn a_credential_is_a_name_alone() {
         for good in ["%d/braid.key", "braid.key", "/etc/braid/%d/key", "%done/key", "../%d/key"] {
-            assert_eq!(key_file(good), Ok(PathBuf::from(good)));
+            assert_eq!(key_path(good, Path::new("")), Ok(PathBuf::from(good)));
         }
         for bad in ["%d", "%d/", "%d/a/b", "%d/..", "%d/../key"] {
-            assert!(key_file(bad).unwrap_err().contains("%d/NAME"), "{bad}");
+            assert!(key_path(bad, Path::new("")).unwrap_err().contains("%d/NAME"), "{bad}");
         }
     }
 
@@ -101,7 +113,7 @@ mod tests {
         let credentials = Credentials("/run/credentials/braid-home.service".into());
         let placed = |path: &str| {
             let base = Path::new("/etc/braid");
-            let mut path = base.join(key_file(path).unwrap());
+            let mut path = key_path(path, base).unwrap();
             credentials.place(&mut path, base);
             path.to_str().unwrap().to_owned()
         };

@@ -7,6 +7,8 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
 use toml_edit::{ArrayOfTables, DocumentMut, InlineTable, Item, Table, Value, value};
 
 /// Changes a config file in place, keeping comments and order. Nothing is
@@ -396,6 +398,24 @@ impl ConfigEditor {
         let written = written.map_err(|error| EditError::Io { file: self.file.clone(), error })?;
         self.kept = self.kept.take().map(|_| Arc::new(written));
         Ok(config)
+    }
+
+    /// Where a `[[link]]`, `[[rule]]` or `[[peer]]` of this name begins, as `FILE:LINE`; the file
+    /// alone when there is none.
+    pub fn place_of(&self, section: &str, name: &str) -> String {
+        let text = self.document.to_string();
+        let (table, _) = DeTable::parse_recoverable(&text);
+        let all = table.get_ref().get(section).and_then(|it| it.get_ref().as_array());
+        let is_it = |one: &&Spanned<DeValue<'_>>| {
+            let table = one.get_ref().as_table();
+            table.and_then(|it| it.get("name")).and_then(|it| it.get_ref().as_str()) == Some(name)
+        };
+        let found = all.and_then(|all| all.iter().find(is_it));
+        let file = self.file.display();
+        match found.and_then(|one| text.get(..one.span().start)) {
+            Some(before) => format!("{file}:{}", 1 + before.matches('\n').count()),
+            None => file.to_string(),
+        }
     }
 
     fn links(&mut self) -> Result<&mut ArrayOfTables, EditError> {

@@ -1,6 +1,6 @@
 //! `[engine]`: the settings of the kernel's engine that joins a group's links.
 
-use super::credential::key_file;
+use super::credential::key_path;
 use super::section::{Placed, Places, Section};
 use braid_engines::{
     Bonding, Ecmp, End, Engine, EngineKind, LinkWatch, Monitor, Mptcp, MptcpRole, Over, Pcc, Pppoe,
@@ -131,7 +131,8 @@ fn read_over(section: &mut Section<'_, '_>, base: &Path) -> Option<Over> {
             port: section.integer("port", 1..=65535).unwrap_or(VXLAN_PORT),
         }),
         _ => {
-            let private_key_file = section.parsed_by("private_key_file", key_file);
+            let private_key_file =
+                section.parsed_by("private_key_file", |text| key_path(text, base));
             let peer_public_key = section.parsed::<String>("peer_public_key");
             let port = section.integer("port", 1..=65000).unwrap_or(WIREGUARD_PORT);
             for (key, there) in [
@@ -145,7 +146,7 @@ fn read_over(section: &mut Section<'_, '_>, base: &Path) -> Option<Over> {
                     );
                 }
             }
-            let private_key_file = base.join(private_key_file?);
+            let private_key_file = private_key_file?;
             let settings = WireGuard { private_key_file, peer_public_key: peer_public_key?, port };
             Some(Over::WireGuard { end, settings })
         }

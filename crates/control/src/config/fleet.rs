@@ -1,5 +1,6 @@
 use super::name::Name;
 use super::network::Endpoint;
+use super::path;
 use super::section::{Placed, Section};
 use std::path::{Path, PathBuf};
 
@@ -61,7 +62,7 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<F
     }
     let capacity = section.integer("capacity", 1..=1_000_000).unwrap_or(USUAL_CAPACITY);
     let site = section.parsed("site");
-    let mut file = |key| section.parsed::<PathBuf>(key).map(|file| base.join(file));
+    let mut file = |key| path::file(&mut section, key, base);
     let ca_file = file("ca_file");
     let pair = (file("certificate_file"), file("key_file"));
     let password_file = file("password_file");
@@ -112,7 +113,7 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<F
 
 fn registry_of(text: &str, base: &Path) -> Result<Registry, String> {
     if let Some(file) = text.strip_prefix("sqlite:").filter(|file| !file.is_empty()) {
-        return Ok(Registry::File(base.join(file)));
+        return Ok(Registry::File(path::file_path(file, base)?));
     }
     let schemes = [("etcds://", "https"), ("etcd://", "http")];
     let found = schemes.iter().find_map(|(scheme, by)| Some((text.strip_prefix(scheme)?, by)));

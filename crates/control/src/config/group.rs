@@ -3,7 +3,9 @@
 use super::credential::Credentials;
 use super::diagnostic::{ConfigErrors, Diagnostics};
 use super::engine::{self, MptcpProxy, Watch};
+use super::interface::STATE_DIR;
 use super::network::device_address;
+use super::path;
 use super::pool;
 use super::section::{Placed, Places, Section};
 use super::suggest::closest;
@@ -152,17 +154,16 @@ fn read_head(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<Head>> 
     let addresses = section.list_by("addresses", device_address).unwrap_or_default();
     let mtu = section.integer("mtu", 576..=65535);
     let metrics = section.parsed("metrics");
-    let control = section.parsed::<PathBuf>("control");
-    let state_dir =
-        base.join(section.parsed("state_dir").unwrap_or_else(|| PathBuf::from("/var/lib/braid")));
+    let control = path::socket(&mut section, "control", base);
+    let state_dir = path::place(&mut section, "state_dir", base);
+    let state_dir = state_dir.unwrap_or_else(|| PathBuf::from(STATE_DIR));
     for key in ["private_key_file", "layer", "mode", "xor_hash", "listen", "bridge"] {
         section.only_with(key, "engine = \"tunnel\"");
     }
     let places = section.finish();
     let (name, kind) = (name?, kind?);
     let control = control.unwrap_or_else(|| PathBuf::from(format!("/run/braid/{name}.sock")));
-    let value =
-        Head { control: base.join(control), name, kind, addresses, mtu, state_dir, metrics };
+    let value = Head { control, name, kind, addresses, mtu, state_dir, metrics };
     Some(Placed { value, places })
 }
 

@@ -1,3 +1,4 @@
+use super::path;
 use super::section::Section;
 use braid_units::ByteSize;
 use std::path::{Path, PathBuf};
@@ -34,7 +35,7 @@ const LATEST: Duration = Duration::from_secs(3600);
 pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> History {
     let usual = History::default();
     let keep = section.boolean("keep").unwrap_or(usual.keep);
-    let file = section.parsed::<PathBuf>("file").map(|file| base.join(file));
+    let file = path::file(&mut section, "file", base);
     let max_size = section.parsed("max_size").unwrap_or(usual.max_size);
     if max_size.bytes() < LEAST_SIZE {
         section.wrong(

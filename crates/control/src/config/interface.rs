@@ -1,7 +1,9 @@
 use super::credential::key_file;
+use super::key_file::KeyFile;
 use super::keyword::keyword_enum;
 use super::name::DeviceName;
 use super::network::{device_address, socket_address};
+use super::path;
 use super::section::{Placed, Section};
 use braid_units::{ByteSize, Ratio, WakeLatency};
 use ipnet::IpNet;
@@ -15,7 +17,7 @@ pub struct Interface {
     /// Name of the TUN or TAP device.
     pub name: DeviceName,
     /// File with our private key; a credential of the service is one, too.
-    pub private_key_file: PathBuf,
+    pub private_key_file: KeyFile,
     /// Addresses of the device, with the prefix of their network.
     pub addresses: Vec<IpNet>,
     /// MTU of the device, bytes; the links' MTUs don't matter for it.
@@ -139,6 +141,8 @@ pub(super) const IPV6_MIN_MTU: u16 = 1280;
 /// Largest MTU of a TAP device: the longest packet less the Ethernet header
 /// (Linux, drivers/net/tun.c).
 pub(super) const ETHERNET_MAX_MTU: u16 = 65_535 - 14;
+/// Unless the config says otherwise.
+pub(super) const STATE_DIR: &str = "/var/lib/braid";
 const MIN_MEMORY: u64 = 1 << 20;
 /// Each has a queue of the device, of which the kernel gives 256 (`MAX_TAP_QUEUES`), and threads
 /// beyond the processors bring nothing.
@@ -149,7 +153,7 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<I
     let _ = section.parsed::<String>("engine");
     let device = |name: &str| name.parse::<DeviceName>().ok();
     let name = section.parsed("name").or_else(|| device("braid0"));
-    let private_key_file = section.parsed_by("private_key_file", key_file);
+    let private_key_file = key_file(&mut section, "private_key_file", base);
     if private_key_file.is_none() {
         section.missing(
             "private_key_file",
@@ -171,9 +175,10 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<I
         );
     }
     let tls_certificate = certificate_files(&mut section, base, !listen_tls.is_empty());
-    let control = section.parsed::<PathBuf>("control");
+    let control = path::socket(&mut section, "control", base);
     let control_group = section.parsed_by("control_group", group_name);
-    let state_dir = section.parsed("state_dir").unwrap_or_else(|| PathBuf::from("/var/lib/braid"));
+    let state_dir = path::place(&mut section, "state_dir", base);
+    let state_dir = state_dir.unwrap_or_else(|| PathBuf::from(STATE_DIR));
     let metrics = section.parsed_by("metrics", socket_address);
     let bridge = section.parsed("bridge");
     let speed_test = section.boolean("speed_test").unwrap_or(true);
@@ -221,11 +226,10 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<I
     let places = section.finish();
     let name = name?;
     let value = Interface {
-        control: base
-            .join(control.unwrap_or_else(|| PathBuf::from(format!("/run/braid/{name}.sock")))),
+        control: control.unwrap_or_else(|| PathBuf::from(format!("/run/braid/{name}.sock"))),
         control_group,
         name,
-        private_key_file: base.join(private_key_file?),
+        private_key_file: private_key_file?,
         addresses,
         mtu,
         layer,
@@ -234,7 +238,7 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<I
         listen,
         listen_tls,
         tls_certificate,
-        state_dir: base.join(state_dir),
+        state_dir,
         metrics,
         bridge,
         speed_test,
@@ -276,8 +280,8 @@ fn certificate_files(
     base: &Path,
     listens: bool,
 ) -> Option<CertificateFiles> {
-    let chain = section.parsed::<PathBuf>("tls_certificate_file");
-    let key = section.parsed::<PathBuf>("tls_key_file");
+    let chain = path::file(section, "tls_certificate_file", base);
+    let key = path::file(section, "tls_key_file", base);
     let hint = "write listen_tls, tls_certificate_file and tls_key_file, or without the last two \
                 let it have a certificate of its own";
     match (chain, key) {
@@ -287,7 +291,7 @@ fn certificate_files(
                 let what = "interface.tls_certificate_file without listen_tls: nobody sees it";
                 section.wrong("tls_certificate_file", what, hint);
             }
-            Some(CertificateFiles { chain: base.join(chain), key: base.join(key) })
+            Some(CertificateFiles { chain, key })
         }
         (Some(_), None) => {
             let what = "interface.tls_certificate_file without tls_key_file";

@@ -2,7 +2,8 @@ use std::fmt;
 use std::str::FromStr;
 
 /// A name that the user gives to a link, peer or class: 1 to 32 of
-/// `a-z A-Z 0-9 . _ -`, so that it fits metrics' labels, URLs and nft comments.
+/// `a-z A-Z 0-9 . _ -`, so that it fits metrics' labels, URLs and nft comments. It is neither a
+/// path's `.` or `..`, nor does a command take it for an option.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Name(String);
 
@@ -37,12 +38,13 @@ impl FromStr for Name {
     type Err = NameError;
     fn from_str(name: &str) -> Result<Self, NameError> {
         let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-        if (1..=32).contains(&name.len()) && name.chars().all(allowed) {
+        let begins_well = !name.starts_with('-') && name != "." && name != "..";
+        if (1..=32).contains(&name.len()) && name.chars().all(allowed) && begins_well {
             return Ok(Name(name.to_owned()));
         }
         Err(NameError {
             name: name.chars().take(40).collect(),
-            rule: "1 to 32 letters, digits, '.', '_' or '-'",
+            rule: "1 to 32 letters, digits, '.', '_' or '-', not '-' first",
         })
     }
 }

@@ -1,11 +1,12 @@
 use super::credential::key_file;
+use super::key_file::KeyFile;
 use super::link::{Cap, read_cap};
 use super::name::Name;
 use super::network::{Endpoint, Prefix};
 use super::section::{Placed, Section};
 use braid_handshake::PublicKey;
 use jiff::Timestamp;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 /// `[[peer]]`: the other end.
@@ -20,9 +21,9 @@ pub struct Peer {
     pub enrolment: Option<Enrolment>,
     /// File with the key by which we introduce ourselves to it (home); gone when
     /// that is done.
-    pub enrolment_key_file: Option<PathBuf>,
+    pub enrolment_key_file: Option<KeyFile>,
     /// File with the secret that both ends share besides their keys.
-    pub preshared_key_file: Option<PathBuf>,
+    pub preshared_key_file: Option<KeyFile>,
     /// Where it listens; empty for a peer that comes to us.
     pub endpoints: Vec<Endpoint>,
     /// Its port for UDP and for TLS over TCP that are tried where UDP to its endpoints
@@ -89,8 +90,8 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<P
         _ => {}
     }
     let enrolment = enrolment_key.zip(until).map(|(key, until)| Enrolment { key, until });
-    let enrolment_key_file = section.parsed::<PathBuf>("enrolment_key_file");
-    let preshared_key_file = section.parsed_by("preshared_key_file", key_file);
+    let enrolment_key_file = key_file(&mut section, "enrolment_key_file", base);
+    let preshared_key_file = key_file(&mut section, "preshared_key_file", base);
     let endpoints = section.list::<Endpoint>("endpoints").unwrap_or_default();
     let fallback_port = section.integer("fallback_port", 1..=65535);
     if fallback_port.is_some() && endpoints.is_empty() {
@@ -131,8 +132,8 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<P
         name: name?,
         public_key: public_key.or(enrolment.map(|enrolment| enrolment.key))?,
         enrolment,
-        enrolment_key_file: enrolment_key_file.map(|file| base.join(file)),
-        preshared_key_file: preshared_key_file.map(|file| base.join(file)),
+        enrolment_key_file,
+        preshared_key_file,
         endpoints,
         fallback_port,
         stands_in_for,

@@ -2,6 +2,7 @@
 
 use super::alert;
 use super::diagnostic::{ConfigErrors, Diagnostics};
+use super::path;
 use super::section::{Placed, Section};
 use super::upkeep;
 use braid_alert::Alert;
@@ -13,6 +14,8 @@ use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use toml::de::DeTable;
 
+/// Far more than any disk is called by.
+const LONGEST_DISK: usize = 512;
 /// Sections of tunnels and groups.
 const OTHERS: [&str; 8] =
     ["interface", "engine", "link", "peer", "class", "rule", "routing", "split_tcp"];
@@ -141,11 +144,12 @@ fn read(mut section: Section<'_, '_>) -> Option<Placed<DesiredPool>> {
     if layout.is_none() {
         section.missing("layout", "write layout = \"btrfs-raid1\"; `braid pool plan` ranks them");
     }
-    let disks: Vec<String> = section.list("disks").unwrap_or_default();
+    let disks = section.list_by("disks", disk).unwrap_or_default();
     if disks.is_empty() && !section.has("disks") {
         section.missing("disks", "write disks = [\"/dev/disk/by-id/…\", …], or serial numbers");
     }
-    let mount: Option<String> = section.parsed("mount");
+    let mount = section
+        .parsed_by("mount", |text| path::place_path(text, Path::new("")).map(|_| text.to_owned()));
     let options: Option<MountOptions> = section.parsed("options");
     let filesystem: Option<MdFilesystem> = section.parsed("filesystem");
     let accept_unstable = section.boolean("accept_unstable").unwrap_or(false);
@@ -172,6 +176,14 @@ fn read(mut section: Section<'_, '_>) -> Option<Placed<DesiredPool>> {
         upkeep,
     };
     Some(Placed { value, places })
+}
+
+/// A device's path, or a serial number.
+fn disk(text: &str) -> Result<String, String> {
+    match !text.is_empty() && text.len() <= LONGEST_DISK && !text.chars().any(char::is_control) {
+        true => Ok(text.to_owned()),
+        false => Err("a disk is a path such as \"/dev/disk/by-id/…\", or a serial number".into()),
+    }
 }
 
 fn check(

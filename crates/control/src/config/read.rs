@@ -85,9 +85,9 @@ impl Sections {
             }
         }
         let (credentials, base) = (Credentials::of(file), file.parent().unwrap_or(Path::new("")));
-        credentials.place(&mut interface.private_key_file, base);
+        credentials.place(interface.private_key_file.path_mut(), base);
         for key in peers.iter_mut().filter_map(|peer| peer.preshared_key_file.as_mut()) {
-            credentials.place(key, base);
+            credentials.place(key.path_mut(), base);
         }
         Config {
             file: file.to_owned(),

@@ -1,6 +1,7 @@
 use super::keyword::keyword_enum;
 use super::name::{DeviceName, Name};
 use super::network::{Prefix, socket_address};
+use super::path;
 use super::section::{Placed, Places, Section};
 use super::traffic::Protocol;
 use braid_rules::DomainName;
@@ -170,8 +171,8 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> PlacedRouting {
         announce_table: section.integer("announce_table", ANNOUNCE_TABLES),
         untranslated,
         link_marks: section.parsed("link_marks").unwrap_or(default.link_marks),
-        leases: section.parsed_by("leases", |text| Ok(base.join(text))),
-        origins: section.parsed_by("origins", |text| Ok(base.join(text))),
+        leases: path::file(&mut section, "leases", base),
+        origins: path::file(&mut section, "origins", base),
         dns,
         dns_domains: section.list_by("dns_domains", domain_name).unwrap_or_default(),
     };

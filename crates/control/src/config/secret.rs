@@ -1,4 +1,4 @@
-use super::{Config, credential};
+use super::{Config, KeyFileError, credential};
 use braid_handshake::{KeyError, PresharedKey, PrivateKey};
 use std::fs::File;
 use std::io::{self, Read};
@@ -67,22 +67,32 @@ impl Config {
     /// our own.
     ///
     /// # Errors
-    /// Those of the files; a peer that has our own key.
-    pub fn read_keys(&self) -> Result<PrivateKey, SecretError> {
+    /// Those of the files, with where the config names them; a peer that has our own key.
+    pub fn read_keys(&self) -> Result<PrivateKey, KeyFileError> {
         let file = &self.interface.private_key_file;
-        let own = read_private_key(file)?;
+        let own = self.read_private_key()?;
         let public = own.public_key();
         if let Some(peer) = self.peers.iter().find(|peer| peer.public_key == public) {
             let peer = peer.name.as_str().to_owned();
-            return Err(SecretError::OwnPeer { file: file.clone(), peer });
+            let error = SecretError::OwnPeer { file: file.to_path_buf(), peer };
+            return Err(file.failed(&self.file, error));
         }
         for file in self.peers.iter().filter_map(|peer| peer.preshared_key_file.as_ref()) {
-            read_preshared_key(file)?;
+            read_preshared_key(file).map_err(|error| file.failed(&self.file, error))?;
         }
         for file in self.peers.iter().filter_map(|peer| peer.enrolment_key_file.as_ref()) {
-            read_enrolment_key(file)?;
+            read_enrolment_key(file).map_err(|error| file.failed(&self.file, error))?;
         }
         Ok(own)
+    }
+
+    /// Reads our own key, as [`read_private_key`] does.
+    ///
+    /// # Errors
+    /// Those of the file, with where the config names it.
+    pub fn read_private_key(&self) -> Result<PrivateKey, KeyFileError> {
+        let file = &self.interface.private_key_file;
+        read_private_key(file).map_err(|error| file.failed(&self.file, error))
     }
 }
 

@@ -238,6 +238,12 @@ impl<'t, 'd> Section<'t, 'd> {
         self.diagnostics.borrow().line_at(self.offset)
     }
 
+    /// The line that names `key`, from 1; else that of the section.
+    pub(super) fn line_of(&self, key: &str) -> usize {
+        let place = self.places.iter().find(|(name, ..)| *name == key);
+        self.diagnostics.borrow().line_at(place.map_or(self.offset, |(.., offset)| *offset))
+    }
+
     /// Whether the file has this key, readable or not; once it was asked for.
     pub(super) fn has(&self, key: &str) -> bool {
         self.places.iter().any(|(name, ..)| *name == key)

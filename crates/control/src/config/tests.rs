@@ -97,7 +97,7 @@ fn every_key_is_read_into_its_type() {
     let config = parse(&full()).unwrap();
     let Interface { name, private_key_file, addresses, mtu, mode, .. } = &config.interface;
     assert_eq!(name.as_str(), "braid7");
-    assert_eq!(private_key_file, Path::new("/etc/braid/home.key"));
+    assert_eq!(private_key_file.as_ref(), Path::new("/etc/braid/home.key"));
     assert_eq!(addresses.len(), 2);
     assert_eq!((*mtu, *mode), (9000, Mode::Overflow));
     assert_eq!(config.interface.state_dir, Path::new("/etc/braid/state"));
@@ -676,7 +676,8 @@ fn a_peer_with_our_own_key_is_refused() {
     let read = |peer: &str| Config::parse(&text(peer), &file).unwrap().read_keys();
     assert!(read(KEY).is_ok());
     let error = read(&key.public_key().to_string()).unwrap_err();
-    assert!(matches!(error, SecretError::OwnPeer { ref peer, .. } if peer == "p"), "{error}");
+    let own = matches!(error.error, SecretError::OwnPeer { ref peer, .. } if peer == "p");
+    assert!(own, "{error}");
 }
 
 #[test]
@@ -775,6 +776,84 @@ fn changes_at_the_same_time_are_all_made() {
     let links = Config::load(&file).unwrap().links;
     assert_eq!(links.len(), before + 8);
     assert_eq!(links.iter().filter(|link| link.tier == 3).count(), 8);
+}
+
+#[test]
+fn where_something_is_in_the_config_is_told() {
+    let mut editor = ConfigEditor::from_text(&full(), Path::new("b.toml")).unwrap();
+    let change = LinkChange { interface: Some("ppp0".into()), ..LinkChange::default() };
+    editor.add_link("more", &change).unwrap();
+    let text = editor.to_string();
+    let lines: Vec<&str> = text.lines().collect();
+    let line = 1 + lines.iter().position(|line| *line == "name = \"more\"").unwrap();
+    // That of the [[link]] above.
+    assert_eq!(lines[line - 2], "[[link]]");
+    assert_eq!(editor.place_of("link", "more"), format!("b.toml:{}", line - 1));
+    assert_eq!(editor.place_of("rule", "none"), "b.toml");
+}
+
+#[test]
+fn paths_and_names_that_nothing_can_be_called_are_refused_at_their_line() {
+    let long = "x".repeat(300);
+    let socket = format!("/run/{}", "x".repeat(110));
+    for (text, expected) in [
+        ("private_key_file = \"\"", "2: interface.private_key_file: it is empty"),
+        ("private_key_file = \"k\\n\"", "2: interface.private_key_file: \"k\\n\" has a control"),
+        ("private_key_file = \"keys/\"", "2: interface.private_key_file: \"keys/\" is a folder's"),
+        ("private_key_file = \"k\"\ncontrol = \"\"", "3: interface.control: it is empty"),
+        (
+            &format!("private_key_file = \"k\"\ncontrol = \"{socket}\""),
+            &format!("3: interface.control: {socket:?} is longer than the 107 bytes"),
+        ),
+        (
+            "private_key_file = \"k\"\nstate_dir = \"/var/lib/../lib/braid\"",
+            "3: interface.state_dir: \"/var/lib/../lib/braid\" has \"..\" in it",
+        ),
+        (
+            &format!("private_key_file = \"k\"\nstate_dir = \"{long}\""),
+            &format!("3: interface.state_dir: {:?}… is too long", "x".repeat(80)),
+        ),
+        (
+            "private_key_file = \"k\"\n[history]\nfile = \"\\u001b[2J\"",
+            "4: history.file: \"\\u{1b}[2J\" has a control character",
+        ),
+        (
+            "private_key_file = \"k\"\n[[alert]]\nname = \"a\"\ncommand = \" \"",
+            "5: alert.command: it is empty",
+        ),
+        (
+            "private_key_file = \"k\"\n[[link]]\nname = \"-x\"\ninterface = \"eth0\"",
+            "4: link.name: \"-x\" can't be a name here",
+        ),
+        (
+            "private_key_file = \"k\"\n[[link]]\nname = \"..\"\ninterface = \"eth0\"",
+            "4: link.name: \"..\" can't be a name here",
+        ),
+        (
+            "private_key_file = \"k\"\n[[pool]]\nname = \"data\"\nlayout = \"btrfs-raid1\"\n\
+             disks = [\"\", \"S2\"]\nmount = \"/srv/a\\nb\"",
+            "6: pool.disks: a disk is a path",
+        ),
+    ] {
+        let found = errors(&format!("[interface]\n{text}\n"));
+        assert!(found.iter().any(|line| line.starts_with(expected)), "{expected}\n{found:#?}");
+    }
+}
+
+#[test]
+fn a_key_that_cannot_be_read_is_told_with_where_the_config_names_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("braid.toml");
+    let text = format!(
+        "[interface]\n\nprivate_key_file = \"own.key\"\nlisten = \"0.0.0.0:1\"\n[[peer]]\n\
+         name = \"p\"\npublic_key = \"{KEY}\"\npreshared_key_file = \"p.psk\"\n"
+    );
+    let told = || Config::parse(&text, &file).unwrap().read_keys().unwrap_err().to_string();
+    let at = |line: u32, key: &str| format!("{}:{line}: {key}: ", file.display());
+    assert!(told().starts_with(&at(3, "private_key_file")), "{}", told());
+    write_secret(&folder.path().join("own.key"), OTHER_KEY).unwrap();
+    assert!(told().starts_with(&at(8, "preshared_key_file")), "{}", told());
+    assert!(told().contains("p.psk: can't read the key"), "{}", told());
 }
 
 #[test]

@@ -1,5 +1,6 @@
 use super::keyword::keyword_enum;
 use super::network::Prefix;
+use super::path::file_path;
 use super::section::Section;
 use braid_rules::{DomainPattern, Mac};
 use jiff::civil::{Time, Weekday};
@@ -337,12 +338,12 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Traffic {
         from: section.list("from").unwrap_or_default(),
         to: Destinations {
             networks: section.list("to").unwrap_or_default(),
-            files: section.list_by("to_file", |text| Ok(base.join(text))).unwrap_or_default(),
+            files: section.list_by("to_file", |text| file_path(text, base)).unwrap_or_default(),
             countries: section.list("country").unwrap_or_default(),
             systems: section.list("asn").unwrap_or_default(),
             domains: section.list_by("domain", domain).unwrap_or_default(),
             domain_files: section
-                .list_by("domain_file", |text| Ok(base.join(text)))
+                .list_by("domain_file", |text| file_path(text, base))
                 .unwrap_or_default(),
         },
         protocol: section.parsed("protocol"),

@@ -1,4 +1,5 @@
 use super::interface::CertificateFiles;
+use super::path;
 use super::section::Section;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -55,7 +56,7 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Ui {
         }),
     });
     let hosts = section.list_by("hosts", host_name).unwrap_or_default();
-    let password_file = section.parsed::<PathBuf>("password_file");
+    let password_file = path::file(&mut section, "password_file", base);
     let plain = section.boolean("without_tls").unwrap_or(false);
     let tls = certificate(&mut section, base);
     let listen = listen.unwrap_or(usual.listen);
@@ -72,14 +73,14 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Ui {
             "write tls = true, or listen on 127.0.0.1 and come by ssh -L or a proxy with TLS; or accept that by without_tls = true",
         );
     }
-    let socket = section.parsed::<PathBuf>("socket").map(|socket| base.join(socket));
-    let reports = section.parsed::<PathBuf>("reports").map(|folder| base.join(folder));
+    let socket = path::socket(&mut section, "socket", base);
+    let reports = path::place(&mut section, "reports", base);
     section.finish();
     Ui {
         listen,
         tls,
         hosts,
-        password_file: password_file.map_or(usual.password_file, |file| base.join(file)),
+        password_file: password_file.unwrap_or(usual.password_file),
         socket,
         reports,
     }
@@ -87,16 +88,13 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Ui {
 
 fn certificate(section: &mut Section<'_, '_>, base: &Path) -> Option<UiCertificate> {
     let own = section.boolean("tls").unwrap_or(false);
-    let chain = section.parsed::<PathBuf>("tls_certificate_file");
-    let key = section.parsed::<PathBuf>("tls_key_file");
+    let chain = path::file(section, "tls_certificate_file", base);
+    let key = path::file(section, "tls_key_file", base);
     let hint = "write both tls_certificate_file and tls_key_file, or tls = true alone for a \
                 certificate of its own";
     match (chain, key) {
         (None, None) => own.then_some(UiCertificate::Own),
-        (Some(chain), Some(key)) => Some(UiCertificate::Files(CertificateFiles {
-            chain: base.join(chain),
-            key: base.join(key),
-        })),
+        (Some(chain), Some(key)) => Some(UiCertificate::Files(CertificateFiles { chain, key })),
         (Some(_), None) => {
             section.wrong("tls_certificate_file", "ui.tls_certificate_file without its key", hint);
             None

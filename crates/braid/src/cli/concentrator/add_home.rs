@@ -5,7 +5,7 @@ use super::{AddHome, LineForHome, RemoveHome, Renew, Revoke, addresses};
 use crate::cli::free_file::free_file;
 use braid_control::client::ClientError;
 use braid_control::config::{
-    Config, ConfigEditor, EditError, Endpoint, Name, Peer, PeerLine, read_private_key, write_secret,
+    Config, ConfigEditor, EditError, Endpoint, Name, Peer, PeerLine, write_secret,
 };
 use braid_control::enrolled::EnrolledHomes;
 use braid_control::fleet_homes::FleetHomes;
@@ -141,7 +141,7 @@ impl Work {
     fn of(config: &Config) -> Result<Work, Failure> {
         let editor = ConfigEditor::open_alone(&config.file)?;
         let config = with_joined(editor.check()?)?;
-        let public_key = read_private_key(&config.interface.private_key_file)?.public_key();
+        let public_key = config.read_private_key()?.public_key();
         Ok(Work { config, editor, public_key })
     }
 
@@ -254,6 +254,9 @@ pub fn give(global: &Global, config: &Config, line: &JoinLine, qr: bool) -> Resu
         "this line lets one router in, once, until {}; on that router: `braid home join -`, and paste it",
         line.until
     ));
+    if let Ok(editor) = ConfigEditor::open(&config.file) {
+        failure::tell(&format!("its [[peer]]: {}", editor.place_of("peer", line.name.as_str())));
+    }
     for stand_in in &stand_ins {
         failure::tell(&format!(
             "and for {}, which stands in: `braid home join - --stand-in`, and paste\n{}",
@@ -349,8 +352,8 @@ impl NewHome<'_> {
     ) -> Result<JoinLine, Failure> {
         let token = EnrolmentToken::generate(&mut os_random());
         let until = until(Timestamp::now(), self.valid)?;
-        let named: Vec<PathBuf> =
-            config.peers.iter().filter_map(|peer| peer.preshared_key_file.clone()).collect();
+        let files = config.peers.iter().filter_map(|peer| peer.preshared_key_file.as_deref());
+        let named: Vec<PathBuf> = files.map(Path::to_path_buf).collect();
         let wanted = config.file.with_file_name(format!("{}.psk", self.name));
         let secret_file = free_file(&wanted, &named);
         let secret_name = secret_file.file_name().unwrap_or_default().to_string_lossy();
@@ -415,11 +418,11 @@ fn known_endpoints(config: &Path) -> Result<Vec<Endpoint>, Failure> {
 /// One that `add-home` made; another's stays.
 fn remove_preshared_key(config: &Config, peer: &Peer) -> Result<(), Failure> {
     let folder = config.file.parent();
-    let is_own = |file: &&PathBuf| {
+    let is_own = |file: &&Path| {
         let name = file.file_name().unwrap_or_default().to_string_lossy();
         file.parent() == folder && name.starts_with(peer.name.as_str()) && name.ends_with(".psk")
     };
-    match peer.preshared_key_file.as_ref().filter(is_own) {
+    match peer.preshared_key_file.as_deref().filter(is_own) {
         Some(file) => braid_durable::remove(file)
             .map_err(|error| Failure::io(&format!("removing {}", file.display()), &error)),
         None => Ok(()),

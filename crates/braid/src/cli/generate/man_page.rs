@@ -2,9 +2,9 @@
 //! the sections that readers of man pages look for.
 
 use crate::cli::manual_pages;
-use clap::Command;
+use clap::{Arg, ArgAction, Command};
 use clap_mangen::Man;
-use roff::{Inline, Roff, bold, roman};
+use roff::{Inline, Roff, bold, italic, roman};
 use std::io;
 
 /// Where packages put the manual.
@@ -27,7 +27,7 @@ pub fn render(command: &Command) -> io::Result<Vec<u8>> {
     }
     man.render_title(&mut page)?;
     man.render_name_section(&mut page)?;
-    man.render_synopsis_section(&mut page)?;
+    synopsis(command).to_writer(&mut page)?;
     man.render_description_section(&mut page)?;
     if command.get_arguments().any(|argument| !argument.is_hide_set()) {
         man.render_options_section(&mut page)?;
@@ -46,6 +46,74 @@ fn date() -> Option<String> {
     let seconds = std::env::var("SOURCE_DATE_EPOCH").ok()?.parse().ok()?;
     let time = jiff::Timestamp::from_second(seconds).ok()?;
     Some(time.strftime("%Y-%m-%d").to_string())
+}
+
+/// The command with what is its own, each with the name of its value; what all commands take is
+/// among the options.
+fn synopsis(command: &Command) -> Roff {
+    let words = command.get_bin_name().unwrap_or(command.get_name());
+    let mut line = vec![bold(words)];
+    let shown = |argument: &&Arg| !argument.is_hide_set() && !argument.is_global_set();
+    let (places, options): (Vec<&Arg>, Vec<&Arg>) =
+        command.get_arguments().filter(shown).partition(|argument| argument.is_positional());
+    let is_help = |argument: &Arg| {
+        use ArgAction::{Help, HelpLong, HelpShort, Version};
+        matches!(argument.get_action(), Help | HelpShort | HelpLong | Version)
+    };
+    for argument in options.into_iter().filter(|argument| !is_help(argument)).chain(places) {
+        line.push(roman(" "));
+        line.extend(used(argument));
+    }
+    if command.get_subcommands().any(|inner| !inner.is_hide_set()) {
+        let (before, after) = match command.is_subcommand_required_set() {
+            true => (" ", ""),
+            false => (" [", "]"),
+        };
+        line.extend([roman(before), italic("COMMAND"), roman(after)]);
+    }
+    let mut roff = Roff::new();
+    roff.control("SH", ["SYNOPSIS"]);
+    roff.text(line);
+    roff
+}
+
+/// `[--limit RATE]`, `NAME`, `[DISK...]`.
+fn used(argument: &Arg) -> Vec<Inline> {
+    let mut words = Vec::new();
+    let name = match (argument.get_long(), argument.get_short()) {
+        (Some(long), _) => Some(format!("--{long}")),
+        (None, Some(short)) => Some(format!("-{short}")),
+        (None, None) => None,
+    };
+    let takes_values = argument.get_action().takes_values();
+    if let Some(name) = &name {
+        words.push(bold(name));
+    }
+    if takes_values {
+        let own = [argument.get_id().as_str().to_uppercase().into()];
+        let values = argument.get_value_names().unwrap_or(&own);
+        let least = argument.get_num_args().map_or(1, |count| count.min_values());
+        let gap = match (name.is_some(), argument.is_require_equals_set()) {
+            (false, _) => "",
+            (true, true) if least == 0 => "[=",
+            (true, true) => "=",
+            (true, false) => " ",
+        };
+        words.push(roman(gap));
+        for (index, value) in values.iter().enumerate() {
+            words.push(roman(if index > 0 { " " } else { "" }));
+            words.push(italic(value.as_str()));
+        }
+        words.push(roman(if gap == "[=" { "]" } else { "" }));
+    }
+    let many = argument.get_num_args().is_some_and(|count| count.max_values() > 1)
+        || matches!(argument.get_action(), ArgAction::Append);
+    words.push(roman(if takes_values && many { "..." } else { "" }));
+    if !argument.is_required_set() {
+        words.insert(0, roman("["));
+        words.push(roman("]"));
+    }
+    words
 }
 
 /// Paragraphs that follow the help, each in its section.

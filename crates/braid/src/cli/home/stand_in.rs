@@ -11,7 +11,7 @@ use braid_control::client::{Client, ClientError};
 use braid_control::config::{Config, ConfigEditor, Layer, Name, Peer};
 use braid_control::join_line::JoinLine;
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 impl Join {
     /// Adds the concentrator of the line to the config, and waits until it answers.
@@ -124,8 +124,11 @@ impl StandIn {
         let named: Vec<PathBuf> = config
             .peers
             .iter()
-            .flat_map(|peer| [peer.preshared_key_file.clone(), peer.enrolment_key_file.clone()])
+            .flat_map(|peer| {
+                [peer.preshared_key_file.as_deref(), peer.enrolment_key_file.as_deref()]
+            })
             .flatten()
+            .map(Path::to_path_buf)
             .collect();
         let file = |extension: &str| {
             free_file(&config.file.with_file_name(format!("{name}.{extension}")), &named)

@@ -8,6 +8,7 @@ pub use guardian::BenchGuardian;
 use super::carry_out::Consent;
 use crate::cli::Global;
 use crate::cli::failure::{self, Failure, FailureKind};
+use crate::cli::offered::Offered;
 use crate::cli::status_table::columns;
 use braid_diskbench::BenchError;
 use braid_diskbench::measure::Method;
@@ -32,7 +33,7 @@ pub struct Bench {
     #[command(flatten)]
     consent: Consent,
     /// Layouts to measure on the same disks, one after the other
-    #[arg(long, value_delimiter = ',', value_name = "LAYOUTS")]
+    #[arg(long, value_delimiter = ',', value_name = "LAYOUTS", value_parser = Offered::<Layout>::new(Layout::ALL), hide_possible_values = true)]
     layouts: Vec<Layout>,
     /// What to measure: sequential, random, database (by default the first two)
     #[arg(long, value_delimiter = ',', value_name = "PROFILES", default_values_t = [Profile::Sequential, Profile::Random])]

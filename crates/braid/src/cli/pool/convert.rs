@@ -2,6 +2,7 @@ use super::change::Target;
 use super::encrypt::Encrypt;
 use crate::cli::Global;
 use crate::cli::failure::Failure;
+use crate::cli::offered::Offered;
 use braid_pool::layout::Layout;
 use braid_pool::planner::Change;
 use clap::Args;
@@ -16,7 +17,7 @@ pub struct Convert {
     #[command(flatten)]
     encrypt: Encrypt,
     /// The new layout, such as btrfs-raid1c3
-    #[arg(long)]
+    #[arg(long, value_parser = Offered::<Layout>::new(Layout::ALL), hide_possible_values = true)]
     layout: Layout,
     /// Disks to add for this: path, link or serial number
     #[arg(value_name = "DISK")]

@@ -5,6 +5,7 @@ use super::random_uuid::random_uuid;
 use super::seen::Seen;
 use crate::cli::Global;
 use crate::cli::failure::Failure;
+use crate::cli::offered::Offered;
 use braid_control::config::PoolsConfig;
 use braid_pool::disk::Disk;
 use braid_pool::layout::{Layout, MdFilesystem};
@@ -24,7 +25,7 @@ pub struct Create {
     /// The pool's name: label of the filesystem and name of the array
     name: PoolName,
     /// Such as btrfs-raid1, md-raid10-f2; `braid pool plan` ranks them
-    #[arg(long)]
+    #[arg(long, value_parser = Offered::<Layout>::new(Layout::ALL), hide_possible_values = true)]
     layout: Layout,
     /// Filesystem on an md array: ext4 or xfs
     #[arg(long, value_name = "FILESYSTEM", default_value = "ext4")]

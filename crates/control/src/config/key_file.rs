@@ -1,0 +1,71 @@
+use super::SecretError;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+
+/// A file with a secret, and where the config names it, which is said when it can't be read. Where
+/// that is makes no difference between two.
+#[derive(Clone, Debug)]
+pub struct KeyFile {
+    path: PathBuf,
+    /// From 1; 0 where no line names it.
+    line: usize,
+    key: &'static str,
+}
+
+/// A secret that a config names can't be read.
+#[derive(Debug, thiserror::Error)]
+#[error("{}{}: {key}: {error}", config.display(), at(*line))]
+pub struct KeyFileError {
+    /// The config.
+    pub config: PathBuf,
+    /// Where it names the file, from 1; 0 where it doesn't.
+    pub line: usize,
+    /// `interface.private_key_file` and its kin.
+    pub key: &'static str,
+    /// Why.
+    pub error: SecretError,
+}
+
+fn at(line: usize) -> String {
+    if line > 0 { format!(":{line}") } else { String::new() }
+}
+
+impl KeyFile {
+    /// One that the config's key names in this line.
+    pub(super) fn named(path: PathBuf, line: usize, key: &'static str) -> KeyFile {
+        KeyFile { path, line, key }
+    }
+
+    /// One that no config names.
+    pub fn unnamed(path: PathBuf) -> KeyFile {
+        KeyFile { path, line: 0, key: "its key" }
+    }
+
+    pub(super) fn path_mut(&mut self) -> &mut PathBuf {
+        &mut self.path
+    }
+
+    /// That it can't be read, of this config.
+    pub fn failed(&self, config: &Path, error: SecretError) -> KeyFileError {
+        KeyFileError { config: config.to_owned(), line: self.line, key: self.key, error }
+    }
+}
+
+impl Deref for KeyFile {
+    type Target = Path;
+    fn deref(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl AsRef<Path> for KeyFile {
+    fn as_ref(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl PartialEq for KeyFile {
+    fn eq(&self, other: &KeyFile) -> bool {
+        self.path == other.path
+    }
+}
