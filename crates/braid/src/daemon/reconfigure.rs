@@ -2,8 +2,10 @@
 //! config ever says of links, peers and modes reaches the data plane in these words.
 
 use super::classes;
+use super::restart::TO_CHANGE_MORE;
 use braid_control::config::{
-    Cap, Config, Link, Mode, Name, Peer, SecretError, read_enrolment_key, read_preshared_key,
+    Cap, Config, Interface, Link, Mode, Name, Peer, SecretError, read_enrolment_key,
+    read_preshared_key,
 };
 use braid_control::quota_file::{QuotaCounter, QuotaCounters};
 use braid_handshake::{PresharedKey, PrivateKey, PublicKey};
@@ -94,16 +96,8 @@ fn classes(config: &Config, old: &Config) -> (ClassRules, Vec<braid_tunnel::Mode
 /// The changes from `old` to `new`; or what can't change while the tunnel is up. `used` is
 /// what is known of the quotas of links that aren't there.
 pub fn changes(old: &Config, new: &Config, used: &QuotaCounters) -> Result<Vec<Change>, String> {
-    let mut fixed = new.interface.clone();
-    fixed.mode = old.interface.mode;
-    fixed.draining = old.interface.draining;
-    let parts = [
-        ("[interface]", fixed != old.interface),
-        ("a [[rule]] with a mode", classes(new, old) != classes(old, old)),
-        ("[split_tcp]", new.split_tcp != old.split_tcp),
-    ];
-    if let Some((what, _)) = parts.iter().find(|(_, changed)| *changed) {
-        return Err(format!("{what} has changed: that needs `braid down` and `braid up`"));
+    if let Some(what) = only_by_restart(old, new) {
+        return Err(format!("{what} has changed: {}", how_instead(&old.interface, &new.interface)));
     }
     let mut found = Vec::new();
     for link in &old.links {
@@ -145,6 +139,36 @@ pub fn changes(old: &Config, new: &Config, used: &QuotaCounters) -> Result<Vec<C
         found.push(Change::SetDraining(new.interface.draining));
     }
     Ok(found)
+}
+
+/// What is read once, when the daemon begins.
+fn only_by_restart(old: &Config, new: &Config) -> Option<&'static str> {
+    let mut fixed = new.interface.clone();
+    fixed.mode = old.interface.mode;
+    fixed.draining = old.interface.draining;
+    let member = |config: &Config| {
+        let fleet = config.fleet.as_ref()?;
+        Some((fleet.name.clone(), fleet.registry.clone()))
+    };
+    let parts = [
+        ("[interface]", fixed != old.interface),
+        ("a [[rule]] with a mode", classes(new, old) != classes(old, old)),
+        ("[split_tcp]", new.split_tcp != old.split_tcp),
+        ("[history]", new.history != old.history),
+        ("[ui]", new.ui != old.ui),
+        ("name or registry of [fleet]", member(new) != member(old)),
+    ];
+    parts.into_iter().find_map(|(what, changed)| changed.then_some(what))
+}
+
+/// What takes over a change that `reload` doesn't.
+fn how_instead(old: &Interface, new: &Interface) -> &'static str {
+    let place =
+        |of: &Interface| (of.name.clone(), of.control.clone(), of.state_dir.clone(), of.layer);
+    match place(old) == place(new) {
+        true => "`braid restart` takes it over, and connections live on",
+        false => TO_CHANGE_MORE,
+    }
 }
 
 fn leaves_otherwise(before: &Link, after: &Link) -> bool {
@@ -218,7 +242,25 @@ mod tests {
         assert!(differ(&old, &more).unwrap().is_empty(), "the peer goes on");
         let fewer = differ(&more, &old).unwrap();
         assert!(matches!(fewer.as_slice(), [Change::RemovePeer(_), Change::AddPeer(_)]));
-        let mtu = TEXT.replace("\n[[link]]\nname = \"a\"", "\nmtu = 1400\n[[link]]\nname = \"a\"");
-        assert!(differ(&old, &Config::parse(&mtu, file).unwrap()).is_err());
+    }
+
+    #[test]
+    fn what_a_running_tunnel_cannot_take_over_says_what_does() {
+        let file = Path::new("c.toml");
+        let old = Config::parse(TEXT, file).unwrap();
+        let interface = |line: &str| TEXT.replacen("\"k\"\n", &format!("\"k\"\n{line}\n"), 1);
+        let (restart, down) = ("`braid restart`", "`braid down` and `braid up`");
+        for (text, what, how) in [
+            (interface("mtu = 1400"), "[interface]", restart),
+            (interface("layer = \"l2\""), "[interface]", down),
+            (interface("name = \"other\""), "[interface]", down),
+            (interface("state_dir = \"/x\""), "[interface]", down),
+            (format!("{TEXT}[split_tcp]\n"), "[split_tcp]", restart),
+            (format!("{TEXT}[ui]\nlisten = \"off\"\n"), "[ui]", restart),
+            (format!("{TEXT}[history]\nkeep = false\n"), "[history]", restart),
+        ] {
+            let refused = differ(&old, &Config::parse(&text, file).unwrap()).unwrap_err();
+            assert!(refused.starts_with(what) && refused.contains(how), "{text}: {refused}");
+        }
     }
 }
