@@ -11,6 +11,7 @@ pub mod access;
 mod answer;
 mod body;
 mod form;
+mod guests;
 pub mod homes;
 mod live;
 #[cfg(feature = "manual")]

@@ -1,31 +1,29 @@
 //! Connections: bounded in number, of each client too, in the size of what they send,
-//! and in how long they may take for it.
+//! and in how long they may take for it. Who asks for nothing gives way ([`Guests`]).
 
 use crate::Client;
 use crate::Page;
 use crate::answer;
+use crate::body::Body;
+use crate::guests::{Asking, Guest, Guests};
+use hyper::body::{Bytes, Frame, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use std::collections::HashMap;
+use std::convert::Infallible;
 use std::future::Future;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::Semaphore;
 use tokio::sync::watch;
 use tokio::time::{Instant, Sleep};
 use tokio_rustls::TlsAcceptor;
 
-/// More connections than this wait in the kernel's queue.
-const MOST: usize = 256;
-/// Of one client that isn't this host.
-const MOST_OF_ONE: usize = 64;
 /// All headers of a request, bytes.
 const HEADERS_BYTES: usize = 16 * 1024;
 const HEADERS: usize = 64;
@@ -52,17 +50,12 @@ pub struct Listeners {
 
 /// Serves the page until `stopped` says so.
 pub async fn serve(page: Arc<Page>, listeners: Listeners, mut stopped: watch::Receiver<bool>) {
-    let places = Arc::new(Semaphore::new(MOST));
-    let clients = Arc::new(Clients::default());
     let live = tokio::spawn(page.clone().keep_live());
-    let tcp = listeners.tcp.map(|listener| {
-        let guests = Guests { places: places.clone(), clients: clients.clone() };
-        tokio::spawn(accept_tcp(page.clone(), listener, listeners.tls.clone(), guests))
-    });
+    let tcp = listeners
+        .tcp
+        .map(|listener| tokio::spawn(accept_tcp(page.clone(), listener, listeners.tls.clone())));
     // Places of its own: nobody on the network keeps root out.
-    let unix = listeners
-        .unix
-        .map(|listener| tokio::spawn(accept_unix(page, listener, Arc::new(Semaphore::new(MOST)))));
+    let unix = listeners.unix.map(|listener| tokio::spawn(accept_unix(page, listener)));
     // A sender that is gone is a stop too.
     let _ = stopped.wait_for(|stopped| *stopped).await;
     live.abort();
@@ -72,15 +65,9 @@ pub async fn serve(page: Arc<Page>, listeners: Listeners, mut stopped: watch::Re
     tokio::time::sleep(GRACE).await;
 }
 
-async fn accept_tcp(
-    page: Arc<Page>,
-    listener: TcpListener,
-    tls: Option<TlsAcceptor>,
-    Guests { places, clients }: Guests,
-) {
+async fn accept_tcp(page: Arc<Page>, listener: TcpListener, tls: Option<TlsAcceptor>) {
+    let guests = Guests::default();
     loop {
-        // Never closed.
-        let Ok(place) = places.clone().acquire_owned().await else { return };
         let (stream, from) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(_) => {
@@ -88,35 +75,35 @@ async fn accept_tcp(
                 continue;
             }
         };
-        let from = from.ip().to_canonical();
-        let Some(counted) = clients.enter(from) else { continue };
+        let from: IpAddr = from.ip().to_canonical();
+        let Some(guest) = guests.enter(from) else { continue };
         let (page, tls) = (page.clone(), tls.clone());
         tokio::spawn(async move {
-            match tls {
-                None => serve_connection(page, stream, Client::Tcp(from)).await,
-                Some(tls) => {
-                    let secured = tokio::time::timeout(TLS_WITHIN, tls.accept(stream)).await;
-                    // Who doesn't speak TLS, or not in time, gets nothing.
-                    if let Ok(Ok(stream)) = secured {
-                        serve_connection(page, stream, Client::Tcp(from)).await;
-                    }
-                }
+            let client = Client::Tcp(from);
+            let Some(tls) = tls else {
+                return serve_guest(page, stream, client, guest).await;
+            };
+            // Who doesn't speak TLS, or not in time, gets nothing.
+            let secured = tokio::select! {
+                secured = tokio::time::timeout(TLS_WITHIN, tls.accept(stream)) => secured,
+                () = guest.is_sent_away() => return,
+            };
+            if let Ok(Ok(stream)) = secured {
+                serve_guest(page, stream, client, guest).await;
             }
-            drop((place, counted));
         });
     }
 }
 
-async fn accept_unix(page: Arc<Page>, listener: UnixListener, places: Arc<Semaphore>) {
+/// With guests of its own: nobody on the network keeps root out.
+async fn accept_unix(page: Arc<Page>, listener: UnixListener) {
+    let guests = Guests::default();
     loop {
-        let Ok(place) = places.clone().acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, _)) => {
-                let page = page.clone();
-                tokio::spawn(async move {
-                    serve_connection(page, stream, Client::Unix).await;
-                    drop(place);
-                });
+                // All of them are this host's.
+                let Some(guest) = guests.enter(Ipv6Addr::LOCALHOST.into()) else { continue };
+                tokio::spawn(serve_guest(page.clone(), stream, Client::Unix, guest));
             }
             Err(_) => tokio::time::sleep(RETRY).await,
         }
@@ -128,9 +115,24 @@ pub async fn serve_connection<S>(page: Arc<Page>, stream: S, client: Client)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    if let Some(guest) = Guests::default().enter(Ipv6Addr::LOCALHOST.into()) {
+        serve_guest(page, stream, client, guest).await;
+    }
+}
+
+/// Serves one connection until it ends, or has to go.
+async fn serve_guest<S>(page: Arc<Page>, stream: S, client: Client, guest: Guest)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let guest = Arc::new(guest);
+    let asked = guest.clone();
     let service = service_fn(move |request| {
-        let page = page.clone();
-        async move { Ok::<_, std::convert::Infallible>(answer::answer(page, client, request).await) }
+        let (page, asking) = (page.clone(), asked.asks());
+        async move {
+            let answer = answer::answer(page, client, request).await;
+            Ok::<_, Infallible>(answer.map(|body| Answering { body, _asking: asking }))
+        }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -139,44 +141,36 @@ where
         .max_headers(HEADERS)
         .half_close(false)
         .serve_connection(TokioIo::new(Patient::new(stream)), service);
-    // What a client did wrong is told to it, and nobody else.
-    let _ = connection.await;
-}
-
-/// Whom there is room for.
-struct Guests {
-    places: Arc<Semaphore>,
-    clients: Arc<Clients>,
-}
-
-/// Connections of each client.
-#[derive(Default)]
-struct Clients(Mutex<HashMap<IpAddr, usize>>);
-
-/// One of a client's connections, until dropped.
-struct Counted(Arc<Clients>, IpAddr);
-
-impl Clients {
-    fn enter(self: &Arc<Self>, client: IpAddr) -> Option<Counted> {
-        let mut clients = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = clients.entry(client).or_default();
-        if *count >= MOST_OF_ONE && !client.is_loopback() {
-            return None;
-        }
-        *count += 1;
-        Some(Counted(self.clone(), client))
+    tokio::select! {
+        // What a client did wrong is told to it, and nobody else.
+        _ = connection => {}
+        () = guest.is_sent_away() => {}
     }
 }
 
-impl Drop for Counted {
-    fn drop(&mut self) {
-        let mut clients = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = clients.get_mut(&self.1) {
-            *count -= 1;
-            if *count == 0 {
-                clients.remove(&self.1);
-            }
-        }
+/// An answer, of which it is known when it is through.
+struct Answering {
+    body: Body,
+    _asking: Asking,
+}
+
+impl hyper::body::Body for Answering {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 

@@ -318,7 +318,13 @@ fn who_sends_slowly_is_cut_off_and_others_are_served() {
     let mut unix = UnixStream::connect(server.folder.path().join("socket")).unwrap();
     unix.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
     assert!(read_all(&mut unix).starts_with("HTTP/1.1 200"));
+    // At once: of those that had places first, most still have their time.
     assert_eq!(server.get("/", "").status, 200);
+    let mut one = &slow[200];
+    one.set_nonblocking(true).unwrap();
+    let waits = one.read(&mut [0]).unwrap_err();
+    assert_eq!(waits.kind(), std::io::ErrorKind::WouldBlock, "it wasn't cut off by its time");
+    one.set_nonblocking(false).unwrap();
     for mut stream in slow {
         let answer = read_all(&mut stream);
         assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 408"), "{answer}");
