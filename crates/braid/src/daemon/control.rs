@@ -39,7 +39,7 @@ use braid_linux::netlink::Netlink;
 use braid_linux::nft::Split;
 use braid_linux::peer::{Peer, group_of_name};
 use braid_linux::tun::Tun;
-use braid_linux::udp::{Family, LinkBind, LinkSocket, Steering};
+use braid_linux::udp::{Family, LinkBind, LinkSocket, Steered, Steering};
 use braid_linux::wake_latency::{self, WakeLatency};
 use braid_tunnel::Worker;
 use ipnet::IpNet;
@@ -466,11 +466,8 @@ fn processors() -> NonZeroUsize {
 const STEERING: Steering =
     Steering { first_byte: Worker::SESSION_KIND, by_byte_at: Worker::SESSION_BYTE };
 
-/// For each address one for each worker.
-fn listen_sockets(
-    config: &Config,
-    workers: NonZeroU8,
-) -> Result<Vec<Vec<LinkSocket>>, DaemonError> {
+/// For each address one for each worker, and one for strangers.
+fn listen_sockets(config: &Config, workers: NonZeroU8) -> Result<Vec<Steered>, DaemonError> {
     let mark = own_mark(config);
     let open = |address: &std::net::SocketAddr| {
         let bind = LinkBind {
@@ -495,7 +492,7 @@ fn listen_sockets(
 
 /// An IPv6 address that was just given can't be used for a second or two, until it
 /// is known that nobody else has it (RFC 4862, section 5.4).
-fn open_when_ready(bind: &LinkBind, workers: NonZeroU8) -> io::Result<Vec<LinkSocket>> {
+fn open_when_ready(bind: &LinkBind, workers: NonZeroU8) -> io::Result<Steered> {
     const PATIENCE: Duration = Duration::from_secs(5);
     const PAUSE: Duration = Duration::from_millis(100);
     let begun = Instant::now();

@@ -9,7 +9,7 @@ use braid_dataplane::LEAVES_WITHIN;
 use braid_handshake::{PrivateKey, PublicKey};
 use braid_linux::poller::Waker;
 use braid_linux::tun::Tun;
-use braid_linux::udp::{Family, LinkSocket};
+use braid_linux::udp::{Family, LinkSocket, Steered};
 use braid_linux::wake_latency::WakeLatency;
 use braid_tunnel::{Referral, TrafficReport, Treatments};
 use braid_units::{ByteSize, Ratio};
@@ -39,8 +39,9 @@ pub struct Setup {
     pub isolate_homes: bool,
     /// What is asked of the host's processors while packets come often.
     pub wake_latency: Option<WakeLatency>,
-    /// Sockets where peers come to us (concentrator): for each address one for each worker.
-    pub listen: Vec<Vec<LinkSocket>>,
+    /// Sockets where peers come to us (concentrator): for each address one for each worker, and
+    /// one for strangers.
+    pub listen: Vec<Steered>,
     /// The same by TLS.
     pub listen_tls: Vec<LinkSocket>,
 }

@@ -3,7 +3,7 @@ use crate::sockets::SocketUse;
 use crate::unwatched::Attachment;
 use braid_linux::poller::Waker;
 use braid_linux::tun::TunCounters;
-use braid_linux::udp::{Family, LinkSocket};
+use braid_linux::udp::{Family, LinkSocket, Steered};
 use braid_tunnel::{
     Change, Event, LinkConfig, LinkId, PeerConfig, PeerId, PeerReport, TrafficReport,
     TunnelCounters, Worker,
@@ -65,8 +65,8 @@ pub struct Report {
 /// Sockets where peers come to us.
 #[derive(Debug)]
 pub enum Listening {
-    /// One for each worker, to which what is for it is steered.
-    Steered(Vec<LinkSocket>),
+    /// One for each worker, to which what is for it is steered, and one for strangers.
+    Steered(Steered),
     /// One, whatever number of workers there is.
     Shared(LinkSocket),
 }
@@ -128,10 +128,14 @@ impl Handle {
             worker.send(Command::Attach(Attachment { id, config, socket, use_of_it }))
         };
         match listening {
-            Listening::Steered(sockets) => {
-                let each = self.workers.iter().zip(sockets);
-                each.into_iter()
-                    .try_for_each(|(worker, socket)| attach(worker, socket, SocketUse::Both))
+            Listening::Steered(Steered { owned, others }) => {
+                let mut each = self.workers.iter().zip(owned);
+                each.try_for_each(|(worker, socket)| attach(worker, socket, SocketUse::Both))?;
+                // The first worker is who lets them in.
+                match others {
+                    Some(others) => attach(self.first()?, others, SocketUse::Strangers),
+                    None => Ok(()),
+                }
             }
             Listening::Shared(socket) => {
                 for worker in self.workers.iter().skip(1) {

@@ -4,7 +4,7 @@ use crate::device::Device;
 use crate::handle::{Command, LEAVES_WITHIN, Report};
 use crate::leave::AllDone;
 use crate::siblings::Siblings;
-use crate::sockets::{LinkOutput, Sent};
+use crate::sockets::{LinkOutput, Sent, SocketUse};
 use crate::unwatched::{Attachment, Unwatched};
 use crate::wakefulness::Wakefulness;
 use braid_inner::InnerPacket;
@@ -172,7 +172,9 @@ impl DataPlane {
                         if event.writable {
                             self.flush(token);
                         }
-                        if event.readable {
+                        if event.readable && is_of_strangers(token) {
+                            self.receive_of_strangers(token);
+                        } else if event.readable {
                             self.receive(token);
                         }
                     }
@@ -308,6 +310,20 @@ impl DataPlane {
         }
     }
 
+    /// One batch, and then those who are known get their turn: however many strangers come, what
+    /// they cost is a small share of it. What isn't taken in time the kernel drops.
+    fn receive_of_strangers(&mut self, token: Token) {
+        let (id, family) = link_of(token);
+        let Some(socket) = self.links.get(&id).and_then(|l| l.strangers.of(family)) else {
+            return;
+        };
+        let (now, tunnel) = (self.clock.now(), &mut self.tunnel);
+        // An error is told once and then gone.
+        let _ = socket.receive(&mut self.buffers, |datagram| {
+            tunnel.handle_datagram(now, id, datagram.remote, datagram.local, datagram.bytes);
+        });
+    }
+
     fn flush(&mut self, token: Token) {
         let (id, _) = link_of(token);
         let Some(link) = self.links.get_mut(&id) else { return };
@@ -374,6 +390,9 @@ impl DataPlane {
     /// What the kernel doesn't watch nobody would read: such a socket costs its link, until a
     /// later try.
     fn attach(&mut self, attachment: Attachment, now: Time) {
+        if attachment.use_of_it == SocketUse::Strangers {
+            return self.attach_for_strangers(attachment, now);
+        }
         let Attachment { id, ref socket, use_of_it, .. } = attachment;
         let family = socket.family();
         self.unwatched.forget(id, family);
@@ -398,10 +417,26 @@ impl DataPlane {
         }
     }
 
+    /// The link is there already, by the socket for those who are known.
+    fn attach_for_strangers(&mut self, attachment: Attachment, now: Time) {
+        let (id, family) = (attachment.id, attachment.socket.family());
+        let (token, interest) =
+            (token_of_strangers(id, family), attachment.use_of_it.interest(false));
+        let Some(link) = self.links.get_mut(&id) else {
+            // Its own socket was refused: both are tried again.
+            return self.unwatched.put(attachment, io::ErrorKind::NotConnected.into(), now);
+        };
+        match self.poller.add(&attachment.socket, token, interest) {
+            Ok(()) => *link.strangers.place(family) = Some(attachment.socket),
+            Err(error) => self.unwatched.put(attachment, error, now),
+        }
+    }
+
     fn detach(&mut self, id: LinkId, family: Family, now: Time) {
         let Some(link) = self.links.get_mut(&id) else { return };
         link.forget_pending();
         *link.sockets.place(family) = None;
+        *link.strangers.place(family) = None;
         if link.sockets.iter().next().is_none() {
             self.tunnel.on_link(id, false, now);
         }
@@ -434,6 +469,17 @@ fn with_families(config: LinkConfig, link: &LinkOutput) -> LinkConfig {
 
 fn token_of(link: LinkId, family: Family) -> Token {
     Token(u64::from(link.0) << 1 | u64::from(family == Family::V6))
+}
+
+/// Beyond what links have.
+const STRANGERS: u64 = 1 << 32;
+
+fn token_of_strangers(link: LinkId, family: Family) -> Token {
+    Token(token_of(link, family).0 | STRANGERS)
+}
+
+fn is_of_strangers(token: Token) -> bool {
+    token.0 & STRANGERS != 0
 }
 
 fn link_of(token: Token) -> (LinkId, Family) {

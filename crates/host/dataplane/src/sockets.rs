@@ -52,13 +52,15 @@ pub enum SocketUse {
     Both,
     /// To send by it; another worker receives, and hands over.
     Sending,
+    /// To receive by it what is of no session; all is sent by another one.
+    Strangers,
 }
 
 impl SocketUse {
     /// What such a socket is watched for; `writing` while something waits to be sent.
     pub(crate) fn interest(self, writing: bool) -> Interest {
         match (self, writing) {
-            (Self::Both, false) => Interest::Read,
+            (Self::Both, false) | (Self::Strangers, _) => Interest::Read,
             (Self::Both, true) => Interest::ReadWrite,
             (Self::Sending, false) => Interest::Nothing,
             (Self::Sending, true) => Interest::Write,
@@ -70,6 +72,8 @@ impl SocketUse {
 #[derive(Debug, Default)]
 pub(crate) struct LinkOutput {
     pub sockets: LinkSockets,
+    /// Where strangers' datagrams come, if they come by others than homes'.
+    pub strangers: LinkSockets,
     pub use_of_sockets: SocketUse,
     pending: VecDeque<Pending>,
     pending_bytes: usize,

@@ -12,7 +12,7 @@ pub use braid_engines::Family;
 pub use carried::{CarriedBatch, CarrierEnd, LARGEST_BATCH};
 pub use receive::{Datagram, ReceiveBuffers, Received};
 pub use send::{SendError, Transmit};
-pub use steering::Steering;
+pub use steering::{Steered, Steering};
 
 use crate::sys;
 use address::SocketAddress;
@@ -206,15 +206,23 @@ fn report_addresses(fd: &OwnedFd, family: Family) -> io::Result<()> {
 }
 
 fn grow_buffers(fd: &OwnedFd) -> io::Result<()> {
-    let sizes = [
-        (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, RECEIVE_BUFFER),
-        (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, SEND_BUFFER),
-    ];
-    for (force, ask, size) in sizes {
-        // Only with CAP_NET_ADMIN it may exceed net.core.*mem_max.
-        if sys::set_option(fd, libc::SOL_SOCKET, force, size).is_err() {
-            sys::set_option(fd, libc::SOL_SOCKET, ask, size)?;
-        }
+    set_receive_buffer(fd, RECEIVE_BUFFER)?;
+    set_buffer(fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, SEND_BUFFER)
+}
+
+fn set_receive_buffer(fd: &OwnedFd, size: libc::c_int) -> io::Result<()> {
+    set_buffer(fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, size)
+}
+
+fn set_buffer(
+    fd: &OwnedFd,
+    force: libc::c_int,
+    ask: libc::c_int,
+    size: libc::c_int,
+) -> io::Result<()> {
+    // Only with CAP_NET_ADMIN it may exceed net.core.*mem_max.
+    if sys::set_option(fd, libc::SOL_SOCKET, force, size).is_err() {
+        sys::set_option(fd, libc::SOL_SOCKET, ask, size)?;
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Several sockets at one address, to each of which the kernel gives what is for its owner
 //! (socket(7): `SO_REUSEPORT`, `SO_ATTACH_REUSEPORT_CBPF`).
 
-use super::{LinkBind, LinkSocket, bind_to_address};
+use super::{LinkBind, LinkSocket, UDP_GRO, bind_to_address, set_receive_buffer};
 use crate::sys;
 use std::io;
 use std::mem;
@@ -14,13 +14,28 @@ pub struct Steering {
     /// Datagrams that begin with this byte...
     pub first_byte: u8,
     /// ...go to the socket whose number is the byte at this place, divided by how many
-    /// sockets there are, what is left; others to the first one.
+    /// sockets there are, what is left; others to one of their own.
     pub by_byte_at: u8,
 }
 
+/// Sockets at one address.
+#[derive(Debug)]
+pub struct Steered {
+    /// One for each owner.
+    pub owned: Vec<LinkSocket>,
+    /// What gets the datagrams that are none of theirs. Its buffer is small: whoever fills it
+    /// takes no room from theirs, and what finds it full is dropped by the kernel, where that
+    /// costs least. None where the kernel knows no steering: then the owners' sockets get them.
+    pub others: Option<LinkSocket>,
+}
+
+/// Some hundred datagrams, counted as the kernel counts (with its overhead).
+const OTHERS_BUFFER: libc::c_int = 512 << 10;
+
 impl LinkSocket {
-    /// As [`Self::open`], so many sockets at one address. Whoever isn't one of them can't have
-    /// the address before and hardly after: only processes of the same user could join them.
+    /// As [`Self::open`], so many sockets at one address, and one for what is none of theirs.
+    /// Whoever isn't one of them can't have the address before and hardly after: only processes
+    /// of the same user could join them.
     ///
     /// # Errors
     /// As for [`Self::open`]. A kernel without steering gives any of them anything.
@@ -28,26 +43,34 @@ impl LinkSocket {
         bind: &LinkBind,
         count: NonZeroU8,
         steering: Steering,
-    ) -> io::Result<Vec<LinkSocket>> {
+    ) -> io::Result<Steered> {
         let first = LinkSocket::open(bind)?;
-        if count.get() == 1 {
-            return Ok(vec![first]);
-        }
         // It would share the address with another program that lets it; this one doesn't.
         let bind = LinkBind { port: first.local_address()?.port(), ..bind.clone() };
         drop(first);
-        let mut sockets = Vec::with_capacity(usize::from(count.get()));
-        for _ in 0..count.get() {
-            let socket = LinkSocket::unbound(&bind)?;
-            sys::set_option(&socket.fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
-            bind_to_address(&socket.fd, &bind)?;
-            if sockets.is_empty() {
-                // Linux 4.5; without it they are chosen by addresses.
-                let _ = attach(&socket, &steering.program(count));
-            }
-            sockets.push(socket);
+        let first = LinkSocket::one_of_several(&bind)?;
+        // Linux 4.5; without it they are chosen by addresses.
+        let steers = attach(&first, &steering.program(count)).is_ok();
+        let mut owned = vec![first];
+        for _ in 1..count.get() {
+            owned.push(LinkSocket::one_of_several(&bind)?);
         }
-        Ok(sockets)
+        let others = steers.then(|| -> io::Result<LinkSocket> {
+            let others = LinkSocket::one_of_several(&bind)?;
+            set_receive_buffer(&others.fd, OTHERS_BUFFER)?;
+            // Coalesced, many would come as one.
+            let _ = sys::set_option(&others.fd, libc::SOL_UDP, UDP_GRO, 0);
+            Ok(others)
+        });
+        Ok(Steered { owned, others: others.transpose()? })
+    }
+
+    /// Its number is that of those bound before.
+    fn one_of_several(bind: &LinkBind) -> io::Result<LinkSocket> {
+        let socket = LinkSocket::unbound(bind)?;
+        sys::set_option(&socket.fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
+        bind_to_address(&socket.fd, bind)?;
+        Ok(socket)
     }
 }
 
@@ -64,7 +87,7 @@ impl Steering {
             instruction(load_byte, 0, 0, u32::from(self.by_byte_at)),
             instruction(libc::BPF_ALU | libc::BPF_MOD | libc::BPF_K, 0, 0, u32::from(count.get())),
             instruction(libc::BPF_RET | libc::BPF_A, 0, 0, 0),
-            instruction(libc::BPF_RET | libc::BPF_K, 0, 0, 0),
+            instruction(libc::BPF_RET | libc::BPF_K, 0, 0, u32::from(count.get())),
         ]
     }
 }
@@ -105,7 +128,9 @@ mod tests {
     #[test]
     fn each_socket_gets_what_is_for_it() {
         let count = NonZeroU8::new(3).unwrap();
-        let sockets = LinkSocket::open_steered(&here(0), count, STEERING).unwrap();
+        let Steered { owned: mut sockets, others } =
+            LinkSocket::open_steered(&here(0), count, STEERING).unwrap();
+        sockets.extend(others);
         let to = sockets[0].local_address().unwrap();
         assert!(sockets.iter().all(|socket| socket.local_address().unwrap() == to));
         let sender = LinkSocket::open(&here(0)).unwrap();
@@ -126,7 +151,7 @@ mod tests {
         for short in [&[1, 9, 9, 2, 1][..], &[4, 9], &[7]] {
             send(short);
         }
-        let mut got = vec![Vec::new(); 3];
+        let mut got = vec![Vec::new(); 4];
         let began = Instant::now();
         while got.iter().map(Vec::len).sum::<usize>() < 12 {
             assert!(began.elapsed() < Duration::from_secs(10), "{got:?}");
@@ -136,13 +161,44 @@ mod tests {
                 });
             }
         }
+        let others = got.pop().unwrap();
         for (number, got) in got.iter().enumerate() {
-            let steered: Vec<u8> =
-                got.iter().filter(|it| it.len() == 5 && it[0] == 4).map(|it| it[3]).collect();
+            let is_short = |it: &&Vec<u8>| it.len() < 5;
+            let steered: Vec<u8> = got.iter().filter(|it| !is_short(it)).map(|it| it[3]).collect();
             let number = number as u8;
             assert_eq!(steered, [number, number + 3, number + 6]);
-            assert_eq!(got.len(), if number == 0 { 6 } else { 3 });
+            // One that ends before it says whose it is.
+            assert_eq!(got.iter().filter(is_short).count(), usize::from(number == 0));
         }
+        assert_eq!(others, [&[1, 9, 9, 2, 1][..], &[7]]);
+    }
+
+    #[test]
+    fn who_floods_fills_a_buffer_of_his_own() {
+        let count = NonZeroU8::MIN;
+        let Steered { owned, others } =
+            LinkSocket::open_steered(&here(0), count, STEERING).unwrap();
+        let to = owned[0].local_address().unwrap();
+        let sender = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        // More than what either buffer holds.
+        for _ in 0..40_000 {
+            sender.send_to(&[1; 416], to).unwrap();
+        }
+        sender.send_to(&[4, 9, 9, 0, 1], to).unwrap();
+        let mut received = Vec::new();
+        let began = Instant::now();
+        while received.is_empty() {
+            assert!(began.elapsed() < Duration::from_secs(10), "nothing came");
+            let mut buffers = ReceiveBuffers::new();
+            let _ = owned[0].receive(&mut buffers, |it| received.push(it.bytes.to_vec()));
+        }
+        assert_eq!(received, [[4, 9, 9, 0, 1]]);
+        // One at a time, and not all that were sent.
+        let others = others.expect("this kernel has steering");
+        let mut buffers = ReceiveBuffers::new();
+        let mut kept = 0;
+        while others.receive(&mut buffers, |_| kept += 1).unwrap().more {}
+        assert!((1..20_000).contains(&kept), "{kept}");
     }
 
     #[test]
@@ -154,7 +210,7 @@ mod tests {
         assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::AddrInUse);
 
         let ours = LinkSocket::open_steered(&here(0), count, STEERING).unwrap();
-        let port = ours[0].local_address().unwrap().port();
+        let port = ours.owned[0].local_address().unwrap().port();
         let refused = LinkSocket::open_steered(&here(port), count, STEERING);
         assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::AddrInUse);
     }
