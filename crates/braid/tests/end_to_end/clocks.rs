@@ -5,6 +5,7 @@ use crate::side::Side;
 use crate::traffic::Pings;
 use crate::world::{INSIDE_V4, Tunnel, World, link};
 use crate::wrong_clock::wrong_clock;
+use serde_json::Value;
 use std::fs;
 use std::time::Duration;
 
@@ -95,4 +96,54 @@ fn ends_that_stood_still_go_on_where_they_were() {
         home.wait_for_ping(INSIDE_V4);
         assert_eq!((pid(home), pid(concentrator)), pids);
     }
+}
+
+/// As a laptop that is opened again the next day: its monotonic clock stood still, the other end
+/// has given it up, the wall clock is a day on. What it kept of the past has a gap there, neither
+/// a day of traffic nor one that is counted twice.
+#[test]
+fn a_machine_that_slept_for_a_day_goes_on_and_carried_nothing_meanwhile() {
+    let Some(mut world) = World::new(&[link("dsl"), link("lte")]) else { return };
+    let clock = wrong_clock(world.scratch.path());
+    let wrong = world.scratch.path().join("wrong");
+    // Who asks for history is no machine that slept: this one has the day behind it.
+    fs::write(&wrong, (-DAY).to_string()).unwrap();
+    let environment = vec![("LD_PRELOAD", clock), ("SECONDS_WRONG_FILE", wrong.clone().into())];
+    world.home.set_environment(environment);
+    world.start(&Tunnel::default());
+    let home = &world.home;
+    Pings::start(home, INSIDE_V4, 3).none_is_lost();
+    let pid = home.status()["pid"].as_u64().unwrap();
+    home.sh(&format!("kill -STOP {pid}"));
+    // Twice as long as the other end takes to think that it has gone.
+    std::thread::sleep(Duration::from_secs(8));
+    fs::write(&wrong, "0").unwrap();
+    home.sh(&format!("kill -CONT {pid}"));
+    home.wait_for_active_paths(2);
+    home.wait_for_ping(INSIDE_V4);
+    Pings::start(home, INSIDE_V4, 3).none_is_lost();
+    assert_eq!(home.status()["pid"].as_u64(), Some(pid));
+
+    // Seconds that are known of each hour: those of before and of after, and none between.
+    let hours = || -> Vec<(i64, u64)> {
+        let told = home.braid_ok(&["history", "--by", "hour", "--last", "30", "--json"]);
+        let told: Value = serde_json::from_slice(&told).unwrap();
+        let hours = told["periods"].as_array().cloned().unwrap_or_default();
+        let number = |hour: &Value, key: &str| hour[key].as_u64().unwrap();
+        let carried = hours.iter().filter(|hour| number(hour, "seconds") > 0);
+        carried
+            .map(|hour| (hour["start_unix"].as_i64().unwrap(), number(hour, "seconds")))
+            .collect()
+    };
+    home.wait_until("the day after is known", || {
+        hours().last().is_some_and(|(start, _)| {
+            hours().first().is_some_and(|(first, _)| start - first >= DAY - 3600)
+        })
+    });
+    let hours = hours();
+    let (first, last) = (hours[0].0, hours[hours.len() - 1].0);
+    let between = hours.iter().filter(|(at, _)| *at > first + 3600 && *at < last - 3600).count();
+    assert_eq!(between, 0, "{hours:?}");
+    let seconds: u64 = hours.iter().map(|(_, seconds)| seconds).sum();
+    assert!(seconds < 600, "{hours:?}");
 }
