@@ -509,6 +509,24 @@ fn a_killed_replication_is_told_and_mended_or_forgotten() {
         assert!(!part.exists());
         assert!(told_of(&scene.snapshots).iter().all(Vec::is_empty), "it is told still");
 
+        // That it is complete elsewhere ends nothing; what is told does, also when the disk that
+        // it was for is gone.
+        ended_by(libc::SIGINT);
+        let elsewhere = scene.replicas.with_file_name("elsewhere");
+        fs::create_dir(&elsewhere).unwrap();
+        json(&["replicate", text(&scene.snapshots), text(&elsewhere)]);
+        let [told, _] = told_of(&scene.snapshots);
+        let what = told[0]["what"].as_str().unwrap();
+        let (_, command) = what.split_once("braid pool ").unwrap();
+        let command = command.split(')').next().unwrap();
+        let gone = scene.replicas.with_file_name("gone");
+        fs::rename(&scene.replicas, &gone).unwrap();
+        let forgotten = json(&command.split(' ').collect::<Vec<_>>());
+        assert_eq!(forgotten["forgotten"], 1, "{command}: {forgotten}");
+        assert!(told_of(&scene.snapshots).iter().all(Vec::is_empty), "it is told still");
+        fs::rename(&gone, &scene.replicas).unwrap();
+        json(&["replicate", "--forget", text(&scene.replicas)]);
+
         mend(&ended_by(libc::SIGKILL));
         assert!(told_of(&scene.snapshots).iter().all(Vec::is_empty), "it is told still");
         scene.verify();

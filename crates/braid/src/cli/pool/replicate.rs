@@ -245,7 +245,9 @@ fn say_when_interrupted(as_json: bool) -> Result<(), Failure> {
 fn forget(place: &Place, register: &Register, global: &Global) -> Result<(), Failure> {
     let (name, forgotten) = match place {
         Place::Local(folder) => {
-            let begun = sink::abandon(folder)?;
+            // Where the disk is gone for good, there is nothing to delete.
+            let is_gone = matches!(folder.try_exists(), Ok(false));
+            let begun = if is_gone { None } else { sink::abandon(folder)? };
             let here = ExactPath::from(absolute(folder));
             let is_here = |begun: &Begun| {
                 let folders = [&begun.sends, &begun.receives].into_iter().flatten();
