@@ -75,6 +75,8 @@ cp "$here/probe.service" "$root/etc/systemd/system/"
 cp "$program" "$root/usr/bin/braid"
 cp "$here/probe.sh" "$root/probe.sh"
 rm -rf "$root/etc/braid"
+mkdir -p "$root/etc/polkit-1/rules.d"
+cp "$units/../polkit"/* "$root/etc/polkit-1/rules.d/"
 mkdir "$root/etc/braid"
 cp "$here/braid.toml" "$root/etc/braid/"
 "$program" keygen --out "$root/etc/braid/key" >/dev/null

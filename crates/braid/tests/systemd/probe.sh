@@ -5,6 +5,8 @@ unit=braid-concentrator.service
 main() {
     # There before the unit starts, so that it is guarded.
     : >/etc/braid/pools.toml
+    mkdir -p /run/dbus
+    : >/run/dbus/system_bus_socket
     systemctl start $unit
     tell started "$(state)"
     tell status "$(braid status --json | tr -d '\n ')"
@@ -15,6 +17,7 @@ main() {
     # Of UDP and of TCP.
     tell low_ports "$(ss -Hlun 'sport = 443' | wc -l) $(ss -Hltn 'sport = 443' | wc -l)"
     tell devices "$(nsenter --mount --root --target "$(pid)" sh -c 'ls /dev/net/tun; ls /dev/test-disk' 2>/dev/null)"
+    tell hidden "$(nsenter --mount --root --target "$(pid)" sh -c 'ls /run/dbus | wc -l; wc -c </etc/shadow' | tr '\n' ' ')"
     tell tunables "$(nsenter --mount --root --target "$(pid)" sh -c 'for it in kernel/hostname net/ipv4/ip_forward; do test -w /proc/sys/$it && echo $it; done')"
     tell settings "$(cat /proc/sys/net/ipv4/ip_forward /proc/sys/net/ipv4/conf/wan0/proxy_arp | tr '\n' ' ')"
     # Neighbours are answered by a raw socket.
@@ -33,6 +36,7 @@ main() {
     tell stopped "$? $(state)"
     tell left "$(ip -br link show dev braid0 2>/dev/null)$(nft list tables)$(cat /proc/sys/net/ipv4/ip_forward)"
     [ ! -s /test/disk ] || pool
+    without_root
     page
     credential
     # A config with an error ends it for good.
@@ -40,6 +44,28 @@ main() {
     systemctl start $unit
     tell broken "$(state) $(systemctl show -p ExecMainStatus --value $unit)"
     tell units "$(systemd-analyze verify /etc/systemd/system/braid* 2>&1 | grep braid | tr '\n' ';')"
+}
+
+# Who is in the group has tunnels' units by polkit, as the packages' rule says, and no others.
+without_root() {
+    [ -x /usr/lib/polkit-1/polkitd ] && command -v dbus-daemon >/dev/null || return 0
+    rm -r /run/dbus
+    getent group braid >/dev/null || groupadd --system braid
+    useradd --no-create-home --groups braid member
+    useradd --no-create-home stranger
+    systemctl start dbus.service
+    local verb told=()
+    for verb in start reload restart stop; do
+        told+=("$(as member "$verb" $unit) $(as stranger "$verb" $unit)")
+    done
+    tell without_root "${told[*]}, $(as member start braid-pool-watch.service) $(as member set-property $unit CPUWeight=1) $(state)"
+    systemctl stop dbus.service dbus.socket polkit.service
+}
+
+# USER VERB UNIT…: yes or no.
+as() {
+    setpriv --reuid "$1" --regid "$1" --init-groups systemctl --no-ask-password "${@:2}" 2>/dev/null &&
+        echo yes || echo no
 }
 
 # The pools' page has no network but the socket that systemd hands over, and a look at the pools writes.
