@@ -10,8 +10,12 @@ pub struct Shipped {
     pub text: &'static str,
 }
 
-/// Where the files were at build time: recordings are looked for from there.
-const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../scenarios");
+/// Where the files are: recordings are looked for from there. Who packs the program says where, else
+/// it is where they were at build time, and the program isn't the same wherever it is built.
+const FOLDER: &str = match option_env!("BRAID_SCENARIOS") {
+    Some(folder) => folder,
+    None => concat!(env!("CARGO_MANIFEST_DIR"), "/../../../scenarios"),
+};
 
 macro_rules! shipped {
     ($($name:literal),* $(,)?) => {
