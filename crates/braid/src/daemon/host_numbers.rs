@@ -13,8 +13,12 @@ pub const BRAIDS_MARK_BITS: u32 = 0xffff_0000;
 
 /// The mark of the tunnel's own datagrams.
 pub fn mark(interface: &str) -> u32 {
-    BRAIDS_MARK | slot(interface)
+    BRAIDS_MARK | LEFT_ALONE_BY_MWAN3 | slot(interface)
 }
+
+/// What mwan3 marks with what its rules leave to the main table (`MMX_DEFAULT`). What has none of
+/// these bits it marks for a link of its own choice, where a datagram bound to another finds no way.
+const LEFT_ALONE_BY_MWAN3: u32 = 0x3f00;
 
 /// The mark of the tunnel's own datagrams, where it may have one.
 pub fn own_mark(config: &Config) -> Option<u32> {

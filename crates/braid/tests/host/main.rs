@@ -6,10 +6,13 @@ mod advertised;
 mod backed_up;
 mod firewalld;
 mod heard;
+mod http3;
 mod inbound;
 mod matrix;
+mod mwan3;
 mod portal;
 mod ruled;
+mod samba;
 mod scale;
 #[allow(dead_code, reason = "other tests need more of it")]
 #[path = "../end_to_end/side.rs"]

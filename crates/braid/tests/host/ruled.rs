@@ -17,7 +17,7 @@ pub const V6: &str = "[2001:db8:ffff::1]";
 pub const TUNNEL: &str = "198.51.100.1";
 const TUNNEL_V6: &str = "2001:db8:1::1";
 pub const BY_WAN1: &str = "10.1.1.2";
-const BY_WAN2: &str = "10.1.2.2";
+pub const BY_WAN2: &str = "10.1.2.2";
 /// A read or connect that takes longer has failed.
 const LIMIT: Duration = Duration::from_secs(15);
 
