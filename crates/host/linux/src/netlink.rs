@@ -36,7 +36,7 @@ pub use packet_log::PacketLog;
 pub use route::Route;
 pub(crate) use set_elements::{SetElement, set_elements};
 pub use socket::Netlink;
-pub(crate) use tables::{counters, table_exists};
+pub(crate) use tables::{counters, table_exists, tables};
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -6,6 +6,8 @@ use super::nftables::{OF_INET, SUBSYSTEM, open};
 use std::collections::BTreeMap;
 use std::io;
 
+/// `struct nfgenmsg` of whichever family (`NFPROTO_UNSPEC`).
+const OF_ALL: [u8; 4] = [0; 4];
 const GET_TABLE: u16 = SUBSYSTEM << 8 | 1;
 const GET_OBJECT: u16 = SUBSYSTEM << 8 | 19;
 const NEW_OBJECT: u16 = SUBSYSTEM << 8 | 18;
@@ -17,6 +19,23 @@ const NFTA_OBJ_DATA: u16 = 4;
 const NFT_OBJECT_COUNTER: u32 = 1;
 const NFTA_COUNTER_BYTES: u16 = 1;
 const NFTA_COUNTER_PACKETS: u16 = 2;
+
+/// All tables: their family, as `nfgenmsg` has it, and their names.
+///
+/// # Errors
+/// What the kernel says.
+pub(crate) fn tables() -> io::Result<Vec<(u8, String)>> {
+    let request = Request::new(GET_TABLE, libc::NLM_F_DUMP).fixed(&OF_ALL);
+    let mut tables = Vec::new();
+    open()?.query(request, |_, body| {
+        let named = attributes(body.get(OF_ALL.len()..).unwrap_or_default())
+            .find(|(kind, _)| *kind == NFTA_TABLE_NAME);
+        if let (Some(&family), Some((_, name))) = (body.first(), named) {
+            tables.push((family, string(name)));
+        }
+    })?;
+    Ok(tables)
+}
 
 /// Whether there is a table of family `inet` with this name.
 ///

@@ -2,7 +2,7 @@
 //! forwarded: an `accept` in our table doesn't help against a `drop` in theirs.
 
 use super::command::{LIMIT, missing};
-use crate::tool;
+use crate::{netlink, tool};
 use braid_engines::{Family, nft_table};
 use std::io;
 use std::process::Command;
@@ -33,15 +33,38 @@ pub enum Owner {
 /// Those that refuse what is forwarded to or from `interface`.
 ///
 /// # Errors
-/// `NotFound` when nft isn't installed.
+/// `NotFound` when nft isn't installed; else what the kernel says.
 pub fn refusing(interface: &str) -> io::Result<Vec<Refusing>> {
-    let mut list = Command::new("nft");
-    list.args(["--terse", "list", "ruleset"]);
-    let output = tool::run(&mut list, b"", LIMIT).map_err(missing)?;
-    Ok(refusing_in(&String::from_utf8_lossy(&output.stdout), interface))
+    let own = nft_table(interface);
+    let mut found = Vec::new();
+    // Its own table, which may have thousands of rules, isn't listed, and none where nobody has one.
+    for (family, name) in netlink::tables()?.into_iter().filter(|(_, name)| *name != own) {
+        let Some(family) = family_word(family).filter(|_| is_plain(&name)) else { continue };
+        let mut list = Command::new("nft");
+        list.args(["--terse", "list", "table", family, &name]);
+        let output = tool::run(&mut list, b"", LIMIT).map_err(missing)?;
+        found.extend(refusing_in(&String::from_utf8_lossy(&output.stdout), interface));
+    }
+    Ok(found)
 }
 
-/// The same, of what `nft --terse list ruleset` printed.
+/// Of those that forward anything; numbers are those of linux/netfilter.h.
+fn family_word(number: u8) -> Option<&'static str> {
+    match number {
+        1 => Some("inet"),
+        2 => Some("ip"),
+        10 => Some("ip6"),
+        _ => None,
+    }
+}
+
+/// As nft reads names (its scanner.l): the kernel takes any, and others would be commands.
+fn is_plain(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphabetic() || "_.".contains(c))
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || "/_.-".contains(c))
+}
+
+/// The same, of what `nft --terse list ruleset`, or `list table`, printed.
 pub fn refusing_in(ruleset: &str, interface: &str) -> Vec<Refusing> {
     let mut found = Vec::new();
     for text in ruleset.split("\ntable ").map(|text| text.strip_prefix("table ").unwrap_or(text)) {
@@ -74,7 +97,9 @@ pub fn refusing_in(ruleset: &str, interface: &str) -> Vec<Refusing> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::command::nft;
     use super::*;
+    use crate::netns::NetNs;
 
     #[test]
     fn who_refuses_what_is_forwarded_is_found() {
@@ -97,5 +122,35 @@ mod tests {
         assert_eq!(found("braid0"), [docker.clone(), firewalld.clone(), mine]);
         assert_eq!(found("lan0"), [docker, firewalld], "whose rules name it knows it");
         assert_eq!(refusing_in("", "braid0"), []);
+    }
+
+    #[test]
+    fn all_tables_but_its_own_are_looked_at() {
+        let Ok(namespace) = NetNs::new() else {
+            eprintln!("skipped: network namespaces need root or a user namespace");
+            return;
+        };
+        let refuses = "{ chain f { type filter hook forward priority 0; policy drop; }; }";
+        let test = || {
+            assert_eq!(refusing("braid0").unwrap(), []);
+            let tables = ["ip theirs", "inet braid_braid0", "ip6 _o.t-h", "bridge elsewhere"];
+            nft(&tables.map(|table| format!("table {table} {refuses}\n")).concat()).unwrap();
+            let found = |interface| {
+                let found = refusing(interface).unwrap().into_iter().map(|it| it.table);
+                found.collect::<std::collections::BTreeSet<_>>()
+            };
+            assert_eq!(found("braid0"), ["ip theirs", "ip6 _o.t-h"].map(str::to_owned).into());
+            let all = ["ip theirs", "inet braid_braid0", "ip6 _o.t-h"];
+            assert_eq!(found("braid1"), all.map(str::to_owned).into());
+        };
+        namespace.run(test).unwrap();
+    }
+
+    #[test]
+    fn names_that_nft_would_not_read_as_such_are_left_out() {
+        assert!(["filter", "a.2db", "_x", "a/b-c"].iter().all(|name| is_plain(name)));
+        assert!(
+            !["", "a b", "x;flush", "1a", "{", "\"x\"", "a\nb"].iter().any(|name| is_plain(name))
+        );
     }
 }

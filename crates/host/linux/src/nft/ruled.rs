@@ -151,23 +151,23 @@ impl Ruled {
     fn counted(&self, rule: &RuledTraffic) -> String {
         let number = rule.number;
         let (connections, traffic) = (connections_counter(number), traffic_counter(number));
-        let mut statements = vec![
-            format!("{FIRST} counter name \"{connections}\""),
-            format!("counter name \"{traffic}\""),
-        ];
-        match rule.fate {
-            Fate::Tunnel => {}
-            Fate::Marked(mark) => statements.push(format!(
-                "{FIRST} ct mark & {:#x} == 0 ct mark set ct mark & {:#x} | {mark:#x}",
+        // One rule: what doesn't fit a packet ends it. nft's time goes by the number of rules.
+        let mut statements = vec![format!("counter name \"{traffic}\"")];
+        if rule.fate == Fate::Refused {
+            statements.push(self.set_mark(self.refused));
+        }
+        statements.push(format!("{FIRST} counter name \"{connections}\""));
+        if let Fate::Marked(mark) = rule.fate {
+            statements.push(format!(
+                "ct mark & {:#x} == 0 ct mark set ct mark & {:#x} | {mark:#x}",
                 self.mask, !self.mask
-            )),
-            Fate::Refused => statements.push(self.set_mark(self.refused)),
+            ));
         }
         let counters: String = [connections, traffic]
             .iter()
             .map(|name| format!("\tcounter {name} {{\n\t}}\n"))
             .collect();
-        counters + &list(&rule.chain(), statements)
+        counters + &list(&rule.chain(), vec![statements.join(" ")])
     }
 
     /// A connection keeps its way.
