@@ -142,6 +142,8 @@ fn pauses() {
     for (who, way) in [
         ("home", "restart"),
         ("concentrator", "restart"),
+        ("home", "stopped and started"),
+        ("concentrator", "stopped and started"),
         ("home", "anew"),
         ("concentrator", "anew"),
     ] {
@@ -160,10 +162,13 @@ fn pauses() {
             let pause = scope.spawn(|| download.longest_pause(Duration::from_secs(4)));
             std::thread::sleep(Duration::from_millis(500));
             let side = if who == "home" { &mut world.home } else { &mut world.concentrator };
-            if way == "restart" {
-                side.braid_ok(&["restart"]);
-            } else {
-                side.signal("-KILL");
+            match way {
+                "restart" => _ = side.braid_ok(&["restart"]),
+                // As `systemctl restart` does.
+                "stopped and started" => _ = side.signal("-TERM"),
+                _ => _ = side.signal("-KILL"),
+            }
+            if way != "restart" {
                 side.start();
             }
             pause.join().unwrap()
