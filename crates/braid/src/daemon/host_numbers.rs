@@ -17,7 +17,7 @@ pub fn mark(interface: &str) -> u32 {
 }
 
 /// What mwan3 marks with what its rules leave to the main table (`MMX_DEFAULT`). What has none of
-/// these bits it marks for a link of its own choice, where a datagram bound to another finds no way.
+/// these bits it marks for a link of its own choice, and what is bound to another finds no way.
 const LEFT_ALONE_BY_MWAN3: u32 = 0x3f00;
 
 /// The mark of the tunnel's own datagrams, where it may have one.

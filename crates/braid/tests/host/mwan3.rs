@@ -6,9 +6,9 @@ use crate::world::{assert_unchanged, settled_state, sh};
 use braid_linux::netns::NetNs;
 
 /// What mwan3 2.11 sets in the kernel for two links: a table each, also of the LAN; a connection's
-/// mark in bits 0x3f00, by the link that it came in by, else as its rules say; rules by mark, behind
-/// which a packet that finds no way is refused. 0x3f00 is for the main table. Its rules here: port
-/// 443 by wan2, all else by `$1`.
+/// mark in bits 0x3f00, by the link that it came in by, else as its rules say; rules by mark, and
+/// behind them what finds no way is refused. 0x3f00 is for the main table. Its rules here: port 443
+/// by wan2, all else by `$1`.
 const MWAN3: &str = r#"
 set_mwan3() {
     for link in 1 2; do

@@ -52,9 +52,9 @@ fn many_rules(rules: usize, names: usize) -> String {
     text + "[[rule]]\nname = \"bank\"\nmatch = { domain = \"bank.example\" }\ndo = \"direct\"\n"
 }
 
-/// What rules cost of the processors where packets of 1500 bytes are forwarded, as many as can be up
-/// to 1 Gbit/s, beside the tunnel and by it. Most of it is counted as the sender's, whose packets
-/// cross the home at once, the tunnel's as the daemons'.
+/// What rules cost of the processors where packets of 1500 bytes are forwarded, as many as can be
+/// up to 1 Gbit/s, beside the tunnel and by it. Most of it is counted as the sender's, whose
+/// packets cross the home at once, the tunnel's as the daemons'.
 #[test]
 #[ignore = "a measurement"]
 fn a_gigabit_beside_the_tunnel() {

@@ -37,7 +37,7 @@ pub enum Owner {
 pub fn refusing(interface: &str) -> io::Result<Vec<Refusing>> {
     let own = nft_table(interface);
     let mut found = Vec::new();
-    // Its own table, which may have thousands of rules, isn't listed, and none where nobody has one.
+    // Its own table, which may have thousands of rules, isn't listed.
     for (family, name) in netlink::tables()?.into_iter().filter(|(_, name)| *name != own) {
         let Some(family) = family_word(family).filter(|_| is_plain(&name)) else { continue };
         let mut list = Command::new("nft");

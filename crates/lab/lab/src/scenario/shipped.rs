@@ -10,8 +10,8 @@ pub struct Shipped {
     pub text: &'static str,
 }
 
-/// Where the files are: recordings are looked for from there. Who packs the program says where, else
-/// it is where they were at build time, and the program isn't the same wherever it is built.
+/// Where the files are: recordings are looked for from there. Who packs the program says where,
+/// else it is where they were at build time, and programs of two places aren't the same.
 const FOLDER: &str = match option_env!("BRAID_SCENARIOS") {
     Some(folder) => folder,
     None => concat!(env!("CARGO_MANIFEST_DIR"), "/../../../scenarios"),
