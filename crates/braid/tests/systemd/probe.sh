@@ -14,8 +14,8 @@ main() {
     tell addresses "$(ip -br addr show dev braid0 | tr -s ' ')"
     tell routes "$(ip route show dev braid0 | tr -s ' ' | tr '\n' ';')"
     tell table "$(nft list tables | tr '\n' ';')"
-    # Of UDP and of TCP.
-    tell low_ports "$(ss -Hlun 'sport = 443' | wc -l) $(ss -Hltn 'sport = 443' | wc -l)"
+    # Of UDP, where strangers have a socket of their own at the same port, and of TCP.
+    tell low_ports "$(ss -Hlun 'sport = 443' | awk '{ print $4 }' | sort -u | wc -l) $(ss -Hltn 'sport = 443' | wc -l)"
     tell devices "$(nsenter --mount --root --target "$(pid)" sh -c 'ls /dev/net/tun; ls /dev/test-disk' 2>/dev/null)"
     tell hidden "$(nsenter --mount --root --target "$(pid)" sh -c 'ls /run/dbus | wc -l; wc -c </etc/shadow' | tr '\n' ' ')"
     tell tunables "$(nsenter --mount --root --target "$(pid)" sh -c 'for it in kernel/hostname net/ipv4/ip_forward; do test -w /proc/sys/$it && echo $it; done')"
