@@ -26,7 +26,7 @@ mod tables;
 mod wireguard;
 
 pub use address::Address;
-pub use conntrack::{Tracked, Tuple, forget_connections, tracked_connections};
+pub use conntrack::{Tracked, Tuple, forget_connections, forget_each, tracked_connections};
 pub use generic::Generic;
 pub use link::Link;
 pub use monitor::{Change, Monitor};

@@ -8,6 +8,7 @@ mod learnt;
 mod named;
 mod names;
 mod others;
+mod questions;
 mod ruled;
 mod ruled_traffic;
 mod split;

@@ -1,7 +1,7 @@
 //! Connections that the kernel keeps track of (linux/netfilter/nfnetlink_conntrack.h).
 
 use super::message::{Request, attributes};
-use super::{Netlink, ip};
+use super::{Netlink, ip, octets};
 use std::io;
 use std::net::IpAddr;
 
@@ -73,6 +73,41 @@ pub fn forget_connections(mark: u32, mask: u32) -> io::Result<()> {
         .attribute(CTA_MARK, &mark.to_be_bytes())
         .attribute(CTA_MARK_MASK, &mask.to_be_bytes());
     Netlink::speaking(libc::NETLINK_NETFILTER)?.change(request)
+}
+
+/// As [`forget_connections`], of TCP and UDP. Those that are over meanwhile are none.
+///
+/// # Errors
+/// What the kernel says.
+pub fn forget_each(connections: &[Tracked]) -> io::Result<()> {
+    let mut netlink = Netlink::speaking(libc::NETLINK_NETFILTER)?;
+    for connection in connections {
+        match netlink.change(forget(connection)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn forget(connection: &Tracked) -> Request {
+    let Tuple { src, dst } = connection.original;
+    let v4 = src.0.is_ipv4();
+    let (family, version) = (if v4 { libc::AF_INET } else { libc::AF_INET6 }, usize::from(!v4));
+    let addresses = |ip: Request| {
+        let (source, destination) = (CTA_IP_SRC[version], CTA_IP_DST[version]);
+        ip.attribute(source, &octets(src.0)).attribute(destination, &octets(dst.0))
+    };
+    let ports = |proto: Request| {
+        proto
+            .attribute(CTA_PROTO_NUM, &[connection.protocol])
+            .attribute(CTA_PROTO_SRC_PORT, &src.1.to_be_bytes())
+            .attribute(CTA_PROTO_DST_PORT, &dst.1.to_be_bytes())
+    };
+    // struct nfgenmsg: the IP version, version 0.
+    Request::new(DELETE, 0).fixed(&[family as u8, 0, 0, 0]).nested(CTA_TUPLE_ORIG, |tuple| {
+        tuple.nested(CTA_TUPLE_IP, addresses).nested(CTA_TUPLE_PROTO, ports)
+    })
 }
 
 fn tracked(bytes: &[u8]) -> Option<Tracked> {

@@ -50,9 +50,12 @@ struct Place {
     asked_by: Option<IpAddr>,
 }
 
-/// By the network namespace and the interface: who replaces a table and who adds to it must not
+/// The network namespace and the interface.
+pub(super) type Key = (u64, String);
+
+/// Who replaces a table and who adds to it must not
 /// meet, and what was learnt for rules that the table hasn't is there when it has them again.
-static TABLES: Mutex<BTreeMap<(u64, String), Table>> = Mutex::new(BTreeMap::new());
+static TABLES: Mutex<BTreeMap<Key, Table>> = Mutex::new(BTreeMap::new());
 
 /// Addresses that are remembered for a table, before those that are over are forgotten.
 const MOST_PLACES: usize = 131_072;
@@ -113,11 +116,12 @@ pub(super) fn forget(interface: &str) {
     tables().remove(&key(interface));
 }
 
-fn tables() -> MutexGuard<'static, BTreeMap<(u64, String), Table>> {
+fn tables() -> MutexGuard<'static, BTreeMap<Key, Table>> {
     TABLES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn key(interface: &str) -> (u64, String) {
+/// In the namespace of the calling thread.
+pub(super) fn key(interface: &str) -> Key {
     let namespace = std::fs::metadata("/proc/thread-self/ns/net").map(|it| it.ino());
     (namespace.unwrap_or_default(), interface.to_owned())
 }

@@ -1,7 +1,7 @@
 //! A tunnel's table in the kernel: put there by `nft`, read by netlink.
 
 use super::command::nft;
-use super::learnt;
+use super::{learnt, questions};
 use crate::netlink;
 use braid_engines::nft_table;
 use std::collections::BTreeMap;
@@ -16,7 +16,9 @@ pub fn replace(interface: &str, ruleset: &str) -> io::Result<()> {
     learnt::replace(interface, ruleset, |learnt| {
         // The first line makes sure that there is something to delete.
         nft(&format!("table inet {name}\ndelete table inet {name}\n{ruleset}{learnt}"))
-    })
+    })?;
+    questions::translated_by(interface, ruleset);
+    Ok(())
 }
 
 /// Deletes a tunnel's table, if there is one.
@@ -27,6 +29,7 @@ pub fn delete(interface: &str) -> io::Result<()> {
     let name = nft_table(interface);
     nft(&format!("table inet {name}\ndelete table inet {name}\n"))?;
     learnt::forget(interface);
+    questions::translated_by(interface, "");
     Ok(())
 }
 

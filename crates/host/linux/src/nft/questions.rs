@@ -1,0 +1,108 @@
+//! Questions for names that are under way while their translation changes. The kernel translates
+//! all packets of a connection as it did the first, for as long as one follows another in time:
+//! who always asks from the same port would ask a forwarder that is gone for ever.
+
+use super::learnt::{Key, key};
+use crate::netlink::{Tracked, forget_each, tracked_connections};
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Mutex, PoisonError};
+
+/// How tables translate questions, as far as this process put them there.
+static TRANSLATED: Mutex<BTreeMap<Key, String>> = Mutex::new(BTreeMap::new());
+
+const UDP: u8 = 17;
+const DNS: u16 = 53;
+
+/// After an interface's table was replaced by this ruleset, or by nothing: the next question of
+/// each connection is translated as it says.
+pub(super) fn translated_by(interface: &str, ruleset: &str) {
+    let now = translation(ruleset);
+    let mut translated = TRANSLATED.lock().unwrap_or_else(PoisonError::into_inner);
+    // What another process, which may have crashed, had put there isn't known.
+    if translated.get(&key(interface)) == Some(&now) {
+        return;
+    }
+    translated.insert(key(interface), now);
+    // Where that fails, a kernel that keeps track of nothing apart, they stay until they time out.
+    let _ = begin_anew();
+}
+
+/// The chains that translate questions.
+fn translation(ruleset: &str) -> String {
+    let chains = ruleset.split_inclusive("\t}\n");
+    chains.filter(|it| it.contains("chain names_") && it.contains("type nat")).collect()
+}
+
+/// TCP's connections end with who answered.
+fn begin_anew() -> io::Result<()> {
+    let mut questions: Vec<Tracked> = Vec::new();
+    tracked_connections(|it| {
+        if it.protocol == UDP && it.original.dst.1 == DNS {
+            questions.push(it);
+        }
+    })?;
+    forget_each(&questions)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Firewall, NameForwarder, delete, replace};
+    use crate::netlink::Netlink;
+    use crate::netns::NetNs;
+    use std::net::UdpSocket;
+    use std::time::Duration;
+
+    /// A host that asks a name server from one port while a forwarder comes and goes.
+    #[test]
+    fn who_asks_from_one_port_asks_whom_the_table_says() {
+        let (Ok(host), Ok(other)) = (NetNs::new(), NetNs::new()) else {
+            eprintln!("skipped: network namespaces need root or a user namespace");
+            return;
+        };
+        let mut netlink = host.run(Netlink::open).unwrap().unwrap();
+        netlink.add_veth("w1", "c1", Some(&other)).unwrap();
+        let script = |of: &NetNs, script: &str| {
+            assert!(of.command("sh").args(["-ec", script]).status().unwrap().success(), "{script}");
+        };
+        script(&host, "ip link set lo up; ip addr add 10.1.0.2/24 dev w1; ip link set w1 up");
+        // Somebody's firewall, or nothing is kept track of while there is no table of ours.
+        let firewall = "type nat hook output priority 0; ct state new counter";
+        script(&host, &format!("nft 'table inet others {{ chain output {{ {firewall}; }}; }}'"));
+        script(&other, "ip addr add 10.1.0.1/24 dev c1; ip link set c1 up");
+        let server = other.run(|| UdpSocket::bind("10.1.0.1:53")).unwrap().unwrap();
+        let (forwarder, client) = host
+            .run(|| (UdpSocket::bind("10.1.0.2:5300"), UdpSocket::bind("10.1.0.2:4000")))
+            .unwrap();
+        let (forwarder, client) = (forwarder.unwrap(), client.unwrap());
+        let asks = |whom: &UdpSocket, when: &str| {
+            client.send_to(b"?", "10.1.0.1:53").unwrap();
+            whom.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+            whom.recv(&mut [0; 9]).unwrap_or_else(|error| panic!("{when}: {error}"));
+        };
+        let table = |mark| {
+            let forwarder = NameForwarder {
+                addresses: vec!["10.1.0.2".parse().unwrap()],
+                port: 5300,
+                mark,
+                heard_by: None,
+            };
+            let interface = "names0".to_owned();
+            Firewall { interface, forwarder: Some(forwarder), ..Firewall::default() }
+        };
+        asks(&server, "no table");
+        host.run(|| replace("names0", &table(7).ruleset().unwrap())).unwrap().unwrap();
+        asks(&forwarder, "a forwarder came");
+        host.run(|| replace("names0", &table(8).ruleset().unwrap())).unwrap().unwrap();
+        asks(&forwarder, "it is another");
+        host.run(|| delete("names0")).unwrap().unwrap();
+        asks(&server, "it went");
+        host.run(|| replace("names0", &table(7).ruleset().unwrap())).unwrap().unwrap();
+        asks(&forwarder, "it is back");
+        // As another program would, after a crash of this one.
+        script(&host, "nft delete table inet braid_names0");
+        super::TRANSLATED.lock().unwrap().clear();
+        host.run(|| delete("names0")).unwrap().unwrap();
+        asks(&server, "what a crash left is gone");
+    }
+}
