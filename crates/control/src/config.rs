@@ -66,6 +66,8 @@ pub use traffic::{
 pub use transport::{Proxy, ProxyError, Transport, TransportChoice};
 pub use ui::{UI_PORT, Ui, UiCertificate};
 
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 /// Where `braid` looks for its config by default.
@@ -86,7 +88,7 @@ impl AnyConfig {
     /// # Errors
     /// All that is wrong in it, each with its line; that it can't be read is at line 0.
     pub fn load(file: &Path) -> Result<AnyConfig, ConfigErrors> {
-        AnyConfig::parse(&read_file(file)?, file)
+        AnyConfig::parse(&read_text(file)?, file)
     }
 
     /// Reads and checks `text`; `file` is named in errors and is the base of
@@ -170,7 +172,7 @@ impl Config {
     /// All that is wrong in it, each with its line; that it can't be read is at line 0. A config
     /// for the kernel's engines is wrong here.
     pub fn load(file: &Path) -> Result<Config, ConfigErrors> {
-        Config::parse(&read_file(file)?, file)
+        Config::parse(&read_text(file)?, file)
     }
 
     /// Reads and checks `text`; `file` is named in errors and is the base of
@@ -202,13 +204,28 @@ impl Config {
     }
 }
 
-fn read_file(file: &Path) -> Result<String, ConfigErrors> {
-    std::fs::read_to_string(file).map_err(|error| ConfigErrors {
+/// Ten thousand rules have a tenth of that.
+const LARGEST_BYTES: u64 = 16 << 20;
+
+/// The text of a config, whatever is wrong in it.
+///
+/// # Errors
+/// That it can't be read, or is far larger than any config, at line 0.
+pub fn read_text(file: &Path) -> Result<String, ConfigErrors> {
+    let read = || {
+        let mut text = String::new();
+        File::open(file)?.take(LARGEST_BYTES + 1).read_to_string(&mut text)?;
+        match text.len() as u64 > LARGEST_BYTES {
+            true => Err(io::Error::other("it has more than 16 MiB, which no config has")),
+            false => Ok(text),
+        }
+    };
+    read().map_err(|error: io::Error| ConfigErrors {
         file: file.to_owned(),
         errors: vec![Diagnostic {
             line: 0,
             what: format!("can't read the config: {error}"),
-            hint: (error.kind() == std::io::ErrorKind::NotFound)
+            hint: (error.kind() == io::ErrorKind::NotFound)
                 .then(|| "`braid home join` or `braid concentrator init` writes one".to_owned()),
         }],
     })

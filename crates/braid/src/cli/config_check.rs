@@ -2,10 +2,9 @@ use super::failure::{Failure, FailureKind, print_line};
 use super::{Global, JsonFlag};
 use crate::daemon::links_now;
 use crate::daemon::rules::troubles_of_files;
-use braid_control::config::{AnyConfig, Config, ConfigErrors, Diagnostic, PoolsConfig};
+use braid_control::config::{AnyConfig, Config, ConfigErrors, Diagnostic, PoolsConfig, read_text};
 use clap::Args;
 use serde_json::json;
-use std::fs;
 use std::path::PathBuf;
 
 #[derive(Args)]
@@ -20,11 +19,11 @@ pub struct Check {
 impl Check {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
         let file = self.file.clone().unwrap_or_else(|| global.config_file());
-        let is_of_pools = fs::read_to_string(&file).is_ok_and(|text| PoolsConfig::is_all_of(&text));
-        let read = match is_of_pools {
-            true => PoolsConfig::load_if_any(&file).map(|_| None),
-            false => AnyConfig::load(&file).map(Some),
-        };
+        // Once: what a pipe gave is gone.
+        let read = read_text(&file).and_then(|text| match PoolsConfig::is_all_of(&text) {
+            true => PoolsConfig::parse_if_any(&text, &file).map(|_| None),
+            false => AnyConfig::parse(&text, &file).map(Some),
+        });
         let config = match read {
             Ok(config) => config,
             Err(errors) if global.json => {
@@ -41,8 +40,8 @@ impl Check {
             advice.extend(config.advice);
         }
         let told = ConfigErrors { file: file.clone(), errors: advice };
-        let value =
-            json!({ "file": file, "errors": [], "advice": as_json(&told)["errors"].clone() });
+        let advice = as_json(&told)["errors"].clone();
+        let value = json!({ "file": file.display().to_string(), "errors": [], "advice": advice });
         global.print(&value, || match told.errors.as_slice() {
             [] => format!("{}: good", file.display()),
             _ => format!("{told}\n{}: good", file.display()),
@@ -81,5 +80,5 @@ fn as_json(errors: &ConfigErrors) -> serde_json::Value {
         .iter()
         .map(|error| json!({ "line": error.line, "what": error.what, "hint": error.hint }))
         .collect();
-    json!({ "file": errors.file, "errors": list })
+    json!({ "file": errors.file.display().to_string(), "errors": list })
 }

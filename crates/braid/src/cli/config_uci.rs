@@ -53,7 +53,9 @@ impl FromUci {
         let text = format!("# Made of {}: change that.\n{toml}", self.file.display());
         let written = braid_durable::replace(out, text.as_bytes(), Some(0o600));
         written.map_err(|error| Failure::io(&format!("writing {}", out.display()), &error))?;
-        global.print(&json!({ "written": out }), || format!("{}: written", out.display()))
+        global.print(&json!({ "written": out.display().to_string() }), || {
+            format!("{}: written", out.display())
+        })
     }
 }
 

@@ -49,6 +49,7 @@ impl Failure {
     }
 
     /// Whether the system let nobody but root do it.
+    #[cfg(feature = "pools")]
     pub fn is_of_permission(&self) -> bool {
         self.kind == FailureKind::Permission
     }

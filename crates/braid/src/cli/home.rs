@@ -124,7 +124,7 @@ impl Join {
         let becomes = becomes.map(|(old, kept)| old.what_becomes_of_it(kept)).unwrap_or_default();
         let plan = self.plan(&text, &links, &files, becomes);
         if self.dry_run {
-            let value = json!({ "config": file, "links": links, "text": text, "done": false });
+            let value = json!({ "config": file.display().to_string(), "links": links, "text": text, "done": false });
             return global.print(&value, || plan.clone());
         }
         failure::tell(&plan);
@@ -143,7 +143,7 @@ impl Join {
                 format!("connected to {} by {}", line.concentrator_words(), links.join(", "))
             }
         };
-        let value = json!({ "config": file, "links": links, "text": text, "done": true });
+        let value = json!({ "config": file.display().to_string(), "links": links, "text": text, "done": true });
         global.print(&value, || done.clone())
     }
 

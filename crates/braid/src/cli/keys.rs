@@ -36,7 +36,9 @@ impl Keygen {
         };
         write_secret(out, &key.to_base64())
             .map_err(|error| Failure::io(&format!("writing {}", out.display()), &error))?;
-        global.print(&json!({ "file": out, "public_key": public }), || public.clone())
+        global.print(&json!({ "file": out.display().to_string(), "public_key": public }), || {
+            public.clone()
+        })
     }
 }
 

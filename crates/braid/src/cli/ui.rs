@@ -198,7 +198,7 @@ impl Password {
             }
             _ => Failure::failed(error.to_string()),
         })?;
-        let value = json!({ "role": role.as_str(), "file": file });
+        let value = json!({ "role": role.as_str(), "file": file.display().to_string() });
         match global.json {
             true => global.print(&value, String::new),
             false => print_line(&format!("the password of the {} is set", role.as_str())),

@@ -4,16 +4,16 @@
 use crate::inbound::world_with_lan;
 use crate::ruled::{V4, start};
 use crate::world::{World, sh};
-use braid_backup_targets::{KEY, S3Server, SECRET};
+use braid_backup_targets::{KEY, S3Server, SECRET, noise};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
 use std::process::Output;
 
-const BYTES: u64 = 6_000_000;
+const BYTES: usize = 6_000_000;
 
 /// What the tunnel asks by an idle link, its keepalives and probes, in the minute of a backup.
-const ASIDE: u64 = BYTES / 4;
+const ASIDE: u64 = BYTES as u64 / 4;
 
 #[test]
 fn a_backup_by_rule_leaves_the_metered_link_alone_and_goes_on_when_the_other_is_back() {
@@ -41,7 +41,7 @@ fn a_backup_by_rule_leaves_the_metered_link_alone_and_goes_on_when_the_other_is_
     let done = pool(&world, folder, &["--retries", "3"], &[&source, &target]);
     assert!(done.status.success(), "{done:?}");
     let after = sent(&world);
-    assert!(after.0 - before.0 > BYTES, "by the link of the rule: {before:?} {after:?}");
+    assert!(after.0 - before.0 > BYTES as u64, "by the link of the rule: {before:?} {after:?}");
     assert!(after.1 - before.1 < ASIDE, "by the metered link: {before:?} {after:?}");
 
     // Without that link nothing goes, though the tunnel works by the other.
@@ -82,16 +82,4 @@ fn sent(world: &World) -> (u64, u64) {
         told[0]["stats64"]["tx"]["bytes"].as_u64().unwrap()
     };
     (of("wan1"), of("wan2"))
-}
-
-/// What nothing can compress: xorshift64 (Marsaglia 2003).
-fn noise(bytes: u64, seed: u64) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let next = |_| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 32) as u8
-    };
-    (0..bytes).map(next).collect()
 }

@@ -2,7 +2,9 @@
 //! doctor says of them; what is needed to have them back elsewhere.
 
 use crate::host::Host;
-use braid_backup_targets::{KEY, S3Server, SECRET, differences, fill, restic, restic_is_there};
+use braid_backup_targets::{
+    KEY, S3Server, SECRET, differences, fill, noise, restic, restic_is_there,
+};
 use braid_loop_disks::{in_private_mounts, run};
 use serde_json::Value;
 use std::fs;
@@ -157,7 +159,7 @@ fn a_full_disk_ends_a_restore_with_an_error_and_not_with_a_panic() {
         let host = Host::new();
         let mine = host.path("mine");
         fs::create_dir(&mine).unwrap();
-        fs::write(mine.join("large"), noise(6_000_000)).unwrap();
+        fs::write(mine.join("large"), noise(6_000_000, 1)).unwrap();
         let (target, key) = (host.path("target"), host.path("key"));
         let [target, key] = [&target, &key].map(|path| path.to_str().unwrap().to_owned());
         host.works(&["backup", "init", "--key", &key, &target]);
@@ -182,7 +184,7 @@ fn a_backup_that_is_killed_goes_on_and_no_two_are_at_work() {
         let host = Host::new();
         let mine = host.path("mine");
         fs::create_dir(&mine).unwrap();
-        fs::write(mine.join("large"), noise(8_000_000)).unwrap();
+        fs::write(mine.join("large"), noise(8_000_000, 1)).unwrap();
         let [mine, target, key] = ["mine", "target", "key"].map(|name| text_of(&host, name));
         host.works(&["backup", "init", "--key", &key, &target]);
         // Slow enough to be met at work.
@@ -227,7 +229,7 @@ fn a_target_that_is_full_or_not_mounted_is_no_place_to_begin_anew() {
         let (mine, small) = (host.path("mine"), host.path("small"));
         fs::create_dir_all(&mine).unwrap();
         fs::create_dir(&small).unwrap();
-        fs::write(mine.join("large"), noise(4_000_000)).unwrap();
+        fs::write(mine.join("large"), noise(4_000_000, 1)).unwrap();
         let [mine, disk, key] = ["mine", "small", "key"].map(|name| text_of(&host, name));
         run("mount", &["-t", "tmpfs", "-o", "size=2m", "small", &disk]);
         let target = format!("{disk}/backups of mine");
@@ -346,7 +348,7 @@ fn what_is_lost_at_the_target_is_named_by_check_drill_restore_and_doctor() {
     in_private_mounts(name, || {
         let host = Host::new();
         fs::create_dir(host.path("mine")).unwrap();
-        fs::write(host.path("mine/large"), noise(1_000_000)).unwrap();
+        fs::write(host.path("mine/large"), noise(1_000_000, 1)).unwrap();
         let [mine, target, key] = ["mine", "target", "key"].map(|name| text_of(&host, name));
         host.works(&["backup", "init", "--key", &key, &target]);
         host.works(&["backup", "--key", &key, &mine, &target]);
@@ -469,18 +471,6 @@ fn backups_are_locked_where_nobody_can_delete_them_and_the_doctor_minds_the_lock
 
 fn text_of(host: &Host, name: &str) -> String {
     host.path(name).to_str().unwrap().to_owned()
-}
-
-/// What nothing can compress or take for another part of it: xorshift32 (Marsaglia 2003).
-fn noise(bytes: usize) -> Vec<u8> {
-    let mut state = 0x9e37_79b9_u32;
-    let next = |_| {
-        state ^= state << 13;
-        state ^= state >> 17;
-        state ^= state << 5;
-        (state >> 16) as u8
-    };
-    (0..bytes).map(next).collect()
 }
 
 /// What the doctor finds about backups.

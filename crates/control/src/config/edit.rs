@@ -2,7 +2,7 @@ mod rejoin;
 
 pub use rejoin::JoinedAnew;
 
-use super::{Cap, Config, ConfigErrors, Mode};
+use super::{Cap, Config, ConfigErrors, Mode, read_text};
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -169,13 +169,9 @@ impl ConfigEditor {
     /// Opens a config that has no errors.
     ///
     /// # Errors
-    /// [`EditError::Config`] when the config can't be read or has errors, [`EditError::Io`] when
-    /// it can't be read again.
+    /// [`EditError::Config`] when the config can't be read or has errors.
     pub fn open(file: &Path) -> Result<ConfigEditor, EditError> {
-        Config::load(file)?;
-        let text = std::fs::read_to_string(file)
-            .map_err(|error| EditError::Io { file: file.to_owned(), error })?;
-        ConfigEditor::from_text(&text, file)
+        ConfigEditor::from_text(&read_text(file)?, file)
     }
 
     /// Opens a config that has no errors, to change it: another program that does so waits until

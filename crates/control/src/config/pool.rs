@@ -41,7 +41,7 @@ impl PoolsConfig {
     /// All that is wrong in it, each with its line; that it can't be read is at line 0. A file
     /// without a pool is an error, too.
     pub fn load(file: &Path) -> Result<PoolsConfig, ConfigErrors> {
-        PoolsConfig::parse(&super::read_file(file)?, file)
+        PoolsConfig::parse(&super::read_text(file)?, file)
     }
 
     /// The same, where a file without pools is right too.
@@ -49,7 +49,7 @@ impl PoolsConfig {
     /// # Errors
     /// All that is wrong in it, each with its line; that it can't be read is at line 0.
     pub fn load_if_any(file: &Path) -> Result<PoolsConfig, ConfigErrors> {
-        PoolsConfig::parse_if_any(&super::read_file(file)?, file)
+        PoolsConfig::parse_if_any(&super::read_text(file)?, file)
     }
 
     /// Whether `text` is of pools, and alerts about them, and nothing else, so that there is no

@@ -142,31 +142,13 @@ fn beside(path: &Path) -> io::Result<PathBuf> {
 /// Opens a file for this caller alone, empty: another program that writes the
 /// same one waits. One that was left by a crash is taken over.
 fn open_alone(path: &Path) -> io::Result<File> {
-    let until = Instant::now() + PATIENCE;
-    loop {
-        // Something else under the name is no file of ours, and waits for nobody.
-        let file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
-            .open(path)?;
-        match file.try_lock() {
-            // Its writer may have given it its name, or removed it, meanwhile.
-            Ok(()) if is_named(&file, path)? => {
-                file.set_len(0)?;
-                return Ok(file);
-            }
-            Ok(()) => {}
-            Err(TryLockError::Error(error)) => return Err(error),
-            Err(TryLockError::WouldBlock) if Instant::now() >= until => {
-                let what = "another program is writing it all the time";
-                return Err(io::Error::new(io::ErrorKind::TimedOut, what));
-            }
-            Err(TryLockError::WouldBlock) => std::thread::sleep(LOOK_AGAIN),
-        }
-    }
+    // Something else under the name is no file of ours, and waits for nobody.
+    let mut how = OpenOptions::new();
+    how.write(true).create(true).truncate(false).mode(0o600);
+    how.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    let file = locked(path, &how, "another program is writing it all the time")?;
+    file.set_len(0)?;
+    Ok(file)
 }
 
 /// Keeps a file to the caller for as long as what this gives lives: another one that asks for it
@@ -175,17 +157,22 @@ fn open_alone(path: &Path) -> io::Result<File> {
 /// # Errors
 /// What the system says; `TimedOut` when another program keeps it all the time.
 pub fn keep(path: &Path) -> io::Result<File> {
+    let mut how = OpenOptions::new();
+    locked(path, how.read(true), "another program is changing it all the time")
+}
+
+/// The file of this name, locked; `busy` says who has it for too long.
+fn locked(path: &Path, how: &OpenOptions, busy: &'static str) -> io::Result<File> {
     let until = Instant::now() + PATIENCE;
     loop {
-        let file = File::open(path)?;
+        let file = how.open(path)?;
         match file.try_lock() {
-            // Who kept it may have replaced it.
+            // Who had it may have given it its name, replaced or removed it meanwhile.
             Ok(()) if is_named(&file, path)? => return Ok(file),
             Ok(()) => {}
             Err(TryLockError::Error(error)) => return Err(error),
             Err(TryLockError::WouldBlock) if Instant::now() >= until => {
-                let what = "another program is changing it all the time";
-                return Err(io::Error::new(io::ErrorKind::TimedOut, what));
+                return Err(io::Error::new(io::ErrorKind::TimedOut, busy));
             }
             Err(TryLockError::WouldBlock) => std::thread::sleep(LOOK_AGAIN),
         }

@@ -3,10 +3,10 @@
 //! all that the backups there need, where less than the span is left.
 
 use crate::Error;
-use crate::store::Name;
+use crate::store::{Name, after};
 use crate::vault::Vault;
 use braid_pool::upkeep::LockSpan;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use rustic_core::repofile::IndexFile;
 use rustic_core::{FileType, Id, ReadBackend};
 use serde::{Deserialize, Serialize};
@@ -119,9 +119,4 @@ impl Vault {
         }
         Ok(())
     }
-}
-
-fn after(time: Timestamp, span: std::time::Duration) -> Timestamp {
-    let span = SignedDuration::try_from(span).unwrap_or(SignedDuration::MAX);
-    time.checked_add(span).unwrap_or(Timestamp::MAX)
 }

@@ -3,9 +3,9 @@
 use crate::Error;
 use crate::heard;
 use crate::quiet::caught;
-use crate::vault::{Vault, root_of, snapshot_id, utf8};
-use rustic_core::repofile::Node;
-use rustic_core::{LocalDestination, LsOptions, RestoreOptions, RusticResult};
+use crate::target::Target;
+use crate::vault::{Vault, as_shown, is_incomplete, root_of, snapshot_id, utf8};
+use rustic_core::{LocalDestination, LsOptions, RestoreOptions};
 use serde::Serialize;
 use std::fs;
 use std::io;
@@ -31,10 +31,11 @@ pub struct Restored {
     /// Of which backup.
     pub snapshot: String,
     /// What.
+    #[serde(serialize_with = "as_shown")]
     pub path: PathBuf,
     /// To where.
     pub to: PathBuf,
-    /// Files.
+    /// Files, and what is neither a file nor a folder.
     pub files: u64,
     /// Folders.
     pub folders: u64,
@@ -42,6 +43,8 @@ pub struct Restored {
     pub bytes: u64,
     /// What couldn't be set as it was, as owners where one isn't root.
     pub lacking: Vec<String>,
+    /// Something could not be read when the backup was made.
+    pub incomplete: bool,
 }
 
 impl Restoration<'_> {
@@ -60,21 +63,37 @@ impl Restoration<'_> {
         };
         let node = vault.node(&repository, &snapshot, &path)?;
         check_free(&self.to, node.is_dir())?;
+        check_apart(&self.to, vault.target())?;
         let options = LsOptions::default().recursive(true);
         let listed = vault.told(repository.ls(&node, &options))?;
         // The folder itself, with its mode and owner; a backup's root has none.
         let itself = (node.is_dir() && node.meta.mode.is_some() && path.file_name().is_some())
             .then(|| (PathBuf::new(), node.clone()));
         let nodes = itself.into_iter().map(Ok).chain(listed);
+        let mut restored = Restored {
+            snapshot: snapshot_id(&snapshot),
+            path,
+            to: self.to.clone(),
+            files: 0,
+            folders: 0,
+            bytes: 0,
+            lacking: vec![],
+            incomplete: is_incomplete(&snapshot),
+        };
         for one in nodes.clone() {
-            let (path, _) = vault.told(one)?;
+            let (path, node) = vault.told(one)?;
             if path.components().any(|part| !matches!(part, Component::Normal(_))) {
                 let text = format!("{}: a name in the backup leads elsewhere", path.display());
                 return Err(Error::Damaged(text));
             }
+            match node.is_dir() {
+                true => restored.folders += 1,
+                false => restored.files += 1,
+            }
+            restored.bytes += node.meta.size;
         }
         if self.dry_run {
-            return self.counted(nodes, &path, snapshot_id(&snapshot));
+            return Ok(restored);
         }
         let to = utf8(&self.to)?;
         let destination = vault.told(LocalDestination::new(to, true, !node.is_dir()))?;
@@ -83,17 +102,18 @@ impl Restoration<'_> {
         restore.sparse = serde_json::from_str("\"ByContent\"").ok();
         let done = caught(|| {
             let plan = repository.prepare_restore(&restore, nodes.clone(), &destination, false)?;
-            let (bytes, stats) = (plan.restore_size, plan.stats);
+            let bytes = plan.restore_size;
             // It has told that nothing is there yet.
             let said_before = heard.lines().len();
             repository.restore(plan, &restore, nodes.clone(), &destination)?;
-            Ok((bytes, stats, said_before))
+            Ok((bytes, said_before))
         });
-        let (bytes, stats, said_before) = match done {
+        let (bytes, said_before) = match done {
             Ok(done) => vault.told(done)?,
             Err(said) => return Err(vault.courier().gave_up(said)),
         };
-        let lacking = heard.lines().split_off(said_before);
+        restored.bytes = bytes;
+        restored.lacking = heard.lines().split_off(said_before);
         let again = vault.told(repository.prepare_restore(&restore, nodes, &destination, true))?;
         let (files, folders) = (again.stats.files, again.stats.dirs);
         if again.restore_size > 0 || files.restore + files.modify + folders.restore > 0 {
@@ -102,40 +122,6 @@ impl Restoration<'_> {
                 self.to.display(),
                 files.restore + files.modify
             )));
-        }
-        Ok(Restored {
-            snapshot: snapshot_id(&snapshot),
-            path,
-            to: self.to.clone(),
-            files: stats.files.restore + stats.files.modify,
-            folders: stats.dirs.restore + stats.dirs.modify,
-            bytes,
-            lacking,
-        })
-    }
-
-    fn counted(
-        &self,
-        nodes: impl Iterator<Item = RusticResult<(PathBuf, Node)>>,
-        path: &Path,
-        snapshot: String,
-    ) -> Result<Restored, Error> {
-        let mut restored = Restored {
-            snapshot,
-            path: path.to_owned(),
-            to: self.to.clone(),
-            files: 0,
-            folders: 0,
-            bytes: 0,
-            lacking: vec![],
-        };
-        for one in nodes {
-            let (_, node) = self.vault.told(one)?;
-            match node.is_dir() {
-                true => restored.folders += 1,
-                false => restored.files += 1,
-            }
-            restored.bytes += node.meta.size;
         }
         Ok(restored)
     }
@@ -156,4 +142,17 @@ fn check_free(to: &Path, is_folder: bool) -> Result<(), Error> {
         }
         Ok(_) => taken("is there already: restore to a new path"),
     }
+}
+
+/// What is restored is for everybody to read who reads the target, which may be copied elsewhere.
+fn check_apart(to: &Path, target: &Target) -> Result<(), Error> {
+    let Target::Folder(target) = target else { return Ok(()) };
+    let Ok(target) = fs::canonicalize(target) else { return Ok(()) };
+    let there = to.ancestors().find_map(|it| fs::canonicalize(it).ok());
+    if there.is_some_and(|there| there.starts_with(&target)) {
+        let (to, target) = (to.display(), target.display());
+        let text = format!("{to} lies within the target {target}, which is encrypted");
+        return Err(Error::Refused(format!("{text}: restore to a place elsewhere")));
+    }
+    Ok(())
 }

@@ -12,10 +12,11 @@ use crate::manner::Manner;
 use crate::target::Target;
 use crate::throttle::Throttle;
 use bytes::Bytes;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use rustic_core::{FileType, Id};
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// No file of a repository is larger: restic's packs have 128 MiB at the most, its indexes less.
 const LARGEST_BYTES: u64 = 1 << 30;
@@ -147,4 +148,10 @@ fn bounded(content: Bytes) -> Result<Bytes, StoreError> {
 
 fn total(content: &[Bytes]) -> usize {
     content.iter().map(Bytes::len).sum()
+}
+
+/// When a span that begins at a time ends.
+pub(crate) fn after(time: Timestamp, span: Duration) -> Timestamp {
+    let span = SignedDuration::try_from(span).unwrap_or(SignedDuration::MAX);
+    time.checked_add(span).unwrap_or(Timestamp::MAX)
 }

@@ -54,9 +54,10 @@ impl FromStr for Target {
             Some(("s3", rest)) => s3(rest),
             Some(("sftp", rest)) => sftp(rest),
             Some(("rest", rest)) => rest_server(rest),
-            Some((scheme, rest)) if rest.starts_with("//") && !scheme.contains('/') => {
-                Err("this kind of target isn't known")
-            }
+            // Whoever knows restic expects `b2:…` to be far away.
+            Some((scheme, _)) if !scheme.contains('/') => Err(
+                "this kind of target isn't known, and a folder of such a name is written ./NAME",
+            ),
             _ => folder(text),
         };
         // What is wrong may have a password in it.
@@ -216,6 +217,7 @@ mod tests {
         for (text, restic) in [
             ("/srv/backups", "/srv/backups"),
             ("backups/of:mine", "backups/of:mine"),
+            ("./b2:mine", "./b2:mine"),
             ("s3://s3.example.org/photos", "s3:https://s3.example.org/photos"),
             ("s3:s3.example.org/photos/home/", "s3:https://s3.example.org/photos/home"),
             ("s3:http://10.0.0.2:9000/a/b/c", "s3:http://10.0.0.2:9000/a/b/c"),
@@ -250,6 +252,9 @@ mod tests {
             "sftp://me@/y",
             "rest:nas",
             "b2://bucket/x",
+            "b2:bucket:x",
+            "rclone:remote:x",
+            "nas:/backup",
         ] {
             assert!(text.parse::<Target>().is_err(), "{text}");
         }

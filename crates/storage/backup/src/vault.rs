@@ -67,6 +67,7 @@ pub struct Present {
 #[derive(Clone, Debug, Serialize)]
 pub struct Entry {
     /// Where it is, in what was looked at.
+    #[serde(serialize_with = "as_shown")]
     pub path: PathBuf,
     /// `file`, `dir`, `symlink`, …
     pub kind: String,
@@ -470,18 +471,37 @@ impl Vault {
         snapshot: &SnapshotFile,
         path: &Path,
     ) -> Result<Node, Error> {
-        let found = repository.node_from_snapshot_and_path(snapshot, utf8(path)?);
-        found.map_err(|error| {
-            let said = one_line(&error);
-            let is_absent = self.courier.failure().is_none() && said.contains("not found in tree");
-            if !is_absent {
-                return self.courier.gave_up(said);
-            }
+        let absent = || {
             let id: String = snapshot.id.to_hex().chars().take(8).collect();
             let list = format!("braid pool backup list {} {id}", quoted(&self.target.shown()));
             let text = format!("{} isn't in the backup {id}: `{list}`", path.display());
             Error::Refused(format!("{text}; paths in it are full ones"))
-        })
+        };
+        // The library finds by Unicode; names are whatever their filesystem had.
+        let named = path.ancestors().find_map(Path::to_str).unwrap_or("/");
+        let mut node =
+            repository.node_from_snapshot_and_path(snapshot, named).map_err(|error| {
+                let said = one_line(&error);
+                match self.courier.failure().is_none() && said.contains("not found in tree") {
+                    true => absent(),
+                    false => self.courier.gave_up(said),
+                }
+            })?;
+        for name in path.strip_prefix(named).unwrap_or(Path::new("")) {
+            if !node.is_dir() {
+                return Err(absent());
+            }
+            let options = LsOptions::default().recursive(false);
+            let mut found = None;
+            for one in self.told(repository.ls(&node, &options))? {
+                let (at, one) = self.told(one)?;
+                if at.as_os_str() == name {
+                    found = Some(one);
+                }
+            }
+            node = found.ok_or_else(absent)?;
+        }
+        Ok(node)
     }
 
     fn bare(&self) -> Result<Repository<()>, Box<RusticError>> {
@@ -524,8 +544,12 @@ fn present(snapshot: &SnapshotFile) -> Present {
         paths: paths_of(snapshot),
         bytes: snapshot.summary.as_ref().map(|summary| summary.total_bytes_processed),
         files: snapshot.summary.as_ref().map(|summary| summary.total_files_processed),
-        incomplete: snapshot.tags.contains(INCOMPLETE),
+        incomplete: is_incomplete(snapshot),
     }
+}
+
+pub(crate) fn is_incomplete(snapshot: &SnapshotFile) -> bool {
+    snapshot.tags.contains(INCOMPLETE)
 }
 
 fn entry(path: PathBuf, node: &Node) -> Entry {
@@ -549,6 +573,11 @@ fn entry(path: PathBuf, node: &Node) -> Entry {
 pub(crate) fn utf8(path: &Path) -> Result<&str, Error> {
     let text = path.to_str();
     text.ok_or_else(|| Error::Refused(format!("{}: the path is to be UTF-8", path.display())))
+}
+
+/// JSON has no other texts than Unicode.
+pub(crate) fn as_shown<S: serde::Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(&path.display())
 }
 
 fn as_seconds<S: serde::Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {

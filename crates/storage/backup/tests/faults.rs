@@ -4,7 +4,7 @@ mod place;
 
 use braid_backup::{Error, Vault};
 use braid_backup_targets::{
-    Fault, KEY, Proxy, Request, change, restic, restic_is_there, sftp_server,
+    Fault, KEY, Proxy, Request, change, noise, restic, restic_is_there, sftp_server,
 };
 use place::{Place, s3_at, s3_server};
 use std::fs;
@@ -191,7 +191,7 @@ fn an_sftp_connection_that_breaks_again_and_again_brings_all_of_it() {
     let first = place.back_up(&vault, false).unwrap();
     assert!(first.snapshot.is_some());
     change(&place.path("source"));
-    fs::write(place.path("source/more"), noise(30_000_000)).unwrap();
+    fs::write(place.path("source/more"), noise(30_000_000, 1)).unwrap();
     let second = place.back_up(&vault, false).unwrap();
     assert!(first.retries + second.retries > 0, "{first:?} {second:?}");
     place.manner.sftp_command = Some(server.to_owned());
@@ -239,16 +239,4 @@ fn bytes_of_packs(target: &Path) -> u64 {
     let files = folders.flat_map(|folder| fs::read_dir(folder.path()).unwrap().flatten());
     let packs = files.filter(|file| file.file_name().len() == 64);
     packs.map(|file| file.metadata().unwrap().len()).sum()
-}
-
-/// What nothing can compress: xorshift32 (Marsaglia 2003).
-fn noise(bytes: usize) -> Vec<u8> {
-    let mut state = 0x9e37_79b9_u32;
-    let next = |_| {
-        state ^= state << 13;
-        state ^= state >> 17;
-        state ^= state << 5;
-        (state >> 16) as u8
-    };
-    (0..bytes).map(next).collect()
 }

@@ -421,9 +421,11 @@ impl Ward<'_> {
         lent.unwrap_or_else(|| ANOTHER.to_owned())
     }
 
-    /// So many empty disks of the host, the smallest first; `NEW` for each that there isn't.
-    fn new_disks(&self, count: usize) -> Vec<String> {
-        let mut free: Vec<&Disk> = self.disks.iter().filter(is_offered).collect();
+    /// So many empty disks of the host with so much room each, the smallest first; `NEW` for each
+    /// that there isn't.
+    fn new_disks(&self, count: usize, at_least_bytes: u64) -> Vec<String> {
+        let is_enough = |disk: &&Disk| disk.size_bytes >= at_least_bytes;
+        let mut free: Vec<&Disk> = self.disks.iter().filter(is_offered).filter(is_enough).collect();
         free.sort_by_key(|disk| disk.size_bytes);
         let named = free.into_iter().map(|disk| disk.stable_path().to_owned());
         named.chain(std::iter::repeat(NEW.to_owned())).take(count).collect()

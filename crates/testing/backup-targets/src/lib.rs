@@ -2,11 +2,13 @@
 //! between; files that are hard to copy. For tests.
 
 mod locking;
+mod noise;
 mod odd_files;
 mod program;
 mod proxy;
 mod s3;
 
+pub use noise::noise;
 pub use odd_files::{change, differences, fill};
 pub use program::{RestServer, VersityServer, restic, restic_is_there, sftp_server};
 pub use proxy::{Fault, Proxy, Request};

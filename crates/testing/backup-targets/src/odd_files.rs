@@ -1,3 +1,4 @@
+use crate::noise::noise;
 use braid_replica::manifest;
 use rustix::fs::{Mode, OFlags, XattrFlags};
 use std::ffi::OsStr;
@@ -143,17 +144,4 @@ fn set_attribute(path: &Path, name: &str, value: &[u8]) {
     let file = rustix::fs::open(path, OFlags::RDONLY, Mode::empty()).unwrap();
     rustix::fs::fsetxattr(&file, name, value, XattrFlags::empty())
         .unwrap_or_else(|error| panic!("{name} of {}: {error}", path.display()));
-}
-
-/// Bytes that nothing can compress, always the same ones.
-fn noise(bytes: usize, seed: u64) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let next = |_| {
-        // xorshift64 (Marsaglia 2003).
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 32) as u8
-    };
-    (0..bytes).map(next).collect()
 }

@@ -4,7 +4,7 @@ use super::names::{parsed, written};
 use braid_backup::key::{self, Key};
 use braid_backup::records::Records;
 use braid_backup::secrets::Secrets;
-use braid_backup::{Entry, Error, Manner, Present, Restoration, Vault};
+use braid_backup::{Entry, Error, Manner, Present, Restoration, Vault, short_id};
 use braid_control::request::Refusal;
 use braid_page::snapshots::{EntryLine, Folder, Listing, Place, RestorePlan, SnapshotLine};
 use rustix::fs::{Mode, OFlags};
@@ -161,7 +161,7 @@ fn refusal(error: &Error) -> Refusal {
 
 fn line(one: &Present) -> SnapshotLine {
     let paths: Vec<String> = one.paths.iter().map(|path| path.display().to_string()).collect();
-    let id = one.id.get(..8).unwrap_or(&one.id);
+    let id = short_id(&one.id);
     SnapshotLine {
         name: one.id.clone(),
         shown: if one.incomplete { format!("{id}, incomplete") } else { id.to_owned() },

@@ -1,7 +1,7 @@
 //! HTTP as S3 and REST servers need it: what an answer's status means, bodies that are whole or an
 //! error, times after which nobody answers any more.
 
-use super::{LARGEST_BYTES, StoreError};
+use super::StoreError;
 use crate::throttle::{PIECE, Throttle};
 use bytes::Bytes;
 use std::io::{self, Read};
@@ -19,6 +19,10 @@ const ANSWER: Duration = Duration::from_secs(120);
 const BODY: Duration = Duration::from_secs(60);
 /// Of such a link: 128 kbit/s.
 const SLOWEST_BYTES_PER_SECOND: u64 = 16 * 1024;
+/// An answer may be so much longer than it was expected to be, and what says no may have so much:
+/// a server of a stranger's doesn't fill the memory.
+const LONGER: u64 = 4;
+const LEAST_LIMIT_BYTES: u64 = 1 << 20;
 /// So much of an answer that says no is told.
 const TOLD: usize = 300;
 
@@ -65,7 +69,7 @@ impl Http {
     }
 
     /// Asks, with the request's own headers; the whole answer. `expected` is how long its body may
-    /// be, for the time that it may take.
+    /// be, for the time that it may take and for its limit.
     pub(super) fn ask(
         &self,
         method: Method,
@@ -102,19 +106,28 @@ impl Http {
                 self.agent.configure_request(request).timeout_recv_body(Some(receiving)).build();
             self.agent.run(request).map_err(broken)?
         };
-        self.whole(&method, response)
+        self.whole(&method, response, expected.saturating_mul(LONGER).max(LEAST_LIMIT_BYTES))
     }
 
     /// A body that breaks off is an error, whatever came of it.
-    fn whole(&self, method: &Method, response: Response<Body>) -> Result<Answer, StoreError> {
+    fn whole(
+        &self,
+        method: &Method,
+        response: Response<Body>,
+        limit: u64,
+    ) -> Result<Answer, StoreError> {
         let (head, body) = response.into_parts();
         let length = head
             .headers
             .get("content-length")
             .and_then(|value| value.to_str().ok()?.parse::<u64>().ok())
             .filter(|_| *method != Method::HEAD);
-        let mut content = Vec::with_capacity(length.map_or(0, |it| it.min(64 << 20)) as usize);
-        let mut reader = body.into_with_config().limit(LARGEST_BYTES).reader();
+        let too_long = || StoreError::Final(format!("its answer has more than {limit} bytes"));
+        if length.is_some_and(|length| length > limit) {
+            return Err(too_long());
+        }
+        let mut content = Vec::with_capacity(length.unwrap_or(0) as usize);
+        let mut reader = body.into_with_config().limit(u64::MAX).reader();
         let mut piece = vec![0; PIECE];
         loop {
             match reader.read(&mut piece) {
@@ -122,6 +135,9 @@ impl Http {
                 Ok(count) => {
                     self.throttle.pass(count);
                     content.extend_from_slice(piece.get(..count).unwrap_or_default());
+                    if content.len() as u64 > limit {
+                        return Err(too_long());
+                    }
                 }
                 Err(error) => return Err(StoreError::Passing(format!("broken off: {error}"))),
             }

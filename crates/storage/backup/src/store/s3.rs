@@ -4,7 +4,7 @@ mod lock;
 
 use super::http::{Answer, Http};
 use super::rest::{body_of, range_header};
-use super::{Name, Store, StoreError, id_of, size_of};
+use super::{Name, Store, StoreError, after, id_of, size_of};
 use crate::Error;
 use crate::secrets::{S3Secrets, Secrets};
 use crate::throttle::Throttle;
@@ -230,7 +230,7 @@ impl Store for S3Store {
         action.headers_mut().insert("content-md5", md5.clone());
         let mut headers = vec![("content-md5", md5)];
         if let Some(span) = self.lock {
-            let until = lock::written(lock::end(self.now(), span.at_once()));
+            let until = lock::written(after(self.now(), span.at_once()));
             for (name, value) in
                 [(lock::MODE_HEADER, lock::MODE.to_owned()), (lock::UNTIL_HEADER, until)]
             {

@@ -203,7 +203,7 @@ fn unallocated(ward: &Ward<'_>, pool: &ObservedBtrfs) -> Option<Finding> {
         ward.braid("rebalance", &[])
     } else {
         // With fewer, the balance that spreads data over the new ones could not begin.
-        let disks = ward.new_disks(needs - with_room);
+        let disks = ward.new_disks(needs - with_room, 2 * chunk);
         ward.braid("add", &disks.iter().map(String::as_str).collect::<Vec<_>>())
     };
     Some(ward.finding(Code::LowUnallocated, Severity::Attention, what, mend))

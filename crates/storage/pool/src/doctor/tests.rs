@@ -233,6 +233,13 @@ fn little_unallocated_is_mended_by_a_rebalance_or_by_a_disk() {
     let mend = only(Code::LowUnallocated, Severity::Attention, full(GB));
     // One disk alone would have no room beside it for a second copy.
     assert_eq!(mend, "braid pool add data NEW NEW");
+    // What is too small for a chunk is no help.
+    let beside_a_small_one = |case: &mut Case| {
+        full(GB)(case);
+        case.disks.push(Disk { size_bytes: 1 << 20, ..disk('f', GB) });
+    };
+    let mend = only(Code::LowUnallocated, Severity::Attention, beside_a_small_one);
+    assert_eq!(mend, "braid pool add data NEW NEW");
     let with_one = |case: &mut Case| {
         full(GB)(case);
         case.btrfs.members[0].allocated_bytes = 0;

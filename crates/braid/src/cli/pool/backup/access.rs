@@ -7,7 +7,7 @@ use braid_backup::key::{self, Key};
 use braid_backup::records::{Held, Record, Records};
 use braid_backup::secrets::Secrets;
 use braid_backup::target::TargetError;
-use braid_backup::{Error, Manner, Target, Vault, Watch};
+use braid_backup::{Error, Manner, Target, Vault, Watch, short_id};
 use braid_pool::step::quoted;
 use braid_pool::upkeep::{LockSpan, rate_limit};
 use braid_units::{ByteSize, Rate};
@@ -195,7 +195,7 @@ pub fn which_path(error: Error, command: impl Fn(&str, &str) -> String) -> Failu
         let is_of_one_host = series.iter().filter(|other| other.paths == one.paths).count() == 1;
         let backup = match is_of_one_host {
             true => "latest",
-            false => one.newest.get(..8).unwrap_or(&one.newest),
+            false => short_id(&one.newest),
         };
         for path in &one.paths {
             let path = quoted(&path.display().to_string());

@@ -3,7 +3,7 @@ use super::access::{self, Access};
 use crate::cli::Global;
 use crate::cli::failure::{Failure, print_line};
 use crate::cli::status_table::columns;
-use braid_backup::{Forgotten, Target, Vault};
+use braid_backup::{Forgotten, Target, Vault, short_id};
 use braid_pool::retention::Policy;
 use braid_replica::timestamp;
 use clap::Args;
@@ -79,7 +79,7 @@ fn table(backups: &[Forgotten]) -> String {
     rows.extend(backups.iter().map(|one| {
         let because: Vec<String> = one.because.iter().map(ToString::to_string).collect();
         vec![
-            one.backup.id.get(..8).unwrap_or(&one.backup.id).to_owned(),
+            short_id(&one.backup.id).to_owned(),
             timestamp::shown(SystemTime::UNIX_EPOCH + one.backup.taken),
             if one.keep { "keep" } else { "delete" }.to_owned(),
             because.join("; "),

@@ -31,8 +31,11 @@ impl Leave {
         let unknown = |what: &str| {
             let known: Vec<String> =
                 record.sources.keys().map(|path| path.display().to_string()).collect();
-            let text = format!("{what}; known at {}: {}", self.target, known.join(", "));
-            Err(Failure::new(FailureKind::Usage, text))
+            let known = match known.as_slice() {
+                [] => String::new(),
+                known => format!("; known at {}: {}", self.target, known.join(", ")),
+            };
+            Err(Failure::new(FailureKind::Usage, format!("{what}{known}")))
         };
         match &self.path {
             None if !records.has(&self.target) => {
@@ -48,7 +51,8 @@ impl Leave {
                 records.keep(&record)?;
             }
         }
-        let report = json!({ "target": self.target.shown(), "path": self.path });
+        let path = self.path.as_ref().map(|path| path.display().to_string());
+        let report = json!({ "target": self.target.shown(), "path": path });
         global
             .print(&report, || format!("{}: not minded any more; nothing was deleted", self.target))
     }

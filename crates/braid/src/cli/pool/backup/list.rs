@@ -2,7 +2,7 @@ use super::access::{self, Access};
 use crate::cli::Global;
 use crate::cli::failure::Failure;
 use crate::cli::status_table::columns;
-use braid_backup::{Entry, Present, Target};
+use braid_backup::{Entry, Present, Target, short_id};
 use braid_replica::timestamp;
 use braid_units::ByteSize;
 use clap::Args;
@@ -73,7 +73,7 @@ fn table(backups: &[Present]) -> String {
         let paths: Vec<String> = one.paths.iter().map(|path| path.display().to_string()).collect();
         let size = one.bytes.map_or("-".to_owned(), |it| ByteSize::from_bytes(it).to_string());
         vec![
-            one.id.get(..8).unwrap_or(&one.id).to_owned(),
+            short_id(&one.id).to_owned(),
             timestamp::shown(SystemTime::UNIX_EPOCH + one.taken),
             one.host.clone(),
             paths.join(", "),

@@ -2,7 +2,7 @@ use super::access::{self, Access};
 use crate::cli::Global;
 use crate::cli::failure::{Failure, tell};
 use braid_backup::records::Tried;
-use braid_backup::{Error, Restoration, Restored, Target};
+use braid_backup::{Error, Restoration, Restored, Target, short_id};
 use braid_pool::step::quoted;
 use braid_units::ByteSize;
 use clap::Args;
@@ -66,6 +66,13 @@ impl Restore {
         })?;
         let kept = if self.dry_run { Ok(()) } else { self.note(&restored) };
         restored.lacking.iter().for_each(|line| tell(line));
+        if restored.incomplete {
+            tell(&format!(
+                "backup {} is incomplete: some files couldn't be read when it was made, and aren't \
+                 in it; an older one may have them",
+                short_id(&restored.snapshot)
+            ));
+        }
         global.print(&restored, || {
             let bytes = ByteSize::from_bytes(restored.bytes);
             let word = if self.dry_run { "would be restored" } else { "are restored" };

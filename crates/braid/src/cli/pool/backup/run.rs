@@ -5,7 +5,7 @@ use crate::cli::failure::{Failure, FailureKind, print_line, tell};
 use crate::cli::pool::told;
 use crate::cli::pool::watch_memory::DEFAULT as DEFAULT_WATCH;
 use braid_backup::records::Locking;
-use braid_backup::{Backup, Error, Finished, From, Ground, Target};
+use braid_backup::{Backup, Error, Finished, From, Ground, Target, short_id};
 use braid_pool::upkeep::LockSpan;
 use braid_units::{ByteSize, format_duration};
 use clap::Args;
@@ -158,7 +158,7 @@ fn text(finished: &Finished, target: &Target) -> String {
         From::Live(why) => format!("live ({why}): what changed meanwhile may not fit together"),
     };
     let id = finished.snapshot.as_deref().unwrap_or_default();
-    let id = id.get(..8).unwrap_or(id);
+    let id = short_id(id);
     let mut text = format!(
         "{} is at {target} as {id}: {}, {bytes}, {from}; {new} of it new, stored in {stored}, in {}",
         finished.path.display(),

@@ -47,6 +47,8 @@ impl Sheet {
         };
         braid_durable::create(file, text.as_bytes(), 0o600)
             .map_err(|error| Failure::io(&format!("writing {}", file.display()), &error))?;
-        global.print(&json!({ "file": file }), || format!("written: {}", file.display()))
+        global.print(&json!({ "file": file.display().to_string() }), || {
+            format!("written: {}", file.display())
+        })
     }
 }

@@ -1,8 +1,7 @@
 //! S3's object lock as it is said and heard
 //! (<https://docs.aws.amazon.com/AmazonS3/latest/API/API_PutObjectRetention.html>).
 
-use jiff::{SignedDuration, Timestamp};
-use std::time::Duration;
+use jiff::Timestamp;
 
 /// What else there is, `GOVERNANCE`, whoever has all rights lifts: a thief of such credentials
 /// does, too.
@@ -11,11 +10,6 @@ pub(super) const MODE_HEADER: &str = "x-amz-object-lock-mode";
 pub(super) const UNTIL_HEADER: &str = "x-amz-object-lock-retain-until-date";
 /// Of a bucket that is made.
 pub(super) const BUCKET_HEADER: &str = "x-amz-bucket-object-lock-enabled";
-
-pub(super) fn end(now: Timestamp, span: Duration) -> Timestamp {
-    let span = SignedDuration::try_from(span).unwrap_or(SignedDuration::MAX);
-    now.checked_add(span).unwrap_or(Timestamp::MAX)
-}
 
 /// To the second, as all servers read it.
 pub(super) fn written(time: Timestamp) -> String {
@@ -47,13 +41,15 @@ fn content<'a>(answer: &'a str, name: &str) -> Option<&'a str> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::after;
     use super::*;
     use proptest::prelude::*;
+    use std::time::Duration;
 
     #[test]
     fn what_is_said_of_a_lock_is_heard_again() {
         let now: Timestamp = "2026-11-26T12:00:00.7Z".parse().unwrap();
-        let until = end(now, Duration::from_secs(24 * 3600));
+        let until = after(now, Duration::from_secs(24 * 3600));
         assert_eq!(written(until), "2026-11-27T12:00:00Z");
         assert_eq!(until_of(&retention(until)), Some("2026-11-27T12:00:00Z".parse().unwrap()));
         let fractions = "<R><Mode>COMPLIANCE</Mode><RetainUntilDate>2030-01-01T00:00:00.000Z</RetainUntilDate></R>";

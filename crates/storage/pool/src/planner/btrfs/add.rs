@@ -76,8 +76,9 @@ fn room(pool: &ObservedBtrfs, data: Profile, disks: &[NewMember]) -> Result<Room
             data.min_disks()
         ),
         instead: format!(
-            "delete {} of files or snapshots and do the same again, or add {lacking} disks at a time",
-            bytes(space::GIVES_BACK_CHUNKS * chunk - slack)
+            "delete {} of files or snapshots and do the same again, or add {lacking} disks of at least {} at a time",
+            bytes(space::GIVES_BACK_CHUNKS * chunk - slack),
+            bytes(2 * chunk)
         ),
     })
 }

@@ -1,7 +1,7 @@
 use super::place::{mounted, ready};
-use super::{Btrfs, check_complete, check_idle, describe, member, space};
+use super::{Btrfs, balance, check_complete, check_idle, describe, member, space};
 use crate::layout::{Layout, Profile};
-use crate::observed::ObservedBtrfs;
+use crate::observed::{BtrfsMember, ObservedBtrfs, Purpose};
 use crate::planner::engine::{Draft, Engine, Place};
 use crate::planner::{MemberName, Refused};
 use crate::step::{Action, Argv, Condition, Progress, Step, Undo};
@@ -49,12 +49,38 @@ pub(super) fn draft(place: &Place<'_, ObservedBtrfs>, name: &MemberName) -> Resu
     space::check_fits(pool, data, metadata, &sizes)?;
     let mounted = mounted(place)?;
     let mut steps = mounted.steps;
+    steps.extend(make_room(pool, &mounted.at, leaving, None)?);
     steps.push(remove(pool, &mounted.at, leaving.devid));
     Ok(Draft {
         title: format!("remove {} from pool {}", describe(leaving), Btrfs::name(pool)),
         steps,
         ..Draft::default()
     })
+}
+
+/// What leaves a device goes to chunks on the others, of which a new one may have to be allocated
+/// before any is given back: where there is no room for it, half empty data chunks are emptied
+/// first. `joining` is the size of a disk that has come before.
+pub(super) fn make_room(
+    pool: &ObservedBtrfs,
+    at: &str,
+    leaving: &BtrfsMember,
+    joining: Option<u64>,
+) -> Result<Vec<Step>, Refused> {
+    let (data, _) = pool.meant_profiles().unwrap_or((Profile::Single, Profile::Dup));
+    let others = || pool.present().filter(|other| other.devid != leaving.devid);
+    let free: Vec<u64> = others().map(BtrfsMember::unallocated_bytes).chain(joining).collect();
+    let sizes: Vec<u64> = others().map(|other| other.size_bytes).chain(joining).collect();
+    let is_empty = !leaving.missing && leaving.unallocated_bytes() == leaving.size_bytes;
+    if is_empty || pool.space.is_empty() || space::check_chunk(data, &free, &sizes).is_ok() {
+        return Ok(vec![]);
+    }
+    let (total, used) = pool.space_of(Purpose::Data);
+    let chunk = space::chunk_bytes(&sizes);
+    if total.saturating_sub(used) < space::GIVES_BACK_CHUNKS * chunk {
+        space::check_chunk(data, &free, &sizes)?;
+    }
+    Ok(balance::compact(pool, at, &[0, 25, 50, 75, 90]))
 }
 
 /// By number, which a missing device has too.
@@ -70,8 +96,10 @@ pub(super) fn remove(pool: &ObservedBtrfs, at: &str, devid: u64) -> Step {
                 .with_progress(progress),
         ),
         after: vec![Condition::BtrfsDevid { uuid, devid }.negated()],
-        undo: Undo::Never(
-            "the data is on the other disks; add the disk again if it should come back".to_owned(),
-        ),
+        undo: Undo::Never(format!(
+            "what was moved is on the other disks, and device {devid} is a member until all of \
+                 it is: `braid pool remove` goes on, or, once it is out, `braid pool add` brings it \
+                 back"
+        )),
     }
 }

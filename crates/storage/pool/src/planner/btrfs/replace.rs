@@ -94,6 +94,8 @@ pub(super) fn draft(
             "the new disk is smaller than the old one, so it is added and the old one removed"
                 .to_owned(),
         );
+        let joining = Some(by.size_bytes());
+        draft.steps.extend(remove::make_room(pool, at, old, joining)?);
         draft.steps.push(super::add::add(pool, at, &by));
         draft.steps.push(remove::remove(pool, at, old.devid));
     }

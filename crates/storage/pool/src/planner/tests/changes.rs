@@ -56,7 +56,7 @@ fn a_balance_that_could_not_even_begin_is_refused_before() {
     full.members.iter_mut().for_each(|member| member.allocated_bytes = member.size_bytes);
     let refused = on_btrfs(full.clone(), &add(vec![disk('d', 500 * GB)])).unwrap_err();
     assert!(refused.contains("unallocated on 2 disks; delete 1.07GB"), "{refused}");
-    assert!(refused.contains("or add 2 disks at a time"), "{refused}");
+    assert!(refused.contains("or add 2 disks of at least 2.15GB at a time"), "{refused}");
     let two = commands(
         &on_btrfs(full.clone(), &add(vec![disk('d', 500 * GB), disk('e', 500 * GB)])).unwrap(),
     );
@@ -242,6 +242,31 @@ fn a_smaller_disk_is_added_and_the_old_one_removed_if_all_fits() {
     assert!(done[0].contains("device add") && done[1].contains("device remove 3"), "{done:?}");
     let refused = on_btrfs(pool(700 * GB), &replace("3", disk('e', 300 * GB))).unwrap_err();
     assert!(refused.contains("free "), "{refused}");
+}
+
+/// What leaves needs new chunks on the others before any of its own is given back.
+#[test]
+fn where_no_chunk_could_be_allocated_half_empty_ones_are_emptied_before_a_disk_leaves() {
+    let mut full = btrfs(Profile::Raid1, Profile::Raid1, "bc", 500 * GB, 100 * GB);
+    full.members.iter_mut().for_each(|member| member.allocated_bytes = member.size_bytes);
+    full.space[0].total_bytes = 450 * GB;
+    let smaller = replace("2", disk('d', 300 * GB));
+    let done = commands(&on_btrfs(full.clone(), &smaller).unwrap());
+    assert!(done[..5].iter().all(|line| line.starts_with("btrfs balance start -dusage=")));
+    assert!(done[5].contains("device add") && done[6].contains("device remove 2"), "{done:?}");
+    full.space[0].used_bytes = full.space[0].total_bytes - GB;
+    let refused = on_btrfs(full, &replace("2", disk('d', 490 * GB))).unwrap_err();
+    assert!(refused.contains("unallocated on 2 disks, and 1 have it"), "{refused}");
+    let mut three = btrfs(Profile::Raid1, Profile::Raid1, "bcd", 500 * GB, 300 * GB);
+    three.members.iter_mut().for_each(|member| member.allocated_bytes = member.size_bytes);
+    three.space[0].total_bytes = 700 * GB;
+    let remove = Change::Remove { member: MemberName("3".into()) };
+    let done = commands(&on_btrfs(three.clone(), &remove).unwrap());
+    assert!(done[0].contains("-dusage=0") && done[5].contains("device remove 3"), "{done:?}");
+    // One that nothing is on leaves at once.
+    three.members[2].allocated_bytes = 0;
+    let done = commands(&on_btrfs(three, &remove).unwrap());
+    assert_eq!(done, ["btrfs device remove 3 /srv/data"]);
 }
 
 #[test]

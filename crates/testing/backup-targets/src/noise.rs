@@ -1,0 +1,13 @@
+//! Contents that no compression makes smaller and no chunk of which comes twice.
+
+/// So many bytes, the same for the same seed: xorshift64 (Marsaglia 2003).
+pub fn noise(bytes: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let next = |_| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 32) as u8
+    };
+    (0..bytes).map(next).collect()
+}
