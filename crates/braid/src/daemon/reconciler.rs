@@ -522,7 +522,7 @@ impl Reconciler {
         let config = &self.settings.config;
         self.view.publish(View {
             config: Some(Arc::new(config.clone())),
-            links: view::links(config, &self.host, &self.links, &self.portals),
+            links: view::links(config, &self.host, &self.links, &self.portals, &self.transports),
             dns: self.naming.status(),
             traffic: self.traffic(),
             troubles: [self.obstacles.now(), self.rules.troubles()].concat(),

@@ -5,8 +5,10 @@ use super::data_channel::{Command, DataPlaneEnded, DataPlaneHandle, Snapshot};
 use super::egress::Egress;
 use super::host_numbers::own_mark;
 use super::link_sockets::{LinkSockets, open_socket};
+use super::own_endpoints;
+use braid_carrier::proxy::{Proxy, ProxyTrouble};
 use braid_carrier::selector::{Seen, SeenAll, Selector, Transport as Selected};
-use braid_carrier::{Certificate, Home, Leaving, Server, ServerSettings, Target, Targets, proxy};
+use braid_carrier::{Certificate, Home, Leaving, Server, ServerSettings, Target, Targets};
 use braid_control::config::{
     CertificateFiles, Config, Host, Link, Name, Peer, Transport, TransportChoice,
 };
@@ -18,7 +20,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 /// Where the peers are found, as it was last resolved.
 #[derive(Clone, Default)]
@@ -54,6 +56,7 @@ struct LinkTransports {
     egresses: Vec<Egress>,
     /// Beside UDP to the peers' ports.
     open: Vec<Transport>,
+    proxy: ProxyTrouble,
 }
 
 impl Transports {
@@ -96,7 +99,7 @@ impl Transports {
             close(name, gone.into_iter(), data_plane)?;
             for &transport in wanted.iter().filter(|it| **it != Transport::Udp) {
                 if !known.open.contains(&transport)
-                    && self.open(config, link, egresses, peer, transport, data_plane)?
+                    && self.open(config, link, &known, peer, transport, data_plane)?
                 {
                     known.open.push(transport);
                 }
@@ -126,18 +129,19 @@ impl Transports {
         &mut self,
         config: &Config,
         link: &Link,
-        egresses: &[Egress],
+        known: &LinkTransports,
         peer: &Peer,
         transport: Transport,
         data_plane: &DataPlaneHandle,
     ) -> Result<bool, DataPlaneEnded> {
         let mark = own_mark(config);
         let mut sockets = Vec::new();
-        for egress in egresses {
+        for egress in &known.egresses {
+            let told = &known.proxy;
             let opened = match transport {
                 Transport::Udp => continue,
                 Transport::UdpFallback => fallback_socket(link, egress, mark, peer),
-                Transport::Tls => self.carry(link, egress, mark).map(Some),
+                Transport::Tls => self.carry(link, egress, mark, told.clone()).map(Some),
             };
             match opened {
                 Ok(socket) => sockets.extend(socket),
@@ -159,23 +163,36 @@ impl Transports {
         Ok(true)
     }
 
-    fn carry(&mut self, link: &Link, egress: &Egress, mark: Option<u32>) -> io::Result<LinkSocket> {
+    /// What is wrong with a link's proxy while it is asked.
+    pub fn trouble(&self, link: &Name) -> Option<String> {
+        let known = self.links.get(link)?;
+        known.open.contains(&Transport::Tls).then(|| known.proxy.latest())?
+    }
+
+    fn carry(
+        &mut self,
+        link: &Link,
+        egress: &Egress,
+        mark: Option<u32>,
+        trouble: ProxyTrouble,
+    ) -> io::Result<LinkSocket> {
         let carriers = match self.carriers.take() {
             Some(carriers) => carriers,
             None => Home::start(self.targets.clone())?,
         };
-        let proxy = link.proxy.as_ref().map(|proxy| proxy::Proxy {
+        let proxy = link.proxy.as_ref().map(|proxy| Proxy {
             host: proxy.host.clone(),
             port: proxy.port,
             credentials: proxy.credentials.clone(),
         });
-        self.carriers.insert(carriers).carry(Leaving {
+        let leaving = Leaving {
             device: egress.device.as_ref().map(|device| device.name.clone()),
             source: link.binding.source,
             fwmark: link.binding.fwmark.or(mark),
             family: egress.family,
             proxy,
-        })
+        };
+        self.carriers.insert(carriers).carry(leaving, trouble)
     }
 }
 
@@ -297,10 +314,12 @@ pub fn listen_tls(
 }
 
 fn make_certificate(files: &CertificateFiles, config: &Config) -> io::Result<()> {
-    let listen = &config.interface.listen_tls;
-    let named: Vec<_> =
-        listen.iter().map(SocketAddr::ip).filter(|ip| !ip.is_unspecified()).collect();
-    let made = Certificate::make(&named).map_err(io::Error::other)?;
+    let mut named = own_endpoints::hosts(config);
+    if named.is_empty() {
+        let listen = config.interface.listen_tls.iter().map(SocketAddr::ip);
+        named = listen.filter(|ip| !ip.is_unspecified()).map(|ip| ip.to_string()).collect();
+    }
+    let made = Certificate::make(&named, SystemTime::now()).map_err(io::Error::other)?;
     std::fs::create_dir_all(files.chain.parent().unwrap_or(Path::new(".")))?;
     braid_durable::replace(&files.key, made.key.as_bytes(), Some(0o600))?;
     braid_durable::replace(&files.chain, made.chain.as_bytes(), Some(0o644))

@@ -1,12 +1,13 @@
 //! The concentrator's certificate: one that was given, or one of its own.
 
+use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, date_time_ymd};
 use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A certificate with its key.
 #[derive(Debug)]
@@ -34,6 +35,10 @@ pub enum CertificateError {
     Unusable(#[from] rustls::Error),
 }
 
+/// Ten years, as Debian's `ssl-cert` has it.
+const VALID_DAYS: u64 = 3650;
+const DAY_S: u64 = 24 * 3600;
+
 /// A certificate that was made, as PEM.
 pub struct Made {
     /// The certificate.
@@ -58,18 +63,25 @@ impl Certificate {
         Ok(Certificate { chain, key })
     }
 
-    /// A new one that only this concentrator vouches for, as those of many appliances.
-    /// What [`Self::read`] reads.
+    /// A new one that only this host vouches for, as those of many appliances: for these names and
+    /// addresses, of which the first is its own, from the day of `now` on for [`VALID_DAYS`]. It
+    /// says nothing by which one who looks over the whole Internet would know what made it.
     ///
     /// # Errors
-    /// [`CertificateError::Made`].
-    pub fn make(addresses: &[IpAddr]) -> Result<Made, CertificateError> {
-        let mut names: Vec<String> = addresses.iter().map(ToString::to_string).collect();
-        if names.is_empty() {
-            names.push("localhost".to_owned());
-        }
-        let made = rcgen::generate_simple_self_signed(names)?;
-        Ok(Made { chain: made.cert.pem(), key: made.signing_key.serialize_pem() })
+    /// [`CertificateError::Made`]; `names` has one that no certificate can be for.
+    pub fn make(names: &[String], now: SystemTime) -> Result<Made, CertificateError> {
+        let own = names.first().map_or("localhost", String::as_str);
+        let mut params = match names {
+            [] => CertificateParams::new([own.to_owned()])?,
+            names => CertificateParams::new(names)?,
+        };
+        params.distinguished_name = DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, own);
+        let days = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() / DAY_S;
+        let day = |days: u64| date_time_ymd(1970, 1, 1) + Duration::from_secs(days * DAY_S);
+        (params.not_before, params.not_after) = (day(days), day(days + VALID_DAYS));
+        let key = KeyPair::generate()?;
+        Ok(Made { chain: params.self_signed(&key)?.pem(), key: key.serialize_pem() })
     }
 
     /// SHA-256 of the certificate, as browsers show it.
@@ -91,5 +103,30 @@ impl Certificate {
             .with_single_cert(self.chain, self.key)?;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Arc::new(config))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The text of a certificate, roughly: its names are in it as they are.
+    fn contents(made: &Made) -> String {
+        let der = CertificateDer::from_pem_slice(made.chain.as_bytes()).unwrap();
+        der.iter().map(|byte| char::from(*byte)).collect()
+    }
+
+    #[test]
+    fn what_is_made_says_whose_it_is_and_not_what_made_it() {
+        let now = UNIX_EPOCH + Duration::from_secs(1_795_000_000);
+        let made = Certificate::make(&["vpn.example.org".into(), "192.0.2.7".into()], now).unwrap();
+        let text = contents(&made);
+        assert!(
+            text.contains("vpn.example.org") && text.contains("261118") && !text.contains("rcgen")
+        );
+        assert!(text.contains("361115"), "ten years with three leap days");
+        assert!(contents(&Certificate::make(&[], now).unwrap()).contains("localhost"));
+        // A clock that was never set.
+        assert!(Certificate::make(&[], UNIX_EPOCH).is_ok());
     }
 }

@@ -7,6 +7,7 @@ use crate::group::Group;
 use crate::knock::{ANSWER, GroupId, is_answer, knock};
 use crate::lasting::lasting;
 use crate::leaving::Leaving;
+use crate::proxy::ProxyTrouble;
 use braid_handshake::PublicKey;
 use braid_linux::udp::LinkSocket;
 use braid_runtime::Runtime;
@@ -84,23 +85,24 @@ impl Home {
         Ok(Home { runtime: Runtime::start(crate::THREAD)?, targets })
     }
 
-    /// A socket whose datagrams leave as said; its connections end when it is closed.
+    /// A socket whose datagrams leave as said; its connections end when it is closed. What is
+    /// wrong with the proxy is noted in `trouble`.
     ///
     /// # Errors
     /// When no socket can be had.
-    pub fn carry(&self, leaving: Leaving) -> io::Result<LinkSocket> {
+    pub fn carry(&self, leaving: Leaving, trouble: ProxyTrouble) -> io::Result<LinkSocket> {
         let (socket, end) = LinkSocket::carried(leaving.family)?;
         let targets = self.targets.clone();
         let runtime = self.runtime.handle();
         let _inside = runtime.enter();
         let end = End::new(end)?;
-        runtime.spawn(carry(end, leaving, targets));
+        runtime.spawn(carry(end, leaving, targets, trouble));
         Ok(socket)
     }
 }
 
 /// Until the data plane closes its end.
-async fn carry(end: End, leaving: Leaving, targets: Targets) {
+async fn carry(end: End, leaving: Leaving, targets: Targets, trouble: ProxyTrouble) {
     let end = Arc::new(end);
     let mut groups: HashMap<SocketAddr, Arc<Group>> = HashMap::new();
     // Dropped, all end.
@@ -112,6 +114,7 @@ async fn carry(end: End, leaving: Leaving, targets: Targets) {
             let connecting = Arc::new(Connecting {
                 leaving: leaving.clone(),
                 targets: targets.clone(),
+                trouble: trouble.clone(),
                 remote,
                 id: GroupId(id),
             });
@@ -147,6 +150,7 @@ fn random() -> Result<[u8; 16], ::ring::error::Unspecified> {
 struct Connecting {
     leaving: Leaving,
     targets: Targets,
+    trouble: ProxyTrouble,
     remote: SocketAddr,
     id: GroupId,
 }
@@ -180,19 +184,25 @@ impl Connecting {
         let Some(proxy) = &self.leaving.proxy else { return direct.await };
         let by_proxy = async {
             sleep(PROXY_AFTER).await;
-            self.secure(self.leaving.connect_by(proxy, to).await?, &target).await
+            let connected = self.leaving.connect_by(proxy, to).await;
+            let told = |error: &io::Error| format!("the proxy {proxy:?} {}", in_words(error));
+            self.trouble.note(connected.as_ref().err().map(told));
+            self.secure(connected?, &target).await
         };
         tokio::pin!(direct, by_proxy);
-        tokio::select! {
+        let directly = tokio::select! {
             result = &mut direct => match result {
-                Ok(stream) => Ok(stream),
-                Err(_) => by_proxy.await,
+                Ok(stream) => stream,
+                Err(_) => return by_proxy.await,
             },
             result = &mut by_proxy => match result {
-                Ok(stream) => Ok(stream),
-                Err(_) => direct.await,
+                Ok(stream) => return Ok(stream),
+                Err(_) => direct.await?,
             },
-        }
+        };
+        // Whatever the proxy said: it isn't needed.
+        self.trouble.note(None);
+        Ok(directly)
     }
 
     /// TLS, and the knock.
@@ -212,6 +222,14 @@ impl Connecting {
             true => Ok(stream),
             false => Err(io::Error::other("whoever answers is not the concentrator")),
         }
+    }
+}
+
+/// What it says itself as it is; what the system says of the way to it.
+fn in_words(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::Other => error.to_string(),
+        _ => format!("can't be reached: {error}"),
     }
 }
 

@@ -4,11 +4,14 @@ use base64ct::{Base64, Encoding};
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 /// An answer's head, at the most.
 const LONGEST_HEAD: usize = 8 << 10;
+/// Characters of its answer that are shown.
+const SHOWN: usize = 80;
 
 /// An HTTP proxy.
 #[derive(Clone, PartialEq, Eq)]
@@ -33,7 +36,7 @@ impl Proxy {
     pub(crate) async fn address(&self, is_ipv4: bool) -> io::Result<SocketAddr> {
         let mut addresses = tokio::net::lookup_host((self.host.as_str(), self.port)).await?;
         let address = addresses.find(|address| address.is_ipv4() == is_ipv4);
-        address.ok_or_else(|| io::Error::other("the proxy has no such address"))
+        address.ok_or_else(|| io::Error::other("has no address of this IP version"))
     }
 
     /// Has it connect `stream`, which leads to it, to `to`.
@@ -49,7 +52,7 @@ impl Proxy {
         }
         match is_success(&head) {
             true => Ok(()),
-            false => Err(io::Error::other("the proxy refuses")),
+            false => Err(io::Error::other(format!("refuses: {}", status_of(&head)))),
         }
     }
 
@@ -70,6 +73,33 @@ fn is_success(head: &[u8]) -> bool {
     status.is_some_and(|status| status.first() == Some(&b'2'))
 }
 
+/// What it says, as far as it can be shown.
+fn status_of(head: &[u8]) -> String {
+    let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
+    let line = String::from_utf8_lossy(line);
+    let status = line.split_once(' ').map_or("no HTTP", |(_, status)| status);
+    status.chars().filter(|c| !c.is_control()).take(SHOWN).collect()
+}
+
+/// What is wrong with a link's proxy, told to whoever looks at the link.
+#[derive(Clone, Debug, Default)]
+pub struct ProxyTrouble(Arc<Mutex<Option<String>>>);
+
+impl ProxyTrouble {
+    /// In words, if something is.
+    pub fn latest(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn note(&self, trouble: Option<String>) {
+        let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(text) = trouble.as_ref().filter(|_| *noted != trouble) {
+            tracing::warn!("{text}");
+        }
+        *noted = trouble;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -85,6 +115,14 @@ mod tests {
         let with = Proxy { credentials: Some("me:it".into()), ..plain };
         assert!(with.request(to).contains("\r\nProxy-Authorization: Basic bWU6aXQ=\r\n"));
         assert_eq!(format!("{with:?}"), "10.0.0.1:3128", "no log tells them");
+    }
+
+    #[test]
+    fn what_it_says_is_shown() {
+        let head = b"HTTP/1.1 407 Proxy Authentication\x1b[2J Required\r\nX: y\r\n\r\n";
+        assert_eq!(status_of(head), "407 Proxy Authentication[2J Required");
+        assert_eq!(status_of(b"220\r\n\r\n"), "no HTTP");
+        assert_eq!(status_of(&[b'x', b' ', 0xff]), "\u{fffd}");
     }
 
     #[test]

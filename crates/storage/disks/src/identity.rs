@@ -3,7 +3,7 @@
 use crate::block_device::BlockDevice;
 use crate::host_root::HostRoot;
 use braid_pool::disk::{DiskKind, Identity};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::Path;
 
@@ -12,7 +12,8 @@ use std::path::Path;
 pub struct Identities<'a> {
     host: &'a HostRoot,
     links: BTreeMap<String, String>,
-    shared_serials: BTreeSet<String>,
+    /// With the nodes of those that have it.
+    shared_serials: BTreeMap<String, Vec<String>>,
 }
 
 impl<'a> Identities<'a> {
@@ -20,20 +21,21 @@ impl<'a> Identities<'a> {
     /// bridges do that) says nothing: none of them gets it, so that a word of the user means one
     /// disk.
     pub fn of(host: &'a HostRoot, devices: &[BlockDevice]) -> Self {
-        let mut all = Identities { host, links: best_links(host), shared_serials: BTreeSet::new() };
-        let mut seen = BTreeSet::new();
+        let links = best_links(host);
+        let mut all = Identities { host, links, shared_serials: BTreeMap::new() };
+        let mut by_serial: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for device in devices.iter().filter(|device| device.partition.is_none()) {
             let Some(serial) = all.identity(device).serial else { continue };
-            if !seen.insert(serial.clone()) {
-                all.shared_serials.insert(serial);
-            }
+            by_serial.entry(serial).or_default().push(device.path());
         }
+        by_serial.retain(|_, nodes| nodes.len() > 1);
+        all.shared_serials = by_serial;
         all
     }
 
-    /// Serial numbers that several disks claim.
-    pub fn shared_serials(&self) -> impl Iterator<Item = &str> {
-        self.shared_serials.iter().map(String::as_str)
+    /// Serial numbers that several disks claim, with the nodes of those.
+    pub fn shared_serials(&self) -> &BTreeMap<String, Vec<String>> {
+        &self.shared_serials
     }
 
     /// Who this device is; for a partition, serial, WWN and model are the whole disk's.
@@ -48,7 +50,7 @@ impl<'a> Identities<'a> {
             .or_else(|| from_udev("ID_SERIAL_SHORT"));
         let serial = loop_serial(self.host, &disk)
             .or(makers.map(one_word).filter(|serial| says_something(serial)))
-            .filter(|serial| !self.shared_serials.contains(serial));
+            .filter(|serial| !self.shared_serials.contains_key(serial));
         let wwn = [word("wwid"), word("device/wwid"), from_udev("ID_WWN_WITH_EXTENSION")];
         Identity {
             serial,
@@ -241,7 +243,7 @@ mod tests {
         assert_eq!(serials, [None, None, None, None, Some("Z9".to_owned())]);
         let devices = block_device::all(&host);
         let shared = Identities::of(&host, &devices);
-        assert_eq!(shared.shared_serials().collect::<Vec<_>>(), ["SAME"]);
+        assert_eq!(shared.shared_serials().keys().collect::<Vec<_>>(), ["SAME"]);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use crate::mount_table::{MountTable, active_swaps};
 use crate::mounted_btrfs;
 use crate::signature::{self, Signatures};
 use crate::smart::{self, ErrorRecovery, Smart, SmartError};
+use crate::superblock::read_at;
 use crate::tool::ToolError;
 use braid_pool::disk::{Content, Disk, DiskKind, Health, Partition};
 use std::collections::BTreeMap;
@@ -72,7 +73,7 @@ impl Inventory {
         devices.retain(|device| !is_array(device));
         let identities = Identities::of(host, &devices);
         let mut inventory = Inventory::default();
-        inventory.notes.extend(identities.shared_serials().map(|serial| {
+        inventory.notes.extend(identities.shared_serials().keys().map(|serial| {
             format!(
                 "several disks have the serial number {serial}: each goes by its WWN, by-id name or path instead"
             )
@@ -89,6 +90,7 @@ impl Inventory {
         spread_to_relatives(&mut inventory.disks, uses);
         if host.is_real() {
             inventory.note_busy();
+            inventory.note_other_paths(identities.shared_serials().values());
         }
         inventory
     }
@@ -148,6 +150,30 @@ impl Inventory {
         }
     }
 
+    /// Disks of one serial number are two of a cheap maker's, or one that is reached by two paths
+    /// (two controllers, iSCSI) that no multipath joins: then who uses the one uses the other.
+    fn note_other_paths<'a>(&mut self, groups: impl Iterator<Item = &'a Vec<String>>) {
+        for nodes in groups {
+            let in_use = |disk: &&Disk| disk.contents.iter().any(Content::is_in_use);
+            let used: Vec<Disk> = nodes
+                .iter()
+                .filter_map(|node| self.by_path(node).filter(in_use).cloned())
+                .collect();
+            for used in used {
+                for node in nodes.iter().filter(|node| **node != used.path) {
+                    let is_other = |disk: &&Disk| !in_use(disk) && is_same_disk(disk, &used);
+                    if self.by_path(node).filter(is_other).is_none() {
+                        continue;
+                    }
+                    let content = Content::OtherPath { path: used.path.clone() };
+                    for disk in self.disks.iter_mut().filter(|it| it.physical_disk() == node) {
+                        disk.contents.push(content.clone());
+                    }
+                }
+            }
+        }
+    }
+
     /// Asks all at once, since each takes its time.
     fn ask_health(&mut self) {
         let has_smart = |disk: &&Disk| {
@@ -193,6 +219,16 @@ impl Inventory {
             Err(other) => self.notes.push(other.to_string()),
         }
     }
+}
+
+/// Superblocks and partition tables are among its first bytes: those of two disks differ, be they
+/// members of the same pool.
+const BEGINNING: usize = 1 << 20;
+
+fn is_same_disk(one: &Disk, other: &Disk) -> bool {
+    let beginning = |disk: &Disk| read_at(Path::new(&disk.path), 0, BEGINNING);
+    let (Ok(first), Ok(second)) = (beginning(one), beginning(other)) else { return false };
+    one.size_bytes == other.size_bytes && first == second && first.iter().any(|byte| *byte != 0)
 }
 
 /// One device as it is now, as the inventory would have it but for [`Health`]; `None` when it isn't

@@ -446,3 +446,29 @@ fn members_of_every_profile_are_known_from_those_that_are_left() {
         }
     });
 }
+
+/// As by two controllers without multipath: what is used by one path can't be taken by the other.
+#[test]
+fn a_disk_that_is_reached_by_two_paths_is_one() {
+    in_private_mounts("a_disk_that_is_reached_by_two_paths_is_one", || {
+        let dir = tempfile::tempdir_in(fast_folder()).unwrap();
+        let disk = LoopDisk::new(dir.path(), "disk", SIZE).unwrap();
+        run("mkfs.btrfs", &["-q", disk.path()]);
+        let other = LoopDisk::plug_in(disk.file()).unwrap();
+        assert!(why(&now(&other)).starts_with("erase: member of btrfs"));
+        let at = dir.path().join("mnt");
+        fs::create_dir(&at).unwrap();
+        run("mount", &[disk.path(), at.to_str().unwrap()]);
+        // Which of the two the kernel took is its choice.
+        let seen = [why(&now(&disk)), why(&now(&other))];
+        let mounted = format!("no: mounted at {}", at.display());
+        assert!(seen.contains(&mounted), "{seen:?}");
+        let used = if seen[0] == mounted { disk.path() } else { other.path() };
+        assert!(
+            seen.contains(&format!("no: the same disk as {used}, which is in use")),
+            "{seen:?}"
+        );
+        run("umount", &[at.to_str().unwrap()]);
+        assert!(why(&now(&other)).starts_with("erase: member of btrfs"));
+    });
+}

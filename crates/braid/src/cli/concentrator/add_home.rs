@@ -1,8 +1,9 @@
 use super::super::Global;
 use super::super::failure::{self, Failure};
-use super::taken::Taken;
+use super::taken::{Adding, Taken};
 use super::{AddHome, LineForHome, RemoveHome, Renew, Revoke, addresses};
 use crate::cli::free_file::free_file;
+use crate::daemon::own_endpoints;
 use braid_control::client::ClientError;
 use braid_control::config::{
     Config, ConfigEditor, EditError, Endpoint, Name, Peer, PeerLine, write_secret,
@@ -61,10 +62,25 @@ impl RemoveHome {
 /// addresses, else the next free ones. The tunnel is yet to be told.
 pub fn add(config: Config, home: &LineForHome, wanted: &[IpAddr]) -> Result<JoinLine, Failure> {
     let mut work = Work::of(&config)?;
-    let addresses = work.addresses_of_new(home, wanted)?;
+    // Without its registry what is known here counts; who has an address twice is told.
+    let mut adding = Adding::to_fleet(&work.config)
+        .inspect_err(|failure| {
+            failure::tell(&format!(
+                "the fleet's registry wasn't asked which names and addresses are taken: {failure}"
+            ));
+        })
+        .ok();
+    let addresses = match &adding {
+        Some(adding) => work.addresses_of_new(home, wanted, &adding.taken)?,
+        None => work.addresses_of_new(home, wanted, &Taken::default())?,
+    };
     let endpoints = work.endpoints(&home.endpoint)?;
     let Work { config, editor, public_key } = &mut work;
-    home.with(addresses, public_key).add(config, editor, endpoints)
+    let line = home.with(addresses.clone(), public_key).add(config, editor, endpoints)?;
+    if let Some(adding) = &mut adding {
+        adding.home(home.name.as_str(), &addresses);
+    }
+    Ok(line)
 }
 
 /// What [`add`] would give a home: its inner addresses, and where it will find this host.
@@ -75,7 +91,8 @@ pub fn planned(
     wanted: &[IpAddr],
 ) -> Result<(Vec<IpNet>, Vec<Endpoint>), Failure> {
     let work = Work::of(&config)?;
-    Ok((work.addresses_of_new(home, wanted)?, work.endpoints(&home.endpoint)?))
+    let taken = Taken::in_fleet(&work.config).unwrap_or_default();
+    Ok((work.addresses_of_new(home, wanted, &taken)?, work.endpoints(&home.endpoint)?))
 }
 
 /// A home has another line.
@@ -157,6 +174,7 @@ impl Work {
         &self,
         home: &LineForHome,
         wanted: &[IpAddr],
+        taken: &Taken,
     ) -> Result<Vec<IpNet>, Failure> {
         let name = &home.name;
         if self.config.peer(name.as_str()).is_some() {
@@ -166,20 +184,13 @@ impl Work {
                 name = name.as_str()
             )));
         }
-        // Without its registry what is known here counts; who has an address twice is told.
-        let taken = Taken::in_fleet(&self.config).unwrap_or_else(|failure| {
-            failure::tell(&format!(
-                "the fleet's registry wasn't asked which names and addresses are taken: {failure}"
-            ));
-            Taken::default()
-        });
         if taken.has(name.as_str()) {
             return Err(Failure::failed(format!(
                 "the fleet has a home {:?} already; `braid concentrator status` shows all",
                 name.as_str()
             )));
         }
-        addresses::addresses(&self.config, wanted, &taken)
+        addresses::addresses(&self.config, wanted, taken)
     }
 
     fn endpoints(&self, given: &[Endpoint]) -> Result<Vec<Endpoint>, Failure> {
@@ -391,13 +402,8 @@ fn until(now: Timestamp, valid: Duration) -> Result<Timestamp, Failure> {
         .map_err(|_| Failure::failed("this host's clock is wrong: set it"))
 }
 
-/// Where `init` keeps how homes reach this host.
-pub fn endpoints_file(config: &Path) -> PathBuf {
-    config.with_extension("endpoints")
-}
-
 fn known_endpoints(config: &Path) -> Result<Vec<Endpoint>, Failure> {
-    let file = endpoints_file(config);
+    let file = own_endpoints::file(config);
     let text = std::fs::read_to_string(&file).map_err(|error| {
         Failure::failed(format!(
             "{}: {error}; say how homes reach this host: --endpoint HOST:PORT",

@@ -176,6 +176,13 @@ fn of_fleet(
     let fleet = registry.read()?;
     let served = fleet.served.iter().filter(|(_, (served, _))| served.by == name);
     let names: Vec<&str> = served.map(|(home, _)| home.as_str()).collect();
+    let is_other = config.fleet.as_ref().is_none_or(|own| own.name.as_str() != name);
+    if !draining && is_other && fleet.alive.get(name).is_some_and(|alive| alive.draining) {
+        return Err(Failure::failed(format!(
+            "{name} drains by a command that was given there, and takes homes again by `braid \
+             concentrator undrain` there"
+        )));
+    }
     let value = json!({
         "concentrator": name, "draining": draining, "dry_run": dry_run, "served_there": names,
     });

@@ -5,15 +5,22 @@ use super::super::failure::{Failure, FailureKind};
 use super::super::status_table::columns;
 use super::{Forget, MoveHome, Status};
 use crate::fleet_store;
-use braid_control::config::{Config, Endpoint};
+use braid_control::config::{Config, Endpoint, Fleet as FleetMember};
 use braid_control::join_line::JoinLine;
+use braid_handshake::PublicKey;
 use braid_registry::{
     Concentrator, Expected, Fleet, Home, Life, Store, StoreError, Written, placement,
 };
+use ipnet::IpNet;
 use serde_json::{Value, json};
+use std::time::{Duration, Instant};
 
 /// How often a change is tried whose record somebody else changes at the same time.
 const TRIES: usize = 10;
+/// Who has this key adds to the fleet, for so long at the most.
+const ADDING_KEY: &str = "adding";
+const ADDING: Duration = Duration::from_secs(20);
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
 /// Concentrators besides the first that a home is given lines for.
 const STAND_INS: usize = 2;
 
@@ -98,6 +105,79 @@ impl Registry {
                 fleet.homes.get(name).ok_or_else(|| unknown("home", name, fleet.homes.keys()))?;
             Ok((Home::key(name), None, *version))
         })
+    }
+
+    /// Waits until nobody else adds to the fleet. Whoever crashes meanwhile holds up the others for
+    /// [`ADDING`].
+    pub fn begin_to_add(&mut self) -> Result<(), Failure> {
+        self.store.keep_alive(ADDING).map_err(|error| failed(&error))?;
+        let until = Instant::now() + 2 * ADDING;
+        loop {
+            let mine = self.store.write(ADDING_KEY, "", Expected::Absent, Life::Writer);
+            match mine.map_err(|error| failed(&error))? {
+                Written::Done => return Ok(()),
+                Written::Conflict if Instant::now() >= until => {
+                    return Err(Failure::failed(
+                        "other concentrators add to the fleet all the time: nothing was done",
+                    ));
+                }
+                Written::Conflict => std::thread::sleep(LOOK_AGAIN),
+            }
+        }
+    }
+
+    /// Lets others add.
+    pub fn end_to_add(&mut self) {
+        // If not so, when it is over by itself.
+        let _ = self.store.remove(ADDING_KEY, Expected::Any);
+    }
+
+    /// A home that is to join. The concentrator whose config has it tells the rest.
+    pub fn write_home(&mut self, name: &str, addresses: &[IpNet]) -> Result<(), Failure> {
+        let hosts = addresses.iter().map(|net| IpNet::from(net.addr()).to_string());
+        let home = Home { addresses: hosts.collect(), ..Home::default() };
+        let value = json!(home).to_string();
+        let written = self.store.write(&Home::key(name), &value, Expected::Absent, Life::Lasting);
+        // Where it is there meanwhile, the tunnel was quicker.
+        written.map(drop).map_err(|error| failed(&error))
+    }
+
+    /// This concentrator, new in the fleet.
+    pub fn write_concentrator(
+        &mut self,
+        own: &FleetMember,
+        public_key: &PublicKey,
+        endpoints: &[Endpoint],
+    ) -> Result<(), Failure> {
+        let name = own.name.as_str();
+        let fleet = self.read()?;
+        if let Some((there, _)) = fleet.concentrators.get(name) {
+            let at = there.endpoints.join(", ");
+            let how = match fleet.alive.contains_key(name) {
+                true => "--name gives this one another".to_owned(),
+                false => format!(
+                    "--name gives this one another; if that one is gone for good, `braid \
+                     concentrator forget {name}` at one of the others gives its name up"
+                ),
+            };
+            return Err(Failure::failed(format!(
+                "the fleet has a concentrator {name:?} already, at {at}: {how}"
+            )));
+        }
+        let concentrator = Concentrator {
+            public_key: public_key.to_string(),
+            endpoints: endpoints.iter().map(ToString::to_string).collect(),
+            capacity: own.capacity,
+            ..Concentrator::default()
+        };
+        let (key, value) = (Concentrator::key(name), json!(concentrator).to_string());
+        match self.store.write(&key, &value, Expected::Absent, Life::Lasting) {
+            Ok(Written::Done) => Ok(()),
+            Ok(Written::Conflict) => {
+                Err(Failure::failed(format!("the fleet has a concentrator {name:?} already")))
+            }
+            Err(error) => Err(failed(&error)),
+        }
     }
 
     /// Changes a record as it is; again where somebody else did so at the same time.
@@ -247,7 +327,9 @@ fn table(fleet: &Fleet, own: Option<&str>) -> String {
             None => "has yet to join".to_owned(),
         });
         let first = placement::order(fleet, name, home).first().map(|first| (*first).to_owned());
-        let pinned = if home.pinned.is_some() { " (by hand)" } else { "" };
+        // One that drains or is gone isn't where it was sent.
+        let is_pinned = first.is_some() && home.pinned == first;
+        let pinned = if is_pinned { " (by hand)" } else { "" };
         vec![
             name.clone(),
             served,

@@ -1,9 +1,10 @@
 use super::super::failure::Failure;
 use super::super::service;
 use super::super::{Global, failure};
-use super::add_home::{NewHome, endpoints_file, show_qr_code};
-use super::taken::Taken;
+use super::add_home::{NewHome, show_qr_code};
+use super::taken::{Adding, Taken};
 use super::{Init, addresses};
+use crate::daemon::own_endpoints;
 use braid_control::config::{Config, ConfigEditor, Endpoint, Name, write_secret};
 use braid_handshake::{PrivateKey, os_random};
 use ipnet::IpNet;
@@ -27,25 +28,31 @@ impl Init {
         let text = self.config(port, &key_file)? + &self.fleet(&endpoints);
         // Checked before anything is written.
         let mut editor = ConfigEditor::from_text(&text, &file)?;
-        let taken = Taken::in_fleet(&editor.check()?)?;
-        let first = self.first_home(&taken)?;
+        let planned = editor.check()?;
+        let mut adding = Adding::to_fleet(&planned)?;
+        let first = self.first_home(&adding.taken)?;
+        adding.concentrator(&planned, &key.public_key(), &endpoints)?;
 
         make_directory(&file)?;
         write_secret(&key_file, &key.to_base64())
             .map_err(|error| Failure::io(&format!("writing {}", key_file.display()), &error))?;
         write_new(&file, &text)?;
         let listed: Vec<String> = endpoints.iter().map(ToString::to_string).collect();
-        write_new(&endpoints_file(&file), &format!("{}\n", listed.join("\n")))?;
+        write_new(&own_endpoints::file(&file), &format!("{}\n", listed.join("\n")))?;
         let config = Config::load(&file)?;
         let line = match &first {
             None => None,
             Some(name) => {
-                let addresses = addresses::addresses(&config, &[], &taken)?;
+                let addresses = addresses::addresses(&config, &[], &adding.taken)?;
                 let (concentrator, valid) = (&key.public_key(), self.valid);
-                let home = NewHome { name, addresses, concentrator, valid };
-                Some(home.add(&config, &mut editor, endpoints)?)
+                let home = NewHome { name, addresses: addresses.clone(), concentrator, valid };
+                let line = home.add(&config, &mut editor, endpoints)?;
+                adding.home(name.as_str(), &addresses);
+                Some(line)
             }
         };
+        let homes_of_fleet = adding.taken.homes();
+        drop(adding);
         if !self.no_start {
             let started = service::start("braid-concentrator.service", &file)?;
             failure::tell(&started);
@@ -57,16 +64,16 @@ impl Init {
         let Some(line) = line else {
             let value = json!({
                 "config": file, "port": port, "home": null, "line": null, "until": null,
-                "homes_of_fleet": taken.homes(),
+                "homes_of_fleet": homes_of_fleet,
             });
             return global.print(&value, || {
                 format!(
-                    "the fleet has {} homes, which come here by themselves. Next:{start}\n  \
+                    "the fleet has {}. Next:{start}\n  \
                      1. open UDP port {port} in this host's firewall, and in its provider's if \
                      there is one\n  \
                      2. `braid concentrator status` shows who is served where; `braid concentrator \
                      add-home NAME` adds another home",
-                    taken.homes()
+                    counted(homes_of_fleet)
                 )
             });
         };
@@ -150,6 +157,13 @@ impl Init {
              [routing]\n\
              masquerade = true\n{split_tcp}"
         ))
+    }
+}
+
+fn counted(homes: usize) -> String {
+    match homes {
+        1 => "a home, which comes here by itself".to_owned(),
+        homes => format!("{homes} homes, which come here by themselves"),
     }
 }
 

@@ -2,7 +2,8 @@
 //! knows of them is some seconds old, or nothing yet.
 
 use super::super::failure::Failure;
-use braid_control::config::Config;
+use braid_control::config::{Config, Endpoint};
+use braid_handshake::PublicKey;
 use ipnet::IpNet;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -50,6 +51,100 @@ impl Taken {
     pub fn home_at(&self, address: IpAddr) -> Option<&str> {
         let has = |nets: &[IpNet]| nets.iter().any(|net| net.contains(&address));
         self.0.iter().find(|(_, nets)| has(nets)).map(|(name, _)| name.as_str())
+    }
+}
+
+/// The right to add to a fleet: until it is dropped nobody else adds a home or a concentrator,
+/// since two who look at the same time would find the same names and addresses free.
+pub struct Adding {
+    /// What there is.
+    pub taken: Taken,
+    #[cfg(feature = "fleet")]
+    registry: Option<super::fleet::Registry>,
+}
+
+#[cfg(feature = "fleet")]
+impl Adding {
+    /// To the config's fleet; where it is in none, to nothing.
+    ///
+    /// # Errors
+    /// The registry doesn't answer, or refuses; others add all the time.
+    pub fn to_fleet(config: &Config) -> Result<Adding, Failure> {
+        if config.fleet.is_none() {
+            return Ok(Adding { taken: Taken::default(), registry: None });
+        }
+        let mut registry = super::fleet::Registry::of(config)?;
+        registry.begin_to_add()?;
+        // From here on it is given back whatever comes.
+        let mut adding = Adding { taken: Taken::default(), registry: Some(registry) };
+        adding.taken = Taken::in_fleet(config)?;
+        Ok(adding)
+    }
+
+    /// Writes a home down that the config has now, so that nobody takes its name and its addresses
+    /// before the tunnel does so.
+    pub fn home(&mut self, name: &str, addresses: &[IpNet]) {
+        let Some(registry) = &mut self.registry else { return };
+        if let Err(failure) = registry.write_home(name, addresses) {
+            super::super::failure::tell(&format!(
+                "the fleet's registry doesn't know {name} yet, and will once the tunnel tells it: \
+                 {failure}"
+            ));
+        }
+    }
+
+    /// Writes this concentrator down by its name in the fleet, which is to be its own.
+    ///
+    /// # Errors
+    /// Another one has the name; the registry doesn't answer, or refuses.
+    pub fn concentrator(
+        &mut self,
+        config: &Config,
+        public_key: &PublicKey,
+        endpoints: &[Endpoint],
+    ) -> Result<(), Failure> {
+        match (&mut self.registry, &config.fleet) {
+            (Some(registry), Some(fleet)) => {
+                registry.write_concentrator(fleet, public_key, endpoints)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(feature = "fleet")]
+impl Drop for Adding {
+    fn drop(&mut self) {
+        if let Some(registry) = &mut self.registry {
+            registry.end_to_add();
+        }
+    }
+}
+
+#[cfg(not(feature = "fleet"))]
+impl Adding {
+    /// To nothing: this build knows no fleets.
+    ///
+    /// # Errors
+    /// None.
+    pub fn to_fleet(_: &Config) -> Result<Adding, Failure> {
+        Ok(Adding { taken: Taken::default() })
+    }
+
+    /// Nothing.
+    pub fn home(&mut self, _: &str, _: &[IpNet]) {}
+
+    /// Nothing.
+    ///
+    /// # Errors
+    /// None.
+    pub fn concentrator(
+        &mut self,
+        _: &Config,
+        _: &PublicKey,
+        _: &[Endpoint],
+    ) -> Result<(), Failure> {
+        Ok(())
     }
 }
 

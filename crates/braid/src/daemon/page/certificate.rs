@@ -5,6 +5,7 @@ use braid_control::config::{CertificateFiles, UiCertificate};
 use std::io;
 use std::net::IpAddr;
 use std::path::Path;
+use std::time::SystemTime;
 use tokio_rustls::TlsAcceptor;
 
 /// How the page is served by TLS.
@@ -41,8 +42,8 @@ pub fn own_files(folder: &Path, name: &str) -> CertificateFiles {
 }
 
 fn make(files: &CertificateFiles, at: IpAddr) -> io::Result<()> {
-    let named = if at.is_unspecified() { Vec::new() } else { vec![at] };
-    let made = Certificate::make(&named).map_err(io::Error::other)?;
+    let named = if at.is_unspecified() { Vec::new() } else { vec![at.to_string()] };
+    let made = Certificate::make(&named, SystemTime::now()).map_err(io::Error::other)?;
     std::fs::create_dir_all(files.chain.parent().unwrap_or(Path::new(".")))?;
     braid_durable::replace(&files.key, made.key.as_bytes(), Some(0o600))?;
     braid_durable::replace(&files.chain, made.chain.as_bytes(), Some(0o644))

@@ -5,6 +5,7 @@ use super::super::kill_switch;
 use super::super::link_sockets::LinkSockets;
 use super::super::portals::Portals;
 use super::super::rules::{Counts, KnownNames, Rules};
+use super::super::transports::Transports;
 use braid_control::config::{Config, Link};
 use braid_control::status::{DnsStatus, LinkStatus, RuleDoes, RuleStatus, Traffic, Trouble};
 use braid_rules::{Candidate, Rule, Verdict};
@@ -56,6 +57,7 @@ pub fn links(
     host: &HostNetwork,
     sockets: &LinkSockets,
     portals: &Portals,
+    transports: &Transports,
 ) -> Vec<LinkStatus> {
     let wants_login = |link: &Link| {
         let (name, portal) = (&link.name, portals.of(&link.name)?);
@@ -72,7 +74,11 @@ pub fn links(
         portal: portals.of(&link.name).map(|portal| portal.url.clone()),
         interface: interface(link),
         present: sockets.is_usable(&link.name),
-        trouble: sockets.trouble(&link.name).map(str::to_owned).or_else(|| wants_login(link)),
+        trouble: sockets
+            .trouble(&link.name)
+            .map(str::to_owned)
+            .or_else(|| wants_login(link))
+            .or_else(|| transports.trouble(&link.name)),
         tier: sockets.tier(link),
         metered: sockets.is_metered(&link.name),
         standby: link.standby,

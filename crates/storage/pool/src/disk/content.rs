@@ -54,6 +54,11 @@ pub enum Content {
         /// That device, such as `md127` or `dm-0`.
         device: String,
     },
+    /// It is a disk that is in use, reached by another path.
+    OtherPath {
+        /// The path by which it is used.
+        path: String,
+    },
     /// Something holds it open exclusively, and nothing above says what.
     Busy,
     /// Bytes that are something, though nothing that is recognised ([`super::emptiness`]).
@@ -98,7 +103,11 @@ impl Content {
     pub fn is_in_use(&self) -> bool {
         matches!(
             self,
-            Content::Mounted { .. } | Content::Holder { .. } | Content::SwapActive | Content::Busy
+            Content::Mounted { .. }
+                | Content::Holder { .. }
+                | Content::SwapActive
+                | Content::OtherPath { .. }
+                | Content::Busy
         )
     }
 
@@ -186,6 +195,9 @@ impl fmt::Display for Content {
             Content::SwapActive => f.write_str("swapped to right now"),
             Content::Mounted { at } => write!(f, "mounted at {at}"),
             Content::Holder { device } => write!(f, "used by {device}"),
+            Content::OtherPath { path } => {
+                write!(f, "the same disk as {path}, which is in use")
+            }
             Content::Busy => f.write_str("held open by some program"),
             Content::Unknown { what } => f.write_str(what),
             Content::OnPartition { partition, what } => write!(f, "{what} on {partition}"),
