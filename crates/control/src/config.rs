@@ -198,6 +198,12 @@ impl Config {
         self.peers.iter().find(|peer| peer.name.as_str() == name)
     }
 
+    /// Whether it has a secret in itself, rather than in a file that it names: a proxy's password.
+    pub fn has_secrets(&self) -> bool {
+        let proxies = self.links.iter().filter_map(|link| link.proxy.as_ref());
+        proxies.into_iter().any(|proxy| proxy.credentials.is_some())
+    }
+
     /// The link of this name.
     pub fn link(&self, name: &str) -> Option<&Link> {
         self.links.iter().find(|link| link.name.as_str() == name)

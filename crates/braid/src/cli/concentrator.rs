@@ -101,6 +101,12 @@ pub struct Init {
     /// The PEM file of who signed etcd's certificates
     #[arg(long, value_name = "FILE", requires = "fleet")]
     ca_file: Option<std::path::PathBuf>,
+    /// The user that etcd knows this concentrator as
+    #[arg(long, value_name = "USER", requires_all = ["fleet", "etcd_password_file"])]
+    etcd_user: Option<String>,
+    /// The file with that user's password, of mode 600
+    #[arg(long, value_name = "FILE", requires = "etcd_user")]
+    etcd_password_file: Option<std::path::PathBuf>,
     /// This concentrator's name in the fleet
     #[arg(long, requires = "fleet")]
     name: Option<braid_control::config::Name>,

@@ -3,8 +3,10 @@ use super::{Global, JsonFlag};
 use crate::daemon::links_now;
 use crate::daemon::rules::troubles_of_files;
 use braid_control::config::{AnyConfig, Config, ConfigErrors, Diagnostic, PoolsConfig, read_text};
+use braid_pool::step::quoted;
 use clap::Args;
 use serde_json::json;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 #[derive(Args)]
@@ -37,6 +39,7 @@ impl Check {
             config.read_keys()?;
             advice.extend(devices_missing(&config));
             advice.extend(files_wrong(&config));
+            advice.extend(exposed(&config));
             advice.extend(config.advice);
         }
         let told = ConfigErrors { file: file.clone(), errors: advice };
@@ -72,6 +75,16 @@ fn files_wrong(config: &Config) -> Vec<Diagnostic> {
         Diagnostic { line: 0, what, hint: Some(hint.to_owned()) }
     });
     told.collect()
+}
+
+/// A secret that every user of this host can read.
+fn exposed(config: &Config) -> Option<Diagnostic> {
+    let mode = std::fs::metadata(&config.file).ok()?.mode() & 0o777;
+    (config.has_secrets() && mode & 0o007 != 0).then(|| Diagnostic {
+        line: 0,
+        what: format!("a proxy's password is in it, and mode {mode:o} lets everybody read it"),
+        hint: Some(format!("`chmod o= {}`", quoted(&config.file.display().to_string()))),
+    })
 }
 
 fn as_json(errors: &ConfigErrors) -> serde_json::Value {

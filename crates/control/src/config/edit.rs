@@ -5,6 +5,7 @@ pub use rejoin::JoinedAnew;
 use super::{Cap, Config, ConfigErrors, Mode, read_text};
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use toml::Spanned;
@@ -163,6 +164,14 @@ fn one_or_list(texts: &[String]) -> Value {
         [one] => Value::from(one.as_str()),
         all => Value::from_iter(all.iter().map(String::as_str)),
     }
+}
+
+/// What those who are neither the owner nor of the group may do.
+const OTHERS: u32 = 0o007;
+
+/// That of a file that isn't there is what new secrets get.
+fn mode_of(file: &Path) -> u32 {
+    std::fs::metadata(file).map_or(0o600, |about| about.mode() & 0o777)
 }
 
 impl ConfigEditor {
@@ -389,8 +398,10 @@ impl ConfigEditor {
     pub fn save(&mut self) -> Result<Config, EditError> {
         let config = self.check()?;
         let text = self.document.to_string();
+        // Else it keeps the mode that it has.
+        let mode = config.has_secrets().then(|| mode_of(&self.file) & !OTHERS);
         let written =
-            braid_durable::replace_with(&self.file, None, |new| new.write_all(text.as_bytes()));
+            braid_durable::replace_with(&self.file, mode, |new| new.write_all(text.as_bytes()));
         let written = written.map_err(|error| EditError::Io { file: self.file.clone(), error })?;
         self.kept = self.kept.take().map(|_| Arc::new(written));
         Ok(config)

@@ -78,6 +78,10 @@ pub fn addresses(config: &Config, wanted: &[IpAddr], taken: &Taken) -> Result<Ve
         if let Some(home) = taken.home_at(*address) {
             return Err(Failure::failed(format!("{address} is home {home:?}'s, of this fleet")));
         }
+        if networks.iter().any(|network| network.contains(address) && is_edge(network, *address)) {
+            let what = "is the network's own, or its broadcast address";
+            return Err(Failure::failed(format!("{address} {what}: no home can have it")));
+        }
         if networks.iter().any(|network| network.addr() == *address) {
             return Err(Failure::failed(format!("{address} is this host's own")));
         }
@@ -126,13 +130,19 @@ fn free_address(network: IpNet, peers: &[Peer], of_fleet: &Taken) -> Result<IpNe
                 prefix.net().prefix_len() > network.prefix_len() && prefix.contains(address)
             })
     };
-    let is_edge = |address: IpAddr| address == network.network() || address == network.broadcast();
     network
         .hosts()
         .take(MAX_TRIED)
-        .find(|address| !taken(*address) && !is_edge(*address))
+        .find(|address| !taken(*address) && !is_edge(&network, *address))
         .and_then(|address| IpNet::new(address, network.prefix_len()).ok())
         .ok_or_else(|| Failure::failed(format!("no address is left in {}", network.trunc())))
+}
+
+/// A network of one or two addresses has none such (RFC 3021), and IPv6's last one is nothing
+/// special.
+fn is_edge(network: &IpNet, address: IpAddr) -> bool {
+    let has_edges = network.max_prefix_len() - network.prefix_len() > 1;
+    has_edges && (address == network.network() || address == network.broadcast())
 }
 
 #[cfg(test)]

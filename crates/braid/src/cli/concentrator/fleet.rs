@@ -66,7 +66,7 @@ impl Registry {
         if fleet.alive.contains_key(name) {
             return Err(Failure::failed(format!(
                 "concentrator {name} lives, and would write itself down again: remove [fleet] from \
-                 its config, `braid reload` there, and wait until it is silent"
+                 its config, `braid down` and `braid up` there, and wait until it is silent"
             )));
         }
         let homes = fleet.homes.iter().filter(|(_, (home, _))| home.from == name);
@@ -204,7 +204,11 @@ impl Registry {
         let own = config.fleet.as_ref().map_or("", |fleet| fleet.name.as_str());
         let fleet = self.read()?;
         let order = placement::order(&fleet, line.name.as_str(), &Home::default());
-        let others = order.into_iter().filter(|name| *name != own && !fleet.drains(name));
+        // One that has been silent could let nobody in; where all are, their lines are for later.
+        let any_lives = fleet.alive.keys().any(|name| name != own);
+        let serves = |name: &&str| !any_lives || fleet.alive.contains_key(*name);
+        let others =
+            order.into_iter().filter(|name| *name != own && !fleet.drains(name)).filter(serves);
         let lines = others.take(STAND_INS).filter_map(|name| {
             let (concentrator, _) = fleet.concentrators.get(name)?;
             let endpoints: Vec<Endpoint> =

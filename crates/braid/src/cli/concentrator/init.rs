@@ -10,7 +10,7 @@ use braid_handshake::{PrivateKey, os_random};
 use ipnet::IpNet;
 use serde_json::json;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 impl Init {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
@@ -126,11 +126,21 @@ impl Init {
     fn fleet(&self, endpoints: &[Endpoint]) -> String {
         let (Some(registry), Some(name)) = (&self.fleet, &self.name) else { return String::new() };
         let endpoints: Vec<String> = endpoints.iter().map(|it| format!("\"{it}\"")).collect();
-        let ca_file = self.ca_file.iter().map(|file| format!("ca_file = {:?}\n", file.display()));
+        // The config's are relative to its own folder.
+        let file = |key: &str, file: &Option<PathBuf>| match file {
+            Some(file) => {
+                let file = std::path::absolute(file).unwrap_or_else(|_| file.clone());
+                format!("{key} = {:?}\n", file.display())
+            }
+            None => String::new(),
+        };
+        let user = self.etcd_user.iter().map(|user| format!("user = {user:?}\n"));
         format!(
-            "\n[fleet]\nname = \"{name}\"\nregistry = {registry:?}\nendpoints = [{}]\n{}",
+            "\n[fleet]\nname = \"{name}\"\nregistry = {registry:?}\nendpoints = [{}]\n{}{}{}",
             endpoints.join(", "),
-            ca_file.collect::<String>()
+            file("ca_file", &self.ca_file),
+            user.collect::<String>(),
+            file("password_file", &self.etcd_password_file)
         )
     }
 
