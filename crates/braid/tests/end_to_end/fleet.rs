@@ -6,6 +6,7 @@ use crate::world::{INSIDE_V4, LEAVE_HOST_ALONE, Tunnel, World, link};
 use braid_linux::netlink::Netlink;
 use braid_linux::netns::NetNs;
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Child, Stdio};
 
@@ -152,6 +153,51 @@ fn a_home_of_one_is_known_to_all_and_gone_from_all() {
         let peers = fleet.world.home.status()["peers"].clone();
         unanswered && (0..2).all(|peer| peers[peer]["connected"] == false)
     });
+}
+
+/// Each looks what is taken before it gives anything, and so they must not look at the same time.
+#[test]
+fn who_adds_at_the_same_time_gives_each_name_and_address_once() {
+    let Some(mut fleet) = Fleet::new() else { return };
+    let file = fleet.world.scratch.path().join("fleet.db");
+    fleet.connect(&format!("sqlite:{}", file.display()));
+    let endpoint = format!("{FIRST}:51900");
+    let (first, second) = (&fleet.world.concentrator, &fleet.second);
+    let add = |side: &Side, name: &str| {
+        let output = side.braid(&["concentrator", "add-home", name, "--endpoint", &endpoint]);
+        output.status.success()
+    };
+    let both = |one: &str, other: &str| {
+        std::thread::scope(|scope| {
+            let one = scope.spawn(|| add(first, one));
+            (add(second, other), one.join().unwrap())
+        })
+    };
+    for round in ["a", "b", "c"] {
+        let (here, there) = both(round, round);
+        assert!(here != there, "{round}: one of them has it: {here} {there}");
+        assert_eq!(both(&format!("{round}1"), &format!("{round}2")), (true, true));
+    }
+    // What was given is known before any tunnel has told it.
+    let homes = json(first, &["concentrator", "status", "--json"])["homes"].clone();
+    let homes = homes.as_array().unwrap().clone();
+    let addresses: BTreeSet<String> =
+        homes.iter().map(|home| home["addresses"][0].to_string()).collect();
+    assert_eq!((homes.len(), addresses.len()), (10, 10), "{homes:?}");
+    // Nor is a name of a concentrator given twice.
+    let third = fleet.world.scratch.path().join("third.toml");
+    let registry = format!("sqlite:{}", file.display());
+    let begin = ["concentrator", "init", "--fleet", &registry, "--name", "c2", "--no-start"];
+    let refused = second.braid_by(&third, &[&begin[..], &["--endpoint", &endpoint]].concat());
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(said.contains("has a concentrator \"c2\" already") && !third.exists(), "{said}");
+    // One that was drained on itself isn't taken back by others.
+    second.braid_ok(&["concentrator", "drain"]);
+    let drains = || json(first, &["concentrator", "status", "--json"])["concentrators"][1].clone();
+    first.wait_until("the registry has it", || drains()["draining"] == true);
+    let refused = first.braid(&["concentrator", "undrain", "c2"]);
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(!refused.status.success() && said.contains("undrain` there"), "{said}");
 }
 
 #[test]
