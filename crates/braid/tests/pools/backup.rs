@@ -159,7 +159,7 @@ fn a_full_disk_ends_a_restore_with_an_error_and_not_with_a_panic() {
         let host = Host::new();
         let mine = host.path("mine");
         fs::create_dir(&mine).unwrap();
-        fs::write(mine.join("large"), noise(6_000_000, 1)).unwrap();
+        fs::write(mine.join("large"), noise(6_000_000, 3)).unwrap();
         let (target, key) = (host.path("target"), host.path("key"));
         let [target, key] = [&target, &key].map(|path| path.to_str().unwrap().to_owned());
         host.works(&["backup", "init", "--key", &key, &target]);
@@ -184,7 +184,7 @@ fn a_backup_that_is_killed_goes_on_and_no_two_are_at_work() {
         let host = Host::new();
         let mine = host.path("mine");
         fs::create_dir(&mine).unwrap();
-        fs::write(mine.join("large"), noise(8_000_000, 1)).unwrap();
+        fs::write(mine.join("large"), noise(8_000_000, 3)).unwrap();
         let [mine, target, key] = ["mine", "target", "key"].map(|name| text_of(&host, name));
         host.works(&["backup", "init", "--key", &key, &target]);
         // Slow enough to be met at work.
@@ -229,7 +229,7 @@ fn a_target_that_is_full_or_not_mounted_is_no_place_to_begin_anew() {
         let (mine, small) = (host.path("mine"), host.path("small"));
         fs::create_dir_all(&mine).unwrap();
         fs::create_dir(&small).unwrap();
-        fs::write(mine.join("large"), noise(4_000_000, 1)).unwrap();
+        fs::write(mine.join("large"), noise(4_000_000, 3)).unwrap();
         let [mine, disk, key] = ["mine", "small", "key"].map(|name| text_of(&host, name));
         run("mount", &["-t", "tmpfs", "-o", "size=2m", "small", &disk]);
         let target = format!("{disk}/backups of mine");
@@ -348,7 +348,7 @@ fn what_is_lost_at_the_target_is_named_by_check_drill_restore_and_doctor() {
     in_private_mounts(name, || {
         let host = Host::new();
         fs::create_dir(host.path("mine")).unwrap();
-        fs::write(host.path("mine/large"), noise(1_000_000, 1)).unwrap();
+        fs::write(host.path("mine/large"), noise(1_000_000, 3)).unwrap();
         let [mine, target, key] = ["mine", "target", "key"].map(|name| text_of(&host, name));
         host.works(&["backup", "init", "--key", &key, &target]);
         host.works(&["backup", "--key", &key, &mine, &target]);

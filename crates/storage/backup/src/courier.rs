@@ -144,6 +144,16 @@ impl Courier {
         Ok(())
     }
 
+    /// Whether a file is there with all its bytes.
+    pub(crate) fn has(&self, name: &Name, size: u32) -> Result<bool, Error> {
+        let last = u64::from(size).saturating_sub(1)..u64::from(size);
+        match self.0.read(name, Some(&last)) {
+            Ok(came) => Ok(came.len() == 1),
+            Err(StoreError::Absent | StoreError::Damaged(_)) => Ok(false),
+            Err(error) => Err(self.target_error(&error)),
+        }
+    }
+
     /// By the target's clock.
     pub(crate) fn now(&self) -> Timestamp {
         self.0.store.now()

@@ -11,6 +11,7 @@ mod error;
 mod heard;
 pub mod key;
 mod lock;
+mod lost;
 mod manner;
 mod quiet;
 pub mod records;

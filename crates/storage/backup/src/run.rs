@@ -44,6 +44,9 @@ pub struct Finished {
     pub stored_bytes: u64,
     /// How often something was tried again.
     pub retries: u64,
+    /// Packs that the target had lost: what they held was sent again as far as it is here, and
+    /// older backups may lack it.
+    pub lost_packs: usize,
     /// Files that couldn't be read.
     pub left_out: Left,
     /// Subvolumes inside, which are to be backed up by themselves.
@@ -82,6 +85,7 @@ impl Backup<'_> {
             // Packs that no index names: sent, and cut off before the index was.
             self.vault.told(repository.repair_index(&RepairIndexOptions::default(), false))?;
         }
+        let lost = if self.dry_run { 0 } else { self.vault.forget_lost(&repository)? };
         let repository = self.vault.told(repository.to_indexed_ids())?;
         let source = self.vault.told(self.ground.source(courier))?;
         let snapshot = self.vault.told(SnapshotOptions::default().to_snapshot())?;
@@ -116,7 +120,8 @@ impl Backup<'_> {
                 return Err(Error::Damaged("the snapshot's file was not written".to_owned()));
             }
         }
-        Ok(self.finished(&snapshot, id, left_out, began.elapsed().as_secs_f64()))
+        let finished = self.finished(&snapshot, id, left_out, began.elapsed().as_secs_f64());
+        Ok(Finished { lost_packs: lost, ..finished })
     }
 
     fn finished(
@@ -137,6 +142,7 @@ impl Backup<'_> {
             new_bytes: summary.data_added_files,
             stored_bytes: summary.data_added_packed,
             retries: self.vault.courier().delivery().retries,
+            lost_packs: 0,
             left_out,
             without: self.ground.without.clone(),
             seconds,

@@ -235,6 +235,9 @@ impl Vault {
         for (level, finding) in &results.0 {
             let text = finding.to_string();
             let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            // By a program that may not be here; the next backup does so.
+            let text = text.split_once(" To repair:").map_or(text.as_str(), |(what, _)| what);
+            let text = text.to_owned();
             // The level has no name outside of the library.
             match format!("{level:?}") == "Error" {
                 true => report.errors.push(text),

@@ -2,7 +2,7 @@
 
 mod place;
 
-use braid_backup::{Error, Vault};
+use braid_backup::{Error, Restoration, Vault};
 use braid_backup_targets::{
     Fault, KEY, Proxy, Request, change, noise, restic, restic_is_there, sftp_server,
 };
@@ -191,7 +191,7 @@ fn an_sftp_connection_that_breaks_again_and_again_brings_all_of_it() {
     let first = place.back_up(&vault, false).unwrap();
     assert!(first.snapshot.is_some());
     change(&place.path("source"));
-    fs::write(place.path("source/more"), noise(30_000_000, 1)).unwrap();
+    fs::write(place.path("source/more"), noise(30_000_000, 3)).unwrap();
     let second = place.back_up(&vault, false).unwrap();
     assert!(first.retries + second.retries > 0, "{first:?} {second:?}");
     place.manner.sftp_command = Some(server.to_owned());
@@ -239,4 +239,79 @@ fn bytes_of_packs(target: &Path) -> u64 {
     let files = folders.flat_map(|folder| fs::read_dir(folder.path()).unwrap().flatten());
     let packs = files.filter(|file| file.file_name().len() == 64);
     packs.map(|file| file.metadata().unwrap().len()).sum()
+}
+
+/// A disk that went bad, or somebody who deletes files, may take packs that a new backup counts on.
+#[test]
+fn what_the_target_has_lost_is_sent_again_and_then_it_can_be_restored() {
+    for lose in ["one", "half of one", "all"] {
+        let place = Place::new(20_000_000);
+        let target = place.path("target");
+        let vault = place.create(target.to_str().unwrap());
+        assert_eq!(place.back_up(&vault, false).unwrap().lost_packs, 0);
+        let folders = fs::read_dir(target.join("data")).unwrap().map(|it| it.unwrap().path());
+        let packs = folders.flat_map(|it| fs::read_dir(it).unwrap().map(|it| it.unwrap().path()));
+        let mut packs: Vec<_> = packs.collect();
+        packs.sort_by_key(|pack| fs::metadata(pack).unwrap().len());
+        let largest = packs.last().unwrap().clone();
+        let lost = match lose {
+            "one" => vec![largest],
+            "all" => packs,
+            _ => {
+                let file = fs::File::options().write(true).open(largest).unwrap();
+                let size = file.metadata().unwrap().len();
+                file.set_len(size / 2).unwrap();
+                vec![]
+            }
+        };
+        lost.iter().for_each(|pack| fs::remove_file(pack).unwrap());
+        let vault = place.open(target.to_str().unwrap()).unwrap();
+        assert!(place.restore(&vault, "too little").is_err(), "{lose}");
+
+        // Nothing has changed at the source.
+        let vault = place.open(target.to_str().unwrap()).unwrap();
+        let again = place.back_up(&vault, false).unwrap();
+        assert_eq!(again.lost_packs, lost.len().max(1), "{lose}");
+        assert!(again.new_bytes > 5_000_000, "{lose}: {again:?}");
+        let vault = place.open(target.to_str().unwrap()).unwrap();
+        place.restore(&vault, "back").unwrap();
+        assert_eq!(place.differences(&place.path("back")), Vec::<String>::new(), "{lose}");
+        assert_eq!(vault.check(100.0).unwrap().errors, Vec::<String>::new(), "{lose}");
+        assert_eq!(place.back_up(&vault, false).unwrap().new_bytes, 0, "{lose}");
+    }
+}
+
+/// Names are what their filesystem had, and so is a path to one of them.
+#[test]
+fn a_file_whose_name_is_not_unicode_is_listed_and_had_alone() {
+    use std::os::unix::ffi::OsStrExt;
+    let place = Place::new(1000);
+    let odd = Path::new(std::ffi::OsStr::from_bytes(b"lit\xff")).join("iné");
+    let source = place.path("source").join(&odd);
+    fs::create_dir_all(source.parent().unwrap()).unwrap();
+    fs::write(&source, "here").unwrap();
+    let vault = place.create(place.path("target").to_str().unwrap());
+    place.back_up(&vault, false).unwrap();
+    let entries = vault.entries("latest", &place.path("source"), false).unwrap();
+    assert!(serde_json::to_string(&entries).unwrap().contains("lit\u{fffd}"));
+    let entries = vault.entries("latest", source.parent().unwrap(), false).unwrap();
+    assert_eq!(entries.len(), 1);
+    let restore = |path: &Path| {
+        let to = place.path("alone");
+        let (which, path) = ("latest".to_owned(), Some(path.to_owned()));
+        Restoration { vault: &vault, which, path, to, dry_run: false }.run()
+    };
+    assert_eq!(restore(&source).unwrap().files, 1);
+    assert_eq!(fs::read_to_string(place.path("alone")).unwrap(), "here");
+    let refused = restore(&source.with_file_name("other")).unwrap_err().to_string();
+    assert!(refused.contains("isn't in the backup"), "{refused}");
+    let inside = Restoration {
+        vault: &vault,
+        which: "latest".to_owned(),
+        path: None,
+        to: place.path("target/data/back"),
+        dry_run: false,
+    };
+    let refused = inside.run().unwrap_err().to_string();
+    assert!(refused.contains("lies within the target"), "{refused}");
 }

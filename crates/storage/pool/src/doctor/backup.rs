@@ -132,8 +132,9 @@ impl TargetState<'_> {
         let check = format!("braid pool backup check --read 5 {word}");
         match self.checked {
             Some((_, errors)) if errors > 0 => {
-                let what =
-                    format!("the last check of the backups at {target} found {errors} errors");
+                let what = format!(
+                    "the last check of the backups at {target} found {errors} errors; the next backup sends again what has gone there"
+                );
                 let mend = format!("braid pool backup check --read 100 {word}");
                 add(Code::DamagedBackup, Severity::Danger, what, mend);
             }

@@ -115,6 +115,15 @@ impl Run {
         for line in &finished.left_out.unreadable {
             tell(line);
         }
+        if finished.lost_packs > 0 {
+            tell(&format!(
+                "the target had lost {}: what is here of what they held was sent again, and older \
+                 backups may lack the rest (`braid pool backup check {}`); look what becomes of \
+                 files there",
+                access::counted(finished.lost_packs as u64, "pack"),
+                self.access.typed(target)
+            ));
+        }
         match locked {
             Some(Ok(locked)) if !global.json => print_line(&lock::text(&locked, "are"))?,
             Some(Err(error)) => return Err(Failure::failed(not_locked(&error))),
