@@ -25,6 +25,7 @@ use ipnet::IpNet;
 use jiff::Timestamp;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::num::NonZeroU16;
 use std::str::FromStr;
 
 /// What a home needs to know.
@@ -46,6 +47,8 @@ pub struct JoinLine {
     pub addresses: Vec<IpNet>,
     /// Where the concentrator listens; not empty.
     pub endpoints: Vec<Endpoint>,
+    /// Its port for TLS, if it has one: for homes whose networks let no UDP pass.
+    pub fallback_port: Option<NonZeroU16>,
 }
 
 /// Why a line can't be used.
@@ -112,6 +115,9 @@ impl fmt::Display for JoinLine {
             }
             bytes.extend_from_slice(&endpoint.port.to_be_bytes());
         }
+        if let Some(port) = self.fallback_port {
+            bytes.extend_from_slice(&port.get().to_be_bytes());
+        }
         bytes.extend_from_slice(&crc32fast::hash(&bytes).to_be_bytes());
         write!(f, "{PREFIX}{}", Base64UrlUnpadded::encode_string(&bytes))
     }
@@ -164,10 +170,24 @@ fn read(reader: &mut Reader<'_>) -> Option<JoinLine> {
         let port = u16::from_be_bytes(reader.array()?);
         endpoints.push(format!("{host}:{port}").parse().ok()?);
     }
+    let fallback_port = match reader.0.is_empty() {
+        true => None,
+        false => Some(NonZeroU16::new(u16::from_be_bytes(reader.array()?))?),
+    };
     if endpoints.is_empty() || !reader.0.is_empty() || mtu < 576 {
         return None;
     }
-    Some(JoinLine { layer, mtu, token, until, concentrator, name, addresses, endpoints })
+    Some(JoinLine {
+        layer,
+        mtu,
+        token,
+        until,
+        concentrator,
+        name,
+        addresses,
+        endpoints,
+        fallback_port,
+    })
 }
 
 fn write_text(bytes: &mut Vec<u8>, text: &str) -> fmt::Result {
@@ -238,6 +258,7 @@ mod tests {
                 "203.0.113.1:51900".parse().unwrap(),
                 "[2001:db8::1]:443".parse().unwrap(),
             ],
+            fallback_port: NonZeroU16::new(8443),
         }
     }
 
@@ -251,6 +272,10 @@ mod tests {
         assert_eq!(read.addresses, line().addresses);
         assert_eq!(read.token.as_bytes(), line().token.as_bytes());
         assert_eq!(read.until, line().until);
+        assert_eq!(read.fallback_port, line().fallback_port);
+        let without = JoinLine { fallback_port: None, ..line() };
+        let read: JoinLine = without.to_string().parse().unwrap();
+        assert_eq!((read.fallback_port, read.endpoints), (None, line().endpoints));
     }
 
     #[test]

@@ -21,6 +21,7 @@ use files::Files;
 use joined::Joined;
 use proposal::{By, Proposed, by_kind, by_name, is_laptop};
 use serde_json::json;
+use std::num::NonZeroU16;
 use std::path::Path;
 
 /// What a home calls the concentrator that it joins first.
@@ -158,6 +159,7 @@ impl Join {
             preshared_key_file: file_name(&files.preshared_key),
             enrolment_key_file: file_name(&files.token),
             endpoints: line.endpoints.iter().map(ToString::to_string).collect(),
+            fallback_port: line.fallback_port.map(NonZeroU16::get),
             interfaces: self.interface.iter().map(ToString::to_string).collect(),
             default_route: match (self.no_default_route, self.kill_switch) {
                 (true, _) => Some(false),
@@ -235,10 +237,11 @@ impl Join {
              preshared_key_file = \"{secret}\"\n\
              # Of the join line; gone when it has been used.\n\
              enrolment_key_file = \"{token}\"\n\
-             endpoints = [{endpoints}]\n\
+             endpoints = [{endpoints}]\n{}\
              allowed_ips = [\"0.0.0.0/0\", \"::/0\"]\n\
              keepalive = \"15s\"\n",
-            line.concentrator
+            line.concentrator,
+            fallback(line)
         ));
         if line.layer == Layer::L3 && !self.no_default_route {
             let gone = if self.kill_switch { "block" } else { "direct" };
@@ -288,6 +291,11 @@ impl Join {
         }
         lines.join("\n")
     }
+}
+
+/// The key of a `[[peer]]` for where no UDP passes, as a line or as nothing.
+fn fallback(line: &JoinLine) -> String {
+    line.fallback_port.map_or(String::new(), |port| format!("fallback_port = {port}\n"))
 }
 
 fn file_name(file: &Path) -> String {

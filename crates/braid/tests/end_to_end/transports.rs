@@ -125,8 +125,8 @@ fn where_only_another_port_is_closed_udp_goes_by_443() {
 
 #[test]
 fn where_only_a_proxy_leads_out_it_is_gone_through() {
-    let proxy = format!("proxy = \"http://me:secret@{CONCENTRATOR_V4}:3128\"");
-    let Some(mut world) = world(&proxy) else { return };
+    let proxy = |password: &str| format!("http://me:{password}@{CONCENTRATOR_V4}:3128");
+    let Some(mut world) = world(&format!("proxy = \"{}\"", proxy("wrong"))) else { return };
     let namespace = &world.concentrator.namespace;
     let listener = namespace.run(|| TcpListener::bind((CONCENTRATOR_V4, 3128))).unwrap().unwrap();
     let inside = namespace.run(NetNs::current).unwrap().unwrap();
@@ -139,8 +139,17 @@ fn where_only_a_proxy_leads_out_it_is_gone_through() {
     });
     world.hotel(&[NO_UDP, "tcp dport != 3128 drop"]);
     world.home.start();
+    let link = || world.home.status()["links"][0].clone();
+    world.home.wait_until("the proxy's word is told", || {
+        let trouble = link()["trouble"].as_str().unwrap_or_default().to_owned();
+        trouble.contains("3128 refuses: 407 Proxy Authentication Required")
+            && !trouble.contains("wrong")
+    });
+    let name = link()["name"].as_str().unwrap().to_owned();
+    world.home.braid_ok(&["link", "set", &name, "--proxy", &proxy("secret")]);
     world.wait_for(&["tls"]);
     world.both_ways();
+    world.home.wait_until("nothing is wrong any more", || link()["trouble"].is_null());
 }
 
 /// A tiny HTTP proxy: one CONNECT, with the right password.

@@ -1055,6 +1055,7 @@ fn who_joins_again_keeps_all_but_what_the_line_gives() {
         [[link]]\nname = \"lte\"\ninterface = \"wwan0\"\n\
         [[peer]]\nname = \"vpn\"\npublic_key = \"hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=\"\n\
         endpoints = [\"203.0.113.1:51900\"]\nallowed_ips = [\"0.0.0.0/0\"]\nkeepalive = \"5s\"\n\
+        fallback_port = 443\n\
         [[peer]]\nname = \"second\"\npublic_key = \"3p7bfXt9wbTTW2HC7OQ1Nz+DQ8hbeGdNrfx+FG+IK08=\"\n\
         endpoints = [\"203.0.113.2:51900\"]\nstands_in_for = \"vpn\"\n\
         [routing]\ndefault_route = true\nwhen_concentrator_gone = \"block\"\n\
@@ -1085,6 +1086,7 @@ fn who_joins_again_keeps_all_but_what_the_line_gives() {
     let peer = &config.peers[0];
     assert_eq!((peer.name.as_str(), peer.public_key.to_string()), ("vpn", new_key));
     assert_eq!(peer.keepalive, Some(Duration::from_secs(5)));
+    assert_eq!(peer.fallback_port, None, "the one before had it");
     assert_eq!(config.links.len(), 2);
     assert_eq!(config.rules.len(), 1);
     assert_eq!(config.routing.when_concentrator_gone, WhenConcentratorGone::Block);
@@ -1093,7 +1095,9 @@ fn who_joins_again_keeps_all_but_what_the_line_gives() {
     let interfaces = vec!["wwan0".into(), "usb0".into()];
     let otherwise =
         JoinedAnew { interfaces, default_route: Some(false), split_tcp: true, ..anew.clone() };
+    let otherwise = JoinedAnew { fallback_port: Some(8443), ..otherwise };
     let (config, _) = rejoined(&otherwise);
+    assert_eq!(config.peers[0].fallback_port, Some(8443));
     let names: Vec<&str> = config.links.iter().map(|link| link.name.as_str()).collect();
     assert_eq!(names, ["lte", "usb0"]);
     assert!(!config.routing.default_route && config.split_tcp.is_some());
@@ -1102,4 +1106,30 @@ fn who_joins_again_keeps_all_but_what_the_line_gives() {
         listen = [\"0.0.0.0:51900\"]\n";
     let mut editor = ConfigEditor::from_text(concentrator, Path::new("/c/c.toml")).unwrap();
     assert!(matches!(editor.rejoin(&anew), Err(EditError::Form { what: "peer", .. })));
+}
+
+/// A config is for everybody to read, but for one with a proxy's password.
+#[test]
+fn what_has_a_secret_in_it_is_not_for_everybody() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("braid.toml");
+    let text = "[interface]\nprivate_key_file = \"k\"\naddresses = [\"10.77.0.2/24\"]\n\
+        [[link]]\nname = \"dsl\"\ninterface = \"eth0\"\n\
+        [[peer]]\nname = \"vpn\"\npublic_key = \"hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=\"\n\
+        endpoints = [\"203.0.113.1:51900\"]\nallowed_ips = [\"0.0.0.0/0\"]\nfallback_port = 443\n";
+    std::fs::write(&file, text).unwrap();
+    let mode = || std::fs::metadata(&file).unwrap().permissions().mode() & 0o777;
+    for (before, proxy, after) in [
+        (0o644, "http://10.0.0.1:3128", 0o644),
+        (0o644, "http://me:it@10.0.0.1:3128", 0o640),
+        (0o600, "http://me:it@10.0.0.1:3128", 0o600),
+    ] {
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(before)).unwrap();
+        let mut editor = ConfigEditor::open_alone(&file).unwrap();
+        let change = LinkChange { proxy: Some(proxy.into()), ..LinkChange::default() };
+        editor.set_link("dsl", &change).unwrap();
+        editor.save().unwrap();
+        assert_eq!(mode(), after, "{proxy}");
+    }
 }

@@ -18,6 +18,7 @@ use jiff::Timestamp;
 use serde_json::json;
 use std::io::{self, IsTerminal, Write};
 use std::net::IpAddr;
+use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -391,6 +392,11 @@ impl NewHome<'_> {
             name: self.name.clone(),
             addresses: self.addresses,
             endpoints,
+            fallback_port: config
+                .interface
+                .listen_tls
+                .first()
+                .and_then(|address| NonZeroU16::new(address.port())),
         })
     }
 }

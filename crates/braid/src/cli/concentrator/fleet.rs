@@ -214,7 +214,9 @@ impl Registry {
             let endpoints: Vec<Endpoint> =
                 concentrator.endpoints.iter().filter_map(|it| it.parse().ok()).collect();
             let concentrator = concentrator.public_key.parse().ok()?;
-            let line = JoinLine { concentrator, endpoints, ..line.clone() };
+            // Whether that one listens for TLS its record doesn't say.
+            let fallback_port = None;
+            let line = JoinLine { concentrator, endpoints, fallback_port, ..line.clone() };
             Some(json!({ "concentrator": name, "line": line.to_string() }))
         });
         Ok(lines.collect())

@@ -5,7 +5,7 @@ use super::super::failure::{self, Failure};
 use super::super::free_file::free_file;
 use super::super::{Global, line_source};
 use super::secrets::Secrets;
-use super::{Join, file_name, waiting};
+use super::{Join, fallback, file_name, waiting};
 use crate::cli::service;
 use braid_control::client::{Client, ClientError};
 use braid_control::config::{Config, ConfigEditor, Layer, Name, Peer};
@@ -147,7 +147,7 @@ impl StandIn {
              preshared_key_file = \"{}\"\n\
              # Of the join line; gone when it has been used.\n\
              enrolment_key_file = \"{}\"\n\
-             endpoints = [{}]\n\
+             endpoints = [{}]\n{}\
              stands_in_for = \"{}\"\n\
              keepalive = \"15s\"\n",
             self.name,
@@ -155,6 +155,7 @@ impl StandIn {
             file_name(&self.preshared_key),
             file_name(&self.token),
             endpoints.join(", "),
+            fallback(&self.line),
             self.owner,
         )
     }

@@ -56,7 +56,8 @@ fn working_links(peer: &PeerStatus) -> Vec<String> {
 
 fn endpoints(line: &JoinLine) -> String {
     let endpoints: Vec<String> = line.endpoints.iter().map(ToString::to_string).collect();
-    format!("{} (UDP)", endpoints.join(", "))
+    let tls = line.fallback_port.map(|port| format!(", or by TLS at its port {port}"));
+    format!("{} (UDP){}", endpoints.join(", "), tls.unwrap_or_default())
 }
 
 fn no_answer(line: &JoinLine, status: &Status, now: Timestamp) -> String {
@@ -76,6 +77,13 @@ fn no_answer(line: &JoinLine, status: &Status, now: Timestamp) -> String {
     lines.push(format!(
         "  - {port} isn't open at the concentrator (its firewall, its provider's), or no tunnel runs there"
     ));
+    if line.fallback_port.is_none() {
+        lines.push(
+            "  - this network lets no UDP pass: a concentrator with `listen_tls` is reached by TLS, \
+             too, and its join lines say so"
+                .to_owned(),
+        );
+    }
     match line.until < now {
         true => lines.push(format!(
             "  - the join line has ended: it was valid until {}; on the concentrator: `braid \

@@ -21,6 +21,8 @@ pub struct JoinedAnew {
     pub enrolment_key_file: String,
     /// `peer.endpoints`.
     pub endpoints: Vec<String>,
+    /// `peer.fallback_port`; none where the new one has none.
+    pub fallback_port: Option<u16>,
     /// Links by these devices in place of those that are there; empty keeps them.
     pub interfaces: Vec<String>,
     /// `routing.default_route`, where it is to change.
@@ -59,6 +61,10 @@ impl ConfigEditor {
         replace(peer, "preshared_key_file", value(&anew.preshared_key_file));
         replace(peer, "enrolment_key_file", value(&anew.enrolment_key_file));
         replace(peer, "endpoints", list(&anew.endpoints));
+        match anew.fallback_port {
+            Some(port) => replace(peer, "fallback_port", value(i64::from(port))),
+            None => drop(peer.remove("fallback_port")),
+        }
 
         self.take_links_by(&anew.interfaces)?;
         if anew.kill_switch || anew.default_route.is_some() {
