@@ -34,6 +34,35 @@ fn code(output: &Output) -> i32 {
     output.status.code().unwrap_or_else(|| panic!("killed: {}", stderr(output)))
 }
 
+/// JSON has no other texts than Unicode, and Linux has other names.
+#[test]
+fn a_path_that_is_not_unicode_is_shown_in_json_as_far_as_it_can_be() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    let directory = tempfile::tempdir().unwrap();
+    let odd = directory.path().join(OsStr::from_bytes(b"odd\xff"));
+    std::fs::create_dir(&odd).unwrap();
+    let run = |arguments: &[&str], file: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_braid"));
+        let output = command.args(arguments).arg(odd.join(file)).stdin(Stdio::null()).output();
+        let output = output.unwrap();
+        let shown: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert!(shown["file"].as_str().unwrap().contains("odd\u{fffd}/"), "{shown}");
+        code(&output)
+    };
+    assert_eq!(run(&["keygen", "--json", "--out"], "key"), 0);
+    assert_eq!(run(&["config", "check", "--json"], "braid.toml"), 3);
+    std::fs::write(odd.join("braid.toml"), "nonsense").unwrap();
+    assert_eq!(run(&["config", "check", "--json"], "braid.toml"), 3);
+}
+
+/// What a pipe gave is gone when it was read.
+#[test]
+fn a_config_that_comes_by_a_pipe_is_checked() {
+    let output = braid_with_input(&["config", "check", "/dev/stdin"], "[[pool]]\nname = 1\n");
+    assert!(stderr(&output).contains("/dev/stdin:2: "), "{output:?}");
+}
+
 /// A rule that is to block blocks nothing by a list that can't be read.
 #[test]
 fn a_rule_is_not_added_for_a_file_that_is_not_there() {
