@@ -204,6 +204,13 @@ impl Simulation {
         direction.serialised(self.now)
     }
 
+    /// IP bytes that wait in a link now, towards the home or from it.
+    pub fn waiting(&self, link: usize, to_home: bool) -> u64 {
+        let link = &self.links[link];
+        let direction = if to_home { &link.down } else { &link.up };
+        direction.counters().queued_bytes
+    }
+
     /// Ends it here.
     pub fn finish(mut self) -> Outcome {
         let reports = |end: &End| -> Vec<PeerReport> {
