@@ -38,6 +38,9 @@ pub struct Heuristics {
     /// Of several flows no more waits at the entry than the paths bring in a second
     /// (`peer/ingress/tuning.rs`).
     pub bounded_wait: bool,
+    /// Links whose rate changes hold no queue while a call runs beside
+    /// (`path/congestion/model.rs`).
+    pub yields_to_calls: bool,
 }
 
 impl Heuristics {
@@ -55,10 +58,11 @@ impl Heuristics {
         forward_jitter: true,
         waits_for_best: true,
         bounded_wait: true,
+        yields_to_calls: true,
     };
 
     /// Each one's name, and all of them but that.
-    pub fn each_off() -> [(&'static str, Self); 12] {
+    pub fn each_off() -> [(&'static str, Self); 13] {
         let all = Self::ALL;
         [
             ("tracking", Self { tracking: false, ..all }),
@@ -73,6 +77,7 @@ impl Heuristics {
             ("forward-jitter", Self { forward_jitter: false, ..all }),
             ("waits-for-best", Self { waits_for_best: false, ..all }),
             ("bounded-wait", Self { bounded_wait: false, ..all }),
+            ("yields-to-calls", Self { yields_to_calls: false, ..all }),
         ]
     }
 }

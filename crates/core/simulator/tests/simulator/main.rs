@@ -1,5 +1,6 @@
 //! The tunnel core in the simulator.
 
+mod calls;
 mod failures;
 mod half_working;
 mod hostile;

@@ -22,6 +22,9 @@ pub trait Controller: std::fmt::Debug {
     /// The path has been idle: memory that says nothing of it any more is freed.
     fn on_idle(&mut self);
 
+    /// A call runs beside what else is sent, or no longer.
+    fn set_beside_call(&mut self, beside: bool);
+
     /// Sets or removes the user's limit.
     fn set_cap(&mut self, cap: Option<Rate>);
 

@@ -60,6 +60,8 @@ pub struct DelayModel {
     /// Drains in a row that left the delay as it was.
     futile_drains: u32,
     tracks: bool,
+    yields_to_calls: bool,
+    beside_call: bool,
     limits: Limits,
 }
 
@@ -84,6 +86,8 @@ impl DelayModel {
             drained_from: Duration::ZERO,
             futile_drains: 0,
             tracks: true,
+            yields_to_calls: true,
+            beside_call: false,
             limits: Limits::default(),
         };
         new.limit();
@@ -93,6 +97,7 @@ impl DelayModel {
     /// Before the first acknowledgement: which heuristics are on.
     pub fn set_heuristics(&mut self, heuristics: Heuristics) {
         self.tracks = heuristics.tracking;
+        self.yields_to_calls = heuristics.yields_to_calls;
         self.signals.counts_reverse_jitter = heuristics.reverse_jitter;
         self.signals.counts_forward_jitter = heuristics.forward_jitter;
     }
@@ -133,6 +138,10 @@ impl Controller for DelayModel {
     fn on_idle(&mut self) {
         self.estimator.on_idle();
         self.signals.on_idle();
+    }
+
+    fn set_beside_call(&mut self, beside: bool) {
+        self.beside_call = beside && self.yields_to_calls;
     }
 
     fn set_cap(&mut self, cap: Option<Rate>) {
@@ -314,7 +323,10 @@ impl DelayModel {
         let rate = self.estimator.scaled(gain);
         self.limits.pacing_rate = self.cap.map_or(rate, |cap| rate.min(cap));
         let hold = self.signals.unqueued_rtt() + self.spread() + self.signals.feedback;
-        let slack = self.phase.slack(hold, self.queue_target(), TARGET);
+        let slack = match self.phase {
+            Phase::Track if self.beside_call => Duration::ZERO,
+            phase => phase.slack(hold, self.queue_target(), TARGET),
+        };
         let floor = if self.in_startup() { INITIAL_WINDOW } else { LEAST_WINDOW };
         let window = self.estimator.bandwidth().bytes_in(hold + slack);
         self.limits.window = window.max(floor * self.datagram);

@@ -27,6 +27,9 @@ use summary::Summary;
 /// Most paths of one peer.
 pub(crate) const MAX_PATHS: usize = 64;
 
+/// A call or a game that has sent no real-time packet for so long is over.
+const CALL: Duration = Duration::from_secs(1);
+
 /// All paths of one peer. Others name them by their places, which change when one
 /// is closed.
 #[derive(Debug)]
@@ -45,6 +48,8 @@ pub(crate) struct PathSet {
     settles_at: Time,
     /// Nothing waits to be sent: the paths have room to spare.
     spare: bool,
+    /// Real-time packets count as a call until then.
+    call_until: Time,
     heuristics: Heuristics,
 }
 
@@ -92,6 +97,7 @@ impl PathSet {
             peer_clock: PeerClock::default(),
             settles_at: Time::FAR_FUTURE,
             spare: false,
+            call_until: Time::ZERO,
             heuristics: Heuristics::ALL,
         }
     }
@@ -356,7 +362,9 @@ impl PathSet {
         timers.fire(Timer::Control);
         let clock = &mut self.peer_clock;
         let written_us = clock.unwrap(ack.largest_received_us) + i64::from(ack.delay_us);
-        self.paths[index].on_ack(ack, now, feedback, |us| clock.unwrap(us), arrived, settled);
+        let path = &mut self.paths[index];
+        path.congestion.set_beside_call(now < self.call_until);
+        path.on_ack(ack, now, feedback, |us| clock.unwrap(us), arrived, settled);
         self.note_losses_of(index, timers);
         self.reports.on_report(written_us, now);
         // Of other paths it may be the last word.
@@ -381,6 +389,11 @@ impl PathSet {
             path.on_timeout(now, feedback, others, &self.reports, settled);
         }
         self.look_for_losses(timers);
+    }
+
+    /// A real-time packet is sent.
+    pub fn note_call(&mut self, now: Time) {
+        self.call_until = now + CALL;
     }
 
     /// Nothing waits to be sent: what is late is sent again sooner.

@@ -296,6 +296,7 @@ impl Send {
             let Some(outgoing) = reliability.get(key) else { break };
             let (offset, total) = (outgoing.cut, outgoing.len());
             let asked = outgoing.redundancy != FlowRedundancy::Usual;
+            let realtime = outgoing.is_realtime();
             let rest = total - offset;
             let next = (key, offset, rest);
             let written = datagram.write_chunk(&reliability.outgoing, next, Sending::First, outlet);
@@ -303,6 +304,9 @@ impl Send {
                 break;
             }
             ingress.charge(flow, u64::from(written));
+            if realtime {
+                outlet.paths.note_call(now);
+            }
             if (urgent || asked) && outlet.paths.up().nth(1).is_some() {
                 let frame = SentFrame::Chunk { key, offset, len: written };
                 let id = outlet.paths[datagram.path].id;
