@@ -1,5 +1,6 @@
 //! The paths to one peer: opened, closed, and watched for losses.
 
+mod calls;
 mod summary;
 
 pub(crate) use summary::Candidates;
@@ -19,6 +20,7 @@ use crate::path::sent::SentFrame;
 use crate::path::{Controller, Others, Path, PathCounters, PathPolicy, Settled};
 use braid_units::{Rate, Time};
 use braid_wire::{Ack, PathStatus};
+use calls::Calls;
 use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
@@ -26,9 +28,6 @@ use summary::Summary;
 
 /// Most paths of one peer.
 pub(crate) const MAX_PATHS: usize = 64;
-
-/// A call or a game that has sent no real-time packet for so long is over.
-const CALL: Duration = Duration::from_secs(1);
 
 /// All paths of one peer. Others name them by their places, which change when one
 /// is closed.
@@ -48,8 +47,7 @@ pub(crate) struct PathSet {
     settles_at: Time,
     /// Nothing waits to be sent: the paths have room to spare.
     spare: bool,
-    /// Real-time packets count as a call until then.
-    call_until: Time,
+    calls: Calls,
     heuristics: Heuristics,
 }
 
@@ -97,7 +95,7 @@ impl PathSet {
             peer_clock: PeerClock::default(),
             settles_at: Time::FAR_FUTURE,
             spare: false,
-            call_until: Time::ZERO,
+            calls: Calls::default(),
             heuristics: Heuristics::ALL,
         }
     }
@@ -363,7 +361,7 @@ impl PathSet {
         let clock = &mut self.peer_clock;
         let written_us = clock.unwrap(ack.largest_received_us) + i64::from(ack.delay_us);
         let path = &mut self.paths[index];
-        path.congestion.set_beside_call(now < self.call_until);
+        path.congestion.set_beside_call(self.calls.run(now));
         path.on_ack(ack, now, feedback, |us| clock.unwrap(us), arrived, settled);
         self.note_losses_of(index, timers);
         self.reports.on_report(written_us, now);
@@ -392,8 +390,8 @@ impl PathSet {
     }
 
     /// A real-time packet is sent.
-    pub fn note_call(&mut self, now: Time) {
-        self.call_until = now + CALL;
+    pub fn note_realtime(&mut self, now: Time) {
+        self.calls.note(now);
     }
 
     /// Nothing waits to be sent: what is late is sent again sooner.

@@ -305,7 +305,7 @@ impl Send {
             }
             ingress.charge(flow, u64::from(written));
             if realtime {
-                outlet.paths.note_call(now);
+                outlet.paths.note_realtime(now);
             }
             if (urgent || asked) && outlet.paths.up().nth(1).is_some() {
                 let frame = SentFrame::Chunk { key, offset, len: written };
