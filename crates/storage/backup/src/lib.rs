@@ -17,6 +17,7 @@ mod quiet;
 pub mod records;
 mod restore;
 mod run;
+mod salvage;
 pub mod secrets;
 mod sheet;
 mod short_id;

@@ -3,10 +3,12 @@
 use crate::Error;
 use crate::heard;
 use crate::quiet::caught;
+use crate::salvage::Salvage;
 use crate::target::Target;
 use crate::vault::{Vault, as_shown, is_incomplete, root_of, snapshot_id, utf8};
 use rustic_core::{LocalDestination, LsOptions, RestoreOptions};
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -45,6 +47,9 @@ pub struct Restored {
     pub lacking: Vec<String>,
     /// Something could not be read when the backup was made.
     pub incomplete: bool,
+    /// Files that couldn't come: the target has lost what they consist of, or it is damaged there.
+    #[serde(serialize_with = "all_shown")]
+    pub lost: Vec<PathBuf>,
 }
 
 impl Restoration<'_> {
@@ -79,6 +84,7 @@ impl Restoration<'_> {
             bytes: 0,
             lacking: vec![],
             incomplete: is_incomplete(&snapshot),
+            lost: vec![],
         };
         for one in nodes.clone() {
             let (path, node) = vault.told(one)?;
@@ -100,19 +106,36 @@ impl Restoration<'_> {
         let mut restore = RestoreOptions::default().numeric_id(true).verify_existing(true);
         // Its type has no name outside of the library.
         restore.sparse = serde_json::from_str("\"ByContent\"").ok();
+        let mut said_before = 0;
         let done = caught(|| {
             let plan = repository.prepare_restore(&restore, nodes.clone(), &destination, false)?;
-            let bytes = plan.restore_size;
+            restored.bytes = plan.restore_size;
             // It has told that nothing is there yet.
-            let said_before = heard.lines().len();
-            repository.restore(plan, &restore, nodes.clone(), &destination)?;
-            Ok((bytes, said_before))
+            said_before = heard.lines().len();
+            repository.restore(plan, &restore, nodes.clone(), &destination)
         });
-        let (bytes, said_before) = match done {
-            Ok(done) => vault.told(done)?,
-            Err(said) => return Err(vault.courier().gave_up(said)),
+        let error = match done {
+            Ok(done) => vault.told(done).err(),
+            Err(said) => Some(vault.courier().gave_up(said)),
         };
-        restored.bytes = bytes;
+        let mut lost = BTreeSet::new();
+        if let Some(error) = error {
+            if vault.courier().failure().is_some() || !node.is_dir() {
+                return Err(error);
+            }
+            said_before = heard.lines().len();
+            lost = Salvage {
+                vault,
+                repository: &repository,
+                options: &restore,
+                destination: &destination,
+                to: &self.to,
+                error,
+            }
+            .run(nodes.clone())?;
+        }
+        let nodes = nodes.filter(|one| one.as_ref().map_or(true, |(path, _)| !lost.contains(path)));
+        restored.files = restored.files.saturating_sub(lost.len() as u64);
         restored.lacking = heard.lines().split_off(said_before);
         let again = vault.told(repository.prepare_restore(&restore, nodes, &destination, true))?;
         let (files, folders) = (again.stats.files, again.stats.dirs);
@@ -123,8 +146,13 @@ impl Restoration<'_> {
                 files.restore + files.modify
             )));
         }
+        restored.lost = lost.into_iter().collect();
         Ok(restored)
     }
+}
+
+fn all_shown<S: serde::Serializer>(paths: &[PathBuf], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(paths.iter().map(|path| path.display().to_string()))
 }
 
 /// Nothing is overwritten, and nothing is written through a link of somebody's.

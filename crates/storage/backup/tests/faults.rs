@@ -8,6 +8,7 @@ use braid_backup_targets::{
 };
 use place::{Place, s3_at, s3_server};
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -266,7 +267,8 @@ fn what_the_target_has_lost_is_sent_again_and_then_it_can_be_restored() {
         };
         lost.iter().for_each(|pack| fs::remove_file(pack).unwrap());
         let vault = place.open(target.to_str().unwrap()).unwrap();
-        assert!(place.restore(&vault, "too little").is_err(), "{lose}");
+        let restored = place.restore(&vault, "too little");
+        assert!(restored.is_err() || !restored.unwrap().lost.is_empty(), "{lose}");
 
         // Nothing has changed at the source.
         let vault = place.open(target.to_str().unwrap()).unwrap();
@@ -279,6 +281,54 @@ fn what_the_target_has_lost_is_sent_again_and_then_it_can_be_restored() {
         assert_eq!(vault.check(100.0).unwrap().errors, Vec::<String>::new(), "{lose}");
         assert_eq!(place.back_up(&vault, false).unwrap().new_bytes, 0, "{lose}");
     }
+}
+
+/// One bad sector doesn't keep all the rest from coming back, and it is known what didn't.
+#[test]
+fn what_can_be_restored_is_and_the_rest_is_named() {
+    for damage in ["gone", "otherwise"] {
+        let place = Place::new(20_000_000);
+        let source = place.path("source");
+        fs::write(source.join("also large"), noise(20_000_000, 5)).unwrap();
+        fs::hard_link(source.join("also large"), source.join("its other name")).unwrap();
+        let target = place.path("target");
+        let vault = place.create(target.to_str().unwrap());
+        place.back_up(&vault, false).unwrap();
+        // Trees are in others, and small ones.
+        let packs: Vec<_> = walk(&target.join("data"))
+            .into_iter()
+            .filter(|pack| fs::metadata(pack).unwrap().len() > 2_000_000)
+            .collect();
+        assert!(packs.len() >= 2, "{packs:?}");
+        match damage {
+            "gone" => fs::remove_file(&packs[0]).unwrap(),
+            _ => {
+                let file = fs::File::options().write(true).open(&packs[0]).unwrap();
+                file.write_all_at(b"this", 1_500_000).unwrap();
+            }
+        }
+        let vault = place.open(target.to_str().unwrap()).unwrap();
+        let restored = place.restore(&vault, "back").unwrap();
+        assert!(!restored.lost.is_empty(), "{damage}");
+        let back = place.path("back");
+        let found = place.differences(&back);
+        for path in &restored.lost {
+            assert!(fs::symlink_metadata(back.join(path)).is_err(), "{damage}: {path:?}");
+        }
+        // Nothing else differs, but for their folder's own time and the numbers of links.
+        let is_told =
+            |line: &String| restored.lost.iter().any(|path| line.contains(&format!("{path:?}")));
+        let others: Vec<&String> = found.iter().filter(|line| !is_told(line)).collect();
+        assert!(others.is_empty(), "{damage}: {others:?}; lost {:?}", restored.lost);
+        if restored.lost.contains(&"also large".into()) {
+            assert!(restored.lost.contains(&"its other name".into()), "{:?}", restored.lost);
+        }
+    }
+}
+
+fn walk(folder: &Path) -> Vec<std::path::PathBuf> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { walk(&path) } else { vec![path] }).collect()
 }
 
 /// Names are what their filesystem had, and so is a path to one of them.

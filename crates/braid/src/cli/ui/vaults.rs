@@ -101,9 +101,18 @@ impl Vaults {
         }
         let path = if place.path.is_empty() { None } else { Some(inside(place)) };
         let which = place.snapshot.clone();
-        self.with(&place.folder, |vault| {
+        let restored = self.with(&place.folder, |vault| {
             Restoration { vault, which, path, to: to.to_owned(), dry_run }.run()
         })?;
+        if let Some(first) = restored.lost.first() {
+            return Err(Refusal::Failed(format!(
+                "{} files couldn't be restored, {} for one: what the target had of them is gone or \
+                 damaged; the rest is at {}",
+                restored.lost.len(),
+                first.display(),
+                to.display()
+            )));
+        }
         Ok(RestorePlan { to: to.display().to_string(), way: "a copy", moved_aside: None })
     }
 

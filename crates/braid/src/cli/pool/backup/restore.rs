@@ -64,6 +64,9 @@ impl Restore {
                 Failure::failed(format!("{error}; what is in {to} is no whole restore"))
             }
         })?;
+        for path in &restored.lost {
+            tell(&format!("LOST: {}", path.display()));
+        }
         let kept = if self.dry_run { Ok(()) } else { self.note(&restored) };
         restored.lacking.iter().for_each(|line| tell(line));
         if restored.incomplete {
@@ -85,13 +88,24 @@ impl Restore {
                 restored.to.display(),
             )
         })?;
-        access::noted(kept)
+        access::noted(kept)?;
+        match restored.lost.len() as u64 {
+            0 => Ok(()),
+            lost => Err(Failure::failed(format!(
+                "{} couldn't be restored: what the target had of them is gone or damaged (`braid \
+                 pool backup check --read 100 {}`); an older backup may have them whole",
+                access::counted(lost, "file"),
+                self.access.typed(&self.target)
+            ))),
+        }
     }
 
     fn note(&self, restored: &Restored) -> Result<(), Error> {
         let (records, now) = (self.access.records(), access::now());
         let mut record = records.of(&self.target, now)?;
-        record.restored = Some(Tried { at_s: now.as_secs(), files: restored.files, failed: None });
+        let failed = (!restored.lost.is_empty())
+            .then(|| format!("{} were lost", access::counted(restored.lost.len() as u64, "file")));
+        record.restored = Some(Tried { at_s: now.as_secs(), files: restored.files, failed });
         records.keep(&record)
     }
 }
