@@ -9,13 +9,13 @@ use s3s::dto::{
 };
 use s3s::{S3, S3Request, S3Response, S3Result, s3_error};
 use s3s_fs::FileSystem;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-/// Until when each object is locked.
+/// Until when each object is locked, and those whose lock can't be changed.
 #[derive(Clone, Default)]
-pub(crate) struct Held(Arc<Mutex<BTreeMap<String, jiff::Timestamp>>>);
+pub(crate) struct Held(Arc<Mutex<BTreeMap<String, jiff::Timestamp>>>, Arc<Mutex<BTreeSet<String>>>);
 
 impl Held {
     pub(crate) fn ends(&self) -> BTreeMap<String, jiff::Timestamp> {
@@ -26,6 +26,19 @@ impl Held {
     pub(crate) fn age(&self, days: i64) {
         let by = jiff::SignedDuration::from_hours(24 * days);
         self.0.lock().unwrap().values_mut().for_each(|end| *end -= by);
+    }
+
+    /// From now on, or no more, the lock of this object can't be changed.
+    pub(crate) fn stick(&self, key: &str, sticks: bool) {
+        let mut stuck = self.1.lock().unwrap();
+        match sticks {
+            true => drop(stuck.insert(key.to_owned())),
+            false => drop(stuck.remove(key)),
+        }
+    }
+
+    fn is_stuck(&self, key: &str) -> bool {
+        self.1.lock().unwrap().contains(key)
     }
 
     fn end(&self, key: &str) -> Option<jiff::Timestamp> {
@@ -139,6 +152,9 @@ impl S3 for LockingFiles {
         let input = asked.input;
         if !self.folder.join(&*input.bucket).join(&input.key).exists() {
             return Err(s3_error!(NoSuchKey, "it isn't there"));
+        }
+        if self.held.is_stuck(&input.key) {
+            return Err(s3_error!(AccessDenied, "it stays as it is"));
         }
         let until = input.retention.and_then(|retention| retention.retain_until_date);
         // None is ever shortened.

@@ -60,6 +60,11 @@ impl S3Server {
         self.held.age(days);
     }
 
+    /// From now on, or no more, the lock of this object can't be changed.
+    pub fn stick_lock(&self, key: &str, sticks: bool) {
+        self.held.stick(key, sticks);
+    }
+
     fn serving(
         folder: &Path,
         host: &str,

@@ -43,8 +43,10 @@ impl Renew {
 
 impl Revoke {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
-        revoke(known_homes(global)?, &self.name)?;
+        let config = known_homes(global)?;
+        revoke(config.clone(), &self.name)?;
         tell_tunnel(global)?;
+        tell_if_others_have_not_heard(&config);
         global.print(&json!({ "revoked": self.name }), || {
             format!("the join line of {} lets nobody in any more", self.name)
         })
@@ -53,8 +55,10 @@ impl Revoke {
 
 impl RemoveHome {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
-        remove(known_homes(global)?, &self.name)?;
+        let config = known_homes(global)?;
+        remove(config.clone(), &self.name)?;
         tell_tunnel(global)?;
+        tell_if_others_have_not_heard(&config);
         global.print(&json!({ "removed": self.name }), || format!("home {} is shut out", self.name))
     }
 }
@@ -228,6 +232,16 @@ fn remove_from_fleet(config: &Config, name: &str) -> Result<(), Failure> {
 #[cfg(not(feature = "fleet"))]
 fn remove_from_fleet(_: &Config, _: &str) -> Result<(), Failure> {
     Err(Failure::failed("this build of braid has no fleet"))
+}
+
+/// Others of a fleet hear of it by the registry: until then they let the home in.
+fn tell_if_others_have_not_heard(config: &Config) {
+    if let Err(failure) = Taken::in_fleet(config) {
+        failure::tell(&format!(
+            "it counts here; the fleet's other concentrators let it in until they hear of that: \
+             {failure}"
+        ));
+    }
 }
 
 /// The config, with the keys of the homes that have joined.
