@@ -17,6 +17,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 use tokio::runtime::Runtime;
+use tokio::task::JoinSet;
 
 pub(super) struct SftpStore {
     command: Vec<String>,
@@ -36,6 +37,8 @@ struct Connection {
 
 /// Of one answer.
 const PATIENCE_SECONDS: u64 = 60;
+/// Folders that are listed at the same time: each takes some round trips, and packs are in 256.
+const LISTED_AT_ONCE: usize = 32;
 /// What ssh says of a name without an address.
 const NAMELESS: &str = "Could not resolve hostname";
 /// What a name goes on with that isn't whole yet.
@@ -156,15 +159,40 @@ impl SftpStore {
         }
     }
 
-    fn files(&self, folder: String) -> Result<Vec<(String, Option<u64>)>, StoreError> {
-        let found = self.with(|on| async move {
-            let entries = on.session.read_dir(folder).await?;
-            Ok(entries.map(|entry| (entry.file_name(), entry.metadata().size)).collect::<Vec<_>>())
-        });
-        match found {
-            Err(StoreError::Absent) => Ok(vec![]),
-            other => other,
+    /// What is in folders, of which one that isn't there has nothing.
+    fn files(&self, folders: Vec<String>) -> Result<Vec<(String, Option<u64>)>, StoreError> {
+        self.with(|on| async move {
+            let (mut all, mut folders) = (vec![], folders.into_iter());
+            let mut under_way = JoinSet::new();
+            loop {
+                for folder in folders.by_ref().take(LISTED_AT_ONCE - under_way.len()) {
+                    let on = Arc::clone(&on);
+                    under_way.spawn(async move { files_of(&on.session, folder).await });
+                }
+                match under_way.join_next().await {
+                    None => return Ok(all),
+                    Some(Ok(found)) => all.extend(found?),
+                    Some(Err(broken)) => {
+                        return Err(SftpError::UnexpectedBehavior(broken.to_string()));
+                    }
+                }
+            }
+        })
+    }
+}
+
+async fn files_of(
+    session: &SftpSession,
+    folder: String,
+) -> Result<Vec<(String, Option<u64>)>, SftpError> {
+    match session.read_dir(folder).await {
+        Ok(entries) => {
+            Ok(entries.map(|entry| (entry.file_name(), entry.metadata().size)).collect())
         }
+        Err(SftpError::Status(status)) if status.status_code == StatusCode::NoSuchFile => {
+            Ok(vec![])
+        }
+        Err(error) => Err(error),
     }
 }
 
@@ -182,17 +210,15 @@ impl Store for SftpStore {
                 };
             }
             FileType::Pack => {
-                let inner = self.files(folder.clone())?;
+                let inner = self.files(vec![folder.clone()])?;
                 folders = inner.iter().map(|(name, _)| format!("{folder}/{name}")).collect();
             }
             _ => {}
         }
         let mut all = vec![];
-        for folder in folders {
-            for (name, size) in self.files(folder)? {
-                if let Some(id) = id_of(&name) {
-                    all.push((id, size_of(size.unwrap_or(0))?));
-                }
+        for (name, size) in self.files(folders)? {
+            if let Some(id) = id_of(&name) {
+                all.push((id, size_of(size.unwrap_or(0))?));
             }
         }
         Ok(all)
@@ -292,7 +318,7 @@ impl Store for SftpStore {
 
     fn tidy(&self) -> Result<(), StoreError> {
         let data = self.path(FileType::Pack.dirname());
-        for (name, _) in self.files(data.clone())? {
+        for (name, _) in self.files(vec![data.clone()])? {
             let folder = format!("{data}/{name}");
             let listed = folder.clone();
             let entries = self.with(|on| async move { on.session.read_dir(listed).await });
