@@ -37,6 +37,7 @@ mod names;
 pub mod network_manager;
 mod observe;
 mod obstacles;
+mod own_certificate;
 pub mod own_endpoints;
 #[cfg(feature = "page")]
 pub mod page;

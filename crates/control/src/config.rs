@@ -68,6 +68,7 @@ pub use ui::{UI_PORT, Ui, UiCertificate};
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Where `braid` looks for its config by default.
@@ -199,9 +200,15 @@ impl Config {
     }
 
     /// Whether it has a secret in itself, rather than in a file that it names: a proxy's password.
-    pub fn has_secrets(&self) -> bool {
+    fn has_secrets(&self) -> bool {
         let proxies = self.links.iter().filter_map(|link| link.proxy.as_ref());
         proxies.into_iter().any(|proxy| proxy.credentials.is_some())
+    }
+
+    /// The mode of its file, where everybody may read a secret in it.
+    pub fn exposed_mode(&self) -> Option<u32> {
+        let mode = std::fs::metadata(&self.file).ok()?.mode() & 0o777;
+        (self.has_secrets() && mode & secret::OTHERS != 0).then_some(mode)
     }
 
     /// The link of this name.

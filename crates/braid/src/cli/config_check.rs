@@ -6,7 +6,6 @@ use braid_control::config::{AnyConfig, Config, ConfigErrors, Diagnostic, PoolsCo
 use braid_pool::step::quoted;
 use clap::Args;
 use serde_json::json;
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 #[derive(Args)]
@@ -79,8 +78,7 @@ fn files_wrong(config: &Config) -> Vec<Diagnostic> {
 
 /// A secret that every user of this host can read.
 fn exposed(config: &Config) -> Option<Diagnostic> {
-    let mode = std::fs::metadata(&config.file).ok()?.mode() & 0o777;
-    (config.has_secrets() && mode & 0o007 != 0).then(|| Diagnostic {
+    config.exposed_mode().map(|mode| Diagnostic {
         line: 0,
         what: format!("a proxy's password is in it, and mode {mode:o} lets everybody read it"),
         hint: Some(format!("`chmod o= {}`", quoted(&config.file.display().to_string()))),

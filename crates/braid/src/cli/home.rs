@@ -124,9 +124,12 @@ impl Join {
         let becomes = old.as_ref().zip(kept.as_ref());
         let becomes = becomes.map(|(old, kept)| old.what_becomes_of_it(kept)).unwrap_or_default();
         let plan = self.plan(&text, &links, &files, becomes);
+        let report = |done: bool| {
+            let config = file.display().to_string();
+            json!({ "config": config, "links": links, "text": text, "done": done })
+        };
         if self.dry_run {
-            let value = json!({ "config": file.display().to_string(), "links": links, "text": text, "done": false });
-            return global.print(&value, || plan.clone());
+            return global.print(&report(false), || plan.clone());
         }
         failure::tell(&plan);
         if !self.yes {
@@ -144,8 +147,7 @@ impl Join {
                 format!("connected to {} by {}", line.concentrator_words(), links.join(", "))
             }
         };
-        let value = json!({ "config": file.display().to_string(), "links": links, "text": text, "done": true });
-        global.print(&value, || done.clone())
+        global.print(&report(true), || done.clone())
     }
 
     /// What a config that is there gets of this join.

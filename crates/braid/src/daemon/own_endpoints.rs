@@ -1,6 +1,6 @@
 //! Where homes reach this host, as `concentrator init` was told.
 
-use braid_control::config::{Config, Endpoint, Host};
+use braid_control::config::{Config, Endpoint, EndpointError, Host};
 use std::path::{Path, PathBuf};
 
 /// The file that has it, beside the config.
@@ -8,10 +8,16 @@ pub fn file(config: &Path) -> PathBuf {
     config.with_extension("endpoints")
 }
 
+/// What is in its lines, with their numbers.
+pub fn each(text: &str) -> impl Iterator<Item = (usize, Result<Endpoint, EndpointError>)> {
+    let lines = text.lines().map(str::trim).enumerate().filter(|(_, line)| !line.is_empty());
+    lines.map(|(index, line)| (index + 1, line.parse()))
+}
+
 /// The names and addresses, without ports; none where nobody has said.
 pub fn hosts(config: &Config) -> Vec<String> {
     let told = std::fs::read_to_string(file(&config.file)).unwrap_or_default();
-    let told = told.lines().filter_map(|line| line.trim().parse::<Endpoint>().ok());
+    let told = each(&told).filter_map(|(_, endpoint)| endpoint.ok());
     let of_fleet = config.fleet.iter().flat_map(|fleet| fleet.endpoints.clone());
     let mut hosts: Vec<String> = Vec::new();
     for endpoint in of_fleet.chain(told) {

@@ -5,7 +5,7 @@ use super::data_channel::{Command, DataPlaneEnded, DataPlaneHandle, Snapshot};
 use super::egress::Egress;
 use super::host_numbers::own_mark;
 use super::link_sockets::{LinkSockets, open_socket};
-use super::own_endpoints;
+use super::{own_certificate, own_endpoints};
 use braid_carrier::proxy::{Proxy, ProxyTrouble};
 use braid_carrier::selector::{Seen, SeenAll, Selector, Transport as Selected};
 use braid_carrier::{Certificate, Home, Leaving, Server, ServerSettings, Target, Targets};
@@ -18,9 +18,8 @@ use braid_linux::udp::{LinkSocket, PortInstead};
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 /// Where the peers are found, as it was last resolved.
 #[derive(Clone, Default)]
@@ -296,9 +295,7 @@ pub fn listen_tls(
             let name = interface.name.as_str();
             let file = |end: &str| interface.state_dir.join(format!("{name}.tls.{end}"));
             let own = CertificateFiles { chain: file("pem"), key: file("key") };
-            if !own.chain.exists() || !own.key.exists() {
-                make_certificate(&own, config).map_err(doing())?;
-            }
+            own_certificate::ensure(&own, || names(config)).map_err(doing())?;
             Certificate::read(&own.chain, &own.key)
         }
     };
@@ -313,14 +310,12 @@ pub fn listen_tls(
     Ok((Some(server), sockets))
 }
 
-fn make_certificate(files: &CertificateFiles, config: &Config) -> io::Result<()> {
-    let mut named = own_endpoints::hosts(config);
-    if named.is_empty() {
-        let listen = config.interface.listen_tls.iter().map(SocketAddr::ip);
-        named = listen.filter(|ip| !ip.is_unspecified()).map(|ip| ip.to_string()).collect();
+/// By which homes reach this host.
+fn names(config: &Config) -> Vec<String> {
+    let told = own_endpoints::hosts(config);
+    if !told.is_empty() {
+        return told;
     }
-    let made = Certificate::make(&named, SystemTime::now()).map_err(io::Error::other)?;
-    std::fs::create_dir_all(files.chain.parent().unwrap_or(Path::new(".")))?;
-    braid_durable::replace(&files.key, made.key.as_bytes(), Some(0o600))?;
-    braid_durable::replace(&files.chain, made.chain.as_bytes(), Some(0o644))
+    let listen = config.interface.listen_tls.iter().map(SocketAddr::ip);
+    listen.filter(|ip| !ip.is_unspecified()).map(|ip| ip.to_string()).collect()
 }

@@ -2,6 +2,7 @@ mod rejoin;
 
 pub use rejoin::JoinedAnew;
 
+use super::secret::OTHERS;
 use super::{Cap, Config, ConfigErrors, Mode, read_text};
 use std::fs::File;
 use std::io::{self, Write};
@@ -165,9 +166,6 @@ fn one_or_list(texts: &[String]) -> Value {
         all => Value::from_iter(all.iter().map(String::as_str)),
     }
 }
-
-/// What those who are neither the owner nor of the group may do.
-const OTHERS: u32 = 0o007;
 
 /// That of a file that isn't there is what new secrets get.
 fn mode_of(file: &Path) -> u32 {

@@ -136,6 +136,9 @@ pub fn write_secret(file: &Path, secret: &str) -> io::Result<()> {
     braid_durable::create(file, format!("{secret}\n").as_bytes(), 0o600)
 }
 
+/// What those may do who are neither the owner nor of the group.
+pub(super) const OTHERS: u32 = 0o007;
+
 /// More than any key file has; bounds what is read of a wrong file.
 const MAX_KEY_FILE: u64 = 4096;
 
@@ -144,7 +147,7 @@ fn read_secret<K: FromStr<Err = KeyError>>(path: &Path) -> Result<K, SecretError
     let file = File::open(path).map_err(io_error)?;
     // Bits of the file that is open, so that it can't be exchanged in between.
     let mode = file.metadata().map_err(io_error)?.mode() & 0o777;
-    if mode & 0o007 != 0 {
+    if mode & OTHERS != 0 {
         return Err(SecretError::Exposed { file: path.to_owned(), mode });
     }
     let mut text = String::new();

@@ -153,23 +153,19 @@ impl Inventory {
     /// Disks of one serial number are two of a cheap maker's, or one that is reached by two paths
     /// (two controllers, iSCSI) that no multipath joins: then who uses the one uses the other.
     fn note_other_paths<'a>(&mut self, groups: impl Iterator<Item = &'a Vec<String>>) {
+        let in_use = |disk: &&Disk| disk.contents.iter().any(Content::is_in_use);
+        let mut found: Vec<(String, String)> = Vec::new();
         for nodes in groups {
-            let in_use = |disk: &&Disk| disk.contents.iter().any(Content::is_in_use);
-            let used: Vec<Disk> = nodes
-                .iter()
-                .filter_map(|node| self.by_path(node).filter(in_use).cloned())
-                .collect();
-            for used in used {
-                for node in nodes.iter().filter(|node| **node != used.path) {
-                    let is_other = |disk: &&Disk| !in_use(disk) && is_same_disk(disk, &used);
-                    if self.by_path(node).filter(is_other).is_none() {
-                        continue;
-                    }
-                    let content = Content::OtherPath { path: used.path.clone() };
-                    for disk in self.disks.iter_mut().filter(|it| it.physical_disk() == node) {
-                        disk.contents.push(content.clone());
-                    }
-                }
+            let disks = nodes.iter().filter_map(|node| self.by_path(node));
+            let (used, free): (Vec<&Disk>, Vec<&Disk>) = disks.partition(in_use);
+            found.extend(free.into_iter().filter_map(|free| {
+                let used = used.iter().find(|used| is_same_disk(free, used))?;
+                Some((free.path.clone(), used.path.clone()))
+            }));
+        }
+        for (path, used) in found {
+            for disk in self.disks.iter_mut().filter(|disk| disk.physical_disk() == path) {
+                disk.contents.push(Content::OtherPath { path: used.clone() });
             }
         }
     }

@@ -68,23 +68,17 @@ impl RemoveHome {
 pub fn add(config: Config, home: &LineForHome, wanted: &[IpAddr]) -> Result<JoinLine, Failure> {
     let mut work = Work::of(&config)?;
     // Without its registry what is known here counts; who has an address twice is told.
-    let mut adding = Adding::to_fleet(&work.config)
-        .inspect_err(|failure| {
-            failure::tell(&format!(
-                "the fleet's registry wasn't asked which names and addresses are taken: {failure}"
-            ));
-        })
-        .ok();
-    let addresses = match &adding {
-        Some(adding) => work.addresses_of_new(home, wanted, &adding.taken)?,
-        None => work.addresses_of_new(home, wanted, &Taken::default())?,
-    };
+    let mut adding = Adding::to_fleet(&work.config).unwrap_or_else(|failure| {
+        failure::tell(&format!(
+            "the fleet's registry wasn't asked which names and addresses are taken: {failure}"
+        ));
+        Adding::default()
+    });
+    let addresses = work.addresses_of_new(home, wanted, &adding.taken)?;
     let endpoints = work.endpoints(&home.endpoint)?;
     let Work { config, editor, public_key } = &mut work;
     let line = home.with(addresses.clone(), public_key).add(config, editor, endpoints)?;
-    if let Some(adding) = &mut adding {
-        adding.home(home.name.as_str(), &addresses);
-    }
+    adding.home(home.name.as_str(), &addresses);
     Ok(line)
 }
 
@@ -430,14 +424,9 @@ fn known_endpoints(config: &Path) -> Result<Vec<Endpoint>, Failure> {
             file.display()
         ))
     })?;
-    text.lines()
-        .enumerate()
-        .filter(|(_, line)| !line.trim().is_empty())
-        .map(|(index, line)| {
-            line.trim().parse().map_err(|error| {
-                Failure::failed(format!("{}:{}: {error}", file.display(), index + 1))
-            })
-        })
+    let wrong = |line, error| Failure::failed(format!("{}:{line}: {error}", file.display()));
+    own_endpoints::each(&text)
+        .map(|(line, endpoint)| endpoint.map_err(|error| wrong(line, error)))
         .collect()
 }
 

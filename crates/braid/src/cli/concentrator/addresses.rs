@@ -184,7 +184,7 @@ mod tests {
             [[peer]]\nname = \"a\"\npublic_key = \"hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=\"\n\
             allowed_ips = [\"10.77.0.2\", \"fd77::2\"]\n";
         let config = Config::parse(text, Path::new("c.toml")).unwrap();
-        let of_fleet = Taken::by("b", &["10.77.0.4/32", "fd77::3/128"]);
+        let of_fleet = Taken::of("b", &["10.77.0.4/32", "fd77::3/128"]);
         let wanted = |address: &str| addresses(&config, &[address.parse().unwrap()], &of_fleet);
         let given: Vec<String> =
             wanted("10.77.0.9").unwrap().iter().map(ToString::to_string).collect();

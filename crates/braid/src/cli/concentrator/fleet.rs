@@ -142,15 +142,15 @@ impl Registry {
         written.map(drop).map_err(|error| failed(&error))
     }
 
-    /// This concentrator, new in the fleet.
+    /// This concentrator, new in the fleet, which nobody else adds to.
     pub fn write_concentrator(
         &mut self,
+        fleet: &Fleet,
         own: &FleetMember,
         public_key: &PublicKey,
         endpoints: &[Endpoint],
     ) -> Result<(), Failure> {
         let name = own.name.as_str();
-        let fleet = self.read()?;
         if let Some((there, _)) = fleet.concentrators.get(name) {
             let at = there.endpoints.join(", ");
             let how = match fleet.alive.contains_key(name) {

@@ -22,10 +22,14 @@ impl Taken {
         if config.fleet.is_none() {
             return Ok(Taken::default());
         }
-        let fleet = super::fleet::Registry::of(config)?.read()?;
-        let nets = |texts: Vec<String>| texts.iter().filter_map(|net| net.parse().ok()).collect();
-        let homes = fleet.homes.into_iter();
-        Ok(Taken(homes.map(|(name, (home, _))| (name, nets(home.addresses))).collect()))
+        Ok(Taken::by(&super::fleet::Registry::of(config)?.read()?))
+    }
+
+    #[cfg(feature = "fleet")]
+    fn by(fleet: &braid_registry::Fleet) -> Taken {
+        let nets = |texts: &[String]| texts.iter().filter_map(|net| net.parse().ok()).collect();
+        let homes = fleet.homes.iter();
+        Taken(homes.map(|(name, (home, _))| (name.clone(), nets(&home.addresses))).collect())
     }
 
     /// None: this build knows no fleets.
@@ -55,12 +59,16 @@ impl Taken {
 }
 
 /// The right to add to a fleet: until it is dropped nobody else adds a home or a concentrator,
-/// since two who look at the same time would find the same names and addresses free.
+/// since two who look at the same time would find the same names and addresses free. Without a
+/// registry it is to nothing.
+#[derive(Default)]
 pub struct Adding {
     /// What there is.
     pub taken: Taken,
     #[cfg(feature = "fleet")]
     registry: Option<super::fleet::Registry>,
+    #[cfg(feature = "fleet")]
+    fleet: braid_registry::Fleet,
 }
 
 #[cfg(feature = "fleet")]
@@ -70,14 +78,15 @@ impl Adding {
     /// # Errors
     /// The registry doesn't answer, or refuses; others add all the time.
     pub fn to_fleet(config: &Config) -> Result<Adding, Failure> {
+        let mut adding = Adding::default();
         if config.fleet.is_none() {
-            return Ok(Adding { taken: Taken::default(), registry: None });
+            return Ok(adding);
         }
         let mut registry = super::fleet::Registry::of(config)?;
         registry.begin_to_add()?;
         // From here on it is given back whatever comes.
-        let mut adding = Adding { taken: Taken::default(), registry: Some(registry) };
-        adding.taken = Taken::in_fleet(config)?;
+        adding.fleet = adding.registry.insert(registry).read()?;
+        adding.taken = Taken::by(&adding.fleet);
         Ok(adding)
     }
 
@@ -105,7 +114,7 @@ impl Adding {
     ) -> Result<(), Failure> {
         match (&mut self.registry, &config.fleet) {
             (Some(registry), Some(fleet)) => {
-                registry.write_concentrator(fleet, public_key, endpoints)
+                registry.write_concentrator(&self.fleet, fleet, public_key, endpoints)
             }
             _ => Ok(()),
         }
@@ -128,7 +137,7 @@ impl Adding {
     /// # Errors
     /// None.
     pub fn to_fleet(_: &Config) -> Result<Adding, Failure> {
-        Ok(Adding { taken: Taken::default() })
+        Ok(Adding::default())
     }
 
     /// Nothing.
@@ -150,7 +159,7 @@ impl Adding {
 
 #[cfg(test)]
 impl Taken {
-    pub fn by(name: &str, nets: &[&str]) -> Taken {
+    pub fn of(name: &str, nets: &[&str]) -> Taken {
         let nets = nets.iter().map(|net| net.parse().unwrap()).collect();
         Taken(BTreeMap::from([(name.to_owned(), nets)]))
     }

@@ -1,11 +1,11 @@
 //! What browsers are shown, where the page is served by TLS.
 
+use super::super::own_certificate;
 use braid_carrier::{Certificate, CertificateError};
 use braid_control::config::{CertificateFiles, UiCertificate};
 use std::io;
 use std::net::IpAddr;
 use std::path::Path;
-use std::time::SystemTime;
 use tokio_rustls::TlsAcceptor;
 
 /// How the page is served by TLS.
@@ -24,8 +24,9 @@ impl Secured {
             UiCertificate::Files(files) => files,
             UiCertificate::Own => own,
         };
-        if is_own && !(files.chain.exists() && files.key.exists()) {
-            make(files, at)?;
+        if is_own {
+            let named = || (!at.is_unspecified()).then(|| at.to_string()).into_iter().collect();
+            own_certificate::ensure(files, named)?;
         }
         let other = |error: CertificateError| io::Error::other(error);
         let certificate = Certificate::read(&files.chain, &files.key).map_err(other)?;
@@ -39,14 +40,6 @@ impl Secured {
 pub fn own_files(folder: &Path, name: &str) -> CertificateFiles {
     let file = |end: &str| folder.join(format!("{name}.ui.{end}"));
     CertificateFiles { chain: file("pem"), key: file("key") }
-}
-
-fn make(files: &CertificateFiles, at: IpAddr) -> io::Result<()> {
-    let named = if at.is_unspecified() { Vec::new() } else { vec![at.to_string()] };
-    let made = Certificate::make(&named, SystemTime::now()).map_err(io::Error::other)?;
-    std::fs::create_dir_all(files.chain.parent().unwrap_or(Path::new(".")))?;
-    braid_durable::replace(&files.key, made.key.as_bytes(), Some(0o600))?;
-    braid_durable::replace(&files.chain, made.chain.as_bytes(), Some(0o644))
 }
 
 #[cfg(test)]

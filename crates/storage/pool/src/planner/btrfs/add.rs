@@ -28,7 +28,7 @@ pub(super) fn draft(
     draft.steps.extend(mounted.steps);
     draft.steps.extend(erase::prepared(&disks));
     if let Room::InDataChunks = room {
-        draft.steps.extend(balance::compact(pool, at, &[0, 25, 50, 75, 90]));
+        draft.steps.extend(balance::make_room(pool, at));
     }
     draft.steps.extend(disks.iter().map(|disk| add(pool, at, disk)));
     if pool.meant_profiles().is_some_and(|now| now != (data, metadata)) {

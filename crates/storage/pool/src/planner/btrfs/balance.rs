@@ -108,9 +108,14 @@ pub(super) fn rebalance(place: &Place<'_, ObservedBtrfs>) -> Result<Draft, Refus
     Ok(draft)
 }
 
+/// As much as a full pool can give back, before a change that needs new chunks.
+pub(super) fn make_room(pool: &ObservedBtrfs, at: &str) -> Vec<Step> {
+    compact(pool, at, &[0, 25, 50, 75, 90])
+}
+
 /// Gives back what half empty data chunks occupy: those less full than each of these percentages,
 /// one after the other.
-pub(super) fn compact(pool: &ObservedBtrfs, at: &str, percentages: &[u8]) -> Vec<Step> {
+fn compact(pool: &ObservedBtrfs, at: &str, percentages: &[u8]) -> Vec<Step> {
     let below = |usage: &u8| {
         let says = match usage {
             0 => "give back chunks that hold nothing".to_owned(),

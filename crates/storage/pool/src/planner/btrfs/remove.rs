@@ -72,15 +72,15 @@ pub(super) fn make_room(
     let free: Vec<u64> = others().map(BtrfsMember::unallocated_bytes).chain(joining).collect();
     let sizes: Vec<u64> = others().map(|other| other.size_bytes).chain(joining).collect();
     let is_empty = !leaving.missing && leaving.unallocated_bytes() == leaving.size_bytes;
-    if is_empty || pool.space.is_empty() || space::check_chunk(data, &free, &sizes).is_ok() {
+    if is_empty || pool.space.is_empty() {
         return Ok(vec![]);
     }
+    let Err(refused) = space::check_chunk(data, &free, &sizes) else { return Ok(vec![]) };
     let (total, used) = pool.space_of(Purpose::Data);
-    let chunk = space::chunk_bytes(&sizes);
-    if total.saturating_sub(used) < space::GIVES_BACK_CHUNKS * chunk {
-        space::check_chunk(data, &free, &sizes)?;
+    match total.saturating_sub(used) < space::GIVES_BACK_CHUNKS * space::chunk_bytes(&sizes) {
+        true => Err(refused),
+        false => Ok(balance::make_room(pool, at)),
     }
-    Ok(balance::compact(pool, at, &[0, 25, 50, 75, 90]))
 }
 
 /// By number, which a missing device has too.

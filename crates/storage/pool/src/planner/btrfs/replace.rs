@@ -73,7 +73,7 @@ pub(super) fn draft(
     if !is_smaller {
         let mut copy = replace(pool, at, old, &by);
         if let Room::InDataChunks { needs } = room {
-            draft.steps.extend(balance::compact(pool, at, &[0, 25, 50, 75, 90]));
+            draft.steps.extend(balance::make_room(pool, at));
             let uuid = pool.uuid;
             copy.before.push(Condition::BtrfsUnallocated { uuid, at_least_bytes: needs });
         }
