@@ -41,6 +41,9 @@ pub struct Heuristics {
     /// Links whose rate changes hold no queue while a call runs beside
     /// (`path/congestion/model.rs`).
     pub yields_to_calls: bool,
+    /// A drain ends by what has left the link since the packet that was told of, not by a usual
+    /// round trip (`path/congestion/model.rs`).
+    pub drains_by_way: bool,
 }
 
 impl Heuristics {
@@ -59,10 +62,11 @@ impl Heuristics {
         waits_for_best: true,
         bounded_wait: true,
         yields_to_calls: true,
+        drains_by_way: true,
     };
 
     /// Each one's name, and all of them but that.
-    pub fn each_off() -> [(&'static str, Self); 13] {
+    pub fn each_off() -> [(&'static str, Self); 14] {
         let all = Self::ALL;
         [
             ("tracking", Self { tracking: false, ..all }),
@@ -78,6 +82,7 @@ impl Heuristics {
             ("waits-for-best", Self { waits_for_best: false, ..all }),
             ("bounded-wait", Self { bounded_wait: false, ..all }),
             ("yields-to-calls", Self { yields_to_calls: false, ..all }),
+            ("drains-by-way", Self { drains_by_way: false, ..all }),
         ]
     }
 }

@@ -1,9 +1,27 @@
-//! Calls beside links that are full.
+//! Calls and pings beside links that are full.
 
 use crate::support::{link, millis, play, secs};
-use braid_simulator::{Action, Lane, Outcome, Scenario, Traffic, TrafficKind};
+use braid_simulator::{Action, Lane, Outcome, Scenario, Traffic, TrafficKind, named};
 use braid_tunnel::Heuristics;
 use braid_units::ByteSize;
+
+#[test]
+fn what_waits_on_the_way_back_does_not_end_drains() {
+    // Each direction's queue delays the other's news of its own.
+    let ping_ms = |heuristics| {
+        let mut scenario = named("cable-dsl-lte").expect("links without recordings");
+        scenario.heuristics = heuristics;
+        scenario.traffic = vec![Traffic::ping().from(secs(2))];
+        for lane in [Lane::Down, Lane::Up] {
+            scenario.traffic.extend([Traffic::tcp(lane); 4]);
+        }
+        let ping = play(scenario).flows[0].delay_percentile(0.95);
+        ping.expect("pings come back").as_secs_f64() * 1e3
+    };
+    let with = ping_ms(Heuristics::ALL);
+    let without = ping_ms(Heuristics { drains_by_way: false, ..Heuristics::ALL });
+    assert!(with < 0.92 * without, "{with} and {without} ms");
+}
 
 #[test]
 fn a_call_beside_a_download_by_links_that_change_loses_less_than_by_full_ones() {

@@ -60,6 +60,7 @@ pub struct DelayModel {
     /// Drains in a row that left the delay as it was.
     futile_drains: u32,
     tracks: bool,
+    drains_by_way: bool,
     yields_to_calls: bool,
     beside_call: bool,
     limits: Limits,
@@ -86,6 +87,7 @@ impl DelayModel {
             drained_from: Duration::ZERO,
             futile_drains: 0,
             tracks: true,
+            drains_by_way: true,
             yields_to_calls: true,
             beside_call: false,
             limits: Limits::default(),
@@ -97,6 +99,7 @@ impl DelayModel {
     /// Before the first acknowledgement: which heuristics are on.
     pub fn set_heuristics(&mut self, heuristics: Heuristics) {
         self.tracks = heuristics.tracking;
+        self.drains_by_way = heuristics.drains_by_way;
         self.yields_to_calls = heuristics.yields_to_calls;
         self.signals.counts_reverse_jitter = heuristics.reverse_jitter;
         self.signals.counts_forward_jitter = heuristics.forward_jitter;
@@ -197,7 +200,7 @@ impl DelayModel {
         match self.phase {
             Phase::Drain { .. } => {
                 let drained = queue <= self.queue_target() / DRAINED;
-                if drained || ack.in_flight <= self.pipe_holds() {
+                if drained || ack.in_flight <= self.pipe_holds(ack) {
                     self.end_drain(ack, queue);
                 }
             }
@@ -356,9 +359,20 @@ impl DelayModel {
     /// As BBR leaves its drain: when no more is in flight than the pipe holds
     /// (draft-ietf-ccwg-bbr, section 5.3.2). Without the jitter of both ways the
     /// link would idle after each drain.
-    fn pipe_holds(&self) -> u64 {
+    ///
+    /// Since the newest packet that was told of left the link, as much has left it as the link
+    /// takes in that time, however long the news took. A usual round trip instead counts what
+    /// waits on the way back, where the peer's own data may queue, and drains would end while
+    /// a queue stands.
+    fn pipe_holds(&self, ack: &AckSample) -> u64 {
         let jitter = self.signals.jitter().min(TARGET) / DRAINED_JITTER;
-        self.estimator.bandwidth().bytes_in(self.signals.unqueued_rtt() + jitter)
+        let delay_us = ack.received_us.saturating_sub(ack.sent_at.as_micros() as i64);
+        let met = self.signals.queue_of(Some(delay_us));
+        let since = match self.drains_by_way {
+            true => (ack.now - ack.sent_at).saturating_sub(met),
+            false => self.signals.unqueued_rtt(),
+        };
+        self.estimator.bandwidth().bytes_in(since + jitter)
     }
 
     /// Too little is sent for a queue: what delays the few packets is jitter.
