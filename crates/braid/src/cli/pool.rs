@@ -23,6 +23,7 @@ pub(super) mod examined;
 mod header;
 mod key;
 mod locked;
+mod mount_point;
 mod named;
 mod open;
 mod plan;

@@ -107,6 +107,7 @@ fn shell_in(folder: &Path) -> String {
 fn key_in(folder: &Path) -> PathBuf {
     let path = folder.join("key");
     fs::write(&path, "a key of enough characters\n").unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
     path
 }
 
@@ -412,6 +413,19 @@ fn the_life_of_snapshots() {
         let pull = [&["replicate"], &reach[..], &[&to, text(&pulled)]].concat();
         assert_eq!(json(&pull)["snapshots"].as_array().unwrap().len(), 2);
 
+        // The original itself is no replica of it, by whatever name.
+        let other_name = scene.folder.path().join("other name");
+        std::os::unix::fs::symlink(&scene.snapshots, &other_name).unwrap();
+        for itself in [&scene.snapshots, &other_name] {
+            let said = failure(&["verify", text(&scene.snapshots), text(itself)]);
+            assert!(said.contains("is the original itself"), "{said}");
+        }
+        // A folder that is made is told of.
+        let new = scene.snapshots.with_file_name("new");
+        let take = ["snapshot", "--into", text(&new), text(&scene.data), "--dry-run"];
+        let said = String::from_utf8(braid(&take).stderr).unwrap();
+        assert!(said.contains("isn't there yet: it would be made"), "{said}");
+
         // A replica that was changed is noticed.
         let copy = scene.replicas.join("changed");
         json(&["restore", text(&second), "--to", text(&copy)]);
@@ -455,6 +469,22 @@ fn the_life_of_snapshots() {
         assert_eq!(report["snapshots"][0]["parent"], second.file_name().unwrap().to_str().unwrap());
         scene.verify();
     });
+}
+
+#[test]
+fn a_listener_is_refused_before_a_key_is_made_and_for_a_key_that_others_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let serve = |at: &str, key: &Path| {
+        let into = text(folder.path());
+        failure(&["replicate", "--serve", at, "--into", into, "--key", text(key)])
+    };
+    let key = folder.path().join("new key");
+    let said = serve("0.0.0.0:1", &key);
+    assert!(said.contains("every address") && !key.exists(), "{said}");
+    let key = key_in(folder.path());
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
+    let said = serve("127.0.0.1:1", &key);
+    assert!(said.contains("others can read the key: chmod 600"), "{said}");
 }
 
 /// The doctor's command completes what was killed; what is forgotten isn't told any more.

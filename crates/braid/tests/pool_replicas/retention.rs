@@ -28,6 +28,13 @@ fn neither_a_wrong_clock_nor_a_slip_of_the_pen_deletes_a_history() {
         let folder = text(&scene.snapshots);
         let two_weeks = ["retain", folder, "--policy", "24x1h | 14x1d", "--yes"];
 
+        // Another folder, by a slip of the pen.
+        let empty = scene.folder.path().join("empty");
+        fs::create_dir(&empty).unwrap();
+        let said = failure(&["retain", text(&empty), "--policy", "1x1s", "--yes"]);
+        assert!(said.contains("no snapshots in"), "{said}");
+        assert_eq!(fs::read_dir(&empty).unwrap().count(), 0);
+
         // From the future: set aside, and named.
         let output = braid(&two_weeks);
         let said = String::from_utf8(output.stderr).unwrap();

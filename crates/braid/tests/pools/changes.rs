@@ -202,6 +202,30 @@ fn disks_come_and_go() {
     });
 }
 
+/// What was begun goes on with the disks that it was begun with.
+#[test]
+fn a_disk_that_an_interrupted_change_needs_is_not_taken() {
+    in_private_mounts("changes::a_disk_that_an_interrupted_change_needs_is_not_taken", || {
+        let host = Host::new();
+        let (a, b, c) = (host.disk("a"), host.disk("b"), host.disk("c"));
+        host.create("btrfs-raid1", &[&a, &b]);
+        let killer = "#!/bin/sh\ncase \"$*\" in \"device add\"*) kill -9 $PPID; sleep 9;; \
+                      *) exec /usr/bin/btrfs \"$@\";; esac\n";
+        host.program("btrfs", killer);
+        assert_eq!(host.braid(&["add", "data", c.path(), "--yes"]).status.code(), None);
+        fs::remove_file(host.path("bin/btrfs")).unwrap();
+        let mut create = std::process::Command::new(BRAID);
+        create.args(["pool", "create", "other", "--layout", "btrfs-single", "--dry-run"]);
+        create.arg(c.path()).arg("--mount").arg(host.path("elsewhere"));
+        let mut create = || host.place(&mut create).output().unwrap();
+        let refused = create();
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(said.contains("braid pool resume data") && said.contains(c.path()), "{said}");
+        host.works(&["abandon", "data"]);
+        assert!(create().status.success());
+    });
+}
+
 /// After a reboot a pool that isn't in fstab is mounted by nobody else.
 #[test]
 fn what_was_mounted_by_hand_is_mounted_again_to_go_on() {
@@ -219,7 +243,11 @@ fn what_was_mounted_by_hand_is_mounted_again_to_go_on() {
             fs::remove_file(host.path("bin/btrfs")).unwrap();
             host.sh("umount data");
         };
-        killed("balance start", &["add", "data", c.path(), "--yes"]);
+        let add = ["add", "data", c.path(), "--yes"];
+        killed("balance start", &add);
+        host.sh(&format!("mount {} data", a.path()));
+        host.fails(&add, 1, &["was interrupted", "braid pool resume data"]);
+        host.sh("umount data");
         // As if killed before the first step was begun.
         host.sh("sed -i 1q state/data/journal");
         // Somebody else's is not taken away.
@@ -278,11 +306,12 @@ fn a_mount_hides_no_files() {
         let other = host.path("other");
         let add = ["add", "data", c.path(), "--yes", "--mount", other.to_str().unwrap()];
         host.fails(&add, 1, &["letter", "would hide"]);
-        host.fails(
-            &["add", "data", c.path(), "--dry-run", "--mount", "/etc/x"],
-            1,
-            &["of the system"],
-        );
+        host.sh("ln -s /etc innocent");
+        let innocent = host.path("innocent/data");
+        for at in ["/etc/x", innocent.to_str().unwrap()] {
+            let add = ["add", "data", c.path(), "--dry-run", "--mount", at];
+            host.fails(&add, 1, &["of the system"]);
+        }
     });
 }
 

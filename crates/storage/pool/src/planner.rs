@@ -171,7 +171,7 @@ pub fn check_member(pool: &ObservedPool, member: &MemberName) -> Result<(), Refu
 
 /// The journal has a file's name, and is named in commands: neither a label of somebody else's
 /// needs to be fit for.
-fn journal_name(pool: &ObservedPool) -> String {
+pub fn journal_name(pool: &ObservedPool) -> String {
     pool.name().parse::<PoolName>().map_or(pool.uuid().to_string(), |name| name.to_string())
 }
 
@@ -237,7 +237,8 @@ fn check_new(new: &NewPool, host: &ObservedHost) -> Result<(), Refused> {
     }
     refused::absolute(&new.mount_at)?;
     host_files::check_mount_point_free(host, &new.mount_at)?;
-    member::check_distinct(&new.disks)?;
+    // What can't be used at all is told as such, and isn't "too small".
+    member::stake(&new.disks, &new.erase)?;
     let size = |disk: &Disk| {
         let encrypt = disk.encrypt.as_ref();
         encrypt.map_or(disk.size_bytes, |encrypt| encrypt.size_bytes(disk.size_bytes))

@@ -120,6 +120,29 @@ impl Place {
         Ok(folder.display().to_string())
     }
 
+    /// No plan of this pool was interrupted.
+    pub fn check_nothing_unfinished(&self, pool: &str) -> Result<(), Failure> {
+        match self.state().unfinished()?.into_iter().find(|(name, _)| name == pool) {
+            Some((_, record)) => Err(JournalError::unfinished(pool, &record).into()),
+            None => Ok(()),
+        }
+    }
+
+    /// No plan of another pool that was interrupted goes on with one of these disks.
+    fn check_not_awaited(&self, plan: &Plan) -> Result<(), Failure> {
+        for (pool, record) in self.state().unfinished()? {
+            let awaited = plan.claims.iter().find(|claim| {
+                pool != plan.pool && record.plan.claims.iter().any(|its| its.id() == claim.id())
+            });
+            if let Some(claim) = awaited {
+                let unfinished = JournalError::unfinished(&pool, &record);
+                let text = format!("{} is one of its disks", claim.path());
+                return Err(Failure::failed(format!("{unfinished}; {text}")));
+            }
+        }
+        Ok(())
+    }
+
     /// Which replications aren't through.
     pub fn register(&self) -> Register {
         Register::new(self.state().replications())
@@ -206,17 +229,14 @@ pub fn outcome_of(plan: Plan, consent: &Consent) -> Result<Outcome, Failure> {
     if let Some(why) = hidden.map_err(|error| Failure::failed(error.to_string()))? {
         return Err(Failure::failed(why));
     }
+    consent.place.check_not_awaited(&plan)?;
     if consent.dry_run || plan.is_empty() {
         return Ok(Outcome { done: plan.is_empty(), plan, not_done: vec![], shown_only: true });
     }
-    let state = consent.place.state();
-    if let Some((_, record)) = state.unfinished()?.into_iter().find(|(pool, _)| *pool == plan.pool)
-    {
-        return Err(JournalError::unfinished(&plan.pool, &record).into());
-    }
+    consent.place.check_nothing_unfinished(&plan.pool)?;
     failure::tell(plan.to_string().trim_end());
     consent.ask()?;
-    let mut journal = state.begin(&plan.pool, plan.clone())?;
+    let mut journal = consent.place.state().begin(&plan.pool, plan.clone())?;
     go_on(&mut journal, &consent.place)?;
     let not_done = NotDone::all(journal.record());
     Ok(Outcome { done: true, plan, not_done, shown_only: false })

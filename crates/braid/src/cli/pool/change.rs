@@ -2,6 +2,7 @@
 
 use super::carry_out::{Consent, carry_out};
 use super::encrypt::Encrypt;
+use super::mount_point::without_links;
 use super::seen::Seen;
 use crate::cli::Global;
 use crate::cli::failure::Failure;
@@ -36,18 +37,21 @@ impl Target {
         let mut seen = Seen::now(&self.consent.place.config());
         seen.host.header_backups = Some(self.consent.place.header_backups()?);
         let pool = seen.pool(&self.name)?.clone();
+        // First: what was begun has the disks, and they would be said to be in use.
+        self.consent.place.check_nothing_unfinished(&planner::journal_name(&pool))?;
+        let mount = self.mount.as_deref().map(without_links).transpose()?;
         let mut change = of(&mut seen)?;
         let (place, dry_run) = (&self.consent.place, self.consent.dry_run());
         let lent = match encrypt {
             Some(encrypt) => {
                 // First as a dry run: nobody is asked for a passphrase that is in vain.
                 encrypt.changed(&pool, &seen.host, &mut change, place, true)?;
-                planner::change(&pool, &change, self.mount.as_deref(), &seen.host)?;
+                planner::change(&pool, &change, mount.as_deref(), &seen.host)?;
                 encrypt.changed(&pool, &seen.host, &mut change, place, dry_run)?
             }
             None => None,
         };
-        let plan = planner::change(&pool, &change, self.mount.as_deref(), &seen.host)?;
+        let plan = planner::change(&pool, &change, mount.as_deref(), &seen.host)?;
         let done = carry_out(plan, &self.consent, global);
         drop(lent);
         done

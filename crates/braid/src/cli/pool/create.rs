@@ -1,6 +1,7 @@
 use super::carry_out::{Consent, carry_out};
 use super::encrypt::{Encrypt, PoolIdentity};
 use super::locked;
+use super::mount_point::without_links;
 use super::random_uuid::random_uuid;
 use super::seen::Seen;
 use crate::cli::Global;
@@ -55,6 +56,7 @@ impl Create {
         let mut disks = seen.disks(&self.disks)?;
         self.check_name(&seen, &disks, global)?;
         let mount_at = self.mount.clone().unwrap_or_else(|| format!("/srv/{}", self.name));
+        let mount_at = without_links(&mount_at)?;
         let (place, dry_run) = (&self.consent.place, self.consent.dry_run());
         let mut to_encrypt: Vec<_> = disks.iter_mut().collect();
         let (host, uuids) = (&seen.host, (random_uuid()?, random_uuid()?));

@@ -51,12 +51,16 @@ impl Retain {
         let now = SystemTime::now();
         let (folder, policy) = (&self.folder, &self.policy);
         let snapshots = retain::judge(folder, policy, now)?;
+        if snapshots.is_empty() {
+            // A name mistyped must not pass for snapshots thinned out.
+            return Err(Failure::failed(format!("no snapshots in {}", folder.display())));
+        }
         let cautions = retain::cautions(folder, policy, &snapshots, now)?;
         let cautions: Vec<String> = cautions.iter().map(ToString::to_string).collect();
         let going = snapshots.iter().filter(|verdict| !verdict.keep).count();
         let future: Vec<&Verdict> =
             snapshots.iter().filter(|one| one.because.contains(&Reason::Future)).collect();
-        if !global.json && !snapshots.is_empty() {
+        if !global.json {
             print_line(&table(&snapshots))?;
         }
         if let Some(first) = future.first() {

@@ -59,6 +59,12 @@ impl Snapshot {
             return global.print(&listing, || table(&listing.snapshots));
         }
         let intended = snapshot::intend(&self.subvolumes, &self.into, SystemTime::now())?;
+        if !self.into.exists() {
+            // A name mistyped would be a place where nobody looks.
+            let word = if self.dry_run { "would be" } else { "is" };
+            let folder = ExactPath::from(self.into.as_path());
+            tell(&format!("{folder} isn't there yet: it {word} made"));
+        }
         if !self.dry_run {
             snapshot::take(&intended, &self.into)?;
         }

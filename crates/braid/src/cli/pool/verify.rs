@@ -8,6 +8,9 @@ use braid_replica::verify::{self, Finding};
 use braid_units::ByteSize;
 use clap::Args;
 use serde::Serialize;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -49,6 +52,10 @@ impl Verify {
             (format!("{bytes} read"), None)
         });
         let compared = match (&self.original, &self.copy) {
+            (Place::Local(original), Some(Place::Local(copy))) if is_same(original, copy) => {
+                let text = format!("{} is the original itself: name a replica", copy.display());
+                return Err(Failure::new(FailureKind::Usage, text));
+            }
             (Place::Local(original), Some(copy)) => {
                 let connector = self.reach.connector(&[copy])?;
                 verify::verify(original, copy, &connector, &hashed)
@@ -74,6 +81,12 @@ impl Verify {
             count => Err(Failure::failed(format!("the replica differs in {count} places"))),
         }
     }
+}
+
+/// Whether both are the same folder, by whatever name.
+fn is_same(original: &Path, copy: &Path) -> bool {
+    let of = |path: &Path| Some(fs::metadata(path).ok()?).map(|it| (it.dev(), it.ino()));
+    of(original).is_some_and(|original| of(copy) == Some(original))
 }
 
 fn text(finding: &Finding) -> String {

@@ -194,3 +194,12 @@ fn names_that_would_confuse_others_are_refused() {
         assert!(name.parse::<PoolName>().is_ok(), "{name:?}");
     }
 }
+
+#[test]
+fn a_disk_in_use_is_told_as_such_and_not_as_too_small() {
+    let mut used = disk('b', 500 * GB);
+    used.contents = vec![crate::disk::Content::Mounted { at: "/".to_owned() }];
+    let new = new("btrfs-raid1", vec![used, disk('c', 1 << 20)]);
+    let refused = create(&new, &host()).unwrap_err().to_string();
+    assert!(refused.contains("mounted at /"), "{refused}");
+}
