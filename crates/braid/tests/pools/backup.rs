@@ -76,6 +76,12 @@ fn a_pool_is_backed_up_from_a_snapshot_and_comes_back_elsewhere() {
         fs::write(&typed, format!("{line}\n")).unwrap();
         fs::set_permissions(&typed, fs::Permissions::from_mode(0o600)).unwrap();
         let (typed, to) = (typed.to_str().unwrap(), back.to_str().unwrap());
+        // As some write it.
+        let small = line.to_lowercase().replace('0', "o").replace('1', "l");
+        fs::write(typed, format!("{small}\n")).unwrap();
+        host.works(&["backup", "list", "--key", typed, &target]);
+        fs::write(typed, format!("{line}\n")).unwrap();
+        host.fails(&["backup", "leave", "/nowhere"], 2, &["no backups at /nowhere", &target]);
         host.works(&["backup", "restore", "--key", typed, &target, "latest", "--to", to]);
         fs::remove_file(data.join("mine/inner/file")).unwrap();
         run("btrfs", &["subvolume", "delete", data.join("mine/inner").to_str().unwrap()]);

@@ -1,7 +1,7 @@
 //! The key of backups: a file with one line, as `restic --password-file` reads it.
 
 use crate::Error;
-use braid_pool::key_text::{KEY_BYTES, key_text};
+use braid_pool::key_text::{KEY_BYTES, key_meant, key_text};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -67,6 +67,11 @@ impl Key {
     /// Where it is.
     pub fn file(&self) -> &Path {
         &self.file
+    }
+
+    /// What was meant, where it looks as if it had been typed from paper.
+    pub(crate) fn meant(&self) -> Option<Zeroizing<String>> {
+        key_meant(&self.text).map(Zeroizing::new)
     }
 
     /// What opens the backups.

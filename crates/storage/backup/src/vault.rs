@@ -369,17 +369,25 @@ impl Vault {
             _ => options.no_cache = true,
         }
         let backends = RepositoryBackends::new(Arc::new(self.courier.clone()), None);
-        let watch = self.manner.watch.clone();
-        let repository = self.told(Repository::new_with_progress(&options, &backends, watch))?;
+        let bare = || {
+            let watch = self.manner.watch.clone();
+            self.told(Repository::new_with_progress(&options, &backends, watch))
+        };
+        let repository = bare()?;
         if let Some(opened) = self.opened.get() {
             return self.told(repository.open(&Credentials::Masterkey(opened.clone())));
         }
+        let wrong = || Error::WrongKey {
+            key: self.key.file().display().to_string(),
+            target: self.target.shown(),
+        };
         let repository = match repository.open(&Credentials::password(self.key.reveal())) {
             Err(error) if error.is_incorrect_password() => {
-                return Err(Error::WrongKey {
-                    key: self.key.file().display().to_string(),
-                    target: self.target.shown(),
-                });
+                let meant = self.key.meant().ok_or_else(wrong)?;
+                match bare()?.open(&Credentials::password(&*meant)) {
+                    Err(error) if error.is_incorrect_password() => return Err(wrong()),
+                    other => self.told(other)?,
+                }
             }
             other => self.told(other)?,
         };

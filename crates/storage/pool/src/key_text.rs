@@ -25,6 +25,26 @@ pub fn key_text(bytes: &[u8; KEY_BYTES]) -> String {
     text
 }
 
+/// The key that was meant, of what somebody typed from paper: small letters are the large ones, and
+/// those that there are not are the ones that they look like. Nothing where the text can't be a
+/// key, or is one as it stands.
+pub fn key_meant(typed: &str) -> Option<String> {
+    let mut text = String::with_capacity(KEY_BYTES * 2);
+    for letter in typed.trim().chars() {
+        text.push(match letter.to_ascii_uppercase() {
+            'O' => '0',
+            'I' | 'L' => '1',
+            'U' => 'V',
+            other => other,
+        });
+    }
+    let is_group =
+        |group: &str| group.len() == GROUP && group.bytes().all(|letter| LETTERS.contains(&letter));
+    let is_key =
+        text.split('-').count() == KEY_BYTES * 8 / 5 / GROUP && text.split('-').all(is_group);
+    (is_key && text != typed).then_some(text)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -33,6 +53,22 @@ mod tests {
     fn all_letters_are_different() {
         let letters: std::collections::BTreeSet<u8> = LETTERS.iter().copied().collect();
         assert_eq!(letters.len(), 32);
+    }
+
+    #[test]
+    fn a_key_typed_from_paper_is_the_one_that_was_meant() {
+        let key = "0123-4567-89AB-CDEF-GHJK-MNPQ-RSTV-WXYZ";
+        for typed in [
+            "O123-4567-89AB-CDEF-GHJK-MNPQ-RSTV-WXYZ",
+            "oi23-4567-89ab-cdef-ghjk-mnpq-rstu-wxyz",
+            " 0l23-4567-89AB-CDEF-GHJK-MNPQ-RSTV-WXYZ ",
+        ] {
+            assert_eq!(key_meant(typed).as_deref(), Some(key), "{typed}");
+        }
+        let md5 = "d41d8cd98f00b204e9800998ecf8427e";
+        for other in [key, "", "passphrase", md5, "0123-4567-89AB-CDEF-GHJK-MNPQ-RSTV-WX!Z"] {
+            assert_eq!(key_meant(other), None, "{other}");
+        }
     }
 
     #[test]

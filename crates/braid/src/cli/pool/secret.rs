@@ -3,6 +3,7 @@
 
 use crate::cli::failure::{Failure, FailureKind};
 use braid_disks::tool;
+use braid_pool::key_text::key_meant;
 use rustix::fs::{MemfdFlags, memfd_create};
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, IsTerminal, Read, Write};
@@ -70,6 +71,11 @@ impl Secret {
     /// A text of our own making.
     pub fn of(text: &str) -> Secret {
         Secret(Zeroizing::new(text.as_bytes().to_vec()))
+    }
+
+    /// What was meant, where it looks like a recovery key that was typed from paper.
+    pub fn meant(&self) -> Option<Secret> {
+        Some(Secret::of(&Zeroizing::new(key_meant(std::str::from_utf8(&self.0).ok()?)?)))
     }
 
     fn asked(question: &str) -> Result<Secret, Failure> {

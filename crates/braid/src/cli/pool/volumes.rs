@@ -141,7 +141,11 @@ impl Opener {
                     Ok(()) => return Ok(opener),
                     // As it is in crypttab it may be of another day.
                     Err(wrong) if told.is_none() => tell(&wrong.to_string()),
-                    Err(wrong) => return Err(wrong),
+                    Err(wrong) => {
+                        let secret = Secret::given(key_file, "");
+                        let meant = secret.and_then(|it| Opener::meant(&it, pool, volumes));
+                        return meant.ok().flatten().ok_or(wrong);
+                    }
                 }
             }
         }
@@ -150,13 +154,30 @@ impl Opener {
         loop {
             left -= 1;
             let question = format!("Passphrase of pool {pool}: ");
-            let lent = Secret::given(passphrase_file, &question)?.lend(pool)?;
-            let opener = Opener::Passphrase(lent);
-            match opener.check(volumes) {
-                Err(wrong) if left > 0 => tell(&wrong.to_string()),
-                other => return other.map(|()| opener),
+            let secret = Secret::given(passphrase_file, &question)?;
+            let opener = Opener::Passphrase(secret.lend(pool)?);
+            let Err(wrong) = opener.check(volumes) else { return Ok(opener) };
+            // One secret is lent at a time.
+            drop(opener);
+            if let Some(opener) = Opener::meant(&secret, pool, volumes)? {
+                return Ok(opener);
+            }
+            match left > 0 {
+                true => tell(&wrong.to_string()),
+                false => return Err(wrong),
             }
         }
+    }
+
+    /// The recovery key that was meant, if it opens one of the disks.
+    fn meant(
+        secret: &Secret,
+        pool: &str,
+        volumes: &[LuksVolume],
+    ) -> Result<Option<Opener>, Failure> {
+        let Some(meant) = secret.meant() else { return Ok(None) };
+        let opener = Opener::Passphrase(meant.lend(pool)?);
+        Ok(opener.check(volumes).is_ok().then_some(opener))
     }
 
     fn check(&self, volumes: &[LuksVolume]) -> Result<(), Failure> {

@@ -39,7 +39,16 @@ impl Leave {
         };
         match &self.path {
             None if !records.has(&self.target) => {
-                return unknown("this computer minds no backups there");
+                let (all, _) = records.all()?;
+                let known = match all.is_empty() {
+                    true => "none anywhere".to_owned(),
+                    false => all.iter().map(|it| it.target.as_str()).collect::<Vec<_>>().join(", "),
+                };
+                let what = format!("this computer minds no backups at {}", self.target);
+                return Err(Failure::new(
+                    FailureKind::Usage,
+                    format!("{what}; it does at: {known}"),
+                ));
             }
             None => records.drop(&self.target)?,
             Some(path) => {
