@@ -6,6 +6,7 @@ use crate::quiet::caught;
 use crate::salvage::Salvage;
 use crate::target::Target;
 use crate::vault::{Vault, as_shown, is_incomplete, root_of, snapshot_id, utf8};
+use braid_units::ByteSize;
 use rustic_core::{LocalDestination, LsOptions, RestoreOptions};
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -25,6 +26,8 @@ pub struct Restoration<'a> {
     pub to: PathBuf,
     /// Nothing is written.
     pub dry_run: bool,
+    /// Is told at once what may go wrong.
+    pub warn: &'a dyn Fn(&str),
 }
 
 /// What has become of it.
@@ -98,6 +101,16 @@ impl Restoration<'_> {
             }
             restored.bytes += node.meta.size;
         }
+        let room = room_at(&self.to);
+        if let Some(room) = room.filter(|room| *room < restored.bytes) {
+            // Not refused: files with holes, or twice the same, take less.
+            (self.warn)(&format!(
+                "{} are to come, and {} has {} free",
+                ByteSize::from_bytes(restored.bytes),
+                self.to.display(),
+                ByteSize::from_bytes(room)
+            ));
+        }
         if self.dry_run {
             return Ok(restored);
         }
@@ -120,6 +133,10 @@ impl Restoration<'_> {
         };
         let mut lost = BTreeSet::new();
         if let Some(error) = error {
+            if room_at(&self.to).is_some_and(|room| room < FULL) {
+                let full = io::Error::from(io::ErrorKind::StorageFull);
+                return Err(Error::io("writing to", &self.to, full));
+            }
             if vault.courier().failure().is_some() || !node.is_dir() {
                 return Err(error);
             }
@@ -153,6 +170,16 @@ impl Restoration<'_> {
 
 fn all_shown<S: serde::Serializer>(paths: &[PathBuf], to: S) -> Result<S::Ok, S::Error> {
     to.collect_seq(paths.iter().map(|path| path.display().to_string()))
+}
+
+/// With less free a disk is full: what failed there failed for that.
+const FULL: u64 = 1 << 20;
+
+/// Bytes that are free where `to` is or will be, where that can be known.
+fn room_at(to: &Path) -> Option<u64> {
+    let there = to.ancestors().filter(|it| !it.as_os_str().is_empty());
+    let about = there.chain([Path::new(".")]).find_map(|it| rustix::fs::statvfs(it).ok())?;
+    Some(about.f_bavail.saturating_mul(about.f_frsize))
 }
 
 /// Nothing is overwritten, and nothing is written through a link of somebody's.

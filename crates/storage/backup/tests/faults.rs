@@ -349,7 +349,7 @@ fn a_file_whose_name_is_not_unicode_is_listed_and_had_alone() {
     let restore = |path: &Path| {
         let to = place.path("alone");
         let (which, path) = ("latest".to_owned(), Some(path.to_owned()));
-        Restoration { vault: &vault, which, path, to, dry_run: false }.run()
+        Restoration { vault: &vault, which, path, to, dry_run: false, warn: &|_| {} }.run()
     };
     assert_eq!(restore(&source).unwrap().files, 1);
     assert_eq!(fs::read_to_string(place.path("alone")).unwrap(), "here");
@@ -361,6 +361,7 @@ fn a_file_whose_name_is_not_unicode_is_listed_and_had_alone() {
         path: None,
         to: place.path("target/data/back"),
         dry_run: false,
+        warn: &|_| {},
     };
     let refused = inside.run().unwrap_err().to_string();
     assert!(refused.contains("lies within the target"), "{refused}");

@@ -152,6 +152,7 @@ fn one_file_and_one_folder_come_back_alone() {
         path: Some(place.path("source").join(inside)),
         to: place.path(to),
         dry_run: false,
+        warn: &|_| {},
     };
     one("deep/er/one", "alone").run().unwrap();
     assert_eq!(fs::read(place.path("alone")).unwrap(), b"linked");
@@ -196,6 +197,7 @@ fn the_latest_is_that_of_the_path() {
             path: None,
             to: place.path("of restic's"),
             dry_run: false,
+            warn: &|_| {},
         };
         restoration.run().unwrap();
         for path in &both {

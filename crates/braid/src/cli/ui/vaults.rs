@@ -102,7 +102,7 @@ impl Vaults {
         let path = if place.path.is_empty() { None } else { Some(inside(place)) };
         let which = place.snapshot.clone();
         let restored = self.with(&place.folder, |vault| {
-            Restoration { vault, which, path, to: to.to_owned(), dry_run }.run()
+            Restoration { vault, which, path, to: to.to_owned(), dry_run, warn: &|_| {} }.run()
         })?;
         if let Some(first) = restored.lost.first() {
             return Err(Refusal::Failed(format!(

@@ -57,7 +57,7 @@ impl Place {
     pub fn restore(&self, vault: &Vault, to: &str) -> Result<Restored, Error> {
         let to = self.path(to);
         let which = "latest".to_owned();
-        Restoration { vault, which, path: None, to, dry_run: false }.run()
+        Restoration { vault, which, path: None, to, dry_run: false, warn: &|_| {} }.run()
     }
 
     /// What a copy lacks of the source.

@@ -47,6 +47,7 @@ impl Restore {
             path: self.path.clone(),
             to: self.to.clone(),
             dry_run: self.dry_run,
+            warn: &|warning| tell(&format!("warning: {warning}")),
         };
         let outcome = restoration.run();
         line.end();
