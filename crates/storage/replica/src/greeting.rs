@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -18,9 +19,15 @@ impl Key {
     /// Reads a key file: any text or bytes of at least 16, without blanks at the end.
     ///
     /// # Errors
-    /// The file can't be read, or is too short to be a secret.
+    /// The file can't be read, others may read it, or it is too short to be a secret.
     pub fn load(path: &Path) -> Result<Key, Error> {
-        let text = std::fs::read(path).map_err(|e| Error::io("reading the key", path, e))?;
+        let reading = |error| Error::io("reading the key", path, error);
+        let about = std::fs::metadata(path).map_err(reading)?;
+        if about.permissions().mode() & 0o077 != 0 {
+            let path = path.display();
+            return Err(Error::Refused(format!("others can read the key: chmod 600 {path}")));
+        }
+        let text = std::fs::read(path).map_err(reading)?;
         let secret = text.trim_ascii();
         if secret.len() < 16 {
             return Err(Error::Refused(format!(
@@ -92,7 +99,11 @@ pub(crate) fn shake_hands(mut socket: TcpStream, role: u8, key: &Key) -> Result<
     let mut theirs = [0; 32];
     socket.read_exact(&mut magic).map_err(broke)?;
     if magic != *MAGIC {
-        return Err(Error::Refused("there is no braid listening".to_owned()));
+        let who = match role {
+            LISTENER => "the caller is no braid that replicates",
+            _ => "there is no braid listening",
+        };
+        return Err(Error::Refused(who.to_owned()));
     }
     socket.read_exact(&mut theirs).map_err(broke)?;
     socket.write_all(key.proof(role, &ours, &theirs).as_bytes()).map_err(broke)?;

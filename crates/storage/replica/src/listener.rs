@@ -29,12 +29,7 @@ pub fn serve(
     register: &Register,
     told: impl Fn(&str) + Send + Sync,
 ) -> Result<(), Error> {
-    if address.ip().is_unspecified() {
-        return Err(Error::Refused(format!(
-            "{address} is every address of this computer, and what is sent isn't encrypted: name \
-             the tunnel's own"
-        )));
-    }
+    check(address)?;
     let told = &told;
     std::thread::scope(|scope| {
         let mut waits = false;
@@ -62,6 +57,20 @@ pub fn serve(
             }
         }
     })
+}
+
+/// Whether it can be listened at, as far as the address itself says.
+///
+/// # Errors
+/// It is every address of this computer.
+pub fn check(address: SocketAddr) -> Result<(), Error> {
+    match address.ip().is_unspecified() {
+        true => Err(Error::Refused(format!(
+            "{address} is every address of this computer, and what is sent isn't encrypted: name \
+             the tunnel's own"
+        ))),
+        false => Ok(()),
+    }
 }
 
 fn attend(

@@ -107,6 +107,8 @@ impl Replicate {
                     ));
                 }
             };
+            // Before a key is made.
+            listener::check(address)?;
             let key = self.reach.key_to_serve_with()?;
             return Ok(listener::serve(address, &allowed, &key, &register, tell)?);
         }
