@@ -89,6 +89,7 @@ impl ServedPage {
             password_file: config.ui.password_file.clone(),
             at,
             tls: secured.is_some(),
+            login_command: "braid ui login".to_owned(),
             fingerprint: secured.as_ref().and_then(|secured| secured.fingerprint.clone()),
         };
         let page = Page::new(Arc::new(window), settings);

@@ -18,6 +18,7 @@ fn snapshots_are_browsed_compared_and_restored_by_an_admin_and_nothing_else_is_r
         host.create("btrfs-raid1", &[&a, &b]);
         host.sh("btrfs -q subvolume create data/home");
         host.sh("echo one > data/home/letter.txt; echo x > data/home/gone.txt; mkdir data/home/me");
+        host.sh("printf here > \"data/home/$(printf 'q%%\\377')\"");
         host.sh("echo same > 'data/home/me/100 %.txt'; ln -s /etc/passwd data/home/out");
         let take = "braid pool snapshot --into data/.snapshots data/home";
         host.sh(take);
@@ -52,6 +53,11 @@ fn snapshots_are_browsed_compared_and_restored_by_an_admin_and_nothing_else_is_r
         assert!(file.ends_with("\r\n\r\none\n"), "{file}");
         assert!(file.contains("attachment") && file.contains("application/octet-stream"), "{file}");
 
+        // What isn't UTF-8 has another name where it is kept.
+        let odd = served.get(&at("file", "q%2525%25FF"));
+        assert!(odd.ends_with("\r\n\r\nhere"), "{odd}");
+        assert!(odd.contains("filename*=UTF-8''q%25%EF%BF%BD\r\n"), "{odd}");
+
         let changes = format!("/snapshots/compare?folder={folder}&older={older}&newer={newer}");
         let changes = served.get(&changes);
         for (what, path) in [("changed", "letter.txt"), ("removed", "gone.txt"), ("added", "new")] {
@@ -66,7 +72,8 @@ fn snapshots_are_browsed_compared_and_restored_by_an_admin_and_nothing_else_is_r
         }
         for folder in ["/etc", "/", "data"] {
             let asked = format!("/snapshots/browse?folder={folder}&snapshot=.&path=");
-            assert!(served.get(&asked).contains("known here"), "{folder}");
+            let answer = served.get(&asked);
+            assert!(answer.contains("known here") && answer.contains("404 Not Found"), "{answer}");
         }
 
         let restore =
@@ -86,7 +93,7 @@ fn snapshots_are_browsed_compared_and_restored_by_an_admin_and_nothing_else_is_r
 
         let over = host.path("data/home/letter.txt").display().to_string();
         let refused = served.post(&restore("letter.txt", &over, ""), &form);
-        assert!(refused.contains("is there already"), "{refused}");
+        assert!(refused.contains("is there already: let it be moved aside"), "{refused}");
         assert_eq!(fs::read_to_string(&over).unwrap(), "second\n");
         let done = served.post(&restore("letter.txt", &over, "&replace=1"), &form);
         assert!(done.contains("What was there is"), "{done}");

@@ -386,9 +386,10 @@ fn log_in_by_link(page: &Page, token: &str) -> Response<Body> {
     match role {
         Some(role) => begin_session(page, &mut doors, role),
         None => {
+            let command = &page.settings.login_command;
             let message =
-                "This link was used already, or is too old. `braid ui login` makes another.";
-            html(StatusCode::UNAUTHORIZED, view::login(&page.settings, Some(message)))
+                format!("This link was used already, or is too old. `{command}` makes another.");
+            html(StatusCode::UNAUTHORIZED, view::login(&page.settings, Some(&message)))
         }
     }
 }
@@ -422,7 +423,9 @@ async fn show(page: Arc<Page>, viewer: Viewer, parts: Vec<String>, query: Form) 
         view::show(&page, &viewer, &parts, &query)
     };
     match tokio::task::spawn_blocking(render).await {
-        Ok(Some(markup)) => html(StatusCode::OK, markup),
+        Ok(Some((markup, refusal))) => {
+            html(refusal.as_ref().map_or(StatusCode::OK, status_of), markup)
+        }
         Ok(None) => plain(StatusCode::NOT_FOUND, "no such page"),
         Err(_) => {
             plain(StatusCode::INTERNAL_SERVER_ERROR, "the page could not be made; see the log")

@@ -67,6 +67,8 @@ pub struct Settings {
     pub at: Option<SocketAddr>,
     /// They come by TLS.
     pub tls: bool,
+    /// The command, run on this host, that makes a link which logs one in.
+    pub login_command: String,
     /// SHA-256 of a certificate that nobody else vouches for.
     pub fingerprint: Option<String>,
 }

@@ -70,8 +70,41 @@ impl Subject {
     }
 }
 
-/// The page at this path, if there is one.
-pub fn show(page: &Page, viewer: &Viewer, parts: &[&str], query: &Form) -> Option<Markup> {
+/// What stands in a page, and why it isn't what was asked for, if so.
+pub struct Body {
+    markup: Markup,
+    refusal: Option<Refusal>,
+}
+
+impl Body {
+    /// What was asked for, or what `refused` says of why not.
+    fn of(shown: Result<Markup, Refusal>, refused: impl FnOnce(&Refusal) -> Markup) -> Body {
+        match shown {
+            Ok(markup) => Body { markup, refusal: None },
+            Err(refusal) => Body { markup: refused(&refusal), refusal: Some(refusal) },
+        }
+    }
+}
+
+/// The page at this path, if there is one; with why it isn't what was asked for, if so.
+pub fn show(
+    page: &Page,
+    viewer: &Viewer,
+    parts: &[&str],
+    query: &Form,
+) -> Option<(Markup, Option<Refusal>)> {
+    let mut refusal = None;
+    let markup = framed(page, viewer, parts, query, &mut refusal)?;
+    Some((markup, refusal))
+}
+
+fn framed(
+    page: &Page,
+    viewer: &Viewer,
+    parts: &[&str],
+    query: &Form,
+    refused: &mut Option<Refusal>,
+) -> Option<Markup> {
     let status = page.shown.status();
     let frame = |title: &str, here: &str, body: Markup| {
         frame::frame(page, viewer, status.as_ref(), title, here, body)
@@ -85,11 +118,13 @@ pub fn show(page: &Page, viewer: &Viewer, parts: &[&str], query: &Form) -> Optio
         (["snapshots", rest @ ..], _) => {
             let snapshots = page.shown.snapshots()?;
             let body = snapshots::show(snapshots, viewer, rest, query)?;
-            frame("Snapshots", "/snapshots", body)
+            *refused = body.refusal;
+            frame("Snapshots", "/snapshots", body.markup)
         }
         (["reports", rest @ ..], _) => {
             let body = reports::show(page.shown.reports()?, rest, query)?;
-            frame("Lab reports", "/reports", body)
+            *refused = body.refusal;
+            frame("Lab reports", "/reports", body.markup)
         }
         (["links"], Some(status)) => frame("Links", "/links", links::links(page, viewer, status)),
         (["links", name], Some(status)) => {

@@ -47,6 +47,7 @@ fn with_page(body: impl FnOnce(SocketAddr)) {
         password_file: "/nonexistent/password".into(),
         at: None,
         tls: false,
+        login_command: "braid ui login --socket /run/braid/x.ui".into(),
         fingerprint: None,
     };
     let page = Page::new(Arc::new(Nothing), settings);

@@ -19,6 +19,7 @@ use braid_history::Recorder;
 use braid_linux::activation;
 use braid_page::snapshots::Snapshots;
 use braid_page::{LinkWish, Page, PoolsLook, Settings, Shown};
+use braid_pool::step::quoted;
 use clap::Args;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -119,12 +120,14 @@ impl Serve {
         if let Some(fingerprint) = &fingerprint {
             tell(&format!("its certificate is this host's own; SHA-256 {fingerprint}"));
         }
+        let socket = self.ui_socket.display().to_string();
         let settings = Settings {
             name: "pools".into(),
             hosts: self.host.iter().map(|name| name.to_lowercase()).collect(),
             password_file: self.passwords,
             at,
             tls: secured.is_some(),
+            login_command: format!("braid ui login --socket {}", quoted(&socket)),
             fingerprint,
         };
         #[cfg(feature = "backup")]

@@ -105,6 +105,10 @@ impl Shelves {
         let from = if place.path.is_empty() { snapshot } else { snapshot.join(path.as_path()) };
         let to = PathBuf::from(&wish.to);
         self.must_be_on_a_pool(&to)?;
+        if !wish.replace && to.symlink_metadata().is_ok() {
+            let text = format!("{} is there already: let it be moved aside, or name", to.display());
+            return Err(Refusal::Invalid(format!("{text} another path")));
+        }
         Ok(Restoration { from, to, replace: wish.replace })
     }
 

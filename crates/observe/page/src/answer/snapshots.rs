@@ -10,6 +10,7 @@ use http_body_util::channel::Channel;
 use hyper::body::Bytes;
 use hyper::header::{self, HeaderValue};
 use hyper::{Response, StatusCode};
+use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use std::convert::Infallible;
 use std::fs::File;
 use std::io::Read;
@@ -67,15 +68,11 @@ async fn download(page: Arc<Page>, place: Place) -> Response<Body> {
     }
 }
 
-/// A name for what is downloaded, by RFC 6266 and RFC 8187; what is escaped in the path stays so.
+/// A name for what is downloaded, by RFC 6266 and RFC 8187: what isn't UTF-8 in it is replaced.
 fn attachment(path: &str) -> HeaderValue {
     let name = path.rsplit('/').next().unwrap_or_default();
-    let plain: String = name.bytes().fold(String::new(), |text, byte| {
-        match byte.is_ascii_alphanumeric() || byte == b'%' {
-            true => text + char::from(byte).encode_utf8(&mut [0; 4]),
-            false => text + &format!("%{byte:02X}"),
-        }
-    });
+    let name = percent_decode_str(name).decode_utf8_lossy();
+    let plain = utf8_percent_encode(&name, NON_ALPHANUMERIC);
     let text = format!("attachment; filename*=UTF-8''{plain}");
     HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static("attachment"))
 }

@@ -22,10 +22,10 @@ pub fn login(settings: &Settings, message: Option<&str>) -> Markup {
                         autocomplete="current-password" required autofocus; }
                     button.main { "Log in" }
                 }
-                p.dim { "Or run " code { "braid ui login" } " on this host, as root: it prints a link that logs you in." }
+                p.dim { "Or run " code { (settings.login_command) } " on this host, as root: it prints a link that logs you in." }
             } @else {
                 div.card {
-                    p { "Run " code { "braid ui login" } " on this host, as root: it prints a link that logs you in." }
+                    p { "Run " code { (settings.login_command) } " on this host, as root: it prints a link that logs you in." }
                     p { "To log in by a password, set one by " code { "braid ui password" } "." }
                 }
             }

@@ -1,3 +1,4 @@
+use super::Body;
 use super::figures::{moment, percent, rate, size};
 use crate::form::Form;
 use crate::reports::{Part, Report, ReportKind, ReportLine, Reports, Row};
@@ -7,7 +8,7 @@ use form_urlencoded::Serializer;
 use maud::{Markup, PreEscaped, html};
 
 /// The view below `/reports` at this path.
-pub fn show(reports: &dyn Reports, rest: &[&str], query: &Form) -> Option<Markup> {
+pub fn show(reports: &dyn Reports, rest: &[&str], query: &Form) -> Option<Body> {
     let text = |key| query.get(key).unwrap_or_default();
     let shown = match rest {
         [] => reports.all().map(|lines| all(reports, &lines)),
@@ -21,7 +22,7 @@ pub fn show(reports: &dyn Reports, rest: &[&str], query: &Form) -> Option<Markup
         }
         _ => return None,
     };
-    Some(shown.unwrap_or_else(|refusal| refused(&refusal)))
+    Some(Body::of(shown, refused))
 }
 
 fn refused(refusal: &Refusal) -> Markup {

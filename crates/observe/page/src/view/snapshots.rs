@@ -1,5 +1,5 @@
-use super::Viewer;
 use super::figures::{moment, size};
+use super::{Body, Viewer};
 use crate::form::Form;
 use crate::snapshots::{Changes, Folder, Listing, Place, RestorePlan, RestoreWish, Snapshots};
 use braid_control::request::{Refusal, UiRole};
@@ -12,10 +12,10 @@ pub fn show(
     viewer: &Viewer,
     rest: &[&str],
     query: &Form,
-) -> Option<Markup> {
+) -> Option<Body> {
     let place = Place::parse(query);
     let shown = match rest {
-        [] => return Some(all(&snapshots.folders(), &snapshots.targets(), viewer)),
+        [] => Ok(all(&snapshots.folders(), &snapshots.targets(), viewer)),
         ["target"] => snapshots.target(&place.folder).map(|folder| target(&folder)),
         ["browse"] => snapshots.entries(&place).map(|listing| browse(&place, &listing)),
         ["compare"] => {
@@ -26,7 +26,7 @@ pub fn show(
         ["restore"] => Ok(restore(snapshots, viewer, &RestoreWish::parse(query))),
         _ => return None,
     };
-    Some(shown.unwrap_or_else(|refusal| refused(&refusal)))
+    Some(Body::of(shown, refused))
 }
 
 /// After a restore.

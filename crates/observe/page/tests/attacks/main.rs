@@ -64,7 +64,10 @@ fn who_is_not_of_this_host_logs_in_even_behind_a_proxy_on_it() {
             assert!(answer.body.is_empty());
         }
     }
-    assert_eq!(of("router.lan", "", "/login").status, 200);
+    let login = of("router.lan", "", "/login");
+    assert_eq!(login.status, 200);
+    // As it goes on this host.
+    assert!(login.body.contains("braid ui login --socket /run/braid/x.ui"), "{login:?}");
 }
 
 #[test]
@@ -171,6 +174,7 @@ fn by_tls_cookies_go_by_tls_alone() {
         password_file: server.password_file(),
         at: None,
         tls: true,
+        login_command: "braid ui login --socket /run/braid/x.ui".into(),
         fingerprint: Some("AB:CD".into()),
     };
     let link = Page::new(server.fake.clone(), settings).login_link(UiRole::Admin, server.at);

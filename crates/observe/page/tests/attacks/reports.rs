@@ -59,16 +59,17 @@ impl Reports for FakeReports {
 #[test]
 fn what_a_report_says_is_text() {
     let server = Server::start();
-    for path in [
-        "/reports",
-        "/reports/open?name=a",
-        "/reports/open?name=%3Cscript%3Ealert(1)%3C/script%3E",
-        "/reports/open",
-        "/reports/compare?first=a&second=%3Cscript%3Ealert(1)%3C/script%3E",
-        "/reports/compare?first=a",
+    for (path, status) in [
+        ("/reports", 200),
+        ("/reports/open?name=a", 200),
+        ("/reports/open?name=%3Cscript%3Ealert(1)%3C/script%3E", 200),
+        // There is none of no name.
+        ("/reports/open", 404),
+        ("/reports/compare?first=a&second=%3Cscript%3Ealert(1)%3C/script%3E", 200),
+        ("/reports/compare?first=a", 404),
     ] {
         let page = server.get(path, "");
-        assert_eq!(page.status, 200, "{path}");
+        assert_eq!(page.status, status, "{path}");
         assert!(!page.body.contains("<script>alert"), "{path}: {}", page.body);
         let policy = page.header("content-security-policy").unwrap();
         assert!(policy.contains("script-src 'self'") && !policy.contains("unsafe"), "{policy}");

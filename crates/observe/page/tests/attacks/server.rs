@@ -144,6 +144,7 @@ impl Server {
             password_file: folder.path().join("password"),
             at: None,
             tls: false,
+            login_command: "braid ui login --socket /run/braid/x.ui".into(),
             fingerprint: None,
         };
         let page = Page::new(fake.clone(), settings);
