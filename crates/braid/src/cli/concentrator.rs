@@ -8,9 +8,11 @@ mod limit;
 mod list;
 #[cfg(feature = "page")]
 mod on_page;
+mod overheard;
 mod taken;
 
 pub use addresses::{DEFAULT_PORT, public_endpoints};
+pub use overheard::overheard;
 
 use super::failure::Failure;
 use super::{Global, JsonFlag};

@@ -37,6 +37,18 @@ fn a_fleet_by_etcd_goes_on_without_it() {
     assert!(told.contains("has not answered yet") && told.contains("can't be reached"), "{told}");
     let refused = fleet.second.braid(&["concentrator", "move-home", "home", "c1"]);
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    // What counts here isn't known elsewhere; who is asked in vain is asked once.
+    let told = |command: &[&str]| {
+        let done = fleet.world.concentrator.braid(command);
+        assert!(done.status.success(), "{done:?}");
+        String::from_utf8(done.stderr).unwrap()
+    };
+    let limited = told(&["concentrator", "limit", "home", "--down", "500Mbit"]);
+    assert!(limited.contains("until they hear of it"), "{limited}");
+    let added = told(&["concentrator", "add-home", "late", "--endpoint", "203.0.113.1:51900"]);
+    assert_eq!(added.matches("can't be reached").count(), 1, "{added}");
+    assert!(!added.contains("nothing was changed"), "{added}");
+    told(&["concentrator", "revoke", "late"]);
     etcd.begin(&fleet);
     fleet.second.wait_until("it is back", || said(&fleet)["reachable"] == true);
     fleet.wait_until_served_by("c2");

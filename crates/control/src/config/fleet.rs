@@ -43,6 +43,25 @@ pub struct Etcd {
     pub user: Option<(String, PathBuf)>,
 }
 
+impl Registry {
+    /// Reads it; files are relative to `base`.
+    ///
+    /// # Errors
+    /// What is wrong with it, and how it is written.
+    pub fn parse(text: &str, base: &Path) -> Result<Registry, String> {
+        registry_of(text, base).map_err(|what| format!("{what}; {FORM}"))
+    }
+
+    /// The members of etcd that are reached without TLS.
+    pub fn plain_members(&self) -> impl Iterator<Item = &str> {
+        let members = match self {
+            Registry::File(_) => &[][..],
+            Registry::Etcd(etcd) => etcd.members.as_slice(),
+        };
+        members.iter().filter_map(|member| member.strip_prefix("http://"))
+    }
+}
+
 const USUAL_CAPACITY: u32 = 1000;
 const FORM: &str = "write \"etcds://HOST:2379,HOST:2379/braid/\", \"etcd://…\" without TLS, or \
                     \"sqlite:/var/lib/braid/fleet.db\"";

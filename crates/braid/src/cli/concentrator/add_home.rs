@@ -25,9 +25,11 @@ use std::time::Duration;
 impl AddHome {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
         let config = known_homes(global)?;
-        let line = add(config.clone(), &self.line, &self.address)?;
+        let Added { line, without_registry } = add(config.clone(), &self.line, &self.address)?;
         tell_tunnel(global)?;
-        give(global, &config, &line, self.line.qr)
+        // One that was silent just now is waited for once.
+        let stand_ins = if without_registry { Vec::new() } else { stand_ins(&config, &line) };
+        give(global, &config, &line, self.line.qr, &stand_ins)
     }
 }
 
@@ -36,7 +38,9 @@ impl Renew {
         let config = known_homes(global)?;
         let Renewed { line, tidied } = renew(config.clone(), &self.line)?;
         tell_tunnel(global)?;
-        give(global, &config, &line, self.line.qr)?;
+        let others_know = tell_if_others_have_not_heard(&config);
+        let stand_ins = if others_know { stand_ins(&config, &line) } else { Vec::new() };
+        give(global, &config, &line, self.line.qr, &stand_ins)?;
         tidied
     }
 }
@@ -65,13 +69,16 @@ impl RemoveHome {
 
 /// Adds a home to the config's file, and gives the line that lets it in. `wanted` are its
 /// addresses, else the next free ones. The tunnel is yet to be told.
-pub fn add(config: Config, home: &LineForHome, wanted: &[IpAddr]) -> Result<JoinLine, Failure> {
+pub fn add(config: Config, home: &LineForHome, wanted: &[IpAddr]) -> Result<Added, Failure> {
     let mut work = Work::of(&config)?;
+    let mut without_registry = false;
     // Without its registry what is known here counts; who has an address twice is told.
     let mut adding = Adding::to_fleet(&work.config).unwrap_or_else(|failure| {
         failure::tell(&format!(
-            "the fleet's registry wasn't asked which names and addresses are taken: {failure}"
+            "the fleet's registry wasn't asked which names and addresses are taken, and there are \
+             no lines for others of the fleet: {failure}"
         ));
+        without_registry = true;
         Adding::default()
     });
     let addresses = work.addresses_of_new(home, wanted, &adding.taken)?;
@@ -79,7 +86,15 @@ pub fn add(config: Config, home: &LineForHome, wanted: &[IpAddr]) -> Result<Join
     let Work { config, editor, public_key } = &mut work;
     let line = home.with(addresses.clone(), public_key).add(config, editor, endpoints)?;
     adding.home(home.name.as_str(), &addresses);
-    Ok(line)
+    Ok(Added { line, without_registry })
+}
+
+/// A home is let in.
+pub struct Added {
+    /// By this line.
+    pub line: JoinLine,
+    /// The fleet's registry didn't answer.
+    pub without_registry: bool,
 }
 
 /// What [`add`] would give a home: its inner addresses, and where it will find this host.
@@ -228,14 +243,17 @@ fn remove_from_fleet(_: &Config, _: &str) -> Result<(), Failure> {
     Err(Failure::failed("this build of braid has no fleet"))
 }
 
-/// Others of a fleet hear of it by the registry: until then they let the home in.
-fn tell_if_others_have_not_heard(config: &Config) {
-    if let Err(failure) = Taken::in_fleet(config) {
+/// Others of a fleet hear of it by the registry: until then they let the home in as before. Whether
+/// they do now.
+pub fn tell_if_others_have_not_heard(config: &Config) -> bool {
+    let heard = Taken::in_fleet(config).map(drop);
+    if let Err(failure) = &heard {
         failure::tell(&format!(
-            "it counts here; the fleet's other concentrators let it in until they hear of that: \
-             {failure}"
+            "it counts here; the fleet's other concentrators let the home in as before until they \
+             hear of it: {failure}"
         ));
     }
+    heard.is_ok()
 }
 
 /// The config, with the keys of the homes that have joined.
@@ -258,9 +276,14 @@ pub fn with_joined(mut config: Config) -> Result<Config, Failure> {
 }
 
 /// The line, on standard output; what to do with it, beside.
-pub fn give(global: &Global, config: &Config, line: &JoinLine, qr: bool) -> Result<(), Failure> {
+fn give(
+    global: &Global,
+    config: &Config,
+    line: &JoinLine,
+    qr: bool,
+    stand_ins: &[serde_json::Value],
+) -> Result<(), Failure> {
     let text = line.to_string();
-    let stand_ins = stand_ins(config, line);
     let mut value =
         json!({ "home": line.name.as_str(), "line": text, "until": line.until.to_string() });
     if config.fleet.is_some() {
@@ -277,7 +300,7 @@ pub fn give(global: &Global, config: &Config, line: &JoinLine, qr: bool) -> Resu
     if let Ok(editor) = ConfigEditor::open(&config.file) {
         failure::tell(&format!("its [[peer]]: {}", editor.place_of("peer", line.name.as_str())));
     }
-    for stand_in in &stand_ins {
+    for stand_in in stand_ins {
         failure::tell(&format!(
             "and for {}, which stands in: `braid home join - --stand-in`, and paste\n{}",
             stand_in["concentrator"].as_str().unwrap_or_default(),

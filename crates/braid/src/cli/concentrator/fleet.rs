@@ -38,14 +38,14 @@ impl Registry {
                 format!("{} has no [fleet]: this concentrator is by itself", config.file.display()),
             ));
         };
-        let store = fleet_store::open(&fleet.registry).map_err(|error| failed(&error))?;
+        let store = fleet_store::open(&fleet.registry).map_err(|error| unread(&error))?;
         Ok(Registry { store })
     }
 
     /// All records.
     pub fn read(&mut self) -> Result<Fleet, Failure> {
-        let entries = self.store.read().map_err(|error| failed(&error))?;
-        Fleet::parse(&entries).map_err(|error| failed(&error))
+        let entries = self.store.read().map_err(|error| unread(&error))?;
+        Fleet::parse(&entries).map_err(|error| unread(&error))
     }
 
     /// Whether the concentrator is to be left by its homes.
@@ -110,11 +110,11 @@ impl Registry {
     /// Waits until nobody else adds to the fleet. Whoever crashes meanwhile holds up the others for
     /// [`ADDING`].
     pub fn begin_to_add(&mut self) -> Result<(), Failure> {
-        self.store.keep_alive(ADDING).map_err(|error| failed(&error))?;
+        self.store.keep_alive(ADDING).map_err(|error| unread(&error))?;
         let until = Instant::now() + 2 * ADDING;
         loop {
             let mine = self.store.write(ADDING_KEY, "", Expected::Absent, Life::Writer);
-            match mine.map_err(|error| failed(&error))? {
+            match mine.map_err(|error| unread(&error))? {
                 Written::Done => return Ok(()),
                 Written::Conflict if Instant::now() >= until => {
                     return Err(Failure::failed(
@@ -139,7 +139,7 @@ impl Registry {
         let value = json!(home).to_string();
         let written = self.store.write(&Home::key(name), &value, Expected::Absent, Life::Lasting);
         // Where it is there meanwhile, the tunnel was quicker.
-        written.map(drop).map_err(|error| failed(&error))
+        written.map(drop).map_err(|error| unread(&error))
     }
 
     /// This concentrator, new in the fleet, which nobody else adds to.
@@ -350,6 +350,11 @@ fn table(fleet: &Fleet, own: Option<&str>) -> String {
 fn unknown<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a String>) -> Failure {
     let known: Vec<&str> = known.map(String::as_str).collect();
     Failure::failed(format!("the fleet has no {what} {name:?}; there are: {}", known.join(", ")))
+}
+
+/// Of what changes nothing, or nothing that lasts.
+fn unread(error: &StoreError) -> Failure {
+    Failure::failed(error.to_string())
 }
 
 fn failed(error: &StoreError) -> Failure {

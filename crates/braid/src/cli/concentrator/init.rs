@@ -1,11 +1,12 @@
-use super::super::failure::Failure;
+use super::super::failure::{Failure, FailureKind};
 use super::super::service;
 use super::super::{Global, failure};
 use super::add_home::{NewHome, show_qr_code};
+use super::overheard::overheard;
 use super::taken::{Adding, Taken};
 use super::{Init, addresses};
 use crate::daemon::own_endpoints;
-use braid_control::config::{Config, ConfigEditor, Endpoint, Name, write_secret};
+use braid_control::config::{Config, ConfigEditor, Endpoint, Name, Registry, write_secret};
 use braid_handshake::{PrivateKey, os_random};
 use ipnet::IpNet;
 use serde_json::json;
@@ -21,6 +22,7 @@ impl Init {
                 "{file} already exists; to add another home: `braid concentrator add-home NAME`"
             )));
         }
+        self.check_fleet(&file)?;
         let port = addresses::free_port(self.port)?;
         let endpoints = self.endpoints(port)?;
         let key = PrivateKey::generate(&mut os_random());
@@ -120,6 +122,42 @@ impl Init {
             ));
         }
         Ok(found)
+    }
+
+    /// What is wrong with the options, said of them: there is no config yet whose lines could be.
+    fn check_fleet(&self, config: &Path) -> Result<(), Failure> {
+        let wrong = |what: &str| Err(Failure::new(FailureKind::Usage, what.to_owned()));
+        let Some(registry) = &self.fleet else { return Ok(()) };
+        let registry = Registry::parse(registry, config.parent().unwrap_or(Path::new("/")));
+        let registry = match registry {
+            Err(what) => return wrong(&format!("--fleet: {what}")),
+            Ok(registry) => registry,
+        };
+        let (is_file, is_plain) =
+            (matches!(registry, Registry::File(_)), registry.plain_members().next().is_some());
+        if !is_file && !is_plain && self.ca_file.is_none() {
+            return wrong(
+                "etcds:// needs --ca-file FILE: the PEM file of who signed etcd's certificates",
+            );
+        }
+        if is_plain && self.etcd_user.is_some() {
+            return wrong(
+                "--etcd-user without TLS: anybody on the way reads the password; --fleet etcds://… \
+                 and --ca-file FILE",
+            );
+        }
+        for (option, file) in
+            [("--ca-file", &self.ca_file), ("--etcd-password-file", &self.etcd_password_file)]
+        {
+            if let Some(file) = file {
+                let doing = || format!("reading {option} {}", file.display());
+                fs::File::open(file).map_err(|error| Failure::io(&doing(), &error))?;
+            }
+        }
+        if let Some(warning) = overheard(&registry) {
+            failure::tell(&format!("warning: {warning}"));
+        }
+        Ok(())
     }
 
     /// The config's `[fleet]`.

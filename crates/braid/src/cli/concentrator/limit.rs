@@ -1,7 +1,7 @@
 use super::super::Global;
 use super::super::failure::{Failure, FailureKind};
 use super::Limit;
-use super::add_home::{known_homes, tell_tunnel};
+use super::add_home::{known_homes, tell_if_others_have_not_heard, tell_tunnel};
 use braid_control::config::{Cap, Config, ConfigEditor};
 use serde_json::json;
 
@@ -23,6 +23,7 @@ impl Limit {
         editor.set_peer_limit(&self.home, limit)?;
         editor.save()?;
         tell_tunnel(global)?;
+        tell_if_others_have_not_heard(&config);
         let rate = |rate: Option<braid_units::Rate>| rate.map(|rate| rate.to_string());
         let value = json!({ "home": self.home, "down": rate(limit.down), "up": rate(limit.up) });
         global.print(&value, || match (limit.down, limit.up) {

@@ -95,7 +95,8 @@ impl Homes for HomesOfTunnel {
 
     fn add(&self, wish: &NewHome) -> Result<OnceShown, Refusal> {
         let (home, wanted) = parsed(wish)?;
-        let (line, read) = self.change(|config| add_home::add(config, &home, &wanted))?;
+        let (line, read) =
+            self.change(|config| add_home::add(config, &home, &wanted).map(|it| it.line))?;
         tracing::info!("home {} was added on the page", home.name);
         Ok(once_shown(&line, read.err().map(|refusal| not_read(&refusal))))
     }
