@@ -101,10 +101,19 @@ fn where_udp_does_not_pass_tls_does_until_udp_passes_again() {
     Pings::start(&world.home, INSIDE_V4, 5).none_is_lost();
     world.both_ways();
 
+    let told = |what: &str| {
+        let events = || String::from_utf8(world.home.braid_ok(&["events"])).unwrap();
+        world.home.wait_until(what, || events().contains(what));
+    };
+    told("hotel goes by tls");
     let pings = Pings::start(&world.home, INSIDE_V4, 100);
     world.hotel(&[]);
     world.wait_for(&["udp"]);
+    // What was lost while nothing could pass isn't the link's.
+    let by_udp = world.home.paths().into_iter().find(|path| path["transport"] == "udp").unwrap();
+    assert!(by_udp["loss"].as_f64().unwrap() < 0.3, "{by_udp}");
     pings.none_is_lost();
+    told("hotel goes by udp again");
     // In the midst of a connection.
     let (home, concentrator) = (&world.home, &world.concentrator);
     let down = Transfer::start(home, concentrator, INSIDE_V4, Direction::Down, 12_000_000);

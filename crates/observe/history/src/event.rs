@@ -73,6 +73,8 @@ pub enum EventKind {
     LinkUp,
     /// A link comes and goes.
     LinkFlapping,
+    /// A link goes by another transport: by TLS where UDP doesn't pass, or by UDP again.
+    Transport,
     /// A link's quota is used to 75, 90 or 100 %.
     Quota,
     /// A peer can't be reached; at home that is the concentrator.
@@ -121,6 +123,7 @@ words!(EventKind {
     LinkDown = "link_down",
     LinkUp = "link_up",
     LinkFlapping = "link_flapping",
+    Transport = "transport",
     Quota = "quota",
     PeerDown = "peer_down",
     PeerUp = "peer_up",
@@ -172,7 +175,9 @@ impl EventKind {
         use EventKind as Kind;
         match self {
             Kind::Started | Kind::Stopped | Kind::Test => Topic::Tunnel,
-            Kind::LinkDown | Kind::LinkUp | Kind::LinkFlapping | Kind::Quota => Topic::Link,
+            Kind::LinkDown | Kind::LinkUp | Kind::LinkFlapping | Kind::Transport | Kind::Quota => {
+                Topic::Link
+            }
             Kind::PeerDown | Kind::PeerUp | Kind::NewHome => Topic::Peer,
             Kind::Draining | Kind::DrainingEnded => Topic::Draining,
             Kind::Obstacle | Kind::ObstacleGone => Topic::Host,

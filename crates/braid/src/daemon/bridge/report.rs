@@ -201,7 +201,9 @@ impl Reporter {
         });
         let counters = &path.counters;
         let lost = counters.lost.saturating_sub(counters.spurious);
-        if matches!(path.state, braid_tunnel::PathState::Down | braid_tunnel::PathState::LinkDown) {
+        // Also while it is only tried, as where UDP is blocked and TLS carries: what is lost then
+        // says nothing of the link once it is let through.
+        if !matches!(path.state, braid_tunnel::PathState::Up | braid_tunnel::PathState::Suspect) {
             traffic.loss.outage(now);
         }
         let loss = traffic.loss.update(counters.sent_datagrams, lost, now);

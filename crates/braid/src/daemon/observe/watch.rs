@@ -2,6 +2,7 @@
 
 use super::samples::works;
 use super::steady::{Change, Patience, Steady};
+use braid_control::config::Transport;
 use braid_control::status::{LinkStatus, PathState, PathStatus, PeerStatus, Status, Traffic};
 use braid_history::{Event, EventKind, Severity};
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,6 +11,8 @@ use std::time::Duration;
 /// Sees what changes.
 pub struct Watch {
     links: BTreeMap<String, Steady>,
+    /// Whether each link that works goes by UDP to the peer's own port.
+    by_udp: BTreeMap<String, Steady>,
     peers: BTreeMap<String, Steady>,
     /// The step of its quota that each link had reached.
     quotas: BTreeMap<String, usize>,
@@ -37,6 +40,7 @@ impl Watch {
     pub fn new(known_homes: Option<BTreeSet<String>>) -> Watch {
         Watch {
             links: BTreeMap::new(),
+            by_udp: BTreeMap::new(),
             peers: BTreeMap::new(),
             quotas: BTreeMap::new(),
             obstacles: BTreeSet::new(),
@@ -54,6 +58,7 @@ impl Watch {
             events.push(Event { unix, kind, severity, subject: subject.to_owned(), text });
         };
         self.links(status, now, &mut tell);
+        self.transports(status, now, &mut tell);
         self.peers(status, now, &mut tell);
         self.draining(status, &mut tell);
         self.quotas(status, &mut tell);
@@ -81,7 +86,10 @@ impl Watch {
                 None | Some(Change::First) => {}
                 Some(Change::Down) => {
                     let why = link.trouble.as_deref().unwrap_or("nothing comes back over it");
-                    let text = format!("{name} is down: {why}; {}", what_goes_on(status, name));
+                    let down = format!("{name} is down");
+                    // A device has its link's name, mostly.
+                    let what = if why == down { down } else { format!("{down}: {why}") };
+                    let text = format!("{what}; {}", what_goes_on(status, name));
                     tell(EventKind::LinkDown, Severity::Warning, name, text);
                 }
                 Some(Change::Up) => {
@@ -94,6 +102,34 @@ impl Watch {
                     tell(EventKind::LinkFlapping, Severity::Warning, name, text);
                 }
             }
+        }
+    }
+
+    fn transports(
+        &mut self,
+        status: &Status,
+        now: Duration,
+        tell: &mut impl FnMut(EventKind, Severity, &str, String),
+    ) {
+        self.by_udp.retain(|name, _| status.links.iter().any(|link| link.name == *name));
+        for link in &status.links {
+            let name = &link.name;
+            let paths = status.peers.iter().flat_map(|peer| &peer.paths);
+            let by = paths.filter(|path| path.link == *name && works(path));
+            let by: BTreeSet<Transport> = by.map(|path| path.transport).collect();
+            // Of a link that is down nothing can be said.
+            let Some(last) = by.last() else { continue };
+            let steady = self.by_udp.entry(name.clone());
+            let steady = steady.or_insert_with(|| Steady::new(LINK, now));
+            let text = match steady.observe(by.contains(&Transport::Udp), now) {
+                None | Some(Change::First) => continue,
+                Some(Change::Down) => format!("{name} goes by {last}: UDP doesn't pass as usual"),
+                Some(Change::Up) => format!("{name} goes by udp again"),
+                Some(Change::Flapping) => {
+                    format!("{name} changes its transport again and again; no more is told of that")
+                }
+            };
+            tell(EventKind::Transport, Severity::Note, name, text);
         }
     }
 
@@ -375,6 +411,20 @@ mod tests {
             (EventKind::LinkUp, "lte works again"),
         ];
         assert_eq!(told, expected.map(|(kind, text)| (kind, text.to_owned())));
+    }
+
+    #[test]
+    fn that_a_link_goes_by_tls_and_by_udp_again_is_told() {
+        let mut blocked = up();
+        blocked.peers[0].paths[1].transport = Transport::Tls;
+        // Both for a moment: one is tried.
+        let mut both = blocked.clone();
+        both.peers[0].paths.push(path("lte", 1));
+        let mut watch = Watch::new(None);
+        let steps = [(&up(), 30), (&blocked, 30), (&both, 3), (&blocked, 30), (&up(), 30)];
+        let told = told(&mut watch, 0, &steps);
+        let expected = ["lte goes by tls: UDP doesn't pass as usual", "lte goes by udp again"];
+        assert_eq!(told, expected.map(|text| (EventKind::Transport, text.to_owned())));
     }
 
     #[test]
