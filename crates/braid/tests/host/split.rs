@@ -145,6 +145,35 @@ fn split_connections_look_whole_and_leave_no_trace() {
     assert_unchanged(&world.concentrator.namespace, &before[1]);
 }
 
+/// To the proxy or forwarded: what a rule refuses comes to nobody, and what was there before ends.
+#[test]
+fn what_a_rule_refuses_is_not_split_either() {
+    let matched = "{ to = \"192.0.2.1/32\", protocol = \"tcp\", ports = \"80\" }";
+    let rule = format!("[[rule]]\nname = \"shut\"\nmatch = {matched}\ndo = \"block\"\n");
+    let Some((mut world, lan, _)) = split_world(&rule, "[split_tcp]") else {
+        return;
+    };
+    serve(&world.internet, V4, echo);
+    serve(&world.internet, "192.0.2.1:22", echo);
+    for from in [&lan, &world.home.namespace] {
+        assert!(ask(from, V4, 100).is_err(), "it is refused");
+        assert_eq!(ask(from, "192.0.2.1:22", 100).unwrap(), "198.51.100.1");
+    }
+    // One that comes later ends what is there.
+    let mut open = connect(&lan, "192.0.2.1:22").unwrap();
+    open.write_all(b"x").unwrap();
+    let to = ["--to", "192.0.2.1", "--protocol", "tcp", "--ports", "22"];
+    world.home.braid_ok(&[&["rule", "add", "later", "--do", "block"][..], &to].concat());
+    let open = Cell::new(Some(open));
+    world.home.wait_until("it has ended", || {
+        let mut stream = open.take().unwrap();
+        let failed = stream.write_all(b"x").is_err();
+        open.set(Some(stream));
+        failed
+    });
+    world.home.stop();
+}
+
 #[test]
 fn an_end_that_goes_resets_its_connections() {
     let Some((mut world, lan, before)) = split_world("", "[split_tcp]") else { return };

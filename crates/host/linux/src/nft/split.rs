@@ -31,17 +31,22 @@ pub fn split_table(interface: &str) -> String {
 
 impl Split {
     /// The table for the tunnel of this interface, in nft's language. What has a mark in the bits
-    /// `elsewhere` doesn't take the tunnel, whichever device the chains see.
-    pub fn ruleset(&self, interface: &str, elsewhere: u32) -> String {
-        let chains = [self.arriving(interface), self.sent(interface, elsewhere)];
+    /// `elsewhere` doesn't take the tunnel, whichever device the chains see; what has the mark
+    /// `refused` there takes nothing (0 where nothing is refused).
+    pub fn ruleset(&self, interface: &str, elsewhere: u32, refused: u32) -> String {
+        let arriving = self.arriving(interface, elsewhere, refused);
+        let chains = [arriving, self.sent(interface, elsewhere)];
         let chains: String = chains.into_iter().flatten().collect();
         format!("table inet {} {{\n{chains}}}\n", nft_table(&split_table(interface)))
     }
 
     /// After the translations of addresses, so that clients and servers have their own.
-    fn arriving(&self, tunnel: &str) -> Option<String> {
+    fn arriving(&self, tunnel: &str, elsewhere: u32, refused: u32) -> Option<String> {
+        // What isn't forwarded, but goes to the proxy or to a connection that it has, is refused
+        // nowhere else.
+        let to_be_refused = (refused != 0)
+            .then(|| format!("meta mark & {elsewhere:#x} == {refused:#x} reject with tcp reset"));
         let rules = [
-            "meta l4proto != tcp return".to_owned(),
             format!("{SYN} goto first_packet"),
             // Not by the sockets' marks: while a connection opens and after it has closed the
             // kernel has none for them.
@@ -49,7 +54,9 @@ impl Split {
             // Of a connection that a proxy had which is no more.
             format!("ct mark {:#x} ct direction original reject with tcp reset", self.local_mark),
         ];
-        chain("arriving", "filter", "prerouting", "dstnat + 10", rules.into_iter())
+        let rules =
+            ["meta l4proto != tcp return".to_owned()].into_iter().chain(to_be_refused).chain(rules);
+        chain("arriving", "filter", "prerouting", "dstnat + 10", rules)
             .map(|text| self.first_packet(tunnel) + &text)
     }
 
@@ -113,12 +120,12 @@ mod tests {
             outer_mark: 0xb,
             local_mark: 0xc,
         };
-        let text = split.ruleset("braid0", 0x7f00_0000);
+        let text = split.ruleset("braid0", 0x7f00_0000, 0x7f00_0000);
         assert!(text.starts_with("table inet braid_braid0.2fsplit {"), "{text}");
         let count = |part: &str| text.matches(part).count();
         assert_eq!((count("127.0.0.1:1001"), count("[::1]:1001")), (2, 2), "{text}");
         assert_eq!((count("127.0.0.1:1002"), count("[::1]:1002")), (1, 1), "{text}");
         assert_eq!(count("meta mark { 0xa, 0xb } return"), 1);
-        assert_eq!(Split { v6: false, ..split }.ruleset("braid0", 0).matches("ip6").count(), 0);
+        assert_eq!(Split { v6: false, ..split }.ruleset("braid0", 0, 0).matches("ip6").count(), 0);
     }
 }

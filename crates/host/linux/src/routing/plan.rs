@@ -213,7 +213,7 @@ impl HostRouting {
             .push(Operation::Sysctl { key: "net/ipv4/tcp_fastopen".into(), value: "3".into() });
         operations.push(Operation::Firewall {
             interface: split_table(&self.interface),
-            ruleset: split.ruleset(&self.interface, self.link_marks),
+            ruleset: split.ruleset(&self.interface, self.link_marks, self.rules.refused),
         });
         operations
     }
