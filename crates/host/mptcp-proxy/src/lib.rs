@@ -142,8 +142,10 @@ fn serve(end: &Arc<End>, listener: &Socket, open: &Open) {
         let end = Arc::clone(end);
         let started = thread::Builder::new().stack_size(STACK).spawn(move || {
             let _counted = counted;
-            // A connection that can't go on is closed: its client sees that.
-            let _ = pass_on(&end, client);
+            if pass_on(&end, &client).is_err() {
+                // Its client is to know that this is no orderly end.
+                relay::abort(&client);
+            }
         });
         if started.is_err() {
             thread::sleep(RETRY);
@@ -152,11 +154,11 @@ fn serve(end: &Arc<End>, listener: &Socket, open: &Open) {
 }
 
 /// Connects to where a client was going, and relays until both are done.
-fn pass_on(end: &End, client: Socket) -> io::Result<()> {
+fn pass_on(end: &End, client: &Socket) -> io::Result<()> {
     client.set_tcp_nodelay(true)?;
     let server = match end {
-        End::Home(home) => onward_from_home(&client, home)?,
-        End::Far(access) => onward_from_links(&client, access)?,
+        End::Home(home) => onward_from_home(client, home)?,
+        End::Far(access) => onward_from_links(client, access)?,
     };
-    relay::both_ways(&client, &server)
+    relay::both_ways(client, &server).inspect_err(|_| relay::abort(&server))
 }

@@ -5,6 +5,7 @@ use socket2::Socket;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 /// Bytes moved at a time; also what the pipe between is enlarged to.
@@ -12,30 +13,61 @@ const CHUNK: usize = 256 << 10;
 
 /// Relays both ways until both have ended. The end of one direction is passed
 /// on, and the other goes on, as TCP allows.
+///
+/// # Errors
+/// A side broke off, or can't be relayed to: the other is to be [reset](abort), since an orderly
+/// end would make what is cut off look whole.
 pub(crate) fn both_ways(client: &Socket, server: &Socket) -> io::Result<()> {
+    let broken = AtomicBool::new(false);
     thread::scope(|scope| {
-        let up = thread::Builder::new().stack_size(super::STACK).spawn_scoped(scope, || {
-            one_way(client, server);
-        });
-        if let Err(error) = up {
-            // Without a thread there is no way up: better none at all.
-            let _ = client.shutdown(Shutdown::Both);
-            let _ = server.shutdown(Shutdown::Both);
-            return Err(error);
-        }
-        one_way(server, client);
-        Ok(())
+        let up = thread::Builder::new()
+            .stack_size(super::STACK)
+            .spawn_scoped(scope, || one_way(client, server, &broken))?;
+        let down = one_way(server, client, &broken);
+        let up = up.join().unwrap_or_else(|_| Err(io::Error::other("a relay panicked")));
+        up.and(down)
     })
 }
 
-/// Relays until `from` ends, then ends `to`; what fails ends both.
-fn one_way(from: &Socket, to: &Socket) {
-    if relay(from, to).is_ok() {
-        let _ = to.shutdown(Shutdown::Write);
-    } else {
-        let _ = from.shutdown(Shutdown::Both);
-        let _ = to.shutdown(Shutdown::Both);
+/// Resets a connection on which nobody waits: the other side doesn't take it for ended.
+pub(crate) fn abort(socket: &Socket) {
+    let nowhere = libc::sockaddr { sa_family: libc::AF_UNSPEC as _, sa_data: [0; 14] };
+    // As connect(2) says, this ends a connection; by tcp(7) with a reset, in MPTCP by a fast close.
+    // SAFETY: the pointer is to a live address of that length.
+    unsafe {
+        libc::connect(
+            socket.as_raw_fd(),
+            &raw const nowhere,
+            size_of::<libc::sockaddr>() as libc::socklen_t,
+        );
     }
+}
+
+/// Relays until `from` ends, then ends `to`; what fails stops both ways.
+fn one_way(from: &Socket, to: &Socket, broken: &AtomicBool) -> io::Result<()> {
+    let relayed = relay(from, to);
+    if relayed.is_ok() && !broken.load(Ordering::SeqCst) {
+        let _ = to.shutdown(Shutdown::Write);
+        return Ok(());
+    }
+    broken.store(true, Ordering::SeqCst);
+    for side in [from, to] {
+        // Who waits for something from there waits no more; nothing is sent.
+        let _ = side.shutdown(Shutdown::Read);
+        // Nor who waits for room there: what is ahead of the end won't be through before the reset.
+        if is_full(side) {
+            let _ = side.shutdown(Shutdown::Write);
+        }
+    }
+    relayed
+}
+
+/// Whether something waits to be sent.
+fn is_full(socket: &Socket) -> bool {
+    let mut waiting: libc::c_int = 0;
+    // SAFETY: the pointer is to a live number, as SIOCOUTQ (tcp(7)) wants it.
+    let asked = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut waiting) };
+    asked == 0 && waiting > 0
 }
 
 fn relay(from: &Socket, to: &Socket) -> io::Result<()> {
@@ -160,15 +192,35 @@ mod tests {
     }
 
     #[test]
-    fn a_dead_side_ends_the_other() {
-        let ((mut client, inside), (server, outside)) = (pair(), pair());
-        let server: Socket = server.into();
-        let relaying = thread::spawn(move || both_ways(&inside, &outside));
+    fn a_side_that_breaks_off_resets_the_other() {
+        let ((mut client, inside), (mut server, outside)) = (pair(), pair());
+        let relaying = thread::spawn(move || {
+            both_ways(&inside, &outside).unwrap_err();
+            [inside, outside].iter().for_each(abort);
+        });
+        server.write_all(b"a beginning").unwrap();
+        let mut buffer = [0; 11];
+        client.read_exact(&mut buffer).unwrap();
+        Socket::from(server).set_linger(Some(std::time::Duration::ZERO)).unwrap();
+        // Not an end, by which it would be the whole.
+        let broken = client.read(&mut buffer).unwrap_err();
+        assert_eq!(broken.kind(), io::ErrorKind::ConnectionReset);
+        relaying.join().unwrap();
+    }
+
+    #[test]
+    fn one_who_reads_nothing_holds_up_no_end() {
+        let ((client, inside), (mut server, outside)) = (pair(), pair());
+        let relaying = thread::spawn(move || both_ways(&inside, &outside).is_err());
+        // Until nothing more goes in anywhere.
+        server.set_write_timeout(Some(std::time::Duration::from_millis(500))).unwrap();
+        while server.write_all(&[0; 1 << 16]).is_ok() {}
+        let server = Socket::from(server);
         server.set_linger(Some(std::time::Duration::ZERO)).unwrap();
         drop(server);
-        let mut buffer = [0; 8];
-        assert!(matches!(client.read(&mut buffer), Ok(0) | Err(_)));
+        // Only what it says shows that the other is gone.
+        (&client).write_all(b"x").unwrap();
+        assert!(relaying.join().unwrap());
         drop(client);
-        relaying.join().unwrap().unwrap();
     }
 }
