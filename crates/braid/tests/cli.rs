@@ -368,3 +368,50 @@ fn one_line_takes_a_home_into_a_concentrator() {
     assert!(!read(&concentrator).contains("boat") && !Path::new(&path("c/boat.psk")).exists());
     assert_eq!(code(&braid(&["concentrator", "remove-home", "boat", "-c", &concentrator])), 1);
 }
+
+/// What can't be used replaces nothing.
+#[test]
+fn a_config_of_openwrts_that_is_no_good_is_not_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let (uci, out) = (directory.path().join("braid"), directory.path().join("braid.toml"));
+    let good = home(directory.path());
+    let made = stdout(&braid(&["config", "to-uci", &good]));
+    let from = || {
+        let (uci, out) = (uci.to_str().unwrap(), out.to_str().unwrap());
+        braid(&["config", "from-uci", "--out", out, uci])
+    };
+    std::fs::write(&uci, made.replace("option name 'dsl'", "option name 'd s/l'")).unwrap();
+    let refused = from();
+    assert_eq!(code(&refused), 3, "{made}");
+    assert!(!out.exists() && stderr(&refused).contains("d s/l"), "{}", stderr(&refused));
+    std::fs::write(&uci, &made).unwrap();
+    assert_eq!(code(&from()), 0, "{made}");
+    assert!(out.exists());
+}
+
+/// There is no config yet whose lines could be named.
+#[test]
+fn what_is_wrong_with_a_fleet_to_be_joined_is_told_by_its_option() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("braid.toml");
+    let init = |more: &[&str]| {
+        let begin = ["concentrator", "init", "--config", file.to_str().unwrap(), "--no-start"];
+        let name = ["--name", "vpn1", "--endpoint", "192.0.2.1:51900", "--fleet"];
+        let output = braid(&[&begin[..], &name, more].concat());
+        assert!(!file.exists());
+        (code(&output), stderr(&output))
+    };
+    for (more, says) in [
+        (&["etcds://192.0.2.9:2379/"][..], "needs --ca-file"),
+        (&["http://192.0.2.9:2379/"], "--fleet: \"http://192.0.2.9:2379/\" is no registry"),
+        (
+            &["etcd://192.0.2.9:2379/", "--etcd-user", "me", "--etcd-password-file", "/dev/null"],
+            "reads the password",
+        ),
+    ] {
+        let (code, said) = init(more);
+        assert!(code == 2 && said.contains(says), "{code}: {said}");
+    }
+    let (code, said) = init(&["etcds://192.0.2.9:2379/", "--ca-file", "/nowhere/ca.pem"]);
+    assert!(code == 1 && said.contains("reading --ca-file /nowhere/ca.pem"), "{code}: {said}");
+}

@@ -95,7 +95,12 @@ fn row(whose: &str, alert: &AlertStatus) -> Vec<String> {
     let mut how = format!("last delivered {}", at(alert.last_delivered_unix));
     if alert.waiting > 0 {
         let next = at(alert.next_attempt_unix);
-        how = format!("{how}, {} events wait (next attempt {next})", alert.waiting);
+        let wait = if alert.waiting == 1 {
+            "1 event waits".to_owned()
+        } else {
+            format!("{} events wait", alert.waiting)
+        };
+        how = format!("{how}, {wait} (next attempt {next})");
     }
     if alert.given_up > 0 {
         how = format!("{how}, {} events were given up", alert.given_up);

@@ -1,7 +1,8 @@
+use super::concentrator::overheard;
 use super::failure::{Failure, FailureKind, print_line};
 use super::{Global, JsonFlag};
 use crate::daemon::links_now;
-use crate::daemon::rules::troubles_of_files;
+use crate::daemon::rules::{devices_unknown, troubles_of_files};
 use braid_control::config::{AnyConfig, Config, ConfigErrors, Diagnostic, PoolsConfig, read_text};
 use braid_pool::step::quoted;
 use clap::Args;
@@ -37,8 +38,14 @@ impl Check {
         if let Some(AnyConfig::Tunnel(config)) = config {
             config.read_keys()?;
             advice.extend(devices_missing(&config));
-            advice.extend(files_wrong(&config));
+            advice.extend(rules_wanting(&config));
             advice.extend(exposed(&config));
+            let registry = config.fleet.as_ref().map(|fleet| &fleet.registry);
+            advice.extend(registry.and_then(overheard).map(|what| Diagnostic {
+                line: 0,
+                what: format!("fleet.registry: {what}"),
+                hint: None,
+            }));
             advice.extend(config.advice);
         }
         let told = ConfigErrors { file: file.clone(), errors: advice };
@@ -67,13 +74,18 @@ fn devices_missing(config: &Config) -> Vec<Diagnostic> {
     told.collect()
 }
 
-/// Files of rules that don't count as they are.
-fn files_wrong(config: &Config) -> Vec<Diagnostic> {
+/// Files of rules that don't count as they are, and devices that nobody is.
+fn rules_wanting(config: &Config) -> Vec<Diagnostic> {
     let told = troubles_of_files(config).into_iter().map(|what| {
         let hint = "it is read again as soon as it changes; until then its rules match less";
         Diagnostic { line: 0, what, hint: Some(hint.to_owned()) }
     });
-    told.collect()
+    let nobody = devices_unknown(config).into_iter().map(|(rule, device)| {
+        let what = format!("rule {rule}: no DHCP lease has the name {device:?} now");
+        let hint = "it counts as soon as one has; the device's address works without";
+        Diagnostic { line: 0, what, hint: Some(hint.to_owned()) }
+    });
+    told.chain(nobody).collect()
 }
 
 /// A secret that every user of this host can read.

@@ -1,5 +1,6 @@
 use super::failure::{Failure, FailureKind};
 use super::{Global, JsonFlag};
+use braid_control::config::{AnyConfig, ConfigErrors, PoolsConfig};
 use braid_uci::{ConversionError, from_uci, to_uci};
 use clap::Args;
 use serde_json::json;
@@ -51,12 +52,27 @@ impl FromUci {
             return global.print(&json!({ "toml": toml }), || toml.trim_end().to_owned());
         };
         let text = format!("# Made of {}: change that.\n{toml}", self.file.display());
+        // What can't be used replaces nothing.
+        check(&text, &self.file)?;
         let written = braid_durable::replace(out, text.as_bytes(), Some(0o600));
         written.map_err(|error| Failure::io(&format!("writing {}", out.display()), &error))?;
         global.print(&json!({ "written": out.display().to_string() }), || {
             format!("{}: written", out.display())
         })
     }
+}
+
+/// The config that `file` was made into is good, but for what its keys say.
+fn check(text: &str, file: &Path) -> Result<(), ConfigErrors> {
+    let read = match PoolsConfig::is_all_of(text) {
+        true => PoolsConfig::parse_if_any(text, file).map(drop),
+        false => AnyConfig::parse(text, file).map(drop),
+    };
+    read.map_err(|mut wrong| {
+        // Lines are those of what isn't written.
+        wrong.errors.iter_mut().for_each(|error| error.line = 0);
+        wrong
+    })
 }
 
 fn read(file: &Path) -> Result<String, Failure> {

@@ -130,9 +130,10 @@ impl From<EditError> for Failure {
             EditError::Io { error, .. } if error.kind() == io::ErrorKind::PermissionDenied => {
                 FailureKind::Permission
             }
-            EditError::Io { .. } | EditError::NoSuchLink { .. } | EditError::NoSuchRule { .. } => {
-                FailureKind::Failed
-            }
+            EditError::Io { .. }
+            | EditError::NoSuchLink { .. }
+            | EditError::LinkOfRule { .. }
+            | EditError::NoSuchRule { .. } => FailureKind::Failed,
             EditError::Config(_) | EditError::Form { .. } => FailureKind::Config,
         };
         Failure::new(kind, error.to_string())

@@ -3,6 +3,7 @@
 use super::concentrator::public_endpoints;
 use super::failure::{Failure, print_line};
 use super::{Global, uplinks};
+use braid_control::config::{PoolsConfig, read_text};
 #[cfg(feature = "pools")]
 use braid_disks::{AskSmart, HostRoot, Inventory};
 
@@ -24,7 +25,7 @@ const FURTHER: (&str, &str) = ("All commands:", "braid --help");
 /// What there is to begin with.
 #[derive(Clone, Debug, Default)]
 struct Machine {
-    /// Whether there is a config, and a tunnel that runs of it.
+    /// Whether there is a config of a tunnel, and a tunnel that runs of it.
     has_config: bool,
     runs: bool,
     /// Devices with a default route.
@@ -33,6 +34,8 @@ struct Machine {
     public: Vec<String>,
     /// Paths of whole disks that nothing is known to be on.
     free_disks: Vec<String>,
+    /// Names of the pools that are here.
+    pools: Vec<String>,
 }
 
 /// Prints it.
@@ -44,31 +47,42 @@ fn look(global: &Global) -> Machine {
     let file = global.config_file();
     let runs = global.client().is_ok_and(|client| client.is_running().unwrap_or(false));
     let uplinks = uplinks::find("braid0").unwrap_or_default();
+    let (free_disks, pools) = disks();
+    // Of pools alone nothing can be brought up.
+    let of_tunnel = |text: String| !PoolsConfig::is_all_of(&text);
     Machine {
-        has_config: file.exists(),
+        has_config: file.exists() && read_text(&file).map_or(true, of_tunnel),
         runs,
         uplinks: uplinks.into_iter().map(|uplink| uplink.interface).collect(),
         public: public_endpoints(super::concentrator::DEFAULT_PORT)
             .iter()
             .map(ToString::to_string)
             .collect(),
-        free_disks: free_disks(),
+        free_disks,
+        pools,
     }
 }
 
+/// Those that are free, and the pools on others.
 #[cfg(feature = "pools")]
-fn free_disks() -> Vec<String> {
-    let disks = Inventory::take(&HostRoot::real(), AskSmart::No).disks;
-    let free = disks
+fn disks() -> (Vec<String>, Vec<String>) {
+    let root = HostRoot::real();
+    let inventory = Inventory::take(&root, AskSmart::No);
+    let free = inventory
+        .disks
         .iter()
         .filter(|disk| disk.partition.is_none() && disk.barred().is_none() && disk.is_unmarked());
-    free.map(|disk| disk.path.to_string()).collect()
+    let free = free.map(|disk| disk.path.to_string()).collect();
+    let pools = braid_disks::pools::observe(&root, &inventory);
+    // The system's own disk is one, too, and nobody's to look after who has made none.
+    let made = pools.iter().filter(|pool| !pool.mounts().iter().any(|mount| mount.at == "/"));
+    (free, made.map(|pool| pool.name()).collect())
 }
 
 /// Without pools nothing can be made of them.
 #[cfg(not(feature = "pools"))]
-fn free_disks() -> Vec<String> {
-    Vec::new()
+fn disks() -> (Vec<String>, Vec<String>) {
+    (Vec::new(), Vec::new())
 }
 
 fn steps(machine: &Machine) -> Vec<String> {
@@ -100,7 +114,15 @@ fn steps(machine: &Machine) -> Vec<String> {
             "braid home join -",
         );
     }
-    if machine.free_disks.len() > 1 {
+    if !machine.pools.is_empty() {
+        step(
+            format!(
+                "Pools: {}. How they are, and what is wrong if anything is:",
+                named(&machine.pools)
+            ),
+            "braid pool status; braid pool doctor",
+        );
+    } else if machine.free_disks.len() > 1 {
         step(
             format!(
                 "Disks that seem free: {}. What they could become:",
@@ -163,6 +185,9 @@ mod tests {
         let nas = Machine { free_disks: names(&["/dev/sdb", "/dev/sdc"]), ..router.clone() };
         let text = told(&nas);
         assert!(text.contains("braid pool plan /dev/sdb /dev/sdc"), "{text}");
+        let made = Machine { pools: names(&["data"]), ..nas.clone() };
+        let text = told(&made);
+        assert!(text.contains("Pools: data.") && text.contains("braid pool doctor"), "{text}");
         let ready = Machine { has_config: true, ..router };
         assert!(told(&ready).contains("braid config check && braid up"));
         assert!(told(&Machine { runs: true, ..ready }).contains("braid status"));

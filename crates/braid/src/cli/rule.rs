@@ -1,15 +1,16 @@
 //! `braid rule`: where some traffic goes.
 
 use super::explain::{Asked, tell};
-use super::failure::{Failure, FailureKind};
+use super::failure::{self, Failure, FailureKind};
 use super::offered::Offered;
 use super::status_table::columns;
 use super::{Global, JsonFlag};
 use crate::daemon;
-use crate::daemon::rules::troubles_of_files;
+use crate::daemon::rules::{devices_unknown, troubles_of_files};
 use braid_control::client::ClientError;
 use braid_control::config::{
-    Action, Class, Config, ConfigEditor, Mode, NewRule, Priority, Redundancy, Rule, Treatment,
+    Action, Class, Config, ConfigEditor, Mode, NewRule, Priority, Redundancy, Rule, Traffic,
+    Treatment,
 };
 use braid_control::status::RuleStatus;
 use braid_units::ByteSize;
@@ -159,7 +160,8 @@ impl RuleCommand {
                         None => Ok(()),
                     }
                 };
-                change(global, "added", &add.name, edit)
+                change(global, "added", &add.name, edit)?;
+                add.tell_of_doubts(global)
             }
             RuleCommand::Remove(remove) => {
                 let edit = |editor: &mut ConfigEditor| Ok(editor.remove_rule(&remove.name)?);
@@ -171,6 +173,25 @@ impl RuleCommand {
 }
 
 impl Add {
+    /// What may not be meant.
+    fn tell_of_doubts(&self, global: &Global) -> Result<(), Failure> {
+        let config = global.load_config()?;
+        let rule = config.rules.iter().find(|rule| rule.name.as_str() == self.name);
+        if rule.is_some_and(|rule| rule.matches == Traffic::default()) {
+            failure::tell(
+                "it is for all traffic that no rule before it takes: no --to, --device or the like says for which",
+            );
+        }
+        for (_, device) in
+            devices_unknown(&config).iter().filter(|(rule, _)| rule.as_str() == self.name)
+        {
+            failure::tell(&format!(
+                "no DHCP lease has the name {device:?} now; it counts as soon as one has"
+            ));
+        }
+        Ok(())
+    }
+
     fn new_rule(&self) -> NewRule {
         let one = |text: &Option<String>| text.iter().cloned().collect();
         NewRule {

@@ -19,7 +19,7 @@ use super::egress::HostNetwork;
 use super::ending::Ending;
 use super::host_numbers;
 use super::host_routing::RoutedLink;
-use braid_control::config::Config;
+use braid_control::config::{self as configured, Config, Device, Name};
 use braid_control::request::{ExplainAnswer, ExplainQuery, Refusal};
 use braid_control::status::{Traffic, Trouble, TroubleKind};
 use braid_linux::netlink::{Netlink, forget_connections};
@@ -56,6 +56,20 @@ pub fn troubles_of_files(config: &Config) -> Vec<String> {
     files.origins(config, &mut troubles);
     files.domains(config, &mut troubles);
     troubles.into_iter().map(|trouble| trouble.text).collect()
+}
+
+/// Which rules are for a device that no lease names now: they match nothing of it.
+pub fn devices_unknown(config: &Config) -> Vec<(Name, String)> {
+    let leases = Files::default().leases(config);
+    let is_known = |name: &str| leases.iter().any(|lease| lease.host.eq_ignore_ascii_case(name));
+    let of_rule = |rule: &configured::Rule| {
+        let hosts = rule.matches.devices.iter().filter_map(|device| match device {
+            Device::Host(name) if !is_known(name) => Some(name.clone()),
+            _ => None,
+        });
+        hosts.map(|host| (rule.name.clone(), host)).collect::<Vec<_>>()
+    };
+    config.rules.iter().flat_map(of_rule).collect()
 }
 
 /// The rules as they are now.

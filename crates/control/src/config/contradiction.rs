@@ -5,6 +5,7 @@ use super::network::Prefix;
 use super::routing::PlacedRouting;
 use super::rule::{Action, Rule};
 use super::section::{Placed, Places};
+use super::transport::TransportChoice;
 use super::{Alert, Cap, Fleet, History, Link, Peer, Protocol, SplitTcp, Ui, closest};
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -46,7 +47,28 @@ pub(super) fn check(sections: &Sections, found: &mut Diagnostics) {
         check_forwarding(routing, sections, found);
     }
     check_split_tcp(sections, found);
+    check_transports(sections, found);
     check_rules(sections, found);
+}
+
+/// TLS has a port at the peer, or nothing goes by it.
+fn check_transports(sections: &Sections, found: &mut Diagnostics) {
+    let reached = sections.peers.iter().any(|peer| peer.value.fallback_port.is_some());
+    if reached || sections.peers.is_empty() {
+        return;
+    }
+    for link in &sections.links {
+        let (key, what) = match (&link.value.transport, &link.value.proxy) {
+            (TransportChoice::Tls, _) => ("transport", "transport = \"tls\""),
+            (_, Some(_)) => ("proxy", "proxy, which carries TLS alone"),
+            _ => continue,
+        };
+        found.add_with_hint(
+            link.places.key(key).unwrap_or(link.places.section),
+            format!("link.{what}, but no peer has a port for TLS"),
+            "write fallback_port = 443 in [[peer]], if the concentrator has listen_tls there",
+        );
+    }
 }
 
 fn check_rules(sections: &Sections, found: &mut Diagnostics) {

@@ -2,6 +2,7 @@ mod rejoin;
 
 pub use rejoin::JoinedAnew;
 
+use super::rule::{Action, Rule};
 use super::secret::OTHERS;
 use super::{Cap, Config, ConfigErrors, Mode, read_text};
 use std::fs::File;
@@ -36,6 +37,16 @@ pub enum EditError {
         name: String,
         /// Those that exist.
         known: String,
+    },
+    /// A rule sends connections by the link that is to be removed.
+    #[error(
+        "rule {rule} is for link {link}: change its links, or `braid rule remove {rule}` first"
+    )]
+    LinkOfRule {
+        /// The rule.
+        rule: String,
+        /// The link.
+        link: String,
     },
     /// No rule has this name.
     #[error("there is no rule {name:?}; the rules are: {known}")]
@@ -244,10 +255,20 @@ impl ConfigEditor {
     /// Removes a link.
     ///
     /// # Errors
-    /// [`EditError::NoSuchLink`], or [`EditError::Form`] when the links aren't written as
-    /// `[[link]]`.
+    /// [`EditError::NoSuchLink`], [`EditError::LinkOfRule`], or [`EditError::Form`] when the links
+    /// aren't written as `[[link]]`.
     pub fn remove_link(&mut self, name: &str) -> Result<(), EditError> {
         let index = self.link_index(name)?;
+        let used = |rule: &Rule| match &rule.action {
+            Action::Direct(direct) => direct.links.iter().any(|link| link.as_str() == name),
+            Action::Tunnel(_) | Action::Block => false,
+        };
+        // Said of the rule, and not of a line that isn't in the file.
+        let rules = self.check().map(|config| config.rules).unwrap_or_default();
+        if let Some(rule) = rules.iter().find(|rule| used(rule)) {
+            let (rule, link) = (rule.name.to_string(), name.to_owned());
+            return Err(EditError::LinkOfRule { rule, link });
+        }
         self.links()?.remove(index);
         Ok(())
     }

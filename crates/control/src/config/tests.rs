@@ -1133,3 +1133,33 @@ fn what_has_a_secret_in_it_is_not_for_everybody() {
         assert_eq!(mode(), after, "{proxy}");
     }
 }
+
+const HOTEL: &str = "[interface]\nprivate_key_file = \"k\"\naddresses = [\"10.77.0.2/24\"]\n\
+    [[link]]\nname = \"dsl\"\ninterface = \"eth0\"\n\
+    [[link]]\nname = \"lte\"\ninterface = \"wwan0\"\nLTE\n\
+    [[peer]]\nname = \"vpn\"\npublic_key = \"hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=\"\n\
+    endpoints = [\"203.0.113.1:51900\"]\nallowed_ips = [\"0.0.0.0/0\"]\nPEER\n";
+
+/// The link would be down, and nothing would say why.
+#[test]
+fn a_link_goes_by_tls_only_where_a_peer_has_a_port_for_it() {
+    let config = |lte: &str, peer: &str| HOTEL.replace("LTE", lte).replace("PEER", peer);
+    for link in ["transport = \"tls\"", "proxy = \"http://10.0.0.1:3128\""] {
+        let wrong = errors(&config(link, ""));
+        assert!(wrong.len() == 1 && wrong[0].contains("no peer has a port for TLS"), "{wrong:?}");
+        assert!(wrong[0].starts_with("10: "), "{wrong:?}");
+        assert_eq!(errors(&config(link, "fallback_port = 443")), [""; 0]);
+    }
+}
+
+#[test]
+fn a_link_that_a_rule_names_is_not_removed() {
+    let text = HOTEL.replace("LTE", "").replace("PEER", "")
+        + "[[rule]]\nname = \"bank\"\nmatch = { to = \"203.0.113.0/24\" }\ndo = \"direct\"\nlinks = [\"lte\"]\n";
+    let mut editor = ConfigEditor::from_text(&text, Path::new("/etc/braid/braid.toml")).unwrap();
+    let refused = editor.remove_link("lte").unwrap_err().to_string();
+    assert!(refused.contains("rule bank is for link lte"), "{refused}");
+    editor.remove_rule("bank").unwrap();
+    editor.remove_link("lte").unwrap();
+    editor.check().unwrap();
+}
