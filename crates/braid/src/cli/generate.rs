@@ -102,6 +102,10 @@ mod tests {
                 let mut heads = text.lines().filter_map(|line| line.strip_prefix(".SH "));
                 assert!(heads.any(|it| it.trim_matches('"') == section), "{section} in\n{text}");
             }
+            for option in text.split("\n.TP\n").skip(1) {
+                let said = option.lines().nth(1).unwrap_or_default();
+                assert!(!said.trim().is_empty(), "{}: {option}", page.display());
+            }
             // What it refers to is there.
             let (_, see) = text.split_once(".SH \"SEE ALSO\"").unwrap();
             for other in see.split("\\fB").skip(1).filter_map(|rest| rest.split("\\fR").next()) {

@@ -17,7 +17,9 @@ pub fn name(command: &Command) -> String {
 
 pub fn render(command: &Command) -> io::Result<Vec<u8>> {
     let mut page = Vec::new();
-    let mut man = Man::new(command.clone())
+    // Of what only `--help` tells, and `-h` not, the library writes the name alone.
+    let told = command.clone().mut_args(|argument| argument.hide_short_help(false));
+    let mut man = Man::new(told)
         .title(name(command).to_uppercase())
         .section("1")
         .source(concat!("braid ", env!("CARGO_PKG_VERSION")))
