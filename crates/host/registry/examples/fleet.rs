@@ -417,7 +417,6 @@ impl World {
         self.agenda.push(Reverse((self.now + after, self.entries, event)));
     }
 
-    /// Milliseconds, evenly distributed (xorshift64*).
     /// xorshift64*.
     fn draw(&mut self) -> u64 {
         self.random ^= self.random >> 12;
@@ -426,6 +425,7 @@ impl World {
         self.random.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
+    /// Evenly distributed.
     fn between(&mut self, millis: &Range<u64>) -> Duration {
         let number = self.draw() >> 33;
         Duration::from_millis(millis.start + number % (millis.end - millis.start))
@@ -437,9 +437,9 @@ impl World {
             "{HOMES} homes with {stand_ins} stand-ins each, {by}, {CONCENTRATORS} concentrators for {CAPACITY} each\n"
         );
         println!(
-            "| event | homes concerned | back within 1 s | 3 s | median | worst of 99 % | moves | of necessary | calls/s | of one | most served |"
+            "| event | homes concerned | back within 1 s | 3 s | median | worst of 99 % | moves | of necessary | calls/s | of one | most served | 5 s later |"
         );
-        println!("|---|---|---|---|---|---|---|---|---|---|---|");
+        println!("|---|---|---|---|---|---|---|---|---|---|---|---|");
         for (number, (name, _, times, _)) in EVENTS.iter().enumerate() {
             for (gone, from, until) in
                 [(true, times.start, times.end), (false, times.end, times.end + 60)]
@@ -472,7 +472,7 @@ impl World {
                     gaps.get(place).map_or("-".to_owned(), |gap| format!("{} ms", gap.as_millis()))
                 };
                 println!(
-                    "| {name} | {} | {} | {} | {} | {} | {moves} | {:.2} | {} | {} | {} |",
+                    "| {name} | {} | {} | {} | {} | {} | {moves} | {:.2} | {} | {} | {} | {} |",
                     if gone { gaps.len() } else { necessary },
                     within(1),
                     within(3),
@@ -482,6 +482,7 @@ impl World {
                     most(|it| it.calls),
                     most(|it| it.most_calls),
                     most(|it| it.most_served),
+                    seconds.iter().skip(5).map(|it| it.most_served).max().unwrap_or(0),
                 );
             }
         }

@@ -6,7 +6,8 @@
 
 use crate::records::{Concentrator, Fleet, Home};
 use sha2::{Digest, Sha256};
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The most willing.
 pub const FIRST: u8 = 0;
@@ -79,7 +80,8 @@ struct Place {
 
 impl Places {
     /// How willing `me`, which serves the homes `here`, is to serve each home: 0 is the most, else
-    /// its place in the home's order.
+    /// its place in the home's order. Where others were gone more may have come at once than there
+    /// is room for: of so many it is told that it is full, first of those that are for others.
     pub fn ranks<T>(
         &mut self,
         fleet: &Fleet,
@@ -101,24 +103,40 @@ impl Places {
         let own = fleet.concentrators.get(me);
         let has_room = own.is_some_and(|(own, _)| (here.len() as u64) < u64::from(own.capacity));
         let drains = fleet.drains(me);
-        let rank = |(name, (home, _)): (&String, &(Home, i64))| {
-            let place = match self.places.get(name) {
-                Some(place) if place.pinned == home.pinned => place.own,
-                _ => {
-                    let place = place(fleet, &self.concentrators, me, name, home);
-                    let own = place.own;
-                    self.places.insert(name.clone(), place);
-                    own
-                }
-            };
-            let rank = match (drains, has_room || here.contains_key(name)) {
+        for (name, (home, _)) in &fleet.homes {
+            if self.places.get(name).is_none_or(|place| place.pinned != home.pinned) {
+                let place = place(fleet, &self.concentrators, me, name, home);
+                self.places.insert(name.clone(), place);
+            }
+        }
+        let capacity = own.map_or(u32::MAX, |(own, _)| own.capacity);
+        let too_many = self.too_many(here, usize::try_from(capacity).unwrap_or(usize::MAX));
+        let rank = |name: &String| {
+            let may_stay = here.contains_key(name) && !too_many.contains(name.as_str());
+            let rank = match (drains, has_room || may_stay) {
                 (true, _) => DRAINING,
                 (false, false) => FULL,
-                (false, true) => place,
+                (false, true) => self.places.get(name).map_or(FULL, |place| place.own),
             };
             (name.clone(), rank)
         };
-        fleet.homes.iter().map(rank).collect()
+        fleet.homes.keys().map(rank).collect()
+    }
+
+    /// Of those that are here, those for which there is no room: it is the last of their choices,
+    /// and not one that was made by hand.
+    fn too_many<'a, T>(&self, here: &'a BTreeMap<String, T>, capacity: usize) -> BTreeSet<&'a str> {
+        let excess = here.len().saturating_sub(capacity);
+        if excess == 0 {
+            return BTreeSet::new();
+        }
+        let guest = |name: &'a String| {
+            let place = self.places.get(name)?;
+            let is_guest = place.own > FIRST && place.pinned.is_none();
+            is_guest.then_some((Reverse(place.own), name.as_str()))
+        };
+        let guests: BTreeSet<_> = here.keys().filter_map(guest).collect();
+        guests.into_iter().take(excess).map(|(_, name)| name).collect()
     }
 }
 
@@ -274,7 +292,8 @@ mod tests {
             places.entry(me.to_owned()).or_default().ranks(fleet, me, here)["cabin"]
         };
         let order = order(&fleet, "cabin", &Home::default()).into_iter().map(str::to_owned);
-        for (place, name) in order.collect::<Vec<_>>().iter().enumerate() {
+        let names: Vec<String> = order.collect();
+        for (place, name) in names.iter().enumerate() {
             assert_eq!(rank(&fleet, name, &serves(3)), place as u8);
         }
         assert_eq!(rank(&fleet, "c1", &serves(10)), FULL);
@@ -282,6 +301,11 @@ mod tests {
         with_it.insert("cabin".into(), ());
         assert!(rank(&fleet, "c1", &with_it) < 3, "it has its place already");
         assert_eq!(rank(&fleet, "stranger", &with_it), FULL);
+        // There are two more than there is room for, of which one is for others.
+        let mut crowded = serves(11);
+        crowded.insert("cabin".into(), ());
+        assert_eq!(rank(&fleet, &names[2], &crowded), FULL);
+        assert_eq!(rank(&fleet, &names[0], &crowded), FIRST, "it is for this one");
         fleet.homes.get_mut("cabin").unwrap().0.pinned = Some("c2".into());
         assert_eq!(rank(&fleet, "c2", &serves(3)), FIRST);
         fleet.concentrators.get_mut("c2").unwrap().0.draining = true;
