@@ -140,7 +140,9 @@ fn killed_in_mkfs_it_is_resumed_or_abandoned() {
         assert_eq!(killed.status.code(), None, "{killed:?}");
         let said = fs::read_to_string(&runs).unwrap();
         assert!(said.contains("nothing was interrupted"), "while it ran: {said}");
-        host.fails(&create, 1, &["carries", "btrfs"]);
+        let interrupted = ["was interrupted", "braid pool resume data", "braid pool abandon data"];
+        host.fails(&create, 1, &interrupted);
+        host.fails(&["destroy", "data", "--dry-run"], 1, &interrupted);
         let listed = host.works(&["resume"]);
         assert!(listed.contains("data: create pool data"), "{listed}");
         let left = host.works(&["resume", "data", "--dry-run"]);

@@ -78,10 +78,8 @@ impl Create {
     fn check_name(&self, seen: &Seen, disks: &[Disk], global: &Global) -> Result<(), Failure> {
         let name = self.name.as_str();
         let is_taken = |path: &str| disks.iter().any(|disk| disk.path == path);
-        if self.consent.place.state().unfinished()?.iter().any(|(pool, _)| pool == name) {
-            // An interrupted plan has its own words.
-            return Ok(());
-        }
+        // Its disks would be said to carry what it left.
+        self.consent.place.check_nothing_unfinished(name)?;
         let taken = |by: String| Err(Failure::failed(format!("{by}: choose another name")));
         let stays =
             |pool: &&ObservedPool| !pool.mounts().is_empty() || !pool.member_paths().all(is_taken);

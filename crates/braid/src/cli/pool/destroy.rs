@@ -31,6 +31,7 @@ impl Destroy {
         let mut seen = Seen::now(&self.place.config());
         seen.host.header_backups = Some(self.place.header_backups()?);
         let pool = seen.pool(&self.name)?;
+        self.place.check_nothing_unfinished(&planner::journal_name(pool))?;
         let mut plan = planner::destroy(pool, &seen.host)?;
         plan.warnings.extend(backups(pool, &seen.pools, &self.place)?);
         plan.warnings.extend(named_in_config(pool, global));
