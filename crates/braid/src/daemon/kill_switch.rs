@@ -26,13 +26,12 @@ pub fn of(config: &Config, host: &HostNetwork) -> Option<KillSwitch> {
 
 /// The kill switch alone, as it is before the tunnel is up and after it ended.
 pub fn alone(config: &Config, host: &HostNetwork) -> Option<Operation> {
-    let interface = config.interface.name.to_string();
     let firewall = Firewall {
-        interface: interface.clone(),
+        interface: config.interface.name.to_string(),
         kill_switch: of(config, host),
         ..Firewall::default()
     };
-    firewall.ruleset().map(|ruleset| Operation::Firewall { interface, ruleset })
+    firewall.table().map(Operation::Firewall)
 }
 
 /// Every tunnel's of this program: another one on this host is no way around.
@@ -161,7 +160,7 @@ mod tests {
         assert_eq!(of(&config("direct"), &host()), None);
         assert_eq!(alone(&config("direct"), &host()), None);
         let alone = alone(&config("block"), &HostNetwork::default());
-        let Some(Operation::Firewall { ruleset, .. }) = alone else { panic!("{alone:?}") };
-        assert!(ruleset.contains("drop"), "before anything is known of the host: {ruleset}");
+        let Some(Operation::Firewall(table)) = alone else { panic!("{alone:?}") };
+        assert!(table.ruleset.contains("drop"), "before anything is known of the host: {table:?}");
     }
 }

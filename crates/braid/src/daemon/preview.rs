@@ -125,7 +125,7 @@ fn device(config: &Config, host: &HostNetwork) -> Planned {
 fn planned(operation: &Operation, netlink: &mut Netlink) -> Planned {
     let before = before(operation, netlink);
     let ruleset = match operation {
-        Operation::Firewall { ruleset, .. } => Some(ruleset.clone()),
+        Operation::Firewall(table) => Some(table.ruleset.clone()),
         _ => None,
     };
     let now = match &before {
@@ -142,7 +142,7 @@ fn planned(operation: &Operation, netlink: &mut Netlink) -> Planned {
 fn effect(operation: &Operation, before: &Before) -> String {
     let stays = "stays as it is";
     match (operation, before) {
-        (Operation::Firewall { .. }, Before::AsWanted) => {
+        (Operation::Firewall(_), Before::AsWanted) => {
             "left by a crash, or a kill switch: replaced".to_owned()
         }
         (_, Before::AsWanted) => format!("{stays}, also afterwards"),
@@ -157,7 +157,7 @@ fn effect(operation: &Operation, before: &Before) -> String {
         }
         (Operation::Route(_), _) => "in the host's own table, beside what is there".to_owned(),
         (Operation::Rule(_), _) => "before the host's own tables; its rules stay".to_owned(),
-        (Operation::Firewall { .. }, _) => "a table beside those of others, which stay".to_owned(),
+        (Operation::Firewall(_), _) => "a table beside those of others, which stay".to_owned(),
         (Operation::DockerUser { .. }, _) => {
             "lets the tunnel's packets through Docker's firewall, in the chain it has for that"
                 .to_owned()

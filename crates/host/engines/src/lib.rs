@@ -39,8 +39,8 @@ pub use group::{Egress, Group, GroupLink, Trouble};
 pub use name::{Device, DeviceError, MacAddress, MacAddressError};
 pub use numbers::{Numbers, slot};
 pub use operation::{
-    DeviceKind, MAIN_TABLE, Member, Operation, Route, RouteKind, Rule, RuleAction, Undo,
-    forwarding_switch, iptables, nft_table,
+    DeviceKind, FirewallTable, MAIN_TABLE, Member, NamedRules, Operation, Route, RouteKind, Rule,
+    RuleAction, Undo, forwarding_switch, iptables, nft_table,
 };
 pub use setup::Setup;
 pub use words::UnknownWord;

@@ -1,9 +1,11 @@
 //! One thing that is done to the host, for a tunnel or for a group of links, and what
 //! takes it back.
 
+mod firewall;
 mod route;
 mod rule;
 
+pub use firewall::{FirewallTable, NamedRules};
 pub use route::{MAIN_TABLE, Route, RouteKind};
 pub use rule::{Rule, RuleAction};
 
@@ -118,12 +120,7 @@ pub enum Operation {
     /// Sets a policy rule.
     Rule(Rule),
     /// Makes an nftables table of our own.
-    Firewall {
-        /// The tunnel's interface or the group, which names the table: [`nft_table`].
-        interface: String,
-        /// All of it, in nft's language.
-        ruleset: String,
-    },
+    Firewall(FirewallTable),
     /// Puts a rule into the chain that Docker keeps for others' rules.
     DockerUser {
         /// The IP version.
@@ -247,9 +244,7 @@ pub enum Undo {
 impl Operation {
     /// A firewall table of these chains, which are in nft's language.
     pub(crate) fn firewall(group: &Device, chains: &str) -> Operation {
-        let interface = group.to_string();
-        let ruleset = format!("table inet {} {{\n{chains}}}\n", nft_table(&interface));
-        Operation::Firewall { interface, ruleset }
+        Operation::Firewall(FirewallTable::of(group.to_string(), chains))
     }
 
     /// What takes it back.
@@ -271,7 +266,7 @@ impl Operation {
             | Operation::NextHopGroup { .. }
             | Operation::Route(_)
             | Operation::Rule(_)
-            | Operation::Firewall { .. }
+            | Operation::Firewall(_)
             | Operation::DockerUser { .. }
             | Operation::MptcpEndpoint { .. }
             | Operation::File { .. } => Undo::Delete,
@@ -298,7 +293,7 @@ impl Operation {
                     .into_iter()
                     .find(|feature| feature.as_str() == name)
             }
-            Operation::Firewall { .. } => Some(Feature::Nftables),
+            Operation::Firewall(_) => Some(Feature::Nftables),
             _ => None,
         }
     }
@@ -328,8 +323,8 @@ impl fmt::Display for Operation {
             }
             Operation::Route(route) => route.fmt(f),
             Operation::Rule(rule) => rule.fmt(f),
-            Operation::Firewall { interface, .. } => {
-                write!(f, "nftables table inet {}", nft_table(interface))
+            Operation::Firewall(table) => {
+                write!(f, "nftables table inet {}", nft_table(&table.interface))
             }
             Operation::DockerUser { family, rule } => {
                 write!(f, "{} -I DOCKER-USER {rule}", iptables(*family))

@@ -6,7 +6,7 @@ mod version_1;
 
 use crate::netlink::Netlink;
 use crate::operation;
-use braid_engines::Operation;
+use braid_engines::{FirewallTable, Operation};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::PathBuf;
@@ -45,8 +45,9 @@ impl Entry {
     /// a restart makes it anew.
     fn as_stored(&self) -> Entry {
         let mut stored = self.clone();
-        if let Operation::Firewall { ruleset, .. } = &mut stored.operation {
-            *ruleset = String::new();
+        if let Operation::Firewall(table) = &mut stored.operation {
+            let interface = std::mem::take(&mut table.interface);
+            *table = FirewallTable { interface, ..FirewallTable::default() };
         }
         stored
     }

@@ -26,7 +26,7 @@ pub use split::{Split, split_table};
 pub use table::{counters, delete, exists, replace};
 pub use watch::Watch;
 
-use braid_engines::nft_table;
+use braid_engines::FirewallTable;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
@@ -127,8 +127,17 @@ const PRIVATE: [(&str, &str); 2] =
     [("ip", "10.0.0.0/8, 100.64.0.0/10, 172.16.0.0/12, 192.168.0.0/16"), ("ip6", "fc00::/7")];
 
 impl Firewall {
-    /// The table in nft's language; none when there is nothing to do.
-    pub fn ruleset(&self) -> Option<String> {
+    /// Its table; none when there is nothing to do.
+    pub fn table(&self) -> Option<FirewallTable> {
+        let redirected_questions: Vec<String> = [
+            self.names_of_host(),
+            self.names_of_others(),
+            self.names_forwarded_of_host(),
+            self.names_forwarded_of_others(),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
         let chains: Vec<String> = [
             self.prerouting(),
             self.postrouting(),
@@ -139,20 +148,19 @@ impl Firewall {
             self.arriving(),
             self.inbound(),
             self.answers(),
-            self.names_of_host(),
-            self.names_of_others(),
             self.names_guard(),
-            self.names_forwarded_of_host(),
-            self.names_forwarded_of_others(),
             self.names_heard(),
             self.direct_guard(),
         ]
         .into_iter()
         .flatten()
+        .chain(redirected_questions.iter().cloned())
         .chain(self.ruled.iter().flat_map(|ruled| ruled.chains(&self.interface)))
         .collect();
-        (!chains.is_empty()).then(|| {
-            format!("table inet {} {{\n{}}}\n", nft_table(&self.interface), chains.concat())
+        (!chains.is_empty()).then(|| FirewallTable {
+            named: self.ruled.iter().flat_map(Ruled::named).collect(),
+            redirected_questions,
+            ..FirewallTable::of(self.interface.clone(), &chains.concat())
         })
     }
 
@@ -505,7 +513,12 @@ pub(crate) mod tests {
 
     #[test]
     fn each_wish_becomes_its_rule() {
-        let ruleset = everything().ruleset().unwrap();
+        let FirewallTable { ruleset, named, redirected_questions, .. } =
+            everything().table().unwrap();
+        assert_eq!(named, [braid_engines::NamedRules::Alone("a-1.b".to_owned())]);
+        let redirections = ruleset.matches("dport 53 dnat").count();
+        assert_eq!(redirected_questions.concat().matches("dport 53 dnat").count(), redirections);
+        assert!(redirected_questions.iter().all(|chain| ruleset.contains(chain)));
         for expected in [
             "oifname != { \"braid0\", \"lo\" } ip saddr 10.99.0.0/24 masquerade",
             "oifname \"braid0\" ip saddr != { 10.99.0.0/24 } masquerade",
@@ -540,8 +553,8 @@ pub(crate) mod tests {
         ] {
             assert!(ruleset.contains(expected), "{expected}\nis missing in\n{ruleset}");
         }
-        assert_eq!(Firewall::default().ruleset(), None);
+        assert_eq!(Firewall::default().table(), None);
         let clamp = Firewall { mss: Some(MssClamp::To(1360)), ..Firewall::default() };
-        assert!(clamp.ruleset().unwrap().contains("size set 1360"));
+        assert!(clamp.table().unwrap().ruleset.contains("size set 1360"));
     }
 }

@@ -39,7 +39,7 @@ pub(crate) fn set(
             route::set(route, netlink).map_err(is_off(route.device.as_deref(), v6))
         }
         Operation::Rule(rule) => netlink.add_rule(rule),
-        Operation::Firewall { interface, ruleset } => nft::replace(interface, ruleset),
+        Operation::Firewall(table) => nft::replace(table),
         Operation::DockerUser { family, rule } => docker_user::set(*family, rule),
         Operation::Module { name, provides } => device::load(name)
             .and_then(|()| device::wait_for(provides.as_str(), netlink))
@@ -112,7 +112,7 @@ pub(crate) fn is_set(
         }
         Operation::Route(route) => route::is_set(route, netlink),
         Operation::Rule(rule) => Ok(netlink.rules()?.contains(rule)),
-        Operation::Firewall { interface, .. } => nft::exists(interface),
+        Operation::Firewall(table) => nft::exists(&table.interface),
         Operation::DockerUser { family, rule } => docker_user::is_set(*family, rule),
         Operation::Module { provides, .. } => Ok(link(provides.as_str())?.is_some()),
         Operation::Create { device, .. } => Ok(link(device.as_str())?.is_some()),
@@ -187,7 +187,7 @@ pub(crate) fn unset(
         },
         Operation::Route(route) => route::unset(route, netlink),
         Operation::Rule(rule) => gone(netlink.delete_rule(rule)),
-        Operation::Firewall { interface, .. } => nft::delete(interface),
+        Operation::Firewall(table) => nft::delete(&table.interface),
         Operation::DockerUser { family, rule } => docker_user::unset(*family, rule),
         // A module may be somebody's by now; a primary goes with its bond.
         Operation::Module { .. } | Operation::Primary { .. } => Ok(()),
@@ -230,9 +230,7 @@ pub(crate) fn undo_half(operation: &Operation, prior: Option<&str>) -> io::Resul
 pub(crate) fn is_replaced_by(operation: &Operation, other: &Operation) -> bool {
     match (operation, other) {
         (Operation::NextHopGroup { id: a, .. }, Operation::NextHopGroup { id: b, .. }) => a == b,
-        (Operation::Firewall { interface: a, .. }, Operation::Firewall { interface: b, .. }) => {
-            a == b
-        }
+        (Operation::Firewall(a), Operation::Firewall(b)) => a.interface == b.interface,
         _ => false,
     }
 }
@@ -243,7 +241,7 @@ pub(crate) fn is_exclusive(operation: &Operation) -> bool {
     matches!(
         operation,
         // A table under our name is ours, and may hold something else.
-        Operation::Firewall { .. }
+        Operation::Firewall(_)
             | Operation::Create { .. }
             | Operation::Primary { .. }
             | Operation::NextHop { .. }

@@ -31,7 +31,7 @@ fn inner_hosts_go_out_under_our_address_and_forwarded_ports_come_in() {
 
         outer.send_to(b"in", "192.0.2.254:8000").unwrap();
         assert!(hears_nothing(&inner), "no port is forwarded yet");
-        nft::replace("tunnel", &firewall.ruleset().unwrap()).unwrap();
+        nft::replace(&firewall.table().unwrap()).unwrap();
 
         inner.send_to(b"out", "192.0.2.1:7000").unwrap();
         assert_eq!(heard(&outer), Some(("out".into(), "192.0.2.254".into())));
@@ -56,7 +56,7 @@ fn the_kill_switch_lets_only_the_tunnels_own_datagrams_out() {
             (socket("192.0.2.254:7000"), home.run(|| socket("10.99.0.2:9000")).unwrap());
         own.send_to(b"open", "192.0.2.1:7000").unwrap();
         assert!(heard(&outer).is_some());
-        nft::replace("tunnel", &firewall.ruleset().unwrap()).unwrap();
+        nft::replace(&firewall.table().unwrap()).unwrap();
 
         // To another port, since an open connection's packets are of its direction.
         let other = outside.run(|| socket("192.0.2.1:7002")).unwrap();

@@ -377,7 +377,7 @@ impl Host {
         routing.firewall.kill_switch = Some(KillSwitch { marks, ..KillSwitch::default() });
         let kinds = |test: fn(&Operation) -> bool| routing.desired().iter().any(test);
         assert!(kinds(|it| matches!(it, Operation::Sysctl { .. })));
-        assert!(kinds(|it| matches!(it, Operation::Firewall { .. })));
+        assert!(kinds(|it| matches!(it, Operation::Firewall(_))));
         routing
     }
 

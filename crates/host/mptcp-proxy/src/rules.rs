@@ -5,8 +5,6 @@ use std::fmt::Write;
 /// needs none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// The nftables table, of family `inet`.
-    pub table: String,
     /// The proxy's port.
     pub port: u16,
     /// What the proxy's own packets are marked with, which pass.
@@ -16,19 +14,18 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// The table in nft's language, for `nft -f -`.
-    pub fn nftables(&self) -> String {
-        let (table, mark) = (&self.table, self.mark);
+    /// The chains of a table of family `inet`, in nft's language.
+    pub fn chains(&self) -> String {
+        let mark = self.mark;
         let take = self.redirections();
         format!(
-            "table inet {table} {{\n\
-             \tchain forwarded {{\n\
+            "\tchain forwarded {{\n\
              \t\ttype nat hook prerouting priority dstnat; policy accept;\n\
              \t\tfib daddr type local return\n{take}\t}}\n\
              \tchain own {{\n\
              \t\ttype nat hook output priority -100; policy accept;\n\
              \t\tmeta mark {mark:#x} return\n\
-             \t\tfib daddr type local return\n{take}\t}}\n}}\n"
+             \t\tfib daddr type local return\n{take}\t}}\n"
         )
     }
 
@@ -54,16 +51,15 @@ mod tests {
     #[test]
     fn own_packets_pass_and_networks_limit() {
         let mut rules = Rules {
-            table: "t".into(),
             port: 7,
             mark: 0xb1,
             toward: vec!["10.0.0.0/8".parse().unwrap(), "fd00::/8".parse().unwrap()],
         };
-        let text = rules.nftables();
+        let text = rules.chains();
         assert!(text.contains("meta mark 0xb1 return"), "{text}");
         assert_eq!(text.matches("ip daddr 10.0.0.0/8 meta l4proto tcp redirect to :7").count(), 2);
         assert_eq!(text.matches("ip6 daddr fd00::/8").count(), 2);
         rules.toward.clear();
-        assert_eq!(rules.nftables().matches("\t\tmeta l4proto tcp redirect to :7").count(), 2);
+        assert_eq!(rules.chains().matches("\t\tmeta l4proto tcp redirect to :7").count(), 2);
     }
 }

@@ -3,7 +3,7 @@
 use super::super::ending::Ending;
 use super::super::supervise;
 use braid_control::config::{GroupConfig, MptcpProxy, ProxyEnd};
-use braid_engines::{Operation, nft_table};
+use braid_engines::{FirewallTable, Operation};
 use braid_mptcp_proxy::{Access, End, Home, Proxy, Rules};
 use std::io;
 
@@ -32,12 +32,7 @@ pub fn rules(config: &GroupConfig) -> Option<Operation> {
     let MptcpProxy { port, end: ProxyEnd::Home { toward, .. } } = config.proxy.as_ref()? else {
         return None;
     };
-    let interface = config.group.name.to_string();
-    let rules = Rules {
-        table: nft_table(&interface),
-        port: *port,
-        mark: config.group.numbers.mark,
-        toward: toward.clone(),
-    };
-    Some(Operation::Firewall { ruleset: rules.nftables(), interface })
+    let rules = Rules { port: *port, mark: config.group.numbers.mark, toward: toward.clone() };
+    let table = FirewallTable::of(config.group.name.to_string(), &rules.chains());
+    Some(Operation::Firewall(table))
 }

@@ -295,6 +295,6 @@ fn routes(operation: &Operation) -> bool {
             | Operation::Address { .. }
             | Operation::Route(_)
             | Operation::Rule(_)
-            | Operation::Firewall { .. }
+            | Operation::Firewall(_)
     )
 }

@@ -121,9 +121,9 @@ fn lines(operation: &Operation, of: &Group) -> (Vec<String>, Vec<String>) {
             let ip = version(rule.family);
             one(format!("{ip} rule add {words}"), format!("{ip} rule del {words}"))
         }
-        Operation::Firewall { interface, ruleset } => one(
-            format!("nft -f - <<'END'\n{ruleset}END"),
-            format!("nft delete table inet {}", nft_table(interface)),
+        Operation::Firewall(table) => one(
+            format!("nft -f - <<'END'\n{}END", table.ruleset),
+            format!("nft delete table inet {}", nft_table(&table.interface)),
         ),
         Operation::DockerUser { family, rule } => {
             let program = iptables(*family);

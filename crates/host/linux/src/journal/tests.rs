@@ -194,9 +194,8 @@ fn a_table_is_kept_by_its_name_and_made_anew_by_who_goes_on_with_it() {
     };
     let folder = tempfile::tempdir().unwrap();
     let places = [folder.path().join("j.json")];
-    let interface = "braid0".to_owned();
-    let ruleset = "table inet braid_braid0 {\n\tchain some {\n\t}\n}\n".to_owned();
-    let wanted = [Operation::Firewall { interface, ruleset }];
+    let table = FirewallTable::of("braid0".to_owned(), "\tchain some {\n\t}\n");
+    let wanted = [Operation::Firewall(table)];
     let nft = |words: &[&str]| {
         let output = std::process::Command::new("nft").args(words).output().unwrap();
         String::from_utf8(output.stdout).unwrap()

@@ -1,10 +1,10 @@
 //! Addresses that are learnt while a table is there: they outlive it.
 
-use super::command::LIMIT;
+use super::command::limit;
 use super::named::{Container, Named, asked_set, chain_of, rule_of_chain, rule_of_set};
 use crate::netlink::{Netlink, SetElement, nftables, set_elements};
 use crate::tool;
-use braid_engines::nft_table;
+use braid_engines::{FirewallTable, nft_table};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -89,21 +89,20 @@ impl LearntSets {
 
 /// Has `load` replace an interface's table by this one and what was learnt for it.
 pub(super) fn replace(
-    interface: &str,
-    ruleset: &str,
+    by: &FirewallTable,
     load: impl FnOnce(&str) -> io::Result<()>,
 ) -> io::Result<()> {
     let mut tables = tables();
-    let named = Named::of(ruleset);
-    let key = key(interface);
+    let named = Named::of(&by.named);
+    let key = key(&by.interface);
     let mut table = match tables.remove(&key) {
         Some(table) => table,
         None if named.is_empty() => return load(""),
         // Another process may have made what is there.
-        None => Table { known: listed(interface, Instant::now()), ..Table::default() },
+        None => Table { known: listed(by, Instant::now()), ..Table::default() },
     };
     let before = std::mem::replace(&mut table.named, named);
-    let loaded = load(&table.script(interface, Instant::now()));
+    let loaded = load(&table.script(&by.interface, Instant::now()));
     if loaded.is_err() {
         table.named = before;
     }
@@ -251,11 +250,13 @@ impl Place {
     }
 }
 
-/// What the sets and maps of the table that is there have.
-fn listed(interface: &str, now: Instant) -> BTreeMap<Place, BTreeMap<String, Instant>> {
+/// What the sets and maps of the table that is there have, which is likely to be of the size of
+/// this one.
+fn listed(like: &FirewallTable, now: Instant) -> BTreeMap<Place, BTreeMap<String, Instant>> {
     let mut list = Command::new("nft");
-    list.args(["--json", "list", "table", "inet", &nft_table(interface)]);
-    let Ok(output) = tool::run(&mut list, b"", LIMIT) else { return BTreeMap::new() };
+    list.args(["--json", "list", "table", "inet", &nft_table(&like.interface)]);
+    let limit = limit(like.ruleset.len());
+    let Ok(output) = tool::run(&mut list, b"", limit) else { return BTreeMap::new() };
     known_in(&serde_json::from_slice(&output.stdout).unwrap_or_default(), now)
 }
 
@@ -323,7 +324,7 @@ mod tests {
         };
         let firewall =
             Firewall { interface: TUNNEL.into(), ruled: Some(ruled), ..Firewall::default() };
-        replace(TUNNEL, &firewall.ruleset().unwrap()).unwrap();
+        replace(&firewall.table().unwrap()).unwrap();
     }
 
     fn element(rule: &str, asked_by: Option<&str>, address: &str, lasts: Option<u64>) -> Element {
@@ -421,7 +422,8 @@ mod tests {
             assert_eq!(held("map", "names_v4/bank"), ["192.0.2.1 > rule/tv"]);
             assert_eq!(held("map", "asked_v4/bank"), ["192.168.7.2 . 192.0.2.2 > rule/tv"]);
             assert_eq!(held("set", "names_v4/web"), ["192.0.2.3"]);
-            assert!(replace(TUNNEL, "table inet braid_braid0 { nonsense }").is_err());
+            let nonsense = FirewallTable::of(TUNNEL.to_owned(), "nonsense");
+            assert!(replace(&nonsense).is_err());
             sets.learn(&[element("tv", None, "192.0.2.7", Some(300))]).unwrap();
             assert_eq!(
                 held("map", "names_v4/bank"),

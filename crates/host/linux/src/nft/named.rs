@@ -7,6 +7,7 @@
 //! 2 s, and it is looked up there once (docs/measurements/links.md, "Rules for names").
 
 use super::ruled_traffic::RuledTraffic;
+use braid_engines::NamedRules;
 use braid_rules::Conditions;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -14,9 +15,6 @@ use std::iter;
 
 /// More addresses than this no set has.
 const MOST_ADDRESSES: u32 = 65_536;
-/// In the table's text, what the rules of a run are told by.
-const RUN: &str = "\t# a run of rules for names: ";
-const OWN_SET: &str = "\tset names_v4/";
 const CHAIN: &str = "rule/";
 
 /// The rules for names of a table.
@@ -44,17 +42,18 @@ pub(super) struct Container {
 }
 
 impl Named {
-    /// Those of a table's text.
-    pub fn of(ruleset: &str) -> Named {
+    /// These.
+    pub fn of(named: &[NamedRules]) -> Named {
         let mut rules = BTreeMap::new();
-        for line in ruleset.lines() {
-            if let Some(run) = line.strip_prefix(RUN) {
-                let first = run.split(' ').next().unwrap_or_default();
-                for (place, rule) in run.split(' ').enumerate() {
-                    rules.insert(rule.to_owned(), Kept::Run { first: first.to_owned(), place });
+        for together in named {
+            match together {
+                NamedRules::Alone(rule) => drop(rules.insert(rule.clone(), Kept::Alone)),
+                NamedRules::Run(run) => {
+                    let first = run.first().cloned().unwrap_or_default();
+                    let kept = |place| Kept::Run { first: first.clone(), place };
+                    let places = run.iter().enumerate();
+                    rules.extend(places.map(|(place, rule)| (rule.clone(), kept(place))));
                 }
-            } else if let Some(own) = line.strip_prefix(OWN_SET) {
-                rules.insert(spoken(own.trim_end_matches(" {")), Kept::Alone);
             }
         }
         Named { rules }
@@ -118,8 +117,17 @@ fn version(v4: bool) -> &'static str {
     if v4 { "v4" } else { "v6" }
 }
 
-/// The sets and maps of these rules, in nft's language.
-pub(super) fn definitions(rules: &[RuledTraffic]) -> String {
+/// Of these rules those for names.
+pub(super) fn named(rules: &[RuledTraffic]) -> Vec<NamedRules> {
+    let named = runs(rules).filter_map(|run| match run {
+        Run::Names(of) => Some(NamedRules::Run(of.into_iter().map(str::to_owned).collect())),
+        Run::Other(rule) => Some(NamedRules::Alone(name(&rule.conditions)?.to_owned())),
+    });
+    named.collect()
+}
+
+/// Their sets and maps, in nft's language.
+pub(super) fn definitions(named: &[NamedRules]) -> String {
     let mut text = String::new();
     let mut define = |map: bool, name: &str, kind: &str| {
         let (what, data) = if map { ("map", " : verdict") } else { ("set", "") };
@@ -137,26 +145,18 @@ pub(super) fn definitions(rules: &[RuledTraffic]) -> String {
             define(map, &set(rule, v4, true), &format!("{kind} . {kind}"));
         }
     };
-    let mut comments = String::new();
-    for run in runs(rules) {
-        match run {
-            Run::Names(of) => {
-                let _ = writeln!(comments, "{RUN}{}", of.join(" "));
-                both(true, of.first().copied().unwrap_or_default());
-            }
-            Run::Other(rule) => {
-                if let Some(name) = name(&rule.conditions) {
-                    both(false, name);
-                }
-            }
+    for together in named {
+        match together {
+            NamedRules::Alone(rule) => both(false, rule),
+            NamedRules::Run(of) => both(true, of.first().map(String::as_str).unwrap_or_default()),
         }
     }
-    if rules.iter().any(|rule| name(&rule.conditions).is_some()) {
+    if !named.is_empty() {
         for (v4, kind) in kinds {
             define(false, &asked_set(v4), &format!("{kind} . {kind}"));
         }
     }
-    comments + &text
+    text
 }
 
 /// Some rules that follow each other.
@@ -236,10 +236,11 @@ mod tests {
             rule(3, Some("web"), Some(443)),
             rule(4, Some("game"), None),
         ];
-        let text = definitions(&rules);
+        let kept = named(&rules);
+        let text = definitions(&kept);
         assert_eq!(text.matches("\tmap ").count(), 8, "{text}");
         assert_eq!(text.matches("\tset ").count(), 6, "{text}");
-        let named = Named::of(&text);
+        let named = Named::of(&kept);
         let map = |name: &str| Some(Container { name: name.to_owned(), is_map: true });
         assert_eq!(named.container("tv", true, false), map("names_v4/a/bank"));
         assert_eq!(named.container("tv", false, true), map("asked_v6/a/bank"));
@@ -251,6 +252,6 @@ mod tests {
         assert_eq!(rule_of_chain(&chain_of("a-bank")).as_deref(), Some("a-bank"));
         assert_eq!(rule_of_set("asked_v6/a/bank").as_deref(), Some("a-bank"));
         assert_eq!(rule_of_set("asked_v6"), None);
-        assert!(definitions(&rules[2..3]).is_empty());
+        assert!(definitions(&super::named(&rules[2..3])).is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! Questions for names that are under way while their translation changes. The kernel translates
+//! Questions for names that are under way while whom they go to changes. The kernel translates
 //! all packets of a connection as it did the first, for as long as one follows another in time:
 //! who always asks from the same port would ask a forwarder that is gone for ever.
 
@@ -8,30 +8,23 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Mutex, PoisonError};
 
-/// How tables translate questions, as far as this process put them there.
-static TRANSLATED: Mutex<BTreeMap<Key, String>> = Mutex::new(BTreeMap::new());
+/// The rules by which tables redirect questions, as far as this process put them there.
+static REDIRECTED: Mutex<BTreeMap<Key, Vec<String>>> = Mutex::new(BTreeMap::new());
 
 const UDP: u8 = 17;
 const DNS: u16 = 53;
 
-/// After an interface's table was replaced by this ruleset, or by nothing: the next question of
-/// each connection is translated as it says.
-pub(super) fn translated_by(interface: &str, ruleset: &str) {
-    let now = translation(ruleset);
-    let mut translated = TRANSLATED.lock().unwrap_or_else(PoisonError::into_inner);
+/// After an interface's table, which has these rules for it now, was replaced: the next question
+/// of each connection goes where they say.
+pub(super) fn redirected_by(interface: &str, rules: &[String]) {
+    let mut redirected = REDIRECTED.lock().unwrap_or_else(PoisonError::into_inner);
     // What another process, which may have crashed, had put there isn't known.
-    if translated.get(&key(interface)) == Some(&now) {
+    if redirected.get(&key(interface)).is_some_and(|before| before == rules) {
         return;
     }
-    translated.insert(key(interface), now);
+    redirected.insert(key(interface), rules.to_vec());
     // Where that fails, a kernel that keeps track of nothing apart, they stay until they time out.
     let _ = begin_anew();
-}
-
-/// The chains that translate questions.
-fn translation(ruleset: &str) -> String {
-    let chains = ruleset.split_inclusive("\t}\n");
-    chains.filter(|it| it.contains("chain names_") && it.contains("type nat")).collect()
 }
 
 /// TCP's connections end with who answered.
@@ -91,17 +84,17 @@ mod tests {
             Firewall { interface, forwarder: Some(forwarder), ..Firewall::default() }
         };
         asks(&server, "no table");
-        host.run(|| replace("names0", &table(7).ruleset().unwrap())).unwrap().unwrap();
+        host.run(|| replace(&table(7).table().unwrap())).unwrap().unwrap();
         asks(&forwarder, "a forwarder came");
-        host.run(|| replace("names0", &table(8).ruleset().unwrap())).unwrap().unwrap();
+        host.run(|| replace(&table(8).table().unwrap())).unwrap().unwrap();
         asks(&forwarder, "it is another");
         host.run(|| delete("names0")).unwrap().unwrap();
         asks(&server, "it went");
-        host.run(|| replace("names0", &table(7).ruleset().unwrap())).unwrap().unwrap();
+        host.run(|| replace(&table(7).table().unwrap())).unwrap().unwrap();
         asks(&forwarder, "it is back");
         // As another program would, after a crash of this one.
         script(&host, "nft delete table inet braid_names0");
-        super::TRANSLATED.lock().unwrap().clear();
+        super::REDIRECTED.lock().unwrap().clear();
         host.run(|| delete("names0")).unwrap().unwrap();
         asks(&server, "what a crash left is gone");
     }

@@ -4,6 +4,7 @@
 use super::chain;
 use super::named::{self, Run};
 use super::ruled_traffic::{Fate, RuledTraffic};
+use braid_engines::NamedRules;
 use braid_rules::{Cgroup, Conditions, Transport};
 use ipnet::IpNet;
 use std::fmt::{Display, Write as _};
@@ -54,7 +55,7 @@ impl Ruled {
             return Vec::new();
         }
         let mut chains: Vec<String> = self.rules.iter().map(|rule| self.counted(rule)).collect();
-        chains.push(named::definitions(&self.rules));
+        chains.push(named::definitions(&self.named()));
         // nft asks for a control group's number when it loads the table: one that is made anew has
         // the same path, and makes another table of it.
         let cgroups = self.rules.iter().flat_map(|rule| rule.conditions.cgroups.iter().flatten());
@@ -66,6 +67,11 @@ impl Ruled {
         chains.extend(self.host(tunnel));
         chains.extend(["forward", "output"].into_iter().filter_map(|hook| self.refusal(hook)));
         chains
+    }
+
+    /// The rules for names.
+    pub(super) fn named(&self) -> Vec<NamedRules> {
+        named::named(&self.rules)
     }
 
     /// After the translation of destinations: a rule is about where a connection really goes.

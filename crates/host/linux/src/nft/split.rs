@@ -1,7 +1,7 @@
 //! Brings TCP connections through the tunnel to a proxy on this host, which splits them.
 
 use super::chain;
-use braid_engines::nft_table;
+use braid_engines::FirewallTable;
 
 /// Where connections go to be split, and what tells the proxy's packets apart. It is a
 /// table of its own: a kernel that lacks tproxy lacks only this.
@@ -30,14 +30,14 @@ pub fn split_table(interface: &str) -> String {
 }
 
 impl Split {
-    /// The table for the tunnel of this interface, in nft's language. What has a mark in the bits
-    /// `elsewhere` doesn't take the tunnel, whichever device the chains see; what has the mark
-    /// `refused` there takes nothing (0 where nothing is refused).
-    pub fn ruleset(&self, interface: &str, elsewhere: u32, refused: u32) -> String {
+    /// The table for the tunnel of this interface. What has a mark in the bits `elsewhere` doesn't
+    /// take the tunnel, whichever device the chains see; what has the mark `refused` there takes
+    /// nothing (0 where nothing is refused).
+    pub fn firewall_table(&self, interface: &str, elsewhere: u32, refused: u32) -> FirewallTable {
         let arriving = self.arriving(interface, elsewhere, refused);
         let chains = [arriving, self.sent(interface, elsewhere)];
         let chains: String = chains.into_iter().flatten().collect();
-        format!("table inet {} {{\n{chains}}}\n", nft_table(&split_table(interface)))
+        FirewallTable::of(split_table(interface), &chains)
     }
 
     /// After the translations of addresses, so that clients and servers have their own.
@@ -120,12 +120,13 @@ mod tests {
             outer_mark: 0xb,
             local_mark: 0xc,
         };
-        let text = split.ruleset("braid0", 0x7f00_0000, 0x7f00_0000);
+        let text = split.firewall_table("braid0", 0x7f00_0000, 0x7f00_0000).ruleset;
         assert!(text.starts_with("table inet braid_braid0.2fsplit {"), "{text}");
         let count = |part: &str| text.matches(part).count();
         assert_eq!((count("127.0.0.1:1001"), count("[::1]:1001")), (2, 2), "{text}");
         assert_eq!((count("127.0.0.1:1002"), count("[::1]:1002")), (1, 1), "{text}");
         assert_eq!(count("meta mark { 0xa, 0xb } return"), 1);
-        assert_eq!(Split { v6: false, ..split }.ruleset("braid0", 0, 0).matches("ip6").count(), 0);
+        let without_v6 = Split { v6: false, ..split }.firewall_table("braid0", 0, 0).ruleset;
+        assert_eq!(without_v6.matches("ip6").count(), 0);
     }
 }

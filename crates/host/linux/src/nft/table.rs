@@ -3,7 +3,7 @@
 use super::command::nft;
 use super::{learnt, questions};
 use crate::netlink;
-use braid_engines::nft_table;
+use braid_engines::{FirewallTable, nft_table};
 use std::collections::BTreeMap;
 use std::io;
 
@@ -11,13 +11,13 @@ use std::io;
 ///
 /// # Errors
 /// `NotFound` when nft isn't installed; else what nft says.
-pub fn replace(interface: &str, ruleset: &str) -> io::Result<()> {
-    let name = nft_table(interface);
-    learnt::replace(interface, ruleset, |learnt| {
+pub fn replace(table: &FirewallTable) -> io::Result<()> {
+    let (name, ruleset) = (nft_table(&table.interface), &table.ruleset);
+    learnt::replace(table, |learnt| {
         // The first line makes sure that there is something to delete.
         nft(&format!("table inet {name}\ndelete table inet {name}\n{ruleset}{learnt}"))
     })?;
-    questions::translated_by(interface, ruleset);
+    questions::redirected_by(&table.interface, &table.redirected_questions);
     Ok(())
 }
 
@@ -29,7 +29,7 @@ pub fn delete(interface: &str) -> io::Result<()> {
     let name = nft_table(interface);
     nft(&format!("table inet {name}\ndelete table inet {name}\n"))?;
     learnt::forget(interface);
-    questions::translated_by(interface, "");
+    questions::redirected_by(interface, &[]);
     Ok(())
 }
 
@@ -72,11 +72,12 @@ mod tests {
                 let firewall = Firewall { interface: interface.into(), ..everything() };
                 assert!(!exists(interface).unwrap());
                 for _ in 0..2 {
-                    replace(interface, &firewall.ruleset().unwrap()).unwrap();
+                    replace(&firewall.table().unwrap()).unwrap();
                     assert!(exists(interface).unwrap());
                 }
             }
-            let refused = replace("braid0", "table inet braid_braid0 { nonsense }").unwrap_err();
+            let nonsense = FirewallTable::of("braid0".to_owned(), "nonsense");
+            let refused = replace(&nonsense).unwrap_err();
             assert!(refused.to_string().contains("nonsense"), "{refused}");
             assert!(exists("braid0").unwrap(), "what was there stays");
             for interface in ["braid0", "odd-name.7"] {

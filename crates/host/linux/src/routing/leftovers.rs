@@ -5,7 +5,7 @@ use crate::journal::Failure;
 use crate::netlink::{Netlink, PROTOCOL, Route};
 use crate::nft;
 use crate::operation::absence::gone;
-use braid_engines::{self as engines, MAIN_TABLE, Operation, Rule, RuleAction};
+use braid_engines::{self as engines, FirewallTable, MAIN_TABLE, Operation, Rule, RuleAction};
 use std::io;
 use std::ops::Range;
 
@@ -44,8 +44,8 @@ impl Leftovers {
             if nft::exists(&interface).unwrap_or(false)
                 && let Err(error) = nft::delete(&interface)
             {
-                let ruleset = String::new();
-                let operation = Operation::Firewall { interface, ruleset };
+                let table = FirewallTable { interface, ..FirewallTable::default() };
+                let operation = Operation::Firewall(table);
                 failures.push(Failure { operation, error });
             }
         }

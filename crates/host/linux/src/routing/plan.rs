@@ -1,8 +1,6 @@
 //! What the host's routing should be: pure.
 
-use crate::nft::{
-    DirectWay, Firewall, Inbound, InboundLink, Ruled, RuledTraffic, Split, split_table,
-};
+use crate::nft::{DirectWay, Firewall, Inbound, InboundLink, Ruled, RuledTraffic, Split};
 use braid_engines::{Family, MAIN_TABLE, Operation, Route, RouteKind, Rule, RuleAction};
 use ipnet::IpNet;
 use std::net::IpAddr;
@@ -157,10 +155,7 @@ impl HostRouting {
     pub fn desired(&self) -> Vec<Operation> {
         let firewall =
             Firewall { inbound: self.inbound(), ruled: self.ruled(), ..self.firewall.clone() };
-        let firewall = firewall.ruleset().map(|ruleset| Operation::Firewall {
-            interface: self.firewall.interface.clone(),
-            ruleset,
-        });
+        let firewall = firewall.table().map(Operation::Firewall);
         let mut operations = Vec::new();
         if self.firewall.forwarder.as_ref().is_some_and(|it| it.heard_by.is_some()) {
             // The kernel counts connections' packets once a table asks for their number. It is
@@ -211,10 +206,9 @@ impl HostRouting {
         // (the default) and servers (Documentation/networking/ip-sysctl.rst).
         operations
             .push(Operation::Sysctl { key: "net/ipv4/tcp_fastopen".into(), value: "3".into() });
-        operations.push(Operation::Firewall {
-            interface: split_table(&self.interface),
-            ruleset: split.ruleset(&self.interface, self.link_marks, self.rules.refused),
-        });
+        let (elsewhere, refused) = (self.link_marks, self.rules.refused);
+        let table = split.firewall_table(&self.interface, elsewhere, refused);
+        operations.push(Operation::Firewall(table));
         operations
     }
 
@@ -573,8 +567,8 @@ mod tests {
         routing.forward = true;
         routing.firewall.mss = Some(crate::nft::MssClamp::ToMtu);
         let desired = routing.desired();
-        assert!(matches!(desired.first(), Some(Operation::Firewall { .. })), "{desired:#?}");
-        assert_eq!(desired.iter().filter(|i| matches!(i, Operation::Firewall { .. })).count(), 1);
+        assert!(matches!(desired.first(), Some(Operation::Firewall(_))), "{desired:#?}");
+        assert_eq!(desired.iter().filter(|i| matches!(i, Operation::Firewall(_))).count(), 1);
     }
 
     #[test]

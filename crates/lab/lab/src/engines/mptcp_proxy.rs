@@ -48,9 +48,9 @@ pub(crate) fn serve(args: &MptcpProxyArgs) -> io::Result<()> {
 pub(super) fn bring_up(bench: &Bench<'_>) -> Result<Running, EngineError> {
     bench.topology.mptcp()?;
     let mut running = Running::kernel(CONCENTRATOR_V4.into(), Streams::Tcp);
-    let rules =
-        Rules { table: "braid_mptcp".to_owned(), port: PORT, mark: MARK, toward: Vec::new() };
-    let text = format!("nft -f - <<'RULES'\n{}RULES", rules.nftables());
+    let rules = Rules { port: PORT, mark: MARK, toward: Vec::new() };
+    let chains = rules.chains();
+    let text = format!("nft -f - <<'RULES'\ntable inet braid_mptcp {{\n{chains}}}\nRULES");
     let log = bench.scratch.join("home-setup.log");
     let home = bench.topology.home();
     run_to_end(Side::Home, shell(home, &text), &text, &log, COMMAND_LIMIT)?;
