@@ -3,8 +3,8 @@ use std::path::{Path, PathBuf};
 /// The first of `NAME.EXT`, `NAME-2.EXT` … that isn't there: keys are never
 /// overwritten, whosesoever they are. Nor is it one of `named`: who names a file
 /// that isn't there may still write or remove it.
-pub fn free_file(wanted: &Path, named: &[PathBuf]) -> PathBuf {
-    let is_free = |file: &PathBuf| !file.exists() && !named.contains(file);
+pub fn free_file(wanted: &Path, named: &[&Path]) -> PathBuf {
+    let is_free = |file: &PathBuf| !file.exists() && !named.contains(&file.as_path());
     let stem = wanted.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let extension = wanted.extension().unwrap_or_default().to_string_lossy().into_owned();
     let numbered = |number: u32| wanted.with_file_name(format!("{stem}-{number}.{extension}"));
@@ -33,7 +33,7 @@ mod tests {
     fn a_file_that_somebody_names_is_not_free_though_it_is_gone() {
         let folder = tempfile::tempdir().unwrap();
         let wanted = folder.path().join("braid.enrol");
-        let free = free_file(&wanted, std::slice::from_ref(&wanted));
+        let free = free_file(&wanted, &[&wanted]);
         assert_eq!(free, folder.path().join("braid-2.enrol"));
     }
 }

@@ -86,6 +86,15 @@ impl Config {
         Ok(own)
     }
 
+    /// The files with keys that it names: our own, and those of peers.
+    pub fn key_files(&self) -> impl Iterator<Item = &Path> {
+        let of_peers = self.peers.iter();
+        let of_peers =
+            of_peers.flat_map(|peer| [&peer.preshared_key_file, &peer.enrolment_key_file]);
+        let all = std::iter::once(&self.interface.private_key_file).chain(of_peers.flatten());
+        all.map(|file| &**file)
+    }
+
     /// Reads our own key, as [`read_private_key`] does.
     ///
     /// # Errors

@@ -19,7 +19,7 @@ use serde_json::json;
 use std::io::{self, IsTerminal, Write};
 use std::net::IpAddr;
 use std::num::NonZeroU16;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 impl AddHome {
@@ -395,8 +395,7 @@ impl NewHome<'_> {
     ) -> Result<JoinLine, Failure> {
         let token = EnrolmentToken::generate(&mut os_random());
         let until = until(Timestamp::now(), self.valid)?;
-        let files = config.peers.iter().filter_map(|peer| peer.preshared_key_file.as_deref());
-        let named: Vec<PathBuf> = files.map(Path::to_path_buf).collect();
+        let named: Vec<&Path> = config.key_files().collect();
         let wanted = config.file.with_file_name(format!("{}.psk", self.name));
         let secret_file = free_file(&wanted, &named);
         let secret_name = secret_file.file_name().unwrap_or_default().to_string_lossy();

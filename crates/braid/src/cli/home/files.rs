@@ -20,8 +20,9 @@ impl Files {
     /// that runs removes the token that its config names, perhaps only now: a new
     /// one has another name.
     pub fn beside(config: &Path, old: Option<&Joined>) -> Files {
-        let named = old.map_or(&[][..], |old| &old.secrets);
-        let file = |extension| free_file(&config.with_extension(extension), named);
+        let named = old.iter().flat_map(|old| &old.secrets);
+        let named: Vec<&Path> = named.map(PathBuf::as_path).collect();
+        let file = |extension| free_file(&config.with_extension(extension), &named);
         Files {
             config: config.to_owned(),
             key: file("key"),

@@ -180,9 +180,6 @@ impl Joined {
 
 /// The secrets that a join has put beside the config.
 fn secrets(config: &Config) -> Vec<PathBuf> {
-    let of_peer = config.peers.iter();
-    let of_peer = of_peer.flat_map(|peer| [&peer.preshared_key_file, &peer.enrolment_key_file]);
-    let all = std::iter::once(&config.interface.private_key_file).chain(of_peer.flatten());
-    let beside = all.filter(|file| file.parent() == config.file.parent());
-    beside.map(|file| file.to_path_buf()).collect()
+    let beside = config.key_files().filter(|file| file.parent() == config.file.parent());
+    beside.map(Path::to_path_buf).collect()
 }

@@ -121,15 +121,7 @@ impl StandIn {
             )));
         }
         let name = free_name(config)?;
-        let named: Vec<PathBuf> = config
-            .peers
-            .iter()
-            .flat_map(|peer| {
-                [peer.preshared_key_file.as_deref(), peer.enrolment_key_file.as_deref()]
-            })
-            .flatten()
-            .map(Path::to_path_buf)
-            .collect();
+        let named: Vec<&Path> = config.key_files().collect();
         let file = |extension: &str| {
             free_file(&config.file.with_file_name(format!("{name}.{extension}")), &named)
         };
