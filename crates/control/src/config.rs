@@ -66,8 +66,7 @@ pub use traffic::{
 pub use transport::{Proxy, ProxyError, Transport, TransportChoice};
 pub use ui::{UI_PORT, Ui, UiCertificate};
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -208,7 +207,7 @@ impl Config {
     /// The mode of its file, where everybody may read a secret in it.
     pub fn exposed_mode(&self) -> Option<u32> {
         let mode = std::fs::metadata(&self.file).ok()?.mode() & 0o777;
-        (self.has_secrets() && mode & secret::OTHERS != 0).then_some(mode)
+        (self.has_secrets() && mode & braid_durable::OTHERS != 0).then_some(mode)
     }
 
     /// The link of this name.
@@ -225,15 +224,7 @@ const LARGEST_BYTES: u64 = 16 << 20;
 /// # Errors
 /// That it can't be read, or is far larger than any config, at line 0.
 pub fn read_text(file: &Path) -> Result<String, ConfigErrors> {
-    let read = || {
-        let mut text = String::new();
-        File::open(file)?.take(LARGEST_BYTES + 1).read_to_string(&mut text)?;
-        match text.len() as u64 > LARGEST_BYTES {
-            true => Err(io::Error::other("it has more than 16 MiB, which no config has")),
-            false => Ok(text),
-        }
-    };
-    read().map_err(|error: io::Error| ConfigErrors {
+    braid_durable::read_text(file, LARGEST_BYTES).map_err(|error| ConfigErrors {
         file: file.to_owned(),
         errors: vec![Diagnostic {
             line: 0,

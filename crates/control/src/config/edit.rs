@@ -3,8 +3,8 @@ mod rejoin;
 pub use rejoin::JoinedAnew;
 
 use super::rule::{Action, Rule};
-use super::secret::OTHERS;
 use super::{Cap, Config, ConfigErrors, Mode, read_text};
+use braid_durable::OTHERS;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;

@@ -1,8 +1,6 @@
 use super::{Config, KeyFileError, credential};
 use braid_handshake::{KeyError, PresharedKey, PrivateKey};
-use std::fs::File;
-use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -145,21 +143,15 @@ pub fn write_secret(file: &Path, secret: &str) -> io::Result<()> {
     braid_durable::create(file, format!("{secret}\n").as_bytes(), 0o600)
 }
 
-/// What those may do who are neither the owner nor of the group.
-pub(super) const OTHERS: u32 = 0o007;
-
 /// More than any key file has; bounds what is read of a wrong file.
 const MAX_KEY_FILE: u64 = 4096;
 
 fn read_secret<K: FromStr<Err = KeyError>>(path: &Path) -> Result<K, SecretError> {
-    let io_error = |error| SecretError::Io { file: path.to_owned(), error };
-    let file = File::open(path).map_err(io_error)?;
-    // Bits of the file that is open, so that it can't be exchanged in between.
-    let mode = file.metadata().map_err(io_error)?.mode() & 0o777;
-    if mode & OTHERS != 0 {
-        return Err(SecretError::Exposed { file: path.to_owned(), mode });
-    }
-    let mut text = String::new();
-    file.take(MAX_KEY_FILE).read_to_string(&mut text).map_err(io_error)?;
+    let text = braid_durable::read_secret(path, MAX_KEY_FILE).map_err(|error| match error {
+        braid_durable::SecretError::Io(error) => SecretError::Io { file: path.to_owned(), error },
+        braid_durable::SecretError::Exposed(mode) => {
+            SecretError::Exposed { file: path.to_owned(), mode }
+        }
+    })?;
     text.parse().map_err(|error| SecretError::Key { file: path.to_owned(), error })
 }

@@ -1,7 +1,11 @@
-//! Files that are either as they were or wholly new, also after a power cut or
-//! on a full disk.
+//! Small files, whole: written so that they are either as they were or wholly new, also after a
+//! power cut or on a full disk; read within a bound.
 
 #![forbid(unsafe_code)]
+
+mod read;
+
+pub use read::{OTHERS, SecretError, read_secret, read_text};
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, Permissions, TryLockError};

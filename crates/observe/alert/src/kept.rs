@@ -1,6 +1,5 @@
 use crate::outbox::Outbox;
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// The file in which what waits outlives the process.
@@ -23,13 +22,10 @@ impl Kept {
     /// # Errors
     /// What the system says; that it is no outbox. It is then begun anew by [`Kept::write`].
     pub fn read(&self) -> io::Result<Outbox> {
-        let file = match File::open(&self.file) {
-            Ok(file) => file,
+        let text = match braid_durable::read_text(&self.file, MOST) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Outbox::default()),
-            Err(error) => return Err(error),
+            text => text?,
         };
-        let mut text = String::new();
-        file.take(MOST).read_to_string(&mut text)?;
         Ok(serde_json::from_str(&text)?)
     }
 

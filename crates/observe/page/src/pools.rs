@@ -2,7 +2,7 @@
 //! may not.
 
 use serde::{Deserialize, Serialize};
-use std::io::{self, Read};
+use std::io;
 use std::path::Path;
 
 /// One look at all pools.
@@ -92,13 +92,11 @@ impl PoolsLook {
     /// # Errors
     /// What the system says, and a file that is something else.
     pub fn read(file: &Path) -> io::Result<Option<PoolsLook>> {
-        let opened = match std::fs::File::open(file) {
+        let text = match braid_durable::read_text(file, MOST) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            opened => opened?,
+            text => text?,
         };
-        let mut text = Vec::new();
-        opened.take(MOST).read_to_end(&mut text)?;
-        serde_json::from_slice(&text).map(Some).map_err(io::Error::from)
+        serde_json::from_str(&text).map(Some).map_err(io::Error::from)
     }
 
     /// Writes it.

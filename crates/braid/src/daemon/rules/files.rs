@@ -9,7 +9,6 @@ use braid_rules::{
 use ipnet::IpNet;
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -135,7 +134,7 @@ fn cached<'c, T>(
     let changed = fs::metadata(file).and_then(|it| Ok((it.modified()?, it.len()))).ok();
     let fresh = files.get(file).is_some_and(|known| known.changed == changed);
     if !fresh {
-        let text = bounded(file).map_err(|error| {
+        let text = braid_durable::read_text(file, LARGEST).map_err(|error| {
             format!("{}: can't read it: {error}; nothing of it counts", file.display())
         });
         let read = text.and_then(|text| read(&text));
@@ -146,13 +145,4 @@ fn cached<'c, T>(
         .entry(file.to_owned())
         .or_insert_with(|| Cached { changed, read: Err(String::new()) })
         .read
-}
-
-fn bounded(file: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    fs::File::open(file)?.take(LARGEST + 1).read_to_string(&mut text)?;
-    match text.len() as u64 > LARGEST {
-        true => Err(io::Error::other(format!("it has more than {LARGEST} bytes"))),
-        false => Ok(text),
-    }
 }

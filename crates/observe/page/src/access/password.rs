@@ -3,7 +3,7 @@
 use argon2::password_hash::{PasswordHash, PasswordHasher, PasswordVerifier, SaltString};
 use argon2::{Algorithm, Argon2, Params, Version};
 use braid_control::request::UiRole;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// Why a password can't be set or checked.
@@ -102,11 +102,9 @@ fn of_role(line: &str, role: UiRole) -> Option<&str> {
 }
 
 fn read(file: &Path) -> io::Result<Vec<String>> {
-    let mut text = String::new();
-    match std::fs::File::open(file) {
-        Ok(file) => file.take(MOST_FILE).read_to_string(&mut text)?,
+    let text = match braid_durable::read_text(file, MOST_FILE) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(error),
+        text => text?,
     };
     Ok(text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect())
 }

@@ -1,0 +1,93 @@
+//! Small files, read whole: never more of a wrong one than the right one could have.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// What those may do who are neither the owner nor of the group.
+pub const OTHERS: u32 = 0o007;
+
+/// Why a secret isn't read.
+#[derive(Debug)]
+pub enum SecretError {
+    /// What the system says, or that it is too long.
+    Io(io::Error),
+    /// Every user can read it: the permission bits.
+    Exposed(u32),
+}
+
+impl From<io::Error> for SecretError {
+    fn from(error: io::Error) -> SecretError {
+        SecretError::Io(error)
+    }
+}
+
+/// The text of a file that has no more than `most` bytes.
+///
+/// # Errors
+/// What the system says; `FileTooLarge` when it has more, `InvalidData` when it is no UTF-8.
+pub fn read_text(path: &Path, most: u64) -> io::Result<String> {
+    text_of(&File::open(path)?, most)
+}
+
+/// The same of one that not every user may read.
+///
+/// # Errors
+/// As of [`read_text`]; that every user may read it.
+pub fn read_secret(path: &Path, most: u64) -> Result<String, SecretError> {
+    let file = File::open(path)?;
+    // Bits of the file that is open, so that it can't be exchanged in between.
+    let mode = file.metadata()?.mode() & 0o777;
+    if mode & OTHERS != 0 {
+        return Err(SecretError::Exposed(mode));
+    }
+    Ok(text_of(&file, most)?)
+}
+
+fn text_of(file: &File, most: u64) -> io::Result<String> {
+    let mut text = String::new();
+    file.take(most.saturating_add(1)).read_to_string(&mut text)?;
+    match text.len() as u64 > most {
+        true => Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!("it has more than {most} bytes"),
+        )),
+        false => Ok(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_file_is_read_whole_or_not_at_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("f");
+        let absent = read_text(&file, 4).unwrap_err();
+        assert_eq!(absent.kind(), io::ErrorKind::NotFound);
+        fs::write(&file, "four").unwrap();
+        assert_eq!(read_text(&file, 4).unwrap(), "four");
+        assert_eq!(read_text(&file, 3).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+        fs::write(&file, b"\xff").unwrap();
+        assert_eq!(read_text(&file, 4).unwrap_err().kind(), io::ErrorKind::InvalidData);
+    }
+
+    #[test]
+    fn a_secret_that_everybody_may_read_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("f");
+        fs::write(&file, "s").unwrap();
+        for (mode, fine) in [(0o600, true), (0o640, true), (0o604, false), (0o601, false)] {
+            fs::set_permissions(&file, Permissions::from_mode(mode)).unwrap();
+            match read_secret(&file, 9) {
+                Ok(text) => assert!(fine && text == "s", "{mode:o}"),
+                Err(SecretError::Exposed(found)) => assert!(!fine && found == mode, "{mode:o}"),
+                Err(SecretError::Io(error)) => panic!("{error}"),
+            }
+        }
+    }
+}
