@@ -22,6 +22,7 @@ mod shown;
 pub mod sink;
 pub mod snapshot;
 pub mod source;
+pub mod ssh_said;
 pub mod stream;
 mod stream_error;
 pub mod subvolume;

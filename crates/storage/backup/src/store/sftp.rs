@@ -3,6 +3,7 @@
 use super::{LARGEST_BYTES, Name, Store, StoreError, bounded, id_of, size_of};
 use crate::Error;
 use crate::throttle::{PIECE, Throttle};
+use braid_replica::ssh_said::{SshFailure, ssh_failure};
 use bytes::Bytes;
 use russh_sftp::client::SftpSession;
 use russh_sftp::client::error::Error as SftpError;
@@ -39,8 +40,8 @@ struct Connection {
 const PATIENCE_SECONDS: u64 = 60;
 /// Folders that are listed at the same time: each takes some round trips, and packs are in 256.
 const LISTED_AT_ONCE: usize = 32;
-/// What ssh says of a name without an address.
-const NAMELESS: &str = "Could not resolve hostname";
+/// What a shell says of an own command that it can't run.
+const NOT_RUN: [&str; 2] = ["Permission denied", "not found"];
 /// What a name goes on with that isn't whole yet.
 const PART: &str = ".part-";
 /// So old nobody writes it any more.
@@ -149,11 +150,13 @@ impl SftpStore {
                 let _ = errors.take(2000).read_to_string(&mut text).await;
                 let text = text.trim();
                 let text = if text.is_empty() { error.to_string() } else { text.to_owned() };
-                let never = ["Permission denied", "Host key verification failed", "not found"];
-                Err(match never.iter().any(|word| text.contains(word)) {
-                    true => StoreError::Final(text),
-                    false if text.contains(NAMELESS) => StoreError::Nameless(text),
-                    false => StoreError::Passing(text),
+                Err(match ssh_failure(&text) {
+                    SshFailure::Lasting => StoreError::Final(text),
+                    _ if NOT_RUN.iter().any(|words| text.contains(words)) => {
+                        StoreError::Final(text)
+                    }
+                    SshFailure::Nameless => StoreError::Nameless(text),
+                    SshFailure::Passing => StoreError::Passing(text),
                 })
             }
         }

@@ -1,6 +1,7 @@
 //! A remote shell: started, heard out, ended.
 
 use crate::error::Error;
+use crate::ssh_said::{SshFailure, ssh_failure};
 use crate::wire::Connection;
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -43,23 +44,6 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 const BY_SIGNAL: i32 = 128;
 /// or that OpenSSH itself failed, and not the command at the other end.
 const SSH_FAILED: i32 = 255;
-/// What ssh(1) says when trying again doesn't help. It knows no other languages.
-const LASTING: [&str; 11] = [
-    "Permission denied (",
-    "Host key verification failed",
-    "Too many authentication failures",
-    "Unable to negotiate with",
-    "Bad configuration option",
-    "Bad owner or permissions",
-    "Name or service not known",
-    "Name does not resolve",
-    "No address associated with hostname",
-    "No ECDSA host key is known",
-    "REMOTE HOST IDENTIFICATION HAS CHANGED",
-];
-
-/// What it says where no name server answers, too: then it may help.
-const NAMELESS: &str = "Could not resolve hostname";
 
 impl Guard {
     /// Starts `shell` with its arguments for `remote`, a command at `host`.
@@ -158,12 +142,12 @@ impl Shell {
                     "the command at the other end failed ({code}){last}"
                 ));
             }
-            if code == SSH_FAILED && LASTING.iter().any(|text| said.contains(text)) {
-                let last = last.unwrap_or("it failed");
-                return Error::Refused(format!("{last} (the remote shell ended with {code})"));
-            }
-            if let Some(last) = last.filter(|_| code == SSH_FAILED && said.contains(NAMELESS)) {
-                return Error::Nameless(last.to_owned());
+            match last.filter(|_| code == SSH_FAILED).map(|last| (ssh_failure(&said), last)) {
+                Some((SshFailure::Lasting, last)) => {
+                    return Error::Refused(format!("{last} (the remote shell ended with {code})"));
+                }
+                Some((SshFailure::Nameless, last)) => return Error::Nameless(last.to_owned()),
+                Some((SshFailure::Passing, _)) | None => {}
             }
         }
         Error::Connection(format!("{why} (the remote shell ended with {code})"))
