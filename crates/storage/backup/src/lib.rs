@@ -32,7 +32,7 @@ pub use chosen::Series;
 pub use courier::Delivery;
 pub use drill::{Drill, Drilled, DrilledBackup};
 pub use error::Error;
-pub use lock::{Ends, Locked};
+pub use lock::{Ends, LockPlan, Locked};
 pub use manner::Manner;
 pub use restore::{Restoration, Restored};
 pub use run::{Backup, Finished, Left};

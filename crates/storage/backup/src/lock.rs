@@ -18,6 +18,18 @@ use std::sync::Mutex;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ends(BTreeMap<String, i64>);
 
+/// What is to be locked.
+pub struct LockPlan {
+    span: LockSpan,
+    /// What the backups there need, by path.
+    needed: BTreeMap<String, Name>,
+    /// Of that what isn't locked until `least`.
+    short: Vec<Name>,
+    least: Timestamp,
+    /// What will have become of it.
+    pub would_be: Locked,
+}
+
 /// What has become of it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Locked {
@@ -36,35 +48,45 @@ impl Vault {
     ///
     /// # Errors
     /// The target can't lock, refuses, or says that something is locked which isn't.
-    pub fn prolong(&self, span: LockSpan, ends: &mut Ends, dry_run: bool) -> Result<Locked, Error> {
+    pub fn prolong(&self, span: LockSpan, ends: &mut Ends) -> Result<Locked, Error> {
+        let plan = self.plan_locks(span, ends)?;
+        self.prolong_as_planned(&plan, ends)
+    }
+
+    /// Which locks would be prolonged; of `ends` stays what is needed.
+    ///
+    /// # Errors
+    /// The target can't lock, or refuses.
+    pub fn plan_locks(&self, span: LockSpan, ends: &mut Ends) -> Result<LockPlan, Error> {
         let courier = self.courier();
         courier.check_lock()?;
         let needed = self.needed()?;
         self.take_in_written(span, ends);
         ends.0.retain(|path, _| needed.contains_key(path));
         let now = courier.now();
-        let (least, at_once) = (after(now, span.least()), after(now, span.at_once()));
+        let least = after(now, span.least());
         let is_short = |path: &String| ends.0.get(path).is_none_or(|end| *end < least.as_second());
         let short: Vec<Name> =
             needed.iter().filter(|(path, _)| is_short(path)).map(|(_, name)| *name).collect();
-        let mut locked =
-            Locked { days: span.days(), files: needed.len(), prolonged: short.len(), ends_s: 0 };
-        if !dry_run {
-            let known = Mutex::new(&mut *ends);
-            let each = |name: &Name, end: Timestamp| {
-                let mut known = known.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-                known.0.insert(name.path(), end.as_second());
-            };
-            courier.lock(&short, at_once, &each)?;
-            self.look_again_at_locks(&needed, &short, least)?;
-        }
-        // What a dry run wouldn't have is counted as if it were done.
-        let first = needed.keys().map(|path| match ends.0.get(path) {
-            Some(end) if *end >= least.as_second() => *end,
-            _ => at_once.as_second(),
-        });
-        locked.ends_s = first.min().and_then(|end| u64::try_from(end).ok()).unwrap_or(0);
-        Ok(locked)
+        let would_be = locked(span, &needed, &short, ends, (least, after(now, span.at_once())));
+        Ok(LockPlan { span, needed, short, least, would_be })
+    }
+
+    /// Prolongs them, from now on.
+    ///
+    /// # Errors
+    /// As of [`Vault::prolong`].
+    pub fn prolong_as_planned(&self, plan: &LockPlan, ends: &mut Ends) -> Result<Locked, Error> {
+        let LockPlan { span, needed, short, least, .. } = plan;
+        let at_once = after(self.courier().now(), span.at_once());
+        let known = Mutex::new(&mut *ends);
+        let each = |name: &Name, end: Timestamp| {
+            let mut known = known.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            known.0.insert(name.path(), end.as_second());
+        };
+        self.courier().lock(short, at_once, &each)?;
+        self.look_again_at_locks(needed, short, *least)?;
+        Ok(locked(*span, needed, short, ends, (*least, at_once)))
     }
 
     /// Files of all backups there, by their paths: what the indexes name and isn't to be removed,
@@ -119,4 +141,20 @@ impl Vault {
         }
         Ok(())
     }
+}
+
+/// What isn't locked until `least` is counted as if it were until `at_once`.
+fn locked(
+    span: LockSpan,
+    needed: &BTreeMap<String, Name>,
+    prolonged: &[Name],
+    ends: &Ends,
+    (least, at_once): (Timestamp, Timestamp),
+) -> Locked {
+    let first = needed.keys().map(|path| match ends.0.get(path) {
+        Some(end) if *end >= least.as_second() => *end,
+        _ => at_once.as_second(),
+    });
+    let ends_s = first.min().and_then(|end| u64::try_from(end).ok()).unwrap_or(0);
+    Locked { days: span.days(), files: needed.len(), prolonged: prolonged.len(), ends_s }
 }

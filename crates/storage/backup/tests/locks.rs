@@ -62,7 +62,7 @@ fn all_that_a_backup_needs_is_locked_and_prolonged_while_it_is_needed() {
     let vault = place.create(&target);
     place.back_up(&vault, false).unwrap();
     let mut ends = Ends::default();
-    let locked = vault.prolong(span(), &mut ends, false).unwrap();
+    let locked = vault.prolong(span(), &mut ends).unwrap();
     // Each was locked when it was written, and known to be.
     let files = files_below(&place.path("s3/backups"));
     let kept = server.lock_ends().into_keys().collect::<BTreeSet<_>>();
@@ -84,11 +84,11 @@ fn all_that_a_backup_needs_is_locked_and_prolonged_while_it_is_needed() {
     // Three weeks later all have enough; a month later none has.
     let vault = place.open(&target).unwrap();
     server.age_locks(21);
-    let unknown = vault.prolong(span(), &mut Ends::default(), true).unwrap();
+    let unknown = vault.plan_locks(span(), &mut Ends::default()).unwrap().would_be;
     assert_eq!(unknown.prolonged, files.len());
     assert_eq!(days_left(&server), vec![AT_ONCE - 21; files.len()]);
     server.age_locks(9);
-    let again = vault.prolong(span(), &mut Ends::default(), false).unwrap();
+    let again = vault.prolong(span(), &mut Ends::default()).unwrap();
     assert_eq!((again.files, again.prolonged), (files.len(), files.len()));
     assert_eq!(days_left(&server), vec![AT_ONCE; files.len()]);
 }
@@ -106,13 +106,13 @@ fn what_is_locked_for_longer_stays_so_and_what_nothing_needs_is_let_go() {
     fs::create_dir_all(file.parent().unwrap()).unwrap();
     fs::write(&file, "left").unwrap();
     let longer = LockSpan::of_days(300).unwrap();
-    let locked = vault.prolong(longer, &mut Ends::default(), false).unwrap();
+    let locked = vault.prolong(longer, &mut Ends::default()).unwrap();
     assert_eq!(locked.prolonged, locked.files);
     assert_eq!(days_left(&server), vec![330; locked.files]);
     assert!(!server.lock_ends().contains_key(&left));
     // A shorter span of another computer shortens none.
     let other = place.open(&target).unwrap();
-    let shorter = other.prolong(span(), &mut Ends::default(), false).unwrap();
+    let shorter = other.prolong(span(), &mut Ends::default()).unwrap();
     assert_eq!(days_left(&server), vec![330; shorter.files]);
     assert!(shorter.ends_s as i64 - jiff::Timestamp::now().as_second() > 329 * 86_400);
 }
@@ -142,7 +142,7 @@ fn where_nothing_can_be_locked_or_a_server_only_says_so_it_is_an_error() {
     });
     let vault = place.create(&s3_at(proxy.address));
     place.back_up(&vault, false).unwrap();
-    let said = vault.prolong(span(), &mut Ends::default(), false).unwrap_err().to_string();
+    let said = vault.prolong(span(), &mut Ends::default()).unwrap_err().to_string();
     assert!(said.contains("isn't locked, though the server said so"), "{said}");
 }
 
@@ -159,17 +159,17 @@ fn credentials_that_may_not_lock_are_told_what_they_lack_and_a_pack_that_is_gone
     let vault = place.create(&s3_at(proxy.address));
     place.back_up(&vault, false).unwrap();
     let vault = place.open(&s3_at(proxy.address)).unwrap();
-    let said = vault.prolong(span(), &mut Ends::default(), false).unwrap_err().to_string();
+    let said = vault.prolong(span(), &mut Ends::default()).unwrap_err().to_string();
     assert!(said.contains("s3:PutObjectRetention"), "{said}");
 
     let lost = server.lock_ends().into_keys().find(|key| key.contains("/data/")).unwrap();
     fs::remove_file(place.path("s3/backups").join(&lost)).unwrap();
     let direct = place.open(&s3_at(server.address)).unwrap();
     let mut ends = Ends::default();
-    let said = direct.prolong(span(), &mut ends, false).unwrap_err().to_string();
+    let said = direct.prolong(span(), &mut ends).unwrap_err().to_string();
     assert!(said.contains(&lost["of/mine/".len()..]) && said.contains("isn't there"), "{said}");
     // The others are locked all the same, and known to be.
-    let rest = direct.prolong(span(), &mut ends, true).unwrap();
+    let rest = direct.plan_locks(span(), &mut ends).unwrap().would_be;
     assert_eq!(rest.prolonged, 1);
 }
 
@@ -185,13 +185,13 @@ fn versitygw_keeps_what_is_locked() {
     let vault = place.create(&target);
     place.back_up(&vault, false).unwrap();
     let mut ends = Ends::default();
-    let locked = vault.prolong(span(), &mut ends, false).unwrap();
+    let locked = vault.prolong(span(), &mut ends).unwrap();
     assert_eq!(locked.prolonged, 0);
     let vault = place.open(&target).unwrap();
     let longer = LockSpan::of_days(200).unwrap();
-    let prolonged = vault.prolong(longer, &mut ends, false).unwrap();
+    let prolonged = vault.prolong(longer, &mut ends).unwrap();
     assert_eq!(prolonged.prolonged, locked.files);
-    let again = vault.prolong(span(), &mut Ends::default(), false).unwrap();
+    let again = vault.prolong(span(), &mut Ends::default()).unwrap();
     assert!(again.ends_s >= prolonged.ends_s - 60, "{again:?} {prolonged:?}");
     assert_eq!(vault.check(100.0).unwrap().errors, Vec::<String>::new());
     place.restore(&vault, "back").unwrap();

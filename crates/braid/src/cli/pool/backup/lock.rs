@@ -56,18 +56,21 @@ impl Lock {
         };
         let (vault, watch) = self.access.open_locking(&self.target, Some(span))?;
         let line = access::line(watch);
-        let would_be = vault.prolong(span, &mut records.locks(&self.target), true);
+        let mut ends = records.locks(&self.target);
+        let plan = vault.plan_locks(span, &mut ends);
         line.end();
-        let would_be = would_be?;
+        let plan = plan?;
+        let would_be = &plan.would_be;
         if self.dry_run {
-            return global.print(&self.report(&would_be), || text(&would_be, "would be"));
+            return global.print(&self.report(would_be), || text(would_be, "would be"));
         }
         if before.is_none_or(|before| before.days() < span.days()) && !self.yes {
-            eprintln!("{}", text(&would_be, "will be"));
+            eprintln!("{}", text(would_be, "will be"));
             eprintln!("Nobody can delete them sooner, or take this back.");
             confirm()?;
         }
-        let outcome = prolong(&vault, span, &records, &mut record);
+        let outcome = vault.prolong_as_planned(&plan, &mut ends);
+        let outcome = noted(outcome, span, records.keep_locks(&self.target, &ends), &mut record);
         let kept = records.keep(&record);
         let locked = outcome?;
         global.print(&self.report(&locked), || text(&locked, "are"))?;
@@ -107,9 +110,19 @@ pub fn prolong(
     record: &mut Record,
 ) -> Result<Locked, Error> {
     let mut ends = records.locks(vault.target());
-    let outcome = vault.prolong(span, &mut ends, false);
+    let outcome = vault.prolong(span, &mut ends);
     // Also of those that were, where others couldn't be.
     let kept = records.keep_locks(vault.target(), &ends);
+    noted(outcome, span, kept, record)
+}
+
+/// Notes how it went in the record; `kept` says whether the locks' ends could be written down.
+fn noted(
+    outcome: Result<Locked, Error>,
+    span: LockSpan,
+    kept: Result<(), Error>,
+    record: &mut Record,
+) -> Result<Locked, Error> {
     let before = record.lock.take().unwrap_or_default();
     record.lock = Some(match &outcome {
         Ok(locked) => Locking { days: span.days(), ends_s: Some(locked.ends_s), failed: None },
