@@ -28,8 +28,16 @@ pub struct ReconcilerHandle {
 /// What it can be asked; each has where the answer goes.
 enum Question {
     Reload(Box<GroupConfig>, Sender<io::Result<()>>),
-    Stop(Sender<io::Result<()>>),
-    Leave(Sender<io::Result<()>>),
+    End(End, Sender<io::Result<()>>),
+}
+
+/// What becomes of what is set on the host when it ends.
+#[derive(Clone, Copy)]
+enum End {
+    /// It is taken back.
+    TakeBack,
+    /// It stays for another program, if that will know of it.
+    Leave,
 }
 
 struct Reconciler {
@@ -100,12 +108,12 @@ impl ReconcilerHandle {
     /// Takes back all that was set on the host.
     pub fn stop(&self) -> io::Result<()> {
         // If it has ended it is done as well.
-        self.ask(Question::Stop).unwrap_or(Ok(()))
+        self.ask(|done| Question::End(End::TakeBack, done)).unwrap_or(Ok(()))
     }
 
     /// Ends, and leaves all as it is. False when it could not stay, and was taken back.
     pub fn leave(&self) -> bool {
-        self.ask(Question::Leave).is_some_and(|left| left.is_ok())
+        self.ask(|done| Question::End(End::Leave, done)).is_some_and(|left| left.is_ok())
     }
 
     /// `None` if it has ended.
@@ -174,12 +182,8 @@ impl Reconciler {
         }
         while let Ok(question) = self.questions.recv() {
             match question {
-                Question::Stop(done) => {
-                    let _ = done.send(self.end());
-                    return;
-                }
-                Question::Leave(done) => {
-                    let _ = done.send(self.leave());
+                Question::End(end, done) => {
+                    let _ = done.send(self.end(end));
                     return;
                 }
                 // Dropped, an asker hears that it is going down.
@@ -200,12 +204,8 @@ impl Reconciler {
             }
             // An asker that went away needs no answer.
             match self.questions.try_recv() {
-                Ok(Question::Stop(done)) => {
-                    let _ = done.send(self.end());
-                    return;
-                }
-                Ok(Question::Leave(done)) => {
-                    let _ = done.send(self.leave());
+                Ok(Question::End(end, done)) => {
+                    let _ = done.send(self.end(end));
                     return;
                 }
                 Ok(Question::Reload(config, done)) => {
@@ -270,14 +270,21 @@ impl Reconciler {
         }
     }
 
-    fn leave(&mut self) -> io::Result<()> {
-        self.journal.retry();
-        let Some(trouble) = self.journal.trouble().map(str::to_owned) else { return Ok(()) };
-        self.end()?;
-        Err(io::Error::other(trouble))
+    fn end(&mut self, end: End) -> io::Result<()> {
+        match end {
+            End::TakeBack => self.take_back(),
+            End::Leave => {
+                self.journal.retry();
+                let Some(trouble) = self.journal.trouble().map(str::to_owned) else {
+                    return Ok(());
+                };
+                self.take_back()?;
+                Err(io::Error::other(trouble))
+            }
+        }
     }
 
-    fn end(&mut self) -> io::Result<()> {
+    fn take_back(&mut self) -> io::Result<()> {
         let failures = self.journal.undo();
         if failures.is_empty() {
             return Ok(());
