@@ -86,7 +86,7 @@ fn a_gigabit_beside_the_tunnel() {
         }
         let daemons = [world.home.process(), world.concentrator.process()];
         let before: f64 = daemons.map(processor_seconds).iter().sum();
-        let said = sh(&lan, &format!("iperf3 -c {V4} -b 1G -t 5 -J"));
+        let said = sh(&lan, &format!("timeout 60 iperf3 -c {V4} -b 1G -t 5 -J"));
         let daemons = daemons.map(processor_seconds).iter().sum::<f64>() - before;
         let said: serde_json::Value = serde_json::from_str(&said).unwrap();
         let number = |at: &str| said.pointer(&format!("/end/{at}")).unwrap().as_f64().unwrap();
