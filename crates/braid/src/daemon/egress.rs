@@ -4,10 +4,11 @@
 use super::chosen::{Chosen, Interface, choose};
 use super::hardware::{CLASS_NET, Hardware};
 use super::host_numbers;
-use super::network_manager::{self, Connection};
+use super::network_manager;
 use braid_control::config::{Config, LinkBinding, LinkMatch};
 use braid_engines::Numbers;
 use braid_linux::netlink::{Address, Link, Netlink, Route};
+use braid_linux::network_manager::{Connection, active};
 use braid_linux::udp::Family;
 use std::io;
 use std::net::IpAddr;
@@ -58,7 +59,7 @@ impl HostNetwork {
     pub fn look(netlink: &mut Netlink, config: &Config) -> io::Result<HostNetwork> {
         let mut host = HostNetwork::observe(netlink)?;
         let connections = match network_manager::is_asked_for(config) {
-            true => network_manager::active().unwrap_or_default(),
+            true => active().unwrap_or_default(),
             false => Vec::new(),
         };
         host.choose(config, &connections, &Chosen::default());

@@ -5,6 +5,7 @@ use super::names::{self, Asked, Server};
 use super::supervise;
 use braid_control::config::{Endpoint, Host, Peer};
 use braid_handshake::PublicKey;
+use braid_linux::resolv_conf::name_servers;
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -59,7 +60,7 @@ impl Around {
 
     /// The routers are asked where nobody else answers.
     fn look_up(&self, name: &str, port: u16) -> Vec<SocketAddr> {
-        let (first, routers) = self.servers(&names::name_servers());
+        let (first, routers) = self.servers(&name_servers());
         for servers in [first, routers] {
             let mut found = Vec::new();
             for asked in names::look_up(name, &servers) {

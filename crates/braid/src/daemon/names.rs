@@ -5,12 +5,10 @@
 mod choice;
 mod follow;
 mod query;
-mod resolv_conf;
 
 pub use choice::{Choice, LinkOfNames, Role, Situation};
 pub use follow::NameServers;
 pub use query::{Asked, look_up};
-pub use resolv_conf::name_servers;
 
 use std::net::IpAddr;
 

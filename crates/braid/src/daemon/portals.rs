@@ -1,9 +1,6 @@
 //! Networks that want a login first (captive portals, RFC 8952): a hotel's, a train's. Nothing
 //! passes, but whoever asks for a page by HTTP is sent to theirs.
 
-mod page;
-mod question;
-
 use super::data_channel::Snapshot;
 use super::egress::Egress;
 use super::host_numbers::own_mark;
@@ -12,8 +9,7 @@ use super::link_sockets::LinkSockets;
 use super::supervise::start_thread;
 use braid_control::config::{Config, Link, Name};
 use braid_control::status::PathState;
-use page::Page;
-use question::Question;
+use braid_linux::portal::{Page, Question, wanted};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -188,7 +184,7 @@ impl Looking {
 }
 
 fn ask(question: &Question) -> Option<Portal> {
-    let Page { url, host } = page::wanted(&question.fetch().ok()?, question.target())?;
+    let Page { url, host } = wanted(&question.fetch().ok()?, question.target())?;
     let mut addresses = match host.trim_matches(['[', ']']).parse::<IpAddr>() {
         Ok(address) => vec![address],
         Err(_) => question.look_up(&host),

@@ -14,6 +14,7 @@ mod manual;
 mod names;
 mod neighbour;
 mod page;
+mod portal;
 mod proxy_header;
 mod registry;
 mod replica_frame;
@@ -42,6 +43,7 @@ pub use manual::manual;
 pub use names::names;
 pub use neighbour::neighbour;
 pub use page::page;
+pub use portal::portal;
 pub use proxy_header::proxy_header;
 pub use registry::registry;
 pub use replica_frame::replica_frame;
@@ -86,6 +88,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "history", run: history, max_len: 512 },
     Target { name: "link_change", run: link_change, max_len: 1024 },
     Target { name: "page", run: page, max_len: 2048 },
+    Target { name: "portal", run: portal, max_len: 1024 },
     Target { name: "proxy_header", run: proxy_header, max_len: 128 },
     Target { name: "tool_output", run: tool_output, max_len: 4096 },
     Target { name: "words", run: words, max_len: 128 },

@@ -101,6 +101,11 @@ fn page() {
 }
 
 #[test]
+fn portal() {
+    survives("portal", 10_000);
+}
+
+#[test]
 fn proxy_header() {
     survives("proxy_header", 30_000);
 }

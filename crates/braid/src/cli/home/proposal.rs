@@ -2,8 +2,8 @@
 
 use super::super::uplinks::Uplink;
 use crate::daemon::hardware::{CLASS_NET, Hardware};
-use crate::daemon::network_manager;
 use braid_control::config::LinkKind;
+use braid_linux::network_manager;
 use std::fs;
 use std::path::Path;
 

@@ -3,7 +3,7 @@
 use crate::daemon::egress::HostNetwork;
 use braid_control::config::{Config, Link};
 use braid_doctor::{LinkFacts, RouteFacts};
-use braid_linux::netlink;
+use braid_linux::{netlink, resolv_conf};
 use std::fs;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
@@ -161,8 +161,7 @@ fn device_towards(network: &HostNetwork, to: SocketAddr) -> Option<String> {
 }
 
 fn name_servers() -> Vec<IpAddr> {
-    let text = fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
-    let servers = text.lines().filter_map(|line| line.trim().strip_prefix("nameserver"));
-    let servers = servers.filter_map(|rest| rest.trim().parse::<IpAddr>().ok());
+    let text = fs::read_to_string(resolv_conf::FILE).unwrap_or_default();
+    let servers = resolv_conf::servers_in(&text).into_iter();
     servers.filter(|server| !server.is_loopback()).collect()
 }

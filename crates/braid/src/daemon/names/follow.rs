@@ -4,7 +4,8 @@
 use super::super::ending::Ending;
 use super::super::supervise;
 use super::choice::{Choice, Role, Situation};
-use super::{Asked, Server, look_up, name_servers};
+use super::{Asked, Server, look_up};
+use braid_linux::resolv_conf::name_servers;
 use std::io;
 use std::net::IpAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};

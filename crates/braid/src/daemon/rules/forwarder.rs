@@ -4,11 +4,11 @@
 
 use super::super::ending::Ending;
 use super::super::host_numbers::{forwarder_mark, heard_by};
-use super::super::names::name_servers;
 use super::super::supervise;
 use braid_control::config::Config;
 use braid_linux::netlink::PacketLog;
 use braid_linux::nft::{Element, HEARD_BYTES, LearntSets, NameForwarder};
+use braid_linux::resolv_conf::name_servers;
 use braid_rules::{Answers, DomainTable, Learnt, Lesson, Place};
 use braid_server_name::Listener;
 use socket2::{Domain, Protocol, Socket, Type};

@@ -2,11 +2,14 @@ use braid_diskbench::fio_answer::FioAnswer;
 use braid_disks::mount_table::{MountTable, active_swaps};
 use braid_disks::signature::{blkid, wipefs};
 use braid_disks::{HostRoot, btrfs, smart};
+use braid_linux::network_manager::{MOST, connections_in};
 use braid_linux::nft::refusing_in;
+use braid_linux::resolv_conf::servers_in;
 use braid_pool::fstab;
 use braid_pool::luks::crypttab;
 use braid_pool::untrusted::{deceives, lines, one_line};
 use braid_pool::uuid::Uuid;
+use braid_replica::ssh_said::ssh_failure;
 use std::fs;
 use std::path::Path;
 
@@ -42,6 +45,12 @@ pub fn tool_output(data: &[u8]) {
         8 => crypttab(&text).for_each(|line| {
             let _ = (line.has("_netdev"), line.unlock());
         }),
+        9 => {
+            let found = connections_in(&text);
+            assert!(found.len() <= MOST && found.iter().all(|it| !it.uuid.is_empty()));
+        }
+        10 => drop(servers_in(&text)),
+        11 => drop(ssh_failure(&text)),
         _ => {
             assert!(!one_line(&text).chars().any(|c| deceives(c) || c == '\n'));
             assert!(!lines(&text).chars().any(|c| deceives(c) && c != '\n' && c != '\t'));

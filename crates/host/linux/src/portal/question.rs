@@ -1,7 +1,7 @@
 //! Asking by one link, past the tunnel and the host's routes.
 
-use super::super::names::name_servers;
-use braid_linux::udp::Family;
+use crate::resolv_conf::name_servers;
+use crate::udp::Family;
 use simple_dns::rdata::RData;
 use simple_dns::{CLASS, Name, Packet, PacketFlag, QCLASS, QTYPE, Question as Asked, TYPE};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -37,6 +37,9 @@ impl Question {
     }
 
     /// What is answered to a question for a page.
+    ///
+    /// # Errors
+    /// What the system says; that nothing was answered in time.
     pub fn fetch(&self) -> io::Result<Vec<u8>> {
         let to = SocketAddr::new(self.target(), 80);
         let socket = self.socket(Type::STREAM, Protocol::TCP)?;

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 /// The file that programs go by (resolv.conf(5)): a plain file, one that a DHCP
 /// client writes, a link to either.
-const FILE: &str = "/etc/resolv.conf";
+pub const FILE: &str = "/etc/resolv.conf";
 /// Where those that stand behind a resolver on this host are: of
 /// systemd-resolved, NetworkManager, resolvconf, OpenWrt.
 const BEHIND: [&str; 5] = [
@@ -21,7 +21,8 @@ const MOST: usize = 8;
 /// The name servers that are asked beyond this host. Read anew each time: a DHCP
 /// client changes them at any moment.
 pub fn name_servers() -> Vec<IpAddr> {
-    let read = |file: &str| fs::read_to_string(file).map(|text| parse(&text)).unwrap_or_default();
+    let read =
+        |file: &str| fs::read_to_string(file).map(|text| servers_in(&text)).unwrap_or_default();
     choose(read(FILE), || BEHIND.into_iter().flat_map(read).collect())
 }
 
@@ -41,8 +42,9 @@ fn choose(named: Vec<IpAddr>, behind: impl FnOnce() -> Vec<IpAddr>) -> Vec<IpAdd
     found
 }
 
-/// Addresses with a zone are left out: they are the device's own affair.
-fn parse(text: &str) -> Vec<IpAddr> {
+/// Those of one such file's text. Addresses with a zone are left out: they are the device's own
+/// affair.
+pub fn servers_in(text: &str) -> Vec<IpAddr> {
     let mut servers = Vec::new();
     for line in text.lines() {
         let mut words = line.split_ascii_whitespace();
@@ -65,7 +67,7 @@ mod tests {
     fn servers_are_read_as_the_c_library_does() {
         let text = "# nameserver 192.0.2.9\nsearch lan\nnameserver 192.168.1.1\n\
                     nameserver\t2001:db8::1 # here\nnameserver fe80::1%eth0\nnameserver nonsense\n";
-        assert_eq!(parse(text), ips(&["192.168.1.1", "2001:db8::1"]));
+        assert_eq!(servers_in(text), ips(&["192.168.1.1", "2001:db8::1"]));
     }
 
     #[test]
@@ -78,8 +80,8 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn anything_is_read(text: String, words in "(nameserver[ \t]+[0-9a-f.:%]{0,40}[\n ]){0,12}") {
-            parse(&text);
-            let all = choose(parse(&words), || parse(&text));
+            servers_in(&text);
+            let all = choose(servers_in(&words), || servers_in(&text));
             assert!(all.len() <= MOST && !all.iter().any(|address| address.is_loopback()));
         }
     }

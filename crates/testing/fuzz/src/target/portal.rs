@@ -1,0 +1,16 @@
+use braid_linux::portal::wanted;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// What a link's network answers to a question for a page.
+///
+/// # Panics
+/// When the page that is read from it would deceive a terminal, or isn't whose it says.
+pub fn portal(data: &[u8]) {
+    for asked in [IpAddr::from(Ipv4Addr::new(192, 0, 2, 1)), Ipv6Addr::LOCALHOST.into()] {
+        let Some(page) = wanted(data, asked) else { continue };
+        assert!(page.url.chars().all(|c| c.is_ascii_graphic()), "{page:?}");
+        assert!(page.url.len() <= 400 && page.url.contains("://"), "{page:?}");
+        assert!(!page.host.is_empty() && page.url.contains(&page.host), "{page:?}");
+        assert!(!page.host.contains(['/', '@', '?', '#']), "{page:?}");
+    }
+}
