@@ -1,6 +1,6 @@
 //! What an answer by HTTP says of a page that wants to be seen first.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 /// A page, and whose it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,15 +45,17 @@ fn page(location: &str) -> Option<Page> {
     let known = ["http", "https"].iter().any(|it| scheme.eq_ignore_ascii_case(it));
     let authority = rest.split(['/', '?', '#']).next()?;
     let place = authority.rsplit('@').next()?;
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
     let host = match place.strip_prefix('[') {
-        Some(v6) => format!("[{}]", v6.split(']').next()?),
-        None => place.split(':').next()?.to_owned(),
-    };
-    let plain =
-        |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '[' | ']' | ':');
+        Some(rest) => {
+            let (v6, _) = rest.split_once(']')?;
+            v6.parse::<Ipv6Addr>().ok().map(|_| format!("[{v6}]"))
+        }
+        None => place.split(':').next().filter(|host| host.chars().all(plain)).map(str::to_owned),
+    }?;
     // It goes to a terminal and into logs.
     let printable = location.chars().all(|c| c.is_ascii_graphic());
-    let good = known && !host.is_empty() && host.chars().all(plain) && printable;
+    let good = known && !host.is_empty() && printable;
     (good && location.len() <= LONGEST).then(|| Page { url: location.to_owned(), host })
 }
 
@@ -79,7 +81,9 @@ mod tests {
         assert_eq!(sent("http://[fd00::1]/a"), both("http://[fd00::1]/a", "[fd00::1]"));
         assert_eq!(sent("http://a@10.0.0.1/"), both("http://a@10.0.0.1/", "10.0.0.1"));
         let here = both("http://192.0.2.1/", "192.0.2.1");
-        for odd in ["/login", "ftp://a/", "http://a b/", "http://\u{1b}[0m/", "http://"] {
+        for odd in
+            ["/login", "ftp://a/", "http://a b/", "http://\u{1b}[0m/", "http://", "http://[fd00::1"]
+        {
             assert_eq!(sent(odd), here, "{odd}");
         }
         assert_eq!(found("HTTP/1.1 511 Network Authentication Required\r\n\r\n<html>"), here);
