@@ -30,6 +30,7 @@ pub fn page(data: &[u8]) {
             at: None,
             tls: false,
             fingerprint: None,
+            login_command: "braid ui login".into(),
         };
         (runtime.expect("a timer"), tunnel.clone(), Page::new(tunnel, settings))
     });
