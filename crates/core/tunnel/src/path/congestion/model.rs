@@ -9,22 +9,23 @@ use crate::heuristics::Heuristics;
 use braid_units::{Rate, Time};
 use std::time::Duration;
 
-/// The queue target, unless the link's nature asks for more: below half of a
-/// video call's usual jitter buffer of 20 ms.
-const TARGET: Duration = Duration::from_millis(10);
+/// The queue target, unless the link's nature asks for more (CoDel's, RFC 8289, section
+/// 4.4). Of all flows pings wait for it, in each direction.
+const TARGET: Duration = Duration::from_millis(5);
 const TARGET_MAX: Duration = Duration::from_millis(150);
-/// Where half of the round trip is shorter it's the target, down to this.
-const LEAST_TARGET: Duration = Duration::from_millis(5);
-/// Nor is it below the time that so many datagrams take, as whole ones can't be halved.
+/// Startup has so much in flight beyond what a shorter round trip holds.
+const STARTUP_LEAST: Duration = Duration::from_millis(10);
+/// It's not below the time that so many datagrams take, as whole ones can't be halved.
 const SERIALISED: (u64, u64) = (3, 2);
 /// A sudden queue was built by what was sent in so many times its length: it grew while
 /// the reports of it were on their way.
 const SUDDEN_OVER: u32 = 2;
 /// Packets of one round differ by so many jitters at the most, by chance.
 const CHANCE_JITTERS: u32 = 2;
-/// One part in this of the jitter may be in flight when a drain ends: as much as doesn't
-/// make the queue longer than pings can bear.
+/// One part in this of the jitter may be in flight when a drain ends, and no more than that:
+/// as much as doesn't make the queue longer than pings can bear.
 const DRAINED_JITTER: u32 = 4;
+const DRAINED_JITTER_MAX: Duration = Duration::from_micros(2500);
 /// A queue of so many targets is yielded to at once, not at the round's end.
 const SUDDEN_TARGETS: u32 = 3;
 /// A drain has come to its end below this part of the target.
@@ -328,7 +329,7 @@ impl DelayModel {
         let hold = self.signals.unqueued_rtt() + self.spread() + self.signals.feedback;
         let slack = match self.phase {
             Phase::Track if self.beside_call => Duration::ZERO,
-            phase => phase.slack(hold, self.queue_target(), TARGET),
+            phase => phase.slack(hold, self.queue_target(), STARTUP_LEAST),
         };
         let floor = if self.in_startup() { INITIAL_WINDOW } else { LEAST_WINDOW };
         let window = self.estimator.bandwidth().bytes_in(hold + slack);
@@ -337,10 +338,9 @@ impl DelayModel {
 
     /// The standing queue at which the sender yields.
     fn queue_target(&self) -> Duration {
-        let floor = TARGET.min((self.signals.base_rtt / 2).max(LEAST_TARGET));
         let serialisation =
             self.estimator.bandwidth().time_for(self.datagram * SERIALISED.0 / SERIALISED.1);
-        (floor.max(serialisation.min(TARGET_MAX)) + self.queue_innovation()).min(TARGET_MAX)
+        (TARGET.max(serialisation.min(TARGET_MAX)) + self.queue_innovation()).min(TARGET_MAX)
     }
 
     /// The few packets of a beginning may all have met some jitter, and the last of them
@@ -365,7 +365,7 @@ impl DelayModel {
     /// waits on the way back, where the peer's own data may queue, and drains would end while
     /// a queue stands.
     fn pipe_holds(&self, ack: &AckSample) -> u64 {
-        let jitter = self.signals.jitter().min(TARGET) / DRAINED_JITTER;
+        let jitter = (self.signals.jitter() / DRAINED_JITTER).min(DRAINED_JITTER_MAX);
         let delay_us = ack.received_us.saturating_sub(ack.sent_at.as_micros() as i64);
         let met = self.signals.queue_of(Some(delay_us));
         let since = match self.drains_by_way {
