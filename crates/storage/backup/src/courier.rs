@@ -59,6 +59,8 @@ struct State {
     /// The last file that couldn't be read, and why.
     unreadable: Option<String>,
     delivery: Delivery,
+    /// The packs there are, where somebody has just listed them.
+    listed: Option<Vec<(Id, u32)>>,
 }
 
 impl Courier {
@@ -152,6 +154,12 @@ impl Courier {
             Err(StoreError::Absent | StoreError::Damaged(_)) => Ok(false),
             Err(error) => Err(self.target_error(&error)),
         }
+    }
+
+    /// Takes this for the list of packs, instead of asking the target for one, until it is told
+    /// otherwise.
+    pub(crate) fn take_for_listed(&self, packs: Option<Vec<(Id, u32)>>) {
+        self.0.lock().listed = packs;
     }
 
     /// By the target's clock.
@@ -417,7 +425,11 @@ impl ReadBackend for Courier {
     }
 
     fn list_with_size(&self, kind: FileType) -> RusticResult<Vec<(Id, u32)>> {
-        self.0.list(kind).map_err(|error| told(&self.0.place, error))
+        let listed = (kind == FileType::Pack).then(|| self.0.lock().listed.clone()).flatten();
+        match listed {
+            Some(listed) => Ok(listed),
+            None => self.0.list(kind).map_err(|error| told(&self.0.place, error)),
+        }
     }
 
     fn read_full(&self, kind: FileType, id: &Id) -> RusticResult<Bytes> {

@@ -13,58 +13,74 @@ const LOOKED_FOR: usize = 64;
 
 impl Vault {
     /// Has the indexes name no packs that are lost, so that what they held counts as not there,
-    /// and is sent again where there still is what it was made of. How many there were.
+    /// and is sent again where there still is what it was made of. How many there were. Where a
+    /// backup was cut off (`resumed`) packs that no index names yet are taken in, too.
     ///
     /// # Errors
     /// The target fails, or lets no index be replaced.
-    pub(crate) fn forget_lost<S: Open>(&self, repository: &Repository<S>) -> Result<usize, Error> {
-        let named = self.named_packs(repository)?;
-        let lost = self.lost_of(&named)?;
-        let Some(first) = lost.first() else { return Ok(0) };
+    pub(crate) fn take_stock<S: Open>(
+        &self,
+        repository: &Repository<S>,
+        resumed: bool,
+    ) -> Result<usize, Error> {
+        let (named, marked) = self.named_packs(repository)?;
+        let mut listed: HashMap<Id, u32> =
+            self.told(self.courier().list_with_size(FileType::Pack))?.into_iter().collect();
+        let lost = self.lost_of(&named, &mut listed)?;
+        let is_new = |id: &Id| !named.contains_key(id) && !marked.contains(id);
+        if lost.is_empty() && !(resumed && listed.keys().any(is_new)) {
+            return Ok(0);
+        }
+        self.courier().take_for_listed(Some(listed.into_iter().collect()));
         let repaired = repository.repair_index(&RepairIndexOptions::default(), false);
-        self.told(repaired).map_err(|error| {
-            let name = Name::new(FileType::Pack, first);
-            Error::Damaged(format!(
+        self.courier().take_for_listed(None);
+        self.told(repaired).map_err(|error| match lost.first() {
+            None => error,
+            Some(first) => Error::Damaged(format!(
                 "{}: {} of the packs that its indexes name are gone, {} for instance, and a backup \
                  would need them; its indexes can't be mended: {error}",
                 self.target(),
                 lost.len(),
-                name.path()
-            ))
+                Name::new(FileType::Pack, first).path()
+            )),
         })?;
-        // What a list left out that was behind is taken in again.
-        let still = self.named_packs(repository)?;
-        if named.keys().any(|id| !lost.contains(id) && !still.contains_key(id)) {
-            self.told(repository.repair_index(&RepairIndexOptions::default(), false))?;
-        }
         Ok(lost.len())
     }
 
-    /// By the indexes, with their sizes.
-    fn named_packs<S: Open>(&self, repository: &Repository<S>) -> Result<BTreeMap<Id, u32>, Error> {
-        let mut named = BTreeMap::new();
+    /// By the indexes, with their sizes; and those that are marked for removal.
+    fn named_packs<S: Open>(
+        &self,
+        repository: &Repository<S>,
+    ) -> Result<(BTreeMap<Id, u32>, BTreeSet<Id>), Error> {
+        let (mut named, mut marked) = (BTreeMap::new(), BTreeSet::new());
         for one in self.told(repository.stream_files::<IndexFile>())? {
             let (_, index) = self.told(one)?;
             named.extend(index.packs.iter().map(|pack| (*pack.id, pack.pack_size())));
+            marked.extend(index.packs_to_delete.iter().map(|pack| *pack.id));
         }
-        Ok(named)
+        Ok((named, marked))
     }
 
-    fn lost_of(&self, named: &BTreeMap<Id, u32>) -> Result<BTreeSet<Id>, Error> {
-        let courier = self.courier();
-        let listed: HashMap<Id, u32> =
-            self.told(courier.list_with_size(FileType::Pack))?.into_iter().collect();
+    /// What is there although it isn't in the list is put into it.
+    fn lost_of(
+        &self,
+        named: &BTreeMap<Id, u32>,
+        listed: &mut HashMap<Id, u32>,
+    ) -> Result<BTreeSet<Id>, Error> {
         let unlisted: Vec<(&Id, &u32)> =
             named.iter().filter(|(id, size)| listed.get(*id) != Some(*size)).collect();
         let mut lost = BTreeSet::new();
-        for (id, size) in unlisted.iter().take(LOOKED_FOR) {
-            if !courier.has(&Name::new(FileType::Pack, id), **size)? {
-                lost.insert(**id);
+        let (looked_for, others) = unlisted.split_at(unlisted.len().min(LOOKED_FOR));
+        for (id, size) in looked_for {
+            match self.courier().has(&Name::new(FileType::Pack, id), **size)? {
+                true => drop(listed.insert(**id, **size)),
+                false => drop(lost.insert(**id)),
             }
         }
         // Where one was there the list is behind, and says nothing of the rest.
-        if lost.len() == LOOKED_FOR {
-            lost.extend(unlisted.iter().skip(LOOKED_FOR).map(|(id, _)| **id));
+        match lost.len() == LOOKED_FOR {
+            true => lost.extend(others.iter().map(|(id, _)| **id)),
+            false => listed.extend(others.iter().map(|(id, size)| (**id, **size))),
         }
         Ok(lost)
     }

@@ -7,7 +7,7 @@ use crate::quiet::caught;
 use crate::source::{From, Ground};
 use crate::vault::{INCOMPLETE, Vault};
 use rustic_core::repofile::SnapshotFile;
-use rustic_core::{BackupOptions, ParentOptions, RepairIndexOptions, SnapshotOptions};
+use rustic_core::{BackupOptions, ParentOptions, SnapshotOptions};
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -80,12 +80,13 @@ impl Backup<'_> {
         let heard = heard::listen();
         let before = courier.delivery().written.len();
         let repository = self.vault.repository(true)?;
-        if self.resumed && !self.dry_run {
-            courier.tidy();
-            // Packs that no index names: sent, and cut off before the index was.
-            self.vault.told(repository.repair_index(&RepairIndexOptions::default(), false))?;
+        let mut lost = 0;
+        if !self.dry_run {
+            if self.resumed {
+                courier.tidy();
+            }
+            lost = self.vault.take_stock(&repository, self.resumed)?;
         }
-        let lost = if self.dry_run { 0 } else { self.vault.forget_lost(&repository)? };
         let repository = self.vault.told(repository.to_indexed_ids())?;
         let source = self.vault.told(self.ground.source(courier))?;
         let snapshot = self.vault.told(SnapshotOptions::default().to_snapshot())?;

@@ -366,3 +366,30 @@ fn a_file_whose_name_is_not_unicode_is_listed_and_had_alone() {
     let refused = inside.run().unwrap_err().to_string();
     assert!(refused.contains("lies within the target"), "{refused}");
 }
+
+/// One that was cut off, after the target had lost something.
+#[test]
+fn a_backup_that_goes_on_tells_of_lost_packs_and_lists_them_once() {
+    let place = Place::new(12_000_000);
+    let server = s3_server(&place);
+    let vault = place.create(&s3_at(server.address));
+    place.back_up(&vault, false).unwrap();
+    let data = place.path("s3/backups/of/mine");
+    let all = walk(&data.join("data"));
+    fs::remove_file(all.iter().max_by_key(|it| fs::metadata(it).unwrap().len()).unwrap()).unwrap();
+    let lists = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&lists);
+    let proxy = Proxy::start(server.address, move |request| {
+        if request.method == "GET" && request.path.contains("list-type=2") {
+            let of_packs = request.path.replace("%2F", "/").contains("mine/data");
+            counted.fetch_add(u64::from(of_packs), Ordering::Relaxed);
+        }
+        Fault::None
+    });
+    let vault = place.open(&s3_at(proxy.address)).unwrap();
+    let done = place.back_up(&vault, true).unwrap();
+    assert_eq!(done.lost_packs, 1);
+    // Before, and when it is looked whether all has come.
+    assert_eq!(lists.load(Ordering::Relaxed), 2);
+    assert_eq!(vault.check(100.0).unwrap().errors, Vec::<String>::new());
+}
