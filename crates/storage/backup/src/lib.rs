@@ -13,6 +13,7 @@ pub mod key;
 mod lock;
 mod lost;
 mod manner;
+mod parent;
 mod quiet;
 pub mod records;
 mod restore;

@@ -7,7 +7,7 @@ use crate::quiet::caught;
 use crate::source::{From, Ground};
 use crate::vault::{INCOMPLETE, Vault};
 use rustic_core::repofile::SnapshotFile;
-use rustic_core::{BackupOptions, ParentOptions, SnapshotOptions};
+use rustic_core::{BackupOptions, SnapshotOptions};
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -93,7 +93,7 @@ impl Backup<'_> {
         let mut options = BackupOptions::default().dry_run(self.dry_run);
         options.as_path = Some(self.ground.path.clone());
         // A snapshot's files have the inode numbers and change times of what it is a snapshot of.
-        options.parent_opts = ParentOptions::default();
+        options.parent_opts = self.vault.parent(&repository, &snapshot, &self.ground.path)?;
         courier.hold_snapshots(true);
         let path = [self.ground.read().to_owned()];
         let archived = caught(|| repository.archive(&options, &source, snapshot, &path));

@@ -534,7 +534,7 @@ pub(crate) fn snapshot_id(snapshot: &SnapshotFile) -> String {
     snapshot.id.to_hex().as_str().to_owned()
 }
 
-fn paths_of(snapshot: &SnapshotFile) -> Vec<PathBuf> {
+pub(crate) fn paths_of(snapshot: &SnapshotFile) -> Vec<PathBuf> {
     snapshot.paths.iter().map(PathBuf::from).collect()
 }
 

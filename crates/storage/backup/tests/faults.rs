@@ -283,6 +283,41 @@ fn what_the_target_has_lost_is_sent_again_and_then_it_can_be_restored() {
     }
 }
 
+/// What a folder's list held is the same as in the backup before, whose list is gone, while that of
+/// the folder above it isn't.
+#[test]
+fn the_list_of_a_folder_that_did_not_change_is_sent_again_when_it_was_lost() {
+    for told_before in [false, true] {
+        let place = Place::new(1_000_000);
+        let source = place.path("source");
+        fs::create_dir_all(source.join("unchanged/below/empty")).unwrap();
+        fs::write(source.join("unchanged/below/file"), noise(300_000, 7)).unwrap();
+        let target = place.path("target");
+        let vault = place.create(target.to_str().unwrap());
+        place.back_up(&vault, false).unwrap();
+        let of_first = walk(&target.join("data"));
+        fs::write(source.join("changed"), noise(300_000, 8)).unwrap();
+        place.back_up(&vault, false).unwrap();
+        of_first.iter().for_each(|pack| fs::remove_file(pack).unwrap());
+
+        if told_before {
+            // Another computer has backed up to it since, and had the indexes mended.
+            let other = Place::new(1_000);
+            let at = target.to_str().unwrap().parse().unwrap();
+            let vault = Vault::open(at, place.key(), other.manner.clone()).unwrap();
+            assert!(other.back_up(&vault, false).unwrap().lost_packs > 0);
+        }
+        let vault = place.open(target.to_str().unwrap()).unwrap();
+        let which = place.back_up(&vault, false).unwrap().snapshot.unwrap();
+        let vault = place.open(target.to_str().unwrap()).unwrap();
+        let to = place.path("back");
+        Restoration { vault: &vault, which, path: None, to, dry_run: false, warn: &|_| {} }
+            .run()
+            .unwrap();
+        assert_eq!(place.differences(&place.path("back")), Vec::<String>::new(), "{told_before}");
+    }
+}
+
 /// One bad sector doesn't keep all the rest from coming back, and it is known what didn't.
 #[test]
 fn what_can_be_restored_is_and_the_rest_is_named() {
