@@ -409,6 +409,70 @@ fn what_is_lost_at_the_target_is_named_by_check_drill_restore_and_doctor() {
 }
 
 #[test]
+fn what_check_finds_damaged_is_repaired_sent_again_and_given_up_where_it_is_gone() {
+    let name =
+        "backup::what_check_finds_damaged_is_repaired_sent_again_and_given_up_where_it_is_gone";
+    in_private_mounts(name, || {
+        let host = Host::new();
+        fs::create_dir(host.path("mine")).unwrap();
+        fs::write(host.path("mine/stays"), noise(3_000_000, 3)).unwrap();
+        let [mine, target, key] = ["mine", "target", "key"].map(|name| text_of(&host, name));
+        host.works(&["backup", "init", "--key", &key, &target]);
+        host.works(&["backup", "--key", &key, &mine, &target]);
+        fs::write(host.path("mine/goes"), noise(2_000_000, 5)).unwrap();
+        host.works(&["backup", "--key", &key, &mine, &target]);
+        fs::remove_file(host.path("mine/goes")).unwrap();
+        let repair = |more: &[&str]| {
+            let words = [&["backup", "repair", "--key", &key, &target][..], more].concat();
+            let output = host.braid(&words);
+            (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+        };
+        let (code, said) = repair(&[]);
+        assert!(code == Some(0) && said.contains("0 damaged"), "{said}");
+
+        // Of both files, the first pieces.
+        host.sh("for pack in $(find target/data -type f -size +1M); do chmod 600 $pack; \
+             printf xx | dd of=$pack bs=1 seek=1000 conv=notrunc status=none; done");
+        let checked = host.braid(&["backup", "check", "--key", &key, "--read", "100", &target]);
+        let said = String::from_utf8_lossy(&checked.stdout);
+        assert!(checked.status.code() == Some(1) && said.contains("backup repair"), "{said}");
+        let doctor = host.braid(&["doctor", "--json", "--no-smart"]);
+        assert!(String::from_utf8_lossy(&doctor.stdout).contains("braid pool backup repair"));
+        let before = host.sh("find target -type f | sort | xargs sha256sum");
+        let (code, said) = repair(&["--dry-run", "--json"]);
+        let report: Value = serde_json::from_str(&said).unwrap();
+        assert_eq!((code, &report["mended_packs"]), (Some(1), &Value::from(0)), "{report}");
+        // What the check found, and no more.
+        assert!(report["read_packs"].as_u64() == Some(2), "{report}");
+        let lacks = |which: usize| report["backups"][which]["lost_files"].as_u64();
+        assert_eq!((lacks(0), lacks(1)), (Some(1), Some(2)), "{report}");
+        // Nobody is there to say yes.
+        assert_ne!(repair(&[]).0, Some(0));
+        assert_eq!(host.sh("find target -type f | sort | xargs sha256sum"), before);
+
+        let (code, said) = repair(&["--yes"]);
+        assert!(code == Some(1) && said.contains("2 packs replaced"), "{said}");
+        assert!(said.contains("LOST of") && said.contains("mine/goes"), "{said}");
+        assert_eq!(found(&host), ["damaged-backup"], "until it is checked again");
+        host.works(&["backup", "--key", &key, &mine, &target]);
+        let (code, said) = repair(&["--dry-run"]);
+        assert!(code == Some(1) && !said.contains("mine/stays"), "{said}");
+        let (code, said) = repair(&["--yes", "--drop-lost"]);
+        assert!(code == Some(0) && said.contains("taken out of 1 backup"), "{said}");
+        host.works(&["backup", "check", "--key", &key, "--read", "100", &target]);
+        assert_eq!(found(&host), Vec::<String>::new());
+        if restic_is_there() {
+            restic(&target, Path::new(&key), &[], &["check", "--read-data"]);
+        }
+        let listed = host.works(&["backup", "list", "--key", &key, &target]);
+        assert_eq!(listed.matches("incomplete").count(), 1, "{listed}");
+        let back = text_of(&host, "back");
+        host.works(&["backup", "restore", "--key", &key, &target, "--to", &back]);
+        assert_eq!(fs::read(host.path("back/stays")).unwrap(), noise(3_000_000, 3));
+    });
+}
+
+#[test]
 fn backups_are_locked_where_nobody_can_delete_them_and_the_doctor_minds_the_locks() {
     let name =
         "backup::backups_are_locked_where_nobody_can_delete_them_and_the_doctor_minds_the_locks";

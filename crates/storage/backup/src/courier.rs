@@ -156,6 +156,18 @@ impl Courier {
         }
     }
 
+    /// A part of a file; nothing where it isn't there, or can't be read there.
+    pub(crate) fn part(&self, name: &Name, part: Range<u64>) -> Result<Option<Bytes>, Error> {
+        match self.0.persist("reading", || self.0.store.read(name, Some(part.clone()))) {
+            Ok(came) => {
+                self.0.manner.watch.carried(came.len());
+                Ok(Some(came))
+            }
+            Err(StoreError::Absent | StoreError::Damaged(_)) => Ok(None),
+            Err(error) => Err(self.target_error(&error)),
+        }
+    }
+
     /// Takes this for the list of packs, instead of asking the target for one, until it is told
     /// otherwise.
     pub(crate) fn take_for_listed(&self, packs: Option<Vec<(Id, u32)>>) {

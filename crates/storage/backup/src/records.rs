@@ -7,7 +7,7 @@ use crate::target::Target;
 use braid_pool::upkeep::LockSpan;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -88,6 +88,12 @@ pub struct Checked {
     pub percent: u8,
     /// What was wrong.
     pub errors: usize,
+    /// The packs with it: how their names begin.
+    #[serde(default)]
+    pub damaged_packs: BTreeSet<String>,
+    /// They were mended since.
+    #[serde(default)]
+    pub repaired: bool,
 }
 
 /// A restore, or a drill of one.

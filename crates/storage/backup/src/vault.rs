@@ -19,7 +19,7 @@ use rustic_core::{
     RepositoryOptions, RusticError,
 };
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -84,6 +84,8 @@ pub struct CheckReport {
     pub read_percent: f64,
     /// What is wrong; nothing is good.
     pub errors: Vec<String>,
+    /// The packs that errors are about: how their names begin.
+    pub damaged_packs: BTreeSet<String>,
     /// What isn't as it might be, and does no harm.
     pub remarks: Vec<String>,
 }
@@ -230,6 +232,7 @@ impl Vault {
         let mut report = CheckReport {
             read_percent: percent.clamp(0.0, 100.0),
             errors: vec![],
+            damaged_packs: BTreeSet::new(),
             remarks: vec![],
         };
         for (level, finding) in &results.0 {
@@ -240,7 +243,10 @@ impl Vault {
             let text = text.to_owned();
             // The level has no name outside of the library.
             match format!("{level:?}") == "Error" {
-                true => report.errors.push(text),
+                true => {
+                    report.damaged_packs.extend(pack_in(&text));
+                    report.errors.push(text);
+                }
                 false => report.remarks.push(text),
             }
         }
@@ -347,6 +353,11 @@ impl Vault {
 
     pub(crate) fn manner(&self) -> &Manner {
         &self.manner
+    }
+
+    /// What opens its files.
+    pub(crate) fn master_key(&self) -> Option<&MasterKey> {
+        self.opened.get()
     }
 
     /// How long it is open.
@@ -529,6 +540,13 @@ impl Vault {
     }
 }
 
+/// The beginning of its name.
+fn pack_in(text: &str) -> Option<String> {
+    let (_, after) = text.split_once("pack ")?;
+    let digits = after.chars().take_while(char::is_ascii_hexdigit).collect::<String>();
+    (digits.len() >= 8).then_some(digits)
+}
+
 /// As it is told and asked for.
 pub(crate) fn snapshot_id(snapshot: &SnapshotFile) -> String {
     snapshot.id.to_hex().as_str().to_owned()
@@ -546,7 +564,7 @@ pub(crate) fn root_of(snapshot: &SnapshotFile) -> PathBuf {
     }
 }
 
-fn present(snapshot: &SnapshotFile) -> Present {
+pub(crate) fn present(snapshot: &SnapshotFile) -> Present {
     let since = snapshot.time.timestamp().as_duration();
     Present {
         id: snapshot_id(snapshot),

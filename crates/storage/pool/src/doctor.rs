@@ -7,7 +7,7 @@ mod encryption;
 mod host;
 mod md;
 
-pub use backup::{BackupState, LockState, TargetState};
+pub use backup::{BackupState, CheckState, LockState, TargetState};
 pub use encryption::{EncryptionState, HeaderBackup, KeyFile};
 
 use crate::absent_mounts;

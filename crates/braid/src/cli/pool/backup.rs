@@ -8,6 +8,7 @@ mod init;
 mod leave;
 mod list;
 mod lock;
+mod repair;
 mod restore;
 mod run;
 mod sheet;
@@ -30,6 +31,7 @@ Examples:
   braid pool backup list s3://s3.example.org/photos
   braid pool backup restore s3://s3.example.org/photos latest --to /srv/back
   braid pool backup check --read 5 sftp:me@nas:/backup
+  braid pool backup repair --dry-run sftp:me@nas:/backup
   braid pool backup sheet s3://s3.example.org/photos   # print it, keep it elsewhere
 
 Targets are s3://HOST/BUCKET[/PREFIX] (s3:http://… without TLS),
@@ -55,6 +57,8 @@ enum Action {
     List(list::List),
     /// Check that all that backups need is at the target
     Check(check::Check),
+    /// Mend a damaged target: keep what can be read, have the next backup send the rest again
+    Repair(repair::Repair),
     /// Restore a backup, or a file or folder from one
     Restore(restore::Restore),
     /// Restore files chosen by chance and compare them with their originals
@@ -76,6 +80,7 @@ impl Backup {
             Some(Action::Init(command)) => command.run(global)?,
             Some(Action::List(command)) => command.run(global)?,
             Some(Action::Check(command)) => return command.run(global),
+            Some(Action::Repair(command)) => return command.run(global),
             Some(Action::Restore(command)) => command.run(global)?,
             Some(Action::Drill(command)) => return command.run(global),
             Some(Action::Forget(command)) => command.run(global)?,

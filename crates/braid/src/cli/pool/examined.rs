@@ -256,7 +256,7 @@ fn backups(
     place: &Place,
     unseen: &mut Unseen,
 ) -> Result<Vec<Finding>, Failure> {
-    use braid_pool::doctor::{BackupState, LockState, TargetState};
+    use braid_pool::doctor::{BackupState, CheckState, LockState, TargetState};
     use std::time::{Duration, SystemTime, UNIX_EPOCH};
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let records = braid_backup::records::Records::new(place.state().backups());
@@ -311,7 +311,11 @@ fn backups(
             target: &record.target,
             missing_key: key.as_deref(),
             since: Duration::from_secs(record.since_s),
-            checked: record.checked.as_ref().map(|it| (Duration::from_secs(it.at_s), it.errors)),
+            checked: record.checked.as_ref().map(|it| CheckState {
+                at: Duration::from_secs(it.at_s),
+                errors: it.errors,
+                repaired: it.repaired,
+            }),
             restored: record
                 .restored
                 .as_ref()

@@ -146,6 +146,10 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>, StoreError> {
 fn said(error: &io::Error) -> StoreError {
     match error.kind() {
         io::ErrorKind::NotFound => StoreError::Absent,
+        // A sector that can't be read takes nothing from the others.
+        _ if error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) => {
+            StoreError::Damaged(error.to_string())
+        }
         io::ErrorKind::UnexpectedEof => StoreError::Damaged("it is too short".to_owned()),
         // What a disk couldn't read it may read another time.
         io::ErrorKind::Interrupted | io::ErrorKind::TimedOut | io::ErrorKind::ResourceBusy => {

@@ -35,13 +35,24 @@ pub struct TargetState<'a> {
     /// Since when it is used.
     pub since: Duration,
     /// When it was checked, and what was wrong then.
-    pub checked: Option<(Duration, usize)>,
+    pub checked: Option<CheckState>,
     /// When something was read back and compared, and what was wrong with that.
     pub restored: Option<(Duration, Option<&'a str>)>,
     /// How what is there is locked.
     pub lock: Option<LockState<'a>>,
     /// The key that opens it, where it isn't in its place any more.
     pub missing_key: Option<&'a str>,
+}
+
+/// The last check of a target.
+#[derive(Clone, Copy, Debug)]
+pub struct CheckState {
+    /// When, since the Unix epoch.
+    pub at: Duration,
+    /// What was wrong.
+    pub errors: usize,
+    /// That was mended since.
+    pub repaired: bool,
 }
 
 /// What is known here of a target's locks.
@@ -131,14 +142,18 @@ impl TargetState<'_> {
         }
         let check = format!("braid pool backup check --read 5 {word}");
         match self.checked {
-            Some((_, errors)) if errors > 0 => {
+            Some(CheckState { errors, repaired, .. }) if errors > 0 => {
                 let what = format!(
-                    "the last check of the backups at {target} found {errors} errors; the next backup sends again what has gone there"
+                    "the last check of the backups at {target} found {errors} errors{}",
+                    if repaired { "; they were repaired since" } else { "" }
                 );
-                let mend = format!("braid pool backup check --read 100 {word}");
+                let mend = match repaired {
+                    true => format!("braid pool backup check --read 100 {word}"),
+                    false => format!("braid pool backup repair {word}"),
+                };
                 add(Code::DamagedBackup, Severity::Danger, what, mend);
             }
-            Some((at, _)) if old(at, CHECK_WITHIN) => {
+            Some(CheckState { at, .. }) if old(at, CHECK_WITHIN) => {
                 let age = format_duration(rounded(now.saturating_sub(at)));
                 let what = format!("the last check of the backups at {target} was {age} ago");
                 add(Code::UncheckedBackup, Severity::Attention, what, check);
@@ -275,15 +290,20 @@ mod tests {
         assert_eq!(new.findings(NOW), []);
         let old = TargetState { since: ago(200), ..new };
         assert_eq!(codes(&old.findings(NOW)), [Code::UncheckedBackup, Code::UntriedBackup]);
+        let checked = |errors, repaired| Some(CheckState { at: ago(3), errors, repaired });
         let fresh =
-            TargetState { checked: Some((ago(3), 0)), restored: Some((ago(3), None)), ..old };
+            TargetState { checked: checked(0, false), restored: Some((ago(3), None)), ..old };
         assert_eq!(fresh.findings(NOW), []);
         let bad = TargetState {
-            checked: Some((ago(3), 2)),
+            checked: checked(2, false),
             restored: Some((ago(3), Some("x isn't as its original"))),
             ..old
         };
         assert_eq!(codes(&bad.findings(NOW)), [Code::DamagedBackup, Code::DamagedBackup]);
+        assert_eq!(bad.findings(NOW)[0].mend, "braid pool backup repair /mnt/x");
+        let repaired = TargetState { checked: checked(2, true), ..fresh }.findings(NOW);
+        assert_eq!(codes(&repaired), [Code::DamagedBackup]);
+        assert_eq!(repaired[0].mend, "braid pool backup check --read 100 /mnt/x");
     }
 
     #[test]

@@ -34,14 +34,18 @@ impl Check {
         line.end();
         let report = report?;
         let (at_s, errors) = (access::now().as_secs(), report.errors.len());
-        record.checked = Some(Checked { at_s, percent: self.read, errors });
+        let damaged_packs = report.damaged_packs.clone();
+        let percent = self.read;
+        let checked = Checked { at_s, percent, errors, damaged_packs, repaired: false };
+        record.checked = Some(checked);
         let kept = records.keep(&record);
         global.print(&report, || match report.errors.is_empty() {
             true => format!("{}: all is there, {} % of it was read", self.target, self.read),
             false => format!(
-                "{}:\n{}",
+                "{}:\n{}\n`braid pool backup repair --dry-run {}` tells which backups lack what",
                 access::counted(errors as u64, "error"),
-                report.errors.join("\n")
+                report.errors.join("\n"),
+                self.access.typed(&self.target)
             ),
         })?;
         access::noted(kept)?;
