@@ -207,8 +207,8 @@ impl Repair<'_> {
             vault.write_index(&kept)?;
         }
         courier.look_again(before)?;
-        // A target that lets nothing be removed refuses here, and is as it was. One that said that a
-        // pack is gone may have been wrong.
+        // A target that lets nothing be removed refuses here, and is as it was. One that said that
+        // a pack is gone may have been wrong.
         let there = damage.packs.iter().filter(|pack| !pack.gone);
         for id in there.filter_map(|pack| pack.id.parse().ok()) {
             vault.told(courier.remove(FileType::Pack, &id, false))?;

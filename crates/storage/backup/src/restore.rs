@@ -134,7 +134,7 @@ impl Restoration<'_> {
         let mut lost = BTreeSet::new();
         if let Some(error) = error {
             if room_at(&self.to).is_some_and(|room| room < FULL) {
-                let full = io::Error::from(io::ErrorKind::StorageFull);
+                let full = io::Error::from(rustix::io::Errno::NOSPC);
                 return Err(Error::io("writing to", &self.to, full));
             }
             if vault.courier().failure().is_some() || !node.is_dir() {
