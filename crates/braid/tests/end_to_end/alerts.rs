@@ -158,7 +158,7 @@ fn what_happens_without_a_way_out_is_shown_kept_over_a_crash_and_told_later() {
     });
     let listed = world.home.braid_ok(&["alert", "list"]);
     let listed = String::from_utf8(listed).unwrap();
-    assert!(listed.contains("1 events wait") && listed.contains("refused"), "{listed}");
+    assert!(listed.contains("1 event waits") && listed.contains("refused"), "{listed}");
     let metrics = world.home.sh(&format!(
         "curl -s --unix-socket {} http://braid/metrics",
         world.home.socket().display()
