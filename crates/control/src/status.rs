@@ -437,6 +437,9 @@ pub struct PathStatus {
     pub jitter_ms: Option<f64>,
     /// Lowest round-trip time lately, ms.
     pub min_rtt_ms: Option<f64>,
+    /// Lowest of the last ten minutes, ms.
+    #[serde(default)]
+    pub unloaded_rtt_ms: Option<f64>,
     /// One-way delay towards the peer over that of the peer's fastest path, ms.
     pub one_way_delta_ms: Option<f64>,
     /// What waits in the link's own queue, as last seen, ms.

@@ -69,6 +69,8 @@ fn reports_of_the_lab_are_read_and_compared_and_hostile_ones_do_nothing() {
         assert!(count(".chart") >= 1);
         seen.open("/reports/open?name=hostile.json");
         assert!(browser.text("main").contains("has no figures"));
+        let noted = browser.console();
+        assert!(noted.iter().all(|line| line.contains("status of 400")), "{noted:?}");
 
         seen.open("/reports/page?name=1.html");
         assert!(count("svg") >= 1);

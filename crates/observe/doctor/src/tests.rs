@@ -106,6 +106,7 @@ fn status() -> Status {
         state: PathState::Active,
         srtt_ms: Some(40.0),
         min_rtt_ms: Some(30.0),
+        unloaded_rtt_ms: Some(28.0),
         jitter_ms: Some(5.0),
         one_way_delta_ms: Some(10.0),
         queue_ms: Some(8.0),
@@ -311,6 +312,15 @@ fn a_busy_host_is_no_trouble_to_a_tunnel_whose_threads_come_by() {
     assert_eq!(codes(&facts), ["cpu-here", "device-queue"]);
     (facts.status, facts.earlier) = (None, None);
     assert!(!codes(&facts).contains(&"cpu-here".to_owned()), "{:?}", codes(&facts));
+}
+
+/// After ten seconds the path takes its delay for its own.
+#[test]
+fn a_queue_that_others_keep_full_is_found_however_long_it_stands() {
+    let mut facts = healthy();
+    let path = &mut facts.status.as_mut().unwrap().peers[0].paths[1];
+    (path.min_rtt_ms, path.srtt_ms) = (Some(340.0), Some(350.0));
+    assert_eq!(codes(&facts), ["bufferbloat"]);
 }
 
 #[test]

@@ -175,6 +175,7 @@ impl Reporter {
             srtt_ms: known.then(|| ms(path.srtt)),
             jitter_ms: known.then(|| ms(path.rtt_variation)),
             min_rtt_ms: known.then(|| ms(path.base_rtt)),
+            unloaded_rtt_ms: known.then(|| ms(path.unloaded_rtt)),
             one_way_delta_ms: path.delay_behind_best.map(ms),
             queue_ms: known.then(|| ms(path.queue)),
             rate_tx_mbps: Some(sent),

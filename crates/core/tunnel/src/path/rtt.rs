@@ -11,6 +11,9 @@ const SETTLED: u8 = 4;
 /// How long a minimum counts. As BBR's `MinRTTFilterLen` (draft-ietf-ccwg-bbr,
 /// section 2.10).
 pub const BASE_WINDOW: Duration = Duration::from_secs(10);
+/// Longer than others fill a modem's queue without a pause: what is above the least of this time is
+/// known for a queue although it has stood for more than [`BASE_WINDOW`].
+const UNLOADED_WINDOW: Duration = Duration::from_secs(600);
 
 /// Smoothed round-trip time (RFC 9002, section 5) and the one-way delays of
 /// what the peer received.
@@ -20,6 +23,7 @@ pub struct RoundTrip {
     variation: Duration,
     latest: Duration,
     base: WindowedMin,
+    unloaded: WindowedMin,
     samples: u8,
 }
 
@@ -30,6 +34,7 @@ impl Default for RoundTrip {
             variation: INITIAL_RTT / 2,
             latest: INITIAL_RTT,
             base: WindowedMin::new(BASE_WINDOW),
+            unloaded: WindowedMin::new(UNLOADED_WINDOW),
             samples: 0,
         }
     }
@@ -42,6 +47,7 @@ impl RoundTrip {
         self.latest = sample;
         self.samples = self.samples.saturating_add(1);
         self.base.update(sample.as_micros() as i64, now);
+        self.unloaded.update(sample.as_micros() as i64, now);
         match self.smoothed {
             None => {
                 self.smoothed = Some(sample);
@@ -82,10 +88,16 @@ impl RoundTrip {
     }
     /// The least of the last 10 s.
     pub fn base(&self) -> Duration {
-        self.base
-            .get()
-            .map_or(INITIAL_RTT, |us| Duration::from_micros(u64::try_from(us).unwrap_or(0)))
+        least_of(&self.base)
     }
+    /// The least of the last ten minutes.
+    pub fn unloaded(&self) -> Duration {
+        least_of(&self.unloaded)
+    }
+}
+
+fn least_of(window: &WindowedMin) -> Duration {
+    window.get().map_or(INITIAL_RTT, |us| Duration::from_micros(u64::try_from(us).unwrap_or(0)))
 }
 
 /// Minimum over a sliding window, in two halves: cheap, and never older than

@@ -104,6 +104,8 @@ pub struct PathReport {
     pub srtt: Duration,
     /// As above.
     pub base_rtt: Duration,
+    /// The least round-trip time of the last ten minutes.
+    pub unloaded_rtt: Duration,
     /// How much round-trip times vary (RTTVAR).
     pub rtt_variation: Duration,
     /// Least one-way delay above that of the peer's quickest path.
@@ -215,6 +217,7 @@ fn report_path(p: &Path, best: Option<i64>, now: Time) -> PathReport {
         rtt_is_known: p.rtt.is_known(),
         srtt: p.rtt.smoothed(),
         base_rtt: p.rtt.base(),
+        unloaded_rtt: p.rtt.unloaded(),
         rtt_variation: p.rtt.variation(),
         delay_behind_best: delay
             .map(|(own, best)| Duration::from_micros(u64::try_from(own - best).unwrap_or(0))),

@@ -45,8 +45,7 @@ fn path_of(facts: &Facts, peer: &PeerStatus, path: &PathStatus, found: &mut Vec<
             .mend(format!("look at signal and cable; or braid link set {link} --standby true"));
         found.push(told);
     }
-    let bloat = path.queue_ms.filter(|queue| *queue > QUEUE_MS);
-    if let Some(queue) = bloat {
+    if let Some(queue) = waits_ms(path).filter(|queue| *queue > QUEUE_MS) {
         let what = format!(
             "{queue:.0} ms wait in a queue of link {link}'s modem (bufferbloat), and what is \
              urgent behind them"
@@ -130,6 +129,13 @@ fn capped(facts: &Facts, path: &PathStatus, found: &mut Vec<Finding>) {
             .mend(format!("braid link set {} --{key} none, or a higher one", path.link));
         found.push(told);
     }
+}
+
+/// What a queue holds up, ms. One that others keep full for long is no queue to the path any more,
+/// but was not there all of the last ten minutes.
+fn waits_ms(path: &PathStatus) -> Option<f64> {
+    let lasting = path.min_rtt_ms.zip(path.unloaded_rtt_ms).map(|(now, least)| now - least);
+    path.queue_ms.into_iter().chain(lasting).reduce(f64::max)
 }
 
 fn delays(path: &PathStatus) -> String {
