@@ -5,7 +5,7 @@
 
 mod read;
 
-pub use read::{OTHERS, SecretError, read_secret, read_text};
+pub use read::{ALL_BUT_OWNER, OTHERS, SecretError, open_secret, read_secret, read_text};
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, Permissions, TryLockError};

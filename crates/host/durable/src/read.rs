@@ -7,13 +7,15 @@ use std::path::Path;
 
 /// What those may do who are neither the owner nor of the group.
 pub const OTHERS: u32 = 0o007;
+/// What all may do but the owner.
+pub const ALL_BUT_OWNER: u32 = 0o077;
 
 /// Why a secret isn't read.
 #[derive(Debug)]
 pub enum SecretError {
     /// What the system says, or that it is too long.
     Io(io::Error),
-    /// Every user can read it: the permission bits.
+    /// Users can read it who shall not: the permission bits.
     Exposed(u32),
 }
 
@@ -36,13 +38,21 @@ pub fn read_text(path: &Path, most: u64) -> io::Result<String> {
 /// # Errors
 /// As of [`read_text`]; that every user may read it.
 pub fn read_secret(path: &Path, most: u64) -> Result<String, SecretError> {
+    Ok(text_of(&open_secret(path, OTHERS)?, most)?)
+}
+
+/// Opens a file with a secret, where none of these permission bits is set.
+///
+/// # Errors
+/// What the system says; that one of them is.
+pub fn open_secret(path: &Path, forbidden: u32) -> Result<File, SecretError> {
     let file = File::open(path)?;
     // Bits of the file that is open, so that it can't be exchanged in between.
     let mode = file.metadata()?.mode() & 0o777;
-    if mode & OTHERS != 0 {
-        return Err(SecretError::Exposed(mode));
+    match mode & forbidden {
+        0 => Ok(file),
+        _ => Err(SecretError::Exposed(mode)),
     }
-    Ok(text_of(&file, most)?)
 }
 
 fn text_of(file: &File, most: u64) -> io::Result<String> {
@@ -89,5 +99,8 @@ mod tests {
                 Err(SecretError::Io(error)) => panic!("{error}"),
             }
         }
+        fs::set_permissions(&file, Permissions::from_mode(0o640)).unwrap();
+        let opened = open_secret(&file, ALL_BUT_OWNER);
+        assert!(matches!(opened, Err(SecretError::Exposed(0o640))), "{opened:?}");
     }
 }

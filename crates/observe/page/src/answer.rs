@@ -423,8 +423,8 @@ async fn show(page: Arc<Page>, viewer: Viewer, parts: Vec<String>, query: Form) 
         view::show(&page, &viewer, &parts, &query)
     };
     match tokio::task::spawn_blocking(render).await {
-        Ok(Some((markup, refusal))) => {
-            html(refusal.as_ref().map_or(StatusCode::OK, status_of), markup)
+        Ok(Some(shown)) => {
+            html(shown.refusal.as_ref().map_or(StatusCode::OK, status_of), shown.markup)
         }
         Ok(None) => plain(StatusCode::NOT_FOUND, "no such page"),
         Err(_) => {

@@ -70,10 +70,10 @@ impl Subject {
     }
 }
 
-/// What stands in a page, and why it isn't what was asked for, if so.
+/// A page or what stands in it, and why it isn't what was asked for, if so.
 pub struct Body {
-    markup: Markup,
-    refusal: Option<Refusal>,
+    pub markup: Markup,
+    pub refusal: Option<Refusal>,
 }
 
 impl Body {
@@ -86,30 +86,14 @@ impl Body {
     }
 }
 
-/// The page at this path, if there is one; with why it isn't what was asked for, if so.
-pub fn show(
-    page: &Page,
-    viewer: &Viewer,
-    parts: &[&str],
-    query: &Form,
-) -> Option<(Markup, Option<Refusal>)> {
+/// The page at this path, if there is one.
+pub fn show(page: &Page, viewer: &Viewer, parts: &[&str], query: &Form) -> Option<Body> {
     let mut refusal = None;
-    let markup = framed(page, viewer, parts, query, &mut refusal)?;
-    Some((markup, refusal))
-}
-
-fn framed(
-    page: &Page,
-    viewer: &Viewer,
-    parts: &[&str],
-    query: &Form,
-    refused: &mut Option<Refusal>,
-) -> Option<Markup> {
     let status = page.shown.status();
     let frame = |title: &str, here: &str, body: Markup| {
         frame::frame(page, viewer, status.as_ref(), title, here, body)
     };
-    Some(match (parts, &status) {
+    let markup = match (parts, &status) {
         ([""], Some(status)) => {
             let span = Span::parse(query.get("span"), Span::Live);
             frame("Overview", "/", overview::overview(page, status, span))
@@ -118,12 +102,12 @@ fn framed(
         (["snapshots", rest @ ..], _) => {
             let snapshots = page.shown.snapshots()?;
             let body = snapshots::show(snapshots, viewer, rest, query)?;
-            *refused = body.refusal;
+            refusal = body.refusal;
             frame("Snapshots", "/snapshots", body.markup)
         }
         (["reports", rest @ ..], _) => {
             let body = reports::show(page.shown.reports()?, rest, query)?;
-            *refused = body.refusal;
+            refusal = body.refusal;
             frame("Lab reports", "/reports", body.markup)
         }
         (["links"], Some(status)) => frame("Links", "/links", links::links(page, viewer, status)),
@@ -173,7 +157,8 @@ fn framed(
             frame("Events", "/events", events::events(page, before))
         }
         _ => return None,
-    })
+    };
+    Some(Body { markup, refusal })
 }
 
 /// A change that was refused.

@@ -1,9 +1,10 @@
 //! The key of backups: a file with one line, as `restic --password-file` reads it.
 
 use crate::Error;
+use braid_durable::{ALL_BUT_OWNER, SecretError, open_secret};
 use braid_pool::key_text::{KEY_BYTES, key_meant, key_text};
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
@@ -22,24 +23,22 @@ impl Key {
     /// # Errors
     /// It isn't there, is empty, or others than its owner may read it.
     pub fn read(file: &Path) -> Result<Key, Error> {
-        use std::os::unix::fs::PermissionsExt;
-        let about = match fs::metadata(file) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(Error::Refused(format!(
+        let reading = |error| Error::io("reading", file, error);
+        let mut opened = open_secret(file, ALL_BUT_OWNER).map_err(|error| match error {
+            SecretError::Io(error) if error.kind() == io::ErrorKind::NotFound => {
+                Error::Refused(format!(
                     "there is no key at {}: `braid pool backup init` makes one; where backups \
                      exist already, write the line of their recovery sheet into it (mode 600)",
                     file.display()
-                )));
+                ))
             }
-            other => other.map_err(|error| Error::io("reading", file, error))?,
-        };
-        if about.permissions().mode() & 0o077 != 0 {
-            return Err(Error::Refused(format!(
-                "others can read the key: chmod 600 {}",
-                file.display()
-            )));
-        }
-        let all = fs::read_to_string(file).map_err(|error| Error::io("reading", file, error))?;
+            SecretError::Io(error) => reading(error),
+            SecretError::Exposed(_) => {
+                Error::Refused(format!("others can read the key: chmod 600 {}", file.display()))
+            }
+        })?;
+        let mut all = String::new();
+        opened.read_to_string(&mut all).map_err(reading)?;
         let all = Zeroizing::new(all);
         // restic, too, takes the first line, without white space around.
         let text = Zeroizing::new(all.lines().next().unwrap_or_default().trim().to_owned());

@@ -7,10 +7,9 @@ use crate::store::{Name, after};
 use crate::vault::Vault;
 use braid_pool::upkeep::LockSpan;
 use jiff::Timestamp;
-use rustic_core::repofile::IndexFile;
-use rustic_core::{FileType, Id, ReadBackend};
+use rustic_core::{FileType, ReadBackend};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 /// When the locks end of what is at a target, by its path there: seconds since the Unix epoch. What
@@ -94,12 +93,8 @@ impl Vault {
     fn needed(&self) -> Result<BTreeMap<String, Name>, Error> {
         let courier = self.courier();
         let repository = self.repository(false)?;
-        let mut packs: BTreeSet<Id> = BTreeSet::new();
-        for one in self.told(repository.stream_files::<IndexFile>())? {
-            let (_, index) = self.told(one)?;
-            packs.extend(index.packs.iter().map(|pack| *pack.id));
-        }
-        let mut names: Vec<Name> = packs.iter().map(|id| Name::new(FileType::Pack, id)).collect();
+        let (packs, _) = self.named_packs(&repository)?;
+        let mut names: Vec<Name> = packs.keys().map(|id| Name::new(FileType::Pack, id)).collect();
         for kind in [FileType::Config, FileType::Key, FileType::Snapshot, FileType::Index] {
             let listed = self.told(courier.list_with_size(kind))?;
             names.extend(listed.iter().map(|(id, _)| Name::new(kind, id)));

@@ -48,7 +48,7 @@ impl Vault {
     }
 
     /// By the indexes, with their sizes; and those that are marked for removal.
-    fn named_packs<S: Open>(
+    pub(crate) fn named_packs<S: Open>(
         &self,
         repository: &Repository<S>,
     ) -> Result<(BTreeMap<Id, u32>, BTreeSet<Id>), Error> {

@@ -2,12 +2,12 @@
 
 use crate::error::Error;
 use crate::wire::Connection;
+use braid_durable::{ALL_BUT_OWNER, SecretError, open_secret};
 use socket2::{SockRef, TcpKeepalive};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -22,12 +22,15 @@ impl Key {
     /// The file can't be read, others may read it, or it is too short to be a secret.
     pub fn load(path: &Path) -> Result<Key, Error> {
         let reading = |error| Error::io("reading the key", path, error);
-        let about = std::fs::metadata(path).map_err(reading)?;
-        if about.permissions().mode() & 0o077 != 0 {
-            let path = path.display();
-            return Err(Error::Refused(format!("others can read the key: chmod 600 {path}")));
-        }
-        let text = std::fs::read(path).map_err(reading)?;
+        let mut file = open_secret(path, ALL_BUT_OWNER).map_err(|error| match error {
+            SecretError::Io(error) => reading(error),
+            SecretError::Exposed(_) => {
+                let path = path.display();
+                Error::Refused(format!("others can read the key: chmod 600 {path}"))
+            }
+        })?;
+        let mut text = Vec::new();
+        file.read_to_end(&mut text).map_err(reading)?;
         let secret = text.trim_ascii();
         if secret.len() < 16 {
             return Err(Error::Refused(format!(
