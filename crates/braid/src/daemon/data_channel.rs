@@ -31,7 +31,7 @@ pub struct Setup {
     pub xor_hash: XorHash,
     /// Some of them give traffic a mode of its own; the first that matches counts.
     pub rules: Vec<Rule>,
-    /// Share of bytes for duplicates and erasure coding.
+    /// Share of the links' capacity for duplicates and parities.
     pub redundancy_budget: Ratio,
     /// Bound of one peer's memory.
     pub memory_per_peer: ByteSize,

@@ -51,7 +51,7 @@ pub struct Interface {
     pub home_to_home: bool,
     /// At the concentrator: homes are asked to go to another one, for this one is about to go.
     pub draining: bool,
-    /// Share of bytes that duplicates and erasure coding may cost.
+    /// Share of the links' capacity that duplicates and parities may take.
     pub redundancy_budget: Ratio,
     /// Bound of queues and reorder buffers of one peer.
     pub memory_per_peer: ByteSize,

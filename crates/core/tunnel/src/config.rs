@@ -85,7 +85,7 @@ pub struct TunnelConfig {
     /// Memory for one peer's waiting, unacknowledged and unordered packets,
     /// in bytes.
     pub memory_per_peer: u64,
-    /// What duplicates and parities may cost of the bytes sent.
+    /// The share of the paths' capacity that duplicates and parities may take.
     pub redundancy_budget: Ratio,
     /// Which heuristics are on; off only to see what they are worth.
     pub heuristics: Heuristics,

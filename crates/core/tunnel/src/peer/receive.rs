@@ -18,8 +18,8 @@ const CODED_MEMORY: ByteSize = ByteSize::from_bytes(128 << 10);
 const CODED_AGE: Duration = Duration::from_millis(500);
 /// Nothing received for this long: waiting for missing packets pauses.
 const SILENCE: Duration = Duration::from_millis(100);
-/// How long the exit waits for what may be repaired: the entry's word that it
-/// gave up comes before.
+/// How long the exit waits for what may be repaired: the entry's word that it has
+/// abandoned a packet comes before.
 const PATIENCE: Patience =
     Patience { ordered: Duration::from_millis(1500), realtime: Duration::from_millis(140) };
 /// But for real-time packets: so many round trips of the slowest path more, one more

@@ -10,7 +10,8 @@ const TARGET_LOSS: f64 = 0.001;
 /// Smallest and largest group: a third more bytes, 5 % more bytes.
 const GROUP_SIZES: std::ops::RangeInclusive<u8> = 3..=20;
 
-/// An account of bytes that bounds redundancy to a share of what is sent.
+/// An account of bytes that bounds redundancy to a share of what the paths could carry, whether
+/// or not there is so much to send: what else they have room for is free.
 #[derive(Clone, Debug)]
 pub struct Budget {
     share: Ratio,
@@ -19,7 +20,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// An account that earns `share` of all bytes sent and holds `burst` at
+    /// An account that earns `share` of the paths' capacity and holds `burst` at
     /// most. It starts full, so that a tunnel's first packets can be
     /// duplicated.
     pub fn new(share: Ratio, burst: ByteSize) -> Self {
@@ -28,12 +29,12 @@ impl Budget {
         Budget { share, burst, balance }
     }
 
-    /// The share of the bytes sent that may be redundant.
+    /// The share of the paths' capacity that redundancy may take.
     pub fn share(&self) -> Ratio {
         self.share
     }
 
-    /// `bytes` of data were sent; redundant bytes don't count.
+    /// The paths could have carried `bytes` more since the last time.
     pub fn earn(&mut self, bytes: u64) {
         let earned = bytes as f64 * self.share.fraction();
         self.balance = (self.balance + earned).min(self.burst);
@@ -67,7 +68,7 @@ pub struct ErasureConditions {
     pub feedback_interval: Duration,
     /// How long after it was sent a chunk is of use.
     pub deadline: Duration,
-    /// The share of the bytes that may be redundant.
+    /// The share of the paths' capacity that may be redundant.
     pub share: Ratio,
 }
 
@@ -170,14 +171,14 @@ mod tests {
             steps in prop::collection::vec((0_u64..5000, 0_u64..5000), 0..300),
         ) {
             let mut budget = Budget::new(percent(share), ByteSize::from_bytes(burst));
-            let (mut sent, mut spent) = (0, 0);
+            let (mut capacity, mut spent) = (0, 0);
             for (earn, spend) in steps {
                 budget.earn(earn);
-                sent += earn;
+                capacity += earn;
                 if budget.try_spend(spend) {
                     spent += spend;
                 }
-                let allowed = sent as f64 * share / 100.0 + burst as f64;
+                let allowed = capacity as f64 * share / 100.0 + burst as f64;
                 prop_assert!(spent as f64 <= allowed + 1e-3);
             }
         }

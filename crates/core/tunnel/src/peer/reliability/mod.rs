@@ -60,8 +60,8 @@ pub(crate) struct Reliability {
 }
 
 impl Reliability {
-    /// Nothing is on its way; no more than about `limit` bytes will be. Of the
-    /// bytes sent, `redundancy` may be copies and parities.
+    /// Nothing is on its way; no more than about `limit` bytes will be. Copies and
+    /// parities may take `redundancy` of what the paths can carry.
     pub fn new(limit: u64, redundancy: Ratio) -> Self {
         Self {
             limit,
