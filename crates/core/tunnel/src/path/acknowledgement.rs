@@ -70,7 +70,6 @@ impl Path {
                 match packet.fate {
                     Fate::Acked => continue,
                     Fate::Lost => {
-                        settled.spurious += 1;
                         self.counters.spurious += 1;
                         self.loss.on_spurious(number, largest);
                     }

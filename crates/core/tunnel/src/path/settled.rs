@@ -7,8 +7,6 @@ use super::sent::SentFrame;
 pub struct Settled {
     /// Frames to be sent again.
     pub lost: Vec<SentFrame>,
-    /// Datagrams among the lost ones that have arrived after all.
-    pub spurious: u64,
     /// The path came back to life.
     pub returned: bool,
 }
@@ -17,7 +15,6 @@ impl Settled {
     /// Empties it for reuse.
     pub fn clear(&mut self) {
         self.lost.clear();
-        self.spurious = 0;
         self.returned = false;
     }
 }
