@@ -38,7 +38,7 @@ impl Path {
             return; // Never sent: a broken peer.
         }
         let received_us = unwrap(ack.largest_received_us);
-        let acked = self.settle_acked(ack, largest, now, arrived, settled);
+        let acked = self.settle_acked(ack, largest, now, arrived);
         self.loss.on_acked_bytes(acked.bytes);
         if let Some((number, packet)) = acked.newest {
             self.loss.on_newest_acked(number);
@@ -56,7 +56,6 @@ impl Path {
         largest: u64,
         now: Time,
         mut arrived: impl FnMut(SentFrame),
-        settled: &mut Settled,
     ) -> Acked {
         let mut acked = Acked { bytes: 0, newest: None };
         let oldest = self.sent.numbers().start;

@@ -2,7 +2,7 @@
 //! itself, and what it hears. To let one in is the caller's: it adds the peer.
 
 use super::answered::Answer;
-use super::{EVENTS_MOST, Event, Tunnel};
+use super::{Event, Tunnel};
 use crate::path::Origin;
 use braid_handshake::{EnrolmentRefusal, Extensions, PendingResponse, PublicKey, SessionIndex};
 use braid_units::Time;
@@ -31,7 +31,7 @@ impl Tunnel {
         let state = *self.enrolments.get(&token)?;
         let home = Extensions::read(&pending.hello().parameters).enrol?;
         if matches!(state, EnrolmentState::Open | EnrolmentState::Expired) {
-            self.tell(Event::Introduced { token, home, from: from.remote });
+            self.events.push(Event::Introduced { token, home, from: from.remote });
         }
         let refusal = match state {
             EnrolmentState::Open => None,
@@ -49,13 +49,7 @@ impl Tunnel {
         let answer = pending.refuse_enrolment(index, &hello, refusal).ok()?;
         self.answered.note(message, from, Answer::Message(answer.clone()), now);
         self.send_to(from, answer);
-        self.tell(Event::Refused { token, refusal, from: from.remote });
+        self.events.push(Event::Refused { token, refusal, from: from.remote });
         Some(())
-    }
-
-    pub(super) fn tell(&mut self, event: Event) {
-        if self.events.len() < EVENTS_MOST {
-            self.events.push_back(event);
-        }
     }
 }

@@ -4,10 +4,31 @@ use crate::id::{LinkId, PeerId};
 use crate::path::liveness::PathState;
 use crate::peer::Referral;
 use braid_handshake::{EnrolmentRefusal, PublicKey};
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-/// Events that nobody fetches must not fill the memory.
-pub(super) const EVENTS_MOST: usize = 1024;
+/// Events that nobody fetches must not fill the memory: those of some hundred peers whose
+/// paths all change at once. Ours; not measured.
+const MOST: usize = 1024;
+
+/// Events until they are fetched, oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Events(VecDeque<Event>);
+
+impl Events {
+    /// One more. Of too many the oldest goes: what came later says how things are.
+    pub fn push(&mut self, event: Event) {
+        if self.0.len() >= MOST {
+            self.0.pop_front();
+        }
+        self.0.push_back(event);
+    }
+
+    /// The oldest one.
+    pub fn pop(&mut self) -> Option<Event> {
+        self.0.pop_front()
+    }
+}
 
 /// Something worth a line in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,5 +135,23 @@ impl std::ops::AddAssign for TunnelCounters {
         self.refused_handshakes += refused_handshakes;
         self.unread_handshakes += unread_handshakes;
         self.unroutable += unroutable;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_events_that_nobody_fetches_the_newest_are_kept() {
+        let mut events = Events::default();
+        let closed = |number| Event::Closed { peer: PeerId(number) };
+        for number in 0..MOST as u32 + 3 {
+            events.push(closed(number));
+        }
+        let kept: Vec<Event> = std::iter::from_fn(|| events.pop()).collect();
+        assert_eq!(kept.len(), MOST);
+        assert_eq!(kept[0], closed(3));
+        assert_eq!(kept[MOST - 1], closed(MOST as u32 + 2));
     }
 }

@@ -350,7 +350,7 @@ impl Tunnel {
                 return Some(());
             }
             Err(HandshakeError::NotEnrolled(refusal)) => {
-                self.events.push_back(Event::NotEnrolled { peer: id, refusal });
+                self.events.push(Event::NotEnrolled { peer: id, refusal });
                 return Some(());
             }
             Err(_) => return None,
@@ -381,7 +381,7 @@ impl Tunnel {
             // The program that is about to go has answered.
             entry.handshaking.next_at = now + AFTER_RESTART;
         }
-        self.events.push_back(Event::Handshake { peer: id, anew });
+        self.events.push(Event::Handshake { peer: id, anew });
         self.activate(id);
         Some(())
     }

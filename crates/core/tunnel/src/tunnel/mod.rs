@@ -40,7 +40,7 @@ use timers::Timers;
 
 pub use change::Change;
 pub use enrolments::EnrolmentState;
-use event::EVENTS_MOST;
+use event::Events;
 pub use event::{Event, TunnelCounters};
 pub use handshakes::retry_pause;
 
@@ -85,7 +85,7 @@ pub struct Tunnel {
     handovers: VecDeque<(u8, Handover)>,
     /// Of paths in use by peers of other workers.
     remotes_elsewhere: Vec<SocketAddr>,
-    events: VecDeque<Event>,
+    events: Events,
     buffers: Buffers,
     counters: TunnelCounters,
     cpu_bound: bool,
@@ -136,7 +136,7 @@ impl Tunnel {
             inner: VecDeque::new(),
             handovers: VecDeque::new(),
             remotes_elsewhere: Vec::new(),
-            events: VecDeque::new(),
+            events: Events::default(),
             buffers: Buffers::default(),
             counters: TunnelCounters::default(),
             cpu_bound: false,
@@ -240,7 +240,7 @@ impl Tunnel {
 
     /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        self.events.pop()
     }
 
     /// An empty buffer of at least `capacity` bytes for a packet.
@@ -325,7 +325,7 @@ impl Tunnel {
                     for gone in proven.gone {
                         self.sessions.remove(&gone);
                     }
-                    self.events.push_back(Event::Handshake { peer: id, anew: proven.anew });
+                    self.events.push(Event::Handshake { peer: id, anew: proven.anew });
                 }
                 self.after_peer(id, now);
                 self.activate(id);
@@ -353,14 +353,14 @@ impl Tunnel {
                 self.sessions.remove(&index);
             }
             entry.handshaking.retry_at(now + handshakes::AFTER_GOODBYE);
-            self.events.push_back(Event::Closed { peer: id });
+            self.events.push(Event::Closed { peer: id });
         }
         if let Some(served) = entry.peer.take_service() {
-            self.tell(Event::Served { peer: id, here: served.here });
+            self.events.push(Event::Served { peer: id, here: served.here });
         }
         let Some(entry) = self.peers.get_mut(id) else { return };
         if let Some(referrals) = entry.peer.take_referrals() {
-            self.tell(Event::Referred { peer: id, referrals });
+            self.events.push(Event::Referred { peer: id, referrals });
         }
         let Some(entry) = self.peers.get_mut(id) else { return };
         if !entry.peer.take_restart() {
@@ -397,7 +397,7 @@ impl Tunnel {
         {
             for path in &peer.paths {
                 if !announced.contains(&(path.id, path.state())) {
-                    self.events.push_back(Event::Path {
+                    self.events.push(Event::Path {
                         peer: id,
                         link: path.link,
                         path: path.id,
@@ -407,10 +407,6 @@ impl Tunnel {
             }
             announced.clear();
             announced.extend(peer.paths.iter().map(|p| (p.id, p.state())));
-            // Nobody fetches them: keep the newest.
-            while self.events.len() > EVENTS_MOST {
-                self.events.pop_front();
-            }
         }
     }
 
